@@ -181,7 +181,7 @@ def test_a_primary_that_becomes_monolithic_gets_the_media_that_its_rules_name(tm
     assert parts(tmp_path / "whole") == {"json": 10, "0.jpg": 10}
     assert whole.datasets[0].splits == {"train": 8, "val": 2}
     assert val.datasets[0].splits == {"val": 2}
-    with pytest.raises(UsageError, match="nothing says where the media of image are"):
+    with pytest.raises(UsageError, match="no store for the media of image"):
         to(tmp_path / "other", source, layout="monolithic", format_options={"media": "image"})
 
 

@@ -50,7 +50,7 @@ def test_the_mark_changes_with_the_files(tmp_path: Path) -> None:
         assert second.digest() != before
 
 
-@pytest.mark.parametrize(("policy", "done"), [("skip", "left out"), ("keep", "only what there is was taken")])
+@pytest.mark.parametrize(("policy", "done"), [("skip", "left out"), ("keep", "only existing parts were used")])
 def test_what_an_option_leaves_out_is_told(tmp_path: Path, policy: str, done: str) -> None:
     root = a_folder(tmp_path / "raw", {"1.jpg": b"x", "1.txt": b"y", "2.jpg": b"x", "3.jpg": b"x", "3.txt": b"y"})
 

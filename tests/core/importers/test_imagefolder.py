@@ -123,7 +123,7 @@ def test_all_splits_number_classes_alike_and_a_lacking_class_is_reported(tmp_pat
     assert not any(key.startswith("extra") for key in found)
     findings = [found.message for found in described(root, form="imagefolder").findings]
     assert findings == [
-        "1 file becomes no sample (1 .jpg), such as extra/z/1.jpg: it is no media file in a class folder",
+        "1 file becomes no sample (1 .jpg), such as extra/z/1.jpg: not a media file in a class folder",
         "1 class, such as a: the split testing has no sample of the class",
     ]
     with importers.get_importer("imagefolder").open(root, {}) as source:

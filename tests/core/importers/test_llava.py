@@ -130,15 +130,15 @@ def test_media_in_data_urls_are_decoded_and_named_by_their_content(tmp_path: Pat
 @pytest.mark.parametrize(
     ("row", "code", "problem"),
     [
-        (conversation("<image> hi", "x"), "WDS161", "1 <image> in its turns, and 0 images"),
-        (conversation("<image> hi", "x", images=["a.jpg", "b.png"]), "WDS161", "and 2 images"),
+        (conversation("<image> hi", "x"), "WDS161", "its turns have 1 <image>, but the sample has 0 images"),
+        (conversation("<image> hi", "x", images=["a.jpg", "b.png"]), "WDS161", "but the sample has 2 images"),
         (conversation("hi", ""), "WDS161", "turn 1 is empty"),
         (
             conversation("<image> hi", "x", image="https://example.com/a.jpg"),
             "WDS230",
-            "is a URL, and nothing is fetched",
+            "is a URL, which wdsctl never fetches",
         ),
-        (conversation("<image> hi", "x", image="../a.jpg"), "WDS230", "has `..` in it"),
+        (conversation("<image> hi", "x", image="../a.jpg"), "WDS230", "contains `..`"),
         (conversation("<image> hi", "x", image="nowhere.jpg"), "WDS231", "there is no such file"),
         (conversation("<image> hi", "x", image="data:image/png;base64,?"), "WDS232", "the data: URL cannot be read"),
         (conversation("<image> hi", "x", image="data:text,hi"), "WDS232", "the data: URL cannot be read"),
@@ -150,7 +150,7 @@ def test_media_in_data_urls_are_decoded_and_named_by_their_content(tmp_path: Pat
                 "images": ["b.png"],
             },
             "WDS161",
-            "no telling their order",
+            "their order is unclear",
         ),
         ({"conversations": "hi"}, "WDS161", "conversations: expected a list, found text"),
     ],

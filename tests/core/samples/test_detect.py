@@ -265,7 +265,7 @@ def test_every_other_type_is_rejected_with_a_reason() -> None:
         "AudioSample": "no audio part",
         "TranscriptionSample": "no audio part",
         "DetectionSample": "no boxes: json has caption, width, height",
-        "SegmentationSample": "no mask: no image is named like one (seg.png, mask.png)",
+        "SegmentationSample": "no mask: no image has a mask name (seg.png, mask.png)",
         "ConversationSample": "no messages: json has caption, width, height",
     }
 
@@ -311,7 +311,7 @@ def test_the_image_may_be_the_part_whose_name_says_so() -> None:
 def test_two_images_that_nothing_tells_apart_are_not_guessed_at() -> None:
     found = infer_sample_type(seen(left_jpg=JPEG, right_jpg=JPEG))
 
-    assert reason_against(found, "ImageSample") == ("2 image parts, and no telling which is meant: left.jpg, right.jpg")
+    assert reason_against(found, "ImageSample") == ("2 image parts, unclear which is meant: left.jpg, right.jpg")
 
 
 def test_what_too_few_samples_have_does_not_count() -> None:
@@ -344,7 +344,7 @@ def test_several_texts_that_nothing_tells_apart_are_not_guessed_at() -> None:
     found = infer_sample_type(seen(jpg=JPEG, de=b"ein Hund", en=b"a dog"))
 
     assert found.sample_type == "ImageSample"
-    assert reason_against(found, "CaptioningSample") == ("no caption: 2 text parts, none named like it: de, en")
+    assert reason_against(found, "CaptioningSample") == ("no caption: 2 text parts, none with a matching name: de, en")
 
 
 def test_the_content_decides_and_a_false_name_is_mentioned() -> None:
@@ -408,7 +408,7 @@ def test_a_conversation_whose_media_are_elsewhere_does_not_fit() -> None:
     found = infer_sample_type(seen(json={"messages": IMAGE_TURNS}))
 
     assert found.sample_type == CRUDE
-    assert reason_against(found, "ConversationSample") == "the turns refer to media, and no part holds any"
+    assert reason_against(found, "ConversationSample") == "the turns refer to media, but no part has any"
 
 
 @pytest.mark.parametrize(

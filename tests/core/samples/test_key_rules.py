@@ -112,7 +112,7 @@ def test_the_reason_names_files_and_the_rejected_rules_say_what_they_would_make(
     assert found.outcome == "22 samples of up to 2 files"
     assert [tuple(each) for each in found.rejected] == [
         ("first-dot", "1 sample of up to 44 files"),
-        ("last-dot", "it makes the same of these names"),
+        ("last-dot", "the same result for these names"),
     ]
 
 

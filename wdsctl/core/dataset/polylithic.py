@@ -44,7 +44,7 @@ def read_marker(path: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise _bad_marker_error(path, str(error)) from error
     if not isinstance(content, dict):
-        raise _bad_marker_error(path, "it is no JSON object")
+        raise _bad_marker_error(path, "it is not a JSON object")
     return content
 
 

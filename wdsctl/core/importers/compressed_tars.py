@@ -116,7 +116,7 @@ class CompressedTarSource:
                     layouts[names] = count + 1, first
                     yield SampleListing(number << _SAMPLE_NUMBER_BITS | i, key, sizes)
             except _DAMAGE_ERRORS as error:
-                message = f"it ends, or is damaged, in the middle: {' '.join(str(error).split()) or 'cut off'}"
+                message = f"it is truncated or damaged: {' '.join(str(error).split()) or 'cut off'}"
                 self.problems.append(
                     Finding(code="WDS102", severity="error", message=message, shard=printable_path(name))
                 )
@@ -143,7 +143,9 @@ class CompressedTarSource:
                 f"cannot unpack it: {error}", where=path, hint="copy it again from its origin"
             ) from error
         except StopIteration as error:
-            raise StorageError("the tar is shorter than when it was listed", where=path, hint="run it again") from error
+            raise StorageError(
+                "the tar is shorter than when it was listed", where=path, hint="run the same command again"
+            ) from error
         self._open = number, i + 1, samples
         if sum(size for _, size, _ in parts) > _MAX_SAMPLE_BYTES:
             raise DatasetError(
@@ -204,7 +206,7 @@ class _BoundedTarInfo(tarfile.TarInfo):
 
     def _proc_member(self, archive: tarfile.TarFile) -> Any:
         if self.type in _HEADER_TYPES and self.type != tarfile.GNUTYPE_SPARSE and self.size > MAX_EXTENDED_HEADER_BYTES:
-            raise tarfile.ReadError(f"a header says that it has {self.size:,} bytes")
+            raise tarfile.ReadError(f"a header claims {self.size:,} bytes")
         return cast("Any", super())._proc_member(archive)  # noqa: SLF001 - all paths in tarfile read such data here
 
 
@@ -245,7 +247,7 @@ class CompressedTarImporter:
     """
 
     name = "packed"
-    about = "compressed tars: gzip, bzip2, xz, zstd, lz4; plain ones beside them go along"
+    about = "tars compressed with gzip, bzip2, xz, zstd or lz4, and plain tars beside them"
 
     def recognise(self, path: str) -> FormatMatch | None:
         """Match file names, and the content of the first 8 tars.
@@ -259,13 +261,13 @@ class CompressedTarImporter:
         if not packed:
             looked_at = [name for name in files[:_PROBED_TARS] if is_beneath(os.path.join(path, name), (path,))]
             packed = [name for name in looked_at if _is_compressed_tar(os.path.join(path, name))]
-        return FormatMatch(0.97, f"it holds compressed tars, such as {packed[0]}") if packed else None
+        return FormatMatch(0.97, f"it has compressed tars, such as {packed[0]}") if packed else None
 
     def open(self, path: str, options: Options) -> CompressedTarSource:
         """Raises InputError WDS003 if there are no tars, UsageError for an option, WDS236 if pyarrow is missing."""
         unknown = sorted(set(options) - {"files", "key-until"})
         if unknown:
-            raise UsageError(f"compressed tars have no option {unknown[0]!r}", hint="they have key-until")
+            raise UsageError(f"compressed tars have no option {unknown[0]!r}", hint="their only option is key-until")
         rule = (
             parse_key_rule(given.parse_choice_option(self.name, options, "key-until", KEY_RULES))
             if "key-until" in options
@@ -273,7 +275,7 @@ class CompressedTarImporter:
         )
         files = read_json(options["files"]) if "files" in options else _list_tars(path)
         if not files:
-            raise InputError("there are no tars here", where=path, hint="check the path", code="WDS003")
+            raise InputError("no tars found", where=path, hint="check the path", code="WDS003")
         if any(name.lower().endswith((".zst", ".lz4")) for name in files):
             import_arrow_module("pyarrow", "zstd and lz4 compression")
         root = path if os.path.isdir(path) else os.path.dirname(path)

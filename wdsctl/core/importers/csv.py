@@ -138,9 +138,9 @@ class _CsvReader:
 
 def _cells_error(cells: list[str], columns: tuple[str, ...], path: str, line: int) -> WdsctlError | None:
     if len(cells) != len(columns):
-        return _bad_row_error(f"{pluralize(len(cells), 'field')}, and the header has {len(columns)}", path, line)
+        return _bad_row_error(f"{pluralize(len(cells), 'field')}, but the header has {len(columns)}", path, line)
     if any("\0" in cell for cell in cells):
-        return _bad_row_error("it holds a NUL byte", path, line)
+        return _bad_row_error("it contains a NUL byte", path, line)
     return _encoding_error("row", cells, path, line)
 
 
@@ -157,12 +157,12 @@ def _encoding_error(what: str, cells: list[str], path: str, line: int) -> Wdsctl
 
 
 def _bad_row_error(why: str, path: str, line: int) -> WdsctlError:
-    hint = "mend the row; `-O delimiter=tab` and `-O quotes=no` say how the file is written"
+    hint = "correct the row; or set the CSV dialect: `-O delimiter=tab`, `-O quotes=no`"
     if why.startswith("new-line character"):
         why = "a line ends in a carriage return alone"
-        hint = "`tr '\\r' '\\n' < OLD > NEW` ends the lines as other systems do"
+        hint = "convert the line ends: `tr '\\r' '\\n' < OLD > NEW`"
     elif why == "unexpected end of data":
-        why = "a quote begins in it, and the file ends before the quote does"
+        why = "a quote begins in it that the file never closes"
     return DatasetError(
         f"the row cannot be read: {why}",
         hint=hint,

@@ -73,7 +73,7 @@ def _incomplete_findings(listing: RawListing, on_missing: OnMissing) -> Iterator
     if count:
         what = ", ".join(pluralize(n, noun, plural) for n, noun, plural in counts if n)
         example = f" (such as {listing.examples[0]})" if listing.examples else ""
-        done = "left out" if on_missing == "skip" else "only what there is was taken"
+        done = "left out" if on_missing == "skip" else "only existing parts were used"
         yield Finding(code="WDS201", severity="warning", message=f"{what}{example}: {done}", count=count)
 
 

@@ -46,9 +46,7 @@ class HuggingFaceImporter:
         folders = _folders(path, options)
         files = [file for folder in folders for file in _arrow_files(folder)]
         if not files:
-            raise InputError(
-                "there is no Arrow file", hint="check the path", where=path_for_message(path), code="WDS003"
-            )
+            raise InputError("no Arrow file found", hint="check the path", where=path_for_message(path), code="WDS003")
         schema = arrow.arrow_schema(files[0].path)
         arrow.check_column_names(schema, files[0].path)
         bytes_in = arrow.media_columns(schema)

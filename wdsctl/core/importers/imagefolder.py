@@ -332,7 +332,7 @@ class _ClassFolderSamples:
                     unused.append(path)
         media_types = {media_type_of(f"x.{extension}") for extension in files}
         findings = [
-            *unused_files_findings(unused, "it is no media file in a class folder", hidden),
+            *unused_files_findings(unused, "not a media file in a class folder", hidden),
             *self._class_findings(classes),
         ]
         if listed < len(self._split_of):
@@ -381,7 +381,7 @@ class _ClassFolderSamples:
             lacking = [name for name in self._numbers if totals[name] and not classes[split, name]]
             own = [name for name in self._numbers if classes[split, name]]
             if len(self.split_names) > 1 and own and all(totals[name] == classes[split, name] for name in own):
-                what = f"only the split {split} has the class, and no other class: its folders may be no classes"
+                what = f"only the split {split} has the class, and no other class: its folders may not be classes"
                 yield _class_finding(own, what, severity="error")
             elif lacking and len(self.split_names) > 1:
                 yield _class_finding(lacking, f"the split {split} has no sample of the class")

@@ -174,15 +174,17 @@ def _parse_line(text: bytes, path: str, line: int, *, is_last: bool) -> tuple[di
         return {}, _line_error(f"the line is not UTF-8 (byte {error.start:,})", path, line, "WDS124")
     except (ValueError, RecursionError) as error:
         if is_last and is_truncated_json(text):
-            return {}, _line_error("the last line is cut", path, line, "WDS122")
-        return {}, _line_error(f"the line is no JSON: {error}", path, line, "WDS123")
+            return {}, _line_error("the last line is truncated", path, line, "WDS122")
+        return {}, _line_error(f"the line is not JSON: {error}", path, line, "WDS123")
     return (
-        (value, None) if isinstance(value, dict) else ({}, _line_error("the line is no object", path, line, "WDS121"))
+        (value, None)
+        if isinstance(value, dict)
+        else ({}, _line_error("the line is not a JSON object", path, line, "WDS121"))
     )
 
 
 def _line_error(message: str, path: str, line: int, code: str) -> WdsctlError:
-    hint = "mend the line, or remove it"
+    hint = "correct or remove the line"
     return DatasetError(message, hint=hint, where=f"{path_for_message(path)}:{line}", code=code)
 
 
@@ -193,7 +195,7 @@ def _list_files(path: str) -> list[str]:
     files = [alone] if os.path.isfile(alone) else sorted(_find_jsonl_files(path, path)) if os.path.isdir(path) else []
     if not files:
         raise InputError(
-            "there is no file of lines", hint="name a .jsonl file, or a folder with some", where=path_for_message(path)
+            "no JSONL file found", hint="name a .jsonl file, or a folder with some", where=path_for_message(path)
         )
     return files
 

@@ -82,7 +82,7 @@ class _BinaryReader:
     def numbers(self, kind: str) -> list[Any]:
         count = self._unpack_one("I")
         if count * struct.calcsize(kind) > len(self._data):
-            raise ValueError("a list is cut short")
+            raise ValueError("a list is truncated")
         return list(self._unpack(f"{count}{kind}"))
 
     def mapping(self) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class _BinaryReader:
         count, width = self._unpack("II")
         names = [self.text() for _ in range(width)]
         if width == 0 or count > len(self._data):
-            raise ValueError("a list of records is broken")
+            raise ValueError("a list of records is damaged")
         return [{name: self.value() for name in names} for _ in range(count)]
 
     def read_one(self, kind: str) -> Any:
@@ -109,7 +109,7 @@ class _BinaryReader:
     def _take_bytes(self, count: int) -> bytes:
         data = self._data[self._at : self._at + count]
         if len(data) != count:
-            raise ValueError("a text is cut short")
+            raise ValueError("a text is truncated")
         self._at += count
         return data
 
@@ -315,7 +315,7 @@ def _check(config: Mapping[str, Any], index: str) -> None:
             else f"the chunks are for {escape_unprintable(loader)}"
         )
         raise DatasetError(
-            f"{what}, which wdsctl does not read",
+            f"{what}, and wdsctl cannot read them",
             hint="Parquet files are read by `--from parquet`; write other chunks again with litdata, unencrypted and "
             "for its default loader",
             where=path_for_message(index),
@@ -344,7 +344,7 @@ def _make_shard(
     try:
         file, samples, size = str(chunk["filename"]), int(chunk["chunk_size"]), int(chunk["chunk_bytes"])
     except (LookupError, TypeError, ValueError) as error:
-        raise damaged_file_error(f"a chunk is described in part only ({error})", index) from error
+        raise damaged_file_error(f"a chunk's entry is incomplete ({error})", index) from error
     path = resolve_reference(folder, file, path_for_message(index))
     return IndexedShardFile(path, samples, partial(_open_chunk, path, samples, size), decode)
 
@@ -354,11 +354,11 @@ def _open_chunk(path: str, samples: int, size: int) -> OffsetShard:
     if data[:4] == _ZSTD_MAGIC:
         return OffsetShard(decompress_zstd(data[:], path), path, samples)
     if len(data) < size:
-        raise _broken_chunk_error(f"it has {len(data):,} bytes, and its index says {size:,}", path)
+        raise _broken_chunk_error(f"it has {len(data):,} bytes, but its index says {size:,}", path)
     if data[-8:] == _ARROW_MAGIC:
         raise DatasetError(
-            "the chunk's rows are stored as Arrow, which wdsctl does not read",
-            hint="write it again from rows with an image or bytes, or convert from its origin",
+            "the chunk stores its rows as Arrow, which wdsctl cannot read",
+            hint="write it again from rows with an image or bytes, or convert the original data",
             where=path_for_message(path),
             code="WDS234",
         )
@@ -378,7 +378,7 @@ def _join_frames(data: bytes, path: str) -> bytes:
                 raise _broken_chunk_error(f"a frame would have {size:,} bytes", path)
             pieces.append(decompress_zstd(data[at : at + packed], path, size))
     except struct.error as error:
-        raise _broken_chunk_error("its table of frames is cut short", path) from error
+        raise _broken_chunk_error("its table of frames is truncated", path) from error
     head = 4 * (items + 2)
     return b"".join((struct.pack(f"<{items + 2}I", items, *(head + offset for offset in offsets)), *pieces))
 

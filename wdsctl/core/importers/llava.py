@@ -91,7 +91,7 @@ class _ListRows:
         except ValueError as error:
             value, fault = {}, _row_error(f"the item cannot be read: {error}", where, "WDS121")
         if not isinstance(value, dict):
-            value, fault = {}, _row_error("the item is no JSON object", where, "WDS121")
+            value, fault = {}, _row_error("the item is not a JSON object", where, "WDS121")
         return SourceRow(number, where, value, fault, os.path.dirname(self._path))
 
     def files(self) -> Sequence[str]:
@@ -102,4 +102,4 @@ class _ListRows:
 
 
 def _row_error(message: str, where: str, code: str) -> WdsctlError:
-    return DatasetError(message, hint="mend the item, or remove it", where=where, code=code)
+    return DatasetError(message, hint="correct or remove the item", where=where, code=code)

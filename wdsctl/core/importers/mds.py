@@ -60,7 +60,7 @@ def column_decoder(column: str, encoding: str, index: str) -> ColumnDecoder:
     found = _FILE_DECODERS.get(kind) or _LIST_DECODERS.get(kind) or _VALUE_DECODERS.get(kind)
     if found is None:
         raise DatasetError(
-            f"the column {column!r} is of encoding {encoding!r}, which is not known",
+            f"the column {column!r} has the unknown encoding {encoding!r}",
             hint=f"`-O drop={column}` leaves it out",
             where=path_for_message(index),
             code="WDS234",
@@ -221,9 +221,9 @@ def _make_shard(folder: str, entry: Mapping[str, Any], index: str, dropped: Sequ
         file = str(packed["basename"]) if packed else raw_name
         form, compression = str(entry["format"]), str(entry.get("compression") or "")
     except (LookupError, TypeError, ValueError) as error:
-        raise damaged_file_error(f"a shard is described in part only ({error})", index) from error
+        raise damaged_file_error(f"a shard's entry is incomplete ({error})", index) from error
     if form != "mds" or not len(names) == len(encodings) == len(sizes):
-        raise damaged_file_error(f"a shard is of form {form!r}, or its columns do not fit", index)
+        raise damaged_file_error(f"a shard has format {form!r}, or columns without encoding or size", index)
     columns = zip(names, encodings, strict=True)
     decoders = [None if name in dropped else column_decoder(name, str(encoding), index) for name, encoding in columns]
     plain = resolve_reference(folder, raw_name, path_for_message(index))
@@ -243,7 +243,7 @@ def _open_plain(path: str, samples: int, size: int) -> OffsetShard:
     shard = open_plain_shard(path, samples)
     found = os.path.getsize(path)
     if found != size:
-        raise shard.damaged(f"it has {found:,} bytes, and its index says {size:,}")
+        raise shard.damaged(f"it has {found:,} bytes, but its index says {size:,}")
     return shard
 
 

@@ -67,7 +67,7 @@ class ParquetImporter:
         files = [path] if os.path.isfile(path) else sorted(_find_parquet_files(path, path)) if root else []
         if not files:
             raise InputError(
-                "there is no Parquet file", hint="name one, or a folder with some", where=path_for_message(path)
+                "no Parquet file found", hint="name one, or a folder with some", where=path_for_message(path)
             )
         schema = _open_parquet(files[0]).schema_arrow
         arrow.check_column_names(schema, files[0])

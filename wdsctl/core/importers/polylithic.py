@@ -184,7 +184,7 @@ class PolylithicSource:
             is_one = isinstance(_nested_value(line, field), str)
             for number, value in enumerate(values_at_path(line, field)):
                 if not isinstance(value, str):
-                    raise foreign_primary_error(f"the field {field} is no name of a medium")
+                    raise foreign_primary_error(f"the field {field} does not name a media file")
                 before = [each for each in (word, "" if is_one else str(number)) if each]
                 ending = value.rpartition("/")[2].partition(".")[2]
                 yield ".".join([*before, ending]) if before else "", store, value
@@ -202,7 +202,7 @@ def _json_part(parts: Sequence[Part], name: str) -> dict[str, Any]:
             try:
                 value = json.loads(part.data)
             except (ValueError, RecursionError) as error:
-                raise foreign_primary_error(f"the part {name} does not parse") from error
+                raise foreign_primary_error(f"the part {name} is not JSON") from error
             if isinstance(value, dict):
                 return value
     raise foreign_primary_error(f"a sample has no part {name} that is an object")
@@ -210,7 +210,7 @@ def _json_part(parts: Sequence[Part], name: str) -> dict[str, Any]:
 
 def _reference_items(value: Any) -> list[tuple[str, str]]:
     if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
-        raise foreign_primary_error("the references of a sample are no object of names")
+        raise foreign_primary_error("the references of a sample are not an object of names")
     return sorted(value.items())
 
 
@@ -238,7 +238,7 @@ class PolylithicImporter:
             return PolylithicSource(_layout_of_refs(path, options), own)
         unknown = sorted(set(options) - {"media", "store", "split"})
         if unknown:
-            raise UsageError(f"polylithic has no option {unknown[0]!r}", hint="it has media, store and split")
+            raise UsageError(f"polylithic has no option {unknown[0]!r}", hint="its options are media, store and split")
         if os.path.isdir(path):
             return PolylithicSource(_read_layout(path))
         return PolylithicSource(_layout_of_blend(path, options))
@@ -252,13 +252,13 @@ def _read_layout(path: str) -> Layout:
 def _layout_of_refs(path: str, options: Options) -> Layout:
     unknown = sorted(set(options) - {"refs", "media", *SHARDS_OPTIONS})
     if unknown:
-        raise UsageError(f"there is no option {unknown[0]!r} here", hint="`-O media=FIELD,...` chooses fields")
+        raise UsageError(f"unknown option {unknown[0]!r}", hint="`-O media=FIELD,...` chooses fields")
     refs: dict[str, str] = read_json(options["refs"])
     fields = tuple(filter(None, options.get("media", "").split(","))) or tuple(refs)
     for field in fields:
         if field not in refs:
             hint = f"its dataset.yaml has {', '.join(refs)} under `refs:`"
-            raise UsageError(f"nothing says where the media of {field} are", where=path, hint=hint)
+            raise UsageError(f"no store for the media of {field}", where=path, hint=hint)
     folder = locate(path, options.get("catalog")).root
     stores = {field: resolve_aux_path(refs[field], folder) for field in fields}
     for field, store in stores.items():
@@ -282,7 +282,7 @@ def _layout_of_blend(path: str, options: Options) -> Layout:
         )
     fields = tuple(filter(None, options.get("media", "").split(",")))
     if not fields:
-        raise UsageError("which field of JSON names the media?", where=path, hint=_MEDIA_OPTION_HINT)
+        raise UsageError("name the JSON field that names the media", where=path, hint=_MEDIA_OPTION_HINT)
     here = os.path.dirname(os.path.abspath(path))
     names = tuple(filter(None, options.get("store", "").split(","))) or tuple(leaf["aux"])[:1] * len(fields)
     unknown = [name for name in names if name not in leaf["aux"]]

@@ -66,7 +66,7 @@ def decode_line(line: Mapping[str, Any]) -> list[Part]:
             Part(name, _decode_value(value, spelled.get(name, ""))) for name, value in sorted(line["parts"].items())
         ]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise foreign_primary_error("a line of the primary does not hold the parts of a sample") from error
+        raise foreign_primary_error("a line of the primary does not have the parts of a sample") from error
 
 
 def foreign_primary_error(message: str) -> DatasetError:
@@ -111,7 +111,7 @@ def _dump_json(value: Any) -> bytes:
 
 
 def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 class MediaStore(Protocol):

@@ -128,7 +128,7 @@ class _SceneFolder:
                 code="WDS201",
                 severity="error",
                 message=f"{pluralize(count, 'folder')} without a file that most have, such as "
-                f"{path_for_message(scene.prefix)} without {path_for_message(name)}: the samples have what there is",
+                f"{path_for_message(scene.prefix)} without {path_for_message(name)}: the samples lack these files",
                 count=count,
             )
         used = {f"{scene.prefix}{name}" for scene in self.scenes for name in scene.names}

@@ -43,9 +43,9 @@ def _is_box(box: Any) -> bool:
 
 
 def check_box_format(name: str) -> None:
-    """Raises UsageError for a name that is no box format."""
+    """Raises UsageError for a name that is not a box format."""
     if name not in BOX_FORMATS:
-        raise UsageError(f"{short_repr(name)} is no box format", hint=f"use one of {', '.join(BOX_FORMATS)}")
+        raise UsageError(f"{short_repr(name)} is not a box format", hint=f"use one of {', '.join(BOX_FORMATS)}")
 
 
 def convert_boxes(boxes: Any, box_format: str, to: str, *, width: float = 0, height: float = 0) -> NDArray[np.float32]:

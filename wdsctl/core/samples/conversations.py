@@ -71,7 +71,7 @@ def normalize_conversation(
     messages = [message for i, turn in enumerate(turns) for message in _read_turn(turn, i)]
     if system:
         if messages and messages[0]["role"] == "system":
-            raise _conversation_error("`system` and the first turn both hold a system prompt", "remove one of them")
+            raise _conversation_error("`system` and the first turn both have a system prompt", "remove one of them")
         messages.insert(0, {"role": "system", "content": _split_tokens(system)})
     if not messages:
         raise _conversation_error("it has no turns", "complete it, or remove the sample")
@@ -120,7 +120,7 @@ def _find_turns(raw: Any) -> tuple[list[Any], str, Any]:
         raise _conversation_error(f"system: expected text, found {_describe(system)}", "write the prompt as text")
     keys = [key for key in TURNS_KEYS if raw.get(key) is not None]
     if len(keys) > 1:
-        message = f"it has {' and '.join(keys)}, and no telling which holds the turns"
+        message = f"it has {' and '.join(keys)}, but it is unclear which has the turns"
         raise _conversation_error(message, f"map the one that is meant: `messages: json[{keys[0]}]`")
     if keys:
         turns = raw[keys[0]]
@@ -142,7 +142,7 @@ def _read_pair(raw: Mapping[str, Any]) -> dict[str, str]:
     if not isinstance(question, str) or not isinstance(answers, str):
         found = ", ".join(str(key) for key in list(raw)[:12]) or "nothing"
         message = f"expected {', '.join(TURNS_KEYS)}, or a question and its answer; found {found}"
-        raise _conversation_error(message, "map `messages` to the key that holds the turns")
+        raise _conversation_error(message, "map `messages` to the key of the turns")
     return {"question": question, "answer": answers}
 
 
@@ -180,7 +180,7 @@ def _read_content(content: Any, where: str) -> list[dict[str, Any]]:
     elif content is None:
         items = []
     else:
-        raise _conversation_error(f"{where} holds {_describe(content)}", "write text, or a list of items")
+        raise _conversation_error(f"{where} has {_describe(content)} as its content", "write text, or a list of items")
     if not any(item["type"] != "text" or item["text"].strip() for item in items):
         raise _conversation_error(f"{where} is empty", "complete the turn, or remove the sample")
     return items
@@ -200,7 +200,7 @@ def _read_item(item: Any, where: str) -> list[dict[str, Any]]:
         return [{"type": kind}]
     text = item.get("text")
     if not isinstance(text, str):
-        raise _conversation_error(f"{where} has a text item that holds {_describe(text)}", "write `text` as text")
+        raise _conversation_error(f"{where} has a text item whose `text` is {_describe(text)}", "write `text` as text")
     return _split_tokens(text)
 
 
@@ -231,7 +231,7 @@ def _place_media(messages: list[dict[str, Any]], media: Mapping[Modality, Sequen
     for name in MODALITIES:
         if places[name] and len(places[name]) != len(media[name]):
             raise _conversation_error(
-                f"it has {len(places[name])} <{name}> in its turns, and {len(media[name])} {name}s beside them",
+                f"its turns have {len(places[name])} <{name}>, but the sample has {len(media[name])} {name}s",
                 f'add what is missing; the field map names the parts: `{name}s: "*"`',
             )
         for item, medium in zip(places[name], media[name], strict=False):
@@ -241,7 +241,7 @@ def _place_media(messages: list[dict[str, Any]], media: Mapping[Modality, Sequen
     if leading:
         first = next((message for message in messages if message["role"] == "user"), None)
         if first is None:
-            raise _conversation_error("it has media, and no turn of a user that could hold them", "add such a turn")
+            raise _conversation_error("it has media, but no user turn to put them in", "add a user turn")
         first["content"][:0] = leading
 
 

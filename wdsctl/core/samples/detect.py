@@ -62,7 +62,7 @@ _OCR = _TypeRule(
     "",
     _OCR_FIELDS,
     ("text", "text"),
-    "{} may be any text: nothing says that it stands in the image (ocr, words_boxes)",
+    "{} may be any text: no sign that the image shows it (ocr, words_boxes)",
     bonus=0.1,
 )
 _TYPES: dict[str, _TypeRule] = {
@@ -80,7 +80,7 @@ _TYPES: dict[str, _TypeRule] = {
     "TranscriptionSample": _TypeRule(
         "text",
         ("language", "speaker", "segments"),
-        without="nothing says that {} is what is spoken (language, speaker, segments)",
+        without="no sign that {} is what is spoken (language, speaker, segments)",
         bonus=0.1,
     ),
     "DetectionSample": _TypeRule(marks=("boxes",), bonus=0.1),
@@ -200,13 +200,13 @@ def _try_jsonl(sample_type: str, facts: Sequence[PartFacts]) -> _Candidate | _Mi
         if _refers_to_media(key)
     ]
     if keys:
-        return _Misfit(sample_type, f"{', '.join(keys)} may name media, which a cooker brings to the text", 0.0)
+        return _Misfit(sample_type, f"{', '.join(keys)} may name media, for a cooker to load", 0.0)
     found = _try_sample_type(sample_type, facts)
     is_whole_line = isinstance(found, _Candidate) and not any(
         access.steps for filled in found.filled.values() for access in filled.path.alternatives
     )
     if sample_type == "TextSample" and is_whole_line:
-        return _Misfit(sample_type, "no key of the objects is named like text", 0.0)
+        return _Misfit(sample_type, "no key of the objects has a name for text", 0.0)
     return found
 
 
@@ -228,7 +228,7 @@ def _why_too_general(
     if sample_type == "TextSample" and media:
         return f"there are {', '.join(media)} parts"
     if sample_type == "ConversationSample" and not media and "with media" in filled["messages"].reason:
-        return "the turns refer to media, and no part holds any"
+        return "the turns refer to media, but no part has any"
     field, name = rule.weak
     if not rule.marks or set(rule.marks) & set(filled) or (field in filled and filled[field].name != name):
         return ""
@@ -276,7 +276,7 @@ def _why_lost(best: _Candidate, other: _Candidate) -> str:
     if unused:
         return f"it would leave {', '.join(unused)} unused"
     fewer = len(other.filled) < len(best.filled)
-    return "it fits, and fills fewer fields" if fewer else f"it fits less plainly than {best.sample_type}"
+    return "it fits, but fills fewer fields" if fewer else f"it fits less well than {best.sample_type}"
 
 
 def _reasons(best: _Candidate, rivals: Sequence[_Candidate], facts: Sequence[PartFacts]) -> tuple[str, ...]:
@@ -291,7 +291,7 @@ def _reasons(best: _Candidate, rivals: Sequence[_Candidate], facts: Sequence[Par
 
 def _crude_reasons(facts: Sequence[PartFacts]) -> tuple[str, ...]:
     if not facts:
-        return ("there are no samples to look at",)
+        return ("there are no samples to examine",)
     parts = [f"{part.name} is in {percent(part.share)} of samples, {part.content_summary}" for part in facts]
     return (
         "no sample type fits: samples are dicts of their parts",

@@ -141,7 +141,7 @@ def _quoted_step(step: PathStep) -> str:
 
 def _syntax_error(text: str, at: int, expected: str, where: str) -> DatasetError:
     found = repr(text[at]) if at < len(text) else "the end"
-    message = f"{text!r} is no path of a field: expected {expected} at column {at + 1}, found {found}"
+    message = f"{text!r} is not a field path: expected {expected} at column {at + 1}, found {found}"
     return DatasetError(message, hint=_GRAMMAR_HINT, where=where, code="WDS220")
 
 
@@ -277,7 +277,7 @@ def parse_field_map_text(text: str) -> dict[str, str]:
     if text.lstrip().startswith("{"):
         return _parse_json_option(text)
     if _EMPTY_ENTRY.search(_QUOTED.sub('""', text)):
-        raise _option_error(text, "nothing stands beside a comma")
+        raise _option_error(text, "an entry beside a comma is empty")
     field_map: dict[str, str] = {}
     field = ""
     for piece in _top_level(text):
@@ -440,7 +440,7 @@ def _part_as_json(part: str, value: Any, decoded: dict[str, Any]) -> Any:
             decoded[part] = json.loads(text)
         except (ValueError, TypeError, RecursionError) as error:
             raise _field_map_error(
-                f"part {part} is not JSON: {error}", "map the part itself, without [...], or mend it", ""
+                f"part {part} is not JSON: {error}", "map the part itself, without [...], or correct the part", ""
             ) from error
     return decoded[part]
 
@@ -457,7 +457,7 @@ def _why_not(access: PartAccess, parts: Mapping[str, Any]) -> str:
     if access.is_pattern or access.part not in parts:
         return f"no part {access.part} (there are {_list_first_names(parts)})"
     value = _part_as_json(access.part, parts[access.part], {})
-    return _find_gap(value, PartAccess(access.part), access.steps) or f"{access} is there"
+    return _find_gap(value, PartAccess(access.part), access.steps) or f"{access} exists"
 
 
 def _find_gap(value: Any, reached: PartAccess, steps: tuple[PathStep, ...]) -> str:

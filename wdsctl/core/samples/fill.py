@@ -131,7 +131,7 @@ def _fill_from_media(field: SampleField, facts: Sequence[PartFacts]) -> FilledFi
     ]
     if rivals:
         names = ", ".join(part.name for part in found)
-        return UnfilledField(f"{len(found)} {field.kind} parts, and no telling which is meant: {names}")
+        return UnfilledField(f"{len(found)} {field.kind} parts, unclear which is meant: {names}")
     chosen = _with_alternatives(best, others)
     share = min(1.0, sum(part.share for part in chosen))
     names = ",".join(part.name for part in chosen)
@@ -270,17 +270,17 @@ def _field_names(field: SampleField) -> tuple[str, ...]:
 def _describe_what_there_is(field: SampleField, facts: Sequence[PartFacts], *, lone_text: bool) -> str:
     """List the parts and JSON keys in which detection looked for the field."""
     if field.kind == "mask":
-        return "no image is named like one (seg.png, mask.png)"
+        return "no image has a mask name (seg.png, mask.png)"
     facts_found = []
     texts = [part.name for part in facts if part.kind == "text"]
     if field.kind == "text" and not lone_text and texts:
         facts_found.append(f"{', '.join(texts)} may be any text")
     elif field.kind == "text":
         facts_found.append(
-            f"{len(texts)} text parts, none named like it: {', '.join(texts)}" if texts else "no text part"
+            f"{len(texts)} text parts, none with a matching name: {', '.join(texts)}" if texts else "no text part"
         )
     for part in (part for part in facts if part.keys):
         keys = [str(key.path[0]) for key in part.keys if len(key.path) == 1]
         more = f" and {len(keys) - 6} more" if len(keys) > 6 else ""
         facts_found.append(f"{part.name} has {', '.join(keys[:6])}{more}")
-    return "; ".join(facts_found) or f"nothing is named like it ({', '.join(_field_names(field)[:3])})"
+    return "; ".join(facts_found) or f"no matching name ({', '.join(_field_names(field)[:3])})"

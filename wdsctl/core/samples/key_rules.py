@@ -91,7 +91,7 @@ def choose_key_rule(layouts: Sequence[SampleLayout]) -> KeyRuleChoice:
     rejected, outcome = _rejected_by_rule(layouts), partial(describe_rule_outcome, layouts)
     if not doubtful and files["one"] >= files["odd"]:
         reason = (
-            f"the parts behind the first dot belong together, such as {_example_names(example.get('one') or dotted[0])}"
+            f"the parts after the first dot belong together, such as {_example_names(example.get('one') or dotted[0])}"
         )
         return KeyRuleChoice(rule=FIRST_DOT, reason=reason, outcome=outcome(FIRST_DOT), rejected=rejected[FIRST_DOT])
     if files["unclear"] or files["one"] > MIN_DISSENTING_SHARE * against:
@@ -111,7 +111,7 @@ def choose_key_rule(layouts: Sequence[SampleLayout]) -> KeyRuleChoice:
     inner = {split_part(part, KNOWN_EXTENSION)[0] for part in shown.parts}
     reason = f"up to the first dot, {_example_names(shown)} would be one sample"
     if len(inner) == 1:
-        reason = f"in {_example_names(shown)}, {min(inner)!r} is no known name of a part"
+        reason = f"in {_example_names(shown)}, {min(inner)!r} is not a known part name"
     return KeyRuleChoice(
         rule=KNOWN_EXTENSION,
         reason=reason,
@@ -157,7 +157,7 @@ def _rejected_by_rule(layouts: Sequence[SampleLayout]) -> dict[KeyRuleName, tupl
     ends = {rule: [split_part(part, rule) for part in sorted(parts)] for rule in KEY_RULES}
     return {
         rule: tuple(
-            RejectedRule(other, "it makes the same of these names" if ends[other] == ends[rule] else outcomes[other])
+            RejectedRule(other, "the same result for these names" if ends[other] == ends[rule] else outcomes[other])
             for other in KEY_RULES
             if other != rule
         )

@@ -152,7 +152,7 @@ def check_shard_template(template: str) -> str:
         raise _template_error(template, "it has no {index}, so all shards would have one name")
     for name, spec, conversion in fields:
         if name != "index" or conversion or not _INDEX_FORMAT.fullmatch(spec or ""):
-            raise _template_error(template, "{index} is the only field, with a width at most: {index:06d}")
+            raise _template_error(template, "{index} is the only field; it may have a width: {index:06d}")
     _check_path(template, template.format(index=0))
     return template
 

@@ -116,7 +116,7 @@ class _AnnotationFile:
         """Find images, annotations and categories. Raises DatasetError WDS233 if the JSON is damaged."""
         for name, at in self.json.members():
             if name in ("images", "annotations", "categories") and self.json.first_byte(at) != b"[":
-                raise self.damaged_error(f"{name} is no list")
+                raise self.damaged_error(f"{name} is not a list")
             if name == "images":
                 self.images = list(self.json.elements(at))
             elif name == "annotations":
@@ -142,7 +142,7 @@ class _AnnotationFile:
         return self.categories.get(number) if isinstance(number, _ID) else None
 
     def damaged_error(self, what: str) -> DatasetError:
-        hint = "this is no COCO file, or not a whole one: look at its origin"
+        hint = "check its origin: the file is not COCO, or is truncated"
         return DatasetError(what, hint=hint, where=path_for_message(self.path), code="WDS233")
 
 
@@ -239,7 +239,7 @@ class _ImageRows:
             for start, stop in file.images:
                 record = file.parse_object(start, stop, "id")
                 if record["id"] in seen:
-                    raise file.damaged_error("two images have one id")
+                    raise file.damaged_error("two images have the same id")
                 seen.add(record["id"])
                 row = rows.setdefault(record["id"], first_row + len(records))
                 name = record.get(_FILE_NAME_FIELD)
@@ -248,8 +248,8 @@ class _ImageRows:
                     names[row] = name
                 elif name != names[row]:
                     raise DatasetError(
-                        f"the image {record['id']!r} is {name!r} here, and {names[row]!r} in another file",
-                        hint="the files are of different images: name one of them, and prepare them one by one",
+                        f"the image {record['id']!r} is {name!r} here, but {names[row]!r} in another file",
+                        hint="the files list different images: prepare them one by one",
                         where=path_for_message(file.path),
                         code="WDS233",
                     )
@@ -421,7 +421,7 @@ class _ImageRows:
 
     def _findings(self) -> Iterator[Finding]:
         for kind, code, one, many, what in (
-            ("outside", "WDS163", "box", "boxes", "reaching more than a pixel out of the image"),
+            ("outside", "WDS163", "box", "boxes", "extending more than a pixel beyond the image"),
             ("bad bbox", "WDS163", "annotation", "", "whose bbox is not four numbers, kept in other_annotations"),
             ("missing images", "WDS232", "annotation", "", "of an image that the files do not list, left out"),
             ("missing categories", "WDS232", "annotation", "", "of a category that the files do not list, left out"),
@@ -440,7 +440,7 @@ class _ImageRows:
             yield Finding(
                 code="WDS148",
                 severity="warning",
-                message=f"{pluralize(lacking, 'image')} without a caption: the loader skips them as CaptioningSamples",
+                message=f"{pluralize(lacking, 'image')} without a caption, which the loader skips (CaptioningSample)",
                 count=lacking,
             )
         bare = int(np.count_nonzero(np.diff(self._ends) == 0))

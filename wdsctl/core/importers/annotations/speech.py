@@ -141,7 +141,7 @@ class _SpeechFolder:
         audio = self._audio.get(utterance.stem)
         if audio is None:
             raise DatasetError(
-                f"there is no audio file {path_for_message(utterance.stem)}.*",
+                f"no audio file {path_for_message(utterance.stem)}.*",
                 hint="copy the dataset again from its origin",
                 where=utterance.where,
                 code="WDS231",

@@ -2,7 +2,7 @@
 
 Parts: the image; `json` with `boxes`, `box_format` (xyxy), `label_names`, `difficult` and `annotation`, the whole
 content of the XML; `seg.png` from `SegmentationClass`, and `instances.png` from `SegmentationObject`. The numbers of
-boxes stay as they are in the file: pixels that count from 1, of which the last belongs to the box.
+boxes stay as they are in the file: pixels, counted from 1, of which the last belongs to the box.
 
 Source: http://host.robots.ox.ac.uk/pascal/VOC/voc2012/devkit_doc.pdf (the format).
 """
@@ -202,7 +202,7 @@ class _VocFolder:
         endings = sorted({extension_of_name(image.path) for image in self.images})
         yield FieldUse("images", ",".join(endings), pluralize(len(self.images), "sample"))
         annotated = sum(bool(image.annotation) for image in self.images)
-        note = f"{annotated:,} files, {counts['boxes']:,} boxes as xyxy: pixels that count from 1"
+        note = f"{annotated:,} files, {counts['boxes']:,} boxes as xyxy: pixels, counted from 1"
         yield FieldUse(f"{_ANNOTATION_FOLDER}/*.xml", "json[boxes], json[label_names], json[annotation]", note)
         for name, part in _MASKS.items():
             count = sum(part in dict(image.masks) for image in self.images)
@@ -216,7 +216,7 @@ class _VocFolder:
             yield FieldUse(path, f"split {split}", pluralize(by_split[split], "sample"))
         others = self._other_lists()
         if others:
-            yield FieldUse("other lists in ImageSets", "", f"{len(others):,} files, which other tasks or classes use")
+            yield FieldUse("other lists in ImageSets", "", f"{len(others):,} files for other tasks or classes")
 
     def _other_lists(self) -> list[str]:
         pattern = re.compile(r"(.*/)?ImageSets/[^/]+/[^/]+\.txt")
@@ -227,7 +227,7 @@ class _VocFolder:
             f"in two lists, such as {path_for_message(self._twice[0])}: the first list decides" if self._twice else ""
         )
         for code, count, one, many, what in (
-            ("WDS163", counts["outside"], "box", "boxes", f"reaching out of the image, such as in {example}"),
+            ("WDS163", counts["outside"], "box", "boxes", f"partly outside the image, such as in {example}"),
             ("WDS163", counts["objects without a box"], "object", "", "without a bndbox: only json[annotation] has it"),
             ("WDS212", len(self._twice), "image", "", twice),
         ):
@@ -239,7 +239,7 @@ class _VocFolder:
             yield Finding(
                 code="WDS231",
                 severity="error",
-                message=f"{pluralize(len(self._missing_in_lists), 'line')} of the lists without an image, such as "
+                message=f"no image for {pluralize(len(self._missing_in_lists), 'line')} of the lists, such as "
                 f"{path_for_message(self._missing_in_lists[0])}",
                 count=len(self._missing_in_lists),
             )
@@ -312,7 +312,7 @@ def _box_of(each: Any, where: str) -> list[float] | None:
 
 
 def _is_outside(box: list[float], size: Any) -> bool:
-    """Whether a box reaches more than a pixel out of the image. False if the annotation has no size."""
+    """Whether a box extends more than a pixel beyond the image. False if the annotation has no size."""
     try:
         width, height = (float(size[name]) for name in ("width", "height"))
     except (KeyError, TypeError, ValueError):

@@ -268,7 +268,7 @@ class _YoloFolder:
         if self._names:
             yield FieldUse(f"{self._names_file}: names", "json[label_names]", f"{len(self._names):,} names")
         else:
-            yield FieldUse("names of classes", "", "there is no data.yaml or classes.txt: labels are numbers only")
+            yield FieldUse("names of classes", "", "no data.yaml or classes.txt found: labels are numbers only")
         read = {"names", *_SPLIT_KEYS, "kpt_shape"}
         for name in self._settings:
             if name not in read:
@@ -282,7 +282,7 @@ class _YoloFolder:
             yield Finding(
                 code="WDS163",
                 severity="warning",
-                message=f"{pluralize(counts['outside'], 'box', 'boxes')} reaching out of the image, such as in "
+                message=f"{pluralize(counts['outside'], 'box', 'boxes')} partly outside the image, such as in "
                 f"{path_for_message(example)}",
                 count=counts["outside"],
             )
@@ -299,8 +299,8 @@ class _YoloFolder:
             yield Finding(
                 code="WDS231",
                 severity="error",
-                message=f"{pluralize(len(self._missing_in_lists), 'line')} of {', '.join(self._list_files)} without an "
-                f"image, such as {path_for_message(self._missing_in_lists[0])}",
+                message=f"no image for {pluralize(len(self._missing_in_lists), 'line')} of "
+                f"{', '.join(self._list_files)}, such as {path_for_message(self._missing_in_lists[0])}",
                 count=len(self._missing_in_lists),
             )
         used = {self._names_file, *self._list_files}
@@ -311,7 +311,7 @@ class _YoloFolder:
             yield unused_finding(labels, "label files without an image")
         rest = set(unused) - set(labels)
         yield from unused_files_findings(
-            (path for path in unused if path in rest), "it is no image, and no label file of one", self.files.hidden
+            (path for path in unused if path in rest), "neither an image nor its label file", self.files.hidden
         )
 
     def _is_label(self, path: str) -> bool:
@@ -401,7 +401,7 @@ def _split(path: str, folders: Mapping[str, str]) -> str:
 def _check_shares(values: list[float], where: str) -> None:
     odd = next((value for value in values if not -_TOLERANCE <= value <= 1 + _TOLERANCE), None)
     if odd is not None:
-        raise _row_error(f"{odd:g} is no share of the image, expected 0 to 1", where)
+        raise _row_error(f"{odd:g} is not a share of the image: expected 0 to 1", where)
 
 
 def _is_outside(box: list[float]) -> bool:

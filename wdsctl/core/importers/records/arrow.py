@@ -114,7 +114,7 @@ def translate_arrow_errors(path: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:
             raise wdsctl_error_from(error, path, "read") from error
         raise DatasetError(
-            f"the file is damaged or cut short: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
+            f"the file is damaged or truncated: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
             hint="copy it again from its origin",
             where=path_for_message(path),
             code="WDS233",
@@ -183,7 +183,7 @@ def check_column_names(schema: Any, path: str) -> None:
     twice = sorted(name for name, times in Counter(schema.names).items() if times > 1)
     if twice:
         raise DatasetError(
-            f"the column {twice[0]!r} is there twice",
+            f"the column {twice[0]!r} is repeated",
             hint="rename one of them",
             where=path_for_message(path),
             code="WDS233",
@@ -218,7 +218,7 @@ def arrow_batches(path: str) -> Iterator[Any]:
                 yield from ipc.open_stream(mapped)
                 mapped.seek(mapped.size() - len(_END_OF_STREAM))
                 if mapped.read() != _END_OF_STREAM:
-                    raise ValueError("the stream has no end: it was cut between two batches")
+                    raise ValueError("the stream is truncated between two batches")
 
 
 def arrow_schema(path: str) -> Any:

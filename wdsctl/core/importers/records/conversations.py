@@ -53,7 +53,7 @@ def list_conversation_media(row: Mapping[str, Any], fields: Iterable[str]) -> li
     of_items = [(key, value) for key in TURNS_KEYS for value in _iter_item_media(row.get(key))]
     if of_fields and of_items:
         raise DatasetError(
-            f"{of_fields[0][0]} has media, and so have items of {of_items[0][0]}, and no telling their order",
+            f"{of_fields[0][0]} and items of {of_items[0][0]} both have media: their order is unclear",
             hint="name all media in one of the two places",
             code="WDS161",
         )
@@ -115,7 +115,7 @@ def describe_conversations(
             uses.append(FieldUse(name, "txt"))
         else:
             has_media = name in TURNS_KEYS and any(_list_readable(_iter_item_media(row.get(name))) for row in rows)
-            uses.append(FieldUse(name, f"json[{name}]", "its media become parts, too" if has_media else ""))
+            uses.append(FieldUse(name, f"json[{name}]", "its media also become parts" if has_media else ""))
     return SourceDescription(tuple(uses), config=CONVERSATION_CONFIG)
 
 

@@ -26,7 +26,7 @@ from wdsctl.core.text import path_for_message
 from wdsctl.core.urls import is_url
 
 #: For references in rows. References in an index are relative to the index's folder, and no option changes that.
-_BASE_OPTION_HINT = "`-O base=FOLDER` says which folder references begin in"
+_BASE_OPTION_HINT = "`-O base=FOLDER` sets the folder that references are relative to"
 
 
 def make_file_part(name: str, base: str, reference: str, where: str, *, allowed: str = "") -> FilePart:
@@ -44,7 +44,7 @@ def make_file_part(name: str, base: str, reference: str, where: str, *, allowed:
     try:
         status = os.stat(path)
         if not S_ISREG(status.st_mode):
-            raise _missing_file_error(reference, "this is no file", where, _BASE_OPTION_HINT)
+            raise _missing_file_error(reference, "not a regular file", where, _BASE_OPTION_HINT)
         return FilePart(name, path, 0, status.st_size, allowed or base)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise _missing_file_error(reference, "there is no such file", where, _BASE_OPTION_HINT) from error
@@ -58,16 +58,14 @@ def resolve_reference(base: str, reference: str, where: str, *, base_option: str
     `base_option`: the hint that names the option for the base folder; empty if there is no such option.
     """
     if "\0" in reference or not reference.strip():
-        raise _missing_file_error(reference, "this names no file", where, base_option)
+        raise _missing_file_error(reference, "not a file name", where, base_option)
     if is_url(reference) or "://" in reference:
-        raise _outside_error(reference, "is a URL, and nothing is fetched", where)
+        raise _outside_error(reference, "is a URL, which wdsctl never fetches", where)
     if os.path.isabs(reference):
-        raise _outside_error(
-            reference, "is given by its absolute path", where, _allow_path_hint(base_option, reference)
-        )
+        raise _outside_error(reference, "is an absolute path", where, _allow_path_hint(base_option, reference))
     if ".." in reference.split("/"):
         raise _outside_error(
-            reference, "has `..` in it", where, _allow_path_hint(base_option, os.path.join(base, reference))
+            reference, "contains `..`", where, _allow_path_hint(base_option, os.path.join(base, reference))
         )
     path = os.path.join(base, reference)
     folder, name = os.path.split(path)
@@ -85,9 +83,9 @@ def _resolve_allowed(allowed: str, base: str, reference: str, where: str) -> str
     Raises DatasetError WDS230 if the path is not below `allowed`.
     """
     if "\0" in reference or not reference.strip():
-        raise _missing_file_error(reference, "this names no file", where, _BASE_OPTION_HINT)
+        raise _missing_file_error(reference, "not a file name", where, _BASE_OPTION_HINT)
     if is_url(reference) or "://" in reference:
-        raise _outside_error(reference, "is a URL, and nothing is fetched", where)
+        raise _outside_error(reference, "is a URL, which wdsctl never fetches", where)
     paths = dict.fromkeys(os.path.join(folder, reference) for folder in (allowed, base))  # one path if absolute
     below = [path for path in paths if is_below(_real_folder(allowed), _resolve_cached(path))]
     if not below:
@@ -120,7 +118,7 @@ def _allow_path_hint(base_option: str, path: str) -> str:
     if not base_option:
         return ""
     folder = os.path.dirname(os.path.normpath(os.path.abspath(path)))
-    return f"if the file is yours, `-O base={shlex.quote(folder)}` allows what lies below that folder, `-O base=/` all"
+    return f"if the file is yours, allow its folder: `-O base={shlex.quote(folder)}`; `-O base=/` allows all folders"
 
 
 def find_base(
@@ -150,7 +148,7 @@ def _real_folder(folder: str) -> str:
 def _outside_error(reference: str, what: str, where: str, way_out: str = "") -> WdsctlError:
     return DatasetError(
         f"the reference {path_for_message(reference)!r} {what}: refused",
-        hint=way_out or "references are relative, and stay in the folder of the file that has them",
+        hint=way_out or "references must be relative, and stay in the folder of their file",
         where=where,
         code="WDS230",
     )

@@ -196,8 +196,8 @@ def unused_files_findings(paths: Iterable[str], reason: str, hidden: int = 0) ->
                 code="WDS240",
                 severity="error",
                 message=f"{pluralize(len(archives), 'archive')} in the source, such as "
-                f"{path_for_message(archives[0])}: wdsctl does not look into archives; unpack them in place, move them "
-                "elsewhere, and run the command again",
+                f"{path_for_message(archives[0])}: wdsctl does not look into archives; unpack them in place, move the "
+                "archives elsewhere, and run the command again",
                 count=len(archives),
             )
         )

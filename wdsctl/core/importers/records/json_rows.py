@@ -68,7 +68,7 @@ class JsonRows:
         except ValueError as error:
             value, fault = {}, _row_error(f"the item cannot be read: {error}", where, "WDS121")
         if not isinstance(value, dict):
-            value, fault = {}, _row_error("the item is no JSON object", where, "WDS121")
+            value, fault = {}, _row_error("the item is not a JSON object", where, "WDS121")
         return SourceRow(number, where, value, fault, table.base, split=table.split)
 
     def files(self) -> Sequence[str]:
@@ -119,4 +119,4 @@ def _members(file: JsonFile, at: int, prefix: str = "", depth: int = 1) -> Itera
 
 
 def _row_error(message: str, where: str, code: str) -> WdsctlError:
-    return DatasetError(message, hint="mend the item, or remove it", where=where, code=code)
+    return DatasetError(message, hint="correct or remove the item", where=where, code=code)

@@ -32,7 +32,7 @@ class OffsetShard:
         table = 4 * (samples + 2)
         if len(data) < table or struct.unpack_from("<I", data)[0] != samples:
             count = struct.unpack_from("<I", data)[0] if len(data) >= 4 else 0
-            raise self.damaged(f"it has {count:,} samples in {len(data):,} bytes, and its index says {samples:,}")
+            raise self.damaged(f"it has {count:,} samples in {len(data):,} bytes, but its index says {samples:,}")
         offsets = np.frombuffer(data[4:table], "<u4").astype(np.int64)
         if offsets[0] < table or (np.diff(offsets) < 0).any() or offsets[-1] > len(data):
             raise self.damaged(f"its table of offsets does not fit its {len(data):,} bytes")
@@ -163,7 +163,7 @@ def decompress(data: bytes, algorithm: str, size: int, path: str) -> bytes:
             code="WDS234",
         )
     if not 0 <= size <= _MAX_SHARD_BYTES:
-        raise _damaged_error(f"{size:,} bytes should come out, and its offsets are 32 bits", path)
+        raise _damaged_error(f"{size:,} bytes unpacked exceed its 32-bit offsets", path)
     try:
         plain = _read_decompressed(data, kind, size)
     except (OSError, ValueError, EOFError, zlib.error) as error:
@@ -171,7 +171,7 @@ def decompress(data: bytes, algorithm: str, size: int, path: str) -> bytes:
             raise
         raise _damaged_error(str(error), path) from error
     if len(plain) != size:
-        raise _damaged_error(f"{len(plain):,} bytes or more come out, and {size:,} should", path)
+        raise _damaged_error(f"it unpacks to {len(plain):,} bytes or more, not {size:,}", path)
     return plain
 
 
@@ -189,7 +189,7 @@ def decompress_zstd(data: bytes, path: str, size: int | None = None) -> bytes:
             raise
         raise _damaged_error(str(error), path) from error
     if len(plain) > MAX_UNSIZED_BYTES:
-        raise _damaged_error("more than 1 GiB comes out", path)
+        raise _damaged_error("it unpacks to more than 1 GiB", path)
     return plain
 
 
@@ -199,7 +199,7 @@ def _read_decompressed(data: bytes, kind: str, size: int) -> bytes:
         unpacker = zlib.decompressobj(wbits=31) if kind == "gz" else bz2.BZ2Decompressor()
         plain = unpacker.decompress(data, size + 1)
         if len(plain) <= size and not unpacker.eof:
-            raise EOFError("it is cut short")
+            raise EOFError("it is truncated")
         return plain
     library: Any = arrow.import_arrow_module("pyarrow", f"{kind} compression")
     if kind == "snappy":

@@ -326,9 +326,9 @@ def _row_key(row: SourceRow, mapping: RowMapping) -> str:
     key = safe_key(text)
     if not key:
         held = (
-            "is not there"
+            "is missing"
             if mapping.key not in row.values
-            else f"holds {escape_unprintable(repr(value))[:40]}, which is no key"
+            else f"is {escape_unprintable(repr(value))[:40]}, not a valid key"
         )
         raise DatasetError(
             f"the field {mapping.key!r} {held}",
@@ -360,7 +360,7 @@ def _exported_key(row: SourceRow) -> str:
     if not isinstance(text, str) or not safe_key(text):
         raise DatasetError(
             f"the row has no valid {KEY_COLUMN}",
-            hint="other rows were exported from samples, and have one: correct the row, or remove it",
+            hint="other rows were exported from samples, and have one: correct or remove the row",
             where=row.where,
             code="WDS232",
         )
@@ -373,15 +373,15 @@ def _check_exported_row(row: SourceRow) -> None:
     files = row.values.get(FILES_COLUMN)
     if files is not None and not isinstance(files, dict):
         raise DatasetError(
-            f"{FILES_COLUMN} holds a {type(files).__name__}, expected an object that maps parts to files",
-            hint="correct the row, or remove it",
+            f"{FILES_COLUMN} is a {type(files).__name__}, expected an object that maps parts to files",
+            hint="correct or remove the row",
             where=row.where,
             code="WDS232",
         )
     for name in (*row.values, *(files or ())):
         if not name or "/" in name or "\0" in name:
             raise DatasetError(
-                f"{name!r} is no name of a part",
+                f"{name!r} cannot name a part",
                 hint="rename the column: a part is what follows a dot in a file's name",
                 where=row.where,
                 code="WDS232",

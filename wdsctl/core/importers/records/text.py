@@ -110,7 +110,7 @@ def iter_lines(
         if len(line) >= MAX_LINE_BYTES and not line.endswith((b"\n", b"\n\0")):
             raise DatasetError(
                 f"line {number:,} is longer than 1 GiB",
-                hint="this is no file of lines: check what it is with `file`",
+                hint="check the file with `file`: it may not consist of lines",
                 where=path_for_message(path),
                 code="WDS232",
             )
@@ -250,7 +250,7 @@ class JsonFile:
             yield at, stop
             at = self._skip_blanks(stop)
             if self.first_byte(at) not in (b",", b"]"):
-                raise self._damaged_error("a list goes on without a comma, or is cut", at)
+                raise self._damaged_error("a list lacks a comma, or is truncated", at)
 
     def members(self, at: int = -1) -> Iterator[tuple[str, int]]:
         """Yield (name, offset of the value) of each member of the object at offset `at`; by default the file's."""
@@ -259,12 +259,12 @@ class JsonFile:
             at = self._skip_blanks(at + 1) if self.first_byte(at) == b"," else at
             stop = self._value_end(at)
             if self.first_byte(at) != b'"' or self.first_byte(value := self._skip_blanks(stop)) != b":":
-                raise self._damaged_error("an object is broken or cut", at)
+                raise self._damaged_error("an object is damaged or truncated", at)
             value = self._skip_blanks(value + 1)
             yield self.parse(at, stop), value
             at = self._skip_blanks(self._member_end(value))
             if self.first_byte(at) not in (b",", b"}"):
-                raise self._damaged_error("an object goes on without a comma, or is cut", at)
+                raise self._damaged_error("an object lacks a comma, or is truncated", at)
 
     def _member_end(self, value: int) -> int:
         """The offset after a member's value. Lists are searched by element: only elements have a limit."""
@@ -292,7 +292,7 @@ class JsonFile:
             except json.JSONDecodeError as error:
                 is_cut = error.msg.startswith("Unterminated string") or error.pos >= len(self._text) - _MAX_TOKEN_BYTES
                 if is_all or not is_cut or size >= MAX_ELEMENT_BYTES:
-                    why = "the file is cut" if is_cut and is_all else error.msg
+                    why = "the file is truncated" if is_cut and is_all else error.msg
                     raise self._damaged_error(why, self._base + error.pos) from error
             except (ValueError, RecursionError) as error:
                 raise self._damaged_error(str(error), at) from error
@@ -314,7 +314,7 @@ class JsonFile:
     def _damaged_error(self, why: str, at: int) -> DatasetError:
         return DatasetError(
             f"the JSON cannot be read: {why}",
-            hint="copy the file again from its origin; `python -m json.tool FILE > /dev/null` looks through it",
+            hint="copy the file again from its origin; `python -m json.tool FILE > /dev/null` checks it",
             where=f"{path_for_message(self._path)} (byte {at:,})",
             code="WDS233",
         )

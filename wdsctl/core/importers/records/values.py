@@ -82,7 +82,7 @@ def raw_image_to_png(data: bytes) -> bytes:
     Raises ValueError if the sizes do not match, or the mode is not one of L, LA, RGB and RGBA.
     """
     if len(data) < 12:
-        raise ValueError("a raw image is cut short")
+        raise ValueError("a raw image is truncated")
     width, height, count = struct.unpack_from("<3I", data)
     mode = data[12 : 12 + count].decode("ascii", "replace")
     if mode not in _PNG_COLOR_TYPES:
@@ -135,7 +135,7 @@ def parse_integer_option(format_name: str, options: Options, option: str, defaul
     text = options.get(option, str(default))
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise UsageError(
-            f"{format_name}: {option}={text} is no whole number above 0", hint=f"such as {option}={default}"
+            f"{format_name}: {option}={text} is not a whole number above 0", hint=f"such as {option}={default}"
         )
     return int(text)
 
