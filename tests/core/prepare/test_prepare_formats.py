@@ -17,10 +17,12 @@ from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.importers.protocol import FormatMatch
+from wdsctl.core.index.write_dataset_yaml import UnsureTypeError
 from wdsctl.core.prepare import prepare as module
 from wdsctl.core.prepare.prepare import PrepareReport, prepare
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.prepare.source import AmbiguousFormError, recognise_form
+from wdsctl.core.samples.detect import Detection
 
 JPEG = b"\xff\xd8\xff\xe0\x00\x10JFIF\x00" + b"\0" * 40
 
@@ -221,3 +223,30 @@ def test_what_has_no_known_form_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.bin").write_bytes(b"\0\1\2")
     with pytest.raises(InputError, match="no known format"):
         recognise_form(str(tmp_path / "notes.bin"))
+
+
+def test_an_unsure_type_hides_nothing_and_the_command_that_accepts_it_repeats_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Detection, "is_sure", property(lambda _: False))
+    source = a_table(tmp_path / "photos")
+    (tmp_path / "photos" / "3.jpg").unlink()
+    dest = str(tmp_path / "made")
+    with pytest.raises(UnsureTypeError) as caught:
+        prepare(f"{source}/labels.csv", dest)
+    error = caught.value
+    assert error.hint.startswith(f"to accept it: `wdsctl prepare {source}/labels.csv {dest} --sample-type")
+    assert error.report.conversion.failed == 1
+    assert [found.code for found in error.report.conversion.findings if found.severity == "error"] == ["WDS231"]
+    again = prepare(f"{source}/labels.csv", dest, PrepareRequest(sample_type="CrudeSample"))
+    assert again.conversion is not None
+    assert [found.code for found in again.conversion.findings if found.severity == "error"] == ["WDS231"]
+
+
+def test_a_label_beside_a_caption_needs_no_answer(tmp_path: Path) -> None:
+    rows = "".join(f"{i}.jpg,a picture,{i % 2}\n" for i in range(8))
+    source = a_folder(tmp_path / "photos", {**pictures(8), "l.csv": f"file,caption,label\n{rows}".encode()})
+    report = prepare(f"{source}/l.csv", str(tmp_path / "made"))
+    assert report.detection is not None
+    assert (report.detection.sample_type, report.detection.is_sure) == ("CaptioningSample", True)
+    assert any("ImageClassificationSample would fit nearly as well" in reason for reason in report.detection.reasons)

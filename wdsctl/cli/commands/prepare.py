@@ -180,6 +180,7 @@ def command(
     from wdsctl.core.dataset.split_rules import parse_split_shares
     from wdsctl.core.index.index import index_if_media_folder
     from wdsctl.core.index.request import IndexRequest, MediaRequest
+    from wdsctl.core.index.write_dataset_yaml import UnsureTypeError
     from wdsctl.core.prepare.request import PrepareRequest
 
     spec = wizard.ask_source(common) if source is None else parse_root_spec(source)
@@ -225,10 +226,16 @@ def command(
         index=request,
         wait=wait,
     )
-    outcome = wizard.prepare_interactively(
-        wizard.PrepareCommand(source=source, dest=dest, request=prepare_request), common
-    )
-    report, output = outcome.report, common.output
+    output = common.output
+    try:
+        outcome = wizard.prepare_interactively(
+            wizard.PrepareCommand(source=source, dest=dest, request=prepare_request), common
+        )
+    except UnsureTypeError as error:
+        if not common.json:  # what was found and left out comes before the question that remains
+            output.answer("prepare", error.report, prepare_renderer(prepare_request, explain=explain))
+        raise
+    report = outcome.report
     output.answer("prepare", report, prepare_renderer(outcome.command.request, explain=explain))
     if not (report.dry_run or report.up_to_date or common.json):
         verb = "inspect" if report.split is not None else "validate"

@@ -6,9 +6,11 @@ Detection reads the parts of a few samples from several shards, never all sample
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -156,8 +158,8 @@ def write_dataset_yaml(
 
     The detection is None if it was not needed. `base`: the other settings of a new file; the split rule comes from the
     catalog if `base` has none. `base_has_type`: `base` has the sample type, which only the request can override.
-    `must_be_sure`: write nothing if the sample type depends on a detection that is not sure. The caller then calls
-    `require_sure_detection` to raise the error.
+    `must_be_sure`: write nothing if the sample type depends on a detection that is not sure. The caller then
+    raises `UnsureTypeError`.
     """
     base = base or DatasetConfig()
     there = os.path.exists(location.dataset_yaml)
@@ -192,28 +194,33 @@ def is_doubtful(detection: Detection | None, request: SampleTypeRequest) -> bool
     return detection is not None and not detection.is_sure and not (request.sample_type or request.field_map)
 
 
-def require_sure_detection(location: DatasetLocation, detection: Detection | None, request: SampleTypeRequest) -> None:
-    """Raise UsageError WDS221 for a detection that is not sure: the user has to confirm or replace it."""
-    if detection is None or not is_doubtful(detection, request):
-        return
-    unused = f", and would leave {' and '.join(detection.unused_media)} unused" if detection.unused_media else ""
-    take = shell_command_at(
-        location,
-        "prepare",
-        "--sample-type",
-        detection.sample_type,
-        "--field-map",
-        format_field_map_text(detection.field_map),
-    )
-    raise UsageError(
-        f"the samples look like {detection.sample_type}: {', '.join(detection.field_map.values())}; that is not sure "
-        f"({percent(detection.confidence)}){unused}. Shards, catalog and splits are made; only dataset.yaml is "
-        "not written",
-        where=location.display_path,
-        hint=f"{take} takes it, {shell_command_at(location, 'prepare', '--sample-type', CRUDE)} hands out all parts as "
-        "they are",
-        code="WDS221",
-    )
+class UnsureTypeError(UsageError):
+    """The detected sample type is not sure, and everything else is done. `report`: what `prepare` has done.
+
+    The user has to confirm the type or name another one, with the command that was typed: it repeats what it found.
+    """
+
+    code = "WDS221"
+
+    def __init__(self, location: DatasetLocation, detection: Detection, file: str = "dataset.yaml") -> None:
+        self.detection = detection
+        self.report: Any = None
+        unused = f", and would leave {' and '.join(detection.unused_media)} unused" if detection.unused_media else ""
+        super().__init__(
+            f"the samples look like {detection.sample_type}: {', '.join(detection.field_map.values())}; that is not "
+            f"sure ({percent(detection.confidence)}){unused}. Shards, catalog and splits are made; only {file} "
+            "is not written",
+            hint="",
+            where=location.display_path,
+        )
+        self.set_command(partial(shell_command_at, location, "prepare"))
+
+    def set_command(self, format_command: Callable[..., str]) -> None:
+        """Set the hint. `format_command`: formats the command that was typed, with further arguments."""
+        field_map = format_field_map_text(self.detection.field_map)
+        take = format_command("--sample-type", self.detection.sample_type, "--field-map", field_map)
+        crude = format_command("--sample-type", CRUDE)
+        self.hint = f"to accept it: {take}; to get all parts as they are: {crude}"
 
 
 def detect_dataset_type(location: DatasetLocation, generation: int) -> Detection:

@@ -7,20 +7,20 @@ import os
 import numpy as np
 
 from wdsctl.core.dataset.config import DatasetConfig, load_config
-from wdsctl.core.dataset.location import shell_command
+from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.polylithic import MONOLITHIC_CONFIG_FILE, read_marker
-from wdsctl.core.errors import InputError, UsageError
+from wdsctl.core.errors import InputError
 from wdsctl.core.importers.polylithic import IMPORTER
 from wdsctl.core.index.write_dataset_yaml import (
     EVIDENCE_HEAD_BYTES,
     MAX_WHOLE_JSON_BYTES,
     SampleTypeRequest,
+    UnsureTypeError,
     is_doubtful,
     resolve_sample_type,
 )
 from wdsctl.core.samples.detect import Detection, infer_sample_type
-from wdsctl.core.samples.evidence import Evidence, PartEvidence, percent
-from wdsctl.core.samples.fields import format_field_map_text
+from wdsctl.core.samples.evidence import Evidence, PartEvidence
 
 _EVIDENCE_SAMPLES = 32  # spread over the dataset
 
@@ -39,7 +39,7 @@ def resolve_polylithic_config(
     evidence = _collect_evidence(folder, samples)
     detection = infer_sample_type(evidence, is_jsonl=False)
     if is_doubtful(detection, request) and not take_unsure:
-        raise _doubtful_error(folder, detection)
+        raise UnsureTypeError(locate(folder), detection, MONOLITHIC_CONFIG_FILE)
     sample_type, field_map = resolve_sample_type(detection, request, [part.name for part in evidence.parts])
     config = DatasetConfig(sample_type, field_map, before.subflavors if before is not None else {})
     return detection, config, config != before
@@ -66,18 +66,3 @@ def _collect_evidence(folder: str, samples: int) -> Evidence:
         for name, count in counts.items()
     )
     return Evidence(max(samples, *counts.values()), tuple(parts))
-
-
-def _doubtful_error(folder: str, detection: Detection) -> UsageError:
-    unused = f", and would leave {' and '.join(detection.unused_media)} unused" if detection.unused_media else ""
-    field_map = format_field_map_text(detection.field_map)
-    take = shell_command("prepare", folder, "--sample-type", detection.sample_type, "--field-map", field_map)
-    return UsageError(
-        f"the samples look like {detection.sample_type}: {', '.join(detection.field_map.values())}; that is not sure "
-        f"({percent(detection.confidence)}){unused}. Shards, catalogs and splits are made; only "
-        f"{MONOLITHIC_CONFIG_FILE} is not written",
-        where=folder,
-        hint=f"{take} takes it, {shell_command('prepare', folder, '--sample-type', 'CrudeSample')} hands out all parts "
-        "as they are",
-        code="WDS221",
-    )

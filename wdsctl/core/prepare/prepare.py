@@ -39,8 +39,9 @@ from wdsctl.core.index.key_until import check_rule_unchanged, stored_rule, write
 from wdsctl.core.index.request import MediaRequest
 from wdsctl.core.index.write_dataset_yaml import (
     SampleTypeRequest,
+    UnsureTypeError,
     as_usage_errors,
-    require_sure_detection,
+    is_doubtful,
     set_aside_broken_config,
     write_dataset_yaml,
 )
@@ -116,10 +117,7 @@ def prepare(
         check_source_and_dest(source, dest, request)
     from_folder = form is not None and (dest is not None or form.name == RAW_FOLDER)
     if from_folder and dest is None:
-        error = _missing_dest_error(source, "raw files are")
-        if name := find_jsonl_file(source):
-            error.hint += f"; or prepare the JSONL alone: {shell_command('prepare', os.path.join(source, name))}"
-        raise error
+        raise _missing_dest_error(source, "raw files are", find_jsonl_file(source))
     root = dest or source
     listing, home = None, ""
     if from_folder:
@@ -136,13 +134,34 @@ def prepare(
     if not from_folder:
         check_new_catalog(location, request.index.exclude or (), RootSpec(root, request.index.selection))
     note_catalog_location(location, request.catalog, progress)
+    try:
+        report = _run_locked(location, source, dest, listing, request, progress)
+    except UnsureTypeError as error:
+        error.report = replace(error.report, form=form)
+        raise
+    return replace(report, form=form)
+
+
+def _run_locked(
+    location: DatasetLocation,
+    source: str,
+    dest: str | None,
+    listing: RawListing | None,
+    request: PrepareRequest,
+    progress: Progress,
+) -> PrepareReport:
+    """Run all steps under the lock, and record them in the history. Arguments as for `_run_steps`."""
     arguments = [redact_secrets(source), *([] if dest is None else [redact_secrets(dest)]), *describe_request(request)]
     with (
         hold_lock(location.lock, wait=request.wait, note=progress.note),
         record_run(location, "prepare", arguments, progress) as entry,
     ):
-        report = _run_steps(location, source, root, listing, request, entry, progress)
-    return replace(report, form=form)
+        try:
+            return _run_steps(location, source, dest or source, listing, request, entry, progress)
+        except UnsureTypeError as error:
+            if dest is not None:
+                error.set_command(partial(shell_command, "prepare", redact_secrets(source), redact_secrets(dest)))
+            raise
 
 
 def _prepare_from_format(
@@ -159,7 +178,12 @@ def _prepare_from_format(
         return _dry_run_report(source, dest, form, None, None, conversion)
     index = replace(request.index, key=None, exclude=(), missing="error")
     here = replace(request, from_format=IN_PLACE, format_options={}, layout="", index=index)
-    report = prepare(dest, None, here, progress=progress)
+    try:
+        report = prepare(dest, None, here, progress=progress)
+    except UnsureTypeError as error:
+        error.report = replace(error.report, source=redact_secrets(source), form=form, conversion=conversion)
+        error.set_command(partial(shell_command, "prepare", redact_secrets(source), redact_secrets(dest)))
+        raise
     return replace(
         report,
         source=redact_secrets(source),
@@ -188,9 +212,13 @@ def _prepare_polylithic(folder: str, request: PrepareRequest, progress: Progress
         return replace(report, source=redact_secrets(folder), dest=redact_secrets(folder))
     type_request = SampleTypeRequest(request.sample_type, request.field_map, request.redetect)
     with hold_lock(locate(folder, writing=True).lock, wait=request.wait, note=progress.note):
-        detection, config, is_new = resolve_polylithic_config(
-            folder, report.index.samples, type_request, take_unsure=request.take_unsure
-        )
+        try:
+            detection, config, is_new = resolve_polylithic_config(
+                folder, report.index.samples, type_request, take_unsure=request.take_unsure
+            )
+        except UnsureTypeError as error:
+            error.report = replace(report, dest=redact_secrets(folder), detection=error.detection, up_to_date=False)
+            raise
         if is_new or not report.up_to_date:
             with Catalog(locate(layout.primary).catalog) as catalog:
                 names = [split.name for split in catalog.splits()]
@@ -242,11 +270,13 @@ def conversion_request(form: SourceForm, request: PrepareRequest) -> ConvertRequ
     )
 
 
-def _missing_dest_error(source: str, what: str) -> UsageError:
+def _missing_dest_error(source: str, what: str, jsonl: str = "") -> UsageError:
+    """`jsonl`: a JSONL file among the raw files, which may be meant."""
+    alone = f"; or prepare the JSONL alone: {shell_command('prepare', os.path.join(source, jsonl))}" if jsonl else ""
     return UsageError(
         f"missing DEST: {what} written as shards to another folder",
         where=source,
-        hint=shell_command("prepare", source, "DEST"),
+        hint=f"{shell_command('prepare', source, 'DEST')}{alone}",
     )
 
 
@@ -289,7 +319,7 @@ def _run_steps(
     type_request = SampleTypeRequest(request.sample_type, request.field_map, request.redetect)
     set_aside_broken_config(location, type_request, progress)
     folder = _write_shards(location, source, dest, request, listing, entry, progress) if listing else None
-    detection = split = None
+    detection = split = unsure = None
     is_new = False
     # The catalog is published once, with its splits. dataset.yaml comes first: it names the optional fields, and
     # receives the split rule. After a kill in between, the next run builds the catalog from it.
@@ -319,9 +349,9 @@ def _run_steps(
                 here, request.split, request.split_by, request.seed, progress, may_move=request.may_move
             )
             is_new = is_new or is_divided
-            if taken is None and not request.take_unsure:
-                require_sure_detection(here, detection, type_request)
-    return PrepareReport(
+            if taken is None and not request.take_unsure and detection is not None:
+                unsure = UnsureTypeError(location, detection) if is_doubtful(detection, type_request) else None
+    report = PrepareReport(
         source=redact_secrets(source),
         dest=redact_secrets(dest),
         from_folder=folder is not None,
@@ -332,6 +362,10 @@ def _run_steps(
         up_to_date=indexed.up_to_date and not is_new and (folder is None or folder.written == 0),
         dry_run=False,
     )
+    if unsure is not None:
+        unsure.report = replace(report, up_to_date=False)
+        raise unsure
+    return report
 
 
 def _take_over_energon(

@@ -156,7 +156,7 @@ def infer_sample_type(evidence: Evidence, *, is_jsonl: bool = False) -> Detectio
     return Detection(
         best.sample_type,
         {name: str(filled.path) for name, filled in best.filled.items()},
-        round(best.confidence * (0.7 if rivals else 1.0), 2),
+        round(best.confidence * _rivalry(best, rivals), 2),
         _reasons(best, rivals, facts),
         lost + rejected,
         kinds,
@@ -277,6 +277,19 @@ def _why_lost(best: _Candidate, other: _Candidate) -> str:
         return f"it would leave {', '.join(unused)} unused"
     fewer = len(other.filled) < len(best.filled)
     return "it fits, but fills fewer fields" if fewer else f"it fits less well than {best.sample_type}"
+
+
+def _rivalry(best: _Candidate, rivals: Sequence[_Candidate]) -> float:
+    """The factor of the confidence for types that would fit nearly as well.
+
+    A rival that uses the same parts differs only in the keys of a JSON part, such as a label beside a caption: the type
+    that is chosen loses no part, and the user can change it in dataset.yaml without new shards.
+    """
+    if not rivals:
+        return 1.0
+    parts = {access.part for filled in best.filled.values() for access in filled.path.alternatives}
+    others = {access.part for rival in rivals for one in rival.filled.values() for access in one.path.alternatives}
+    return 0.85 if others <= parts else 0.7
 
 
 def _reasons(best: _Candidate, rivals: Sequence[_Candidate], facts: Sequence[PartFacts]) -> tuple[str, ...]:
