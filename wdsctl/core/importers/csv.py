@@ -20,7 +20,7 @@ from wdsctl.core.importers.protocol import FormatMatch, Options, Source
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.description import make_table_source
 from wdsctl.core.importers.records.files import PROBED_ROWS, is_media_path
-from wdsctl.core.importers.records.samples import ROW_OPTIONS
+from wdsctl.core.importers.records.samples import TABLE_OPTIONS
 from wdsctl.core.importers.records.tables import choose_tables, make_mapping, match_folder, open_table
 from wdsctl.core.importers.records.text import (
     MAX_LINE_BYTES,
@@ -58,7 +58,7 @@ class CsvImporter:
 
     def open(self, path: str, options: Options) -> Source:
         given.check_format_options(
-            self.name, options, (*ROW_OPTIONS, "delimiter", "quotes", "columns", "header", "encoding")
+            self.name, options, (*TABLE_OPTIONS, "delimiter", "quotes", "columns", "header", "encoding")
         )
         root = path if os.path.isdir(path) else ""
         tables = (

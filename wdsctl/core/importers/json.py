@@ -16,7 +16,7 @@ from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Sourc
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.description import make_table_source
 from wdsctl.core.importers.records.json_rows import JsonRows, JsonTable, find_lists
-from wdsctl.core.importers.records.samples import ROW_OPTIONS
+from wdsctl.core.importers.records.samples import TABLE_OPTIONS
 from wdsctl.core.importers.records.tables import (
     Rows,
     choose_tables,
@@ -56,7 +56,7 @@ class JsonImporter:
         return FormatMatch(0.3 if _CONVERSATION_FIELDS & rows[0].keys() else _FILE_SCORE, "has a list of objects")
 
     def open(self, path: str, options: Options) -> Source:
-        given.check_format_options(self.name, options, (*ROW_OPTIONS, "rows"))
+        given.check_format_options(self.name, options, (*TABLE_OPTIONS, "rows"))
         root = path if os.path.isdir(path) else ""
         read = partial(_read_first, options=options)
         tables = choose_tables(root, _EXTENSIONS, read, options) if root else [open_table(path, read(path), options)]

@@ -23,7 +23,7 @@ from wdsctl.core.importers.records.files import PROBED_ROWS
 from wdsctl.core.importers.records.samples import (
     FILES_COLUMN,
     KEY_COLUMN,
-    ROW_OPTIONS,
+    TABLE_OPTIONS,
     RowMapping,
     exported_row_mapping,
 )
@@ -81,7 +81,7 @@ class JsonlImporter:
         )
 
     def open(self, path: str, options: Options) -> Source:
-        given.check_format_options(self.name, options, (*ROW_OPTIONS, "encoding"))
+        given.check_format_options(self.name, options, (*TABLE_OPTIONS, "encoding"))
         root = path if os.path.isdir(path) else ""
         read = partial(_read_first, options=options)
         tables = [open_table(path, read(path), options)] if not root else _choose_files(root, read, options)

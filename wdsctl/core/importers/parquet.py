@@ -20,7 +20,8 @@ from wdsctl.core.importers.records import arrow
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.description import make_table_source
 from wdsctl.core.importers.records.files import PROBED_ROWS
-from wdsctl.core.importers.records.samples import KEY_COLUMN, ROW_OPTIONS, SourceRow, exported_row_mapping
+from wdsctl.core.importers.records.row_splits import find_split_field
+from wdsctl.core.importers.records.samples import KEY_COLUMN, TABLE_OPTIONS, SourceRow, exported_row_mapping
 from wdsctl.core.importers.records.source import make_row_source
 from wdsctl.core.importers.records.tables import (
     Table,
@@ -62,7 +63,7 @@ class ParquetImporter:
         return match_folder(path, _EXTENSIONS, _read_first, _SCORE) or holds_media
 
     def open(self, path: str, options: Options) -> Source:
-        given.check_format_options(self.name, options, ROW_OPTIONS)
+        given.check_format_options(self.name, options, TABLE_OPTIONS)
         root = path if os.path.isdir(path) else ""
         files = [path] if os.path.isfile(path) else sorted(_find_parquet_files(path, path)) if root else []
         if not files:
@@ -88,7 +89,14 @@ class ParquetImporter:
         labels = arrow.label_names(schema)
         rows = ParquetRows(paths, tuple(schema.names), [table.base for table in tables], splits, labels)
         mapping = make_mapping(self.name, options, tables, root, key=":row" if bytes_in else "", fields=schema.names)
-        mapping = replace(mapping, media=tuple(dict.fromkeys((*arrow.media_columns(schema), *mapping.media))))
+        mapping = replace(
+            mapping,
+            media=tuple(dict.fromkeys((*arrow.media_columns(schema), *mapping.media))),
+            split=find_split_field(self.name, options, _read_first(paths[0]), has_file_splits=bool(splits)),
+        )
+        split_rows = (
+            ParquetRows(paths, tuple(schema.names), only=mapping.split) if mapping.split in schema.names else None
+        )
         # A digest of referenced files would read all rows, and with them all bytes.
         return make_table_source(
             rows,
@@ -99,6 +107,7 @@ class ParquetImporter:
             root=root,
             own_files=[os.path.join(root, name) for name in _METADATA],
             has_file_references=bool(mapping.media) and not bytes_in,
+            split_rows=split_rows,
         )
 
 
@@ -109,7 +118,7 @@ class ParquetRows:
     """The rows of several files. Skips row groups before the first requested row.
 
     `bases`: the folders that references in each file are relative to. `splits`: the split of each file. `labels`:
-    column -> names of its integer labels.
+    column -> names of its integer labels. `only`: the one column that is read; empty for all.
     """
 
     def __init__(
@@ -119,12 +128,15 @@ class ParquetRows:
         bases: Sequence[str] = (),
         splits: Sequence[str] = (),
         labels: Mapping[str, Sequence[str]] = MappingProxyType({}),
+        *,
+        only: str = "",
     ) -> None:
         self._files = files
         self._columns = columns
         self._bases = bases or [os.path.dirname(path) for path in files]
         self._splits = splits or [""] * len(files)
         self._labels = labels
+        self._read_columns = [only] if only else None
 
     def rows(self, start: int) -> Iterator[SourceRow]:
         number = 0  # number of the row group's first row
@@ -143,7 +155,7 @@ class ParquetRows:
         facts = file.metadata.row_group(group)
         at_once = max(1, min(1024, arrow.BATCH_BYTES * facts.num_rows // max(1, facts.total_byte_size)))
         done = 0
-        for batch in file.iter_batches(at_once, row_groups=[group], use_threads=False):
+        for batch in file.iter_batches(at_once, row_groups=[group], columns=self._read_columns, use_threads=False):
             past = min(batch.num_rows, max(0, skip - done))
             for i, values in enumerate(arrow.iter_rows(batch, past), done + past):
                 where = f"{path_for_message(path)}, row group {group}, row {i}"

@@ -14,6 +14,7 @@ from wdsctl.core.importers.protocol import FieldUse, FilePart, SourceDescription
 from wdsctl.core.importers.records.conversations import describe_conversations
 from wdsctl.core.importers.records.files import PROBED_ROWS, part_name_of_field
 from wdsctl.core.importers.records.folder_files import media_type_of, unused_files_findings, unused_finding
+from wdsctl.core.importers.records.row_splits import RowSplits
 from wdsctl.core.importers.records.samples import RowMapping, media_part_names
 from wdsctl.core.importers.records.source import RowReader, RowSampleReader, SampleSource, make_row_source
 from wdsctl.core.importers.records.survey import RowSurvey, contains, hash_text, repeated_values
@@ -38,12 +39,14 @@ def make_table_source(
     root: str = "",
     own_files: Sequence[str] = (),
     has_file_references: bool,
+    split_rows: RowReader | None = None,
 ) -> SampleSource:
     """Make a source of rows that describes itself.
 
     `first`: the first rows. `fields`: all fields, if the table declares them. `more_uses`: what the file holds beside
     its rows. `root`: the folder that the user names, whose other files are accounted for; empty if the user names the
-    table. `own_files`: files below `root` that the format reads beside its rows.
+    table. `own_files`: files below `root` that the format reads beside its rows. `split_rows`: the rows with no other
+    field than the one of splits, if reading them costs less.
     """
 
     def describe() -> SourceDescription:
@@ -56,6 +59,9 @@ def make_table_source(
         if not fields and not has_file_references and len(some) >= PROBED_ROWS:
             uses.append(FieldUse("(other fields of later rows)", "json[...]"))
         findings: list[Finding] = []
+        if row_splits is not None:
+            uses = [row_splits.field_use() if use.name == mapping.split else use for use in uses]
+            findings += row_splits.findings()
         if has_file_references:
             findings += row_findings(samples.survey(), lambda hashes: _first_path(samples, hashes))
         has_media = root and any(map(media_type_of, iter_files(root)))
@@ -67,7 +73,14 @@ def make_table_source(
             findings += unnamed_media_findings(samples.survey())
         return SourceDescription((*uses, *more_uses()), tuple(findings), config)
 
-    source = make_row_source(rows, mapping, splits, has_file_references=has_file_references, describe=describe)
+    row_splits = RowSplits(split_rows or rows, mapping) if mapping.split else None
+    source = make_row_source(
+        rows,
+        mapping,
+        splits if row_splits is None else row_splits,
+        has_file_references=has_file_references,
+        describe=describe,
+    )
     samples = source.row_samples
     return source
 

@@ -79,6 +79,9 @@ KEY_COLUMN = "__key__"  # rows with this field are exported samples: their other
 #: Options of every format whose samples are rows.
 ROW_OPTIONS = ("key", "files", "base", "text")
 
+#: Options of the formats of tables.
+TABLE_OPTIONS = (*ROW_OPTIONS, "split")
+
 _HEAD_BYTES = 4096  # enough to detect the format of a file
 
 
@@ -125,7 +128,8 @@ class RowMapping:
     `key`: a field, `:row` (the row's number) or `:stem` (the path of the first file, without its extension). `text`:
     a field that becomes the part `txt`. `allowed_folder`: the folder that the user names, if any; references may be
     relative to it, and may lead anywhere below it. `is_conversation`: the rows are conversations, see
-    `records/conversations.py`.
+    `records/conversations.py`. `split`: the field that holds the split of a row, see `records/row_splits.py`;
+    `takes_any_split`: whether every value of it is a split, not only the usual names.
     """
 
     base_folder: str = ""
@@ -134,6 +138,8 @@ class RowMapping:
     text: str = ""
     allowed_folder: str = ""
     is_conversation: bool = False
+    split: str = ""
+    takes_any_split: bool = False
 
     @classmethod
     def from_options(

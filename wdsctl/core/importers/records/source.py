@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from hashlib import blake2b
 from itertools import islice
 from types import TracebackType
@@ -30,6 +30,7 @@ from wdsctl.core.importers.records.conversations import (
     list_conversation_references,
 )
 from wdsctl.core.importers.records.files import find_base
+from wdsctl.core.importers.records.row_splits import split_of_row
 from wdsctl.core.importers.records.samples import RowMapping, RowPart, SourceRow, SourceSample, row_to_sample
 from wdsctl.core.importers.records.survey import RowSurvey, SurveyBuilder, contains, hash_text
 from wdsctl.core.storage.storage import LocalStorage
@@ -82,7 +83,8 @@ class RowSampleReader:
             sample = row_to_sample(row, self._mapping)
             if repeated and sample.fault is None and contains(repeated, hash_text(sample.key)):
                 sample = sample._replace(key=f"{sample.key}-{row.number:09d}")
-            yield sample._replace(split=row.split) if row.split else sample
+            split = split_of_row(row.values, self._mapping) if self._mapping.split else row.split
+            yield sample._replace(split=split) if split else sample
 
     def digest(self) -> bytes:
         return digest_of_files(self._rows.files())
@@ -150,7 +152,8 @@ class SampleSource:
     """A source that keeps one iterator of samples open.
 
     Reading the next sample, or one of the 256 after it, continues the iterator; reading any other opens a new one.
-    `describe`: see `DescribedSource`.
+    `describe`: see `DescribedSource`. `splits`: iterated when the splits are first asked for, since finding them may
+    take a pass over the rows.
     """
 
     def __init__(
@@ -161,7 +164,7 @@ class SampleSource:
     ) -> None:
         self.describe = describe
         self._samples = samples
-        self._bits = {name: 1 << b for b, name in enumerate(splits)}
+        self._splits = splits
         self._storage = LocalStorage()
         self._open: Iterator[SourceSample] = iter(())
         self._next = -1
@@ -174,6 +177,10 @@ class SampleSource:
         self._open, self._next, self._last = iter(()), -1, None
         self._samples.close()
         self._storage.close()
+
+    @cached_property
+    def _bits(self) -> dict[str, int]:
+        return {name: 1 << b for b, name in enumerate(self._splits)}
 
     @property
     def split_names(self) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from wdsctl.core.importers.records.conversations import (
 )
 from wdsctl.core.importers.records.files import PROBED_ROWS, find_media_fields, is_below, list_references
 from wdsctl.core.importers.records.folder_files import LITTER_FOLDERS
+from wdsctl.core.importers.records.row_splits import find_split_field
 from wdsctl.core.importers.records.samples import RowMapping
 from wdsctl.core.importers.records.values import parse_list_option
 from wdsctl.core.invocation import current_invocation
@@ -234,6 +235,12 @@ def make_mapping(
     key = key or (":stem" if media else ":row")
     mapping = RowMapping.from_options(options, media=media, key=key, is_conversation=is_conversation)
     leaves = any(os.path.isabs(each) or ".." in each.split("/") for each in _references(first, options))
+    has_file_splits = any(table.split for table in tables)
+    mapping = replace(
+        mapping,
+        split=find_split_field(format_name, options, first, has_file_splits=has_file_splits),
+        takes_any_split=bool(options.get("split")),
+    )
     return replace(mapping, allowed_folder=root) if leaves and root and not mapping.allowed_folder else mapping
 
 
