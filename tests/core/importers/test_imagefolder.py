@@ -226,6 +226,59 @@ def test_pairs_of_files_and_single_folders_are_raw_folders(tmp_path: Path) -> No
     assert ("WDS241", "warning", 1) in reported(single, form="imagefolder")
 
 
+def test_a_few_media_beside_the_class_folders_are_reported_and_the_classes_stay(tmp_path: Path) -> None:
+    files = {f"{name}/{i}.jpg": b"1" for name in ("cat", "dog") for i in range(3)}
+    plain = a_folder(tmp_path / "plain", files | {"top.jpg": b"2"})
+    wrapped = a_folder(tmp_path / "wrapped", {f"data/{path}": b"1" for path in files} | {"data/top.jpg": b"2"})
+
+    for root, at in ((plain, ""), (wrapped, "data/")):
+        (importer, match) = importers.best_importer(root)
+        assert (importer.name, match.reason.endswith("; 1 media file beside them")) == ("imagefolder", True)
+        assert {(key.removeprefix(at)[:3], parts["txt"]) for key, parts in held(root).items()} == {
+            ("cat", b"cat"), ("dog", b"dog"),
+        }  # fmt: skip
+        assert reported(root) == [("WDS239", "error", 1)]
+        assert f"such as {at}top.jpg" in described(root).findings[0].message
+
+
+@pytest.mark.parametrize(
+    ("beside", "of_class", "best"), [(10, 20, "imagefolder"), (11, 20, "folder"), (2, 3, "folder")]
+)
+def test_many_media_beside_the_folders_are_a_reason_against_classes(
+    tmp_path: Path, beside: int, of_class: int, best: str
+) -> None:
+    files = {f"{name}/{i}.jpg": b"1" for name in ("cat", "dog") for i in range(of_class)}
+    root = a_folder(tmp_path, files | {f"top{i}.jpg": b"2" for i in range(beside)})
+
+    found = {importer.name: match.reason for importer, match in importers.find_importers(root)}
+
+    assert next(iter(found)) == best
+    if best == "folder":
+        assert f"but {beside} media files beside the folders, such as top0.jpg" in found["imagefolder"]
+
+
+def test_a_stem_twice_in_a_class_keeps_the_classes_and_both_files(tmp_path: Path) -> None:
+    files = {"cat/0.jpg": b"1", "cat/0.png": b"2", **{f"{name}/{i}.jpg": b"3" for name in ("cat", "dog") for i in "12"}}
+    root = a_folder(tmp_path, files)
+
+    assert importers.best_importer(root)[0].name == "imagefolder"
+    assert [*held(root)] == ["cat/0_jpg", "cat/0_png", "cat/1", "cat/2", "dog/1", "dog/2"]
+    (finding,) = described(root).findings
+    assert (finding.code, finding.severity, finding.count) == ("WDS241", "warning", 1)
+    assert "such as cat/0.jpg and cat/0.png" in finding.message
+
+
+@pytest.mark.parametrize(
+    "more", [{"cat/0.png": b"1", "cat/1.png": b"1"}, {"cat/0.wav": b"1"}, {"cat/0.mask.png": b"1"}]
+)
+def test_names_that_repeat_often_or_with_another_type_are_the_parts_of_samples(
+    tmp_path: Path, more: dict[str, bytes]
+) -> None:
+    root = a_folder(tmp_path, {f"{name}/{i}.jpg": b"1" for name in ("cat", "dog") for i in range(3)} | more)
+
+    assert importers.best_importer(root)[0].name == "folder"
+
+
 def test_the_mark_changes_with_the_files(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"a/1.jpg": b"1", "b/2.jpg": b"2"})
     importer = importers.get_importer("imagefolder")

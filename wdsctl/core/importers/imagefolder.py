@@ -1,7 +1,7 @@
 """Folders of classes: images, video or audio in a folder for each class, below folders of splits or not.
 
 Parts: the media file, `cls` (number of the class by the order of names) and `txt` (its name). Keys are the paths
-without the extension.
+without the extension; files of one folder whose names differ in the extension only keep it in their keys.
 
 Sources: https://pytorch.org/vision/stable/generated/torchvision.datasets.ImageFolder.html (classes sorted by name);
 https://arxiv.org/abs/1804.03209 (Speech Commands, whose splits are lists of files).
@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -50,6 +50,17 @@ _PROBED_CLASSES = 8
 _MAX_WRAPPERS = 3  # folders around the classes, such as 101_ObjectCategories/
 _SHOWN_CLASSES = 5
 
+#: Media beside the class folders are strays if the classes have at least 20 files for each of them. Of up to 10 files,
+#: this asks too much of small datasets: 4 files for each are enough. Counting ends at 500 strays.
+_STRAY_FACTOR = 20
+_SMALL_STRAY_FACTOR = 4
+_SMALL_STRAYS = 10
+_MAX_STRAYS = 500
+
+#: Files of a class whose names differ in the extension only are one file in two formats, and not the parts of one
+#: sample, if they have the same media type and there are 4 names for each such name.
+_TWIN_FACTOR = 4
+
 #: Lists of files beside the classes -> their split, as in Speech Commands. All other files are for training.
 _SPLIT_LISTS = {"validation_list.txt": "val", "testing_list.txt": "test"}
 
@@ -65,20 +76,17 @@ class ImageFolderImporter:
     def recognise(self, path: str) -> FormatMatch | None:
         try:
             layout = _find_layout(path, probes=_PROBED_CLASSES)
-            if layout is None or any(media_type_of(name) for name in list_folder(path, path).files):
+            if layout is None:
                 return None
             probed = [_probe_class(path, prefix) for prefix in layout.class_folders()[:_PROBED_CLASSES]]
+            strays = _list_outside_media(path, layout)
+            has_few_strays = _are_few(len(strays), path, layout)
         except (OSError, WdsctlError):
             return None
         # Folders such as 0001/ that all hold rgb.jpg and depth.png are samples, not classes.
-        if not any(probed) or not all(map(_are_lone_media, probed)) or _have_equal_words(probed):
+        if not any(probed) or not _are_lone_media(probed) or _have_equal_words(probed):
             return None
-        shown = join_with_and([path_for_message(name) for name in layout.classes[:2]])
-        if len(layout.classes) < 2:
-            return FormatMatch(0.1, f"files in a single folder, {shown}: that is one class")
-        if _have_equal_names(probed) and all(re.fullmatch(r".*[0-9]{3,}", name) for name in layout.classes):
-            return FormatMatch(0.2, f"a folder for each class, such as {shown}, if the folders are not sequences")
-        return FormatMatch(0.7, f"media in a folder for each class, such as {shown}")
+        return _match_classes(layout, probed, strays, has_few_strays=has_few_strays)
 
     def open(self, path: str, options: Options) -> Source:
         given.check_format_options(self.name, options, ("classes",))
@@ -133,11 +141,11 @@ def _find_layout(root: str, *, probes: int | None = None) -> _Layout | None:
     names = list_folder(root, root)
     folders = _folders_with_media(root, "", names.folders, probes)
     for _ in range(_MAX_WRAPPERS):
-        if len(folders) != 1 or any(media_type_of(name) for name in names.files):
+        if len(folders) != 1 or _has_many_media(names.files):
             break
         inner = list_folder(os.path.join(root, f"{top}{folders[0]}"), root)
         below = _folders_with_media(root, f"{top}{folders[0]}/", inner.folders, probes)
-        if any(media_type_of(name) for name in inner.files) or not below:
+        if _has_many_media(inner.files) or not below:
             break
         if len(below) == 1 and split_of_folder(folders[0]):
             break
@@ -153,6 +161,10 @@ def _find_layout(root: str, *, probes: int | None = None) -> _Layout | None:
         return None
     layout = _Layout(top, splits, tuple(sorted(classes)), "")
     return layout._replace(nested=_nested_example(root, layout, probes))
+
+
+def _has_many_media(names: Iterable[str]) -> bool:
+    return sum(1 for name in names if media_type_of(name)) > _SMALL_STRAYS
 
 
 def _class_names(root: str, prefix: str, probes: int | None) -> list[str]:
@@ -229,15 +241,78 @@ def _probe_class(root: str, prefix: str) -> list[str]:
     return []
 
 
-def _are_lone_media(names: list[str]) -> bool:
-    """Whether every media file is a sample of its own.
+def _match_classes(
+    layout: _Layout, probed: list[list[str]], strays: Sequence[str], *, has_few_strays: bool
+) -> FormatMatch:
+    """The match of folders that may be classes. `strays`: media beside the folders."""
+    shown = join_with_and([path_for_message(name) for name in layout.classes[:2]])
+    if not has_few_strays:
+        what = f"{pluralize(len(strays), 'media file')} beside the folders, such as {path_for_message(strays[0])}"
+        return FormatMatch(0.1, f"a folder for each class, such as {shown}, but {what}: too many to be strays")
+    if len(layout.classes) < 2:
+        return FormatMatch(0.1, f"files in a single folder, {shown}: that is one class")
+    if _have_equal_names(probed) and all(re.fullmatch(r".*[0-9]{3,}", name) for name in layout.classes):
+        return FormatMatch(0.2, f"a folder for each class, such as {shown}, if the folders are not sequences")
+    beside = f"; {pluralize(len(strays), 'media file')} beside them" if strays else ""
+    return FormatMatch(0.7, f"media in a folder for each class, such as {shown}{beside}")
 
-    Files that share a key with another one are the parts of one sample, such as a photo and its mask or its caption.
+
+def _list_outside_media(root: str, layout: _Layout) -> list[str]:
+    """The media in the folders around the classes: in the root, and in the folder that holds splits or classes."""
+    return [
+        f"{prefix}{name}"
+        for prefix in dict.fromkeys(("", layout.top))
+        for name in list_folder(os.path.join(root, prefix), root).files
+        if media_type_of(name)
+    ]
+
+
+def _are_few(strays: int, root: str, layout: _Layout) -> bool:
+    """Whether so many files beside the class folders are few. Cost: lists at most 20 files of the classes for each."""
+    if strays > _MAX_STRAYS:
+        return False
+    needed = strays * (_SMALL_STRAY_FACTOR if strays <= _SMALL_STRAYS else _STRAY_FACTOR)
+    media = (
+        name
+        for folder in layout.class_folders()
+        if os.path.isdir(os.path.join(root, folder))
+        for _, names in walk_folders(root, folder)
+        for name in names.files
+        if media_type_of(name)
+    )
+    return sum(1 for _ in islice(media, needed)) == needed
+
+
+def _are_lone_media(probed: list[list[str]]) -> bool:
+    """Whether every media file is a sample of its own. `probed`: the names of files of each class.
+
+    Files that share a key with another one are the parts of one sample, such as a photo and its mask or its caption. A
+    few names that occur twice with the same media type do not count: see `_TWIN_FACTOR`.
     """
-    keys = [split_name(name) for name in names]
-    media = {key[0] for key, name in zip(keys, names, strict=True) if key and media_type_of(name)}
-    counts = Counter(key[0] for key in keys if key and key[0] in media)
-    return all(count == 1 for count in counts.values()) and (not names or 2 * len(media) >= len(names))
+    names_seen = twins = 0
+    for names in probed:
+        keys = [split_name(name) for name in names]
+        media = {key[0] for key, name in zip(keys, names, strict=True) if key and media_type_of(name)}
+        counts = Counter(key[0] for key in keys if key and key[0] in media)
+        own_twins = _repeated_stems(names)
+        if any(count > own_twins.get(key, 1) for key, count in counts.items()):
+            return False
+        if names and 2 * len(media) < len(names):
+            return False
+        names_seen += len(media)
+        twins += len(own_twins)
+    return twins * _TWIN_FACTOR <= names_seen
+
+
+def _repeated_stems(names: Iterable[str]) -> dict[str, int]:
+    """Stem -> its number of files, for the stems that several of these media files of one folder have.
+
+    Leaves out stems of files that are not all of one media type.
+    """
+    types: dict[str, list[MediaType | None]] = {}
+    for name in names:
+        types.setdefault(strip_extension(name), []).append(media_type_of(name))
+    return {stem: len(found) for stem, found in types.items() if len(found) > 1 and len(set(found)) == 1 and found[0]}
 
 
 def _have_equal_names(probed: list[list[str]]) -> bool:
@@ -261,7 +336,7 @@ class _ClassFolderSamples:
         self._split_of = {} if layout.splits else _read_split_lists(root, layout.top)
         names = layout.classes
         if is_deepest:
-            names = tuple(sorted({each[1] for path in self._media() if (each := self._place(path))}))
+            names = tuple(sorted({each[1] for path, _ in self._media() if (each := self._place(path))}))
         self._numbers = {name: number for number, name in enumerate(names)}
 
     @property
@@ -269,8 +344,12 @@ class _ClassFolderSamples:
         names = self._layout.splits.values() or (("train", *_SPLIT_LISTS.values()) if self._split_of else ())
         return tuple(dict.fromkeys(names))
 
-    def _media(self) -> Iterator[str]:
-        return (path for path in walk_files(self._root) if media_type_of(path) and self._place(path))
+    def _media(self) -> Iterator[tuple[str, bool]]:
+        """Yield (path, whether another file of its folder has its stem) of the files in class folders."""
+        for prefix, names in walk_folders(self._root):
+            media = [name for name in names.files if media_type_of(name) and self._place(f"{prefix}{name}")]
+            stems = Counter(map(strip_extension, media))
+            yield from ((f"{prefix}{name}", stems[strip_extension(name)] > 1) for name in media)
 
     def _place(self, path: str) -> tuple[str, str] | None:
         """(split, class) of a file; None if it is in no class's folder."""
@@ -286,10 +365,10 @@ class _ClassFolderSamples:
         return split, "/".join(segments[:-1]) if self._is_deepest else segments[0]
 
     def samples(self, start: int) -> Iterator[SourceSample]:
-        for sample_index, path in enumerate(islice(self._media(), start, None), start):
-            yield self._sample(sample_index, path)
+        for sample_index, (path, has_twin) in enumerate(islice(self._media(), start, None), start):
+            yield self._sample(sample_index, path, path if has_twin else strip_extension(path))
 
-    def _sample(self, sample_index: int, path: str) -> SourceSample:
+    def _sample(self, sample_index: int, path: str, name: str) -> SourceSample:
         where = os.path.join(self._root, path)
         split, label = self._place(path) or ("", "")
         if label not in self._numbers:
@@ -310,7 +389,7 @@ class _ClassFolderSamples:
             FilePart(extension_of_name(path), where, 0, size, self._root),
             Part("txt", label.encode("utf-8", "surrogateescape")),
         )
-        key = safe_key(strip_extension(path)) or row_number_key(sample_index)
+        key = safe_key(name) or row_number_key(sample_index)
         return SourceSample(key, tuple(sorted(parts, key=lambda part: part.name)), split=split)
 
     def describe(self) -> SourceDescription:
@@ -318,9 +397,11 @@ class _ClassFolderSamples:
         files: Counter[str] = Counter()  # by extension
         classes: Counter[tuple[str, str]] = Counter()  # by split and class
         unused: list[str] = []
+        twins: list[str] = []
         hidden = listed = 0
         for prefix, names in walk_folders(self._root):
             hidden += names.hidden
+            stems: dict[str, str] = {}
             for name in names.files:
                 path = f"{prefix}{name}"
                 place = self._place(path) if media_type_of(path) else None
@@ -328,6 +409,9 @@ class _ClassFolderSamples:
                     files[extension_of_name(path)] += 1
                     classes[place] += 1
                     listed += path[len(self._layout.top) :] in self._split_of
+                    first = stems.setdefault(strip_extension(path), path)
+                    if first != path:
+                        twins.append(path_for_message(first) + " and " + path_for_message(path))
                 elif not (self._split_of and name in _SPLIT_LISTS and prefix == self._layout.top):
                     unused.append(path)
         media_types = {media_type_of(f"x.{extension}") for extension in files}
@@ -335,6 +419,17 @@ class _ClassFolderSamples:
             *unused_files_findings(unused, "not a media file in a class folder", hidden),
             *self._class_findings(classes),
         ]
+        if twins:
+            what = "file differs from another one" if len(twins) == 1 else "files differ from others"
+            findings.append(
+                Finding(
+                    code="WDS241",
+                    severity="warning",
+                    message=f"{len(twins):,} {what} in the extension only, such as {twins[0]}: each file is a sample, "
+                    "whose key has its extension too",
+                    count=len(twins),
+                )
+            )
         if listed < len(self._split_of):
             count = len(self._split_of) - listed
             findings.append(
