@@ -25,7 +25,7 @@ from tests.cli.conftest import Stream, Wdsctl, wdsctl
 from wdsctl.cli.app import build_full_app
 from wdsctl.cli.commands.get import PlainTextFilter
 from wdsctl.cli.progress import BarProgress, LineProgress, PhaseProgress
-from wdsctl.cli.wizard import TerminalPrompter
+from wdsctl.cli.prompts import TerminalPrompter
 from wdsctl.core.dataset.lock import LockHolder
 from wdsctl.core.errors import InputError, WdsctlError
 from wdsctl.loader.runtime.logs import logger

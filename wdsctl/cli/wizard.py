@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -16,10 +15,11 @@ from wdsctl.cli.interrupts import InterruptedBeforeWrite
 from wdsctl.cli.options import CommonOptions, parse_field_map_option
 from wdsctl.cli.output import Output
 from wdsctl.cli.progress import show_progress
+from wdsctl.cli.prompts import TerminalPrompter, may_ask
 from wdsctl.core.dataset.location import quote_shell_word
 from wdsctl.core.errors import UsageError, WdsctlError
 from wdsctl.core.invocation import recording_invocation
-from wdsctl.core.text import escape_control_chars, escape_unprintable
+from wdsctl.core.text import escape_control_chars
 from wdsctl.core.urls import is_url, redact_secrets
 
 if TYPE_CHECKING:
@@ -31,37 +31,6 @@ if TYPE_CHECKING:
     from wdsctl.core.prepare.request import PrepareRequest
     from wdsctl.core.prepare.source import SourceForm
     from wdsctl.core.samples.detect import Detection
-
-
-_ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
-
-
-class TerminalPrompter:
-    """Asks on stderr, even if stdout is a file: Python's `input` would write part of the prompt to stdout."""
-
-    def text(self, question: str, default: str) -> str:
-        prompt = f"{question} [{escape_unprintable(default)}]" if default else question
-        try:
-            with contextlib.redirect_stdout(sys.stderr):
-                answer = typer.prompt(escape_control_chars(prompt), default=default, show_default=False, err=True)
-        except typer.Abort:  # Ctrl-C or Ctrl-D: end the line of the prompt
-            typer.echo(err=True)
-            raise
-        return str(answer).strip()
-
-    def confirm(self, question: str, *, default: bool = True, choices: str = "") -> bool:
-        """Whether the answer is yes: y, n, or Enter for the default. `choices`: the text that ? shows."""
-        help_choice = "/?" if choices else ""
-        while True:
-            answer = self.text(f"{question} [{'Y/n' if default else 'y/N'}{help_choice}]", "").lower()
-            if answer in _ANSWERS or not answer:
-                return _ANSWERS.get(answer, default)
-            typer.echo(escape_control_chars(choices) if answer == "?" and choices else "y is yes, n is no", err=True)
-
-
-def may_ask(common: CommonOptions) -> bool:
-    """Whether to ask questions: stdin and stderr are terminals, without --no-input and --json."""
-    return not (common.no_input or common.json) and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 T = TypeVar("T")
@@ -320,7 +289,7 @@ def _ask_form(command: PrepareCommand, interview: Interview, output: Output) -> 
 
 def _preview_format(source: str, form: SourceForm, request: PrepareRequest, output: Output) -> FormatPreview:
     """Show what the source is and what becomes of its fields."""
-    from wdsctl.cli.commands.prepare import field_lines
+    from wdsctl.cli.recognition import field_lines
     from wdsctl.cli.tables import labelled_lines
     from wdsctl.core.prepare.preview import preview_format
 
@@ -368,7 +337,7 @@ def confirm_sample_type(
 
 def _fit_to_screen(detection: Detection) -> list[tuple[str, RenderableType]]:
     """The detection and its reasons, cut to fit a screen together with the question."""
-    from wdsctl.cli.commands.prepare import detection_rows
+    from wdsctl.cli.recognition import detection_rows
 
     rows = detection_rows(detection)
     shown, lines = rows[:1], 0

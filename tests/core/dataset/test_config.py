@@ -18,7 +18,7 @@ from wdsctl.core.dataset.config import (
 from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, StorageError
 from wdsctl.core.samples.fields import FieldPath, PartAccess
-from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES
+from wdsctl.core.samples.types import CRUDE, MEDIA_LIST_KINDS, SAMPLE_TYPES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,6 +47,7 @@ TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
 SOURCES = st.builds(
     lambda part, steps: str(FieldPath((PartAccess(part, tuple(steps)),))), TEXT, st.lists(TEXT, max_size=2)
 )
+PARTS = st.builds(lambda part: str(FieldPath((PartAccess(part),))), TEXT)
 SPLITS = st.builds(
     SplitRule,
     st.dictionaries(
@@ -68,7 +69,8 @@ VALUES = st.recursive(
 @st.composite
 def configs(draw: st.DrawFn) -> DatasetConfig:
     sample_type = draw(st.sampled_from([*SAMPLE_TYPES, CRUDE]))
-    field_map = {field.name: draw(SOURCES) for field in SAMPLE_TYPES.get(sample_type, ())}
+    fields = SAMPLE_TYPES.get(sample_type, ())
+    field_map = {field.name: draw(PARTS if field.kind in MEDIA_LIST_KINDS else SOURCES) for field in fields}
     subflavors: dict[str, Any] = draw(st.dictionaries(TEXT, VALUES, max_size=3))
     split = draw(st.none() | SPLITS)
     free = [field.name for field in SAMPLE_TYPES.get(sample_type, ()) if not field.required]

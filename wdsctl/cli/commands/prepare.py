@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -21,7 +21,8 @@ from wdsctl.cli.commands.index import (
     totals_text,
 )
 from wdsctl.cli.commands.split import rule_text, splits_table
-from wdsctl.cli.formatting import display_path, escape_line, format_count, format_field_map, format_share, format_size
+from wdsctl.cli.formatting import display_path, escape_line, format_count, format_field_map, format_size
+from wdsctl.cli.recognition import detection_rows, field_lines
 from wdsctl.cli.tables import finding_lines, labelled_lines, sort_by_severity
 from wdsctl.core.invocation import parse_part_names, worker_count
 from wdsctl.core.text import pluralize
@@ -30,12 +31,10 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from wdsctl.core.convert.request import ConvertReport
-    from wdsctl.core.importers.protocol import FieldUse
     from wdsctl.core.index.index import IndexReport
     from wdsctl.core.prepare.prepare import PrepareReport
     from wdsctl.core.prepare.request import PrepareRequest
     from wdsctl.core.prepare.write import FolderReport, RenamedSample
-    from wdsctl.core.samples.detect import Detection
 
 
 EPILOG = """
@@ -251,8 +250,6 @@ def command(
     return max(codes, default=0)
 
 
-#: Fields of a source shown.
-FIELDS_SHOWN = 30
 #: Names of left-out files shown.
 EXAMPLES_SHOWN = 3
 #: Names of dropped and renamed samples shown.
@@ -310,30 +307,6 @@ def _steps(report: PrepareReport, type_note: str, *, explain: bool) -> Iterator[
     if report.split is not None:
         yield "split", rule_text(report.split)
         yield "", splits_table(report.split.splits)
-
-
-def detection_rows(detection: Detection, *, explain: bool = False) -> list[tuple[str, RenderableType]]:
-    """The sample type that was recognised, why, and why not the next best one; with `explain`, why no other."""
-    fields = f": {format_field_map(detection.field_map)}" if detection.field_map else ""
-    sure = f" (confidence {format_share(detection.confidence)})" if detection.confidence else ""
-    rows: list[tuple[str, RenderableType]] = [("type", f"{detection.sample_type}{fields}{sure}")]
-    rows += [("", reason) for reason in detection.reasons]
-    shown = detection.rejected[: None if explain else 1]
-    rows += [("", f"not {rejected.sample_type}: {rejected.reason}") for rejected in shown]
-    if len(shown) < len(detection.rejected):
-        rows.append(("", f"{len(detection.rejected) - len(shown)} more types do not fit (--explain tells why)"))
-    return rows
-
-
-def field_lines(fields: Sequence[FieldUse]) -> list[str]:
-    """What becomes of each field of a source."""
-    lines = []
-    for field in fields:
-        note = f" ({escape_line(field.note)})" if field.note else ""
-        lines.append(f"{escape_line(field.name)} -> {escape_line(field.becomes) or 'left out'}{note}")
-    if len(lines) > FIELDS_SHOWN:
-        return [*lines[:FIELDS_SHOWN], f"... and {len(lines) - FIELDS_SHOWN} more fields (--json has all)"]
-    return lines
 
 
 def _conversion(report: ConvertReport) -> list[tuple[str, RenderableType]]:

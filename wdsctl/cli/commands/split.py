@@ -181,7 +181,7 @@ def command(
 def _confirm_drop(root: str, request: SplitRequest, catalog: str | None, common: options.CommonOptions) -> None:
     """Ask before deleting the default set and its rule. Raises UsageError unless the user agrees."""
     from wdsctl.cli.formatting import display_path
-    from wdsctl.cli.wizard import TerminalPrompter, may_ask
+    from wdsctl.cli.prompts import TerminalPrompter, may_ask
     from wdsctl.core.split.split import split_dataset
 
     report = split_dataset(root, request, catalog=catalog, dry_run=True)
@@ -203,7 +203,7 @@ def _make_splits(
     from dataclasses import replace
 
     from wdsctl.cli.progress import show_progress
-    from wdsctl.cli.wizard import TerminalPrompter, may_ask
+    from wdsctl.cli.prompts import TerminalPrompter, may_ask
     from wdsctl.core.split.split import SamplesWouldMoveError, split_dataset
 
     def run(*, may_move: bool) -> SplitReport:

@@ -8,7 +8,7 @@ import typer
 
 from tests.cli.conftest import Stream
 from wdsctl.cli.options import CommonOptions
-from wdsctl.cli.wizard import TerminalPrompter, may_ask
+from wdsctl.cli.prompts import TerminalPrompter, may_ask
 
 
 @pytest.mark.parametrize(

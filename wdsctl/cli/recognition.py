@@ -1,0 +1,41 @@
+"""Lines that say what `prepare` recognised: the fields of a source, and the sample type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from wdsctl.cli.formatting import escape_line, format_field_map, format_share
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wdsctl.core.importers.protocol import FieldUse
+    from wdsctl.core.samples.detect import Detection
+
+#: Fields of a source shown.
+FIELDS_SHOWN = 30
+
+
+def detection_rows(detection: Detection, *, explain: bool = False) -> list[tuple[str, RenderableType]]:
+    """The sample type that was recognised, why, and why not the next best one; with `explain`, why no other."""
+    fields = f": {format_field_map(detection.field_map)}" if detection.field_map else ""
+    sure = f" (confidence {format_share(detection.confidence)})" if detection.confidence else ""
+    rows: list[tuple[str, RenderableType]] = [("type", f"{detection.sample_type}{fields}{sure}")]
+    rows += [("", reason) for reason in detection.reasons]
+    shown = detection.rejected[: None if explain else 1]
+    rows += [("", f"not {rejected.sample_type}: {rejected.reason}") for rejected in shown]
+    if len(shown) < len(detection.rejected):
+        rows.append(("", f"{len(detection.rejected) - len(shown)} more types do not fit (--explain tells why)"))
+    return rows
+
+
+def field_lines(fields: Sequence[FieldUse]) -> list[str]:
+    """What becomes of each field of a source."""
+    lines = []
+    for field in fields:
+        note = f" ({escape_line(field.note)})" if field.note else ""
+        lines.append(f"{escape_line(field.name)} -> {escape_line(field.becomes) or 'left out'}{note}")
+    if len(lines) > FIELDS_SHOWN:
+        return [*lines[:FIELDS_SHOWN], f"... and {len(lines) - FIELDS_SHOWN} more fields (--json has all)"]
+    return lines
