@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_folder, an_image
-from tests.core.formats import faults, held, refused
+from tests.core.formats import described, faults, held, refused, reported
 from wdsctl.core import importers
 from wdsctl.core.importers.protocol import DescribedSource
 
@@ -200,3 +200,17 @@ def test_questions_with_answers_stay_fields_of_their_own(tmp_path: Path) -> None
     root = a_folder(tmp_path, {"t.json": json.dumps(rows).encode(), **IMAGES})
 
     assert held(f"{root}/t.json") == {"a": {"jpg": b"A", "json": b'{"question":"what?","answer":"a cat"}'}}
+
+
+@pytest.mark.parametrize("key", ["conversations", "other"])
+def test_images_that_no_item_names_and_those_that_several_name_are_reported(tmp_path: Path, key: str) -> None:
+    named = ["0.jpg", "1.jpg", "1.jpg"]
+    items = [{"id": str(i), "image": f"images/{name}", key: TALK} for i, name in enumerate(named)]
+    files = {f"images/{i}.jpg": b"%d" % i for i in range(4)}
+    root = a_folder(tmp_path, {**files, "t.json": json.dumps(items).encode()})
+
+    assert reported(f"{root}/t.json", form="llava") == [("WDS250", "note", 1), ("WDS239", "warning", 2)]
+    messages = [found.message for found in described(f"{root}/t.json", form="llava").findings]
+    assert "images/1.jpg" in messages[0]
+    assert "images/2.jpg" in messages[1]
+    assert list(held(f"{root}/t.json", form="llava")) == ["0", "1", "2"]

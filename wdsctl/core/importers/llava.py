@@ -7,16 +7,22 @@ Sources: https://github.com/haotian-liu/LLaVA (docs/Finetune_Custom_Data.md), ht
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from typing import Any
 
 from wdsctl.core.errors import DatasetError, WdsctlError
 from wdsctl.core.importers.protocol import FormatMatch, Options, Source
 from wdsctl.core.importers.records import values as given
-from wdsctl.core.importers.records.conversations import has_conversations
+from wdsctl.core.importers.records.conversations import (
+    conversation_media_fields,
+    has_conversations,
+    list_conversation_references,
+)
+from wdsctl.core.importers.records.description import make_table_source
 from wdsctl.core.importers.records.files import PROBED_ROWS, find_base, find_media_fields, list_references
 from wdsctl.core.importers.records.samples import ROW_OPTIONS, RowMapping, SourceRow
-from wdsctl.core.importers.records.source import RowCheckpoints, RowPosition, make_conversation_source, make_row_source
+from wdsctl.core.importers.records.source import RowCheckpoints, RowPosition
 from wdsctl.core.importers.records.text import JsonFile, read_text_head
 from wdsctl.core.importers.records.values import read_head
 from wdsctl.core.json_text import read_json
@@ -46,16 +52,29 @@ class LlavaImporter:
         rows = _ListRows(path)
         first = [row.values for row in islice(rows.rows(0), PROBED_ROWS) if row.fault is None]
         if has_conversations(first):
-            return make_conversation_source(self.name, options, rows, first, os.path.dirname(path))
+            mapping = _conversation_mapping(self.name, options, first, os.path.dirname(path))
+            return make_table_source(rows, mapping, lambda: first, has_file_references=True)
         media = find_media_fields(self.name, options, first) if first else ()
         base = find_base(os.path.dirname(path), list_references(first, media))
         key = "id" if first and all("id" in row for row in first) else ":stem" if media else ":row"
-        return make_row_source(
-            rows, RowMapping.from_options(options, base=base, media=media, key=key), has_file_references=bool(media)
-        )
+        mapping = RowMapping.from_options(options, base=base, media=media, key=key)
+        return make_table_source(rows, mapping, lambda: first, has_file_references=bool(media))
 
 
 IMPORTER = LlavaImporter()
+
+
+def _conversation_mapping(
+    format_name: str, options: Options, first: Sequence[Mapping[str, Any]], folder: str
+) -> RowMapping:
+    """How conversations become samples. `first`: the first rows. `folder`: the one that holds their file.
+
+    Several conversations often share an image, so that only an `id` in every row is a key, never the image's name.
+    """
+    media = conversation_media_fields(format_name, options, first)
+    base = find_base(folder, list_conversation_references(first, media))
+    key = "id" if all("id" in row for row in first) else ":row"
+    return RowMapping.from_options(options, base=base, media=media, key=key, is_conversation=True)
 
 
 class _ListRows:

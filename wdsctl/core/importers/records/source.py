@@ -7,29 +7,22 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from hashlib import blake2b
 from itertools import islice
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from wdsctl.core.errors import DatasetError, InputError, translate_os_errors
 from wdsctl.core.importers.protocol import (
     FilePart,
-    Options,
     Part,
     SampleListing,
     SourceDescription,
     SourceEntry,
     file_identity,
 )
-from wdsctl.core.importers.records.conversations import (
-    conversation_media_fields,
-    describe_conversations,
-    list_conversation_references,
-)
-from wdsctl.core.importers.records.files import find_base
 from wdsctl.core.importers.records.row_splits import split_of_row
 from wdsctl.core.importers.records.samples import RowMapping, RowPart, SourceRow, SourceSample, row_to_sample
 from wdsctl.core.importers.records.survey import RowSurvey, SurveyBuilder, contains, hash_text
@@ -130,22 +123,6 @@ def make_row_source(
     """
     make = FileReferencingSource if has_file_references else RowSource
     return make(RowSampleReader(rows, mapping), splits, describe)
-
-
-def make_conversation_source(
-    format_name: str, options: Options, rows: RowReader, first: Sequence[Mapping[str, Any]], folder: str | None
-) -> SampleSource:
-    """Make a source whose samples are conversations.
-
-    `first`: the first rows. `folder`: the one that holds their file, None for several files. Several conversations
-    often share an image, so that only an `id` in every row is a key, never the image's name.
-    """
-    media = conversation_media_fields(format_name, options, first)
-    base = "" if folder is None else find_base(folder, list_conversation_references(first, media))
-    key = "id" if all("id" in row for row in first) else ":row"
-    mapping = RowMapping.from_options(options, base=base, media=media, key=key, is_conversation=True)
-    describe = partial(describe_conversations, first, media, mapping.text)
-    return make_row_source(rows, mapping, has_file_references=True, describe=describe)
 
 
 class SampleSource:
