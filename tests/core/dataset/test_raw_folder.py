@@ -450,3 +450,35 @@ def test_what_loses_samples_is_never_advised_first(tmp_path: Path) -> None:
     hint = caught.value.hint
     assert hint.index("complete the samples") < hint.index("--on-missing keep") < hint.index("--on-missing skip")
     assert "--on-missing skip (leaves 2 samples out)" in hint
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "form"),
+    [
+        ("captions.txt", "image,caption\n1.jpg,a cat\n", "csv"),
+        ("labels.csv", "image,caption\n1,a cat\n", "csv"),
+        ("rows.jsonl", '{"image": "Images/1.jpg", "caption": "a cat"}\n', "jsonl"),
+    ],
+)
+def test_a_lone_table_that_names_the_media_is_no_file_to_leave_out(
+    tmp_path: Path, name: str, text: str, form: str
+) -> None:
+    a_folder(tmp_path, f"Images/1.jpg Images/2.jpg Images/3.jpg {name}")
+    (tmp_path / name).write_text(text)
+
+    with pytest.raises(DatasetError) as caught:
+        list_raw_folder(str(tmp_path))
+
+    assert caught.value.code == "WDS201"
+    command = f"`wdsctl prepare {tmp_path}/{name} DEST --from {form}`"
+    assert caught.value.hint.startswith(f"if {name} holds the labels of the files: {command}; or complete the samples")
+
+
+def test_a_lone_text_that_names_no_media_is_not_said_to_hold_labels(tmp_path: Path) -> None:
+    a_folder(tmp_path, "Images/1.jpg Images/2.jpg Images/3.jpg notes.txt")
+    (tmp_path / "notes.txt").write_text("we took these in June\n")
+
+    with pytest.raises(DatasetError) as caught:
+        list_raw_folder(str(tmp_path))
+
+    assert "--from" not in caught.value.hint

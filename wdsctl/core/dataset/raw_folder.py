@@ -6,6 +6,7 @@ File names decide where keys end (`wdsctl.core.samples.key_rules`), unless the c
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,10 +14,13 @@ from itertools import islice
 from operator import attrgetter
 from typing import Literal
 
+from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.raw_folder_walk import MAX_EXAMPLES, RawFolderScan, regroup_samples, walk_raw_folder
-from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, join_indented
+from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, join_indented, translate_os_errors
+from wdsctl.core.invocation import current_invocation
 from wdsctl.core.media.kinds import MEDIA_KINDS
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
+from wdsctl.core.safe_open import regular_file_opener
 from wdsctl.core.samples.key_rules import (
     UNDECIDED_KEY_RULE,
     KeyRuleChoice,
@@ -201,7 +205,7 @@ def _apply_policy(root: str, scan: RawFolderScan, parts: tuple[str, ...], on_mis
                 _describe_counts(len(incomplete), scan), *examples, *([f"... and {more:,} more"] if more else [])
             ),
             where=root,
-            hint=_fix_hint(expected, incomplete=len(incomplete), scan=scan),
+            hint=_table_hint(root, scan, incomplete) + _fix_hint(expected, incomplete=len(incomplete), scan=scan),
             code="WDS201",
         )
     samples = scan.samples
@@ -293,6 +297,44 @@ def _describe_missing_part(part: str, existing_parts: Sequence[str]) -> str:
     kind_counts = set(map(equivalent_part, alternatives_of))
     other = next((name for name in existing_parts if equivalent_part(name) in kind_counts), "")
     return f"{part} (it has {other}: `--parts '{part}{ALTERNATIVE_SEPARATOR}{other}'` accepts both)" if other else part
+
+
+#: Extension of a file that may hold labels -> the format that reads it.
+_LABEL_FORMATS = {"csv": "csv", "tsv": "csv", "txt": "csv", "jsonl": "jsonl", "ndjson": "jsonl", "json": "json"}
+_MAX_LABEL_FILES = 10  # more incomplete samples are data, such as a text per image
+_LABEL_HEAD_BYTES = 1 << 16
+_WORD = re.compile(r"[^,;\t|\"'\s:\[\]{}#]+")
+
+
+def _table_hint(root: str, scan: RawFolderScan, incomplete: Mapping[str, tuple[str, ...]]) -> str:
+    """The command that takes a lone file for the labels of the media, if it names some of them; empty if none does.
+
+    It comes first in the hint: leaving such a file out would lose the labels of all samples.
+    """
+    lone = [
+        f"{sample.key}.{sample.parts[0].name}"
+        for sample in islice((each for each in scan.samples if each.key in incomplete), _MAX_LABEL_FILES + 1)
+        if len(sample.parts) == 1 and sample.parts[0].name.lower() in _LABEL_FORMATS
+    ]
+    if not lone or len(incomplete) > _MAX_LABEL_FILES:
+        return ""
+    names = {
+        name
+        for key, parts in scan.samples
+        for part in parts
+        if equivalent_part(part.name)[1] in MEDIA_KINDS
+        for stem in (key.rpartition("/")[2],)
+        for name in (stem, f"{stem}.{part.name}")
+    }
+    verb = current_invocation("prepare", ())[0]
+    for name in lone:
+        path = os.path.join(root, name)
+        with translate_os_errors(path, "read"), open(path, "rb", opener=regular_file_opener) as file:
+            head = file.read(_LABEL_HEAD_BYTES).decode("utf-8", "replace")
+        if any(word.rpartition("/")[2] in names for word in _WORD.findall(head)):
+            command = shell_command(verb, path, "DEST", "--from", _LABEL_FORMATS[name.rpartition(".")[2].lower()])
+            return f"if {path_for_message(name)} holds the labels of the files: {command}; or "
+    return ""
 
 
 def _fix_hint(expected: Sequence[str], *, incomplete: int, scan: RawFolderScan) -> str:
