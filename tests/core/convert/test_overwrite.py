@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from tests.build import some_shards, tree
+from wdsctl.core.convert import overwrite as module
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertReport, ConvertRequest
 from wdsctl.core.dataset.location import locate
@@ -72,17 +72,17 @@ def test_a_run_that_is_stopped_keeps_one_of_both_and_is_continued(
 ) -> None:
     one, two = some_shards(tmp_path / "one", 2, 4), some_shards(tmp_path / "two", 3, 4)
     run(one, tmp_path / "made")
-    real = os.rename
+    real = module._rename
     done: list[str] = []
 
-    def rename(source: str, target: str) -> None:
-        if "made" in str(source) and len(done) == renames:
+    def rename(path: str, other: str) -> None:
+        if len(done) == renames:
             raise KeyboardInterrupt
-        done.append(source)
-        real(source, target)
+        done.append(path)
+        real(path, other)
 
     with monkeypatch.context() as patched:
-        patched.setattr(os, "rename", rename)
+        patched.setattr(module, "_rename", rename)
         with pytest.raises(KeyboardInterrupt):
             run(two, tmp_path / "made")
     kept = tmp_path / ("made" if renames == 0 else "made.old")

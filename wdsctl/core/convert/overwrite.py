@@ -15,8 +15,9 @@ from wdsctl.core.convert.request import ConvertReport
 from wdsctl.core.dataset.destination import remove_path
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.lock import hold_lock
+from wdsctl.core.directories import open_folder
 from wdsctl.core.errors import UsageError, translate_os_errors
-from wdsctl.core.files import write_text
+from wdsctl.core.files import rename_in, write_text
 from wdsctl.core.progress import Progress
 
 DIFFERENT_CONVERSION = "WDS345"
@@ -31,6 +32,13 @@ def _former_path(dest: str) -> str:
     return f"{dest.rstrip('/')}.old"
 
 
+def _rename(path: str, other: str) -> None:
+    """Rename a folder within the folder that holds both."""
+    above, name = os.path.split(os.path.abspath(path))
+    with translate_os_errors(path), open_folder(above) as folder:
+        rename_in(folder, name, os.path.basename(other))
+
+
 def check_replaceable(dest: str) -> bool:
     """Whether the destination holds a finished conversion. Raise UsageError if it also has files of others.
 
@@ -38,8 +46,7 @@ def check_replaceable(dest: str) -> bool:
     """
     former = _former_path(dest)
     if not os.path.lexists(dest) and os.path.isdir(former):
-        with translate_os_errors(dest):
-            os.rename(former, dest)
+        _rename(former, dest)
     if not os.path.isdir(dest):
         return False
     location = locate(dest)
@@ -90,10 +97,9 @@ def replace_destination(dest: str, report: ConvertReport, progress: Progress) ->
         progress.note(f"the former dataset.yaml is {authored}.before")
     with hold_lock(locate(dest, writing=True).lock, note=progress.note):
         pass  # nobody is writing to it
-    with translate_os_errors(dest):
-        remove_path(former)
-        os.rename(dest, former)
-        os.rename(draft, dest)
+    remove_path(former)
+    _rename(dest, former)
+    _rename(draft, dest)
     remove_path(former)
     datasets = tuple(replace(each, path=moved(each.path)) for each in report.datasets)
     return replace(report, dest=dest, datasets=datasets)

@@ -69,10 +69,12 @@ class JsonlImporter:
                 return FormatMatch(0.8, "the name ends in .jsonl or .ndjson")
             is_lines = path.lower().endswith(".json") and _is_object_per_line(path)
             return FormatMatch(0.8, "each line is an object") if is_lines else None
-        match = match_folder(path, JSONL_SUFFIXES, _read_first, _SCORE_ALONE)
+        found = find_file_below(path, is_jsonl_name, depth=_MAX_DEPTH)
+        match = None
+        if found is None or not _is_exported(found):  # exported lines name their files in a way of their own
+            match = match_folder(path, JSONL_SUFFIXES, _read_first, _SCORE_ALONE)
         if match is not None and match.score != _SCORE_ALONE:
             return match
-        found = find_file_below(path, is_jsonl_name, depth=_MAX_DEPTH)
         if found is None:
             return None
         is_exported = _is_exported(found) or os.path.basename(found) == "metadata.jsonl"
