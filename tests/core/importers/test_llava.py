@@ -130,7 +130,7 @@ def test_media_in_data_urls_are_decoded_and_named_by_their_content(tmp_path: Pat
 @pytest.mark.parametrize(
     ("row", "code", "problem"),
     [
-        (conversation("<image> hi", "x"), "WDS161", "its turns have 1 <image>, but the sample has 0 images"),
+        (conversation("<image> hi", "x"), "WDS161", "its turns have 1 <image> token, but the sample has 0 images"),
         (conversation("<image> hi", "x", images=["a.jpg", "b.png"]), "WDS161", "but the sample has 2 images"),
         (conversation("hi", ""), "WDS161", "turn 1 is empty"),
         (

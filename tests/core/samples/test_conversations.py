@@ -183,9 +183,14 @@ HI = said(("human", "hi"), ("gpt", "a cat"))
 @pytest.mark.parametrize(
     ("raw", "images", "problem"),
     [
-        (said(("human", "<image> hi"), ("gpt", "a")), [], "turns have 1 <image>, but the sample has 0 images"),
-        (said(("human", "<image> hi"), ("gpt", "a")), ["A", "B"], "turns have 1 <image>, but the sample has 2 images"),
-        (said(("human", "<audio> hi"), ("gpt", "a")), [], "turns have 1 <audio>, but the sample has 0 audios"),
+        (said(("human", "<image> hi"), ("gpt", "a")), [], "turns have 1 <image> token, but the sample has 0 images"),
+        (said(("human", "<image> <image>"), ("gpt", "a")), ["A"], "2 <image> tokens, but the sample has 1 image"),
+        (
+            said(("human", "<image> hi"), ("gpt", "a")),
+            ["A", "B"],
+            "turns have 1 <image> token, but the sample has 2 images",
+        ),
+        (said(("human", "<audio> hi"), ("gpt", "a")), [], "turns have 1 <audio> token, but the sample has 0 audios"),
         (said(("gpt", "hi")), ["A"], "no user turn"),
         (said(("human", " \n"), ("gpt", "a")), [], "turn 0 is empty"),
         ([{"role": "user", "content": []}], [], "turn 0 is empty"),

@@ -139,7 +139,7 @@ TURNS = [{"from": "human", "value": "<image> hi"}, {"from": "gpt", "value": "hel
     ("turns", "images", "findings"),
     [
         (TURNS, 1, []),
-        (TURNS, 2, [("WDS161", "its turns have 1 <image>, but the sample has 2 images")]),
+        (TURNS, 2, [("WDS161", "its turns have 1 <image> token, but the sample has 2 images")]),
         (TURNS[1:], 0, [("WDS162", "the first turn is the assistant's")]),
         ([{"from": "human", "value": " "}], 0, [("WDS161", "turn 0 is empty")]),
         ("hi", 0, [("WDS161", "expected a list")]),

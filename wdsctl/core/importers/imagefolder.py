@@ -59,7 +59,7 @@ _MAX_STRAYS = 500
 
 #: Files of a class whose names differ in the extension only are one file in two formats, and not the parts of one
 #: sample, if they have the same media type and there are 4 names for each such name.
-_TWIN_FACTOR = 4
+_REPEAT_FACTOR = 4
 
 #: Lists of files beside the classes -> their split, as in Speech Commands. All other files are for training.
 _SPLIT_LISTS = {"validation_list.txt": "val", "testing_list.txt": "test"}
@@ -253,8 +253,8 @@ def _match_classes(
         return FormatMatch(0.1, f"files in a single folder, {shown}: that is one class")
     if _have_equal_names(probed) and all(re.fullmatch(r".*[0-9]{3,}", name) for name in layout.classes):
         return FormatMatch(0.2, f"a folder for each class, such as {shown}, if the folders are not sequences")
-    beside = f"; {pluralize(len(strays), 'media file')} beside them" if strays else ""
-    return FormatMatch(0.7, f"media in a folder for each class, such as {shown}{beside}")
+    note = f"; {pluralize(len(strays), 'media file')} beside them" if strays else ""
+    return FormatMatch(0.7, f"media in a folder for each class, such as {shown}{note}")
 
 
 def _list_outside_media(root: str, layout: _Layout) -> list[str]:
@@ -287,21 +287,21 @@ def _are_lone_media(probed: list[list[str]]) -> bool:
     """Whether every media file is a sample of its own. `probed`: the names of files of each class.
 
     Files that share a key with another one are the parts of one sample, such as a photo and its mask or its caption. A
-    few names that occur twice with the same media type do not count: see `_TWIN_FACTOR`.
+    few names that occur twice with the same media type do not count: see `_REPEAT_FACTOR`.
     """
-    names_seen = twins = 0
+    names_seen = repeats = 0
     for names in probed:
         keys = [split_name(name) for name in names]
         media = {key[0] for key, name in zip(keys, names, strict=True) if key and media_type_of(name)}
         counts = Counter(key[0] for key in keys if key and key[0] in media)
-        own_twins = _repeated_stems(names)
-        if any(count > own_twins.get(key, 1) for key, count in counts.items()):
+        own_repeats = _repeated_stems(names)
+        if any(count > own_repeats.get(key, 1) for key, count in counts.items()):
             return False
         if names and 2 * len(media) < len(names):
             return False
         names_seen += len(media)
-        twins += len(own_twins)
-    return twins * _TWIN_FACTOR <= names_seen
+        repeats += len(own_repeats)
+    return repeats * _REPEAT_FACTOR <= names_seen
 
 
 def _repeated_stems(names: Iterable[str]) -> dict[str, int]:
@@ -365,8 +365,8 @@ class _ClassFolderSamples:
         return split, "/".join(segments[:-1]) if self._is_deepest else segments[0]
 
     def samples(self, start: int) -> Iterator[SourceSample]:
-        for sample_index, (path, has_twin) in enumerate(islice(self._media(), start, None), start):
-            yield self._sample(sample_index, path, path if has_twin else strip_extension(path))
+        for sample_index, (path, shares_stem) in enumerate(islice(self._media(), start, None), start):
+            yield self._sample(sample_index, path, path if shares_stem else strip_extension(path))
 
     def _sample(self, sample_index: int, path: str, name: str) -> SourceSample:
         where = os.path.join(self._root, path)
@@ -397,7 +397,7 @@ class _ClassFolderSamples:
         files: Counter[str] = Counter()  # by extension
         classes: Counter[tuple[str, str]] = Counter()  # by split and class
         unused: list[str] = []
-        twins: list[str] = []
+        repeats: list[str] = []
         hidden = listed = 0
         for prefix, names in walk_folders(self._root):
             hidden += names.hidden
@@ -411,7 +411,7 @@ class _ClassFolderSamples:
                     listed += path[len(self._layout.top) :] in self._split_of
                     first = stems.setdefault(strip_extension(path), path)
                     if first != path:
-                        twins.append(path_for_message(first) + " and " + path_for_message(path))
+                        repeats.append(path_for_message(first) + " and " + path_for_message(path))
                 elif not (self._split_of and name in _SPLIT_LISTS and prefix == self._layout.top):
                     unused.append(path)
         media_types = {media_type_of(f"x.{extension}") for extension in files}
@@ -419,15 +419,15 @@ class _ClassFolderSamples:
             *unused_files_findings(unused, "not a media file in a class folder", hidden),
             *self._class_findings(classes),
         ]
-        if twins:
-            what = "file differs from another one" if len(twins) == 1 else "files differ from others"
+        if repeats:
+            what = "file differs from another one" if len(repeats) == 1 else "files differ from others"
             findings.append(
                 Finding(
                     code="WDS241",
                     severity="warning",
-                    message=f"{len(twins):,} {what} in the extension only, such as {twins[0]}: each file is a sample, "
-                    "whose key has its extension too",
-                    count=len(twins),
+                    message=f"{len(repeats):,} {what} in the extension only, such as {repeats[0]}: each file is a "
+                    "sample, whose key has its extension too",
+                    count=len(repeats),
                 )
             )
         if listed < len(self._split_of):

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from wdsctl.core.errors import DatasetError, WdsctlError
 from wdsctl.core.samples.types import ANSWERS_NAMES, QUESTION_NAMES
-from wdsctl.core.text import short_repr
+from wdsctl.core.text import pluralize, short_repr
 
 Modality = Literal["image", "video", "audio"]
 MODALITIES: tuple[Modality, ...] = ("image", "video", "audio")
@@ -231,7 +231,8 @@ def _place_media(messages: list[dict[str, Any]], media: Mapping[Modality, Sequen
     for name in MODALITIES:
         if places[name] and len(places[name]) != len(media[name]):
             raise _conversation_error(
-                f"its turns have {len(places[name])} <{name}>, but the sample has {len(media[name])} {name}s",
+                f"its turns have {pluralize(len(places[name]), f'<{name}> token')}, but the sample has "
+                f"{pluralize(len(media[name]), name)}",
                 f'add what is missing; the field map names the parts: `{name}s: "*"`',
             )
         for item, medium in zip(places[name], media[name], strict=False):
