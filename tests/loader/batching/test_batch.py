@@ -42,7 +42,15 @@ def test_a_batch_has_a_field_by_name_and_by_attribute() -> None:
 
     assert batch["caption"] == ["cat 0", "cat 1"]
     assert batch["image"] is getattr(batch, "image")  # noqa: B009 - mypy cannot know it
-    assert batch.keys() == ["__key__", "__restore_key__", "__subflavors__", "__sources__", "image", "caption"]
+    assert batch.keys() == [
+        "__key__",
+        "__restore_key__",
+        "__subflavors__",
+        "__sources__",
+        "image",
+        "caption",
+        "captions",
+    ]
     assert {**batch}.keys() == set(batch.keys())
     assert "image" in batch
     assert "keys" not in batch

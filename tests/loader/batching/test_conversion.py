@@ -42,6 +42,7 @@ def test_a_dict_gets_all_fields() -> None:
         "__sources__": None,
         "image": b"i",
         "caption": "a cat",
+        "captions": None,
     }
 
 
