@@ -3,7 +3,9 @@ from __future__ import annotations
 from tests.cli.conftest import Show
 from tests.cli.reports import FINDINGS, a_folder_report, a_prepare_report, an_index_report
 from wdsctl.cli.commands.prepare import prepare_renderer, render_prepare
+from wdsctl.core.importers import IMPORT_FORMATS
 from wdsctl.core.prepare.request import PrepareRequest
+from wdsctl.core.prepare.source import RejectedForm, SourceForm
 from wdsctl.core.prepare.write import RenamedSample
 
 
@@ -93,3 +95,16 @@ def test_bad_shards_are_named_at_the_end(piped: Show) -> None:
 
 def test_it_fits_eighty_columns(on_a_terminal: Show) -> None:
     assert max(map(len, on_a_terminal(render_prepare(a_prepare_report())))) <= 80
+
+
+def test_explain_names_every_form_that_the_source_is_not(piped: Show) -> None:
+    form = SourceForm("imagefolder", "folders", (RejectedForm("folder", "raw files"), RejectedForm("csv", "a table")))
+    told = "\n".join(piped(render_prepare(a_prepare_report(form=form), explain=True)))
+    brief = "\n".join(piped(render_prepare(a_prepare_report(form=form))))
+    named = "\n".join(piped(render_prepare(a_prepare_report(form=SourceForm("coco", "--from")), explain=True)))
+
+    assert all(f"not {name}: " in told for name in IMPORT_FORMATS if name != "imagefolder")
+    assert "not imagefolder" not in told
+    assert "not coco: does not look like " in told
+    assert ("not folder: raw files" in brief, "not csv" in brief, "not coco" in brief) == (True, False, False)
+    assert "not csv" not in named

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from wdsctl.core.index.index import IndexReport
     from wdsctl.core.prepare.prepare import PrepareReport
     from wdsctl.core.prepare.request import PrepareRequest
+    from wdsctl.core.prepare.source import SourceForm
     from wdsctl.core.prepare.write import FolderReport, RenamedSample
 
 
@@ -291,6 +292,8 @@ def _steps(report: PrepareReport, type_note: str, *, explain: bool) -> Iterator[
     if report.form is not None:
         yield "from", f"{report.form.name}: {report.form.reason}"
         yield from (("", f"not {each.name}: {each.reason}") for each in report.form.rejected[: None if explain else 1])
+        if explain and report.form.reason != "--from" and report.form.name != "shards":
+            yield from (("", line) for line in _unlike_forms(report.form))
     if report.conversion is not None:
         yield from _conversion(report.conversion)
     if report.folder is not None:
@@ -307,6 +310,16 @@ def _steps(report: PrepareReport, type_note: str, *, explain: bool) -> Iterator[
     if report.split is not None:
         yield "split", rule_text(report.split)
         yield "", splits_table(report.split.splits)
+
+
+def _unlike_forms(form: SourceForm) -> Iterator[str]:
+    """A line for each form that does not match at all, with what it would be."""
+    from wdsctl.core import importers
+
+    named = {form.name, *(each.name for each in form.rejected)}
+    for name in importers.IMPORT_FORMATS:
+        if name not in named:
+            yield f"not {name}: does not look like {importers.get_importer(name).about}"
 
 
 def _conversion(report: ConvertReport) -> list[tuple[str, RenderableType]]:
