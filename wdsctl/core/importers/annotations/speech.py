@@ -50,12 +50,15 @@ class SpeechImporter:
     about = "speech with transcripts, as LibriSpeech and LJSpeech have them"
 
     def recognise(self, path: str) -> FormatMatch | None:
-        if not os.path.isdir(path):
+        folder = _folder_of(path)
+        if not folder:
             return None
         try:
-            wav = _first_wav_of_table(path)
+            wav = _first_wav_of_table(folder)
             if wav:
                 return FormatMatch(0.95, f"{_TABLE} has transcripts of files such as {path_for_message(wav)}")
+            if folder != path:
+                return None
             for prefix, names in islice(walk_folders(path), _PROBED_FOLDERS):
                 found = next((name for name in names.files if name.endswith(_TRANSCRIPT_ENDING)), "")
                 if found and any(media_type_of(name) == "audio" for name in names.files):
@@ -66,12 +69,19 @@ class SpeechImporter:
 
     def open(self, path: str, options: Options) -> Source:
         given.check_format_options(self.name, options, ())
-        folder = _SpeechFolder(path)
+        folder = _SpeechFolder(_folder_of(path) or path)
         samples = ListedSamples(folder.files, folder.utterances, folder.make_sample)
         return SampleSource(samples, folder.split_names, folder.describe)
 
 
 IMPORTER = SpeechImporter()
+
+
+def _folder_of(path: str) -> str:
+    """The folder of a dataset that the user names by itself, or by its metadata.csv; empty for any other file."""
+    if os.path.isdir(path):
+        return path
+    return (os.path.dirname(path) or ".") if os.path.basename(path) == _TABLE and os.path.isfile(path) else ""
 
 
 class _Utterance(NamedTuple):

@@ -15,8 +15,9 @@ from wdsctl.core.importers.records.conversations import describe_conversations
 from wdsctl.core.importers.records.files import PROBED_ROWS, part_name_of_field
 from wdsctl.core.importers.records.folder_files import media_type_of, unused_files_findings, unused_finding
 from wdsctl.core.importers.records.row_splits import RowSplits
-from wdsctl.core.importers.records.samples import RowMapping, media_part_names
+from wdsctl.core.importers.records.samples import RowMapping, media_part_names, with_file_name
 from wdsctl.core.importers.records.source import RowReader, RowSampleReader, SampleSource, make_row_source
+from wdsctl.core.importers.records.stems import list_media
 from wdsctl.core.importers.records.survey import RowSurvey, contains, hash_text, repeated_values
 from wdsctl.core.importers.records.tables import iter_files
 from wdsctl.core.text import path_for_message, pluralize
@@ -50,7 +51,7 @@ def make_table_source(
     """
 
     def describe() -> SourceDescription:
-        some, config = first(), None
+        some, config = [with_file_name(row, mapping) for row in first()] if mapping.stem_field else first(), None
         names = fields or (samples.survey().fields if has_file_references else _fields_of(some))
         uses = describe_fields(mapping, some, names)
         if mapping.is_conversation:
@@ -71,6 +72,8 @@ def make_table_source(
             findings += left_out_findings(root, survey, [*rows.files(), *own_files])
         elif has_file_references:
             findings += unnamed_media_findings(samples.survey())
+        elif not mapping.media:
+            findings += no_media_named_findings(rows.files())
         return SourceDescription((*uses, *more_uses()), tuple(findings), config)
 
     row_splits = RowSplits(split_rows or rows, mapping) if mapping.split else None
@@ -112,6 +115,9 @@ def describe_fields(mapping: RowMapping, rows: Iterable[Mapping[str, Any]], fiel
             shown = list(parts)[:_MAX_SHOWN_PARTS]
             if mapping.key == ":stem" and name == mapping.media[0]:
                 note = "its path without the extension is the key"
+            if name == mapping.stem_field:
+                stem, path = next(iter(mapping.stems.items()))
+                note = f"names files without their extension: {path_for_message(stem)} is {path_for_message(path)}"
             uses.append(FieldUse(name, f"{', '.join(shown)}{', ...' if len(parts) > len(shown) else ''}", note))
         elif name == mapping.text:
             uses.append(FieldUse(name, "txt", note))
@@ -165,6 +171,26 @@ def unnamed_media_findings(survey: RowSurvey) -> list[Finding]:
         for name in sorted(_unnamed(folder, filter(media_type_of, _file_names(folder)), survey))
     ]
     return [unused_finding(found, _REASON, severity="warning")] if found else []
+
+
+def no_media_named_findings(tables: Iterable[str]) -> Iterator[Finding]:
+    """A finding about each table that names none of the media in its folder and the subfolders.
+
+    An error: samples of text alone are not what the user means by a table beside its media.
+    """
+    for table in tables:
+        found = [
+            os.path.join(folder, name) for folder, names in list_media(os.path.dirname(table)).items() for name in names
+        ]
+        if found:
+            files = "1 media file" if len(found) == 1 else f"{len(found):,} media files"
+            yield Finding(
+                code="WDS239",
+                severity="error",
+                message=f"the table names none of the {files} beside it, such as {path_for_message(found[0])}: name "
+                "the column of files with `-O files=COLUMN`, or the format of the folder with `--from`",
+                count=len(found),
+            )
 
 
 def _unnamed(root: str, paths: Iterable[str], survey: RowSurvey) -> Iterator[str]:

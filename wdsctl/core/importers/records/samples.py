@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -129,7 +129,8 @@ class RowMapping:
     a field that becomes the part `txt`. `allowed_folder`: the folder that the user names, if any; references may be
     relative to it, and may lead anywhere below it. `is_conversation`: the rows are conversations, see
     `records/conversations.py`. `split`: the field that holds the split of a row, see `records/row_splits.py`;
-    `takes_any_split`: whether every value of it is a split, not only the usual names.
+    `takes_any_split`: whether every value of it is a split, not only the usual names. `stem_field`: the field that
+    names files without their extension; `stems`: such a name -> the path of the file.
     """
 
     base_folder: str = ""
@@ -140,6 +141,8 @@ class RowMapping:
     is_conversation: bool = False
     split: str = ""
     takes_any_split: bool = False
+    stem_field: str = ""
+    stems: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_options(
@@ -166,6 +169,8 @@ def row_to_sample(row: SourceRow, mapping: RowMapping) -> SourceSample:
     """Make a sample of a row. An error becomes the sample's `fault`, which is raised when the sample is read."""
     if row.fault is not None:
         return failed_sample(row.number, row.fault, row.prefix)
+    if mapping.stem_field:
+        row = row._replace(values=with_file_name(row.values, mapping))
     try:
         if mapping.key == KEY_COLUMN:
             return SourceSample(_exported_key(row), tuple(sorted(_exported_parts(row, mapping), key=_part_name)))
@@ -174,6 +179,12 @@ def row_to_sample(row: SourceRow, mapping: RowMapping) -> SourceSample:
         )
     except WdsctlError as error:
         return failed_sample(row.number, error, row.prefix)
+
+
+def with_file_name(values: Mapping[str, Any], mapping: RowMapping) -> Mapping[str, Any]:
+    """The values of a row, with the path of the file that it names without the extension."""
+    name = values.get(mapping.stem_field)
+    return {**values, mapping.stem_field: mapping.stems.get(str(name), name)} if name is not None else values
 
 
 def failed_sample(sample_index: int, fault: WdsctlError, prefix: str = "") -> SourceSample:

@@ -26,6 +26,7 @@ from wdsctl.core.importers.records.files import PROBED_ROWS, find_media_fields, 
 from wdsctl.core.importers.records.folder_files import LITTER_FOLDERS
 from wdsctl.core.importers.records.row_splits import find_split_field
 from wdsctl.core.importers.records.samples import RowMapping
+from wdsctl.core.importers.records.stems import StemField, find_stem_field
 from wdsctl.core.importers.records.values import parse_list_option
 from wdsctl.core.invocation import current_invocation
 from wdsctl.core.media.kinds import MEDIA_EXTENSIONS
@@ -59,7 +60,8 @@ _DIGITS = re.compile(r"\d+")
 
 class Table(NamedTuple):
     """A table. `rows`: the first ones. `bases`: the folder that its references are relative to; several if two folders
-    are equally good. `named`: how many files these rows name.
+    are equally good. `named`: how many files these rows name. `stems`: the field that names files without their
+    extension, if one does.
     """
 
     path: str
@@ -67,6 +69,7 @@ class Table(NamedTuple):
     bases: tuple[str, ...]
     named: int = 0
     split: str = ""
+    stems: StemField | None = None
 
     @property
     def base(self) -> str:
@@ -205,6 +208,11 @@ def open_table(path: str, rows: Rows, options: Options) -> Table:
             where=path_for_message(path),
             code="WDS230",
         )
+    stems = (
+        None if named or has_conversations(rows) else find_stem_field(root, rows, parse_list_option(options, "files"))
+    )
+    if stems is not None:
+        return Table(path, rows, (stems.folder,), len(rows), stems=stems)
     table = Table(path, rows, bases, named)
     _check_base(table, root)
     return table
@@ -232,10 +240,15 @@ def make_mapping(
         key = key or ("id" if all("id" in row for row in first) else ":row")
     else:
         media = find_media_fields(format_name, options, first)
+    stems = next((table.stems for table in tables if table.stems), None)
+    if stems is not None:
+        media = tuple(dict.fromkeys((*media, stems.field)))
     key = key or (":stem" if media else ":row")
     mapping = RowMapping.from_options(options, media=media, key=key, is_conversation=is_conversation)
     leaves = any(os.path.isabs(each) or ".." in each.split("/") for each in _references(first, options))
     has_file_splits = any(table.split for table in tables)
+    if stems is not None:
+        mapping = replace(mapping, stem_field=stems.field, stems=stems.paths)
     mapping = replace(
         mapping,
         split=find_split_field(format_name, options, first, has_file_splits=has_file_splits),

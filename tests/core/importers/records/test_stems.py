@@ -1,0 +1,83 @@
+"""Tables whose rows name media files without their extension, or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_folder
+from tests.core.formats import held
+from wdsctl.core import importers
+from wdsctl.core.importers.protocol import DescribedSource, SourceDescription
+
+PICTURES = {f"images/{i}.jpg": b"\xff\xd8\xff\xe0 picture %d" % i for i in range(4)}
+TABLE = b"image,caption\n" + b"".join(b"%d,caption %d\n" % (i, i) for i in range(4))
+
+
+def described(path: str) -> SourceDescription:
+    with importers.best_importer(path)[0].open(path, {}) as source:
+        assert isinstance(source, DescribedSource)
+        return source.describe()
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.json"])
+def test_names_without_extension_are_those_of_the_media_of_one_folder(tmp_path: Path, name: str) -> None:
+    lines = [f'{{"image": {i}, "caption": "caption {i}"}}' for i in range(4)]
+    tables = {"t.csv": TABLE, "t.jsonl": "\n".join(lines).encode(), "t.json": f"[{','.join(lines)}]".encode()}
+    root = a_folder(tmp_path, {**PICTURES, name: tables[name]})
+
+    found = held(f"{root}/{name}")
+
+    assert found["2"] == {"jpg": PICTURES["images/2.jpg"], "json": b'{"caption":"caption 2"}'}
+    (use, _) = described(f"{root}/{name}").field_uses
+    assert (use.name, use.becomes) == ("image", "jpg")
+    assert use.note == "names files without their extension: 0 is 0.jpg"
+
+
+def test_names_with_their_folder_are_relative_to_the_table(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {**PICTURES, "t.csv": TABLE.replace(b"\n", b"\nimages/", 4)})
+
+    assert held(f"{root}/t.csv")["images/3"]["jpg"] == PICTURES["images/3.jpg"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"other/0.jpg": b"o", "other/1.jpg": b"o", "other/2.jpg": b"o", "other/3.jpg": b"o"}, {"images/2.png": b"p"}],
+)
+def test_two_files_of_one_name_are_not_chosen_from(tmp_path: Path, more: dict[str, bytes]) -> None:
+    root = a_folder(tmp_path, {**PICTURES, **more, "t.csv": TABLE})
+
+    assert set(held(f"{root}/t.csv")["000000000"]) == {"json"}
+    (finding,) = described(f"{root}/t.csv").findings
+    assert (finding.code, finding.severity) == ("WDS239", "error")
+
+
+@pytest.mark.parametrize("column", [b"label", b"fold"])
+def test_a_column_of_labels_names_no_files(tmp_path: Path, column: bytes) -> None:
+    rows = b"".join(b"%d,text %d\n" % (i % 2, i) for i in range(20))
+    root = a_folder(tmp_path, {**PICTURES, "t.csv": column + b",text\n" + rows})
+
+    (finding,) = described(f"{root}/t.csv").findings
+
+    assert (finding.code, finding.severity, finding.count) == ("WDS239", "error", 4)
+    assert "names none of the 4 media files beside it, such as images/0.jpg" in finding.message
+    assert "-O files=COLUMN" in finding.message
+
+
+def test_a_table_without_media_beside_it_has_no_finding(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {"t.csv": TABLE})
+
+    assert described(f"{root}/t.csv").findings == ()
+
+
+def test_the_table_of_ljspeech_stands_for_its_folder(tmp_path: Path) -> None:
+    wavs = {f"wavs/LJ001-000{i}.wav": b"RIFF" for i in range(3)}
+    lines = b"".join(b"LJ001-000%d|Dr. %d|Doctor %d\n" % (i, i, i) for i in range(3))
+    root = a_folder(tmp_path, {**wavs, "metadata.csv": lines})
+
+    importer, _ = importers.best_importer(f"{root}/metadata.csv")
+
+    assert importer.name == "speech"
+    assert held(f"{root}/metadata.csv") == held(root)
+    assert len(held(root)) == 3
