@@ -4,6 +4,7 @@ import errno
 import gc
 import os
 import pickle
+import sys
 import traceback
 import warnings
 from collections.abc import Callable
