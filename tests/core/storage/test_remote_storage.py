@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import fsspec
 import pytest
-from fsspec import registry
+from fsspec.registry import _registry as opened_drivers
 
 from tests.remote import FaultyFileSystem, OnceEach, s3_server
 from wdsctl.core.errors import InputError, PermissionDenied, StorageDown, StorageError, WdsctlError
@@ -188,7 +188,7 @@ def test_a_listing_tells_what_the_driver_says() -> None:
 def test_a_store_without_a_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gcsfs", None)  # as if it were not installed
     for protocol in ("gs", "gcs"):
-        monkeypatch.delitem(registry._registry, protocol, raising=False)
+        monkeypatch.delitem(opened_drivers, protocol, raising=False)
     for url, command in (
         ("gs://bucket/x", "pip install 'wdsctl[gcs]'"),
         ("msc://profile/x", "pip install multi-storage-client"),
