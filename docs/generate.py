@@ -149,8 +149,8 @@ is known, an error carries a closer one.
 CLI = """\
 # The command line
 
-What `--help` says of each command, as `man wdsctl` does. [features.md](features.md) lists what there is by command, and
-the guides stand beside it; [codes.md](codes.md) has the meaning of every code.
+What `--help` says of each command, as `man wdsctl` does. [features.md](features.md) lists the features by command;
+[codes.md](codes.md) explains every code.
 
 Results go to stdout, everything else to stderr. With `--json` stdout is one JSON document that has `schema` (now 1)
 and `command`, or `error`, of a [schema](schemas/README.md). Options may be [configured](configuration.md). Progress is

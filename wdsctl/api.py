@@ -1,7 +1,7 @@
 """The commands as functions: `wdsctl.prepare(...)` does what `wdsctl prepare` does, and returns its report.
 
-Arguments have the names of the options, with `_` for `-`. The functions never print or prompt: `yes=True` confirms what
-the command asks, or takes as `--yes`. All raise `WdsctlError` with a code, a location and a hint. Each imports what it
+Arguments have the names of the options, with `_` for `-`. The functions never print or prompt: `yes=True` confirms,
+like `--yes`. All raise `WdsctlError` with a code, a location and a hint. Each imports what it
 needs when it is called.
 """
 
@@ -72,12 +72,12 @@ def prepare(
     Recognises the format of `source` and writes the samples as shards below `dest`. Uses tars and JSONL of texts in
     place, without `dest`. Then indexes the shards, detects the sample type, and assigns the samples to splits.
 
-    `from_format`: the format of `source`, if it must not be detected. `option`: options of this format.
+    `from_format`: the format of `source`; by default detected. `option`: options of this format.
 
     `shard_samples`, `shard_size` (bytes, or text such as "500MB"): maximum samples and bytes of a shard.
     `template`: names of the shards.
-    `layout`: one dataset, or media in another than labels, with each file once. By default, polylithic if files that
-    several rows name cost 64 MiB and 10 % of the data.
+    `layout`: one dataset, or separate ones for media and labels, with each file once. By default, polylithic if
+    repeated files cost 64 MiB and 10 % of the data.
     `parts`: the parts of a complete sample, such as "jpg,txt".
     `on_missing`: what to do about incomplete samples, stray files and unreadable files.
     `split`: "8,1,1", or shares by name. None keeps existing splits, or puts all samples into train.
@@ -360,7 +360,7 @@ def inspect(
     """Show what a dataset or a blend file contains: `wdsctl inspect`.
 
     Without options, returns an `InspectReport` from the catalog: counts, parts, splits, shards, and the first three
-    samples (`samples=0`: none). It costs one catalog row per shard. With options:
+    samples (`samples=0`: none). It reads one catalog row per shard. With options:
     `samples`: the first samples; `random`: samples drawn by `seed`; `key` (and `shard`): the samples of a key. Returns
     a `SamplesReport`.
     `stats`: sizes, media, texts and JSON keys with histograms. Reads 1,000 samples (or `random`), and returns a
@@ -515,7 +515,7 @@ def convert(
     `split`, `where` (SQL): the samples to convert.
     `on_collision`: what to do about keys that occur more than once.
     `apart`: write one dataset per value of split, key-prefix or json:FIELD.
-    `layout`, `media`, `primary`: all parts in one dataset, or media in another than labels.
+    `layout`, `media`, `primary`: all parts in one dataset, or media in a separate one.
     `parts`, `drop_parts`, `rename_part` (old -> new): the parts to write, and their names.
     `image` ("jpeg:90"), `max_side` (pixels), `orientation`, `image_parts`: how to re-encode images.
     `audio` ("opus:64k"), `rate` (Hz), `audio_parts`: how to re-encode audio.

@@ -154,7 +154,7 @@ class Dataset:
     def sql(self, query: str, *, timeout_seconds: float = 0) -> list[dict[str, Any]]:
         """Query the catalog (docs/catalog.md); returns the rows as dicts by column. Queries cannot write.
 
-        Covers the whole dataset, whatever split or slice this is (`v_split` has the splits); of a view, its samples.
+        Covers the whole dataset, whatever the split or slice (`v_split` has the splits); for a view, its samples.
         `timeout_seconds`: 0 for none. Raises UsageError WDS332 and WDS334.
         """
         from wdsctl.core.views.sql import sql

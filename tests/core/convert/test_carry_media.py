@@ -117,5 +117,5 @@ def test_a_selection_that_no_part_has_any_more_is_told(tmp_path: Path) -> None:
 
         report = to(tmp_path / f"b-{len(selection)}", source, image=parse_image("webp"))
 
-        assert f"media facts: no part is a medium by `--media {selection}`" in told(report)[0]
+        assert f"media facts: `--media {selection}` matches no part" in told(report)[0]
         assert report.datasets[0].media == 0

@@ -123,7 +123,7 @@ def test_a_list_of_media_takes_them_under_their_new_names(
 
 
 def test_a_rename_that_would_move_an_image_in_its_conversation_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"the field images takes \* in the order of their names") as refused:
+    with pytest.raises(UsageError, match=r"the field images takes \* sorted by name") as refused:
         to(tmp_path / "b", conversations(tmp_path / "a", "*"), parts=PartRules(rename=(("0.png", "first.png"),)))
 
     assert refused.value.hint

@@ -81,7 +81,7 @@ def test_each_file_is_stored_once_and_every_sample_reaches_its_bytes(tmp_path: P
     stored = [data for _, data in members(tmp_path / "p" / "media")]
     assert len(stored) == len(set(stored)) == 6
     assert resolved(tmp_path / "p") == monolithic(tmp_path / "m", source, **options)
-    assert report.layout.startswith("polylithic: 18 parts repeat one of 6 files, each stored once")
+    assert report.layout.startswith("polylithic: storing 18 parts as 6 files, each once, saves")
     first = next(iter(resolved(tmp_path / "p")))
     assert f"{first}.jpg" in content(tmp_path / "p" / "media")
 

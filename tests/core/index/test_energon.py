@@ -170,7 +170,7 @@ def test_what_energon_counted_otherwise_is_told(tmp_path: Path) -> None:
         ("warning", "parts/data-6.tar", 1),
         ("warning", "parts/data-4.tar", 1),
     ]
-    assert found[0].message == "Energon counted 3 samples in it, and there are 4"
+    assert found[0].message == "Energon counted 3 samples in it, but it has 4"
 
 
 def test_counts_that_cannot_be_read_stop_nothing(tmp_path: Path) -> None:

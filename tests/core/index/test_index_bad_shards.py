@@ -40,7 +40,7 @@ def test_what_was_wrong_is_said_again_until_it_is_mended(tmp_path: Path) -> None
 
     (again,) = index(root).findings
     assert (again.code, again.shard) == ("WDS101", "b.tar")
-    assert again.message == f"found when it was indexed, and not mended: `wdsctl validate {root}` tells all"
+    assert again.message == f"found when it was indexed, not repaired since: `wdsctl validate {root}` reports all"
     rewritten(tmp_path / "b.tar", samples(2, 2))
     assert index(root).findings == ()
 
@@ -85,7 +85,7 @@ def test_a_catalog_that_is_a_folder_is_set_aside_by_a_rebuild_which_says_so(tmp_
     told = Told()
 
     assert index(root, rebuild=True, progress=told).samples == 5
-    assert told.notes == [f"the catalog was damaged; it is now {locate(root).catalog}.damaged-1, and a new one is made"]
+    assert told.notes == [f"the damaged catalog is now {locate(root).catalog}.damaged-1; building a new one"]
 
 
 def test_a_dataset_of_bad_shards_alone_has_an_empty_catalog(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_a_glob_goes_on_matching_and_patterns_leave_out_of_it(tmp_path: Path) ->
 
 def test_members_of_a_range_that_are_missing_are_an_error_with_counts_unless_they_may_be(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
-    with pytest.raises(InputError, match=r"2 of 5 shards that were named are not there: shard-003\.tar") as caught:
+    with pytest.raises(InputError, match=r"2 of 5 shards that you named are missing: shard-003\.tar") as caught:
         index(f"{root}/shard-{{000..004}}.tar")
     assert caught.value.code == "WDS008"
     assert not catalog_of(tmp_path).exists()

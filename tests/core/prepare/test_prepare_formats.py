@@ -173,7 +173,7 @@ def test_two_forms_that_fit_equally_are_refused_with_both_commands(
     both = [(importers.get_importer(name), FormatMatch(0.6, f"looks like {name}")) for name in ("coco", "csv")]
     monkeypatch.setattr(importers, "find_importers", lambda _: both)
 
-    with pytest.raises(AmbiguousFormError, match="several forms fit") as caught:
+    with pytest.raises(AmbiguousFormError, match="several formats fit") as caught:
         prepare(source, "made")
     assert [form.name for form in caught.value.forms] == ["coco", "csv"]
     assert f"wdsctl prepare {source} made --from coco" in caught.value.hint

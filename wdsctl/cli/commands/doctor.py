@@ -31,7 +31,7 @@ of variables. It reads no shard.
 def command(
     root: Annotated[
         str | None,
-        typer.Argument(metavar="ROOT", help="A dataset whose file system and catalog to describe.", show_default=False),
+        typer.Argument(metavar="ROOT", help="A dataset; describes its file system and catalog.", show_default=False),
     ] = None,
     *,
     catalog: options.CatalogOption = None,

@@ -87,7 +87,7 @@ LayoutOption = Annotated[
         metavar="monolithic|polylithic",
         show_default=False,
         help="Write one dataset, or DEST/primary and DEST/media with each file once. "
-        "[default: polylithic if files that several rows name cost 64 MiB and 10 %]",
+        "[default: polylithic if repeated files cost 64 MiB and 10 % of the data]",
     ),
 ]
 PartsOption = Annotated[

@@ -75,7 +75,7 @@ def command(
     ] = None,
     rest: Annotated[
         str,
-        typer.Option("--rest", metavar="NAME", help="Split for all other samples; none leaves them out."),
+        typer.Option("--rest", metavar="NAME", help="Split for all other samples, or none to leave them out."),
     ] = "",
     source: Annotated[str, typer.Option("--from", metavar="FILE", help="Use a split.yaml of Energon.")] = "",
     folds: Annotated[

@@ -45,7 +45,7 @@ from wdsctl.core.media.selection import AUTO
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.progress import Progress
 
-_NO_MEDIA_FACTS = "it is made of media facts, which the destination does not have"
+_NO_MEDIA_FACTS = "it is computed from media facts, which the destination does not have"
 _MEDIA_FACTS = "media facts"
 
 
@@ -235,7 +235,7 @@ def _computable_spec(
 def _spec_in_destination(facts: ColumnFacts, request: ConvertRequest, stream: Stream, *, is_jsonl: bool) -> ColumnSpec:
     spec = parse_column_spec(facts.function)
     if is_jsonl and spec.is_built_in:
-        raise ColumnDropped("it is made of the lines of the primary, not of the parts of the samples")
+        raise ColumnDropped("it is computed from lines of the primary, not from parts")
     return destination_spec(spec, facts.parts, request, stream)
 
 
@@ -260,7 +260,7 @@ def destination_spec(
     if stream == "primary" and is_separated_part(new_name, request.media):
         raise ColumnDropped(f"the part {spec.part_or_module} is in the media dataset")
     if stream == "primary" and request.primary == "jsonl":
-        raise ColumnDropped("parts are fields of the lines of the primary")
+        raise ColumnDropped("the primary stores parts in its lines")
     part = transcoded_name(new_name, request.image, request.audio)
     new_spec = parse_column_spec(":".join((spec.kind, part, *([".".join(spec.path)] if spec.path else []))))
     if spec.reads_shards and _is_transcoded(new_name, request):

@@ -117,7 +117,7 @@ def check_same_content(
 
 def _other_conversion_error(dest: str, differing: Sequence[str]) -> UsageError:
     diff = shell_command("diff", dest, "OTHER")
-    hint = f"choose another DEST; {diff} then shows what has changed; `--overwrite` replaces what is there"
+    hint = f"choose another DEST; {diff} then shows what has changed; `--overwrite` replaces this one"
     if differing and all(each.startswith("another -") for each in differing):
         hint = f"use the options that it was made with ({shell_command('log', dest)} shows them), or another DEST"
     return _mismatch_error("the destination was written by another conversion", differing, dest, hint)

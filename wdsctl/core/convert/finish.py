@@ -266,10 +266,9 @@ def check_renames_in_lists(config: DatasetConfig | None, request: ConvertRequest
             moves = old.rpartition(".")[0] != new.rpartition(".")[0]
             if moves and has_several and is_collecting(path, kind) and find_parts(path, (old,), kind):
                 raise UsageError(
-                    f"the field {name} takes {source} in the order of their names, and {new!r} may come elsewhere than "
-                    f"{old!r}",
+                    f"the field {name} takes {source} sorted by name, and {new!r} may sort elsewhere than {old!r}",
                     where="--rename-part",
-                    hint=f"leave the rename out; if no sample has several, write `{name}: {old}` in dataset.yaml first",
+                    hint=f"omit the rename; if no sample has several, write `{name}: {old}` in dataset.yaml first",
                 )
 
 
@@ -347,7 +346,7 @@ def _compute_media_facts(
             return media, found, []
     if written.stream == "primary" or not (request.parts.rename or request.image or request.audio):
         return 0, [], []
-    reason = f"no part is a medium by `{' '.join(media_flags(settings))}`"
+    reason = f"`{' '.join(media_flags(settings))}` matches no part"
     return 0, [], [DroppedItem("media facts", reason, shell_command("index", root, "--media"))]
 
 

@@ -105,8 +105,8 @@ def _layout_note(plan: PlanFile) -> str:
     repeated, total = found.size_bytes / 1e6, found.total_bytes / 1e6
     parts, files = pluralize(found.references, "part"), pluralize(found.files, "file")
     return (
-        f"polylithic: {parts} repeat one of {files}, each stored once, which saves {repeated:,.1f} of {total:,.1f} MB "
-        "(--layout monolithic repeats them)"
+        f"polylithic: storing {parts} as {files}, each once, saves {repeated:,.1f} of {total:,.1f} MB "
+        "(--layout monolithic stores every copy)"
     )
 
 

@@ -124,11 +124,11 @@ def _check_facts(path: str) -> list[CatalogProblem]:
         published.media_settings()
     paths = [row.path for row in rows]
     twice = len(paths) - len(set(paths))
-    problems = [CatalogProblem(f"{twice:,} paths of shards come twice")] if twice else []
+    problems = [CatalogProblem(f"{twice:,} shard paths are repeated")] if twice else []
     if rows and max(row.id for row in rows) > last:
-        problems.append(CatalogProblem("a shard has a number that was not given out"))
+        problems.append(CatalogProblem("a shard's number was never assigned"))
     if generation < 0:
-        problems.append(CatalogProblem("a generation below zero"))
+        problems.append(CatalogProblem("the generation is negative"))
     return problems
 
 
@@ -144,7 +144,7 @@ def _check_offsets(location: DatasetLocation) -> list[CatalogProblem]:
     there = {shard.id: shard for shard in offsets.shards}
     problems = [CatalogProblem("is not in the offsets file", row.path) for row in rows if row.id not in there]
     extra = set(there) - {row.id for row in rows}
-    problems += [CatalogProblem("is in the offsets file alone", there[number].path) for number in sorted(extra)]
+    problems += [CatalogProblem("is only in the offsets file", there[number].path) for number in sorted(extra)]
     different = (_offsets_difference(location, row, there[row.id]) for row in rows if row.id in there)
     return problems + [problem for problem in different if problem is not None]
 
@@ -156,12 +156,12 @@ def _offsets_difference(location: DatasetLocation, row: ShardRow, entry: ShardEn
     offsets files before the catalog is published.
     """
     if (entry.size, entry.samples, entry.layout_hash) != (row.size, row.samples, row.layout_hash):
-        return CatalogProblem("is another one in the offsets file", row.path)
+        return CatalogProblem("differs in the offsets file", row.path)
     if entry.path == row.path:
         return None
     message = (
-        f"a run that was killed had begun to call it {escape_unprintable(entry.path)}: "
-        f"{shell_command_at(location, 'index')} goes on"
+        f"a killed run began to rename it to {escape_unprintable(entry.path)}: "
+        f"{shell_command_at(location, 'index')} continues"
     )
     return CatalogProblem(message, row.path, is_unfinished=True)
 
@@ -220,12 +220,12 @@ def count_problems(path: str) -> list[CatalogProblem]:
         problems = [*_split_counts(connection)]
         # The totals of media are not checked.
         if replace(read_totals(connection, facts), media=None) != compute_totals(connection):
-            problems.append(CatalogProblem("what is kept of the whole is not what the rows of shards add up to"))
+            problems.append(CatalogProblem("the stored totals differ from the sums over the shards"))
         if facts.get("sample_rows") != "0":
             rows = dict(connection.execute(f"SELECT id >> {INDEX_BITS}, count(*) FROM sample GROUP BY 1"))
             query = "SELECT id, path, samples FROM shard WHERE removed IS NULL"
             problems += [
-                CatalogProblem(f"{pluralize(rows.get(number, 0), 'row')} of samples, and {samples:,} are counted", name)
+                CatalogProblem(f"{pluralize(rows.get(number, 0), 'row')} of samples, but a count of {samples:,}", name)
                 for number, name, samples in connection.execute(query)
                 if rows.get(number, 0) != samples
             ]
@@ -250,9 +250,9 @@ def orphan_problems(path: str) -> list[CatalogProblem]:
         for table, shard in _SHARD_ID_EXPRESSIONS.items():
             orphans = sum(number not in shards for number in _shard_ids(connection, table, shard))
             if orphans:
-                problems.append(CatalogProblem(f"{table} has rows of {pluralize(orphans, 'shard')} that are not there"))
+                problems.append(CatalogProblem(f"{table} has rows of {pluralize(orphans, 'shard')} that are gone"))
         lost = connection.execute("SELECT count(*) FROM shard_part WHERE ext NOT IN (SELECT id FROM ext)").fetchone()[0]
-    return [*problems, CatalogProblem(f"{pluralize(lost, 'count')} of parts that have no name")] if lost else problems
+    return [*problems, CatalogProblem(f"{pluralize(lost, 'count')} of parts without a name")] if lost else problems
 
 
 def _shard_ids(connection: sqlite3.Connection, table: str, shard: str) -> list[int]:

@@ -308,7 +308,7 @@ def _load_shard_values(
     if len(computed.values) != row.samples:
         first_of_all = computed.findings[0]
         raise StorageError(
-            f"the values of a shard were damaged, and cannot be had again: {first_of_all.message}",
+            f"the values of a shard are damaged and cannot be recomputed: {first_of_all.message}",
             where=row.path,
             hint="run the same command again: finished work is kept",
         )

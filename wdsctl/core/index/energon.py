@@ -163,9 +163,8 @@ def _check_disjoint(location: DatasetLocation, context: SplitContext, rule: Spli
         raise DatasetError(
             assignment.problems[0].message,
             where=split.document.where("split_parts"),
-            hint=f"divide the dataset otherwise, such as by {shell_command_at(location, 'split', '8,1,1')}; or load it "
-            "with "
-            "split_config='split.yaml', which takes splits one by one",
+            hint=f"split the dataset differently, such as by {shell_command_at(location, 'split', '8,1,1')}; or load "
+            "it with split_config='split.yaml', which takes one split at a time",
             code=assignment.problems[0].code,
         )
     return context.samples - sum(part.samples for parts in assignment.split_shards.values() for part in parts.values())
@@ -177,7 +176,7 @@ def _check_samples_exist(context: SplitContext, excludes: Excludes, split: Split
         raise DatasetError(
             problems[0].message,
             where=split.document.where("exclude"),
-            hint="take them out of the file, if nothing else was meant",
+            hint="remove them from the file, unless you meant other samples",
             code=problems[0].code,
         )
 
@@ -209,11 +208,9 @@ def _count_findings(meta: EnergonMeta, location: DatasetLocation) -> tuple[Findi
     found = []
     others = [path for path, count in counts.items() if there.get(path, count) != count]
     if others:
-        first = f"Energon counted {counts[others[0]]:,} samples in it, and there are {there[others[0]]:,}"
+        first = f"Energon counted {counts[others[0]]:,} samples in it, but it has {there[others[0]]:,}"
         found.append(_count_finding(first, others))
-    found += _missing_path_findings(
-        "shards that Energon counted and that are not there, or cannot be read", counts, there
-    )
+    found += _missing_path_findings("shards that Energon counted, but that are missing or unreadable", counts, there)
     return (*found, *_missing_path_findings("shards that Energon has not counted", there, counts))
 
 

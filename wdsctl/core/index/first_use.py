@@ -81,8 +81,8 @@ def _index(location: DatasetLocation, progress: Progress, *, with_splits: bool) 
     from wdsctl.core.index.index import IndexRequest, index_staged
 
     progress.note(
-        f"{location.display_path} was prepared by Energon, and is indexed now, at its first use, into {location.meta}; "
-        f"{shell_command_at(location, 'index')} does it ahead of time, with more processes"
+        f"{location.display_path}, prepared by Energon, is indexed into {location.meta} at its first use; "
+        f"{shell_command_at(location, 'index')} does it in advance, with more processes"
     )
     with stage_catalog(location) as stage:
         report = index_staged(stage, IndexRequest(), progress)

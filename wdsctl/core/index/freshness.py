@@ -30,7 +30,7 @@ FindUnchanged = Callable[[Sequence[ShardRow]], set[str]]  # returns the paths of
 _UNREAD_STATUSES = (MISSING_STATUS, "unreadable")  # the content at the time of indexing is unknown
 
 #: Messages for a changed shard: one that was present, one that was missing.
-_CHANGED_MESSAGES = ("has changed since it was indexed", "is there again: it was missing when it was indexed")
+_CHANGED_MESSAGES = ("has changed since it was indexed", "is present again: it was missing when it was indexed")
 
 
 def check_freshness(location: DatasetLocation, summary: CatalogSummary) -> tuple[int, list[Finding]]:
@@ -78,12 +78,12 @@ def _stale_findings(
             for row, _ in changes.changed
             if row.path not in stayed
         ),
-        *((row.path, "is gone, and still in the catalog") for row in changes.vanished if row.path not in outside),
+        *((row.path, "is gone, but still in the catalog") for row in changes.vanished if row.path not in outside),
     ]
     found = [outside_finding(root, path) for path in outside]
     found += [Finding(code="WDS305", severity="error", message=message, shard=path) for path, message in failures]
     if stayed:
-        message = "times of shards are others than when they were indexed, as after a copy, and what they hold is not"
+        message = "the times of shards have changed since they were indexed, as after a copy, but not their content"
         found.append(Finding(code="WDS305", severity="note", message=message, count=len(stayed)))
     return found
 

@@ -317,20 +317,18 @@ def index_if_media_folder(
         return None
     if request.hashed is not None or request.sample_rows is not None:
         raise UsageError(
-            "a folder of media has no shards to hash, and its files are its rows",
-            hint="leave --hash and --no-sample-rows out",
+            "a media folder has no shards to hash, and has one row per file",
+            hint="omit --hash and --no-sample-rows",
             code="WDS322",
         )
     if request.columns.functions or request.columns.drop:
         raise UsageError(
-            "a folder of media has no samples, and so no columns",
-            hint="write shards of it, `wdsctl prepare FOLDER DEST`, or query v_file (docs/catalog.md)",
+            "a media folder has no samples, and therefore no columns",
+            hint="write shards from it, `wdsctl prepare FOLDER DEST`, or query v_file (docs/catalog.md)",
             code="WDS322",
         )
     if request.missing == "keep":
-        raise UsageError(
-            "missing files of a folder of media cannot be kept in its catalog", hint="leave --missing keep out"
-        )
+        raise UsageError("the catalog of a media folder cannot keep missing files", hint="omit --missing keep")
     from wdsctl.core.index.media_folder import index_media_folder
 
     return index_media_folder(

@@ -38,7 +38,7 @@ def agreed_rule(location: DatasetLocation, catalog_rule: str) -> KeyRuleName | N
     recorded = parse_key_rule(catalog_rule)
     if configured and recorded and configured != recorded:
         raise DatasetError(
-            f"dataset.yaml says `key_until: {configured}`, and the samples were made by {recorded}: another rule would "
+            f"dataset.yaml says `key_until: {configured}`, but the samples were made by {recorded}: another rule would "
             "rename every sample",
             where=location.dataset_yaml,
             hint=f"write `key_until: {recorded}` again; to have other keys, prepare the files into a new folder with "
@@ -60,11 +60,10 @@ def check_rule_unchanged(
         else _repack_command(location, requested)
     )
     raise UsageError(
-        f"the keys of this dataset end by the rule {stored}: {requested} would rename every sample, and splits, "
-        "views and "
-        "saved states would be of none",
+        f"the keys of this dataset end by the rule {stored}: {requested} would rename every sample "
+        "and invalidate splits, views and saved states",
         where=location.display_path,
-        hint=f"leave --key-until out; or make another dataset: {command}",
+        hint=f"omit --key-until; or make another dataset: {command}",
         code="WDS246",
     )
 
@@ -79,7 +78,7 @@ def check_tar_rule(location: DatasetLocation, requested: KeyRuleName | None, sto
     if requested is None or requested == (stored or FIRST_DOT):
         return
     raise UsageError(
-        f"tars are read up to the first dot, here as by every other reader of WebDataset, and not by {requested}",
+        f"keys in tars end at the first dot for every reader of WebDataset, so {requested} does not apply",
         where=location.display_path,
         hint=f"{_repack_command(location, requested)} writes the samples into new shards, with keys that all "
         "readers split alike",
@@ -120,12 +119,11 @@ def check_suspicious_keys(location: DatasetLocation, offsets: Offsets) -> None:
     doubt = _suspicious_rule(offsets)
     if doubt is not None and doubt.odd_share >= MIN_DISSENTING_SHARE:
         raise DatasetError(
-            f"the keys look wrong: {doubt.reason}. Read up to the first dot, {pluralize(offsets.samples, 'sample')} "
-            f"come out; {_describe_alternative(doubt)}",
+            f"the keys look wrong: {doubt.reason}. Keys up to the first dot give "
+            f"{pluralize(offsets.samples, 'sample')}; {_describe_alternative(doubt)}",
             where=location.display_path,
-            hint=f"{_repack_command(location, doubt.rule)} makes the others of it; if the samples are meant as "
-            "they are: "
-            f"{shell_command_at(location, 'prepare', '--key-until', FIRST_DOT)}",
+            hint=f"{_repack_command(location, doubt.rule)} writes those samples; if the present ones are "
+            f"right: {shell_command_at(location, 'prepare', '--key-until', FIRST_DOT)}",
             code="WDS245",
         )
 
@@ -137,9 +135,9 @@ def key_findings(location: DatasetLocation, offsets: Offsets) -> Iterator[Findin
         yield Finding(
             code="WDS245",
             severity="error" if doubt.odd_share >= MIN_DISSENTING_SHARE else "warning",
-            message=f"{doubt.reason}, as {percent(doubt.odd_share)} of files may be; {_describe_alternative(doubt)}; "
-            f"{_repack_command(location, doubt.rule)} makes them, `--key-until {FIRST_DOT}` says that all is as "
-            "it is meant",
+            message=f"{doubt.reason} ({percent(doubt.odd_share)} of files may be affected); "
+            f"{_describe_alternative(doubt)}: {_repack_command(location, doubt.rule)} writes those samples; if the "
+            f"present ones are right: `--key-until {FIRST_DOT}`",
         )
 
 

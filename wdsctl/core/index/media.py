@@ -37,7 +37,7 @@ def resolve_media_settings(request: MediaRequest, before: MediaSettings | None) 
     Raises UsageError for contradicting options.
     """
     if request.drop and (request.selection is not None or request.keyframes):
-        raise UsageError("media are asked for and dropped at once", hint="give --media, or --drop-media")
+        raise UsageError("--media contradicts --drop-media", hint="pass only one of them")
     if request.drop:
         return None
     if request.selection is None and request.keyframes:
@@ -99,7 +99,7 @@ def no_media_findings(root: str, report: MediaReport) -> list[Finding]:
     """Report an error if the selection matches no media, so that a wrong selection does not look like success."""
     if report.counts or report.state != "made":
         return []
-    message = f"nothing that is there is a medium by --media {report.selection}"
+    message = f"--media {report.selection} matches nothing"
     return [Finding(code="WDS323", severity="error", message=message, shard=root)]
 
 
@@ -187,7 +187,7 @@ def report_media(location: DatasetLocation, state: MediaState, *, shards_read: i
     with Catalog(location.catalog) as catalog:
         report = media_report(catalog, state, read=shards_read)
     if report is None:
-        raise damaged_catalog_error(location.catalog, "what it says of media is gone")
+        raise damaged_catalog_error(location.catalog, "the media settings are missing")
     return report
 
 

@@ -77,7 +77,7 @@ def index_media_folder(
     location = locate(root, catalog, writing=True)
     request = media or MediaRequest()
     if request.drop:
-        raise UsageError("a folder of media has nothing but facts of media", hint="remove its .wdsctl folder")
+        raise UsageError("a media folder has only media facts", hint="remove its .wdsctl folder")
     if dry_run:
         return _index(location, request, exclude, 1, rebuild=rebuild, dry_run=True, progress=progress)
     if not os.path.exists(location.catalog):
@@ -171,9 +171,9 @@ def _list_media_files(
         raise InputError(
             "there are no shards and no media files here"
             if selection.text == AUTO
-            else f"no file here is a medium by --media {selection.text}",
+            else f"--media {selection.text} matches no file",
             where=location.display_path,
-            hint="check the path, and what --media says",
+            hint="check the path and --media",
             code="WDS003",
         )
     return files, list(listing.findings)

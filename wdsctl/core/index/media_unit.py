@@ -63,7 +63,9 @@ def probe_part(storage: Storage, candidate: MediaCandidate, head: bytes) -> Medi
         return probe_media(source, content)
     if candidate.claim == "maybe":
         return None
-    return Unreadable(reason="it is empty" if content.kind == "empty" else "its content is no image, sound or video")
+    return Unreadable(
+        reason="it is empty" if content.kind == "empty" else "its content is not an image, sound or video"
+    )
 
 
 def build_medium(

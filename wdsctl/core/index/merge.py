@@ -272,10 +272,9 @@ def _rescan(location: DatasetLocation, row: ShardRow, draft: CatalogDraft, optio
     scan = scan_file(location.root, shard, replace(options, with_sha256=False))
     if scan.layout_hash() != row.layout_hash:
         raise CatalogError(
-            "the offsets of a shard are lost, and it is not there to be read again as it was",
+            "the offsets of a shard are lost, and the shard is missing or has changed",
             where=f"{location.display_path} ({row.path})",
-            hint="bring it back, or forget it: "
-            f"{shell_command_at(location, 'index', '--rebuild', '--missing', 'drop')}",
+            hint=f"restore it, or drop it: {shell_command_at(location, 'index', '--rebuild', '--missing', 'drop')}",
             code="WDS302",
         )
     return _rows(scan, draft)

@@ -57,7 +57,7 @@ def _unmatched(location: DatasetLocation, absent: Sequence[str], present: int) -
     globs = [name for name in absent if name.startswith("glob:")]
     names = [name for name in absent if not name.startswith("glob:")]
     problems = (
-        [f"{len(names):,} of {pluralize(len(names) + present, 'shard')} that were named are not there"] if names else []
+        [f"{len(names):,} of {pluralize(len(names) + present, 'shard')} that you named are missing"] if names else []
     )
     problems += [f"nothing matches {', '.join(globs[:3])}"] if globs else []
     examples = (
@@ -66,7 +66,7 @@ def _unmatched(location: DatasetLocation, absent: Sequence[str], present: int) -
     return InputError(
         f"{' and '.join(problems)}{examples}",
         where=location.display_path,
-        hint="check the range and the folder" + ("; `--missing drop` goes on with the others" if present else ""),
+        hint="check the range and the folder" + ("; `--missing drop` continues with the others" if present else ""),
         code="WDS008",
     )
 
@@ -84,7 +84,7 @@ def vanished_error(location: DatasetLocation, vanished: Sequence[ShardRow], shar
     return InputError(
         f"{len(vanished):,} of {pluralize(shards, 'shard')} {have} vanished: {names}{more}",
         where=location.display_path,
-        hint="bring them back, or say `--missing drop` to forget them or `--missing keep` to keep their rows",
+        hint="restore them; or pass `--missing drop` to drop them, `--missing keep` to keep their rows",
         code="WDS306",
     )
 
@@ -194,7 +194,7 @@ def damaged_shard_findings(location: DatasetLocation, rows: Sequence[ShardRow]) 
 
     The catalog stores only the first code of each shard; `validate` reports all.
     """
-    message = f"found when it was indexed, and not mended: {shell_command_at(location, 'validate')} tells all"
+    message = f"found when it was indexed, not repaired since: {shell_command_at(location, 'validate')} reports all"
     return [
         Finding(code=row.code, severity="error", message=message, shard=row.path)
         for row in rows

@@ -47,10 +47,12 @@ def parse_column_options(texts: Sequence[str]) -> dict[str, str]:
         name, equals, function = text.partition("=")
         if not equals or not function:
             raise UsageError(
-                f"{text!r} names no column and its function", hint="write --column NAME=MODULE:FUNCTION", code="WDS312"
+                f"{text!r} does not name a column and its function",
+                hint="write --column NAME=MODULE:FUNCTION",
+                code="WDS312",
             )
         if name in functions:
-            raise UsageError(f"the column {name!r} is asked for twice", hint="give each --column a name of its own")
+            raise UsageError(f"the column {name!r} is requested twice", hint="give each --column its own name")
         functions[check_column_name(name)] = function
     return functions
 
@@ -222,7 +224,7 @@ def outdated_finding(location: DatasetLocation, facts: ColumnFacts) -> Finding:
     return Finding(
         code="WDS314",
         severity="warning",
-        message=f"column {facts.name}, made for generation {facts.generation}: {command} brings it up to date{runs}",
+        message=f"column {facts.name} is outdated, of generation {facts.generation}: {command} updates it{runs}",
     )
 
 

@@ -151,7 +151,7 @@ def index_shards(stage: CatalogStage, request: IndexRequest, progress: Progress)
     )
     if request.selection is None and not settings.selection.is_all:
         progress.note(
-            f"only the shards chosen before: {settings.selection.describe()} (all: name '{location.display_path}/**')"
+            f"only the shards chosen before: {settings.selection.describe()} (for all: '{location.display_path}/**')"
         )
     known = [row.path for row in snapshot.rows]
     listing = list_shards(
@@ -271,7 +271,7 @@ def _draft(
     remove_partial_files(location)
     if snapshot.is_damaged:
         aside = set_aside(location.catalog, "damaged")
-        progress.note(f"the catalog was damaged; it is now {aside}, and a new one is made")
+        progress.note(f"the damaged catalog is now {aside}; building a new one")
     with stage.begin(from_scratch=request.rebuild) as draft:
         draft.generation = max(draft.generation, snapshot.generation)
         draft.last_shard_id = max(draft.last_shard_id, snapshot.last_shard_id)
@@ -333,9 +333,9 @@ def _add_rows(
         for row, (_, scan) in zip(plan.kept, found, strict=True):
             if scan.layout_hash() != row.layout_hash:
                 raise InputError(
-                    "the samples of a shard are to get rows, and it is not there to be read as it was",
+                    "a shard is missing or has changed, so its samples cannot get rows",
                     where=f"{location.display_path} ({row.path})",
-                    hint="bring it back, or forget it: `--missing drop`",
+                    hint="restore it, or drop it: `--missing drop`",
                     code="WDS306",
                 )
             draft.add_sample_rows(row.id, scan)
@@ -385,9 +385,9 @@ def _key_field(
     """
     if requested and any(not is_jsonl_name(shard.path) for shard in listing.shards):
         raise UsageError(
-            "--key takes keys from a field of JSONL, and the keys of samples in tars are the names of their files",
+            "--key takes keys from a field of JSONL, but the file names in tars are the keys",
             where=location.display_path,
-            hint="leave --key out",
+            hint="omit --key",
         )
     if requested and not all(requested.split(".")):
         raise UsageError(

@@ -108,7 +108,7 @@ def catalog_vacuum(
     PermissionDenied. Needs free disk space of the size of the catalog.
     """
     if generations < 1:
-        raise UsageError("at least the present generation stays", hint="`--generations 1` keeps it alone")
+        raise UsageError("--generations must be 1 or more", hint="`--generations 1` keeps only the present one")
     location = locate(root, catalog, writing=not dry_run)
     ensure_catalog_exists(location)
     check_catalog_file(location.catalog)
@@ -155,7 +155,7 @@ def _vacuum(
         kept=tuple(
             KeptGeneration(
                 generation=number,
-                why="the present one" if number == present else "states that were saved on it can go on",
+                why="the present one" if number == present else "states saved on it can be resumed",
             )
             for number in in_use
         ),

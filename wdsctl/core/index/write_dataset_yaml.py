@@ -141,7 +141,7 @@ def set_aside_broken_config(location: DatasetLocation, request: SampleTypeReques
         if not request:
             raise
         aside = set_aside(location.dataset_yaml, "broken")
-        progress.note(f"dataset.yaml was broken ({error.message}); it is now {aside}, and another is written")
+        progress.note(f"dataset.yaml was broken ({error.message}): moved to {aside}, writing a new one")
 
 
 def write_dataset_yaml(
@@ -207,8 +207,8 @@ class UnsureTypeError(UsageError):
         self.report: Any = None
         unused = f", and would leave {' and '.join(detection.unused_media)} unused" if detection.unused_media else ""
         super().__init__(
-            f"the samples look like {detection.sample_type}: {', '.join(detection.field_map.values())}; that is not "
-            f"sure ({percent(detection.confidence)}){unused}. Shards, catalog and splits are made; only {file} "
+            f"the samples look like {detection.sample_type}: {', '.join(detection.field_map.values())}; that is only "
+            f"{percent(detection.confidence)} certain{unused}. Shards, catalog and splits are made; only {file} "
             "is not written",
             hint="",
             where=location.display_path,

@@ -50,7 +50,7 @@ def _collect_evidence(folder: str, samples: int) -> Evidence:
     counts = read_marker(folder).get("part_samples")
     if not isinstance(counts, dict) or not all(isinstance(count, int) for count in counts.values()):
         raise InputError(
-            "polylithic.json does not count the samples by part",
+            "polylithic.json lacks the sample counts of the parts",
             where=folder,
             hint="convert the original again with this version of wdsctl",
         )

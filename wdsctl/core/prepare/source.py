@@ -57,7 +57,7 @@ class AmbiguousFormError(InputError):
         self.forms = tuple(forms)
         commands = [shell_command("prepare", source, dest or "DEST", "--from", form.name) for form in forms]
         super().__init__(
-            join_indented("several forms fit the source", *(f"{form.name}: {form.reason}" for form in forms)),
+            join_indented("several formats fit the source", *(f"{form.name}: {form.reason}" for form in forms)),
             where=shown(source),
             hint=f"run the command that fits: {'; or '.join(commands)}",
         )

@@ -1,7 +1,7 @@
 """Conversations: from the forms in which files hold them to the messages that chat templates of Hugging Face take.
 
 `normalize_conversation` reads LLaVA (`conversations` of from and value), ShareGPT (further roles, tools, media lists),
-messages as of OpenAI (role and content, text or a list of items) and question-answer pairs. Media are opaque: they are
+OpenAI messages (role and content, text or a list of items) and question-answer pairs. Media are opaque: they are
 put into the places of their tokens (`<image>`) or items, whatever they are. `wdsctl.loader` passes decoded media,
 importers and `validate` only count them.
 """
@@ -60,7 +60,7 @@ def normalize_conversation(
     tools: Any = None,
 ) -> Conversation:
     """Normalise a conversation: a list of turns; or an object with turns, `system` and `tools`, or with a question and
-    its answer. JSON text or bytes of one are parsed.
+    its answer. JSON text or bytes are parsed first.
 
     The i-th token or item of an image holds the i-th of `images`, and so on. Media without any token or item come first
     in the first turn of the user. If there are videos and no images, `<image>` means a video, as in LLaVA-Video. Turns

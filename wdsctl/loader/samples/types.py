@@ -163,7 +163,7 @@ class TranscriptionSample(Sample):
 class DetectionSample(Sample):
     """An image with boxes.
 
-    `boxes`: a float32 array, (boxes, 4), also for no boxes; the default batch keeps one array per sample.
+    `boxes`: a float32 array, (boxes, 4), even if empty; the default batch keeps one array per sample.
     `box_format`: what the four numbers are, as for `convert_boxes`; None if the data does not say. The other fields
     have one entry per box, and are as the data has them: `labels` (numbers or names), `label_names`, `masks` (polygons
     or run lengths), `is_crowd`, `areas`, `keypoints`.
