@@ -229,7 +229,7 @@ def test_the_layout_auto_decides_by_the_cost(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr("wdsctl.core.convert.sharing.MIN_REPEATED_BYTES", 1000)
     report = poly(tmp_path / "large", source, layout="auto")
-    assert report.layout.startswith("polylithic: 18 parts")
+    assert report.layout.startswith("polylithic: storing 18 parts")
     assert len(members(tmp_path / "large" / "media")) == 6
     assert poly(tmp_path / "large", source, layout="auto").layout == report.layout  # the second run changes nothing
 

@@ -272,6 +272,6 @@ def test_rows_that_a_missing_shard_cannot_have_end_as_other_missing_input_does(
     index(root)
     (tmp_path / "b.jsonl").unlink()
     index(root, missing="keep")
-    with pytest.raises(InputError, match="to get rows") as caught:
+    with pytest.raises(InputError, match="cannot get rows") as caught:
         index(root, sample_rows=True, rebuild=rebuild)
     assert (caught.value.code, caught.value.exit_code) == ("WDS306", 3)
