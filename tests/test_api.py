@@ -158,7 +158,7 @@ def test_a_folder_of_media_is_indexed_as_it_is(tmp_path: Path) -> None:
     summary = wdsctl.inspect(folder)
     assert isinstance(summary, MediaFolderInspectReport)
     assert summary.files == 3
-    with pytest.raises(UsageError, match="no samples, and so no columns"):
+    with pytest.raises(UsageError, match="no samples, and therefore no columns"):
         wdsctl.index(folder, media=True, column={"bytes": "size:jpg"})
 
 
