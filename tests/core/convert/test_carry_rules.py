@@ -47,7 +47,7 @@ def test_what_needs_no_code_follows_its_part(text: str, recipe: dict[str, Any], 
         ("chars:jpg", WEBP, "", "is transcoded", "chars:webp"),
         ("size:jpg", POLY, "primary", "is in the media dataset", None),
         ("size:left.jpg", POLY, "primary", "is in the media dataset", None),
-        ("chars:txt", LINES, "primary", "fields of the lines", None),
+        ("chars:txt", LINES, "primary", "stores parts in its lines", None),
     ],
 )
 def test_what_needs_no_code_goes_no_further_than_its_part(

@@ -24,7 +24,6 @@ from wdsctl.loader import (
 )
 from wdsctl.loader.runtime.identity import qualified_name
 
-
 #: Functions of core that the loader hands on: nothing of them is in a state.
 OF_CORE = {"Blender", "allow_path", "convert_boxes", "merge_states", "normalize_conversation"}
 
