@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -41,6 +42,32 @@ def main(argv: list[str] | None = None) -> int:
             return 0
         with tempfile.TemporaryDirectory(prefix="wdsctl-demo-") as folder:
             demo(Path(folder))
+    except (DemoError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def run_demo(
+    demo: Callable[[Path, int], None],
+    description: str | None,
+    name: str,
+    option: str,
+    default: int,
+    argv: list[str] | None,
+) -> int:
+    """Run `demo(folder, N)` in a temporary folder, or in that of `--keep`. `option`: how the tests name N."""
+    parser = Parser(description=description)
+    parser.add_argument("--keep", metavar="DIR", help="work in this new or empty folder, and leave everything in it")
+    parser.add_argument(option, dest="amount", type=int, default=default, help=argparse.SUPPRESS)
+    arguments = parser.parse_args(argv)
+    try:
+        if arguments.keep:
+            demo(kept(Path(arguments.keep)), arguments.amount)
+            print(f"everything is still there: {arguments.keep}")
+            return 0
+        with tempfile.TemporaryDirectory(prefix=f"wdsctl-demo-{name}-") as folder:
+            demo(Path(folder), arguments.amount)
     except (DemoError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
-import tempfile
 from pathlib import Path
 
-from demo import DemoError, Parser, digests, example, kept, last_loss, say, wdsctl
+from demo import DemoError, digests, example, last_loss, run_demo, say, wdsctl
 
 STEPS, SAVE_AT = 20, 10
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = Parser(description=__doc__)
-    parser.add_argument("--keep", metavar="DIR", help="work in this new or empty folder, and leave everything in it")
-    parser.add_argument("--clips", type=int, default=16, help=argparse.SUPPRESS)
-    arguments = parser.parse_args(argv)
-    try:
-        if arguments.keep:
-            demo(kept(Path(arguments.keep)), arguments.clips)
-            print(f"everything is still there: {arguments.keep}")
-            return 0
-        with tempfile.TemporaryDirectory(prefix="wdsctl-demo-media-") as folder:
-            demo(Path(folder), arguments.clips)
-    except (DemoError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return run_demo(demo, __doc__, "media", "--clips", 16, argv)
 
 
 def demo(folder: Path, clips: int) -> None:

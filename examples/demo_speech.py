@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
-import tempfile
 from pathlib import Path
 
-from demo import DemoError, Parser, example, kept, say, step, wdsctl
+from demo import DemoError, example, run_demo, say, step, wdsctl
 
 HERE = Path(__file__).resolve().parent
 STEPS, SAVE_EVERY, KILL_AT = 150, 20, 47
@@ -16,21 +14,7 @@ EDGES = (1.0, 2.0, 3.0)  # seconds, as train_speech.py has them
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = Parser(description=__doc__)
-    parser.add_argument("--keep", metavar="DIR", help="work in this new or empty folder, and leave everything in it")
-    parser.add_argument("--steps", type=int, default=STEPS, help=argparse.SUPPRESS)
-    arguments = parser.parse_args(argv)
-    try:
-        if arguments.keep:
-            demo(kept(Path(arguments.keep)), arguments.steps)
-            print(f"everything is still there: {arguments.keep}")
-            return 0
-        with tempfile.TemporaryDirectory(prefix="wdsctl-demo-speech-") as folder:
-            demo(Path(folder), arguments.steps)
-    except (DemoError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return run_demo(demo, __doc__, "speech", "--steps", STEPS, argv)
 
 
 def demo(folder: Path, steps: int) -> None:

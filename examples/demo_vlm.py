@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
 import sys
-import tempfile
 from pathlib import Path
 
-from demo import DemoError, Parser, example, kept, say, step, wdsctl
+from demo import DemoError, example, run_demo, say, step, wdsctl
 
 from wdsctl.core.trace import read_trace
 
@@ -21,21 +19,7 @@ TOLERANCE = 1e-5  # between the loss of a conversation in a pack and alone
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = Parser(description=__doc__)
-    parser.add_argument("--keep", metavar="DIR", help="work in this new or empty folder, and leave everything in it")
-    parser.add_argument("--samples", type=int, default=320, help=argparse.SUPPRESS)
-    arguments = parser.parse_args(argv)
-    try:
-        if arguments.keep:
-            demo(kept(Path(arguments.keep)), arguments.samples)
-            print(f"everything is still there: {arguments.keep}")
-            return 0
-        with tempfile.TemporaryDirectory(prefix="wdsctl-demo-vlm-") as folder:
-            demo(Path(folder), arguments.samples)
-    except (DemoError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return run_demo(demo, __doc__, "vlm", "--samples", 320, argv)
 
 
 def demo(folder: Path, samples: int) -> None:

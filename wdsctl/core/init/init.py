@@ -273,7 +273,7 @@ def _write(folder: str, texts: dict[str, str], present: Sequence[str]) -> None:
         for name, text in texts.items():
             write_text(os.path.join(folder, name), text)
             done.append(name)
-    except BaseException:
+    except BaseException:  # Ctrl-C too: half of the files would look like all of them
         for name in done:
             if name not in present:
                 remove_file(os.path.join(folder, name))
