@@ -8,7 +8,8 @@ The number after a class is its exit code.
     ├── DatasetError      3  shards or raw files are invalid
     ├── PermissionDenied  4  the system denies access (also a PermissionError)
     ├── StorageError      3  reading or writing bytes failed (also an OSError)
-    │   └── StorageDown   3  the whole storage does not respond, or is gone
+    │   ├── StorageDown   3  the whole storage does not respond, or is gone
+    │   └── PreconditionFailed  3  another writer replaced or created the object first
     ├── CatalogError      6  the catalog is missing, damaged, too new or locked
     └── LoaderError       1  a saved state does not fit, or a sample fails
 
@@ -110,6 +111,12 @@ class StorageDown(StorageError):  # noqa: N818 - the noun is the error
     """The whole storage fails, not one file: there is no route to it, or it is gone."""
 
     code = "WDS408"
+
+
+class PreconditionFailed(StorageError):  # noqa: N818 - the name of HTTP status 412
+    """Another writer created or replaced an object first. Nothing was written."""
+
+    code = "WDS418"
 
 
 class CatalogError(WdsctlError):

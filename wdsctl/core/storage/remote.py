@@ -20,6 +20,8 @@ from wdsctl.core.storage.remote_errors import (
     RECHECK_SECONDS,
     RemoteFileChecker,
     RetryPolicy,
+    call_or_error,
+    call_with_retries,
     is_transient,
     translate_remote,
     unwrap_driver_error,
@@ -218,7 +220,7 @@ class FsspecStorage:
 
     def _open(self) -> tuple[Any, str]:
         if self._opened is None or self._pid != os.getpid():
-            opened = _call_or_error(partial(open_filesystem, self._root))
+            opened = call_or_error(partial(open_filesystem, self._root))
             if isinstance(opened, Exception):
                 raise translate_remote(opened, self._root, "open")
             self._opened, self._pid = opened, os.getpid()
@@ -227,13 +229,7 @@ class FsspecStorage:
     def _call_driver(self, call: Callable[[], T], url: str, action: str) -> T:
         """Call the driver, and retry after transient errors. Raises WdsctlErrors only."""
         self._open()
-        for _ in self._retry_policy.attempts(redact_secrets(url)):
-            result = _call_or_error(call)
-            if not (isinstance(result, Exception) and is_transient(result)):
-                break
-        if isinstance(result, Exception):
-            raise translate_remote(result, url, action)
-        return result
+        return call_with_retries(call, url, action, self._retry_policy)
 
     def _check(self, paths: set[str]) -> None:
         """Raise StorageError WDS403 for files that were replaced."""
@@ -249,7 +245,7 @@ class FsspecStorage:
         def request(paths: Sequence[str]) -> list[Any]:
             filesystem = self._filesystem()
             if not filesystem.async_impl:
-                return [_call_or_error(partial(filesystem.info, path)) for path in paths]
+                return [call_or_error(partial(filesystem.info, path)) for path in paths]
             from fsspec.asyn import sync
 
             async def stat_all() -> list[Any]:
@@ -296,7 +292,7 @@ class FsspecStorage:
         remaining = list(range(len(items)))
         for _ in self._retry_policy.attempts(redact_secrets(self._root)) if items else ():
             batch = [items[i] for i in remaining]
-            result = _call_or_error(partial(call, batch))
+            result = call_or_error(partial(call, batch))
             new = [result] * len(batch) if isinstance(result, Exception) else map(unwrap_driver_error, result)
             responses.update(zip(remaining, new, strict=True))
             remaining = [i for i in remaining if _should_retry(items[i], responses[i], is_short)]
@@ -341,16 +337,6 @@ def _no_size_error(path: str) -> StorageError:
         where=redact_secrets(path),
         hint="copy the dataset to a disk, or to a store that supports range requests and reports file sizes",
     )
-
-
-def _call_or_error(call: Callable[[], T]) -> T | Exception:
-    """Call a driver, and return its result or its unwrapped error. Raises WdsctlErrors."""
-    try:
-        return call()
-    except WdsctlError:
-        raise
-    except Exception as error:  # noqa: BLE001 - drivers are third-party code, and may raise any class
-        return unwrap_driver_error(error)
 
 
 def _should_retry(item: T, response: Any, is_short: Callable[[T, Any], bool]) -> bool:

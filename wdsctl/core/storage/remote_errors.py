@@ -71,14 +71,14 @@ def unwrap_driver_error(answer: T) -> T | Exception:
     status.
     """
     cause = answer.__cause__ if isinstance(answer, FileNotFoundError) else None
-    if isinstance(cause, Exception) and (is_transient(cause) or _http_status(cause) not in (0, 404, 410)):
+    if isinstance(cause, Exception) and (is_transient(cause) or http_status(cause) not in (0, 404, 410)):
         return cause
     return answer
 
 
 def is_transient(error: BaseException) -> bool:
     """Whether the same request may succeed later."""
-    if _class_names(error) & _TRANSIENT_ERROR_NAMES or _http_status(error) in _BUSY_HTTP_STATUSES:
+    if _class_names(error) & _TRANSIENT_ERROR_NAMES or http_status(error) in _BUSY_HTTP_STATUSES:
         return True
     return isinstance(error, OSError) and error.errno in _BUSY_ERRNOS
 
@@ -86,8 +86,8 @@ def is_transient(error: BaseException) -> bool:
 def translate_remote(error: BaseException, url: str, verb: str) -> WdsctlError:
     """Build the WdsctlError for a driver's error, which becomes its cause.
 
-    Its code is WDS402, WDS404, WDS406 or WDS408. A missing root is an InputError (`verb` is "list"), other missing
-    files are StorageErrors.
+    Its code is WDS402, WDS404, WDS406 or WDS408. A missing root is an InputError (`verb` is "list" or "write"), other
+    missing files are StorageErrors.
     """
     translated = _wdsctl_error_from_driver(error, url, verb)
     translated.__cause__ = _redacted_error(error)
@@ -109,14 +109,14 @@ def _wdsctl_error_from_driver(error: BaseException, url: str, verb: str) -> Wdsc
     is_anonymous = bool(_class_names(error) & _CREDENTIAL_ERROR_NAMES)
     if is_anonymous or _is_forbidden(error):
         why = f"no credentials for this store ({message})" if is_anonymous else message
-        return PermissionDenied(f"cannot {verb}: {why}", where=where, hint=_credentials_hint(url))
-    if isinstance(error, FileNotFoundError) or _http_status(error) == 404:
-        return _missing_error(where, message, verb)
+        return PermissionDenied(f"cannot {verb}: {why}", where=where, hint=_credentials_hint(url, verb, is_anonymous))
+    if isinstance(error, NotImplementedError) or is_missing_error(error):
+        return _missing_error(url, error, verb)
     hint = "run the same command again: finished work is kept"
     if is_transient(error):
         message, hint = f"the store does not respond ({message})", f"check the network and the endpoint, and {hint}"
         return StorageDown(f"cannot {verb}: {message}", where=where, hint=hint)
-    if _http_status(error) in (301, 307) or "region" in message:
+    if http_status(error) in (301, 307) or "region" in message:
         hint = "set AWS_DEFAULT_REGION to the region of the bucket, or AWS_ENDPOINT_URL to its endpoint"
         return StorageDown(f"cannot {verb}: {message}", where=where, hint=hint)
     return StorageError(f"cannot {verb}: {message}", where=where, hint=hint)
@@ -124,14 +124,22 @@ def _wdsctl_error_from_driver(error: BaseException, url: str, verb: str) -> Wdsc
 
 def _is_forbidden(error: BaseException) -> bool:
     """Whether access was denied. S3 reports an invalid token as a bad request."""
-    status = _http_status(error)
+    status = http_status(error)
     is_bad_token = status == 400 and "token" in str(error).lower()
-    return isinstance(error, PermissionError) or status in (401, 403) or is_bad_token
+    is_google_403 = isinstance(error, OSError) and str(error).startswith("Forbidden: ")  # gcsfs drops the status
+    return isinstance(error, PermissionError) or status in (401, 403) or is_bad_token or is_google_403
 
 
-def _missing_error(where: str, message: str, verb: str) -> WdsctlError:
+def _missing_error(url: str, error: BaseException, verb: str) -> WdsctlError:
+    """Build the error for something that the store does not have: an object, a bucket, or a kind of request."""
+    where, message = redact_secrets(url), _error_text(error)
+    if isinstance(error, NotImplementedError):
+        hint = "write to a disk, or to s3://, gs:// or az://"
+        return InputError(f"cannot {verb}: {protocol(url)}:// does not support it", where=where, hint=hint)
     if verb == "list":
         return InputError(f"no such bucket or folder ({message})", where=where, hint="check the URL")
+    if verb == "write":
+        return InputError(f"cannot write: no such bucket ({message})", where=where, hint="check the URL, or create it")
     return StorageError(
         f"cannot {verb}: no such object",
         where=where,
@@ -151,7 +159,9 @@ def no_driver_error(url: str) -> InputError:
     )
 
 
-def _credentials_hint(url: str) -> str:
+def _credentials_hint(url: str, verb: str, is_anonymous: bool) -> str:
+    if verb == "write" and not is_anonymous:
+        return "allow these credentials to write, list and delete objects there, or choose another destination"
     if protocol(url) in ("s3", "s3a"):
         return (
             "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; for a public bucket, FSSPEC_S3_ANON=true"
@@ -163,12 +173,35 @@ def _class_names(error: BaseException) -> set[str]:
     return {kind.__name__ for kind in type(error).__mro__}
 
 
-def _http_status(error: BaseException) -> int:
-    """Return the HTTP status that an error carries, or 0. s3fs raises botocore's errors as causes of its own."""
+def is_missing_error(error: BaseException) -> bool:
+    return isinstance(error, FileNotFoundError) or http_status(error) == 404
+
+
+def is_precondition_error(error: BaseException) -> bool:
+    """Whether a conditional request failed because the object has another version, or exists."""
+    is_azure = "ResourceExistsError" in _class_names(error)
+    return isinstance(error, FileExistsError) or http_status(error) == 412 or is_azure
+
+
+def s3_error_code(error: BaseException) -> str:
+    """Return the code of S3's answer, such as `NoSuchBucket`; empty for other errors."""
+    return str(_s3_response(error).get("Error", {}).get("Code", ""))
+
+
+def _s3_response(error: BaseException) -> dict[str, Any]:
+    """Return the answer that botocore's errors carry. s3fs raises them as causes of its own."""
     for each in (error, error.__cause__):
         response = getattr(each, "response", None)
         if isinstance(response, dict):
-            return int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+            return response
+    return {}
+
+
+def http_status(error: BaseException) -> int:
+    """Return the HTTP status that an error carries, or 0."""
+    response = _s3_response(error)
+    if response:
+        return int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     for name in ("status", "code", "status_code"):
         value = getattr(error, name, None)
         if isinstance(value, int):
@@ -213,6 +246,27 @@ class RetryPolicy:
                 time.sleep(self.first_pause_seconds * 4 ** (tried - 1))
             self.on_retry(what, tried)
             yield tried
+
+
+def call_with_retries(call: Callable[[], T], url: str, verb: str, policy: RetryPolicy) -> T:
+    """Call a driver, and retry after transient errors. Raises WdsctlErrors only."""
+    for _ in policy.attempts(redact_secrets(url)):
+        result = call_or_error(call)
+        if not (isinstance(result, Exception) and is_transient(result)):
+            break
+    if isinstance(result, Exception):
+        raise translate_remote(result, url, verb)
+    return result
+
+
+def call_or_error(call: Callable[[], T]) -> T | Exception:
+    """Call a driver, and return its result or its unwrapped error. Raises WdsctlErrors."""
+    try:
+        return call()
+    except WdsctlError:
+        raise
+    except Exception as error:  # noqa: BLE001 - drivers are third-party code, and may raise any class
+        return unwrap_driver_error(error)
 
 
 #: Names of facts that identify the content; stores that have none of them may have a time.
