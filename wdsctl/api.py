@@ -267,11 +267,13 @@ def split(
 
     `wdsctl.inspect(root).splits` shows the splits.
     """
+    from wdsctl.core.dataset.polylithic import follow_to_primary
     from wdsctl.core.invocation import worker_count
     from wdsctl.core.progress import SILENT_PROGRESS
     from wdsctl.core.split.request import parse_split_request
     from wdsctl.core.split.split import split_dataset
 
+    catalog_path = _path_or_none("catalog", catalog)
     patterns = {name: (each,) if isinstance(each, str) else each for name, each in (pattern or {}).items()}
     request = parse_split_request(
         ratios=ratios if isinstance(ratios, str | None) else ",".join(f"{name}={ratios[name]}" for name in ratios),
@@ -305,9 +307,9 @@ def split(
             hint="dry_run=True shows what it would do; yes=True does it",
         )
     return split_dataset(
-        _path("root", root),
+        follow_to_primary(_path("root", root), catalog_path),
         replace(request, may_move=yes),
-        catalog=_path_or_none("catalog", catalog),
+        catalog=catalog_path,
         wait=wait,
         dry_run=dry_run,
         progress=progress or SILENT_PROGRESS,
@@ -370,12 +372,17 @@ def inspect(
     Returns a `BlendReport` for a blend file, a `ViewShowReport` for `ROOT@VIEW` without options, and a
     `MediaFolderInspectReport` for a folder of media.
     """
+    from wdsctl.core.dataset.polylithic import follow_to_primary
     from wdsctl.core.inspect.request import InspectRequest, inspect_requested
     from wdsctl.core.progress import SILENT_PROGRESS
 
     request = InspectRequest(stats=stats, samples=samples, random=random, key=key, shard=shard, seed=seed, split=split)
+    catalog_path = _path_or_none("catalog", catalog)
     _, report, _ = inspect_requested(
-        _path("root", root), request, catalog=_path_or_none("catalog", catalog), progress=progress or SILENT_PROGRESS
+        follow_to_primary(_path("root", root), catalog_path),
+        request,
+        catalog=catalog_path,
+        progress=progress or SILENT_PROGRESS,
     )
     return report
 

@@ -45,7 +45,7 @@ SUMMARIES = {
     "index": "Update the catalog. Reads only new and changed shards.",
     "split": "Assign samples to splits such as train, val and test. Does not modify shards.",
     "convert": "Write a new dataset from existing ones.",
-    "init": "Write a training script, a blend file and a README for a dataset.",
+    "init": "Write a training script, blend file and README for a dataset.",
     "inspect": "Show what a dataset or a blend file contains. A summary, samples, or statistics.",
     "get": "Write one part of a sample to stdout or a file, by its key.",
     "ls": "List the shards, samples or parts of a dataset.",

@@ -65,6 +65,24 @@ RootArgument = Annotated[
         help="The dataset: a folder with shards at any depth, a .tar or .jsonl file, or a URL of one of these.",
     ),
 ]
+
+
+def follow_to_primary(root: str) -> str:
+    """`wdsctl.core.dataset.polylithic.follow_to_primary`, imported when a command runs."""
+    from wdsctl.core.dataset import polylithic
+
+    return polylithic.follow_to_primary(root)
+
+
+#: Of commands about samples, splits and views: a polylithic dataset has them in its primary.
+SamplesArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="ROOT",
+        help="The dataset: a folder with shards at any depth, a .tar or .jsonl file, or a URL of one of these.",
+        callback=follow_to_primary,
+    ),
+]
 #: Of commands that make the catalog, and so decide which shards it has.
 ShardsArgument = Annotated[
     str,

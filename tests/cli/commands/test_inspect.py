@@ -45,6 +45,7 @@ def test_everything_is_in_the_document(wdsctl: Wdsctl, indexed: Path) -> None:
         "columns",
         "media",
         "excluded",
+        "polylithic",
         "views",
     }
 

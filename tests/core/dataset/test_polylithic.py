@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from wdsctl.core.dataset.polylithic import find_polylithic_folder, is_polylithic, read_polylithic_folder
+from wdsctl.core.dataset.polylithic import (
+    find_folder_of_primary,
+    find_polylithic_folder,
+    follow_to_primary,
+    is_polylithic,
+    read_polylithic_folder,
+)
 from wdsctl.core.errors import InputError, PermissionDenied
 
 GOOD: dict[str, Any] = {"version": 1, "primary": "primary", "media": "media", "form": "tar"}
@@ -51,3 +57,25 @@ def test_records_that_lead_out_of_the_folder_are_refused(tmp_path: Path, name: s
 
     with pytest.raises(PermissionDenied):
         read_polylithic_folder(path)
+
+
+def test_the_folder_is_followed_to_its_primary(tmp_path: Path) -> None:
+    path = a_folder(tmp_path / "a", GOOD)
+
+    assert follow_to_primary(path) == f"{path}/primary"
+    assert follow_to_primary(f"{path}@view") == f"{path}/primary@view"
+    assert [follow_to_primary(other) for other in (str(tmp_path), f"{path}/media", "s3://bucket/a", "none")] == [
+        str(tmp_path),
+        f"{path}/media",
+        "s3://bucket/a",
+        "none",
+    ]
+    assert follow_to_primary(path, "elsewhere") == path
+
+
+def test_a_primary_knows_its_folder(tmp_path: Path) -> None:
+    path = a_folder(tmp_path / "a", GOOD)
+
+    assert find_folder_of_primary(f"{path}/primary") == read_polylithic_folder(path)
+    assert find_folder_of_primary(f"{path}/media") is None
+    assert find_folder_of_primary(str(tmp_path)) is None

@@ -61,7 +61,7 @@ Training states resume only on generations that are kept.
 """
 
 
-def info(root: options.RootArgument, *, catalog: options.CatalogOption = None, common: options.CommonOptions) -> int:
+def info(root: options.SamplesArgument, *, catalog: options.CatalogOption = None, common: options.CommonOptions) -> int:
     """Show versions, generation, tables and files of the catalog."""
     from wdsctl.core.index.catalog_check import catalog_info
 
@@ -69,7 +69,9 @@ def info(root: options.RootArgument, *, catalog: options.CatalogOption = None, c
     return 0
 
 
-def check(root: options.RootArgument, *, catalog: options.CatalogOption = None, common: options.CommonOptions) -> int:
+def check(
+    root: options.SamplesArgument, *, catalog: options.CatalogOption = None, common: options.CommonOptions
+) -> int:
     """Check that catalog, offsets files and columns are intact and consistent."""
     from wdsctl.cli.progress import show_progress
     from wdsctl.core.errors import findings_at_least
@@ -82,7 +84,7 @@ def check(root: options.RootArgument, *, catalog: options.CatalogOption = None, 
 
 
 def vacuum(
-    root: options.RootArgument,
+    root: options.SamplesArgument,
     *,
     generations: Annotated[
         int,

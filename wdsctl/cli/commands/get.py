@@ -34,7 +34,7 @@ a sample for people.
 
 
 def command(
-    root: options.RootArgument,
+    root: options.SamplesArgument,
     key: Annotated[str, typer.Argument(metavar="KEY", help="The sample's key, or KEY.PART.")],
     part_argument: Annotated[str | None, typer.Argument(metavar="PART", help="As --part.", show_default=False)] = None,
     *,

@@ -66,7 +66,7 @@ def command(
     dry_run: options.DryRunOption = False,
     common: options.CommonOptions,
 ) -> int:
-    """Write a training script, a blend file and a README for a dataset."""
+    """Write a training script, blend file and README for a dataset."""
     from wdsctl.cli.progress import show_progress
     from wdsctl.core.errors import UsageError
     from wdsctl.core.init.init import init

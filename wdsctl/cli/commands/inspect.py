@@ -72,7 +72,11 @@ def parse_sample_count(text: str | int) -> int:
 def command(
     root: Annotated[
         str,
-        typer.Argument(metavar="ROOT", help="A folder of shards, a .jsonl file, or a URL of either. Or a blend file."),
+        typer.Argument(
+            metavar="ROOT",
+            help="A folder of shards, a .jsonl file, or a URL of either. Or a blend file.",
+            callback=options.follow_to_primary,
+        ),
     ],
     *,
     stats: Annotated[bool, typer.Option("--stats", help="Sizes, media, texts and JSON keys, with histograms.")] = False,
@@ -189,6 +193,9 @@ def _facts(report: InspectReport) -> list[tuple[str, str]]:
             f"{display_path(report.catalog)} ({format_size(report.catalog_bytes)}, generation {report.generation})",
         ),
     ]
+    if report.polylithic:
+        complete = f"{report.polylithic.sample_type}: {format_field_map(report.polylithic.field_map)}"
+        facts += [("media", display_path(report.polylithic.media)), ("with media", complete)]
     if report.statuses.keys() - {"ok"}:
         facts.append(
             ("shards", ", ".join(f"{format_count(number)} {status}" for status, number in report.statuses.items()))

@@ -38,7 +38,7 @@ FIRST_BLOCK_ENTRIES, BLOCK_ENTRIES = 50, 2_000
 
 
 def command(
-    root: options.RootArgument,
+    root: options.SamplesArgument,
     prefix: Annotated[str, typer.Argument(metavar="[PREFIX]", help="List only names that begin with this.")] = "",
     *,
     shards: Annotated[bool, typer.Option("--shards", help="List shards. [default]")] = False,

@@ -47,7 +47,7 @@ VALUE is json:FIELD, part:NAME, key:REGEX or column:NAME.
 
 
 def command(
-    root: options.RootArgument,
+    root: options.SamplesArgument,
     ratios: Annotated[
         str | None, typer.Argument(metavar="RATIOS", help="8,1,1 or train=8,val=1,test=1.", show_default=False)
     ] = None,

@@ -40,7 +40,7 @@ their columns. Queries cannot write. The exit code is 0 even without rows.
 
 
 def command(
-    root: options.RootArgument,
+    root: options.SamplesArgument,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="A SELECT over the documented views; - reads stdin.")],
     *,
     as_table: Annotated[bool, typer.Option("--table", help="Print tables. [default on a terminal]")] = False,

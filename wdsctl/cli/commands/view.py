@@ -95,7 +95,12 @@ Examples:
   wdsctl view delete shards/ big
 """
 
-RootArgument = Annotated[str, typer.Argument(metavar="ROOT", help="The dataset, or ROOT@NAME for a view of it.")]
+RootArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="ROOT", help="The dataset, or ROOT@NAME for a view of it.", callback=options.follow_to_primary
+    ),
+]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The view.", show_default=False)]
 KeysOption = Annotated[int, typer.Option("--keys", metavar="N", min=0, help="Number of keys to show of each view.")]
 UnknownOption = Annotated[
@@ -158,7 +163,7 @@ def create(
 
 
 def list_command(
-    root: options.RootArgument, *, catalog: options.CatalogOption = None, common: options.CommonOptions
+    root: options.SamplesArgument, *, catalog: options.CatalogOption = None, common: options.CommonOptions
 ) -> int:
     """List the views of a dataset."""
     from wdsctl.core.views.show import list_views

@@ -67,5 +67,29 @@ def find_polylithic_folder(text: str, catalog: str | None = None) -> PolylithicF
     return read_polylithic_folder(root) if is_polylithic(root) else None
 
 
+def follow_to_primary(text: str, catalog: str | None = None) -> str:
+    """Return `ROOT` or `ROOT@VIEW` with the primary of a polylithic dataset in the place of its folder.
+
+    The primary has the samples, the splits and the views. Other roots are returned unchanged. Raises like
+    `read_polylithic_folder`.
+    """
+    root, view = parse_root(text, catalog)
+    if catalog or not is_polylithic(root):
+        return text
+    primary = read_polylithic_folder(root).primary
+    return f"{primary}@{view}" if view else primary
+
+
+def find_folder_of_primary(primary: str) -> PolylithicFolder | None:
+    """Return the polylithic folder in which this dataset is the primary; None if it is not one. Raises like
+    `read_polylithic_folder`.
+    """
+    folder = os.path.dirname(primary)
+    if not is_polylithic(folder):
+        return None
+    layout = read_polylithic_folder(folder)
+    return layout if os.path.abspath(layout.primary) == os.path.abspath(primary) else None
+
+
 def _bad_marker_error(path: str, problem: str) -> InputError:
     return InputError(f"its {MARKER_FILE} cannot be read: {problem}", where=path, hint="convert the original again")

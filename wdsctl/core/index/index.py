@@ -18,8 +18,15 @@ from wdsctl.core.catalog.ledger_file import has_quarantine
 from wdsctl.core.catalog.presence import is_media_folder
 from wdsctl.core.catalog.read import Catalog, has_splits
 from wdsctl.core.catalog.stage import CatalogStage, stage_catalog
-from wdsctl.core.dataset.location import ENERGON_META_FOLDER, DatasetLocation, locate, note_catalog_location
+from wdsctl.core.dataset.location import (
+    ENERGON_META_FOLDER,
+    DatasetLocation,
+    locate,
+    note_catalog_location,
+    shell_command,
+)
 from wdsctl.core.dataset.lock import describe_lock_holder, hold_lock
+from wdsctl.core.dataset.polylithic import is_polylithic, read_polylithic_folder
 from wdsctl.core.dataset.root_spec import RootSpec, parse_root_spec
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.energon.meta import JSONL_INDEX_SUFFIX
@@ -226,6 +233,7 @@ def index_dataset(
     Cost: about 2 µs of one core per tar member. Memory: the index of the largest shard, plus a few tens of MB.
     """
     request = replace(request, selection=spec.selection)
+    _refuse_polylithic(spec.root)
     location = locate(spec.root, catalog, writing=True)
     check_follow_ups(location, request)
     if request.dry_run:
@@ -289,6 +297,18 @@ def index_staged(stage: CatalogStage, request: IndexRequest, progress: Progress)
         and (media is None or media.state == "current"),
         seconds=time.monotonic() - started,
     )
+
+
+def _refuse_polylithic(root: str) -> None:
+    """Raise UsageError for a polylithic folder: one catalog of primary and media would mix their samples."""
+    if is_polylithic(root):
+        both = shell_command("prepare", redact_secrets(root))
+        primary = shell_command("index", redact_secrets(read_polylithic_folder(root).primary))
+        raise UsageError(
+            "a polylithic dataset has two catalogs, of its primary and of its media",
+            where=redact_secrets(root),
+            hint=f"{both} updates both, {primary} only the first",
+        )
 
 
 def check_new_catalog(location: DatasetLocation, exclude: Sequence[str], spec: RootSpec) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from wdsctl.core.catalog.browse import CatalogBrowser
 from wdsctl.core.catalog.values import PartLocation, SampleLocation, SplitMembers
 from wdsctl.core.dataset.location import DatasetLocation, locate_view, shell_command_at
+from wdsctl.core.dataset.polylithic import REFERENCES_PART
 from wdsctl.core.directories import resolve_parent
 from wdsctl.core.errors import DatasetError, InputError, StorageDown, StorageError, UsageError, translate_os_errors
 from wdsctl.core.files import write_pieces
@@ -167,7 +168,9 @@ def choose_part(location: DatasetLocation, sample: SampleLocation, name: str | N
         raise InputError(
             f"the sample has no part {name!r}; it has {listed}",
             where=f"{location.display_path}, sample {escape_unprintable(sample.key)}",
-            hint="pass the extension after the key to --part, such as jpg or seg.png",
+            hint="pass the extension after the key to --part, such as jpg or seg.png"
+            if REFERENCES_PART not in names
+            else f"the media are in another dataset: the part {REFERENCES_PART} names this sample's entries in it",
             code="WDS004",
         )
     return part

@@ -14,6 +14,7 @@ from wdsctl.core.catalog.totals import read_catalog_summary
 from wdsctl.core.catalog.values import PartCount, PartLocation, SampleLocation, SplitCount, read_generation
 from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.dataset.polylithic import find_folder_of_primary
 from wdsctl.core.errors import CatalogError, Finding, PermissionDenied, StorageError
 from wdsctl.core.index.first_use import ensure_current_catalog
 from wdsctl.core.index.freshness import MAX_CHECKED_SHARDS, check_freshness
@@ -25,6 +26,7 @@ from wdsctl.core.samples.preview import PREVIEW_HEAD_BYTES, PartPreview, preview
 from wdsctl.core.samples.types import CRUDE
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import FileRange, Storage
+from wdsctl.core.urls import redact_secrets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +59,22 @@ class ViewCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PolylithicSummary:
+    """The media dataset of a primary. `sample_type`, `field_map`: of the samples with their media."""
+
+    media: str
+    sample_type: str
+    field_map: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InspectReport:
     """The summary. `statuses`: numbers of shards that are ok, partial, bad, unreadable or missing.
 
     `looked_at`: the number of shards compared with the files; unless it is all, new shards are not found.
     `shard_list`: the first 1,000 shards. `stale`: differences between the files and the catalog, and parts of the
     catalog that cannot be read. `media`: None if the dataset was indexed without `--media`. `excluded`: the number of
-    samples that a rule or a quarantine keeps out of all splits.
+    samples that a rule or a quarantine keeps out of all splits. `polylithic`: for a primary with its media beside it.
     """
 
     root: str
@@ -86,6 +97,7 @@ class InspectReport:
     media: MediaReport | None = None
     excluded: int = 0
     views: tuple[ViewCount, ...] = ()
+    polylithic: PolylithicSummary | None = None
 
 
 def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> InspectReport:
@@ -134,6 +146,18 @@ def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> Inspe
         media=current_media_report(location.catalog, summary.facts, totals),
         excluded=totals.excluded,
         views=views,
+        polylithic=_summarize_polylithic(location),
+    )
+
+
+def _summarize_polylithic(location: DatasetLocation) -> PolylithicSummary | None:
+    """Return None for a dataset that is not a primary, or whose complete samples have no dataset.yaml yet."""
+    folder = find_folder_of_primary(location.path)
+    if folder is None or not os.path.exists(folder.config):
+        return None
+    config = load_config(folder.config)
+    return PolylithicSummary(
+        media=redact_secrets(folder.media), sample_type=config.sample_type, field_map=dict(config.field_map)
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 
@@ -15,12 +15,14 @@ from wdsctl.core.blend import Leaf, list_split_names, read_blend
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.read import read_current_generation
 from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.dataset.polylithic import read_polylithic_folder
 from wdsctl.core.errors import Finding, UsageError, WdsctlError
 from wdsctl.core.inspect.blend import SplitRangeCache
 from wdsctl.core.json_text import read_json
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.storage.open import storage_for
+from wdsctl.core.urls import redact_secrets
 from wdsctl.core.validate.dataset import sort_findings, validate_dataset
 from wdsctl.core.validate.quarantine import QUARANTINE_SCOPE, list_quarantined_shards, release_from_quarantine
 from wdsctl.core.validate.ref_stores import open_ref_store
@@ -81,20 +83,57 @@ def validate_blend(
     `wait`: seconds to wait for another writer of each dataset before a quarantine. Raises the errors of
     `validate_dataset`, and those of reading a blend file.
     """
-    started = time.monotonic()
     if request.refs:
         raise UsageError("--refs applies to one dataset", hint="remove --refs: in a blend file, `aux` names the stores")
     findings = [*check_split_files(path)]
     for finding in findings:  # before the datasets, which can take hours
         progress.note(f"{finding.code}: {finding.message}")
+    return _validate_datasets(
+        path, datasets_with_stores(path), findings, request, workers=workers, wait=wait, progress=progress
+    )
+
+
+def validate_polylithic(
+    path: str, request: ValidateRequest, *, workers: int = 1, wait: float = 0.0, progress: Progress = SILENT_PROGRESS
+) -> ValidateReport:
+    """Validate the primary and the media of a polylithic dataset, and combine the reports as `validate_blend`.
+
+    The level `refs` looks up the names of media. Raises like `validate_dataset`, and UsageError for `refs`.
+    """
+    if request.refs:
+        raise UsageError("--refs applies to one dataset", hint="remove --refs: a polylithic dataset has its own media")
+    folder = read_polylithic_folder(path)
+    datasets = {folder.primary: [folder.media], folder.media: []}
+    # `_prefix_shards` names datasets relative to the folder of the file.
+    return replace(
+        _validate_datasets(folder.config, datasets, [], request, workers=workers, wait=wait, progress=progress),
+        root=redact_secrets(path),
+    )
+
+
+def _validate_datasets(
+    path: str,
+    datasets: Mapping[str, Sequence[str]],
+    findings: Sequence[Finding],
+    request: ValidateRequest,
+    *,
+    workers: int,
+    wait: float,
+    progress: Progress,
+) -> ValidateReport:
+    """Validate datasets, each with its stores, that the file `path` describes, and combine the reports."""
+    started = time.monotonic()
     reports: dict[str, ValidateReport] = {}
-    for root, stores in datasets_with_stores(path).items():
+    for root, stores in datasets.items():
         progress.note(f"validating {root}")
         refs = detect_ref_fields(root, stores) if stores and "refs" in request.levels else ()
         reports[root] = validate_dataset(
             root, request, workers=workers, wait=wait, progress=progress, detected_refs=refs
         )
-    findings += [finding for root, report in reports.items() for finding in _prefix_shards(root, path, report.findings)]
+    findings = [
+        *findings,
+        *(finding for root, report in reports.items() for finding in _prefix_shards(root, path, report.findings)),
+    ]
     quarantines = {root: report.quarantine for root, report in reports.items() if report.quarantine is not None}
     quarantine = QuarantineReport(
         samples=sum(each.samples for each in quarantines.values()),
@@ -195,8 +234,30 @@ def release_blend(
     Does not write other datasets. The report names splits `DATASET: SPLIT`. `wait`: seconds to wait for another
     writer of each dataset. Raises the errors of `release_from_quarantine`, and those of reading a blend file.
     """
+    return _release_datasets(
+        path, list(datasets_with_stores(path)), shards=shards, workers=workers, wait=wait, progress=progress
+    )
+
+
+def release_polylithic(
+    path: str,
+    *,
+    shards: Sequence[str] = (),
+    workers: int = 1,
+    wait: float = 0.0,
+    progress: Progress = SILENT_PROGRESS,
+) -> ReleaseReport:
+    """Release samples of these shards in the primary and the media of a polylithic dataset, as `release_blend`."""
+    folder = read_polylithic_folder(path)
+    roots = [folder.primary, folder.media]
+    return _release_datasets(redact_secrets(path), roots, shards=shards, workers=workers, wait=wait, progress=progress)
+
+
+def _release_datasets(
+    path: str, roots: Sequence[str], *, shards: Sequence[str], workers: int, wait: float, progress: Progress
+) -> ReleaseReport:
     quarantined: dict[str, list[str]] = {}
-    for root in datasets_with_stores(path):
+    for root in roots:
         with Ledger.open_for_reading(locate(root).ledger) as ledger:
             quarantined[root] = list_quarantined_shards(ledger)
     match_shards([path for paths in quarantined.values() for path in paths], shards, QUARANTINE_SCOPE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wdsctl.core.blend.yaml_tree import is_blend_file
+from wdsctl.core.dataset.polylithic import is_polylithic
 from wdsctl.core.errors import UsageError
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.validate.request import ReleaseReport, ValidateReport, ValidateRequest
@@ -23,14 +24,19 @@ def validate(
     wait: float = 0.0,
     progress: Progress = SILENT_PROGRESS,
 ) -> ValidateReport:
-    """Validate a dataset (`ROOT` or `ROOT@VIEW`), or every dataset of a blend file.
+    """Validate a dataset (`ROOT` or `ROOT@VIEW`), every dataset of a blend file, or both of a polylithic dataset.
 
-    Raises the errors of `validate_dataset` and `validate_blend`, and UsageError for a blend file with `catalog`.
+    Raises the errors of `validate_dataset`, `validate_blend` and `validate_polylithic`, and UsageError for a blend
+    file with `catalog`.
     """
     if _is_blend(root, catalog):
         from wdsctl.core.validate.blend import validate_blend
 
         return validate_blend(root, request, workers=workers, wait=wait, progress=progress)
+    if catalog is None and is_polylithic(root):
+        from wdsctl.core.validate.blend import validate_polylithic
+
+        return validate_polylithic(root, request, workers=workers, wait=wait, progress=progress)
     from wdsctl.core.validate.dataset import validate_dataset
 
     return validate_dataset(root, request, catalog=catalog, workers=workers, wait=wait, progress=progress)
@@ -48,8 +54,8 @@ def release(
 ) -> ReleaseReport:
     """Release the quarantine of a dataset, or of every dataset of a blend file, or only that of `shards`.
 
-    Raises the errors of `release_from_quarantine` and `release_blend`, and UsageError for a blend file with `catalog`
-    or if the option `quarantine` is set too.
+    A polylithic dataset counts as two. Raises the errors of `release_from_quarantine` and `release_blend`, and
+    UsageError for a blend file with `catalog` or if the option `quarantine` is set too.
     """
     if quarantine:
         raise UsageError("--quarantine and --release contradict each other", hint="leave one of them out")
@@ -59,6 +65,10 @@ def release(
         return release_blend(root, shards=shards, workers=workers, wait=wait, progress=progress)
     from wdsctl.core.validate.quarantine import release_from_quarantine
 
+    if catalog is None and is_polylithic(root):
+        from wdsctl.core.validate.blend import release_polylithic
+
+        return release_polylithic(root, shards=shards, workers=workers, wait=wait, progress=progress)
     return release_from_quarantine(root, shards=shards, catalog=catalog, workers=workers, wait=wait, progress=progress)
 
 

@@ -1,0 +1,104 @@
+"""Commands at the folder of a polylithic dataset: about samples and splits they mean its primary."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import wdsctl as api
+from tests.build import an_image
+from tests.cli.conftest import Wdsctl
+
+
+@pytest.fixture
+def root(tmp_path: Path, wdsctl: Wdsctl) -> Path:
+    """Twelve questions about three pictures, each picture stored once."""
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in "abc":
+        (source / f"{name}.jpg").write_bytes(an_image("JPEG"))
+    rows = [{"id": f"{name}{i}", "image": f"{name}.jpg", "answer": "yes"} for name in "abc" for i in range(4)]
+    (source / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    dest = tmp_path / "pairs"
+    result = wdsctl("prepare", source, dest, "--layout", "polylithic", "--split", "8,2", "-O", "key=id", "--no-input")
+    assert result.code == 0, result.stderr
+    return dest
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["inspect"],
+        ["inspect", "--samples", "1"],
+        ["ls"],
+        ["get", "a0", "json"],
+        ["sql", "SELECT count(*) FROM v_sample"],
+        ["split"],
+        ["view", "list"],
+        ["catalog", "info"],
+        ["catalog", "check"],
+    ],
+)
+def test_the_folder_stands_for_its_primary(wdsctl: Wdsctl, root: Path, command: list[str]) -> None:
+    verb = 2 if command[0] in ("view", "catalog") else 1
+    answers = [wdsctl(*command[:verb], path, *command[verb:]) for path in (root, root / "primary")]
+
+    assert answers[0].code == 0, answers[0].stderr
+    assert answers[0].stdout == answers[1].stdout != ""
+
+
+def test_a_view_is_named_after_the_folder(wdsctl: Wdsctl, root: Path) -> None:
+    assert wdsctl("view", "create", root, "first", "--where", "key LIKE 'a%'").code == 0
+    assert wdsctl("ls", f"{root}@first", "--samples").stdout.split() == ["a0", "a1", "a2", "a3"]
+
+
+def test_inspect_names_the_media_and_the_complete_samples(wdsctl: Wdsctl, root: Path) -> None:
+    lines = wdsctl("inspect", root).stdout.splitlines()
+    document = json.loads(wdsctl("inspect", root, "--json").stdout)
+
+    assert any(line.split() == ["media", str(root / "media")] for line in lines)
+    assert document["polylithic"]["media"] == str(root / "media")
+    assert "image" in document["polylithic"]["field_map"]
+    assert json.loads(wdsctl("inspect", root / "media", "--json").stdout)["polylithic"] is None
+
+
+def test_a_split_of_the_folder_is_a_split_of_the_primary(wdsctl: Wdsctl, root: Path) -> None:
+    assert wdsctl("split", root, "train=1,val=1", "--yes").code == 0
+    assert {split.name for split in api.inspect(root).splits} == {"train", "val"}
+    api.split(root, "9,1", yes=True)
+    assert api.inspect(root / "primary").splits == api.inspect(root).splits
+
+
+def test_a_part_of_the_media_says_where_it_is(wdsctl: Wdsctl, root: Path) -> None:
+    assert "the part refs.json names this sample's entries in it" in wdsctl("get", root, "a0", "jpg").stderr
+
+
+def test_index_would_mix_both(wdsctl: Wdsctl, root: Path) -> None:
+    for more in ([], ["--dry-run"]):
+        result = wdsctl("index", root, *more)
+        assert result.code == 2
+        assert f"`wdsctl prepare {root}` updates both" in result.stderr.replace("\n", " ").replace("  ", " ")
+
+
+def test_validate_checks_both_and_quarantines_in_both(wdsctl: Wdsctl, root: Path) -> None:
+    assert wdsctl("validate", root).code == 0
+    shard = next((root / "media").glob("*.tar"))
+    data = bytearray(shard.read_bytes())
+    data[512:1024] = bytes(512)  # the first picture
+    shard.write_bytes(data)
+
+    found = wdsctl("validate", root, "--level", "content", "--again", "--json")
+    assert found.code == 1
+    shards = {finding["shard"] for finding in json.loads(found.stdout)["findings"]}
+    assert f"media/{shard.name}" in shards
+    assert wdsctl("validate", root, "--level", "content", "--quarantine").code == 1
+    released = json.loads(wdsctl("validate", root, "--release", "--json").stdout)
+    assert released["released"] == 1
+
+
+def test_references_to_missing_media_are_findings(wdsctl: Wdsctl, root: Path, tmp_path: Path) -> None:
+    marker = json.loads((root / "polylithic.json").read_text())
+    assert marker["primary"] == "primary"
+    assert wdsctl("validate", root, "--refs", f"image={tmp_path}").code == 2
