@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -24,7 +24,6 @@ from typing import TypeVar
 
 from wdsctl.core.errors import StorageError
 from wdsctl.core.import_guard import without_current_folder
-from wdsctl.core.safe_open import ALLOW_PATH_VARIABLE
 
 UnitT = TypeVar("UnitT")
 ResultT = TypeVar("ResultT")
@@ -80,7 +79,7 @@ def _pool(workers: int, preload: Sequence[str]) -> Iterator[ProcessPoolExecutor]
             workers,
             mp_context=context,
             initializer=_init_worker,
-            initargs=(stop_reader, os.environ.get(ALLOW_PATH_VARIABLE)),
+            initargs=(stop_reader, dict(os.environ)),
         )
     try:
         yield pool
@@ -167,15 +166,14 @@ class _Stopped(BaseException):
     """The parent stopped this worker. Not an Exception: no handler may take it for a failure of the unit."""
 
 
-def _init_worker(stop_pipe: Connection, allowed_paths: str | None) -> None:
+def _init_worker(stop_pipe: Connection, environment: Mapping[str, str]) -> None:
     """Initialise a worker.
 
-    `allowed_paths`: the current value of WDSCTL_ALLOW_PATH, which may be newer than the fork server's.
+    `environment`: the parent's. It may be newer than the fork server's: credentials of a store, WDSCTL_ALLOW_PATH.
     """
-    if allowed_paths is not None:
-        os.environ[ALLOW_PATH_VARIABLE] = allowed_paths
-    else:
-        os.environ.pop(ALLOW_PATH_VARIABLE, None)
+    if dict(os.environ) != environment:
+        os.environ.clear()
+        os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_watch_parent, args=(stop_pipe,), daemon=True, name="wdsctl-watch").start()
 

@@ -21,7 +21,7 @@ from wdsctl.core.errors import CatalogError, Finding, InputError, UsageError, Wd
 from wdsctl.core.safe_open import check_beneath
 from wdsctl.core.shards.list import find_outside_shard, has_shards, has_tars, list_shards
 from wdsctl.core.text import path_for_message, pluralize
-from wdsctl.core.urls import is_url
+from wdsctl.core.urls import is_url, normalize_root, redact_secrets
 
 MAX_NAMED_DATASETS = 3  # in an error
 
@@ -169,8 +169,12 @@ def check_not_in_dataset(dest: str, catalog: str | None = None) -> None:
     """Raise UsageError WDS253 if a new dataset at DEST would be inside a prepared one.
 
     A dataset that wdsctl has begun at DEST may be continued. A parent folder that only collects datasets is allowed: it
-    has no catalog, or one that lists only shards of the datasets inside. Cost: a check of each parent folder.
+    has no catalog, or one that lists only shards of the datasets inside. Cost: a check of each parent folder. Of URLs,
+    only the catalogs on this machine are known.
     """
+    if is_url(dest):
+        _check_not_in_remote_dataset(dest, catalog)
+        return
     real = os.path.realpath(dest)
     if os.path.isdir(real) and os.path.isdir(locate(real, catalog).meta):
         return
@@ -187,11 +191,32 @@ def check_not_in_dataset(dest: str, catalog: str | None = None) -> None:
             )
 
 
+def _check_not_in_remote_dataset(dest: str, catalog: str | None) -> None:
+    if os.path.isdir(locate(dest, catalog).meta):
+        return
+    folder = normalize_root(dest)
+    while (above := folder.rpartition("/")[0]) and not above.endswith("/"):
+        folder = above
+        if is_prepared(folder) and not _is_collection(folder):
+            shown = redact_secrets(folder)
+            raise UsageError(
+                f"the destination is inside the dataset {shown}, which would index its shards as its own",
+                where=redact_secrets(dest),
+                hint="choose a destination next to that dataset",
+                code="WDS253",
+            )
+
+
 def check_holds_no_dataset(dest: str) -> None:
     """Raise UsageError WDS253 if there is a prepared dataset inside DEST. Cost: a walk through DEST.
 
-    If DEST is a dataset itself, only datasets of tars inside it are an error.
+    If DEST is a dataset itself, only datasets of tars inside it are an error. At a URL: a listing of DEST.
     """
+    if is_url(dest):
+        from wdsctl.core.dataset.remote_destination import check_holds_no_remote_dataset
+
+        check_holds_no_remote_dataset(dest)
+        return
     real = os.path.realpath(dest)
     is_there = is_prepared(real)
     inner = _inner_dataset(dest, of_tars=is_there)

@@ -12,7 +12,7 @@ from wdsctl.core.directories import open_folder
 from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, StorageError, UsageError, translate_os_errors
 from wdsctl.core.files import fsync_path, make_folder, move_file, remove_empty_folder, remove_tree
 from wdsctl.core.text import path_for_message
-from wdsctl.core.urls import is_url, redact_secrets
+from wdsctl.core.urls import is_url
 
 #: The name of a unit that a killed run was writing.
 PARTIAL_NAME = re.compile(r"\..+\.\d+\.partial")
@@ -21,16 +21,15 @@ _MAX_SHOWN_NAMES = 3
 
 
 def check_destination(sources: Sequence[str], dest: str) -> None:
-    """Raise UsageError if the destination is a URL or a file, or overlaps with a source.
+    """Raise UsageError if the destination is a file or a URL that cannot be written to, or overlaps with a source.
 
-    Raises PermissionDenied if it is not writable.
+    Raises PermissionDenied if it is not writable; sends no request to a store.
     """
     if is_url(dest):
-        raise UsageError(
-            "the destination is a URL: `convert` writes to a disk or a mounted file system",
-            where=redact_secrets(dest),
-            hint="write to a disk, then copy the result to the store",
-        )
+        from wdsctl.core.dataset.remote_destination import check_remote_destination
+
+        check_remote_destination(sources, dest)
+        return
     dest_path = os.path.realpath(dest)
     for source in sources:
         if is_url(source):
@@ -62,6 +61,11 @@ def check_writable(dest: str) -> None:
 
 def check_destination_empty(dest: str) -> None:
     """Raise UsageError if the destination has files other than `.wdsctl` and the remains of a killed run."""
+    if is_url(dest):
+        from wdsctl.core.dataset.remote_destination import check_remote_empty
+
+        check_remote_empty(dest)
+        return
     try:
         names = [name for name in os.listdir(dest) if name != META_FOLDER and not PARTIAL_NAME.fullmatch(name)]
     except FileNotFoundError:

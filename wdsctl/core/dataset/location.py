@@ -49,7 +49,7 @@ class DatasetLocation:
     @property
     def root_to_write(self) -> str:
         """The root for writing: without links, so that it stays the same while in use."""
-        return self.real_root or os.path.realpath(self.root)
+        return self.real_root or (self.root if is_url(self.root) else os.path.realpath(self.root))
 
     @property
     def catalog(self) -> str:
@@ -80,6 +80,11 @@ class DatasetLocation:
     def media_work_folder(self) -> str:
         """The folder for finished units of media facts."""
         return os.path.join(self.meta, "media")
+
+    @property
+    def upload_journal(self) -> str:
+        """The folder that remembers the unfinished uploads of this machine (`wdsctl.core.storage.upload_journal`)."""
+        return os.path.join(self.meta, "uploads")
 
     @property
     def lock(self) -> str:

@@ -138,18 +138,7 @@ def hold_lock(path: str, *, wait: float = 0.0, note: Callable[[str], None] = lam
     names the holder, if the lock is still held then.
     """
     with translate_os_errors(path):
-        started = process_start_time(os.getpid())
-        arguments = map(redact_secrets, sys.argv[1:])
-        command = shlex.join([os.path.basename(sys.argv[0]), *arguments])[:MAX_COMMAND_CHARS]
-        own_holder = LockHolder(
-            socket.gethostname(),
-            os.getpid(),
-            started,
-            time.time(),
-            uuid.uuid4().hex,
-            command=command,
-            space=pid_namespace(),
-        )
+        own_holder = this_process_as_holder()
         _take_or_wait(path, own_holder, wait, note)
     stop = threading.Event()
     heartbeat = threading.Thread(
@@ -166,13 +155,32 @@ def hold_lock(path: str, *, wait: float = 0.0, note: Callable[[str], None] = lam
                 remove_file(path)
 
 
+def this_process_as_holder() -> LockHolder:
+    """Describe this process as the holder of a new lock."""
+    arguments = map(redact_secrets, sys.argv[1:])
+    return LockHolder(
+        socket.gethostname(),
+        os.getpid(),
+        process_start_time(os.getpid()),
+        time.time(),
+        uuid.uuid4().hex,
+        command=shlex.join([os.path.basename(sys.argv[0]), *arguments])[:MAX_COMMAND_CHARS],
+        space=pid_namespace(),
+    )
+
+
+def lock_breaking() -> LockBreaking | None:
+    """Return how to break locks here (`break_locks`); None if they are not to be broken."""
+    return _BREAKING.get()
+
+
 def describe_lock_holder(path: str) -> str:
     """Describe the live holder of the lock at `path`; empty if there is none."""
     parent, name = os.path.split(os.path.abspath(path))
     with translate_os_errors(path, "read"), suppress(FileNotFoundError), open_folder(parent) as folder:
         holder = _read_holder_in(folder, name)
         if holder is not None and _is_alive(folder, name, holder, time.time()):
-            return _holder_text(holder)
+            return holder_text(holder)
     return ""
 
 
@@ -256,9 +264,9 @@ def _remove_if_dead(folder: OpenFolder, name: str, draft: str, now: float) -> No
     if is_alive and breaking is None:
         raise _locked_error(path, holder)
     if is_alive and breaking is not None:
-        if _is_seen_running(holder) and not breaking.breaks_running:
-            raise _still_running_error(path, holder)
-        breaking.note(f"breaking the lock of another wdsctl: {_holder_text(holder)}")
+        if is_seen_running(holder) and not breaking.breaks_running:
+            raise still_running_error(path, holder)
+        breaking.note(f"breaking the lock of another wdsctl: {holder_text(holder)}")
     # Several processes may find the holder dead. One creates this file, and removes the lock if it is unchanged.
     claim = f"{name}.{holder.token}.dead"
     try:
@@ -309,10 +317,11 @@ def _read_holder_in(folder: OpenFolder, name: str) -> LockHolder | None:
         return _NO_HOLDER
     with open(handle, "rb") as file:
         data = file.read(MAX_LOCK_BYTES + 1)
-    return _parse_holder(data) if len(data) <= MAX_LOCK_BYTES else _UNREADABLE_HOLDER
+    return parse_holder(data) if len(data) <= MAX_LOCK_BYTES else _UNREADABLE_HOLDER
 
 
-def _parse_holder(data: bytes) -> LockHolder:
+def parse_holder(data: bytes) -> LockHolder:
+    """Parse the JSON of a holder. One that is not valid has no host."""
     try:
         holder = LockHolder(**json.loads(data))
     except (ValueError, TypeError, RecursionError):
@@ -328,7 +337,7 @@ def _parse_holder(data: bytes) -> LockHolder:
 def _is_alive(folder: OpenFolder, name: str, holder: LockHolder, now: float) -> bool:
     if holder == _NO_HOLDER:
         return False
-    if _is_seen_running(holder):
+    if is_seen_running(holder):
         return True
     is_here = holder.host == socket.gethostname()
     if is_here and holder.space == pid_namespace():
@@ -336,7 +345,7 @@ def _is_alive(folder: OpenFolder, name: str, holder: LockHolder, now: float) -> 
     return _has_recent_heartbeat(folder, name, now, LOCAL_TIMEOUT_SECONDS if is_here else REMOTE_TIMEOUT_SECONDS)
 
 
-def _is_seen_running(holder: LockHolder) -> bool:
+def is_seen_running(holder: LockHolder) -> bool:
     """Whether the holder's process runs here.
 
     A pid only counts together with its boot and pid namespace, since every machine has a process 1. Without them,
@@ -365,23 +374,24 @@ def _locked_error(path: str, holder: LockHolder | None) -> CatalogError:
     if holder is None:
         return CatalogError("the catalog is locked", where=path, hint="try again", code="WDS304")
     return CatalogError(
-        f"another wdsctl is writing to this dataset: {_holder_text(holder)}",
+        f"another wdsctl is writing to this dataset: {holder_text(holder)}",
         where=path,
         hint="wait with `--wait` (up to a week) or `--wait SECONDS`; if its process is certainly dead: `--break-lock`",
         code="WDS304",
     )
 
 
-def _still_running_error(path: str, holder: LockHolder) -> CatalogError:
+def still_running_error(path: str, holder: LockHolder) -> CatalogError:
     return CatalogError(
-        f"the process that holds the lock is alive on this machine: {_holder_text(holder)}",
+        f"the process that holds the lock is alive on this machine: {holder_text(holder)}",
         where=path,
         hint="wait for it with `--wait`, or stop it; `--break-lock --yes` takes the lock from a live process",
         code="WDS304",
     )
 
 
-def _holder_text(holder: LockHolder) -> str:
+def holder_text(holder: LockHolder) -> str:
+    """Describe a holder for a message."""
     if not holder.host:
         return "the lock file does not name the process"
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder.since))

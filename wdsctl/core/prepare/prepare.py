@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -53,20 +53,19 @@ from wdsctl.core.prepare.source import (
     IN_PLACE,
     RAW_FOLDER,
     SourceForm,
-    check_dest_is_local,
     check_is_raw_folder,
     check_raw_folder,
     check_source_exists,
     recognise_form,
 )
-from wdsctl.core.prepare.write import FolderReport, survey_folder, write_folder
+from wdsctl.core.prepare.write import FolderReport, UploadFolders, survey_folder, write_folder
 from wdsctl.core.prepare.write import check_dest_shards as check_holds_own
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.detect import Detection
 from wdsctl.core.samples.fields import check_sample_type, validate_field_map
 from wdsctl.core.shards.list import find_jsonl_file
 from wdsctl.core.split.split import SplitReport, ensure_split
-from wdsctl.core.urls import normalize_root, redact_secrets
+from wdsctl.core.urls import is_url, normalize_root, redact_secrets
 
 if TYPE_CHECKING:
     from wdsctl.core.index.energon import EnergonImport
@@ -102,8 +101,6 @@ def prepare(
     request = request or PrepareRequest()
     source, dest = normalize_root(source), None if dest is None else normalize_root(dest)
     _check_options(request)
-    if dest is not None:
-        check_dest_is_local(dest)
     if request.index.selection is None and dest is None:
         spec = parse_root_spec(source)
         source, request = spec.root, replace(request, index=replace(request.index, selection=spec.selection))
@@ -126,8 +123,9 @@ def prepare(
         listing = survey_source(source, root, request, progress)  # raises before anything is written
         key_until = None if listing.keys.is_open else listing.keys.rule
         request = replace(request, index=replace(request.index, key_until=key_until))
-        home = os.path.realpath(root)
-        make_folder(home)
+        if not is_url(root):
+            home = os.path.realpath(root)
+            make_folder(home)
     location = locate(root, request.catalog, writing=True, real_root=home)
     if request.index.dry_run:
         return _dry_run_report(source, root, form, None, index_locked(location, request.index, progress))
@@ -153,15 +151,32 @@ def _run_locked(
     """Run all steps under the lock, and record them in the history. Arguments as for `_run_steps`."""
     arguments = [redact_secrets(source), *([] if dest is None else [redact_secrets(dest)]), *describe_request(request)]
     with (
+        # Held until the lock is released: until then, the run may publish the catalog.
+        _hold_marker(location, request, progress) if listing is not None else nullcontext(_do_nothing) as check_writer,
         hold_lock(location.lock, wait=request.wait, note=progress.note),
         record_run(location, "prepare", arguments, progress) as entry,
     ):
         try:
-            return _run_steps(location, source, dest or source, listing, request, entry, progress)
+            return _run_steps(location, source, dest or source, listing, request, entry, check_writer, progress)
         except UnsureTypeError as error:
             if dest is not None:
                 error.set_command(partial(shell_command, "prepare", redact_secrets(source), redact_secrets(dest)))
             raise
+
+
+def _hold_marker(
+    location: DatasetLocation, request: PrepareRequest, progress: Progress
+) -> AbstractContextManager[Callable[[], None]]:
+    """Keep other machines from writing to a dataset in a store. Yields a function that raises if one does now."""
+    if not is_url(location.root):
+        return nullcontext(_do_nothing)
+    from wdsctl.core.dataset.writer_marker import hold_writer_marker
+
+    return hold_writer_marker(location.root, wait=request.wait, note=progress.note)
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def _prepare_from_format(
@@ -282,7 +297,6 @@ def _missing_dest_error(source: str, what: str, jsonl: str = "") -> UsageError:
 
 def check_format_dest(source: str, dest: str) -> None:
     """Check the destination of a source that is neither raw files nor shards. Raises UsageError, PermissionDenied."""
-    check_dest_is_local(dest)
     check_destination([source], dest)
     check_not_in_dataset(dest)
 
@@ -292,7 +306,6 @@ def check_source_and_dest(source: str, dest: str, request: PrepareRequest) -> No
 
     Raises UsageError, InputError, PermissionDenied. Cost: a walk through the raw folder.
     """
-    check_dest_is_local(dest)
     check_is_raw_folder(source, are_shards=request.index.selection is not None)
     check_source_exists(source)
     check_destination([source], dest)
@@ -310,15 +323,18 @@ def _run_steps(
     listing: RawListing | None,
     request: PrepareRequest,
     entry: RunRecord,
+    check_writer: Callable[[], None],
     progress: Progress,
 ) -> PrepareReport:
-    """Run all steps. The caller holds the lock.
+    """Run all steps. The caller holds the lock. `check_writer` raises if another machine writes to the store now.
 
     `listing`: the listing of the raw folder, if the source is one; `request.index.key_until` is then its key rule.
     """
     type_request = SampleTypeRequest(request.sample_type, request.field_map, request.redetect)
     set_aside_broken_config(location, type_request, progress)
-    folder = _write_shards(location, source, dest, request, listing, entry, progress) if listing else None
+    folder = None
+    if listing:
+        folder = _write_shards(location, source, dest, request, listing, entry, check_writer, progress)
     detection = split = unsure = None
     is_new = False
     # The catalog is published once, with its splits. dataset.yaml comes first: it names the optional fields, and
@@ -407,7 +423,7 @@ def _check_options(request: PrepareRequest) -> None:
 def survey_source(source: str, dest: str, request: PrepareRequest, progress: Progress) -> RawListing:
     """Call `survey_folder` with the key rule and the plan of `dest`, if it exists."""
     kept = None
-    if os.path.isdir(dest):
+    if is_url(dest) or os.path.isdir(dest):
         location = locate(dest, request.catalog)
         kept = stored_rule(location)
         check_rule_unchanged(location, request.index.key_until, kept, source)
@@ -417,7 +433,8 @@ def survey_source(source: str, dest: str, request: PrepareRequest, progress: Pro
 
 def _peek_ledger(dest: str, request: PrepareRequest) -> Ledger:
     """Open the ledger of the destination for reading; an empty one if there is none."""
-    return Ledger.open_for_reading(locate(dest, request.catalog).ledger if os.path.isdir(dest) else os.devnull)
+    is_there = is_url(dest) or os.path.isdir(dest)
+    return Ledger.open_for_reading(locate(dest, request.catalog).ledger if is_there else os.devnull)
 
 
 def _write_shards(
@@ -427,6 +444,7 @@ def _write_shards(
     request: PrepareRequest,
     listing: RawListing,
     entry: RunRecord,
+    check_writer: Callable[[], None],
     progress: Progress,
 ) -> FolderReport:
     if entry.ledger is None:
@@ -435,7 +453,11 @@ def _write_shards(
             where=dest,
             hint="choose a writable folder for the catalog: `--catalog DIR`",
         )
-    check = partial(check_lock_held, location.lock)
+
+    def check_locks() -> None:
+        check_lock_held(location.lock)
+        check_writer()
+
     layouts = partial(_catalog_layout_hashes, location)
     return write_folder(
         source,
@@ -444,10 +466,16 @@ def _write_shards(
         ledger=entry.ledger,
         listing=listing,
         real_dest=location.root_to_write,
-        check_lock=check,
+        uploads=_upload_folders(location, request) if is_url(location.root) else None,
+        check_lock=check_locks,
         read_layout_hashes=layouts,
         progress=progress,
     )
+
+
+def _upload_folders(location: DatasetLocation, request: PrepareRequest) -> UploadFolders:
+    """Return the folders of a run that writes to a store. Hashes (`--hash`) need the bytes of the shards again."""
+    return UploadFolders(location.upload_journal, "" if request.index.hashed else location.work_folder)
 
 
 def _catalog_layout_hashes(location: DatasetLocation) -> dict[str, str]:

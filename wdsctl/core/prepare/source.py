@@ -146,12 +146,6 @@ def check_is_raw_folder(source: str, *, are_shards: bool) -> None:
         )
 
 
-def check_dest_is_local(dest: str) -> None:
-    """Raise UsageError for a destination at a URL."""
-    if is_url(dest):
-        raise _not_mounted_error("shards must be written to a disk or a mounted file system, not to a URL", dest)
-
-
 def check_source_exists(source: str) -> None:
     """Raise InputError if the source does not exist."""
     if not is_url(source) and not os.path.lexists(source):
@@ -203,5 +197,5 @@ def _not_mounted_error(message: str, url: str) -> UsageError:
     return UsageError(
         message,
         where=redact_secrets(url),
-        hint="copy the raw files to a disk and prepare them there, then copy the shards to the object store",
+        hint="copy the raw files to a disk, or mount them, and prepare them from there: DEST may be a URL",
     )

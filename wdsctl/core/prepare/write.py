@@ -22,8 +22,10 @@ from wdsctl.core.processes import warm_up_workers
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.key_rules import KeyRuleChoice
 from wdsctl.core.samples.naming import KNOWN_EXTENSION, KeyRuleName, check_shard_template, dotless_key
-from wdsctl.core.shards.write import ShardJob, WrittenShard, check_limits, run_shard_job
+from wdsctl.core.shards.write import ShardJob, ShardUpload, WrittenShard, check_limits, run_shard_job
+from wdsctl.core.storage.open import workers_for
 from wdsctl.core.text import path_for_message
+from wdsctl.core.urls import is_url, redact_secrets
 
 #: The temporary name of a shard.
 _PARTIAL = re.compile(r"\..+\.tar\.\d+\.partial")
@@ -33,9 +35,9 @@ _MAX_EXAMPLES = 3
 
 def check_dest_shards(dest: str, planned_names: set[str]) -> list[str]:
     """Return the temporary files of killed runs. Raises UsageError if `dest` has tars that the plan does not name."""
-    if not os.path.lexists(dest):
+    if not is_url(dest) and not os.path.lexists(dest):
         return []
-    if not os.path.isdir(dest):
+    if not is_url(dest) and not os.path.isdir(dest):
         raise UsageError("the destination is a file, not a folder", where=dest, hint="choose another destination")
     names = list(_walk_files(dest))
     unknown = sorted(name for name in names if name.endswith(".tar") and name not in planned_names)
@@ -44,8 +46,8 @@ def check_dest_shards(dest: str, planned_names: set[str]) -> list[str]:
         renamed = f"if shards were renamed, restore their names ({_format_names(missing)}), or continue with"
         raise UsageError(
             f"the destination already holds other shards: {_format_names(unknown)}",
-            where=dest,
-            hint=f"{renamed} {shell_command('index', dest)}"
+            where=redact_secrets(dest),
+            hint=f"{renamed} {shell_command('index', redact_secrets(dest))}"
             if missing
             else "choose an empty folder, or the one that was written from this raw folder",
         )
@@ -68,6 +70,9 @@ def _filter_partials(names: Iterable[str]) -> list[str]:
 
 def _walk_files(dest: str) -> Iterator[str]:
     """The paths, relative to `dest`, of all files outside hidden folders."""
+    if is_url(dest):
+        yield from _list_objects(dest)
+        return
 
     def fail(error: OSError) -> None:
         raise error
@@ -81,6 +86,9 @@ def _walk_files(dest: str) -> Iterator[str]:
 
 def stat_sizes(dest: str, names: Iterable[str]) -> dict[str, int]:
     """Name -> bytes of the shards that exist."""
+    if is_url(dest):
+        found = _list_objects(dest)
+        return {name: found[name] for name in names if name in found}
     sizes = {}
     for name in names:
         with suppress(FileNotFoundError):
@@ -89,13 +97,29 @@ def stat_sizes(dest: str, names: Iterable[str]) -> dict[str, int]:
 
 
 def remove_from_dest(dest: str, names: Iterable[str]) -> None:
-    """Remove files of `dest`, a path without links, if they exist."""
+    """Remove files of `dest`, a URL or a path without links, if they exist."""
+    if is_url(dest):
+        from wdsctl.core.storage.objects import ObjectStore
+
+        ObjectStore(dest).delete([join_beneath(dest, name) for name in names])
+        return
     for name in names:
         path = join_beneath(dest, name)
         # A worker of a killed run may have renamed or removed its file since the listing.
         remove_file(path)
         with translate_os_errors(path, "remove"), suppress(FileNotFoundError):
             fsync_path(os.path.dirname(path))
+
+
+@dataclass(frozen=True, slots=True)
+class UploadFolders:
+    """Local folders of a run that writes to a store. `journal`: its unfinished uploads. `scans`: scans of its shards.
+
+    `scans` is empty if the index needs more than a scan, and reads the shards again.
+    """
+
+    journal: str
+    scans: str = ""
 
 
 _PRELOAD = ("wdsctl.core.shards.write",)
@@ -197,6 +221,7 @@ def write_folder(
     ledger: Ledger,
     listing: RawListing | None = None,
     real_dest: str = "",
+    uploads: UploadFolders | None = None,
     check_lock: Callable[[], None] = lambda: None,
     read_layout_hashes: Callable[[], Mapping[str, str]] = dict,
     progress: Progress = SILENT_PROGRESS,
@@ -205,15 +230,16 @@ def write_folder(
 
     The same files give the same bytes, for any number of workers and interruptions. The caller holds the lock of the
     dataset; for a dry run, `ledger` may be open for reading. `listing`: the result of `survey_folder`. `real_dest`:
-    `dest` without links. `read_layout_hashes`: path -> layout hash of the shards in the catalog. `check_lock` is called
-    before any change and after every shard; it raises if the lock is lost. Raises UsageError, InputError, DatasetError,
-    PermissionDenied, StorageError; finished shards stay, and no incomplete file has the name of a shard.
+    `dest` without links. `uploads`: needed if `dest` is a URL. `read_layout_hashes`: path -> layout hash of the shards
+    in the catalog. `check_lock` is called before any change and after every shard; it raises if the lock is lost.
+    Raises UsageError, InputError, DatasetError, PermissionDenied, StorageError; finished shards stay, and no
+    incomplete file has the name of a shard.
 
     If a file turns out to be unreadable and `on_missing` is not `error`, the samples of its shard are planned again
     without it. No other shard changes.
     """
     request = request or PrepareRequest()
-    real_dest = real_dest or os.path.realpath(dest)
+    real_dest = real_dest or (dest if is_url(dest) else os.path.realpath(dest))
     listing = listing or survey_folder(source, dest, request, ledger=ledger, progress=progress)
     partials = check_dest_shards(dest, {record.name for record in ledger.planned_shards()})
     records = _check_source(source, dest, listing, ledger, request, progress)
@@ -226,11 +252,13 @@ def write_folder(
             written = _WriteResult(len(plan.tasks), sum(task.size_bytes for task in plan.tasks))
             break
         check_lock()
+        if uploads is not None:
+            _abort_left_uploads(dest, uploads, {record.name for record in (*records, *plan.records)})
         # Remove files before storing the new plan: after a kill in between, the old plan still names them.
         remove_from_dest(real_dest, [*partials, *plan.leftover_shards])
         partials = []
         _store_plan(source, plan, former, ledger)
-        _write_tasks(source, real_dest, plan, request, written, ledger, check_lock, progress)
+        _write_tasks(source, real_dest, plan, request, written, ledger, check_lock, progress, uploads=uploads)
         if not written.unreadable:
             # A worker of a killed run may live on for a moment, and may have begun another file.
             remove_from_dest(real_dest, list_half_written(real_dest) if plan.tasks else [])
@@ -276,6 +304,20 @@ def _plan(
     return plan, {name: FormerKeys(indexed.get(name, ""), keys) for name, keys in plan.former_keys.items()}
 
 
+def _list_objects(dest: str) -> dict[str, int]:
+    from wdsctl.core.dataset.remote_destination import list_objects
+
+    return list_objects(dest)
+
+
+def _abort_left_uploads(dest: str, uploads: UploadFolders, names: set[str]) -> None:
+    """Abort the uploads of shards with these names that killed runs left. The caller is the only writer."""
+    from wdsctl.core.storage.objects import ObjectStore
+    from wdsctl.core.storage.upload_journal import abort_left_uploads
+
+    abort_left_uploads(ObjectStore(dest), uploads.journal, names.__contains__)
+
+
 def _store_plan(source: str, plan: WritePlan, former_keys: Mapping[str, FormerKeys], ledger: Ledger) -> None:
     """Save the plan, its source and the former keys, if any of them has changed."""
     source_path = os.path.realpath(source)
@@ -293,15 +335,26 @@ def _write_tasks(
     ledger: Ledger,
     check_lock: Callable[[], None],
     progress: Progress,
+    *,
+    uploads: UploadFolders | None,
 ) -> None:
     """Write the shards of all tasks, and add the results to `written`."""
     lenient = request.on_missing != "error"
-    jobs = [ShardJob(join_beneath(dest, task.name), source, task.samples, lenient) for task in plan.tasks]
+    jobs = [
+        ShardJob(
+            join_beneath(dest, task.name),
+            source,
+            task.samples,
+            lenient,
+            None if uploads is None else ShardUpload(dest, task.name, uploads.journal, uploads.scans),
+        )
+        for task in plan.tasks
+    ]
     size_by_path = {job.path: task.size_bytes for job, task in zip(jobs, plan.tasks, strict=True)}
     finished = run_units(
         run_shard_job,
         jobs,
-        LocalProcesses(request.index.workers, _PRELOAD),
+        LocalProcesses(workers_for(dest, request.index.workers), _PRELOAD),
         phase="write",
         progress=progress,
         size=lambda job: UnitSize(len(job.samples), size_by_path[job.path]),
@@ -349,6 +402,8 @@ def _check_source(
 
 
 def _check_disjoint(source: str, dest: str) -> None:
+    if is_url(dest):
+        return
     real_source, real_dest = os.path.realpath(source), os.path.realpath(dest)
     if os.path.commonpath([real_source, real_dest]) in {real_source, real_dest}:
         raise UsageError(

@@ -1,14 +1,14 @@
 """Write one shard: a tar whose bytes depend only on the names and contents of its samples' files.
 
 `write_shard` builds the tar under a name that no reader takes for a shard, syncs it and renames it: the shard is whole
-or absent.
+or absent. `upload.py` sends the same bytes to a store.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from typing import NamedTuple
 
@@ -28,12 +28,28 @@ _CHUNK = 64 << 20  # bytes that the kernel copies in one call: few enough to rea
 
 
 class ShardJob(NamedTuple):
-    """The arguments of `write_shard` for a worker. `is_lenient`: report unreadable files instead of failing."""
+    """The arguments of `write_shard` for a worker. `is_lenient`: report unreadable files instead of failing.
+
+    `upload`: where the shard goes in a store, in place of `path`.
+    """
 
     path: str
     root: str
     samples: Sequence[RawSample]
     is_lenient: bool = False
+    upload: ShardUpload | None = None
+
+
+class ShardUpload(NamedTuple):
+    """A shard of a dataset at the URL `root`. `name`: its path below.
+
+    `journal`: the folder of unfinished uploads. `scans`: the folder for the scan of the shard; empty for none.
+    """
+
+    root: str
+    name: str
+    journal: str
+    scans: str = ""
 
 
 class UnreadableFile(NamedTuple):
@@ -61,10 +77,17 @@ def write_shard(path: str, root: str, samples: Sequence[RawSample]) -> WrittenSh
     with replace_atomically(path) as draft:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
-            size_bytes = _write_samples(_BufferedWriter(descriptor), root, samples)
+            out = BufferedWriter(lambda data: _write_all(descriptor, data), descriptor)
+            size_bytes = write_samples(out, root, samples)
         finally:
             os.close(descriptor)
     return WrittenShard(len(samples), size_bytes)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
 
 
 def run_shard_job(job: ShardJob) -> WrittenShard | tuple[UnreadableFile, ...]:
@@ -73,6 +96,10 @@ def run_shard_job(job: ShardJob) -> WrittenShard | tuple[UnreadableFile, ...]:
     Otherwise the job raises what `write_shard` raises. A shard that fails costs reading its files once more.
     """
     try:
+        if job.upload is not None:
+            from wdsctl.core.shards.upload import upload_shard
+
+            return upload_shard(job.upload, job.root, job.samples)
         return write_shard(job.path, job.root, job.samples)
     except (StorageError, PermissionDenied) as error:
         unreadable = tuple(_unreadable(job)) if job.is_lenient and error.code != "WDS401" else ()
@@ -93,11 +120,15 @@ def _unreadable(job: ShardJob) -> Iterator[UnreadableFile]:
                     yield UnreadableFile(key, part, error.strerror or str(error))
 
 
-class _BufferedWriter:
-    """Joins small pieces into large writes, and counts the bytes written."""
+class BufferedWriter:
+    """Joins small pieces into large writes, and counts the bytes written.
 
-    def __init__(self, descriptor: int) -> None:
+    `descriptor`: the file that `write` writes to, if the kernel may copy files into it.
+    """
+
+    def __init__(self, write: Callable[[bytes], None], descriptor: int | None = None) -> None:
         self.descriptor = descriptor
+        self._write = write
         self.size_bytes = 0
         self._pieces: list[bytes] = []
         self._buffered_bytes = 0
@@ -109,15 +140,14 @@ class _BufferedWriter:
             self.flush()
 
     def flush(self) -> None:
-        left = memoryview(b"".join(self._pieces))
-        while left:
-            left = left[os.write(self.descriptor, left) :]
+        self._write(b"".join(self._pieces))
         self.size_bytes += self._buffered_bytes
         self._pieces = []
         self._buffered_bytes = 0
 
 
-def _write_samples(out: _BufferedWriter, root: str, samples: Sequence[RawSample]) -> int:
+def write_samples(out: BufferedWriter, root: str, samples: Sequence[RawSample]) -> int:
+    """Write the members of these samples and the end of the archive. Returns the number of bytes."""
     files = FolderOpener(root)
     with closing(files):
         for key, parts in samples:
@@ -159,7 +189,7 @@ def _read(files: FolderOpener, path: str, size: int) -> bytes:
     return data
 
 
-def _copy(out: _BufferedWriter, files: FolderOpener, path: str, size: int) -> None:
+def _copy(out: BufferedWriter, files: FolderOpener, path: str, size: int) -> None:
     """Append a large file to `out`."""
     out.flush()
     try:
@@ -185,12 +215,14 @@ def _copy(out: _BufferedWriter, files: FolderOpener, path: str, size: int) -> No
         raise _changed(path, f"expected {pluralize(size, 'byte')}, found {after:,}")
 
 
-def _copy_in_kernel(out: _BufferedWriter, source: int, size: int) -> int:
+def _copy_in_kernel(out: BufferedWriter, source: int, size: int) -> int:
     """Let the kernel copy as much as it can, and return the number of bytes.
 
     If the kernel stops early, the caller continues with plain reads and writes, which raise the actual error.
     """
     copied = 0
+    if out.descriptor is None:
+        return 0
     with suppress(OSError, AttributeError):  # unsupported between these file systems, or on this platform
         while copied < size:
             count = os.copy_file_range(source, out.descriptor, min(_CHUNK, size - copied))

@@ -20,6 +20,7 @@ from wdsctl.core.storage.object_drivers import (
     run_call,
     timestamp,
 )
+from wdsctl.core.storage.remote_errors import etag_number
 
 _METADATA = {"is_directory": "false"}  # by which adlfs tells blobs from folders
 
@@ -43,12 +44,12 @@ class AzureObjects:
         async def request() -> ObjectFacts:
             async with self._client(path) as blob:
                 found = await blob.get_blob_properties()
-                return ObjectFacts(found.size, found.etag, timestamp(found.last_modified))
+                return _facts(found.size, found)
 
         return run_call(self.filesystem, request())
 
     def facts_of(self, listed: Mapping[str, Any]) -> ObjectFacts:
-        return ObjectFacts(listed["size"], listed.get("etag") or "", timestamp(listed.get("last_modified")))
+        return _facts(listed["size"], listed)
 
     def put(self, path: str, data: bytes, if_tag: str | None, if_absent: bool) -> ObjectFacts:
         async def request() -> ObjectFacts:
@@ -60,7 +61,7 @@ class AzureObjects:
                     validate_content=True,
                     headers=_conditions(if_tag, if_absent),
                 )
-                return ObjectFacts(len(data), written["etag"], timestamp(written["last_modified"]))
+                return _facts(len(data), written)
 
         return run_call(self.filesystem, request())
 
@@ -103,7 +104,7 @@ class AzureUpload:
                     metadata=_METADATA,
                     headers=_conditions(None, self._if_absent),
                 )
-                return ObjectFacts(self._size, written["etag"], timestamp(written["last_modified"]))
+                return _facts(self._size, written)
 
         return run_call(self._driver.filesystem, commit())
 
@@ -115,6 +116,11 @@ class AzureUpload:
         async with self._driver._client(self._path) as blob:  # noqa: SLF001
             await blob.stage_block(block, part.data, length=len(part.data), validate_content=True)
         return block
+
+
+def _facts(size: int, facts: Any) -> ObjectFacts:
+    tag = facts.get("etag") or ""
+    return ObjectFacts(size, tag, timestamp(facts.get("last_modified")), etag_number({"etag": tag}))
 
 
 def _conditions(if_tag: str | None, if_absent: bool) -> dict[str, str]:

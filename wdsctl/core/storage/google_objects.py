@@ -22,6 +22,7 @@ from wdsctl.core.storage.object_drivers import (
     run_call,
     timestamp,
 )
+from wdsctl.core.storage.remote_errors import etag_number
 
 _BOUNDARY = "==wdsctl=="
 
@@ -45,7 +46,8 @@ class GoogleObjects:
         return self._facts(run_call(self.filesystem, self._resource(path)))
 
     def facts_of(self, listed: Mapping[str, Any]) -> ObjectFacts:
-        return ObjectFacts(listed["size"], str(listed.get("generation") or ""), timestamp(listed.get("mtime")))
+        tag = str(listed.get("generation") or "")
+        return ObjectFacts(listed["size"], tag, timestamp(listed.get("mtime")), etag_number(listed))
 
     def put(self, path: str, data: bytes, if_tag: str | None, if_absent: bool) -> ObjectFacts:
         bucket, key, _ = self.filesystem.split_path(path)
@@ -100,7 +102,8 @@ class GoogleObjects:
     def _facts(self, resource: Mapping[str, Any]) -> ObjectFacts:
         updated = resource.get("updated")
         modified = timestamp(self.filesystem._parse_timestamp(updated)) if updated else 0.0  # noqa: SLF001
-        return ObjectFacts(int(resource.get("size", 0)), str(resource.get("generation", "")), modified)
+        tag = str(resource.get("generation", ""))
+        return ObjectFacts(int(resource.get("size", 0)), tag, modified, etag_number(resource))
 
     def _upload_url(self, bucket: str) -> str:
         return f"{self.filesystem._location}/upload/storage/v1/b/{quote(bucket, safe='')}/o"  # noqa: SLF001

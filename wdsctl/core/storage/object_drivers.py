@@ -18,15 +18,21 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from wdsctl.core.storage.remote_errors import etag_number
+
 T = TypeVar("T")
 
 
 class ObjectFacts(NamedTuple):
-    """`tag`: identifies the version; "" if unknown. `modified`: seconds since 1970, by the store's clock; 0.0 too."""
+    """`tag`: identifies the version; "" if unknown. `modified`: seconds since 1970, by the store's clock; 0.0 too.
+
+    `number`: what `etag_number` gives for the object in a listing, 0 if unknown.
+    """
 
     size: int
     tag: str
     modified: float = 0.0
+    number: int = 0
 
 
 class UploadPart(NamedTuple):
@@ -170,7 +176,7 @@ class PlainObjects:
 
     def facts_of(self, listed: Mapping[str, Any]) -> ObjectFacts:
         times = (timestamp(listed.get(name)) for name in ("mtime", "modified", "last_modified", "created"))
-        return ObjectFacts(listed["size"], "", next((each for each in times if each), 0.0))
+        return ObjectFacts(listed["size"], "", next((each for each in times if each), 0.0), etag_number(listed))
 
     def put(self, path: str, data: bytes, if_tag: str | None, if_absent: bool) -> ObjectFacts:  # noqa: ARG002
         session = self.begin_upload(path, if_absent=False)
@@ -263,7 +269,8 @@ class MemoryObjects(PlainObjects):
 
     def facts_of(self, listed: Mapping[str, Any]) -> ObjectFacts:
         file = self.filesystem.store[listed["name"]]
-        return ObjectFacts(file.size, _hash(file.getbuffer()), file.modified.timestamp())
+        number = etag_number({"created": file.created.timestamp()})
+        return ObjectFacts(file.size, _hash(file.getbuffer()), file.modified.timestamp(), number)
 
     def put(self, path: str, data: bytes, if_tag: str | None, if_absent: bool) -> ObjectFacts:
         with _MEMORY_LOCK:

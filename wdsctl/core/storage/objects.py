@@ -46,13 +46,15 @@ _TAG_OF_NOTHING = '"00000000000000000000000000000000"'  # the form of an ETag, w
 class StoredObject(NamedTuple):
     """One version of an object. `tag` identifies it: an ETag, Google's generation; "" if the store has neither.
 
-    `modified`: seconds since 1970 by the store's clock, 0.0 if unknown.
+    `modified`: seconds since 1970 by the store's clock, 0.0 if unknown. `number`: what a listing of shards gives in
+    place of a modification time, 0 if unknown.
     """
 
     url: str
     size: int
     tag: str
     modified: float = 0.0
+    number: int = 0
 
 
 class ObjectStore:

@@ -20,7 +20,7 @@ from wdsctl.core.storage.object_drivers import (
     run_call,
     timestamp,
 )
-from wdsctl.core.storage.remote_errors import s3_error_code
+from wdsctl.core.storage.remote_errors import etag_number, s3_error_code
 
 
 class S3Objects:
@@ -40,10 +40,10 @@ class S3Objects:
 
     def stat(self, path: str) -> ObjectFacts:
         found = run_call(self.filesystem, self._request("head_object", path))
-        return ObjectFacts(found["ContentLength"], found["ETag"], timestamp(found.get("LastModified")))
+        return _facts(found["ContentLength"], found["ETag"], timestamp(found.get("LastModified")))
 
     def facts_of(self, listed: Mapping[str, Any]) -> ObjectFacts:
-        return ObjectFacts(listed["size"], listed.get("ETag", ""), timestamp(listed.get("LastModified")))
+        return _facts(listed["size"], listed.get("ETag", ""), timestamp(listed.get("LastModified")))
 
     def put(self, path: str, data: bytes, if_tag: str | None, if_absent: bool) -> ObjectFacts:
         checksum = _md5(data)
@@ -100,7 +100,7 @@ class S3Objects:
 
     def _written(self, path: str, tag: str, expected_tag: str, size: int) -> ObjectFacts:
         """Return the facts of an object that was just written; those with the wrong size are read by the caller."""
-        return ObjectFacts(size, tag) if tag.strip('"') == expected_tag else self.stat(path)
+        return _facts(size, tag) if tag.strip('"') == expected_tag else self.stat(path)
 
 
 class S3Upload:
@@ -156,6 +156,10 @@ class S3Upload:
             ContentMD5=checksum,
         )
         return str(response["ETag"])
+
+
+def _facts(size: int, tag: str, modified: float = 0.0) -> ObjectFacts:
+    return ObjectFacts(size, tag, modified, etag_number({"etag": tag}))
 
 
 def _md5(data: bytes) -> bytes:

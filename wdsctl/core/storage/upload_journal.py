@@ -1,0 +1,68 @@
+"""Remember the unfinished uploads of this machine in a folder, so that the run after a kill can abort them.
+
+One small file an upload, whose name is a hash of the URL: only one process at a time writes an object.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+
+from wdsctl.core.errors import translate_os_errors
+from wdsctl.core.files import MALFORMED_ERRORS, make_folder, open_without_links, remove_file, write_pieces
+from wdsctl.core.json_text import read_json
+from wdsctl.core.storage.objects import ObjectStore, PendingUpload, Upload
+from wdsctl.core.urls import url_identity
+
+_SUFFIX = ".upload"
+
+
+@contextmanager
+def journaled_upload(store: ObjectStore, url: str, folder: str) -> Iterator[Upload]:
+    """Open an upload, and keep its ID in `folder` until it is finished or aborted."""
+    path = os.path.join(folder, blake2b(url_identity(url).encode(), digest_size=16).hexdigest() + _SUFFIX)
+
+    def note(upload_id: str) -> None:
+        if upload_id:
+            below = url.removeprefix(store.root).lstrip("/")
+            write_pieces(path, [json.dumps({"path": below, "id": upload_id}).encode()], durable=False)
+
+    with store.open_upload(url, on_begin=note) as upload:
+        yield upload
+    remove_file(path)  # after `abort`, which may fail: the file then stays for the next run
+
+
+def abort_left_uploads(store: ObjectStore, folder: str, is_ours: Callable[[str], bool]) -> int:
+    """Abort the uploads that killed runs left below the store's root. Returns their number.
+
+    These are the uploads in `folder`, and those that the store lists for objects that are ours, since a process can be
+    killed before it notes an upload. `is_ours` receives the path of an object below the root. Call this while no other
+    process writes these objects.
+    """
+    make_folder(folder)
+    aborted = 0
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(_SUFFIX):
+            path = os.path.join(folder, name)
+            with translate_os_errors(path, "read"), open(open_without_links(path), "rb") as file:
+                upload = _parse(file.read(), store.root)
+            if upload is not None:
+                store.abort_upload(upload)
+                aborted += 1
+            remove_file(path)
+    prefix = f"{store.root}/"
+    return aborted + store.abort_pending(store.root, is_ours=lambda url: is_ours(url.removeprefix(prefix)))
+
+
+def _parse(data: bytes, root: str) -> PendingUpload | None:
+    """Return the upload in a file of the journal; None if the file is damaged."""
+    try:
+        facts = read_json(data)
+        below, upload_id = facts["path"], facts["id"]
+    except MALFORMED_ERRORS:
+        return None
+    is_below = isinstance(below, str) and ".." not in below.split("/")
+    return PendingUpload(f"{root}/{below}", upload_id) if is_below and isinstance(upload_id, str) else None
