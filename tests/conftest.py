@@ -35,3 +35,14 @@ def faulty_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     FaultyFileSystem.reset()
     yield
     FaultyFileSystem.reset()
+
+
+@pytest.fixture
+def delayed_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An empty store under `delayed://` without a delay yet, and a place of its own for catalogs."""
+    from tests.remote import DelayedFileSystem
+
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))
+    DelayedFileSystem.reset()
+    yield
+    DelayedFileSystem.reset()

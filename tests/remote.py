@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from typing import Any, ClassVar
 
 import fsspec
 import pytest
+from fsspec.asyn import AsyncFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from wdsctl.core.storage.remote_errors import RetryPolicy
@@ -64,6 +66,73 @@ class FaultyFileSystem(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no
 fsspec.register_implementation("faulty", FaultyFileSystem, clobber=True)
 
 
+class DelayedFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """A store in memory under `delayed://` with an asynchronous driver. Every request takes `delay` seconds.
+
+    `late(number)` returns further seconds for request `number`, counted from 0. `fault`: as for `FaultyFileSystem`.
+    """
+
+    protocol = "delayed"
+    cachable = False
+    files: ClassVar[dict[str, bytes]] = {}
+    reads: ClassVar[list[tuple[str, int, int]]] = []
+    asked: ClassVar[list[str]] = []
+    under_way: ClassVar[list[int]] = [0, 0]  # now, and at most
+    fault: ClassVar[list[Fault]] = []
+    delay: ClassVar[list[float]] = [0.0]
+    late: ClassVar[list[Callable[[int], float]]] = []
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return "/" + str(path).removeprefix("delayed://").strip("/")
+
+    async def _cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
+        number = len(self.reads)
+        self.reads.append((path, start or 0, end or 0))
+        self.under_way[0] += 1
+        self.under_way[1] = max(self.under_way)
+        try:
+            await asyncio.sleep(self.delay[0] + sum(late(number) for late in self.late))
+        finally:
+            self.under_way[0] -= 1
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        data = self.files[path][start:end]
+        for fault in self.fault:
+            data = fault(path, start or 0, end or 0, data)
+        return data
+
+    async def _info(self, path: str, **_: Any) -> dict[str, Any]:
+        path = self._strip_protocol(path)
+        self.asked.append(path)
+        await asyncio.sleep(self.delay[0])
+        if path in self.files:
+            return self._facts(path)
+        if any(name.startswith(f"{path}/") for name in self.files):
+            return {"name": path, "size": 0, "type": "directory"}
+        raise FileNotFoundError(path)
+
+    async def _find(self, path: str, **_: Any) -> dict[str, Any]:
+        return {name: self._facts(name) for name in sorted(self.files) if name.startswith(f"{path.rstrip('/')}/")}
+
+    async def _pipe_file(self, path: str, value: bytes, **_: Any) -> None:
+        self.files[path] = value
+
+    def _facts(self, path: str) -> dict[str, Any]:
+        data = self.files[path]
+        return {"name": path, "size": len(data), "type": "file", "etag": str(hash(data))}
+
+    @classmethod
+    def reset(cls) -> None:
+        for kept in (cls.files, cls.reads, cls.asked, cls.fault, cls.late):
+            kept.clear()  # type: ignore[attr-defined]  # lists and a dict
+        cls.under_way[:] = [0, 0]
+        cls.delay[:] = [0.0]
+
+
+fsspec.register_implementation("delayed", DelayedFileSystem, clobber=True)
+
+
 class OnceEach:
     """A fault that strikes each range `times` times, and then lets it through."""
 
@@ -80,7 +149,7 @@ class OnceEach:
 
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Storages made from now on do not wait between two tries."""
-    monkeypatch.setitem(RetryPolicy.__init__.__kwdefaults__ or {}, "pause", 0.0)
+    monkeypatch.setitem(RetryPolicy.__init__.__kwdefaults__ or {}, "first_pause_seconds", 0.0)
 
 
 def uploaded(folder: str | Path, url: str, pattern: str = "*.tar*") -> str:

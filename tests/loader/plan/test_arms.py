@@ -192,6 +192,7 @@ class Positions:
     """An arm that hands out the positions themselves, of a dataset as large as one likes."""
 
     has_contiguous_refs = True
+    is_remote = False
 
     def __init__(self, n: int, passes: int) -> None:
         self.order = ShuffledOrder(n=n, slice_samples=16, window_samples=1000, seed=3, passes=passes, lanes=2)

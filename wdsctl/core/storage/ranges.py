@@ -1,14 +1,11 @@
-"""Plan requests for ranges of bytes in remote stores, and buffer ranges that will be read soon. Does no I/O.
+"""Plan requests for ranges of bytes in remote stores. Does no I/O.
 
-Neighbouring ranges become one request. Long ranges become several requests, which can run concurrently. Callers
-announce ranges in the order in which they will read them. Reading a range also fetches the ranges announced after it;
-the buffer returns each range once and then drops it.
+Neighbouring ranges become one request. Long ranges become several requests, which can run concurrently.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -73,60 +70,3 @@ def plan_requests(
         ]
         spans.append((start, first, len(requests)))
     return RangePlan(ranges, requests, spans, span_of)
-
-
-READ_AHEAD_BYTES = 64 << 20  # limit for one read ahead
-MAX_BUFFERED_BYTES = 1 << 30  # beyond this, the buffer drops the oldest ranges, which are read again if necessary
-MAX_HINTED_RANGES = 1 << 20
-
-
-class ReadAheadBuffer:
-    """Announced ranges and fetched data, limited in number and bytes. Only an optimisation."""
-
-    def __init__(
-        self, *, read_ahead_bytes: int = READ_AHEAD_BYTES, max_buffered_bytes: int = MAX_BUFFERED_BYTES
-    ) -> None:
-        self._read_ahead_bytes = read_ahead_bytes
-        self._max_buffered_bytes = max_buffered_bytes
-        self._data: OrderedDict[FileRange, bytes] = OrderedDict()
-        self._buffered_bytes = 0
-        #: Announced ranges, each with the list that it was announced in, and its index there.
-        self._hinted: OrderedDict[FileRange, tuple[list[FileRange], int]] = OrderedDict()
-
-    def add_hints(self, ranges: Iterable[FileRange]) -> None:
-        """Announce ranges that will be read, in order."""
-        listed = list(ranges)
-        for i, each in enumerate(listed):
-            self._hinted[each] = listed, i
-        while len(self._hinted) > MAX_HINTED_RANGES:
-            self._hinted.popitem(last=False)
-
-    def pop(self, requested: FileRange) -> bytes | None:
-        data = self._data.pop(requested, None)
-        if data is not None:
-            self._buffered_bytes -= len(data)
-        return data
-
-    def ranges_to_prefetch(self, requested: FileRange) -> list[FileRange]:
-        """Return the ranges to fetch with this one: those announced after it, up to a limit."""
-        listed, index = self._hinted.pop(requested, ([], 0))
-        found, total = [], requested.size
-        # Several windows are open at the same time: no window may displace the others.
-        budget = max(
-            self._read_ahead_bytes // 64,
-            min(self._read_ahead_bytes, (self._max_buffered_bytes - self._buffered_bytes) // 4),
-        )
-        for each in listed[index + 1 :]:
-            total += each.size
-            if total > budget:
-                break
-            if self._hinted.pop(each, None) is not None and each not in self._data:
-                found.append(each)
-        return found
-
-    def put(self, ranges: Sequence[FileRange], data: Sequence[bytes]) -> None:
-        for each, content in zip(ranges, data, strict=True):
-            self._data[each] = content
-            self._buffered_bytes += len(content)
-        while self._buffered_bytes > self._max_buffered_bytes:
-            self._buffered_bytes -= len(self._data.popitem(last=False)[1])

@@ -3,20 +3,30 @@
 Reads are exact: a short read is an error. Listing a folder returns all files, or fails. Only this module imports
 fsspec, and only when it opens a URL. Every process creates its own filesystem, since fsspec's event loop runs in a
 thread, and threads do not survive a fork (fsspec's documentation, "Async").
+
+Announced ranges are fetched in the background: by asynchronous drivers in fsspec's event loop, by others one after the
+other in the loop of one thread of our own, which starts with the first fetch. A fetch that fails is forgotten: the read
+of its ranges requests them again, and raises the error.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from concurrent.futures import wait
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from wdsctl.core.errors import StorageDown, StorageError, WdsctlError
-from wdsctl.core.storage.ranges import RangeRequest, ReadAheadBuffer, plan_requests
+from wdsctl.core.storage.hedging import hedged, policy_for
+from wdsctl.core.storage.ranges import RangeRequest, plan_requests
+from wdsctl.core.storage.read_ahead import Announcement, Fetch, ReadAhead
+from wdsctl.core.storage.read_counts import ReadCounter, ReadCounts
 from wdsctl.core.storage.remote_errors import (
+    MAX_TRIES,
     RECHECK_SECONDS,
     RemoteFileChecker,
     RetryPolicy,
@@ -37,7 +47,19 @@ def open_filesystem(root: str) -> tuple[Any, str]:
     """Open fsspec's filesystem: (filesystem, root as it spells it). Uses fsspec's configuration; raises its errors."""
     from fsspec.core import url_to_fs
 
-    return url_to_fs(root, **(_http_options() if protocol(root) in ("http", "https") else {}))  # type: ignore[no-any-return]
+    return url_to_fs(root, **_driver_options(protocol(root)))  # type: ignore[no-any-return]
+
+
+def _driver_options(scheme: str) -> dict[str, Any]:
+    if scheme in ("http", "https"):
+        return _http_options()
+    if scheme in ("s3", "s3a"):
+        from fsspec.config import conf
+
+        # botocore keeps 10 connections, and further requests wait for one of them.
+        configured = conf.get(scheme, {}).get("config_kwargs", {})
+        return {"config_kwargs": {"max_pool_connections": MAX_CONNECTIONS, **configured}}
+    return {}
 
 
 def _http_options() -> dict[str, Any]:
@@ -84,7 +106,8 @@ def _walk_files(filesystem: Any, base: str) -> dict[str, dict[str, Any]]:
 
 T = TypeVar("T")
 
-MAX_CONCURRENT_REQUESTS = 16
+MAX_CONCURRENT_REQUESTS = 16  # that reads wait for, and as many in the background
+MAX_CONNECTIONS = 3 * MAX_CONCURRENT_REQUESTS
 DEFAULT_RETRY_POLICY = RetryPolicy()
 
 
@@ -93,7 +116,8 @@ class FsspecStorage:
 
     `expected`: sizes in bytes that files must have. Checks them before the first read, and again before a read more
     than `recheck_seconds` later. A file that was replaced between two checks fails too. `will_need` fetches nothing:
-    reading an announced range also fetches the ranges after it. Pickles by value, and works after a fork.
+    reading an announced range also fetches the other ranges of its announcement. Pickles by value, and works after a
+    fork.
     """
 
     def __init__(
@@ -177,17 +201,21 @@ class FsspecStorage:
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         requested = FileRange(path, offset, size)
-        buffered = self._read_ahead.pop(requested)
-        if buffered is not None:
-            return buffered
-        others = self._read_ahead.ranges_to_prefetch(requested)
-        if others:
-            # An error in one of the others is raised when that range is read.
-            with suppress(WdsctlError):
-                first, *rest = self.read_many([requested, *others])
-                self._read_ahead.put(others, rest)
-                return first
-        return self.read_many([requested])[0]
+        read_ahead = self._current_read_ahead()
+        found = read_ahead.take(requested)
+        if isinstance(found, bytes):
+            self._start_fetches(read_ahead)
+            return found
+        begun = time.monotonic()
+        data: bytes | Fetch | None = None
+        if found is not None:
+            self._await_fetch(found, read_ahead)
+            data = read_ahead.take(requested)
+        if not isinstance(data, bytes):
+            read_ahead.forget(requested)
+            data = self.read_many([requested])[0]
+        self._counter.add(ReadCounts(stalled_seconds=time.monotonic() - begun))
+        return data
 
     def read_into(self, path: str, offset: int, memory: memoryview) -> None:
         memory[:] = self.read(path, offset, len(memory))
@@ -199,17 +227,165 @@ class FsspecStorage:
         return plan.slice_data(self._fetch(plan.requests))
 
     def will_need(self, ranges: Iterable[FileRange]) -> None:
-        self._read_ahead.add_hints(ranges)
+        self._current_read_ahead().keep(ranges)
+
+    def announce(self, ranges: Iterable[FileRange], *, starts: bool = False) -> Announcement:
+        """Announce ranges that will be read, in order, for as long as the result is kept.
+
+        `starts`: fetch them in the background now; otherwise when the first of them is read. Raises no error of the
+        store: the reads do.
+        """
+        read_ahead = self._current_read_ahead()
+        announcement = read_ahead.announce(ranges, starts=starts)
+        self._start_fetches(read_ahead)
+        return announcement
+
+    def take_counts(self) -> ReadCounts:
+        """What was read since the last call."""
+        return self._counter.take()
 
     def close(self) -> None:
-        """Drop buffered data. fsspec owns the connections, and shares them within the process."""
+        """Drop buffered data, and cancel what is under way. fsspec owns the connections, and shares them within the
+        process."""
+        if self._pid == os.getpid():
+            for fetch in self._read_ahead.fetches_under_way():
+                if fetch.future is not None:
+                    fetch.future.cancel()
         self._reset()
 
     def _reset(self) -> None:
-        self._read_ahead = ReadAheadBuffer()
+        self._read_ahead = ReadAhead()
+        self._counter = ReadCounter()
         self._checks = RemoteFileChecker(self._expected, self._recheck_seconds)
+        self._checks_under_way: dict[str, asyncio.Future[None]] = {}  # by path, for the loop's thread
         self._opened: tuple[Any, str] | None = None
+        self._background: _Background | None = None
         self._pid = os.getpid()
+
+    # Fetches in the background
+
+    def _current_read_ahead(self) -> ReadAhead:
+        """What was announced in this process: threads that fetch do not survive a fork."""
+        if self._pid != os.getpid():
+            self._reset()
+        return self._read_ahead
+
+    def _start_fetches(self, read_ahead: ReadAhead) -> None:
+        """Start fetches as far as the budget allows. A store that cannot be opened raises its error in the reads."""
+        for fetch in read_ahead.next_fetches():
+            try:
+                self._start(fetch, read_ahead, is_urgent=False)
+            except WdsctlError:
+                read_ahead.fail(fetch)
+
+    def _await_fetch(self, fetch: Fetch, read_ahead: ReadAhead) -> None:
+        """Return when a fetch has ended."""
+        is_asynchronous = self._filesystem().async_impl
+        if read_ahead.begin(fetch):
+            if not is_asynchronous:  # not behind others in the only background thread
+                self._start_fetches(read_ahead)
+                self._fetch_here(fetch, read_ahead)
+                return
+            self._start(fetch, read_ahead, is_urgent=True)
+        self._start_fetches(read_ahead)
+        if fetch.future is not None:
+            wait([fetch.future])
+
+    def _fetch_here(self, fetch: Fetch, read_ahead: ReadAhead) -> None:
+        try:
+            (data,) = self.read_many([FileRange(fetch.path, fetch.start, fetch.size)])
+        except WdsctlError:
+            read_ahead.fail(fetch)  # the caller reads the range alone, and raises its own error
+        else:
+            read_ahead.complete(fetch, data)
+
+    def _start(self, fetch: Fetch, read_ahead: ReadAhead, *, is_urgent: bool) -> None:
+        loop = self._filesystem().loop if self._filesystem().async_impl else _own_loop()
+        limit = _request_limits(loop)[is_urgent]
+        fetch.future = asyncio.run_coroutine_threadsafe(self._fetch_in_background(fetch, read_ahead, limit), loop)
+
+    async def _fetch_in_background(self, fetch: Fetch, read_ahead: ReadAhead, limit: asyncio.Semaphore) -> None:
+        try:
+            background = self._open_background()
+            requests = plan_requests([FileRange(fetch.path, fetch.start, fetch.size)]).requests
+            async with limit:
+                await self._check_in_background(background, fetch.path)
+            parts = await asyncio.gather(*(self._request_again(background, each, limit) for each in requests))
+        except Exception:  # noqa: BLE001 - drivers raise any class; the read of a range raises the error again
+            read_ahead.fail(fetch)
+        except BaseException:
+            read_ahead.fail(fetch)
+            raise
+        else:
+            read_ahead.complete(fetch, parts[0] if len(parts) == 1 else b"".join(parts))
+
+    def _open_background(self) -> _Background:
+        """The filesystem that background fetches use. Drivers that are not asynchronous get one for their thread."""
+        if self._background is None:
+            filesystem, base = self._open()
+            if not filesystem.async_impl:
+                filesystem, base = open_filesystem(self._root)
+            self._background = _Background(filesystem, base.rstrip("/"))
+        return self._background
+
+    async def _check_in_background(self, background: _Background, path: str) -> None:
+        """Raise an error for a file that was replaced, as `_check` does; fetches of a file wait for one request."""
+        if not self._checks.files_due([path]):
+            return
+        under_way = self._checks_under_way.get(path)
+        if under_way is None:
+            under_way = asyncio.ensure_future(self._stat_and_check(background, path))
+            self._checks_under_way[path] = under_way
+            under_way.add_done_callback(lambda _: self._checks_under_way.pop(path, None))
+        await asyncio.shield(under_way)
+
+    async def _stat_and_check(self, background: _Background, path: str) -> None:
+        filesystem, inner = background.filesystem, background.path(path, self._root)
+        facts = await filesystem._info(inner) if filesystem.async_impl else filesystem.info(inner)  # noqa: SLF001 - so fsspec names its coroutines
+        self._checks.check(path, facts)
+
+    async def _request_again(self, background: _Background, request: RangeRequest, limit: asyncio.Semaphore) -> bytes:
+        """The bytes of a request, after retries of transient errors and short answers."""
+        policy, begun = self._retry_policy, time.monotonic()
+        for tried in range(MAX_TRIES):
+            if tried:
+                if time.monotonic() - begun > policy.max_retry_seconds:
+                    break
+                await asyncio.sleep(policy.pause_before(tried))
+                policy.on_retry(redact_secrets(self._root), tried)
+                self._counter.add(ReadCounts(retries=1))
+            async with limit:
+                response = await self._try_request(background, request)
+            if not _should_retry(request, response, _is_short):
+                break
+        if isinstance(response, BaseException):
+            raise response
+        if len(response) != request.stop - request.start:
+            raise self._inexact_read_error(request, response)
+        return response
+
+    async def _try_request(self, background: _Background, request: RangeRequest) -> Any:
+        """The driver's answer to one request, hedged; or its error."""
+        filesystem, inner = background.filesystem, background.path(request.path, self._root)
+        size = request.stop - request.start
+
+        async def send() -> bytes:
+            self._counter.add(ReadCounts(requests=1))
+            data: bytes
+            if filesystem.async_impl:
+                data = await filesystem._cat_file(inner, start=request.start, end=request.stop)  # noqa: SLF001 - as above
+            else:
+                data = filesystem.cat_file(inner, start=request.start, end=request.stop)
+            self._counter.add(ReadCounts(bytes=len(data)))
+            return data
+
+        try:
+            if not filesystem.async_impl:
+                return await send()
+            store = "/".join(self._root.split("/", 3)[:3])
+            return await hedged(send, size, policy_for(store), lambda: self._counter.add(ReadCounts(hedges=1)))
+        except Exception as error:  # noqa: BLE001 - drivers are third-party code, and may raise any class
+            return unwrap_driver_error(error)
 
     def _filesystem(self) -> Any:
         return self._open()[0]
@@ -266,23 +442,34 @@ class FsspecStorage:
 
         def cat(batch: Sequence[RangeRequest]) -> list[Any]:
             filesystem = self._filesystem()
-            limits = {"batch_size": MAX_CONCURRENT_REQUESTS} if filesystem.async_impl else {}
-            responses: list[Any] = filesystem.cat_ranges(
+            if filesystem.async_impl:
+                from fsspec.asyn import sync
+
+                return list(sync(filesystem.loop, self._request_all, batch, filesystem.loop))
+            self._counter.add(ReadCounts(requests=len(batch)))
+            answers: list[Any] = filesystem.cat_ranges(
                 [self._driver_path(each.path) for each in batch],
                 [each.start for each in batch],
                 [each.stop for each in batch],
                 on_error="return",
-                **limits,
             )
-            return responses
+            self._counter.add(ReadCounts(bytes=sum(len(each) for each in answers if isinstance(each, bytes))))
+            return answers
 
-        responses = self._call_with_retries(
-            requests, cat, lambda request, response: len(response) < request.stop - request.start
-        )
+        responses = self._call_with_retries(requests, cat, _is_short)
         for request, response in zip(requests, responses, strict=True):
             if isinstance(response, BaseException) or len(response) != request.stop - request.start:
                 raise self._inexact_read_error(request, response)
         return responses
+
+    async def _request_all(self, requests: Sequence[RangeRequest], loop: Any) -> list[Any]:
+        background, limit = self._open_background(), _request_limits(loop)[True]
+
+        async def request_one(request: RangeRequest) -> Any:
+            async with limit:
+                return await self._try_request(background, request)
+
+        return await asyncio.gather(*map(request_one, requests))
 
     def _call_with_retries(
         self, items: Sequence[T], call: Callable[[Sequence[T]], list[Any]], is_short: Callable[[T, Any], bool]
@@ -292,6 +479,8 @@ class FsspecStorage:
         remaining = list(range(len(items)))
         for _ in self._retry_policy.attempts(redact_secrets(self._root)) if items else ():
             batch = [items[i] for i in remaining]
+            if responses:
+                self._counter.add(ReadCounts(retries=len(batch)))
             result = call_or_error(partial(call, batch))
             new = [result] * len(batch) if isinstance(result, Exception) else map(unwrap_driver_error, result)
             responses.update(zip(remaining, new, strict=True))
@@ -329,6 +518,48 @@ class FsspecStorage:
             hint="the shard has shrunk since it was indexed: run `wdsctl validate` on the dataset",
             code="WDS403",
         )
+
+
+class _Background(NamedTuple):
+    """A filesystem, and the root as it spells it, without slashes at the end."""
+
+    filesystem: Any
+    base: str
+
+    def path(self, url: str, root: str) -> str:
+        """A URL below `root` as the filesystem spells it."""
+        return f"{self.base}{url[len(root) :]}"
+
+
+_own_loops: dict[int, asyncio.AbstractEventLoop] = {}  # of this process, by its id: threads do not survive a fork
+
+
+def _own_loop() -> asyncio.AbstractEventLoop:
+    """An event loop in a thread of this process, for drivers that are not asynchronous."""
+    pid = os.getpid()
+    if pid not in _own_loops:
+        loop = asyncio.new_event_loop()
+        threading.Thread(target=loop.run_forever, name="wdsctl-read-ahead", daemon=True).start()
+        _own_loops[pid] = loop
+    return _own_loops[pid]
+
+
+_limits: dict[int, tuple[Any, tuple[asyncio.Semaphore, asyncio.Semaphore]]] = {}
+
+
+def _request_limits(loop: Any) -> tuple[asyncio.Semaphore, asyncio.Semaphore]:
+    """The limits of concurrent requests of a loop: in the background, and those that a read waits for."""
+    known = _limits.get(id(loop))
+    if known is None or known[0] is not loop:
+        known = _limits[id(loop)] = (
+            loop,
+            (asyncio.Semaphore(MAX_CONCURRENT_REQUESTS), asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)),
+        )
+    return known[1]
+
+
+def _is_short(request: RangeRequest, response: bytes) -> bool:
+    return len(response) < request.stop - request.start
 
 
 def _no_size_error(path: str) -> StorageError:

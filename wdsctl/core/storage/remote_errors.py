@@ -243,9 +243,13 @@ class RetryPolicy:
             if tried:
                 if time.monotonic() - begun > self.max_retry_seconds:
                     return
-                time.sleep(self.first_pause_seconds * 4 ** (tried - 1))
+                time.sleep(self.pause_before(tried))
             self.on_retry(what, tried)
             yield tried
+
+    def pause_before(self, tried: int) -> float:
+        """Seconds to wait before another try, after `tried` of them."""
+        return self.first_pause_seconds * 4.0 ** (tried - 1)
 
 
 def call_with_retries(call: Callable[[], T], url: str, verb: str, policy: RetryPolicy) -> T:

@@ -15,6 +15,7 @@ from wdsctl.core.urls import is_url
 
 if TYPE_CHECKING:
     from wdsctl.core.offsets.probe import Probe
+    from wdsctl.core.storage.read_counts import ReadCounts
 
 
 #: Returns the probes that a file must match, given its path.
@@ -50,6 +51,16 @@ class Storage(Protocol):
         """Announce ranges that will be read soon. A hint: returns nothing and never fails."""
 
     def close(self) -> None: ...
+
+
+class RemoteStorage(Storage, Protocol):
+    """A storage that fetches announced ranges in the background."""
+
+    def announce(self, ranges: Iterable[FileRange], *, starts: bool = False) -> object:
+        """Announce ranges that will be read, in order, for as long as the result is kept. `starts`: fetch them now."""
+
+    def take_counts(self) -> ReadCounts:
+        """What was read since the last call."""
 
 
 class LocalStorage:

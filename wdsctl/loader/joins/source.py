@@ -91,6 +91,18 @@ class JoinedSource(SplitSource):
         """None: parts always have to be joined."""
         return None
 
+    @property
+    def is_remote(self) -> bool:
+        return super().is_remote or any(member.is_remote for member in self._members)
+
+    def prefetch_rows(self, rows: Int64Array) -> object:
+        """Prefetch the rows of the primary and their partners."""
+        kept = [super().prefetch_rows(rows)]
+        for number, member in enumerate(self._members):
+            partner_rows = self._join_context.index.partners(number, rows)
+            kept.append(member.prefetch_rows(partner_rows[partner_rows >= 0]))
+        return kept
+
     def _with_partners(self, block: ReferenceBlock) -> JoinedBlock:
         rows, passes = np.array(block.rows, np.int64), np.array(block.passes, np.int64)
         partners = []

@@ -17,6 +17,7 @@ from wdsctl.loader.pipeline.references import RefStage
 from wdsctl.loader.pipeline.samples import SampleStage
 from wdsctl.loader.pipeline.state_layout import layout_entry
 from wdsctl.loader.plan.bans import Bans
+from wdsctl.loader.reading.source import SplitSource, take_read_counts
 from wdsctl.loader.runtime.failure_rates import FailureTally
 from wdsctl.loader.runtime.failures import ErrorHandler, FailureTracker, Stats
 from wdsctl.loader.runtime.stage import NO_OUTPUT, Cursor, Hook
@@ -63,12 +64,18 @@ class Pipeline:
     drop_last: bool = False
     segment_starts: tuple[int, ...] = (0,)  # the batches of the job from which segments of the weights are in force
     fails_on_changed_shard: bool = False  # whether a shard that has changed since it was indexed ends the run
+    remote_sources: tuple[SplitSource, ...] = ()  # the sources that read from stores
 
     def open(
         self, lane: Lane, stats: Stats, state: LaneState | None = None, tally: FailureTally | None = None
     ) -> LaneCursor:
         """Open the cursor of a lane, at `state` or at its beginning."""
         return LaneCursor(self, lane, stats, state, tally or FailureTally())
+
+    def count_reads(self, stats: Stats) -> None:
+        """Count what was read from stores since the last call."""
+        if self.remote_sources:
+            stats.count_reads(take_read_counts(self.remote_sources))
 
     @property
     def state_layout(self) -> list[str]:

@@ -150,6 +150,7 @@ class RefCursor:
         cursor = self._component_cursors.get(component)
         if cursor is None:
             cursor = self._component_cursors[component] = self._open_component(component)
+            cursor.limit = self._limit
             cursor.seek(self._mixing.count_component(component, self.draws))
         return cursor
 

@@ -82,10 +82,29 @@ class Component:
             source, shift = self._source_of(int(window.positions[0]))
             source.will_need(window.position_ranges() + shift, PREFETCH_BYTES)
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether any sample is read from a store."""
+        return any(piece.source.is_remote for piece in self.source_ranges)
+
+    def prefetch(self, positions: Int64Array) -> object:
+        """Fetch the samples at these positions from stores in the background, while the result is kept."""
+        which = np.searchsorted(self._starts, positions, side="right") - 1
+        kept = []
+        for number in np.unique(which).tolist():
+            piece = self.source_ranges[number]
+            if piece.source.is_remote:
+                local = (positions[which == number] - self._starts[number]) % piece.positions
+                kept.append(piece.source.prefetch(local + piece.first_position))
+        return kept
+
     def _source_of(self, position: int) -> tuple[SplitSource, int]:
         """The source of a position, and the offset from positions of the component to positions of the source."""
         number = bisect_right(self._starts, position) - 1
         return self.source_ranges[number].source, self.source_ranges[number].first_position - int(self._starts[number])
+
+
+_NEVER = 1 << 62
 
 
 class ComponentCursor:
@@ -104,6 +123,12 @@ class ComponentCursor:
         self._source_block: tuple[SplitSource, ReferenceBlock] | None = None
         self._refs: list[SampleRef] = []
         self._begin = self._end = 0  # of the references that are ready, in the window
+        self._is_remote = component.is_remote
+        #: The number of taken samples of the window at which the references after the ready ones are prefetched.
+        self._prefetch_at = _NEVER
+        self._prefetched: object = None  # of the ready references
+        self._prefetched_next: object = None  # of those after them
+        self.limit: int | None = None  # samples of this lane, in a finite pass
 
     def seek(self, taken: int) -> None:
         """Move to the position after `taken` samples of the component in this lane."""
@@ -127,6 +152,8 @@ class ComponentCursor:
                 return self.take_refs(1)[0]
             run = self._source_block = self._component.block(*self._next_positions())
         self._at += 1
+        if self._at >= self._prefetch_at:
+            self._prefetch_next()
         return *run, self._at - self._begin - 1
 
     def take_refs(self, count: int) -> list[SampleRef]:
@@ -142,6 +169,8 @@ class ComponentCursor:
             stop = min(self._end, self._at + count - len(refs))
             refs += self._refs[self._at - self._begin : stop - self._begin]
             self._at = stop
+            if stop >= self._prefetch_at:
+                self._prefetch_next()
         return refs
 
     def take_ranges(self, count: int) -> list[SampleRefRange]:
@@ -154,6 +183,8 @@ class ComponentCursor:
             runs.append((*self._source_block, self._at - self._begin, stop - self._begin))
             count -= stop - self._at
             self._at = stop
+            if stop >= self._prefetch_at:
+                self._prefetch_next()
         return runs
 
     def lookup(self, number: int) -> SampleRef:
@@ -186,7 +217,24 @@ class ComponentCursor:
             window = self._open_window(0 if window is None else window.first_number + self._size)
         self._begin, self._end = self._at, min(self._at + self._chunk, self._size)
         rows = slice(self._begin, self._end)
+        if self._is_remote:
+            self._prefetch_at = (self._begin + self._end) // 2
+            self._prefetched, self._prefetched_next = self._prefetched_next, None
         return window.positions[rows].astype(np.int64, copy=False), window.passes[rows].astype(np.int64, copy=False)
+
+    def _prefetch_next(self) -> None:
+        """Prefetch the samples after the ready references, which are half used up."""
+        self._prefetch_at = _NEVER
+        window, end = self._window, self._end
+        if window is None:
+            return
+        if end >= self._size:
+            first = window.first_number + self._size
+            if self.limit is not None and first >= self.limit:
+                return
+            window, end = self._order.window(first), 0
+        positions = window.positions[end : end + self._chunk].astype(np.int64, copy=False)
+        self._prefetched_next = self._component.prefetch(positions)
 
 
 def _as_int32(numbers: Int64Array) -> Int64Array:

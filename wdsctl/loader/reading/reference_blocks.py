@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import compress, count
 from typing import Any
 
@@ -44,6 +44,7 @@ class ReferenceBlock:
     spans: list[int]  # bytes from there to the end of the last needed part, or SEPARATE_READS
     part_bounds: dict[int, PartBounds]  # by layout; bytes from `first_bytes`
     common_layout: int  # the layout of all samples if it is one and each takes one small read; else -1
+    announcement: object = field(default=None, kw_only=True)  # of their reads, for as long as the block is used
 
     def __len__(self) -> int:
         return len(self.rows)

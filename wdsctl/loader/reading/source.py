@@ -5,10 +5,10 @@ Only parts that the field map uses are read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from wdsctl.core.offsets.read import ShardIndex
 from wdsctl.core.samples.naming import INDEX_BITS
 from wdsctl.core.samples.types import CRUDE
 from wdsctl.core.storage.open import storage_for
-from wdsctl.core.storage.storage import Storage
+from wdsctl.core.storage.storage import RemoteStorage, Storage
 from wdsctl.core.text import pluralize
 from wdsctl.core.urls import is_url, redact_secrets
 from wdsctl.loader.decoding import SampleDecoder
@@ -40,6 +40,7 @@ from wdsctl.loader.samples.build import lazy_source_info
 from wdsctl.loader.workers.status_page import heartbeat_on_retry
 
 if TYPE_CHECKING:
+    from wdsctl.core.storage.read_counts import ReadCounts
     from wdsctl.loader.stores.store import FileStore
 
 
@@ -47,6 +48,18 @@ SampleRef = tuple["SplitSource", ReferenceBlock, int]  # (source, block, index i
 SampleRefRange = tuple["SplitSource", ReferenceBlock, int, int]  # (source, block, start, stop)
 SampleKinds = frozenset[tuple[str, frozenset[str]]]  # (sample type, parts of crude samples)
 PlainSampleType = tuple[str, tuple[str, ...]]  # (sample type, fields)
+
+
+def take_read_counts(sources: Iterable[SplitSource]) -> dict[str, ReadCounts]:
+    """What these sources have read from stores since the last call, by dataset."""
+    found: dict[str, ReadCounts] = {}
+    for source in sources:
+        counts = source.take_read_counts()
+        if counts is not None:
+            found[source.dataset_path] = (
+                found[source.dataset_path].plus(counts) if source.dataset_path in found else counts
+            )
+    return found
 
 
 class SplitSource:
@@ -131,7 +144,7 @@ class SplitSource:
         parts = [[names[i] for i in each] for names, each in zip(offsets.layouts, needed, strict=True)]
         self.sample_kinds: SampleKinds | None = _sample_kinds(config, parts)
         self._reader = PartReader(storage, self._paths, self.shard_sizes, parts, lazy_parts, keyframes)
-        self._is_far = is_url(root)
+        self._remote = cast("RemoteStorage", storage) if is_url(root) else None
         # With a sample loader, the user decides which parts to use.
         self.unused_parts = () if config.sample_loader else _unused_parts(offsets.layouts, needed)
 
@@ -194,9 +207,25 @@ class SplitSource:
     def block_of_rows(self, rows: Int64Array, passes: Int64Array) -> ReferenceBlock:
         """References to rows of the offsets file. Remote storage prefetches their bytes."""
         block = self.references.block_of_rows(rows, passes)
-        if self._is_far:
-            self._storage.will_need(self.references.reads(block))
+        if self._remote is not None:
+            block.announcement = self._remote.announce(self.references.reads(block))
         return block
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether samples are read from a store, so that it helps to `prefetch` them."""
+        return self._remote is not None
+
+    def prefetch(self, positions: Int64Array) -> object:
+        """Fetch the samples at these positions in the background, in their order, for as long as the result is kept."""
+        return self.prefetch_rows(self.selection.rows(positions))
+
+    def prefetch_rows(self, rows: Int64Array) -> object:
+        """`prefetch` for rows of the offsets file. Does nothing for local data."""
+        if self._remote is None:
+            return None
+        block = self.references.block_of_rows(rows, np.zeros_like(rows))
+        return self._remote.announce(self.references.reads(block), starts=True)
 
     def block_of_sample(self, pass_number: int, sample_id: int) -> ReferenceBlock:
         """A reference to one sample by its id, in pass `pass_number`. Raises LoaderError WDS502 if it is missing."""
@@ -211,6 +240,11 @@ class SplitSource:
             hint="use restore keys of this dataset and generation",
             code="WDS502",
         )
+
+    def take_read_counts(self) -> ReadCounts | None:
+        """What was read from the store since the last call; None if nothing was, and for local data."""
+        counts = None if self._remote is None else self._remote.take_counts()
+        return counts if counts is not None and any(counts) else None
 
     def load(self, block: ReferenceBlock, i: int) -> Any:
         """Read, decode and build one sample. Raises WdsctlError that names dataset, shard, key and part."""
@@ -288,7 +322,7 @@ class SplitSource:
         """Hint to the storage to read ahead these slices of positions, at most `most_bytes`. Remote storage is hinted
         by `block` instead."""
         # Nearly all bytes of samples with video are video, of which the used ranges are unknown.
-        if self._is_far or self._has_lazy_parts:
+        if self._remote is not None or self._has_lazy_parts:
             return
         ranges = self.references.byte_ranges(slices, MAX_PART_GAP_BYTES)
         ends = accumulate(each.size for each in ranges)

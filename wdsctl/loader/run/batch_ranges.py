@@ -81,6 +81,7 @@ class BatchRangeRunner:
         else:
             batches, origins = [batch], bulk_origins(batch) if self._is_tracing else []
             count_ranges(self._tally, self._refs.ref_ranges)
+        self.pipeline.count_reads(self._stats)
         return DrawnBatch(batches, None, self._stats.minus(before), origins, batch_range, self._tally.take())
 
     def close(self) -> None:
@@ -116,6 +117,9 @@ class BatchRangeRefs:
         self._lane_order = LaneOrder(single_lane_order(component.order), Lane(0))
         self._window: SampleWindow | None = None
         self._refs: list[SampleRef] | None = None
+        self._is_remote = component.is_remote
+        self._prefetch_at: BatchRange | None = None  # the range at which those after the known ones are prefetched
+        self._prefetched: list[object] = []  # of the known ranges, and of those after them
         self.ref_ranges: list[SampleRefRange] = []
         self.draws = 0
 
@@ -123,6 +127,11 @@ class BatchRangeRefs:
         """Move to the beginning of a range."""
         if batch_range not in self._refs_by_range:
             self._refs_by_range = self._make_refs(batch_range)
+            if self._is_remote:
+                self._prefetched = self._prefetched[-1:]
+                self._prefetch_at = list(self._refs_by_range)[len(self._refs_by_range) // 2]
+        elif batch_range == self._prefetch_at:
+            self._prefetch_after(list(self._refs_by_range)[-1])
         self.ref_ranges, self._refs, self.draws = self._refs_by_range[batch_range], None, 0
 
     def lookup(self, draw: int) -> SampleRef:
@@ -145,11 +154,7 @@ class BatchRangeRefs:
 
     def _make_refs(self, batch_range: BatchRange) -> dict[BatchRange, list[SampleRefRange]]:
         """Compute the references of this range and of the next ones."""
-        last = batch_range.number + self._step * max(1, REFS_AT_ONCE // self._ranges.batch_size)
-        runs = [
-            BatchRange(batch_range.epoch, number)
-            for number in range(batch_range.number, min(last, self._ranges.batches), self._step)
-        ]
+        runs = self._ranges_from(batch_range)
         positions_by_range = [self._positions_of(each) for each in runs]
         positions, passes = (np.concatenate(column) for column in zip(*positions_by_range, strict=True))
         refs_by_range: dict[BatchRange, list[SampleRefRange]] = {}
@@ -164,6 +169,21 @@ class BatchRangeRefs:
                 refs_by_range[each] = [(source, block, i, i + 1) for source, block, i in refs[begin:end]]
             begin = end
         return refs_by_range
+
+    def _ranges_from(self, batch_range: BatchRange) -> list[BatchRange]:
+        """This range and the next ones whose references are computed together."""
+        last = batch_range.number + self._step * max(1, REFS_AT_ONCE // self._ranges.batch_size)
+        return [
+            BatchRange(batch_range.epoch, number)
+            for number in range(batch_range.number, min(last, self._ranges.batches), self._step)
+        ]
+
+    def _prefetch_after(self, last: BatchRange) -> None:
+        """Prefetch the samples of the ranges after this one."""
+        following = self._ranges_from(last._replace(number=last.number + self._step))
+        if following:
+            positions = np.concatenate([self._positions_of(each)[0] for each in following])
+            self._prefetched.append(self._component.prefetch(positions))
 
     def _positions_of(self, batch_range: BatchRange) -> tuple[Int64Array, Int64Array]:
         """The positions of a range, and the pass of each."""

@@ -71,6 +71,7 @@ def build_pipeline(dataset: Dataset, streams: OpenBlend, bans: Bans, pass_number
         drop_last=dataset.batch_drop_last,
         segment_starts=streams.begin_batches,
         fails_on_changed_shard=dataset.changed_shards == "error",
+        remote_sources=tuple(each for each in (*streams.sources, *streams.past_sources) if each.is_remote),
     )
 
 

@@ -70,6 +70,7 @@ class LaneRunner:
         cursor = self._cursors.pop(lane, None) or self._open_cursor(lane)
         before = self._stats.copy()
         batch = cursor.draw(number)
+        self._pipeline.count_reads(self._stats)
         state = cursor.state()
         origins = cursor.origins(batch) if self._is_tracing else []
         self._cursors[lane] = cursor

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from operator import add, attrgetter, sub
 from typing import Any
@@ -26,9 +26,28 @@ from wdsctl.core.errors import (
     StorageError,
     WdsctlError,
 )
+from wdsctl.core.storage.read_counts import ReadCounts
 from wdsctl.core.text import pluralize
 from wdsctl.loader.runtime.failure_rates import BATCH_COUNTER, PACK_COUNTER, FailureTally
 from wdsctl.loader.runtime.logs import logger
+
+
+class StoreCounts(dict[str, ReadCounts]):
+    """Counts of reads by store; never changed in place."""
+
+    def __add__(self, more: StoreCounts) -> StoreCounts:
+        if not more:
+            return self
+        return StoreCounts({**self, **{path: self.get(path, _NO_READS).plus(each) for path, each in more.items()}})
+
+    def __sub__(self, before: StoreCounts) -> StoreCounts:
+        if self is before:
+            return StoreCounts()
+        found = {path: each.minus(before.get(path, _NO_READS)) for path, each in self.items()}
+        return StoreCounts({path: each for path, each in found.items() if any(each)})
+
+
+_NO_READS = ReadCounts()
 
 
 @dataclass(slots=True)
@@ -52,9 +71,16 @@ class Stats:
     load_seconds: float = 0.0  # reading, decoding and building samples
     encode_seconds: float = 0.0  # in cookers and encode_sample
     batch_seconds: float = 0.0  # in batch and encode_batch
+    #: What was read from stores, by the dataset's path; empty for local data. With background reads: also for batches
+    #: to come.
+    stores: StoreCounts = field(default_factory=StoreCounts)
 
     def copy(self) -> Stats:
         return Stats(*_values(self))
+
+    def count_reads(self, reads: Mapping[str, ReadCounts]) -> None:
+        """Add what was read from stores."""
+        self.stores = self.stores + StoreCounts(reads)
 
     def minus(self, before: Stats) -> Stats:
         """What was counted since `before`."""

@@ -1,0 +1,119 @@
+"""Windows are fetched before their first sample is wanted, and nothing but the time depends on it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.loader.datasets import Raw, a_dataset, digest
+from tests.loader.running import digests
+from tests.preparing import prepare_request
+from tests.remote import DelayedFileSystem, uploaded
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.loader import DefaultTaskEncoder, WorkerConfig, get_loader, get_train_dataset, get_val_dataset
+
+URL = "delayed://store/shards"
+SAMPLES = 640
+pytestmark = pytest.mark.usefixtures("delayed_store")
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> str:
+    """A dataset on a disk; its copy is in the store."""
+    split = {"train": 4, "val": 1}
+    root = a_dataset(tmp_path / "local", SAMPLES, shard_samples=64, split=split)
+    uploaded(root, URL)
+    prepare(URL, None, prepare_request(sample_type="CrudeSample", split=split))
+    DelayedFileSystem.reads.clear()
+    return root
+
+
+def a_training(path: str, workers: int = 0, encoder: Any = None, **options: Any) -> Any:
+    options = {"lanes": 4, "max_samples_per_sequence": 8, "shuffle_buffer_size": 32, **options}
+    config = WorkerConfig(num_workers=workers)
+    return get_loader(
+        get_train_dataset(path, batch_size=8, task_encoder=encoder or Raw(), worker_config=config, **options)
+    )
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("encoder", [Raw(), DefaultTaskEncoder()], ids=["bulk", "decoded"])
+def test_batches_and_states_are_those_of_the_disk(local: str, workers: int, encoder: Any) -> None:
+    DelayedFileSystem.delay[:] = [0.002]
+    DelayedFileSystem.late.append(lambda number: 0.3 if number % 40 == 7 else 0.0)
+    with a_training(local, 0, encoder) as ours, a_training(URL, workers, encoder) as theirs:
+        for _ in range(3):
+            assert digests(theirs, 30) == digests(ours, 30)
+            assert theirs.state_dict()["cursors"] == ours.state_dict()["cursors"]
+        state = theirs.state_dict()
+        following = digests(ours, 20)
+
+    with a_training(URL, 2 - workers, encoder) as resumed:
+        resumed.load_state_dict(state)
+        assert digests(resumed, 20) == following
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_validation_and_a_finite_training_are_those_of_the_disk(local: str, workers: int) -> None:
+    config = WorkerConfig(num_workers=workers)
+
+    def passes(path: str) -> list[str]:
+        validation = get_val_dataset(path, batch_size=7, task_encoder=Raw(), worker_config=config)
+        training = get_train_dataset(path, batch_size=7, task_encoder=Raw(), worker_config=config, repeat=False)
+        with get_loader(validation) as one, get_loader(training) as two:
+            return [digest(batch) for loader in (one, two, one) for batch in loader]
+
+    assert passes(URL) == passes(local)
+
+
+def test_only_the_first_batches_of_lanes_wait_for_the_store(local: str) -> None:
+    DelayedFileSystem.delay[:] = [0.03]
+    loader = a_training(URL)
+    digests(loader, 4)
+    first = loader.stats.stores[URL]
+    stream = iter(loader)
+    for _ in range(60):
+        next(stream)
+        time.sleep(0.01)
+    counts = loader.stats.stores[URL].minus(first)
+
+    assert first.stalled_seconds > 0.03
+    assert counts.stalled_seconds < 0.15, "of fifteen windows of four lanes, most have arrived in time"
+    assert counts.requests > 30
+
+
+def test_the_first_batch_takes_two_round_trips(local: str) -> None:
+    DelayedFileSystem.delay[:] = [0.2]
+    loader = a_training(URL)
+    DelayedFileSystem.asked.clear()
+    begun = time.monotonic()
+    next(iter(loader))
+
+    assert time.monotonic() - begun < 0.2 * 3
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_reads_are_counted_by_store(local: str, workers: int) -> None:
+    with a_training(URL, workers) as loader, a_training(local, workers) as of_disk:
+        batches = digests(loader, 40)
+        counts = loader.stats.stores
+        assert len(digests(of_disk, 40)) == len(batches)
+        assert of_disk.stats.stores == {}
+
+    assert list(counts) == [URL]
+    reads = counts[URL]
+    assert reads.requests > 0
+    assert reads.bytes > 40 * 8 * 8
+    assert (reads.retries, reads.hedges, reads.cached_bytes) == (0, 0, 0)
+    assert "stores={" in repr(loader.stats)
+
+
+def test_no_byte_of_a_window_is_fetched_twice(local: str) -> None:
+    loader = a_training(URL, shuffle_buffer_size=1000)
+    digests(loader, 40)
+
+    again = len(DelayedFileSystem.reads) - len(set(DelayedFileSystem.reads))
+    assert again == loader.stats.stores[URL].hedges
