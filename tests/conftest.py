@@ -5,11 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from tests.stores.servers import Store
 
 # A shell starts what it runs in the background with Ctrl-C ignored, and every process below inherits that: tests of
 # Ctrl-C would wait for one that never comes.
@@ -19,6 +25,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Nobody's configuration is part of a test, nor of what a test starts.
 for _name in [name for name in os.environ if name.startswith("WDSCTL_")]:
     del os.environ[_name]
+# gcsfs asks for the type of a bucket over gRPC, which no emulator speaks; it reads this when it is imported.
+os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
 os.environ["XDG_CONFIG_HOME"] = os.path.join(tempfile.gettempdir(), "wdsctl-tests-have-no-configuration")
 
 # How long an example takes says something of the machine only, and of what else it does.
@@ -46,3 +54,57 @@ def delayed_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
     DelayedFileSystem.reset()
     yield
     DelayedFileSystem.reset()
+
+
+@pytest.fixture(scope="session")
+def running_store() -> Iterator[Callable[[str], Store]]:
+    """Returns a store by its name (`rclone`, `moto`, `azurite`, `google`), started at first use."""
+    from tests.stores import servers
+
+    running: dict[str, Store] = {}
+    with ExitStack() as stack:
+
+        def start(name: str) -> Store:
+            if name not in running:
+                running[name] = stack.enter_context(getattr(servers, f"{name}_server")())
+            return running[name]
+
+        yield start
+
+
+@pytest.fixture
+def use_store(
+    running_store: Callable[[str], Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[str], str]]:
+    """Returns the URL of an empty folder in the named store, which drivers then find until the test ends."""
+    from tests.stores.servers import in_use
+
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))
+    with ExitStack() as stack:
+
+        def use(name: str) -> str:
+            store = stack.enter_context(in_use(running_store(name)))
+            return f"{store.root}/{uuid.uuid4().hex}"
+
+        yield use
+
+
+@pytest.fixture(params=["rclone", "moto", "azurite", "google"])
+def store_folder(request: pytest.FixtureRequest, use_store: Callable[[str], str]) -> str:
+    """The URL of an empty folder, in one store after another."""
+    return use_store(request.param)
+
+
+@pytest.fixture(params=["local", "s3"])
+def place(request: pytest.FixtureRequest) -> Callable[[str | Path], str]:
+    """Returns where a dataset of this folder is: the folder itself, or its copy in an S3 store."""
+    if request.param == "local":
+        return str
+    from tests.remote import uploaded
+
+    root = request.getfixturevalue("use_store")("rclone")
+
+    def put(folder: str | Path) -> str:
+        return uploaded(folder, f"{root}/{Path(folder).name}", "*.*")
+
+    return put

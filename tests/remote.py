@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from fsspec.asyn import AsyncFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
+from tests.stores.servers import in_use, moto_server
 from wdsctl.core.storage.remote_errors import RetryPolicy
 
 Fault = Callable[[str, int, int, bytes], bytes]
@@ -163,33 +163,5 @@ def uploaded(folder: str | Path, url: str, pattern: str = "*.tar*") -> str:
 @contextmanager
 def s3_server() -> Iterator[str]:
     """An S3 server on this machine with a bucket `bucket`; yields its endpoint. What drivers read is set for it."""
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    settings = {
-        "AWS_ACCESS_KEY_ID": "tester",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }
-    before = {name: os.environ.get(name) for name in settings}
-    os.environ.update(settings)
-    _forget_filesystems()
-    try:
-        fsspec.filesystem("s3").makedirs("bucket", exist_ok=True)
-        yield settings["AWS_ENDPOINT_URL"]
-    finally:
-        _forget_filesystems()
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-        server.stop()
-
-
-def _forget_filesystems() -> None:
-    fsspec.get_filesystem_class("s3").clear_instance_cache()
+    with moto_server() as store, in_use(store):
+        yield store.endpoint
