@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 
 from wdsctl.core.storage.remote_errors import OnRetry, RetryPolicy, ignore_retry
 from wdsctl.core.storage.storage import LocalStorage, ProbeLookup, Storage
@@ -31,3 +32,20 @@ def storage_for(
 def workers_for(root: str, workers: int) -> int:
     """Limit the number of processes: only the process that created a `memory://` filesystem can read it."""
     return 1 if protocol(root) == "memory" else workers
+
+
+#: Modules whose threads do not survive a fork, by the protocols that are read through them. Others read through
+#: asyncio or sockets, and wdsctl opens them again in a forked process.
+_MODULES_WITH_THREADS = {
+    "msc": "multistorageclient",
+    **dict.fromkeys(("hdfs", "arrow_hdfs", "viewfs"), "pyarrow._hdfs"),  # a Java machine
+}
+
+
+def find_fork_unsafe(roots: Iterable[str]) -> str:
+    """The first of these protocols that a process forked from this one could not read; empty if there is none.
+
+    Before its module is imported, no thread of it can run, and forked processes read such a store as well.
+    """
+    protocols = (protocol(root) for root in roots)
+    return next((each for each in protocols if _MODULES_WITH_THREADS.get(each, "") in sys.modules), "")

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from wdsctl.core.errors import LoaderError, StorageError
+from wdsctl.core.storage.open import find_fork_unsafe
 from wdsctl.core.trace import SourceFacts, TraceWriter
 from wdsctl.loader.plan.open_blend import OpenBlend
 from wdsctl.loader.recipe.dataset import Dataset
 from wdsctl.loader.recipe.worker_config import WorkerConfig
 from wdsctl.loader.runtime.logs import logger
 from wdsctl.loader.workers import PoolOptions, TaskRunnerFactory, WorkerPool
+
+if TYPE_CHECKING:
+    from wdsctl.loader.workers.options import StartMethod
 
 #: Turns that a worker runs ahead by default: at least, and at most. A ring has 32 blocks.
 _MIN_DEPTH, _MAX_DEPTH = 2, 16
@@ -186,13 +190,30 @@ class RuntimeOptions:
     tracer: TraceWriter | None = None
 
 
-def pool_options(workers: WorkerConfig, runtime_options: RuntimeOptions) -> PoolOptions:
+def pool_options(workers: WorkerConfig, runtime_options: RuntimeOptions, streams: OpenBlend) -> PoolOptions:
     return PoolOptions(
-        start_method=workers.start_method,
+        start_method=_usable_start_method(workers.start_method, streams),
         ring_bytes=runtime_options.ring_bytes,
         timeout_seconds=runtime_options.watchdog_timeout_seconds,
         first_timeout_seconds=runtime_options.watchdog_initial_timeout_seconds,
     )
+
+
+def _usable_start_method(start_method: StartMethod, streams: OpenBlend) -> StartMethod:
+    """The start method of the workers: "forkserver" instead of "fork" if a forked worker would wait for threads of the
+    store's client forever. Logs the change."""
+    if start_method != "fork":
+        return start_method
+    roots = [root for source in streams.sources for root in (source.root, *(s.path for s in source.stores.values()))]
+    unsafe = find_fork_unsafe(roots)
+    if not unsafe:
+        return start_method
+    logger.warning(
+        "workers start by 'forkserver': this process has used the client of %s:// URLs, whose threads do not survive a "
+        "fork; pass start_method='forkserver' to silence this",
+        unsafe,
+    )
+    return "forkserver"
 
 
 def count_usable_workers(workers: WorkerConfig, lane_count: int) -> int:

@@ -296,6 +296,6 @@ class RankStream:
                 worker_count=turns.worker_count,
                 depth=self._workers.prefetch_factor,
                 expected_turns=expected_turns,
-                options=pool_options(self._workers, self._runtime_options),
+                options=pool_options(self._workers, self._runtime_options, self.streams),
             )
         return self._engine
