@@ -24,7 +24,7 @@ TRUNCATED = Finding(
     offset=73_822_720,
 )
 SHARED_KEY = Finding(
-    code="WDS106", severity="warning", message="keys that stand in several shards", key="a/0042", count=1204
+    code="WDS106", severity="warning", message="keys that occur in several shards", key="a/0042", count=1204
 )
 DIRECTORY = Finding(code="WDS111", severity="note", message="directories", shard="x.tar", count=3)
 FINDINGS = (SHARED_KEY, DIRECTORY, TRUNCATED)

@@ -152,7 +152,7 @@ def test_a_column_that_the_dataset_brings_is_not_worked_out_by_its_function(data
     report = index(dataset, rebuild=True)
 
     assert {each.name: each.state for each in report.columns} == {"n": "outdated", "bytes": "made"}
-    assert "runs wds_evil:number, which the dataset names" in report.findings[0].message
+    assert "running wds_evil:number, a function that the dataset names" in report.findings[0].message
     assert not ran.exists()
 
 

@@ -82,7 +82,7 @@ class Loader:
             self._state_before_pass = None
             if not run.accept(offered):
                 raise LoaderError(
-                    "another loop over this loader has begun and handed out the batch that this one is splitting",
+                    "a second loop over this loader has already returned the batch that this loop is splitting",
                     hint="end one loop before starting the next one, or use a loader for each",
                     code="WDS518",
                 )
@@ -95,7 +95,7 @@ class Loader:
         run = self._open_stream()
         if run.is_endless:
             raise TypeError(
-                "an endless training has no length (iterate the Loader itself, in the place of torch's DataLoader)"
+                "an endless training run has no length: iterate over the Loader itself, not over a DataLoader of it"
             )
         if self._balancer is not None:
             return self._balancer.batches_per_pass(run)
@@ -217,7 +217,9 @@ class Loader:
         batches of these samples that their keys do not distinguish.
         """
         if isinstance(restore_key, str) or not isinstance(restore_key, Sequence):
-            raise UsageError(f"{restore_key!r} is no restore key", hint="give `__restore_key__` of a sample or a batch")
+            raise UsageError(
+                f"{restore_key!r} is not a restore key", hint="pass `__restore_key__` of a sample or a batch"
+            )
         run = self._open_stream()
         with preserve_generators():
             handler = self._dataset.worker_config.restore_error_handler
@@ -409,12 +411,12 @@ def get_savable_loader(
     """
     if not isinstance(dataset, Dataset):
         raise UsageError(
-            f"a loader runs a dataset, not a {type(dataset).__name__}",
+            f"expected a dataset from get_train_dataset or get_val_dataset, found {type(dataset).__name__}",
             hint="get_loader(get_train_dataset(path, batch_size=32))",
         )
     if max_failed_fraction is not None and not 0 <= max_failed_fraction <= 1:
         raise UsageError(
-            f"max_failed_fraction is {max_failed_fraction!r}", hint="give a share from 0 to 1, such as 0.05"
+            f"max_failed_fraction is {max_failed_fraction!r}", hint="pass a fraction from 0 to 1, such as 0.05"
         )
     running = RuntimeOptions(
         watchdog_timeout_seconds=watchdog_timeout_seconds,

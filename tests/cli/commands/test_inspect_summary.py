@@ -53,7 +53,7 @@ def test_a_dataset_without_a_sample_type_says_so(piped: Show) -> None:
 def test_what_is_stale_is_told_last(piped: Show) -> None:
     assert (
         piped(render_summary(an_inspect_report(stale=(SHARED_KEY,))))[-1]
-        == "  --> sample a/0042: keys that stand in several shards"
+        == "  --> sample a/0042: keys that occur in several shards"
     )
 
 

@@ -10,7 +10,7 @@ def test_findings_then_a_table_then_the_verdict(piped: Show) -> None:
         "error[WDS102]: the shard is truncated",
         "  --> deep/train-000017.tar (byte 73,822,720), sample a/0042, part jpg: it ends in a member",
         "warning[WDS106]: the same key in several shards (1,204 times)",
-        "  --> sample a/0042: keys that stand in several shards",
+        "  --> sample a/0042: keys that occur in several shards",
         "note[WDS111]: members that are not regular files (3 times)",
         "  --> x.tar: directories",
         "",

@@ -43,7 +43,7 @@ def test_facts_in_the_catalog_are_those_of_the_header(tmp_path: Path) -> None:
                 expected[sample, part] = probe_media(ByteRangeFile.from_bytes(data), sniff(data))
     assert {place: facts for place, facts in found.items() if not isinstance(facts, Unreadable)} == expected
     assert len(expected) == 5
-    assert found[1 << 28 | 1, "jpg"] == Unreadable(reason="its content is not an image, sound or video")
+    assert found[1 << 28 | 1, "jpg"] == Unreadable(reason="its content is not an image, audio or video")
 
 
 def test_the_lines_add_up_what_the_shards_have(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_the_lines_tell_kinds_apart_and_durations(tmp_path: Path) -> None:
     }
     assert lines["wav", "audio"].seconds == pytest.approx(0.1)
     assert lines["mp4", "video"].forms == {"mp4 h264": 1}
-    assert lines["jpg", "unreadable"].forms == {"its content is not an image, sound or video": 1, "it is empty": 1}
+    assert lines["jpg", "unreadable"].forms == {"its content is not an image, audio or video": 1, "it is empty": 1}
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,7 @@ def test_a_quote_that_never_ends_is_told_as_such(tmp_path: Path) -> None:
 
     (error,) = faults(f"{root}/t.csv").values()
 
-    assert "a quote begins in it that the file never closes" in error.message
+    assert "it opens a quote that the file never closes" in error.message
 
 
 def test_absolute_paths_are_read_below_the_folder_that_is_named(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_all_splits_number_classes_alike_and_a_lacking_class_is_reported(tmp_pat
     assert not any(key.startswith("extra") for key in found)
     findings = [found.message for found in described(root, form="imagefolder").findings]
     assert findings == [
-        "1 file becomes no sample (1 .jpg), such as extra/z/1.jpg: not a media file in a class folder",
+        "1 file is in no sample (1 .jpg), such as extra/z/1.jpg: not a media file in a class folder",
         "1 class, such as a: the split testing has no sample of the class",
     ]
     with importers.get_importer("imagefolder").open(root, {}) as source:
@@ -137,7 +137,7 @@ def test_a_split_without_the_classes_of_the_others_is_an_error(tmp_path: Path) -
     errors = [found.message for found in described(root, form="imagefolder").findings if found.severity == "error"]
 
     assert len(errors) == 2
-    assert errors[1].startswith("1 class, such as images: only the split val has the class")
+    assert errors[1].startswith("1 class, such as images: the split val has only classes that no other split has")
 
 
 def test_classes_may_have_folders_around_them(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_description_says_what_becomes_of_folders_and_files(tmp_path: Path) ->
     uses = described(a_folder(tmp_path, files)).field_uses
 
     assert [tuple(use) for use in uses] == [
-        ("*.jpg", "jpg", "8 files, a sample each"),
+        ("*.jpg", "jpg", "8 files, one sample each"),
         ("class folders", "cls, txt", "2 classes, numbered by name: 0 cat, 1 dog"),
         ("train", "split train", "4 samples"),
         ("val", "split val", "4 samples"),
@@ -254,7 +254,10 @@ def test_many_media_beside_the_folders_are_a_reason_against_classes(
 
     assert next(iter(found)) == best
     if best == "folder":
-        assert f"but {beside} media files beside the folders, such as top0.jpg" in found["imagefolder"]
+        assert (
+            f"too many files are in no class: {beside} media files beside the folders, such as top0.jpg"
+            in found["imagefolder"]
+        )
 
 
 def test_a_stem_twice_in_a_class_keeps_the_classes_and_both_files(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_exactly_the_chosen_shards_are_in_the_catalog_and_later_runs_keep_to_the
     assert paths(root) == ["shard-001.tar", "shard-002.tar", "shard-003.tar"]
     assert report.selection == later.selection == "shard-{001..003}.tar"
     assert later.up_to_date
-    assert any("only the shards chosen before: shard-{001..003}.tar" in note for note in told.notes)
+    assert any("only the shards that an earlier run selected: shard-{001..003}.tar" in note for note in told.notes)
 
 
 def test_what_is_no_longer_chosen_goes_and_has_not_vanished_and_two_stars_choose_all(tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def test_a_key_of_tars_is_refused(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": {"0.txt": b"x"}})
     with pytest.raises(UsageError, match="--key takes keys from a field of JSONL"):
         index(root, key="id")
-    with pytest.raises(UsageError, match="an empty name"):
+    with pytest.raises(UsageError, match="a name is empty"):
         index(a_file(tmp_path / "b", lines(0, 2)), key="a..b")
 
 

@@ -29,7 +29,7 @@ def test_a_medium_has_facts_whatever_its_name_says(tmp_path: Path, claim: MediaG
 
 
 @pytest.mark.parametrize(
-    ("data", "reason"), [(b"", "it is empty"), (b"some text", "its content is not an image, sound or video")]
+    ("data", "reason"), [(b"", "it is empty"), (b"some text", "its content is not an image, audio or video")]
 )
 def test_what_is_no_medium_is_unreadable_only_where_its_name_says_that_it_is_one(
     tmp_path: Path, data: bytes, reason: str

@@ -162,7 +162,7 @@ def test_killed_between_the_offsets_and_the_catalog_the_next_run_does_it(tmp_pat
     report = index(root)
 
     assert (found.code, found.severity, found.shard) == ("WDS305", "warning", "shard-001.tar")
-    assert f"began to rename it to b.tar: `wdsctl index {root}` continues" in found.message
+    assert f"began to rename it to b.tar: `wdsctl index {root}` completes the renaming" in found.message
     assert pairs(report) == [("shard-001.tar", "b.tar")]
     assert index(root).up_to_date
 

@@ -17,7 +17,7 @@ def test_inspect_tells_what_the_files_are_from_the_catalog(tmp_path: Path) -> No
     assert (report.files, report.media.counts["image"], report.stale) == (7, 3, ())
     assert [(line.path, line.preview) for line in report.first] == [
         ("1.jpg", "60x40 JPEG RGB, EXIF orientation 6"),
-        ("2.jpg", "unreadable: its content is not an image, sound or video"),
+        ("2.jpg", "unreadable: its content is not an image, audio or video"),
     ]
 
 

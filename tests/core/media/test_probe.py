@@ -23,7 +23,7 @@ print(*sorted({{"av", "PIL", "torch", "numpy"}} & set(sys.modules)))
 
 def test_what_is_no_medium_is_said_to_be_none() -> None:
     assert probe_media(ByteRangeFile.from_bytes(b"words"), sniff(b"words")) == Unreadable(
-        reason="text is not an image, sound or video"
+        reason="text is not an image, audio or video"
     )
 
 

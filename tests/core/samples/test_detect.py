@@ -351,8 +351,8 @@ def test_the_content_decides_and_a_false_name_is_mentioned() -> None:
     found = infer_sample_type(seen(jpg=PNG, txt={"caption": "x"}))
 
     assert found.field_map == {"image": "jpg", "caption": "txt[caption]"}
-    assert "jpg: the name promises something else, but content is PNG (24 of 24)" in found.reasons
-    assert "txt: the name promises something else, but content is a JSON object (24 of 24)" in found.reasons
+    assert "jpg: the extension does not match the content, which is PNG (24 of 24)" in found.reasons
+    assert "txt: the extension does not match the content, which is a JSON object (24 of 24)" in found.reasons
 
 
 def test_a_prompt_alone_is_a_caption_and_no_question() -> None:

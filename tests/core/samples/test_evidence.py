@@ -105,7 +105,7 @@ def test_the_values_of_a_key_have_a_kind(values: list[object], kind: str) -> Non
 def test_a_name_that_promises_something_else_is_reported(name: str, head: bytes, shown: str) -> None:
     oddities = examine_part(PartEvidence(name, 2, (head, head)), 2).oddities
 
-    assert oddities == (f"{name}: the name promises something else, but content is {shown} (2 of 2)",)
+    assert oddities == (f"{name}: the extension does not match the content, which is {shown} (2 of 2)",)
 
 
 @pytest.mark.parametrize(

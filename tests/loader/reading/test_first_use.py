@@ -73,8 +73,8 @@ def test_it_trains_as_it_is(tmp_path: Path, logged: pytest.LogCaptureFixture) ->
     assert (keys_of(root), keys_of(root, "val")) == (TRAIN, VAL)
 
     first, second = logged.messages
-    assert "prepared by Energon, is indexed into" in first
-    assert f"`wdsctl index {root}` does it in advance" in first
+    assert "which Energon prepared, into" in first
+    assert f"`wdsctl index {root}` does so in advance" in first
     assert second.startswith(f"taken over from {root}/.nv-meta: CaptioningSample")
 
 

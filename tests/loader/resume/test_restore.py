@@ -121,7 +121,7 @@ def test_a_pack_of_pieces_and_each_piece_are_made_again(too_long: Any, dataset: 
 def test_what_is_in_a_pack_key_and_no_key_is_refused(dataset: str) -> None:
     packing = Packing(length=lambda sample: len(sample["txt"]), capacity=90)
     for key in (("pack", 0, 5), ("pack", 0, (0, 0, "x"))):
-        with pytest.raises(UsageError, match="is no restore key"):
+        with pytest.raises(UsageError, match="is not a restore key"):
             loader_of(dataset, Letters(), packing=packing).restore_sample(key)
 
 

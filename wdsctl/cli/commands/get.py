@@ -27,9 +27,9 @@ Examples:
   wdsctl get labels.jsonl 17 | jq .           a line of a JSONL file
 
 \b
-One search in the catalog and one ranged read, also from URLs. If several
-samples have the key, choose with --shard. `wdsctl inspect --key KEY` renders
-a sample for people.
+`get` costs one search in the catalog and one ranged read, also at URLs. If
+several samples have the key, choose with --shard. `wdsctl inspect --key KEY`
+renders a sample for people.
 """
 
 

@@ -70,7 +70,7 @@ OnErrorOption = Annotated[
     ),
 ]
 TrustCodeOption = Annotated[
-    bool, typer.Option("--trust-code", help="Allow a column's FUNCTION from a module in the dataset's folder.")
+    bool, typer.Option("--trust-code", help="Allow a column's FUNCTION to be imported from the dataset's folder.")
 ]
 DropMediaOption = Annotated[bool, typer.Option("--drop-media", help="Delete the media facts.")]
 

@@ -100,11 +100,11 @@ def command(
         typer.Option(
             "--refs",
             metavar="FIELD=STORE",
-            help="Store whose entries a JSON field names; saved in dataset.yaml (repeatable).",
+            help="Check that STORE has the files that a JSON FIELD names; saved in dataset.yaml (repeatable).",
         ),
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Check unchanged shards again, as the level hashes always does.")
+        bool, typer.Option("--again", help="Check unchanged shards again. The level `hashes` always does so.")
     ] = False,
     quarantine: Annotated[
         bool, typer.Option("--quarantine", help="Exclude samples with errors from all splits. Shards are not changed.")

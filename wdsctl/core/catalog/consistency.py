@@ -88,7 +88,7 @@ def repeated_key_findings(published: Catalog, progress: Progress) -> Iterator[Fi
         yield Finding(
             code="WDS106",
             severity="warning",
-            message=f"keys that stand in several shards, such as {' and '.join(repeated.shards)}",
+            message=f"keys that occur in several shards, such as {' and '.join(repeated.shards)}",
             shard=repeated.shards[0],
             key=repeated.key,
             count=count,
@@ -143,7 +143,7 @@ def part_findings(offsets: Offsets, parts: Sequence[PartCount], config: DatasetC
     usual = {name for names in (*expected, *mapped.values()) for name in names}
     for part in parts:
         if part.name not in usual and part.share < EXPECTED_PART_SHARE and part.name not in config.optional:
-            unused = ", and no field is made of it" if mapped else ""
+            unused = ", and no field is mapped to it" if mapped else ""
             message = f"{part.samples:,} of {pluralize(offsets.samples, 'sample')} have a part {part.name!r}{unused}"
             yield Finding(code="WDS109", severity="note", message=message, part=part.name, count=part.samples)
     there = {part.name for part in parts}

@@ -147,7 +147,7 @@ def _cells_error(cells: list[str], columns: tuple[str, ...], path: str, line: in
 def _encoding_error(what: str, cells: list[str], path: str, line: int) -> WdsctlError | None:
     if any("\ud800" <= letter <= "\udfff" for cell in cells if not cell.isascii() for letter in cell):
         return DatasetError(
-            f"the {what} is not in the encoding of the file, which is UTF-8 if no option names another",
+            f"the {what} cannot be decoded (as UTF-8, unless `-O encoding` names another encoding)",
             hint="name the encoding that the file was written in, such as `-O encoding=latin1`; or convert the file: "
             "`iconv -f LATIN1 -t UTF-8 OLD > NEW`",
             where=f"{path_for_message(path)}:{line}",
@@ -162,7 +162,7 @@ def _bad_row_error(why: str, path: str, line: int) -> WdsctlError:
         why = "a line ends in a carriage return alone"
         hint = "convert the line ends: `tr '\\r' '\\n' < OLD > NEW`"
     elif why == "unexpected end of data":
-        why = "a quote begins in it that the file never closes"
+        why = "it opens a quote that the file never closes"
     return DatasetError(
         f"the row cannot be read: {why}",
         hint=hint,
@@ -222,7 +222,9 @@ def _delimiter(path: str, text: str, options: Options, quotes: str, stated: str)
     if named:
         delimiter = _DELIMITERS.get(named, named)
         if len(delimiter) != 1 or delimiter in '"\r\n' or not delimiter.isascii():
-            raise UsageError(f"csv does not know delimiter={named}", hint=f"one letter, or {', '.join(_DELIMITERS)}")
+            raise UsageError(
+                f"csv: invalid option delimiter={named}", hint=f"use one character, or {', '.join(_DELIMITERS)}"
+            )
         return delimiter
     if stated:
         return stated
@@ -267,7 +269,7 @@ def _column_names(path: str, cells: list[str]) -> tuple[str, ...]:
     if twice:
         raise InputError(
             f"the header has {path_for_message(twice[0])!r} twice",
-            hint="rename one, or name all columns: `-O columns=a,b,c` for a file without a header",
+            hint="rename one of the columns; if this row is not a header, name the columns: `-O columns=a,b,c`",
             where=f"{path_for_message(path)}:1",
             code="WDS232",
         )

@@ -248,7 +248,7 @@ def _match_classes(
     shown = join_with_and([path_for_message(name) for name in layout.classes[:2]])
     if not has_few_strays:
         what = f"{pluralize(len(strays), 'media file')} beside the folders, such as {path_for_message(strays[0])}"
-        return FormatMatch(0.1, f"a folder for each class, such as {shown}, but {what}: too many to be strays")
+        return FormatMatch(0.1, f"a folder for each class, such as {shown}, but too many files are in no class: {what}")
     if len(layout.classes) < 2:
         return FormatMatch(0.1, f"files in a single folder, {shown}: that is one class")
     if _have_equal_names(probed) and all(re.fullmatch(r".*[0-9]{3,}", name) for name in layout.classes):
@@ -426,7 +426,7 @@ class _ClassFolderSamples:
                     code="WDS241",
                     severity="warning",
                     message=f"{len(repeats):,} {what} in the extension only, such as {repeats[0]}: each file is a "
-                    "sample, whose key has its extension too",
+                    "sample, and its key includes the extension",
                     count=len(repeats),
                 )
             )
@@ -446,7 +446,7 @@ class _ClassFolderSamples:
 
     def _field_uses(self, files: Counter[str], classes: Counter[tuple[str, str]]) -> Iterator[FieldUse]:
         for extension, count in sorted(files.items()):
-            yield FieldUse(f"*.{extension}", extension, f"{pluralize(count, 'file')}, a sample each")
+            yield FieldUse(f"*.{extension}", extension, f"{pluralize(count, 'file')}, one sample each")
         shown = [f"{number} {path_for_message(name)}" for name, number in self._numbers.items()]
         more = f" and {len(shown) - _SHOWN_CLASSES:,} more" if len(shown) > _SHOWN_CLASSES else ""
         note = (
@@ -476,7 +476,7 @@ class _ClassFolderSamples:
             lacking = [name for name in self._numbers if totals[name] and not classes[split, name]]
             own = [name for name in self._numbers if classes[split, name]]
             if len(self.split_names) > 1 and own and all(totals[name] == classes[split, name] for name in own):
-                what = f"only the split {split} has the class, and no other class: its folders may not be classes"
+                what = f"the split {split} has only classes that no other split has, so its folders may not be classes"
                 yield _class_finding(own, what, severity="error")
             elif lacking and len(self.split_names) > 1:
                 yield _class_finding(lacking, f"the split {split} has no sample of the class")

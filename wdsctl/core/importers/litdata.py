@@ -178,7 +178,7 @@ def _dtype(table: Any, number: int) -> np.dtype[Any]:
     try:
         found: np.dtype[Any] = np.dtype(table[number])
     except LookupError:
-        raise ValueError(f"the type {number} of an array is not known") from None
+        raise ValueError(f"an array has the unknown type {number}") from None
     return found
 
 
@@ -312,7 +312,7 @@ def _check(config: Mapping[str, Any], index: str) -> None:
         what = (
             "the chunks are encrypted"
             if config.get("encryption")
-            else f"the chunks are for {escape_unprintable(loader)}"
+            else f"the chunks are written for the item loader {escape_unprintable(loader)}"
         )
         raise DatasetError(
             f"{what}, and wdsctl cannot read them",

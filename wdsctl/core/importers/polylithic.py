@@ -278,7 +278,8 @@ def _layout_of_blend(path: str, options: Options) -> Layout:
         raise InputError(
             "the file does not name exactly one dataset with `path` and `aux`",
             where=path,
-            hint="name the primary of one split: `-O split=train`; blends of several are converted one by one",
+            hint="name the split whose primary to convert: `-O split=train`; convert the datasets "
+            "of a larger blend one by one",
         )
     fields = tuple(filter(None, options.get("media", "").split(",")))
     if not fields:

@@ -133,7 +133,7 @@ class _SceneFolder:
             )
         used = {f"{scene.prefix}{name}" for scene in self.scenes for name in scene.names}
         unused = (path for path in self.files.paths if path not in used)
-        yield from unused_files_findings(unused, "it is in no folder of a sample", self.files.hidden)
+        yield from unused_files_findings(unused, "it is not in the folder of any sample", self.files.hidden)
 
 
 def _usual_names(folders: Iterator[FolderNames]) -> list[str]:

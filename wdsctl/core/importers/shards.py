@@ -232,7 +232,7 @@ class ShardsImporter:
     """Options: `-O catalog=DIR`, `split=NAME`, `view=NAME`; `convert` sets `generation=N`."""
 
     name = "shards"
-    about = "a folder of .tar shards, or a prepared dataset: tars or lines"
+    about = "a folder of .tar shards, or a prepared dataset of tar or JSONL files"
 
     def recognise(self, path: str) -> FormatMatch | None:
         """Match a catalog, or shards."""
@@ -240,7 +240,9 @@ class ShardsImporter:
             sample_index = locate(path)
             if os.path.exists(sample_index.catalog):
                 if _names_files_in_lines(path, sample_index):
-                    return FormatMatch(0.3, "it has a catalog, but its lines name files, which only jsonl reads")
+                    return FormatMatch(
+                        0.3, "it has a catalog, but its lines name files, which only the format jsonl reads"
+                    )
                 return FormatMatch(1.0, "it has a catalog")
             if sample_index.single_file and not is_jsonl_name(sample_index.single_file):
                 return FormatMatch(0.9, "it is a tar")

@@ -161,7 +161,7 @@ def _offsets_difference(location: DatasetLocation, row: ShardRow, entry: ShardEn
         return None
     message = (
         f"a killed run began to rename it to {escape_unprintable(entry.path)}: "
-        f"{shell_command_at(location, 'index')} continues"
+        f"{shell_command_at(location, 'index')} completes the renaming"
     )
     return CatalogProblem(message, row.path, is_unfinished=True)
 
@@ -225,7 +225,7 @@ def count_problems(path: str) -> list[CatalogProblem]:
             rows = dict(connection.execute(f"SELECT id >> {INDEX_BITS}, count(*) FROM sample GROUP BY 1"))
             query = "SELECT id, path, samples FROM shard WHERE removed IS NULL"
             problems += [
-                CatalogProblem(f"{pluralize(rows.get(number, 0), 'row')} of samples, but a count of {samples:,}", name)
+                CatalogProblem(f"{pluralize(rows.get(number, 0), 'sample row')}, but the count is {samples:,}", name)
                 for number, name, samples in connection.execute(query)
                 if rows.get(number, 0) != samples
             ]
@@ -234,7 +234,7 @@ def count_problems(path: str) -> list[CatalogProblem]:
             "GROUP BY shard.id HAVING max(shard_part.samples) > shard.samples"
         )
         problems += [
-            CatalogProblem(f"a part in {most:,} of {pluralize(samples, 'sample')}", name)
+            CatalogProblem(f"a part is counted in {most:,} samples, but the shard has {samples:,}", name)
             for name, samples, most in connection.execute(query)
         ]
     return problems
@@ -252,7 +252,7 @@ def orphan_problems(path: str) -> list[CatalogProblem]:
             if orphans:
                 problems.append(CatalogProblem(f"{table} has rows of {pluralize(orphans, 'shard')} that are gone"))
         lost = connection.execute("SELECT count(*) FROM shard_part WHERE ext NOT IN (SELECT id FROM ext)").fetchone()[0]
-    return [*problems, CatalogProblem(f"{pluralize(lost, 'count')} of parts without a name")] if lost else problems
+    return [*problems, CatalogProblem(f"{pluralize(lost, 'count')} of parts have no part name")] if lost else problems
 
 
 def _shard_ids(connection: sqlite3.Connection, table: str, shard: str) -> list[int]:
@@ -282,7 +282,9 @@ def _split_counts(connection: sqlite3.Connection) -> Iterator[CatalogProblem]:
         number = samples if bits is None else int.from_bytes(bits, "little").bit_count()
         fits = bits is None or int.from_bytes(bits, "little").bit_length() <= samples
         if number != count or not fits:
-            message = f"the split {split!r} counts {pluralize(count, 'sample')} and marks {number:,} of {samples:,}"
+            message = (
+                f"the split {split!r} has a count of {count:,}, but a bit set for {number:,} of {samples:,} samples"
+            )
             yield CatalogProblem(message, shard)
 
 

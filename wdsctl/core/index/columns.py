@@ -368,7 +368,10 @@ def _check_origin(location: DatasetLocation, spec: ColumnSpec, request: ColumnRe
     if origin is None:
         origin = find_module_origin(spec.part_or_module, [os.getcwd()])
     if origin and is_within(origin, data_folders(location)):
-        hint = "put the module beside your program, or run this in another folder; if you trust the file: --trust-code"
+        hint = (
+            "move the module next to your program, or run the command in another folder; if you trust the file, "
+            "pass --trust-code"
+        )
         raise dataset_import_error(spec.text, origin, "--column", hint)
 
 

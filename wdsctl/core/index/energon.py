@@ -163,8 +163,8 @@ def _check_disjoint(location: DatasetLocation, context: SplitContext, rule: Spli
         raise DatasetError(
             assignment.problems[0].message,
             where=split.document.where("split_parts"),
-            hint=f"split the dataset differently, such as by {shell_command_at(location, 'split', '8,1,1')}; or load "
-            "it with split_config='split.yaml', which takes one split at a time",
+            hint=f"split the dataset differently, for example with {shell_command_at(location, 'split', '8,1,1')}; "
+            "or load single splits with split_config='split.yaml'",
             code=assignment.problems[0].code,
         )
     return context.samples - sum(part.samples for parts in assignment.split_shards.values() for part in parts.values())
@@ -176,7 +176,7 @@ def _check_samples_exist(context: SplitContext, excludes: Excludes, split: Split
         raise DatasetError(
             problems[0].message,
             where=split.document.where("exclude"),
-            hint="remove them from the file, unless you meant other samples",
+            hint="remove these entries from the file, or correct them",
             code=problems[0].code,
         )
 

@@ -81,8 +81,8 @@ def _index(location: DatasetLocation, progress: Progress, *, with_splits: bool) 
     from wdsctl.core.index.index import IndexRequest, index_staged
 
     progress.note(
-        f"{location.display_path}, prepared by Energon, is indexed into {location.meta} at its first use; "
-        f"{shell_command_at(location, 'index')} does it in advance, with more processes"
+        f"indexing {location.display_path}, which Energon prepared, into {location.meta}, once; "
+        f"{shell_command_at(location, 'index')} does so in advance, with more processes"
     )
     with stage_catalog(location) as stage:
         report = index_staged(stage, IndexRequest(), progress)

@@ -30,7 +30,7 @@ FindUnchanged = Callable[[Sequence[ShardRow]], set[str]]  # returns the paths of
 _UNREAD_STATUSES = (MISSING_STATUS, "unreadable")  # the content at the time of indexing is unknown
 
 #: Messages for a changed shard: one that was present, one that was missing.
-_CHANGED_MESSAGES = ("has changed since it was indexed", "is present again: it was missing when it was indexed")
+_CHANGED_MESSAGES = ("has changed since it was indexed", "is present again: the last run of index did not find it")
 
 
 def check_freshness(location: DatasetLocation, summary: CatalogSummary) -> tuple[int, list[Finding]]:
@@ -83,7 +83,10 @@ def _stale_findings(
     found = [outside_finding(root, path) for path in outside]
     found += [Finding(code="WDS305", severity="error", message=message, shard=path) for path, message in failures]
     if stayed:
-        message = "the times of shards have changed since they were indexed, as after a copy, but not their content"
+        message = (
+            "only the modification times of shards have changed since they were indexed, as after a copy; "
+            "the content is the same"
+        )
         found.append(Finding(code="WDS305", severity="note", message=message, count=len(stayed)))
     return found
 

@@ -344,7 +344,7 @@ def index_if_media_folder(
     if request.columns.functions or request.columns.drop:
         raise UsageError(
             "a media folder has no samples, and therefore no columns",
-            hint="write shards from it, `wdsctl prepare FOLDER DEST`, or query v_file (docs/catalog.md)",
+            hint="write shards from it with `wdsctl prepare FOLDER DEST`, or query v_file (docs/catalog.md)",
             code="WDS322",
         )
     if request.missing == "keep":

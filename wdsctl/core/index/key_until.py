@@ -38,8 +38,8 @@ def agreed_rule(location: DatasetLocation, catalog_rule: str) -> KeyRuleName | N
     recorded = parse_key_rule(catalog_rule)
     if configured and recorded and configured != recorded:
         raise DatasetError(
-            f"dataset.yaml says `key_until: {configured}`, but the samples were made by {recorded}: another rule would "
-            "rename every sample",
+            f"dataset.yaml says `key_until: {configured}`, but the samples were made by the rule {recorded}: "
+            "another one would rename every sample",
             where=location.dataset_yaml,
             hint=f"write `key_until: {recorded}` again; to have other keys, prepare the files into a new folder with "
             f"`--key-until {configured}`",
@@ -60,7 +60,7 @@ def check_rule_unchanged(
         else _repack_command(location, requested)
     )
     raise UsageError(
-        f"the keys of this dataset end by the rule {stored}: {requested} would rename every sample "
+        f"the keys of this dataset follow the rule {stored}: {requested} would rename every sample "
         "and invalidate splits, views and saved states",
         where=location.display_path,
         hint=f"omit --key-until; or make another dataset: {command}",

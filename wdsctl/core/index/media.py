@@ -42,7 +42,9 @@ def resolve_media_settings(request: MediaRequest, before: MediaSettings | None) 
         return None
     if request.selection is None and request.keyframes:
         if before is None:
-            raise UsageError("--media-index needs media", hint="say which, such as --media mp4, or all: --media")
+            raise UsageError(
+                "--media-index needs media", hint="pass `--media` for all media, or for example `--media mp4`"
+            )
         return MediaSettings(before.selection, keyframes=True)
     if request.selection is None:
         return before

@@ -77,7 +77,7 @@ def index_media_folder(
     location = locate(root, catalog, writing=True)
     request = media or MediaRequest()
     if request.drop:
-        raise UsageError("a media folder has only media facts", hint="remove its .wdsctl folder")
+        raise UsageError("without media facts, the catalog of a media folder would be empty", hint="omit --drop-media")
     if dry_run:
         return _index(location, request, exclude, 1, rebuild=rebuild, dry_run=True, progress=progress)
     if not os.path.exists(location.catalog):

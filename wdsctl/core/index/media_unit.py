@@ -64,7 +64,7 @@ def probe_part(storage: Storage, candidate: MediaCandidate, head: bytes) -> Medi
     if candidate.claim == "maybe":
         return None
     return Unreadable(
-        reason="it is empty" if content.kind == "empty" else "its content is not an image, sound or video"
+        reason="it is empty" if content.kind == "empty" else "its content is not an image, audio or video"
     )
 
 

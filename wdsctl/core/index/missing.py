@@ -194,7 +194,9 @@ def damaged_shard_findings(location: DatasetLocation, rows: Sequence[ShardRow]) 
 
     The catalog stores only the first code of each shard; `validate` reports all.
     """
-    message = f"found when it was indexed, not repaired since: {shell_command_at(location, 'validate')} reports all"
+    message = (
+        f"index found errors in it, and it has not been repaired: {shell_command_at(location, 'validate')} lists them"
+    )
     return [
         Finding(code=row.code, severity="error", message=message, shard=row.path)
         for row in rows

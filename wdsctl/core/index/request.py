@@ -219,12 +219,15 @@ def outdated_finding(location: DatasetLocation, facts: ColumnFacts) -> Finding:
     from wdsctl.core.columns.spec import parse_column_spec
 
     runs = (
-        "" if parse_column_spec(facts.function).is_built_in else f", and runs {facts.function}, which the dataset names"
+        ""
+        if parse_column_spec(facts.function).is_built_in
+        else f" by running {facts.function}, a function that the dataset names"
     )
     return Finding(
         code="WDS314",
         severity="warning",
-        message=f"column {facts.name} is outdated, of generation {facts.generation}: {command} updates it{runs}",
+        message=f"column {facts.name} is outdated (computed for generation {facts.generation}): "
+        f"{command} updates it{runs}",
     )
 
 

@@ -151,7 +151,8 @@ def index_shards(stage: CatalogStage, request: IndexRequest, progress: Progress)
     )
     if request.selection is None and not settings.selection.is_all:
         progress.note(
-            f"only the shards chosen before: {settings.selection.describe()} (for all: '{location.display_path}/**')"
+            f"only the shards that an earlier run selected: {settings.selection.describe()} "
+            f"('{location.display_path}/**' selects all)"
         )
     known = [row.path for row in snapshot.rows]
     listing = list_shards(
@@ -391,7 +392,8 @@ def _key_field(
         )
     if requested and not all(requested.split(".")):
         raise UsageError(
-            f"--key {requested}: an empty name", hint="such as id, or meta.id for one inside another object"
+            f"--key {requested}: a name is empty",
+            hint="name a field, such as id, or meta.id for one inside another object",
         )
     return snapshot.key if requested is None else requested
 

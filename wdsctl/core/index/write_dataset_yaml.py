@@ -208,8 +208,8 @@ class UnsureTypeError(UsageError):
         unused = f", and would leave {' and '.join(detection.unused_media)} unused" if detection.unused_media else ""
         super().__init__(
             f"the samples look like {detection.sample_type}: {', '.join(detection.field_map.values())}; that is only "
-            f"{percent(detection.confidence)} certain{unused}. Shards, catalog and splits are made; only {file} "
-            "is not written",
+            f"{percent(detection.confidence)} certain{unused}. Shards, catalog and splits are complete; only "
+            f"{file} is not written",
             hint="",
             where=location.display_path,
         )
@@ -250,7 +250,7 @@ def resolve_sample_type(
     if sample_type != CRUDE and not field_map:
         raise UsageError(
             f"the samples do not look like {sample_type}, so its fields must be named",
-            hint=f"--sample-type {sample_type} --field-map FIELD=PART,... (parts: {', '.join(names)})",
+            hint=f"pass --sample-type {sample_type} --field-map FIELD=PART,... (parts: {', '.join(names)})",
             code="WDS221",
         )
     with as_usage_errors():

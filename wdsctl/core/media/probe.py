@@ -32,4 +32,4 @@ def _read_facts(source: ByteRangeFile, content: SniffedContent) -> MediumFacts |
         from wdsctl.core.media.stream import stream_facts
 
         return stream_facts(source, content.format)
-    return Unreadable(reason=f"{content.kind} is not an image, sound or video")
+    return Unreadable(reason=f"{content.kind} is not an image, audio or video")

@@ -138,7 +138,7 @@ def _read_pair(raw: Mapping[str, Any]) -> dict[str, str]:
         answers = answers[0]
     if isinstance(answers, list):
         message = f"the question has {len(answers)} different answers"
-        raise _conversation_error(message, "keep one of them, or use VQASample, which hands out all")
+        raise _conversation_error(message, "keep one of them, or use VQASample, which returns all of them")
     if not isinstance(question, str) or not isinstance(answers, str):
         found = ", ".join(str(key) for key in list(raw)[:12]) or "nothing"
         message = f"expected {', '.join(TURNS_KEYS)}, or a question and its answer; found {found}"

@@ -181,7 +181,7 @@ def _find_oddities(name: str, kind: str, contents: Sequence[SniffedContent]) -> 
         if promised and content.kind != "empty" and _format_name(content) not in promised
     ]
     for shown, count in Counter(_display_name(content) for content in broken).most_common(3):
-        odd.append(f"{name}: the name promises something else, but content is {shown} ({count} of {len(contents)})")
+        odd.append(f"{name}: the extension does not match the content, which is {shown} ({count} of {len(contents)})")
     if kind == "mixed":
         odd.append(
             f"{name}: the content is not of one kind: {_summarize_contents(contents).removeprefix('content is ')}"

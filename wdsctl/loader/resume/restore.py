@@ -77,7 +77,7 @@ def _restore_sample(streams: OpenBlend, pipeline: Pipeline, failures: FailureTra
         and all(isinstance(part, int) for part in restore_key)
     )
     if not is_one:
-        raise UsageError(f"{restore_key!r} is no restore key", hint="give `__restore_key__` of a sample or a batch")
+        raise UsageError(f"{restore_key!r} is not a restore key", hint="pass `__restore_key__` of a sample or a batch")
     number, passes, sample, *rest = restore_key
     if not 0 <= number < len(streams.sources):
         raise UsageError(

@@ -80,8 +80,8 @@ def test_keypoints_follow_the_box_if_data_yaml_has_their_shape(tmp_path: Path) -
     [
         (b"2 0.5 0.5 0.2 0.2", "the class is 2, expected 0 to 1"),
         (b"-1 0.5 0.5 0.2 0.2", "the class is -1, expected 0 to 1"),
-        (b"0 320 240 64 48", "320 is not a share"),
-        (b"0 nan 0.5 0.1 0.1", "nan is not a share"),
+        (b"0 320 240 64 48", "320 is not a fraction"),
+        (b"0 nan 0.5 0.1 0.1", "nan is not a fraction"),
         (b"0 0.5 0.5 0.2", "3 values after the class"),
         (b"0 0.5 0.5 0.2 0.2 0.9", "5 values after the class"),
         (b"cat 0.5 0.5 0.2 0.2", "found text"),

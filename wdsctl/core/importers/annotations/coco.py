@@ -389,7 +389,7 @@ class _ImageRows:
     def _field_uses(self) -> Iterator[FieldUse]:
         counts = self._counts
         images = pluralize(len(self._images), "image")
-        yield FieldUse("images", f"{','.join(sorted(self._extensions)) or 'bin'}, json", f"{images}, a sample each")
+        yield FieldUse("images", f"{','.join(sorted(self._extensions)) or 'bin'}, json", f"{images}, one sample each")
         if counts["bbox"]:
             note = "boxes are xywh: left, top, width and height in pixels"
             records = pluralize(counts["bbox"], "record")

@@ -137,14 +137,15 @@ class _SpeechFolder:
         if any("\udc80" <= letter <= "\udcff" for letter in "".join((name, *utterance.fields))):
             raise DatasetError(
                 "the line is not UTF-8",
-                hint="`iconv -f LATIN1 -t UTF-8 OLD > NEW`, with the encoding that the file was written in",
+                hint="convert the file: `iconv -f LATIN1 -t UTF-8 OLD > NEW`, with its encoding instead of LATIN1",
                 where=utterance.where,
                 code="WDS124",
             )
         if len(utterance.fields) not in ((1, 2) if self.has_table else (1,)):
+            expected, layout = ("1 or 2", "ID|text|normalized text") if self.has_table else ("1", "ID text")
             raise DatasetError(
-                f"the line has {pluralize(len(utterance.fields), 'field')} after the id",
-                hint="correct the line",
+                f"the line has {pluralize(len(utterance.fields), 'field')} after the id, expected {expected}",
+                hint=f"write the line as `{layout}`",
                 where=utterance.where,
                 code="WDS232",
             )

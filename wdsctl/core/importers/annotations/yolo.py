@@ -66,7 +66,7 @@ class YoloImporter:
                     shown = path_for_message(os.path.relpath(os.path.join(folder, names[0]), root))
                     # A file named data.yaml might be a blend file, too: the labels beside it say that it is not.
                     score = 0.9 if root == path else 0.95
-                    return FormatMatch(score, f"rows of a class and a box in {shown}")
+                    return FormatMatch(score, f"{shown} has rows of a class and a box")
                 if rows:
                     return None
         except (OSError, WdsctlError):
@@ -260,7 +260,7 @@ class _YoloFolder:
         endings = sorted({extension_of_name(image.path) for image in self.images})
         yield FieldUse("images", ",".join(endings), pluralize(len(self.images), "sample"))
         labelled = sum(bool(image.label) for image in self.images)
-        note = f"{labelled:,} files, {counts['boxes']:,} boxes: center, width and height as shares of the image"
+        note = f"{labelled:,} files, {counts['boxes']:,} boxes: center, width and height as fractions of the image"
         yield FieldUse("label files", "json[boxes], json[labels]", note)
         for name in ("masks", "keypoints"):
             if counts[name]:
@@ -401,7 +401,7 @@ def _split(path: str, folders: Mapping[str, str]) -> str:
 def _check_shares(values: list[float], where: str) -> None:
     odd = next((value for value in values if not -_TOLERANCE <= value <= 1 + _TOLERANCE), None)
     if odd is not None:
-        raise _row_error(f"{odd:g} is not a share of the image: expected 0 to 1", where)
+        raise _row_error(f"{odd:g} is not a fraction of the image: expected 0 to 1", where)
 
 
 def _is_outside(box: list[float]) -> bool:
@@ -414,5 +414,5 @@ def _is_outside(box: list[float]) -> bool:
 
 def _row_error(what: str, where: str) -> DatasetError:
     return DatasetError(
-        what, hint="correct the row: `class cx cy w h`, as shares of width and height", where=where, code="WDS232"
+        what, hint="correct the row: `class cx cy w h`, as fractions of width and height", where=where, code="WDS232"
     )

@@ -220,7 +220,7 @@ def find_media_fields(format_name: str, options: Options, rows: Sequence[Mapping
             )
     if key.startswith(":") and key not in (":row", ":stem"):
         raise UsageError(
-            f"{format_name} does not know key={key}", hint="a field, :row (numbers) or :stem (names of files)"
+            f"{format_name}: invalid option key={key}", hint="use a field, :row (row numbers) or :stem (file names)"
         )
     return named or tuple(name for name in fields if _is_file_field([row[name] for row in rows if row.get(name)]))
 

@@ -179,7 +179,7 @@ class ListedSamples(Generic[Row]):
 
 
 def unused_files_findings(paths: Iterable[str], reason: str, hidden: int = 0) -> list[Finding]:
-    """Findings about files that become no sample: archives (WDS240), documents and all others (WDS239).
+    """Findings about files that are in no sample: archives (WDS240), documents and all others (WDS239).
 
     Documents, such as README, are a warning, hidden files a note, all others an error. `reason`: why no sample has the
     others.
@@ -218,13 +218,13 @@ def unused_files_findings(paths: Iterable[str], reason: str, hidden: int = 0) ->
 
 
 def unused_finding(paths: Sequence[str], reason: str, *, severity: str = "error") -> Finding:
-    """The finding WDS239 about files that become no sample."""
+    """The finding WDS239 about files that are in no sample."""
     endings = Counter(os.path.splitext(path)[1].lower() or "without an extension" for path in paths)
     kinds = join_with_and([f"{count:,} {ending}" for ending, count in sorted(endings.items())][:6])
-    become = "file becomes" if len(paths) == 1 else "files become"
+    are = "file is" if len(paths) == 1 else "files are"
     return Finding(
         code="WDS239",
         severity="warning" if severity == "warning" else "error",
-        message=f"{len(paths):,} {become} no sample ({kinds}), such as {path_for_message(paths[0])}: {reason}",
+        message=f"{len(paths):,} {are} in no sample ({kinds}), such as {path_for_message(paths[0])}: {reason}",
         count=len(paths),
     )

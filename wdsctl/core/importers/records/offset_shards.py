@@ -163,7 +163,7 @@ def decompress(data: bytes, algorithm: str, size: int, path: str) -> bytes:
             code="WDS234",
         )
     if not 0 <= size <= _MAX_SHARD_BYTES:
-        raise _damaged_error(f"{size:,} bytes unpacked exceed its 32-bit offsets", path)
+        raise _damaged_error(f"it has {size:,} bytes unpacked, too many for its 32-bit offsets", path)
     try:
         plain = _read_decompressed(data, kind, size)
     except (OSError, ValueError, EOFError, zlib.error) as error:

@@ -106,7 +106,7 @@ class RowSplits:
                 without, first = without + 1, first or f"{value} in {row.where}"
             if len(splits) > _MAX_SPLITS:
                 raise UsageError(
-                    f"the field {self._mapping.split!r} has more than {_MAX_SPLITS} values, so that it names no splits",
+                    f"the field {self._mapping.split!r} has more than {_MAX_SPLITS} values, too many for split names",
                     hint="name another field with `-O split=FIELD`, or none with `-O split=`",
                 )
         return _Counts(splits, without, first)
@@ -122,7 +122,8 @@ class RowSplits:
             yield Finding(
                 code="WDS254",
                 severity="warning",
-                message=f"{self._counts.without:,} {are} in no split: {path_for_message(self._mapping.split)!r} is no "
-                f"name of a split there (the first: {self._counts.first_without})",
+                message=f"{self._counts.without:,} {are} in no split: the field "
+                f"{path_for_message(self._mapping.split)!r} does not name one "
+                f"(the first: {self._counts.first_without})",
                 count=self._counts.without,
             )

@@ -349,7 +349,7 @@ def _row_key(row: SourceRow, mapping: RowMapping) -> str:
         )
         raise DatasetError(
             f"the field {mapping.key!r} {held}",
-            hint="complete the row, or `-O key=:row` for numbers, `-O key=:stem` for names of files",
+            hint="complete the row, or take keys from row numbers (`-O key=:row`) or file names (`-O key=:stem`)",
             where=row.where,
             code="WDS232",
         )

@@ -124,7 +124,7 @@ def parse_choice_option(format_name: str, options: Options, option: str, choices
     value = options.get(option, choices[0])
     if value not in choices:
         raise UsageError(
-            f"{format_name} does not know {option}={value}",
+            f"{format_name}: invalid option {option}={value}",
             hint=f"{did_you_mean(value, choices)} {option} is one of {', '.join(choices)}".strip(),
         )
     return value
