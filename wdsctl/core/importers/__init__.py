@@ -62,16 +62,19 @@ def find_importers(path: str) -> list[tuple[Importer, FormatMatch]]:
 
     Raises an importer's error (an unreadable file, for example) only if no other importer recognises the path.
     """
+    from wdsctl.core.importers.records.folder_files import keep_listings
+
     found: list[tuple[Importer, FormatMatch]] = []
     complaints: list[WdsctlError] = []
-    for importer in map(get_importer, IMPORT_FORMATS):
-        try:
-            recognised = importer.recognise(path)
-        except WdsctlError as error:
-            complaints.append(error)
-            continue
-        if recognised is not None:
-            found.append((importer, recognised))
+    with keep_listings():
+        for importer in map(get_importer, IMPORT_FORMATS):
+            try:
+                recognised = importer.recognise(path)
+            except WdsctlError as error:
+                complaints.append(error)
+                continue
+            if recognised is not None:
+                found.append((importer, recognised))
     if complaints and not found:
         raise complaints[0]
     return sorted(found, key=lambda each: (-each[1].score, each[0].name))

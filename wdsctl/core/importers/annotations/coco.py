@@ -28,7 +28,12 @@ from wdsctl.core.errors import DatasetError, Finding, InputError, WdsctlError
 from wdsctl.core.importers.protocol import FieldUse, FilePart, FormatMatch, Options, Source, SourceDescription
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.files import extension_of_name, find_base, make_file_part
-from wdsctl.core.importers.records.folder_files import split_of_folder, unused_files_findings, walk_folders
+from wdsctl.core.importers.records.folder_files import (
+    scan_folder,
+    split_of_folder,
+    unused_files_findings,
+    walk_folders,
+)
 from wdsctl.core.importers.records.samples import RowMapping, SourceRow
 from wdsctl.core.importers.records.source import make_row_source
 from wdsctl.core.importers.records.text import JsonFile
@@ -537,14 +542,12 @@ def _find_annotation_files(path: str) -> list[str]:
     if os.path.isfile(path):
         return [path] if path.lower().endswith(".json") and _looks_like_coco(path) else []
     try:
-        names = sorted(os.listdir(path))
-        inner = [name for name in names if name == "annotations" or split_of_folder(name)]
-        folders = [path, *(os.path.join(path, name) for name in inner if os.path.isdir(os.path.join(path, name)))]
+        inner = [name for name in scan_folder(path, path).folders if name == "annotations" or split_of_folder(name)]
         found = [
             os.path.join(folder, name)
-            for folder in folders
-            for name in sorted(os.listdir(folder))
-            if name.lower().endswith(".json") and not name.startswith(".")
+            for folder in (path, *(os.path.join(path, name) for name in inner))
+            for name in scan_folder(folder, path).files
+            if name.lower().endswith(".json")
         ]
     except OSError:
         return []

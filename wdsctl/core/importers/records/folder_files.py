@@ -9,6 +9,8 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from hashlib import blake2b
 from typing import Generic, NamedTuple, TypeVar
 
@@ -19,7 +21,7 @@ from wdsctl.core.importers.protocol import FilePart
 from wdsctl.core.importers.records.files import extension_of_name
 from wdsctl.core.importers.records.samples import SourceSample, failed_sample
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION, MediaType
-from wdsctl.core.safe_open import check_entries_beneath, regular_file_opener
+from wdsctl.core.safe_open import check_beneath, is_link_outside, regular_file_opener
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
 
 #: Names of folders, in lower case, that are splits.
@@ -58,23 +60,55 @@ def media_type_of(path: str) -> MediaType | None:
 
 
 class FolderNames(NamedTuple):
-    """The names in one folder, sorted. `hidden`: the number of names that begin with a dot, and of desktop litter."""
+    """The names in one folder, sorted. `hidden`: the number of names that begin with a dot, and of desktop litter.
+    `outside`: links that lead out of the root, which are in neither list.
+    """
 
     folders: list[str]
     files: list[str]
     hidden: int
+    outside: Sequence[str] = ()
+
+
+_kept_listings: ContextVar[dict[tuple[str, str], FolderNames] | None] = ContextVar("kept listings", default=None)
+
+
+@contextmanager
+def keep_listings() -> Iterator[None]:
+    """List every folder once within this context: all formats look at the names of a source to recognise it."""
+    token = _kept_listings.set({})
+    try:
+        yield
+    finally:
+        _kept_listings.reset(token)
 
 
 def list_folder(folder: str, root: str) -> FolderNames:
     """List a folder. Raises PermissionDenied WDS409 if an entry leads out of `root`, OSError."""
-    folders, files, hidden = list[str](), list[str](), 0
+    names = scan_folder(folder, root)
+    if names.outside:
+        check_beneath(os.path.join(folder, names.outside[0]), root)
+    return names
+
+
+def scan_folder(folder: str, root: str) -> FolderNames:
+    """List a folder, with entries that lead out of `root` apart. Callers do not change the lists. Raises OSError."""
+    kept = _kept_listings.get()
+    if kept is not None and (folder, root) in kept:
+        return kept[folder, root]
+    folders, files, outside, hidden = list[str](), list[str](), list[str](), 0
     with os.scandir(folder) as entries:
-        for entry in check_entries_beneath(entries, root):
+        for entry in entries:
             if entry.name.startswith(".") or entry.name in LITTER_NAMES or entry.name in LITTER_FOLDERS:
                 hidden += 1
+            elif is_link_outside(entry, root):
+                outside.append(entry.name)
             else:
                 (folders if entry.is_dir() else files).append(entry.name)
-    return FolderNames(sorted(folders), sorted(files), hidden)
+    names = FolderNames(sorted(folders), sorted(files), hidden, sorted(outside))
+    if kept is not None:
+        kept[folder, root] = names
+    return names
 
 
 def walk_folders(

@@ -23,7 +23,7 @@ from wdsctl.core.importers.records.conversations import (
     list_conversation_references,
 )
 from wdsctl.core.importers.records.files import PROBED_ROWS, find_media_fields, is_below, list_references
-from wdsctl.core.importers.records.folder_files import LITTER_FOLDERS
+from wdsctl.core.importers.records.folder_files import LITTER_FOLDERS, scan_folder
 from wdsctl.core.importers.records.row_splits import find_split_field
 from wdsctl.core.importers.records.samples import RowMapping
 from wdsctl.core.importers.records.stems import StemField, find_stem_field
@@ -90,27 +90,22 @@ def find_tables(root: str, extensions: Sequence[str]) -> list[str]:
 
 def _tables_in(folder: str, root: str, extensions: Sequence[str]) -> tuple[list[str], list[str]]:
     """(tables in a folder, its subfolders). Both are empty if it cannot be listed: opening reports that."""
-    tables: list[os.DirEntry[str]] = []
-    folders: list[str] = []
-    other_stems: set[str] = set()
     try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                name = entry.name
-                if name.startswith((".", "_")) or is_link_outside(entry, root):
-                    continue
-                if name.lower().endswith(tuple(extensions)):
-                    if entry.is_file():
-                        tables.append(entry)
-                elif not name.lower().endswith(TABLE_EXTENSIONS):
-                    if folder == root and entry.is_dir():
-                        folders.append(entry.path)
-                    else:
-                        other_stems.add(os.path.splitext(name)[0])
+        names = scan_folder(folder, root)
     except OSError:
         return [], []
-    alone = [entry.path for entry in tables if os.path.splitext(entry.name)[0] not in other_stems]
-    return (alone if len(alone) <= _MAX_TABLES else []), folders
+    tables = [name for name in names.files if name.lower().endswith(tuple(extensions)) and not name.startswith("_")]
+    folders = [name for name in names.folders if not name.startswith("_")]
+    # A table of a sample, such as 0001.json beside 0001.jpg, is not a table of samples.
+    stems = {os.path.splitext(name)[0] for name in tables}
+    others = names.files if folder == root else [*names.files, *folders]
+    for name in others if stems else ():
+        stem, extension = os.path.splitext(name)
+        if stem in stems and extension.lower() not in TABLE_EXTENSIONS and not name.startswith("_"):
+            stems.discard(stem)
+    alone = [os.path.join(folder, name) for name in tables if os.path.splitext(name)[0] in stems]
+    alone = [path for path in alone if os.path.isfile(path)] if len(alone) <= _MAX_TABLES else []
+    return alone, [os.path.join(folder, name) for name in folders] if folder == root else []
 
 
 def match_folder(root: str, extensions: Sequence[str], read: ReadFirstRows, score_alone: float) -> FormatMatch | None:
