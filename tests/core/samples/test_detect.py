@@ -60,6 +60,21 @@ def reason_against(detection: Detection, sample_type: str) -> str:
             "CaptioningSample",
             {"image": "jpg", "caption": "json[caption]"},
         ),
+        (
+            seen(jpg=JPEG, json={"uid": "u7", "txt": "x", "width": 4}),
+            "CaptioningSample",
+            {"image": "jpg", "caption": "json[txt]"},
+        ),
+        (
+            seen(png=PNG, json={"text": "x", "objects": {"bbox": [[0, 0, 1, 1]], "categories": [2]}}),
+            "DetectionSample",
+            {"image": "png", "boxes": "json[objects][bbox]", "labels": "json[objects][categories]"},
+        ),
+        (
+            seen(png=PNG, json={"objects": {"bbox": [[0, 0, 1, 1]], "category": ["dog"]}}),
+            "DetectionSample",
+            {"image": "png", "boxes": "json[objects][bbox]", "label_names": "json[objects][category]"},
+        ),
         (seen(jpg=JPEG, json={"prompt": "x"}), "CaptioningSample", {"image": "jpg", "caption": "json[prompt]"}),
         (
             seen(jpg=JPEG, json={"m": {"Caption": "x"}}),
@@ -294,6 +309,12 @@ def test_images_of_several_formats_in_different_samples_are_alternatives() -> No
 
     assert found.field_map == {"image": "jpg,png", "caption": "txt"}
     assert found.confidence >= 0.9
+
+
+def test_an_alternative_may_be_too_rare_to_be_looked_at() -> None:
+    evidence = Evidence(100, (PartEvidence("jpg", 98, (JPEG,)), PartEvidence("JPG", 1), PartEvidence("jpeg", 1)))
+
+    assert infer_sample_type(evidence).field_map == {"image": "jpg,JPG,jpeg"}
 
 
 def test_the_image_is_the_part_without_a_dot_and_the_other_is_left_over() -> None:

@@ -27,6 +27,7 @@ MODULES = MappingProxyType(
         "folder": "folder",
         "imagefolder": "imagefolder",
         "scenes": "scenes",
+        "partfolders": "partfolders",
         "csv": "csv",
         "jsonl": "jsonl",
         "llava": "llava",

@@ -30,7 +30,16 @@ _USUAL_MEDIA_NAMES = {
 _MASK_WORDS = {"mask", "masks", "seg", "segmentation", "semantic", "panoptic", "label", "labels"}
 #: Further names, whose content decides: `label` is the name of a label if it is text; `class` is a label if it is a
 #: number.
-_FURTHER_FIELD_NAMES = {"label_name": ("label", "target", "cls"), "label": ("class", "category")}
+_FURTHER_FIELD_NAMES = {
+    "label_name": ("label", "target", "cls"),
+    "label": ("class", "category"),
+}
+#: Further names of JSON keys, of which columns of tables are made.
+_FURTHER_KEY_NAMES = {
+    "caption": ("txt", "alt", "sentence"),
+    "labels": ("categories", "category"),
+    "label_names": ("categories",),
+}
 _LISTS = ("list", "list of text", "list of numbers", "list of lists", "list of objects")
 #: Whole parts by the kind of field that they can fill: kinds of content, or labels such as `json/array`.
 _PART_KINDS: dict[str, tuple[str, ...]] = {
@@ -132,7 +141,9 @@ def _fill_from_media(field: SampleField, facts: Sequence[PartFacts]) -> FilledFi
     if rivals:
         names = ", ".join(part.name for part in found)
         return UnfilledField(f"{len(found)} {field.kind} parts, unclear which is meant: {names}")
-    chosen = _with_alternatives(best, others)
+    # A few `MP4` among many `mp4` may not have been looked at.
+    unseen = [part for part in facts if part.kind == "unknown" and part.name.lower() in usual]
+    chosen = _with_alternatives(best, [*others, *unseen])
     share = min(1.0, sum(part.share for part in chosen))
     names = ",".join(part.name for part in chosen)
     if share < MIN_FILLED_SHARE:
@@ -207,6 +218,8 @@ def _keys_by_name(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[Fi
     kinds = _KEY_KINDS_OF_FIELD.get(field.name) or _KEY_KINDS.get(field.kind)
     for part in facts:
         for key in part.keys:
+            if field.name == "labels" and key.kind == "list of text" and _name_of(key) not in field.json_names:
+                continue  # `category` is a list of names
             if kinds is None or key.kind in kinds:
                 # `messages` takes the whole object, whose system prompt and tools belong to the conversation.
                 is_whole = field.name == "messages" and len(key.path) == 1
@@ -248,8 +261,8 @@ def _from_part(
 def _from_key(
     field: SampleField, part: PartFacts, key: JsonKeyFacts, steps: tuple[str | int | None, ...]
 ) -> Iterator[FilledField]:
-    names = _field_names(field)
-    name = str(key.path[-1]).lower().replace("-", "_")
+    names = _field_names(field) + _FURTHER_KEY_NAMES.get(field.name, ())
+    name = _name_of(key)
     if name not in names:
         return
     path = FieldPath((PartAccess(part.name, steps),))
@@ -257,6 +270,10 @@ def _from_key(
     seen = f"{key.found} of {key.examined}"
     reason = f"{field.name}: {path} is in {percent(key.share)} of samples, {key.kind} ({seen} looked at)"
     yield FilledField(path, quality, key.share, name, reason)
+
+
+def _name_of(key: JsonKeyFacts) -> str:
+    return str(key.path[-1]).lower().replace("-", "_")
 
 
 def _part_fits(field: SampleField, part: PartFacts) -> bool:
