@@ -13,7 +13,6 @@ from tests.core.conversions import content, files, keys, members, prepared, spli
 from tests.remote import uploaded
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.parts import PartRules
-from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.index.index import index
 from wdsctl.core.index.request import IndexRequest
@@ -222,11 +221,6 @@ def test_shards_in_a_store_are_a_source(tmp_path: Path) -> None:
     to(tmp_path / "c", source, order="shuffle", seed=2, shard_samples=5)
 
     assert files(tmp_path / "b") == files(tmp_path / "c")
-
-
-def test_a_destination_in_a_store_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="the destination is a URL"):
-        convert([some_shards(tmp_path / "a", 1)], "s3://bucket/made", ConvertRequest())
 
 
 def test_a_source_that_has_lost_a_shard_is_refused_and_the_shard_is_named(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, replace
 from hashlib import blake2b
@@ -51,6 +51,7 @@ from wdsctl.core.convert.write import UNIT_RESULTS_FILE, finish_export, write_un
 from wdsctl.core.dataset.destination import check_destination, remove_path
 from wdsctl.core.dataset.location import DatasetLocation, locate, parse_root
 from wdsctl.core.dataset.lock import hold_lock
+from wdsctl.core.dataset.remote_lock import hold_remote_marker
 from wdsctl.core.errors import DatasetError, UsageError, WdsctlError
 from wdsctl.core.files import make_folder, remove_empty_folder
 from wdsctl.core.importers.shards import MAX_SPLITS
@@ -58,7 +59,7 @@ from wdsctl.core.invocation import describe_request
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.naming import check_shard_template
 from wdsctl.core.shards.write import check_limits
-from wdsctl.core.urls import normalize_root, redact_secrets
+from wdsctl.core.urls import is_url, normalize_root, redact_secrets
 
 #: Raise this version when a change makes the same plan give other bytes.
 OUTPUT_VERSION = "wdsctl convert 3"
@@ -78,6 +79,8 @@ def convert(
     """
     request = request or ConvertRequest()
     dest = normalize_root(dest)
+    if is_url(dest):
+        request = _check_request_for_store(request, dest)
     if not request.overwrite:
         return _convert(sources, dest, request, progress)
     can_replace = check_replaceable(dest)
@@ -97,9 +100,10 @@ def _convert(sources: Sequence[str], dest: str, request: ConvertRequest, progres
     if request.dry_run:
         with tempfile.TemporaryDirectory(prefix="wdsctl-") as work:
             return _run_conversion(sources, dest, request, os.path.realpath(work), None, progress)
-    dest_existed = os.path.isdir(dest)
-    real_dest = os.path.realpath(dest)
-    make_folder(real_dest)
+    dest_existed = is_url(dest) or os.path.isdir(dest)
+    real_dest = dest if is_url(dest) else os.path.realpath(dest)
+    if not is_url(dest):
+        make_folder(real_dest)
     location = locate(dest, writing=True, real_root=real_dest)
     work = os.path.join(location.meta, "convert")
     check_destination_free(location, dest, work)
@@ -107,12 +111,13 @@ def _convert(sources: Sequence[str], dest: str, request: ConvertRequest, progres
     arguments = [*map(redact_secrets, sources), redact_secrets(dest), *describe_request(request)]
     try:
         with ExitStack() as stack:
+            check_writer = stack.enter_context(hold_remote_marker(location, request.wait, progress))
             stack.enter_context(hold_lock(location.lock, wait=request.wait, note=progress.note))
             check_destination_free(location, dest, work)  # the run that held the lock may have written files
             stack.enter_context(clean_up_on_error(location, work, had_meta=had_meta))
             entry = stack.enter_context(record_run(location, "convert", arguments, progress))
             make_folder(work)
-            report = _run_conversion(sources, dest, request, work, location, progress)
+            report = _run_conversion(sources, dest, request, work, location, progress, check_writer)
             entry.findings += report.findings
             return report
     except WdsctlError:
@@ -120,6 +125,30 @@ def _convert(sources: Sequence[str], dest: str, request: ConvertRequest, progres
             with suppress(OSError):  # the folder is not empty
                 remove_empty_folder(real_dest)
         raise
+
+
+def _check_request_for_store(request: ConvertRequest, dest: str) -> ConvertRequest:
+    """Return the request for a destination at a URL. Raises UsageError for what stores cannot have."""
+    shown = redact_secrets(dest)
+    if request.overwrite:
+        raise UsageError(
+            "--overwrite cannot replace a dataset in a store, which has no folders to exchange",
+            where=shown,
+            hint="choose another DEST, and remove the old objects when nobody reads them any more",
+        )
+    if request.layout == "polylithic":
+        raise UsageError(
+            "a polylithic dataset must be on a disk or a mounted file system",
+            where=shown,
+            hint="leave `--layout polylithic` out, or write to a disk",
+        )
+    if not exporters.get_exporter(request.target).suffix:
+        raise UsageError(
+            f"--to {request.target} writes a folder of many files, which must be on a disk",
+            where=shown,
+            hint="write to a disk, then copy the folder to the store; or write shards, Parquet or MDS there",
+        )
+    return replace(request, layout="") if request.layout == "auto" else request
 
 
 def check_request(request: ConvertRequest, sources: int) -> None:
@@ -158,10 +187,12 @@ def _run_conversion(
     work: str,
     location: DatasetLocation | None,
     progress: Progress,
+    check_writer: Callable[[], None] = lambda: None,
 ) -> ConvertReport:
     """Convert the sources; the caller holds the lock.
 
-    If `location` is None, this is a dry run, and the caller deletes `work`.
+    If `location` is None, this is a dry run, and the caller deletes `work`. `check_writer` raises if another machine
+    writes to the store now.
     """
     started = time.monotonic()
     with closing(open_sources(sources, request, work, progress)) as opened:
@@ -196,7 +227,7 @@ def _run_conversion(
         if location is None:
             return preview_conversion(plan_path, opened, dest, request, started)
         with PlanFile(plan_path) as plan:
-            done, written = write_units(plan, resolved, work, fingerprint, location, progress)
+            done, written = write_units(plan, resolved, work, fingerprint, location, progress, check_writer)
             if written:
                 _check_sources(opened, work)
             units = [unit for unit in plan.units() if done[unit.id].samples]

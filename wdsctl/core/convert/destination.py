@@ -106,7 +106,7 @@ def check_same_content(
     if before is None or before["plan"] != now["plan"]:
         raise _other_conversion_error(dest, ["other samples, or other splits"])
     if not has_same_times(before, now):
-        if not can_compare_output(resolved.request):
+        if is_url(dest) or not can_compare_output(resolved.request):
             change = "the files of the source have new times, and only a new conversion can tell whether they changed"
             raise _other_conversion_error(dest, [change])
         progress.note("the files of the source have new times: comparing their content with the destination")
@@ -146,7 +146,7 @@ def discard_other_plan(
     if os.path.exists(os.path.join(work, UNFOLDING_MARKER_FILE)):
         message = "another conversion has not finished moving its files into the destination"
         raise _mismatch_error(message, [], dest, "run that command again to finish it, or choose another DEST")
-    if not request.restart and any(os.path.lexists(unit_path(dest, unit)) for unit in units):
+    if not request.restart and _has_outputs(dest, units):
         changes = describe_input_changes(read_json(facts["made_from"]), inputs) if "made_from" in facts else []
         hint = "choose another DEST; or remove what the other conversion wrote, and start again, with `--yes`"
         raise _mismatch_error("the destination has an unfinished conversion of another kind", changes, dest, hint)
@@ -155,8 +155,23 @@ def discard_other_plan(
     remove_path(plan)  # last: after a kill, the next run continues the removal
 
 
+def _has_outputs(dest: str, units: Sequence[PlannedUnit]) -> bool:
+    if is_url(dest):
+        from wdsctl.core.dataset.remote_destination import list_objects
+
+        return not list_objects(dest).keys().isdisjoint(unit_path("", unit) for unit in units)
+    return any(os.path.lexists(unit_path(dest, unit)) for unit in units)
+
+
 def _remove_outputs(dest: str, units: Sequence[PlannedUnit]) -> None:
     """Remove the files of all units, and their catalogs, whose splits would apply to other samples."""
+    if is_url(dest):
+        from wdsctl.core.storage.objects import ObjectStore
+
+        ObjectStore(dest).delete([unit_path(dest, unit) for unit in units])
+        for dataset in {unit.dataset for unit in units}:
+            _remove_catalog(locate(join_beneath(dest, dataset).rstrip("/")), with_meta=bool(dataset))
+        return
     remove_partials(dest, {os.path.dirname(unit_path("", unit)) for unit in units} | {unit.folder for unit in units})
     for unit in units:
         remove_path(unit_path(dest, unit))

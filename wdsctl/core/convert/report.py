@@ -20,7 +20,7 @@ from wdsctl.core.errors import DatasetError, Finding, Severity, UsageError, join
 from wdsctl.core.files import write_text
 from wdsctl.core.json_text import read_json
 from wdsctl.core.text import escape_unprintable, pluralize
-from wdsctl.core.urls import redact_secrets
+from wdsctl.core.urls import is_url, redact_secrets
 
 LEFT_OUT_SUFFIX = ": the sample is left out"
 KEPT_SUFFIX = ": the sample is unchanged"
@@ -196,8 +196,14 @@ def report_finished(
     saved = dict(finished["report"])
     datasets = tuple(ConvertedDataset(**each | {"columns": tuple(each["columns"])}) for each in saved.pop("datasets"))
     files: dict[str, int] = finished.get("files") or {}
-    changed = [each.path for each in datasets if not os.path.isdir(each.path)]
-    changed += [path for name, size in files.items() if not _has_size(path := os.path.join(dest, name), size)]
+    if is_url(dest):
+        from wdsctl.core.dataset.remote_destination import list_objects
+
+        present = list_objects(dest)
+        changed = [f"{redact_secrets(dest)}/{name}" for name, size in files.items() if present.get(name) != size]
+    else:
+        changed = [each.path for each in datasets if not os.path.isdir(each.path)]
+        changed += [path for name, size in files.items() if not _has_size(path := os.path.join(dest, name), size)]
     if changed:
         raise UsageError(
             "files of the finished conversion are missing or have changed",

@@ -6,6 +6,7 @@ The result depends only on the plan and the request.
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -27,19 +28,33 @@ from wdsctl.core.convert.parts import (
 from wdsctl.core.convert.plan_file import PlanFile, PlannedSample, PlannedUnit, SharedPart, UnitResult
 from wdsctl.core.convert.request import ConvertRequest, ResolvedRequest, SourceSpec
 from wdsctl.core.dataset.polylithic import REFERENCES_PART
+from wdsctl.core.dataset.shard_names import TAR_SUFFIX
 from wdsctl.core.directories import join_beneath
 from wdsctl.core.errors import DatasetError, StorageDown, WdsctlError
 from wdsctl.core.files import open_file_draft
 from wdsctl.core.importers.protocol import DetailedSource, FilePart, Part, Source
 from wdsctl.core.importers.references import encode_line, make_references_part
+from wdsctl.core.shards.scan_unit import ScanUnit, ShardFile, scan_results
+from wdsctl.core.shards.tar_scan import scan_tar
 
 AnyPart = Part | FilePart
 
 _PREFETCH_SAMPLES = 64
 
 
+class UnitUpload(NamedTuple):
+    """Local folders of a unit that goes to a store. `spool`: files before their upload.
+
+    `journal`: unfinished uploads. `scans`: the scans of tars, which spare the index reading them; empty for none.
+    """
+
+    spool: str
+    journal: str
+    scans: str
+
+
 class UnitJob(NamedTuple):
-    """A unit to write. `root`: the destination. `plan`: the path of the plan.
+    """A unit to write. `root`: the destination. `plan`: the path of the plan. `upload`: if `root` is a URL.
 
     `left_out`, `as_is`: for a primary, positions of samples whose media failed, and are left out or kept unchanged.
     """
@@ -50,6 +65,7 @@ class UnitJob(NamedTuple):
     resolved: ResolvedRequest
     left_out: tuple[int, ...] = ()
     as_is: tuple[int, ...] = ()
+    upload: UnitUpload | None = None
 
 
 class SampleFailure(NamedTuple):
@@ -71,18 +87,34 @@ def write_unit(job: UnitJob) -> UnitResult:
     unit, request = job.unit, job.resolved.request
     failures: list[SampleFailure] = []
     exporter = _exporter_for(request, unit)
-    with open_file_draft(unit_path(job.root, unit)) as draft:
+    with open_file_draft(unit_path(job.root if job.upload is None else job.upload.spool, unit)) as draft:
         with PlanFile(job.plan) as plan:
             samples = _convert_samples(plan, job, failures)
             written = exporter.write(
                 draft.path, cast("Iterator[tuple[str, Iterator[Part]]]", samples), dict(job.resolved.target_options)
             )
-        if written.samples:
+        if written.samples and job.upload is None:
             draft.publish()
+        elif written.samples and job.upload is not None:
+            _upload_draft(draft.path, job, job.upload)
     left_out = tuple(failure.position for failure in failures if not failure.is_kept)
     as_is = tuple(failure.position for failure in failures if failure.is_kept)
     counts = json.dumps(_count_failures(failures))
     return UnitResult(unit.id, written.samples, written.size_bytes, written.facts, left_out, as_is, counts)
+
+
+def _upload_draft(draft: str, job: UnitJob, target: UnitUpload) -> None:
+    """Send a finished file to the store, and keep its scan for the index."""
+    from wdsctl.core.storage.objects import ObjectStore
+    from wdsctl.core.storage.upload_journal import put_file_journaled
+
+    stored = put_file_journaled(ObjectStore(job.root), draft, unit_path(job.root, job.unit), target.journal)
+    if target.scans and stored.number and job.unit.name.endswith(TAR_SUFFIX):
+        shard = ShardFile(job.unit.name, stored.size, stored.number)
+        with open(draft, "rb", buffering=0) as file:
+            scan = scan_tar(shard.path, lambda offset, size: os.pread(file.fileno(), size, offset), shard.size)
+        unit = ScanUnit(join_beneath(job.root, job.unit.dataset).rstrip("/"), shard)
+        scan_results(target.scans).save([unit], [replace(scan, known_layout_hash=scan.layout_hash())])
 
 
 def unit_path(root: str, unit: PlannedUnit) -> str:

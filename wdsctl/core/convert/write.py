@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import groupby
 
 from wdsctl.core.convert import exporters
-from wdsctl.core.convert.exporters import WrittenUnit
+from wdsctl.core.convert.exporters import Exporter, WrittenUnit
 from wdsctl.core.convert.plan_file import PlanFile, PlannedUnit, UnitResult, UnitResultFile
-from wdsctl.core.convert.request import ResolvedRequest
-from wdsctl.core.convert.unit import UnitJob, close_sources, unit_path, write_unit
-from wdsctl.core.dataset.destination import move_unit_files, remove_partials
-from wdsctl.core.dataset.location import DatasetLocation
+from wdsctl.core.convert.request import ConvertRequest, ResolvedRequest
+from wdsctl.core.convert.unit import UnitJob, UnitUpload, close_sources, unit_path, write_unit
+from wdsctl.core.dataset.destination import move_unit_files, remove_partials, remove_path
+from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.lock import check_lock_held
 from wdsctl.core.directories import join_beneath
-from wdsctl.core.files import write_text
+from wdsctl.core.files import make_folder, write_text
 from wdsctl.core.jobs import LocalProcesses, UnitSize, run_units
 from wdsctl.core.progress import Progress
 from wdsctl.core.storage.open import workers_for
+from wdsctl.core.urls import is_url
 
 #: Exists while `finish_export` moves the files of finished units, for formats without a suffix, out of their folders.
 UNFOLDING_MARKER_FILE = "unfolding"
@@ -39,10 +41,12 @@ def write_units(
     fingerprint: str,
     location: DatasetLocation,
     progress: Progress,
+    check_writer: Callable[[], None],
 ) -> tuple[dict[int, UnitResult], int]:
     """Write the missing units; returns (results of all units by id, number of units that this run wrote).
 
     The number excludes units without samples, which have no file. `work`: the folder of the plan and of the results.
+    `check_writer` raises if another machine writes to the destination in a store now.
     """
     units = plan.units()
     dest = location.root_to_write
@@ -50,19 +54,26 @@ def write_units(
     with UnitResultFile(os.path.join(work, UNIT_RESULTS_FILE), fingerprint) as results_file:
         is_unfolding = os.path.exists(os.path.join(work, UNFOLDING_MARKER_FILE))
         earlier = results_file.all().items()
-        done = {number: each for number, each in earlier if is_unfolding or _is_written(dest, units[number], each)}
+        remote = None if not is_url(dest) else _begin_remote(dest, units, location, work)
+        present = None if remote is None else remote.present
+        done = {
+            number: each for number, each in earlier if is_unfolding or _is_written(dest, units[number], each, present)
+        }
         group_folders = {unit.folder for unit in units} if resolved.request.media else set()
-        remove_partials(dest, {os.path.dirname(unit_path("", unit)) for unit in units} | group_folders)
+        if remote is None:
+            remove_partials(dest, {os.path.dirname(unit_path("", unit)) for unit in units} | group_folders)
         # Units of media come first: a sample whose media failed must not be in the primary.
         for stream, grouped in groupby(units, key=lambda unit: unit.stream):
             missing = [unit for unit in grouped if unit.id not in done]
             if not missing:
                 continue
             jobs = list(_jobs(plan.path, missing, resolved, dest, done, units))
+            if remote is not None:
+                jobs = [job._replace(upload=remote.upload(job.unit, resolved.request)) for job in jobs]
             finished = run_units(
                 write_unit,
                 jobs,
-                LocalProcesses(worker_count(resolved), _PRELOAD_MODULES),
+                LocalProcesses(workers_for(dest, worker_count(resolved)), _PRELOAD_MODULES),
                 phase=f"write {stream}".rstrip(),
                 progress=progress,
                 size=lambda job: UnitSize(job.unit.samples, job.unit.size_bytes),
@@ -71,6 +82,7 @@ def write_units(
                 with closing(finished):
                     for each in finished:
                         check_lock_held(location.lock)
+                        check_writer()
                         result = each.result()
                         results_file.add(result)
                         done[each.unit.unit.id] = result
@@ -103,10 +115,45 @@ def _jobs(
         yield UnitJob(plan, unit, dest, resolved, *in_unit)
 
 
-def _is_written(dest: str, unit: PlannedUnit, result: UnitResult) -> bool:
-    """Whether the file of a unit exists and has its size. A unit without samples has no file."""
+@dataclass(frozen=True, slots=True)
+class _RemoteDestination:
+    """A destination in a store. `present`: path -> bytes of its objects. `scans`: by dataset, the folder for scans."""
+
+    root: str
+    present: Mapping[str, int]
+    spool: str
+    journal: str
+    scans: Mapping[str, str]
+
+    def upload(self, unit: PlannedUnit, request: ConvertRequest) -> UnitUpload:
+        return UnitUpload(self.spool, self.journal, self.scans[unit.dataset] if request.makes_datasets else "")
+
+
+def _begin_remote(dest: str, units: Sequence[PlannedUnit], location: DatasetLocation, work: str) -> _RemoteDestination:
+    """List a destination in a store, and remove what a killed run left: unfinished uploads, and files on the disk."""
+    from wdsctl.core.dataset.remote_destination import list_objects
+    from wdsctl.core.storage.objects import ObjectStore
+    from wdsctl.core.storage.upload_journal import abort_left_uploads
+
+    names = {unit_path("", unit) for unit in units}
+    abort_left_uploads(ObjectStore(dest), location.upload_journal, names.__contains__)
+    spool = os.path.join(work, "spool")
+    remove_path(spool)
+    make_folder(spool)
+    datasets = {unit.dataset for unit in units}
+    scans = {name: locate(join_beneath(dest, name).rstrip("/")).work_folder for name in datasets}
+    return _RemoteDestination(dest, list_objects(dest), spool, location.upload_journal, scans)
+
+
+def _is_written(dest: str, unit: PlannedUnit, result: UnitResult, present: Mapping[str, int] | None) -> bool:
+    """Whether the file of a unit exists and has its size. A unit without samples has no file.
+
+    `present`: path -> bytes of the objects in a store.
+    """
     if not result.samples:
         return True
+    if present is not None:
+        return present.get(unit_path("", unit)) == result.size_bytes
     path = unit_path(dest, unit)
     return os.path.isdir(path) or (os.path.isfile(path) and os.path.getsize(path) == result.size_bytes)
 
@@ -126,4 +173,21 @@ def finish_export(
     for folder, grouped in groupby(units, key=lambda unit: unit.folder):
         results = ((unit.name, done[unit.id]) for unit in grouped)
         written = [WrittenUnit(name, result.samples, result.size_bytes, result.facts) for name, result in results]
-        exporter.finish(os.path.join(dest, folder), written, dict(resolved.target_options))
+        if is_url(dest):
+            _finish_remote(exporter, join_beneath(dest, folder).rstrip("/"), written, resolved, work)
+        else:
+            exporter.finish(os.path.join(dest, folder), written, dict(resolved.target_options))
+
+
+def _finish_remote(
+    exporter: Exporter, folder: str, written: Sequence[WrittenUnit], resolved: ResolvedRequest, work: str
+) -> None:
+    """Write the files that all units share to a disk, and upload them."""
+    from wdsctl.core.storage.objects import ObjectStore
+
+    made = os.path.join(work, "shared")
+    remove_path(made)
+    make_folder(made)
+    exporter.finish(made, written, dict(resolved.target_options))
+    for name in sorted(os.listdir(made)):
+        ObjectStore(folder).put_file(os.path.join(made, name), f"{folder}/{name}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from wdsctl.core.dataset.location import DatasetLocation, locate, note_catalog_l
 from wdsctl.core.dataset.lock import check_lock_held, hold_lock
 from wdsctl.core.dataset.polylithic import is_polylithic, read_polylithic_folder
 from wdsctl.core.dataset.raw_folder import RawListing
+from wdsctl.core.dataset.remote_lock import hold_remote_marker
 from wdsctl.core.dataset.root_spec import RootSpec, parse_root_spec
 from wdsctl.core.errors import CatalogError, DatasetError, UsageError
 from wdsctl.core.files import make_folder
@@ -152,7 +153,7 @@ def _run_locked(
     arguments = [redact_secrets(source), *([] if dest is None else [redact_secrets(dest)]), *describe_request(request)]
     with (
         # Held until the lock is released: until then, the run may publish the catalog.
-        _hold_marker(location, request, progress) if listing is not None else nullcontext(_do_nothing) as check_writer,
+        hold_remote_marker(location, request.wait, progress) if listing is not None else nullcontext() as check_writer,
         hold_lock(location.lock, wait=request.wait, note=progress.note),
         record_run(location, "prepare", arguments, progress) as entry,
     ):
@@ -162,21 +163,6 @@ def _run_locked(
             if dest is not None:
                 error.set_command(partial(shell_command, "prepare", redact_secrets(source), redact_secrets(dest)))
             raise
-
-
-def _hold_marker(
-    location: DatasetLocation, request: PrepareRequest, progress: Progress
-) -> AbstractContextManager[Callable[[], None]]:
-    """Keep other machines from writing to a dataset in a store. Yields a function that raises if one does now."""
-    if not is_url(location.root):
-        return nullcontext(_do_nothing)
-    from wdsctl.core.dataset.writer_marker import hold_writer_marker
-
-    return hold_writer_marker(location.root, wait=request.wait, note=progress.note)
-
-
-def _do_nothing() -> None:
-    pass
 
 
 def _prepare_from_format(
@@ -323,7 +309,7 @@ def _run_steps(
     listing: RawListing | None,
     request: PrepareRequest,
     entry: RunRecord,
-    check_writer: Callable[[], None],
+    check_writer: Callable[[], None] | None,
     progress: Progress,
 ) -> PrepareReport:
     """Run all steps. The caller holds the lock. `check_writer` raises if another machine writes to the store now.
@@ -444,7 +430,7 @@ def _write_shards(
     request: PrepareRequest,
     listing: RawListing,
     entry: RunRecord,
-    check_writer: Callable[[], None],
+    check_writer: Callable[[], None] | None,
     progress: Progress,
 ) -> FolderReport:
     if entry.ledger is None:
@@ -456,7 +442,8 @@ def _write_shards(
 
     def check_locks() -> None:
         check_lock_held(location.lock)
-        check_writer()
+        if check_writer is not None:
+            check_writer()
 
     layouts = partial(_catalog_layout_hashes, location)
     return write_folder(

@@ -14,10 +14,19 @@ from hashlib import blake2b
 from wdsctl.core.errors import translate_os_errors
 from wdsctl.core.files import MALFORMED_ERRORS, make_folder, open_without_links, remove_file, write_pieces
 from wdsctl.core.json_text import read_json
-from wdsctl.core.storage.objects import ObjectStore, PendingUpload, Upload
+from wdsctl.core.storage.objects import PART_BYTES, ObjectStore, PendingUpload, StoredObject, Upload
 from wdsctl.core.urls import url_identity
 
 _SUFFIX = ".upload"
+
+
+def put_file_journaled(store: ObjectStore, path: str, url: str, folder: str) -> StoredObject:
+    """Write a local file, and keep the ID of the upload in `folder` until it is finished or aborted."""
+    with journaled_upload(store, url, folder) as upload, translate_os_errors(path, "read"):
+        with open(path, "rb", buffering=0) as file:
+            while piece := file.read(PART_BYTES):
+                upload.write(piece)
+        return upload.finish()
 
 
 @contextmanager

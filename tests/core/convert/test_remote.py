@@ -1,0 +1,134 @@
+"""Conversions into a store: the same files as on a disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.core.conversions import files, prepared, splits
+from tests.remote import FaultyFileSystem, s3_server
+from wdsctl.core.catalog.read import Catalog
+from wdsctl.core.convert.convert import convert
+from wdsctl.core.convert.request import ConvertRequest
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.errors import StorageError, UsageError
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.prepare.request import PrepareRequest
+from wdsctl.core.storage.objects import ObjectStore
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    with s3_server() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(params=["memory", "s3"])
+def dest(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))
+    if request.param == "memory":
+        FaultyFileSystem.reset()
+        return f"memory://{tmp_path.name}/dest"
+    request.getfixturevalue("s3")
+    return f"s3://bucket/{tmp_path.name}/dest"
+
+
+def stored(dest: str) -> dict[str, bytes]:
+    store = ObjectStore(dest)
+    names = {each.url.removeprefix(f"{dest}/") for each in store.list(dest)}
+    return {name: store.get(f"{dest}/{name}")[0] for name in names if ".wdsctl/" not in name}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"order": "shuffle", "seed": 1},
+        {"apart": "split"},
+        {"to_format": "mds"},
+        {"to_format": "mds", "apart": "split"},
+        {"compress": "gz"},
+    ],
+)
+def test_a_store_gets_the_files_of_a_disk(tmp_path: Path, dest: str, options: dict[str, Any]) -> None:
+    source = prepared(tmp_path / "source")
+    request = ConvertRequest(**options, shard_samples=7, workers=2)
+    local = convert([source], str(tmp_path / "local"), request)
+
+    report = convert([source], dest, request)
+
+    assert stored(dest) == files(tmp_path / "local")
+    assert [each.splits for each in report.datasets] == [each.splits for each in local.datasets]
+    assert convert([source], dest, request).up_to_date
+
+
+def test_splits_are_carried_into_a_store(tmp_path: Path, dest: str) -> None:
+    source = prepared(tmp_path / "source")
+    convert([source], dest, ConvertRequest(shard_samples=7))
+    with Catalog(locate(dest).catalog) as catalog:
+        assert {split.name: split.samples for split in catalog.splits()} == splits(tmp_path / "source")
+
+
+def test_the_index_reads_no_shard_back(tmp_path: Path, dest: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = prepared(tmp_path / "source")
+    monkeypatch.setattr("wdsctl.core.index.merge.run_scan_unit", None)
+    assert convert([source], dest, ConvertRequest(shard_samples=7, finish=False)).samples == 40
+
+
+def test_a_killed_conversion_is_continued(tmp_path: Path, dest: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = prepared(tmp_path / "source")
+    request = ConvertRequest(shard_samples=7)
+    convert([source], str(tmp_path / "local"), request)
+    put = ObjectStore.put
+    left = [3]
+
+    def fail(store: ObjectStore, url: str, data: bytes, **options: Any) -> Any:
+        left[0] -= url.endswith(".tar")
+        if left[0] < 0 and url.endswith(".tar"):
+            raise StorageError("cut", hint="x")
+        return put(store, url, data, **options)
+
+    monkeypatch.setattr(ObjectStore, "put", fail)
+    with pytest.raises(StorageError, match="cut"):
+        convert([source], dest, request)
+    monkeypatch.setattr(ObjectStore, "put", put)
+    assert len(stored(dest)) == 3
+
+    report = convert([source], dest, request)
+
+    assert report.kept_files == 3
+    assert stored(dest) == files(tmp_path / "local")
+
+
+def test_a_destination_that_is_not_empty_is_refused(tmp_path: Path, dest: str) -> None:
+    ObjectStore(dest).put(f"{dest}/a.txt", b"")
+    with pytest.raises(UsageError, match=r"not empty: a\.txt"):
+        convert([prepared(tmp_path / "source")], dest, ConvertRequest())
+
+
+@pytest.mark.parametrize("options", [{"overwrite": True}, {"layout": "polylithic"}, {"to_format": "folder"}])
+def test_what_a_store_cannot_have_is_refused(tmp_path: Path, dest: str, options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError) as refused:
+        convert([prepared(tmp_path / "source")], dest, ConvertRequest(**options))
+    assert "disk" in refused.value.hint or "DEST" in refused.value.hint
+
+
+def test_a_source_in_the_destination_is_refused() -> None:
+    with pytest.raises(UsageError, match="overlap"):
+        convert(["s3://bucket/a/b"], "s3://bucket/a", ConvertRequest())
+
+
+def test_prepare_writes_a_table_into_a_store(tmp_path: Path, dest: str) -> None:
+    folder = tmp_path / "table"
+    folder.mkdir()
+    for i in range(5):
+        (folder / f"{i}.jpg").write_bytes(bytes([255, 216, 255, i]) * 100)
+    (folder / "labels.csv").write_text("file,caption\n" + "".join(f"{i}.jpg,number {i}\n" for i in range(5)))
+
+    report = prepare(str(folder / "labels.csv"), dest, PrepareRequest(take_unsure=True))
+
+    assert report.index is not None
+    assert report.index.samples == 5
+    assert [name for name in stored(dest) if name.endswith(".tar")]

@@ -1,0 +1,188 @@
+"""Raw folders that are written to a store: the same shards and catalog as on a disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from tests.core.dumps import query
+from tests.core.raw_folders import a_folder
+from tests.preparing import prepare_request
+from tests.remote import FaultyFileSystem, s3_server
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.errors import CatalogError, InputError, PermissionDenied, UsageError
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.storage.objects import ObjectStore
+from wdsctl.core.storage.s3_objects import S3Objects
+
+OPTIONS = {"shard_samples": 4, "take_unsure": True, "split": {"train": 3, "val": 1}}
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    with s3_server() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(params=["memory", "s3"])
+def dest(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))
+    if request.param == "memory":
+        FaultyFileSystem.reset()
+        return f"memory://{tmp_path.name}/dest"
+    request.getfixturevalue("s3")
+    return f"s3://bucket/{tmp_path.name}/dest"
+
+
+@pytest.fixture
+def s3_dest(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))
+    return f"s3://bucket/{tmp_path.name}/dest"
+
+
+def stored(dest: str) -> dict[str, bytes]:
+    """The shards in a store."""
+    store = ObjectStore(dest)
+    return {
+        each.url.removeprefix(f"{dest}/"): store.get(each.url)[0]
+        for each in store.list(dest)
+        if each.url.endswith(".tar")
+    }
+
+
+def shards(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.glob("*.tar")}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_store_gets_the_shards_and_the_catalog_of_a_disk(tmp_path: Path, dest: str, workers: int) -> None:
+    source = str(a_folder(tmp_path / "raw", 10))
+    prepare(source, str(tmp_path / "local"), prepare_request(**OPTIONS))
+
+    report = prepare(source, dest, prepare_request(**OPTIONS, workers=workers))
+
+    assert stored(dest) == shards(tmp_path / "local")
+    assert (report.folder and report.folder.written, report.index and report.index.samples) == (3, 10)
+    for table in ("sample", "shard_part", "split", "split_shard", "ext"):
+        rows = [query(locate(root).catalog, f"SELECT * FROM {table}") for root in (dest, str(tmp_path / "local"))]
+        assert rows[0] == rows[1]
+
+
+def test_the_index_reads_no_shard_back(tmp_path: Path, s3_dest: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = str(a_folder(tmp_path / "raw", 10))
+    monkeypatch.setattr("wdsctl.core.index.merge.run_scan_unit", None)
+
+    assert prepare(source, s3_dest, prepare_request(**OPTIONS)).split is not None
+
+
+def test_a_second_run_does_what_is_missing(tmp_path: Path, dest: str) -> None:
+    source = a_folder(tmp_path / "raw", 10)
+    prepare(str(source), dest, prepare_request(**OPTIONS))
+    assert prepare(str(source), dest, prepare_request(**OPTIONS)).up_to_date
+    before = stored(dest)
+
+    a_folder(source, 3, first=10)
+    report = prepare(str(source), dest, prepare_request(**OPTIONS))
+
+    assert report.folder is not None
+    assert (report.folder.written, report.folder.kept) == (1, 3)
+    assert before.items() < stored(dest).items()
+
+
+def test_a_dry_run_writes_nothing(tmp_path: Path, dest: str) -> None:
+    source = str(a_folder(tmp_path / "raw", 10))
+    report = prepare(source, dest, prepare_request(**OPTIONS, dry_run=True))
+    assert report.folder is not None
+    assert report.folder.shards == 3
+    assert ObjectStore(dest).list(dest) == []
+
+
+def test_a_destination_with_other_shards_is_refused(tmp_path: Path, dest: str) -> None:
+    ObjectStore(dest).put(f"{dest}/other.tar", b"x")
+    with pytest.raises(UsageError, match=r"other shards: other\.tar"):
+        prepare(str(a_folder(tmp_path / "raw", 10)), dest, prepare_request(**OPTIONS))
+
+
+def test_a_destination_that_holds_a_dataset_is_refused(tmp_path: Path, dest: str) -> None:
+    ObjectStore(dest).put(f"{dest}/inner/.wdsctl/catalog", b"x")
+    with pytest.raises(UsageError, match="holds the dataset inner"):
+        prepare(str(a_folder(tmp_path / "raw", 10)), dest, prepare_request(**OPTIONS))
+
+
+@pytest.mark.parametrize("url", ["https://host/dest", "hf://datasets/me/dest", "simplecache::s3://bucket/dest"])
+def test_a_store_that_is_only_read_is_refused(tmp_path: Path, url: str) -> None:
+    with pytest.raises(UsageError):
+        prepare(str(a_folder(tmp_path / "raw", 10)), url, prepare_request(**OPTIONS))
+
+
+def test_a_bucket_that_does_not_exist_is_named(tmp_path: Path, s3_dest: str) -> None:
+    with pytest.raises(InputError, match="no such bucket"):
+        prepare(str(a_folder(tmp_path / "raw", 10)), "s3://nowhere/dest", prepare_request(**OPTIONS))
+
+
+def test_a_read_only_bucket_is_named(tmp_path: Path, s3_dest: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = S3Objects._request
+
+    async def deny(driver: S3Objects, method: str, path: str, **options: object) -> object:
+        if method in ("put_object", "create_multipart_upload"):
+            raise PermissionError("Access Denied")
+        return await request(driver, method, path, **options)
+
+    monkeypatch.setattr(S3Objects, "_request", deny)
+    with pytest.raises(PermissionDenied, match="allow these credentials to write"):
+        prepare(str(a_folder(tmp_path / "raw", 10)), s3_dest, prepare_request(**OPTIONS))
+
+
+def test_missing_credentials_are_named(tmp_path: Path, s3_dest: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    fsspec.get_filesystem_class("s3").clear_instance_cache()
+    with pytest.raises(PermissionDenied, match="no credentials for this store"):
+        prepare(str(a_folder(tmp_path / "raw", 10)), s3_dest, prepare_request(**OPTIONS))
+    fsspec.get_filesystem_class("s3").clear_instance_cache()
+
+
+def test_a_second_cluster_is_refused_and_learns_who_is_first(tmp_path: Path, dest: str) -> None:
+    source = str(a_folder(tmp_path / "raw", 10))
+    prepare(source, dest, prepare_request(**OPTIONS))
+    store, url = ObjectStore(dest), f"{dest}/.wdsctl/writer.json"
+    facts = json.loads(store.get(url)[0])
+    facts |= {"ended": False, "holder": facts["holder"] | {"host": "node-17", "command": "wdsctl prepare raw dest"}}
+    store.put(url, json.dumps(facts).encode())
+    a_folder(tmp_path / "raw", 3, first=10)
+
+    with pytest.raises(CatalogError, match=r"on node-17, since .* \(wdsctl prepare raw dest\)"):
+        prepare(source, dest, prepare_request(**OPTIONS))
+
+    assert len(stored(dest)) == 3
+
+
+def test_a_run_that_was_killed_in_an_upload_is_continued_without_orphans(tmp_path: Path, s3_dest: str) -> None:
+    source = a_folder(tmp_path / "raw", 6, size=15 << 20)
+    command = [sys.executable, "-m", "wdsctl", "prepare", str(source), s3_dest, "--yes"]
+    command += ["--shard-samples", "2", "--workers", "2", "--sample-type", "CrudeSample"]
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+    store = ObjectStore(s3_dest)
+    while not store.pending(s3_dest):
+        assert child.poll() is None
+        time.sleep(0.01)
+    os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+    pending = store.pending(s3_dest)
+    prepare(str(source), str(tmp_path / "local"), prepare_request(shard_samples=2, take_unsure=True))
+
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+    assert pending
+    assert store.pending(s3_dest) == []
+    assert stored(s3_dest) == shards(tmp_path / "local")
