@@ -112,7 +112,7 @@ def test_uploads_of_dead_runs_are_aborted_if_they_are_ours(root: str) -> None:
         upload = store.open_upload(f"{root}/{name}")
         upload.write(bytes(33 * MIB))
 
-    assert store.abort_pending(root, is_ours=lambda url: url.endswith("ours")) == 1
+    assert store.abort_pending(root, is_own=lambda url: url.endswith("ours")) == 1
     assert [each.url for each in store.pending(root)] == [f"{root}/theirs"]
     assert store.abort_pending(root) == 1
 

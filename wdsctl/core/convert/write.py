@@ -185,9 +185,9 @@ def _finish_remote(
     """Write the files that all units share to a disk, and upload them."""
     from wdsctl.core.storage.objects import ObjectStore
 
-    made = os.path.join(work, "shared")
-    remove_path(made)
-    make_folder(made)
-    exporter.finish(made, written, dict(resolved.target_options))
-    for name in sorted(os.listdir(made)):
-        ObjectStore(folder).put_file(os.path.join(made, name), f"{folder}/{name}")
+    local = os.path.join(work, "shared")
+    remove_path(local)
+    make_folder(local)
+    exporter.finish(local, written, dict(resolved.target_options))
+    for name in sorted(os.listdir(local)):
+        ObjectStore(folder).put_file(os.path.join(local, name), f"{folder}/{name}")

@@ -197,12 +197,12 @@ class ObjectStore:
             lambda: driver.abort_upload(UnfinishedUpload(path, upload.upload_id)), upload.url, "abort the upload"
         )
 
-    def abort_pending(self, prefix_url: str, *, is_ours: Callable[[str], bool] = lambda _: True) -> int:
+    def abort_pending(self, prefix_url: str, *, is_own: Callable[[str], bool] = lambda _: True) -> int:
         """Abort the unfinished uploads below a folder whose URLs are ours. Returns their number.
 
         Call this while no other process writes these objects.
         """
-        found = [each for each in self.pending(prefix_url) if is_ours(each.url)]
+        found = [each for each in self.pending(prefix_url) if is_own(each.url)]
         for each in found:
             self.abort_upload(each)
         return len(found)

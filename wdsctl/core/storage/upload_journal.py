@@ -44,11 +44,11 @@ def journaled_upload(store: ObjectStore, url: str, folder: str) -> Iterator[Uplo
     remove_file(path)  # after `abort`, which may fail: the file then stays for the next run
 
 
-def abort_left_uploads(store: ObjectStore, folder: str, is_ours: Callable[[str], bool]) -> int:
+def abort_left_uploads(store: ObjectStore, folder: str, is_own: Callable[[str], bool]) -> int:
     """Abort the uploads that killed runs left below the store's root. Returns their number.
 
     These are the uploads in `folder`, and those that the store lists for objects that are ours, since a process can be
-    killed before it notes an upload. `is_ours` receives the path of an object below the root. Call this while no other
+    killed before it notes an upload. `is_own` receives the path of an object below the root. Call this while no other
     process writes these objects.
     """
     make_folder(folder)
@@ -63,7 +63,7 @@ def abort_left_uploads(store: ObjectStore, folder: str, is_ours: Callable[[str],
                 aborted += 1
             remove_file(path)
     prefix = f"{store.root}/"
-    return aborted + store.abort_pending(store.root, is_ours=lambda url: is_ours(url.removeprefix(prefix)))
+    return aborted + store.abort_pending(store.root, is_own=lambda url: is_own(url.removeprefix(prefix)))
 
 
 def _parse(data: bytes, root: str) -> PendingUpload | None:
