@@ -1,4 +1,4 @@
-"""A transcription training: a CSV with recordings to batches of similar durations, killed, and resumed exactly."""
+"""Trains a transcription model: a CSV with recordings to batches of similar durations, killed, and resumed exactly."""
 
 from __future__ import annotations
 

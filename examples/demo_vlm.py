@@ -1,4 +1,4 @@
-"""A vision-language training: LLaVA-style JSON to packs, killed, resumed, on two ranks, and compared with itself."""
+"""Trains a vision-language model: LLaVA-style JSON to packs, killed, resumed, on two ranks, and compared."""
 
 from __future__ import annotations
 

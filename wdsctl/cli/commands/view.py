@@ -263,7 +263,7 @@ def refresh(
     dry_run: options.DryRunOption = False,
     common: options.CommonOptions,
 ) -> int:
-    """Update views to the current dataset. States of trainings on a changed view no longer resume."""
+    """Update views to the current dataset. States saved on a changed view no longer resume."""
     from wdsctl.cli.progress import show_progress
     from wdsctl.core.dataset.location import parse_root
     from wdsctl.core.views.views import refresh_views

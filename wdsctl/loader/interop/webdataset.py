@@ -120,8 +120,8 @@ class SampleStream(Generic[T]):
         """Raise LoaderError if a DataLoader is iterated again: its new workers would begin where the first ones did."""
         if isinstance(self._dataset, TrainDataset) and int(self._workers[0]) not in (NO_WORKERS_SEED, seed):
             raise LoaderError(
-                "the training was begun in other worker processes, whose position is unknown",
-                hint="give persistent_workers=True to the loader, or iterate it once: a training has no end",
+                "other worker processes began this training run, and their position is unknown",
+                hint="pass persistent_workers=True to the DataLoader, or iterate over it once: training never ends",
             )
         self._workers[0] = seed
 
