@@ -84,3 +84,13 @@ def test_a_damaged_chunk_is_refused_and_named(tmp_path: Path, name: str, fault: 
 
     assert error.code == "WDS233"
     assert chunk.name in error.where
+
+
+def test_folders_of_splits_are_one_source(tmp_path: Path) -> None:
+    for split in ("train", "val"):
+        shutil.copytree(FORMS / "litdata", tmp_path / split)
+    alone = held(FORMS / "litdata")
+
+    found = held(tmp_path)
+    assert {key.split("/")[0] for key in found} == {"train", "val"}
+    assert [*found.values()] == [*alone.values(), *alone.values()]

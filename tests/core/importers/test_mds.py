@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.core.formats import faults, held, refused
+from tests.core.formats import described, faults, held, refused, reported
+from wdsctl.core import importers
+from wdsctl.core.convert.convert import convert
 
 FORMS = Path(__file__).parents[2] / "golden" / "forms"
 
@@ -100,3 +102,31 @@ def test_a_damaged_shard_is_refused_and_named(tmp_path: Path, name: str, fault: 
 @pytest.mark.parametrize("samples", [0, -1])
 def test_a_shard_that_is_to_have_no_samples_and_has_some_is_damaged(tmp_path: Path, samples: int) -> None:
     assert refused(changed(tmp_path, lambda shard: shard.update(samples=samples))).code == "WDS233"
+
+
+def test_folders_of_splits_are_one_source(tmp_path: Path) -> None:
+    root = tmp_path / "raw"
+    for split in ("train", "val_small"):
+        shutil.copytree(FORMS / "mds", root / split)
+
+    importer, match = importers.best_importer(str(root))
+    found = held(root)
+    assert (importer.name, match.reason) == ("mds", "train/index.json and val_small/index.json list MDS shards")
+    assert list(found)[4:6] == ["train/000000004", "val_small/000000005"]
+    assert found["val_small/000000005"] == found["train/000000000"] == held(FORMS / "mds")["000000000"]
+    assert convert([str(root)], str(tmp_path / "made")).datasets[0].splits == {"train": 5, "val_small": 5}
+    assert reported(root) == []
+
+
+def test_a_folder_that_is_no_split_is_not_guessed_to_be_one(tmp_path: Path) -> None:
+    for name in ("train", "group_2"):
+        shutil.copytree(FORMS / "mds", tmp_path / name)
+
+    error = refused(tmp_path)
+    assert (error.code, "group_2" in error.message, f"{tmp_path}/group_2 DEST" in error.hint) == ("WDS235", True, True)
+
+
+def test_every_column_is_described() -> None:
+    uses = {use.name: use.becomes for use in described(FORMS / "mds", {"drop": "grid"}).field_uses}
+
+    assert (uses["image"], uses["caption"], uses["grid"]) == ("image.jpg", "json[caption]", "")

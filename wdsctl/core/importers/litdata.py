@@ -9,24 +9,34 @@ Source: https://github.com/Lightning-AI/litData (README), and files that its wri
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.errors import DatasetError
-from wdsctl.core.importers.mds import (
-    INDEX_FILE,
-    decode_jpeg_list,
-    read_index_head,
+from wdsctl.core.importers.mds import decode_jpeg_list
+from wdsctl.core.importers.protocol import (
+    FieldUse,
+    FormatMatch,
+    Options,
+    Source,
+    damaged_file_error,
+    read_json_object,
 )
-from wdsctl.core.importers.protocol import FormatMatch, Options, Source, damaged_file_error, read_json_object
 from wdsctl.core.importers.records import values as given
+from wdsctl.core.importers.records.description import make_table_source
 from wdsctl.core.importers.records.files import resolve_reference
+from wdsctl.core.importers.records.indexed_folders import (
+    IndexedFolder,
+    check_splits,
+    find_indexed_folders,
+    match_indexed_folders,
+)
 from wdsctl.core.importers.records.offset_shards import (
     MAX_UNSIZED_BYTES,
     IndexedShardFile,
@@ -37,7 +47,6 @@ from wdsctl.core.importers.records.offset_shards import (
     split_fields,
 )
 from wdsctl.core.importers.records.samples import RowMapping
-from wdsctl.core.importers.records.source import make_row_source
 from wdsctl.core.importers.records.values import encode_npy, raw_image_to_png
 from wdsctl.core.json_text import read_json
 from wdsctl.core.text import escape_unprintable, path_for_message
@@ -255,6 +264,8 @@ def _number_leaves(node: Any, name: str, fields: dict[str, int | Sequence[int]],
     return first
 
 
+_DESCRIBED_ROWS = 4  # rows that are read to describe the source
+
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _FRAMED_MAGIC = b"LDFZ01\0\0"  # items in zstd frames: header, offsets, frame table
 _ARROW_MAGIC = b"LDARW01\0"  # at the end of a chunk with Arrow rows
@@ -263,43 +274,68 @@ _FRAME_HEADER = struct.Struct("<IIQII")  # first item, items, offset, bytes, dec
 
 
 class LitDataImporter:
-    """Options: `-O drop=a,b` leaves fields out, `key=FIELD` holds the keys, `text=FIELD` becomes the part `txt`."""
+    """Reads one dataset, or a folder with one dataset per split, whose names are the beginnings of the keys.
+
+    Options: `-O drop=a,b` leaves fields out, `key=FIELD` holds the keys, `text=FIELD` becomes the part `txt`.
+    """
 
     name = "litdata"
     about = "a folder that LitData optimized: chunks, plain or in zstd"
 
     def recognise(self, path: str) -> FormatMatch | None:
-        head = read_index_head(path)
-        if b'"chunks"' in head and b'"chunk_size"' in head:
-            return FormatMatch(0.95, "index.json lists LitData chunks")
-        return None
+        return match_indexed_folders(path, _is_index, "LitData chunks")
 
     def open(self, path: str, options: Options) -> Source:
         given.check_format_options(self.name, options, ("key", "text", "drop"))
-        index = os.path.join(path, INDEX_FILE)
-        content = read_json_object(index)
-        chunks, config = content.get("chunks"), content.get("config")
-        if not isinstance(chunks, list) or not isinstance(config, dict) or not chunks:
-            raise damaged_file_error("it lists no chunks", index)
-        _check(config, index)
-        forms = [str(form) for form in config.get("data_format") or ()]
-        try:
-            tree = parse_leaf_tree(str(config.get("data_spec")), len(forms))
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise damaged_file_error(f"the shape of a row cannot be read: {error}", index) from error
+        folders = find_indexed_folders(path, _is_index) or [IndexedFolder(path)]
+        check_splits(path, folders)
         dropped = given.parse_list_option(options, "drop")
-        tree = {name: numbers for name, numbers in tree.items() if name not in dropped}
-        used = {number for numbers in tree.values() for number in _leaf_numbers(numbers)}
-        decoders = [leaf_decoder(form, index) if i in used else None for i, form in enumerate(forms)]
-        decode = partial(_row_values, tree, decoders, _item_decompressor(config))
-        rows = IndexedShardRows(index, [_make_shard(path, chunk, index, decode) for chunk in chunks])
-        media = [
-            name for name, numbers in tree.items() if any(is_media_format(forms[i]) for i in _leaf_numbers(numbers))
-        ]
-        return make_row_source(rows, RowMapping.from_options(options, media=media, key=":row"))
+        shards: list[IndexedShardFile] = []
+        is_media: dict[str, bool] = {}
+        for folder in folders:
+            own_shards, own_fields = _read_index(folder, dropped)
+            shards += own_shards
+            is_media |= own_fields
+        rows = IndexedShardRows([folder.index for folder in folders], shards)
+        return make_table_source(
+            rows,
+            RowMapping.from_options(options, media=[name for name in is_media if is_media[name]], key=":row"),
+            lambda: [row.values for row in islice(rows.rows(0), _DESCRIBED_ROWS)],
+            fields=list(is_media),
+            more_uses=lambda: [FieldUse(name, "", "`-O drop` leaves it out") for name in dropped],
+            splits=[folder.split for folder in folders if folder.split],
+            has_file_references=False,
+        )
 
 
 IMPORTER = LitDataImporter()
+
+
+def _is_index(head: bytes) -> bool:
+    return b'"chunks"' in head and b'"chunk_size"' in head
+
+
+def _read_index(folder: IndexedFolder, dropped: Sequence[str]) -> tuple[list[IndexedShardFile], dict[str, bool]]:
+    """The chunks of a folder, and its fields with whether they are media."""
+    index = folder.index
+    content = read_json_object(index)
+    chunks, config = content.get("chunks"), content.get("config")
+    if not isinstance(chunks, list) or not isinstance(config, dict) or not chunks:
+        raise damaged_file_error("it lists no chunks", index)
+    _check(config, index)
+    forms = [str(form) for form in config.get("data_format") or ()]
+    try:
+        tree = parse_leaf_tree(str(config.get("data_spec")), len(forms))
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise damaged_file_error(f"the shape of a row cannot be read: {error}", index) from error
+    tree = {name: numbers for name, numbers in tree.items() if name not in dropped}
+    used = {number for numbers in tree.values() for number in _leaf_numbers(numbers)}
+    decoders = [leaf_decoder(form, index) if i in used else None for i, form in enumerate(forms)]
+    decode = partial(_row_values, tree, decoders, _item_decompressor(config))
+    shards = [_make_shard(folder.path, chunk, index, decode)._replace(split=folder.split) for chunk in chunks]
+    return shards, {
+        name: any(is_media_format(forms[i]) for i in _leaf_numbers(numbers)) for name, numbers in tree.items()
+    }
 
 
 def _leaf_numbers(numbers: int | Sequence[int]) -> Sequence[int]:

@@ -14,15 +14,29 @@ import os
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
 
 from wdsctl.core.errors import DatasetError, translate_os_errors
-from wdsctl.core.importers.protocol import FormatMatch, Options, Source, damaged_file_error, read_json_object
+from wdsctl.core.importers.protocol import (
+    FieldUse,
+    FormatMatch,
+    Options,
+    Source,
+    damaged_file_error,
+    read_json_object,
+)
 from wdsctl.core.importers.records import values as given
+from wdsctl.core.importers.records.description import make_table_source
 from wdsctl.core.importers.records.files import resolve_reference
+from wdsctl.core.importers.records.indexed_folders import (
+    IndexedFolder,
+    check_splits,
+    find_indexed_folders,
+    match_indexed_folders,
+)
 from wdsctl.core.importers.records.offset_shards import (
     IndexedShardFile,
     IndexedShardRows,
@@ -32,7 +46,7 @@ from wdsctl.core.importers.records.offset_shards import (
 )
 from wdsctl.core.importers.records.samples import KEY_COLUMN, RowMapping, exported_row_mapping
 from wdsctl.core.importers.records.source import make_row_source
-from wdsctl.core.importers.records.values import encode_npy, raw_image_to_png, read_head
+from wdsctl.core.importers.records.values import encode_npy, raw_image_to_png
 from wdsctl.core.json_text import read_json
 from wdsctl.core.safe_open import regular_file_opener
 from wdsctl.core.text import path_for_message
@@ -166,45 +180,65 @@ def _array_decoder(rest: str) -> ColumnDecoder:
 #: In exported shards: the parts of a sample, if not all samples have the same.
 PARTS_COLUMN = "__parts__"
 
-INDEX_FILE = "index.json"
+_DESCRIBED_ROWS = 4  # rows that are read to describe the source
 
 
 class MdsImporter:
-    """Options: `-O drop=a,b` leaves columns out, `key=FIELD` holds the keys, `text=FIELD` becomes the part `txt`."""
+    """Reads one dataset, or a folder with one dataset per split, whose names are the beginnings of the keys.
+
+    Options: `-O drop=a,b` leaves columns out, `key=FIELD` holds the keys, `text=FIELD` becomes the part `txt`.
+    """
 
     name = "mds"
     about = "MDS shards of Mosaic Streaming, plain or compressed"
 
     def recognise(self, path: str) -> FormatMatch | None:
-        head = read_index_head(path)
-        if b'"shards"' in head and (b'"mds"' in head or b'.mds"' in head):
-            return FormatMatch(0.95, "index.json lists MDS shards")
-        return None
+        return match_indexed_folders(path, _is_index, "MDS shards")
 
     def open(self, path: str, options: Options) -> Source:
         given.check_format_options(self.name, options, ("key", "text", "drop"))
-        index = os.path.join(path, INDEX_FILE)
-        shards = read_json_object(index).get("shards")
-        if not isinstance(shards, list) or not shards or not all(isinstance(shard, dict) for shard in shards):
-            raise damaged_file_error("it lists no shards", index)
-        columns = dict.fromkeys(name for shard in shards for name in shard.get("column_names") or ())
+        folders = find_indexed_folders(path, _is_index) or [IndexedFolder(path)]
+        check_splits(path, folders)
         dropped = given.parse_list_option(options, "drop")
-        rows = IndexedShardRows(index, [_make_shard(path, shard, index, dropped) for shard in shards])
-        if KEY_COLUMN in columns:
-            return make_row_source(rows, exported_row_mapping(self.name, options))
+        shards: list[IndexedShardFile] = []
         encodings: dict[str, str] = {}
-        for shard in shards:
-            encodings |= dict(zip(shard["column_names"], shard["column_encodings"], strict=False))
-        media = [name for name, encoding in encodings.items() if is_media_encoding(encoding) and name not in dropped]
-        return make_row_source(rows, RowMapping.from_options(options, media=media, key=":row"))
+        for folder in folders:
+            entries = _read_entries(folder.index)
+            shards += [
+                _make_shard(folder.path, entry, folder.index, dropped)._replace(split=folder.split) for entry in entries
+            ]
+            for entry in entries:
+                encodings |= dict(zip(entry["column_names"], entry["column_encodings"], strict=True))
+        rows = IndexedShardRows([folder.index for folder in folders], shards)
+        splits = [folder.split for folder in folders if folder.split]
+        if KEY_COLUMN in encodings:
+            return make_row_source(rows, exported_row_mapping(self.name, options), splits)
+        columns = [name for name in encodings if name not in dropped]
+        media = [name for name in columns if is_media_encoding(encodings[name])]
+        return make_table_source(
+            rows,
+            RowMapping.from_options(options, media=media, key=":row"),
+            lambda: [row.values for row in islice(rows.rows(0), _DESCRIBED_ROWS)],
+            fields=columns,
+            more_uses=lambda: [FieldUse(name, "", "`-O drop` leaves it out") for name in encodings if name in dropped],
+            splits=splits,
+            has_file_references=False,
+        )
 
 
 IMPORTER = MdsImporter()
 
 
-def read_index_head(path: str) -> bytes:
-    """The first 64 KiB of a folder's index.json; empty if there is none."""
-    return read_head(os.path.join(path, INDEX_FILE))
+def _is_index(head: bytes) -> bool:
+    return b'"shards"' in head and (b'"mds"' in head or b'.mds"' in head)
+
+
+def _read_entries(index: str) -> list[Mapping[str, Any]]:
+    """The entries of the shards. Raises DatasetError WDS233."""
+    entries = read_json_object(index).get("shards")
+    if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
+        raise damaged_file_error("it lists no shards", index)
+    return entries
 
 
 def _make_shard(folder: str, entry: Mapping[str, Any], index: str, dropped: Sequence[str]) -> IndexedShardFile:

@@ -85,19 +85,23 @@ def split_fields(data: bytes, sizes: Sequence[int | None], where: str) -> list[b
 
 
 class IndexedShardFile(NamedTuple):
-    """One shard of an index. `open` opens the shard; `decode` turns one of its samples into the values of a row."""
+    """One shard of an index. `open` opens the shard; `decode` turns one of its samples into the values of a row.
+
+    `split`: the split of its samples, which is the beginning of their keys, too; empty for none.
+    """
 
     path: str
     samples: int
     open: Callable[[], OffsetShard]
     decode: Callable[[OffsetShard, int], Mapping[str, Any]]
+    split: str = ""
 
 
 class IndexedShardRows:
-    """The rows of all shards of an index. Does not open shards that end before the first requested row."""
+    """The rows of all shards of some indexes. Does not open shards that end before the first requested row."""
 
-    def __init__(self, index: str, shards: Sequence[IndexedShardFile]) -> None:
-        self._index = index
+    def __init__(self, indexes: Sequence[str], shards: Sequence[IndexedShardFile]) -> None:
+        self._indexes = indexes
         self._shards = shards
 
     def rows(self, start: int) -> Iterator[SourceRow]:
@@ -111,26 +115,29 @@ class IndexedShardRows:
             first += shard.samples
 
     def files(self) -> list[str]:
-        return [self._index, *(shard.path for shard in self._shards)]
+        return [*self._indexes, *(shard.path for shard in self._shards)]
 
     def close(self) -> None:
         """Do nothing: shards are open only while rows are read."""
 
 
 def _make_row(number: int, shard: IndexedShardFile, opened: OffsetShard, row: int) -> SourceRow:
-    where = f"{path_for_message(shard.path)}, sample {row:,}"
+    split = shard.split
+    empty = SourceRow(
+        number, f"{path_for_message(shard.path)}, sample {row:,}", {}, prefix=f"{split}/" if split else "", split=split
+    )
     try:
-        return SourceRow(number, where, shard.decode(opened, row))
+        return empty._replace(values=shard.decode(opened, row))
     except WdsctlError as error:
-        return SourceRow(number, where, {}, error)
+        return empty._replace(fault=error)
     except (ValueError, IndexError, LookupError, TypeError, ArithmeticError, RecursionError) as error:
         fault = DatasetError(
             f"a field cannot be decoded: {error}",
             hint="copy the shard again from its origin",
-            where=where,
+            where=empty.where,
             code="WDS232",
         )
-        return SourceRow(number, where, {}, fault)
+        return empty._replace(fault=fault)
 
 
 def open_plain_shard(path: str, samples: int) -> OffsetShard:

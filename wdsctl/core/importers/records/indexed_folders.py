@@ -1,0 +1,68 @@
+"""Folders of shards with an `index.json`, as MDS and LitData have them: the source, or one folder for each split."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from wdsctl.core.dataset.location import shell_command
+from wdsctl.core.errors import InputError
+from wdsctl.core.importers.protocol import FormatMatch
+from wdsctl.core.importers.records.folder_files import SPLIT_NAMES, scan_folder
+from wdsctl.core.importers.records.values import read_head
+from wdsctl.core.invocation import current_invocation
+from wdsctl.core.text import join_with_and, path_for_message
+from wdsctl.core.urls import is_url
+
+INDEX_FILE = "index.json"
+
+
+class IndexedFolder(NamedTuple):
+    """A folder with an index. `split`: its name if the source has several; empty if it is the source."""
+
+    path: str
+    split: str = ""
+
+    @property
+    def index(self) -> str:
+        return os.path.join(self.path, INDEX_FILE)
+
+
+def find_indexed_folders(path: str, is_index: Callable[[bytes], bool]) -> list[IndexedFolder]:
+    """The source if it has an index, or else its subfolders that have one; empty if there is none.
+
+    `is_index`: whether an index that begins with these bytes, up to 64 KiB, belongs to the format.
+    """
+    if is_index(read_head(os.path.join(path, INDEX_FILE))):
+        return [IndexedFolder(path)]
+    if is_url(path) or not os.path.isdir(path) or os.path.lexists(os.path.join(path, INDEX_FILE)):
+        return []
+    folders = [IndexedFolder(os.path.join(path, name), name) for name in scan_folder(path, path).folders]
+    return [folder for folder in folders if is_index(read_head(folder.index))]
+
+
+def match_indexed_folders(path: str, is_index: Callable[[bytes], bool], what: str) -> FormatMatch | None:
+    """The match of a source with these folders. `what`: what their indexes list."""
+    try:
+        folders = find_indexed_folders(path, is_index)
+    except OSError:
+        return None
+    if not folders:
+        return None
+    shown = join_with_and([path_for_message(os.path.relpath(folder.index, path)) for folder in folders[:3]])
+    return FormatMatch(0.95, f"{shown} {'lists' if len(folders) == 1 else 'list'} {what}")
+
+
+def check_splits(path: str, folders: list[IndexedFolder]) -> None:
+    """Raise InputError WDS235 unless all folders below the source are named after splits: `train`, `val_small`."""
+    others = [each for each in folders if each.split and re.split("[-_]", each.split.lower())[0] not in SPLIT_NAMES]
+    if others:
+        verb = current_invocation("convert", ())[0]
+        raise InputError(
+            f"the folder {path_for_message(others[0].split)}/ has an {INDEX_FILE}, and its name is no split",
+            hint=f"name each folder: {shell_command(verb, others[0].path, 'DEST')}",
+            where=path_for_message(path),
+            code="WDS235",
+        )
