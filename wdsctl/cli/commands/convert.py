@@ -43,7 +43,7 @@ re-encode, and then exits with 5.
 
 PathsArgument = Annotated[
     list[str],
-    typer.Argument(metavar="SOURCE... DEST", help="Datasets (ROOT or ROOT@VIEW) or files, then a new folder."),
+    typer.Argument(metavar="SOURCE... DEST", help="Datasets (ROOT or ROOT@VIEW) or files, then a new folder or URL."),
 ]
 ToOption = Annotated[str, typer.Option("--to", metavar="FORMAT", help="Format to write. [default: shards]")]
 FormatOption = Annotated[

@@ -72,7 +72,10 @@ SourceArgument = Annotated[
 ]
 DestArgument = Annotated[
     str | None,
-    typer.Argument(metavar="DEST", help="The folder for the shards. Tars stay where they are and need none."),
+    typer.Argument(
+        metavar="DEST",
+        help="The folder for the shards, or a URL such as s3://bucket/shards. Tars stay where they are and need none.",
+    ),
 ]
 FormatOption = Annotated[
     list[str] | None,

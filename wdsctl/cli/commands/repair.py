@@ -43,7 +43,7 @@ what it loses or cannot decide, and then exits with 5.
 def command(
     root: options.RootArgument,
     dest: Annotated[
-        str | None, typer.Argument(metavar="DEST", help="The folder for the fixed copies, outside of ROOT.")
+        str | None, typer.Argument(metavar="DEST", help="The folder or URL for the fixed copies, outside of ROOT.")
     ] = None,
     *,
     in_place: Annotated[

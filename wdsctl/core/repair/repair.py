@@ -13,9 +13,10 @@ from wdsctl.core.catalog.presence import check_not_in_dataset, no_shards_error
 from wdsctl.core.catalog.read import Catalog, check_not_media_folder
 from wdsctl.core.catalog.values import MISSING_STATUS, ShardRow
 from wdsctl.core.dataset.config import read_config_text
-from wdsctl.core.dataset.destination import check_destination_empty
-from wdsctl.core.dataset.location import META_FOLDER, DatasetLocation, locate
+from wdsctl.core.dataset.destination import check_destination, check_destination_empty
+from wdsctl.core.dataset.location import LOCK_FILE, META_FOLDER, DatasetLocation, locate
 from wdsctl.core.dataset.lock import hold_lock
+from wdsctl.core.dataset.remote_lock import hold_remote_marker
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import CatalogError, Finding, StorageError, UsageError
 from wdsctl.core.files import make_folder, write_text
@@ -28,7 +29,7 @@ from wdsctl.core.shards.list import list_shards
 from wdsctl.core.shards.scan_unit import ShardFile
 from wdsctl.core.storage.open import workers_for
 from wdsctl.core.text import escape_unprintable, pluralize
-from wdsctl.core.urls import is_url, normalize_root
+from wdsctl.core.urls import is_url, normalize_root, redact_secrets
 
 __all__ = ["RepairReport", "RepairRequest", "repair"]
 
@@ -87,27 +88,30 @@ def repair(
                 request=request,
                 row=row,
                 offsets_path="" if row is None or is_jsonl_name(shard.path) else offsets,
+                dest=dest,
+                journal=locate(dest).upload_journal if is_url(dest) else "",
             )
         )
-    results_folder = os.path.join(dest, META_FOLDER, _RESULTS_FOLDER)
+    meta = locate(dest).meta if is_url(dest) else os.path.join(dest, META_FOLDER)
+    results_folder = os.path.join(meta, _RESULTS_FOLDER)
     with ExitStack() as stack:
         if request.in_place and not request.dry_run and os.path.isdir(location.meta):
             stack.enter_context(hold_lock(location.lock, wait=request.wait, note=progress.note))
         if not request.in_place and not request.dry_run:
             _check_dest_replaceable(dest, results_folder)
-            stack.enter_context(
-                hold_lock(os.path.join(dest, META_FOLDER, "lock"), wait=request.wait, note=progress.note)
-            )
+            if is_url(dest):
+                _begin_remote(stack, locate(dest), shards, request, progress)
+            stack.enter_context(hold_lock(os.path.join(meta, LOCK_FILE), wait=request.wait, note=progress.note))
             _check_dest_replaceable(dest, results_folder)  # again, since another writer may have held the lock
             make_folder(results_folder)
-            config_copy = os.path.join(dest, META_FOLDER, "dataset.yaml")
+            config_copy = os.path.join(meta, "dataset.yaml")
             if os.path.exists(location.dataset_yaml) and not os.path.exists(config_copy):
                 write_text(config_copy, read_config_text(location.dataset_yaml))
         keeps_results = not (request.in_place or request.dry_run)
         finished = run_units(
             repair_shard,
             units,
-            LocalProcesses(workers_for(location.root, workers), ("wdsctl.core.repair.unit",)),
+            LocalProcesses(workers_for(dest, workers_for(location.root, workers)), ("wdsctl.core.repair.unit",)),
             results=repair_results(results_folder) if keeps_results else None,
             phase="repair",
             progress=progress,
@@ -120,7 +124,7 @@ def repair(
     outcomes = Counter(each.became for each in results)
     return RepairReport(
         root=location.display_path,
-        dest=dest,
+        dest=redact_secrets(dest),
         shards=len(shards),
         sound=outcomes["sound"],
         fixed=outcomes["fixed"],
@@ -132,6 +136,18 @@ def repair(
         dry_run=request.dry_run,
         seconds=time.monotonic() - started,
     )
+
+
+def _begin_remote(
+    stack: ExitStack, location: DatasetLocation, shards: Sequence[ShardFile], request: RepairRequest, progress: Progress
+) -> None:
+    """Keep other machines from writing to a destination in a store, and abort uploads that a killed run left."""
+    from wdsctl.core.storage.objects import ObjectStore
+    from wdsctl.core.storage.upload_journal import abort_left_uploads
+
+    stack.enter_context(hold_remote_marker(location, request.wait, progress))
+    names = {shard.path for shard in shards}
+    abort_left_uploads(ObjectStore(location.root), location.upload_journal, names.__contains__)
 
 
 def _check_dest_replaceable(dest: str, results_folder: str) -> None:
@@ -149,11 +165,15 @@ def _resolve_dest(location: DatasetLocation, request: RepairRequest) -> str:
         )
     if request.in_place:
         if is_url(location.root):
-            raise UsageError("shards at a URL cannot be repaired in place", hint="pass a local folder as DEST")
+            raise UsageError(
+                "shards at a URL cannot be repaired in place", hint="pass DEST, a folder or a URL, for fixed copies"
+            )
         return location.root_to_write
     dest = normalize_root(request.dest)
     if is_url(dest):
-        raise UsageError("DEST is a URL: copies are written to local or mounted folders", hint="pass a folder as DEST")
+        check_destination([location.path], dest)
+        check_not_in_dataset(dest)
+        return dest
     dest = os.path.abspath(dest)
     real, root = os.path.realpath(dest), location.root if is_url(location.root) else os.path.realpath(location.root)
     if os.path.exists(dest) and not os.path.isdir(dest):

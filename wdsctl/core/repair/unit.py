@@ -69,7 +69,8 @@ class RepairUnit:
     """One shard to repair.
 
     `target`: the path of the copy; in place, that of the shard itself. `row`: the shard's row in the catalog, if any.
-    `offsets_path`: the offsets file with the members of the shard; empty if there is none.
+    `offsets_path`: the offsets file with the members of the shard; empty if there is none. `dest`: the folder or URL
+    of the copies. `journal`: the local folder of unfinished uploads, if `dest` is a URL.
     """
 
     root: str
@@ -78,6 +79,8 @@ class RepairUnit:
     request: RepairRequest
     row: ShardRow | None = None
     offsets_path: str = ""
+    dest: str = ""
+    journal: str = ""
 
     @property
     def source(self) -> str:
@@ -140,7 +143,7 @@ def _repair(unit: RepairUnit) -> RepairedShard:
         if not unit.request.dry_run:
             size = unit.shard.size
             starts = range(0, size, _WRITE_BUFFER_BYTES)
-            _write(unit.target, (storage.read(unit.source, i, min(_WRITE_BUFFER_BYTES, size - i)) for i in starts))
+            _write(unit, (storage.read(unit.source, i, min(_WRITE_BUFFER_BYTES, size - i)) for i in starts))
         return replace(result, became="copied")
 
 
@@ -234,7 +237,7 @@ def _describe_lost_samples(unit: RepairUnit, samples: int, fixes: Fixes) -> list
 
 def _write_repaired(unit: RepairUnit, chunks: Iterator[bytes], result: RepairedShard) -> RepairedShard:
     if unit.target != unit.source:
-        _write(unit.target, chunks)
+        _write(unit, chunks)
         return result
     backup = _unused_backup_path(unit.source) if unit.request.backup else ""
     mode = os.stat(unit.source).st_mode & 0o7777
@@ -261,9 +264,18 @@ def _unused_backup_path(path: str) -> str:
     return next(name for name in names if not os.path.lexists(name))
 
 
-def _write(target: str, chunks: Iterator[bytes]) -> None:
-    remove_drafts(target)
-    with replace_atomically(target) as draft:
+def _write(unit: RepairUnit, chunks: Iterator[bytes]) -> None:
+    if is_url(unit.target):
+        from wdsctl.core.storage.objects import ObjectStore
+        from wdsctl.core.storage.upload_journal import journaled_upload
+
+        with journaled_upload(ObjectStore(unit.dest), unit.target, unit.journal) as upload:
+            for chunk in chunks:
+                upload.write(chunk)
+            upload.finish()
+        return
+    remove_drafts(unit.target)
+    with replace_atomically(unit.target) as draft:
         _fill(draft, chunks)
 
 
@@ -296,14 +308,24 @@ def _result_name(unit: RepairUnit) -> str:
 def _encode_result(unit: RepairUnit, result: RepairedShard) -> EncodedResult | None:
     if result.became not in ("fixed", "copied"):
         return None
-    return asdict(result) | {"stat": _stat(unit.target)}, []
+    return asdict(result) | {"stat": _stat_target(unit)}, []
 
 
 def _decode_result(unit: RepairUnit, facts: Mapping[str, Any], _data: memoryview) -> RepairedShard:
     saved = dict(facts)
-    if saved.pop("stat") != _stat(unit.target):
+    if saved.pop("stat") != _stat_target(unit):
         raise ValueError("the copy is missing or has changed")
     return RepairedShard(**(saved | {name: tuple(saved[name]) for name in ("left", "lost")}))
+
+
+def _stat_target(unit: RepairUnit) -> list[int] | None:
+    """Return the size of a copy, and its time or what stands for it in a store; None if there is no copy."""
+    if not is_url(unit.target):
+        return _stat(unit.target)
+    from wdsctl.core.storage.objects import ObjectStore
+
+    found = ObjectStore(unit.dest).stat(unit.target)
+    return None if found is None else [found.size, found.number]
 
 
 def _stat(path: str) -> list[int] | None:
