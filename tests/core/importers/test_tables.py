@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_folder
-from tests.core.formats import held, refused
+from tests.core.formats import held, refused, reported
 from wdsctl.core import importers
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertReport, ConvertRequest
@@ -159,6 +159,18 @@ def test_each_split_may_have_a_folder_of_equal_names(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {**files, **tables})
 
     assert sorted(parts["jpg"] for parts in held(root).values()) == [b"train", b"val"]
+
+
+def test_tables_of_splits_win_over_one_with_the_rows_of_all(tmp_path: Path) -> None:
+    tables = {f"fr/{name}.tsv": f"path\ttext\n{n}.mp3\t{n}\n".encode() for n, name in enumerate(("train", "dev"))}
+    tables["fr/validated.tsv"] = b"path\ttext\n0.mp3\t0\n1.mp3\t1\n"
+    root = a_folder(tmp_path / "raw", {**tables, "fr/clips/0.mp3": b"0", "fr/clips/1.mp3": b"1"})
+
+    assert importers.best_importer(root)[1].reason == (
+        "fr/dev.tsv, fr/train.tsv, fr/validated.tsv name the folder's files"
+    )
+    assert reported(root) == [("WDS239", "error", 1)]
+    assert convert([root], str(tmp_path / "made")).datasets[0].splits == {"train": 1, "val": 1}
 
 
 @pytest.mark.parametrize(

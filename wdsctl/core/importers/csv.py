@@ -66,6 +66,10 @@ class CsvImporter:
             if root
             else [open_table(path, _read_first(path, options), options)]
         )
+        for table in tables:
+            # The header of utt1<TAB>yes would be `utt1`, which names a file as the other rows do.
+            if table.stems and table.stems.field in table.stems.paths and not {"columns", "header"} & options.keys():
+                raise _no_header_error(table.path, list(table.rows[0]), options, table.stems.field)
         readers = [_open_reader(table.path, options) for table in tables]
         rows = TextRows(
             [table.path for table in tables],
@@ -294,11 +298,15 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _no_header_error(path: str, cells: list[str], options: Options) -> InputError:
+def _no_header_error(path: str, cells: list[str], options: Options, named: str = "") -> InputError:
+    """The error for a table without a header. `named`: a cell that names a file without its extension."""
     names = [f"column_{i}" for i in range(1, len(cells) + 1)]
-    files = [i for i, cell in enumerate(cells) if is_media_path(cell)]
+    files = [i for i, cell in enumerate(cells) if is_media_path(cell) or (named and cell == named)]
     for i in files:
         names[i] = "file" if len(files) == 1 else f"file_{i + 1}"
+    texts = [i for i, cell in enumerate(cells) if i not in files and " " in cell]
+    if len(texts) == 1:
+        names[texts[0]] = "text"
     verb = current_invocation("convert", ())[0]
     others = [word for name, value in options.items() for word in ("-O", f"{name}={value}")]
     command = shell_command(verb, path, "DEST", *others, "-O", f"columns={','.join(names)}")

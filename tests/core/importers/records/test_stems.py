@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_folder
-from tests.core.formats import held
+from tests.core.formats import held, refused
 from wdsctl.core import importers
 from wdsctl.core.importers.protocol import DescribedSource, SourceDescription
 
@@ -81,3 +81,14 @@ def test_the_table_of_ljspeech_stands_for_its_folder(tmp_path: Path) -> None:
     assert importer.name == "speech"
     assert held(f"{root}/metadata.csv") == held(root)
     assert len(held(root)) == 3
+
+
+def test_a_header_that_names_a_file_is_a_first_row(tmp_path: Path) -> None:
+    rows = b"".join(b"utt%d\tso it is said %d\n" % (i, i) for i in range(4))
+    root = a_folder(tmp_path, {**{f"wavs/utt{i}.wav": b"RIFF" for i in range(4)}, "t.tsv": rows})
+
+    error = refused(f"{root}/t.tsv")
+
+    assert (error.code, "-O columns=file,text" in error.hint) == ("WDS243", True)
+    assert list(held(f"{root}/t.tsv", {"columns": "file,text"})) == ["utt0", "utt1", "utt2", "utt3"]
+    assert list(held(f"{root}/t.tsv", {"header": "yes"})) == ["utt1", "utt2", "utt3"]

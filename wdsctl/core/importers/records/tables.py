@@ -137,6 +137,8 @@ def choose_tables(
 ) -> list[Table]:
     """The tables of a folder whose rows are the samples: the one that fits, the tables of all splits, or a series.
 
+    Beside tables of splits, one of which is `train`, other tables do not count.
+
     If no table names files of the folder, all of them are candidates; unless `is_needed` is false: then there is none.
 
     `joins_equal_fields`: whether tables with the same fields are one table in several files, whatever their names.
@@ -157,7 +159,13 @@ def choose_tables(
         _check_base(table, root)
     if len(fitting) == 1:
         return fitting
-    splits = splits_of([table.path for table in fitting], root)
+    # Common Voice has train.tsv, dev.tsv and test.tsv, and validated.tsv with the rows of all three.
+    named_by_split = [table for table in fitting if split_of(table.path, root)]
+    splits = splits_of([table.path for table in named_by_split], root)
+    if splits and "train" in splits:
+        fitting = named_by_split
+    else:
+        splits = splits_of([table.path for table in fitting], root)
     if splits:
         return [table._replace(split=split) for table, split in zip(fitting, splits, strict=True)]
     has_equal_fields = len({frozenset(name for row in table.rows for name in row) for table in fitting}) == 1
@@ -275,7 +283,7 @@ def _find_bases(root: str, path: str, references: Sequence[str], options: Option
 
     Tries the folder that the user names, the table's folder, the folders of media below it, `root`, the same below it,
     and the folder of the table's split; the first one with the most files is the only result. If they have none, tries
-    all subfolders of `root`, of which several may be equally good.
+    all subfolders of `root` and of the table's folder, of which several may be equally good.
     """
     folder = os.path.dirname(path)
     if not references:
@@ -291,7 +299,8 @@ def _find_bases(root: str, path: str, references: Sequence[str], options: Option
         return (base,), counts[base]
     if allowed:
         return (folder,), 0
-    counts = {each: count for each in _subfolders(root) if (count := _count_existing(each, references, limit))}
+    below = dict.fromkeys((*_subfolders(root), *_subfolders(folder)))
+    counts = {each: count for each in below if (count := _count_existing(each, references, limit))}
     most = max(counts.values(), default=0)
     return tuple(each for each, count in counts.items() if count == most) or (folder,), most
 
@@ -361,6 +370,8 @@ def _describe_fit(root: str, tables: Sequence[Table]) -> str:
     is_cut = any(len(table.rows) >= PROBED_ROWS for table in tables)
     verb = "name" if len(names) > 1 or is_cut else "names"
     who = f"the first rows of {shown}" if is_cut else shown
+    if named > files:  # several tables name the same ones
+        return f"{who} {verb} the folder's files"
     return f"{who} {verb} {named:,} of the folder's {_count_text(files)}"
 
 
