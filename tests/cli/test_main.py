@@ -47,7 +47,8 @@ VIEW = (
     "view delete",
 )
 CONFIG = ("config", "config show")
-GROUPED = (*CHECKPOINT, *CATALOG, *CONFIG, *VIEW)
+JOB = ("job", "job plan", "job run", "job status", "job merge", "job template")
+GROUPED = (*CHECKPOINT, *CATALOG, *CONFIG, *JOB, *VIEW)
 InAProcess = Callable[..., "subprocess.CompletedProcess[str]"]
 
 

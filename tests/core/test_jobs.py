@@ -62,6 +62,8 @@ def log_of(tmp_path: Path) -> list[int]:
 class Backwards:
     """An executor that pickles nothing and finishes units from last to first."""
 
+    shares_files = True
+
     workers = 4
 
     def run(self, fn: Callable[[UnitT], ResultT], units: Iterable[UnitT]) -> Generator[tuple[int, ResultT], None, None]:

@@ -58,6 +58,7 @@ SUMMARIES = {
     "trace": "Show which samples were in a training step. Reads the loader's traces.",
     "doctor": "Print versions and system facts to paste into a bug report.",
     "explain": "Explain an error code and what to do about it.",
+    "job": "Run a command as tasks of an array job. Under any scheduler, through files.",
     "catalog": "Inspect, check and compact the catalog.",
     "view": "Manage views: named, frozen selections of samples.",
     "config": "Show the configuration.",

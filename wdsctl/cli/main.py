@@ -49,6 +49,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return errors.report_bug()
 
 
+def run_inner(arguments: Sequence[str]) -> int:
+    """Run a command line within another one, which handles its errors, and return its exit code."""
+    typed = move_common_options(list(arguments))
+    with recording_invocation(*split_command(typed)):
+        return _run(fill_bare_options(typed), {})
+
+
 def _find_command(args: list[str]) -> str:
     command = split_command(args)[0]
     return "" if command.startswith("-") else command

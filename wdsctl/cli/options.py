@@ -100,6 +100,28 @@ WorkersOption = Annotated[
     int | None,
     typer.Option("--workers", metavar="N", min=1, help="Number of processes. [default: the usable CPUs, at most 16]"),
 ]
+#: Of commands whose work can run on a cluster: `with_common` adds the two options after this one.
+UnitWorkersOption = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        metavar="N",
+        min=1,
+        help="Number of processes. [default: the usable CPUs, at most 16; with --executor ray, those of the cluster]",
+    ),
+]
+ExecutorOption = Annotated[
+    Literal["local", "ray"],
+    typer.Option("--executor", metavar="local|ray", help="Where the work runs: on this machine, or a Ray cluster."),
+]
+RayAddressOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ray-address",
+        metavar="ADDRESS",
+        help="Ray cluster of --executor ray. [default: RAY_ADDRESS, or a local cluster]",
+    ),
+]
 ExcludeOption = Annotated[
     list[str] | None,
     typer.Option("--exclude", metavar="PATTERN", help="Skip shards whose path matches, such as 'val/*' (repeatable)."),
@@ -253,7 +275,7 @@ COMMON_FLAGS = frozenset(
 #: A wdsctl.toml in the working directory may have come with data.
 UNUSED_CONFIG_MESSAGE = "wdsctl.toml in this folder has no effect; pass `--config wdsctl.toml` if it is yours"
 #: Commands with subcommands.
-COMMAND_GROUPS = frozenset({"catalog", "checkpoint", "config", "view"})
+COMMAND_GROUPS = frozenset({"catalog", "checkpoint", "config", "job", "view"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,8 +299,9 @@ class CommonOptions:
 def with_common(function: Callable[..., int]) -> Callable[..., int]:
     """Add the options of `COMMON_OPTIONS` to a command, which receives them as its argument `common`.
 
-    Also adds `--break-lock` after `--wait`, adds completion, refuses empty paths, and allows the folders of
-    `--allow-path`. Typer reads options from a function's signature, so the wrapper has a signature of its own.
+    Also adds `--break-lock` after `--wait` and `--executor` after `UnitWorkersOption`, adds completion, refuses empty
+    paths, and allows the folders of `--allow-path`. Typer reads options from a function's signature, so the wrapper has
+    a signature of its own.
     """
 
     @functools.wraps(function)
@@ -290,12 +313,16 @@ def with_common(function: Callable[..., int]) -> Callable[..., int]:
             allow_path(*common.allow_path)
         refuse_empty(parameters, values)
         breaks_lock = values.pop("break_lock", False)
+        executor, ray_address = values.pop("executor", "local"), values.pop("ray_address", None)
         from wdsctl.cli.config_file import has_unused_config
 
         if not common.json and has_unused_config(os.environ, common.config):
             common.output.note(UNUSED_CONFIG_MESSAGE)
         try:
-            with _break_lock(common) if breaks_lock else nullcontext():
+            with (
+                _break_lock(common) if breaks_lock else nullcontext(),
+                _use_ray(common, ray_address, values) if executor == "ray" else nullcontext(),
+            ):
                 return function(**values, common=common)
         except BrokenPipeError as error:
             # A closed stdout raises PipeClosed. Any other broken pipe is between our own processes; Typer would take it
@@ -317,6 +344,12 @@ def with_common(function: Callable[..., int]) -> Callable[..., int]:
             "break_lock", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=BreakLockOption
         )
         signature.insert(wait_index + 1, break_lock)
+    workers_index = next((i for i, each in enumerate(signature) if each.annotation == UnitWorkersOption), None)
+    if workers_index is not None:
+        signature[workers_index + 1 : workers_index + 1] = [
+            inspect.Parameter("executor", inspect.Parameter.KEYWORD_ONLY, default="local", annotation=ExecutorOption),
+            inspect.Parameter("ray_address", inspect.Parameter.KEYWORD_ONLY, annotation=RayAddressOption, default=None),
+        ]
     command.__signature__ = inspect.Signature(signature, return_annotation=int)  # type: ignore[attr-defined]
     return command
 
@@ -364,6 +397,17 @@ def _break_lock(common: CommonOptions) -> AbstractContextManager[None]:
     from wdsctl.core.dataset.lock import break_locks
 
     return break_locks(common.output.note, breaks_running=common.yes)
+
+
+def _use_ray(common: CommonOptions, address: str | None, values: Mapping[str, Any]) -> AbstractContextManager[None]:
+    from wdsctl.core.executors.ray_cluster import using_ray
+
+    if values.get("in_place"):
+        raise UsageError(
+            "--in-place works on this machine only: a node that dies could leave a shard half done",
+            hint="leave out `--executor ray`, or pass DEST",
+        )
+    return using_ray(address, values["workers"], common.output.note)
 
 
 def rewrite_help_words(args: list[str]) -> list[str]:

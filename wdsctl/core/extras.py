@@ -19,6 +19,7 @@ EXTRA_OF_PACKAGE = {
     "adlfs": "azure",
     "aiohttp": "http",
     "pyarrow": "parquet",
+    "ray": "ray",
 }
 
 

@@ -170,6 +170,23 @@ def link_or_copy(path: str, other: str) -> None:
             _copy(folder, name, second)
 
 
+def link_or_copy_into(path: str, folder: str) -> str:
+    """Give a file the same name in another folder, by a hard link or, across file systems, as a copy.
+
+    Replaces a file that has the name. Returns the new path.
+    """
+    above, name = os.path.split(os.path.abspath(path))
+    target = os.path.join(folder, name)
+    with open_file_draft(target) as draft:
+        with open_folder(above) as source:
+            try:
+                os.link(name, draft.name, src_dir_fd=source.descriptor, dst_dir_fd=draft.folder.descriptor)
+            except OSError:
+                _copy_between(source, name, draft.folder, draft.name)
+        draft.publish(durable=False)
+    return target
+
+
 def link_in(folder: OpenFolder, name: str, other: str) -> None:
     """Create a hard link in the same folder. Raises FileExistsError if the name is taken, and OSError."""
     os.link(name, other, src_dir_fd=folder.descriptor, dst_dir_fd=folder.descriptor, follow_symlinks=False)
@@ -288,7 +305,11 @@ def _remove(folder: OpenFolder, name: str, depth: int = 0) -> None:
 
 
 def _copy(folder: OpenFolder, name: str, other: str) -> None:
-    with open(open_in(folder, name), "rb") as source, open(create_in(folder, other), "wb") as file:
+    _copy_between(folder, name, folder, other)
+
+
+def _copy_between(folder: OpenFolder, name: str, other_folder: OpenFolder, other: str) -> None:
+    with open(open_in(folder, name), "rb") as source, open(create_in(other_folder, other), "wb") as file:
         shutil.copyfileobj(source, file, 1 << 20)
         was = os.fstat(source.fileno())
         file.flush()

@@ -2,9 +2,11 @@
 
 A command divides its work into units: a shard to scan, a shard to convert, some files to probe. `run_units` skips the
 units whose results are on disk, runs the others, saves their results and reports progress. Units and results are
-plain values that pickle, so that an `Executor` can run them anywhere: in processes of this machine today, on a
-cluster with a shared file system later. The result of a unit depends on the unit alone, never on the number of
+plain values, so that an `Executor` can run them anywhere: in processes of this machine, on a Ray cluster, or as tasks
+of an array job (`wdsctl/core/executors`). The result of a unit depends on the unit alone, never on the number of
 workers or the order.
+
+Commands ask `make_executor` for their executor, and whoever calls a command chooses with `using_executor`.
 
 A result file contains the results of the units that ran together. Bytes 0-3: the CRC-32 of the table; bytes 4-11: its
 length as u64; the table, a JSON list of [name of the unit, bytes of its result]; then the results, each with its own
@@ -16,12 +18,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
-from typing import Any, BinaryIO, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, BinaryIO, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 from zlib import crc32
 
 from wdsctl.core.errors import translate_os_errors
@@ -54,6 +57,10 @@ class Executor(Protocol):
     def workers(self) -> int:
         """The number of units that run at the same time."""
 
+    @property
+    def shares_files(self) -> bool:
+        """Whether units run on this machine, so that they can save results in the caller's folders."""
+
     def run(self, fn: Callable[[UnitT], ResultT], units: Iterable[UnitT]) -> Generator[tuple[int, ResultT], None, None]:
         """Yield (index of the unit, `fn(unit)`) as units finish; closing the generator stops the other units."""
 
@@ -64,6 +71,10 @@ class LocalProcesses:
 
     workers: int
     preload: Sequence[str] = ()
+
+    @property
+    def shares_files(self) -> bool:
+        return True
 
     def run(self, fn: Callable[[UnitT], ResultT], units: Iterable[UnitT]) -> Generator[tuple[int, ResultT], None, None]:
         """Yield (index of the unit, `fn(unit)`) in the order in which units finish.
@@ -84,6 +95,43 @@ class LocalProcesses:
         yield from run_in_processes(fn, chain(first, remaining), self.workers, self.preload)
 
 
+ExecutorFactory = Callable[[int, Sequence[str]], Executor]
+
+_CHOSEN_FACTORY: ContextVar[ExecutorFactory | None] = ContextVar("executor", default=None)
+
+
+@contextmanager
+def using_executor(factory: ExecutorFactory) -> Iterator[None]:
+    """Let `make_executor` return the executors of `factory` within the block.
+
+    `factory` receives the number of workers, and the modules to import before the first unit.
+    """
+    token = _CHOSEN_FACTORY.set(factory)
+    try:
+        yield
+    finally:
+        _CHOSEN_FACTORY.reset(token)
+
+
+def make_executor(workers: int, preload: Sequence[str] = ()) -> Executor:
+    """Make the executor that the caller of the command has chosen; by default, processes of this machine."""
+    factory = _CHOSEN_FACTORY.get()
+    return LocalProcesses(workers, preload) if factory is None else factory(workers, preload)
+
+
+class Batch(NamedTuple, Generic[UnitT]):
+    """Units that run together. `label` names them in messages. `reads`: local paths that they need."""
+
+    units: Sequence[UnitT]
+    label: str
+    reads: Sequence[str] = ()
+
+
+def unit_label(unit: object) -> str:
+    """Return the name of a unit for messages: its property `label`, such as the path of its shard; or nothing."""
+    return str(getattr(unit, "label", ""))
+
+
 class UnitSize(NamedTuple):
     """What a finished unit adds to the progress."""
 
@@ -100,6 +148,14 @@ class BatchLimits(NamedTuple):
 
 
 ONE_BY_ONE = BatchLimits(1, 0)
+
+
+class PackedResults(NamedTuple):
+    """A result file before it is written. `file_name`: empty if no result is kept."""
+
+    are_kept: list[bool]
+    file_name: str
+    pieces: Sequence[BytesLike]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,21 +178,35 @@ class ResultFolder(Generic[UnitT, ResultT]):
 
     def save(self, units: Sequence[UnitT], results: Sequence[ResultT]) -> list[bool]:
         """Write the results of a batch to one file, atomically. Returns which of them the file contains."""
+        packed = self.pack(units, results)
+        self.write(packed)
+        return packed.are_kept
+
+    def pack(self, units: Sequence[UnitT], results: Sequence[ResultT]) -> PackedResults:
+        """Encode the results of a batch. Touches no file: `write` may follow in another process."""
         encoded = [self.encode(unit, result) for unit, result in zip(units, results, strict=True)]
         kept = [(unit, encode_checked(*each)) for unit, each in zip(units, encoded, strict=True) if each is not None]
-        if kept:
-            table = json.dumps([[self.name(unit), sum(map(len, pieces))] for unit, pieces in kept]).encode()
-            head = [crc32(table).to_bytes(CRC_BYTES, "little"), len(table).to_bytes(LENGTH_BYTES, "little"), table]
-            contents = chain(head, *(pieces for _, pieces in kept))
-            write_pieces(self.path(kept[0][0]), contents, durable=False)
-        return [each is not None for each in encoded]
+        if not kept:
+            return PackedResults([False] * len(units), "", [])
+        table = json.dumps([[self.name(unit), sum(map(len, pieces))] for unit, pieces in kept]).encode()
+        head = [crc32(table).to_bytes(CRC_BYTES, "little"), len(table).to_bytes(LENGTH_BYTES, "little"), table]
+        return PackedResults(
+            [each is not None for each in encoded],
+            self.name(kept[0][0]) + RESULT_SUFFIX,
+            [*head, *chain.from_iterable(pieces for _, pieces in kept)],
+        )
+
+    def write(self, packed: PackedResults) -> None:
+        """Write packed results to their file, atomically."""
+        if packed.file_name:
+            write_pieces(os.path.join(self.folder, packed.file_name), packed.pieces, durable=False)
 
     def load(self, unit: UnitT) -> ResultT | None:
         """Return the result of a unit that ran alone; None if there is none, or it is damaged."""
         path = self.path(unit)
-        return self._read(unit, _ResultFile(path)) if os.path.exists(path) else None
+        return self._read(unit, ResultFile(path)) if os.path.exists(path) else None
 
-    def load_or_run(self, unit: UnitT, fn: Callable[[UnitT], ResultT], file: _ResultFile | None = None) -> ResultT:
+    def load_or_run(self, unit: UnitT, fn: Callable[[UnitT], ResultT], file: ResultFile | None = None) -> ResultT:
         """Return the result of a unit that ran alone, or in the batch of `file`.
 
         Runs the unit if the result is missing or damaged.
@@ -144,21 +214,25 @@ class ResultFolder(Generic[UnitT, ResultT]):
         found = self.load(unit) if file is None else self._read(unit, file)
         return fn(unit) if found is None else found
 
-    def find(self, units: Sequence[UnitT], *, are_batched: bool) -> dict[int, _ResultFile]:
+    def find(self, units: Sequence[UnitT], *, are_batched: bool) -> dict[int, ResultFile]:
         """Find the files with results of these units, by index.
 
         Lists the folder; if units ran in batches, also reads the table of each file.
         """
+        return self.find_names([self.name(unit) for unit in units], are_batched=are_batched)
+
+    def find_names(self, names: Sequence[str], *, are_batched: bool) -> dict[int, ResultFile]:
+        """Like `find`, by the names of the units."""
         with translate_os_errors(self.folder, "read"):
             listed = os.listdir(self.folder) if os.path.isdir(self.folder) else []
-        files: dict[str, _ResultFile] = {}
+        files: dict[str, ResultFile] = {}
         for file_name in listed:
             if file_name.endswith(RESULT_SUFFIX):
-                file = _ResultFile(os.path.join(self.folder, file_name))
+                file = ResultFile(os.path.join(self.folder, file_name))
                 files |= dict.fromkeys(file.names() if are_batched else [file_name.removesuffix(RESULT_SUFFIX)], file)
-        return {i: files[name] for i, unit in enumerate(units) if (name := self.name(unit)) in files} if files else {}
+        return {i: files[name] for i, name in enumerate(names) if name in files} if files else {}
 
-    def _read(self, unit: UnitT, file: _ResultFile) -> ResultT | None:
+    def _read(self, unit: UnitT, file: ResultFile) -> ResultT | None:
         data = file.get(self.name(unit))
         checked = None if data is None else decode_checked(data)
         try:
@@ -168,7 +242,7 @@ class ResultFolder(Generic[UnitT, ResultT]):
 
 
 @dataclass(slots=True)
-class _ResultFile:
+class ResultFile:
     """A file with the results of a batch, which is read at the first `get`."""
 
     path: str
@@ -216,6 +290,41 @@ class FinishedUnit(Generic[UnitT, ResultT]):
     result: Callable[[], ResultT]
 
 
+@dataclass(frozen=True, slots=True)
+class Stage(Generic[UnitT, ResultT]):
+    """What one call of `run_units` has left to run. `done`: units whose results are in the folder `results`."""
+
+    fn: Callable[[UnitT], ResultT]
+    units: Sequence[UnitT]
+    done: Sequence[UnitT]
+    sizes: Sequence[UnitSize]
+    results: ResultFolder[UnitT, ResultT] | None
+    batch: BatchLimits
+    phase: str
+    reads: Sequence[str]
+
+
+class FoundResult(NamedTuple, Generic[ResultT]):
+    """A result that another process has left. `is_saved`, `load`: as in `FinishedUnit`."""
+
+    is_saved: bool
+    load: Callable[[], ResultT]
+
+
+@runtime_checkable
+class ResultSource(Protocol):
+    """An executor for units that other processes run, before or after this one."""
+
+    def find_results(self, stage: Stage[UnitT, ResultT]) -> Sequence[FoundResult[ResultT]] | None:
+        """Return the results of all units of a stage, or raise StageStopped; None to run the stage by `run`."""
+
+
+class StageStopped(BaseException):
+    """A command stops before a stage, because other processes run it. Not an Exception: no handler may take it for a
+    failure.
+    """
+
+
 def run_units(
     fn: Callable[[UnitT], ResultT],
     units: Sequence[UnitT],
@@ -227,13 +336,14 @@ def run_units(
     phase: str = "",
     progress: Progress = SILENT_PROGRESS,
     size: Callable[[UnitT], UnitSize] = lambda _unit: UnitSize(),
+    reads: Sequence[str] = (),
 ) -> Generator[FinishedUnit[UnitT, ResultT], None, None]:
     """Run `fn` over units, and yield each unit once: in the order they finish, or in their own order.
 
     Does not run units with results in the folder `results`, and yields them first unless `is_ordered`. With `phase`,
     begins a phase of the progress for the remaining units, if there are any. It advances by a unit's `size` when the
     caller asks for the next unit. An error in a unit stops the others and is raised here, as in `Executor.run`; saved
-    results stay.
+    results stay. `reads`: files and folders that all units need, which other machines must see, too.
     """
     stored = {} if results is None else results.find(units, are_batched=batch.units > 1)
     left = [i for i in range(len(units)) if i not in stored]
@@ -241,7 +351,12 @@ def run_units(
     if phase and left:
         total_bytes = sum(each.size_bytes for each in sizes)
         progress.phase(phase, items=sum(each.items for each in sizes), size_bytes=total_bytes or None)
-    arriving = _run_left(fn, units, left, sizes, executor, results, batch, progress)
+    stage = Stage(fn, [units[i] for i in left], [units[i] for i in stored], sizes, results, batch, phase, tuple(reads))
+    found = executor.find_results(stage) if isinstance(executor, ResultSource) and left else None
+    if found is None:
+        arriving = _run_left(stage, left, executor, progress)
+    else:
+        arriving = _report_found(stage, left, found, progress)
     waiting: dict[int, FinishedUnit[UnitT, ResultT]] = {}
     with closing(arriving):
         for i in range(len(units)) if is_ordered else list(stored):
@@ -256,31 +371,36 @@ def run_units(
         yield from arriving
 
 
-def _run_left(
-    fn: Callable[[UnitT], ResultT],
-    units: Sequence[UnitT],
-    left: Sequence[int],
-    sizes: Sequence[UnitSize],
-    executor: Executor,
-    results: ResultFolder[UnitT, ResultT] | None,
-    batch: BatchLimits,
-    progress: Progress,
+def _report_found(
+    stage: Stage[UnitT, ResultT], left: Sequence[int], found: Sequence[FoundResult[ResultT]], progress: Progress
 ) -> Generator[FinishedUnit[UnitT, ResultT], None, None]:
-    """Run the units whose indices are `left`, in batches, and yield them as they finish."""
-    if results is None and executor.workers <= 1:
-        batch = ONE_BY_ONE
-    spans = batch_spans([each.size_bytes for each in sizes], executor.workers, batch)
-    batches = ([units[i] for i in left[start:end]] for start, end in spans)
-    with closing(executor.run(partial(_run_batch, fn, results, os.getpid()), batches)) as outcomes:
+    """Yield the units of a stage, whose indices are `left`, with the results that other processes have left."""
+    for i, unit, each, size in zip(left, stage.units, found, stage.sizes, strict=True):
+        yield FinishedUnit(i, unit, each.is_saved, each.load)
+        progress.advance(items=size.items, size_bytes=size.size_bytes, doing=size.label)
+
+
+def _run_left(
+    stage: Stage[UnitT, ResultT], left: Sequence[int], executor: Executor, progress: Progress
+) -> Generator[FinishedUnit[UnitT, ResultT], None, None]:
+    """Run the units of a stage, whose indices are `left`, in batches, and yield them as they finish."""
+    fn, units, sizes, results = stage.fn, stage.units, stage.sizes, stage.results
+    limits = ONE_BY_ONE if results is None and executor.workers <= 1 else stage.batch
+    spans = batch_spans([each.size_bytes for each in sizes], executor.workers, limits)
+    batches = (Batch(units[start:end], unit_label(units[start]), stage.reads) for start, end in spans)
+    caller_pid = os.getpid() if executor.shares_files else None
+    with closing(executor.run(partial(_run_batch, fn, results, caller_pid), batches)) as outcomes:
         for number, outcome in outcomes:
             start, end = spans[number]
-            file: _ResultFile | None = None
-            for i, (is_saved, sent) in zip(left[start:end], outcome, strict=True):
+            if results is not None and outcome.packed is not None:
+                results.write(outcome.packed)
+            file: ResultFile | None = None
+            for i, unit, (is_saved, sent) in zip(left[start:end], units[start:end], outcome.results, strict=True):
                 if results is not None and not sent:
-                    file = file or _ResultFile(results.path(units[i]))
-                    yield FinishedUnit(i, units[i], is_saved, partial(results.load_or_run, units[i], fn, file))
+                    file = file or ResultFile(results.path(unit))
+                    yield FinishedUnit(i, unit, is_saved, partial(results.load_or_run, unit, fn, file))
                 else:
-                    yield FinishedUnit(i, units[i], is_saved, partial(sent.__getitem__, 0))
+                    yield FinishedUnit(i, unit, is_saved, partial(sent.__getitem__, 0))
             progress.advance(
                 items=sum(each.items for each in sizes[start:end]),
                 size_bytes=sum(each.size_bytes for each in sizes[start:end]),
@@ -288,20 +408,38 @@ def _run_left(
             )
 
 
+class _BatchOutcome(NamedTuple, Generic[ResultT]):
+    """(whether the result is saved, the result) of each unit, and results that the caller must save."""
+
+    results: Sequence[tuple[bool, list[ResultT]]]
+    packed: PackedResults | None = None
+
+
 def _run_batch(
     fn: Callable[[UnitT], ResultT],
     results: ResultFolder[UnitT, ResultT] | None,
-    caller_pid: int,
-    units: Sequence[UnitT],
-) -> list[tuple[bool, list[ResultT]]]:
-    """Return (whether the result is saved, the result) of each unit. Other processes do not send saved results."""
-    found = [fn(unit) for unit in units]
-    saved = [False] * len(units) if results is None else results.save(units, found)
+    caller_pid: int | None,
+    batch: Batch[UnitT],
+) -> _BatchOutcome[ResultT]:
+    """Run the units of a batch. Other processes do not send results that are saved.
+
+    `caller_pid`: None if the caller is on another machine. Its process then saves the results.
+    """
+    found = [fn(unit) for unit in batch.units]
+    packed: PackedResults | None = None
+    saved = [False] * len(found)
+    if results is not None and caller_pid is not None:
+        saved = results.save(batch.units, found)
+    elif results is not None:
+        packed = results.pack(batch.units, found)
+        packed = packed._replace(pieces=[b"".join(packed.pieces)])
+        saved = packed.are_kept
     is_other_process = os.getpid() != caller_pid
-    return [
+    sent = [
         (is_saved, [] if is_saved and is_other_process else [result])
         for is_saved, result in zip(saved, found, strict=True)
     ]
+    return _BatchOutcome(sent, packed)
 
 
 def batch_spans(sizes: Sequence[int], workers: int, limits: BatchLimits) -> list[tuple[int, int]]:

@@ -188,7 +188,7 @@ def command(
     compress: CompressOption = "none",
     overwrite: options.OverwriteOption = False,
     wait: options.WaitOption = 0.0,
-    workers: options.WorkersOption = None,
+    workers: options.UnitWorkersOption = None,
     dry_run: options.DryRunOption = False,
     common: options.CommonOptions,
 ) -> int:

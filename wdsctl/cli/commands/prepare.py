@@ -164,7 +164,7 @@ def command(
     sample_rows: options.SampleRowsOption = None,
     hashed: options.HashOption = None,
     wait: options.WaitOption = 0.0,
-    workers: options.WorkersOption = None,
+    workers: options.UnitWorkersOption = None,
     catalog: options.CatalogOption = None,
     dry_run: options.DryRunOption = False,
     common: options.CommonOptions,

@@ -60,7 +60,7 @@ def command(
     limit: options.LimitOption = 20,
     dry_run: options.DryRunOption = False,
     wait: options.WaitOption = 0.0,
-    workers: options.WorkersOption = None,
+    workers: options.UnitWorkersOption = None,
     catalog: options.CatalogOption = None,
     common: options.CommonOptions,
 ) -> int:

@@ -132,7 +132,7 @@ def command(
         typer.Option("--leaks", metavar="[PARTS]", help="Find content that is in several splits. [no value: media]"),
     ] = None,
     wait: options.WaitOption = 0.0,
-    workers: options.WorkersOption = None,
+    workers: options.UnitWorkersOption = None,
     catalog: options.CatalogOption = None,
     dry_run: options.DryRunOption = False,
     common: options.CommonOptions,

@@ -119,7 +119,7 @@ def command(
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report to FILE, and text to stdout.")
     ] = None,
     wait: options.WaitOption = 0.0,
-    workers: options.WorkersOption = None,
+    workers: options.UnitWorkersOption = None,
     catalog: options.CatalogOption = None,
     common: options.CommonOptions,
 ) -> int:

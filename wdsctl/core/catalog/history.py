@@ -24,6 +24,7 @@ from wdsctl.core.errors import (
     count_by_code,
 )
 from wdsctl.core.invocation import current_invocation
+from wdsctl.core.jobs import StageStopped
 from wdsctl.core.progress import Progress
 from wdsctl.core.version import VERSION
 
@@ -80,7 +81,7 @@ def _record_in_ledger(
     try:
         yield entry
         status = "partial" if any(finding.severity == "error" for finding in entry.findings) else "ok"
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, StageStopped):
         status = "interrupted"
         raise
     finally:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -44,6 +44,11 @@ class ColumnUnit:
     shard: int
     tasks: tuple[ColumnTask, ...]
 
+    @property
+    def label(self) -> str:
+        """The path of the shard, for messages."""
+        return open_cached_offsets(self.offsets).shards[self.shard].path
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnOutcome:
@@ -76,8 +81,13 @@ def failed_name(digest: str) -> str:
 
 def run_column_unit(unit: ColumnUnit) -> tuple[ColumnOutcome, ...]:
     """Compute the values of one shard for every task, and save them. Failures are reported, not raised."""
+    return save_column_values(unit, compute_values(unit))
+
+
+def save_column_values(unit: ColumnUnit, values: Sequence[ComputedValues]) -> tuple[ColumnOutcome, ...]:
+    """Save the values of one shard, one entry per task."""
     outcomes = []
-    for task, computed in zip(unit.tasks, compute_values(unit), strict=True):
+    for task, computed in zip(unit.tasks, values, strict=True):
         name = failed_name(task.digest) if computed.failed_count else task.digest
         [is_saved] = column_results(task.results_folder).save([name], [computed])
         outcomes.append(ColumnOutcome(task.name, is_saved, computed.failed_count, computed.findings))

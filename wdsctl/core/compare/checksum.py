@@ -20,7 +20,7 @@ from wdsctl.core.catalog.presence import no_shards_error
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
 from wdsctl.core.errors import Finding, InputError, PermissionDenied, StorageError
-from wdsctl.core.jobs import LocalProcesses, UnitSize, run_units
+from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.shards.list import is_linked_outside, list_shards
 from wdsctl.core.shards.scan_unit import ShardFile
@@ -302,7 +302,7 @@ def _results_in_order(units: list[_HashUnit], workers: int, progress: Progress) 
     finished = run_units(
         _hash_unit,
         units,
-        LocalProcesses(workers, CHECKSUM_PRELOAD_MODULES),
+        make_executor(workers, CHECKSUM_PRELOAD_MODULES),
         is_ordered=True,
         phase="read",
         progress=progress,

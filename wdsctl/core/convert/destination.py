@@ -28,7 +28,7 @@ from wdsctl.core.dataset.lock import check_lock_held
 from wdsctl.core.directories import join_beneath
 from wdsctl.core.errors import UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.files import check_folder, remove_empty_folder, set_aside
-from wdsctl.core.jobs import LocalProcesses, UnitSize, run_units
+from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.json_text import read_json
 from wdsctl.core.progress import Progress
 from wdsctl.core.text import path_for_message, pluralize
@@ -266,10 +266,11 @@ def has_same_output(
         finished = run_units(
             partial(_is_same, dest),
             [UnitJob(plan_path, unit, folder, resolved) for unit in units],
-            LocalProcesses(worker_count(resolved)),
+            make_executor(worker_count(resolved)),
             phase="compare",
             progress=progress,
             size=lambda job: UnitSize(job.unit.samples, job.unit.size_bytes),
+            reads=(plan_path, dest, *(spec.path for spec in resolved.sources)),
         )
         with closing(finished):
             for each in finished:

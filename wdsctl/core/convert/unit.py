@@ -67,6 +67,11 @@ class UnitJob(NamedTuple):
     as_is: tuple[int, ...] = ()
     upload: UnitUpload | None = None
 
+    @property
+    def label(self) -> str:
+        """The name of the file, for messages."""
+        return self.unit.name
+
 
 class SampleFailure(NamedTuple):
     """A sample that failed. `is_kept`: the unit contains it unchanged."""

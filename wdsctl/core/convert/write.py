@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from wdsctl.core.convert import exporters
@@ -18,7 +18,7 @@ from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.lock import check_lock_held
 from wdsctl.core.directories import join_beneath
 from wdsctl.core.files import make_folder, write_text
-from wdsctl.core.jobs import LocalProcesses, UnitSize, run_units
+from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.progress import Progress
 from wdsctl.core.storage.open import workers_for
 from wdsctl.core.urls import is_url
@@ -73,10 +73,11 @@ def write_units(
             finished = run_units(
                 write_unit,
                 jobs,
-                LocalProcesses(workers_for(dest, worker_count(resolved)), _PRELOAD_MODULES),
+                make_executor(workers_for(dest, worker_count(resolved)), _PRELOAD_MODULES),
                 phase=f"write {stream}".rstrip(),
                 progress=progress,
                 size=lambda job: UnitSize(job.unit.samples, job.unit.size_bytes),
+                reads=(plan.path, dest, *(spec.path for spec in resolved.sources)),
             )
             try:
                 with closing(finished):
@@ -104,6 +105,8 @@ def _jobs(
     done: Mapping[int, UnitResult],
     all_units: Sequence[PlannedUnit],
 ) -> Iterator[UnitJob]:
+    # A unit does not depend on these: another machine may have other CPUs.
+    resolved = replace(resolved, request=replace(resolved.request, workers=1, wait=0.0))
     media = [done[unit.id] for unit in all_units if unit.stream == "media" and unit.id in done]
     left_out = sorted(position for result in media for position in result.left_out)
     as_is = sorted(position for result in media for position in result.as_is)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 
@@ -41,6 +42,7 @@ from wdsctl.core.columns.compute import (
     failed_name,
     part_sizes,
     run_column_unit,
+    save_column_values,
 )
 from wdsctl.core.columns.spec import (
     MEDIA_NUMBERS,
@@ -64,7 +66,7 @@ from wdsctl.core.index.request import (
     read_column_or_finding,
     report_column,
 )
-from wdsctl.core.jobs import LocalProcesses, ResultFolder, UnitSize, run_units
+from wdsctl.core.jobs import ResultFolder, UnitSize, make_executor, run_units
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.progress import Progress
 from wdsctl.core.storage.open import workers_for
@@ -225,17 +227,22 @@ def compute_columns(
     failed: dict[str, int] = {}
     findings: list[Finding] = []
     by_name = {job.name: job for job in todo}
+    executor = make_executor(workers, ("wdsctl.core.columns.compute",))
+    # Other machines send the values: they may not see the folders of the results.
+    fn: Callable[[ColumnUnit], Sequence[Any]] = run_column_unit if executor.shares_files else compute_values
     finished = run_units(
-        run_column_unit,
+        fn,
         units,
-        LocalProcesses(workers, ("wdsctl.core.columns.compute",)),
+        executor,
         phase="column",
         progress=progress,
         size=lambda unit: UnitSize(1, shards[unit.shard].size),
+        reads=(location.root, location.offsets_path(offsets.generation)),
     )
     with closing(finished):
         for each in finished:
-            for outcome in each.result():
+            found = each.result()
+            for outcome in found if executor.shares_files else save_column_values(each.unit, found):
                 by_name[outcome.name].shards_read += 1
                 findings += outcome.findings
                 if not outcome.is_saved:

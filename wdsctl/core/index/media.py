@@ -22,7 +22,7 @@ from wdsctl.core.index.media_unit import (
     shard_results,
 )
 from wdsctl.core.index.request import MediaReport, MediaRequest, MediaState, media_report
-from wdsctl.core.jobs import LocalProcesses, UnitSize, run_units
+from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.media.selection import parse_media_selection
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.progress import Progress
@@ -135,11 +135,12 @@ def _probe(
     finished = run_units(
         run_media_unit,
         units,
-        LocalProcesses(workers, ("wdsctl.core.index.media_unit",)),
+        make_executor(workers, ("wdsctl.core.index.media_unit",)),
         results=shard_results(location.media_work_folder),
         phase="media",
         progress=progress,
         size=lambda unit: UnitSize(1, size_by_index[unit.shard_index]),
+        reads=(location.root, *(unit.offsets_path for unit in units[:1])),
     )
     with closing(finished):
         return {rows[each.index].id: each.result().findings[0] for each in finished if not each.is_saved}

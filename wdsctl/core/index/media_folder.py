@@ -27,7 +27,7 @@ from wdsctl.core.index.media import (
 from wdsctl.core.index.media_unit import MediaFilesUnit, files_results, probe_files, split_into_units
 from wdsctl.core.index.request import MediaReport, MediaRequest, MediaState
 from wdsctl.core.invocation import describe_request
-from wdsctl.core.jobs import LocalProcesses, UnitSize, run_units
+from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.media.selection import AUTO, parse_media_selection
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.shards.list import list_files
@@ -191,11 +191,12 @@ def _probe(
     finished = run_units(
         probe_files,
         units,
-        LocalProcesses(workers_for(location.root, workers), ("wdsctl.core.index.media_unit",)),
+        make_executor(workers_for(location.root, workers), ("wdsctl.core.index.media_unit",)),
         results=files_results(location.media_work_folder),
         phase="media files",
         progress=progress,
         size=lambda unit: UnitSize(len(unit.files), sum(file.size for file in unit.files)),
+        reads=(location.root,),
     )
     with closing(finished):
         for _ in finished:

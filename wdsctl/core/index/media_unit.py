@@ -117,6 +117,11 @@ class MediaShardUnit:
     digest: str
     keyframes: bool = False
 
+    @property
+    def label(self) -> str:
+        """The path of the shard, for messages."""
+        return open_cached_offsets(self.offsets_path).shards[self.shard_index].path
+
 
 def shard_results(folder: str) -> ResultFolder[MediaShardUnit, MediaScan]:
     return ResultFolder(folder, attrgetter("digest"), encode_media_scan, decode_media_scan)
@@ -183,6 +188,11 @@ class MediaFilesUnit:
     files: tuple[ShardFile, ...]
     selection: str
     keyframes: bool = False
+
+    @property
+    def label(self) -> str:
+        """The first file, for messages."""
+        return self.files[0].path
 
 
 def split_into_units(

@@ -21,7 +21,7 @@ from wdsctl.core.dataset.lock import check_lock_held
 from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import CatalogError, Finding, PermissionDenied, StorageError, translate_os_errors
 from wdsctl.core.files import make_folder, remove_file, remove_tree
-from wdsctl.core.jobs import LocalProcesses, UnitSize, run_units
+from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.offsets.bounds import ShardEntry
 from wdsctl.core.offsets.read import Offsets, ShardColumns
 from wdsctl.core.offsets.write import OffsetsWriter
@@ -226,13 +226,14 @@ def scan_shards(
     finished = run_units(
         run_scan_unit,
         units,
-        LocalProcesses(workers, ("wdsctl.core.shards.scan_unit",)),
+        make_executor(workers, ("wdsctl.core.shards.scan_unit",)),
         results=scan_results(location.work_folder),
         batch=SCAN_BATCH,
         is_ordered=True,
         phase="scan",
         progress=progress,
         size=lambda unit: UnitSize(1, unit.shard.size),
+        reads=(location.root, *(os.path.join(location.root, shard.path) for shard in shards[:1])),
     )
     with closing(finished):
         for each in finished:

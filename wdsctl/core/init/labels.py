@@ -10,7 +10,7 @@ from typing import NamedTuple
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import DatasetError
-from wdsctl.core.jobs import LocalProcesses, UnitSize, run_units
+from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.offsets.read import open_cached_offsets
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.fields import FieldPath, extract_field, parse_field_path
@@ -79,10 +79,11 @@ def read_classes(
     finished = run_units(
         read_shard_labels,
         units,
-        LocalProcesses(workers, ("wdsctl.core.init.labels",)),
+        make_executor(workers, ("wdsctl.core.init.labels",)),
         phase="read labels",
         progress=progress,
         size=lambda unit: UnitSize(1, offsets.shards[unit.shard].size),
+        reads=(location.root, path),
     )
     with closing(finished):
         for each in finished:

@@ -14,7 +14,7 @@ from wdsctl.core.dataset.raw_folder import RawListing, drop_unreadable, list_raw
 from wdsctl.core.directories import join_beneath
 from wdsctl.core.errors import UsageError, translate_os_errors
 from wdsctl.core.files import fsync_path, remove_file
-from wdsctl.core.jobs import LocalProcesses, UnitSize, run_units
+from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.prepare.renames import adopt_copied_folder, find_renamed_samples
 from wdsctl.core.prepare.replan import WritePlan, can_be_source, replan
 from wdsctl.core.prepare.request import PrepareRequest
@@ -354,10 +354,11 @@ def _write_tasks(
     finished = run_units(
         run_shard_job,
         jobs,
-        LocalProcesses(workers_for(dest, request.index.workers), _PRELOAD),
+        make_executor(workers_for(dest, request.index.workers), _PRELOAD),
         phase="write",
         progress=progress,
         size=lambda job: UnitSize(len(job.samples), size_by_path[job.path]),
+        reads=(source, dest),
     )
     with closing(finished):
         for each in finished:

@@ -20,7 +20,7 @@ from wdsctl.core.dataset.remote_lock import hold_remote_marker
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import CatalogError, Finding, StorageError, UsageError
 from wdsctl.core.files import make_folder, write_text
-from wdsctl.core.jobs import LocalProcesses, UnitSize, run_units
+from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.repair.members import read_indexed_members
@@ -111,11 +111,12 @@ def repair(
         finished = run_units(
             repair_shard,
             units,
-            LocalProcesses(workers_for(dest, workers_for(location.root, workers)), ("wdsctl.core.repair.unit",)),
+            make_executor(workers_for(dest, workers_for(location.root, workers)), ("wdsctl.core.repair.unit",)),
             results=repair_results(results_folder) if keeps_results else None,
             phase="repair",
             progress=progress,
             size=lambda unit: UnitSize(1, unit.shard.size),
+            reads=(location.root, dest, *([offsets] if offsets else [])),
         )
         with closing(finished):
             results = [each.result() for each in finished]

@@ -86,6 +86,11 @@ class RepairUnit:
     def source(self) -> str:
         return os.path.join(self.root, self.shard.path)
 
+    @property
+    def label(self) -> str:
+        """The path of the shard, for messages."""
+        return self.shard.path
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairedShard:

@@ -62,6 +62,11 @@ class ScanUnit:
     threads: int = 1  # for one JSONL file
     with_layout_hash: bool = False
 
+    @property
+    def label(self) -> str:
+        """The path of the shard, for messages."""
+        return self.shard.path
+
 
 def scan_results(folder: str) -> ResultFolder[ScanUnit, ShardScan]:
     """Return the folder of scan results.

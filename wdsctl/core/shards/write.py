@@ -39,6 +39,11 @@ class ShardJob(NamedTuple):
     is_lenient: bool = False
     upload: ShardUpload | None = None
 
+    @property
+    def label(self) -> str:
+        """The path of the shard, for messages."""
+        return self.path
+
 
 class ShardUpload(NamedTuple):
     """A shard of a dataset at the URL `root`. `name`: its path below.

@@ -23,7 +23,7 @@ from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.split_rules import qualified_split_name
 from wdsctl.core.errors import Finding, UsageError
 from wdsctl.core.hashing import derive_seed, hash_values
-from wdsctl.core.jobs import LocalProcesses, UnitSize, run_units
+from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.media.kinds import MEDIA_EXTENSIONS
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.fields import did_you_mean
@@ -205,10 +205,11 @@ class _LeakSearch:
         finished = run_units(
             run_hash_unit,
             units,
-            LocalProcesses(context.workers, ("wdsctl.core.split.leak_hashes",)),
+            make_executor(context.workers, ("wdsctl.core.split.leak_hashes",)),
             phase="hash",
             progress=context.progress,
             size=lambda unit: UnitSize(1, context.offsets.shards[unit.shard_index].size),
+            reads=(context.location.root, path),
         )
         with closing(finished):
             for each in finished:

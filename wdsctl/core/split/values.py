@@ -26,7 +26,7 @@ from wdsctl.core.array_types import Uint64Array
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.columns.column_file import ColumnFile, find_column
 from wdsctl.core.errors import DatasetError, PermissionDenied, StorageDown, StorageError, UsageError
-from wdsctl.core.jobs import EncodedResult, LocalProcesses, ResultFolder, UnitSize, run_units
+from wdsctl.core.jobs import EncodedResult, ResultFolder, UnitSize, make_executor, run_units
 from wdsctl.core.offsets.read import Offsets, open_cached_offsets
 from wdsctl.core.samples.fields import EVERY_ITEM, PathStep, parse_field_path
 from wdsctl.core.shards.read_parts import IndexedShard, read_parts
@@ -162,11 +162,12 @@ def values_by_shard(
     finished = run_units(
         read_value_hashes,
         [_unit(context, row, spec, with_texts=with_texts) for row in rows],
-        LocalProcesses(context.workers, ("wdsctl.core.split.values",)),
+        make_executor(context.workers, ("wdsctl.core.split.values",)),
         results=value_results(folder) if folder else None,
         phase="read values",
         progress=context.progress,
         size=lambda unit: UnitSize(1, context.offsets.shards[unit.shard_index].size),
+        reads=(context.location.root, context.location.offsets_path(context.generation)),
     )
     with closing(finished):
         for each in finished:
@@ -229,6 +230,11 @@ class ValueUnit:
     shard_index: int
     spec: str
     with_texts: bool = False
+
+    @property
+    def label(self) -> str:
+        """The path of the shard, for messages."""
+        return open_cached_offsets(self.offsets_path).shards[self.shard_index].path
 
 
 def value_results(folder: str) -> ResultFolder[ValueUnit, ShardValueHashes]:

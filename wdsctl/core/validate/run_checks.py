@@ -29,7 +29,7 @@ from wdsctl.core.catalog.ledger_checks import (
     read_checks,
     store_checks,
 )
-from wdsctl.core.jobs import BatchLimits, LocalProcesses, UnitSize, run_units
+from wdsctl.core.jobs import BatchLimits, UnitSize, make_executor, run_units
 from wdsctl.core.progress import Progress
 from wdsctl.core.storage.open import workers_for
 from wdsctl.core.validate.ref_stores import EntryIds, open_ref_store
@@ -133,11 +133,12 @@ def _check_and_store(
     finished = run_units(
         partial(check_shard, context),
         units,
-        LocalProcesses(workers_for(context.root, workers), CHECK_PRELOAD_MODULES),
+        make_executor(workers_for(context.root, workers), CHECK_PRELOAD_MODULES),
         batch=_CHECK_BATCH,
         phase="check",
         progress=progress,
         size=lambda unit: UnitSize(1, unit.shard.size),
+        reads=(context.root, *([context.offsets_path] if context.offsets_path else [])),
     )
     unsaved: list[StoredCheck] = []
     saved_s = time.monotonic()

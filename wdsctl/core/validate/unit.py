@@ -70,6 +70,11 @@ class CheckUnit:
     media_digest: bytes = b""
 
     @property
+    def label(self) -> str:
+        """The path of the shard, for messages."""
+        return self.shard.path
+
+    @property
     def indexed_layout_hash(self) -> str:
         """The layout hash of the shard in the catalog; empty if unknown."""
         return self.row.layout_hash if self.row is not None and self.row.status != "unreadable" else ""

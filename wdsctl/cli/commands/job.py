@@ -1,0 +1,236 @@
+"""`wdsctl job`: run a command as tasks of an array job, under any scheduler."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from wdsctl.cli import options
+from wdsctl.cli.formatting import display_path, escape_line, format_count, format_duration, format_size
+from wdsctl.cli.tables import labelled_lines, make_table
+from wdsctl.core.dataset.location import shell_command
+from wdsctl.core.invocation import worker_count
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wdsctl.core.executors.array_job import JobReport
+    from wdsctl.core.executors.array_task import TaskReport
+
+HELP = "Run a command as tasks of an array job. Under any scheduler, through files."
+
+EPILOG = """
+\b
+Examples:
+  wdsctl job plan JOB --tasks 100 -- index /data/shards --media
+  wdsctl job template JOB --scheduler slurm > run.sh
+  wdsctl job run JOB --task 7
+  wdsctl job status JOB
+  wdsctl job merge JOB
+
+\b
+Commands that can be split: prepare, index, split, validate, repair, convert.
+"""
+
+PLAN_EPILOG = """
+\b
+Examples:
+  wdsctl job plan JOB --tasks 100 -- index /data/shards
+  wdsctl job plan JOB --tasks 8 -- prepare raw/ shards/ --split 8,1,1
+  wdsctl job plan JOB --tasks 5       the rest of JOB, in 5 tasks
+
+\b
+All machines must see JOB, the data and DEST at the same paths. Put the
+command after `--`.
+"""
+
+RUN_EPILOG = """
+\b
+Examples:
+  wdsctl job run JOB --task 0
+  wdsctl job run JOB           the scheduler has set the number of the task
+
+\b
+Runs only units without results: run a task again after any failure.
+Reads SLURM_ARRAY_TASK_ID, LSB_JOBINDEX, JOB_COMPLETION_INDEX or
+PBS_ARRAY_INDEX.
+"""
+
+STATUS_EPILOG = """
+\b
+Examples:
+  wdsctl job status JOB
+  wdsctl job status JOB --json
+
+\b
+Exits with 0 if the job is finished, 1 if tasks or a merge are left.
+"""
+
+MERGE_EPILOG = """
+\b
+Examples:
+  wdsctl job merge JOB
+
+\b
+Runs the command of the job with the results of the tasks. A command with
+several stages, such as index --media, then needs another round of tasks.
+"""
+
+TEMPLATE_EPILOG = """
+\b
+Examples:
+  wdsctl job template JOB --scheduler slurm > run.sh
+  wdsctl job template JOB --scheduler kubernetes > job.yaml
+"""
+
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Folder of the job, which all machines see.")]
+
+
+def plan(
+    job: JobArgument,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="COMMAND", help="The command with its arguments. None: plan the rest of JOB."),
+    ] = None,
+    *,
+    tasks: Annotated[
+        int | None,
+        typer.Option("--tasks", metavar="N", min=1, help="Number of tasks. [default: 1, or as planned before]"),
+    ] = None,
+    common: options.CommonOptions,
+) -> int:
+    """Plan a command as tasks. Lists the inputs, and writes the units of work to JOB."""
+    from wdsctl.cli.main import run_inner
+    from wdsctl.cli.progress import show_progress
+    from wdsctl.core.executors.array_job import plan_job
+
+    with show_progress(common.output) as progress:
+        outcome = plan_job(job, command or (), run_inner, tasks=tasks, progress=progress)
+    return _answer("job plan", outcome, common)
+
+
+def run(
+    job: JobArgument,
+    *,
+    task: Annotated[
+        int | None, typer.Option("--task", metavar="I", min=0, help="Number of the task. [default: the scheduler's]")
+    ] = None,
+    workers: options.WorkersOption = None,
+    common: options.CommonOptions,
+) -> int:
+    """Run one task. Keeps results in JOB."""
+    from wdsctl.cli.progress import show_progress
+    from wdsctl.core.executors.array_task import find_task, run_task
+
+    number = find_task(os.environ) if task is None else task
+    with show_progress(common.output) as progress:
+        report = run_task(job, number, workers=worker_count(workers), progress=progress)
+    common.output.answer("job run", report, render_task)
+    return 0
+
+
+def status(job: JobArgument, *, common: options.CommonOptions) -> int:
+    """Show which tasks are done."""
+    from wdsctl.core.executors.array_job import report_job
+
+    report = report_job(job)
+    common.output.answer("job status", report, render_job)
+    return 0 if report.state == "finished" else 1
+
+
+def merge(job: JobArgument, *, common: options.CommonOptions) -> int:
+    """Finish the command with the results of all tasks, or plan its next stage."""
+    from wdsctl.cli.main import run_inner
+    from wdsctl.cli.progress import show_progress
+    from wdsctl.core.executors.array_job import merge_job
+
+    with show_progress(common.output) as progress:
+        outcome = merge_job(job, run_inner, progress=progress)
+    return _answer("job merge", outcome, common)
+
+
+def template(
+    job: JobArgument,
+    *,
+    scheduler: Annotated[
+        Literal["slurm", "lsf", "kubernetes", "hf"],
+        typer.Option("--scheduler", metavar="slurm|lsf|kubernetes|hf", help="The scheduler."),
+    ] = "slurm",
+    common: options.CommonOptions,
+) -> int:
+    """Print a script that runs the tasks of JOB under a scheduler."""
+    from wdsctl.core.executors.job_folder import read_job
+    from wdsctl.core.executors.templates import JobTemplate, write_template
+
+    text = write_template(read_job(job), scheduler)
+    common.output.answer(
+        "job template", JobTemplate(scheduler=scheduler, text=text), lambda each: each.text.rstrip("\n").split("\n")
+    )
+    return 0
+
+
+def _answer(name: str, outcome: JobReport | int, common: options.CommonOptions) -> int:
+    """Render the state of a job. The command itself has answered if it has ended."""
+    if isinstance(outcome, int):
+        common.output.note("the command has ended, and the job is finished")
+        return outcome
+    common.output.answer(name, outcome, render_job)
+    return 0
+
+
+def render_job(report: JobReport) -> Iterator[RenderableType]:
+    if report.state == "finished":
+        yield f"{display_path(report.folder)}: finished"
+        yield labelled_lines([("command", escape_line(report.command))])
+        return
+    work = f"{format_count(report.done)} of {format_count(report.units, 'unit')}"
+    yield f"{display_path(report.folder)}: stage {report.stage} ({report.phase}): {work} done"
+    waiting = [each for each in report.task_states if each.state != "done"]
+    number = str(waiting[0].task) if waiting else ""
+    next_command = (
+        shell_command("job", "run", report.folder, "--task", number)
+        if waiting
+        else shell_command("job", "merge", report.folder)
+    )
+    others = f" (and {format_count(len(waiting) - 1, 'other task')})" if len(waiting) > 1 else ""
+    yield labelled_lines(
+        [
+            ("command", escape_line(report.command)),
+            ("size", format_size(report.size_bytes)),
+            ("tasks", f"{format_count(report.tasks - len(waiting))} of {format_count(report.tasks)} done"),
+            ("next", f"{next_command}{others}"),
+        ]
+    )
+    started = [each for each in waiting if each.where]
+    if started:
+        yield make_table(
+            ("task", "state", "#done", "#units", "where", "error"),
+            [
+                (str(each.task), each.state, str(each.done), str(each.units), each.where, escape_line(each.error))
+                for each in started
+            ],
+        )
+
+
+def render_task(report: TaskReport) -> Iterator[RenderableType]:
+    if not report.stage:
+        yield f"{display_path(report.folder)}: the job is finished, and has no work for task {report.task}"
+        return
+    unread = f", {format_count(report.repeatable)} to try again" if report.repeatable else ""
+    yield (
+        f"task {report.task} of {format_count(report.tasks)}, stage {report.stage} ({report.phase}): "
+        f"ran {format_count(report.ran, 'unit')} in {format_duration(report.seconds)}, "
+        f"{format_count(report.found)} done before{unread}"
+    )
+
+
+group = options.make_group(
+    ("plan", plan, PLAN_EPILOG),
+    ("run", run, RUN_EPILOG),
+    ("status", status, STATUS_EPILOG),
+    ("merge", merge, MERGE_EPILOG),
+    ("template", template, TEMPLATE_EPILOG),
+)

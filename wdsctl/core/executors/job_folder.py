@@ -1,0 +1,279 @@
+"""The folder of an array job: its files, and reading them. `array_job` writes them, `array_task` runs what they say.
+
+job.json             the command, the number of tasks, the number of the stage
+stage-N.json         the function of the units; name, label and size of each unit
+stage-N.units        the arguments of the function, then the units, each with a checksum
+results/FUNCTION/    result files (`wdsctl/core/jobs.py`)
+again/FUNCTION/      results that the next run of a task replaces, such as shards that could not be read
+tasks/N-TASK.json    when and where a task ran
+lock                 held by `plan_job` and `merge_job`
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, BinaryIO, Literal
+
+from wdsctl.core.errors import CatalogError, InputError, UsageError, WdsctlError, translate_os_errors
+from wdsctl.core.executors.unit_results import UNIT_FUNCTIONS, UnitFunction
+from wdsctl.core.files import MALFORMED_ERRORS, decode_checked, open_without_links, write_text
+from wdsctl.core.jobs import BatchLimits, ResultFolder
+from wdsctl.core.json_text import read_json
+from wdsctl.core.version import VERSION
+
+JOB_FORMAT = 1  # raise it when the files of a job folder change
+JOB_FILE = "job.json"
+
+#: Commands whose work is in units, with the options under which it is not.
+SPLITTABLE_COMMANDS: Mapping[str, tuple[str, ...]] = {
+    "prepare": (),
+    "index": (),
+    "split": (),
+    "validate": (),
+    "repair": ("--in-place",),
+    "convert": (),
+}
+
+_UNIT_COST_BYTES = 1 << 16  # what a unit costs besides its bytes, when work is divided
+JobState = Literal["planned", "finished"]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The contents of `job.json`. `stage`: the number of the current stage, 0 before the first."""
+
+    folder: str
+    arguments: tuple[str, ...]
+    working_folder: str
+    tasks: int
+    stage: int = 0
+    state: JobState = "planned"
+    allowed_paths: str = ""
+
+    @property
+    def lock(self) -> str:
+        return os.path.join(self.folder, "lock")
+
+    def save(self) -> None:
+        facts = {
+            "format": JOB_FORMAT,
+            "version": VERSION,
+            "arguments": self.arguments,
+            "working_folder": self.working_folder,
+            "tasks": self.tasks,
+            "stage": self.stage,
+            "state": self.state,
+            "allowed_paths": self.allowed_paths,
+        }
+        write_text(os.path.join(self.folder, JOB_FILE), json.dumps(facts, indent=1))
+
+    def kept(self, function: UnitFunction) -> ResultFolder[Any, Any]:
+        """Return the folder of results of units."""
+        return function.results(self._results_folder("results", function))
+
+    def repeated(self, function: UnitFunction) -> ResultFolder[Any, Any]:
+        """Return the folder of results that the next run of a task replaces."""
+        return function.typed_results(self._results_folder("again", function))
+
+    def _results_folder(self, kind: str, function: UnitFunction) -> str:
+        return os.path.join(self.folder, kind, function.function.rpartition(":")[2])
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedUnit:
+    """A unit of a stage. `name`: identifies everything its result depends on. `end`: its last byte in the file."""
+
+    name: str
+    label: str
+    size_bytes: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStage:
+    """The units that a command has left to run. Arguments of the function are the first bytes of the file of units."""
+
+    number: int
+    phase: str
+    function: UnitFunction
+    batch: BatchLimits
+    units: tuple[PlannedUnit, ...]
+    argument_bytes: int
+
+    def find_done(self, job: Job) -> set[int]:
+        """Return the indices of the units with results."""
+        names = [unit.name for unit in self.units]
+        done = set(job.kept(self.function).find_names(names, are_batched=self.batch.units > 1))
+        return done | set(job.repeated(self.function).find_names(names, are_batched=False))
+
+    def shares(self, tasks: int) -> list[list[int]]:
+        """Divide the units over tasks by their bytes: the largest first, each to the task with the least work."""
+        heap = [(0, task) for task in range(tasks)]
+        shares: list[list[int]] = [[] for _ in range(tasks)]
+        for i in sorted(range(len(self.units)), key=lambda i: (-self.units[i].size_bytes, i)):
+            total, task = heap[0]
+            shares[task].append(i)
+            heapq.heapreplace(heap, (total + self.units[i].size_bytes + _UNIT_COST_BYTES, task))
+        return [sorted(share) for share in shares]
+
+
+def check_command(arguments: Sequence[str]) -> None:
+    command = arguments[0]
+    if command not in SPLITTABLE_COMMANDS:
+        raise UsageError(
+            f"`{command}` cannot be split into tasks",
+            hint=f"jobs run {', '.join(SPLITTABLE_COMMANDS)}; put options of `job plan` before `--`",
+            code="WDS454",
+        )
+    for option in SPLITTABLE_COMMANDS[command]:
+        if option in arguments:
+            raise UsageError(
+                f"`{command} {option}` cannot be split into tasks: it changes its own input",
+                hint="pass DEST instead, or run it without a job",
+                code="WDS454",
+            )
+    if "-" in arguments:
+        raise UsageError(
+            "a list of shards on stdin cannot be read again by `job merge`",
+            hint="write the list to a file, and pass @FILE",
+            code="WDS454",
+        )
+
+
+def read_job(folder: str) -> Job:
+    """Read the job in a folder. Raises InputError if there is none, CatalogError WDS450 for that of another version."""
+    folder = os.path.abspath(folder)
+    path = os.path.join(folder, JOB_FILE)
+    if not os.path.exists(path):
+        raise InputError(
+            "there is no job here", where=folder, hint="plan one: `wdsctl job plan FOLDER --tasks 8 -- index ROOT`"
+        )
+    facts = _read_json(path)
+    try:
+        if facts["format"] != JOB_FORMAT or facts["version"] != VERSION:
+            raise CatalogError(
+                f"the job was planned by wdsctl {str(facts['version'])[:40]}, and this is {VERSION}",
+                where=folder,
+                hint="use one version for plan, tasks and merge; or plan a new job in another folder",
+                code="WDS450",
+            )
+        job = Job(
+            folder,
+            tuple(map(str, facts["arguments"])),
+            str(facts["working_folder"]),
+            _count(facts["tasks"]),
+            _count(facts["stage"]),
+            "finished" if facts["state"] == "finished" else "planned",
+            str(facts["allowed_paths"]),
+        )
+        check_command(job.arguments)
+    except MALFORMED_ERRORS as error:
+        if isinstance(error, WdsctlError):
+            raise
+        raise _damaged_error(path) from error
+    return job
+
+
+def read_stage(job: Job) -> PlannedStage:
+    """Read the table of the current stage. Raises CatalogError WDS450 if it is damaged."""
+    path = os.path.join(job.folder, f"stage-{job.stage}.json")
+    facts = _read_json(path)
+    try:
+        start = _count(facts["argument_bytes"])
+        units = []
+        for name, label, size_bytes, encoded_bytes in facts["units"]:
+            units.append(PlannedUnit(str(name), str(label), _count(size_bytes), start, start + _count(encoded_bytes)))
+            start = units[-1].end
+        if facts["function"] not in UNIT_FUNCTIONS:
+            raise ValueError(facts["function"])
+        function = UnitFunction(str(facts["function"]), (), bool(facts["keeps_results"]))
+        stage = PlannedStage(
+            job.stage,
+            str(facts["phase"]),
+            function,
+            BatchLimits(*map(_count, facts["batch"])),
+            tuple(units),
+            _count(facts["argument_bytes"]),
+        )
+        return replace(stage, function=read_arguments(job, stage))
+    except MALFORMED_ERRORS as error:
+        if isinstance(error, WdsctlError):
+            raise
+        raise _damaged_error(path) from error
+
+
+def read_arguments(job: Job, stage: PlannedStage) -> UnitFunction:
+    """Return the function of a stage with its arguments."""
+    with _open_units(job, stage) as file:
+        return stage.function.decode_arguments(*_check(file.read(stage.argument_bytes)))
+
+
+def read_units(job: Job, stage: PlannedStage, indices: Sequence[int]) -> list[Any]:
+    """Read some units of a stage, in their order."""
+    units = []
+    with _open_units(job, stage) as file:
+        for i in indices:
+            file.seek(stage.units[i].start)
+            data = file.read(stage.units[i].end - stage.units[i].start)
+            units.append(stage.function.decode_unit(*_check(data)))
+    return units
+
+
+def _open_units(job: Job, stage: PlannedStage) -> BinaryIO:
+    path = os.path.join(job.folder, f"stage-{stage.number}.units")
+    with translate_os_errors(path, "read"):
+        return open(open_without_links(path), "rb")
+
+
+def _check(data: bytes) -> tuple[dict[str, Any], memoryview]:
+    checked = decode_checked(data)
+    if checked is None:
+        raise ValueError("the checksum of a unit is wrong")
+    return checked
+
+
+def mark_path(job: Job, task: int) -> str:
+    """Return the path of the file that says when and where a task of the current stage ran."""
+    return os.path.join(job.folder, "tasks", f"{job.stage}-{task}.json")
+
+
+def read_mark(job: Job, task: int) -> dict[str, Any]:
+    with suppress(FileNotFoundError, *MALFORMED_ERRORS):
+        with open(open_without_links(mark_path(job, task)), "rb") as file:
+            mark = read_json(file.read())
+        return mark if isinstance(mark, dict) else {}
+    return {}
+
+
+def _read_json(path: str) -> dict[str, Any]:
+    try:
+        with translate_os_errors(path, "read"), open(open_without_links(path), "rb") as file:
+            facts = read_json(file.read())
+    except MALFORMED_ERRORS as error:
+        if isinstance(error, WdsctlError):
+            raise
+        raise _damaged_error(path) from error
+    if not isinstance(facts, dict):
+        raise _damaged_error(path)
+    return facts
+
+
+def _damaged_error(path: str) -> CatalogError:
+    return CatalogError(
+        "a file of the job is damaged",
+        where=path,
+        hint="plan the command again in a new folder",
+        code="WDS450",
+    )
+
+
+def _count(number: Any) -> int:
+    if type(number) is not int or number < 0:
+        raise ValueError(number)
+    return number
