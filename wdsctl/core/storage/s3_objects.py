@@ -70,10 +70,15 @@ class S3Objects:
         found = []
         markers: dict[str, str] = {}
         while True:
-            page = run_call(
-                self.filesystem,
-                self.filesystem._call_s3("list_multipart_uploads", Bucket=bucket, Prefix=prefix, **markers),  # noqa: SLF001
-            )
+            try:
+                page = run_call(
+                    self.filesystem,
+                    self.filesystem._call_s3("list_multipart_uploads", Bucket=bucket, Prefix=prefix, **markers),  # noqa: SLF001
+                )
+            except FileNotFoundError as error:
+                if s3_error_code(error) == "NoSuchUpload":  # rclone's answer if there are none
+                    return []
+                raise
             found += [UnfinishedUpload(f"{bucket}/{each['Key']}", each["UploadId"]) for each in page.get("Uploads", ())]
             if not page.get("IsTruncated"):
                 # Some servers ignore the prefix.

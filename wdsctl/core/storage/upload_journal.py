@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 
-from wdsctl.core.errors import translate_os_errors
+from wdsctl.core.errors import PermissionDenied, translate_os_errors
 from wdsctl.core.files import MALFORMED_ERRORS, make_folder, open_without_links, remove_file, write_pieces
 from wdsctl.core.json_text import read_json
 from wdsctl.core.storage.objects import PART_BYTES, ObjectStore, PendingUpload, StoredObject, Upload
@@ -63,7 +63,9 @@ def abort_left_uploads(store: ObjectStore, folder: str, is_own: Callable[[str], 
                 aborted += 1
             remove_file(path)
     prefix = f"{store.root}/"
-    return aborted + store.abort_pending(store.root, is_own=lambda url: is_own(url.removeprefix(prefix)))
+    with suppress(PermissionDenied):  # to list uploads is a permission of its own, and the journal has almost all
+        aborted += store.abort_pending(store.root, is_own=lambda url: is_own(url.removeprefix(prefix)))
+    return aborted
 
 
 def _parse(data: bytes, root: str) -> PendingUpload | None:
