@@ -134,17 +134,30 @@ def test_a_root_whose_path_is_not_utf8_has_a_place(tmp_path: Path, monkeypatch: 
     assert os.path.dirname(locate(root).meta) == str(tmp_path / "catalogs")
 
 
-def test_a_url_is_not_looked_at_and_has_its_catalog_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = locate("s3://ann:secret@bucket/shards/", writing=True)
+def test_a_url_has_its_catalog_in_the_store_and_a_mirror_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = locate("memory://ann:secret@bucket/shards/", writing=True)
 
-    assert place.root == "s3://ann:secret@bucket/shards"
-    assert place.display_path == "s3://bucket/shards"
+    assert place.root == "memory://ann:secret@bucket/shards"
+    assert place.display_path == "memory://bucket/shards"
+    assert place.published_url == "memory://ann:secret@bucket/shards/.wdsctl"
+    assert place.has_catalog_inside
     assert os.path.dirname(place.meta) == str(tmp_path / "home" / "wdsctl")
-    assert not place.has_catalog_inside
-    assert locate("s3://bucket/shards").meta == place.meta
-    assert locate("s3://bucket/shards", str(tmp_path / "mine")).meta == str(tmp_path / "mine")
+    assert not os.path.exists(place.meta)
+    assert locate("memory://bucket/shards").meta == place.meta
+    assert locate("memory://bucket/lines.jsonl").published_url == "memory://bucket/.wdsctl-lines.jsonl"
+
+
+def test_a_catalog_of_the_users_own_and_that_of_a_tar_are_not_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = locate("memory://bucket/shards", str(tmp_path / "mine"))
+    assert (own.meta, own.published_url, own.has_catalog_inside) == (str(tmp_path / "mine"), "", False)
+    assert locate("memory://bucket/shards/000.tar", writing=True).published_url == ""
     monkeypatch.setenv(CATALOG_VARIABLE, str(tmp_path / "shared"))
-    assert os.path.dirname(locate("s3://bucket/shards").meta) == str(tmp_path / "shared")
+    shared = locate("memory://bucket/shards")
+    assert (os.path.dirname(shared.meta), shared.published_url) == (str(tmp_path / "shared"), "")
 
 
 @pytest.mark.parametrize("root", ["s3://", "simplecache::s3://bucket/shards", "https://host/shards?signature=abc"])

@@ -76,20 +76,21 @@ def test_the_catalog_lies_in_the_users_data_or_where_they_say(tmp_path: Path, mo
         index(URL, catalog="s3://bucket/catalogs")
 
 
-def test_nothing_is_written_into_the_store(tmp_path: Path) -> None:
+def test_only_the_catalog_is_written_into_the_store(tmp_path: Path) -> None:
     _, url = prepared(tmp_path)
     validate(url)
     inspect(url)
 
     filesystem, base = fsspec.url_to_fs(url)
-    assert sorted(filesystem.find(base)) == [f"/store/shards/shard-00{i}.tar" for i in range(4)]
+    others = [path for path in sorted(filesystem.find(base)) if not path.startswith("/store/shards/.wdsctl/")]
+    assert others == [f"/store/shards/shard-00{i}.tar" for i in range(4)]
 
 
 def test_only_what_is_new_or_has_changed_is_read_again(tmp_path: Path) -> None:
     local, url = prepared(tmp_path)
     FaultyFileSystem.reads.clear()
     assert index(url).up_to_date
-    assert FaultyFileSystem.reads == []
+    assert not [path for path, _, _ in FaultyFileSystem.reads if path.endswith(".tar")]
 
     filesystem, base = fsspec.url_to_fs(url)
     rewritten(Path(local, "shard-001.tar"), samples(100, 7))
@@ -98,7 +99,8 @@ def test_only_what_is_new_or_has_changed_is_read_again(tmp_path: Path) -> None:
     report = index(url)
 
     assert (report.added, report.changed, report.unchanged) == (1, 1, 3)
-    assert {path for path, _, _ in FaultyFileSystem.reads} == {f"{base}/shard-001.tar", f"{base}/shard-009.tar"}
+    read = {path for path, _, _ in FaultyFileSystem.reads if path.endswith(".tar")}
+    assert read == {f"{base}/shard-001.tar", f"{base}/shard-009.tar"}
 
 
 def test_shards_that_have_vanished_from_a_store_are_told(tmp_path: Path) -> None:
@@ -265,9 +267,10 @@ def test_a_web_server_that_lists_its_folders_serves_a_dataset(tmp_path: Path) ->
         found = inspect(url)
         with pytest.raises(InputError, match="no such bucket or folder"):
             index(f"{url}-not")
+        found_rows = rows(url)
         server.shutdown()
 
-    assert rows(url) == rows(local)
+    assert found_rows == rows(local)
     assert found.first == inspect(local).first
 
 

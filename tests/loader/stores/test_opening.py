@@ -51,9 +51,9 @@ def test_a_url_without_a_catalog_is_told_how_plain_files_are_meant(
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     with pytest.raises(InputError) as raised:
-        opened("s3://user:secret@bucket/media")
+        opened("memory://user:secret@bucket/media")
 
-    assert "filesystem+s3://bucket/media" in raised.value.hint
+    assert "filesystem+memory://bucket/media" in raised.value.hint
     assert "secret" not in str(raised.value)
 
 

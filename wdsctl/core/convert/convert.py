@@ -50,7 +50,7 @@ from wdsctl.core.convert.unit import unit_path
 from wdsctl.core.convert.write import UNIT_RESULTS_FILE, finish_export, write_units
 from wdsctl.core.dataset.destination import check_destination, remove_path
 from wdsctl.core.dataset.location import DatasetLocation, locate, parse_root
-from wdsctl.core.dataset.lock import hold_lock
+from wdsctl.core.dataset.lock import lock_dataset
 from wdsctl.core.dataset.remote_lock import hold_remote_marker
 from wdsctl.core.errors import DatasetError, UsageError, WdsctlError
 from wdsctl.core.files import make_folder, remove_empty_folder
@@ -112,7 +112,7 @@ def _convert(sources: Sequence[str], dest: str, request: ConvertRequest, progres
     try:
         with ExitStack() as stack:
             check_writer = stack.enter_context(hold_remote_marker(location, request.wait, progress))
-            stack.enter_context(hold_lock(location.lock, wait=request.wait, note=progress.note))
+            stack.enter_context(lock_dataset(location, wait=request.wait, note=progress.note))
             check_destination_free(location, dest, work)  # the run that held the lock may have written files
             stack.enter_context(clean_up_on_error(location, work, had_meta=had_meta))
             entry = stack.enter_context(record_run(location, "convert", arguments, progress))

@@ -35,7 +35,7 @@ from wdsctl.core.convert.request import ConvertedDataset, ConvertRequest, Stream
 from wdsctl.core.convert.sources import OpenSources
 from wdsctl.core.dataset.config import DatasetConfig, dump_config, load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command
-from wdsctl.core.dataset.lock import hold_lock
+from wdsctl.core.dataset.lock import lock_dataset
 from wdsctl.core.dataset.polylithic import MARKER_FILE, MONOLITHIC_CONFIG_FILE
 from wdsctl.core.dataset.split_rules import SplitRule, split_set_and_name
 from wdsctl.core.directories import join_beneath
@@ -159,7 +159,7 @@ def _index_dataset(
     location = locate(root, writing=True, real_root=real_root)
     lock: AbstractContextManager[None] = nullcontext()
     if location.lock != outer_location.lock:
-        lock = hold_lock(location.lock, wait=written.request.wait, note=progress.note)
+        lock = lock_dataset(location, wait=written.request.wait, note=progress.note)
     findings: list[Finding] = []
     dropped: list[DroppedItem] = []
     media = 0

@@ -14,7 +14,7 @@ from wdsctl.core.convert.report import load_finished, write_finished
 from wdsctl.core.convert.request import ConvertReport
 from wdsctl.core.dataset.destination import remove_path
 from wdsctl.core.dataset.location import locate
-from wdsctl.core.dataset.lock import hold_lock
+from wdsctl.core.dataset.lock import lock_dataset
 from wdsctl.core.directories import open_folder
 from wdsctl.core.errors import UsageError, translate_os_errors
 from wdsctl.core.files import rename_in, write_text
@@ -95,7 +95,7 @@ def replace_destination(dest: str, report: ConvertReport, progress: Progress) ->
             text = file.read()
         write_text(f"{locate(draft).dataset_yaml}.before", text)
         progress.note(f"the former dataset.yaml is {authored}.before")
-    with hold_lock(locate(dest, writing=True).lock, note=progress.note):
+    with lock_dataset(locate(dest, writing=True), note=progress.note):
         pass  # nobody is writing to it
     remove_path(former)
     _rename(dest, former)

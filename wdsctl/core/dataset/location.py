@@ -37,7 +37,8 @@ class DatasetLocation:
     `root`: the folder of the shards, a path or URL; only `prepare` of a raw folder writes to it. `meta`: wdsctl's
     folder, a path. `single_file`: the name of the file in `root` that is the dataset, if it is one tar or JSONL file.
     `real_root`: the root with links resolved. `staged_catalog`: the next catalog before it is published; `catalog` is
-    then this one (`wdsctl.core.catalog.stage`).
+    then this one (`wdsctl.core.catalog.stage`). `published_url`: where the catalog is published, with `meta` as its
+    mirror (`wdsctl.core.published`); empty for local datasets, and for a catalog in a folder that the user named.
     """
 
     root: str
@@ -45,6 +46,7 @@ class DatasetLocation:
     single_file: str = ""
     real_root: str = field(default="", compare=False, repr=False)
     staged_catalog: str = field(default="", compare=False, repr=False)
+    published_url: str = field(default="", compare=False, repr=False)
 
     @property
     def root_to_write(self) -> str:
@@ -109,10 +111,15 @@ class DatasetLocation:
 
     @property
     def has_catalog_inside(self) -> bool:
-        """Whether the catalog is in the dataset's folder, not elsewhere."""
-        return self.meta in (
+        """Whether the catalog is in the dataset's folder or published beside its shards, not elsewhere."""
+        return bool(self.published_url) or self.meta in (
             os.path.join(root, meta_folder_name(self.single_file)) for root in (self.root, os.path.realpath(self.root))
         )
+
+    @property
+    def own_catalog(self) -> str:
+        """The folder of the catalog, to locate the dataset again; empty if the catalog is published."""
+        return "" if self.published_url else self.meta
 
     def offsets_path(self, generation: int) -> str:
         return os.path.join(self.meta, f"offsets-{generation}.bin")
@@ -135,8 +142,11 @@ def locate(root: str, catalog: str | None = None, *, writing: bool = False, real
     """Locate a dataset and the folder of its catalog.
 
     The folder is the first of: `catalog`; a subfolder of `WDSCTL_CATALOG`; `.wdsctl` in the root; a subfolder of the
-    user's data folder. The last one is for roots that this user cannot write to, and for URLs, which `locate` does
-    not access. If such a root has a catalog in both folders, the user's own catalog takes precedence.
+    user's data folder. The last one is for roots that this user cannot write to; if such a root has a catalog in both
+    folders, the user's own catalog takes precedence.
+
+    For a URL, the subfolder of the user's data folder is the mirror of the catalog in `URL/.wdsctl`: `locate` brings it
+    up to date, for one request if nothing is new, and raises what `wdsctl.core.published.pull` raises.
 
     The root may be one tar or JSONL file: its catalog is beside it, named after it. For a tar without such a catalog,
     the catalog is in the user's data folder unless `writing`, since the tar is probably a shard of a dataset.
@@ -226,11 +236,19 @@ def _locate_url(root: str, catalog: str | None) -> DatasetLocation:
     if catalog:
         return _check_meta_folder(DatasetLocation(root, _resolve_catalog_folder(catalog), single_file))
     shared = os.environ.get(CATALOG_VARIABLE)
-    meta = os.path.join(
-        _resolve_catalog_folder(shared) if shared else _user_data_folder(),
-        _catalog_folder_name(redact_secrets(url), url_identity(url)),
-    )
-    return DatasetLocation(root, meta, single_file)
+    name = _catalog_folder_name(redact_secrets(url), url_identity(url))
+    if shared:
+        return _check_meta_folder(
+            DatasetLocation(root, os.path.join(_resolve_catalog_folder(shared), name), single_file)
+        )
+    meta = os.path.join(_user_data_folder(), name)
+    if single_file.lower().endswith(TAR_SUFFIX):  # probably a shard of a dataset, which is not to get a second catalog
+        return DatasetLocation(root, meta, single_file)
+    from wdsctl.core.published.pull import pull  # local datasets need neither this nor the modules of stores
+
+    published_url = f"{root}/{meta_folder_name(single_file)}"
+    pull(meta, published_url)
+    return _check_meta_folder(DatasetLocation(root, meta, single_file, published_url=published_url))
 
 
 def _check_file(path: str) -> None:

@@ -9,6 +9,8 @@ A lock may come with a dataset from any source. Whatever the file contains, it b
 `REMOTE_TIMEOUT_SECONDS`, and wdsctl changes nothing outside its folder.
 
 `process_identity` describes a process so that a later one can find out whether it still runs.
+
+`lock_dataset` is the lock of a dataset for a command. At a URL, it also fetches and publishes the catalog.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.directories import OpenFolder, open_folder
 from wdsctl.core.errors import CatalogError, InputError, translate_os_errors
 from wdsctl.core.files import create_in, link_in, open_in, remove_file, rmdir_in, touch_in, unlink_in
@@ -172,6 +175,43 @@ def this_process_as_holder() -> LockHolder:
 def lock_breaking() -> LockBreaking | None:
     """Return how to break locks here (`break_locks`); None if they are not to be broken."""
     return _BREAKING.get()
+
+
+@contextmanager
+def lock_dataset(
+    location: DatasetLocation, *, wait: float = 0.0, note: Callable[[str], None] = lambda _: None
+) -> Iterator[None]:
+    """`hold_lock` for a dataset whose catalog the block changes, and `publish_changes`."""
+    with hold_lock(location.lock, wait=wait, note=note), publish_changes(location, note):
+        yield
+
+
+@contextmanager
+def publish_changes(
+    location: DatasetLocation, note: Callable[[str], None] = lambda _: None, *, is_record: bool = False
+) -> Iterator[None]:
+    """Publish what the block changes in the catalog's folder, if the dataset is at a URL; otherwise do nothing.
+
+    Begins with the newest catalog. `is_record`: the block only records its run. Raises what
+    `wdsctl.core.published.publish.publishing` raises.
+    """
+    if not location.published_url:
+        yield
+        return
+    from wdsctl.core.published.publish import publishing
+
+    with publishing(location.meta, location.published_url, note, is_record=is_record):
+        yield
+
+
+def after_publication(location: DatasetLocation, call: Callable[[], None]) -> None:
+    """Call `call`, at a URL only once the changes of the catalog are published: it removes the work of this run."""
+    if not location.published_url:
+        call()
+        return
+    from wdsctl.core.published.publish import after_publication
+
+    after_publication(location.meta, call)
 
 
 def describe_lock_holder(path: str) -> str:

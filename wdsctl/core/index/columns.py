@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -54,7 +55,7 @@ from wdsctl.core.columns.spec import (
     parse_column_spec,
 )
 from wdsctl.core.dataset.location import DatasetLocation, data_folders
-from wdsctl.core.dataset.lock import check_lock_held
+from wdsctl.core.dataset.lock import after_publication, check_lock_held
 from wdsctl.core.errors import Finding, StorageError, UsageError
 from wdsctl.core.files import remove_empty_folder, remove_file, remove_tree
 from wdsctl.core.import_guard import dataset_import_error, find_module_origin, is_within
@@ -276,7 +277,7 @@ def finish_column(
     progress.phase("finish")
     path = column_path(location, job.name, job.generation)
     written = write_column(path, facts, _pieces(location, offsets, shards, job))
-    remove_tree(units_folder(location, job.name))
+    after_publication(location, partial(remove_tree, units_folder(location, job.name)))
     return replace(report_column(written, "made"), shards_read=job.shards_read)
 
 

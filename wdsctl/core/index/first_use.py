@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from wdsctl.core.catalog.presence import check_catalog_exists, check_shard_catalog
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
-from wdsctl.core.dataset.lock import hold_lock
-from wdsctl.core.errors import Finding
+from wdsctl.core.dataset.lock import hold_lock, lock_dataset
+from wdsctl.core.errors import CatalogError, Finding
 from wdsctl.core.files import make_folder
 from wdsctl.core.progress import SILENT_PROGRESS, Progress, SilentProgress
 
@@ -56,10 +56,18 @@ def index_on_first_use(
     location = locate(root, catalog, writing=True)
     check_new_catalog(location, (), RootSpec(location.root))
     progress = _NotesOnly(on_note)
-    with hold_lock(location.lock, wait=math.inf, note=on_note):
+    try:
+        with lock_dataset(location, wait=math.inf, note=on_note):
+            if not _is_ready(location, with_splits=with_splits):
+                with record_run(location, "index", [location.display_path], progress) as entry:
+                    entry.findings += _index(location, progress, with_splits=with_splits)
+    except CatalogError as error:
+        if error.code != "WDS308":
+            raise
+        # Another machine has indexed the dataset at the same time: its catalog is as good.
+        location = locate(root, catalog, writing=True)
         if not _is_ready(location, with_splits=with_splits):
-            with record_run(location, "index", [location.display_path], progress) as entry:
-                entry.findings += _index(location, progress, with_splits=with_splits)
+            raise
     return location
 
 

@@ -25,7 +25,7 @@ from wdsctl.core.dataset.location import (
     note_catalog_location,
     shell_command,
 )
-from wdsctl.core.dataset.lock import describe_lock_holder, hold_lock
+from wdsctl.core.dataset.lock import after_publication, describe_lock_holder, lock_dataset
 from wdsctl.core.dataset.polylithic import is_polylithic, read_polylithic_folder
 from wdsctl.core.dataset.root_spec import RootSpec, parse_root_spec
 from wdsctl.core.dataset.shard_names import is_jsonl_name
@@ -241,7 +241,7 @@ def index_dataset(
     check_new_catalog(location, request.exclude or (), spec)
     note_catalog_location(location, catalog, progress)
     with (
-        hold_lock(location.lock, wait=wait, note=progress.note),
+        lock_dataset(location, wait=wait, note=progress.note),
         record_run(location, "index", [redact_secrets(spec.root), *describe_request(request)], progress) as entry,
     ):
         with stage_catalog(location) as stage:
@@ -274,7 +274,8 @@ def index_staged(stage: CatalogStage, request: IndexRequest, progress: Progress)
     media, media_findings = update_media_if_needed(stage.location, request, progress)
     if not request.dry_run:
         # Only after publishing: until then, an interrupted run resumes from the probed media in this folder.
-        stage.after_publish(partial(remove_tree, stage.location.media_work_folder))
+        forget_media = partial(remove_tree, stage.location.media_work_folder)
+        stage.after_publish(partial(after_publication, stage.location, forget_media))
     if has_columns(stage.location, request):
         stage.publish()
     location = stage.location

@@ -10,13 +10,14 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 
 from wdsctl.core.catalog.history import record_run
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.stage import change_catalog
 from wdsctl.core.catalog.values import MEDIA_FOLDER_KIND, MediaSettings
 from wdsctl.core.dataset.location import DatasetLocation, locate, note_catalog_location
-from wdsctl.core.dataset.lock import hold_lock
+from wdsctl.core.dataset.lock import after_publication, lock_dataset
 from wdsctl.core.errors import Finding, InputError, UsageError, findings_at_least
 from wdsctl.core.files import remove_tree
 from wdsctl.core.index.media import (
@@ -85,7 +86,7 @@ def index_media_folder(
         _list_media_files(location, _folder_settings(request, None), exclude)
     note_catalog_location(location, catalog, progress)
     with (
-        hold_lock(location.lock, wait=wait, note=progress.note),
+        lock_dataset(location, wait=wait, note=progress.note),
         record_run(location, "index", [redact_secrets(root), *describe_request(request)], progress) as entry,
     ):
         report = _index(location, request, exclude, workers, rebuild=rebuild, dry_run=False, progress=progress)
@@ -229,5 +230,5 @@ def _publish(
             draft.media.remove_files([unit.files[i].path for i in found.failed_rows])
             findings += found.findings
         draft.media.count_files()
-    remove_tree(location.media_work_folder)
+    after_publication(location, partial(remove_tree, location.media_work_folder))
     return findings

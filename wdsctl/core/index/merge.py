@@ -12,12 +12,13 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from wdsctl.core.catalog.draft import CatalogDraft
 from wdsctl.core.catalog.ledger import FormerKeys, Ledger
 from wdsctl.core.catalog.values import ShardRow, SplitMembership
 from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
-from wdsctl.core.dataset.lock import check_lock_held
+from wdsctl.core.dataset.lock import after_publication, check_lock_held
 from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import CatalogError, Finding, PermissionDenied, StorageError, translate_os_errors
 from wdsctl.core.files import make_folder, remove_file, remove_tree
@@ -174,7 +175,8 @@ def clean_up(location: DatasetLocation, generation: int) -> None:
 
 
 def forget_units(location: DatasetLocation) -> None:
-    remove_tree(location.work_folder)
+    """Remove the results of finished units, whose catalog is published."""
+    after_publication(location, partial(remove_tree, location.work_folder))
 
 
 def has_sound_offsets(location: DatasetLocation, generation: int, rows: Iterable[ShardRow]) -> bool:

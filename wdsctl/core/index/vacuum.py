@@ -12,7 +12,7 @@ from wdsctl.core.catalog.open_catalog import check_catalog_file
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.stage import change_catalog
 from wdsctl.core.dataset.location import DatasetLocation, locate
-from wdsctl.core.dataset.lock import hold_lock
+from wdsctl.core.dataset.lock import lock_dataset
 from wdsctl.core.errors import PermissionDenied, UsageError, translate_os_errors
 from wdsctl.core.files import remove_file
 from wdsctl.core.index.first_use import ensure_catalog_exists
@@ -117,7 +117,7 @@ def catalog_vacuum(
     if not os.access(location.meta, os.W_OK):
         raise PermissionDenied("the catalog cannot be written", where=location.meta, hint="ask its owner")
     with (
-        hold_lock(location.lock, wait=wait, note=progress.note),
+        lock_dataset(location, wait=wait, note=progress.note),
         record_run(location, "catalog vacuum", [redact_secrets(root)], progress),
     ):
         return _vacuum(location, generations, damaged, progress, dry_run=False)

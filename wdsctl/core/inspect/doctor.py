@@ -93,7 +93,7 @@ def doctor(root: str | None = None, *, catalog: str | None = None) -> DoctorRepo
         wdsctl=VERSION,
         system=_system_facts(),
         packages=tuple(map(_package_state, packages)),
-        dataset=None if root is None else _dataset_facts(locate(root, catalog)),
+        dataset=None if root is None else _dataset_facts(root, catalog),
     )
 
 
@@ -131,7 +131,23 @@ def _distribution() -> str:
         return ""
 
 
-def _dataset_facts(location: DatasetLocation) -> DatasetFacts:
+def _dataset_facts(root: str, catalog: str | None) -> DatasetFacts:
+    try:
+        location = locate(root, catalog)
+    except WdsctlError as error:
+        if not is_url(root):
+            raise
+        return DatasetFacts(  # a store that does not answer is what a report may be about
+            form=protocol(root),
+            file_system=None,
+            catalog_place="dataset",
+            catalog_file_system=None,
+            catalog_error=error.code,
+            schema_version=None,
+            generation=None,
+            shards=None,
+            samples=None,
+        )
     version, state, code = None, None, ""
     try:
         version = schema_version(location.catalog)

@@ -20,7 +20,7 @@ from wdsctl.core.convert.finish import write_training_files
 from wdsctl.core.convert.request import ConvertReport, ConvertRequest, LayoutName
 from wdsctl.core.dataset.destination import check_destination
 from wdsctl.core.dataset.location import DatasetLocation, locate, note_catalog_location, shell_command
-from wdsctl.core.dataset.lock import check_lock_held, hold_lock
+from wdsctl.core.dataset.lock import check_lock_held, lock_dataset
 from wdsctl.core.dataset.polylithic import is_polylithic, read_polylithic_folder
 from wdsctl.core.dataset.raw_folder import RawListing
 from wdsctl.core.dataset.remote_lock import hold_remote_marker
@@ -154,7 +154,7 @@ def _run_locked(
     with (
         # Held until the lock is released: until then, the run may publish the catalog.
         hold_remote_marker(location, request.wait, progress) if listing is not None else nullcontext() as check_writer,
-        hold_lock(location.lock, wait=request.wait, note=progress.note),
+        lock_dataset(location, wait=request.wait, note=progress.note),
         record_run(location, "prepare", arguments, progress) as entry,
     ):
         try:
@@ -212,7 +212,7 @@ def _prepare_polylithic(folder: str, request: PrepareRequest, progress: Progress
     if report.dry_run or report.index is None:
         return replace(report, source=redact_secrets(folder), dest=redact_secrets(folder))
     type_request = SampleTypeRequest(request.sample_type, request.field_map, request.redetect)
-    with hold_lock(locate(folder, writing=True).lock, wait=request.wait, note=progress.note):
+    with lock_dataset(locate(folder, writing=True), wait=request.wait, note=progress.note):
         try:
             detection, config, is_new = resolve_polylithic_config(
                 folder, report.index.samples, type_request, take_unsure=request.take_unsure

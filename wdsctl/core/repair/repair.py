@@ -15,7 +15,7 @@ from wdsctl.core.catalog.values import MISSING_STATUS, ShardRow
 from wdsctl.core.dataset.config import read_config_text
 from wdsctl.core.dataset.destination import check_destination, check_destination_empty
 from wdsctl.core.dataset.location import LOCK_FILE, META_FOLDER, DatasetLocation, locate
-from wdsctl.core.dataset.lock import hold_lock
+from wdsctl.core.dataset.lock import hold_lock, lock_dataset
 from wdsctl.core.dataset.remote_lock import hold_remote_marker
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import CatalogError, Finding, StorageError, UsageError
@@ -96,7 +96,7 @@ def repair(
     results_folder = os.path.join(meta, _RESULTS_FOLDER)
     with ExitStack() as stack:
         if request.in_place and not request.dry_run and os.path.isdir(location.meta):
-            stack.enter_context(hold_lock(location.lock, wait=request.wait, note=progress.note))
+            stack.enter_context(lock_dataset(location, wait=request.wait, note=progress.note))
         if not request.in_place and not request.dry_run:
             _check_dest_replaceable(dest, results_folder)
             if is_url(dest):

@@ -20,6 +20,7 @@ from wdsctl.core.catalog.presence import check_shard_catalog
 from wdsctl.core.catalog.splits import NO_SPLIT_LABEL, SplitLabels, SplitShards, split_labels
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.location import locate
+from wdsctl.core.dataset.lock import publish_changes
 from wdsctl.core.dataset.split_rules import qualified_split_name
 from wdsctl.core.errors import Finding, UsageError
 from wdsctl.core.hashing import derive_seed, hash_values
@@ -102,7 +103,10 @@ def find_leaks(
     arguments = [location.display_path, f"leaks={','.join(parts) or 'auto'}"]
     if split_set:
         arguments.append(f"split_set={split_set}")
-    with record_run(location, "split", arguments, progress) as entry:
+    with (
+        publish_changes(location, progress.note, is_record=True),
+        record_run(location, "split", arguments, progress) as entry,
+    ):
         context = open_split_context(location, workers, progress, keeps_results=False)
         split_shards = read_split_shards(location, split_set)
         report = _LeakSearch(context, split_set, split_shards, _select_parts(context, parts)).search()

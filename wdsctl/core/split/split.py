@@ -18,7 +18,7 @@ from wdsctl.core.catalog.splits import HistoryBySet
 from wdsctl.core.catalog.stage import change_catalog
 from wdsctl.core.dataset.config import DatasetConfig, load_config, read_config_text, update_split_section
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
-from wdsctl.core.dataset.lock import hold_lock
+from wdsctl.core.dataset.lock import lock_dataset
 from wdsctl.core.dataset.split_rules import (
     Excludes,
     SplitBy,
@@ -134,7 +134,7 @@ def split_dataset(
     check_catalog_file(location.catalog)  # before the lock writes a file beside it
     arguments = [redact_secrets(root), *describe_request(request)]
     with (
-        hold_lock(location.lock, wait=wait, note=progress.note),
+        lock_dataset(location, wait=wait, note=progress.note),
         record_run(location, "split", arguments, progress),
     ):
         return split_dataset_locked(location, request, progress)

@@ -28,7 +28,7 @@ from wdsctl.core.catalog.splits import sample_flags
 from wdsctl.core.catalog.values import MISSING_STATUS, ShardRow
 from wdsctl.core.dataset.config import DatasetConfig, load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate_view
-from wdsctl.core.dataset.lock import hold_lock
+from wdsctl.core.dataset.lock import lock_dataset, publish_changes
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import SEVERITIES, DatasetError, Finding, UsageError
 from wdsctl.core.index.first_use import ensure_current_catalog
@@ -88,7 +88,9 @@ def validate_dataset(
     ensure_current_catalog(location)
     with ExitStack() as stack:
         if request.quarantine:
-            stack.enter_context(hold_lock(location.lock, wait=wait, note=progress.note))
+            stack.enter_context(lock_dataset(location, wait=wait, note=progress.note))
+        else:
+            stack.enter_context(publish_changes(location, progress.note, is_record=True))
         # While holding the lock: another writer may have changed the view before.
         view_samples = read_view_samples(location, view) if view else None
         clear_store_cache()

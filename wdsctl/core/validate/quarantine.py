@@ -21,7 +21,7 @@ from wdsctl.core.catalog.presence import wait_for_catalog
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.location import DatasetLocation, locate
-from wdsctl.core.dataset.lock import hold_lock
+from wdsctl.core.dataset.lock import lock_dataset
 from wdsctl.core.errors import PermissionDenied
 from wdsctl.core.index.first_use import ensure_current_catalog
 from wdsctl.core.offsets.read import Offsets
@@ -91,7 +91,7 @@ def release_from_quarantine(
     wait_for_catalog(location, wait, progress.note)
     ensure_current_catalog(location)
     with (
-        hold_lock(location.lock, wait=wait, note=progress.note),
+        lock_dataset(location, wait=wait, note=progress.note),
         record_run(location, "validate", [redact_secrets(root), "--release"], progress) as record,
     ):
         ledger = _require_ledger(location, record)

@@ -11,6 +11,7 @@ from wdsctl.core.catalog.ledger import StoredView, drop_view, read_view, read_vi
 from wdsctl.core.catalog.open_catalog import check_catalog_file
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.dataset.location import DatasetLocation, check_view_name, locate, shell_command_at
+from wdsctl.core.dataset.lock import publish_changes
 from wdsctl.core.errors import CatalogError, InputError, PermissionDenied, UsageError
 from wdsctl.core.index.first_use import ensure_catalog_exists
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
@@ -153,7 +154,10 @@ def delete_view(
         ensure_catalog_exists(location)
         raise missing_view_error(location, name)
     if not dry_run:
-        with record_run(location, "view delete", [location.display_path, name], progress) as entry:
+        with (
+            publish_changes(location, progress.note),
+            record_run(location, "view delete", [location.display_path, name], progress) as entry,
+        ):
             if entry.ledger is None:
                 raise entry.ledger_error or _read_only_error(location)
             drop_view(entry.ledger, name)
@@ -240,7 +244,7 @@ def _store_view(
     replace: bool,
 ) -> None:
     arguments = [location.display_path, stored.name, stored.definition]
-    with record_run(location, command, arguments, progress) as entry:
+    with publish_changes(location, progress.note), record_run(location, command, arguments, progress) as entry:
         if entry.ledger is None:
             raise entry.ledger_error or _read_only_error(location)
         if not store_view(entry.ledger, stored, evaluated.view_shards, replace=replace):

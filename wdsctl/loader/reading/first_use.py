@@ -45,7 +45,7 @@ def open_or_index(
 
 def check_dataset_exists(path: str, catalog: str | None) -> None:
     """Raise what opening a dataset would raise if it does not exist, or has no catalog and cannot be indexed on first
-    use. Costs a few file system calls; URLs are not requested."""
+    use. Costs a few file system calls; of a URL, only its published catalog is requested."""
     from wdsctl.core.energon.meta import energon_meta
 
     polylithic = find_polylithic_folder(path, catalog)

@@ -264,7 +264,7 @@ def open_tracer(dataset: Dataset, streams: OpenBlend) -> TraceWriter | None:
             source.split_name,
             source.offsets.generation,
             source.split_digest,
-            catalog=source.location.meta if source.location is not None else "",
+            catalog=source.location.own_catalog if source.location is not None else "",
         )
         for source in streams.sources
     ]

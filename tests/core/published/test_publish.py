@@ -1,0 +1,400 @@
+"""Publishers of catalogs: what is published, who is first, and what is kept of the others."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import timedelta
+from functools import partial
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import fsspec
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from tests.build import a_shard, samples, some_shards
+from tests.core.dumps import query
+from tests.core.index.test_remote import Ranges
+from tests.published import Machines, Notes, dies, machines_in, runs
+from tests.remote import FaultyFileSystem, s3_server, uploaded
+from wdsctl.core.catalog.history import read_log
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.dataset.lock import lock_dataset, publish_changes
+from wdsctl.core.errors import CatalogError
+from wdsctl.core.index.index import index
+from wdsctl.core.inspect.inspect import inspect
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.prepare.request import PrepareRequest
+from wdsctl.core.published.publish import GRACE_SECONDS
+from wdsctl.core.split.split import split_by_ratios
+from wdsctl.core.validate.validate import validate
+from wdsctl.core.views.definition import ViewDefinition
+from wdsctl.core.views.show import list_views
+from wdsctl.core.views.views import create_view, delete_view
+
+URL = "faulty://store/shards"
+META = "/store/shards/.wdsctl"
+TABLES = ("shard", "ext", "sample", "shard_part", "split", "split_shard")
+pytestmark = pytest.mark.usefixtures("faulty_store")
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:
+    return machines_in(tmp_path, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with s3_server() as address:
+        yield address
+
+
+def prepared(tmp_path: Path, machine: Machines) -> str:
+    machine("one")
+    uploaded(some_shards(tmp_path / "local", 3), URL)
+    prepare(URL, None, PrepareRequest(take_unsure=True, split={"train": 3, "val": 1}))
+    return URL
+
+
+def pointer() -> dict[str, object]:
+    return json.loads(store().cat_file(f"{META}/current.json"))  # type: ignore[no-any-return]
+
+
+def store() -> fsspec.AbstractFileSystem:
+    return fsspec.filesystem("faulty")
+
+
+def add_shard(number: int) -> None:
+    store().pipe_file(f"/store/shards/shard-{number:03d}.tar", a_shard(samples(number * 5, 5)))
+
+
+def dump(url: str) -> dict[str, list[object]]:
+    path = locate(url).catalog
+    columns = {"shard": "id, path, size, samples, parts, status, code, layout_hash, added, removed"}
+    return {table: query(path, f"SELECT {columns.get(table, '*')} FROM {table} ORDER BY 1, 2") for table in TABLES}
+
+
+def test_every_command_that_writes_publishes_and_every_machine_sees_it(tmp_path: Path, machine: Machines) -> None:
+    url = prepared(tmp_path, machine)
+    machine("two")
+    split_by_ratios(url, {"a": 1, "b": 1}, by="sample", seed=3, may_move=True)
+    create_view(url, "half", ViewDefinition(sample="50%"))
+    create_view(url, "tenth", ViewDefinition(sample="10%"))
+    validate(url)
+    add_shard(10)
+    index(url)
+    delete_view(url, "tenth")
+    rows = dump(url)
+
+    machine("three")
+    assert dump(url) == rows
+    assert inspect(url).samples == 20
+    assert [view.name for view in list_views(url).views] == ["half"]
+    commands = [run.command for run in read_log(url).runs]
+    assert commands == ["view delete", "index", "validate", "view create", "view create", "split", "prepare"]
+    assert pointer()["revision"] == 7
+    assert pointer()["generation"] == 2
+
+
+def test_the_rows_are_those_of_the_local_dataset(tmp_path: Path, machine: Machines) -> None:
+    url = prepared(tmp_path, machine)
+    local = str(tmp_path / "local")
+    prepare(local, None, PrepareRequest(take_unsure=True, split={"train": 3, "val": 1}))
+    machine("two")
+
+    assert dump(url) == dump(local)
+    assert Path(locate(url).offsets_path(1)).read_bytes() == Path(locate(local).offsets_path(1)).read_bytes()
+
+
+def test_a_local_dataset_and_a_catalog_of_the_users_own_publish_nothing(tmp_path: Path, machine: Machines) -> None:
+    machine("one")
+    local = some_shards(tmp_path / "local", 1)
+    uploaded(local, URL)
+    index(local)
+    index(URL, catalog=str(tmp_path / "mine"))
+
+    assert not (tmp_path / "local" / ".wdsctl" / ".published").exists()
+    assert not store().exists(META)
+    assert not (tmp_path / "mine" / ".published").exists()
+
+
+def test_a_command_that_fails_publishes_nothing_and_the_next_one_publishes_what_it_finished(
+    tmp_path: Path, machine: Machines
+) -> None:
+    url = prepared(tmp_path, machine)
+    revision = pointer()["revision"]
+    location = locate(url)
+    with pytest.raises(RuntimeError), lock_dataset(location):  # noqa: PT012 - the block is what fails
+        Path(location.meta, "added.yaml").write_text("x", "utf-8")
+        raise RuntimeError
+    assert pointer()["revision"] == revision
+
+    index(url)
+    machine("two")
+    assert Path(locate(url).meta, "added.yaml").read_text("utf-8") == "x"
+
+
+def test_of_two_publishers_the_second_learns_who_was_first_and_loses_nothing(
+    tmp_path: Path, machine: Machines, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = prepared(tmp_path, machine)
+    two = machine("two")
+    add_shard(10)
+    location = locate(url)
+    first = pytest.raises(CatalogError, match="published a catalog of this dataset first: process")
+    with first as caught, lock_dataset(location):
+        machine("one")
+        split_by_ratios(url, {"a": 1, "b": 1}, may_move=True)
+        machine("two")
+        Path(location.meta, "added.yaml").write_text("x", "utf-8")
+    assert (caught.value.code, caught.value.exit_code) == ("WDS308", 6)
+    assert os.uname().nodename in caught.value.message
+
+    machine("two")
+    report = index(url)
+    assert (report.added, report.samples) == (1, 20)
+    assert {row[1] for row in dump(url)["split"]} == {"a", "b"}
+    assert "unpublished changes of the catalog are in" in caplog.text
+    [aside] = two.glob("wdsctl/*/unpublished-*")
+    assert (aside / "added.yaml").read_text("utf-8") == "x"
+
+
+def test_finished_units_stay_until_the_catalog_with_them_is_published(tmp_path: Path, machine: Machines) -> None:
+    url = prepared(tmp_path, machine)
+    machine("two")
+    add_shard(10)
+    location = locate(url)
+    with pytest.raises(CatalogError, match="first"), publish_changes(location):  # noqa: PT012 - two machines
+        index(url)
+        machine("one")
+        create_view(url, "half", ViewDefinition(sample="50%"))
+        machine("two")
+    assert os.listdir(location.work_folder)
+
+    FaultyFileSystem.reads.clear()
+    assert index(url).added == 1
+    assert not [path for path, _, _ in FaultyFileSystem.reads if path.endswith("shard-010.tar")], "scanned once"
+    assert not os.path.exists(location.work_folder)
+
+
+def test_a_run_that_only_checks_does_not_fail_because_of_another_publisher(tmp_path: Path, machine: Machines) -> None:
+    url = prepared(tmp_path, machine)
+    location = locate(url)
+    notes: list[str] = []
+    with publish_changes(location, notes.append, is_record=True):
+        Path(location.meta, "added.yaml").write_text("x", "utf-8")
+        machine("two")
+        create_view(url, "half", ViewDefinition(sample="50%"))
+        machine("one")
+
+    [note] = notes
+    assert "stay on this machine" in note
+
+
+def test_a_lost_answer_about_the_pointer_is_no_other_publisher(tmp_path: Path, machine: Machines) -> None:
+    url = prepared(tmp_path, machine)
+    write = MemoryFileSystem.pipe_file
+    struck: list[str] = []
+
+    def lose_answer(self: MemoryFileSystem, path: str, value: bytes, **named: object) -> object:
+        result = write(self, path, value, **named)
+        if path.endswith("current.json") and not struck:
+            struck.append(path)
+            raise ConnectionError("the answer was lost")
+        return result
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MemoryFileSystem, "pipe_file", lose_answer)
+        create_view(url, "half", ViewDefinition(sample="50%"))
+    assert struck
+    machine("two")
+    assert [view.name for view in list_views(url).views] == ["half"]
+
+
+@pytest.mark.parametrize("has_catalog", [False, True])
+def test_in_a_store_that_cannot_be_written_the_catalog_stays_local_and_one_line_tells_it(
+    tmp_path: Path,
+    machine: Machines,
+    monkeypatch: pytest.MonkeyPatch,
+    has_catalog: bool,
+) -> None:
+    if has_catalog:
+        prepared(tmp_path, machine)
+    else:
+        uploaded(some_shards(tmp_path / "local", 3), URL)
+    machine("two")
+    add_shard(10)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError("Forbidden")
+
+    monkeypatch.setattr(FaultyFileSystem, "pipe_file", refuse)
+    notes = Notes()
+    assert index(URL, progress=notes).samples == 20
+    assert len([line for line in notes.lines if "stay on this machine" in line]) == 1
+    assert inspect(URL).samples == 20
+    assert store().exists(f"{META}/current.json") == has_catalog
+
+
+def test_a_web_server_serves_a_published_catalog_and_is_not_written(tmp_path: Path, machine: Machines) -> None:
+    url = prepared(tmp_path, machine)
+    for path in store().find("/store/shards"):
+        copy = tmp_path / "web" / path.removeprefix("/store/")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(store().cat_file(path))
+    machine("two")
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Ranges, directory=str(tmp_path / "web"))) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        web = f"http://127.0.0.1:{server.server_port}/shards"
+        notes = Notes()
+        assert inspect(web).samples == 15
+        assert len(dump(web)["shard"]) == 3
+        index(web, progress=notes)
+        server.shutdown()
+
+    assert [line for line in notes.lines if "stay on this machine" in line]
+    machine("one")
+    assert dump(url)["shard"]
+
+
+def test_old_objects_that_no_pointer_names_are_removed_after_a_day_of_the_store(
+    tmp_path: Path, machine: Machines
+) -> None:
+    url = prepared(tmp_path, machine)
+    first = {name for name in store().find(META) if "/files/" in name}
+    create_view(url, "half", ViewDefinition(sample="50%"))
+    assert first < set(store().find(META)), "the ledger of the first revision may still be fetched"
+
+    for name in first:
+        MemoryFileSystem.store[name].modified -= timedelta(seconds=GRACE_SECONDS + 60)
+    create_view(url, "tenth", ViewDefinition(sample="10%"))
+    left = {name for name in store().find(META) if "/files/" in name}
+    named = {f"{META}/{file['object']}" for file in pointer()["files"]}  # type: ignore[attr-defined]
+    assert named <= left
+    assert [name for name in first - left if not name.endswith("ledger.sqlite")] == []
+    assert len([name for name in first - left if name.endswith("ledger.sqlite")]) == 1
+    machine("two")
+    assert inspect(url).samples == 15
+
+
+def test_an_object_that_is_gone_from_the_store_is_uploaded_with_the_next_publication(
+    tmp_path: Path, machine: Machines
+) -> None:
+    url = prepared(tmp_path, machine)
+    [path] = [name for name in store().find(META) if name.endswith("offsets-1.bin")]
+    store().rm_file(path)
+    create_view(url, "half", ViewDefinition(sample="50%"))
+
+    machine("two")
+    assert inspect(url).samples == 15
+
+
+def test_a_ledger_that_another_process_writes_is_published_between_two_transactions(
+    tmp_path: Path, machine: Machines
+) -> None:
+    url = prepared(tmp_path, machine)
+    location = locate(url)
+    with closing(sqlite3.connect(location.ledger, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        writer.execute("UPDATE run SET command = 'unfinished'")
+        with publish_changes(location):
+            Path(location.meta, "added.yaml").write_text("x", "utf-8")
+        writer.execute("ROLLBACK")
+
+    machine("two")
+    assert [run.command for run in read_log(url).runs] == ["prepare"]
+
+
+def test_a_password_in_the_url_is_neither_published_nor_kept(tmp_path: Path, machine: Machines) -> None:
+    machine("one")
+    url = "faulty://ann:secret@store/shards"
+    uploaded(some_shards(tmp_path / "local", 1), url)
+    index(url)
+
+    assert not [name for name in store().find("/") if b"secret" in store().cat_file(name)]
+    assert not [path for path in Path(locate(url).meta).rglob("*") if path.is_file() and b"secret" in path.read_bytes()]
+
+
+_STORE = "wdsctl.core.published.store:CatalogStore"
+_PUBLISH_MOMENTS = [
+    f"{_STORE} put_file 1 before",
+    f"{_STORE} put_file 1 after",
+    f"{_STORE} put_file 3 before",
+    f"{_STORE} put_pointer 1 before",
+    f"{_STORE} put_pointer 1 after",
+    "wdsctl.core.published.mirror:Mirror write_record 1 before",
+]
+_FETCH_MOMENTS = [
+    f"{_STORE} fetch 1 before",
+    f"{_STORE} fetch 2 after",
+    "wdsctl.core.published.mirror:Mirror write_applying 1 before",
+    "wdsctl.core.published.mirror:Mirror write_applying 1 after",
+    "wdsctl.core.published.pull _move_into_place 1 after",
+    "os replace 8 before",
+    "wdsctl.core.published.mirror:Mirror write_record 1 after",
+]
+
+
+@pytest.mark.parametrize("moment", _PUBLISH_MOMENTS)
+def test_a_publisher_that_is_killed_leaves_a_whole_catalog_and_goes_on(
+    tmp_path: Path, endpoint: str, moment: str
+) -> None:
+    name = f"killed-{abs(hash(moment))}"
+    url = uploaded(some_shards(tmp_path / "local", 2), f"s3://bucket/{name}")
+    assert dies(tmp_path / "one", moment, "index", url)
+    objects = fsspec.filesystem("s3").find(f"bucket/{name}/.wdsctl")
+    is_published = f"bucket/{name}/.wdsctl/current.json" in objects
+    assert is_published == (moment.startswith((f"{_STORE} put_pointer 1 after", "wdsctl.core.published.mirror")))
+    if is_published:
+        assert runs(tmp_path / "two", "inspect", url).returncode == 0
+
+    done = runs(tmp_path / "one", "index", url)
+    assert done.returncode == 0, done.stderr
+    found = runs(tmp_path / "three", "inspect", url, "--json")
+    assert json.loads(found.stdout)["samples"] == 10
+
+
+@pytest.mark.parametrize("moment", _FETCH_MOMENTS)
+def test_a_reader_that_is_killed_goes_on_with_what_it_has_fetched(tmp_path: Path, endpoint: str, moment: str) -> None:
+    url = uploaded(some_shards(tmp_path / "local", 2), f"s3://bucket/fetched-{abs(hash(moment))}")
+    assert runs(tmp_path / "one", "index", url).returncode == 0
+    assert dies(tmp_path / "two", moment, "inspect", url)
+
+    done = runs(tmp_path / "two", "inspect", url, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["samples"] == 10
+    assert "unpublished" not in done.stderr
+    assert not list((tmp_path / "two").glob("wdsctl/*/unpublished-*"))
+    assert not list((tmp_path / "two").glob("wdsctl/*/.published/incoming/*"))
+
+
+def test_two_processes_that_publish_at_once_are_put_in_an_order(tmp_path: Path, endpoint: str) -> None:
+    import subprocess
+    import sys
+
+    url = uploaded(some_shards(tmp_path / "local", 2), "s3://bucket/racing")
+    assert runs(tmp_path / "seed", "index", url).returncode == 0
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-m", "wdsctl", "view", "create", url, f"view{i}", "--sample", "50%"],
+            env={**os.environ, "XDG_DATA_HOME": str(tmp_path / f"home{i}")},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for i in range(3)
+    ]
+    ends = [(child.communicate()[1], child.returncode) for child in children]
+    for i, (error, code) in enumerate(ends):
+        assert code in (0, 6), error
+        if code:
+            assert "WDS308" in error
+            assert "wdsctl view create" in error or "__main__.py view create" in error
+            assert runs(tmp_path / f"home{i}", "view", "create", url, f"view{i}", "--sample", "50%").returncode == 0
+    assert 0 in [code for _, code in ends]
+    listed = json.loads(runs(tmp_path / "last", "view", "list", url, "--json").stdout)
+    assert {view["name"] for view in listed["views"]} == {"view0", "view1", "view2"}

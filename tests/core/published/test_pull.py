@@ -1,0 +1,306 @@
+"""Readers of a published catalog: what they fetch, what they keep, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from tests.build import a_shard, samples, some_shards
+from tests.published import Machines, Notes, machines_in
+from tests.remote import FaultyFileSystem, impatient, uploaded
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError
+from wdsctl.core.index.index import index
+from wdsctl.core.inspect.inspect import inspect
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.prepare.request import PrepareRequest
+from wdsctl.core.published.pull import RECENT_SECONDS, forget_pulls
+from wdsctl.core.views.definition import ViewDefinition
+from wdsctl.core.views.show import list_views
+from wdsctl.core.views.views import create_view
+
+URL = "faulty://store/shards"
+META = "/store/shards/.wdsctl"
+pytestmark = pytest.mark.usefixtures("faulty_store")
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:
+    return machines_in(tmp_path, monkeypatch)
+
+
+def published(tmp_path: Path, machine: Machines, shards: int = 3) -> str:
+    """A dataset that the machine `writer` has prepared, seen from the machine `reader`."""
+    machine("writer")
+    uploaded(some_shards(tmp_path / "local", shards), URL)
+    prepare(URL, None, PrepareRequest(take_unsure=True, split={"train": 3, "val": 1}))
+    machine("reader")
+    FaultyFileSystem.reads.clear()
+    return URL
+
+
+def fetched() -> list[str]:
+    """The names of the objects of the catalog that were read since the last call."""
+    names = [path.removeprefix(f"{META}/") for path, _, _ in FaultyFileSystem.reads if path.startswith(META)]
+    FaultyFileSystem.reads.clear()
+    return [name.removeprefix("files/")[65:] if name.startswith("files/") else name for name in names]
+
+
+def store() -> fsspec.AbstractFileSystem:
+    return fsspec.filesystem("faulty")
+
+
+def add_shard(number: int) -> None:
+    store().pipe_file(f"/store/shards/shard-{number:03d}.tar", a_shard(samples(number * 5, 5)))
+
+
+def test_a_machine_that_has_only_the_url_reads_the_whole_dataset(tmp_path: Path, machine: Machines) -> None:
+    url = published(tmp_path, machine)
+
+    assert inspect(url).samples == 15
+    mirror = locate(url).meta
+    machine("writer")
+    for name in ("catalog.sqlite", "dataset.yaml", "offsets-1.bin", "ledger.sqlite"):
+        assert Path(mirror, name).read_bytes() == Path(locate(url).meta, name).read_bytes()
+
+
+def test_a_catalog_that_is_unchanged_costs_one_small_request(tmp_path: Path, machine: Machines) -> None:
+    url = published(tmp_path, machine)
+    locate(url)
+    assert sorted(fetched()) == ["catalog.sqlite", "current.json", "dataset.yaml", "ledger.sqlite", "offsets-1.bin"]
+
+    forget_pulls()
+    locate(url)
+    assert fetched() == ["current.json"]
+    locate(url)
+    assert fetched() == [], f"not asked again within {RECENT_SECONDS} s"
+
+
+def test_only_the_files_that_changed_are_fetched(tmp_path: Path, machine: Machines) -> None:
+    url = published(tmp_path, machine)
+    locate(url)
+    machine("writer")
+    create_view(url, "half", ViewDefinition(sample="50%"))
+    machine("reader")
+    fetched()
+
+    assert [view.name for view in list_views(url).views] == ["half"]
+    assert fetched() == ["current.json", "ledger.sqlite"]
+
+
+def test_a_reader_of_a_generation_goes_on_while_newer_ones_are_published(tmp_path: Path, machine: Machines) -> None:
+    url = published(tmp_path, machine)
+    location = locate(url)
+    for number in (10, 11):
+        machine("writer")
+        add_shard(number)
+        index(url)
+        machine("reader")
+        locate(url)
+
+    assert os.path.exists(location.offsets_path(1)), "the last three generations stay"
+    assert inspect(url).samples == 25
+    machine("writer")
+    add_shard(12)
+    index(url)
+    machine("reader")
+    locate(url)
+    assert not os.path.exists(location.offsets_path(1))
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-1] + bytes([data[-1] ^ 1]), lambda data: data[:-9], None])
+def test_an_object_that_is_damaged_or_missing_is_refused_and_no_file_of_it_is_used(
+    tmp_path: Path, machine: Machines, damage: object
+) -> None:
+    url = published(tmp_path, machine)
+    [path] = [name for name in store().find(META) if name.endswith("-catalog.sqlite")]
+    data = store().cat_file(path)
+    if callable(damage):
+        store().pipe_file(path, damage(data))
+    else:
+        store().rm_file(path)
+
+    with pytest.raises(CatalogError, match=r"catalog\.sqlite (has other content|is missing)") as caught:
+        locate(url)
+    assert caught.value.code == "WDS302"
+    assert path in caught.value.where
+
+    store().pipe_file(path, data)
+    assert inspect(url).samples == 15
+
+
+def test_an_object_that_was_damaged_on_the_way_is_fetched_again(tmp_path: Path, machine: Machines) -> None:
+    url = published(tmp_path, machine)
+    struck: list[str] = []
+
+    def strike(path: str, start: int, stop: int, data: bytes) -> bytes:
+        if path.endswith("offsets-1.bin") and not struck:
+            struck.append(path)
+            return bytes(len(data))
+        return data
+
+    FaultyFileSystem.fault.append(strike)
+    assert inspect(url).samples == 15
+    assert struck
+
+
+def test_a_pointer_of_a_newer_wdsctl_is_refused_by_readers_and_writers(tmp_path: Path, machine: Machines) -> None:
+    url = published(tmp_path, machine)
+    newer = json.loads(store().cat_file(f"{META}/current.json"))
+    newer["format"] = 2
+    store().pipe_file(f"{META}/current.json", json.dumps(newer).encode())
+    before = store().cat_file(f"{META}/current.json")
+
+    for name in ("reader", "writer"):
+        machine(name)
+        for call in (inspect, index):
+            with pytest.raises(CatalogError, match="from a newer wdsctl") as caught:
+                call(url)
+            assert caught.value.code == "WDS303"
+    assert store().cat_file(f"{META}/current.json") == before
+
+
+def test_a_store_that_does_not_answer_is_an_error_and_no_old_catalog(
+    tmp_path: Path, machine: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient(monkeypatch)
+    url = published(tmp_path, machine)
+    locate(url)
+    forget_pulls()
+
+    def strike(path: str, start: int, stop: int, data: bytes) -> bytes:
+        raise ConnectionError("no route")
+
+    FaultyFileSystem.fault.append(strike)
+    with pytest.raises(StorageError, match="does not respond"):
+        locate(url)
+
+
+def test_a_pointer_that_may_not_be_read_is_a_missing_one_unless_it_was_read_before(
+    tmp_path: Path, machine: Machines
+) -> None:
+    url = published(tmp_path, machine)
+
+    def strike(path: str, start: int, stop: int, data: bytes) -> bytes:
+        if path.endswith("current.json"):
+            raise PermissionError("Forbidden")
+        return data
+
+    FaultyFileSystem.fault.append(strike)
+    assert not os.path.exists(locate(url).catalog), "some stores deny access to what does not exist"
+    FaultyFileSystem.fault.clear()
+    forget_pulls()
+    locate(url)
+    FaultyFileSystem.fault.append(strike)
+    forget_pulls()
+    with pytest.raises(PermissionDenied):
+        locate(url)
+
+
+def test_changes_that_were_not_published_stay_until_another_machine_publishes(
+    tmp_path: Path, machine: Machines, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = published(tmp_path, machine)
+    settings = Path(locate(url).dataset_yaml)
+    settings.write_text(settings.read_text("utf-8") + "# edited here\n", "utf-8")
+    forget_pulls()
+    assert "# edited here" in Path(locate(url).dataset_yaml).read_text("utf-8")
+
+    machine("writer")
+    add_shard(10)
+    index(url)
+    machine("reader")
+    assert "# edited here" not in Path(locate(url).dataset_yaml).read_text("utf-8")
+    [aside] = Path(locate(url).meta).glob("unpublished-*")
+    assert "# edited here" in (aside / "dataset.yaml").read_text("utf-8")
+    assert str(aside) in caplog.text
+    assert inspect(url).samples == 20
+
+
+def test_an_edited_dataset_yaml_is_published_by_the_next_command(tmp_path: Path, machine: Machines) -> None:
+    url = published(tmp_path, machine)
+    settings = Path(locate(url).dataset_yaml)
+    settings.write_text(settings.read_text("utf-8") + "# edited here\n", "utf-8")
+    notes = Notes()
+    index(url, progress=notes)
+    assert any(line.startswith("published the catalog to faulty://store/shards/.wdsctl: ") for line in notes.lines)
+
+    machine("third")
+    assert "# edited here" in Path(locate(url).dataset_yaml).read_text("utf-8")
+
+
+def test_files_that_were_removed_from_a_mirror_are_fetched_again(tmp_path: Path, machine: Machines) -> None:
+    url = published(tmp_path, machine)
+    location = locate(url)
+    os.remove(location.offsets_path(1))
+    settings = Path(location.dataset_yaml)
+    settings.write_text(settings.read_text("utf-8") + "# edited here\n", "utf-8")
+    fetched()
+    forget_pulls()
+
+    locate(url)
+    assert fetched() == ["current.json", "offsets-1.bin"]
+    assert "# edited here" in settings.read_text("utf-8")
+    forget_pulls()
+    locate(url)
+    assert fetched() == ["current.json"]
+
+
+def test_a_record_that_is_damaged_costs_a_comparison_and_no_fetch(tmp_path: Path, machine: Machines) -> None:
+    url = published(tmp_path, machine)
+    record = Path(locate(url).meta, ".published", "record.json")
+    record.write_bytes(b"\0" * 10)
+    fetched()
+    forget_pulls()
+
+    assert inspect(url).samples == 15
+    assert fetched()[:1] == ["current.json"]
+    assert not list(Path(locate(url).meta).glob("unpublished-*"))
+
+
+def test_the_journal_of_a_killed_ledger_is_not_applied_to_a_newer_one(tmp_path: Path, machine: Machines) -> None:
+    url = published(tmp_path, machine)
+    ledger = locate(url).ledger
+    with closing(sqlite3.connect(ledger, isolation_level=None)) as connection:
+        connection.execute("PRAGMA cache_size = 1")
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("UPDATE run SET command = 'x' || hex(zeroblob(100000))")
+        journal = Path(f"{ledger}-journal").read_bytes()
+        connection.execute("ROLLBACK")
+    Path(f"{ledger}-journal").write_bytes(journal)
+    machine("writer")
+    create_view(url, "half", ViewDefinition(sample="50%"))
+    machine("reader")
+
+    assert [view.name for view in list_views(url).views] == ["half"]
+    assert not os.path.exists(f"{ledger}-journal")
+
+
+def _read_in_child(url: str, results: multiprocessing.Queue[object]) -> None:
+    forget_pulls()
+    FaultyFileSystem.reads.clear()
+    samples = inspect(url).samples
+    results.put((samples, fetched()))
+
+
+def test_the_processes_of_a_machine_fetch_the_files_once(tmp_path: Path, machine: Machines) -> None:
+    url = published(tmp_path, machine)
+    context = multiprocessing.get_context("fork")  # the children share the store of their parent
+    results: multiprocessing.Queue[object] = context.Queue()
+    children = [context.Process(target=_read_in_child, args=(url, results)) for _ in range(4)]
+    for child in children:
+        child.start()
+    found = [results.get(timeout=60) for _ in children]
+    for child in children:
+        child.join()
+
+    assert [each[0] for each in found] == [15] * 4  # type: ignore[index]
+    names = [name for each in found for name in each[1] if name != "current.json"]  # type: ignore[index]
+    assert sorted(names) == ["catalog.sqlite", "dataset.yaml", "ledger.sqlite", "offsets-1.bin"]

@@ -1,0 +1,206 @@
+"""Bring a mirror up to date with the published catalog.
+
+`pull` costs one small request if nothing is new. Otherwise one process of the machine fetches the files that the mirror
+lacks, checks their content, and moves them into place, the catalog last; the others wait for it. A process that is
+killed leaves files that are fetched and checked, and a note of what it was moving: the next `pull` finishes its work.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timezone
+
+from wdsctl.core.errors import CatalogError, PermissionDenied, translate_os_errors
+from wdsctl.core.files import make_folder, remove_empty_folder, remove_file, remove_tree, replace_atomically
+from wdsctl.core.published.evict import evict_mirrors
+from wdsctl.core.published.mirror import CATALOG_NAME, Mirror, MirrorRecord, file_sha256
+from wdsctl.core.published.pointer import Pointer, PublishedFile
+from wdsctl.core.published.store import CatalogStore, FoundPointer
+
+RECENT_SECONDS = (
+    5.0  # a process asks for the pointer again after this time: a command locates its dataset several times
+)
+
+logger = logging.getLogger("wdsctl.catalog")
+
+#: (folder, URL) -> when this process last compared the mirror with the pointer, by the monotonic clock.
+_PULLED: dict[tuple[str, str], float] = {}
+
+
+def pull(folder: str, url: str) -> None:
+    """Bring the mirror in `folder` up to date with the catalog published at `url`, for reading.
+
+    Leaves a mirror alone while a process of this machine changes its catalog, and keeps unpublished changes if nothing
+    was published since.
+    Raises CatalogError WDS302 and WDS303 if the published catalog cannot be used, StorageDown, PermissionDenied.
+    """
+    if time.monotonic() - _PULLED.get((folder, url), -RECENT_SECONDS) < RECENT_SECONDS:
+        return
+    mirror, store = Mirror(folder, url), CatalogStore(url)
+    found = _read_pointer(mirror, store)
+    if found is not None:
+        mirror.hold_for_use()
+        if not _is_current(mirror, mirror.read_record(), found):
+            with mirror.lock("sync"), mirror.lock("writers", wait=False) as is_free:
+                record = mirror.read_record()  # another process may have fetched the files meanwhile
+                if is_free and not _is_current(mirror, record, found):
+                    _replace(mirror, store, found, record, logger.warning)
+    _PULLED[folder, url] = time.monotonic()
+
+
+def pull_for_writing(mirror: Mirror, store: CatalogStore, note: Callable[[str], None]) -> MirrorRecord | None:
+    """Bring a mirror up to date before this process changes it. Returns the record of what the changes are based on.
+
+    The caller holds the dataset's lock. Changes that were not published, because a run was killed, failed, or may not
+    write to the store, stay in the mirror if nothing was published since; otherwise they are moved aside.
+    """
+    found = _read_pointer(mirror, store)
+    with mirror.lock("sync"):
+        record = mirror.read_record()
+        if found is None:
+            return None
+        if _is_current(mirror, record, found):
+            return record
+        with mirror.lock("writers", wait=False) as is_free:
+            if not is_free:
+                raise CatalogError(
+                    "another wdsctl on this machine uses the catalog, and a newer one was published meanwhile by "
+                    f"{found.pointer.describe_publisher()}",
+                    where=mirror.folder,
+                    hint="run the same command again when the other one has finished",
+                    code="WDS304",
+                )
+            return _replace(mirror, store, found, record, note)
+
+
+def _read_pointer(mirror: Mirror, store: CatalogStore) -> FoundPointer | None:
+    """The published pointer. Without permission to read it, None, unless the mirror has been equal to one."""
+    try:
+        return store.read_pointer()
+    except PermissionDenied:
+        # Some stores deny access to objects that do not exist. If access is denied to all, the next request reports it.
+        if mirror.read_record() is not None:
+            raise
+        return None
+
+
+def _is_current(mirror: Mirror, record: MirrorRecord | None, found: FoundPointer) -> bool:
+    """Whether the mirror has all files of the pointer. They may have unpublished changes."""
+    return (
+        record is not None
+        and record.pointer.id == found.pointer.id
+        and mirror.read_applying() is None
+        and mirror.has_all(record)
+    )
+
+
+def _replace(
+    mirror: Mirror, store: CatalogStore, found: FoundPointer, record: MirrorRecord | None, note: Callable[[str], None]
+) -> MirrorRecord:
+    """Make the mirror equal to the pointer, and move unpublished changes aside if they are based on an older one."""
+    changed = mirror.changed_names(record)
+    if changed and record is not None and record.pointer.id == found.pointer.id:
+        missing = [file for file in found.pointer.files if mirror.stamp(file.name) is None]
+        return _restore(mirror, store, record, missing)
+    newest = {file.name: file for file in found.pointer.files}
+    changed = [
+        name
+        for name in changed
+        if mirror.stamp(name) is not None and not (name in newest and mirror.is_unchanged(newest[name], None))
+    ]
+    if changed:
+        note(set_changes_aside(mirror, changed, found.pointer))
+    return apply_pointer(mirror, store, found, record)
+
+
+def set_changes_aside(mirror: Mirror, changed: list[str], newer: Pointer) -> str:
+    """Move changed files into a folder of the mirror. Returns a line that tells the user where they are."""
+    moment = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
+    aside = os.path.join(mirror.folder, f"unpublished-{moment}-{os.getpid()}")
+    with translate_os_errors(mirror.folder):
+        for name in changed:
+            for each in (name, f"{name}-journal"):
+                if os.path.exists(mirror.path(each)):
+                    make_folder(os.path.dirname(os.path.join(aside, each)))
+                    os.replace(mirror.path(each), os.path.join(aside, each))
+    return f"unpublished changes of the catalog are in {aside}: {newer.describe_publisher()} published a newer catalog"
+
+
+def apply_pointer(
+    mirror: Mirror, store: CatalogStore, found: FoundPointer, record: MirrorRecord | None
+) -> MirrorRecord:
+    """Make the mirror, which has no unpublished changes, equal to the pointer.
+
+    The caller holds the locks `sync` and `writers`.
+    """
+    former = mirror.read_applying()
+    missing = [file for file in found.pointer.files if not mirror.is_unchanged(file, record)]
+    for file in missing:
+        _fetch(mirror, store, file)
+    mirror.write_applying(found.pointer)
+    _move_into_place(mirror, missing)
+    known = {file.name for each in (former, record and record.pointer) if each for file in each.files}
+    _remove_files(mirror, known - {file.name for file in found.pointer.files})
+    written = mirror.write_record(found.pointer, found.tag)
+    remove_tree(mirror.control_path("incoming"))
+    evict_mirrors(mirror.folder)
+    return written
+
+
+def _restore(mirror: Mirror, store: CatalogStore, record: MirrorRecord, missing: list[PublishedFile]) -> MirrorRecord:
+    """Fetch files that were removed from a mirror whose other files have unpublished changes."""
+    for file in missing:
+        _fetch(mirror, store, file)
+    _move_into_place(mirror, missing)
+    found = {file.name: mirror.stamp(file.name) for file in missing}
+    stamps = {**record.stamps, **{name: stamp for name, stamp in found.items() if stamp is not None}}
+    return mirror.write_record(record.pointer, record.tag, stamps)
+
+
+def _fetch(mirror: Mirror, store: CatalogStore, file: PublishedFile) -> None:
+    """Fetch a file to its path in `incoming`, unless a killed process has."""
+    path = mirror.incoming_path(file)
+    make_folder(os.path.dirname(path))
+    if os.path.exists(path):
+        if os.path.getsize(path) == file.size and file_sha256(path) == file.sha256:
+            return
+        remove_file(path)
+    store.fetch(file, f"{path}.part")
+    with translate_os_errors(path):
+        os.replace(f"{path}.part", path)
+
+
+def _move_into_place(mirror: Mirror, files: list[PublishedFile]) -> None:
+    """Move fetched files into place. The catalog is last: it names the others, and a reader may open it at any time."""
+    with translate_os_errors(mirror.folder):
+        for file in sorted(files, key=lambda file: (file.name == CATALOG_NAME, file.name)):
+            target = mirror.path(file.name)
+            make_folder(os.path.dirname(target))
+            if os.path.exists(f"{target}-journal"):  # SQLite would apply it to the new file
+                remove_file(f"{target}-journal")
+            source = mirror.incoming_path(file)
+            if sum(each.sha256 == file.sha256 for each in files) == 1:
+                os.replace(source, target)
+            else:  # two names with the same content
+                with replace_atomically(target) as draft:
+                    shutil.copyfile(source, draft)
+
+
+def _remove_files(mirror: Mirror, names: set[str]) -> None:
+    for name in sorted(names):
+        path = mirror.path(name)
+        remove_file(path)
+        folder = os.path.dirname(path)
+        if folder != mirror.folder:
+            with suppress(OSError):  # other files are in it
+                remove_empty_folder(folder)
+
+
+def forget_pulls() -> None:
+    """Let the next `pull` of this process ask the store again."""
+    _PULLED.clear()
