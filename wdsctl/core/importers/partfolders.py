@@ -285,7 +285,7 @@ class _PartFolders:
                 f"{path_for_message(example)}: the samples lack this part",
                 count=count,
             )
-        reason = "it is in no folder of parts, or no other file has its name"
+        reason = "it is not in a folder of parts, or no other file has its name"
         yield from unused_files_findings(self._unused, reason, self.files.hidden)
 
     def _config(self) -> DatasetConfig | None:
