@@ -25,7 +25,15 @@ NOT_CONFIGURABLE = frozenset(
 )
 #: Variables that are not options.
 NON_OPTION_VARIABLES = frozenset(
-    {"WDSCTL_ALLOW_PATH", "WDSCTL_CATALOG", "WDSCTL_CONFIG", "WDSCTL_DEBUG", "WDSCTL_NO_COLOR"}
+    {
+        "WDSCTL_ALLOW_PATH",
+        "WDSCTL_CATALOG",
+        "WDSCTL_CONFIG",
+        "WDSCTL_DEBUG",
+        "WDSCTL_NO_COLOR",
+        "WDSCTL_SHARD_CACHE",
+        "WDSCTL_SHARD_CACHE_GBYTES",
+    }
 )
 #: Commands that work with any configuration, however wrong.
 COMMANDS_WITHOUT_CONFIG = frozenset({"config", "explain"})

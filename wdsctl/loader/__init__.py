@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from wdsctl.loader.stores.cache import CachePool, Lazy, NoCachePool
     from wdsctl.loader.stores.cookers import Cooker, basic_sample_keys, cooker
     from wdsctl.loader.stores.disk_cache import FileStoreCachePool
+    from wdsctl.loader.stores.shard_cache import ShardCache
 
 
 _EXPORTS_BY_MODULE = {
@@ -111,6 +112,7 @@ _EXPORTS_BY_MODULE = {
     "stores.cache": ("CachePool", "Lazy", "NoCachePool"),
     "stores.cookers": ("basic_sample_keys", "Cooker", "cooker"),
     "stores.disk_cache": ("FileStoreCachePool",),
+    "stores.shard_cache": ("ShardCache",),
 }
 _CORE_MODULE_OF = {
     "Blender": "blend",
@@ -153,6 +155,7 @@ __all__ = [
     "Sample",
     "SampleDecoder",
     "SegmentationSample",
+    "ShardCache",
     "SimilarityInterleavedSample",
     "SkipSample",
     "SourceInfo",

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from threading import RLock
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from wdsctl.core.checkpoint.state import copy_json
 from wdsctl.core.errors import LoaderError, UsageError
@@ -31,6 +31,9 @@ from wdsctl.loader.run.rank_stream import RankStream
 from wdsctl.loader.runtime.failures import Stats
 from wdsctl.loader.runtime.randomness import preserve_generators
 from wdsctl.loader.stores.cache import CachePool
+
+if TYPE_CHECKING:
+    from wdsctl.loader.stores.shard_cache import ShardCache
 
 T = TypeVar("T")
 
@@ -394,6 +397,7 @@ def get_savable_loader(
     ring_bytes: int | None = None,
     max_failed_fraction: float | None = None,
     cache_pool: CachePool | None = None,
+    shard_cache: ShardCache | None = None,
     prefetch_factor: int | None = None,
     worker_config: WorkerConfig | None = None,
     **energon_options: Any,
@@ -405,9 +409,10 @@ def get_savable_loader(
     `watchdog_initial_timeout_seconds`: the same for the first batch. `ring_bytes`: shared memory that a worker may
     take, at most. `max_failed_fraction`: the run ends (WDS527) if more than this share of the last thousand samples of
     a source fails, or of the last thousand batches; None: it continues, and logs a warning above 1 %. `cache_pool`: for
-    cookers with `need_cache`, by default a `NoCachePool`. `prefetch_factor`: overrides the WorkerConfig's.
-    `worker_config`: must be the dataset's. `energon_options`: further options of Energon's loaders, accepted without
-    effect.
+    cookers with `need_cache`, by default a `NoCachePool`. `shard_cache`: keeps slices of datasets at URLs on a local
+    disk, for endless trainings; by default in the folder that WDSCTL_SHARD_CACHE names. `prefetch_factor`: overrides
+    the WorkerConfig's. `worker_config`: must be the dataset's. `energon_options`: further options of Energon's loaders,
+    accepted without effect.
     """
     if not isinstance(dataset, Dataset):
         raise UsageError(
@@ -429,6 +434,12 @@ def get_savable_loader(
         dataset = replace(dataset, worker_config=replace(dataset.worker_config, prefetch_factor=prefetch_factor))
     if cache_pool is not None:
         dataset = replace(dataset, cache_pool=cache_pool)
+    if shard_cache is None and os.environ.get("WDSCTL_SHARD_CACHE"):
+        from wdsctl.loader.stores.shard_cache import cache_from_environment
+
+        shard_cache = cache_from_environment()
+    if shard_cache is not None:
+        dataset = replace(dataset, shard_cache=shard_cache)
     return Loader(dataset, running, pin_memory=pin_memory)
 
 

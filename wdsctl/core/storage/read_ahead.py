@@ -3,15 +3,17 @@
 A *listing* has the ranges that one caller announces together, such as those of a window, in the order in which they
 will be read. Neighbouring ranges become one fetch; each range is fetched once. Fetches start in the order in which they
 are needed, as far as the budget of the process allows. Each range is handed out once, and then forgotten. Does no I/O.
+
+Ranges that a cache has are loaded from there, and a *sink* receives what is fetched, to put it into the cache.
 """
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from wdsctl.core.storage.ranges import MAX_GAP_BYTES, MAX_REQUEST_BYTES
 from wdsctl.core.storage.storage import FileRange
@@ -22,17 +24,38 @@ MAX_READ_AHEAD_BYTES = 1 << 30  # of this process, over all stores
 MAX_KEPT_LISTINGS = 1 << 12  # that nobody holds
 
 
+#: Receives ranges with their bytes, in the thread that fetched them.
+Sink = Callable[[Sequence[tuple[FileRange, bytes]]], None]
+
+
+class CachedRanges(NamedTuple):
+    """Ranges that a cache has. `load`: their bytes in this order; None if the cache has lost them."""
+
+    ranges: Sequence[FileRange]
+    load: Callable[[], Sequence[bytes] | None]
+
+
 class Fetch:
-    """Contiguous bytes [start, stop) of a file, and the ranges in them. `future`: set when the fetch starts."""
+    """Contiguous bytes [start, stop) of a file, and the ranges in them. `future`: set when the fetch starts. `load`:
+    loads the ranges from a cache instead."""
 
-    __slots__ = ("future", "is_started", "listing", "path", "ranges", "start", "stop")
+    __slots__ = ("future", "is_started", "listing", "load", "path", "ranges", "start", "stop")
 
-    def __init__(self, listing: Listing, path: str, start: int, stop: int, ranges: list[FileRange]) -> None:
+    def __init__(
+        self,
+        listing: Listing,
+        path: str,
+        start: int,
+        stop: int,
+        ranges: list[FileRange],
+        load: Callable[[], Sequence[bytes] | None] | None = None,
+    ) -> None:
         self.listing = listing
         self.path = path
         self.start = start
         self.stop = stop
         self.ranges = ranges
+        self.load = load
         self.is_started = False
         self.future: Any = None
 
@@ -44,10 +67,12 @@ class Fetch:
 class Listing:
     """Ranges that were announced together. `held_bytes`: of its fetches under way, and of its ranges not read yet."""
 
-    __slots__ = ("held_bytes", "is_active", "queue", "ranges")
+    __slots__ = ("cached", "held_bytes", "is_active", "queue", "ranges", "sink")
 
-    def __init__(self, ranges: list[FileRange]) -> None:
+    def __init__(self, ranges: list[FileRange], cached: Sequence[CachedRanges] = (), sink: Sink | None = None) -> None:
         self.ranges = ranges
+        self.cached = cached
+        self.sink = sink
         self.queue: deque[Fetch] = deque()
         self.is_active = False
         self.held_bytes = 0
@@ -105,11 +130,26 @@ def process_budget() -> ReadAheadBudget:
 def plan_fetches(listing: Listing, *, max_gap_bytes: int = MAX_GAP_BYTES) -> list[Fetch]:
     """The fetches of a listing, in the order in which their first range is needed."""
     rank = {each: i for i, each in enumerate(listing.ranges)}
-    is_large = sum(each.size for each in rank) > LISTING_BYTES
+    fetches: list[Fetch] = []
+    for cached in listing.cached:
+        ranges = [each for each in cached.ranges if each in rank]
+        if ranges:
+            size = sum(each.size for each in cached.ranges)
+            fetches.append(Fetch(listing, "", 0, size, list(cached.ranges), cached.load))
+    loaded = {each for fetch in fetches for each in fetch.ranges}
+    fetches += plan_ranges(listing, [each for each in rank if each not in loaded], max_gap_bytes=max_gap_bytes)
+    last = len(rank)
+    fetches.sort(key=lambda fetch: min(rank.get(each, last) for each in fetch.ranges))
+    return fetches
+
+
+def plan_ranges(listing: Listing, ranges: Sequence[FileRange], *, max_gap_bytes: int = MAX_GAP_BYTES) -> list[Fetch]:
+    """The fetches from the store of some ranges of a listing, by path and offset."""
+    is_large = sum(each.size for each in ranges) > LISTING_BYTES
     max_bytes = SMALL_FETCH_BYTES if is_large else MAX_REQUEST_BYTES
     fetches: list[Fetch] = []
     current: Fetch | None = None
-    for each in sorted(rank):
+    for each in sorted(ranges):
         end = each.offset + each.size
         if (
             current is not None
@@ -122,7 +162,6 @@ def plan_fetches(listing: Listing, *, max_gap_bytes: int = MAX_GAP_BYTES) -> lis
         else:
             current = Fetch(listing, each.path, each.offset, end, [each])
             fetches.append(current)
-    fetches.sort(key=lambda fetch: min(map(rank.__getitem__, fetch.ranges)))
     return fetches
 
 
@@ -143,9 +182,20 @@ class ReadAhead:
     def __del__(self) -> None:
         self._budget.freed.append(self._held_bytes)
 
-    def announce(self, ranges: Iterable[FileRange], *, starts: bool = False) -> Announcement:
-        """Announce ranges, for as long as the result is kept. `starts`: fetch them before the first one is read."""
-        listing = self._add(ranges)
+    def announce(
+        self,
+        ranges: Iterable[FileRange],
+        *,
+        starts: bool = False,
+        cached: Sequence[CachedRanges] = (),
+        sink: Sink | None = None,
+    ) -> Announcement:
+        """Announce ranges, for as long as the result is kept. `starts`: fetch them before the first one is read.
+
+        A range that an earlier announcement fetches belongs to this one from now on, and is not fetched again. One that
+        was announced and is not fetched yet belongs to this announcement only if it `starts`.
+        """
+        listing = self._add(ranges, cached, sink, takes_hints=starts)
         if starts:
             with self._lock:
                 self._activate(listing)
@@ -206,18 +256,29 @@ class ReadAhead:
             return found
 
     def complete(self, fetch: Fetch, data: bytes) -> None:
-        """Store the bytes of a fetch by range; only of ranges that are still wanted."""
+        """Store the bytes of a fetch by range; only of ranges that are still needed."""
+        firsts = [each.offset - fetch.start for each in fetch.ranges]
+        pieces = [(each, data[first : first + each.size]) for each, first in zip(fetch.ranges, firsts, strict=True)]
+        self._store(fetch, pieces)
+        if fetch.listing.sink is not None:
+            fetch.listing.sink(pieces)
+
+    def complete_load(self, fetch: Fetch, data: Sequence[bytes]) -> None:
+        """Store what was loaded from a cache."""
+        self._store(fetch, list(zip(fetch.ranges, data, strict=True)))
+
+    def replan(self, fetch: Fetch) -> None:
+        """Fetch the ranges of a load that failed from the store."""
         with self._lock:
-            held = -fetch.size
-            for each in fetch.ranges:
-                if self._fetches.get(each) is fetch:
-                    del self._fetches[each]
-                    first = each.offset - fetch.start
-                    self._ready[each] = data[first : first + each.size]
-                    held += each.size
-            self._hold(fetch.listing, held)
-            while self._budget.used_bytes > self._budget.max_bytes and self._kept:
-                self._drop(self._kept.popleft())
+            listing = fetch.listing
+            self._hold(listing, -fetch.size)
+            fetches = plan_ranges(listing, [each for each in fetch.ranges if self._fetches.get(each) is fetch])
+            for new in fetches:
+                for each in new.ranges:
+                    self._fetches[each] = new
+            listing.queue.extendleft(reversed(fetches))
+            if listing not in self._active:
+                self._active.appendleft(listing)
 
     def fail(self, fetch: Fetch) -> None:
         """Forget the ranges of a fetch: a read of one of them requests it again, and raises its error."""
@@ -231,22 +292,52 @@ class ReadAhead:
         with self._lock:
             return list({id(each): each for each in self._fetches.values() if each.is_started}.values())
 
-    def _add(self, ranges: Iterable[FileRange]) -> Listing:
+    def _add(
+        self,
+        ranges: Iterable[FileRange],
+        cached: Sequence[CachedRanges] = (),
+        sink: Sink | None = None,
+        *,
+        takes_hints: bool = False,
+    ) -> Listing:
         with self._lock:
             self._drop_listings()
-            listing = Listing([each for each in dict.fromkeys(ranges) if each.size and each not in self._listings])
+            listing = Listing([each for each in dict.fromkeys(ranges) if each.size], cached, sink)
             for each in listing.ranges:
+                before = self._listings.get(each)
+                if before is not None and not (before.is_active or takes_hints):
+                    continue
                 self._listings[each] = listing
+                if before is not None and each in self._ready:
+                    before.held_bytes -= each.size
+                    listing.held_bytes += each.size
             return listing
 
     def _activate(self, listing: Listing) -> None:
         listing.is_active = True
         listing.ranges = [each for each in listing.ranges if self._listings.get(each) is listing]
-        listing.queue.extend(plan_fetches(listing))
+        missing = [each for each in listing.ranges if each not in self._ready and each not in self._fetches]
+        if not missing:
+            return
+        listing.queue.extend(plan_fetches(Listing(missing, listing.cached)))
+        is_missing = set(missing)
         for fetch in listing.queue:
+            fetch.listing = listing
             for each in fetch.ranges:
-                self._fetches[each] = fetch
+                if each in is_missing:
+                    self._fetches[each] = fetch
         self._active.append(listing)
+
+    def _store(self, fetch: Fetch, pieces: Sequence[tuple[FileRange, bytes]]) -> None:
+        with self._lock:
+            self._hold(fetch.listing, -fetch.size)
+            for each, data in pieces:
+                if self._fetches.get(each) is fetch:
+                    del self._fetches[each]
+                    self._ready[each] = data
+                    self._hold(self._listings[each], each.size)
+            while self._budget.used_bytes > self._budget.max_bytes and self._kept:
+                self._drop(self._kept.popleft())
 
     def _begin(self, fetch: Fetch) -> bool:
         unread = [each for each in fetch.ranges if self._fetches.get(each) is fetch]

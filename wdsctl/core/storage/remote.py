@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 from wdsctl.core.errors import StorageDown, StorageError, WdsctlError
 from wdsctl.core.storage.hedging import hedged, policy_for
 from wdsctl.core.storage.ranges import RangeRequest, plan_requests
-from wdsctl.core.storage.read_ahead import Announcement, Fetch, ReadAhead
+from wdsctl.core.storage.read_ahead import Announcement, CachedRanges, Fetch, ReadAhead, Sink
 from wdsctl.core.storage.read_counts import ReadCounter, ReadCounts
 from wdsctl.core.storage.remote_errors import (
     MAX_TRIES,
@@ -207,15 +207,16 @@ class FsspecStorage:
             self._start_fetches(read_ahead)
             return found
         begun = time.monotonic()
-        data: bytes | Fetch | None = None
-        if found is not None:
+        tried: Fetch | None = None
+        while isinstance(found, Fetch) and found is not tried:
+            tried = found
             self._await_fetch(found, read_ahead)
-            data = read_ahead.take(requested)
-        if not isinstance(data, bytes):
+            found = read_ahead.take(requested)
+        if not isinstance(found, bytes):
             read_ahead.forget(requested)
-            data = self.read_many([requested])[0]
+            found = self.read_many([requested])[0]
         self._counter.add(ReadCounts(stalled_seconds=time.monotonic() - begun))
-        return data
+        return found
 
     def read_into(self, path: str, offset: int, memory: memoryview) -> None:
         memory[:] = self.read(path, offset, len(memory))
@@ -229,14 +230,22 @@ class FsspecStorage:
     def will_need(self, ranges: Iterable[FileRange]) -> None:
         self._current_read_ahead().keep(ranges)
 
-    def announce(self, ranges: Iterable[FileRange], *, starts: bool = False) -> Announcement:
+    def announce(
+        self,
+        ranges: Iterable[FileRange],
+        *,
+        starts: bool = False,
+        cached: Sequence[CachedRanges] = (),
+        sink: Sink | None = None,
+    ) -> Announcement:
         """Announce ranges that will be read, in order, for as long as the result is kept.
 
-        `starts`: fetch them in the background now; otherwise when the first of them is read. Raises no error of the
-        store: the reads do.
+        `starts`: fetch them in the background now; otherwise when the first of them is read. `cached`: those that a
+        cache has; `sink` receives the others when they are fetched, in another thread. Raises no error of the store:
+        the reads do.
         """
         read_ahead = self._current_read_ahead()
-        announcement = read_ahead.announce(ranges, starts=starts)
+        announcement = read_ahead.announce(ranges, starts=starts, cached=cached, sink=sink)
         self._start_fetches(read_ahead)
         return announcement
 
@@ -292,6 +301,9 @@ class FsspecStorage:
             wait([fetch.future])
 
     def _fetch_here(self, fetch: Fetch, read_ahead: ReadAhead) -> None:
+        if fetch.load is not None:
+            self._load(fetch, read_ahead)
+            return
         try:
             (data,) = self.read_many([FileRange(fetch.path, fetch.start, fetch.size)])
         except WdsctlError:
@@ -299,7 +311,22 @@ class FsspecStorage:
         else:
             read_ahead.complete(fetch, data)
 
+    def _load(self, fetch: Fetch, read_ahead: ReadAhead) -> None:
+        """Load ranges from a cache; those that it has lost are fetched from the store."""
+        data = None if fetch.load is None else fetch.load()
+        if data is None:
+            read_ahead.replan(fetch)
+        else:
+            self._counter.add(ReadCounts(cached_bytes=sum(map(len, data))))
+            read_ahead.complete_load(fetch, data)
+
+    async def _load_in_background(self, fetch: Fetch, read_ahead: ReadAhead) -> None:
+        self._load(fetch, read_ahead)
+
     def _start(self, fetch: Fetch, read_ahead: ReadAhead, *, is_urgent: bool) -> None:
+        if fetch.load is not None:
+            fetch.future = asyncio.run_coroutine_threadsafe(self._load_in_background(fetch, read_ahead), _own_loop())
+            return
         loop = self._filesystem().loop if self._filesystem().async_impl else _own_loop()
         limit = _request_limits(loop)[is_urgent]
         fetch.future = asyncio.run_coroutine_threadsafe(self._fetch_in_background(fetch, read_ahead, limit), loop)

@@ -15,6 +15,7 @@ from wdsctl.core.urls import is_url
 
 if TYPE_CHECKING:
     from wdsctl.core.offsets.probe import Probe
+    from wdsctl.core.storage.read_ahead import CachedRanges, Sink
     from wdsctl.core.storage.read_counts import ReadCounts
 
 
@@ -56,8 +57,18 @@ class Storage(Protocol):
 class RemoteStorage(Storage, Protocol):
     """A storage that fetches announced ranges in the background."""
 
-    def announce(self, ranges: Iterable[FileRange], *, starts: bool = False) -> object:
-        """Announce ranges that will be read, in order, for as long as the result is kept. `starts`: fetch them now."""
+    def announce(
+        self,
+        ranges: Iterable[FileRange],
+        *,
+        starts: bool = False,
+        cached: Sequence[CachedRanges] = (),
+        sink: Sink | None = None,
+    ) -> object:
+        """Announce ranges that will be read, in order, for as long as the result is kept. `starts`: fetch them now.
+
+        `cached`: those that a cache has; `sink` receives the others when they are fetched, in another thread.
+        """
 
     def take_counts(self) -> ReadCounts:
         """What was read since the last call."""

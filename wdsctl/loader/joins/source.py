@@ -26,7 +26,7 @@ from wdsctl.loader.joins.joiner import Joiner, field_names, resolve_joiner
 from wdsctl.loader.reading.decode_functions import DecodeFunctions
 from wdsctl.loader.reading.reference_blocks import ReferenceBlock
 from wdsctl.loader.reading.selection import SampleSelection
-from wdsctl.loader.reading.source import PlainSampleType, SplitSource
+from wdsctl.loader.reading.source import PlainSampleType, PrefetchUnit, SplitSource
 from wdsctl.loader.samples import Sample
 
 
@@ -95,12 +95,12 @@ class JoinedSource(SplitSource):
     def is_remote(self) -> bool:
         return super().is_remote or any(member.is_remote for member in self._members)
 
-    def prefetch_rows(self, rows: Int64Array) -> object:
-        """Prefetch the rows of the primary and their partners."""
-        kept = [super().prefetch_rows(rows)]
+    def prefetch_rows(self, rows: Int64Array, units: Sequence[PrefetchUnit] = (), *, starts: bool = True) -> object:
+        """Prefetch the rows of the primary and their partners. Only the primary's are cached."""
+        kept = [super().prefetch_rows(rows, units, starts=starts)]
         for number, member in enumerate(self._members):
             partner_rows = self._join_context.index.partners(number, rows)
-            kept.append(member.prefetch_rows(partner_rows[partner_rows >= 0]))
+            kept.append(member.prefetch_rows(partner_rows[partner_rows >= 0], starts=starts))
         return kept
 
     def _with_partners(self, block: ReferenceBlock) -> JoinedBlock:

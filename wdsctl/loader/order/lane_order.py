@@ -127,6 +127,27 @@ class LaneOrder:
                 return _to_job_window(version, segment.first_number + start, samples)
         raise IndexError(f"no segment of epoch {epoch} has sample {number} of the lane")  # pragma: no cover
 
+    def window_starts(self, epoch: int) -> list[tuple[Int64Array, Int64Array, Int64Array]]:
+        """The windows of this lane in an epoch of a source that has not grown, for each of its segments: the offsets at
+        which they begin and end, and the draws of the job at which the lane takes their first samples."""
+        version = self._versions[-1]
+        found = []
+        for segment in self._segments(len(self._lane_splits), version, epoch):
+            if segment.shares:  # children share one window: each reads samples anywhere in it
+                starts = np.zeros(1, np.int64)
+                stops = np.array([segment.first_window_samples])
+            else:
+                rest = np.arange(segment.first_window_samples, segment.size, version.order.window_size)
+                starts = np.concatenate((np.zeros(1, np.int64), rest))
+                stops = np.append(starts[1:], segment.size)
+            numbers = segment.first_number + np.minimum(starts, segment.size - 1)
+            found.append((segment.start + starts, segment.start + stops, self._job_draws(numbers)))
+        return found
+
+    def draw_of(self, number: int) -> int:
+        """The draw of the job at which this lane takes its sample `number`."""
+        return int(self._job_draws(number))
+
     def end_of_begun_epoch(self, taken: int) -> int:
         """The draw of the job at which this lane's current epoch ends, after `taken` samples; 0 without samples."""
         if not taken:

@@ -162,6 +162,17 @@ class ShuffledOrder:
             positions[way], numbers[way] if numbers.size > 1 else np.broadcast_to(numbers, way.shape)
         )
 
+    def slices_of_epoch(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The slices of an epoch in their order, and the first offset of each."""
+        slots = np.arange(
+            self.epoch_samples // self.n * self.slices_per_pass if self.passes > 0 else self.slices_per_pass
+        )
+        slices, _ = self._slices_in_slots(epoch, slots)
+        sizes = np.full(len(slots), self.size)
+        if self.short_by:
+            sizes[slices == self.slices_per_pass - 1] -= self.short_by
+        return slices, np.cumsum(sizes) - sizes
+
     def _slices_in_slots(self, epoch: int, slots: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The slices in these slots of an epoch, and the pass of each slice; a single pass if all have the same."""
         if self.passes == WITH_REPLACEMENT:

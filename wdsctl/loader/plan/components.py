@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,8 +18,11 @@ from wdsctl.loader.order.growth import SourceOrder, version_orders
 from wdsctl.loader.order.lane_order import LaneOrder, SampleWindow
 from wdsctl.loader.order.rank_lanes import Lane
 from wdsctl.loader.reading.reference_blocks import ReferenceBlock
-from wdsctl.loader.reading.source import SampleRef, SampleRefRange, SplitSource
+from wdsctl.loader.reading.source import PrefetchUnit, SampleRef, SampleRefRange, SplitSource
 from wdsctl.loader.runtime.identity import value_digest
+
+if TYPE_CHECKING:
+    from wdsctl.loader.stores.shard_cache import CachedUnits
 
 PREFETCH_BYTES = 64 << 20  # bytes of a window that the system reads ahead when the window is opened
 MAX_CACHED_REFERENCES = 4096  # over all components of a lane: each is some 300 bytes
@@ -49,6 +53,7 @@ class Component:
 
     def __init__(self, order: SourceOrder, source_ranges: Sequence[SourceRange]) -> None:
         self.order = order
+        self.cached_units: CachedUnits | None = None  # set where a shard cache is used
         self.source_ranges = tuple(source_ranges)
         self._starts: Int64Array = np.cumsum([0, *(piece.samples for piece in source_ranges)], dtype=np.int64)
         self.has_contiguous_refs = len(source_ranges) == len(version_orders(order)) and all(
@@ -87,16 +92,38 @@ class Component:
         """Whether any sample is read from a store."""
         return any(piece.source.is_remote for piece in self.source_ranges)
 
-    def prefetch(self, positions: Int64Array) -> object:
-        """Fetch the samples at these positions from stores in the background, while the result is kept."""
+    def prefetch(self, positions: Int64Array, time: int = 0, *, starts: bool = True) -> object:
+        """Fetch the samples at these positions from stores in the background, while the result is kept.
+
+        `time`: the draw of the job at which their window begins. `starts`: begin now, or when the first sample is read.
+        """
         which = np.searchsorted(self._starts, positions, side="right") - 1
         kept = []
         for number in np.unique(which).tolist():
-            piece = self.source_ranges[number]
+            piece, own = self.source_ranges[number], positions[which == number]
             if piece.source.is_remote:
-                local = (positions[which == number] - self._starts[number]) % piece.positions
-                kept.append(piece.source.prefetch(local + piece.first_position))
+                local = (own - self._starts[number]) % piece.positions + piece.first_position
+                units = [] if self.cached_units is None else self._units(self.cached_units, number, own, time)
+                kept.append(piece.source.prefetch(local, units, starts=starts))
         return kept
+
+    def _units(self, cache: CachedUnits, number: int, positions: Int64Array, time: int) -> list[PrefetchUnit]:
+        """The units of a cache that these positions of one range are in. A unit that extends into another range or
+        repetition is not cached."""
+        piece, first, size = self.source_ranges[number], int(self._starts[number]), cache.unit_samples
+        units = []
+        for unit in dict.fromkeys((positions // size).tolist()):
+            start, stop = unit * size - first, min((unit + 1) * size, self.order.n) - first
+            if start < 0 or stop > piece.samples or start // piece.positions != (stop - 1) // piece.positions:
+                continue
+            rows = np.arange(start, stop) % piece.positions + piece.first_position
+            cache.use(unit, time)
+            units.append(
+                PrefetchUnit(
+                    rows, cache.is_cached(unit), partial(cache.load, unit), partial(cache.collector, unit, time)
+                )
+            )
+        return units
 
     def _source_of(self, position: int) -> tuple[SplitSource, int]:
         """The source of a position, and the offset from positions of the component to positions of the source."""
@@ -220,6 +247,8 @@ class ComponentCursor:
         if self._is_remote:
             self._prefetch_at = (self._begin + self._end) // 2
             self._prefetched, self._prefetched_next = self._prefetched_next, None
+            if self._prefetched is None and self._component.cached_units is not None:
+                self._prefetched = self._prefetch(window, self._begin, starts=False)
         return window.positions[rows].astype(np.int64, copy=False), window.passes[rows].astype(np.int64, copy=False)
 
     def _prefetch_next(self) -> None:
@@ -233,8 +262,12 @@ class ComponentCursor:
             if self.limit is not None and first >= self.limit:
                 return
             window, end = self._order.window(first), 0
-        positions = window.positions[end : end + self._chunk].astype(np.int64, copy=False)
-        self._prefetched_next = self._component.prefetch(positions)
+        self._prefetched_next = self._prefetch(window, end, starts=True)
+
+    def _prefetch(self, window: SampleWindow, begin: int, *, starts: bool) -> object:
+        positions = window.positions[begin : begin + self._chunk].astype(np.int64, copy=False)
+        time = self._order.draw_of(window.first_number) if self._component.cached_units is not None else 0
+        return self._component.prefetch(positions, time, starts=starts)
 
 
 def _as_int32(numbers: Int64Array) -> Int64Array:

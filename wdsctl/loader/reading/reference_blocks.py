@@ -101,6 +101,12 @@ class ReferenceResolver:
             common_layout=numbers[0] if has_common_layout else -1,
         )
 
+    def parts_read(self) -> list[Any]:
+        """The needed parts of each layout, and which of them are read on demand: values for JSON."""
+        return [
+            [indices.tolist(), list(lazy)] for indices, lazy in zip(self._part_indices, self.lazy_parts, strict=True)
+        ]
+
     def byte_ranges(self, slices: Int64Array, max_gap_bytes: int = 0) -> list[FileRange]:
         """The byte ranges that these slices of positions [start, stop) cover. Ranges in one shard that are at most
         `max_gap_bytes` apart are merged.

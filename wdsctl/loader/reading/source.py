@@ -5,10 +5,10 @@ Only parts that the field map uses are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, partial
 from itertools import accumulate, repeat
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -17,13 +17,13 @@ from wdsctl.core.catalog.keyframe_file import open_keyframes
 from wdsctl.core.columns.column_file import CheckedValues, find_column
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.dataset.location import DatasetLocation
-from wdsctl.core.errors import InputError, LoaderError, StorageDown, StorageError, WdsctlError
+from wdsctl.core.errors import InputError, StorageDown, StorageError, WdsctlError
 from wdsctl.core.offsets.probe import Probe, probes_of
 from wdsctl.core.offsets.read import ShardIndex
-from wdsctl.core.samples.naming import INDEX_BITS
 from wdsctl.core.samples.types import CRUDE
 from wdsctl.core.storage.open import storage_for
-from wdsctl.core.storage.storage import RemoteStorage, Storage
+from wdsctl.core.storage.read_ahead import CachedRanges
+from wdsctl.core.storage.storage import FileRange, RemoteStorage, Storage
 from wdsctl.core.text import pluralize
 from wdsctl.core.urls import is_url, redact_secrets
 from wdsctl.loader.decoding import SampleDecoder
@@ -48,6 +48,23 @@ SampleRef = tuple["SplitSource", ReferenceBlock, int]  # (source, block, index i
 SampleRefRange = tuple["SplitSource", ReferenceBlock, int, int]  # (source, block, start, stop)
 SampleKinds = frozenset[tuple[str, frozenset[str]]]  # (sample type, parts of crude samples)
 PlainSampleType = tuple[str, tuple[str, ...]]  # (sample type, fields)
+
+
+class PrefetchUnit(NamedTuple):
+    """A unit of a cache: the samples at neighbouring positions, which are read and cached as a whole."""
+
+    positions: Int64Array
+    is_cached: bool
+    load: Callable[[Sequence[FileRange]], Sequence[bytes] | None]
+    collector: Callable[[Sequence[FileRange]], Callable[[FileRange, bytes], None]]
+
+
+def _collect(
+    collectors: Mapping[FileRange, Callable[[FileRange, bytes], None]], fetched: Sequence[tuple[FileRange, bytes]]
+) -> None:
+    for each, data in fetched:
+        if each in collectors:
+            collectors[each](each, data)
 
 
 def take_read_counts(sources: Iterable[SplitSource]) -> dict[str, ReadCounts]:
@@ -212,34 +229,44 @@ class SplitSource:
         return block
 
     @property
+    def parts_read(self) -> list[Any]:
+        """Which parts of samples are read together, by layout: values for JSON."""
+        return self.references.parts_read()
+
+    @property
     def is_remote(self) -> bool:
         """Whether samples are read from a store, so that it helps to `prefetch` them."""
         return self._remote is not None
 
-    def prefetch(self, positions: Int64Array) -> object:
-        """Fetch the samples at these positions in the background, in their order, for as long as the result is kept."""
-        return self.prefetch_rows(self.selection.rows(positions))
+    def prefetch(self, positions: Int64Array, units: Sequence[PrefetchUnit] = (), *, starts: bool = True) -> object:
+        """Fetch the samples at these positions in the background, in their order, for as long as the result is kept.
 
-    def prefetch_rows(self, rows: Int64Array) -> object:
+        `units`: of a cache, each of which is read as a whole. `starts`: begin now, or when the first sample is read.
+        """
+        return self.prefetch_rows(self.selection.rows(positions), units, starts=starts)
+
+    def prefetch_rows(self, rows: Int64Array, units: Sequence[PrefetchUnit] = (), *, starts: bool = True) -> object:
         """`prefetch` for rows of the offsets file. Does nothing for local data."""
         if self._remote is None:
             return None
-        block = self.references.block_of_rows(rows, np.zeros_like(rows))
-        return self._remote.announce(self.references.reads(block), starts=True)
+        ranges = self._reads_of_rows(rows)
+        cached: list[CachedRanges] = []
+        collectors: dict[FileRange, Callable[[FileRange, bytes], None]] = {}
+        for unit in units:
+            of_unit = list(dict.fromkeys(each for each in self._reads_of(unit.positions) if each.size))
+            ranges += of_unit
+            if unit.is_cached:
+                cached.append(CachedRanges(of_unit, partial(unit.load, of_unit)))
+            else:
+                collectors.update(dict.fromkeys(of_unit, unit.collector(of_unit)))
+        sink = partial(_collect, collectors) if collectors else None
+        return self._remote.announce(ranges, starts=starts, cached=cached, sink=sink)
 
-    def block_of_sample(self, pass_number: int, sample_id: int) -> ReferenceBlock:
-        """A reference to one sample by its id, in pass `pass_number`. Raises LoaderError WDS502 if it is missing."""
-        shard, index = sample_id >> INDEX_BITS, sample_id & ((1 << INDEX_BITS) - 1)
-        for i, entry in enumerate(self.offsets.shards):
-            row = int(self.offsets.shard_row[i]) + index
-            if entry.id == shard and row < int(self.offsets.shard_row[i + 1]):
-                return self.references.block_of_rows(np.array([row], np.int64), np.array([pass_number], np.int64))
-        raise LoaderError(
-            f"the dataset has no sample {sample_id}",
-            where=self.dataset_path,
-            hint="use restore keys of this dataset and generation",
-            code="WDS502",
-        )
+    def _reads_of(self, positions: Int64Array) -> list[FileRange]:
+        return self._reads_of_rows(self.selection.rows(positions))
+
+    def _reads_of_rows(self, rows: Int64Array) -> list[FileRange]:
+        return list(self.references.reads(self.references.block_of_rows(rows, np.zeros_like(rows))))
 
     def take_read_counts(self) -> ReadCounts | None:
         """What was read from the store since the last call; None if nothing was, and for local data."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from wdsctl.core.blend import Blender, BlendPlan, Leaf, read_blend, traverse
 from wdsctl.core.blend.yaml_tree import is_blend_file
@@ -33,6 +33,9 @@ from wdsctl.loader.recipe.arguments import (
 from wdsctl.loader.recipe.task_encoder import is_overridden
 from wdsctl.loader.recipe.worker_config import WorkerConfig
 from wdsctl.loader.stores.cache import CachePool
+
+if TYPE_CHECKING:
+    from wdsctl.loader.stores.shard_cache import ShardCache
 
 D = TypeVar("D", bound="Dataset")
 
@@ -73,6 +76,7 @@ class Dataset:
     crude: bool = False  # samples are dicts of all parts, whatever dataset.yaml says
     trust_code: bool = False
     cache_pool: CachePool | None = None  # for cookers that use one; passed to the loader
+    shard_cache: ShardCache | None = None  # for slices of datasets at URLs; passed to the loader
     changed_shards: ChangedShardsMode | None = None  # None: "error" when a state is resumed, else "skip"
 
     def __bool__(self) -> bool:

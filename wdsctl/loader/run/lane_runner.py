@@ -10,8 +10,9 @@ from wdsctl.loader.order.rank_lanes import LaneLayout
 from wdsctl.loader.pipeline.pipeline import LaneCursor, LaneState, Pipeline
 from wdsctl.loader.plan.bans import Bans
 from wdsctl.loader.plan.open_blend import OpenBlend, reopen_blend
-from wdsctl.loader.recipe.dataset import Dataset
+from wdsctl.loader.recipe.dataset import Dataset, TrainDataset
 from wdsctl.loader.run.build import build_pipeline
+from wdsctl.loader.run.cached_units import bind_shard_cache
 from wdsctl.loader.run.transport import CompactingRunner, compact_batch
 from wdsctl.loader.runtime.failure_rates import AttemptCounts, FailureTally
 from wdsctl.loader.runtime.failures import Stats
@@ -146,6 +147,8 @@ def _reopen_factory(
     is_tracing: bool,
 ) -> LaneRunnerFactory:
     streams = reopen_blend(dataset, generations, order, stores)
+    if isinstance(dataset, TrainDataset) and dataset.repeat:
+        bind_shard_cache(dataset, streams)
     return LaneRunnerFactory(
         dataset, streams, build_pipeline(dataset, streams, bans, pass_number), lane_layout, is_tracing
     )

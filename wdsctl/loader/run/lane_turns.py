@@ -29,6 +29,7 @@ from wdsctl.loader.plan.open_blend import OpenBlend
 from wdsctl.loader.recipe.dataset import Dataset, TrainDataset, ValDataset
 from wdsctl.loader.resume.state import END_PASSED, LoaderState
 from wdsctl.loader.run.build import build_lane_plan, build_pipeline
+from wdsctl.loader.run.cached_units import bind_shard_cache, record_lanes
 from wdsctl.loader.run.engine import check_lane_count, check_result_task, count_usable_workers
 from wdsctl.loader.run.lane_runner import DrawnBatch, LaneRunner, LaneRunnerFactory, LaneTask
 from wdsctl.loader.run.transport import expand_batch
@@ -109,6 +110,11 @@ class LaneTurns:
         )
         self._turns_before = turns.taken_before
         states = {lane: state for lane, state in position.states.items() if lane in turns.taken}
+        if self._is_endless:
+            cache = bind_shard_cache(self._dataset, self._streams)
+            if cache is not None:
+                lanes = [(position.layout.lanes[lane], states.get(lane, {})) for lane in turns.lanes]
+                record_lanes(cache, self._streams, self.pipeline.refs, workers.rank, lanes)
         self._lane_states = dict(states)
         self.worker_count = count_usable_workers(workers, len(turns.lanes))
         if self.worker_count:

@@ -38,9 +38,9 @@ class ForeignFolderError(OSError):
     """The folder exists, and belongs to another user or is writable for others."""
 
 
-def make_parent_folder(base_folder: str | None) -> str:
-    """Create the folder of this user's caches, unless it exists. Raises OSError, ForeignFolderError."""
-    parent = os.path.join(os.path.abspath(base_folder or tempfile.gettempdir()), f"wdsctl-cache-{os.getuid()}")
+def make_parent_folder(base_folder: str | None, kind: str = "cache") -> str:
+    """Create the folder of this user's caches of a kind, unless it exists. Raises OSError, ForeignFolderError."""
+    parent = os.path.join(os.path.abspath(base_folder or tempfile.gettempdir()), f"wdsctl-{kind}-{os.getuid()}")
     if base_folder is not None:
         os.makedirs(base_folder, exist_ok=True)
     with contextlib.suppress(FileExistsError):

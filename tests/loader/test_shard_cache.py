@@ -1,0 +1,229 @@
+"""A shard cache changes no batch; its bytes from the store are those of the best possible cache."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.loader.datasets import Raw, a_dataset
+from tests.loader.running import digests
+from tests.preparing import prepare_request
+from tests.remote import DelayedFileSystem, uploaded
+from wdsctl.core.errors import UsageError
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.storage import hedging
+from wdsctl.loader import ShardCache, WorkerConfig, get_loader, get_train_dataset
+from wdsctl.loader.order.lane_order import LaneOrder
+from wdsctl.loader.order.next_use import UnitUses
+from wdsctl.loader.order.rank_lanes import Lane
+from wdsctl.loader.stores import shard_cache
+from wdsctl.loader.stores.shard_cache_folder import unit_file_bytes
+
+URL = "delayed://store/shards"
+SAMPLES = 2400
+SAMPLE_BYTES = 18_000  # so that a slice is longer than the gap that one request may span
+IN_TAR_BYTES = 512 + 36 * 512
+pytestmark = pytest.mark.usefixtures("delayed_store")
+
+
+def parts(i: int) -> dict[str, bytes]:
+    return {"bin": i.to_bytes(4, "little") * (SAMPLE_BYTES // 4)}
+
+
+@pytest.fixture
+def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A dataset on a disk; its copy is in the store."""
+    monkeypatch.setattr(hedging, "HEDGED_SHARE", 0.0)
+    monkeypatch.setattr(hedging, "_POLICIES", {})
+    root = a_dataset(tmp_path / "local", SAMPLES, shard_samples=300, parts=parts, split={"train": 1})
+    uploaded(root, URL)
+    prepare(URL, None, prepare_request(sample_type="CrudeSample", split={"train": 1}))
+    DelayedFileSystem.reads.clear()
+    return root
+
+
+def a_training(path: str, cache: ShardCache | None = None, workers: int = 0, **options: Any) -> Any:
+    options = {"lanes": 4, "max_samples_per_sequence": 16, "shuffle_buffer_size": 64, **options}
+    config = WorkerConfig(num_workers=workers)
+    dataset = get_train_dataset(path, batch_size=8, task_encoder=Raw(), worker_config=config, **options)
+    return get_loader(dataset, shard_cache=cache)
+
+
+def gbytes(share: float) -> float:
+    """This share of the data."""
+    return share * SAMPLES * (SAMPLE_BYTES + 512) / (1 << 30)
+
+
+def fetched() -> int:
+    return sum(stop - start for _, start, stop in DelayedFileSystem.reads)
+
+
+def misses_by_epoch(traces: Sequence[Sequence[int]], capacity: int, *, is_optimal: bool) -> list[int]:
+    """Misses of a cache of so many units in each epoch: of the optimal one, which may also keep nothing of a miss, or
+    of one that evicts the least recently used unit."""
+    trace = [unit for each in traces for unit in each]
+    following: list[float] = [0.0] * len(trace)
+    seen: dict[int, int] = {}
+    for i in range(len(trace) - 1, -1, -1):
+        following[i] = seen.get(trace[i], float("inf"))
+        seen[trace[i]] = i
+    farness: dict[int, float] = {}  # of the units that are kept
+    misses = []
+    i = 0
+    for each in traces:
+        misses.append(0)
+        for unit in each:
+            misses[-1] += unit not in farness
+            farness[unit] = following[i] if is_optimal else -i
+            if len(farness) > capacity:
+                del farness[max(farness, key=farness.__getitem__)]
+            i += 1
+    return misses
+
+
+def flush(loader: Any) -> None:
+    """Wait until the cache has written everything."""
+    loader._stream.streams.components[0].cached_units._cache.flush()
+
+
+def test_bytes_from_the_store_are_those_of_the_optimal_cache(local: str, tmp_path: Path) -> None:
+    loader = a_training(URL, ShardCache(tmp_path / "cache", gbytes(0.2)))
+    of_epoch = []
+    for _ in range(5):
+        DelayedFileSystem.reads.clear()
+        for _ in range(SAMPLES // 8 // 4):
+            digests(loader, 4)
+            flush(loader)  # as if the disk were as fast as this loop is slow
+        of_epoch.append(fetched() / (16 * IN_TAR_BYTES))
+
+    order = loader._stream.streams.components[0].order
+    uses = UnitUses(order, [LaneOrder(order, Lane(root)) for root in range(4)])
+    traces = [uses.trace(epoch)[0].tolist() for epoch in range(6)]
+    capacity = int(gbytes(0.2) * (1 << 30)) // unit_file_bytes([SAMPLE_BYTES] * 16)
+    optimal, lru = (misses_by_epoch(traces, capacity, is_optimal=each) for each in (True, False))
+
+    assert sum(of_epoch[1:]) <= 1.03 * sum(optimal[1:5])
+    assert sum(lru[1:5]) > 1.1 * sum(optimal[1:5])
+
+
+@pytest.mark.parametrize(("workers", "share"), [(0, 0.2), (2, 0.2), (2, 2.0)])
+def test_batches_and_states_are_those_of_the_disk(local: str, tmp_path: Path, workers: int, share: float) -> None:
+    with a_training(local) as ours, a_training(URL, ShardCache(tmp_path / "cache", gbytes(share)), workers) as theirs:
+        assert digests(theirs, 700) == digests(ours, 700)
+        assert theirs.state_dict()["cursors"] == ours.state_dict()["cursors"]
+        state = theirs.state_dict()
+        following = digests(ours, 300)
+        assert theirs.stats.stores[URL].cached_bytes > 0
+
+    with a_training(URL, ShardCache(tmp_path / "cache", gbytes(share)), 2 - workers) as resumed:
+        resumed.load_state_dict(state)
+        assert digests(resumed, 300) == following
+
+
+def test_each_byte_comes_from_the_store_once_if_the_cache_has_room(local: str, tmp_path: Path) -> None:
+    with a_training(URL, ShardCache(tmp_path / "cache", gbytes(2.0)), 0) as loader:
+        digests(loader, SAMPLES // 8 + 40)
+        flush(loader)
+        DelayedFileSystem.reads.clear()
+        digests(loader, SAMPLES // 8)
+
+    assert fetched() < 0.05 * SAMPLES * SAMPLE_BYTES
+
+
+def test_damaged_and_missing_files_are_fetched_again(local: str, tmp_path: Path, caplog: Any) -> None:
+    cache = ShardCache(tmp_path / "cache", gbytes(2.0))
+    expected = digests(a_training(local), 1000)
+    with a_training(URL, cache) as loader:
+        assert digests(loader, 500) == expected[:500]
+        flush(loader)
+        files = sorted(path for path in Path(cache.folder).glob("??/*") if path.is_file())
+        assert len(files) > 100
+        for number, path in enumerate(files):
+            data = bytearray(path.read_bytes())
+            if number % 3 == 0:
+                data[-5] ^= 1
+                path.write_bytes(data)
+            elif number % 3 == 1:
+                path.write_bytes(data[: len(data) // 2])
+            else:
+                path.unlink()
+        with caplog.at_level(logging.WARNING):
+            assert digests(loader, 500) == expected[500:]
+    assert "is damaged, and is fetched again" in caplog.text
+
+
+def test_a_full_disk_is_told_once_and_everything_is_read_from_the_store(
+    local: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shard_cache, "write_unit", full)
+    with caplog.at_level(logging.WARNING), a_training(URL, ShardCache(tmp_path / "cache", gbytes(2.0))) as loader:
+        assert digests(loader, 100) == digests(a_training(local), 100)
+    assert caplog.text.count("shard cache disabled, reading from the stores") == 1
+
+
+def test_a_folder_that_cannot_be_written_is_told_and_the_run_goes_on(local: str, tmp_path: Path, caplog: Any) -> None:
+    (tmp_path / "file").write_text("")
+    with caplog.at_level(logging.WARNING), a_training(URL, ShardCache(tmp_path / "file" / "cache")) as loader:
+        assert digests(loader, 10) == digests(a_training(local), 10)
+    assert "cannot open the shard cache" in caplog.text
+
+
+def test_a_later_job_uses_what_an_earlier_one_left_and_two_at_once_do_not_share(local: str, tmp_path: Path) -> None:
+    first = ShardCache(tmp_path / "cache", gbytes(2.0))
+    with a_training(URL, first) as loader:
+        digests(loader, 500)
+        flush(loader)
+        second = ShardCache(tmp_path / "cache", gbytes(2.0))
+        with a_training(URL, second) as other:
+            digests(other, 10)
+        assert second.folder != first.folder
+    folder = first.folder
+    first.close()
+    second.close()
+
+    third = ShardCache(tmp_path / "cache", gbytes(2.0))
+    DelayedFileSystem.reads.clear()
+    with a_training(URL, third) as loader:
+        assert digests(loader, 100) == digests(a_training(local), 100)
+    assert third.folder == folder
+    assert fetched() < 10 * 16 * SAMPLE_BYTES
+
+
+def test_an_index_of_another_version_is_replaced(local: str, tmp_path: Path) -> None:
+    first = ShardCache(tmp_path / "cache", gbytes(2.0))
+    with a_training(URL, first) as loader:
+        digests(loader, 100)
+    first.close()
+    (Path(first.folder) / "index").write_bytes(b"of another version")
+
+    with a_training(URL, ShardCache(tmp_path / "cache", gbytes(2.0))) as loader:
+        assert digests(loader, 100) == digests(a_training(local), 100)
+
+
+def test_the_limit_holds(local: str, tmp_path: Path) -> None:
+    cache = ShardCache(tmp_path / "cache", gbytes(0.1))
+    with a_training(URL, cache, 2) as loader:
+        for _ in range(10):
+            digests(loader, 100)
+            files = [path for path in Path(cache.folder).glob("??/*") if path.is_file()]
+            total = sum(os.stat(path).st_blocks * 512 for path in files if path.exists())
+            assert total <= gbytes(0.1) * (1 << 30) + 2 * 17 * SAMPLE_BYTES
+
+
+def test_arguments_and_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="max_gbytes is 0"):
+        ShardCache("cache", 0)
+    assert shard_cache.cache_from_environment() is None
+    monkeypatch.setenv("WDSCTL_SHARD_CACHE", str(tmp_path))
+    assert repr(shard_cache.cache_from_environment()) == f"ShardCache('{tmp_path}')"
+    monkeypatch.setenv("WDSCTL_SHARD_CACHE_GBYTES", "many")
+    with pytest.raises(UsageError, match="WDSCTL_SHARD_CACHE_GBYTES is 'many'"):
+        shard_cache.cache_from_environment()
