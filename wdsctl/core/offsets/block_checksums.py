@@ -25,6 +25,7 @@ _WEIGHTS = hash_values(0x626C6F636B, np.arange(_CHUNKS_PER_BLOCK, dtype=np.uint6
 _BLOCKS_PER_READ = 2048  # blocks that are read together: 8 MB
 
 ChecksumArray = NDArray[np.uint64]
+Span = tuple[int, int]  # start and stop, in bytes
 
 
 def round_up_to_blocks(data_bytes: int) -> int:
@@ -62,13 +63,15 @@ def _block_checksums(chunks: NDArray[np.uint64]) -> ChecksumArray:
 
 class BlockChecksums:
     """The checksums of a file that `append_checksums` has completed, mapped or in memory. `make_error` returns the
-    error to raise.
+    error to raise. `fetch`: of a file that is here in part, brings spans of bytes, (start, stop), before they are used.
 
     Each block is checked once per process; forked processes inherit the checks of their parent. Checking costs 0.3 ms
     per MB, and 5 us if all blocks are checked already.
     """
 
-    def __init__(self, data: Any, make_error: Callable[[], WdsctlError]) -> None:
+    def __init__(
+        self, data: Any, make_error: Callable[[], WdsctlError], fetch: Callable[[list[Span]], None] | None = None
+    ) -> None:
         # Of n blocks the file has 4096 n + 8 n bytes.
         blocks, rest = divmod(len(data), CHECKSUM_BLOCK_BYTES + 8)
         if rest:
@@ -77,6 +80,7 @@ class BlockChecksums:
         self._checksums = np.frombuffer(data, "<u8", blocks, blocks * CHECKSUM_BLOCK_BYTES)
         self._is_verified = np.zeros(blocks, np.bool_)
         self._make_error = make_error
+        self._fetch = fetch
 
     def check(self, start: int, stop: int) -> None:
         """Raise if the bytes [start, stop) of the file are missing or damaged."""
@@ -109,9 +113,19 @@ class BlockChecksums:
 
     def _verify(self, blocks: Int64Array) -> None:
         new = blocks[~self._is_verified[blocks]]
+        if self._fetch is not None and len(new):
+            self._fetch(self._spans(new))
         for start in range(0, len(new), _BLOCKS_PER_READ):
             some = new[start : start + _BLOCKS_PER_READ]
             chunks = self._chunks[some[0] : some[-1] + 1] if some[-1] - some[0] == len(some) - 1 else self._chunks[some]
             if not np.array_equal(_block_checksums(chunks), self._checksums[some]):
                 raise self._make_error()
             self._is_verified[some] = True
+
+    def _spans(self, blocks: Int64Array) -> list[Span]:
+        """The bytes of these blocks, in ascending order, and of their checksums."""
+        edges = np.flatnonzero(np.diff(blocks) > 1) + 1
+        first, stop = blocks[np.append(0, edges)], blocks[np.append(edges - 1, -1)] + 1
+        at = len(self._is_verified) * CHECKSUM_BLOCK_BYTES
+        spans = np.concatenate([np.stack((first, stop), 1) * CHECKSUM_BLOCK_BYTES, at + np.stack((first, stop), 1) * 8])
+        return [(start, end) for start, end in spans.tolist()]

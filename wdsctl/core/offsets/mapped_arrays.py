@@ -48,14 +48,14 @@ def map_file(path: str) -> bytes | mmap.mmap:
         os.close(handle)
 
 
-def read_array_header(data: bytes | mmap.mmap, magic: bytes, checksums: BlockChecksums) -> dict[str, Any]:
+def read_array_header(data: bytes | mmap.mmap | memoryview, magic: bytes, checksums: BlockChecksums) -> dict[str, Any]:
     """Read and check the header of a file. Raises ValueError, and what `checksums` raises."""
     if data[:8] != magic:
         raise ValueError("a file of another format")
     length = int.from_bytes(data[8:16], "little")
     checksums.check(0, 16 + length)
     try:
-        header = read_json(data[16 : 16 + length])
+        header = read_json(bytes(data[16 : 16 + length]))
     except RecursionError as error:
         raise ValueError("the header is nested too deeply") from error
     if not isinstance(header, dict):

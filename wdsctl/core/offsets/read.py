@@ -29,7 +29,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.dataset.location import shell_command_for_file
 from wdsctl.core.errors import CatalogError, translate_os_errors
-from wdsctl.core.offsets.block_checksums import BlockChecksums
+from wdsctl.core.offsets.block_checksums import CHECKSUM_BLOCK_BYTES, BlockChecksums
 from wdsctl.core.offsets.bounds import (
     OffsetsColumns,
     are_parts_valid,
@@ -47,7 +47,11 @@ from wdsctl.core.offsets.bounds import (
 )
 from wdsctl.core.offsets.mapped_arrays import MAX_UNMAPPED_BYTES, map_file, read_array_header
 
+if TYPE_CHECKING:
+    from wdsctl.core.published.ranges import PartialFile
+
 OFFSETS_MAGIC = b"WDSOFF1\n"
+PARTIAL_SUFFIX_BYTES = 40  # after a file that was fetched in part (`wdsctl.core.published.ranges`)
 
 
 def check_offsets_head(path: str) -> None:
@@ -120,7 +124,9 @@ class Offsets:
             except FileNotFoundError as error:
                 raise offsets_error(path, "missing") from error
         try:
-            self._checksums = BlockChecksums(self._map, lambda: offsets_error(path, "damaged"))
+            self._partial = self._open_partial()
+            fetch = None if self._partial is None else self._partial.fetch
+            self._checksums = BlockChecksums(self._map, lambda: offsets_error(path, "damaged"), fetch)
             if len(self._map) <= MAX_UNMAPPED_BYTES:
                 self._checksums.check_all()
             self._columns = self._read_header()
@@ -129,6 +135,16 @@ class Offsets:
             self._is_group_checked = np.zeros(self.samples // SAMPLES_PER_GROUP + 1, np.bool_)
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError) as error:
             raise offsets_error(path, "damaged") from error
+
+    def _open_partial(self) -> PartialFile | None:
+        """The file as one that was fetched in part; None for a whole file, which has a length of its own."""
+        if len(self._map) % (CHECKSUM_BLOCK_BYTES + 8) != PARTIAL_SUFFIX_BYTES:
+            return None
+        from wdsctl.core.published.ranges import PartialFile  # local datasets have no such files
+
+        partial = PartialFile(self._path, self._map)
+        self._map = memoryview(self._map)[: partial.size]
+        return partial
 
     def _read_header(self) -> OffsetsColumns:
         """Read the header, and return the columns that it describes. Raises various errors if it is damaged."""
@@ -141,6 +157,11 @@ class Offsets:
         begin, dtype, count = layout_table["shard_row"]
         self._checksums.check(begin, begin + np.dtype(dtype).itemsize * count)
         begin, _, length = layout_table["keys"]
+        if self._partial is not None:  # the last values, which `_check` reads
+            for name in layout_table.keys() & {"key_start", "part_start"}:
+                at, dtype, count = layout_table[name]
+                end = at + np.dtype(dtype).itemsize * count
+                self._checksums.check(end - np.dtype(dtype).itemsize, end)
         columns: dict[str, Any] = {
             name: np.frombuffer(self._map, dtype, count, at) for name, (at, dtype, count) in layout_table.items()
         }
@@ -201,6 +222,21 @@ class Offsets:
         groups = np.flatnonzero(~self._is_group_checked)
         for start in range(0, len(groups), GROUPS_PER_CHECK):
             self._check_groups(groups[start : start + GROUPS_PER_CHECK])
+
+    def fetch_groups(self, is_needed: NDArray[np.bool_]) -> None:
+        """Fetch and check groups of `SAMPLES_PER_GROUP` samples, many at a time. Of a whole file, nothing is fetched.
+
+        `is_needed`: (groups,).
+        """
+        if self._partial is not None:
+            groups = np.flatnonzero(is_needed & ~self._is_group_checked)
+            for start in range(0, len(groups), GROUPS_PER_CHECK):
+                self._check_groups(groups[start : start + GROUPS_PER_CHECK])
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the file is at a URL, and is fetched as it is used."""
+        return self._partial is not None
 
     def check_rows(self, rows: Int64Array) -> OffsetsColumns:
         """Check these samples and return the columns, of which only they may be used. 5 us if checked before."""

@@ -4,6 +4,7 @@
     .published/record.json              the pointer that the mirror was last equal to, and the state of each file then
     .published/applying.json            the pointer whose files are being moved into place
     .published/incoming/SHA256          files that are fetched and checked, and not yet in place
+    .published/ranges/SHA256            which chunks of a large offsets file were fetched
     .published/sync                     locked while the mirror is compared, fetched into or published
     .published/writers                  locked, shared, by every process that may change the catalog
     .published/users                    locked, shared, by every process that reads the catalog
@@ -41,6 +42,7 @@ from wdsctl.core.published.pointer import Pointer, PublishedFile, is_published_n
 
 CONTROL_FOLDER = ".published"
 CATALOG_NAME = "catalog.sqlite"
+PARTIAL_SUFFIX_BYTES = 40  # of a file that was fetched in part: a magic and its SHA-256
 
 #: Files that readers compute for themselves, without the dataset's lock. They are published with other changes.
 _DERIVED_NAMES = re.compile(r"(?:names|keyframes)-\d+\.bin")
@@ -168,19 +170,29 @@ class Mirror:
     def is_unchanged(self, file: PublishedFile, record: MirrorRecord | None) -> bool:
         """Whether the mirror has this content. Reads the file unless its stamp is the one of the record."""
         now = self.stamp(file.name)
-        if now is None or now.size != file.size:
+        if now is None:
             return False
+        if now.size != file.size:
+            return self.is_partial(file, now.size)
         is_known = record is not None and record.stamps.get(file.name) == now
         if is_known and record is not None and file in record.pointer.files:
             return True
         return file_sha256(self.path(file.name)) == file.sha256
+
+    def is_partial(self, file: PublishedFile, size: int) -> bool:
+        """Whether a file of this size is `file`, fetched in part (`ranges.py`)."""
+        return size == file.size + PARTIAL_SUFFIX_BYTES and os.path.exists(self.ranges_path(file.sha256))
+
+    def ranges_path(self, sha256: str) -> str:
+        """The path of the marks of a partial file's chunks."""
+        return self.control_path(os.path.join("ranges", sha256))
 
     @contextmanager
     def lock(self, name: str, *, shared: bool = False, wait: bool = True) -> Iterator[bool]:
         """Hold a lock of the mirror for the block. Without `wait`, yields whether it was free."""
         handle = self._open_lock(name)
         try:
-            yield _take_lock(handle, self.control_path(name), shared=shared, wait=wait)
+            yield take_lock(handle, self.control_path(name), shared=shared, wait=wait)
         finally:
             os.close(handle)
 
@@ -190,7 +202,7 @@ class Mirror:
             handle = self._open_lock("users")
             # A file system without locks has no lock to test either: `evict` then leaves the mirror alone.
             with suppress(StorageError):
-                _take_lock(handle, self.control_path("users"), shared=True, wait=True)
+                take_lock(handle, self.control_path("users"), shared=True, wait=True)
             _USED[self.folder] = handle
         os.utime(_USED[self.folder])
 
@@ -205,7 +217,11 @@ class Mirror:
 _USED: dict[str, int] = {}
 
 
-def _take_lock(handle: int, path: str, *, shared: bool, wait: bool) -> bool:
+def take_lock(handle: int, path: str, *, shared: bool, wait: bool) -> bool:
+    """Take the flock lock of an open file, until it is closed. Without `wait`, returns whether it was free.
+
+    Raises StorageError if the file system at `path` has no locks.
+    """
     try:
         fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:

@@ -140,6 +140,8 @@ def _upload_missing(
         if (f"{store.url}/{file.object_name}", file.size) in present:
             continue
         path, stamp = sources[file]
+        if mirror.is_partial(file, stamp.size):
+            raise store.damaged_error(file, "is missing")
         store.put_file(file, path)
         if path == mirror.path(file.name) and mirror.stamp(file.name) != stamp:
             raise CatalogError(

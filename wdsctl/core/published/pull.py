@@ -20,6 +20,7 @@ from wdsctl.core.files import make_folder, remove_empty_folder, remove_file, rem
 from wdsctl.core.published.evict import evict_mirrors
 from wdsctl.core.published.mirror import CATALOG_NAME, Mirror, MirrorRecord, file_sha256
 from wdsctl.core.published.pointer import Pointer, PublishedFile
+from wdsctl.core.published.ranges import create_partial_file, forget_ranges, is_fetched_in_part, remember_url
 from wdsctl.core.published.store import CatalogStore, FoundPointer
 
 RECENT_SECONDS = (
@@ -42,6 +43,7 @@ def pull(folder: str, url: str) -> None:
     if time.monotonic() - _PULLED.get((folder, url), -RECENT_SECONDS) < RECENT_SECONDS:
         return
     mirror, store = Mirror(folder, url), CatalogStore(url)
+    remember_url(folder, url)
     found = _read_pointer(mirror, store)
     if found is not None:
         mirror.hold_for_use()
@@ -147,6 +149,7 @@ def apply_pointer(
     known = {file.name for each in (former, record and record.pointer) if each for file in each.files}
     _remove_files(mirror, known - {file.name for file in found.pointer.files})
     written = mirror.write_record(found.pointer, found.tag)
+    forget_ranges(mirror, found.pointer.files)
     remove_tree(mirror.control_path("incoming"))
     evict_mirrors(mirror.folder)
     return written
@@ -166,6 +169,9 @@ def _fetch(mirror: Mirror, store: CatalogStore, file: PublishedFile) -> None:
     """Fetch a file to its path in `incoming`, unless a killed process has."""
     path = mirror.incoming_path(file)
     make_folder(os.path.dirname(path))
+    if is_fetched_in_part(file):
+        create_partial_file(mirror, store, file, path)
+        return
     if os.path.exists(path):
         if os.path.getsize(path) == file.size and file_sha256(path) == file.sha256:
             return

@@ -114,12 +114,12 @@ class CatalogStore:
                 found = self._download(file, path)
             except StorageError as error:
                 if is_missing(error) or error.code == "WDS403":
-                    raise self._damaged_error(file, "is missing or too short") from error
+                    raise self.damaged_error(file, "is missing or too short") from error
                 raise
             if found == file.sha256:
                 return
             remove_file(path)
-        raise self._damaged_error(file, "has other content than its name states")
+        raise self.damaged_error(file, "has other content than its name states")
 
     def _download(self, file: PublishedFile, path: str) -> str:
         """Returns the SHA-256 of what was downloaded."""
@@ -135,7 +135,7 @@ class CatalogStore:
             os.fsync(draft.fileno())
         return digest.hexdigest()
 
-    def _damaged_error(self, file: PublishedFile, what: str) -> CatalogError:
+    def damaged_error(self, file: PublishedFile, what: str) -> CatalogError:
         return CatalogError(
             f"the published catalog is damaged: {file.name} {what}",
             where=f"{self.display_url}/{file.object_name}",

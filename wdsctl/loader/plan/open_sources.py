@@ -238,6 +238,8 @@ class SourceOpener:
                 location, f"generation {used_generation} of the dataset, which is no longer kept"
             ) from error
         selection = SampleSelection(offsets, parts)
+        if offsets.is_partial:
+            offsets.fetch_groups(selection.groups(offsets))
         if selection.n == 0 and used_generation != current:
             raise _gone_error(
                 location, f"samples of generation {used_generation} that are no longer in the split {leaf.split_part!r}"

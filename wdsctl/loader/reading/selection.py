@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.catalog.splits import SplitShard, split_digest
-from wdsctl.core.offsets.read import ShardIndex
+from wdsctl.core.offsets.read import SAMPLES_PER_GROUP, ShardIndex
 
 MAX_UNPACKED_SHARDS = 256  # kept as row numbers: 8 bytes per sample
 
@@ -72,6 +72,17 @@ class SampleSelection:
     def _rows_ascending(self) -> Int64Array:
         rows: Int64Array = self._first_row[self._parts_by_row]
         return rows
+
+    def groups(self, offsets: ShardIndex) -> NDArray[np.bool_]:
+        """Which groups of `SAMPLES_PER_GROUP` rows of the offsets file have a sample of the split: (groups,)."""
+        found = np.zeros(int(offsets.shard_row[-1]) // SAMPLES_PER_GROUP + 1, np.bool_)
+        for i, part in enumerate(self._split_shards):
+            first = int(self._first_row[i])
+            if part.bits is not None:
+                found[(first + self._selected_rows(i)) // SAMPLES_PER_GROUP] = True
+            elif part.samples:
+                found[first // SAMPLES_PER_GROUP : (first + part.samples - 1) // SAMPLES_PER_GROUP + 1] = True
+        return found
 
     def cut_by_shard(self, slices: Int64Array) -> Int64Array:
         """These slices of positions [start, stop), (slices, 2), divided at the ends of shards."""

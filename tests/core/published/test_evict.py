@@ -1,0 +1,128 @@
+"""The disk space of fetched catalogs is bounded: the least recently used ones go, but none that is needed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from tests.build import a_shard, samples
+from tests.published import Machines, machines_in
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.errors import UsageError
+from wdsctl.core.index.index import index
+from wdsctl.core.inspect.inspect import inspect
+from wdsctl.core.published import mirror
+from wdsctl.core.published.pull import forget_pulls
+
+pytestmark = pytest.mark.usefixtures("faulty_store")
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:
+    return machines_in(tmp_path, monkeypatch)
+
+
+def url(number: int) -> str:
+    return f"faulty://store/set{number}"
+
+
+def published(machine: Machines, count: int) -> None:
+    """So many datasets that the machine `writer` has indexed, seen from the machine `reader`."""
+    machine("writer")
+    for i in range(count):
+        fsspec.filesystem("faulty").pipe_file(f"/store/set{i}/0.tar", a_shard(samples(0, 5)))
+        index(url(i))
+    machine("reader")
+
+
+def end_of_process() -> None:
+    """Let go of the mirrors, as the end of a process does."""
+    for handle in mirror._USED.values():
+        os.close(handle)
+    mirror._USED.clear()
+    forget_pulls()
+
+
+def present(count: int) -> list[bool]:
+    """Which of the mirrors have a catalog. Asks no store."""
+    home = Path(os.environ["XDG_DATA_HOME"], "wdsctl")
+    return [any(home.glob(f"set{i}-*/catalog.sqlite")) for i in range(count)]
+
+
+def test_the_least_recently_used_catalogs_are_removed(machine: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    published(machine, 4)
+    locate(url(0))
+    size = sum(path.stat().st_blocks * 512 for path in Path(locate(url(0)).meta).rglob("*"))
+    for i in (1, 2):
+        locate(url(i))
+    end_of_process()
+    for i, when in ((0, 300), (1, 100), (2, 200)):
+        [users] = Path(os.environ["XDG_DATA_HOME"]).glob(f"wdsctl/set{i}-*/.published/users")
+        os.utime(users, (when, when))
+    monkeypatch.setenv("WDSCTL_CATALOG_CACHE", str(int(size * 2.5)))
+    locate(url(3))
+
+    assert present(4) == [True, False, False, True]
+    assert inspect(url(1)).samples == 5, "it is fetched again"
+
+
+def test_a_catalog_in_use_or_with_unpublished_changes_stays(machine: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    published(machine, 4)
+    for i in range(3):
+        locate(url(i))
+    Path(locate(url(1)).meta, "mine.yaml").write_text("x", "utf-8")
+    end_of_process()
+    # In another process: its lock ends with it.
+    code = (
+        "import sys; from wdsctl.core.published.mirror import Mirror; Mirror(sys.argv[1], '').hold_for_use(); "
+        "print(flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, locate(url(2)).meta]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as user:
+        assert user.stdout is not None
+        user.stdout.readline()
+        end_of_process()
+        monkeypatch.setenv("WDSCTL_CATALOG_CACHE", "1")
+        locate(url(3))
+        assert present(4) == [False, True, True, True]
+        user.communicate("")
+
+    end_of_process()
+    locate(url(0))
+    assert present(4) == [True, True, False, False]
+
+
+def test_the_current_catalog_stays_even_if_it_is_larger_than_the_limit(
+    machine: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published(machine, 1)
+    monkeypatch.setenv("WDSCTL_CATALOG_CACHE", "1")
+
+    assert inspect(url(0)).samples == 5
+
+
+def test_a_limit_that_is_no_size_is_refused(machine: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    published(machine, 1)
+    monkeypatch.setenv("WDSCTL_CATALOG_CACHE", "much")
+
+    with pytest.raises(UsageError, match="WDSCTL_CATALOG_CACHE: 'much' is no size"):
+        locate(url(0))
+
+
+def test_folders_that_are_no_mirrors_are_left_alone(machine: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    published(machine, 2)
+    home = Path(os.environ["XDG_DATA_HOME"], "wdsctl", "local-0123456789abcdef")
+    home.mkdir(parents=True)
+    (home / "catalog.sqlite").write_bytes(b"x" * 1000)
+    monkeypatch.setenv("WDSCTL_CATALOG_CACHE", "1")
+    locate(url(0))
+    end_of_process()
+    locate(url(1))
+
+    assert present(2) == [False, True]
+    assert (home / "catalog.sqlite").exists()

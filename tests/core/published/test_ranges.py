@@ -1,0 +1,238 @@
+"""Offsets files that are fetched in part: only what is used is fetched, and what is used is what was published."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pytest
+
+from tests.published import Machines, machines_in
+from tests.remote import FaultyFileSystem
+from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.errors import CatalogError
+from wdsctl.core.index.index import index
+from wdsctl.core.offsets import read
+from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.published import mirror, ranges
+from wdsctl.core.published.pull import forget_pulls
+from wdsctl.core.split.split import split_by_ratios
+from wdsctl.core.views.definition import ViewDefinition
+from wdsctl.core.views.views import create_view
+
+URL = "faulty://store/lines"
+FILES, LINES = 8, 6_000
+pytestmark = pytest.mark.usefixtures("faulty_store")
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:
+    monkeypatch.setattr(ranges, "MIN_PARTIAL_BYTES", 1 << 20)
+    monkeypatch.setattr(ranges, "CHUNK_BYTES", 1 << 14)
+    return machines_in(tmp_path, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A local dataset of eight files of lines, with an offsets file of 1.6 MB."""
+    folder = tmp_path_factory.mktemp("lines")
+    for i in range(FILES):
+        lines = (json.dumps({"id": i * LINES + n, "text": "x" * (n % 50)}) for n in range(LINES))
+        (folder / f"{i}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    index(str(folder))
+    return folder
+
+
+def published(indexed: Path, machine: Machines) -> DatasetLocation:
+    """The dataset in a store, as the machine `reader` has it before it reads anything."""
+    machine("writer")
+    for path in indexed.glob("*.jsonl"):
+        fsspec.filesystem("faulty").pipe_file(f"/store/lines/{path.name}", path.read_bytes())
+    index(URL)
+    split_by_ratios(URL, {"train": 7, "val": 1})
+    assert os.path.getsize(locate(URL).offsets_path(1)) > 1 << 20
+    machine("reader")
+    FaultyFileSystem.reads.clear()
+    return locate(URL)
+
+
+def fetched_bytes() -> int:
+    found = sum(stop - start for path, start, stop in FaultyFileSystem.reads if path.endswith("-offsets-1.bin"))
+    FaultyFileSystem.reads.clear()
+    return found
+
+
+def whole(indexed: Path) -> Offsets:
+    return Offsets(str(indexed / ".wdsctl" / "offsets-1.bin"))
+
+
+def test_the_numbers_of_the_format_are_stated_once_in_each_room() -> None:
+    assert read.PARTIAL_SUFFIX_BYTES == mirror.PARTIAL_SUFFIX_BYTES == len(b"WDSPART\n") + 32
+
+
+def test_a_reader_of_some_samples_fetches_a_part_of_the_file(indexed: Path, machine: Machines) -> None:
+    location = published(indexed, machine)
+    path = location.offsets_path(1)
+    size = os.path.getsize(path)
+    assert fetched_bytes() == 1 << 14
+    assert os.stat(path).st_blocks * 512 < size / 4
+
+    offsets, expected = Offsets(path), whole(indexed)
+    assert offsets.is_partial
+    rows = range(LINES, LINES + 300)
+    assert [offsets.parts(row) for row in rows] == [expected.parts(row) for row in rows]
+    assert [offsets.key(row) for row in rows] == [expected.key(row) for row in rows]
+    assert fetched_bytes() < size / 4
+    assert [offsets.key(row) for row in rows] == [expected.key(row) for row in rows]
+    assert fetched_bytes() == 0
+
+    again = Offsets(path)
+    assert again.parts(LINES + 7) == expected.parts(LINES + 7)
+    assert fetched_bytes() == 0, "what one process has fetched is there for all"
+
+
+def test_every_value_is_the_one_that_was_published(indexed: Path, machine: Machines) -> None:
+    location = published(indexed, machine)
+    offsets, expected = Offsets(location.offsets_path(1)), whole(indexed)
+
+    assert offsets.shards == expected.shards
+    for name in ("shard_row", "key_start", "keys", "part_offset", "part_size"):
+        assert np.array_equal(getattr(offsets, name), getattr(expected, name)), name
+    offsets.check_all()
+    data = Path(location.offsets_path(1)).read_bytes()
+    assert data[: -ranges.PARTIAL_SUFFIX_BYTES] == (indexed / ".wdsctl" / "offsets-1.bin").read_bytes()
+
+
+def test_the_samples_of_a_split_are_fetched_before_they_are_read(indexed: Path, machine: Machines) -> None:
+    from wdsctl.loader.plan.open_sources import read_generation_and_split
+    from wdsctl.loader.reading.selection import SampleSelection
+
+    location = published(indexed, machine)
+    size = os.path.getsize(location.offsets_path(1))
+    offsets = Offsets(location.offsets_path(1))
+    _, parts = read_generation_and_split(location.catalog, "val")
+    selection = SampleSelection(offsets, parts)
+    offsets.fetch_groups(selection.groups(offsets))
+    assert 0 < fetched_bytes() < size / 2
+
+    rows = selection.rows(np.arange(selection.n))
+    offsets.check_rows(rows)
+    assert fetched_bytes() == 0
+    expected = whole(indexed)
+    assert [offsets.parts(row) for row in rows.tolist()] == [expected.parts(row) for row in rows.tolist()]
+
+
+def test_a_chunk_that_is_damaged_on_the_way_is_not_used(indexed: Path, machine: Machines) -> None:
+    location = published(indexed, machine)
+
+    def strike(path: str, start: int, stop: int, data: bytes) -> bytes:
+        return bytes(len(data)) if path.endswith("offsets-1.bin") and start else data
+
+    FaultyFileSystem.fault.append(strike)
+    with pytest.raises(CatalogError) as caught:
+        Offsets(location.offsets_path(1)).key(LINES * 5)
+    assert caught.value.code == "WDS302"
+
+
+@pytest.mark.parametrize("what", ["marks", "facts", "short marks", "sha256"])
+def test_notes_that_are_damaged_are_refused(indexed: Path, machine: Machines, what: str) -> None:
+    location = published(indexed, machine)
+    [marks] = [path for path in Path(location.meta, ".published", "ranges").iterdir() if not path.suffix]
+    if what == "marks":
+        marks.unlink()
+    elif what == "short marks":
+        marks.write_bytes(b"\1")
+    elif what == "facts":
+        marks.with_suffix(".json").write_bytes(b"[]")
+    else:
+        data = Path(location.offsets_path(1)).read_bytes()
+        Path(location.offsets_path(1)).write_bytes(data[:-40] + b"WDSPARTY" + data[-32:])
+    with pytest.raises(CatalogError) as caught:
+        Offsets(location.offsets_path(1))
+    assert caught.value.code == "WDS302"
+
+
+def test_a_reader_that_is_killed_between_a_chunk_and_its_mark_fetches_it_again(
+    indexed: Path, machine: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = published(indexed, machine)
+
+    class KilledError(BaseException):
+        pass
+
+    def killed(handle: int) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", killed)
+        with pytest.raises(KilledError):
+            Offsets(location.offsets_path(1)).key(LINES * 5)
+    fetched_bytes()
+    assert Offsets(location.offsets_path(1)).key(LINES * 5) == whole(indexed).key(LINES * 5)
+    assert fetched_bytes() > 0
+
+
+def test_a_writer_that_begins_with_a_partial_file_publishes_a_whole_one(indexed: Path, machine: Machines) -> None:
+    location = published(indexed, machine)
+    create_view(URL, "half", ViewDefinition(sample="50%"))
+    fsspec.filesystem("faulty").pipe_file("/store/lines/9.jsonl", b'{"id": -1}\n' * 3)
+    assert index(URL).samples == FILES * LINES + 3
+    machine("third")
+
+    third = locate(URL)
+    assert Offsets(third.offsets_path(1)).key(7) == whole(indexed).key(7)
+    newest = Offsets(third.offsets_path(2))
+    newest.check_all()
+    assert newest.samples == FILES * LINES + 3
+    assert not list(Path(location.meta).glob("unpublished-*"))
+
+
+def test_a_partial_file_counts_as_unchanged_and_is_not_fetched_again(indexed: Path, machine: Machines) -> None:
+    location = published(indexed, machine)
+    Offsets(location.offsets_path(1)).key(LINES * 5)
+    machine("writer")
+    create_view(URL, "half", ViewDefinition(sample="50%"))
+    machine("reader")
+    fetched_bytes()
+    locate(URL)
+    Offsets(location.offsets_path(1)).key(LINES * 5)
+
+    assert fetched_bytes() == 0
+    assert not list(Path(location.meta).glob("unpublished-*"))
+
+
+def test_a_partial_file_whose_marks_are_gone_is_fetched_again(indexed: Path, machine: Machines) -> None:
+    location = published(indexed, machine)
+    os.remove(location.offsets_path(1))
+    shutil.rmtree(Path(location.meta, ".published", "ranges"))
+    forget_pulls()
+    locate(URL)
+
+    assert Offsets(location.offsets_path(1)).key(LINES * 5) == whole(indexed).key(LINES * 5)
+
+
+def _count_reads(path: str, results: multiprocessing.Queue[int]) -> None:
+    FaultyFileSystem.reads.clear()
+    Offsets(path).check_all()
+    results.put(fetched_bytes())
+
+
+def test_the_processes_of_a_machine_fetch_a_chunk_once(indexed: Path, machine: Machines) -> None:
+    location = published(indexed, machine)
+    path = location.offsets_path(1)
+    context = multiprocessing.get_context("fork")
+    results: multiprocessing.Queue[int] = context.Queue()
+    children = [context.Process(target=_count_reads, args=(path, results)) for _ in range(3)]
+    for child in children:
+        child.start()
+    total = sum(results.get(timeout=60) for _ in children)
+    for child in children:
+        child.join()
+
+    # Chunks between two missing ones are read in the same request.
+    assert total < 1.5 * os.path.getsize(path)
