@@ -184,7 +184,7 @@ def _answer(name: str, outcome: JobReport | int, common: options.CommonOptions) 
 def render_job(report: JobReport) -> Iterator[RenderableType]:
     if report.state == "finished":
         yield f"{display_path(report.folder)}: finished"
-        yield labelled_lines([("command", escape_line(report.command))])
+        yield labelled_lines([("command", escape_line(report.command_line))])
         return
     work = f"{format_count(report.done)} of {format_count(report.units, 'unit')}"
     yield f"{display_path(report.folder)}: stage {report.stage} ({report.phase}): {work} done"
@@ -198,7 +198,7 @@ def render_job(report: JobReport) -> Iterator[RenderableType]:
     others = f" (and {format_count(len(waiting) - 1, 'other task')})" if len(waiting) > 1 else ""
     yield labelled_lines(
         [
-            ("command", escape_line(report.command)),
+            ("command", escape_line(report.command_line)),
             ("size", format_size(report.size_bytes)),
             ("tasks", f"{format_count(report.tasks - len(waiting))} of {format_count(report.tasks)} done"),
             ("next", f"{next_command}{others}"),

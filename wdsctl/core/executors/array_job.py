@@ -76,7 +76,7 @@ class JobReport:
     """The state of a job. `stage`: counts from 1. `phase`: what the units of the stage do, such as `scan`."""
 
     folder: str
-    command: str
+    command_line: str
     state: JobState
     tasks: int
     stage: int = 0
@@ -323,7 +323,7 @@ def _check_complete(job: Job, stage: PlannedStage) -> None:
 def report_job(folder: str) -> JobReport:
     """Report the state of a job and its tasks."""
     job = read_job(folder)
-    report = JobReport(folder=job.folder, command=shlex.join(job.arguments), state=job.state, tasks=job.tasks)
+    report = JobReport(folder=job.folder, command_line=shlex.join(job.arguments), state=job.state, tasks=job.tasks)
     if job.state == "finished" or not job.stage:
         return report
     stage = read_stage(job)

@@ -215,18 +215,25 @@ def read_arguments(job: Job, stage: PlannedStage) -> UnitFunction:
 
 
 def read_units(job: Job, stage: PlannedStage, indices: Sequence[int]) -> list[Any]:
-    """Read some units of a stage, in their order."""
+    """Read some units of a stage, in their order. Raises CatalogError WDS450 if they are damaged."""
     units = []
     with _open_units(job, stage) as file:
         for i in indices:
             file.seek(stage.units[i].start)
             data = file.read(stage.units[i].end - stage.units[i].start)
-            units.append(stage.function.decode_unit(*_check(data)))
+            try:
+                units.append(stage.function.decode_unit(*_check(data)))
+            except MALFORMED_ERRORS as error:
+                raise _damaged_error(_units_path(job, stage)) from error
     return units
 
 
+def _units_path(job: Job, stage: PlannedStage) -> str:
+    return os.path.join(job.folder, f"stage-{stage.number}.units")
+
+
 def _open_units(job: Job, stage: PlannedStage) -> BinaryIO:
-    path = os.path.join(job.folder, f"stage-{stage.number}.units")
+    path = _units_path(job, stage)
     with translate_os_errors(path, "read"):
         return open(open_without_links(path), "rb")
 

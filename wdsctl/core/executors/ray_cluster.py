@@ -264,7 +264,8 @@ def run_on_node(settings: _NodeSettings, fn: Callable[[Any], Any], unit: Any) ->
 
 def probe_paths(paths: Sequence[str]) -> tuple[PathProbe, ...]:
     """Describe local paths, so that `check_paths` can recognise them on another machine. URLs need no check."""
-    return tuple(_probe(path) for path in dict.fromkeys(paths) if path and not is_url(path) and os.path.exists(path))
+    local = [os.path.abspath(path) for path in dict.fromkeys(paths) if path and not is_url(path)]
+    return tuple(_probe(path) for path in local if os.path.exists(path))
 
 
 def _probe(path: str) -> PathProbe:

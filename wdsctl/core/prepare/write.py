@@ -340,10 +340,12 @@ def _write_tasks(
 ) -> None:
     """Write the shards of all tasks, and add the results to `written`."""
     lenient = request.on_missing != "error"
+    executor = make_executor(workers_for(dest, request.index.workers), _PRELOAD)
+    root = source if executor.shares_files else os.path.abspath(source)  # other machines have other working folders
     jobs = [
         ShardJob(
             join_beneath(dest, task.name),
-            source,
+            root,
             task.samples,
             lenient,
             None if uploads is None else ShardUpload(dest, task.name, uploads.journal, uploads.scans),
@@ -354,7 +356,7 @@ def _write_tasks(
     finished = run_units(
         run_shard_job,
         jobs,
-        make_executor(workers_for(dest, request.index.workers), _PRELOAD),
+        executor,
         phase="write",
         progress=progress,
         size=lambda job: UnitSize(len(job.samples), size_by_path[job.path]),

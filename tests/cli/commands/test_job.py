@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.build import some_shards
+from tests.cli.conftest import Wdsctl
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    return some_shards(tmp_path / "data", 4)
+
+
+def test_a_job_is_planned_run_and_merged(wdsctl: Wdsctl, root: str, tmp_path: Path) -> None:
+    job = str(tmp_path / "job")
+    planned = wdsctl("job", "plan", job, "--tasks", "2", "--", "index", root, "--hash")
+    assert planned.code == 0
+    assert "stage 1 (scan): 0 of 4 units done" in planned.stdout
+    assert wdsctl("job", "status", job).code == 1
+    early = wdsctl("job", "merge", job)
+    assert (early.code, "run tasks 0, 1" in early.stderr) == (3, True)
+    assert wdsctl("job", "run", job, "--task", "0").code == 0
+    assert "ran 2 units" in wdsctl("job", "run", job, "--task", "1").stdout
+    assert "run `wdsctl job merge" not in wdsctl("job", "status", job).stdout
+    merged = wdsctl("job", "merge", job)
+    assert merged.code == 0
+    assert "4 shards" in merged.stdout
+    assert wdsctl("job", "status", job).code == 0
+
+
+def test_the_answers_are_documents(wdsctl: Wdsctl, root: str, tmp_path: Path) -> None:
+    job = str(tmp_path / "job")
+    planned = json.loads(wdsctl("job", "plan", job, "--json", "--tasks", "3", "--", "index", root).stdout)
+    assert (planned["command"], planned["stage"], planned["units"], planned["tasks"]) == ("job plan", 1, 4, 3)
+    ran = json.loads(wdsctl("job", "run", job, "--task", "2", "--json").stdout)
+    assert (ran["command"], ran["ran"]) == ("job run", 1)
+    status = json.loads(wdsctl("job", "status", job, "--json").stdout)
+    assert [each["state"] for each in status["task_states"]] == ["waiting", "waiting", "done"]
+    script = json.loads(wdsctl("job", "template", job, "--json").stdout)
+    assert script["scheduler"] == "slurm"
+
+
+def test_the_scheduler_gives_the_number_of_the_task(
+    wdsctl: Wdsctl, root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = str(tmp_path / "job")
+    wdsctl("job", "plan", job, "--tasks", "2", "--", "index", root)
+    assert wdsctl("job", "run", job).code == 2
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
+    assert "task 1 of 2" in wdsctl("job", "run", job).stdout
+    monkeypatch.setenv("WDSCTL_TASK", "0")
+    assert "task 0 of 2" in wdsctl("job", "run", job).stdout
+
+
+def test_relative_paths_are_those_of_the_plan(
+    wdsctl: Wdsctl, root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    wdsctl("job", "plan", "job", "--", "index", "data")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    wdsctl("job", "run", "../job", "--task", "0")
+    assert wdsctl("job", "merge", "../job").code == 0
+    assert (Path(root) / ".wdsctl" / "catalog.sqlite").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("job", "plan", "JOB"), "the command is missing"),
+        (("job", "plan", "JOB", "--", "inspect", "x"), "`inspect` cannot be split into tasks"),
+        (("job", "plan", "JOB", "--", "index", "x", "--nonsense"), "no such option: --nonsense"),
+        (("job", "plan", "JOB", "--tasks", "0", "--", "index", "x"), "1 is the least"),
+        (("job", "run", "JOB", "--task", "0"), "there is no job here"),
+        (("job", "merge", "JOB"), "there is no job here"),
+    ],
+)
+def test_what_cannot_be_done_is_said(wdsctl: Wdsctl, tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+    result = wdsctl(*(str(tmp_path / "job") if word == "JOB" else word for word in words))
+    assert result.code in (2, 3)
+    assert message in result.stderr

@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.build import Told, some_shards
+from tests.core.executors.commands import COMMANDS, everything, fresh_input, run_locally
+from wdsctl.cli.main import main
+from wdsctl.core.dataset.root_spec import RootSpec
+from wdsctl.core.errors import DatasetError, StorageError, UsageError
+from wdsctl.core.executors import ray_cluster
+from wdsctl.core.executors.ray_cluster import PathProbe, RayExecutor, check_paths, probe_paths, using_ray
+from wdsctl.core.index.index import index_dataset
+from wdsctl.core.index.request import IndexRequest
+from wdsctl.core.jobs import Batch, make_executor
+
+ray = pytest.importorskip("ray")
+
+SHARDS = 60
+
+
+class TwoNodes:
+    """A cluster of two nodes with one CPU each, on this machine."""
+
+    def __init__(self) -> None:
+        from ray.cluster_utils import Cluster
+
+        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        # Workers import what the tests import.
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")])
+        self._cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        self._node = self._cluster.add_node(num_cpus=1)
+        self.address = str(self._cluster.address)
+
+    def kill_node(self) -> None:
+        self._cluster.remove_node(self._node, allow_graceful=False)
+
+    def replace_node(self) -> None:
+        self._node = self._cluster.add_node(num_cpus=1)
+
+    def close(self) -> None:
+        self._cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[TwoNodes]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cluster = TwoNodes()
+        yield cluster
+        cluster.close()
+
+
+@pytest.fixture
+def executor(nodes: TwoNodes, notes: list[str]) -> Iterator[RayExecutor]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with using_ray(nodes.address, None, notes.append):
+            made = make_executor(1)
+            assert isinstance(made, RayExecutor)
+            yield made
+
+
+@pytest.fixture
+def notes() -> list[str]:
+    return []
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", COMMANDS)
+def test_two_nodes_leave_the_same_files_as_a_local_run(
+    name: str, nodes: TwoNodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command, root = COMMANDS[name], tmp_path / "root"
+    fresh_input(command, root)
+    monkeypatch.chdir(root)
+    expected = run_locally(command), everything(root)
+    fresh_input(command, root)
+    monkeypatch.chdir(root)
+    with using_ray(nodes.address, None, print):
+        code = run_locally(command)
+    found = everything(root)
+    assert found.keys() == expected[1].keys()
+    for file in found:
+        assert found[file] == expected[1][file], file
+    assert code == expected[0]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_node_that_is_killed_in_the_middle_changes_nothing(nodes: TwoNodes, tmp_path: Path) -> None:
+    roots = [some_shards(tmp_path / where / "data", SHARDS) for where in ("local", "ray")]
+    for root in roots:
+        for path in Path(root).iterdir():
+            os.utime(path, (1_700_000_000, 1_700_000_000))
+    index_dataset(RootSpec(roots[0]), IndexRequest(workers=1))
+    killed: list[str] = []
+
+    def kill() -> None:
+        if not killed:
+            killed.append("node")
+            nodes.kill_node()
+
+    told = Told(at_advance=kill)
+    with using_ray(nodes.address, None, print):
+        index_dataset(RootSpec(roots[1]), IndexRequest(workers=1), progress=told)
+    nodes.replace_node()
+    assert killed
+    assert everything(tmp_path / "local") == everything(tmp_path / "ray")
+
+
+def batches(*units: Any) -> list[Batch[Any]]:
+    return [Batch([unit], f"unit-{unit}") for unit in units]
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_runs_its_unit_again(executor: RayExecutor, tmp_path: Path) -> None:
+    marks = str(tmp_path)
+
+    def die_once(batch: Batch[int]) -> int:
+        mark = os.path.join(marks, f"{batch.units[0]}")
+        if not os.path.exists(mark):
+            with open(mark, "w", encoding="ascii"):
+                os.kill(os.getpid(), signal.SIGKILL)
+        return batch.units[0]
+
+    assert sorted(executor.run(die_once, batches(1, 2, 3))) == [(0, 1), (1, 2), (2, 3)]
+
+
+@pytest.mark.slow
+def test_a_unit_whose_worker_always_dies_is_an_error_that_names_it(executor: RayExecutor) -> None:
+    def die(batch: Batch[int]) -> int:
+        if batch.units[0] == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return batch.units[0]
+
+    with pytest.raises(StorageError) as caught:
+        list(executor.run(die, batches(1, 2)))
+    assert (caught.value.code, caught.value.where) == ("WDS405", "unit-2")
+
+
+@pytest.mark.slow
+def test_an_error_of_a_unit_is_raised_as_it_is(executor: RayExecutor) -> None:
+    def fail(batch: Batch[int]) -> int:
+        raise DatasetError("no", hint="yes", where="here", code="WDS202")
+
+    with pytest.raises(DatasetError) as caught:
+        list(executor.run(fail, batches(1)))
+    assert (caught.value.message, caught.value.where, caught.value.code) == ("no", "here", "WDS202")
+
+
+@pytest.mark.slow
+def test_at_most_two_units_a_worker_are_in_flight(executor: RayExecutor) -> None:
+    taken: list[int] = []
+
+    def units() -> Iterator[Batch[int]]:
+        for i in range(20):
+            taken.append(i)
+            yield Batch([i], "")
+
+    running = executor.run(lambda batch: batch.units[0], units())
+    next(running)
+    assert len(taken) <= 2 * executor.workers
+    running.close()
+
+
+@pytest.mark.slow
+def test_a_straggler_is_named_and_started_a_second_time(
+    executor: RayExecutor, notes: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_cluster, "_STRAGGLER_SECONDS", 2.0)
+    mark = str(tmp_path / "mark")
+
+    def slow_once(batch: Batch[int]) -> int:
+        if batch.units[0] == 9 and not os.path.exists(mark):
+            with open(mark, "w", encoding="ascii"):
+                time.sleep(120)
+        return batch.units[0]
+
+    started = time.monotonic()
+    assert sorted(executor.run(slow_once, batches(1, 2, 9))) == [(0, 1), (1, 2), (2, 9)]
+    assert time.monotonic() - started < 60
+    assert [note for note in notes if "unit-9 has run for" in note]
+
+
+@pytest.mark.slow
+def test_closing_cancels_the_units_and_they_clean_up(executor: RayExecutor, tmp_path: Path) -> None:
+    folder = str(tmp_path)
+
+    def wait(batch: Batch[int]) -> int:
+        if batch.units[0]:
+            try:
+                with open(os.path.join(folder, "started"), "w", encoding="ascii"):
+                    for _ in range(1200):
+                        time.sleep(0.1)
+            finally:
+                with open(os.path.join(folder, "cleaned"), "w", encoding="ascii"):
+                    pass
+        return batch.units[0]
+
+    running = executor.run(wait, batches(0, 1))
+    next(running)
+    wait_for((tmp_path / "started").exists)
+    running.close()
+    wait_for((tmp_path / "cleaned").exists)
+
+
+def wait_for(is_true: Callable[[], bool]) -> None:
+    for _ in range(300):
+        if is_true():
+            return
+        time.sleep(0.1)
+    raise AssertionError("this did not happen within 30 s")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_ctrl_c_ends_the_command_and_the_local_cluster(tmp_path: Path) -> None:
+    root = some_shards(tmp_path / "data", 400)
+    command = [sys.executable, "-m", "wdsctl", "index", root, "--executor", "ray", "--column", f"n={__name__}:slow"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    (tmp_path / "sleeping.py").write_text("import time\n\n\ndef slow(sample):\n    time.sleep(60)\n    return 1\n")
+    command[-1] = "n=sleeping:slow"
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    timer = threading.Timer(25, lambda: process.send_signal(signal.SIGINT))
+    timer.start()
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 130, errors
+
+
+def test_without_ray_the_error_names_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UsageError) as caught, using_ray(None, None, print):
+        pass
+    assert (caught.value.code, caught.value.hint) == ("WDS236", "pip install 'wdsctl[ray]'")
+
+
+@pytest.mark.slow
+def test_no_cluster_at_the_address(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = some_shards(tmp_path / "data", 2)
+    assert main(["index", root, "--executor", "ray", "--ray-address", "127.0.0.1:1"]) == 3
+    assert "WDS453" in capsys.readouterr().err
+
+
+def test_in_place_runs_on_one_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = some_shards(tmp_path / "data", 2)
+    assert main(["repair", root, "--in-place", "--yes", "--executor", "ray"]) == 2
+    assert "--in-place works on this machine only" in capsys.readouterr().err
+
+
+def test_a_node_that_sees_other_files_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"1234")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "entry").touch()
+    probes = probe_paths([str(tmp_path / "file"), str(tmp_path / "folder"), "s3://bucket/x", ""])
+    assert [each.path for each in probes] == [str(tmp_path / "file"), str(tmp_path / "folder")]
+    check_paths(probes)
+    for wrong in (
+        PathProbe(str(tmp_path / "file"), 5, ""),
+        PathProbe(str(tmp_path / "folder"), -1, "another"),
+        PathProbe(str(tmp_path / "absent"), -1, ""),
+    ):
+        with pytest.raises(StorageError) as caught:
+            check_paths((wrong,))
+        assert (caught.value.code, caught.value.where) == ("WDS453", wrong.path)
+
+
+def test_a_node_with_another_version_is_an_error() -> None:
+    outcome = ray_cluster.run_on_node(ray_cluster._NodeSettings("0.0.0", None, ()), len, [1])
+    assert isinstance(outcome.error, UsageError)
+    assert outcome.error.code == "WDS453"

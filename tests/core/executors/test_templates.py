@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+import yaml
+
+from wdsctl.core.executors.job_folder import Job
+from wdsctl.core.executors.templates import SCHEDULERS, SchedulerName, write_template
+
+JOB = Job("/data/my job", ("index", "x"), "/data", 12)
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_a_script_runs_every_task_of_the_job(scheduler: SchedulerName) -> None:
+    text = write_template(JOB, scheduler)
+    assert "my job" in text
+    assert max(map(len, text.splitlines())) <= 120
+    counts = {"slurm": "--array=0-11", "lsf": "[1-12]", "kubernetes": "completions: 12", "hf": "seq 0 11"}
+    assert counts[scheduler] in text
+    assert "wdsctl job merge '/data/my job'" in text
+
+
+@pytest.mark.parametrize("scheduler", ["slurm", "lsf", "hf"])
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+def test_a_script_is_valid_bash(scheduler: SchedulerName) -> None:
+    subprocess.run(["bash", "-n"], input=write_template(JOB, scheduler).encode(), check=True)
+
+
+def test_the_job_of_kubernetes_is_indexed() -> None:
+    spec = yaml.safe_load(write_template(JOB, "kubernetes"))["spec"]
+    assert (spec["completionMode"], spec["completions"]) == ("Indexed", 12)
+    assert spec["template"]["spec"]["containers"][0]["command"][:4] == ["wdsctl", "job", "run", "/data/my job"]
