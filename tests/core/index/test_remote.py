@@ -133,8 +133,6 @@ def test_raw_files_at_a_url_are_refused_with_a_way_round(tmp_path: Path) -> None
     assert "copy the raw files to a disk" in caught.value.hint
     with pytest.raises(UsageError, match="raw files must be on a disk"):
         prepare("faulty://store/raw", str(tmp_path / "dest"), request=PrepareRequest(take_unsure=True))
-    with pytest.raises(UsageError, match="shards must be written to a disk"):
-        prepare(str(tmp_path), "faulty://store/dest", request=PrepareRequest(take_unsure=True))
 
 
 def test_a_shard_that_cannot_be_read_is_recorded_and_the_rest_goes_on(tmp_path: Path) -> None:

@@ -91,6 +91,13 @@ def best_importer(path: str) -> tuple[Importer, FormatMatch]:
     found = find_importers(path)
     if not found:
         check_readable(path)
+    if not found and is_url(path):
+        raise InputError(
+            "of the formats, only tars and JSONL are read at a URL, and this is neither",
+            where=shown(path),
+            hint="copy the source to a disk, or mount it; DEST may be a URL",
+            code="WDS235",
+        )
     if not found:
         raise InputError(
             "the path has no known format",

@@ -24,8 +24,9 @@ from wdsctl.core.samples.key_rules import KeyRuleChoice
 from wdsctl.core.samples.naming import KNOWN_EXTENSION, KeyRuleName, check_shard_template, dotless_key
 from wdsctl.core.shards.write import ShardJob, ShardUpload, WrittenShard, check_limits, run_shard_job
 from wdsctl.core.storage.open import workers_for
+from wdsctl.core.storage.remote_errors import DRIVER_PACKAGES
 from wdsctl.core.text import path_for_message
-from wdsctl.core.urls import is_url, redact_secrets
+from wdsctl.core.urls import is_url, protocol, redact_secrets
 
 #: The temporary name of a shard.
 _PARTIAL = re.compile(r"\..+\.tar\.\d+\.partial")
@@ -125,6 +126,14 @@ class UploadFolders:
 _PRELOAD = ("wdsctl.core.shards.write",)
 
 
+def _preload(dest: str) -> tuple[str, ...]:
+    """Return the modules that workers import before their first shard: for a store, also its driver."""
+    if not is_url(dest):
+        return _PRELOAD
+    driver = DRIVER_PACKAGES.get(protocol(dest))
+    return (*_PRELOAD, "wdsctl.core.shards.upload", *([driver] if driver else []))
+
+
 @dataclass(slots=True)
 class _WriteResult:
     """What a run has written. `unreadable`: (key, part) of a file that cannot be read -> the reason."""
@@ -196,7 +205,7 @@ def survey_folder(
     records = ledger.planned_shards()
     check_dest_shards(dest, {record.name for record in records})
     if request.index.workers > 1 and not request.index.dry_run and not _is_all_done(records):
-        warm_up_workers(_PRELOAD)
+        warm_up_workers(_preload(dest))
     return list_raw_folder(
         source,
         parts=request.parts,
@@ -340,7 +349,7 @@ def _write_tasks(
 ) -> None:
     """Write the shards of all tasks, and add the results to `written`."""
     lenient = request.on_missing != "error"
-    executor = make_executor(workers_for(dest, request.index.workers), _PRELOAD)
+    executor = make_executor(workers_for(dest, request.index.workers), _preload(dest))
     root = source if executor.shares_files else os.path.abspath(source)  # other machines have other working folders
     jobs = [
         ShardJob(

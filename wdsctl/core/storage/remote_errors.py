@@ -286,7 +286,7 @@ def etag_number(facts: Mapping[str, Any]) -> int:
     lower = {str(name).lower(): value for name, value in facts.items()}
     for name in _CONTENT_TAG_NAMES:
         if lower.get(name):
-            return _hash_number(str(lower[name]))
+            return _hash_number(str(lower[name]).strip('"'))  # some servers quote an etag only in some answers
     for name in _TIME_NAMES:
         if lower.get(name):
             return _nanoseconds(lower[name])
