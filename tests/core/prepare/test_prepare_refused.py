@@ -185,3 +185,30 @@ def test_a_destination_that_cannot_be_written_is_refused_before_anything_is_made
     assert isinstance(error, PermissionDenied)
     assert (error.message, error.where) == ("cannot write to the destination", str(dest))
     assert not (public_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("names", "code", "command"),
+    [
+        (("a.jsonl.gz",), "WDS113", "gunzip {}/a.jsonl.gz"),
+        (("a.json.gz", "sub/b.json.gz"), "WDS113", "find {} -name '*.gz' -exec gunzip {{}} +"),
+        (("a.jsonl.zst", "b.jsonl.zst"), "WDS113", "find {} -name '*.zst' -exec unzstd --rm {{}} +"),
+        (("a.json", "b.json"), "WDS235", "find {} -name '*.json' -exec sh -c"),
+    ],
+)
+def test_jsonl_that_is_compressed_or_called_json_is_no_raw_file(
+    tmp_path: Path, names: tuple[str, ...], code: str, command: str
+) -> None:
+    root = a_folder(tmp_path / "raw", dict.fromkeys(names, b'{"text": "a"}\n{"text": "b"}\n'))
+    source = root if len(names) > 1 else f"{root}/{names[0]}"
+
+    for dest in (None, str(tmp_path / "made")):
+        with pytest.raises(InputError) as caught:
+            prepare(source, dest)
+        assert (caught.value.code, f"`{command.format(root)}" in caught.value.hint) == (code, True)
+
+
+def test_json_beside_each_picture_is_no_jsonl(tmp_path: Path) -> None:
+    files = {f"{i}.{name}": b'{"a": 1}\n' for i in range(3) for name in ("jpg", "json")}
+
+    assert recognise_form(a_folder(tmp_path, files)).name == "folder"

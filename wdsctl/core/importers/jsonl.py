@@ -67,7 +67,7 @@ class JsonlImporter:
         if os.path.isfile(path):
             if is_jsonl_name(path):
                 return FormatMatch(0.8, "the name ends in .jsonl or .ndjson")
-            is_lines = path.lower().endswith(".json") and _is_object_per_line(path)
+            is_lines = path.lower().endswith(".json") and is_object_per_line(path)
             return FormatMatch(0.8, "each line is an object") if is_lines else None
         found = find_file_below(path, is_jsonl_name, depth=_MAX_DEPTH)
         match = None
@@ -141,7 +141,7 @@ def _make_reader(path: str, options: Options) -> _JsonlReader:
     return _JsonlReader(text_encoding(head, options))
 
 
-def _is_object_per_line(path: str) -> bool:
+def is_object_per_line(path: str) -> bool:
     """Whether the first two lines are one object each, as in JSONL files that are called .json."""
     lines = given.read_head(path).split(b"\n")
     try:

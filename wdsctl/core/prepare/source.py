@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
@@ -12,9 +13,9 @@ from wdsctl.core import importers
 from wdsctl.core.catalog.presence import check_no_outside_shards
 from wdsctl.core.dataset.location import locate, shell_command
 from wdsctl.core.dataset.raw_folder import ALTERNATIVE_SEPARATOR
-from wdsctl.core.dataset.shard_names import split_file_root, unpack_command
+from wdsctl.core.dataset.shard_names import JSONL_SUFFIXES, UNPACK_COMMANDS, split_file_root
 from wdsctl.core.errors import InputError, UsageError, join_indented
-from wdsctl.core.importers.jsonl import names_files
+from wdsctl.core.importers.jsonl import is_object_per_line, names_files
 from wdsctl.core.shards.list import (
     COMPRESSED_TAR_SUFFIXES,
     ForbiddenFolder,
@@ -27,7 +28,8 @@ from wdsctl.core.urls import is_url, redact_secrets
 
 #: Forms that `prepare` reads itself. Every other form is read by the importer of its format, and written to DEST.
 IN_PLACE, RAW_FOLDER = "shards", "folder"
-_PROBED_NAMES = 1000  # of a folder that has compressed tars
+_PROBED_NAMES = 1000  # of a folder that has compressed files
+_COMPRESSED_LINES = tuple(f"{lines}{packed}" for lines in (*JSONL_SUFFIXES, ".json") for packed in UNPACK_COMMANDS)
 #: Matches whose scores differ by less fit equally well.
 _SCORE_TOLERANCE = 0.001
 
@@ -92,8 +94,10 @@ def recognise_form(source: str, dest: str | None = None, from_format: str = "") 
 
 def _why_shards(source: str) -> str:
     """Why the source is shards, whatever else it looks like; empty if it is not. Raises like `recognise_form`."""
+    if not is_url(source):
+        _check_lines(source)
     if os.path.isfile(source):
-        return "compressed JSONL" if unpack_command(source) else ""
+        return ""
     location = locate(source)
     if is_url(location.root) and has_shards(location.root, location.single_file):
         return "tars or JSONL at a URL"
@@ -105,6 +109,38 @@ def _why_shards(source: str) -> str:
         return "it holds tars"
     check_no_outside_shards(source)
     return ""
+
+
+def _check_lines(source: str) -> None:
+    """Raise InputError for a file or a folder of JSONL that is compressed (WDS113) or is called .json (WDS235).
+
+    Taken as raw files, each file would be one sample.
+    """
+    is_folder = os.path.isdir(source)
+    walked = (os.path.join(folder, name) for folder, _, names in os.walk(source) for name in sorted(names))
+    names = list(islice(walked, _PROBED_NAMES)) if is_folder else [source]
+    packed = [name for name in names if name.lower().endswith(_COMPRESSED_LINES)]
+    if packed and 2 * len(packed) >= len(names):
+        ending = os.path.splitext(packed[0])[1]
+        tool = UNPACK_COMMANDS[ending.lower()]
+        # unzstd and unlz4 keep the compressed files, which would be found again.
+        rm = " --rm" if ending.lower() in (".zst", ".lz4") else ""
+        command = f"find {shlex.quote(source)} -name '*{ending}' -exec {tool}{rm} {{}} +"
+        raise InputError(
+            "compressed JSONL has no random access",
+            where=shown(packed[0]),
+            hint=f"decompress it: `{command if is_folder else f'{tool} {shlex.quote(source)}'}`",
+            code="WDS113",
+        )
+    called_json = [name for name in names if name.lower().endswith(".json")]
+    if is_folder and 2 * len(called_json) > len(names) and is_object_per_line(called_json[0]):
+        rename = 'mv "$1" "${1%.*}.jsonl"'
+        raise InputError(
+            "each line of the .json files is an object: they are JSONL",
+            where=shown(called_json[0]),
+            hint=f"rename them: `find {shlex.quote(source)} -name '*.json' -exec sh -c '{rename}' - {{}} \\;`",
+            code="WDS235",
+        )
 
 
 class _RankedForm(NamedTuple):
