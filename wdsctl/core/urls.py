@@ -6,11 +6,12 @@ import os
 import re
 from functools import lru_cache
 from typing import TypeVar
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, quote, unquote
 
 from wdsctl.core.text import escape_to_line
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(::[A-Za-z][\w+.:-]*)?://")
+_CHAIN = re.compile(r"::[A-Za-z][\w+.-]*://")
 _IDENTITY_USER = re.compile(r"(://)[^/\s@]*@")
 _IDENTITY_QUERY = re.compile(r"(://[^\s?'\"]*)\?[^\s'\"]*")
 
@@ -60,6 +61,20 @@ _SECRET_NAME = re.compile(
 )
 
 
+#: fsspec's caches that a URL may begin with: `simplecache::s3://bucket/shards`.
+CACHE_LAYERS = ("simplecache", "filecache", "blockcache")
+
+#: Parameters that sign a URL, without another effect on what it returns. Lower case; a star stands for any end.
+_SIGNING_PARAMETERS = re.compile(
+    r"x-amz-(algorithm|credential|date|expires|signedheaders|signature|security-token|content-sha256|checksum-mode)"
+    r"|x-goog-(algorithm|credential|date|expires|signedheaders|signature)|x-id"
+    r"|awsaccesskeyid|googleaccessid|signature|expires|policy|key-pair-id|hash-algorithm"
+    r"|s[veprti]|sig|sip|spr|srt?|ss|ske?|sko?id|sktid|skt|sks|skv|skoid|saoid|suoid|scid|sdd|ses"
+    r"|response-(cache-control|content-(disposition|encoding|language|type)|expires)|rsc[cdelt]"
+)
+_SIGNED_USER = "signed-query"  # in the place of a user: what follows it is a query, see `hide_query`
+
+
 def is_url(root: str) -> bool:
     """Whether a root is a URL such as `s3://bucket/shards`. A `file://` URL counts as a path."""
     scheme = protocol(root)
@@ -67,9 +82,10 @@ def is_url(root: str) -> bool:
 
 
 def protocol(root: str) -> str:
-    """Return `s3` for `s3://bucket/shards`, and "" for a path."""
-    match = _URL.match(root)
-    return match[1].lower() if match else ""
+    """Return `s3` for `s3://bucket/shards` and for `simplecache::s3://bucket/shards`, and "" for a path."""
+    if not _URL.match(root):
+        return ""
+    return root.partition("://")[0].rpartition("::")[2].lower()
 
 
 def normalize_root(root: str) -> str:
@@ -82,12 +98,58 @@ def normalize_root(root: str) -> str:
     if not is_url(root):
         return root
     scheme, separator, rest = root.partition("://")
-    return f"{scheme}{separator}{rest.rstrip('/')}"
+    return root if "?" in rest else f"{scheme}{separator}{rest.rstrip('/')}"
 
 
 def is_chained(root: str) -> bool:
-    """Whether a URL has several fsspec layers: `simplecache::s3://bucket/shards`."""
-    return is_url(root) and "::" in root.partition("://")[0]
+    """Whether a URL has several fsspec layers: `simplecache::s3://bucket/shards`, `zip://a.tar::s3://bucket/x.zip`."""
+    return is_url(root) and ("::" in root.partition("://")[0] or _CHAIN.search(root) is not None)
+
+
+def cache_layer(root: str) -> str:
+    """Return the cache that a URL begins with, such as `simplecache`; "" if it has none, or other layers."""
+    layer, _, store = root.partition("::")
+    return layer.lower() if layer.lower() in CACHE_LAYERS and is_url(store) and not is_chained(store) else ""
+
+
+def store_url(root: str) -> str:
+    """Return a URL without the cache before it: that of the store."""
+    return root.partition("::")[2] if cache_layer(root) else root
+
+
+def is_signature(query: str) -> bool:
+    """Whether a query only signs its URL.
+
+    Any other parameter may select what the URL returns: without it, two files would have the same identity.
+    """
+    names = [name.lower() for name, _ in parse_qsl(query, keep_blank_values=True)]
+    return any(name in ("signature", "sig", "x-amz-signature", "x-goog-signature") for name in names) and all(
+        map(_SIGNING_PARAMETERS.fullmatch, names)
+    )
+
+
+def hide_query(url: str) -> str:
+    """Move the query of a signed URL to the place of a user: `https://signed-query:QUERY@host/a.tar`.
+
+    Names can then be joined to its folder, and whatever removes users and passwords removes the signature.
+    """
+    plain, _, query = url.partition("?")
+    scheme, separator, rest = plain.partition("://")
+    return f"{scheme}{separator}{_SIGNED_USER}:{quote(query, safe='')}@{rest}"
+
+
+def reveal_query(url: str) -> tuple[str, str]:
+    """Return (URL, query) of a result of `hide_query`, or of a URL that was joined to it; (url, "") of another URL."""
+    scheme, separator, rest = url.partition("://")
+    if not rest.startswith(f"{_SIGNED_USER}:"):
+        return url, ""
+    query, _, rest = rest.removeprefix(f"{_SIGNED_USER}:").partition("@")
+    return f"{scheme}{separator}{rest}", unquote(query)
+
+
+def is_signed(url: str) -> bool:
+    """Whether a URL carries a signature, as a query or hidden by `hide_query`."""
+    return is_url(url) and ("?" in url or reveal_query(url)[1] != "")
 
 
 def url_identity(root: str) -> str:

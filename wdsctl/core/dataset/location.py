@@ -20,7 +20,21 @@ from wdsctl.core.files import not_regular_error, remove_file
 from wdsctl.core.progress import Progress
 from wdsctl.core.tar_header import COMPRESSION_HEAD_BYTES, detect_compression
 from wdsctl.core.text import pluralize, quote_ansi_c
-from wdsctl.core.urls import is_chained, is_url, normalize_root, redact_repr, redact_secrets, url_identity
+from wdsctl.core.urls import (
+    CACHE_LAYERS,
+    cache_layer,
+    hide_query,
+    is_chained,
+    is_signature,
+    is_signed,
+    is_url,
+    normalize_root,
+    protocol,
+    redact_repr,
+    redact_secrets,
+    store_url,
+    url_identity,
+)
 
 #: Environment variable: a folder for catalogs, with a subfolder for each root. `--catalog` and `catalog=` override it.
 CATALOG_VARIABLE = "WDSCTL_CATALOG"
@@ -217,38 +231,64 @@ def _locate_url(root: str, catalog: str | None) -> DatasetLocation:
         raise InputError(
             "the URL has no folder", where=root, hint="write a URL with a folder, for example s3://bucket/shards"
         )
-    if is_chained(root):
-        raise InputError(
-            "chained URLs (`::`) are not supported",
-            where=redact_secrets(root),
-            hint="pass the URL of the store itself",
-        )
-    if "?" in root:
-        raise InputError(
-            "URLs with a query are not supported, because each file would need its own",
-            where=redact_secrets(root),
-            hint="remove the part after `?`, and give the driver credentials",
-        )
-    url = root
+    url = _check_layers(root)
     root, single_file = split_file_root(url)
     if single_file:
         _check_compressed_name(single_file, url)
     if catalog:
         return _check_meta_folder(DatasetLocation(root, _resolve_catalog_folder(catalog), single_file))
     shared = os.environ.get(CATALOG_VARIABLE)
-    name = _catalog_folder_name(redact_secrets(url), url_identity(url))
+    name = _catalog_folder_name(redact_secrets(url), url_identity(store_url(url)))
     if shared:
         return _check_meta_folder(
             DatasetLocation(root, os.path.join(_resolve_catalog_folder(shared), name), single_file)
         )
     meta = os.path.join(_user_data_folder(), name)
-    if single_file.lower().endswith(TAR_SUFFIX):  # probably a shard of a dataset, which is not to get a second catalog
+    # A tar is probably a shard of a dataset, which is not to get a second catalog. A signature is that of one object.
+    if single_file.lower().endswith(TAR_SUFFIX) or is_signed(root):
         return DatasetLocation(root, meta, single_file)
     from wdsctl.core.published.pull import pull  # local datasets need neither this nor the modules of stores
 
-    published_url = f"{root}/{meta_folder_name(single_file)}"
+    published_url = f"{store_url(root)}/{meta_folder_name(single_file)}"
     pull(meta, published_url)
     return _check_meta_folder(DatasetLocation(root, meta, single_file, published_url=published_url))
+
+
+def _check_layers(root: str) -> str:
+    """Return the URL of a dataset, with its signature hidden. Raises InputError for chains other than caches, and for
+    queries other than the signature of one file."""
+    if is_chained(root) and not cache_layer(root):
+        raise InputError(
+            f"wdsctl reads through one cache of fsspec ({', '.join(CACHE_LAYERS)}), not through other chains",
+            where=redact_secrets(root),
+            hint="pass the URL of the store itself",
+        )
+    plain, mark, query = root.partition("?")
+    if not mark:
+        return root
+    if (
+        protocol(root) not in ("http", "https")
+        or cache_layer(root)
+        or "@" in plain.partition("://")[2].partition("/")[0]
+    ):
+        raise InputError(
+            "a query signs URLs that begin with http:// or https://, without a cache and without a user",
+            where=redact_secrets(root),
+            hint="remove the part after `?`, and give the driver credentials",
+        )
+    if not split_file_root(plain)[1]:
+        raise InputError(
+            "a signed URL is that of one file, because each file has its own signature",
+            where=redact_secrets(root),
+            hint="pass the signed URL of one .tar or .jsonl file, or the folder with credentials for the driver",
+        )
+    if not is_signature(query):
+        raise InputError(
+            "the query of the URL is more than a signature, and may select which file the server sends",
+            where=redact_secrets(root),
+            hint="pass a URL that names the file without other parameters; copy another version of an object",
+        )
+    return hide_query(root)
 
 
 def _check_file(path: str) -> None:

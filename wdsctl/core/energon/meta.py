@@ -20,7 +20,7 @@ from wdsctl.core.errors import DatasetError
 from wdsctl.core.safe_open import check_beneath
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import Storage
-from wdsctl.core.urls import is_url, redact_secrets
+from wdsctl.core.urls import is_signed, is_url, redact_secrets
 
 INFO_FILES = (".info.json", ".info.yaml")
 SPLIT_FILES = ("split.yaml", "split.json")
@@ -54,7 +54,10 @@ class EnergonMeta:
         self._storage = storage
         self._folder = f"{root}/{ENERGON_META_FOLDER}"
         self._single_file = single_file
-        self._jsonl_index_path = f"{root}/{single_file}{JSONL_INDEX_SUFFIX}" if is_jsonl_name(single_file) else ""
+        # The signature of a URL is that of one file, not of files beside it.
+        self._has_neighbours = not is_signed(root)
+        has_index = is_jsonl_name(single_file) and self._has_neighbours
+        self._jsonl_index_path = f"{root}/{single_file}{JSONL_INDEX_SUFFIX}" if has_index else ""
 
     def is_prepared(self) -> bool:
         """Whether Energon has indexed the shards. Its other files also exist in folders of media."""
@@ -93,7 +96,7 @@ class EnergonMeta:
         return {str(name): count for name, count in counts.items()}
 
     def _first(self, names: tuple[str, ...]) -> str | None:
-        paths = (f"{self._folder}/{name}" for name in names)
+        paths = (f"{self._folder}/{name}" for name in names if self._has_neighbours)
         return next((path for path in paths if self._storage.exists(path)), None)
 
     def _text(self, path: str) -> str:

@@ -34,13 +34,24 @@ from wdsctl.core.storage.remote_errors import (
     s3_error_code,
     translate_remote,
 )
-from wdsctl.core.urls import normalize_root, protocol, redact_secrets
+from wdsctl.core.urls import is_chained, is_signed, normalize_root, protocol, redact_secrets
 
 T = TypeVar("T")
 
 _DEFAULT_RETRY_POLICY = RetryPolicy()
 _MAX_CONCURRENT_DELETES = 16
 _TAG_OF_NOTHING = '"00000000000000000000000000000000"'  # the form of an ETag, which no object has
+
+
+def check_writable_url(url: str) -> str:
+    """Return the URL of objects. Raises UsageError for a URL that only reads: behind a cache, or signed."""
+    if not (is_chained(url) or is_signed(url)):
+        return url
+    raise UsageError(
+        "wdsctl writes neither through a cache nor with the signature of a URL",
+        where=redact_secrets(url),
+        hint="pass the URL of the store itself, and give its driver credentials",
+    )
 
 
 class StoredObject(NamedTuple):
@@ -66,7 +77,7 @@ class ObjectStore:
     """
 
     def __init__(self, root: str, *, retry_policy: RetryPolicy = _DEFAULT_RETRY_POLICY) -> None:
-        self.root = normalize_root(root)
+        self.root = check_writable_url(normalize_root(root))
         self._retry_policy = retry_policy
         self._reset()
 

@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from wdsctl.core.errors import StorageDown, StorageError, WdsctlError
+from wdsctl.core.storage.cache_layers import CachedFiles, cache_options
 from wdsctl.core.storage.hedging import hedged, policy_for
 from wdsctl.core.storage.ranges import RangeRequest, plan_requests
 from wdsctl.core.storage.read_ahead import Announcement, CachedRanges, Fetch, ReadAhead, Sink
@@ -37,7 +38,7 @@ from wdsctl.core.storage.remote_errors import (
     unwrap_driver_error,
 )
 from wdsctl.core.storage.storage import FileRange
-from wdsctl.core.urls import normalize_root, protocol, redact_secrets
+from wdsctl.core.urls import cache_layer, normalize_root, protocol, redact_secrets, reveal_query, store_url
 
 CONNECT_TIMEOUT_SECONDS = 15
 READ_TIMEOUT_SECONDS = 30  # between two bytes; the driver's own limit is 300 s for a response of any size
@@ -47,7 +48,11 @@ def open_filesystem(root: str) -> tuple[Any, str]:
     """Open fsspec's filesystem: (filesystem, root as it spells it). Uses fsspec's configuration; raises its errors."""
     from fsspec.core import url_to_fs
 
-    return url_to_fs(root, **_driver_options(protocol(root)))  # type: ignore[no-any-return]
+    layer, options = cache_layer(root), _driver_options(protocol(root))
+    if not layer:
+        return url_to_fs(root, **options)  # type: ignore[no-any-return]
+    cache, base = url_to_fs(root, **{layer: cache_options(layer), protocol(root): options})
+    return CachedFiles(cache), base
 
 
 def _driver_options(scheme: str) -> dict[str, Any]:
@@ -146,6 +151,8 @@ class FsspecStorage:
 
         Raises InputError if there is no such bucket or folder.
         """
+        if cache_layer(self._root):
+            return FsspecStorage(store_url(self._root), retry_policy=self._retry_policy).files()
         base = self._driver_path(self._root)
 
         def find() -> dict[str, dict[str, Any]]:
@@ -350,9 +357,9 @@ class FsspecStorage:
         """The filesystem that background fetches use. Drivers that are not asynchronous get one for their thread."""
         if self._background is None:
             filesystem, base = self._open()
-            if not filesystem.async_impl:
-                filesystem, base = open_filesystem(self._root)
-            self._background = _Background(filesystem, base.rstrip("/"))
+            if not (filesystem.async_impl or isinstance(filesystem, CachedFiles)):
+                filesystem, base = open_filesystem(reveal_query(self._root)[0])
+            self._background = _Background(filesystem, base.rstrip("/"), self._query)
         return self._background
 
     async def _check_in_background(self, background: _Background, path: str) -> None:
@@ -419,11 +426,13 @@ class FsspecStorage:
 
     def _driver_path(self, path: str) -> str:
         """Return the path as the filesystem spells it."""
-        return f"{self._open()[1].rstrip('/')}{path[len(self._root) :]}"
+        return f"{self._open()[1].rstrip('/')}{path[len(self._root) :]}{self._query}"
 
     def _open(self) -> tuple[Any, str]:
         if self._opened is None or self._pid != os.getpid():
-            opened = call_or_error(partial(open_filesystem, self._root))
+            root, query = reveal_query(self._root)
+            self._query = f"?{query}" if query else ""
+            opened = call_or_error(partial(open_filesystem, root))
             if isinstance(opened, Exception):
                 raise translate_remote(opened, self._root, "open")
             self._opened, self._pid = opened, os.getpid()
@@ -548,14 +557,15 @@ class FsspecStorage:
 
 
 class _Background(NamedTuple):
-    """A filesystem, and the root as it spells it, without slashes at the end."""
+    """A filesystem, the root as it spells it, without slashes at the end, and the query of a signed URL."""
 
     filesystem: Any
     base: str
+    query: str
 
     def path(self, url: str, root: str) -> str:
         """A URL below `root` as the filesystem spells it."""
-        return f"{self.base}{url[len(root) :]}"
+        return f"{self.base}{url[len(root) :]}{self.query}"
 
 
 _own_loops: dict[int, asyncio.AbstractEventLoop] = {}  # of this process, by its id: threads do not survive a fork

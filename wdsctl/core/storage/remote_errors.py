@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from wdsctl.core.errors import InputError, PermissionDenied, StorageDown, StorageError, WdsctlError
 from wdsctl.core.extras import install_command
-from wdsctl.core.urls import protocol, redact_secrets
+from wdsctl.core.urls import is_signed, protocol, redact_secrets
 
 T = TypeVar("T")
 
@@ -160,6 +160,8 @@ def no_driver_error(url: str) -> InputError:
 
 
 def _credentials_hint(url: str, verb: str, is_anonymous: bool) -> str:
+    if is_signed(url):
+        return "the signature may have expired: pass a newly signed URL of the same file, which has the same catalog"
     if verb == "write" and not is_anonymous:
         return "allow these credentials to write, list and delete objects there, or choose another destination"
     if protocol(url) in ("s3", "s3a"):

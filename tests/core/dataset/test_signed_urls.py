@@ -1,0 +1,151 @@
+"""A signed URL is a dataset of one file; its signature is used, and nothing keeps it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from tests.build import a_shard, samples
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.errors import InputError, PermissionDenied, UsageError
+from wdsctl.core.inspect.get import find_target, read_part
+from wdsctl.core.inspect.inspect import inspect
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.prepare.request import PrepareRequest
+from wdsctl.core.storage.objects import ObjectStore
+from wdsctl.core.storage.remote import FsspecStorage
+from wdsctl.core.urls import hide_query, is_signature, is_signed, redact_secrets, reveal_query, url_identity
+from wdsctl.core.validate.validate import validate
+from wdsctl.loader import get_loader, get_train_dataset
+
+UNSURE = PrepareRequest(take_unsure=True)
+SIGNED = "https://host/a/x.tar?X-Amz-Signature=abc%2Fd&X-Amz-Expires=9"
+
+
+def sign(url: str, seconds: int = 600) -> str:
+    # Signatures of version 2, the default, are not S3's any more.
+    filesystem, path = fsspec.url_to_fs(url, config_kwargs={"signature_version": "s3v4"})
+    signed: str = filesystem.sign(path, expiration=seconds)
+    return signed
+
+
+def a_signed_shard(root: str, name: str, data: bytes) -> str:
+    ObjectStore(root).put(f"{root}/{name}", data)
+    return sign(f"{root}/{name}")
+
+
+def files_below(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def test_a_query_is_hidden_where_passwords_are() -> None:
+    hidden = hide_query(SIGNED)
+    assert reveal_query(f"{hidden}/more") == ("https://host/a/x.tar/more", SIGNED.partition("?")[2])
+    assert redact_secrets(f"cannot read {hidden}/x") == "cannot read https://host/a/x.tar/x"
+    assert url_identity(hidden) == "https://host/a/x.tar"
+    assert is_signed(hidden)
+    assert is_signed(SIGNED)
+    assert not is_signed("https://ann:pw@host/x.tar")
+
+
+@pytest.mark.parametrize(
+    ("query", "is_one"),
+    [
+        ("X-Amz-Algorithm=A&X-Amz-Credential=c&X-Amz-Signature=s", True),
+        ("AWSAccessKeyId=k&Signature=s&Expires=9", True),
+        ("X-Goog-Algorithm=g&X-Goog-Signature=s", True),
+        ("sv=2024-01-01&sr=b&sig=s&se=x&sp=r&spr=https", True),
+        ("Policy=p&Signature=s&Key-Pair-Id=k&response-content-disposition=d", True),
+        ("id=5", False),
+        ("X-Amz-Signature=s&versionId=4", False),
+        ("X-Amz-Expires=9", False),
+    ],
+)
+def test_a_signature_is_told_from_other_queries(query: str, is_one: bool) -> None:
+    assert is_signature(query) == is_one
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("https://host/shards?sig=abc", "that of one file"),
+        ("s3://bucket/x.tar?sig=abc", "begin with http"),
+        ("simplecache::https://host/x.tar?sig=abc", "without a cache"),
+        ("https://ann:pw@host/x.tar?sig=abc", "without a user"),
+        ("https://host/x.tar?id=5", "more than a signature"),
+    ],
+)
+def test_other_queries_are_refused_without_printing_them(url: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as failed:
+        locate(url)
+    assert "abc" not in str(failed.value)
+
+
+@pytest.mark.parametrize("name", ["x.tar", "x y@1.tar"])
+def test_a_signed_shard_is_prepared_validated_and_trained_from(use_store: Callable[[str], str], name: str) -> None:
+    url = a_signed_shard(use_store("rclone"), name, a_shard(samples(0, 20, "txt")))
+    prepare(url, None, UNSURE)
+
+    assert inspect(url).samples == 20
+    assert validate(url).findings == ()
+    loader = get_loader(get_train_dataset(url, batch_size=4))
+    assert len([key for _, batch in zip(range(5), loader, strict=False) for key in batch.__key__]) == 20
+
+
+def test_signed_lines_are_a_dataset(use_store: Callable[[str], str]) -> None:
+    lines = "".join(f"{json.dumps({'text': f'line {i}'})}\n" for i in range(9))
+    url = a_signed_shard(use_store("rclone"), "qa.jsonl", lines.encode())
+    prepare(url, None, UNSURE)
+    assert inspect(url).samples == 9
+
+
+def test_a_renewed_signature_finds_the_catalog_and_nothing_keeps_either(
+    use_store: Callable[[str], str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = use_store("rclone")
+    first = a_signed_shard(root, "x.tar", a_shard(samples(0, 20, "txt")))
+    prepare(first, None, UNSURE)
+    second = sign(f"{root}/x.tar", 900)
+    loader = get_loader(get_train_dataset(second, batch_size=4, trace=str(tmp_path / "trace")))
+    next(iter(loader))
+    state = json.dumps(loader.state_dict())
+    loader.close()
+
+    assert locate(first).catalog == locate(second).catalog == locate(first.partition("?")[0]).catalog
+    kept = files_below(tmp_path) + state.encode() + caplog.text.encode() + repr(inspect(second)).encode()
+    for url in (first, second):
+        assert url.rpartition("=")[2].encode() not in kept
+    assert b"X-Amz-" not in kept
+    assert b"Signature" not in kept
+
+
+def test_a_signature_that_expired_says_so(use_store: Callable[[str], str]) -> None:
+    url = a_signed_shard(use_store("rclone"), "x.tar", a_shard(samples(0, 3, "txt")))
+    with pytest.raises(PermissionDenied) as failed:
+        prepare(f"{url[:-4]}0000", None, UNSURE)
+    assert "newly signed URL" in failed.value.hint
+    assert "X-Amz" not in str(failed.value)
+
+
+def test_nothing_is_written_to_a_signed_url() -> None:
+    with pytest.raises((InputError, UsageError), match="sign"):
+        ObjectStore(SIGNED).put(SIGNED, b"1")
+
+
+def test_a_signed_url_is_read_by_ranges(use_store: Callable[[str], str]) -> None:
+    data = bytes(range(256)) * 1000
+    location = locate(a_signed_shard(use_store("rclone"), "x.tar", data))
+    storage = FsspecStorage(location.root, {location.path: len(data)})
+    assert storage.read(location.path, 1000, 5000) == data[1000:6000]
+    assert location.display_path.endswith("/x.tar")
+    assert "Amz" not in repr(location)
+
+
+def test_get_reads_one_part_of_a_signed_shard(use_store: Callable[[str], str]) -> None:
+    url = a_signed_shard(use_store("rclone"), "x.tar", a_shard({"k.txt": b"hello"}))
+    prepare(url, None, UNSURE)
+    assert b"".join(read_part(find_target(url, "k", part="txt"))) == b"hello"
