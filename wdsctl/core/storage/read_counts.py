@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import add, sub
 from threading import Lock
 from typing import NamedTuple
 
@@ -17,10 +18,10 @@ class ReadCounts(NamedTuple):
     cached_bytes: int = 0  # read from the shard cache instead
 
     def plus(self, more: ReadCounts) -> ReadCounts:
-        return ReadCounts(*(a + b for a, b in zip(self, more, strict=True)))
+        return ReadCounts._make(map(add, self, more))
 
     def minus(self, before: ReadCounts) -> ReadCounts:
-        return ReadCounts(*(a - b for a, b in zip(self, before, strict=True)))
+        return ReadCounts._make(map(sub, self, before))
 
 
 class ReadCounter:

@@ -394,9 +394,15 @@ class FsspecStorage:
                 break
         if isinstance(response, BaseException):
             raise response
-        if len(response) != request.stop - request.start:
-            raise self._inexact_read_error(request, response)
-        return response
+        data: bytes = response
+        if len(data) != request.stop - request.start:
+            raise StorageError(
+                f"the store sent {len(data):,} bytes instead of {request.stop - request.start:,}",
+                where=redact_secrets(request.path),
+                hint="run the same command again",
+                code="WDS403",
+            )  # the read of a range says more
+        return data
 
     async def _try_request(self, background: _Background, request: RangeRequest) -> Any:
         """The driver's answer to one request, hedged; or its error."""

@@ -268,6 +268,20 @@ class SplitSource:
     def _reads_of_rows(self, rows: Int64Array) -> list[FileRange]:
         return list(self.references.reads(self.references.block_of_rows(rows, np.zeros_like(rows))))
 
+    def block_of_sample(self, pass_number: int, sample_id: int) -> ReferenceBlock:
+        """A reference to one sample by its id, in pass `pass_number`. Raises LoaderError WDS502 if it is missing."""
+        shard, index = sample_id >> INDEX_BITS, sample_id & ((1 << INDEX_BITS) - 1)
+        for i, entry in enumerate(self.offsets.shards):
+            row = int(self.offsets.shard_row[i]) + index
+            if entry.id == shard and row < int(self.offsets.shard_row[i + 1]):
+                return self.references.block_of_rows(np.array([row], np.int64), np.array([pass_number], np.int64))
+        raise LoaderError(
+            f"the dataset has no sample {sample_id}",
+            where=self.dataset_path,
+            hint="use restore keys of this dataset and generation",
+            code="WDS502",
+        )
+
     def take_read_counts(self) -> ReadCounts | None:
         """What was read from the store since the last call; None if nothing was, and for local data."""
         counts = None if self._remote is None else self._remote.take_counts()
