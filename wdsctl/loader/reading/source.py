@@ -17,9 +17,10 @@ from wdsctl.core.catalog.keyframe_file import open_keyframes
 from wdsctl.core.columns.column_file import CheckedValues, find_column
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.dataset.location import DatasetLocation
-from wdsctl.core.errors import InputError, StorageDown, StorageError, WdsctlError
+from wdsctl.core.errors import InputError, LoaderError, StorageDown, StorageError, WdsctlError
 from wdsctl.core.offsets.probe import Probe, probes_of
 from wdsctl.core.offsets.read import ShardIndex
+from wdsctl.core.samples.naming import INDEX_BITS
 from wdsctl.core.samples.types import CRUDE
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.read_ahead import CachedRanges
