@@ -92,6 +92,7 @@ def flush(loader: Any) -> None:
 
 
 def test_bytes_from_the_store_are_those_of_the_optimal_cache(local: str, tmp_path: Path) -> None:
+    """A few more: windows are fetched ahead, before what is read meanwhile is evicted. The cache is exactly optimal."""
     loader = a_training(URL, ShardCache(tmp_path / "cache", gbytes(0.2)))
     of_epoch = []
     for _ in range(5):
