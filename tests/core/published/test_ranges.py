@@ -14,6 +14,7 @@ import pytest
 
 from tests.published import Machines, machines_in
 from tests.remote import FaultyFileSystem
+from wdsctl.core.catalog.read import read_generation_and_split
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.index.index import index
@@ -105,11 +106,10 @@ def test_every_value_is_the_one_that_was_published(indexed: Path, machine: Machi
         assert np.array_equal(getattr(offsets, name), getattr(expected, name)), name
     offsets.check_all()
     data = Path(location.offsets_path(1)).read_bytes()
-    assert data[: -ranges.PARTIAL_SUFFIX_BYTES] == (indexed / ".wdsctl" / "offsets-1.bin").read_bytes()
+    assert data[: -mirror.PARTIAL_SUFFIX_BYTES] == (indexed / ".wdsctl" / "offsets-1.bin").read_bytes()
 
 
 def test_the_samples_of_a_split_are_fetched_before_they_are_read(indexed: Path, machine: Machines) -> None:
-    from wdsctl.loader.plan.open_sources import read_generation_and_split
     from wdsctl.loader.reading.selection import SampleSelection
 
     location = published(indexed, machine)

@@ -409,8 +409,12 @@ def shell_command_for_file(path: str, verb: str, *arguments: str) -> str:
 
 
 def root_of_catalog_file(path: str) -> str:
-    """Return the dataset of a file in a catalog's folder; `DATASET` if the folder is not in the dataset."""
+    """Return the dataset of a file in a catalog's folder; `DATASET` if neither the folder's place nor its files say."""
     folder = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(os.path.join(folder, ".published")):
+        from wdsctl.core.published.mirror import mirrored_url
+
+        folder = mirrored_url(folder) or folder
     above, name = os.path.split(folder)
     if name.startswith(f"{META_FOLDER}-"):  # beside a dataset that is one file
         return os.path.join(above, name.removeprefix(f"{META_FOLDER}-"))

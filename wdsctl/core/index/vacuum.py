@@ -32,6 +32,8 @@ _KINDS = (
     ("damaged", re.compile(r"(?:.*/)?[^/]+\.damaged-\d+(?:-journal)?")),
     ("begun", re.compile(r"(?:.*/)?\.[^/]+\.partial")),
     ("join", re.compile(r"joins/.*")),
+    ("mirror", re.compile(r"\.published/.*")),
+    ("unpublished", re.compile(r"unpublished-[^/]*/.*")),
     ("unit", re.compile(r"(?:work|media|columns/units)/.*")),
 )
 

@@ -24,6 +24,7 @@ the same arrays, whose rows are samples in shard order.
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -120,7 +121,7 @@ class Offsets:
         self._checked_columns: set[str] = set()  # columns that were checked as a whole
         with translate_os_errors(path, "read"):
             try:
-                self._map = map_file(path)
+                self._map: bytes | mmap.mmap | memoryview = map_file(path)
             except FileNotFoundError as error:
                 raise offsets_error(path, "missing") from error
         try:
@@ -142,8 +143,9 @@ class Offsets:
             return None
         from wdsctl.core.published.ranges import PartialFile  # local datasets have no such files
 
-        partial = PartialFile(self._path, self._map)
-        self._map = memoryview(self._map)[: partial.size]
+        whole = memoryview(self._map)
+        partial = PartialFile(self._path, whole)
+        self._map = whole[: partial.size]
         return partial
 
     def _read_header(self) -> OffsetsColumns:

@@ -39,6 +39,7 @@ from wdsctl.core.files import (
     save_checked,
 )
 from wdsctl.core.published.pointer import Pointer, PublishedFile, is_published_name, parse_pointer
+from wdsctl.core.urls import redact_secrets
 
 CONTROL_FOLDER = ".published"
 CATALOG_NAME = "catalog.sqlite"
@@ -103,7 +104,8 @@ class Mirror:
         if stamps is None:
             found = {file.name: self.stamp(file.name) for file in pointer.files}
             stamps = {name: each for name, each in found.items() if each is not None}
-        facts = {"pointer": pointer.encode().decode(), "tag": tag, "stamps": stamps}
+        url = redact_secrets(self.url)  # for messages
+        facts = {"url": url, "pointer": pointer.encode().decode(), "tag": tag, "stamps": stamps}
         save_checked(self.control_path("record.json"), facts)
         remove_file(self.control_path("applying.json"))
         return MirrorRecord(pointer, tag, stamps)
@@ -260,3 +262,10 @@ def last_generation(names: list[str]) -> int:
 
 def is_offsets_file(name: str) -> bool:
     return _OFFSETS_NAME.fullmatch(name) is not None
+
+
+def mirrored_url(folder: str) -> str:
+    """The URL, without user and password, whose catalog a folder mirrors; empty if it is no mirror."""
+    path = os.path.join(folder, CONTROL_FOLDER, "record.json")
+    found = load_checked(path) if os.path.exists(path) else None
+    return "" if found is None else str(found[0].get("url", ""))

@@ -81,7 +81,7 @@ class PartialFile:
     Raises CatalogError WDS302 if the file, or what is noted about it, is damaged.
     """
 
-    def __init__(self, path: str, data: mmap.mmap | bytes) -> None:
+    def __init__(self, path: str, data: memoryview) -> None:
         suffix = bytes(data[-PARTIAL_SUFFIX_BYTES:])
         if not suffix.startswith(_MAGIC):
             raise _damaged_error(path)
