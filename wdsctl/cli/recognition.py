@@ -26,7 +26,9 @@ def detection_rows(detection: Detection, *, explain: bool = False) -> list[tuple
     shown = detection.rejected[: None if explain else 1]
     rows += [("", f"not {rejected.sample_type}: {rejected.reason}") for rejected in shown]
     if len(shown) < len(detection.rejected):
-        rows.append(("", f"{len(detection.rejected) - len(shown)} more types do not fit (--explain tells why)"))
+        more = len(detection.rejected) - len(shown)
+        what = "1 more type does" if more == 1 else f"{more} more types do"
+        rows.append(("", f"{what} not fit (--explain tells why)"))
     return rows
 
 

@@ -72,7 +72,7 @@ def test_hidden_files_and_litter_are_ignored_and_counted(tmp_path: Path) -> None
     assert listing.ignored == 5
 
 
-@pytest.mark.parametrize("stray", ["README", "b.", "b/c/LICENSE"])
+@pytest.mark.parametrize("stray", ["notes", "b.", "b/c/LICENSE"])
 def test_a_file_without_key_or_part_is_a_stray(tmp_path: Path, stray: str) -> None:
     root = a_folder(tmp_path, f"a.t {stray}")
 
@@ -83,6 +83,14 @@ def test_a_file_without_key_or_part_is_a_stray(tmp_path: Path, stray: str) -> No
     for policy in ("skip", "keep"):
         listing = list_raw_folder(root, on_missing=policy)
         assert (keys(listing), listing.strays) == (["a"], 1)
+
+
+def test_documents_about_the_data_are_no_samples(tmp_path: Path) -> None:
+    photos = a_folder(tmp_path / "photos", "a.jpg a.txt b.jpg b.txt README.md LICENSE sub/c.jpg sub/c.txt")
+    texts = a_folder(tmp_path / "texts", "a.md b.md README.md")
+
+    assert (keys(list_raw_folder(photos)), list_raw_folder(photos).ignored) == (["a", "b", "sub/c"], 2)
+    assert keys(list_raw_folder(texts)) == ["README", "a", "b"]
 
 
 def test_a_name_that_is_not_utf8_is_a_stray(tmp_path: Path) -> None:
@@ -165,7 +173,7 @@ def test_more_parts_than_expected_are_fine(tmp_path: Path) -> None:
     assert parts(listing)["c"] == ["jpg", "mask.png"]
 
 
-INCOMPLETE = "a.jpg a.txt b.jpg b.txt c.jpg d.txt d.jpg e.txt README"
+INCOMPLETE = "a.jpg a.txt b.jpg b.txt c.jpg d.txt d.jpg e.txt notes"
 
 
 def test_on_missing_error_counts_and_names_what_is_wrong(tmp_path: Path) -> None:
@@ -178,7 +186,7 @@ def test_on_missing_error_counts_and_names_what_is_wrong(tmp_path: Path) -> None
         "2 samples are incomplete, 1 file belongs to no sample",
         "  c: no txt",
         "  e: no jpg",
-        "  README: the name has no key and part",
+        "  notes: the name has no key and part",
     ]
     assert "--on-missing skip" in error.hint
 
@@ -228,7 +236,7 @@ def test_a_file_in_the_place_of_a_folder(tmp_path: Path) -> None:
         list_raw_folder(a_folder(tmp_path, "a.t") + "/a.t")
 
 
-@pytest.mark.parametrize("files", ["", "README LICENSE", ".hidden/a.t"])
+@pytest.mark.parametrize("files", ["", "notes LICENSE", ".hidden/a.t"])
 def test_a_folder_with_nothing_that_makes_a_sample(tmp_path: Path, files: str) -> None:
     with pytest.raises(InputError) as caught:
         list_raw_folder(a_folder(tmp_path, files))

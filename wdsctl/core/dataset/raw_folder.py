@@ -15,7 +15,13 @@ from operator import attrgetter
 from typing import Literal
 
 from wdsctl.core.dataset.location import shell_command
-from wdsctl.core.dataset.raw_folder_walk import MAX_EXAMPLES, RawFolderScan, regroup_samples, walk_raw_folder
+from wdsctl.core.dataset.raw_folder_walk import (
+    DOCUMENT_KEYS,
+    MAX_EXAMPLES,
+    RawFolderScan,
+    regroup_samples,
+    walk_raw_folder,
+)
 from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, join_indented, translate_os_errors
 from wdsctl.core.invocation import current_invocation
 from wdsctl.core.media.kinds import MEDIA_KINDS
@@ -50,7 +56,7 @@ class RawListing:
 
     `expected`: the parts of a complete sample; `jpg|png` means either. `incomplete`: samples that lack one. `strays`:
     files that belong to no sample. `unreadable`: files and folders. `ignored`: hidden files and folders, desktop
-    files, links to an enclosing folder. `keys`: the key rule, and why it was chosen.
+    files, documents such as README.md, links to an enclosing folder. `keys`: the key rule, and why it was chosen.
     """
 
     samples: list[RawSample]
@@ -194,6 +200,11 @@ def _check_root(root: str) -> None:
 def _apply_policy(root: str, scan: RawFolderScan, parts: tuple[str, ...], on_missing: OnMissing) -> RawListing:
     expected = parts or _usual_parts(scan)
     incomplete = dict(_find_incomplete(scan, expected))
+    documents = {key for key in incomplete if key.lower() in DOCUMENT_KEYS} if not parts else set[str]()
+    if documents:
+        scan.samples[:] = [sample for sample in scan.samples if sample.key not in documents]
+        scan.ignored += len(documents)
+        incomplete = {key: lacking for key, lacking in incomplete.items() if key not in documents}
     # The first few incomplete samples and unusable files.
     lacking = list(_describe_incomplete(scan, dict(islice(incomplete.items(), MAX_EXAMPLES))))
     kept = max(MAX_EXAMPLES - len(scan.examples), MAX_EXAMPLES // 2 + 1)

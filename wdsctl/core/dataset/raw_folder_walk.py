@@ -28,6 +28,9 @@ from wdsctl.core.text import path_for_message
 #: Files that desktops create. The walk ignores them, like names that begin with a dot.
 LITTER_NAMES = frozenset({"Thumbs.db", "desktop.ini"})
 
+#: Keys of files in the raw folder itself, in lower case, that are about the data, unless other samples have such parts.
+DOCUMENT_KEYS = frozenset({"readme", "license", "licence", "notice", "citation", "changelog"})
+
 MAX_EXAMPLES = 5
 
 _READABLE_BY_ALL = 0o444
@@ -190,6 +193,9 @@ def _is_link_loop(path: str, above: _FolderChain | None) -> bool:
 
 def _add_file(entry: os.DirEntry[str], path: str, samples: dict[str, list[RawPart]], scan: RawFolderScan) -> None:
     split = split_name(path)
+    if split is None and path.lower() in DOCUMENT_KEYS:
+        scan.ignored += 1
+        return
     if split is None:
         scan.add_stray(path, "the name has no key and part")
         return

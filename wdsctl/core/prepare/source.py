@@ -101,6 +101,12 @@ def _why_shards(source: str) -> str:
     location = locate(source)
     if is_url(location.root) and has_shards(location.root, location.single_file):
         return "tars or JSONL at a URL"
+    if is_url(source) and source.lower().endswith(COMPRESSED_TAR_SUFFIXES):
+        raise UsageError(
+            "a compressed tar at a URL has no random access",
+            where=redact_secrets(source),
+            hint="copy it to a disk, and prepare it from there: DEST may be a URL",
+        )
     if is_empty_folder(location.root):
         raise InputError("the folder is empty", where=location.display_path, hint="check the path", code="WDS003")
     if is_url(location.root):

@@ -155,3 +155,13 @@ def test_a_data_yaml_that_is_no_yaml_or_has_odd_names_is_refused(tmp_path: Path)
     assert refused(a_folder(tmp_path / "a", labelled(ROWS, b"names: [")), form="yolo").code == "WDS220"
     assert refused(a_folder(tmp_path / "b", labelled(ROWS, b"names: 3")), form="yolo").code == "WDS233"
     assert refused(a_folder(tmp_path / "c", labelled(ROWS, b"names: !!python/name:os.system x")), form="yolo").code
+
+
+def test_names_that_are_there_twice_are_read_once(tmp_path: Path) -> None:
+    files = {"images/a.jpg": b"a", "labels/a.txt": ROWS, "data.yaml": b"names: [cat, dog]\n"}
+    same = a_folder(tmp_path / "same", {**files, "classes.txt": b"cat\ndog\n"})
+    other = a_folder(tmp_path / "other", {**files, "classes.txt": b"dog\ncat\n"})
+
+    assert ("classes.txt", "", "data.yaml has the same names") in described(same).field_uses
+    assert reported(same) == []
+    assert reported(other) == [("WDS239", "error", 1)]

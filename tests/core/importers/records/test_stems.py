@@ -92,3 +92,11 @@ def test_a_header_that_names_a_file_is_a_first_row(tmp_path: Path) -> None:
     assert (error.code, "-O columns=file,text" in error.hint) == ("WDS243", True)
     assert list(held(f"{root}/t.tsv", {"columns": "file,text"})) == ["utt0", "utt1", "utt2", "utt3"]
     assert list(held(f"{root}/t.tsv", {"header": "yes"})) == ["utt1", "utt2", "utt3"]
+
+
+def test_urls_of_media_are_said_not_to_be_fetched(tmp_path: Path) -> None:
+    rows = b"".join(b"http://x.example/%d.jpg?w=9,http://x.example/%d.html,%d\n" % (i, i, i) for i in range(4))
+    root = a_folder(tmp_path, {"t.csv": b"url,page,n\n" + rows})
+
+    (finding,) = described(f"{root}/t.csv").findings
+    assert (finding.code, finding.severity, "'url' has URLs of media" in finding.message) == ("WDS230", "warning", True)

@@ -107,6 +107,14 @@ class _YoloFolder:
         self.files = FolderFiles(root)
         self._settings, self._names_file = _read_settings(self.files)
         self._names = _class_names(self._settings, f"{path_for_message(root)}/{self._names_file}")
+        # Tools write classes.txt beside data.yaml.
+        self._other_names_files = [
+            path
+            for name in _NAME_FILES
+            for path in (name, f"labels/{name}")
+            if name.endswith((".txt", ".names")) and path in self.files.paths and path != self._names_file
+            if _read_names(self.files, path) == list(self._names.values())
+        ]
         self._keypoint_shape = _keypoint_shape(self._settings)
         self._missing_in_lists: list[str] = []
         self._list_files: list[str] = []
@@ -269,6 +277,8 @@ class _YoloFolder:
             yield FieldUse(f"{self._names_file}: names", "json[label_names]", f"{len(self._names):,} names")
         else:
             yield FieldUse("names of classes", "", "no data.yaml or classes.txt found: labels are numbers only")
+        for path in self._other_names_files:
+            yield FieldUse(path, "", f"{self._names_file} has the same names")
         read = {"names", *_SPLIT_KEYS, "kpt_shape"}
         for name in self._settings:
             if name not in read:
@@ -303,7 +313,7 @@ class _YoloFolder:
                 f"{', '.join(self._list_files)}, such as {path_for_message(self._missing_in_lists[0])}",
                 count=len(self._missing_in_lists),
             )
-        used = {self._names_file, *self._list_files}
+        used = {self._names_file, *self._other_names_files, *self._list_files}
         used.update(path for image in self.images for path in image[:2])
         unused = [path for path in self.files.paths if path not in used]
         labels = [path for path in unused if _is_label_name(os.path.basename(path)) and self._is_label(path)]
@@ -349,14 +359,19 @@ def _read_settings(files: FolderFiles) -> tuple[dict[str, Any], str]:
         path = next((each for each in (name, f"labels/{name}") if each in files.paths), "")
         if not path:
             continue
-        text = files.read(path, _MAX_YAML_BYTES).decode("utf-8", "surrogateescape")
         if name.endswith((".yaml", ".yml")):
+            text = files.read(path, _MAX_YAML_BYTES).decode("utf-8", "surrogateescape")
             data = parse_yaml(text, os.path.join(files.root, path)).data
             if isinstance(data, dict) and "names" in data:
                 return dict(data), path
             continue
-        return {"names": [line.strip() for line in text.splitlines() if line.strip()]}, path
+        return {"names": _read_names(files, path)}, path
     return {}, ""
+
+
+def _read_names(files: FolderFiles, path: str) -> list[str]:
+    text = files.read(path, _MAX_YAML_BYTES).decode("utf-8", "surrogateescape")
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def _class_names(settings: Mapping[str, Any], where: str) -> dict[int, str]:

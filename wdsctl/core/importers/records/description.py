@@ -21,6 +21,7 @@ from wdsctl.core.importers.records.stems import list_media
 from wdsctl.core.importers.records.survey import RowSurvey, contains, hash_text, repeated_values
 from wdsctl.core.importers.records.tables import iter_files
 from wdsctl.core.text import path_for_message, pluralize
+from wdsctl.core.urls import is_url
 
 _CHUNK_FILES = 1 << 16  # files whose hashes are looked up together
 
@@ -65,6 +66,8 @@ def make_table_source(
             findings += row_splits.findings()
         if has_file_references:
             findings += row_findings(samples.survey(), lambda hashes: _first_path(samples, hashes))
+        if not mapping.media and not mapping.is_conversation:
+            findings += media_url_findings(some)
         has_media = root and any(map(media_type_of, iter_files(root)))
         if root:
             # Rows with bytes may also name files, but reading all of them only pays if there are such files.
@@ -190,6 +193,21 @@ def no_media_named_findings(tables: Iterable[str]) -> Iterator[Finding]:
                 message=f"the table names none of the {files} beside it, such as {path_for_message(found[0])}: name "
                 "the column of files with `-O files=COLUMN`, or the format of the folder with `--from`",
                 count=len(found),
+            )
+
+
+def media_url_findings(rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    """A finding about each field in which at least half of these rows have the URL of a media file."""
+    for name in _fields_of(rows):
+        urls = [value for row in rows if isinstance(value := row.get(name), str) and is_url(value)]
+        urls = [url for url in urls if media_type_of(url.partition("?")[0])]
+        if urls and 2 * len(urls) >= len(rows):
+            yield Finding(
+                code="WDS230",
+                severity="warning",
+                message=f"{path_for_message(name)!r} has URLs of media, such as {path_for_message(urls[0])}: wdsctl "
+                "downloads nothing, and the samples have no media; download the files, and name them in a column",
+                count=len(urls),
             )
 
 
