@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -76,3 +77,49 @@ def test_what_was_stored_is_loaded_in_parts_of_these_sizes(order: ShuffledOrder,
     assert cache.load(3, [2, 1, 2]) is None, "of other parts"
     assert not cache.is_cached(3), "and it is gone"
     assert cache.load(4, [1]) is None
+
+
+def test_a_process_that_gets_the_cache_by_pickle_shares_the_folder(order: ShuffledOrder, tmp_path: Path) -> None:
+    cache = ShardCache(tmp_path, 1)
+    data = [CachedOrder(order, "data", 1.0)]
+    opened = cache.open(data)
+    assert opened is not None
+    opened.store(3, 0, 0, [UNIT])
+    opened.flush()
+    copied = pickle.loads(pickle.dumps(cache))  # noqa: S301 - our own
+
+    shared = copied.open(data)
+    assert shared.folder == opened.folder
+    assert shared.load(3, [len(UNIT)]) == [UNIT]
+    assert shared.is_cached(3)
+
+
+def test_two_trainings_of_a_job_have_a_folder_each(order: ShuffledOrder, tmp_path: Path) -> None:
+    cache = ShardCache(tmp_path, 1)
+    first, second = (cache.open([CachedOrder(order, data, 1.0)]) for data in ("data", "other"))
+    again = cache.open([CachedOrder(order, "data", 1.0)])
+
+    assert first is not None
+    assert second is not None
+    assert again is not None
+    assert (first.folder == again.folder, first.folder == second.folder) == (True, False)
+
+
+def test_a_job_forgets_what_an_earlier_one_did_not_finish(order: ShuffledOrder, tmp_path: Path) -> None:
+    data = [CachedOrder(order, "data", 1.0)]
+    cache = ShardCache(tmp_path, 1)
+    opened = cache.open(data)
+    assert opened is not None
+    for unit in (3, 4):
+        opened.store(unit, 0, 0, [UNIT])
+    opened.flush()
+    opened._index.complete[4] = 0  # killed while it was written
+    (Path(opened.folder) / "05").mkdir()
+    (Path(opened.folder) / "05" / "5-123.partial").write_bytes(UNIT)
+    cache.close()
+
+    later = ShardCache(tmp_path, 1).open(data)
+    assert later is not None
+    assert later.folder == opened.folder
+    assert (later.is_cached(3), later.is_cached(4)) == (True, False)
+    assert [path.name for path in Path(later.folder).glob("??/*")] == ["3"]

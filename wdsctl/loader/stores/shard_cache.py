@@ -12,6 +12,7 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -68,11 +69,11 @@ class ShardCache:
     """A cache for slices of datasets at URLs.
 
     - `folder`: on a local disk.
-    - `max_gbytes`: limit in GiB for all processes of the job on this machine; by default half of the free space.
+    - `max_gbytes`: limit in GiB for each training of the job on this machine; by default half of the free space.
 
-    Jobs that run at the same time have caches of their own. A later job with the same data and slices uses what an
-    earlier one has left; other data is removed. If the folder cannot be written or the disk is full, everything is read
-    from the stores; the log says so once. Raises UsageError for invalid arguments.
+    All processes of a job share it. Jobs that run at the same time have caches of their own. A later job with the same
+    data and slices uses what an earlier one has left; other data is removed. If the folder cannot be written or the
+    disk is full, everything is read from the stores; the log says so once. Raises UsageError for invalid arguments.
     """
 
     def __init__(self, folder: str | os.PathLike[str], max_gbytes: float | None = None) -> None:
@@ -80,57 +81,61 @@ class ShardCache:
             raise UsageError(f"max_gbytes is {max_gbytes}", hint="pass GiB above 0, or omit it")
         self._base = os.path.abspath(os.fspath(folder))
         self._max_bytes = 0 if max_gbytes is None else int(max_gbytes * BYTES_PER_GIGABYTE)
-        self._folder = ""  # of the job, once it is open
-        self._descriptor = -1
+        self._job = job_name(os.environ)
+        self._folders: dict[str, str] = {}  # of this job, by the digest of the data
+        self._descriptors: dict[str, int] = {}
 
     @property
     def folder(self) -> str:
-        """The folder of this job; empty before it is opened, and if that failed."""
-        return self._folder
+        """The folder that was opened last; empty before, and if that failed."""
+        return next(reversed(self._folders.values()), "")
 
     def open(self, orders: Sequence[CachedOrder]) -> OpenShardCache | None:
         """Open the cache for the components of a job; None, with a warning, if the disk refuses."""
         facts = [(each.data, each.order.n, each.order.size) for each in orders]
         digest = blake2b(repr(facts).encode(), digest_size=8).hexdigest()
         try:
-            if self._descriptor < 0:
-                if self._folder:
-                    self._descriptor = hold_folder(self._folder)
-                else:
-                    os.makedirs(self._base, exist_ok=True)
-                    self._folder, self._descriptor = choose_folder(self._base, digest, job_name(os.environ))
+            if digest not in self._folders:
+                os.makedirs(self._base, exist_ok=True)
+                self._folders[digest], self._descriptors[digest] = choose_folder(self._base, digest, self._job)
+            folder = self._folders[digest]
+            if digest not in self._descriptors:
+                self._descriptors[digest] = hold_folder(folder)
             if not self._max_bytes:
-                disk = os.statvfs(self._folder)
+                disk = os.statvfs(folder)
                 self._max_bytes = disk.f_bavail * disk.f_frsize // 2
             units = sum(each.order.slices_per_pass for each in orders)
-            index = UnitIndex(os.path.join(self._folder, "index"), units)
+            index = UnitIndex(os.path.join(folder, "index"), units)
         except (OSError, ValueError) as error:
             logger.warning("cannot open the shard cache, reading from the stores: %s", error)
             return None
-        return OpenShardCache(self._folder, self._max_bytes, index, orders)
+        return OpenShardCache(folder, self._max_bytes, index, orders)
 
     def close(self) -> None:
-        """Let a later job of another process use the folder. What is cached stays."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        """Let another job use the folders. What is cached stays."""
+        while self._descriptors:
+            os.close(self._descriptors.popitem()[1])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_base": self._base, "_max_bytes": self._max_bytes, "_folder": self._folder, "_descriptor": -1}
+        return {**vars(self), "_descriptors": {}}
 
     def __repr__(self) -> str:
         return f"ShardCache({self._base!r})"
 
 
 def cache_from_environment() -> ShardCache | None:
-    """The cache that WDSCTL_SHARD_CACHE names. Raises UsageError for an invalid limit."""
+    """The cache that WDSCTL_SHARD_CACHE names, the same for all loaders. Raises UsageError for an invalid limit."""
     folder, limit = os.environ.get(FOLDER_VARIABLE), os.environ.get(GIGABYTES_VARIABLE)
-    if not folder:
-        return None
+    return _cache_in(folder, limit) if folder else None
+
+
+@cache
+def _cache_in(folder: str, limit: str | None) -> ShardCache:
     try:
-        return ShardCache(folder, float(limit) if limit else None)
+        gbytes = float(limit) if limit else None
     except ValueError as error:
-        raise UsageError(f"{GIGABYTES_VARIABLE} is {limit!r}", hint="give GiB, such as 200") from error
+        raise UsageError(f"{GIGABYTES_VARIABLE} is {limit!r}", hint="pass GiB, such as 200") from error
+    return ShardCache(folder, gbytes)
 
 
 class OpenShardCache:
