@@ -197,11 +197,6 @@ def test_a_folder_that_cannot_be_written_is_an_error_at_once(tmp_path: Path) -> 
     assert "file" in error.value.where
 
 
-def test_a_trace_at_a_url_is_refused() -> None:
-    with pytest.raises(UsageError, match="cannot do that"):
-        TraceWriter("s3://me:secret@bucket/traces", 0, 1, [], run={})
-
-
 def test_nothing_is_added_after_closing_and_closing_twice_is_harmless(tmp_path: Path) -> None:
     writer = a_writer(tmp_path)
     writer.close()

@@ -16,6 +16,7 @@ from wdsctl.core.directories import resolve_parent
 from wdsctl.core.errors import StateMismatch, UsageError
 from wdsctl.core.files import write_text
 from wdsctl.core.text import natural_sort_key
+from wdsctl.core.urls import is_url, redact_secrets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,16 +115,16 @@ def redistribute_checkpoint(
     found, _ = find_states(paths, key)
     merged = _merge_found(found)
     files = _output_paths(output, ranks, [each.path for each in found])
-    existing = [name for name in files if os.path.lexists(name)]
+    existing = [name for name in files if _is_there(name)]
     if existing and not force:
         raise UsageError(
             f"{len(existing)} of {len(files)} output files exist" if len(files) > 1 else "the output file exists",
-            where=existing[0],
+            where=redact_secrets(existing[0]),
             hint="choose another path, or pass --force to overwrite",
         )
     text = json.dumps(merged, separators=(",", ":")) + "\n"
     for name in () if dry_run else files:
-        write_text(resolve_parent(name), text)
+        _write(name, text)
     lanes = len(merged["lanes"])
     is_split = ranks and lanes and can_split_lanes(merged)
     return RedistributeReport(
@@ -133,10 +134,27 @@ def redistribute_checkpoint(
         step=merged["batches_drawn"],
         lanes=lanes,
         splits_into=lanes * (ranks // gcd(ranks, lanes)) if is_split else lanes,
-        files=tuple(files),
+        files=tuple(map(redact_secrets, files)),
         size_bytes=len(text.encode()),
         dry_run=dry_run,
     )
+
+
+def _is_there(path: str) -> bool:
+    if not is_url(path):
+        return os.path.lexists(path)
+    from wdsctl.core.storage.objects import ObjectStore
+
+    return ObjectStore(os.path.dirname(path)).stat(path) is not None
+
+
+def _write(path: str, text: str) -> None:
+    if not is_url(path):
+        write_text(resolve_parent(path), text)
+        return
+    from wdsctl.core.storage.objects import ObjectStore
+
+    ObjectStore(os.path.dirname(path)).put(path, text.encode())
 
 
 def diff_checkpoints(first: str, second: str, *, key: str = "") -> CheckpointDiffReport:

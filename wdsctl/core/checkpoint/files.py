@@ -9,12 +9,14 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from wdsctl.core.checkpoint.state import STATE_FIELDS, LoaderState
 from wdsctl.core.checkpoint.torch_file import is_torch_file, read_torch_file
 from wdsctl.core.errors import InputError, translate_os_errors
 from wdsctl.core.text import natural_sort_key
+from wdsctl.core.urls import is_url, normalize_root, redact_secrets
 
 STATE_FILE_SUFFIXES = (".json", ".pt", ".pth", ".ckpt", ".bin", ".tar")  # of files in a folder that are read
 MAX_JSON_BYTES = 256 << 20  # a state takes kilobytes, with 10,000 lanes megabytes
@@ -42,13 +44,19 @@ class SkippedFile:
 def find_states(paths: Sequence[str], key: str = "") -> tuple[list[FoundState], list[SkippedFile]]:
     """The states in files, and in the files of folders (not in subfolders), in the natural order of file names.
 
+    Files and folders may be URLs. Objects are copied to a temporary folder one after another.
+
     `key`: only states under this key. Raises InputError for a file that is missing, cannot be read (WDS521) or has no
     state (WDS522). In a folder such files are skipped, unless no file has a state.
     """
     found: list[FoundState] = []
     skipped: list[SkippedFile] = []
     for path in paths:
-        if os.path.isdir(path):
+        if is_url(path):
+            remote_found, remote_skipped = _find_at_url(normalize_root(path), key)
+            found += remote_found
+            skipped += remote_skipped
+        elif os.path.isdir(path):
             paths_in_folder = _list_state_files(path)
             for each in paths_in_folder:
                 try:
@@ -61,6 +69,37 @@ def find_states(paths: Sequence[str], key: str = "") -> tuple[list[FoundState], 
         where = paths[0] if len(paths) == 1 else ""
         raise _no_state_error(where, f"no file of {len(skipped)} has one" if skipped else "the folder has no such file")
     return sorted(found, key=lambda each: natural_sort_key(each.path)), skipped
+
+
+def _find_at_url(url: str, key: str) -> tuple[list[FoundState], list[SkippedFile]]:
+    """The states in an object, or in the objects of a folder of a store, as `find_states`."""
+    from wdsctl.core.storage.download import download
+    from wdsctl.core.storage.objects import ObjectStore
+
+    store = ObjectStore(url)
+    names = {each: each.url.removeprefix(f"{url}/") for each in store.list(url)}
+    listed = [each for each, name in names.items() if "/" not in name and _is_state_file(name)]
+    whole = None if names else store.stat(url)
+    if not (names or whole):
+        raise InputError(
+            "there is no such object or folder",
+            where=redact_secrets(url),
+            hint="pass the objects of a checkpoint, or their folder",
+        )
+    found: list[FoundState] = []
+    skipped: list[SkippedFile] = []
+    for each in [whole] if whole else listed:
+        shown = redact_secrets(each.url)
+        with TemporaryDirectory(prefix="wdsctl-") as folder:
+            copy = os.path.join(folder, "state")
+            download([each], copy)
+            try:
+                found += [FoundState(shown, state.key, state.state) for state in read_states(copy, key)]
+            except InputError as error:
+                if whole:
+                    raise InputError(error.message, where=shown, hint=error.hint, code=error.code) from error
+                skipped.append(SkippedFile(shown, error.message))
+    return found, skipped
 
 
 def read_states(path: str, key: str = "") -> list[FoundState]:
@@ -123,9 +162,13 @@ def _find_nested_states(value: Any) -> Iterator[tuple[tuple[str, ...], LoaderSta
 
 def _list_state_files(path: str) -> list[str]:
     with translate_os_errors(path, "list"):
-        names = [name for name in os.listdir(path) if name.endswith(STATE_FILE_SUFFIXES) and not name.startswith(".")]
+        names = list(filter(_is_state_file, os.listdir(path)))
     files = [each for name in names if os.path.isfile(each := os.path.normpath(os.path.join(path, name)))]
     return sorted(files, key=natural_sort_key)
+
+
+def _is_state_file(name: str) -> bool:
+    return name.endswith(STATE_FILE_SUFFIXES) and not name.startswith(".")
 
 
 def _no_state_error(path: str, reason: str) -> InputError:

@@ -13,15 +13,18 @@ size.
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+import weakref
 import zlib
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import pairwise
-from typing import BinaryIO, Literal, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 
@@ -41,6 +44,10 @@ from wdsctl.core.trace.format import (
     run_facts_from_json,
 )
 from wdsctl.core.trace.write import TRACE_FILE_NAME
+from wdsctl.core.urls import is_url, normalize_root, redact_secrets
+
+if TYPE_CHECKING:
+    from wdsctl.core.storage.objects import StoredObject
 
 _SEARCH_BYTES = 1 << 20  # bytes per block of the search for the next head
 
@@ -247,10 +254,25 @@ class _PendingBatch(NamedTuple):
 class Trace:
     """The trace of a job. `flaws`: unreadable ranges; reading blocks adds those that are damaged."""
 
-    def __init__(self, folder: str, files: Sequence[TraceFile], flaws: Sequence[Flaw]) -> None:
+    def __init__(
+        self,
+        folder: str,
+        files: Sequence[TraceFile],
+        flaws: Sequence[Flaw],
+        copies: str = "",
+    ) -> None:
         self.folder = folder
         self.files = sorted(files, key=lambda file: (file.facts.started, file.facts.rank))
-        self.flaws = [*flaws, *(flaw for file in self.files for flaw in file.flaws)]
+        self._copies = copies  # the folder with the copies of a trace in a store
+        if copies:
+            weakref.finalize(self, shutil.rmtree, copies, ignore_errors=True)
+        self.flaws = [self._at_origin(flaw) for flaw in (*flaws, *(flaw for file in self.files for flaw in file.flaws))]
+
+    def _at_origin(self, flaw: Flaw) -> Flaw:
+        """Name the file of the store, not its copy."""
+        if not self._copies or not flaw.path.startswith(self._copies):
+            return flaw
+        return replace(flaw, path=f"{self.folder}{flaw.path[len(self._copies) :]}")
 
     def batches(
         self, start: int = 0, stop: int = _MAX_BATCH_NUMBER, *, rank: int | None = None, pass_number: int | None = None
@@ -356,8 +378,9 @@ class Trace:
         block = read_block(self.files[location.file_index], location.byte_offset)
         if isinstance(block, TraceBlock):
             return block
-        if block not in self.flaws:
-            self.flaws.append(block)
+        flaw = self._at_origin(block)
+        if flaw not in self.flaws:
+            self.flaws.append(flaw)
         return None
 
 
@@ -377,8 +400,11 @@ def _push_batch(heap: list[_PendingBatch], location: _BlockLocation, block: Trac
 def read_trace(folder: str) -> Trace:
     """Open the trace that the ranks of a job wrote into this folder.
 
-    Raises InputError WDS540 if there is none. Costs one read per block of about 100 batches.
+    Raises InputError WDS540 if there is none. Costs one read per block of about 100 batches. Copies a trace in a store
+    into a temporary folder first.
     """
+    if is_url(folder):
+        return _read_from_store(normalize_root(folder))
     if not os.path.isdir(folder):
         raise InputError(
             "there is no such folder", where=folder, hint="give the folder that `trace=` named", code="WDS540"
@@ -386,12 +412,58 @@ def read_trace(folder: str) -> Trace:
     with translate_os_errors(folder, "list"):
         names = sorted(filter(TRACE_FILE_NAME.fullmatch, os.listdir(folder)))
     if not names:
-        raise InputError(
-            "the folder has no traces",
-            where=folder,
-            hint='`get_train_dataset(..., trace="FOLDER")` lets every rank write one',
-            code="WDS540",
-        )
+        raise _no_trace_error(folder)
     opened = [open_trace_file(os.path.join(folder, name)) for name in names]
     files = [each for each in opened if isinstance(each, TraceFile)]
     return Trace(folder, files, [each for each in opened if isinstance(each, Flaw)])
+
+
+def _read_from_store(url: str) -> Trace:
+    """Open a trace in a store, where the objects of a folder, in order, are a file."""
+    from wdsctl.core.storage.objects import ObjectStore
+
+    pieces: dict[str, list[StoredObject]] = {}
+    for each in ObjectStore(url).list(url):
+        name, _, number = each.url.removeprefix(f"{url}/").partition("/")
+        if TRACE_FILE_NAME.fullmatch(name) and number.isdecimal():
+            pieces.setdefault(name, []).append(each)
+    shown = redact_secrets(url)
+    if not pieces:
+        raise _no_trace_error(shown)
+    copies = tempfile.mkdtemp(prefix="wdsctl-trace-")
+    try:
+        return _copy_pieces(shown, pieces, copies)
+    except BaseException:  # also Ctrl-C: no trace owns the copies yet
+        shutil.rmtree(copies, ignore_errors=True)
+        raise
+
+
+def _copy_pieces(shown: str, pieces: Mapping[str, Sequence[StoredObject]], copies: str) -> Trace:
+    from wdsctl.core.storage.download import download
+
+    files: list[TraceFile] = []
+    flaws: list[Flaw] = []
+    for name, objects in sorted(pieces.items()):
+        path = os.path.join(copies, name)
+        download(objects, path)
+        at = 0
+        for i, each in enumerate(objects):
+            if int(each.url.rpartition("/")[2]) != i:
+                flaws.append(Flaw(path, at, "damaged", f"the object {i:08d} of it is missing"))
+                break
+            at += each.size
+        opened = open_trace_file(path)
+        if isinstance(opened, Flaw):
+            flaws.append(opened)
+        else:
+            files.append(opened)
+    return Trace(shown, files, flaws, copies)
+
+
+def _no_trace_error(folder: str) -> InputError:
+    return InputError(
+        "the folder has no traces",
+        where=folder,
+        hint='`get_train_dataset(..., trace="FOLDER")` lets every rank write one',
+        code="WDS540",
+    )

@@ -15,22 +15,28 @@ from wdsctl.core.errors import PermissionDenied, StorageError, UsageError, Wdsct
 from wdsctl.core.files import create_in
 from wdsctl.core.text import pluralize
 from wdsctl.core.trace.format import RunFacts, SourceFacts, encode_block, encode_preamble, run_facts_to_json
-from wdsctl.core.urls import is_url, redact_secrets
+from wdsctl.core.urls import is_url, normalize_root, redact_secrets
 
 TRACE_FILE_NAME = re.compile(r"rank-(\d{5,})-(\d+)\.trace")
 
 BLOCK_BATCHES = 100  # batches per block
 MAX_BLOCK_SAMPLES = 1 << 16  # a block with this many samples ends sooner
 FLUSH_SECONDS = 5.0  # age at which a block ends, and pause before a failed write is repeated
+REMOTE_FLUSH_SECONDS = 30.0  # the same in a store, where each block costs a request
+REMOTE_BLOCK_BATCHES = 10 * BLOCK_BATCHES
 MAX_PENDING_BATCHES = 10 * BLOCK_BATCHES  # buffered while writing fails; then dropped
 
 
 class TraceWriter:
-    """Records which samples were in which batch of a job, in one file per rank and run.
+    """Records which samples were in which batch of a job, in one file per rank and run, or in objects of a store.
 
     The file is `rank-00003-<microseconds since 1970>.trace`. `run`: facts of the run for the header, JSON. An orderly
     exit loses nothing. A `kill -9` loses the batches since the last block: at most 99, and at most those of 5 seconds
     before the last one. `flush` ends a block; the loader calls it when it saves a state.
+
+    In a store, the file is a folder of immutable objects, one per block, which ends after 1,000 batches or 30 s,
+    and a request that fails is repeated with the next block. A process that exits without `close` may lose the last
+    block there, and says so.
 
     Raises StorageError or PermissionDenied if the file cannot be created. Later failures (a full disk) do not end the
     run. The writer repeats failed writes every few seconds; if the buffer is full, it drops and counts the buffered
@@ -48,18 +54,22 @@ class TraceWriter:
         run: Mapping[str, Any],
         on_message: Callable[[str], None] = lambda _: None,
     ) -> None:
-        if is_url(folder):
-            raise UsageError(
-                "a trace is appended to, and stores at URLs cannot do that",
-                where=redact_secrets(folder),
-                hint="give a folder on a disk or a mounted file system",
-            )
         self._rank, self._world = rank, world
-        with translate_os_errors(folder):
-            self.path, started, handle = _create_file(os.path.realpath(folder), rank)
-        facts = RunFacts(rank=rank, world=world, started=started, sources=tuple(sources), run=run)
-        self._file = _AppendFile(self.path, handle, encode_preamble(run_facts_to_json(facts)))
-        self._pending = _PendingBlock(world, on_message)
+
+        def preamble(started: int) -> bytes:
+            facts = RunFacts(rank=rank, world=world, started=started, sources=tuple(sources), run=run)
+            return encode_preamble(run_facts_to_json(facts))
+
+        self._file: _AppendFile | _AppendObjects
+        if is_url(folder):
+            self._file = _AppendObjects(normalize_root(folder), rank, preamble)
+            self._pending = _PendingBlock(world, on_message, REMOTE_FLUSH_SECONDS, REMOTE_BLOCK_BATCHES)
+        else:
+            with translate_os_errors(folder):
+                path, started, handle = _create_file(os.path.realpath(folder), rank)
+            self._file = _AppendFile(path, handle, preamble(started))
+            self._pending = _PendingBlock(world, on_message, FLUSH_SECONDS, BLOCK_BATCHES)
+        self.path = self._file.path
         # A loader is rarely closed: write the rest when the interpreter exits. A forked child has a copy of this
         # object, and must not write it.
         self._finish = weakref.finalize(self, _finish, self._file, self._pending, os.getpid())
@@ -96,8 +106,10 @@ class TraceWriter:
 class _PendingBlock:
     """The block in progress. `base`: batches that all ranks together had drawn when the stretch began."""
 
-    def __init__(self, world: int, on_message: Callable[[str], None]) -> None:
+    def __init__(self, world: int, on_message: Callable[[str], None], flush_seconds: float, block_batches: int) -> None:
         self._world = world
+        self._flush_seconds = flush_seconds
+        self._block_batches = block_batches
         self._on_message = on_message
         self.base = self.pass_number = self.lost_batches = 0
         self._last: int | None = None
@@ -131,14 +143,14 @@ class _PendingBlock:
 
     def is_due(self) -> bool:
         if self._failed_at is not None:
-            return monotonic() - self._failed_at >= FLUSH_SECONDS or self._is_full()
+            return monotonic() - self._failed_at >= self._flush_seconds or self._is_full()
         return (
-            len(self.numbers) >= BLOCK_BATCHES
+            len(self.numbers) >= self._block_batches
             or len(self.origins) >= MAX_BLOCK_SAMPLES
-            or monotonic() - self._started_at >= FLUSH_SECONDS
+            or monotonic() - self._started_at >= self._flush_seconds
         )
 
-    def write(self, file: _AppendFile) -> None:
+    def write(self, file: _AppendFile | _AppendObjects) -> None:
         """Append the block, if there is one. If that fails, report it and keep the block until the buffer is full."""
         block = b""
         if not self.numbers and file.has_begun:
@@ -158,7 +170,7 @@ class _PendingBlock:
                 f"far ({file.path})"
             )
 
-    def end(self, file: _AppendFile) -> None:
+    def end(self, file: _AppendFile | _AppendObjects) -> None:
         """Write the rest, and report lost batches."""
         self.write(file)
         self._drop_pending()
@@ -169,7 +181,7 @@ class _PendingBlock:
 
     def _fail(self, error: WdsctlError) -> None:
         if self._failed_at is None:
-            retry = f"it is tried again every {FLUSH_SECONDS:g} s, and the training goes on without"
+            retry = f"it is tried again every {self._flush_seconds:g} s, and the training goes on without"
             self._on_message(f"the trace cannot be written: {error.message} ({error.where}); {retry}")
         self._failed_at = monotonic()
         if self._is_full():
@@ -177,7 +189,7 @@ class _PendingBlock:
 
     def _is_full(self) -> bool:
         return (
-            len(self.numbers) >= MAX_PENDING_BATCHES
+            len(self.numbers) >= max(MAX_PENDING_BATCHES, 2 * self._block_batches)
             or len(self.origins) >= MAX_PENDING_BATCHES // BLOCK_BATCHES * MAX_BLOCK_SAMPLES
         )
 
@@ -227,7 +239,45 @@ class _AppendFile:
                 os.close(handle)
 
 
-def _finish(file: _AppendFile, pending: _PendingBlock, process_id: int) -> None:
+class _AppendObjects:
+    """A folder of a store whose objects, in order, are a trace file. The first one begins with the preamble.
+
+    Raises the errors of the store if the first object cannot be written.
+    """
+
+    def __init__(self, folder: str, rank: int, preamble: Callable[[int], bytes]) -> None:
+        from wdsctl.core.storage.objects import ObjectStore
+        from wdsctl.core.storage.remote_errors import RetryPolicy
+
+        # The training waits for each request: one that fails is repeated by the next block, not here.
+        self._store = ObjectStore(folder, retry_policy=RetryPolicy(max_retry_seconds=0.0))
+        names = (each.url.removeprefix(f"{folder}/").partition("/")[0] for each in self._store.list(folder))
+        matches = map(TRACE_FILE_NAME.fullmatch, names)
+        started = max(time_ns() // 1000, max((int(match[2]) for match in matches if match), default=0) + 1)
+        self._url = f"{folder}/rank-{rank:05d}-{started}.trace"
+        self.path = redact_secrets(self._url)
+        self._count = 0
+        self._is_closed = False
+        self._put(preamble(started))
+
+    @property
+    def has_begun(self) -> bool:
+        return self._count > 0
+
+    def append(self, piece: bytes) -> None:
+        if self._is_closed:
+            raise UsageError("the trace is closed", where=self.path, hint="make a new TraceWriter for a new run")
+        self._put(piece)
+
+    def _put(self, data: bytes) -> None:
+        self._store.put(f"{self._url}/{self._count:08d}", data)
+        self._count += 1
+
+    def close(self) -> None:
+        self._is_closed = True
+
+
+def _finish(file: _AppendFile | _AppendObjects, pending: _PendingBlock, process_id: int) -> None:
     if os.getpid() != process_id:
         return
     try:

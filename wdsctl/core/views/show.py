@@ -24,6 +24,7 @@ from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.naming import INDEX_BITS
 from wdsctl.core.text import escape_json_controls
+from wdsctl.core.urls import is_url, redact_secrets
 from wdsctl.core.views.definition import ViewDefinition
 from wdsctl.core.views.select import evaluate_stored
 from wdsctl.core.views.selections import (
@@ -219,15 +220,37 @@ def export_view(
     catalog: str | None = None,
     overwrite: bool = False,
 ) -> ViewExportReport:
-    """Write `iter_exported_names` into a file, atomically. Raises UsageError if it exists."""
-    if os.path.exists(out) and not overwrite:
-        raise UsageError("the file is there already", where=out, hint="take another name, or overwrite it: --force")
+    """Write `iter_exported_names` into a file or an object, atomically. Raises UsageError if it exists."""
+    store = None
+    if is_url(out):
+        from wdsctl.core.storage.objects import ObjectStore
+
+        store = ObjectStore(os.path.dirname(out))
+    exists = os.path.exists(out) if store is None else store.stat(out) is not None
+    if exists and not overwrite:
+        raise UsageError(
+            "the file is there already",
+            where=redact_secrets(out),
+            hint="take another name, or overwrite it: --force",
+        )
     location = _locate_with_catalog(root, catalog)
     stored = require_unchanged_view(location, name).stored
-    with replace_atomically(resolve_parent(out)) as draft, open(draft, "xb") as file:
-        file.writelines(iter_exported_names(root, name, keys_format, catalog=catalog))
+    lines = iter_exported_names(root, name, keys_format, catalog=catalog)
+    if store is None:
+        with replace_atomically(resolve_parent(out)) as draft, open(draft, "xb") as file:
+            file.writelines(lines)
+    else:
+        with store.open_upload(out) as upload:
+            for piece in lines:
+                upload.write(piece)
+            upload.finish()
     return ViewExportReport(
-        root=location.display_path, name=name, samples=stored.samples, hash=stored.hash, format=keys_format, out=out
+        root=location.display_path,
+        name=name,
+        samples=stored.samples,
+        hash=stored.hash,
+        format=keys_format,
+        out=redact_secrets(out),
     )
 
 
