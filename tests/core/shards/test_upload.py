@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.remote import FaultyFileSystem
-from wdsctl.core.samples.naming import RawSample
+from wdsctl.core.samples.naming import RawPart, RawSample
 from wdsctl.core.shards.scan_unit import ShardFile, scan_file
 from wdsctl.core.shards.upload import scan_samples, upload_shard
 from wdsctl.core.shards.write import ShardUpload, write_shard
@@ -22,7 +22,7 @@ def some_samples(root: Path, names: dict[str, list[tuple[str, int]]]) -> list[Ra
             path = root / f"{key}.{part}"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(b"ustar" * (size // 5) + b"x" * (size % 5))
-        found.append((key, tuple((part, size, 0) for part, size in parts)))
+        found.append(RawSample(key, tuple(RawPart(part, size, 0) for part, size in parts)))
     return found
 
 

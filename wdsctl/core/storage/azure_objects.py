@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from wdsctl.core.storage.object_drivers import (
+    BodyStream,
     ObjectFacts,
     UnfinishedUpload,
     UploadPart,
@@ -55,7 +56,8 @@ class AzureObjects:
         async def request() -> ObjectFacts:
             async with self._client(path) as blob:
                 written = await blob.upload_blob(
-                    data,
+                    BodyStream(data),
+                    length=len(data),
                     overwrite=True,  # the conditions below decide
                     metadata=_METADATA,
                     validate_content=True,
@@ -114,7 +116,7 @@ class AzureUpload:
     async def _send(self, part: UploadPart) -> str:
         block = b64encode(f"{self._token}-{part.number:06}".encode()).decode()
         async with self._driver._client(self._path) as blob:  # noqa: SLF001
-            await blob.stage_block(block, part.data, length=len(part.data), validate_content=True)
+            await blob.stage_block(block, BodyStream(part.data), length=len(part.data), validate_content=True)
         return block
 
 

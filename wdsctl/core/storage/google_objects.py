@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from wdsctl.core.storage.object_drivers import (
+    BodyStream,
     ObjectFacts,
     UnfinishedUpload,
     UploadPart,
@@ -65,7 +66,7 @@ class GoogleObjects:
                 self._upload_url(bucket),
                 uploadType="multipart",
                 headers={"Content-Type": f'multipart/related; boundary="{_BOUNDARY}"'},
-                data=body,
+                data=BodyStream(body),
                 json_out=True,
                 ifGenerationMatch="0" if if_absent else if_tag,
             ),
@@ -135,18 +136,17 @@ class GoogleUpload:
         return self._driver._facts(self._finished)  # noqa: SLF001 - one class in two parts
 
     def abort(self) -> None:
-        filesystem = self._driver.filesystem
-        # The condition of the upload does not belong to its removal.
-        run_call(filesystem, filesystem._call("DELETE", self._address.replace("&ifGenerationMatch=0", "")))  # noqa: SLF001
+        """Do nothing: the parts are invisible, and Google removes them."""
 
     async def _send(self, part: UploadPart) -> str:
         """Send a part, and again the bytes of it that the store did not keep."""
         start, stop = part.offset, part.offset + len(part.data)
         total = str(stop) if part.is_last else "*"
         while True:
+            body = BodyStream(part.data[start - part.offset :])
             span = f"bytes {start}-{stop - 1}/{total}" if stop > start else f"bytes */{total}"
-            headers, body = await self._driver.filesystem._call(  # noqa: SLF001
-                "POST", self._address, headers={"Content-Range": span}, data=part.data[start - part.offset :]
+            headers, answer = await self._driver.filesystem._call(  # noqa: SLF001
+                "POST", self._address, headers={"Content-Range": span}, data=body
             )
             kept = int(headers["Range"].rpartition("-")[2]) + 1 if "Range" in headers else stop
             if kept >= stop or kept <= start:
@@ -155,7 +155,7 @@ class GoogleUpload:
         if kept < stop:
             raise ConnectionError(f"the store kept {kept:,} of {stop:,} bytes")
         if part.is_last:
-            self._finished = json.loads(body)
+            self._finished = json.loads(answer)
         return ""
 
 

@@ -7,6 +7,7 @@ module with the calls of their driver. All other stores, and `memory://`, are wr
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import posixpath
 import re
@@ -106,6 +107,13 @@ def driver_for(filesystem: Any) -> ObjectDriver:
 
         return AzureObjects(filesystem)
     return MemoryObjects(filesystem) if "MemoryFileSystem" in kinds else PlainObjects(filesystem)
+
+
+class BodyStream(io.BytesIO):
+    """The body of a request. aiohttp closes a stream that it has sent, and drivers send it again when they retry."""
+
+    def close(self) -> None:
+        pass
 
 
 def begin_call(filesystem: Any, call: Coroutine[Any, Any, T]) -> Future[T]:

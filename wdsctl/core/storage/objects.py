@@ -193,7 +193,7 @@ class ObjectStore:
 
             self._call(request, batch[0], "delete")
 
-    def pending(self, prefix_url: str) -> list[PendingUpload]:
+    def pending(self, prefix_url: str) -> Sequence[PendingUpload]:
         """List the unfinished uploads below a folder, of any writer. Google and Azure list none, and remove them."""
         folder, driver = self._open(prefix_url)
         base = f"{folder.rstrip('/')}/"
