@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import AsNobody
-from wdsctl.core.dataset.location import CATALOG_VARIABLE, DatasetLocation, locate
+from wdsctl.core.dataset.location import CATALOG_VARIABLE, DatasetLocation, locate, shell_command_for_file
 from wdsctl.core.errors import InputError, PermissionDenied
 
 
@@ -215,3 +215,14 @@ def test_a_file_of_lines_that_is_missing_or_no_file_is_refused(tmp_path: Path) -
     with pytest.raises(InputError, match="not a regular file"):
         locate(str(tmp_path / "pipe.jsonl"))
     assert locate(str(tmp_path / "folder.jsonl")).single_file == ""
+
+
+def test_a_hint_about_a_file_of_a_mirror_names_the_url(tmp_path: Path) -> None:
+    from wdsctl.core.published.mirror import Mirror
+    from wdsctl.core.published.pointer import new_pointer
+
+    mirror = Mirror(str(tmp_path / "mirror"), "memory://ann:secret@bucket/shards/.wdsctl")
+    mirror.write_record(new_pointer(1, 1, (), {}), "")
+
+    path = str(tmp_path / "mirror" / "catalog.sqlite")
+    assert shell_command_for_file(path, "index", "--rebuild") == "`wdsctl index memory://bucket/shards --rebuild`"

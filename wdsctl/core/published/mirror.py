@@ -26,7 +26,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from wdsctl.core.directories import join_beneath
 from wdsctl.core.errors import StorageError, translate_os_errors
@@ -123,7 +123,7 @@ class Mirror:
     def write_applying(self, pointer: Pointer) -> None:
         save_checked(self.control_path("applying.json"), {"pointer": pointer.encode().decode()})
 
-    def _load(self, name: str) -> dict[str, object] | None:
+    def _load(self, name: str) -> dict[str, Any] | None:
         path = self.control_path(name)
         if not os.path.exists(path):
             return None
