@@ -296,7 +296,7 @@ class LitDataImporter:
             own_shards, own_fields = _read_index(folder, dropped)
             shards += own_shards
             is_media |= own_fields
-        rows = IndexedShardRows([folder.index for folder in folders], shards)
+        rows = IndexedShardRows([folder.index_file for folder in folders], shards)
         return make_table_source(
             rows,
             RowMapping.from_options(options, media=[name for name in is_media if is_media[name]], key=":row"),
@@ -317,7 +317,7 @@ def _is_index(head: bytes) -> bool:
 
 def _read_index(folder: IndexedFolder, dropped: Sequence[str]) -> tuple[list[IndexedShardFile], dict[str, bool]]:
     """The chunks of a folder, and its fields with whether they are media."""
-    index = folder.index
+    index = folder.index_file
     content = read_json_object(index)
     chunks, config = content.get("chunks"), content.get("config")
     if not isinstance(chunks, list) or not isinstance(config, dict) or not chunks:

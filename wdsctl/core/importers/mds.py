@@ -203,13 +203,14 @@ class MdsImporter:
         shards: list[IndexedShardFile] = []
         encodings: dict[str, str] = {}
         for folder in folders:
-            entries = _read_entries(folder.index)
+            entries = _read_entries(folder.index_file)
             shards += [
-                _make_shard(folder.path, entry, folder.index, dropped)._replace(split=folder.split) for entry in entries
+                _make_shard(folder.path, entry, folder.index_file, dropped)._replace(split=folder.split)
+                for entry in entries
             ]
             for entry in entries:
                 encodings |= dict(zip(entry["column_names"], entry["column_encodings"], strict=True))
-        rows = IndexedShardRows([folder.index for folder in folders], shards)
+        rows = IndexedShardRows([folder.index_file for folder in folders], shards)
         splits = [folder.split for folder in folders if folder.split]
         if KEY_COLUMN in encodings:
             return make_row_source(rows, exported_row_mapping(self.name, options), splits)

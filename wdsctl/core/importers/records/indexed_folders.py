@@ -26,7 +26,7 @@ class IndexedFolder(NamedTuple):
     split: str = ""
 
     @property
-    def index(self) -> str:
+    def index_file(self) -> str:
         return os.path.join(self.path, INDEX_FILE)
 
 
@@ -40,7 +40,7 @@ def find_indexed_folders(path: str, is_index: Callable[[bytes], bool]) -> list[I
     if is_url(path) or not os.path.isdir(path) or os.path.lexists(os.path.join(path, INDEX_FILE)):
         return []
     folders = [IndexedFolder(os.path.join(path, name), name) for name in scan_folder(path, path).folders]
-    return [folder for folder in folders if is_index(read_head(folder.index))]
+    return [folder for folder in folders if is_index(read_head(folder.index_file))]
 
 
 def match_indexed_folders(path: str, is_index: Callable[[bytes], bool], what: str) -> FormatMatch | None:
@@ -51,7 +51,7 @@ def match_indexed_folders(path: str, is_index: Callable[[bytes], bool], what: st
         return None
     if not folders:
         return None
-    shown = join_with_and([path_for_message(os.path.relpath(folder.index, path)) for folder in folders[:3]])
+    shown = join_with_and([path_for_message(os.path.relpath(folder.index_file, path)) for folder in folders[:3]])
     return FormatMatch(0.95, f"{shown} {'lists' if len(folders) == 1 else 'list'} {what}")
 
 
