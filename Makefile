@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EXAMPLES := $(VENV)/.examples
 
-.PHONY: help demo demo-media demo-vlm demo-speech test test-slow matrix fuzz check format docs house bench clean
+.PHONY: help demo demo-media demo-vlm demo-speech demo-store test test-slow matrix fuzz check format docs house bench clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ demo-vlm: $(EXAMPLES)  ## LLaVA-style conversations to packs for a vision-langua
 
 demo-speech: $(READY)  ## recordings and transcripts to batches of similar durations
 	@$(BIN)/python examples/demo_speech.py
+
+demo-store: $(READY)  ## photographs to an S3 server, trained from by two ranks and indexed by two Ray nodes
+	@$(BIN)/python examples/demo_store.py
 
 check: $(READY)  ## lint, types, import rules, generated documents
 	$(BIN)/ruff check .
@@ -74,5 +77,5 @@ bench: $(READY)  ## measure against the peers, write docs/benchmarks.md
 	$(BIN)/python -m benchmarks
 
 clean:  ## remove what was made
-	rm -rf $(VENV) benchmarks/.venv* benchmarks/.data
+	rm -rf $(VENV) tests/stores/.azurite benchmarks/.venv* benchmarks/.data
 	find . -name __pycache__ -prune -exec rm -rf {} +
