@@ -21,4 +21,4 @@ def test_make_demo_store_ends_well() -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "yes: on both ranks, steps 11 to 30" in done.stdout
-    assert done.stdout.count("8 shards, 400 samples") == 3
+    assert done.stdout.count("8 shards, 400 samples") == 4
