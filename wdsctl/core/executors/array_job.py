@@ -220,11 +220,13 @@ class _JobResults:
         if planned is None or planned.function.function != function.function:
             return
         planned_labels = {unit.name: unit.label for unit in planned.units}
-        if not missing and not planned_labels.keys() & set(names):
+        present = set(names)
+        if not missing and present.isdisjoint(planned_labels):
             return  # an earlier stage with the same function
         self._stage = None
-        done = set() if stage.results is None else {stage.results.name(unit) for unit in stage.done}
-        gone = [label for name, label in planned_labels.items() if name not in done and name not in set(names)]
+        if stage.results is not None:
+            present.update(map(stage.results.name, stage.done))
+        gone = [label for name, label in planned_labels.items() if name not in present]
         new = [unit_label(stage.units[i]) for i in missing]
         if gone or new:
             examples = ", ".join(sorted({*gone, *new} - {""})[:_SHOWN_UNITS])

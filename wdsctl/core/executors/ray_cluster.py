@@ -29,6 +29,7 @@ from wdsctl.core.version import VERSION
 _UNITS_PER_WORKER = 2  # one running and one queued, so that no worker is idle
 _RETRIES = 3  # runs of a unit whose worker or node died, besides the first
 _WAIT_SECONDS = 1.0
+_CONNECT_SECONDS = 10.0
 _CANCEL_SECONDS = 5.0  # for units that are cancelled to clean up; afterwards their processes are killed
 _STRAGGLER_SECONDS = 10.0  # a unit that takes less is not started a second time
 _STRAGGLER_FACTOR = 3.0  # of the median time of a unit
@@ -76,6 +77,7 @@ class _Cluster:
         if is_local:
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         try:
+            _check_answers(self.address)
             self.ray.init(
                 address=self.address, configure_logging=False, log_to_driver=False, namespace="wdsctl", **settings
             )
@@ -295,6 +297,13 @@ def check_paths(probes: tuple[PathProbe, ...]) -> None:
                 hint="put data, catalog and destination on storage that all nodes mount at the same path, or at a URL",
                 code="WDS453",
             )
+
+
+def _check_answers(address: str) -> None:
+    """Raise OSError if nothing listens at HOST:PORT, where Ray would end this process."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdecimal() and "://" not in host:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS).close()
 
 
 def _wrong_version_error(found: str) -> WdsctlError:

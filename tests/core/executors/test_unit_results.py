@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from wdsctl.core.executors.unit_results import UNIT_FUNCTIONS, UnitFunction, find_unit_function, load_function
+from wdsctl.core.samples.naming import RawPart, RawSample
+from wdsctl.core.shards.write import ShardJob, UnreadableFile, WrittenShard, run_shard_job
+from wdsctl.core.validate.request import ValidateRequest
+from wdsctl.core.validate.unit import CheckContext, check_shard
+
+JOB = ShardJob("/out/a.tar", "/raw", (RawSample("k", (RawPart("txt", 3, 5),)),))
+
+
+def test_every_function_of_the_table_exists() -> None:
+    for function in UNIT_FUNCTIONS:
+        assert callable(load_function(function))
+
+
+def test_other_functions_run_in_the_process_of_the_command() -> None:
+    assert find_unit_function(len, keeps_results=False) is None
+
+
+def test_the_name_of_a_unit_says_what_its_result_depends_on() -> None:
+    name = UnitFunction("wdsctl.core.shards.write:run_shard_job").results("").name
+    assert name(JOB) == name(JOB._replace())
+    others = [JOB._replace(path="/out/b.tar"), JOB._replace(samples=(RawSample("k", (RawPart("txt", 3, 6),)),))]
+    assert len({name(JOB), *map(name, others)}) == 3
+
+
+def test_arguments_of_the_function_are_part_of_the_name_and_come_back() -> None:
+    names = []
+    for share in (1.0, 0.5):
+        context = CheckContext(root="/data", request=ValidateRequest(share=share))
+        function = find_unit_function(partial(check_shard, context), keeps_results=False)
+        assert function is not None
+        facts, pieces = function.encode_arguments()
+        again = UnitFunction(function.function).decode_arguments(facts, memoryview(b"".join(pieces)))
+        assert again.arguments == (context,)
+        names.append(function.results("").name.args)  # type: ignore[attr-defined]
+    assert names[0] != names[1]
+
+
+def test_results_come_back_as_they_were(tmp_path: Path) -> None:
+    results = UnitFunction("wdsctl.core.shards.write:run_shard_job").results(str(tmp_path))
+    other = JOB._replace(path="/out/b.tar")
+    unreadable = (UnreadableFile("k", "txt", "no"),)
+    assert results.save([JOB], [WrittenShard(1, 2048)]) == [True]
+    assert results.save([other], [unreadable]) == [True]
+    assert results.load(JOB) == WrittenShard(1, 2048)
+    assert results.load(other) == unreadable
+    assert run_shard_job
