@@ -49,7 +49,7 @@ class TwoNodes:
         self._node = self._cluster.add_node(num_cpus=1)
 
     def close(self) -> None:
-        self._cluster.shutdown()
+        self._cluster.shutdown()  # type: ignore[no-untyped-call]
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from wdsctl.core.executors.unit_results import UNIT_FUNCTIONS, UnitFunction, find_unit_function, load_function
 from wdsctl.core.samples.naming import RawPart, RawSample
-from wdsctl.core.shards.write import ShardJob, UnreadableFile, WrittenShard, run_shard_job
+from wdsctl.core.shards.write import ShardJob, UnreadableFile, WrittenShard
 from wdsctl.core.validate.request import ValidateRequest
 from wdsctl.core.validate.unit import CheckContext, check_shard
 
@@ -49,4 +49,3 @@ def test_results_come_back_as_they_were(tmp_path: Path) -> None:
     assert results.save([other], [unreadable]) == [True]
     assert results.load(JOB) == WrittenShard(1, 2048)
     assert results.load(other) == unreadable
-    assert run_shard_job

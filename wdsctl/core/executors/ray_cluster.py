@@ -100,9 +100,9 @@ class _Cluster:
 
 
 class _Flight(NamedTuple):
-    """A run of a unit on the cluster."""
+    """A run of a unit on the cluster. `number`: of the unit, from 0."""
 
-    index: int
+    number: int
     label: str
     started_s: float
 
@@ -187,7 +187,7 @@ class RayExecutor:
             done, _ = self.ray.wait(list(self._flights), num_returns=len(self._flights), timeout=0)
         for reference in done:
             flight = self._flights.pop(reference)
-            yield flight.index, self._get(reference, flight)
+            yield flight.number, self._get(reference, flight)
 
     def _get(self, reference: Any, flight: _Flight) -> _UnitOutcome:
         errors = self.ray.exceptions
@@ -208,7 +208,7 @@ class RayExecutor:
 
     def _drop_late_runs(self, flying: Mapping[int, Any]) -> None:
         """Cancel second runs of units whose first run has finished, and the other way round."""
-        self._cancel([reference for reference, flight in self._flights.items() if flight.index not in flying])
+        self._cancel([reference for reference, flight in self._flights.items() if flight.number not in flying])
 
     def _start_stragglers_again(
         self, remote: Any, settings: _NodeSettings, shared: Any, flying: Mapping[int, Any], again: set[int]
@@ -220,13 +220,13 @@ class RayExecutor:
         for flight in sorted(self._flights.values(), key=lambda flight: flight.started_s):
             if len(self._flights) >= self.workers or now_s - flight.started_s < limit_s:
                 return
-            if flight.index not in again:
-                again.add(flight.index)
+            if flight.number not in again:
+                again.add(flight.number)
                 seconds = now_s - flight.started_s
                 self.note(
                     f"{flight.label} has run for {seconds:.0f} s, usual is {usual_s:.0f} s: started a second time"
                 )
-                self._start(remote, settings, shared, flight.index, flying[flight.index])
+                self._start(remote, settings, shared, flight.number, flying[flight.number])
 
     def _cancel(self, references: Sequence[Any]) -> None:
         """Cancel runs: they may clean up for a moment, and then their processes are killed."""

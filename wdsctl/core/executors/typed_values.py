@@ -90,7 +90,8 @@ def _decode(  # noqa: C901, PLR0911, PLR0912 - a case for each kind of type
         return bytes(_slice(data, start, end)), end
     if origin is np.ndarray:
         descr, shape, size = encoded
-        dtype = np.lib.format.descr_to_dtype(descr if isinstance(descr, str) else [tuple(each) for each in descr])
+        fields_of_record: Any = descr if isinstance(descr, str) else [tuple(each) for each in descr]
+        dtype = np.lib.format.descr_to_dtype(fields_of_record)
         if dtype.hasobject:
             raise ValueError(descr)
         end = start + _count(size)

@@ -12,6 +12,7 @@ from functools import cache, partial
 from hashlib import blake2b
 from importlib import import_module
 from json import dumps
+from types import GenericAlias
 from typing import Any, NamedTuple, get_type_hints
 
 from wdsctl.core.executors.typed_values import decode_typed, encode_typed
@@ -84,7 +85,7 @@ class UnitFunction:
 
     def decode_arguments(self, facts: Mapping[str, Any], data: memoryview) -> UnitFunction:
         kinds = unit_types(self.function).arguments
-        return replace(self, arguments=decode_typed(facts["arguments"], tuple[kinds] if kinds else tuple[()], data))
+        return replace(self, arguments=decode_typed(facts["arguments"], GenericAlias(tuple, kinds), data))
 
     def encode_unit(self, unit: Any) -> EncodedResult:
         pieces: list[BytesLike] = []
