@@ -1,0 +1,95 @@
+"""What a store refuses or loses is an error with a code, or goes on; never another result."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.build import some_shards
+from tests.remote import uploaded
+from tests.stores.proxy import Fault, FaultProxy
+from tests.stores.servers import in_use, rclone_server
+from wdsctl.core.errors import InputError, PermissionDenied, StorageError
+from wdsctl.core.shards.list import list_shards
+from wdsctl.core.storage.objects import ObjectStore
+from wdsctl.core.storage.remote import FsspecStorage
+
+SHARDS = "s3://bucket/shards"
+
+
+@pytest.fixture
+def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultProxy]:
+    """A proxy in front of a store with three shards."""
+    (tmp_path / "store").mkdir()
+    with (
+        rclone_server(tmp_path / "store") as store,
+        FaultProxy(store.endpoint) as made,
+        in_use(store.through(made.url)),
+    ):
+        uploaded(some_shards(tmp_path / "local", 3), SHARDS)
+        yield made
+
+
+def names() -> list[str]:
+    return [shard.path for shard in list_shards(SHARDS).shards]
+
+
+@pytest.mark.usefixtures("proxy")
+def test_a_bucket_that_is_not_there_is_named() -> None:
+    with pytest.raises(InputError):
+        list_shards("s3://nothing/shards")
+
+
+@pytest.mark.usefixtures("proxy")
+def test_a_wrong_key_is_a_denied_permission(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
+    from tests.stores.servers import forget_filesystems
+
+    forget_filesystems()
+    with pytest.raises(PermissionDenied):
+        names()
+
+
+def test_a_bucket_that_only_reads_refuses_a_write(proxy: FaultProxy) -> None:
+    denied = "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+    proxy.set_faults(Fault(method="PUT", status=403, body=denied))
+    with pytest.raises(PermissionDenied):
+        ObjectStore(SHARDS).put(f"{SHARDS}/new", b"1")
+    assert len(names()) == 3
+
+
+def test_another_region_is_an_error_about_the_region(proxy: FaultProxy) -> None:
+    moved = "<Error><Code>AuthorizationHeaderMalformed</Code><Message>the region is wrong</Message></Error>"
+    proxy.set_faults(Fault(status=400, body=moved))
+    with pytest.raises(StorageError) as failed:
+        names()
+    assert "AWS_DEFAULT_REGION" in failed.value.hint
+
+
+def test_some_seconds_without_network_are_waited_for(proxy: FaultProxy, tmp_path: Path) -> None:
+    (path,) = (tmp_path / "local").glob("*000.tar")
+    storage, url = FsspecStorage(SHARDS), f"{SHARDS}/{path.name}"
+    assert storage.read(url, 0, 512) == path.read_bytes()[:512]
+    proxy.go_offline(2.0)
+    assert storage.read(url, 512, 512) == path.read_bytes()[512:1024]
+
+
+def test_a_listing_that_lags_lists_what_it_has_and_then_all(proxy: FaultProxy) -> None:
+    proxy.set_faults(Fault(path="list-type", times=1, edit=lambda body: body.replace(b"002.tar", b"002.tmp")))
+    assert len(names()) == 2
+    assert len(names()) == 3
+
+
+def test_an_answer_that_is_cut_or_busy_is_asked_for_again(proxy: FaultProxy) -> None:
+    data = os.urandom(1 << 20)
+    ObjectStore(SHARDS).put(f"{SHARDS}/x.bin", data)
+    for fault in (
+        Fault(path="x.bin", method="GET", cut="body", times=1),
+        Fault(path="x.bin", method="GET", status=503, times=1),
+        Fault(path="x.bin", method="GET", trim_bytes=10, times=1),
+    ):
+        proxy.set_faults(fault)
+        assert FsspecStorage(SHARDS).read(f"{SHARDS}/x.bin", 0, len(data)) == data
