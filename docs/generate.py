@@ -91,7 +91,7 @@ Open it read-only, as wdsctl does; this works on network file systems too:
 sqlite3 "file:shards/.wdsctl/catalog.sqlite?mode=ro&immutable=1"
 ```
 
-Of a dataset at a URL, the catalog is [in the store](remote.md#where-the-catalog-is), and a copy in the user's data folder.
+The catalog of a dataset at a URL is [in the store](remote.md#where-the-catalog-is). The user's data folder has a copy.
 
 Of [files of lines](jsonl.md) it keeps no rows of samples unless `wdsctl index --sample-rows` asked for them: `v_sample`
 and `v_part` are empty there for `sqlite3`, while [`wdsctl sql`](views.md#asking-the-catalog) makes their rows as it

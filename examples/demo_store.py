@@ -91,7 +91,7 @@ def index_with_ray(folder: Path) -> None:
             wdsctl(folder, "index", ROOT, *options)
             wdsctl(folder, "inspect", ROOT, "--catalog", "by-ray")
         finally:
-            cluster.shutdown()
+            cluster.shutdown()  # type: ignore[no-untyped-call]
 
 
 if __name__ == "__main__":

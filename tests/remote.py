@@ -125,7 +125,7 @@ class DelayedFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
     @classmethod
     def reset(cls) -> None:
         for kept in (cls.files, cls.reads, cls.asked, cls.fault, cls.late):
-            kept.clear()  # type: ignore[attr-defined]  # lists and a dict
+            kept.clear()
         cls.under_way[:] = [0, 0]
         cls.delay[:] = [0.0]
 

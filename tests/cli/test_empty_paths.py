@@ -12,7 +12,22 @@ from wdsctl.cli.app import build_full_app
 from wdsctl.cli.options import PATH_METAVARS
 
 #: Arguments that are no paths.
-OTHERS = {"CODE", "KEY", "NAME", "NAME...", "QUERY", "RATIOS", "[B]", "[PREFIX]", "[RUN]", "A", "B", "[KEY]", "PART"}
+OTHERS = {
+    "CODE",
+    "COMMAND",
+    "KEY",
+    "NAME",
+    "NAME...",
+    "QUERY",
+    "RATIOS",
+    "[B]",
+    "[PREFIX]",
+    "[RUN]",
+    "A",
+    "B",
+    "[KEY]",
+    "PART",
+}
 
 
 @pytest.mark.parametrize(

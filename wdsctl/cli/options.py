@@ -23,7 +23,21 @@ from wdsctl.core.invocation import parse_size_bytes
 
 #: Metavars of arguments and options that are paths.
 PATH_METAVARS = frozenset(
-    {"A", "[B]", "DEST", "DIR", "FILE", "FILE|DIR/|-", "FILES", "FOLDER", "OUT", "ROOT", "SOURCE", "SOURCE... DEST"}
+    {
+        "A",
+        "[B]",
+        "DEST",
+        "DIR",
+        "FILE",
+        "FILE|DIR/|-",
+        "FILES",
+        "FOLDER",
+        "JOB",
+        "OUT",
+        "ROOT",
+        "SOURCE",
+        "SOURCE... DEST",
+    }
 )
 
 

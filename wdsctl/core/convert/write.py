@@ -114,8 +114,8 @@ def _jobs(
         if unit.stream != "primary":
             yield UnitJob(plan, unit, dest, resolved)
             continue
-        in_unit = (tuple(p for p in positions if unit.first <= p <= unit.last) for positions in (left_out, as_is))
-        yield UnitJob(plan, unit, dest, resolved, *in_unit)
+        in_unit = [tuple(p for p in positions if unit.first <= p <= unit.last) for positions in (left_out, as_is)]
+        yield UnitJob(plan, unit, dest, resolved, left_out=in_unit[0], as_is=in_unit[1])
 
 
 @dataclass(frozen=True, slots=True)

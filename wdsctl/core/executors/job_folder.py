@@ -24,6 +24,7 @@ from wdsctl.core.executors.unit_results import UNIT_FUNCTIONS, UnitFunction
 from wdsctl.core.files import MALFORMED_ERRORS, decode_checked, open_without_links, write_text
 from wdsctl.core.jobs import BatchLimits, ResultFolder
 from wdsctl.core.json_text import read_json
+from wdsctl.core.urls import redact_secrets
 from wdsctl.core.version import VERSION
 
 JOB_FORMAT = 1  # raise it when the files of a job folder change
@@ -138,6 +139,12 @@ def check_command(arguments: Sequence[str]) -> None:
                 hint="pass DEST instead, or run it without a job",
                 code="WDS454",
             )
+    if any(redact_secrets(argument) != argument for argument in arguments):
+        raise UsageError(
+            "a URL or an option of the command contains a secret, and a job folder stores the command",
+            hint="remove user, password and query from the URL, and pass them in the environment of every task",
+            code="WDS454",
+        )
     if "-" in arguments:
         raise UsageError(
             "a list of shards on stdin cannot be read again by `job merge`",

@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from typing import Any
 from urllib.parse import quote
 
+from wdsctl.core.json_text import read_json
 from wdsctl.core.storage.object_drivers import (
     BodyStream,
     ObjectFacts,
@@ -155,7 +156,7 @@ class GoogleUpload:
         if kept < stop:
             raise ConnectionError(f"the store kept {kept:,} of {stop:,} bytes")
         if part.is_last:
-            self._finished = json.loads(answer)
+            self._finished = read_json(answer)
         return ""
 
 

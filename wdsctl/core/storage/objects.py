@@ -116,7 +116,7 @@ class ObjectStore:
         def find() -> dict[str, Any]:
             filesystem.invalidate_cache()
             try:
-                found = list_files_below(filesystem, folder)
+                found: Any = list_files_below(filesystem, folder)
                 return found if isinstance(found, dict) else {}  # adlfs returns a list if the URL is that of an object
             except FileNotFoundError as error:
                 if s3_error_code(error) == "NoSuchBucket":
