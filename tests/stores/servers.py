@@ -104,7 +104,7 @@ def rclone_server(folder: Path | None = None) -> Iterator[Store]:
     with tempfile.TemporaryDirectory() as made:
         root = folder or Path(made)
         (root / "bucket").mkdir(exist_ok=True)
-        arguments = ["serve", "s3", "--config", os.devnull, "--addr", "127.0.0.1:0", "--dir-cache-time", "0"]
+        arguments = ["serve", "s3", "--config", os.devnull, "--addr", "127.0.0.1:0", "--dir-cache-time", "100ms"]
         keys = ["--auth-key", f"{ACCESS_KEY},{SECRET_KEY}"]
         with _server([command, *arguments, *keys, str(root)], r"server on \[(http://[\d.:]+)") as endpoint:
             # It sends the checksum of the whole object with a range, which botocore compares with the range.
