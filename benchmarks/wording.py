@@ -274,7 +274,7 @@ NOTES = """\
     every sample is chosen by itself and read by itself, from another shard than the one before. Beside a hook of 40 us
     a sample the same cost weighs less; of ten sources it is as fast as of one, and of a thousand the caches no longer
     hold what a pick touches: its arm, its block, its shard. Blocks four times as large, references as arrays of words
-    in the place of lists, and sources with slots changed nothing that could be told from noise. What is bound by
+    in the place of lists, and sources with slots changed nothing beyond the noise. What is bound by
     memory differs from machine to machine: the same code had 0.81 to 0.88 times one source on one day, and 0.66 to
     0.73 on another, when one source was a quarter faster and a thousand as fast as before.
   - Packed and grouped: what waits in groups is made again from samples that lie apart; at 99 % from windows of two
