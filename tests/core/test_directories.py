@@ -28,9 +28,17 @@ ALLOWED = {
     "core/files.py": "the door",
     "core/inspect/get.py": "writes into a pipe or a device that the user named: nothing may take its place",
     "core/prepare/preview.py": "a copy in a temporary folder of its own",
+    **dict.fromkeys(
+        [f"core/published/{name}.py" for name in ("mirror", "publish", "pull", "ranges", "store")],
+        "the mirror of a published catalog: folders of wdsctl's own in the user's data folder",
+    ),
+    "core/storage/cache_layers.py": "locks and copies in the cache folder of fsspec, which the user names",
+    "core/trace/read.py": "copies in a temporary folder of its own",
     "core/split/leak_hashes.py": "files in a temporary folder of its own",
     "loader/stores/disk_cache_folder.py": "the cache: folders of this user alone (0700), checked",
     "loader/stores/disk_cache.py": "files in the cache's own folder",
+    "loader/stores/shard_cache.py": "a file in the cache's own folder",
+    "loader/stores/shard_cache_folder.py": "the cache: folders of its own (0700); locks are opened without links",
     "loader/workers/spawn.py": "a descriptor that the parent has opened",
 }
 
@@ -40,6 +48,7 @@ CONNECTS = {
     "core/catalog/database_file.py": "immutable files, to read",
     "core/catalog/ledger_file.py": "in memory",
     "core/catalog/rows.py": "in memory",
+    "core/published/publish.py": "the ledger of a mirror, which is locked while it is copied",
     "core/views/where.py": "in memory",
     "core/compare/samples.py": "a nameless file of SQLite's own",
 }

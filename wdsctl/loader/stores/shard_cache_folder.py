@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from wdsctl.core.array_types import Int64Array
+from wdsctl.core.json_text import read_json
 from wdsctl.loader.stores.disk_cache_folder import PARTIAL_SUFFIX, bytes_on_disk, make_parent_folder
 
 MAGIC = b"WDSSHC1\n"
@@ -234,7 +235,7 @@ def read_lanes(folder: str) -> tuple[int, list[Any]]:
     for name in sorted(os.listdir(os.path.join(folder, "lanes"))):
         if name.isdecimal():
             with open(os.path.join(folder, "lanes", name), encoding="utf-8") as file:
-                lanes += json.load(file)
+                lanes += read_json(file.read())
     return version, lanes
 
 
