@@ -131,7 +131,7 @@ def test_of_two_loops_that_take_one_batch_apart_the_slower_one_is_told(dataset: 
         keys += islice(second, 3)
 
         assert keys[0] == keys[1]
-        with pytest.raises(LoaderError, match="this one is splitting") as caught:
+        with pytest.raises(LoaderError, match="this loop is splitting") as caught:
             taken(first, 3)  # type: ignore[arg-type]
     assert caught.value.code == "WDS518"
 

@@ -195,7 +195,7 @@ def test_every_loader_and_every_dataset_is_true_and_is_not_opened_for_it(dataset
 
 @pytest.mark.parametrize("what", ["a path", None, 7])
 def test_a_loader_runs_a_dataset_and_nothing_else(what: Any) -> None:
-    with pytest.raises(UsageError, match=f"not a {type(what).__name__}") as raised:
+    with pytest.raises(UsageError, match=f"found {type(what).__name__}") as raised:
         get_savable_loader(what)
 
     assert "get_train_dataset" in raised.value.hint
