@@ -49,6 +49,8 @@ class Positions:
 class NoFiles:
     """A source that has positions and nothing else."""
 
+    is_remote = False
+
     def __init__(self, number: int) -> None:
         self.number = number
 
