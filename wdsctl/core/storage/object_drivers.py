@@ -191,7 +191,7 @@ class PlainObjects:
         try:
             session.send(UploadPart(1, 0, data, is_last=True)).result()
             return session.complete(())
-        except BaseException:
+        except BaseException:  # Ctrl-C too: nobody else knows the draft, so nobody else would remove it
             session.abort()
             raise
 

@@ -396,7 +396,7 @@ class Upload:
         else:
             self._send_part(self._session, is_last=True)
             while self._in_flight:
-                self._settle_part(self._session)
+                self._wait_for_part(self._session)
             stored = self._store._finish_upload(self.url, self._session, self._receipts, self.size_bytes)  # noqa: SLF001
         self._is_closed = True
         return stored
@@ -430,7 +430,7 @@ class Upload:
 
     def _send_part(self, session: UploadSession, *, is_last: bool) -> None:
         while len(self._in_flight) >= session.max_in_flight:
-            self._settle_part(session)
+            self._wait_for_part(session)
         self._part_count += 1
         part = UploadPart(self._part_count, self._sent_bytes, self._take_buffer(), is_last)
         self._in_flight.append((part, session.send(part)))
@@ -438,7 +438,7 @@ class Upload:
         if self._part_count % _PARTS_PER_SIZE == 0:
             self._part_bytes *= 2
 
-    def _settle_part(self, session: UploadSession) -> None:
+    def _wait_for_part(self, session: UploadSession) -> None:
         """Wait for the oldest part, and send it again if that may help."""
         part, first = self._in_flight.popleft()
         futures = [first]

@@ -275,7 +275,7 @@ class FsspecStorage:
         self._checks = RemoteFileChecker(self._expected, self._recheck_seconds)
         self._checks_under_way: dict[str, asyncio.Future[None]] = {}  # by path, for the loop's thread
         self._opened: tuple[Any, str] | None = None
-        self._background: _Background | None = None
+        self._background: _PrefetchFilesystem | None = None
         self._pid = os.getpid()
 
     # Fetches in the background
@@ -340,29 +340,29 @@ class FsspecStorage:
 
     async def _fetch_in_background(self, fetch: Fetch, read_ahead: ReadAhead, limit: asyncio.Semaphore) -> None:
         try:
-            background = self._open_background()
+            background = self._open_prefetch_filesystem()
             requests = plan_requests([FileRange(fetch.path, fetch.start, fetch.size)]).requests
             async with limit:
                 await self._check_in_background(background, fetch.path)
             parts = await asyncio.gather(*(self._request_again(background, each, limit) for each in requests))
         except Exception:  # noqa: BLE001 - drivers raise any class; the read of a range raises the error again
             read_ahead.fail(fetch)
-        except BaseException:
+        except BaseException:  # a cancelled fetch too: a reader would wait for it for ever
             read_ahead.fail(fetch)
             raise
         else:
             read_ahead.complete(fetch, parts[0] if len(parts) == 1 else b"".join(parts))
 
-    def _open_background(self) -> _Background:
+    def _open_prefetch_filesystem(self) -> _PrefetchFilesystem:
         """The filesystem that background fetches use. Drivers that are not asynchronous get one for their thread."""
         if self._background is None:
             filesystem, base = self._open()
             if not (filesystem.async_impl or isinstance(filesystem, CachedFiles)):
                 filesystem, base = open_filesystem(reveal_query(self._root)[0])
-            self._background = _Background(filesystem, base.rstrip("/"), self._query)
+            self._background = _PrefetchFilesystem(filesystem, base.rstrip("/"), self._query)
         return self._background
 
-    async def _check_in_background(self, background: _Background, path: str) -> None:
+    async def _check_in_background(self, background: _PrefetchFilesystem, path: str) -> None:
         """Raise an error for a file that was replaced, as `_check` does; fetches of a file wait for one request."""
         if not self._checks.files_due([path]):
             return
@@ -373,12 +373,14 @@ class FsspecStorage:
             under_way.add_done_callback(lambda _: self._checks_under_way.pop(path, None))
         await asyncio.shield(under_way)
 
-    async def _stat_and_check(self, background: _Background, path: str) -> None:
+    async def _stat_and_check(self, background: _PrefetchFilesystem, path: str) -> None:
         filesystem, inner = background.filesystem, background.path(path, self._root)
         facts = await filesystem._info(inner) if filesystem.async_impl else filesystem.info(inner)  # noqa: SLF001 - so fsspec names its coroutines
         self._checks.check(path, facts)
 
-    async def _request_again(self, background: _Background, request: RangeRequest, limit: asyncio.Semaphore) -> bytes:
+    async def _request_again(
+        self, background: _PrefetchFilesystem, request: RangeRequest, limit: asyncio.Semaphore
+    ) -> bytes:
         """The bytes of a request, after retries of transient errors and short answers."""
         policy, begun = self._retry_policy, time.monotonic()
         for tried in range(MAX_TRIES):
@@ -404,7 +406,7 @@ class FsspecStorage:
             )  # the read of a range says more
         return data
 
-    async def _try_request(self, background: _Background, request: RangeRequest) -> Any:
+    async def _try_request(self, background: _PrefetchFilesystem, request: RangeRequest) -> Any:
         """The driver's answer to one request, hedged; or its error."""
         filesystem, inner = background.filesystem, background.path(request.path, self._root)
         size = request.stop - request.start
@@ -505,7 +507,7 @@ class FsspecStorage:
         return responses
 
     async def _request_all(self, requests: Sequence[RangeRequest], loop: Any) -> list[Any]:
-        background, limit = self._open_background(), _request_limits(loop)[True]
+        background, limit = self._open_prefetch_filesystem(), _request_limits(loop)[True]
 
         async def request_one(request: RangeRequest) -> Any:
             async with limit:
@@ -562,7 +564,7 @@ class FsspecStorage:
         )
 
 
-class _Background(NamedTuple):
+class _PrefetchFilesystem(NamedTuple):
     """A filesystem, the root as it spells it, without slashes at the end, and the query of a signed URL."""
 
     filesystem: Any
