@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from wdsctl.loader.batching.collate import batch_list, batch_pad_stack, batch_stack, generic_batch
     from wdsctl.loader.decoding import SampleDecoder
     from wdsctl.loader.decoding.av import AVData, AVDecoder, AVMetadata, get_clips_uniform, get_single_frames_uniform
-    from wdsctl.loader.interop.webdataset import as_webdataset
+    from wdsctl.loader.integrations.webdataset import as_webdataset
     from wdsctl.loader.loader import Loader, get_loader, get_savable_loader
     from wdsctl.loader.packing import Buckets, Packing
     from wdsctl.loader.recipe.dataset import (
@@ -73,7 +73,7 @@ _EXPORTS_BY_MODULE = {
     "batching.collate": ("batch_list", "batch_pad_stack", "batch_stack", "generic_batch"),
     "decoding": ("SampleDecoder",),
     "decoding.av": ("AVData", "AVDecoder", "AVMetadata", "get_clips_uniform", "get_single_frames_uniform"),
-    "interop.webdataset": ("as_webdataset",),
+    "integrations.webdataset": ("as_webdataset",),
     "loader": ("get_loader", "get_savable_loader", "Loader"),
     "packing": ("Buckets", "Packing"),
     "recipe.dataset": ("get_train_dataset", "get_val_dataset", "get_val_datasets", "TrainDataset", "ValDataset"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from wdsctl.core.checkpoint.state import describe_differences, shorten_list
@@ -46,6 +47,24 @@ def all_gather_states(states: Any, group: Any = None, src: int | None = None) ->
     gathered = _all_gather_json(states, group)
     is_own = all(isinstance(each, dict) and each.get("kind") == "rank" for each in gathered)
     return gathered if is_own else states
+
+
+def new_gloo_group(group: Any, timeout: timedelta) -> Any:
+    """A group of the same ranks that communicates on the CPU, and gives up after `timeout`. All ranks must call it.
+
+    Raises RuntimeError if one does not.
+    """
+    from torch import distributed
+
+    ranks = range(distributed.get_world_size()) if group is None else distributed.get_process_group_ranks(group)
+    return distributed.new_group(list(ranks), timeout=timeout, backend="gloo", use_local_synchronization=True)
+
+
+def wait_for_all(gloo_group: Any, timeout: timedelta) -> None:
+    """Wait until all ranks of the group call this. Raises RuntimeError after `timeout`, on rank 0 with their names."""
+    from torch import distributed
+
+    distributed.monitored_barrier(gloo_group, timeout=timeout, wait_all_ranks=True)
 
 
 def scatter_states(states: Sequence[LoaderState] | LoaderState | None, group: Any = None, src: int = 0) -> Any:

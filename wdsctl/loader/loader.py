@@ -157,6 +157,11 @@ class Loader:
         """The datasets that are read, by their numbers in restore keys."""
         return self._open_stream().streams.sources
 
+    @property
+    def worker_config(self) -> WorkerConfig:
+        """The rank and the workers. Opens nothing."""
+        return self._dataset.worker_config
+
     def config(self) -> dict[str, Any]:
         """Everything that decides the batches, resolved: the plan, as JSON."""
         plan = self._open_stream().loader_plan

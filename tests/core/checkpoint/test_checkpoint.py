@@ -9,6 +9,7 @@ import torch
 
 from tests.core.job_states import a_pass_state, a_rank_state, job
 from wdsctl.core.checkpoint.checkpoint import diff_checkpoints, inspect_checkpoint, redistribute_checkpoint
+from wdsctl.core.checkpoint.files import find_states
 from wdsctl.core.checkpoint.state import merge_states
 from wdsctl.core.errors import StateMismatch, UsageError
 
@@ -100,22 +101,26 @@ def test_every_new_rank_gets_a_file_named_as_those_that_were_read(
 
     assert report.splits_into == splits
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == [
-        f"train_dataloader_dprank{rank:03}.json" for rank in range(ranks)
+        f"train_dataloader_dprank{rank:03}.pt" for rank in range(ranks)
     ]
-    assert all(read(name) == merge_states(job(4)) for name in report.files)
+    expected = {"dataloader_state_dict": merge_states(job(4))}
+    assert all(torch.load(name, weights_only=True) == expected for name in report.files)
 
 
 @pytest.mark.parametrize(
     ("name", "written"),
     [
-        ("{}.pt", "5.json"),
-        ("r{:02}_of_64.pt", "r05_of_64.json"),
-        ("a{{}}{}.pt", "a{}5.json"),
-        ("only.pt", "rank005.json"),
+        ("{}.pt", "5.pt"),
+        ("r{:02}_of_64.pt", "r05_of_64.pt"),
+        ("a{{}}{}.pth", "a{}5.pth"),
+        ("a{}.bin", "a5.bin"),
+        ("only.pt", "rank005.pt"),
+        ("step100.pt", "rank005.pt"),
+        ("rank0.pt", "rank5.pt"),
     ],
 )
 def test_names_keep_their_pattern(name: str, written: str, tmp_path: Path) -> None:
-    states = job(1) if name == "only.pt" else job(4)
+    states = job(4) if "{" in name else job(1)
     folder = a_checkpoint(tmp_path / "ckpt", states, name)
 
     assert Path(redistribute_checkpoint([folder], str(tmp_path / "new"), ranks=6).files[5]).name == written
@@ -135,7 +140,7 @@ def test_a_pattern_that_is_none_is_refused(pattern: str, ckpt: str, tmp_path: Pa
 
 def test_nothing_is_overwritten_unless_it_is_asked_for(ckpt: str, tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
-    there = tmp_path / "new" / "train_dataloader_dprank001.json"
+    there = tmp_path / "new" / "train_dataloader_dprank001.pt"
     there.write_text("mine")
 
     with pytest.raises(UsageError, match="1 of 2 output files exist"):
@@ -144,7 +149,7 @@ def test_nothing_is_overwritten_unless_it_is_asked_for(ckpt: str, tmp_path: Path
     assert [path.name for path in (tmp_path / "new").iterdir()] == [there.name]
     assert there.read_text() == "mine"
     redistribute_checkpoint([ckpt], str(tmp_path / "new"), ranks=2, force=True)
-    assert read(str(there)) == merge_states(job(4))
+    assert torch.load(there, weights_only=True) == {"dataloader_state_dict": merge_states(job(4))}
 
 
 def test_a_dry_run_writes_nothing(ckpt: str, tmp_path: Path) -> None:
@@ -164,13 +169,12 @@ def test_states_that_do_not_fit_together_are_not_written(tmp_path: Path) -> None
     assert not (tmp_path / "out.json").exists()
 
 
-def test_a_united_state_beside_those_of_ranks_is_named(ckpt: str) -> None:
+def test_a_merged_state_beside_the_states_it_was_made_of_is_one_checkpoint(ckpt: str, tmp_path: Path) -> None:
     redistribute_checkpoint([ckpt], f"{ckpt}/state.json")
 
-    with pytest.raises(UsageError, match="is a merged state") as raised:
-        redistribute_checkpoint([ckpt], "elsewhere.json")
+    redistribute_checkpoint([ckpt], str(tmp_path / "again.json"))
 
-    assert raised.value.where == f"{ckpt}/state.json"
+    assert read(str(tmp_path / "again.json")) == merge_states(job(4))
 
 
 def test_the_rank_files_and_what_they_were_united_to_do_not_differ(ckpt: str, tmp_path: Path) -> None:
@@ -179,6 +183,100 @@ def test_the_rank_files_and_what_they_were_united_to_do_not_differ(ckpt: str, tm
 
     assert diff_checkpoints(ckpt, out).is_same
     assert diff_checkpoints(ckpt, out).tier == ""
+
+
+def a_megatron_checkpoint(folder: Path, states: list[Any]) -> Path:
+    """The folder that Megatron-Bridge writes for one iteration: a file a rank, with nothing but its state."""
+    folder.mkdir(parents=True)
+    for rank, state in enumerate(states):
+        torch.save({"dataloader_state_dict": state}, folder / f"train_dataloader_dprank{rank:03d}.pt")
+    return folder
+
+
+@pytest.mark.parametrize(("world", "ranks"), [(4, 6), (4, 2), (1, 8), (8, 1), (4, 4)])
+def test_a_checkpoint_in_place_has_exactly_the_new_ranks(world: int, ranks: int, tmp_path: Path) -> None:
+    folder = a_megatron_checkpoint(tmp_path / "energon" / "iter_0000100", job(world))
+    (folder / "notes.txt").write_text("mine")
+
+    report = redistribute_checkpoint([str(folder)], ranks=ranks, in_place=True)
+
+    names = [f"train_dataloader_dprank{rank:03d}.pt" for rank in range(ranks)]
+    assert sorted(path.name for path in folder.iterdir()) == ["notes.txt", *names]
+    assert [Path(name).name for name in report.files] == names
+    assert len(report.removed) == max(0, world - ranks)
+    for name in names:
+        assert torch.load(folder / name, weights_only=True) == {"dataloader_state_dict": merge_states(job(world))}
+
+
+def test_a_checkpoint_in_place_can_be_redistributed_again(tmp_path: Path) -> None:
+    folder = a_megatron_checkpoint(tmp_path / "iter", job(4))
+
+    for ranks in (6, 3, 4):
+        redistribute_checkpoint([str(folder)], ranks=ranks, in_place=True)
+        assert len(list(folder.iterdir())) == ranks
+    assert inspect_checkpoint([str(folder)]).problem == ""
+
+
+@pytest.mark.parametrize(("replaced", "removed"), [(0, 0), (1, 0), (4, 0), (5, 0), (5, 2), (5, 3)])
+def test_a_redistribution_in_place_that_was_killed_is_completed(replaced: int, removed: int, tmp_path: Path) -> None:
+    folder = a_megatron_checkpoint(tmp_path / "iter", job(8))
+    names = [f"train_dataloader_dprank{rank:03d}.pt" for rank in range(8)]
+    for name in names[:replaced]:  # as files are replaced in the order of ranks, and then removed
+        torch.save({"dataloader_state_dict": merge_states(job(8))}, folder / name)
+    for name in names[5 : 5 + removed]:
+        (folder / name).unlink()
+
+    redistribute_checkpoint([str(folder)], ranks=5, in_place=True)
+
+    assert sorted(path.name for path in folder.iterdir()) == names[:5]
+    assert [each.state for each in find_states([str(folder)])[0]] == [merge_states(job(8))] * 5
+
+
+def test_a_file_with_more_than_a_state_is_not_replaced_in_place(ckpt: str) -> None:
+    before = {path.name: path.read_bytes() for path in Path(ckpt).iterdir()}
+
+    with pytest.raises(UsageError, match="other values"):
+        redistribute_checkpoint([ckpt], ranks=2, in_place=True)
+
+    assert {path.name: path.read_bytes() for path in Path(ckpt).iterdir()} == before
+
+
+def test_values_beside_the_state_that_all_files_share_are_kept_in_place(tmp_path: Path) -> None:
+    folder = tmp_path / "dataloader"
+    folder.mkdir()
+    for rank, state in enumerate(job(2)):  # as torchdata's StatefulDataLoader saves an iterable dataset
+        saved = {"_num_yielded": 7, "fetcher_state": {"ended": False, "items": [1, {"dataset_state": state}]}}
+        torch.save(saved, folder / f"dataloader_dp_rank_{rank}.pt")
+
+    redistribute_checkpoint([str(folder)], ranks=3, in_place=True)
+
+    merged = {"ended": False, "items": [1, {"dataset_state": merge_states(job(2))}]}
+    for rank in range(3):
+        saved = torch.load(folder / f"dataloader_dp_rank_{rank}.pt", weights_only=True)
+        assert saved == {"_num_yielded": 7, "fetcher_state": merged}
+
+
+def test_json_under_another_name_is_not_replaced_in_place(tmp_path: Path) -> None:
+    path = tmp_path / "rank0.pt"
+    path.write_text(json.dumps(job(1)[0]))
+
+    with pytest.raises(UsageError, match="the file is JSON"):
+        redistribute_checkpoint([str(path)], ranks=2, in_place=True)
+
+
+@pytest.mark.parametrize("options", [{"ranks": 0}, {"ranks": 2, "output": "new"}])
+def test_in_place_needs_ranks_and_no_other_destination(options: Any, tmp_path: Path) -> None:
+    folder = a_megatron_checkpoint(tmp_path / "iter", job(4))
+
+    with pytest.raises(UsageError, match="needs a number of ranks"):
+        redistribute_checkpoint([str(folder)], in_place=True, **options)
+
+
+def test_a_merged_state_beside_that_of_another_step_is_refused(tmp_path: Path) -> None:
+    folder = a_megatron_checkpoint(tmp_path / "iter", [merge_states(job(4)), *job(4, drawn=48)[1:]])
+
+    with pytest.raises(UsageError, match="of another step or job"):
+        redistribute_checkpoint([str(folder)], ranks=2, in_place=True)
 
 
 def test_a_difference_is_named_by_its_gravest_tier(ckpt: str, tmp_path: Path) -> None:

@@ -128,3 +128,15 @@ def test_names_can_always_be_sorted(names: list[str]) -> None:
 def test_ten_comes_after_nine() -> None:
     assert sorted(["r10.pt", "r9.pt", "r1.pt"], key=natural_sort_key) == ["r1.pt", "r9.pt", "r10.pt"]
     assert min("9" * 5000, "1" + "0" * 5000, key=natural_sort_key) == "9" * 5000  # too long for int()
+
+
+def test_the_root_of_a_checkpoint_leads_to_the_folder_with_the_states(tmp_path: Path) -> None:
+    for name in ("iter_0000090", "iter_0000100"):
+        folder = tmp_path / "energon" / name
+        folder.mkdir(parents=True)
+        torch.save({"dataloader_state_dict": job(1)[0]}, folder / "train_dataloader_dprank000.pt")
+
+    with pytest.raises(InputError, match="found no state") as raised:
+        find_states([str(tmp_path)])
+
+    assert raised.value.hint == f"pass the folder of one checkpoint: {folder}"

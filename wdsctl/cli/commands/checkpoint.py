@@ -51,10 +51,12 @@ Examples:
   wdsctl checkpoint redistribute ckpt/*.pt state.json
   wdsctl checkpoint redistribute ckpt/*.pt new/ --ranks 6
   wdsctl checkpoint redistribute ckpt/ 'new/loader{rank:02}.json' --ranks 6
+  wdsctl checkpoint redistribute ckpt/iter_0000100 --ranks 6 --in-place
 
 \b
 Every rank of a job of any size can resume from the merged state. With
 --ranks, each rank gets an identical copy, in a file named after the rank.
+Output files named .pt, .pth, .ckpt or .bin are torch.save files, others JSON.
 """
 
 DIFF_EPILOG = """
@@ -85,12 +87,20 @@ def info(files: FilesArgument, *, key: KeyOption = "", common: options.CommonOpt
 
 
 def redistribute(
-    files: FilesArgument,
-    out: Annotated[str, typer.Argument(metavar="OUT", help="The file to write; with --ranks, a folder or a pattern.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH",
+            help="Files of a checkpoint, or their folder; then OUT: a file, or with --ranks a folder or pattern.",
+        ),
+    ],
     *,
     ranks: Annotated[
         int | None, typer.Option("--ranks", metavar="N", min=1, help="Write a file for each of N ranks.")
     ] = None,
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="Without OUT: replace the files by exactly N files with such names.")
+    ] = False,
     key: KeyOption = "",
     force: options.ForceOption = False,
     dry_run: options.DryRunOption = False,
@@ -98,8 +108,17 @@ def redistribute(
 ) -> int:
     """Merge the states of all ranks, to resume on any number of ranks."""
     from wdsctl.core.checkpoint.checkpoint import redistribute_checkpoint
+    from wdsctl.core.errors import UsageError
 
-    report = redistribute_checkpoint(files, out, ranks=ranks or 0, key=key, force=force or common.yes, dry_run=dry_run)
+    *inputs, out = [*files, ""] if in_place else files
+    if not inputs:
+        raise UsageError(
+            "missing OUT, the file or folder to write",
+            hint=f"wdsctl checkpoint redistribute {out} NEW, or --ranks N --in-place",
+        )
+    report = redistribute_checkpoint(
+        inputs, out, ranks=ranks or 0, in_place=in_place, key=key, force=force or common.yes, dry_run=dry_run
+    )
     common.output.answer("checkpoint redistribute", report, render_redistribute)
     return 0
 
@@ -161,6 +180,9 @@ def render_redistribute(report: RedistributeReport) -> Iterator[RenderableType]:
     yield labelled_lines([(display_path(name), "") for name in report.files[:STATES_SHOWN]])
     if len(report.files) > STATES_SHOWN:
         yield f"... and {format_count(len(report.files) - STATES_SHOWN)} more (--json lists them all)"
+    if report.removed:
+        would = "would remove" if report.dry_run else "removed"
+        yield f"{would} {format_count(len(report.removed), 'file')} of ranks that no longer exist"
     if not report.ranks:
         yield "every rank of a job of any size can resume from it"
     elif report.splits_into == report.lanes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -21,16 +21,31 @@ from wdsctl.core.urls import is_url, normalize_root, redact_secrets
 STATE_FILE_SUFFIXES = (".json", ".pt", ".pth", ".ckpt", ".bin", ".tar")  # of files in a folder that are read
 MAX_JSON_BYTES = 256 << 20  # a state takes kilobytes, with 10,000 lanes megabytes
 MAX_SEARCH_DEPTH = 100  # levels of a checkpoint
+_MAX_FOLDER_DEPTH = 3  # below a named folder, where a hint looks for states
 _MIN_STATE_FIELDS = 5  # a dict with at least this many of the fields is a state, perhaps truncated
 
 
 @dataclass(frozen=True, slots=True)
 class FoundState:
-    """A state, its file, and its keys in the file, such as `train.dataloader_state_dict`; "" at the top level."""
+    """A state in a file: `value` is all that the file has, `keys` lead to the state in it; none at the top level.
+
+    `is_torch`: the file is one of `torch.save`, not JSON.
+    """
 
     path: str
-    key: str
+    keys: tuple[str, ...]
     state: LoaderState
+    value: Any
+    is_torch: bool
+
+    @property
+    def key(self) -> str:
+        """The keys as one text, such as `train.dataloader_state_dict`."""
+        return ".".join(self.keys)
+
+    def with_state(self, state: LoaderState | None) -> Any:
+        """The file's value with another state in the place of this one."""
+        return _replace_nested(self.value, self.keys, state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +82,8 @@ def find_states(paths: Sequence[str], key: str = "") -> tuple[list[FoundState], 
             found += read_states(path, key)
     if not found:
         where = paths[0] if len(paths) == 1 else ""
-        raise _no_state_error(where, f"no file of {len(skipped)} has one" if skipped else "the folder has no such file")
+        reason = f"no file of {len(skipped)} has one" if skipped else "the folder has no such file"
+        raise _no_state_error(where, reason, _find_state_folder(where))
     return sorted(found, key=lambda each: natural_sort_key(each.path)), skipped
 
 
@@ -94,7 +110,7 @@ def _find_at_url(url: str, key: str) -> tuple[list[FoundState], list[SkippedFile
             copy = os.path.join(folder, "state")
             download([each], copy)
             try:
-                found += [FoundState(shown, state.key, state.state) for state in read_states(copy, key)]
+                found += [replace(state, path=shown) for state in read_states(copy, key)]
             except InputError as error:
                 if whole:
                     raise InputError(error.message, where=shown, hint=error.hint, code=error.code) from error
@@ -108,9 +124,10 @@ def read_states(path: str, key: str = "") -> list[FoundState]:
         raise InputError(
             f"the file {path} does not exist", where=path, hint="pass the files of a checkpoint, or their folder"
         )
+    value, is_torch = _read(path)
     found = [
-        FoundState(path, ".".join(keys), state)
-        for keys, state in _find_nested_states(_read(path))
+        FoundState(path, keys, state, value, is_torch)
+        for keys, state in _find_nested_states(value)
         if not key or key in keys
     ]
     if not found:
@@ -118,10 +135,11 @@ def read_states(path: str, key: str = "") -> list[FoundState]:
     return found
 
 
-def _read(path: str) -> Any:
+def _read(path: str) -> tuple[Any, bool]:
+    """(value of the file, whether it is a file of `torch.save`)."""
     with translate_os_errors(path, "read"):
         if is_torch_file(path):
-            return read_torch_file(path)
+            return read_torch_file(path), True
         with open(path, "rb") as file:
             is_large = os.fstat(file.fileno()).st_size > MAX_JSON_BYTES
             data = file.read(1) if is_large else file.read()
@@ -129,7 +147,7 @@ def _read(path: str) -> Any:
     if is_json and is_large:
         raise _unreadable_error(path, f"JSON of more than {MAX_JSON_BYTES:,} bytes, which no state needs")
     try:
-        return json.loads(data)
+        return json.loads(data), False
     except (ValueError, RecursionError) as error:
         kind = "a bare pickle" if data[:1] == b"\x80" else "neither JSON nor a torch.save file"
         raise _unreadable_error(path, f"damaged JSON: {error}" if is_json else kind) from error
@@ -160,6 +178,16 @@ def _find_nested_states(value: Any) -> Iterator[tuple[tuple[str, ...], LoaderSta
         waiting += reversed(children)
 
 
+def _replace_nested(value: Any, keys: Sequence[str], state: Any) -> Any:
+    """A copy of a value along `keys` with the value there replaced."""
+    if not keys:
+        return state
+    first, rest = keys[0], keys[1:]
+    if isinstance(value, dict):
+        return {key: _replace_nested(each, rest, state) if str(key) == first else each for key, each in value.items()}
+    return [_replace_nested(each, rest, state) if str(i) == first else each for i, each in enumerate(value)]
+
+
 def _list_state_files(path: str) -> list[str]:
     with translate_os_errors(path, "list"):
         names = list(filter(_is_state_file, os.listdir(path)))
@@ -167,14 +195,28 @@ def _list_state_files(path: str) -> list[str]:
     return sorted(files, key=natural_sort_key)
 
 
+def _find_state_folder(path: str) -> str:
+    """The last folder, in natural order, below a local folder that has files of a data loader's ranks; "" without."""
+    if not os.path.isdir(path):
+        return ""
+    found = []
+    for folder, folders, names in os.walk(path):
+        if folder.removeprefix(path).count(os.sep) >= _MAX_FOLDER_DEPTH:
+            folders.clear()
+        if any(_is_state_file(name) and "dataloader" in name for name in names):
+            found.append(folder)
+    return max(found, key=natural_sort_key, default="")
+
+
 def _is_state_file(name: str) -> bool:
     return name.endswith(STATE_FILE_SUFFIXES) and not name.startswith(".")
 
 
-def _no_state_error(path: str, reason: str) -> InputError:
+def _no_state_error(path: str, reason: str, folder: str = "") -> InputError:
+    hint = "pass the file with the saved state; states of Energon's loaders are not supported"
     return InputError(
         f"found no state of a wdsctl loader: {reason}",
         where=path,
-        hint="pass the file with the saved state; states of Energon's loaders are not supported",
+        hint=f"pass the folder of one checkpoint: {folder}" if folder else hint,
         code="WDS522",
     )

@@ -318,6 +318,18 @@ def merge_states(states: Sequence[LoaderState]) -> LoaderState:
     }
 
 
+def is_part_of(state: LoaderState, merged: LoaderState) -> bool:
+    """Whether a merged state has the cursors of this rank's state, of the same job and step. False for finite passes
+    without lanes, whose cursors a merge rewrites."""
+    return bool(
+        state["kind"] == "rank"
+        and merged["lanes"]
+        and all(state[field] == merged[field] for field in ("plan", *SHARED_FIELDS))
+        and (state["pass"] is not None or state["batches_drawn"] == merged["batches_drawn"])
+        and all(merged["cursors"].get(lane) == cursor for lane, cursor in state["cursors"].items())
+    )
+
+
 def missing_ranks(states: Sequence[LoaderState]) -> list[int]:
     """The ranks of the job without a state; none if one of the states is merged."""
     if any(state["kind"] == "world" for state in states):

@@ -1,4 +1,4 @@
-"""Reads files of `torch.save` without torch and without running code: containers, text and numbers; no tensors.
+"""Reads and writes files of `torch.save` without torch and without running code: containers, text and numbers.
 
 Such a file is a zip archive with a pickle NAME/data.pkl beside the bytes of the tensors (torch >= 1.6). A pickle may
 name classes and functions to call. Only the names in `_CONTAINERS` and `_TENSOR_GLOBALS` are known here, and all of
@@ -146,6 +146,34 @@ def read_torch_file(path: str) -> Any:
         raise _unreadable(
             path, f"the pickle in the torch.save file is damaged: {type(error).__name__}: {error}"
         ) from error
+
+
+def has_tensors(value: Any) -> bool:
+    """Whether a value that `read_torch_file` returned lacks something of the file: tensors, or what they need."""
+    waiting, seen = [value], set()
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, TensorStub):
+            return True
+        if isinstance(each, dict | list | tuple | set) and id(each) not in seen:
+            seen.add(id(each))
+            waiting += [*dict.keys(each), *dict.values(each)] if isinstance(each, dict) else each
+    return False
+
+
+def encode_torch_file(value: Any) -> bytes:
+    """The bytes of a file that `torch.load(weights_only=True)` reads: a JSON value, no tensors. The same value gives
+    the same bytes."""
+    records = {
+        "data.pkl": pickle.dumps(value, protocol=2),
+        "byteorder": b"little",
+        "version": b"3\n",
+    }
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in records.items():
+            archive.writestr(zipfile.ZipInfo(f"archive/{name}"), data)  # of 1980, whatever the time is
+    return buffer.getvalue()
 
 
 def _find_pickle(archive: zipfile.ZipFile, path: str) -> zipfile.ZipInfo:

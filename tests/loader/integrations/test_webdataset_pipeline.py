@@ -33,7 +33,7 @@ from wdsctl.loader import (
     get_val_dataset,
     merge_states,
 )
-from wdsctl.loader.interop.webdataset import WebDatasetPipeline, _to_webdataset_sample
+from wdsctl.loader.integrations.webdataset import WebDatasetPipeline, _to_webdataset_sample
 
 SAMPLES = 46
 

@@ -1,0 +1,228 @@
+"""The data module of Megatron-Bridge, and the provider of Megatron-LM: saved on some ranks, resumed on others."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from tests.loader.datasets import Raw, a_dataset
+from wdsctl.core.checkpoint.checkpoint import redistribute_checkpoint
+from wdsctl.core.errors import LoaderError, UsageError
+from wdsctl.loader import WorkerConfig, get_loader, get_train_dataset, get_val_dataset
+from wdsctl.loader.integrations.megatron import (
+    EnergonDataloader,
+    EnergonMultiModalDataModule,
+    build_dataloaders,
+    cyclic_iter,
+    train_valid_test_dataloaders_provider,
+)
+
+OPTIONS: dict[str, Any] = {"micro_batch_size": 4, "num_workers": 0, "lanes": 24, "task_encoder": Raw()}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return a_dataset(
+        tmp_path_factory.mktemp("data") / "shards", 200, split={"train": 0.8, "val": 0.2}, shard_samples=50
+    )
+
+
+def job(world: int, *arguments: object, folder: Path) -> list[dict[str, Any]]:
+    """What the ranks of a job printed."""
+    command = [sys.executable, "-m", "tests.loader.integrations.megatron_process"]
+    store = folder / f"store-{world}-{len(list(folder.iterdir()))}"
+    texts = [str(argument) for argument in arguments]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    ranks = [subprocess.Popen([*command, str(rank), str(world), str(store), *texts], **pipes) for rank in range(world)]
+    ended = [process.communicate(timeout=120) for process in ranks]
+    assert [process.returncode for process in ranks] == [0] * world, "\n".join(errors for _, errors in ended)
+    return [json.loads(output.splitlines()[-1]) for output, _ in ended]
+
+
+def global_batches(ranks: list[dict[str, Any]]) -> list[Any]:
+    return [batch for step in zip(*(rank["batches"] for rank in ranks), strict=True) for batch in step]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(2, 3), pytest.param(4, 6, marks=pytest.mark.slow), pytest.param(6, 4, marks=pytest.mark.slow)],
+)
+def test_a_training_of_bridge_resumes_on_another_number_of_ranks(
+    first: int, second: int, path: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "energon" / "iter_0000006"
+    before = job(first, path, folder, 0, 6, folder=tmp_path)
+    redistribute_checkpoint([str(folder)], ranks=second, in_place=True)
+    after = job(second, path, folder, 6, 10, folder=tmp_path)
+
+    undisturbed = get_loader(
+        get_train_dataset(
+            path, batch_size=4, lanes=24, shuffle_buffer_size=40, max_samples_per_sequence=10, task_encoder=Raw()
+        )
+    )
+    expected = [batch.__key__ for batch in islice(undisturbed, 6 * first + 4 * second)]
+    assert global_batches(before) + global_batches(after) == expected
+    assert all(rank["evaluated"] == 4 for rank in before)
+
+
+def test_a_rank_of_a_replica_is_its_pure_data_parallel_rank(path: str) -> None:
+    groups = SimpleNamespace(
+        dp=SimpleNamespace(rank=lambda: 1, size=lambda: 3), cp=SimpleNamespace(rank=lambda: 1, size=lambda: 2)
+    )
+
+    workers = EnergonMultiModalDataModule(path, pg_collection=groups, **OPTIONS)._build_worker_config(2)
+
+    assert (workers.rank, workers.world_size, workers.num_workers) == (1, 3, 2)
+    assert workers.data_parallel_group is groups.dp
+
+
+def test_without_process_groups_the_rank_is_that_of_the_job(path: str) -> None:
+    data = EnergonMultiModalDataModule(path, num_val_workers=3, **OPTIONS)
+
+    assert data._build_worker_config(1) == WorkerConfig(0, 1, num_workers=1)
+    assert data.num_val_workers == 3
+    assert data.test_dataloader() is None
+    with pytest.raises(UsageError, match="split is 'test'"):
+        data.datasets_provider(WorkerConfig(), "test")  # type: ignore[arg-type]
+
+
+def test_the_loaders_are_made_once_and_their_iterators_go_on(path: str) -> None:
+    data = EnergonMultiModalDataModule(path, pin_memory=False, **OPTIONS)
+
+    first = [next(data.train_dataloader()).__key__ for _ in range(3)]
+
+    again = EnergonMultiModalDataModule(path, pin_memory=False, **OPTIONS).train_dataloader()
+    assert first == [next(again).__key__ for _ in range(3)]
+    assert bool(data.train_dataloader_object)
+
+
+def test_the_iterator_saves_and_restores_without_other_ranks_and_its_batches_can_be_kept(path: str) -> None:
+    iterator = EnergonMultiModalDataModule(path, **OPTIONS).train_dataloader()
+    for _ in range(5):
+        next(iterator)
+    state = json.loads(json.dumps(iterator.save_state()))
+    expected = next(iterator)
+
+    resumed = EnergonMultiModalDataModule(path, **OPTIONS).train_dataloader()
+    resumed.restore_state(state)
+
+    batch = next(resumed)
+    assert batch.__key__ == expected.__key__
+    kept = pickle.loads(pickle.dumps(copy.copy(batch)))  # noqa: S301 - as Megatron's rerun machine keeps it
+    assert kept.__key__ == batch.__key__
+    assert iter(resumed) is resumed
+
+
+def test_an_iterator_of_nothing_ends_at_once_and_has_no_state() -> None:
+    nothing = EnergonDataloader(None)
+
+    assert list(nothing) == []
+    with pytest.raises(LoaderError, match="no loader whose state"):
+        nothing.save_state()
+    with pytest.raises(LoaderError, match="no loader that could be restored"):
+        nothing.restore_state({})
+
+
+def test_iterating_over_an_empty_loader_again_and_again_is_an_error() -> None:
+    with pytest.raises(LoaderError, match="no batches"):
+        next(cyclic_iter([]))
+
+
+def test_a_short_validation_is_repeated_to_its_length_and_begins_anew_each_time(path: str) -> None:
+    passes = [batch.__key__ for batch in get_loader(get_val_dataset(path, batch_size=16, task_encoder=Raw()))]
+    _, [validation], test = build_dataloaders(
+        path, worker_config=WorkerConfig(), task_encoder=Raw(), micro_batch_size=16, validation_batches=len(passes) + 2
+    )
+
+    for _ in range(2):
+        assert [batch.__key__ for batch in islice(validation, len(passes) + 2)] == [*passes, *passes[:2]]
+    assert list(test) == []
+
+
+@pytest.fixture
+def megatron(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path: str) -> SimpleNamespace:
+    """The names of Megatron-LM that its example of a provider uses."""
+    arguments = SimpleNamespace(
+        data_path=[path],
+        micro_batch_size=4,
+        num_workers=0,
+        eval_iters=2,
+        packing_buffer_size=None,
+        load=None,
+        dataloader_save=str(tmp_path / "data"),
+        iteration=3,
+    )
+    here = SimpleNamespace(arguments=arguments, tensor=0, stage=0, rank=0, world=1)
+
+    def checkpoint_name(folder: str, iteration: int, pipeline_rank: int, basename: str) -> str:
+        return f"{folder}/iter_{iteration:07d}/mp_rank_00_{pipeline_rank:03d}/{basename}"
+
+    names: dict[str, dict[str, Any]] = {
+        "megatron": {},
+        "megatron.core": {},
+        "megatron.core.parallel_state": {
+            "get_tensor_model_parallel_rank": lambda: here.tensor,
+            "get_pipeline_model_parallel_rank": lambda: here.stage,
+            "get_pipeline_model_parallel_world_size": lambda: 4,
+            "get_data_parallel_rank": lambda: here.rank,
+            "get_data_parallel_world_size": lambda: here.world,
+            "get_data_parallel_group": lambda: None,
+        },
+        "megatron.core.num_microbatches_calculator": {"get_num_microbatches": lambda: 3},
+        "megatron.training": {"get_args": lambda: arguments},
+        "megatron.training.checkpointing": {"get_checkpoint_name": checkpoint_name},
+    }
+    for name, values in names.items():
+        module = ModuleType(name)
+        module.__dict__.update(values)
+        monkeypatch.setitem(sys.modules, name, module)
+        parent, _, child = name.rpartition(".")
+        if parent:
+            setattr(sys.modules[parent], child, module)
+    return here
+
+
+def test_the_provider_of_megatron_lm_reads_its_arguments_and_resumes(megatron: SimpleNamespace) -> None:
+    training, [validation], _ = train_valid_test_dataloaders_provider(None, Raw())
+    for _ in range(3):
+        next(training)
+    folder = Path(megatron.arguments.dataloader_save) / "iter_0000003" / "mp_rank_00_000"
+    folder.mkdir(parents=True)
+    torch.save({"dataloader_state_dict": training.save_state()}, folder / "train_dataloader_dprank000.pt")
+    expected = next(training).__key__
+    assert len([next(validation) for _ in range(6)]) == 6
+
+    megatron.arguments.load = "somewhere"
+    resumed, _, _ = train_valid_test_dataloaders_provider(None, Raw())
+
+    assert next(resumed).__key__ == expected
+    megatron.rank, megatron.world = 1, 2
+    with pytest.raises(LoaderError, match="no loader state of data-parallel rank 1") as raised:
+        train_valid_test_dataloaders_provider(None, Raw())
+    assert raised.value.hint == f"wdsctl checkpoint redistribute {folder} --ranks N --in-place"
+
+
+@pytest.mark.parametrize(("tensor", "stage", "reads"), [(0, 0, True), (0, 3, True), (0, 1, False), (1, 0, False)])
+def test_only_the_first_tensor_rank_of_the_first_and_last_stage_reads(
+    tensor: int, stage: int, reads: bool, megatron: SimpleNamespace
+) -> None:
+    megatron.tensor, megatron.stage = tensor, stage
+
+    loaders = train_valid_test_dataloaders_provider(None, Raw())
+
+    assert (loaders != (None, None, None)) == reads
+
+
+def test_the_provider_needs_a_task_encoder(megatron: SimpleNamespace) -> None:
+    with pytest.raises(UsageError, match="needs a task encoder"):
+        train_valid_test_dataloaders_provider(None)

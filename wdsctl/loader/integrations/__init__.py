@@ -1,0 +1,8 @@
+"""Loaders in the interfaces of trainers and other libraries: one module per library, imported by its users.
+
+`dcp` has the state of a whole job, for torch.distributed.checkpoint and all trainers that keep one state; `torchdata`
+a torch `IterableDataset` of batches; `megatron` the data module of Megatron-Bridge and the provider of Megatron-LM;
+`webdataset` pipelines. Nothing else in wdsctl imports this room, except for the public names of `wdsctl.loader`.
+"""
+
+from __future__ import annotations

@@ -1,0 +1,76 @@
+"""A torch `IterableDataset` of whole batches, for trainers that accept nothing but torch's DataLoader: NeMo AutoModel,
+torchdata's StatefulDataLoader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from torch.utils.data import IterableDataset
+
+from wdsctl.core.errors import UsageError
+from wdsctl.loader.loader import Loader, get_loader
+from wdsctl.loader.recipe.dataset import TrainDataset, ValDataset
+from wdsctl.loader.resume.state import LoaderState
+
+
+class IterableBatches(IterableDataset[Any]):
+    """The batches of a dataset, as an `IterableDataset`: `DataLoader(IterableBatches(dataset), batch_size=None)`.
+
+    Give torch's DataLoader `batch_size=None` and `num_workers=0`: wdsctl makes batches, in the workers of the dataset's
+    WorkerConfig. Its state is that of this rank, and can be restored on as many ranks as saved it; for other numbers,
+    `wdsctl checkpoint redistribute FOLDER --ranks N --in-place` rewrites the files.
+
+    `loader_options`: of `get_loader`.
+    """
+
+    def __init__(self, dataset: TrainDataset | ValDataset, **loader_options: Any) -> None:
+        super().__init__()
+        self.dataset = dataset
+        self._loader_options = loader_options
+        self._loader: Loader | None = None
+
+    @property
+    def loader(self) -> Loader:
+        """The loader that makes the batches: its statistics, its configuration."""
+        if self._loader is None:
+            self._loader = get_loader(self.dataset, **self._loader_options)
+        return self._loader
+
+    def shard(self, num_shards: int, index: int) -> IterableBatches:
+        """The batches of rank `index` of `num_shards`: torch's trainers divide a dataset among ranks by this method.
+
+        Raises UsageError once batches were drawn: the position would be lost.
+        """
+        if self._loader is not None:
+            raise UsageError(
+                "the dataset was divided among ranks after its first batch",
+                hint="call shard() first, or give WorkerConfig(rank=..., world_size=...)",
+            )
+        workers = replace(self.dataset.worker_config, rank=index, world_size=num_shards)
+        return IterableBatches(replace(self.dataset, worker_config=workers), **self._loader_options)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.loader)
+
+    def __len__(self) -> int:
+        """Batches of this rank. Raises TypeError for an endless training: see `Loader.__len__`."""
+        return len(self.loader)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def state_dict(self) -> LoaderState:
+        """The state of this rank after its last batch."""
+        return self.loader.state_dict()
+
+    def load_state_dict(self, state: LoaderState | Sequence[LoaderState]) -> None:
+        """Continue from a state of this rank, of all ranks, or a merged one."""
+        self.loader.load_state_dict(state)
+
+    def close(self) -> None:
+        """End the workers and close the shards, as `Loader.close`."""
+        if self._loader is not None:
+            self._loader.close()
