@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-import subprocess
 import sys
 from itertools import islice
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 import torch
 
 from tests.loader.datasets import Raw, a_dataset
+from tests.loader.integrations.processes import run_ranks
 from wdsctl.core.checkpoint.checkpoint import redistribute_checkpoint
 from wdsctl.core.errors import LoaderError, UsageError
 from wdsctl.loader import WorkerConfig, get_loader, get_train_dataset, get_val_dataset
@@ -37,18 +37,6 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
     )
 
 
-def job(world: int, *arguments: object, folder: Path) -> list[dict[str, Any]]:
-    """What the ranks of a job printed."""
-    command = [sys.executable, "-m", "tests.loader.integrations.megatron_process"]
-    store = folder / f"store-{world}-{len(list(folder.iterdir()))}"
-    texts = [str(argument) for argument in arguments]
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    ranks = [subprocess.Popen([*command, str(rank), str(world), str(store), *texts], **pipes) for rank in range(world)]
-    ended = [process.communicate(timeout=120) for process in ranks]
-    assert [process.returncode for process in ranks] == [0] * world, "\n".join(errors for _, errors in ended)
-    return [json.loads(output.splitlines()[-1]) for output, _ in ended]
-
-
 def global_batches(ranks: list[dict[str, Any]]) -> list[Any]:
     return [batch for step in zip(*(rank["batches"] for rank in ranks), strict=True) for batch in step]
 
@@ -61,9 +49,9 @@ def test_a_training_of_bridge_resumes_on_another_number_of_ranks(
     first: int, second: int, path: str, tmp_path: Path
 ) -> None:
     folder = tmp_path / "energon" / "iter_0000006"
-    before = job(first, path, folder, 0, 6, folder=tmp_path)
+    before = run_ranks("megatron_process", first, tmp_path, path, folder, 0, 6)
     redistribute_checkpoint([str(folder)], ranks=second, in_place=True)
-    after = job(second, path, folder, 6, 10, folder=tmp_path)
+    after = run_ranks("megatron_process", second, tmp_path, path, folder, 6, 10)
 
     undisturbed = get_loader(
         get_train_dataset(
@@ -91,7 +79,7 @@ def test_without_process_groups_the_rank_is_that_of_the_job(path: str) -> None:
 
     assert data._build_worker_config(1) == WorkerConfig(0, 1, num_workers=1)
     assert data.num_val_workers == 3
-    assert data.test_dataloader() is None
+    assert data.test_dataloader() is None  # type: ignore[func-returns-value]
     with pytest.raises(UsageError, match="split is 'test'"):
         data.datasets_provider(WorkerConfig(), "test")  # type: ignore[arg-type]
 

@@ -29,22 +29,17 @@ class IterableBatches(IterableDataset[Any]):
     def __init__(self, dataset: TrainDataset | ValDataset, **loader_options: Any) -> None:
         super().__init__()
         self.dataset = dataset
+        #: The loader that makes the batches. Made here, so that it notices the worker processes of a DataLoader.
+        self.loader: Loader = get_loader(dataset, **loader_options)
         self._loader_options = loader_options
-        self._loader: Loader | None = None
-
-    @property
-    def loader(self) -> Loader:
-        """The loader that makes the batches: its statistics, its configuration."""
-        if self._loader is None:
-            self._loader = get_loader(self.dataset, **self._loader_options)
-        return self._loader
+        self._has_begun = False
 
     def shard(self, num_shards: int, index: int) -> IterableBatches:
         """The batches of rank `index` of `num_shards`: torch's trainers divide a dataset among ranks by this method.
 
         Raises UsageError once batches were drawn: the position would be lost.
         """
-        if self._loader is not None:
+        if self._has_begun:
             raise UsageError(
                 "the dataset was divided among ranks after its first batch",
                 hint="call shard() first, or give WorkerConfig(rank=..., world_size=...)",
@@ -53,6 +48,7 @@ class IterableBatches(IterableDataset[Any]):
         return IterableBatches(replace(self.dataset, worker_config=workers), **self._loader_options)
 
     def __iter__(self) -> Iterator[Any]:
+        self._has_begun = True
         return iter(self.loader)
 
     def __len__(self) -> int:
@@ -68,9 +64,9 @@ class IterableBatches(IterableDataset[Any]):
 
     def load_state_dict(self, state: LoaderState | Sequence[LoaderState]) -> None:
         """Continue from a state of this rank, of all ranks, or a merged one."""
+        self._has_begun = True
         self.loader.load_state_dict(state)
 
     def close(self) -> None:
         """End the workers and close the shards, as `Loader.close`."""
-        if self._loader is not None:
-            self._loader.close()
+        self.loader.close()

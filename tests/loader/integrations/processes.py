@@ -1,0 +1,27 @@
+"""Jobs of several processes: a module run once per rank, and what each rank printed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def run_ranks(module: str, world: int, folder: Path, *arguments: object) -> list[dict[str, Any]]:
+    """Run `python -m MODULE RANK WORLD STORE ARGUMENTS` for all ranks. Returns the JSON that each printed last."""
+    store = folder / f"store-{len(list(folder.iterdir()))}"
+    texts = [str(argument) for argument in arguments]
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-m", f"tests.loader.integrations.{module}", str(rank), str(world), str(store), *texts],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(world)
+    ]
+    ended = [process.communicate(timeout=240) for process in ranks]
+    assert [process.returncode for process in ranks] == [0] * world, "\n".join(errors for _, errors in ended)
+    return [json.loads(output.splitlines()[-1]) for output, _ in ended]
