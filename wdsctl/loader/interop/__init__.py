@@ -1,6 +1,6 @@
-"""Loaders in the interfaces of other libraries: `webdataset` pipelines.
+"""Gives loaders the interfaces of other libraries: `webdataset` pipelines.
 
-Nothing imports this room but the public names of `wdsctl.loader`.
+Only the public names of `wdsctl.loader` import this room.
 """
 
 from __future__ import annotations
