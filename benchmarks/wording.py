@@ -126,8 +126,9 @@ data.
 
 All figures of a table come from one run on one machine. Each tool runs in a separate process. A first run is not timed,
 so the page cache is warm. Then all tools run once in each round, and the table has the medians of the rounds. The last
-column of a table says how many times better its first row is, by the first figure that all rows have. On another
-machine, absolute numbers will differ; ratios differ less. The [notes](#notes) explain missed targets.
+column compares the first row with each other row: `2.00 times` means twice as good. The comparison uses the first
+column with a figure in every row. On another machine, absolute numbers will differ; ratios differ less. The
+[notes](#notes) explain missed targets.
 """
 
 _START = """\
@@ -191,7 +192,7 @@ Decoded: one uint8 tensor (32, 3, 256, 256). The consumer compares the first bat
 
 - The bare ring has slots of one size in shared memory. It cannot transfer results of other shapes or replace workers,
   and a batch is valid only until the consumer takes the next one.
-- The pipe is that of multiprocessing, with pickles.
+- The pipe is a `multiprocessing` pipe, which sends pickles.
 """
 
 _SOURCES = """\
@@ -204,7 +205,7 @@ nothing, so the table shows the cost of a source.
 - Decoded: 16,000 of the photographs instead of the tiny samples, as in a real training.
 
 Before the clock starts, each loader draws as many samples as one pass has, and every dataset must have its share within
-2 draws per lane. "Descriptors" and "held" exclude those of the same process with one dataset.
+2 draws per lane. "Descriptors" and "memory held" are the increase over the same process with one dataset.
 """
 
 _PLANS = """\
@@ -214,8 +215,8 @@ on one of 8 lanes, with slices of 16 and windows of 1,000. It checks positions a
 
 _VALIDATE = """\
 The level `structure` of `wdsctl validate` checks the shards of the 20,000 photographs: every header, and the resulting
-names, keys and parts. The comparison reads the same files like `cat`, in pieces of 128 KiB that it drops. Both run in
-one process, on one core, from the page cache, after all modules are loaded.
+names, keys and parts. The comparison only reads the same files, in pieces of 128 KiB, as `cat` does. Both run in one
+process, on one core, from the page cache, after all modules are loaded.
 """
 
 _VIEW = """\
@@ -229,7 +230,7 @@ _VERBS = """\
 These commands run as whole processes, from the page cache.
 
 - Get: `wdsctl get` returns the text of one sample by its key. It needs one search in the catalog (without sample rows,
-  in the keys of the offsets file) and one read. The result must be equal to that of tarfile.
+  in the keys of the offsets file) and one read. The result must equal the bytes that tarfile reads.
 - Lines: `wdsctl index` builds the catalog of one million JSON objects from the bare files, without parsing lines. An
   object has an image path and a caption (250 to 450 characters), or a conversation of four turns (350 to 550 characters
   each). The catalog has counts, and the offsets file that training and `get` read. It stores sample rows only if
@@ -275,26 +276,26 @@ SUBJECTS = {
 NOTES = """\
 ## Notes
 
-- Energon, webdataset, MosaicML Streaming and LitData decode JPEG with Pillow in these benchmarks. LitData's own decoder
-  is that of torchvision, whose wheel on PyPI needs a CUDA build of torch. wdsctl and the bare loop use simplejpeg.
+- Energon, webdataset, MosaicML Streaming and LitData decode JPEG with Pillow in these benchmarks. LitData itself uses
+  torchvision's decoder, whose wheel on PyPI needs a CUDA build of torch. wdsctl and the bare loop use simplejpeg.
 - torch runs with one thread in all tools, as in the workers of its DataLoader.
 - MosaicML Streaming and LitData read the test data in their own formats, with image and caption only, as bytes.
 - Without workers, LitData returns views of its mapped chunks; all other loaders return separate bytes.
 - The bare loop is a yardstick, not a loader: it maps every shard, has the offsets in one array, and uses a numpy
   permutation as its order. With workers, it passes batches through a bare ring of shared memory.
-- CPU time of whole commands is that of all their descendant processes, including those that outlive their parents. CPU
-  time of a loader is that of the process and its workers while the clock runs, without the start.
+- CPU time of whole commands includes all descendant processes, even if they outlive their parents. CPU time of a loader
+  covers the process and its workers while the clock runs, without the start.
 - Each section was measured with the code of the commit that added its figures to benchmarks/results/latest.json.
 - Without workers, wdsctl decodes with as many threads as there are CPUs, at most 4, and the other loaders with one
-  thread. `decode_threads=1` compares one thread with one thread. In this case, libjpeg-turbo takes 0.9 of the time; see
+  thread. With `decode_threads=1`, wdsctl also decodes with one thread; libjpeg-turbo then takes 90 % of the time, see
   [decision 1](decisions/0001-simplejpeg.md).
 - The kernel reports the memory of the largest process at its end. Memory of the whole tree is the proportional set
   size, sampled ten times per second in the untimed run.
 
 Reasons for missed targets:
 
-- **Raw without workers:** the remaining cost is the copy out of the page cache (4 to 5 us for 18 KB in one call), which
-  the memory of this machine limits. Energon is faster on this machine than it was when the target was set. Three
+- **Raw without workers:** the remaining cost is the copy out of the page cache: 4 to 5 us for 18 KB in one call. The
+  memory of this machine limits its speed. Energon is faster on this machine than it was when the target was set. Three
   alternating runs against LitData gave 1.04, 0.84 and 1.02 times: both are equally fast within the noise.
 - **Views** (`wdsctl_views`): reading every byte costs more than building the batch.
 - **Raw with workers:** every byte is copied twice, out of the page cache and into the user's own bytes. Two workers and
