@@ -58,7 +58,8 @@ def _targets(subject: Subject) -> Iterator[str]:
 
 
 def _figure_words(figure: str) -> str:
-    return figure.replace("wall_", "elapsed_").replace("_a_", "_per_").replace("_", " ")
+    names = {"tree_peak_bytes": "memory of all processes", "wall_seconds": "elapsed time"}
+    return names.get(figure, figure.replace("_a_", "_per_").replace("_", " "))
 
 
 def _verdict(target: Target, row: Row) -> tuple[str, str]:
