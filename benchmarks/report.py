@@ -36,9 +36,9 @@ def _machine(subject: Subject) -> str:
     machine = subject.machine
     ours, peers = (_packages(subject.versions[side]) for side in ("ours", "peers"))
     return (
-        f"Taken on {subject.date}: {machine['cpu']}, {machine['cores']} cores, {machine['memory']} of memory, "
-        f"{machine['system']}, Python {machine['python']}. Ours: {ours}."
-        f"{f' Peers: {peers}.' if peers else ''}"
+        f"Measured on {subject.date}: {machine['cpu']}, {machine['cores']} cores, {machine['memory']} of memory, "
+        f"{machine['system']}, Python {machine['python']}. Versions: {ours}."
+        f"{f' Versions of the other tools: {peers}.' if peers else ''}"
     )
 
 
@@ -50,16 +50,21 @@ def _targets(subject: Subject) -> Iterator[str]:
     rows = {row.title: row for row in subject.rows}
     targets = [target for target in TARGETS if target.subject == subject.name and target.row in rows]
     table = [
-        (target.row, target.ours, target.figure.replace("_", " "), target.words, *_verdict(target, rows[target.row]))
+        (target.row, target.ours, _figure_words(target.figure), target.words, *_verdict(target, rows[target.row]))
         for target in targets
     ]
     if table:
-        yield from _table(("row", "ours", "figure", "target", "measured", ""), table)
+        yield from _table(("benchmark", "wdsctl", "figure", "target", "measured", "result"), table)
+
+
+def _figure_words(figure: str) -> str:
+    names = {"tree_peak_bytes": "memory of all processes", "wall_seconds": "elapsed time"}
+    return names.get(figure, figure.replace("_a_", "_per_").replace("_", " "))
 
 
 def _verdict(target: Target, row: Row) -> tuple[str, str]:
     verdict = judge(target, row)
-    return (verdict.measured, "met" if verdict.is_met else "short") if verdict else ("", "not measured")
+    return (verdict.measured, "met" if verdict.is_met else "missed") if verdict else ("", "not measured")
 
 
 def _row(subject: str, row: Row) -> Iterator[str]:
@@ -67,11 +72,15 @@ def _row(subject: str, row: Row) -> Iterator[str]:
     yield f"### {row.title[0].upper()}{row.title[1:]}\n"
     first = row.entries[0]
     leading = next(column for column in columns if all(column.figure in entry.median for entry in row.entries))
-    heads = ["", *(column.head for column in columns), f"{first.name} is"]
+    heads = ["", *(column.head for column in columns), f"advantage of {first.name}"]
     yield from _table(heads, [[*_cells(entry, columns), _ratio(entry, first, leading)] for entry in row.entries])
-    yield f"Medians of {len(first.rounds)} rounds.\n\n```"
+    yield f"{_rounds(len(first.rounds))}\n\n```"
     yield from (entry.command for entry in row.entries)
     yield "```\n"
+
+
+def _rounds(count: int) -> str:
+    return "Measured in one round." if count == 1 else f"Medians of {count} rounds."
 
 
 def _cells(entry: Entry, columns: Sequence[Column]) -> list[str]:

@@ -24,13 +24,13 @@ class Target:
 
     @property
     def words(self) -> str:
-        """The target as a reader is told it."""
+        """The target as the page shows it."""
         if not self.rivals:
             return f"{'≥' if self.figure in _HIGHER_IS_BETTER else '≤'} {_quantity(self.figure, self.bound)}"
         if self.bound < 1 and self.figure not in _HIGHER_IS_BETTER:
             measure = "as much as" if self.figure.endswith("bytes") else "as long as"
             return f"≤ {1 / self.bound:g} times {measure} {self.rivals[0]}"
-        return f"≥ {self.bound:g} times {self.rivals[0] if len(self.rivals) == 1 else 'the best peer'}"
+        return f"≥ {self.bound:g} times {self.rivals[0] if len(self.rivals) == 1 else 'the best other loader'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +64,13 @@ def _figure(row: Row, name: str, figure: str) -> float | None:
     return entry.median.get(figure) if entry else None
 
 
-#: What a figure's name ends with, and how its values are told.
+#: The ending of a figure's name, and the format of its values.
 _QUANTITIES: tuple[tuple[str, Callable[[float], str]], ...] = (
     ("gigabytes_per_second", lambda value: f"{value:.2f} GB/s"),
     ("peak_bytes", lambda value: f"{value / 1e6:,.0f} MB"),
-    ("bytes_a_sample", lambda value: f"{value:.1f} bytes a sample"),
+    ("bytes_a_sample", lambda value: f"{value:.1f} bytes per sample"),
     ("bytes", lambda value: f"{value:,.0f} bytes"),
-    ("share", lambda value: f"{value:.2f} of what is allowed"),
+    ("share", lambda value: f"{value:.2f} of the limit"),
     ("percent", lambda value: f"{value:.3f} %"),
     ("", lambda value: f"{value * 1000:.2g} ms" if value < 0.01 else f"{value:.2f} s"),
 )

@@ -21,10 +21,10 @@ class Column:
         return "" if value is None else f"{value / self.unit:,.{self.decimals}f}"
 
 
-_WALL = Column("wall, s", "wall_seconds", decimals=2)
+_WALL = Column("elapsed, s", "wall_seconds", decimals=2)
 _CPU = Column("CPU, s", "cpu_seconds", decimals=2)
-_LARGEST = Column("largest process, MB", "peak_bytes", 1e6, 0)
-_TREE = Column("whole tree, MB", "tree_peak_bytes", 1e6, 0)
+_LARGEST = Column("memory of the largest process, MB", "peak_bytes", 1e6, 0)
+_TREE = Column("memory of all processes, MB", "tree_peak_bytes", 1e6, 0)
 
 #: The columns of a subject's tables; the first one is what the ratios are taken of.
 COLUMNS = {
@@ -33,14 +33,14 @@ COLUMNS = {
         _CPU,
         _LARGEST,
         _TREE,
-        Column("catalog, bytes a sample", "catalog_bytes_a_sample"),
-        Column("all files made, bytes a sample", "made_bytes_a_sample"),
+        Column("catalog, bytes per sample", "catalog_bytes_a_sample"),
+        Column("all new files, bytes per sample", "made_bytes_a_sample"),
     ),
     "folder": (_WALL, _CPU, _LARGEST, _TREE),
     "loader": (
         Column("samples/s", "samples_per_second", decimals=0, is_rate=True),
         Column("first batch, s", "first_batch_seconds", decimals=3),
-        Column("CPU of all processes, us a sample", "cpu_seconds_a_sample", 1e-6, 1),
+        Column("CPU of all processes, us per sample", "cpu_seconds_a_sample", 1e-6, 1),
         _LARGEST,
         _TREE,
     ),
@@ -48,21 +48,21 @@ COLUMNS = {
         Column("first batch, ms", "first_batch_seconds", 0.001, 2),
         _WALL,
         Column("state, bytes", "state_bytes", decimals=0),
-        Column("saving it, ms", "state_seconds", 0.001, 3),
+        Column("saving the state, ms", "state_seconds", 0.001, 3),
     ),
     "sources": (
         Column("samples/s", "samples_per_second", decimals=0, is_rate=True),
         Column("start to first batch, s", "start_seconds", decimals=3),
         Column("descriptors", "descriptors", decimals=0),
-        Column("held after a pass, MB", "held_bytes", 1e6),
+        Column("memory held after a pass, MB", "held_bytes", 1e6),
         _TREE,
     ),
     "plans": (
         Column("start, ms", "start_seconds", 0.001, 2),
-        Column("a window at the beginning, ms", "window_begin_seconds", 0.001, 3),
-        Column("half way, ms", "window_middle_seconds", 0.001, 3),
-        Column("a thousand passes on, ms", "window_far_seconds", 0.001, 3),
-        Column("held, MB", "held_bytes", 1e6),
+        Column("first window, ms", "window_begin_seconds", 0.001, 3),
+        Column("window after half a pass, ms", "window_middle_seconds", 0.001, 3),
+        Column("window after 1,000 passes, ms", "window_far_seconds", 0.001, 3),
+        Column("memory held, MB", "held_bytes", 1e6),
         _TREE,
     ),
     "install": (
@@ -73,12 +73,12 @@ COLUMNS = {
     ),
     "states": (
         Column("state, bytes", "state_bytes", decimals=0),
-        Column("of its budget", "budget_share", decimals=2),
-        Column("saving it, ms", "state_seconds", 0.001, 3),
-        Column("first batch, cold, ms", "cold_seconds", 0.001, 1),
-        Column("resumed at 1 %, ms", "resumed_1_seconds", 0.001, 1),
-        Column("at 50 %, ms", "resumed_50_seconds", 0.001, 1),
-        Column("at 99 %, ms", "resumed_99_seconds", 0.001, 1),
+        Column("share of its budget", "budget_share", decimals=2),
+        Column("saving the state, ms", "state_seconds", 0.001, 3),
+        Column("first batch, cold start, ms", "cold_seconds", 0.001, 1),
+        Column("first batch, resumed at 1 %, ms", "resumed_1_seconds", 0.001, 1),
+        Column("resumed at 50 %, ms", "resumed_50_seconds", 0.001, 1),
+        Column("resumed at 99 %, ms", "resumed_99_seconds", 0.001, 1),
     ),
     "packing": (
         Column("left empty, %", "empty_percent", decimals=3),
@@ -89,21 +89,21 @@ COLUMNS = {
     "media": (_WALL, Column("cutting, s", "extract_seconds", decimals=2), _CPU, _LARGEST, _TREE),
     "validate": (
         Column("GB/s", "gigabytes_per_second", decimals=2, is_rate=True),
-        Column("all of it, s", "pass_seconds", decimals=3),
+        Column("one pass, s", "pass_seconds", decimals=3),
         _CPU,
         _LARGEST,
     ),
     "view": (
-        Column("the view alone, ms", "view_seconds", 0.001, 1),
-        Column("all that a training opens, ms", "open_seconds", 0.001, 1),
-        Column("making it, s", "create_seconds", decimals=1),
+        Column("opening the view, ms", "view_seconds", 0.001, 1),
+        Column("opening everything for training, ms", "open_seconds", 0.001, 1),
+        Column("creating the view, s", "create_seconds", decimals=1),
         _LARGEST,
     ),
     "verbs": (
         Column("GB/s", "gigabytes_per_second", decimals=2, is_rate=True),
         Column("MB/s", "megabytes_per_second", decimals=0, is_rate=True),
         Column("samples/s", "samples_per_second", decimals=0, is_rate=True),
-        Column("wall, s", "wall_seconds", decimals=3),
+        Column("elapsed, s", "wall_seconds", decimals=3),
         _CPU,
         _LARGEST,
         _TREE,
@@ -120,113 +120,139 @@ INTRODUCTION = """\
 
 <!-- Written by `make bench` from benchmarks/results/latest.json. Edit benchmarks/wording.py, not this page. -->
 
-Every figure is a ratio taken in one run on one machine: each contender in a process of its own, one untimed run first
-(so the page cache is warm), then rounds in which everybody runs once, and the medians of these. Absolute numbers belong
-to this machine; the ratios travel better. `make bench` builds the peers' environment and the corpora, measures, and
-writes this page. `$DATA` is the folder of the corpora.
+This page compares wdsctl with other tools, with the commands that measured each figure. `make bench` builds the
+environment of the other tools and the test data, measures, and writes this page. `$DATA` is the folder of the test
+data.
+
+All figures of a table come from one run on one machine. Each tool runs in a separate process. A first run is not timed,
+so the page cache is warm. Then all tools run once in each round, and the table has the medians of the rounds. The last
+column compares the first row with each other row: `2.00 times` means twice as good. The comparison uses the first
+column with a figure in every row. On another machine, absolute numbers will differ; ratios differ less. The
+[notes](#notes) explain missed targets.
 """
 
 _START = """\
-Whole processes for the help. For the first batch: a million samples, batches of 32 raw samples; from the arguments to
-the batch in a process that has imported everything; resumed from a state that was saved two passes into the stream.
+Help: the time of the whole process. First batch: one million samples, in batches of 32 raw samples. The clock runs from
+the call with its arguments to the batch, in a process that has imported all modules. The resumed loader continues from
+a state that was saved after two passes.
 """
 
 _PREPARE = """\
-`tiny`: one million samples of two parts (a jpg of 40 to 63 bytes, a txt of 20 to 43) with 9-character keys, in 100
-plain ustar shards. `tiny-webdataset`: 200,000 of them as webdataset's own writer lays them out, with a PAX header
-before every member. Whole processes, from the bare shards to a dataset ready for training; what an earlier run made is
-deleted off the clock. Afterwards the number of samples in the catalog is checked.
+The time from bare shards to a dataset that is ready for training, as whole processes. Before each run, the files of the
+previous run are deleted; this time does not count. After each run, the benchmark checks the number of samples in the
+catalog.
+
+`tiny` has one million samples of two parts (a jpg of 40 to 63 bytes, a txt of 20 to 43 bytes) with keys of 9
+characters, in 100 plain ustar shards. `tiny-webdataset` has 200,000 of these samples as webdataset's writer stores
+them, with a PAX header before every member.
 """
 
 _MEDIA = """\
-What images and videos are, read into the catalog of a dataset that was indexed before, off the clock. Images: the
-20,000 photographs of the loader's rows. Videos: H.264 and AAC in MP4, 320x240, 10 s, in shards of 50. Energon decodes
-every image, and the sound of every video; wdsctl reads headers, and of a video the first frame for its rotation.
-Afterwards the number of media with facts, and their widths, are checked.
+Facts: the time to read the properties of images and videos into the catalog of a dataset; indexing the dataset is not
+timed. The images are the 20,000 photographs of the section Loading. The videos are H.264 and AAC in MP4, 320x240, 10 s,
+in shards of 50. Energon decodes every image, and the audio of every video. wdsctl reads headers, and the first frame of
+a video for its rotation. After each run, the benchmark checks the number of media with facts, and their widths.
 
-Clips are cut by the `AVDecoder` of both, evenly over each video, of the short ones with their sound; "cutting" is
-without imports. Energon is given the bytes of a video, as its loader does it, wdsctl a handle of its range in the
-shard. "pyav, all of it" decodes every frame of every video, and converts none.
+Clips: the `AVDecoder` of each library cuts clips, evenly spaced over each video; clips of short videos include the
+audio. The column "cutting" does not include imports. Energon receives the bytes of a video, as in its loader. wdsctl
+receives a handle of the video's range in the shard. "pyav, all of it" decodes every frame of every video, and converts
+none.
 """
 
 _FOLDER = """\
-60,000 files (20,000 samples of jpg, json and txt, 15 KB each) to shards of 1000 samples, against a script that does it
-the usual way, with webdataset's ShardWriter. wdsctl also leaves a catalog behind; the script does not. Afterwards the
-size of every member is checked against the files.
+The time to write 60,000 files (20,000 samples of jpg, json and txt, 15 KB each) into shards of 1,000 samples. The
+comparison is a script that uses webdataset's ShardWriter. wdsctl also creates a catalog; the script does not. After
+each run, the benchmark compares the size of every member with the files.
 """
 
 _LOADER = """\
-20,000 samples: a 256x256 JPEG of 15 KB made from real photographs, and a caption. Batches of 32, shuffled. Raw: lists
-of bytes, of which every byte is then read, which costs 1 us a sample from the cache and 3 us from memory. Decoded: one
-uint8 tensor (32, 3, 256, 256) a batch. Before the clock starts, each contender goes through the data once, and must
-have seen every sample once with the same checksum. The first batch is timed from after the imports. Where a loader
-ends its pass and is started again, that time is not counted.
+The data has 20,000 samples: a 256x256 JPEG of 15 KB made from real photographs, and a caption. Loaders shuffle and
+return batches of 32.
+
+- Raw: a batch consists of lists of bytes. The benchmark then reads every byte, which costs 1 us per sample from the CPU
+  cache and 3 us from memory.
+- Decoded: a batch is one uint8 tensor (32, 3, 256, 256).
+
+Before the clock starts, each loader goes through the data once, and must return every sample once with the same
+checksum. The time to the first batch does not include imports. If a loader ends its pass and starts again, this time
+does not count.
 """
 
 _PACKING = """\
-A million lognormal lengths (a median of 403 tokens, cut at the capacity of 8,192), planned in windows of 16,384, with
-what a window leaves over carried into the next one. With two budgets a pack has at most 16 images as well, and what is
-left empty is that of the fuller budget. The example's greedy is the selection in the guide of Energon: sorted by
-length, packs filled from the shortest on. Afterwards every sample is in one pack, and no pack over its capacity.
+The benchmark packs one million lognormal lengths (median 403 tokens, cut at the capacity of 8,192). It plans windows of
+16,384 lengths, and carries the leftovers of a window into the next one. With two budgets, a pack also has at most 16
+images, and "left empty" refers to the fuller budget. "The example's greedy" is the selection in the guide of Energon:
+it sorts by length and fills packs from the shortest on. After each run, the benchmark checks that every sample is in
+one pack, and that no pack exceeds its capacity.
 """
 
 _TRANSPORT = """\
-Batches that are ready, from two worker processes to one consumer that reads every byte. Raw: 64 bytes objects of 16 KB.
-Decoded: one uint8 tensor (32, 3, 256, 256). The bare ring has slots of one size in a shared map and nothing on it: no
-results of other shapes, no replacement of workers, and a batch is the consumer's only until it takes the next. The pipe
-is that of multiprocessing, with pickles. The first batches are compared with what was sent.
+Two worker processes send finished batches to one consumer, which reads every byte. Raw: 64 bytes objects of 16 KB.
+Decoded: one uint8 tensor (32, 3, 256, 256). The consumer compares the first batches with the originals.
+
+- The bare ring has slots of one size in shared memory. It cannot transfer results of other shapes or replace workers,
+  and a batch is valid only until the consumer takes the next one.
+- The pipe is a `multiprocessing` pipe, which sends pickles.
 """
 
 _SOURCES = """\
-64,000 tiny samples (two parts of some 40 bytes) from 1, 10, 100 and 1,000 datasets of one shard, blended with equal
-weights; batches of 32, no workers. Raw: parts as bytes. Hook: an `encode_sample` that makes a small tensor. Reading
-costs next to nothing here, so that what a source costs is not hidden by it. Decoded: 16,000 of the photographs in place
-of the tiny samples, as a training would have them. Before the clock starts, a pass' worth of samples is drawn, and
-every dataset must have given its share within 2 picks a lane. Descriptors and bytes held are beyond those of the same
-process with one of the datasets.
+Each loader draws from 1, 10, 100 and 1,000 datasets of one shard, blended with equal weights, in batches of 32, without
+workers. Together, the datasets have 64,000 tiny samples (two parts of about 40 bytes). Reading them costs almost
+nothing, so the table shows the cost of a source.
+
+- Raw: parts as bytes.
+- Hook: an `encode_sample` that makes a small tensor.
+- Decoded: 16,000 of the photographs instead of the tiny samples, as in a real training.
+
+Before the clock starts, each loader draws as many samples as one pass has, and every dataset must have its share within
+2 draws per lane. "Descriptors" and "memory held" are the increase over the same process with one dataset.
 """
 
 _PLANS = """\
-Plans without a byte of samples: orders, blend and lanes, walked as a training walks them, 1,000 references at a time on
-one of 8 lanes; slices of 16, windows of 1,000. Positions and shares are checked.
+The benchmark computes orders, blends and lanes as a training does, without reading samples: 1,000 references at a time
+on one of 8 lanes, with slices of 16 and windows of 1,000. It checks positions and shares.
 """
 
 _VALIDATE = """\
-The level `structure` of `wdsctl validate` over the shards of the 20,000 photographs: every header, the names, keys and
-parts that they make. Against reading the same files as `cat` does, in pieces of 128 KiB that are thrown away. Both in
-one process, on one core, from the page cache, once the modules are loaded.
+The level `structure` of `wdsctl validate` checks the shards of the 20,000 photographs: every header, and the resulting
+names, keys and parts. The comparison only reads the same files, in pieces of 128 KiB, as `cat` does. Both run in one
+process, on one core, from the page cache, after all modules are loaded.
 """
 
 _VIEW = """\
-A catalog of ten million samples of two parts in 1,000 shards, split by sample; there are no bytes of samples. Opened
-from the root and a view's name to the selection that a training draws from, in a process that has imported everything.
-Made by an expression over the sample's own columns, over those of its parts, and over the splits.
+The catalog has ten million samples of two parts in 1,000 shards, split by sample; the samples themselves do not exist.
+Opening: the time from the root and the name of a view to the selection that a training draws from, in a process that
+has imported all modules. Making: the time to create a view by an expression over columns of samples, of parts, or of
+splits.
 """
 
 _VERBS = """\
-What is done by hand all day, as whole processes, from the page cache. Getting one sample's text by its key: one search
-in the catalog, or where it has no rows of samples, in the keys of the offsets file; and one read. What comes must be
-what tarfile finds.
+These commands run as whole processes, from the page cache.
 
-Lines: a million objects of JSON, each with an image's path and a caption (250 to 450 characters), or a conversation of
-four turns (350 to 550 each), from the bare files to the catalog; no line is parsed. What is made is counts, and the
-offsets file that trainings and `get` read; rows of samples are kept where they are asked for, else made for a query.
-
-Memory: tiny samples in shards of 10,000, from the bare shards to the catalog, over the whole tree of processes. Other
-shards: the 0.4 GB of the photographs, 700 samples a shard in place of 1,000, with a catalog; against `cp` of the same
-bytes. Afterwards the samples are counted.
+- Get: `wdsctl get` returns the text of one sample by its key. It needs one search in the catalog (without sample rows,
+  in the keys of the offsets file) and one read. The result must equal the bytes that tarfile reads.
+- Lines: `wdsctl index` builds the catalog of one million JSON objects from the bare files, without parsing lines. An
+  object has an image path and a caption (250 to 450 characters), or a conversation of four turns (350 to 550 characters
+  each). The catalog has counts, and the offsets file that training and `get` read. It stores sample rows only if
+  requested; otherwise, queries build them.
+- Memory: `wdsctl index` builds the catalog of tiny samples in shards of 10,000. The figure covers the whole process
+  tree.
+- Other shards: `wdsctl convert` writes the photographs (0.4 GB) into shards of 700 samples instead of 1,000, with a
+  catalog. The comparison is `cp` of the same bytes. After each run, the benchmark counts the samples.
 """
 
 _INSTALL = """\
-`python -m venv`, then `pip install -c constraints.txt` of the repository, with what pip downloaded in its cache: an
-untimed run fills it. torch is the build for CPUs; the one for CUDA, which pip takes from PyPI, is several times as
-large. Afterwards `wdsctl --version` runs there. The environment's size is what its files take on the disk, with pip.
+The time of `python -m venv` and `pip install -c constraints.txt`, in the environment of the repository. An untimed run
+fills pip's cache. torch is the build for CPUs; the build for CUDA, which pip installs from PyPI, is several times as
+large. After each run, the benchmark runs `wdsctl --version`. The size of the environment is that of its files on disk,
+including pip.
 """
 
 _STATES = """\
-The 64,000 tiny samples again. The budget of a state: 1 KB, 256 bytes a lane, 16 a source, 8 a pending position. Medians
-of 9 openings; each resumed loader must go on with the very next batch. Allowed to a resumption is the cold start; where
-a hook packs, the time as well that the samples of its buffer and its groups take, which are made again.
+The data is the 64,000 tiny samples of the section Many sources. The budget of a state is 1 KB, plus 256 bytes per lane,
+16 per source and 8 per waiting position. Times are medians of 9 openings. Each resumed loader must continue with
+exactly the next batch. The target for resuming is the time of a cold start. If a hook packs, the target also includes
+the time to read the samples of its buffer and its groups again.
 """
 
 #: Title and text of each subject, in the order of the page.
@@ -239,49 +265,50 @@ SUBJECTS = {
     "start": ("Starting", _START),
     "install": ("Installing", _INSTALL),
     "states": ("States", _STATES),
-    "media": ("Facts of media", _MEDIA),
+    "media": ("Media facts", _MEDIA),
     "packing": ("Packing", _PACKING),
     "validate": ("Validating", _VALIDATE),
     "view": ("Views", _VIEW),
-    "verbs": ("The daily verbs", _VERBS),
-    "transport": ("From workers to the training", _TRANSPORT),
+    "verbs": ("Everyday commands", _VERBS),
+    "transport": ("From workers to the training process", _TRANSPORT),
 }
 
 NOTES = """\
 ## Notes
 
-- Energon, webdataset, MosaicML Streaming and LitData decode JPEG with Pillow here: LitData's own decoder is that of
-  torchvision, whose wheel on PyPI needs a CUDA build of torch. wdsctl and the bare loop use simplejpeg.
-- torch runs with one thread in every contender, as it does in the workers of its own DataLoader.
-- MosaicML Streaming and LitData read the corpus converted to their own formats, image and caption only, as bytes.
-- LitData without workers hands out views of its mapped chunks; everybody else hands out bytes of their own.
-- The bare loop is a yardstick, not a loader: every shard mapped, offsets in one array, the order a numpy permutation.
-- CPU seconds of whole commands are those of every process that descends from them, also of those that outlive their
-  parents. A loader's CPU a sample is that of the process and its workers while the clock runs, without the start.
-- With workers, the bare loop hands batches over in a bare ring of shared memory.
-- Which code: every subject's rows were taken on the code of the commit that brought them into
-  benchmarks/results/latest.json.
-- Where a target says short:
-  - Raw without workers: what is left is the copy out of the page cache (4 to 5 us for 18 KB by one call), which this
-    machine's memory bounds; and Energon is faster here than it was when the target was set. Against LitData, three runs
-    in turns by the commands above gave 1.04, 0.84 and 1.02 times: the two are alike, and noise decides.
-  - Views: reading every byte costs more than making the batch does.
-  - Raw with workers: every byte is copied twice, out of the page cache and into the user's own bytes, and two workers
-    and the consumer share two cores, of which they use 1.8: 0.37 ms of CPU a batch in a worker, of which the kernel's
-    copies are 0.19, and 0.28 in the consumer, of which 0.1 are the contest's own reading. The bare ring copies out of
-    maps, which is half of that, and kills a process whose shard is cut short under it.
-  - Raw, from 1,000 sources: of one source, neighbours are read by one call and become a batch in bulk; of a thousand,
-    every sample is chosen by itself and read by itself, from another shard than the one before. Beside a hook of 40 us
-    a sample the same cost weighs less; of ten sources it is as fast as of one, and of a thousand the caches no longer
-    hold what a pick touches: its arm, its block, its shard. Blocks four times as large, references as arrays of words
-    in the place of lists, and sources with slots changed nothing beyond the noise. What is bound by
-    memory differs from machine to machine: the same code had 0.81 to 0.88 times one source on one day, and 0.66 to
-    0.73 on another, when one source was a quarter faster and a thousand as fast as before.
-  - Packed and grouped: what waits in groups is made again from samples that lie apart; at 99 % from windows of two
-    epochs in each of the hundred sources, of which one is worked out for nothing else.
-- Decoded without workers, wdsctl decodes with as many threads as there are CPUs, at most 4, and the peers with one:
-  `decode_threads=1` gives the comparison of one thread with one. With one, 0.9 of the time is libjpeg-turbo's; see
-  docs/decisions/0001.
-- Memory of the largest process is what the kernel reports at its end. That of the whole tree is the proportional set
-  size, sampled ten times a second in the untimed run.
+- Energon, webdataset, MosaicML Streaming and LitData decode JPEG with Pillow in these benchmarks. LitData itself uses
+  torchvision's decoder, whose wheel on PyPI needs a CUDA build of torch. wdsctl and the bare loop use simplejpeg.
+- torch runs with one thread in all tools, as in the workers of its DataLoader.
+- MosaicML Streaming and LitData read the test data in their own formats, with image and caption only, as bytes.
+- Without workers, LitData returns views of its mapped chunks; all other loaders return separate bytes.
+- The bare loop is a yardstick, not a loader: it maps every shard, has the offsets in one array, and uses a numpy
+  permutation as its order. With workers, it passes batches through a bare ring of shared memory.
+- CPU time of whole commands includes all descendant processes, even if they outlive their parents. CPU time of a loader
+  covers the process and its workers while the clock runs, without the start.
+- Each section was measured with the code of the commit that added its figures to benchmarks/results/latest.json.
+- Without workers, wdsctl decodes with as many threads as there are CPUs, at most 4, and the other loaders with one
+  thread. With `decode_threads=1`, wdsctl also decodes with one thread; libjpeg-turbo then takes 90 % of the time, see
+  [decision 1](decisions/0001-simplejpeg.md).
+- The kernel reports the memory of the largest process at its end. Memory of the whole tree is the proportional set
+  size, sampled ten times per second in the untimed run.
+
+Reasons for missed targets:
+
+- **Raw without workers:** the remaining cost is the copy out of the page cache: 4 to 5 us for 18 KB in one call. The
+  memory of this machine limits its speed. Energon is faster on this machine than it was when the target was set. Three
+  alternating runs against LitData gave 1.04, 0.84 and 1.02 times: both are equally fast within the noise.
+- **Views** (`wdsctl_views`): reading every byte costs more than building the batch.
+- **Raw with workers:** every byte is copied twice, out of the page cache and into the user's own bytes. Two workers and
+  the consumer share two cores, of which they use 1.8. A batch takes 0.37 ms of CPU time in a worker, including 0.19 ms
+  for the kernel's copies. It takes 0.28 ms in the consumer, including 0.1 ms for the benchmark's own reading. The bare
+  ring copies out of maps, which takes half of this time. But its process is killed if a mapped shard is truncated.
+- **Raw, from 1,000 sources:** with one source, one call reads neighbouring samples, and they become a batch in bulk.
+  With 1,000 sources, every sample is chosen and read separately, from another shard than the one before. With a hook of
+  40 us per sample, this cost matters less. With 10 sources, the loader is as fast as with one. With 1,000 sources, the
+  CPU caches no longer hold the data that a draw needs: component, block and shard. We tried blocks four times as large,
+  references as arrays of words instead of lists, and sources with slots, without effect beyond the noise. Limits of
+  memory differ between machines and days: the same code reached 0.81 to 0.88 times the rate of one source on one day,
+  and 0.66 to 0.73 on another.
+- **Packed and grouped:** a resumed loader reads waiting samples again, which are not neighbours. At 99 %, they come
+  from windows of two epochs in each of the hundred sources, and one of these windows is computed only for them.
 """

@@ -145,12 +145,12 @@ def to(data: bytes) -> Callable[[bytes], bytes]:
 
 def media_faults() -> Iterator[Fault]:
     for part in MEDIA:
-        yield Fault("a bit flipped in a medium", part, yaml_of(part), partial(with_part, part, flipped, part))
+        yield Fault("a flipped bit in a medium", part, yaml_of(part), partial(with_part, part, flipped, part))
     for part in MEDIA:
-        yield Fault("a medium that is cut off", part, yaml_of(part), partial(with_part, part, cut, part))
+        yield Fault("a truncated medium", part, yaml_of(part), partial(with_part, part, cut, part))
     for part in ("jpg", "png", "flac", "mp4", "mkv"):
         yield Fault("zeros in a medium", part, yaml_of(part), partial(with_part, part, zeroed, part))
-    kind = "a medium under another name"
+    kind = "a medium with a wrong extension"
     pairs = (("png", "jpg"), ("gif", "png"), ("wav", "mp3"), ("mp3", "ogg"), ("flac", "wav"), ("mkv", "mp4"))
     for real, part in pairs:
         yield Fault(kind, f"{real} as {part}", yaml_of(part), partial(with_part, part, to(medium(real)), part))
@@ -208,7 +208,7 @@ def sample_faults() -> Iterator[Fault]:
     yield Fault(
         kind, "apart in Unicode's form alone", yaml_of(), partial(with_members, plus("caf\u00e9", "cafe\u0301"))
     )
-    kind = "parts that are missing"
+    kind = "missing parts"
 
     def without(name: str) -> Callable[[Members], Members]:
         return lambda some: [each for each in some if each[0] != name]
@@ -220,7 +220,7 @@ def sample_faults() -> Iterator[Fault]:
     yield Fault(kind, "null in JSON", yaml_of(), partial(with_part, "json", to(b'{"label": null}')))
     for part in ("jpg", "json", "txt"):
         yield Fault("empty parts", part, yaml_of(), partial(with_part, part, to(b"")))
-    kind = "contents exchanged"
+    kind = "exchanged contents"
 
     def exchanged(one: str, other: str, some: Members) -> Members:
         data = dict(some)
@@ -231,11 +231,11 @@ def sample_faults() -> Iterator[Fault]:
         Image.new("RGB", (32, 32), (9, 9, 9)).save(picture, "JPEG")
         return exchanged("000.jpg", "001.jpg", [(n, picture.getvalue() if n == "000.jpg" else d) for n, d in some])
 
-    yield Fault(kind, "of two pictures", yaml_of(), partial(with_members, other_picture))
+    yield Fault(kind, "two pictures", yaml_of(), partial(with_members, other_picture))
     two = partial(exchanged, "000.json", "001.json")
-    yield Fault(kind, "of two JSON parts", yaml_of(), partial(with_members, two))
+    yield Fault(kind, "two JSON parts", yaml_of(), partial(with_members, two))
     mixed = partial(exchanged, "001.jpg", "001.txt")
-    yield Fault(kind, "of a picture and its text", yaml_of(), partial(with_members, mixed))
+    yield Fault(kind, "a picture and its text", yaml_of(), partial(with_members, mixed))
 
 
 def tar_faults() -> Iterator[Fault]:
@@ -260,11 +260,11 @@ def tar_faults() -> Iterator[Fault]:
     for kind, what, name in (
         ("names of members", "../ in front", "../x.jpg"),
         ("names of members", "an absolute path", "/etc/x.jpg"),
-        ("names of members", "one of 300 bytes", f"{'x' * 296}.jpg"),
-        ("files that do not belong there", "of macOS, a folder's", ".DS_Store"),
-        ("files that do not belong there", "of macOS, a file's", f"._{_BAD}.jpg"),
-        ("files that do not belong there", "of Windows", "Thumbs.db"),
-        ("files that do not belong there", "a README", "README"),
+        ("names of members", "a name of 300 bytes", f"{'x' * 296}.jpg"),
+        ("foreign files", "`.DS_Store` of macOS", ".DS_Store"),
+        ("foreign files", "`._NAME` of macOS", f"._{_BAD}.jpg"),
+        ("foreign files", "of Windows", "Thumbs.db"),
+        ("foreign files", "a README", "README"),
     ):
         more: list[tuple[str, bytes]] = [(name, medium("jpg") if name.endswith(".jpg") else b"x")]
         if kind == "names of members":

@@ -1,7 +1,7 @@
 """Blend files: YAML (or a mapping) that names datasets and their weights, read into a flat `BlendPlan`.
 
-Energon's metadatasets, V1 and V2, are read as they are. Text to values: no dataset is opened. The loader, `inspect` and
-`validate` import this room.
+The room also reads Energon's metadatasets, V1 and V2. It parses text into values and opens no dataset. The loader,
+`inspect` and `validate` import this room.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Saved states of a loader: their format, their facts, merging and comparing them.
+"""Saved states of a loader: checking, merging, describing and comparing them.
 
-`state` checks and merges states, `addresses` encodes the samples that wait in them, `summary` describes and compares
-them, `files` and `torch_file` find them in checkpoint files without running code, `checkpoint` is the command's work.
-The loader saves and restores through this room.
+`state` checks and merges states, `addresses` encodes the samples that wait in a state, `summary` describes and compares
+states, `files` and `torch_file` find states in checkpoint files without running code. `checkpoint` is the function
+behind the command. The loader saves and restores through this room.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Recognise and read the formats that datasets come in: one module per format, imported on first use.
+"""Recognises and reads the formats of datasets. Each format has a module, which is imported on first use.
 
-`protocol` defines what an importer and an open source do. `find_importers` asks each importer whether a path looks like
-its format, and gets a score and a reason. `annotations` has the formats of media with annotation files. `records` has
-the code that formats share. `prepare` and `convert` import this room.
+`protocol` defines the interfaces of an importer and of an open source. `find_importers` asks each importer whether a
+path has its format; the answer is a score and a reason. `annotations` has the formats of media with annotation files.
+`records` has the code that several formats use. `prepare` and `convert` import this room.
 """
 
 from __future__ import annotations

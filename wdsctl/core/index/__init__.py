@@ -1,4 +1,4 @@
-"""`wdsctl index`: brings a catalog up to date with its shards, reading only those that changed.
+"""`wdsctl index`: updates a catalog from its shards, and reads only shards that have changed.
 
 `index` runs the command: `changes` compares shards and catalog, `shards` decides what to read, `merge` scans in
 parallel and writes one new catalog, `write_dataset_yaml` records the sample type. Media facts (`media*`), columns and

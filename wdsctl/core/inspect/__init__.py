@@ -1,7 +1,7 @@
-"""`wdsctl inspect`, `get` and `ls`: report what a dataset or a blend contains, as plain values.
+"""`wdsctl inspect`, `get` and `ls`: report the contents of a dataset or a blend, as plain values.
 
-`inspect` summarises, `stats` counts, `samples` shows single samples, `get` reads one part. Imports `index` and below;
-the command line imports it.
+`inspect` summarises, `stats` counts, `samples` shows single samples, `get` reads one part. The room imports `index` and
+lower rooms; the command line imports it.
 """
 
 from __future__ import annotations

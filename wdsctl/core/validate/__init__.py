@@ -1,4 +1,4 @@
-"""`wdsctl validate`: check a dataset or all datasets of a blend, one module per level.
+"""`wdsctl validate`: checks a dataset, or all datasets of a blend. Each level has a module.
 
 `validate` picks `dataset` or `blend`; `run_checks` checks shards in parallel and reuses stored results; `unit` checks
 one shard in a worker. The levels are `structure`, `headers`, `content`, `schema`, `refs` (with `ref_stores`) and

@@ -1,7 +1,8 @@
-"""Packing and bucketing by length, without user code: which samples are in which pack or bucket.
+"""Packing and bucketing: decides which samples go into which pack or bucket, by length or by user hooks.
 
-Names are imported when they are first used: `plan` and `methods` need numpy alone. `hook_stage` packs with user hooks,
-`planned_stage` by plan, `merging` joins tensors. `recipe`, `pipeline` and `run` import this room.
+`plan` and `methods` plan packs by length and import only numpy; other modules are imported on first use.
+`planned_stage` builds the planned packs, `hook_stage` packs with user hooks, `merging` joins tensors. `recipe`,
+`pipeline` and `run` import this room.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Auxiliary stores: datasets and folders whose files are looked up by name; their caches; and cookers.
+"""Auxiliary stores (datasets and folders whose files are looked up by name), their caches, and cookers.
 
-`open` opens a store, `store` is the interface, `folder` and `media_facts` are its parts, `cache` and `disk_cache` keep
-bytes, `cookers` runs user functions over crude samples. `plan` and `pipeline` import it.
+`open` opens a store and `store` is the interface. `folder` is a store of a folder, and `media_facts` has the facts of
+media in stores. `cache` and `disk_cache` keep bytes. `cookers` runs user functions that build samples from crude
+samples. `plan` and `pipeline` import it.
 """
 
 from __future__ import annotations
