@@ -82,8 +82,8 @@ EXAMPLES = {
 CATALOG = """\
 # The catalog
 
-The catalog lists the shards, samples, parts and splits of a dataset. This page helps you to query it with SQL. It
-describes the columns of all views and tables, with an example for each view.
+The catalog lists the shards, samples, parts and splits of a dataset. Query the catalog with SQL: this page describes
+all views and tables, with an example for each view.
 
 `wdsctl index` writes the catalog to `.wdsctl/catalog.sqlite`, an SQLite database with schema version {version}
 (`PRAGMA user_version`). `wdsctl index --rebuild` writes it again from the shards and `dataset.yaml`.
