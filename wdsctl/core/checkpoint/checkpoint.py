@@ -120,7 +120,7 @@ def redistribute_checkpoint(
         raise UsageError(
             f"{len(existing)} of {len(files)} output files exist" if len(files) > 1 else "the output file exists",
             where=redact_secrets(existing[0]),
-            hint="choose another path, or pass --force to overwrite",
+            hint="choose another path, or pass --force to overwrite it",
         )
     text = json.dumps(merged, separators=(",", ":")) + "\n"
     for name in () if dry_run else files:
@@ -196,11 +196,13 @@ def _merge_found(found: Sequence[FoundState]) -> LoaderState:
     names = sorted({".".join(part for part in each.key.split(".") if not part.isdecimal()) for each in found})
     if len(names) > 1 and len({each.path for each in found}) < len(found):
         shown = " and ".join(repr(name) for name in names)
-        raise UsageError(f"found states of several loaders, under the keys {shown}", hint="choose one with --key")
+        raise UsageError(
+            f"found states of several loaders, under the keys {shown}", hint="choose one of the loaders with --key"
+        )
     merged_paths = [each.path for each in found if each.state.get("kind") == "world"]
     if merged_paths and len(found) > 1:
         raise UsageError(
-            "one of the states is a merged state, which has all ranks already",
+            "one of the states is a merged state, which already has all ranks",
             where=merged_paths[0],
             hint="pass the merged state alone, or the states of the ranks without it",
         )
