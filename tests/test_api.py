@@ -167,7 +167,7 @@ def test_a_folder_of_media_is_indexed_as_it_is(tmp_path: Path) -> None:
     [
         (lambda _: wdsctl.index(""), "root is ''"),
         (lambda root: wdsctl.index(root, catalog=""), "catalog is ''"),
-        (wdsctl.split, "nothing says how to split"),
+        (wdsctl.split, "missing ratios or another rule to split by"),
         (lambda root: wdsctl.split(root, drop=True), "deletes the default split set"),
         (lambda root: wdsctl.split(root, "8,1,1", folds=3), "exclude each other"),
         (lambda root: wdsctl.inspect(root, stats=True, samples=3), "exclude each other"),  # type: ignore[call-overload]

@@ -299,12 +299,13 @@ def split(
     )
     if request.is_query:
         raise UsageError(
-            "nothing says how to split", hint='pass ratios="8,1,1"; wdsctl.inspect(root).splits shows the splits'
+            "missing ratios or another rule to split by",
+            hint='pass ratios="8,1,1"; wdsctl.inspect(root).splits shows the splits',
         )
     if drop and not (split_set or dry_run or yes):
         raise UsageError(
             "drop without split_set deletes the default split set and its rule",
-            hint="dry_run=True shows what it would do; yes=True does it",
+            hint="pass dry_run=True to see the effect, or yes=True to delete them",
         )
     return split_dataset(
         follow_to_primary(_path("root", root), catalog_path),
@@ -538,7 +539,7 @@ def convert(
 
     sources = [_path("source", each) for each in ([source] if isinstance(source, str | os.PathLike) else source)]
     if not sources:
-        raise UsageError("convert needs a source", hint="wdsctl.convert(SOURCE, DEST)")
+        raise UsageError("convert needs a source", hint="pass source and destination: wdsctl.convert(SOURCE, DEST)")
     request = parse_convert_request(
         ConvertRequest(
             from_format=from_format,

@@ -92,7 +92,7 @@ class Dataset:
             raise UsageError("the path is empty", hint="pass a path or a URL; for the working directory, '.'")
         location, named = locate_view(path, folder)
         if named and view and named != view:
-            raise UsageError(f"root names the view {named!r}, and view={view!r}", hint="pass one of them")
+            raise UsageError(f"root names the view {named!r}, but view is {view!r}", hint="pass only one of them")
         decoder = decode if isinstance(decode, SampleDecoder) else SampleDecoder() if decode else None
         choice = SampleChoice(split, view or named or None, decoder, crude or decoder is None, trust_code)
         polylithic = find_polylithic_folder(path, folder)
@@ -252,16 +252,16 @@ class Dataset:
             raise SampleKeyError(
                 f"the dataset has the sample {key!r}, but is not among these {pluralize(len(self), 'sample')}",
                 where=self.root,
-                hint="wdsctl.Dataset(root) without split, view and slice has it",
+                hint="use wdsctl.Dataset(root) without split, view and slice",
             )
         raise SampleKeyError(
-            f"no sample {key!r}", where=self.root, hint="ds.keys() lists the keys; a key has no extension"
+            f"no sample {key!r}", where=self.root, hint="pass a key without extension; ds.keys() lists the keys"
         )
 
     def _chosen(self, choice: SampleChoice) -> Self:
         if self._positions != range(self._reader.n):
             raise UsageError(
-                "a slice of a dataset has no splits or views",
+                "cannot select a split or a view from a slice",
                 where=self.root,
                 hint='select before slicing: ds.split("val")[:10]',
             )

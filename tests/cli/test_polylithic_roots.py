@@ -72,7 +72,7 @@ def test_a_split_of_the_folder_is_a_split_of_the_primary(wdsctl: Wdsctl, root: P
 
 
 def test_a_part_of_the_media_says_where_it_is(wdsctl: Wdsctl, root: Path) -> None:
-    assert "the part refs.json names this sample's entries in it" in wdsctl("get", root, "a0", "jpg").stderr
+    assert "the part refs.json, which names the media of this sample" in wdsctl("get", root, "a0", "jpg").stderr
 
 
 def test_index_would_mix_both(wdsctl: Wdsctl, root: Path) -> None:

@@ -138,7 +138,7 @@ except StorageError as error:
             timeout=60,
             check=False,
         )
-        assert done.stdout.startswith("WDS407 True worker processes cannot be started: Too many open files"), done
+        assert done.stdout.startswith("WDS407 True cannot start worker processes: Too many open files"), done
 
 
 def test_units_are_taken_as_they_are_needed() -> None:

@@ -71,9 +71,7 @@ def test_every_reference_resolves_and_a_wrong_one_is_told(
     ]
 
     assert codes == [0, 1]
-    assert "there is no 'photos/Bison.jpg', but there is 'photos/bison.jpg'" in " ".join(
-        capsys.readouterr().out.split()
-    )
+    assert "'photos/Bison.jpg' does not exist, but 'photos/bison.jpg' does" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_training_is_resumed_with_the_same_questions_pictures_and_sounds(

@@ -250,10 +250,10 @@ def test_mean_lengths_that_are_others_though_nothing_has_grown_are_no_growth(tmp
     a_shard(tmp_path / "one" / "shard-900.tar", ((f"new-{i}", parts(i)) for i in range(NEW)))
     index(one, columns={"tokens": "size:other"})
 
-    with pytest.raises(StateMismatch, match="mean lengths of samples have changed") as raised:
+    with pytest.raises(StateMismatch, match="mean sample lengths have changed") as raised:
         resumed(of((one, two)), state, **file)
 
-    assert "leave adopt out" in raised.value.hint
+    assert "omit adopt" in raised.value.hint
     assert weights(resumed(of((one, two)), state, adopt=None, **file).state_dict()) == weights(state)
     assert len(weights(resumed(of((one, two)), state, adopt_weights=True, **file).state_dict())) == 2
 

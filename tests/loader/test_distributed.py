@@ -76,7 +76,9 @@ def test_every_rank_gets_all_states_of_those_that_each_gives_or_that_one_has(tol
 
 
 def test_all_ranks_hear_that_there_are_no_states(told: list[dict[str, Any]]) -> None:
-    assert [each["of nobody"] for each in told] == [["WDS500", "rank 0 has no states to give"]] * len(told)
+    assert [each["of nobody"] for each in told] == [
+        ["WDS500", "rank 0 has no states to send to the other ranks"]
+    ] * len(told)
 
 
 def test_all_ranks_know_what_any_and_what_all_say(told: list[dict[str, Any]]) -> None:
@@ -104,7 +106,7 @@ def test_groups_of_some_processes_speak_among_themselves(told: list[dict[str, An
     for rank, each in enumerate(told):
         assert each["rank in its group"] == ([rank - 1, len(others)] if rank else [0, 1])
         assert each["gathered in its group"] == ([{"rank": 0}] if rank == 0 else others if rank == 1 else None)
-        assert each["a rank outside"][1].startswith(f"there is no rank {len(told) - (rank > 0)} among the")
+        assert each["a rank outside"][1].startswith(f"src_rank {len(told) - (rank > 0)} is out of range")
         assert each["a process outside"][1].startswith(f"process {0 if rank else 1} is not in the data-parallel group")
     if len(told) == 3:
         assert [each["scattered in its group"] for each in told] == [{"rank": 0}, {"rank": 0}, {"rank": 1}]

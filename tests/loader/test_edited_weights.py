@@ -174,7 +174,7 @@ def test_other_entries_are_another_blend(paths: tuple[str, ...]) -> None:
     loader = loader_of(blend(paths, 3, 1, 1))
     taken(loader, 3)
 
-    with pytest.raises(StateMismatch, match="has 3 entries, and this one has 2") as raised:
+    with pytest.raises(StateMismatch, match="has 3 entries, but this blend has 2") as raised:
         loader_of(Blender([(paths[0], 1), (paths[1], 1)]), state=loader.state_dict())
     assert "weight 0" in raised.value.hint
     with pytest.raises(StateMismatch, match="changed data"):
@@ -237,7 +237,9 @@ def test_a_dataset_that_began_with_the_weight_0_may_be_raised_and_need_not_be_th
     state = loader.state_dict()
     a_dataset(tmp_path / "late", 20, parts=numbered)
 
-    with pytest.raises(StateMismatch, match=f"never read what has a weight above 0 here: {late}") as raised:
+    with pytest.raises(
+        StateMismatch, match=f"did not read these entries, whose weight is above 0 now: {late}"
+    ) as raised:
         loader_of(blend(three, 1, 1, 0), state=state, adopt_weights=False)
     assert "adopt_weights=True" in raised.value.hint
     loader = loader_of(blend(three, 1, 1, 0), state=state)

@@ -155,7 +155,7 @@ def test_damaged_and_missing_files_are_fetched_again(local: str, tmp_path: Path,
                 path.unlink()
         with caplog.at_level(logging.WARNING):
             assert digests(loader, 500) == expected[500:]
-    assert "is damaged, and is fetched again" in caplog.text
+    assert "is damaged; fetching unit" in caplog.text
 
 
 def test_a_full_disk_is_told_once_and_everything_is_read_from_the_store(
@@ -167,7 +167,7 @@ def test_a_full_disk_is_told_once_and_everything_is_read_from_the_store(
     monkeypatch.setattr(shard_cache, "write_unit", full)
     with caplog.at_level(logging.WARNING), a_training(URL, ShardCache(tmp_path / "cache", gbytes(2.0))) as loader:
         assert digests(loader, 100) == digests(a_training(local), 100)
-    assert caplog.text.count("shard cache disabled, reading from the stores") == 1
+    assert caplog.text.count("shard cache disabled; reading from the stores instead") == 1
 
 
 def test_a_folder_that_cannot_be_written_is_told_and_the_run_goes_on(local: str, tmp_path: Path, caplog: Any) -> None:

@@ -114,7 +114,7 @@ def test_more_ranks_than_lanes_are_told_of(dataset: str, caplog: pytest.LogCaptu
     counts = [len(list(loader)) for loader in loaders(dataset, "groups", 4, lanes=3)]
 
     assert [count > 0 for count in counts] == [True, True, True, False]
-    assert caplog.text.count("1 of 4 ranks have no batches of their own in this validation") == 1
+    assert caplog.text.count("1 of 4 ranks have no batches in this validation") == 1
 
 
 def test_with_more_ranks_than_lanes_nothing_is_left_out_without_a_word(dataset: str) -> None:

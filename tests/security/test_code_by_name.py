@@ -75,7 +75,7 @@ def test_a_joiner_that_a_blend_file_names_is_not_run(joiner: str, dataset: str, 
     blend = tmp_path / "blend.yaml"
     blend.write_text(f"splits:\n  train:\n    join:\n    - path: data\n    - path: data\n    joiner: {joiner}\n")
 
-    with pytest.raises(UsageError, match="may only name with trust_code") as raised:
+    with pytest.raises(UsageError, match="only runs with trust_code") as raised:
         first(str(blend))
 
     assert (raised.value.code, raised.value.where) == ("WDS270", f"{blend}:6")
@@ -98,7 +98,7 @@ def test_a_sample_type_that_dataset_yaml_names_is_not_imported(named: str, datas
     path = Path(dataset) / ".wdsctl" / "dataset.yaml"
     path.write_text(f"subflavors: {{a: 1}}\n{named}\nfield_map: {{text: txt}}\n")
 
-    with pytest.raises(UsageError, match="may only name with trust_code") as raised:
+    with pytest.raises(UsageError, match="only runs with trust_code") as raised:
         first(dataset)
 
     assert raised.value.code == "WDS270"
@@ -109,7 +109,7 @@ def test_a_sample_type_that_dataset_yaml_names_is_not_imported(named: str, datas
 def test_a_sample_type_of_a_member_of_a_join_is_not_imported(dataset: str, ran: Path) -> None:
     (Path(dataset) / ".wdsctl" / "dataset.yaml").write_text("sample_type: wds_evil:Kept\nfield_map: {text: txt}\n")
 
-    with pytest.raises(UsageError, match="may only name with trust_code"):
+    with pytest.raises(UsageError, match="only runs with trust_code"):
         first({"join": {"a": {"path": dataset}, "b": {"path": dataset}}})
 
     assert not ran.exists()

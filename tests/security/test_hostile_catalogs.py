@@ -99,7 +99,7 @@ def test_nothing_foreign_goes_into_the_next_catalog(root: str, name: str) -> Non
 def test_a_draft_is_no_copy_of_what_is_not_ours(root: str) -> None:
     ATTACKS["a trigger"](catalog_of(root))
     with (
-        pytest.raises(CatalogError, match="the trigger 't', which is none of ours") as caught,
+        pytest.raises(CatalogError, match="the trigger 't', which wdsctl did not create") as caught,
         open_draft(str(catalog_of(root))),
     ):
         pass
@@ -130,9 +130,9 @@ def test_a_journal_is_no_link_to_a_file_elsewhere(root: str, tmp_path: Path) -> 
     victim = tmp_path / "victim.txt"
     path = ledger_of(root)
     path.with_name("ledger.sqlite-journal").symlink_to(victim)
-    with pytest.raises(InputError, match="a link in the output folder"):
+    with pytest.raises(InputError, match="the output folder contains a link"):
         _opened(str(path))
-    with pytest.raises(InputError, match="a link in the output folder"):
+    with pytest.raises(InputError, match="the output folder contains a link"):
         read_views(str(path))
     assert not victim.exists()
 

@@ -81,7 +81,7 @@ def join_beneath(root: str, *names: str) -> str:
         raise InputError(
             f"the name {name!r} leads out of the folder",
             where=root,
-            hint="choose an empty folder as destination, and check who wrote the .wdsctl folder of this one",
+            hint="choose an empty folder as destination: the .wdsctl folder of this one may come from another program",
             code="WDS415",
         )
     return os.path.join(root, name)
@@ -104,9 +104,9 @@ def open_folder(path: str, *, create: bool = False) -> Iterator[OpenFolder]:
 def link_error(path: str) -> InputError:
     """Build the error for a link where a folder or file was expected."""
     return InputError(
-        "a link in the output folder: wdsctl does not follow links when it writes",
+        "the output folder contains a link, and wdsctl does not write through links",
         where=path,
-        hint="name the target of the link (`--catalog DIR`, or as destination), or replace the link by a folder",
+        hint="pass the target of the link (`--catalog DIR`, or as destination), or replace the link by a folder",
         code="WDS415",
     )
 

@@ -149,7 +149,7 @@ def require_int(name: str, value: Any) -> int:
         return operator.index(value)
     except TypeError as error:
         raise UsageError(
-            f"{name}: expected a whole number, found {value!r}", hint="set it to a whole number"
+            f"{name}: expected a whole number, found {value!r}", hint=f"set {name} to a whole number"
         ) from error
 
 

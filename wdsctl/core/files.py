@@ -254,7 +254,7 @@ def not_regular_error(path: str) -> InputError:
     return InputError(
         "not a regular file",
         where=path,
-        hint="find out which program made it, and move it elsewhere",
+        hint="move the file elsewhere",
         code="WDS417",
     )
 

@@ -73,7 +73,7 @@ def parse_size_bytes(size: str | int) -> int:
 
     match = SIZE_PATTERN.fullmatch(size.strip())
     if match is None or (match[3].lower() in {"i", "ib"} and not match[2]):
-        raise UsageError(f"{size!r} is no size", hint="write 1GiB, 500MB, 64k or a number of bytes")
+        raise UsageError(f"{size!r} is not a size", hint="write 1GiB, 500MB, 64k or a number of bytes")
     base = 1000 if match[2] and match[3].lower() == "b" else 1024
     size_bytes = int(Fraction(match[1]) * base ** SIZE_EXPONENTS[match[2].lower()])
     if size_bytes < 1:
@@ -89,7 +89,7 @@ def parse_part_names(names: str | Sequence[str]) -> tuple[str, ...]:
     pieces = names if not isinstance(names, str) else names.split(",") if names.strip() else []
     words = [[word.strip().lstrip(".") for word in name.split("|")] for name in pieces]
     if any("" in each for each in words):
-        raise UsageError(f"{names!r} has an empty name", hint="write jpg,txt")
+        raise UsageError(f"{names!r} has an empty name", hint="separate names by single commas, such as jpg,txt")
     return tuple("|".join(each) for each in words)
 
 

@@ -106,8 +106,9 @@ def _translate_start_errors() -> Iterator[None]:
             raise
         words = getattr(error, "strerror", None) or str(error) or "the fork server has stopped"
         raise StorageError(
-            f"worker processes cannot be started: {words}",
-            hint="pass `--workers 1`, which starts none, or raise the limits on processes and open files (`ulimit -a`)",
+            f"cannot start worker processes: {words}",
+            hint="pass `--workers 1` to work without them, or raise the limits on processes and open files (`ulimit "
+            "-a`)",
             code="WDS407",
         ) from error
 

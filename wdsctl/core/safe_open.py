@@ -42,7 +42,7 @@ def allow_path(*folders: str) -> None:
             raise UsageError(
                 "the folder to allow does not exist" if not os.path.exists(each) else "not a folder",
                 where=each,
-                hint="name the folder that the links and paths in the data point into",
+                hint="pass an existing folder that contains the targets of links and paths in the data",
             )
     known = [each for each in os.environ.get(ALLOW_PATH_VARIABLE, "").split(_SEPARATOR) if each]
     named = [each if is_url(each) else os.path.abspath(os.path.expanduser(each)) for each in folders]
@@ -155,9 +155,9 @@ def _url_beneath(target: str, root: str) -> bool:
 def outside_error(path: str, real: str, roots: Iterable[str]) -> PermissionDenied:
     """Build the error for a path in the data that leads to `real`."""
     return PermissionDenied(
-        f"the path leads out of {next(iter(roots), 'the dataset')}, to {real}; data may not name files elsewhere",
+        f"the path leads out of {next(iter(roots), 'the dataset')}, to {real}, where data may not name files",
         where=path,
-        hint=f"if you intend it, {allow_path_hint(real)}; in a program, "
+        hint=f"if you trust the data, {allow_path_hint(real)}; in a program, "
         f"`wdsctl.loader.allow_path({_folder_to_allow(real)!r})`",
         code="WDS409",
     )
@@ -165,7 +165,7 @@ def outside_error(path: str, real: str, roots: Iterable[str]) -> PermissionDenie
 
 def allow_path_hint(real: str) -> str:
     """Describe the option that allows a file or folder, given its resolved path."""
-    return f"`--allow-path {shlex.quote(_folder_to_allow(real))}` allows it"
+    return f"pass `--allow-path {shlex.quote(_folder_to_allow(real))}` to allow it"
 
 
 def _folder_to_allow(real: str) -> str:

@@ -87,14 +87,15 @@ def _broadcast_states(src: int, states: Any, group: Any) -> Any:
     """Send what rank `src` of the group passes to all ranks. Raises LoaderError on all ranks if `src` passes none."""
     if not 0 <= src < _group_size(group):
         raise UsageError(
-            f"there is no rank {src} among the {_group_size(group)} that share the data",
-            hint="src_rank is a rank of the data-parallel group, from 0, and not one of the whole job",
+            f"src_rank {src} is out of range for a data-parallel group of {_group_size(group)} ranks",
+            hint="pass a rank within the data-parallel group, counted from 0, not a rank of the whole job",
         )
     received = _all_gather_json(states if _group_rank(group) == src else None, group)[src]
     if received is None:
         raise LoaderError(
-            f"rank {src} has no states to give",
-            hint="give what save_state_global() returned there, or the rank that has it as src_rank",
+            f"rank {src} has no states to send to the other ranks",
+            hint="on that rank, pass what save_state_global() returned; or set src_rank to the rank that has the "
+            "states",
         )
     return received
 
@@ -125,7 +126,7 @@ def check_same_on_all_ranks(value: Any, group: Any = None) -> None:
         join_indented(
             f"the plan of rank{'s' * (len(odd) > 1)} {shorten_list(odd)} differs from that of rank 0:", *lines
         ),
-        hint="give all ranks the same dataset, seed and arguments, and catalogs of the same generation",
+        hint="start all ranks with the same dataset, catalog generation, seed and arguments",
         code="WDS520",
     )
 
@@ -143,8 +144,8 @@ def check_group(workers: WorkerConfig) -> None:
     if there != (workers.rank, workers.world_size):
         what = "torch.distributed has" if group is None else "its data_parallel_group has"
         raise UsageError(
-            f"the loader is rank {workers.rank} of {workers.world_size}, and {what} this process as rank {there[0]} of "
-            f"{there[1]}",
+            f"the loader is rank {workers.rank} of {workers.world_size}, but {what} this process as rank {there[0]} "
+            f"of {there[1]}",
             hint="pass the data_parallel_group of the ranks to WorkerConfig; the ranks communicate over it",
         )
 
@@ -153,10 +154,10 @@ def check_created_after_init(workers: WorkerConfig) -> None:
     """Raise UsageError if a loader was created as the only rank, and torch.distributed has other ranks by now."""
     if workers.has_default_rank and _group_size(workers.data_parallel_group) > 1:
         raise UsageError(
-            f"the loader was made before torch.distributed was initialised, as rank 0 of 1: each of the "
+            "the dataset was created before torch.distributed was initialised, as rank 0 of 1: each of the "
             f"{_group_size(workers.data_parallel_group)} ranks would get the same batches",
-            hint="make the dataset after init_process_group (with Lightning in train_dataloader), or give "
-            "WorkerConfig(rank=..., world_size=...), which may be 0 and 1",
+            hint="create the dataset after init_process_group (with Lightning, in train_dataloader), or pass "
+            "WorkerConfig(rank=..., world_size=...)",
         )
 
 
@@ -222,13 +223,15 @@ def _group_rank_of(global_rank: int, group: Any) -> int:
 
     if not _is_initialized() or group is None:
         if not 0 <= global_rank < _group_size(group):
-            raise UsageError(f"there is no process {global_rank} in this job", hint="processes count from 0")
+            raise UsageError(
+                f"this job has no process of rank {global_rank}", hint="pass a rank of the job, counted from 0"
+            )
         return global_rank
     ranks = distributed.get_process_group_ranks(group)
     if global_rank not in ranks:
         raise UsageError(
             f"process {global_rank} is not in the data-parallel group, which has {shorten_list(ranks)}",
-            hint="give the rank, in the whole job, of a process of the group",
+            hint="pass the rank in the whole job of a process of the group",
         )
     return ranks.index(global_rank)
 
@@ -307,9 +310,9 @@ class RankBalancer:
         """Check that the ranks can communicate, because hooks may drop or add batches at any time."""
         if not has_process_group(self._workers):
             raise LoaderError(
-                f"uneven={self._uneven!r} with hooks, packing or grouping needs the ranks to agree on every "
-                "batch, and torch.distributed is not running for them",
-                hint="initialise torch.distributed first (and give data_parallel_group), or uneven='keep'",
+                f"uneven={self._uneven!r} with hooks, packing or grouping needs torch.distributed, which is not "
+                "initialised",
+                hint="initialise torch.distributed first (and pass data_parallel_group), or pass uneven='keep'",
                 code="WDS510",
             )
 
@@ -319,8 +322,8 @@ class RankBalancer:
                 self._last_batch = stream.make_padding_batch()
         if self._last_batch is None:
             raise LoaderError(
-                "this rank has no batch, and can make none of its pass to pad with",
-                hint="check the log for failures of this rank alone; uneven='keep' needs no padding",
+                "this rank has no batch of this pass to pad with",
+                hint="check the log for failures on this rank only; or pass uneven='keep', which needs no padding",
                 code="WDS511",
             )
         stream.record_padding()

@@ -131,7 +131,7 @@ class Loader:
 
     def _describe_position(self) -> str:
         if self._stream is None:
-            return "at the beginning; nothing is open yet"
+            return "no batch drawn yet; datasets not opened yet"
         state = self.state_dict()
         position = f"after {pluralize(state['batches_drawn'], 'batch', 'batches')} of all ranks"
         return position if state["pass"] is None else f"pass {state['pass']}, {position}"
@@ -226,7 +226,7 @@ class Loader:
         """
         if isinstance(restore_key, str) or not isinstance(restore_key, Sequence):
             raise UsageError(
-                f"{restore_key!r} is not a restore key", hint="pass `__restore_key__` of a sample or a batch"
+                f"{restore_key!r} is not a restore key", hint="pass the `__restore_key__` of a sample or a batch"
             )
         run = self._open_stream()
         with preserve_generators():
@@ -277,7 +277,8 @@ class Loader:
             raise LoaderError(
                 f"process {self._owner_pid} opened this loader, and this is process {os.getpid()}, forked from it: "
                 "both would train on the same batches",
-                hint="create a loader here: get_loader(dataset), with a rank of its own if both processes train",
+                hint="create another loader in this process: get_loader(dataset); if both processes train, give "
+                "each its own rank",
                 code="WDS517",
             )
         torch_data = sys.modules.get("torch.utils.data")
@@ -285,7 +286,7 @@ class Loader:
         if worker is not None and worker.num_workers > 1 and self._created_pid != os.getpid():
             raise LoaderError(
                 f"each of {worker.num_workers} workers of torch's DataLoader would return all batches of this loader",
-                hint="iterate the loader itself, and give num_workers to its WorkerConfig",
+                hint="iterate over the loader itself, and pass num_workers to its WorkerConfig",
                 code="WDS517",
             )
 
@@ -293,8 +294,8 @@ class Loader:
         """Pickle a loader that is not open, for spawned processes. Raises LoaderError WDS517 for an open one."""
         if self._stream is not None:
             raise LoaderError(
-                "a loader that is open cannot be sent to another process: both would train on the same batches",
-                hint="send its dataset, and create the loader there: get_loader(dataset)",
+                "cannot send an open loader to another process: both would train on the same batches",
+                hint="send the dataset, and create a loader in the other process: get_loader(dataset)",
                 code="WDS517",
             )
         make_loader = partial(Loader, pin_memory=self._pin_memory)
@@ -426,7 +427,8 @@ def get_savable_loader(
         )
     if max_failed_fraction is not None and not 0 <= max_failed_fraction <= 1:
         raise UsageError(
-            f"max_failed_fraction is {max_failed_fraction!r}", hint="pass a fraction from 0 to 1, such as 0.05"
+            f"max_failed_fraction is {max_failed_fraction!r}, expected 0 to 1",
+            hint="pass a fraction from 0 to 1, such as 0.05",
         )
     running = RuntimeOptions(
         watchdog_timeout_seconds=watchdog_timeout_seconds,
@@ -458,8 +460,9 @@ def _check_energon_options(
 ) -> None:
     """Raise UsageError for an argument that Energon's loaders do not have either, and for another WorkerConfig."""
     for name in set(option_names) - IGNORED_ENERGON_OPTIONS:
-        raise UsageError(f"a loader has no argument {name!r}", hint="help(get_savable_loader) lists its arguments")
+        raise UsageError(f"a loader has no argument {name!r}", hint="see help(get_savable_loader) for its arguments")
     if worker_config not in (None, dataset_config):
         raise UsageError(
-            "the loader's worker_config differs from that of its dataset", hint="pass it to get_train_dataset only"
+            "the worker_config of the loader differs from that of its dataset",
+            hint="pass worker_config to get_train_dataset only",
         )

@@ -26,7 +26,7 @@ def test_the_answer_says_where_from_what_and_how_much(tmp_path: Path, capsys: py
     said = capsys.readouterr()
     assert said.out.splitlines()[:3] == [
         "a -> b",
-        "  from     shards: there are .tar or .jsonl files in it",
+        "  from     shards: the folder has .tar or .jsonl files",
         "  write    10 samples in 3 files of shards, 23.0 KiB (3 written, 0 kept)",
     ]
     assert "next: wdsctl inspect b" in said.err
@@ -96,8 +96,8 @@ def test_sources_are_named_where_there_are_several(tmp_path: Path, capsys: pytes
 
     assert capsys.readouterr().out.splitlines()[:3] == [
         "a, b -> c",
-        "  from     a is shards: there are .tar or .jsonl files in it",
-        "  from     b is shards: there are .tar or .jsonl files in it",
+        "  from     a is shards: the folder has .tar or .jsonl files",
+        "  from     b is shards: the folder has .tar or .jsonl files",
     ]
 
 
@@ -162,4 +162,7 @@ def test_a_split_that_is_not_there_is_told_in_words_of_the_command_line(
 
     said = capsys.readouterr().err
     assert "the dataset has no split 'nope'; it has train, val" in said
-    assert "help: choose one of these; `wdsctl split a train=8,val=1,test=1` divides it again" in said
+    assert (
+        "help: choose one of these splits, or run `wdsctl split a train=8,val=1,test=1` to split the dataset again"
+        in said
+    )

@@ -18,7 +18,7 @@ def test_without_a_code_all_are_listed(wdsctl: Wdsctl) -> None:
 def test_an_unknown_code_is_an_error_of_usage(wdsctl: Wdsctl) -> None:
     result = wdsctl("explain", "WDS999")
     assert result.code == 2
-    assert result.stderr.startswith("error[WDS001]: there is no code WDS999\n  help: ")
+    assert result.stderr.startswith("error[WDS001]: unknown code WDS999\n  help: ")
 
 
 def test_programs_get_the_same(wdsctl: Wdsctl) -> None:

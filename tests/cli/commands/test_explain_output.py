@@ -26,7 +26,7 @@ def test_an_unknown_code_gets_the_nearest() -> None:
 def test_what_is_no_code_at_all_gets_the_list() -> None:
     with pytest.raises(UsageError) as raised:
         look_up("colour")
-    assert raised.value.hint == "`wdsctl explain` lists them all"
+    assert raised.value.hint == "run `wdsctl explain` to list all codes"
 
 
 @pytest.mark.parametrize("code", load_codes())

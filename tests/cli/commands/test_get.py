@@ -60,7 +60,7 @@ def test_parts_are_written_to_files(wdsctl: Wdsctl, root: str, tmp_path: Path) -
     [
         (["3"], 3, "error[WDS004]: there is no sample '3'"),
         (["2"], 2, "in a.tar (position 1), b.tar (position 0)"),
-        (["1"], 2, "choose with --part NAME"),
+        (["1"], 2, "choose a part with --part NAME"),
         (["1", "--part", "png"], 3, "it has jpg, txt"),
         (["' OR '1'='1"], 3, "no sample"),
     ],

@@ -126,8 +126,8 @@ def test_paths_in_sentences_are_as_one_would_type_them_here(
     monkeypatch.chdir(shards.parent)
     result = wdsctl("inspect", "shards")
     assert result.stderr.splitlines()[-1] == (
-        "  help: `wdsctl prepare shards` creates one; to use a catalog in another folder, pass `--catalog DIR`, or "
-        "`catalog=` in Python"
+        "  help: run `wdsctl prepare shards` to create one; or pass the folder of an existing catalog: "
+        "`--catalog DIR`, or `catalog=` in Python"
     )
 
 

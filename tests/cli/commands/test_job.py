@@ -70,12 +70,12 @@ def test_relative_paths_are_those_of_the_plan(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("job", "plan", "JOB"), "the command is missing"),
+        (("job", "plan", "JOB"), "missing command"),
         (("job", "plan", "JOB", "--", "inspect", "x"), "`inspect` cannot be split into tasks"),
         (("job", "plan", "JOB", "--", "index", "x", "--nonsense"), "no such option: --nonsense"),
         (("job", "plan", "JOB", "--tasks", "0", "--", "index", "x"), "1 is the least"),
-        (("job", "run", "JOB", "--task", "0"), "there is no job here"),
-        (("job", "merge", "JOB"), "there is no job here"),
+        (("job", "run", "JOB", "--task", "0"), "the folder has no job"),
+        (("job", "merge", "JOB"), "the folder has no job"),
     ],
 )
 def test_what_cannot_be_done_is_said(wdsctl: Wdsctl, tmp_path: Path, words: tuple[str, ...], message: str) -> None:

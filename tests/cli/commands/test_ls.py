@@ -48,7 +48,7 @@ def test_the_document_has_every_entry(wdsctl: Wdsctl, root: str) -> None:
 def test_what_fails_behind_the_first_entry_ends_the_one_document(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def entries() -> Iterator[ListingEntry]:
         yield from (ListedShard(path=f"{i}.tar", size_bytes=1, samples=1, status="ok") for i in range(number))
-        raise CatalogError("it ends here", hint="make it again", where="here")
+        raise CatalogError("it ends here", hint="create it again", where="here")
 
     stdout = Stream()
     monkeypatch.setattr(sys, "stdout", stdout)
@@ -56,7 +56,7 @@ def test_what_fails_behind_the_first_entry_ends_the_one_document(number: int, mo
         write_entries(listing_document(DatasetListing("d", "shards", entries(), iter(()))))
     answer = json.loads(stdout.getvalue())
     assert len(answer["entries"]) == number
-    assert answer["error"] == {"code": "WDS300", "message": "it ends here", "where": "here", "hint": "make it again"}
+    assert answer["error"] == {"code": "WDS300", "message": "it ends here", "where": "here", "hint": "create it again"}
 
 
 def test_nothing_found_is_no_success(wdsctl: Wdsctl, root: str) -> None:

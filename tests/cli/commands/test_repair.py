@@ -31,7 +31,7 @@ def test_what_cannot_be_repaired_is_told_and_ends_with_5(wdsctl: Wdsctl, tmp_pat
     root = a_folder(tmp_path / "in", {"a.tar": b"no tar"})
     result = wdsctl("repair", root, tmp_path / "fixed")
     assert result.code == 5
-    assert result.stdout.startswith("error[WDS157]: not repaired\n  --> a.tar: it holds no tar members")
+    assert result.stdout.startswith("error[WDS157]: not repaired\n  --> a.tar: the file contains no tar members")
     assert "1 beyond repair\n" in result.stdout  # and nothing is in DEST
 
 

@@ -101,4 +101,4 @@ def test_files_are_written_and_not_over_others_without_yes(wdsctl: Wdsctl, trace
 def test_two_questions_at_once_are_a_usage_error(wdsctl: Wdsctl, traces: Path) -> None:
     result = wdsctl("trace", traces, "--step", 1, "--counts")
     assert result.code == 2
-    assert "--step and --counts are different questions" in result.stderr
+    assert "--step and --counts exclude each other" in result.stderr

@@ -27,7 +27,7 @@ def test_a_sound_dataset_passes(wdsctl: Wdsctl, shards: Path) -> None:
 
 def test_the_answer_of_the_default_level_says_that_media_were_not_decoded(wdsctl: Wdsctl, shards: Path) -> None:
     wdsctl("index", shards)
-    words = "structure only: media were not decoded; --level content decodes them"
+    words = "structure only: pass --level content to decode media too"
 
     assert words in wdsctl("validate", shards).stdout
     assert wdsctl("validate", shards, "--json").document["not_checked"] == words

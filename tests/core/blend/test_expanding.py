@@ -131,7 +131,7 @@ concat:
     )
     inner = tmp_path / "inner.yaml"
 
-    with pytest.raises(DatasetError, match="one order must be shuffled in one way") as caught:
+    with pytest.raises(DatasetError, match="entries with one common order need the same value") as caught:
         read_blend(main)
 
     assert (caught.value.code, caught.value.where) == ("WDS600", f"{main}:3")

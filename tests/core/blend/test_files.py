@@ -35,7 +35,7 @@ def test_a_file_in_a_store_is_read() -> None:
 
 
 def test_a_file_that_is_not_there_is_told_with_the_line_that_asks_for_it(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"path: there is no .*/a\.yaml") as caught:
+    with pytest.raises(InputError, match=r"path: .*/a\.yaml does not exist") as caught:
         BlendFileCache().read_node(f"{tmp_path}/a.yaml", PLACE)
 
     assert caught.value.where == "main.yaml:4"

@@ -96,7 +96,7 @@ def test_keys_and_dates_are_the_texts_that_stand_there() -> None:
         ("\n? [a, b]\n: 1\n", 2, "a key must be a single value"),
         ("a: 1\nb: !!python/object/apply:os.system [ls]\n", 2, "the tag !python/object/apply:os.system"),
         ("a: !!set {b}\n", 1, "the tag !set"),
-        ("a: !!int x\n", 1, "'x' is not what its tag says"),
+        ("a: !!int x\n", 1, "'x' does not fit its tag"),
         ("a: 1\n---\nb: 2\n", 2, "another document"),
         ("a: " + "[" * 100 + "]" * 100, 1, "nested more than 60 levels"),
     ],
@@ -135,7 +135,7 @@ def test_a_mapping_needs_texts_as_keys_and_an_end() -> None:
     circle: dict[str, Any] = {}
     circle["a"] = circle
 
-    with pytest.raises(DatasetError, match="the key 1 is no text"):
+    with pytest.raises(DatasetError, match="the key 1 is not text"):
         from_mapping({"a": {1: 2}}, "mapping")
     with pytest.raises(DatasetError, match="levels deep"):
         from_mapping(circle, "mapping")

@@ -20,7 +20,7 @@ def test_an_unknown_key_is_told_with_its_line_and_the_nearest_known_one() -> Non
         check_keys(node, ("path", "weight"))
 
     assert caught.value.message == "unknown key 'wieght' at line 2; did you mean 'weight'?"
-    assert (caught.value.where, caught.value.hint) == ("x.yaml:2", "the keys here are path, weight")
+    assert (caught.value.where, caught.value.hint) == ("x.yaml:2", "use one of the keys path, weight")
 
 
 def test_a_word_like_no_other_suggests_nothing() -> None:

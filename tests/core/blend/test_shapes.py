@@ -78,17 +78,21 @@ def test_what_is_no_blend_file_is_refused_with_its_line(text: str, where: str, w
 
 
 def test_a_split_that_is_not_there_is_refused_with_those_that_are() -> None:
-    with pytest.raises(DatasetError, match="there is no split 'trian'; did you mean 'train'") as caught:
+    with pytest.raises(DatasetError, match="the blend file has no split 'trian'; did you mean 'train'") as caught:
         select_split_node(from_yaml("splits:\n  train: {path: a}\n  val: {path: a}\n", "x.yaml"), "trian")
 
-    assert (caught.value.code, caught.value.hint) == ("WDS606", "the splits here are train, val")
+    assert (caught.value.code, caught.value.hint) == ("WDS606", "use one of the splits train, val")
 
 
 @pytest.mark.parametrize(
     ("text", "why", "hint"),
     [
-        ("a: 1\nb: 2\n", "not a blend file: its keys are 'a', 'b'", "one begins with `splits:`"),
-        ("splitz: {train: {path: a}}\n", "its keys are 'splitz'; did you mean 'splits'", "one begins with `splits:`"),
+        ("a: 1\nb: 2\n", "not a blend file: its keys are 'a', 'b'", "begin a blend file with `splits:`"),
+        (
+            "splitz: {train: {path: a}}\n",
+            "its keys are 'splitz'; did you mean 'splits'",
+            "begin a blend file with `splits:`",
+        ),
         ("sample_type: CrudeSample\nsubflavors: {}\n", "its keys are 'sample_type', 'subflavors'", "dataset.yaml"),
     ],
 )

@@ -81,7 +81,7 @@ def test_a_range_past_the_end_names_the_line_and_how_many_there_are() -> None:
     node = from_yaml("subset:\n  range: [50, 500]\n", "x.yaml")
     subset = parse_subset(node.value["subset"], node.location_of("subset"))
 
-    with pytest.raises(DatasetError, match=r"\[50, 500\] reaches past the end: there are 120 samples here") as caught:
+    with pytest.raises(DatasetError, match=r"\[50, 500\] goes past the end, found 120 samples here") as caught:
         resolve([subset], 120)
     assert (caught.value.code, caught.value.where) == ("WDS603", "x.yaml:2")
 

@@ -36,7 +36,7 @@ def test_a_catalog_of_ours_passes(tmp_path: Path) -> None:
 def test_what_is_no_database_is_damaged(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a").write_bytes(content)
 
-    with pytest.raises(CatalogError, match="no SQLite database") as caught:
+    with pytest.raises(CatalogError, match="not an SQLite database") as caught:
         check_catalog_file(str(tmp_path / "a"))
     assert caught.value.code == "WDS302"
 

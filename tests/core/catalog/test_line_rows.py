@@ -137,7 +137,7 @@ def test_a_disk_without_room_for_rows_is_said_so(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("SQLITE_TMPDIR", os.fspath(tmp_path))
     for ask in (lambda each: copy_with_implied_rows(each, path), lambda each: add_implied_rows(each, path)):
         with closing(sqlite3.connect(path)) as connection:
-            with files_of_at_most(1 << 16), pytest.raises(StorageError, match="rows of JSONL samples") as caught:
+            with files_of_at_most(1 << 16), pytest.raises(StorageError, match="sample rows of JSONL files") as caught:
                 ask(connection)
             assert (caught.value.code, caught.value.where) == ("WDS401", os.fspath(tmp_path))
             assert add_implied_rows(connection, path)

@@ -99,7 +99,7 @@ def test_one_run_has_its_findings(tmp_path: Path) -> None:
 
 
 def test_a_run_that_there_is_not_is_refused(root: str) -> None:
-    with pytest.raises(InputError, match="there is no run 9"):
+    with pytest.raises(InputError, match="the history has no run 9"):
         read_run(root, 9)
 
 

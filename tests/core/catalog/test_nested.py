@@ -133,7 +133,7 @@ def test_nothing_is_written_around_a_prepared_dataset(tmp_path: Path, raw: str, 
         prepare(a_folder(inner, {"a.jsonl": b'{"text":"a"}\n'}), request=PrepareRequest(take_unsure=True))
     before = tree(tmp_path / "out")
 
-    with pytest.raises(UsageError, match=r"holds the dataset .*/out/some/inner") as caught:
+    with pytest.raises(UsageError, match=r"contains the dataset .*/out/some/inner") as caught:
         prepare(raw, str(tmp_path / "out"))
 
     assert caught.value.code == "WDS253"
@@ -148,7 +148,7 @@ def test_a_dataset_that_has_taken_in_another_one_is_told_how_to_be_rid_of_it(tmp
     os.rename(f"{out}-inner", out / "inner")
     index(str(out))
 
-    with pytest.raises(UsageError, match="holds the dataset") as caught:
+    with pytest.raises(UsageError, match="contains the dataset") as caught:
         prepare(raw, str(out))
 
     assert f"move {out}/inner next to" in caught.value.hint

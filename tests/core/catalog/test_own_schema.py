@@ -30,5 +30,5 @@ def test_a_statement_counts_and_not_only_the_name(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE former_split (split, shard, samples, bits)")
         assert (
             find_schema_problem(connection, catalog_schema())
-            == "it has the table 'former_split', which is none of ours"
+            == "it has the table 'former_split', which wdsctl did not create"
         )

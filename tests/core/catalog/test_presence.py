@@ -57,7 +57,7 @@ def test_a_folder_without_shards_is_said_to_be_one_and_how_its_files_become_shar
         f"to write raw files into shards, run `wdsctl prepare {raw} DEST`",
     )
     shards = some_shards(tmp_path / "shards", 1)
-    with pytest.raises(CatalogError, match="there is no catalog") as told:
+    with pytest.raises(CatalogError, match="the dataset has no catalog") as told:
         ask(shards)
     assert f"`wdsctl prepare {shards}`" in told.value.hint
 

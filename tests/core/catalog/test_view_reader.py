@@ -66,7 +66,7 @@ def test_where_there_is_no_ledger_there_are_no_views(tmp_path: Path, content: by
 
 def test_a_damaged_ledger_is_an_error_of_ours(ledger: str) -> None:
     Path(ledger).write_bytes(b"nonsense" * 1000)
-    with pytest.raises(CatalogError, match="views are kept in it") as raised:
+    with pytest.raises(CatalogError, match="which stores the views") as raised:
         read_views(ledger)
     assert raised.value.code == "WDS302"
 

@@ -57,7 +57,7 @@ def test_a_key_chooses_among_several(tmp_path: Path) -> None:
     path = a_json(tmp_path / "both.json", {"train": {"loader": a_rank_state()}, "val": {"loader": a_pass_state()}})
 
     assert [found.key for found in read_states(path, "val")] == ["val.loader"]
-    assert "none under the key 'test'" in refusal(Path(path), "test").message
+    assert "the file has no state under the key 'test'" in refusal(Path(path), "test").message
 
 
 def test_what_contains_itself_is_read_to_its_end(tmp_path: Path) -> None:

@@ -90,14 +90,14 @@ def test_a_truncated_state_says_what_it_lacks(field: str) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
-        ("batches_drawn", "40", "'batches_drawn' is '40', and no count"),
-        ("batches_drawn", True, "'batches_drawn' is True, and no count"),
+        ("batches_drawn", "40", "'batches_drawn' is '40', expected a count"),
+        ("batches_drawn", True, "'batches_drawn' is True, expected a count"),
         ("world", 1.0, "'world' is 1.0"),
         ("world", 0, "'rank' is 0, of 0"),
         ("batches_handed_out", -1, "'batches_handed_out' is -1"),
         ("first_batch", None, "'first_batch' is None"),
-        ("pass", "first", "'pass' is 'first', and neither a count nor null"),
-        ("end", "soon", "'end' is 'soon', and neither 'open' nor 'reached' nor 'passed'"),
+        ("pass", "first", "'pass' is 'first', expected a count or null"),
+        ("end", "soon", "'end' is 'soon', expected 'open', 'reached' or 'passed'"),
         ("end", ["open"], "'end' is ['open']"),
         ("kind", "node", "'kind' is 'node'"),
         ("kind", ["rank"], "'kind' is ['rank']"),
@@ -107,32 +107,32 @@ def test_a_truncated_state_says_what_it_lacks(field: str) -> None:
         ("generations", 3, "'generations' is 3"),
         ("generations", ["a"], "'generations' is ['a']"),
         ("bans", [["key", [1, 2, 3]]], "'bans' is"),
-        ("plan", {"order": {}}, "has no order, recipe and stages"),
-        ("plan.order", [], "'order' is no JSON object"),
-        ("plan.order.seed", {1, 2}, "'order' is no JSON object"),
-        ("plan.recipe", None, "'recipe' is no text"),
-        ("plan.stages", [1], "'stages' no list of texts"),
+        ("plan", {"order": {}}, "expected order, recipe and stages"),
+        ("plan.order", [], "'order' is not a JSON object"),
+        ("plan.order.seed", {1, 2}, "'order' is not a JSON object"),
+        ("plan.recipe", None, "'recipe' is not text"),
+        ("plan.stages", [1], "'stages' is not a list of text"),
         ("lanes", {}, "'lanes' is {}"),
         ("lanes.3", [3], "lane 3 is [3]"),
         ("lanes.3", [3, [[5, 2, 2]]], "lane 3 is [3, [[5, 2, 2]]]"),
         ("lanes.3", [3, [[5, 1, 0]]], "lane 3 is"),
-        ("first_batch", 41, "its lanes began at batch 41 of the world, after batch 40"),
-        ("cursors", [], "'cursors' is no JSON object whose keys are numbers"),
+        ("first_batch", 41, "its lanes begin at batch 41 of all ranks, after batch 40"),
+        ("cursors", [], "'cursors' is not a JSON object whose keys are numbers"),
         ("cursors.first", {}, "whose keys are numbers"),
         ("cursors.01", {}, "whose keys are numbers"),
         ("cursors.8", {}, "lanes [8] are no lanes of rank 0 here"),
         ("cursors.2", [], "lane 2: its cursor is []"),
         ("cursors.2.draws", -3, "lane 2: 'draws' is -3"),
-        ("cursors.2.stream", [0, 0], "lane 2: 'stream' is no JSON object"),
-        ("cursors.2.stream.upstream", {"upstream": object()}, "lane 2: 'stream' is no JSON object"),
-        ("cursors.2.stream", {1: 2}, "lane 2: 'stream' is no JSON object"),
+        ("cursors.2.stream", [0, 0], "lane 2: 'stream' is not a JSON object"),
+        ("cursors.2.stream.upstream", {"upstream": object()}, "lane 2: 'stream' is not a JSON object"),
+        ("cursors.2.stream", {1: 2}, "lane 2: 'stream' is not a JSON object"),
         ("cursors.2.weight_history", [[]], "lane 2: 'weight_history' is [[]]"),
         (
             "cursors.2.weight_history",
             [[[0, 0]], [[0, 0]]],
-            "lane 2: 'weight_history' has 2 levels, and the lane's splits make 1",
+            "lane 2: 'weight_history' has 2 levels, but the lane's splits need 1",
         ),
-        ("cursors.2.turns", -1, "lane 2: 'turns' is -1, and no count"),
+        ("cursors.2.turns", -1, "lane 2: 'turns' is -1, expected a count"),
         ("cursors.2.bans", [[0, 5]], "lane 2: 'bans' is [[0, 5]]"),
     ],
 )
@@ -164,7 +164,7 @@ def test_a_lane_that_was_cut_has_a_level_of_mixing_for_each_beginning() -> None:
 
     assert check_state(state) is state
     state["cursors"]["1"]["weight_history"] = [[[0, 0]]]
-    assert "lane 1: 'weight_history' has 1 levels, and the lane's splits make 2" in malformed(state)
+    assert "lane 1: 'weight_history' has 1 levels, but the lane's splits need 2" in malformed(state)
 
 
 @given(st.integers(1, 6), st.integers(1, 4), st.integers(0, 50), st.integers(0, 50))
@@ -291,7 +291,7 @@ def test_states_of_other_worlds_are_refused() -> None:
 
 
 def test_a_merged_state_stands_alone() -> None:
-    assert "is a merged state, which has all ranks" in refusal([merge_states(job(4)), job(4)[0]]).message
+    assert "is a merged state, which already has all ranks" in refusal([merge_states(job(4)), job(4)[0]]).message
 
 
 def test_no_states_are_refused() -> None:
@@ -310,7 +310,7 @@ def test_of_long_lists_the_first_difference_is_told() -> None:
     one, other = ["a"] * 1000, [*["a"] * 3, "b", *["a"] * 995, "c"]
 
     assert describe_differences({"sources": one}, {"sources": other}) == [
-        "sources: 2 of 1000 differ, the first is number 3: a in the state, b here"
+        "sources: 2 of 1000 differ, first number 3: a in the state, b here"
     ]
     assert describe_differences({"sources": one}, {"sources": one[1:]}) == ["sources: 1000 in the state, 999 here"]
 

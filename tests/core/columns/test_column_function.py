@@ -50,13 +50,13 @@ def test_a_function_may_say_which_parts_it_needs(module: Module, declared: str) 
 
 def test_parts_that_are_no_names_are_refused(module: Module) -> None:
     module("wds_odd_parts", "def tokens(sample): return 3\ntokens.parts = 7\n")
-    assert "no names of parts: 7" in refused("wds_odd_parts:tokens").message
+    assert "is 7, expected names of parts" in refused("wds_odd_parts:tokens").message
 
 
 def test_a_module_that_is_not_there_is_named_with_one_that_is_like_it(module: Module) -> None:
     module("wds_lengths", "")
     error = refused("wds_lenghts:tokens")
-    assert (error.message, error.hint) == ("there is no module 'wds_lenghts'", "did you mean wds_lengths?")
+    assert (error.message, error.hint) == ("no module 'wds_lenghts' was found", "did you mean wds_lengths?")
 
 
 def test_a_function_that_is_not_there_is_named_with_one_that_is_like_it(module: Module) -> None:

@@ -85,13 +85,13 @@ def test_values_do_not_depend_on_what_is_read_together(
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        ("true", "gave True, not a whole number"),
-        ("numpy_true", "gave True, not a whole number"),
-        ("half", "gave 0.5, not a whole number"),
-        ("decimal", "gave Decimal, not a whole number"),
-        ("nothing", "gave nothing (None), not a whole number"),
-        ("below_zero", "gave -1, and numbers go from 0 to 2^63 - 1"),
-        ("too_large", "gave 9223372036854775808, and numbers go"),
+        ("true", "returned True, expected a whole number"),
+        ("numpy_true", "returned True, expected a whole number"),
+        ("half", "returned 0.5, expected a whole number"),
+        ("decimal", "returned Decimal, expected a whole number"),
+        ("nothing", "returned nothing (None), expected a whole number"),
+        ("below_zero", "returned -1, expected 0 to 2^63 - 1"),
+        ("too_large", "returned 9223372036854775808, expected"),
     ],
 )
 def test_what_is_no_whole_number_from_zero_on_is_no_value(root: str, function: str, said: str) -> None:

@@ -42,7 +42,7 @@ def test_every_sample_comes_once_and_as_many_pairs_are_alike_as_can_be(
 
 
 def test_a_full_disk_is_said_with_a_way_out() -> None:
-    with pytest.raises(StorageError, match="samples cannot be sorted") as caught, open_diff_rows():
+    with pytest.raises(StorageError, match="cannot sort samples") as caught, open_diff_rows():
         raise sqlite3.OperationalError("database or disk is full")
     assert (caught.value.code, "SQLITE_TMPDIR" in caught.value.hint) == ("WDS401", True)
 

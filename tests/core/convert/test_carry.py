@@ -90,7 +90,7 @@ def test_only_columns_of_parts_that_stay_as_they_are_hold(tmp_path: Path, source
     assert after["bytes"] != before["bytes"]
     assert set(after["wide"].values()) <= {10, 11, 12, 13, 14, 15, 16}
     assert [said.partition(" (")[0] for said in told(report)] == [
-        f"not copied: the column n: {COLUMNS['n']} may read any part, and some change"
+        f"not copied: the column n: {COLUMNS['n']} may read any part, and some parts change"
     ]
 
     index(str(tmp_path / "b"), columns={"bytes": "size:webp", "letters": "chars:txt"}, rebuild=True)

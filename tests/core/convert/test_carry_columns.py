@@ -73,7 +73,7 @@ def test_merged_datasets_have_what_all_of_them_have(tmp_path: Path) -> None:
     assert [said.rpartition(": ")[0] for said in told(report)] == [
         f"not copied: the column {name}" for name in ("bytes", "words")
     ]
-    assert f"{other} does not have it; `wdsctl index {tmp_path}/b --column words=" in told(report)[1]
+    assert f"the source {other} does not have the column; `wdsctl index {tmp_path}/b --column words=" in told(report)[1]
 
 
 def test_numbers_of_different_functions_are_not_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

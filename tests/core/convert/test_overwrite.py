@@ -26,7 +26,7 @@ def test_another_conversion_is_replaced_and_an_edited_dataset_yaml_is_kept(tmp_p
     authored.write_text(authored.read_text() + "subflavors: {mine: 1}\n")
     with pytest.raises(UsageError, match="another conversion") as caught:
         run(two, tmp_path / "made", overwrite=False)
-    assert "`--overwrite` replaces" in caught.value.hint
+    assert "pass `--overwrite` to replace" in caught.value.hint
 
     report = run(two, tmp_path / "made")
     assert (report.samples, report.dest, report.datasets[0].path) == (
@@ -52,7 +52,7 @@ def test_files_of_others_are_not_removed(tmp_path: Path) -> None:
     one, two = some_shards(tmp_path / "one", 2, 4), some_shards(tmp_path / "two", 3, 4)
     run(one, tmp_path / "made")
     (tmp_path / "made" / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match="files that no conversion wrote") as caught:
+    with pytest.raises(UsageError, match="files of the destination that no conversion wrote") as caught:
         run(two, tmp_path / "made")
     assert caught.value.where.endswith("notes.txt")
     assert inspect(str(tmp_path / "made")).samples == 8

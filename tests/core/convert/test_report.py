@@ -33,7 +33,7 @@ def test_splits_that_a_form_has_no_room_for_are_told_with_their_sizes(tmp_path: 
     apart = to(tmp_path / "c", source, apart="split", **options)
     foreseen = to(tmp_path / "d", source, dry_run=True, **options)
 
-    told = "splits are not copied (train 8, val 2): `--apart split` writes a folder for each"
+    told = "the destination has no splits (train 8, val 2): pass `--apart split` to write one folder per split"
     assert told in made.notes
     assert told in again.notes
     assert told in foreseen.notes

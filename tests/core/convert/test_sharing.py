@@ -81,7 +81,7 @@ def test_each_file_is_stored_once_and_every_sample_reaches_its_bytes(tmp_path: P
     stored = [data for _, data in members(tmp_path / "p" / "media")]
     assert len(stored) == len(set(stored)) == 6
     assert resolved(tmp_path / "p") == monolithic(tmp_path / "m", source, **options)
-    assert report.layout.startswith("polylithic: storing 18 parts as 6 files, each once, saves")
+    assert report.layout.startswith("polylithic layout: storing 18 parts as 6 files, each once, saves")
     first = next(iter(resolved(tmp_path / "p")))
     assert f"{first}.jpg" in content(tmp_path / "p" / "media")
 
@@ -229,7 +229,7 @@ def test_the_layout_auto_decides_by_the_cost(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr("wdsctl.core.convert.sharing.MIN_REPEATED_BYTES", 1000)
     report = poly(tmp_path / "large", source, layout="auto")
-    assert report.layout.startswith("polylithic: storing 18 parts")
+    assert report.layout.startswith("polylithic layout: storing 18 parts")
     assert len(members(tmp_path / "large" / "media")) == 6
     assert poly(tmp_path / "large", source, layout="auto").layout == report.layout  # the second run changes nothing
 

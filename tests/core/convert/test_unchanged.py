@@ -113,7 +113,7 @@ def test_a_source_whose_files_have_other_times_is_what_it_was(tmp_path: Path) ->
     report, progress = again(source, tmp_path / "out")
 
     assert report.up_to_date
-    assert progress.notes[0].startswith("the files of the source have new times: comparing")
+    assert progress.notes[0].startswith("the files of the source have new modification times: comparing")
 
 
 def test_a_copy_that_was_moved_is_known_without_reading_it_where_media_are_written_anew(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_copy_that_was_moved_is_known_without_reading_it_where_media_are_writt
     assert to(tmp_path / "out", tmp_path / "b", image=image).up_to_date
 
     os.utime(tmp_path / "b" / "x.tar", ns=(1, 1))
-    with pytest.raises(UsageError, match="only a new conversion can tell") as caught:
+    with pytest.raises(UsageError, match="only a new conversion shows") as caught:
         to(tmp_path / "out", tmp_path / "b", image=image)
     assert caught.value.code == "WDS345"
 
@@ -153,7 +153,7 @@ def test_what_differs_of_a_raw_folder_is_said_with_what_loses_nothing(
         to(tmp_path / "out", source)
 
     assert caught.value.code == "WDS345"
-    assert caught.value.hint.startswith("choose another DEST; `wdsctl diff")
+    assert caught.value.hint.startswith("choose another DEST and compare the two with `wdsctl diff")
     assert files(tmp_path / "out") == before
     assert not (tmp_path / "out" / ".wdsctl" / "convert" / "again").exists()
 

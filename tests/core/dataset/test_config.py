@@ -37,7 +37,7 @@ field_map:
   image: jpg,png
   caption: json[caption]
 subflavors: {}
-split:            # how `wdsctl split` divided it; used again for new shards
+split:            # the rule of `wdsctl split`, also applied to new shards
   shares: {train: 8, val: 1}
   by: shard
   seed: 0
@@ -196,10 +196,15 @@ def test_code_beside_the_data_is_named_and_not_run() -> None:
         ("sample_type: ImageSample\nfield_map:\n  image: 7\n", ":3", "image: expected a part or a key", "in quotes"),
         ("sample_type: ImageSample\nfield_map:\n  no: 7\n", ":2", "False is not a name", ""),
         ("sample_type: ImageSample\nfield_map: jpg\n", ":2", "field_map: expected `name: value` pairs", ""),
-        ("sample_type: TextSample\nfield_map: {}\n", ":2", "TextSample needs text", "its fields are text"),
+        ("sample_type: TextSample\nfield_map: {}\n", ":2", "TextSample needs text", "use one of its fields text"),
         ("sample_type: TextSample\n", "", "TextSample needs text", ""),
-        ("sample_type: CrudeSample\nfield_map:\n  a: jpg\n", ":3", "has no field 'a'", "leave field_map empty"),
-        ("sample_type: {__module__: my.code}\n", ":1", "there is no sample type", ""),
+        (
+            "sample_type: CrudeSample\nfield_map:\n  a: jpg\n",
+            ":3",
+            "has no field 'a'",
+            "remove the entries of field_map",
+        ),
+        ("sample_type: {__module__: my.code}\n", ":1", "unknown sample type", ""),
         (
             "sample_type: CrudeSample\nsample_loader: ../x.py:f\n",
             ":2",
@@ -260,7 +265,7 @@ def test_a_new_split_leaves_every_other_line_as_it_is() -> None:
 
     before, _, after = EDITED.partition("split:\n  shares:\n    train: 8\n    val: 1\n  by: shard\n")
     assert new == (
-        f"{before}split:            # how `wdsctl split` divided it; used again for new shards\n"
+        f"{before}split:            # the rule of `wdsctl split`, also applied to new shards\n"
         f"  shares: {{train: 9, test: 0.5}}\n  by: sample\n  seed: 7\n{after}"
     )
 

@@ -479,7 +479,9 @@ def test_a_lone_table_that_names_the_media_is_no_file_to_leave_out(
 
     assert caught.value.code == "WDS201"
     command = f"`wdsctl prepare {tmp_path}/{name} DEST --from {form}`"
-    assert caught.value.hint.startswith(f"if {name} holds the labels of the files: {command}; or complete the samples")
+    assert caught.value.hint.startswith(
+        f"if {name} contains the labels of the files, run {command}; or complete the samples"
+    )
 
 
 def test_a_lone_text_that_names_no_media_is_not_said_to_hold_labels(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_a_list_has_a_path_a_line_relative_to_where_one_is(
     ("data", "words", "code"),
     [
         (b"\n \n", "has no shards", "WDS008"),
-        (b"/d/a.tar\n/d/b.tar\n/d/./a.tar\n", "1 shard named more than once, such as a.tar", "WDS008"),
+        (b"/d/a.tar\n/d/b.tar\n/d/./a.tar\n", "1 shard listed more than once, such as a.tar", "WDS008"),
         (b"/d/a.tar\ns3://b/a.tar\ns3://b/c.tar", "in 2 different stores: 2 in s3://b, 1 in local paths", "WDS008"),
         (b"/d/\xff.tar\n", "not in UTF-8", "WDS116"),
     ],

@@ -55,7 +55,7 @@ def test_a_job_of_another_version_is_refused(job: str) -> None:
     path = Path(job) / "job.json"
     path.write_text(path.read_text().replace('"version": "', '"version": "9.'))
     for call in (lambda: run_task(job, 0), lambda: merge_job(job, run_inner), lambda: report_job(job)):
-        with pytest.raises(CatalogError, match=r"planned by wdsctl 9\.") as caught:
+        with pytest.raises(CatalogError, match=r"wdsctl 9\.") as caught:
             call()
         assert caught.value.code == "WDS450"
 

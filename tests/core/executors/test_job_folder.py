@@ -38,5 +38,5 @@ def test_a_job_is_what_was_saved(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_job_says_how_to_plan_one(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no job here"):
+    with pytest.raises(InputError, match="the folder has no job"):
         read_job(str(tmp_path))

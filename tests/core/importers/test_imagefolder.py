@@ -108,8 +108,8 @@ def test_folders_without_media_are_no_classes_but_empty_ones_are(tmp_path: Path)
     assert [parts["cls"] for parts in held(root).values()] == [b"1", b"2", b"2"]
     messages = [found.message for found in described(root, form="imagefolder").findings if found.code == "WDS241"]
     assert messages == [
-        "1 class, such as a: the folder is empty; the class keeps its number, and has no samples",
-        "1 class, such as b: the class has a single sample, which only one split can have",
+        "1 class, such as a: the folder of the class is empty: the class keeps its number, but has no samples",
+        "1 class, such as b: the class has a single sample, so only one split can have the class",
     ]
 
 

@@ -54,7 +54,7 @@ def test_a_pickled_column_is_refused_and_can_be_left_out(tmp_path: Path) -> None
     error = refused(path)
 
     assert error.code == "WDS234"
-    assert error.hint == "`-O drop=meta` leaves it out"
+    assert error.hint == "pass `-O drop=meta` to skip the column"
     assert "meta" not in json.loads(held(path, {"drop": "meta"})["000000000"]["json"])
 
 

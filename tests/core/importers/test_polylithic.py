@@ -61,7 +61,7 @@ def test_references_that_lead_out_or_nowhere_fail_their_sample(tmp_path: Path, n
 def test_a_blend_that_does_not_say_what_is_meant_is_refused(tmp_path: Path) -> None:
     prepare(a_dataset(tmp_path / "media", {"0.tar": {"a.jpg": b"a"}}))
     blend = a_blend(tmp_path, ["a.jpg"], "media")
-    with pytest.raises(UsageError, match="name the JSON field"):
+    with pytest.raises(UsageError, match="missing option: the JSON field"):
         IMPORTER.open(blend, {})
     with pytest.raises(UsageError, match="cannot assign the stores"):
         IMPORTER.open(blend, {"media": "m.image", "store": "films"})

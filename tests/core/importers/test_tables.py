@@ -356,5 +356,5 @@ def test_no_table_to_take_is_an_error_that_says_so(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"0.jpg": b"x"})
 
     for name in ("csv", "json"):
-        with pytest.raises(InputError, match="there is no file that ends in"):
+        with pytest.raises(InputError, match="the folder has no file that ends in"):
             importers.get_importer(name).open(root, {})

@@ -56,7 +56,7 @@ def test_fewer_generations_may_stay_and_damaged_files_go_when_asked(tmp_path: Pa
     (meta / "ledger.sqlite.damaged-2").write_bytes(b"x" * 50)
     report = catalog_vacuum(root, generations=1, damaged=True)
 
-    assert [(kept.generation, kept.why) for kept in report.kept] == [(5, "the present one")]
+    assert [(kept.generation, kept.why) for kept in report.kept] == [(5, "the current generation")]
     assert {name for name in names(str(meta)) if not name.startswith("ledger")} == {
         "catalog.sqlite",
         "offsets-5.bin",

@@ -44,9 +44,7 @@ def test_what_energon_says_is_taken_over(verb: object, tmp_path: Path) -> None:
     assert (config.sample_type, config.field_map) == ("CaptioningSample", {"image": "jpg", "caption": "txt"})
     assert config.subflavors == {"source": "web"}
     (said,) = (note for note in told.notes if "taken over" in note)
-    assert said.startswith(
-        f"taken over from {root}/.nv-meta: CaptioningSample and its field map, subflavors, the splits"
-    )
+    assert said.startswith(f"imported from {root}/.nv-meta: CaptioningSample and its field map, subflavors, the splits")
     assert said.endswith("train, val, test (4 samples in none of them), exclude (2 entries)")
     assert tree(tmp_path / ".nv-meta") == before
     again = Told()
@@ -130,7 +128,7 @@ def test_code_beside_the_data_is_named_and_not_run(tmp_path: Path) -> None:
         (SPLIT.replace("{0..2}", "{0..7}"), "3 names in the file are not in the dataset", "WDS217"),
         (SPLIT.replace("[parts/data-3.tar]", "[parts/data-2.tar]"), "patterns of several splits", "WDS212"),
         (SPLIT.replace("- parts/data-1.tar", "- parts/data-9.tar"), "1 name in the file is not", "WDS217"),
-        (SPLIT.replace("{000001..000002}", "000007"), "no shard or sample to exclude is named", "WDS214"),
+        (SPLIT.replace("{000001..000002}", "000007"), "nothing to exclude: no shard or sample matches", "WDS214"),
         ("train: [a.tar]\n", "missing `split_parts:`", "WDS217"),
     ],
 )
@@ -170,7 +168,7 @@ def test_what_energon_counted_otherwise_is_told(tmp_path: Path) -> None:
         ("warning", "parts/data-6.tar", 1),
         ("warning", "parts/data-4.tar", 1),
     ]
-    assert found[0].message == "Energon counted 3 samples in it, but it has 4"
+    assert found[0].message == "Energon counted 3 samples in the shard, but it has 4"
 
 
 def test_counts_that_cannot_be_read_stop_nothing(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_what_was_wrong_is_said_again_until_it_is_mended(tmp_path: Path) -> None
     (again,) = index(root).findings
     assert (again.code, again.shard) == ("WDS101", "b.tar")
     assert (
-        again.message == f"index found errors in it, and it has not been repaired: `wdsctl validate {root}` lists them"
+        again.message == f"index found errors in the shard, which is not repaired: `wdsctl validate {root}` lists them"
     )
     rewritten(tmp_path / "b.tar", samples(2, 2))
     assert index(root).findings == ()

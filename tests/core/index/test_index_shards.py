@@ -159,7 +159,7 @@ def test_without_rows_the_offsets_are_the_same_and_what_needs_rows_says_what_to_
     assert dump(bare)["sample"] == []
     assert Path(locate(bare).offsets_path(1)).read_bytes() == Path(locate(root).offsets_path(1)).read_bytes()
     for ask in (lambda: NameLookup(str(catalog_of(Path(bare)))).find("000001.jpg"), lambda: _repeated(bare)):
-        with pytest.raises(CatalogError, match="no rows of samples") as caught:
+        with pytest.raises(CatalogError, match="no sample rows") as caught:
             ask()
         assert caught.value.code == "WDS307"
         assert "--sample-rows" in caught.value.hint
@@ -272,6 +272,6 @@ def test_rows_that_a_missing_shard_cannot_have_end_as_other_missing_input_does(
     index(root)
     (tmp_path / "b.jsonl").unlink()
     index(root, missing="keep")
-    with pytest.raises(InputError, match="cannot get rows") as caught:
+    with pytest.raises(InputError, match="cannot add sample rows") as caught:
         index(root, sample_rows=True, rebuild=rebuild)
     assert (caught.value.code, caught.value.exit_code) == ("WDS306", 3)

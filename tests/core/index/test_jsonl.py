@@ -155,7 +155,7 @@ def test_a_key_that_is_missing_is_a_finding(tmp_path: Path) -> None:
 
 def test_a_key_of_tars_is_refused(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": {"0.txt": b"x"}})
-    with pytest.raises(UsageError, match="--key takes keys from a field of JSONL"):
+    with pytest.raises(UsageError, match="--key only applies to JSONL"):
         index(root, key="id")
     with pytest.raises(UsageError, match="a name is empty"):
         index(a_file(tmp_path / "b", lines(0, 2)), key="a..b")

@@ -135,7 +135,7 @@ def test_a_rule_that_was_edited_in_dataset_yaml_is_refused(tmp_path: Path) -> No
     path.write_text(path.read_text().replace("known-extension", "first-dot"))
 
     for again in (lambda: prepare(source, made), lambda: index(made)):
-        with pytest.raises(DatasetError, match="another one would rename every sample") as caught:
+        with pytest.raises(DatasetError, match="a change would rename every sample") as caught:
             again()
         assert caught.value.code == "WDS246"
 

@@ -111,7 +111,7 @@ def test_shards_that_have_vanished_from_a_store_are_told(tmp_path: Path) -> None
     with pytest.raises(InputError, match="1 of 4 shards has vanished"):
         index(url)
     found = inspect(url, samples=11)
-    assert [finding.message for finding in found.stale] == ["is gone, but still in the catalog"]
+    assert [finding.message for finding in found.stale] == ["is in the catalog, but its file is missing"]
     assert [part.preview for part in found.first[10].parts] == ["missing", "missing"]
     assert index(url, missing="drop").shards == 3
 

@@ -61,7 +61,7 @@ def test_of_many_shards_some_are_looked_at_and_new_ones_are_not_found(changed: s
     assert number == 4
     assert [(found.shard[6:9], found.message) for found in findings] == [
         ("003", "has changed since it was indexed"),
-        ("006", "is gone, but still in the catalog"),
+        ("006", "is in the catalog, but its file is missing"),
     ]
 
 
@@ -119,7 +119,7 @@ def test_in_a_store_sizes_are_asked_for_and_nothing_is_listed(tmp_path: Path) ->
     assert number == 2
     assert [(found.shard, found.message) for found in findings] == [
         ("shard-000.tar", "has changed since it was indexed"),
-        ("shard-020.tar", "is gone, but still in the catalog"),
+        ("shard-020.tar", "is in the catalog, but its file is missing"),
     ]
     assert [path.rsplit("/", 1)[1] for path in FaultyFileSystem.asked] == ["shard-000.tar", "shard-020.tar"]
 

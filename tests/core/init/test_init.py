@@ -191,7 +191,7 @@ def test_a_polylithic_dataset_is_named_by_its_folder(tmp_path: Path) -> None:
     blend = yaml.safe_load((tmp_path / "run/blend.yaml").read_text())
     assert blend["splits"]["train"]["blend"][0]["path"] == str(tmp_path / "poly")
     error = refusal(str(tmp_path / "poly/primary"))
-    assert error.hint == f"name the folder of both: `wdsctl init {tmp_path / 'poly'}`"
+    assert error.hint == f"pass the folder that contains both: `wdsctl init {tmp_path / 'poly'}`"
 
 
 def test_conversations_with_videos_are_refused(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_boxes_of_an_unknown_format_are_refused(tmp_path: Path) -> None:
     assert isinstance(error, UsageError)
     assert "--box-format" in error.hint
     error = refusal(make(tmp_path / "other", "captions"), box_format="xywh")
-    assert "--box-format is for --detect" in error.message
+    assert "--box-format only applies to --detect" in error.message
 
 
 def test_a_dataset_without_samples_to_train_on_is_refused(tmp_path: Path) -> None:

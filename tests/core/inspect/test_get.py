@@ -111,7 +111,7 @@ def test_a_folder_gets_every_part_and_nothing_outside_it(tmp_path: Path) -> None
     index(root)
     write_target(find_target(root, "x/1", all_parts=True), f"{tmp_path}/out/")
     assert (tmp_path / "out/x/1.jpg").read_bytes() + (tmp_path / "out/x/1.txt").read_bytes() == b"it"
-    with pytest.raises(DatasetError, match="out of the folder"):
+    with pytest.raises(DatasetError, match="out of the output folder"):
         write_target(find_target(root, "../up", all_parts=True), f"{tmp_path}/out/")
 
 

@@ -127,7 +127,7 @@ def test_without_the_offsets_file_all_is_shown_that_the_catalog_has(
     assert (report.samples, len(report.shard_list), len(report.first)) == (10, 2, 3 if has_rows else 0)
     (finding,) = report.stale
     assert finding.code == "WDS302"
-    assert finding.message == f"the offsets file is {word}; `wdsctl index {root}` writes it again"
+    assert finding.message == f"the offsets file is {word}; run `wdsctl index {root}` to write it again"
 
 
 def test_where_samples_have_no_rows_the_first_ones_come_from_the_offsets_file(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_an_image_cut_off_in_its_header_is_unreadable(form: str) -> None:
 def test_what_nothing_here_reads_says_so() -> None:
     facts = facts_of(b"\0\0\0\x0cJXL \r\n\x87\n" + bytes(40))
 
-    assert facts == Unreadable(reason="there is nothing here that reads jxl")
+    assert facts == Unreadable(reason="wdsctl cannot read jxl")
 
 
 def test_a_table_behind_the_pixels_is_found() -> None:

@@ -254,7 +254,7 @@ def test_garbage_is_unreadable_and_says_nothing_on_its_own(form: str, capfd: pyt
 
 def test_what_nothing_here_reads_says_so() -> None:
     assert probe_media(ByteRangeFile.from_bytes(b"?"), SniffedContent("video", "hologram")) == Unreadable(
-        reason="there is nothing here that reads hologram"
+        reason="wdsctl cannot read hologram"
     )
 
 
@@ -310,7 +310,7 @@ def test_a_header_that_is_too_far_away_is_given_up_on(a_large_film: tuple[str, i
 
     facts = probe_media(part, SniffedContent("video", "mp4"))
     storage.close()
-    assert facts == Unreadable(reason="its header needs more than 262,144 bytes to be read")
+    assert facts == Unreadable(reason="its header is longer than 262,144 bytes, the limit")
     assert storage.read_bytes <= PAGE_BYTES
 
 

@@ -44,7 +44,7 @@ def test_a_video_says_that_it_is_silent_or_turned() -> None:
     assert (
         describe_facts(replace(FILM, audio=None, has_audio=False, fps=25.0)) == "1280x720 h264 25 fps 12.3 s, no sound"
     )
-    assert describe_facts(replace(FILM, audio=None)).endswith(", sound: unknown codec")
+    assert describe_facts(replace(FILM, audio=None)).endswith(", audio: unknown codec")
     assert describe_facts(replace(FILM, rotation=90)) == (
         "1280x720 h264 29.97 fps 12.3 s, rotated by 90, sound: aac 2 ch 48 kHz"
     )

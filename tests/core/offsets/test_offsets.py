@@ -227,7 +227,7 @@ def test_a_column_is_checked_before_it_is_handed_out(tmp_path: Path, many: bytes
 def test_no_file_is_told_with_the_way_to_get_it_back(tmp_path: Path) -> None:
     with pytest.raises(CatalogError, match="the offsets file is missing") as caught:
         Offsets(str(tmp_path / ".wdsctl" / "none"))
-    assert (caught.value.code, caught.value.hint) == ("WDS302", f"`wdsctl index {tmp_path}` writes it again")
+    assert (caught.value.code, caught.value.hint) == ("WDS302", f"run `wdsctl index {tmp_path}` to write it again")
 
 
 def test_a_file_stays_readable_when_its_name_is_gone(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_files_of_many_rows_are_stored_once_by_default_and_it_is_said(tmp_path: 
     report = run(questions(tmp_path / "a"), tmp_path / "d", split={"train": 8, "val": 2}, split_by="sample")
 
     assert report.conversion is not None
-    assert report.conversion.layout.startswith("polylithic: storing 15 parts as 5 files, each once, saves")
+    assert report.conversion.layout.startswith("polylithic layout: storing 15 parts as 5 files, each once, saves")
     assert "--layout monolithic" in report.conversion.layout
     assert len(members(tmp_path / "d" / "media")) == 5
     assert (report.dest, report.primary) == (str(tmp_path / "d"), str(tmp_path / "d" / "primary"))

@@ -221,7 +221,7 @@ def test_a_row_without_its_file_is_counted_and_shown(tmp_path: Path) -> None:
 
 def test_what_has_no_known_form_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.bin").write_bytes(b"\0\1\2")
-    with pytest.raises(InputError, match="no known format"):
+    with pytest.raises(InputError, match="cannot recognise the format"):
         recognise_form(str(tmp_path / "notes.bin"))
 
 

@@ -145,7 +145,7 @@ def test_another_source_is_refused_unless_it_is_said_to_be_moved(tmp_path: Path)
     other = a_folder(tmp_path / "other", captions(3, 6))
     before = {name: stat for name, stat in tree(dest).items() if name.endswith(".tar")}
 
-    with pytest.raises(UsageError, match="made from another folder"):
+    with pytest.raises(UsageError, match="written from another folder"):
         prepare(other, dest)
     assert {name: stat for name, stat in tree(dest).items() if name.endswith(".tar")} == before
     (tmp_path / "raw").rename(tmp_path / "moved")
@@ -159,7 +159,9 @@ def test_no_such_source_is_said_before_anything_is_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dest", [None, "out"])
-@pytest.mark.parametrize(("source", "words"), [("nope", "the source does not exist"), ("README.md", "no known format")])
+@pytest.mark.parametrize(
+    ("source", "words"), [("nope", "the source does not exist"), ("README.md", "cannot recognise the format")]
+)
 def test_a_source_that_is_not_there_may_have_been_raw_files_or_shards(
     tmp_path: Path, source: str, words: str, dest: str | None
 ) -> None:
@@ -217,4 +219,4 @@ def test_json_beside_each_picture_is_no_jsonl(tmp_path: Path) -> None:
 def test_a_compressed_tar_at_a_url_is_to_be_copied(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="compressed tar at a URL") as caught:
         recognise_form(f"memory://{tmp_path.name}/a.tar.gz", str(tmp_path / "made"))
-    assert "copy it to a disk" in caught.value.hint
+    assert "copy the tar to a disk" in caught.value.hint

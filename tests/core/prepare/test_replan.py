@@ -139,7 +139,7 @@ def test_a_shard_is_never_written_again_without_its_vanished_samples(state: Shar
 def test_vanished_samples_of_a_shard_whose_tar_is_gone_are_refused() -> None:
     records, _ = after_run(planned(samples_of("ab")), "done")
 
-    with pytest.raises(DatasetError, match="would lose samples"):
+    with pytest.raises(DatasetError, match="lacks files of their samples"):
         planned(samples_of("a"), records, {})
 
 

@@ -50,7 +50,7 @@ def test_another_folder_is_refused_and_nothing_changes(tmp_path: Path) -> None:
     before = shards(tmp_path / "out")
     other = a_folder(tmp_path / "other", 10, first=100)
 
-    with pytest.raises(UsageError, match=f"made from another folder, {tmp_path / 'raw'}") as caught:
+    with pytest.raises(UsageError, match=f"written from another folder, {tmp_path / 'raw'}") as caught:
         write(other, tmp_path / "out")
 
     assert "--yes" in caught.value.hint

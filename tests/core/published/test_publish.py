@@ -159,7 +159,7 @@ def test_of_two_publishers_the_second_learns_who_was_first_and_loses_nothing(
     report = index(url)
     assert (report.added, report.samples) == (1, 20)
     assert query(location.catalog, "SELECT name FROM split ORDER BY 1") == [("a",), ("b",)]
-    assert "unpublished changes of the catalog are in" in caplog.text
+    assert "moved the unpublished changes of this machine to" in caplog.text
     [aside] = two.glob("wdsctl/*/unpublished-*")
     assert (aside / "added.yaml").read_text("utf-8") == "x"
 
@@ -193,7 +193,7 @@ def test_a_run_that_only_checks_does_not_fail_because_of_another_publisher(tmp_p
         machine("one")
 
     [note] = notes
-    assert "stay on this machine" in note
+    assert "its changes are only on this machine" in note
 
 
 def test_a_lost_answer_about_the_pointer_is_no_other_publisher(tmp_path: Path, machine: Machines) -> None:
@@ -236,7 +236,7 @@ def test_in_a_store_that_cannot_be_written_the_catalog_stays_local_and_one_line_
     monkeypatch.setattr(FaultyFileSystem, "pipe_file", refuse)
     notes = Notes()
     assert index(URL, progress=notes).samples == 20
-    assert len([line for line in notes.lines if "stay on this machine" in line]) == 1
+    assert len([line for line in notes.lines if "its changes are only on this machine" in line]) == 1
     assert inspect(URL).samples == 20
     assert store().exists(f"{META}/current.json") == has_catalog
 
@@ -257,7 +257,7 @@ def test_a_web_server_serves_a_published_catalog_and_is_not_written(tmp_path: Pa
         index(web, progress=notes)
         server.shutdown()
 
-    assert [line for line in notes.lines if "stay on this machine" in line]
+    assert [line for line in notes.lines if "its changes are only on this machine" in line]
     machine("one")
     assert dump(url)["shard"]
 

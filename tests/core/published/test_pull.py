@@ -161,7 +161,7 @@ def test_a_pointer_of_a_newer_wdsctl_is_refused_by_readers_and_writers(tmp_path:
     for name in ("reader", "writer"):
         machine(name)
         for call in (inspect, index):
-            with pytest.raises(CatalogError, match="from a newer wdsctl") as caught:
+            with pytest.raises(CatalogError, match="written by a newer wdsctl") as caught:
                 call(url)
             assert caught.value.code == "WDS303"
     assert store().cat_file(f"{META}/current.json") == before

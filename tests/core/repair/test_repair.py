@@ -387,7 +387,7 @@ def test_more_zeros_than_end_an_archive_may_have_been_members_and_are_told(tmp_p
     data = whole[: 4 * 1024] + bytes(3 * 1024)
     root = a_dataset(tmp_path / "data", {"a.tar": data, "b.tar": whole})
     (finding,) = repair(root, to(tmp_path)).findings
-    assert (finding.shard, "members may have been there" in finding.message) == ("a.tar", True)
+    assert (finding.shard, "they may replace lost members" in finding.message) == ("a.tar", True)
 
 
 def test_the_header_of_the_first_member_may_be_what_is_gone(tmp_path: Path) -> None:
@@ -422,7 +422,7 @@ def test_in_place_again_what_is_missing_is_told_until_it_is_indexed(tmp_path: Pa
     repair(root, RepairRequest(in_place=True))
     again = repair(root, RepairRequest(in_place=True))
     assert (again.sound, again.repaired[0].lost) == (1, ("000003.jpg", "000003.json"))
-    assert "rewritten after it was indexed" in again.findings[0].message
+    assert "changed after it was indexed and lacks members" in again.findings[0].message
     index(root)
     assert repair(root, RepairRequest(in_place=True)).findings == ()
 
@@ -434,7 +434,7 @@ def test_a_catalog_that_is_of_other_shards_is_not_compared_and_that_is_told(tmp_
     zeroed_member(root, "000053.txt")
     (shard,) = repair(root, to(tmp_path)).repaired
     assert shard.lost == ("000053.png", "000053.txt")  # by the neighbours' parts
-    assert any("this is not the shard that was indexed" in words for words in shard.left)
+    assert any("the shard changed after it was indexed, so" in words for words in shard.left)
 
 
 def test_where_the_offsets_file_is_gone_samples_are_counted(tmp_path: Path) -> None:
@@ -443,7 +443,7 @@ def test_where_the_offsets_file_is_gone_samples_are_counted(tmp_path: Path) -> N
     os.unlink(locate(root).offsets_path(1))
     zeroed_member(root, "000003.json")
     (shard,) = repair(root, to(tmp_path)).repaired
-    assert "5 of 6 indexed samples are left" in shard.left
+    assert "5 of 6 indexed samples remain" in shard.left
 
 
 def test_samples_whose_halves_were_brought_together_are_not_missed(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_zeros_in_the_place_of_headers_are_damage_and_no_end(first: int, size: i
     lost = {i // 2 for i in range(first, first + -(-size // 1536))}
     assert keys(made) == [f"{i:06d}" for i in range(6) if i not in lost]
     assert fixes.counts["damage left out"] == 1
-    assert f"zeros at byte {1536 * first:,}" in fixes.problem_messages()[0]
+    assert f"zeros in place of a header at byte {1536 * first:,}" in fixes.problem_messages()[0]
 
 
 @pytest.mark.parametrize(("member", "kept"), [(3, "023"), (7, "012")])
@@ -109,7 +109,7 @@ def test_zeros_in_the_place_of_a_header_that_another_one_names_are_damage_too(me
     data[at : at + 512] = bytes(512)
     made, fixes = repaired(bytes(data))
     assert keys(made) == [f"ü{i}" for i in kept]
-    assert f"zeros at byte {at:,}" in fixes.problem_messages()[0]
+    assert f"zeros in place of a header at byte {at:,}" in fixes.problem_messages()[0]
 
 
 def test_rubbish_behind_the_end_is_left_out() -> None:
@@ -180,7 +180,7 @@ def test_folders_and_links_stay_where_they_were() -> None:
 def test_what_is_no_tar_at_all_is_told() -> None:
     fixes = Fixes()
     _, groups = plan_tar(reading(b"no tar" * 500), 3000, fixes)
-    assert (groups, fixes.remaining_problems[-1]) == ([], "it holds no tar members")
+    assert (groups, fixes.remaining_problems[-1]) == ([], "the file contains no tar members")
 
 
 def damaged(good: bytes, seed: int) -> bytes:
@@ -233,7 +233,7 @@ def test_where_samples_have_one_part_joined_archives_may_have_been_one_and_that_
     first = a_shard(samples(0, 3, "json"))[: 1024 * 3 + 1024]
     made, fixes = repaired(first + a_shard(samples(7, 3, "json")))
     assert len(keys(made)) == 6
-    assert "may have been a sample of one small part" in fixes.remaining_problems[0]
+    assert "may be the remains of a sample with one small part" in fixes.remaining_problems[0]
 
 
 def test_a_header_that_is_beyond_repair_and_has_its_name_still_is_missed_by_it() -> None:

@@ -332,7 +332,7 @@ def test_the_image_may_be_the_part_whose_name_says_so() -> None:
 def test_two_images_that_nothing_tells_apart_are_not_guessed_at() -> None:
     found = infer_sample_type(seen(left_jpg=JPEG, right_jpg=JPEG))
 
-    assert reason_against(found, "ImageSample") == ("2 image parts, unclear which is meant: left.jpg, right.jpg")
+    assert reason_against(found, "ImageSample") == ("2 image parts, and only one can be the field: left.jpg, right.jpg")
 
 
 def test_what_too_few_samples_have_does_not_count() -> None:
@@ -379,7 +379,7 @@ def test_the_content_decides_and_a_false_name_is_mentioned() -> None:
 def test_a_prompt_alone_is_a_caption_and_no_question() -> None:
     found = infer_sample_type(seen(jpg=JPEG, json={"prompt": "a dog"}))
 
-    assert reason_against(found, "VQASample") == "json[prompt] may be a caption: there are no answers"
+    assert reason_against(found, "VQASample") == "json[prompt] may be a caption: the samples have no answers"
 
 
 CONTENTS = st.sampled_from([JPEG, PNG, WAV, MP4, b"a dog", b"17", b"", b"\0\1\2", b'{"caption": "x", "label": 3}'])
@@ -429,7 +429,9 @@ def test_a_conversation_whose_media_are_elsewhere_does_not_fit() -> None:
     found = infer_sample_type(seen(json={"messages": IMAGE_TURNS}))
 
     assert found.sample_type == CRUDE
-    assert reason_against(found, "ConversationSample") == "the turns refer to media, but no part has any"
+    assert (
+        reason_against(found, "ConversationSample") == "the turns refer to media, but the samples have no media parts"
+    )
 
 
 @pytest.mark.parametrize(

@@ -142,11 +142,11 @@ def test_a_field_map_can_be_given_on_the_command_line(text: str, expected: dict[
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("jpg", "names no field"),
+        ("jpg", "is not of the form FIELD=PART"),
         ("image=jpg,image=png", "mapped twice"),
         ("image=", "expected a part"),
         ("image=jpg[,caption=txt", "column"),
-        ('{"image": 1}', "every field's value"),
+        ('{"image": 1}', "every field needs text"),
         ('{"image": ', "not JSON"),
     ],
 )
@@ -178,15 +178,15 @@ def test_a_crude_sample_needs_no_field_map() -> None:
     ("sample_type", "field_map", "message", "hint"),
     [
         ("CaptionSample", {"image": "jpg"}, "no sample type 'CaptionSample'", "did you mean CaptioningSample?"),
-        ("Zebra", {}, "no sample type 'Zebra'", "the sample types are CaptioningSample"),
+        ("Zebra", {}, "no sample type 'Zebra'", "use one of CaptioningSample"),
         ("CaptioningSample", {"image": "jpg", "captoin": "txt"}, "no field 'captoin'", "did you mean caption?"),
         ("CaptioningSample", {"image": "jpg", "text": "txt"}, "no field 'text'", "did you mean caption?"),
-        ("CaptioningSample", {"image": "jpg"}, "needs caption", "its fields are image, caption"),
-        ("TextSample", {}, "needs text", "its fields are text"),
+        ("CaptioningSample", {"image": "jpg"}, "needs caption", "use one of its fields image, caption"),
+        ("TextSample", {}, "needs text", "use one of its fields text"),
         ("ImageSample", {"image": "jgp"}, "image: no sample has a part jgp", "did you mean jpg?"),
         ("ImageSample", {"image": "webp,bmp"}, "no sample has a part webp or bmp", "samples have jpg, txt"),
         ("ImageSample", {"image": "jpg["}, "expected a key", "write a part"),
-        (CRUDE, {"image": "jpg"}, "has no field 'image'", "leave field_map empty"),
+        (CRUDE, {"image": "jpg"}, "has no field 'image'", "remove the entries of field_map"),
     ],
 )
 def test_a_field_map_that_does_not_fit_is_refused_with_a_clue(
@@ -290,7 +290,11 @@ def test_the_value_of_a_list_of_media_are_the_parts() -> None:
 @pytest.mark.parametrize(
     ("sample_type", "field_map", "message"),
     [
-        ("ImageSample", {"image": "*.jpg"}, "image: the pattern *.jpg may match several parts, but image takes one"),
+        (
+            "ImageSample",
+            {"image": "*.jpg"},
+            "image: the pattern *.jpg may match several parts, but image needs one part",
+        ),
         ("ConversationSample", {"messages": "*.json"}, "messages: the pattern *.json may match several parts"),
         ("ConversationSample", {"messages": "json", "images": "json[images]"}, "images is a list of parts"),
         ("mine:Type", {"clips": "*.mp4,json[x]"}, "clips is a list of parts, and json[x] is a value inside a part"),

@@ -34,7 +34,7 @@ def source(field: SampleField, *parts: PartFacts, taken: tuple[str, ...] = (), l
         ([a_part("jpg", share=0.97), a_part("png", share=0.03), a_part("seg.png", share=0.03)], "jpg,png"),
         ([a_part("view.jpg", share=0.5), a_part("view.png", share=0.5)], "view.jpg,view.png"),
         ([a_part("jpg", share=0.5)], "no image in every sample: jpg is in 50 % only"),
-        ([a_part("a"), a_part("b")], "2 image parts, unclear which is meant: a, b"),
+        ([a_part("a"), a_part("b")], "2 image parts, and only one can be the field: a, b"),
         ([a_part("mp4", "video")], "no image part"),
         ([a_part("png", "empty", 0.2)], "no image part: png is in 20 % of samples, content is as it is"),
     ],

@@ -107,7 +107,8 @@ def test_the_reason_names_files_and_the_rejected_rules_say_what_they_would_make(
     found = chosen(DATES)
 
     assert (
-        found.reason == "up to the first dot, IMG_2024.01.01.jpg and IMG_2024.01.22.txt (44 files) would be one sample"
+        found.reason
+        == "with keys up to the first dot, IMG_2024.01.01.jpg and IMG_2024.01.22.txt (44 files) would be one sample"
     )
     assert found.outcome == "22 samples of up to 2 files"
     assert [tuple(each) for each in found.rejected] == [

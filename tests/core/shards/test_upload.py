@@ -64,7 +64,7 @@ def test_a_file_that_changed_leaves_no_shard_and_no_upload(tmp_path: Path) -> No
     samples = some_samples(tmp_path / "raw", {"a": [("bin", 40 << 20)]})
     (tmp_path / "raw/a.bin").write_bytes(bytes(39 << 20))
     url = "memory://uploads"
-    with pytest.raises(Exception, match="changed while the folder was read"):
+    with pytest.raises(Exception, match="changed while wdsctl read the folder"):
         upload_shard(ShardUpload(url, "a.tar", str(tmp_path / "journal")), str(tmp_path / "raw"), samples)
     store = ObjectStore(url)
     assert (store.list(url), store.pending(url), list(tmp_path.glob("journal/*"))) == ([], [], [])

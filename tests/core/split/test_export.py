@@ -26,7 +26,7 @@ def test_an_exported_split_imports_as_the_same(tmp_path: Path) -> None:
 
     assert splits_of(two) == splits_of(one)
     assert report.excluded == 3
-    with pytest.raises(UsageError, match="the file exists"):
+    with pytest.raises(UsageError, match="the output file exists"):
         export_split(one, str(tmp_path / "split.yaml"))
     assert export_split(one, "", overwrite=True).text == report.text
 

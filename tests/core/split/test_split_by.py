@@ -94,7 +94,9 @@ def test_excluded_samples_are_in_no_split_and_nothing_else_moves(tmp_path: Path)
     named = Excludes(
         shards=("shard-003.tar",), keys=("film000/00001",), samples=("shard-019.tar/film04{8,9}/00{195..196}",)
     )
-    with pytest.raises(UsageError, match=r"no shard or sample to exclude is named shard-019\.tar/film048/00196"):
+    with pytest.raises(
+        UsageError, match=r"nothing to exclude: no shard or sample matches shard-019\.tar/film048/00196"
+    ):
         make(root, None, excludes=named)
     named = Excludes(
         shards=("shard-003.tar",), keys=("film000/00001",), samples=("shard-019.tar/film048/00195",),
@@ -202,7 +204,7 @@ def test_prepare_names_the_command_for_a_rule_that_shares_cannot_say(tmp_path: P
     told = Told()
     prepare(root, progress=told, request=PrepareRequest(take_unsure=True))
 
-    assert any("in groups of json:film.id" in note and "--again` applies the other" in note for note in told.notes)
+    assert any("in groups of json:film.id" in note and "--again` to apply dataset.yaml" in note for note in told.notes)
 
 
 KILLED = """

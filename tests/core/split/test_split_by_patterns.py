@@ -87,9 +87,9 @@ def test_lists_of_keys_are_kept_beside_the_dataset_and_new_keys_go_to_the_rest(t
             {"val": "film000/00001\nnobody\n"},
             "train",
             "WDS214",
-            "1 key of the list of val is not in the dataset: nobody",
+            "1 key in the list for split val is not in the dataset: nobody",
         ),
-        ({"val": "film000/00001\n"}, "", "WDS213", "29 samples are in no list"),
+        ({"val": "film000/00001\n"}, "", "WDS213", "29 samples are not in any list"),
         ({"val": "film000/00001\n", "test": "film000/00001\n"}, "train", "WDS212", "1 sample is in the lists"),
     ],
 )

@@ -153,7 +153,7 @@ def test_where_the_ledger_is_gone_what_was_excluded_stays_so(tmp_path: Path) -> 
     assert out_of(root) == GONE
     [note] = told.notes
     assert note.startswith(
-        "the dataset was not validated for WDS121, so excluded samples stay excluded: run `wdsctl validate "
+        "no `validate` run has checked the dataset for WDS121, so excluded samples stay excluded: run `wdsctl validate "
     )
     split_by_ratios(root, {"train": 1}, may_move=True)
     assert out_of(root) == GONE
@@ -175,7 +175,7 @@ def test_findings_that_name_no_single_sample_exclude_the_shard_and_say_so(tmp_pa
 
     assert {sample[:9] for sample in splits_of(root)} == {f"shard-00{i}" for i in range(2, 6)}
     assert "shard-002.tar/000012" in gone
-    assert told.notes == ["2 shards excluded completely: their findings do not name single samples"]
+    assert told.notes == ["2 shards excluded completely, because their findings do not name individual samples"]
 
 
 def test_samples_without_a_part_they_need_are_excluded_one_by_one_whatever_was_validated(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_code_that_nothing_is_known_by_is_refused(tmp_path: Path) -> None:
     root = a_divided(tmp_path)
     validated(root, found("shard-000.tar", 1))
     for codes in (("WDS110",), ("WDS121", "WDS106")):
-        with pytest.raises(UsageError, match=f"has a finding {codes[-1]} to exclude") as caught:
+        with pytest.raises(UsageError, match=f"has a finding with code {codes[-1]}") as caught:
             excluding(root, *codes)
         assert caught.value.code == "WDS214"
         assert out_of(root) == set()

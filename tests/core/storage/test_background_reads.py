@@ -93,7 +93,7 @@ def test_an_error_in_the_background_is_raised_when_the_range_is_read() -> None:
     kept = storage.announce(WINDOW, starts=True)
 
     assert [storage.read(*each) for each in WINDOW[:3]] == [DATA] * 3
-    with pytest.raises(StorageError, match="no such object") as caught:
+    with pytest.raises(StorageError, match="the object does not exist") as caught:
         storage.read(*WINDOW[3])
     assert (caught.value.code, caught.value.where) == ("WDS404", WINDOW[3].path)
     assert storage.read(*WINDOW[4]) == DATA

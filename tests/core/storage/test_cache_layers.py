@@ -99,7 +99,7 @@ def test_a_simplecache_with_a_folder_is_refused(
 ) -> None:
     root = use_store("rclone")
     monkeypatch.setitem(conf, "simplecache", {"cache_storage": str(tmp_path)})
-    with pytest.raises(InputError, match="does not notice that a shard was replaced"):
+    with pytest.raises(InputError, match="does not notice replaced shards"):
         FsspecStorage(f"simplecache::{root}").read(f"simplecache::{root}/a", 0, 1)
 
 

@@ -167,7 +167,7 @@ def test_a_server_that_ignores_conditions_is_refused(s3: str, tmp_path: Path, mo
 def test_a_driver_without_conditions_is_refused(tmp_path: Path) -> None:
     root = f"local://{tmp_path}"
     store = ObjectStore(root)
-    with pytest.raises(StorageError, match="no conditional writes") as failed:
+    with pytest.raises(StorageError, match="does not support conditional writes") as failed:
         store.put(f"{root}/a", b"1", if_absent=True)
     assert failed.value.code == "WDS419"
 

@@ -94,7 +94,7 @@ def test_a_range_of_the_window_that_fails_does_not_fail_the_others() -> None:
     storage.will_need([FileRange(A, 0, 5), FileRange(A + "-gone", 0, 5)])
 
     assert storage.read(A, 0, 5) == DATA[:5]
-    with pytest.raises(StorageError, match="no such object") as caught:
+    with pytest.raises(StorageError, match="the object does not exist") as caught:
         storage.read(A + "-gone", 0, 5)
     assert caught.value.where == A + "-gone"
 

@@ -86,7 +86,7 @@ def test_a_file_without_what_must_stand_in_it_is_refused_when_it_is_opened(tmp_p
     a_file(tmp_path / "a", other)
     with (
         closing(LocalStorage("/", probes={path: lambda _: [probe]})) as storage,
-        pytest.raises(StorageError, match=r"not the indexed one: no a\.txt at byte 0") as caught,
+        pytest.raises(StorageError, match=r"differs from the indexed one: no a\.txt at byte 0") as caught,
     ):
         storage.read(path, 0, 512)
     assert (caught.value.code, caught.value.where) == ("WDS403", path)
@@ -102,7 +102,7 @@ def test_a_file_that_is_written_while_it_is_open_is_checked_again(tmp_path: Path
         storage.read(path, 0, 512)
         a_file(tmp_path / "a", build_tar_header(b"b.txt", 5))
         storage.will_need([FileRange(path, 0, 512)])
-        with pytest.raises(StorageError, match="not the indexed one"):
+        with pytest.raises(StorageError, match="differs from the indexed one"):
             storage.read(path, 0, 512)
     assert not open_files(str(tmp_path))
 

@@ -135,7 +135,7 @@ def test_moves_are_told_by_the_datasets_of_the_trace(word: str, folders: dict[st
 
 @pytest.mark.parametrize("word", ["/dat=/new", "/data/cats", "/data/cats=", "=/new", "/elsewhere=/new"])
 def test_moves_of_what_is_not_in_the_trace_are_refused(word: str) -> None:
-    with pytest.raises(UsageError, match="does not begin with a dataset") as error:
+    with pytest.raises(UsageError, match="expected a dataset of the trace") as error:
         parse_moved_roots([word], ["/data/cats"])
     assert "/data/cats" in error.value.hint
 

@@ -71,7 +71,7 @@ def test_what_is_no_trace_file_is_told(tmp_path: Path) -> None:
     path = tmp_path / "rank-00000-1.trace"
     path.write_bytes(b"something else altogether, of any length")
     flaw = open_trace_file(str(path))
-    assert flaw == Flaw(str(path), 0, "damaged", "it is no trace file")
+    assert flaw == Flaw(str(path), 0, "damaged", "it is not a trace file")
 
 
 @pytest.mark.parametrize(("header", "kind"), [({"version": 2}, "newer"), ({"version": 1}, "damaged"), ([], "damaged")])

@@ -117,7 +117,7 @@ def test_a_folder_without_traces_says_how_they_come(tmp_path: Path) -> None:
         read(tmp_path)
     assert error.value.code == "WDS540"
     assert "trace=" in error.value.hint
-    with pytest.raises(InputError, match="no such folder"):
+    with pytest.raises(InputError, match="the folder of the trace does not exist"):
         read(tmp_path / "nowhere")
 
 

@@ -135,7 +135,7 @@ def test_files_that_are_there_are_not_written_over_unless_it_is_said(traces: str
     there = tmp_path / "out" / "001-000007.txt"
     there.parent.mkdir()
     there.write_bytes(b"mine")
-    with pytest.raises(UsageError, match="there already") as error:
+    with pytest.raises(UsageError, match="output files exist") as error:
         told(traces, step=1, out=str(there.parent))
     assert (error.value.where, os.listdir(there.parent)) == (str(there), [there.name])
     told(traces, step=1, out=str(there.parent), overwrite=True)
@@ -225,7 +225,7 @@ def test_samples_without_a_restore_key_are_listed_as_such(tmp_path: Path, cats: 
         ({"step": 1, "rank": 7}, r"step 1 is not in the trace \(of rank 7\)"),
         ({"key": "nobody"}, "no dataset of the trace has a sample with the key 'nobody'"),
         ({"key": "000017"}, "the key '000017' is in no batch"),
-        ({"sample_id": 5}, "the sample 5 is in no batch"),
+        ({"sample_id": 5}, "the sample 5 is not in any batch"),
         ({"counts": True, "rank": 9}, r"no batch in the trace \(of rank 9\)"),
         ({"counts": True, "pass_number": 1}, r"no batch in the trace \(of pass 1\)"),
     ],

@@ -123,7 +123,7 @@ def test_what_could_not_be_written_leaves_no_half_block_and_is_written_with_the_
     with files_of_at_most(os.path.getsize(writer.path) + room):
         for _ in range(3):
             writer.flush()
-    assert [writer.path in line and "cannot be written" in line for line in reports] == [True]
+    assert [writer.path in line and "cannot write the trace" in line for line in reports] == [True]
     assert (told(read(tmp_path)), read(tmp_path).flaws) == ({}, [])
     writer.add(1, origins_of(1))
     writer.close()

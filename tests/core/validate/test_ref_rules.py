@@ -126,7 +126,7 @@ def test_unused_media_are_not_told_from_a_part_of_the_samples(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("pair", "words"),
-    [(("picture", "media"), "no sample has anything at picture"), (("image", "nowhere"), "cannot be opened")],
+    [(("picture", "media"), "no sample has a value at picture"), (("image", "nowhere"), "cannot open the store")],
 )
 def test_a_field_or_a_store_that_is_not_there_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pair: tuple[str, str], words: str

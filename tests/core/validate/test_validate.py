@@ -197,7 +197,7 @@ def test_a_lost_offsets_file_is_told_with_the_way_to_get_it_back(tmp_path: Path)
     (finding,) = validate(root).findings
 
     assert (finding.code, finding.severity) == ("WDS302", "error")
-    assert finding.message == f"the offsets file is missing; `wdsctl index {root}` writes it again"
+    assert finding.message == f"the offsets file is missing; run `wdsctl index {root}` to write it again"
 
 
 @pytest.mark.parametrize("text", ["field_map: [", "sample_type: NoSample\n", "field_map: {image: jpg}\nwhat: 1\n"])
@@ -288,7 +288,7 @@ def test_while_it_is_being_prepared_it_says_by_whom(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {})
     with (
         hold_lock(locate(root).lock),
-        pytest.raises(CatalogError, match=f"being prepared.*process {os.getpid()}") as caught,
+        pytest.raises(CatalogError, match=f"preparing the dataset.*process {os.getpid()}") as caught,
     ):
         validate(root)
     assert caught.value.code == "WDS304"
@@ -374,6 +374,6 @@ def test_the_answer_says_what_was_not_looked_at(tmp_path: Path) -> None:
         for levels in (("structure",), ("structure", "headers"), ("structure", "headers", "content"))
     )
 
-    assert structure == "structure only: media were not decoded; --level content decodes them"
+    assert structure == "structure only: pass --level content to decode media too"
     assert headers.startswith("structure, headers only: media were not decoded")
     assert content == ""

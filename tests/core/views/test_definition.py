@@ -35,10 +35,10 @@ def test_a_sample_is_a_share_or_a_number(text: str, share: Fraction | int) -> No
 
 @pytest.mark.parametrize("text", ["0", "0%", "101%", "-1%", "1.5", "half", "%", "", "²"])
 def test_other_samples_are_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="no share of samples"):
+    with pytest.raises(UsageError, match="expected a percentage or a count"):
         parse_sample(text)
 
 
 def test_a_definition_that_says_nothing_is_refused() -> None:
-    with pytest.raises(UsageError, match="nothing says which"):
+    with pytest.raises(UsageError, match="no option selects"):
         ViewDefinition(seed=3).check()

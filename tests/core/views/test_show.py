@@ -86,7 +86,7 @@ def test_a_file_is_there_whole_or_not_at_all_and_not_overwritten(root: str, tmp_
     out = tmp_path / "keys.txt"
     assert export_view(root, "begin", str(out)).samples == 6
     assert len(out.read_text().splitlines()) == 6
-    with pytest.raises(UsageError, match="there already"):
+    with pytest.raises(UsageError, match="output file exists"):
         export_view(root, "even", str(out))
     export_view(root, "even", str(out), overwrite=True)
     assert len(out.read_text().splitlines()) == 9

@@ -133,7 +133,7 @@ def test_another_view_of_the_name_is_refused_unless_it_is_to_be_replaced(gallery
     ],
 )
 def test_a_view_without_samples_is_refused(gallery: str, wanted: dict[str, str]) -> None:
-    with pytest.raises(InputError, match="no sample matches"):
+    with pytest.raises(InputError, match="no sample matches the selection"):
         create_view(gallery, "none", ViewDefinition(**wanted))  # type: ignore[arg-type]
     assert read_views(locate(gallery).ledger) == []
 
@@ -259,7 +259,7 @@ def test_a_view_that_has_become_empty_is_refused_and_stays_as_it_was(tmp_path: P
     index(root, missing="drop")
 
     for dry_run in (True, False):
-        with pytest.raises(InputError, match="no sample matches") as error:
+        with pytest.raises(InputError, match="no sample matches the selection") as error:
             refresh_views(root, ["first"], dry_run=dry_run)
         assert f"`wdsctl view delete {root} first` forgets it" in error.value.hint
     assert read_view(locate(root).ledger, "first") == before

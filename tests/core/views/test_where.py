@@ -133,7 +133,7 @@ def test_expressions_are_those_of_sqlite(gallery: str, text: str, fits: Fits) ->
         ("width > 1; DROP TABLE sample", "the expression ends before"),
         ("id IN (SELECT id FROM v_media)", "an expression cannot contain a query"),
         ("EXISTS (VALUES (1))", "an expression cannot contain a query"),
-        ("width > ?", "is a parameter"),
+        ("width > ?", "is a query parameter"),
         ("width > 1 --", None),
         ("count(*) > 1 AND width", "the function count is not allowed"),
         ("row_number() OVER () > 1 AND width", "row_number"),
@@ -142,10 +142,10 @@ def test_expressions_are_those_of_sqlite(gallery: str, text: str, fits: Fits) ->
         ("wds_value(0, position)", "no such function: wds_value"),
         ("rowid > 1", "no such column: ROWID"),
         ("oid > 1 and width > 1", "no such column: ROWID"),
-        ("1 = 1", "the expression names no column"),
+        ("1 = 1", "the expression does not use any column"),
         ("", "empty"),
         ("width > 1 COLLATE nonsense", "no such collation sequence"),
-        ("key REGEXP '('", "is no regular expression"),
+        ("key REGEXP '('", "is not a regular expression"),
         ("json_extract(key, '$.a') = 1", "malformed JSON"),
         ("size >=", "incomplete input"),
         ("(size > 1) and size between 1 and", "incomplete input"),
@@ -184,7 +184,7 @@ def test_a_column_of_another_generation_is_refused(tmp_path: Path) -> None:
 def test_a_catalog_without_rows_of_samples_says_what_makes_them(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     index(root, sample_rows=False)
-    with pytest.raises(CatalogError, match="no rows of samples") as raised:
+    with pytest.raises(CatalogError, match="no sample rows") as raised:
         fitting(root, "size > 1")
     assert "--sample-rows" in raised.value.hint
 

@@ -266,10 +266,10 @@ def test_a_pipeline_and_our_loader_go_on_from_each_others_states(dataset: str) -
     pipeline, loader = pipeline_of(dataset), training_of(dataset)
     keys(pipeline, 12)
 
-    with pytest.warns(UserWarning, match="every sample still comes once"):
+    with pytest.warns(UserWarning, match="each sample still appears once"):
         loader.load_state_dict(through_json(pipeline.state_dict()))
     (batch,) = islice(loader, 1)
-    with pytest.warns(UserWarning, match="every sample still comes once"):
+    with pytest.warns(UserWarning, match="each sample still appears once"):
         pipeline.load_state_dict(through_json(loader.state_dict()))
 
     assert batch["__key__"] == truth[12:16]
@@ -302,7 +302,7 @@ class Decodes(DefaultTaskEncoder[Any, Any, Any, Any]):
 @pytest.mark.usefixtures("unopened")
 @pytest.mark.parametrize("encoder", [Hooked(), Decodes()], ids=["a hook", "a decoder"])
 def test_a_task_encoder_that_would_not_run_is_refused(encoder: Any) -> None:
-    with pytest.raises(UsageError, match="its hooks and its decoder would not run"):
+    with pytest.raises(UsageError, match="does not run the hooks and the decoder"):
         as_webdataset(get_train_dataset("anywhere", task_encoder=encoder))
 
 

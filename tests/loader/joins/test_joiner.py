@@ -177,7 +177,7 @@ def test_a_joiner_that_fails_is_told_with_dataset_and_key(one: str, two: str) ->
 @pytest.mark.parametrize(
     ("joiner", "words"),
     [
-        ("no_such_module:pair", "joiner: there is no module 'no_such_module'"),
+        ("no_such_module:pair", "joiner: no module 'no_such_module' was found"),
         ("json:lods", "joiner: json has no 'lods'"),
         ("math:pi", "not a function"),
     ],

@@ -271,7 +271,7 @@ def test_a_pack_of_one_output_that_waits_is_made_again_without_what_is_banned() 
 
 
 def test_a_pack_that_gives_nothing_any_more_says_so() -> None:
-    with pytest.raises(LoaderError, match="no longer has an output") as raised:
+    with pytest.raises(LoaderError, match="has no output any more") as raised:
         packs_of().rebuild({"samples": [0, 1], "step": 1})
 
     assert raised.value.code == "WDS502"

@@ -128,7 +128,7 @@ def test_long_samples_do_not_come_first(method: str) -> None:
         ([1.5], 10, "float64"),
         ([1], 0, "the capacity is 0"),
         ([1, 2], (10, 10), "do not match"),
-        ([(1, 2)], (10, 10, 10), "2 budgets and the capacity 3"),
+        ([(1, 2)], (10, 10, 10), "2 budgets, but capacity has 3"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(lengths: object, capacity: int, words: str) -> None:

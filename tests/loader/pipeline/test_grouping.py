@@ -103,12 +103,12 @@ def test_what_is_no_text_of_addresses_is_refused_when_it_is_loaded() -> None:
 @pytest.mark.parametrize(
     ("size", "words"),
     [
-        (0, "gives the group 'wide' the size 0"),
-        (-1, "gives the group 'wide' the size -1"),
-        (2.5, "gives the group 'wide' the size 2.5"),
-        ("many", "gives the group 'wide' the size 'many'"),
-        (True, "gives the group 'wide' the size True"),
-        (None, "gives the group 'wide' no size, and there is no batch_size"),
+        (0, "returned the size 0 for the group 'wide'"),
+        (-1, "returned the size -1 for the group 'wide'"),
+        (2.5, "returned the size 2.5 for the group 'wide'"),
+        ("many", "returned the size 'many' for the group 'wide'"),
+        (True, "returned the size True for the group 'wide'"),
+        (None, "returned no size for the group 'wide', and the dataset has no batch_size"),
     ],
 )
 def test_a_size_that_makes_no_batch_is_told(size: Any, words: str) -> None:
@@ -136,7 +136,7 @@ def test_a_group_of_two_sizes_keeps_the_one_that_it_was_begun_with() -> None:
     assert numbers(groups.next()) == [0, 2, 3]
     (error,) = told
     assert (error.code, error.where) == ("WDS513", "key 1")
-    assert "gives the group 'wide' two sizes: 3 and 2" in str(error)
+    assert "returned two sizes for the group 'wide': 3 and 2" in str(error)
     assert groups._stats.failed == 1
 
 
@@ -165,8 +165,8 @@ def test_what_is_wrong_with_the_answers_is_logged_once_a_cause_and_counted(caplo
             groups.next()
 
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
-    assert "gives 5, and not a group and a size" in caplog.text
-    assert "gives the group 'slim' two sizes: " in caplog.text
+    assert "returned 5, expected" in caplog.text
+    assert "returned two sizes for the group 'slim': " in caplog.text
     seen = groups._upstream.at  # type: ignore[attr-defined]
     causes = groups._stats.causes
     assert sum(causes.values()) == groups._stats.failed > 60

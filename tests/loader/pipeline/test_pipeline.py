@@ -49,7 +49,7 @@ def test_another_recipe_warns_and_every_sample_still_comes_once(
 
     with pytest.raises(StateMismatch, match="recipe: "):
         resumed.load_state_dict(state, strict=True)
-    with pytest.warns(UserWarning, match="every sample still comes once"):
+    with pytest.warns(UserWarning, match="each sample still appears once"):
         resumed.load_state_dict(state)
 
     rest = list(islice(resumed, 3 * SAMPLES))

@@ -130,7 +130,7 @@ def test_another_packing_is_refused_in_the_middle_of_a_window(place: int, change
 
     with (
         pytest.warns(UserWarning, match="packing"),
-        pytest.raises(StateMismatch, match="in the middle of packs") as told,
+        pytest.raises(StateMismatch, match="unfinished packs") as told,
     ):
         packed(dataset, **{**lanes, **change}).load_state_dict(state)
 
@@ -164,14 +164,14 @@ def test_one_lane_in_the_middle_is_enough_to_refuse(dataset: str) -> None:
     began = [cursor for cursor in state["cursors"].values() if cursor["draws"]]
     assert len(began) == 1
 
-    with pytest.warns(UserWarning, match="packing"), pytest.raises(StateMismatch, match="in the middle of packs"):
+    with pytest.warns(UserWarning, match="packing"), pytest.raises(StateMismatch, match="unfinished packs"):
         hooked(dataset, 16).load_state_dict(state)
 
 
 def test_packs_of_hooks_and_packs_by_length_are_not_taken_for_one_another(dataset: str) -> None:
     state = saved_after(packed(dataset, length=length), 3)
 
-    with pytest.warns(UserWarning, match="packing"), pytest.raises(StateMismatch, match="in the middle of packs"):
+    with pytest.warns(UserWarning, match="packing"), pytest.raises(StateMismatch, match="unfinished packs"):
         hooked(dataset, 64).load_state_dict(state)
 
 
@@ -226,7 +226,7 @@ def test_states_of_packing_go_on_after_a_split_and_refuse_another_packing_there_
     after = [key for _ in range(20) for each in streams for pack in next(each)["members"] for key in pack]
 
     assert set(Counter([*before, *after]).values()) == {1}
-    with pytest.warns(UserWarning, match="packing"), pytest.raises(StateMismatch, match="in the middle of packs"):
+    with pytest.warns(UserWarning, match="packing"), pytest.raises(StateMismatch, match="unfinished packs"):
         training_of(
             dataset, 0, 3, ByLengths(), lanes=2, batch_size=1, packing=Packing(**{**BY_COLUMN, "capacity": 48})
         ).load_state_dict(merged)

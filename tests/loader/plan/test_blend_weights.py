@@ -43,7 +43,7 @@ def test_a_blend_of_nothing_is_refused() -> None:
 
 @pytest.mark.parametrize("entries", [1, 3])
 def test_the_weights_of_a_state_are_of_as_many_entries(entries: int) -> None:
-    with pytest.raises(StateMismatch, match=f"has 2 entries, and this one has {entries}"):
+    with pytest.raises(StateMismatch, match=f"has 2 entries, but this blend has {entries}"):
         saved_edits({"weights": "0: 1 2"}, entries)
 
 

@@ -70,7 +70,7 @@ def test_offsets_that_are_gone_are_named(tmp_path: Path) -> None:
     with pytest.raises(CatalogError, match="the offsets file is missing") as raised:
         digests(root)
 
-    assert (raised.value.code, raised.value.hint) == ("WDS302", f"`wdsctl index {root}` writes it again")
+    assert (raised.value.code, raised.value.hint) == ("WDS302", f"run `wdsctl index {root}` to write it again")
 
 
 def test_a_dataset_that_is_not_there_is_told_with_the_line_that_names_it(tmp_path: Path) -> None:

@@ -322,7 +322,7 @@ def test_opening_a_loader_says_once_which_parts_no_field_takes(
         state = loader.state_dict()
 
         (told,) = told_of(caplog)
-        assert f"not read: json of {captioned} (TextSample); " in told
+        assert f"because no field uses them: json of {captioned} (TextSample); " in told
         loader.load_state_dict(state)
         next(iter(loader))
     assert len(told_of(caplog)) == 1

@@ -73,9 +73,9 @@ def test_it_trains_as_it_is(tmp_path: Path, logged: pytest.LogCaptureFixture) ->
     assert (keys_of(root), keys_of(root, "val")) == (TRAIN, VAL)
 
     first, second = logged.messages
-    assert "which Energon prepared, into" in first
+    assert "indexing the Energon dataset" in first
     assert f"`wdsctl index {root}` does so in advance" in first
-    assert second.startswith(f"taken over from {root}/.nv-meta: CaptioningSample")
+    assert second.startswith(f"imported from {root}/.nv-meta: CaptioningSample")
 
 
 def test_it_goes_on_like_one_that_was_prepared(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_processes_that_come_at_once_index_it_once(tmp_path: Path) -> None:
     ]
     said = [rank.communicate(timeout=120) for rank in ranks]
     assert [out.decode().split() for out, _ in said] == [TRAIN] * 3
-    assert sum(b"taken over" in err for _, err in said) == 1
+    assert sum(b"imported from" in err for _, err in said) == 1
     assert sorted(os.listdir(tmp_path / ".wdsctl")) == [
         "catalog.sqlite",
         "dataset.yaml",
@@ -253,7 +253,7 @@ def test_a_file_of_lines_is_crude_and_all_of_it_is_for_training(
     root = energons_lines(tmp_path / "text.jsonl")
     assert keys_of(root) == ["0", "1", "2", "3", "4", "5"]
     assert isinstance(samples_of(root)[0], CrudeSample)
-    assert logged.messages[1:] == [f"taken over from {root}.idx: CrudeSample, the split train"]
+    assert logged.messages[1:] == [f"imported from {root}.idx: CrudeSample, the split train"]
     with pytest.raises(InputError, match="has no split 'val'; it has train"):
         keys_of(root, "val")
 

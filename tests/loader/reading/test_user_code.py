@@ -182,7 +182,7 @@ def test_workers_make_samples_of_a_type_that_was_allowed(method: Any, dataset: s
         (f"{__name__}:Kept", "{text: txt}", "needs a value for 'words'"),
         (f"{__name__}:Kept", "{text: txt, words: json}\noptional: [json]", "Kept requires words"),
         (f"{__name__}:Nothing", "{text: txt}", "has no 'Nothing'"),
-        ("no_such_module:Kept", "{text: txt}", "there is no module"),
+        ("no_such_module:Kept", "{text: txt}", "no module"),
         ("pathlib:Path", "{text: txt}", "is not a sample type"),
     ],
 )

@@ -147,7 +147,7 @@ def test_either_one_hook_encodes_or_its_two_halves_do() -> None:
 
 @pytest.mark.parametrize("get", [get_train_dataset, get_val_dataset])
 def test_an_encoder_that_could_pack_and_does_not_is_told(get: Any) -> None:
-    with pytest.warns(UserWarning, match="WDS516: nothing is packed") as told:
+    with pytest.warns(UserWarning, match="WDS516: samples are not packed") as told:
         get("anywhere", task_encoder=Selects())
 
     assert told[0].filename == __file__

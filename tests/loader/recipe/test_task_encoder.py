@@ -200,5 +200,5 @@ def test_a_decoder_of_its_own_is_its_own() -> None:
 
 @pytest.mark.parametrize("hook", ["select_samples_to_pack", "pack_selected_samples", "batch_group_criterion"])
 def test_a_hook_without_a_default_says_so_where_it_is_called_as_it_is(hook: str) -> None:
-    with pytest.raises(UsageError, match=f"{hook} has no default and was called"):
+    with pytest.raises(UsageError, match=f"{hook} has no default implementation, but was called"):
         getattr(DefaultTaskEncoder(), hook)([])

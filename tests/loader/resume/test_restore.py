@@ -69,7 +69,7 @@ class Halves(Raw):
 def test_a_batch_of_several_is_made_again_only_where_its_key_tells_which(dataset: str) -> None:
     (batch,) = taken(loader_of(dataset, Halves()), 1)
 
-    with pytest.raises(LoaderError, match="2 batches of these samples"):
+    with pytest.raises(LoaderError, match="2 batches for these samples"):
         loader_of(dataset, Halves()).restore_sample(batch["__restore_key__"])
 
 
@@ -80,7 +80,7 @@ def test_a_batch_that_the_hooks_do_not_make_any_more_is_told(dataset: str) -> No
 
     (batch,) = taken(loader_of(dataset), 1)
 
-    with pytest.raises(LoaderError, match="no batch of these samples"):
+    with pytest.raises(LoaderError, match="no batch for these samples"):
         loader_of(dataset, Skips()).restore_sample(batch["__restore_key__"])
 
 
@@ -172,12 +172,12 @@ def test_what_the_hooks_do_not_make_is_refused(dataset: str) -> None:
             raise SkipSample
 
     for encoder, key in ((Raw(), (*sample["__restore_key__"], 3)), (Skips(), sample["__restore_key__"])):
-        with pytest.raises(LoaderError, match="make no output"):
+        with pytest.raises(LoaderError, match="return no output"):
             loader_of(dataset, encoder).restore_sample(key)
 
 
 def test_a_pack_is_refused_where_nothing_is_packed(dataset: str) -> None:
-    with pytest.raises(LoaderError, match="packs nothing"):
+    with pytest.raises(LoaderError, match="does not pack"):
         loader_of(dataset).restore_sample(("pack", 0, (0, 0, 1 << 28)))
 
 

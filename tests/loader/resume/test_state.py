@@ -103,7 +103,7 @@ def test_the_state_of_the_only_rank_is_the_state_of_all(world: int, dataset: str
 def test_a_merged_state_stands_alone(dataset: str) -> None:
     states = states_of(dataset)
 
-    assert "is a merged state, which has all ranks" in refusal([merge_states(states), states[0]])
+    assert "is a merged state, which already has all ranks" in refusal([merge_states(states), states[0]])
 
 
 def test_no_states_are_refused() -> None:

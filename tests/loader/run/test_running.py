@@ -1,4 +1,4 @@
-"""How many workers a rank can use, and what becomes of a trace that cannot be written."""
+"""How many workers a rank can use, and what becomes of a trace that cannot write the trace."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_rank_uses_a_worker_a_lane_at_most_and_says_how_to_use_more(
     with caplog.at_level(logging.WARNING, "wdsctl.loader"):
         assert count_usable_workers(WorkerConfig(1, 2, num_workers=wanted), lane_count=8) == usable
 
-    told = [f"{wanted} workers were requested, but only 8 can run, one per lane of this rank"] if wanted > 8 else []
+    told = [f"num_workers is {wanted}, but only 8 workers can run, one per lane of this rank"] if wanted > 8 else []
     assert [message.partition(";")[0] for message in caplog.messages] == told
     assert all(f"lanes={2 * wanted} " in message for message in caplog.messages)
 
@@ -63,7 +63,7 @@ def test_a_full_disk_under_the_trace_ends_no_training_and_is_counted(
 
     assert found == truth
     lines = [line for line in caplog.messages if "trace" in line]
-    assert "cannot be written" in lines[0]
+    assert "cannot write the trace" in lines[0]
     assert "goes on" in lines[1]
     assert len(lines) == 2
     assert list(told(read(tmp_path))) == list(range(500))
@@ -79,7 +79,7 @@ def test_a_disk_that_is_full_at_the_start_leaves_the_training_without_a_trace(
     with caplog.at_level(logging.WARNING, "wdsctl.loader"):
         assert len(taken(loader_of(dataset, trace=tmp_path / "trace"), 20)) == 20
 
-    assert ["this run is not traced" in line for line in caplog.messages] == [True]
+    assert ["no trace of this run is written" in line for line in caplog.messages] == [True]
 
 
 def test_a_trace_that_could_never_be_written_is_an_error_at_once(dataset: str, tmp_path: Path) -> None:

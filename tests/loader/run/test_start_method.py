@@ -58,4 +58,4 @@ def test_a_process_that_has_used_msc_forks_no_workers(
     with caplog.at_level(logging.WARNING), pytest.raises(NotStarted):
         digests(loader, 1)
     assert started == ["forkserver" if is_used else "fork"]
-    assert ("whose threads do not survive a fork" in caplog.text) == is_used
+    assert ("which do not survive a fork" in caplog.text) == is_used

@@ -141,7 +141,7 @@ def test_samples_that_fail_are_left_out_counted_and_told_once_for_each_cause(
     assert len(keys) == len(set(ids(batches))) == 2 * 54
     assert not [key for key in keys if int(key) % 10 == 3]
     assert loader.stats.failed in range(11, 13)
-    lines = [line for record in caplog.records if "left out" in (line := record.getMessage())]
+    lines = [line for record in caplog.records if "skipped" in (line := record.getMessage())]
     assert len(lines) == 1
     assert f"dataset {dataset}" in lines[0]
     assert "a tenth" in lines[0]
@@ -172,7 +172,7 @@ def test_each_failure_is_told_at_debug(dataset: str, caplog: pytest.LogCaptureFi
     with caplog.at_level(logging.DEBUG, "wdsctl.loader"):
         taken(loader, 20)
 
-    assert len([record for record in caplog.records if "is left out" in record.message]) == loader.stats.failed > 2
+    assert len([record for record in caplog.records if "skipped a sample" in record.message]) == loader.stats.failed > 2
 
 
 def test_the_traceback_is_logged_at_debug_only(dataset: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -93,5 +93,5 @@ def test_a_field_that_the_type_needs_must_be_given() -> None:
 
 
 def test_only_sample_types_are_built() -> None:
-    with pytest.raises(UsageError, match="int is no sample type"):
+    with pytest.raises(UsageError, match="int is not a sample type"):
         make_builder(int, ())

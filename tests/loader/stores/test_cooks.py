@@ -125,7 +125,7 @@ def test_a_store_cannot_be_called_as_what_a_cooker_needs(tmp_path: Path) -> None
     class Cooks(DefaultTaskEncoder[Any, Any, Any, Any]):
         cookers = (Cooker(cooker(need_primary=True)(lambda sample, primary: (sample, primary))),)
 
-    with pytest.raises(UsageError, match="is named 'primary'"):
+    with pytest.raises(UsageError, match="has the reserved name 'primary'"):
         next(iter(training_of(path, encoder=Cooks())))
 
 

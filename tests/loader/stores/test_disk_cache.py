@@ -176,7 +176,7 @@ def test_a_folder_that_cannot_be_written_is_told_once_and_done_without(
     assert values == [f"text {i}" for i in range(5)]
     assert pool.to_cache(b"x", "x").get() == b"x"
     assert [record.message.partition(":")[0] for record in caplog.records] == [
-        "cannot open the media cache, reading from the stores"
+        "cannot open the media cache; reading from the stores instead"
     ]
 
 
@@ -191,7 +191,7 @@ def test_a_disk_that_is_full_is_told_once_and_done_without(
 
     assert (kept, values) == ([0, 1, 2], [f"text {i}" for i in range(5)])
     assert [record.message.partition(":")[0] for record in caplog.records] == [
-        "media cache disabled, reading from the stores"
+        "media cache disabled; reading from the stores instead"
     ]
 
 

@@ -193,14 +193,14 @@ def test_a_store_whose_generation_is_gone_says_so_where_it_arrives(tmp_path: Pat
         tars(tmp_path, {f"more-{i}.tar": {f"new{i}.txt": b"new"}})
         index(root)
 
-    with pytest.raises(StateMismatch, match="generation 1 of the auxiliary store is no longer kept"):
+    with pytest.raises(StateMismatch, match="the auxiliary store no longer has generation 1"):
         pickle.loads(sent)  # noqa: S301 - our own
 
 
 def test_nothing_is_known_of_lines_as_media(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"a.jsonl": b'{"x": 1}\n'})
     index(root)
-    with pytest.raises(SampleFailed, match="no media facts of 'a/0") as caught:
+    with pytest.raises(SampleFailed, match="no media facts for 'a/0") as caught:
         prepared(root).get_media_metadata("a/0.json")
     assert caught.value.code == "WDS553"
 

@@ -31,7 +31,7 @@ def test_a_worker_begins_where_resume_says() -> None:
 
 
 def test_a_worker_without_tasks_cannot_be_collected_from() -> None:
-    with a_pool() as consumer, pytest.raises(UsageError, match="nothing to do"):
+    with a_pool() as consumer, pytest.raises(UsageError, match="no task to wait for"):
         consumer.collect()
 
 
@@ -43,7 +43,7 @@ def test_a_closed_pool_says_so() -> None:
 
 
 def test_no_workers_are_no_pool() -> None:
-    with pytest.raises(UsageError, match="0 workers"):
+    with pytest.raises(UsageError, match="worker_count is 0"):
         WorkerPool(Stream, lambda _: 0, worker_count=0)
 
 

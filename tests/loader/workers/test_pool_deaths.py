@@ -44,7 +44,7 @@ def test_answers_that_another_process_took_are_made_again_and_none_is_given_in_t
         got += [consumer.collect() for _ in range(7)]
 
     assert got == [(0, number) for number in range(8)]
-    assert [line for line in said if "where task" in line]
+    assert [line for line in said if "expected task" in line]
 
 
 @pytest.mark.parametrize(

@@ -72,8 +72,8 @@ def look_up(code: str) -> CodeExplanation:
     if name not in codes:
         near = difflib.get_close_matches(name[:3] + name[3:].translate(_LETTERS_TO_DIGITS), codes, n=3, cutoff=0.8)
         raise UsageError(
-            f"there is no code {code}",
-            hint=f"did you mean {' or '.join(sorted(near))}?" if near else "`wdsctl explain` lists them all",
+            f"unknown code {code}",
+            hint=f"did you mean {' or '.join(sorted(near))}?" if near else "run `wdsctl explain` to list all codes",
         )
     return CodeExplanation(code=name, **codes[name]._asdict())
 

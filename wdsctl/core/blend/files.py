@@ -41,7 +41,7 @@ class BlendFileCache:
         if self._references > self._max_references:
             hint = "use fewer aliases and nested files"
             raise blend_error(
-                f"there are more than {self._max_references:,} references to datasets", location, hint=hint
+                f"the blend has more than {self._max_references:,} references to datasets", location, hint=hint
             )
 
 
@@ -53,16 +53,16 @@ def _read(path: str, location: NodeLocation) -> str:
         if storage.exists(path):
             raise
         if not location.line and resolve_blend_path(location.source, os.getcwd()) == path:
-            hint = f"name a blend file that there is ({BLEND_DOC_PATH}), a folder that holds shards, or a .jsonl file"
+            hint = f"write the path of a blend file ({BLEND_DOC_PATH}), a folder of shards, or a .jsonl file"
             raise InputError(
                 "the blend file does not exist", hint=hint, where=redact_secrets(location.source)
             ) from error
-        hint = "paths are relative to the folder of the file that contains them"
-        raise InputError(f"path: there is no {redact_secrets(path)}", hint=hint, where=str(location)) from error
+        hint = "correct the path: paths are relative to the folder of the blend file"
+        raise InputError(f"path: {redact_secrets(path)} does not exist", hint=hint, where=str(location)) from error
     finally:
         storage.close()
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         message = f"not UTF-8: {error.reason} at byte {error.start}"
-        raise blend_error(message, NodeLocation(path), hint="save it as UTF-8") from error
+        raise blend_error(message, NodeLocation(path), hint="save the file as UTF-8") from error

@@ -119,8 +119,8 @@ def select_split_node(node: Node, split_part: str) -> tuple[Node, str]:
         message = f"splits: expected a mapping of names, found {describe_node_value(splits.value or None)}"
         raise blend_error(message, node.location_of("splits"), hint="write splits: {train: ...}")
     if split_part not in splits.value:
-        message = f"splits: there is no split {split_part!r}{suggestion(split_part, splits.value)}"
-        hint = f"the splits here are {', '.join(splits.value)}"
+        message = f"splits: the blend file has no split {split_part!r}{suggestion(split_part, splits.value)}"
+        hint = f"use one of the splits {', '.join(splits.value)}"
         raise blend_error(message, node.location_of("splits"), hint=hint, code="WDS606")
     return splits.value[split_part], split_part
 
@@ -133,9 +133,9 @@ def _check_is_blend_file(node: Node) -> None:
         return
     close = "" if is_config else next((close_name for key in keys if (close_name := suggestion(key, known))), "")
     about = f"{', '.join(map(repr, keys[:3]))}{', ...' * (len(keys) > 3)}"
-    hint = f"one begins with `splits:`, or path, blend, concat, join: {BLEND_DOC_PATH}"
+    hint = f"begin a blend file with `splits:`, or path, blend, concat, join: {BLEND_DOC_PATH}"
     if is_config:
-        hint = "it looks like a dataset.yaml: give the folder of the dataset"
+        hint = "pass the folder of the dataset: the file looks like a dataset.yaml"
     raise blend_error(f"not a blend file: its keys are {about}{close}", node.location, hint=hint)
 
 
@@ -152,7 +152,7 @@ def _check_class(node: Node) -> None:
     if name not in _ENERGON_CLASSES:
         close = suggestion(str(name), _ENERGON_CLASSES)
         raise blend_error(
-            f"__class__: {describe_node_value(name)} is no class of blend files{close}",
+            f"__class__: {describe_node_value(name)} is not a class of blend files{close}",
             node.location_of("__class__"),
             hint=hint,
         )
@@ -179,7 +179,7 @@ def _expand_blend(node: Node, scope: Scope, file_cache: BlendFileCache, kind: st
     location = node.location_of(kind)
     for key in ("weight_by", "schedule"):
         if key in node.value and not scope.is_outermost:
-            hint = "write it at the outermost blend, or make this entry a blend file of its own"
+            hint = f"write {key} at the outermost blend, or move this entry to a separate blend file"
             raise blend_error(
                 f"{key} applies to a whole job, but this blend is part of another node",
                 node.location_of(key),
@@ -220,7 +220,7 @@ def _expand_sequence(node: Node, scope: Scope, file_cache: BlendFileCache, kind:
             raise blend_error(
                 f"a blend (at {part.where}) inside {kind}, which is finite; a blend is endless",
                 entry.location,
-                hint="put the epochized node into the blend, or make the inner one epochized, too",
+                hint="move the finite node into the blend, or write the inner blend as blend_epochized",
                 code="WDS604",
             )
         times = entry_amount(entry, "repetitions")
@@ -315,7 +315,9 @@ def _parse_weight_unit(node: Node) -> WeightUnit:
         if name == unit:
             return unit
     message = f"weight_by: expected samples or tokens, found {name!r}{suggestion(name, _WEIGHT_UNITS)}"
-    raise blend_error(message, node.location_of("weight_by"), hint="the default is samples")
+    raise blend_error(
+        message, node.location_of("weight_by"), hint="write samples or tokens, or omit weight_by for samples"
+    )
 
 
 def _forbid(node: Node, keys: tuple[str, ...], what: str) -> None:
@@ -324,7 +326,7 @@ def _forbid(node: Node, keys: tuple[str, ...], what: str) -> None:
             raise blend_error(
                 f"{key}: not allowed here, because the path is {what}",
                 node.location_of(key),
-                hint="write it at the path of a dataset",
+                hint=f"write {key} at the path of a dataset",
             )
 
 
@@ -357,7 +359,7 @@ def _expand_join(node: Node, scope: Scope, file_cache: BlendFileCache) -> BlendC
     default = _parse_nonmatch(node, "error")
     nonmatch = [_parse_nonmatch(entry, default if i else "error") for i, entry in enumerate(entries)]
     if nonmatch[0] != "error":
-        hint = "its samples are the joined ones; write nonmatch at the members that may lack some"
+        hint = "write nonmatch at the members that may lack samples of the first member"
         raise _join_error(
             "nonmatch: not allowed for the first member of a join", entries[0].location_of("nonmatch"), hint
         )
@@ -396,7 +398,7 @@ def _join_entries(node: Node, location: NodeLocation) -> tuple[tuple[str, ...], 
 def _expand_member(entry: Node, scope: Scope, file_cache: BlendFileCache) -> Leaf:
     part = expand_node(entry, scope, file_cache, "join")
     if isinstance(part, BlendPlan) or len(part.repeated_leaves) != 1 or part.repeated_leaves[0].repetitions != 1:
-        hint = "refer to a dataset; blends may have joins as entries, and joins no blends"
+        hint = "write a dataset as member; a blend may contain joins, but a join may not contain blends"
         raise _join_error("join: a member must be one dataset, found a blend", entry.location, hint)
     leaf = part.repeated_leaves[0].leaf
     if leaf.join is not None:
@@ -405,12 +407,12 @@ def _expand_member(entry: Node, scope: Scope, file_cache: BlendFileCache) -> Lea
         raise _join_error(
             "subset: not allowed for a member of a join",
             entry.location,
-            "write it at the join, where it selects joined samples",
+            "write subset at the join, where it selects joined samples",
         )
     if leaf.multiplier != scope.multiplier:
         found = format_multiplier(leaf.multiplier)
         message = f"shuffle_over_epochs_multiplier: not allowed for a member of a join, found {found}"
-        raise _join_error(message, entry.location, "write it at the join")
+        raise _join_error(message, entry.location, "write shuffle_over_epochs_multiplier at the join")
     return leaf
 
 
@@ -424,7 +426,9 @@ def _parse_nonmatch(node: Node, default: NonmatchMode) -> NonmatchMode:
             "nonmatch: expected error, skip or none, found "
             f"{describe_node_value(mode)}{suggestion(str(mode), _NONMATCH_MODES)}"
         )
-        raise _join_error(message, node.location_of("nonmatch"), "the default is error")
+        raise _join_error(
+            message, node.location_of("nonmatch"), "write error, skip or none, or omit nonmatch for error"
+        )
     return cast("NonmatchMode", mode)
 
 

@@ -30,12 +30,14 @@ def read_blend(
     opened, so paths of datasets may be wrong.
     """
     if mode not in ("train", "val"):
-        raise UsageError(f"mode: expected train or val, found {mode!r}", hint='give mode="train" or mode="val"')
+        raise UsageError(f"mode: expected train or val, found {mode!r}", hint='pass mode="train" or mode="val"')
     if not is_multiplier(multiplier):
-        hint = "give 1 or more passes, None for no shuffling, or -1 for drawing with replacement"
+        hint = "pass 1 or more epochs, None for no shuffling, or -1 for drawing with replacement"
         raise UsageError(f"multiplier: expected a whole number, found {multiplier!r}", hint=hint)
     if not split_part:
-        raise UsageError(f"split_part: expected a name, found {split_part!r}", hint='give split_part="train"')
+        raise UsageError(
+            f"split_part: expected a name, found {split_part!r}", hint='pass a name such as split_part="train"'
+        )
     part = expand_node(root_node(source), Scope(os.getcwd(), split_part, multiplier), BlendFileCache())
     plan = part if isinstance(part, BlendPlan) else BlendPlan((part,), where=part.where)
     if mode == "val":
@@ -53,8 +55,9 @@ def _check_multipliers(component: BlendComponent) -> None:
         if each.leaf.multiplier != first.multiplier:
             one, other = (f"{format_multiplier(leaf.multiplier)} ({leaf.where})" for leaf in (first, each.leaf))
             raise DatasetError(
-                f"shuffle_over_epochs_multiplier: one order must be shuffled in one way, found {one} and {other}",
-                hint="write the key at the blend_epochized or concat, or the same at each of its entries",
+                f"shuffle_over_epochs_multiplier: entries with one common order need the same value, found {one} "
+                f"and {other}",
+                hint="write the key at the blend_epochized or concat, or the same value at each of its entries",
                 where=component.where,
                 code="WDS600",
             )
@@ -68,7 +71,7 @@ def root_node(source: BlendSource) -> Node:
         try:
             path = os.fspath(source)
         except TypeError as error:
-            hint = "give the path of a dataset or a blend file, or a mapping that says what a blend file would"
+            hint = "pass the path of a dataset or a blend file, or a mapping with the content of a blend file"
             raise UsageError(f"expected a path or a mapping, found {source!r:.60}", hint=hint) from error
         target = Node(path, NodeLocation(path))
     return Node({"path": target}, target.location, {"path": target.location})

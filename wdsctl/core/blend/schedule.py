@@ -57,7 +57,7 @@ def parse_schedule(
 def check_any_weight(weights: Sequence[Fraction], location: NodeLocation) -> None:
     """Raises DatasetError WDS602 if all weights are 0."""
     if not any(weights):
-        hint = "give at least one entry a weight above 0"
+        hint = "set the weight of at least one entry above 0"
         raise blend_error("weight: all weights are 0, so there is nothing to read", location, hint=hint, code="WDS602")
 
 
@@ -103,8 +103,13 @@ def _entry_index(key: str, names: Sequence[str], location: NodeLocation) -> int:
     if key.isdecimal() and int(key) < len(names):
         return int(key)
     known = [name for name in names if name]
-    hint = f"entries are named by `name:`, or 0 to {len(names) - 1}" + f"; here are {', '.join(known)}" * bool(known)
-    raise blend_error(f"weights: there is no entry {key!r}{suggestion(key, known)}", location, hint=hint, code="WDS602")
+    named = f"; its names are {', '.join(known)}" if known else ""
+    raise blend_error(
+        f"weights: the blend has no entry {key!r}{suggestion(key, known)}",
+        location,
+        hint=f"use the `name:` of an entry, or a number from 0 to {len(names) - 1}{named}",
+        code="WDS602",
+    )
 
 
 def _schedule_error(message: str, location: NodeLocation) -> DatasetError:

@@ -96,8 +96,8 @@ def _resolve_range(subset: Subset, count: int, n: int) -> tuple[int, int]:
     if stop > count or start > stop or (isinstance(subset.start, int) and start == count > 0):
         there = f"{n:,} samples here" if count == n else f"{count:,} of {n:,} samples left by the inner ranges"
         raise DatasetError(
-            f"range: {subset} reaches past the end: there are {there}",
-            hint="write a smaller range, or percent",
+            f"range: {subset} goes past the end, found {there}",
+            hint="write a smaller range, or percentages",
             where=subset.where,
             code="WDS603",
         )
@@ -167,10 +167,8 @@ def text_value(node: Node, key: str) -> str:
     """The text at a key. Raises DatasetError WDS600 for an empty one, and for anything else."""
     value = node.value[key].value
     if not isinstance(value, str) or not _can_be_path(value):
-        hint = "write a text, in quotes where YAML reads it otherwise"
-        raise blend_error(
-            f"{key}: expected a text, found {describe_node_value(value)}", node.location_of(key), hint=hint
-        )
+        hint = "write text, in quotes if YAML does not read it as text"
+        raise blend_error(f"{key}: expected text, found {describe_node_value(value)}", node.location_of(key), hint=hint)
     return value
 
 
@@ -202,7 +200,7 @@ def _scoped_multiplier(outer: int | None, node: Node) -> int | None:
         return outer
     own = node.value[key].value
     if not is_multiplier(own):
-        hint = "write 1 or more passes, null for no shuffling, or -1 for drawing with replacement"
+        hint = "write 1 or more epochs, null for no shuffling, or -1 for drawing with replacement"
         raise blend_error(
             f"{key}: expected a whole number, found {describe_node_value(own)}", node.location_of(key), hint=hint
         )

@@ -102,7 +102,7 @@ def check_keys(node: Node, known: Iterable[str]) -> None:
         if key not in names:
             location = node.location_of(key)
             message = f"unknown key {key!r} {location.at_line}{suggestion(key, names)}"
-            raise blend_error(message, location, hint=f"the keys here are {', '.join(names)}")
+            raise blend_error(message, location, hint=f"use one of the keys {', '.join(names)}")
 
 
 def from_yaml(text: str, source: str) -> Node:
@@ -163,7 +163,7 @@ class _NodeBuilder:
             return known
         if id(node) in self._in_progress:
             message = "an anchor contains itself"
-            raise blend_error(message, self._location(node), hint="let the alias name something else", code="WDS601")
+            raise blend_error(message, self._location(node), hint="change the alias to another anchor", code="WDS601")
         if depth > MAX_YAML_DEPTH:
             raise _too_deep_error(self._location(node))
         self._in_progress.add(id(node))
@@ -184,16 +184,14 @@ class _NodeBuilder:
         if isinstance(node, yaml.ScalarNode) and kind in ("null", "bool", "int", "float"):
             return Node(self._scalar_value(node), self._location(node))
         raise blend_error(
-            f"the tag !{kind} is not understood", self._location(node), hint="write the value without a tag"
+            f"the tag !{kind} is not supported", self._location(node), hint="write the value without a tag"
         )
 
     def _scalar_value(self, node: yaml.ScalarNode) -> Any:
         try:
             return self._scalar_constructor.construct_object(node)
         except (ValueError, KeyError) as error:
-            raise blend_error(
-                f"{node.value[:60]!r} is not what its tag says", self._location(node), hint=_HINT
-            ) from error
+            raise blend_error(f"{node.value[:60]!r} does not fit its tag", self._location(node), hint=_HINT) from error
 
     def _mapping(self, node: yaml.MappingNode, depth: int) -> Node:
         values: dict[str, Node] = {}
@@ -235,7 +233,7 @@ def _node_from_value(value: Any, location: NodeLocation, depth: int) -> Node:
     if isinstance(value, Mapping):
         odd = next((key for key in value if not isinstance(key, str)), "")
         if not isinstance(odd, str):
-            raise blend_error(f"the key {describe_node_value(odd)} is no text", location, hint="keys are texts")
+            raise blend_error(f"the key {describe_node_value(odd)} is not text", location, hint="put the key in quotes")
         keys = {key: NodeLocation(f"{location.source}.{key}") for key in value}
         return Node({key: _node_from_value(each, keys[key], depth + 1) for key, each in value.items()}, location, keys)
     if isinstance(value, list | tuple):
@@ -262,7 +260,7 @@ def parse_amount(node: Node, key: str, location: NodeLocation) -> Fraction:
     """2, 0.1 (a tenth), 1e-3 or "1/3". Raises DatasetError WDS602 for anything else, and below zero."""
     value = _exact(node.value)
     if value is None or value < 0:
-        hint = 'write a number such as 2, 0.5 or "1/3"; 0 means never'
+        hint = 'write a number such as 2, 0.5 or "1/3"; an entry with 0 is never read'
         raise blend_error(
             f"{key}: expected a number from zero up, found {describe_node_value(node.value)}",
             location,

@@ -82,7 +82,7 @@ def repeated_key_findings(published: Catalog, progress: Progress) -> Iterator[Fi
     except CatalogError as error:
         if error.code != "WDS307":
             raise
-        progress.note("keys are not compared between shards: the catalog has no rows of samples")
+        progress.note("duplicate keys across shards are not checked: the catalog has no sample rows")
         return
     for repeated in first:
         yield Finding(
@@ -150,7 +150,7 @@ def part_findings(offsets: Offsets, parts: Sequence[PartCount], config: DatasetC
     for name in config.optional if there else ():
         if name not in there and not there.intersection(mapped.get(name, ())):
             what = f"the parts of the field {name}" if name in mapped else f"a part {name!r}"
-            message = f"dataset.yaml says that {what} may be missing, and no sample has any: is the name right?"
+            message = f"dataset.yaml allows {what} to be missing, and all samples lack it: check the name"
             yield Finding(code="WDS131", severity="note" if name in mapped else "warning", message=message, part=name)
 
 
@@ -271,7 +271,7 @@ def find_repeated_keys(catalog: Catalog, limit: int = 20) -> tuple[int, list[Rep
                 raise no_sample_rows_error(catalog.path)
             return _find_in_jsonl(catalog, limit)
         count, keys = 0, []
-        with translate_disk_full("keys cannot be compared"):
+        with translate_disk_full("cannot compare keys"):
             for count, (key,) in enumerate(check_row_types(catalog.connection.execute(_REPEATED_IN_ROWS), "text"), 1):
                 if count <= limit:
                     keys.append(key)
@@ -289,7 +289,7 @@ def find_colliding_keys(catalog: Catalog, limit: int = 20) -> tuple[int, list[tu
     if not catalog.has_sample_rows or catalog.key_field:
         return 0, []
     connection = catalog.connection
-    with translate_catalog_errors(catalog.path), translate_disk_full("keys cannot be compared"):
+    with translate_catalog_errors(catalog.path), translate_disk_full("cannot compare keys"):
         connection.create_function("form_of", 1, caseless_form, deterministic=True)
         connection.execute(_CREATE_FORMS)
         try:
@@ -350,7 +350,7 @@ def _find_in_jsonl(catalog: Catalog, limit: int) -> tuple[int, list[RepeatedKey]
     rows = _rows_with_shared_hash(offsets)
     if not len(rows):
         return 0, []
-    with translate_disk_full("keys cannot be compared"), savepoint(connection):
+    with translate_disk_full("cannot compare keys"), savepoint(connection):
         connection.execute(_JSONL_KEYS_TABLE)
         connection.executemany("INSERT INTO temp.line VALUES (?, ?)", _keys_and_shards(offsets, rows))
         count, keys = 0, []

@@ -216,7 +216,7 @@ def translate_disk_full(failure: str) -> Iterator[None]:
         raise StorageError(
             f"{failure}: {error}",
             where=temporary_folder(),
-            hint="free some space there, or name another folder: SQLITE_TMPDIR=DIR",
+            hint="free some space in that folder, or set another one: SQLITE_TMPDIR=DIR",
             code="WDS401",
         ) from error
 
@@ -284,10 +284,10 @@ def find_schema_problem(connection: sqlite3.Connection, schema: ExpectedSchema) 
         is_automatic = statement is None and kind == "index" and str(name).startswith("sqlite_autoindex_")
         entry = (kind, name, table, str(statement).rstrip())
         if not (is_automatic or entry in schema.allowed or _normalize_entry(entry) in _normalized_entries(schema)):
-            return f"it has the {kind} {name!r:.60}, which is none of ours"
+            return f"it has the {kind} {name!r:.60}, which wdsctl did not create"
     roots = [page for *_, page in found if page]
     if len(set(roots)) != len(roots):
-        return "two of its tables are in one place"
+        return "two of its tables share pages"
     missing = schema.needed.difference(entry[1] for entry in found)
     return f"{min(missing)} is missing" if missing else ""
 
@@ -344,7 +344,7 @@ def check_row_types(rows: Iterable[tuple[Any, ...]], *types: ValueType) -> Itera
                 raise sqlite3.DatabaseError(f"a count is {row[i]}")
         for i in shards:
             if row[i] >= SHARD_ID_LIMIT:
-                raise sqlite3.DatabaseError(f"a shard has the number {row[i]}")
+                raise sqlite3.DatabaseError(f"a shard has the invalid number {row[i]}")
         for i in names:
             if not is_one_line(row[i]):
                 raise sqlite3.DatabaseError(f"a name is {row[i]!r:.60}")

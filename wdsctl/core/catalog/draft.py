@@ -125,7 +125,7 @@ class CatalogDraft:
             raise DatasetError(
                 f"the shard has {scan.samples:,} samples; the maximum is {_SAMPLES_A_SHARD - 1:,}",
                 where=shard.path,
-                hint="write its samples into several shards",
+                hint="write the samples into several shards",
             )
         numbers = self.part_numbers(scan)
         row = ShardRow(

@@ -169,9 +169,9 @@ def read_run(root: str, number: int, *, catalog: str | None = None) -> RunReport
         found = ledger.runs(run_id=number)
         if not found:
             raise InputError(
-                f"there is no run {number}",
+                f"the history has no run {number}",
                 where=location.display_path,
-                hint=f"{shell_command_at(location, 'log', '--limit', '0')} lists all runs",
+                hint=f"run {shell_command_at(location, 'log', '--limit', '0')} to list all runs",
             )
         return RunReport(root=location.display_path, run=_logged_run(found[0]), findings=tuple(ledger.findings(number)))
 
@@ -182,7 +182,8 @@ def _opened(location: DatasetLocation) -> Ledger:
         raise CatalogError(
             "cannot read the run history",
             where=location.ledger,
-            hint="restore a copy of it; the next command that writes sets the damaged one aside, and begins a new one",
+            hint="restore a copy of ledger.sqlite; otherwise the next command that writes starts a new one and "
+            "keeps the damaged file",
             code="WDS302",
         )
     return Ledger.open_for_reading(location.ledger)

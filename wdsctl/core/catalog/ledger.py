@@ -97,7 +97,7 @@ class Ledger:
         make_folder(os.path.dirname(path))
         notes: tuple[str, ...] = ()
         if not is_undamaged_ledger(path):
-            notes = (f"the ledger was damaged; it is now {set_aside(path, 'damaged')}, and a new one has been begun",)
+            notes = (f"the ledger was damaged: moved it to {set_aside(path, 'damaged')}, and started a new one",)
         with translate_ledger_errors(path):
             return cls(path, connect_ledger(path), notes)
 

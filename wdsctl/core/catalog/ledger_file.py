@@ -69,7 +69,7 @@ def read_ledger(path: str) -> Iterator[sqlite3.Connection | None]:
             application, version = _pragma(connection, "application_id"), _pragma(connection, "user_version")
             _check_version(path, application, version)
             if (application, version) != (LEDGER_APPLICATION_ID, LEDGER_SCHEMA_VERSION):
-                raise _unreadable_error(path, "it is no ledger of wdsctl")
+                raise _unreadable_error(path, "it is not a ledger of wdsctl")
             check_database(connection, ledger_schema())
             connection.execute("BEGIN")
             yield connection
@@ -165,14 +165,20 @@ def _is_locked(message: str) -> bool:
 
 
 def _locked_error(path: str) -> CatalogError:
-    return CatalogError("the ledger is locked", where=path, hint="wait for the other wdsctl", code="WDS304")
+    return CatalogError(
+        "the ledger is locked",
+        where=path,
+        hint="run the same command again when the other wdsctl has finished",
+        code="WDS304",
+    )
 
 
 def _unreadable_error(path: str, reason: str) -> CatalogError:
     return CatalogError(
-        f"the ledger cannot be read, and views are kept in it: {reason}",
+        f"cannot read the ledger, which stores the views: {reason}",
         where=path,
-        hint="restore a copy of it, or make the view again: a damaged ledger is then set aside",
+        hint="restore a copy of the ledger; or create the view again, which starts a new ledger and keeps the "
+        "damaged file",
         code="WDS302",
     )
 
@@ -191,6 +197,6 @@ def _translate_error(error: BaseException, path: str) -> WdsctlError:
     return CatalogError(
         f"the ledger is damaged: {message}",
         where=path,
-        hint="run the same command again: a damaged ledger is set aside",
+        hint="run the same command again: it starts a new ledger and keeps the damaged file",
         code="WDS302",
     )

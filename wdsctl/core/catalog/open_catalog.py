@@ -160,7 +160,7 @@ def check_catalog_file(path: str) -> None:
     """Raise CatalogError unless `path` is a catalog that this version can read. Reads 100 bytes."""
     head, size = _read_head(path)
     if len(head) < _HEAD_BYTES or not head.startswith(_SQLITE_MAGIC):
-        raise damaged_catalog_error(path, "it is no SQLite database")
+        raise damaged_catalog_error(path, "it is not an SQLite database")
     page, pages = struct.unpack(">H", head[16:18])[0], struct.unpack(">I", head[28:32])[0]
     if size < (65536 if page == 1 else page) * pages:
         raise damaged_catalog_error(path, "the file is shorter than its header states")
@@ -172,7 +172,7 @@ def check_catalog_file(path: str) -> None:
         raise CatalogError(
             f"the catalog has schema version {version}, this wdsctl knows versions up to {CATALOG_SCHEMA_VERSION}",
             where=path,
-            hint=f"upgrade wdsctl (`pip install -U wdsctl`), or make a catalog of your own: {own}",
+            hint=f"upgrade wdsctl (`pip install -U wdsctl`), or create another catalog: {own}",
             code="WDS303",
         )
     if version < CATALOG_SCHEMA_VERSION:
@@ -199,20 +199,19 @@ def catalog_state(path: str) -> dict[str, int] | None:
 
 def missing_catalog_error(path: str) -> CatalogError:
     return CatalogError(
-        "there is no catalog",
+        "the dataset has no catalog",
         where=path,
-        hint=f"{shell_command_for_file(path, 'prepare')} creates one; to use a catalog in another folder, pass "
-        "`--catalog DIR`, or `catalog=` in Python",
+        hint=f"run {shell_command_for_file(path, 'prepare')} to create one; or pass the folder of an existing "
+        "catalog: `--catalog DIR`, or `catalog=` in Python",
         code="WDS301",
     )
 
 
 def no_sample_rows_error(path: str) -> CatalogError:
     return CatalogError(
-        "the catalog has no rows of samples",
+        "the catalog has no sample rows",
         where=path,
-        hint=f"{shell_command_for_file(path, 'index', '--sample-rows')} adds them: it reads every shard once, so all "
-        "shards must be present",
+        hint=f"run {shell_command_for_file(path, 'index', '--sample-rows')} to add them, which reads every shard once",
         code="WDS307",
     )
 
@@ -221,7 +220,7 @@ def damaged_catalog_error(path: str, reason: str) -> CatalogError:
     return CatalogError(
         f"the catalog is damaged: {reason}",
         where=path,
-        hint=f"{shell_command_for_file(path, 'index', '--rebuild')} makes it again from the shards",
+        hint=f"run {shell_command_for_file(path, 'index', '--rebuild')} to build it again from the shards",
         code="WDS302",
     )
 
@@ -256,13 +255,13 @@ def find_value_problem(connection: sqlite3.Connection) -> str:
     tests += [_bits_test_sql(table) for table in _OF_SHARDS]
     tests.append(f"EXISTS (SELECT 1 FROM main.shard WHERE id >= {SHARD_ID_LIMIT} OR samples > {1 << INDEX_BITS})")
     if connection.execute(f"SELECT {' OR '.join(tests)}").fetchone() != (0,):
-        return "a table holds a value that cannot be there"
+        return "a table contains an invalid value"
     for name, share in connection.execute("SELECT name, share FROM main.split"):
         if not is_one_line(name) or not _is_share(share):
-            return "a split has a name or a share that cannot be"
+            return "a split has an invalid name or share"
     for (name,) in connection.execute("SELECT name FROM main.ext"):
         if "/" in name or "\0" in name:
-            return f"a part has the name {name!r:.60}"
+            return f"a part has the invalid name {name!r:.60}"
     return ""
 
 

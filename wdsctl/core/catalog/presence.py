@@ -44,9 +44,9 @@ def check_catalog_exists(location: DatasetLocation) -> None:
     held = describe_lock_holder(location.lock)
     if held:
         raise CatalogError(
-            f"the dataset is being prepared, and has no catalog yet: {held}",
+            f"another process is preparing the dataset, which has no catalog yet: {held}",
             where=location.lock,
-            hint="wait until it has finished (some commands have `--wait`); if that process no longer runs: "
+            hint="wait until the process has finished (some commands have `--wait`); if it no longer runs: "
             + shell_command_at(location, "index", "--break-lock"),
             code="WDS304",
         )
@@ -59,10 +59,10 @@ def _no_catalog_error(location: DatasetLocation) -> WdsctlError:
     if inside:
         more = f" and {len(inside) - MAX_NAMED_DATASETS:,} more" if len(inside) > MAX_NAMED_DATASETS else ""
         return CatalogError(
-            f"there is no catalog, but {pluralize(len(inside), 'prepared dataset')} inside: "
+            f"the folder has no catalog, but contains {pluralize(len(inside), 'prepared dataset')}: "
             f"{', '.join(map(path_for_message, inside[:MAX_NAMED_DATASETS]))}{more}",
             where=location.display_path,
-            hint="name one of them, such as by "
+            hint="pass one of these datasets, for example "
             f"{shell_command('inspect', os.path.join(location.display_path, inside[0]))}",
             code="WDS301",
         )
@@ -114,11 +114,11 @@ def wait_for_catalog(location: DatasetLocation, wait: float, note: Callable[[str
 def only_compressed_error(location: DatasetLocation, packed: Sequence[str]) -> InputError:
     """`packed`: the paths of the files, which are compressed tars or JSONL."""
     tools = sorted({tool for path in packed if (tool := unpack_command(path))})
-    tars = f"{shell_command('convert', location.display_path, 'DEST')} unpacks them into shards"
+    tars = f"run {shell_command('convert', location.display_path, 'DEST')} to unpack them into shards"
     return InputError(
         f"found no tar files and no JSONL files, only {pluralize(len(packed), 'compressed tar')}",
         where=location.display_path,
-        hint=f"unpack them, such as by `{tools[0]} {path_for_message(packed[0])}`" if tools else tars,
+        hint=f"unpack them, for example with `{tools[0]} {path_for_message(packed[0])}`" if tools else tars,
         code="WDS113",
     )
 
@@ -155,12 +155,12 @@ def no_samples_findings(
     instead = [f"{counts[code]:,} {messages[code]}" for code in _REASON_CODES if code in counts]
     broken = sum(row.code is not None for row in rows)
     if broken:
-        instead.append(f"{pluralize(broken, 'shard')} that cannot be used")
+        instead.append(f"{pluralize(broken, 'shard')} that wdsctl cannot use")
     elif not instead and "WDS115" in counts:
         instead.append("no members at all")
     there = f": {'; '.join(instead)}" if instead else ""
     message = (
-        f"no samples in {pluralize(len(rows), 'shard')}{there} ({shell_command_at(location, 'validate')} tells more)"
+        f"no samples in {pluralize(len(rows), 'shard')}{there} ({shell_command_at(location, 'validate')} shows details)"
     )
     return [Finding(code="WDS119", severity="error", message=message)]
 
@@ -184,7 +184,7 @@ def check_not_in_dataset(dest: str, catalog: str | None = None) -> None:
         if is_prepared(folder) and not _is_collection(folder):
             sibling = f"{folder.rstrip('/')}-{os.path.basename(real)}"
             raise UsageError(
-                f"the destination is inside the dataset {folder}, which would index its shards as its own",
+                f"the destination is inside the dataset {folder}, which would then include its shards",
                 where=dest,
                 hint=f"choose a destination next to that dataset, such as {sibling}",
                 code="WDS253",
@@ -200,7 +200,7 @@ def _check_not_in_remote_dataset(dest: str, catalog: str | None) -> None:
         if is_prepared(folder) and not _is_collection(folder):
             shown = redact_secrets(folder)
             raise UsageError(
-                f"the destination is inside the dataset {shown}, which would index its shards as its own",
+                f"the destination is inside the dataset {shown}, which would then include its shards",
                 where=redact_secrets(dest),
                 hint="choose a destination next to that dataset",
                 code="WDS253",
@@ -225,12 +225,14 @@ def check_holds_no_dataset(dest: str) -> None:
     sibling = f"{real}-{os.path.basename(inner)}"
     hint = f"choose a destination next to it, such as {sibling}"
     if is_there:
-        hint = f"move {inner} next to the destination, such as to {sibling}: it stays the dataset that it is"
+        hint = f"move {inner} next to the destination, such as to {sibling}; the move does not change that dataset"
         below = os.path.relpath(os.path.realpath(inner), real)
         if any(path.startswith(f"{below}/") for path in _shards(locate(real))):
-            hint += f"; then forget its shards here with {shell_command('index', dest, '--missing', 'drop')}"
+            hint += (
+                f"; then remove its shards from this catalog with {shell_command('index', dest, '--missing', 'drop')}"
+            )
     raise UsageError(
-        f"the destination holds the dataset {inner}, whose shards would be indexed as its own",
+        f"the destination contains the dataset {inner}, and would then include its shards",
         where=dest,
         hint=hint,
         code="WDS253",

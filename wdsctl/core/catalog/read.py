@@ -161,10 +161,10 @@ class Catalog:
         """Raise InputError WDS322 if the catalog describes a folder of media files."""
         if self.is_media_folder:
             raise InputError(
-                "this is a folder of media files: it has no samples of its own",
+                "the dataset is a folder of media files, which has no samples",
                 where=self.path,
-                hint=f"write its files into shards ({shell_command_for_file(self.path, 'prepare', 'DEST')}), or refer "
-                "to them by name",
+                hint=f"write the files into shards ({shell_command_for_file(self.path, 'prepare', 'DEST')}), or "
+                "refer to the files by name from another dataset",
                 code="WDS322",
             )
 
@@ -266,7 +266,7 @@ class Catalog:
         self.check_not_media_folder()
         if not self.rows("SELECT 1 FROM shard WHERE removed IS NULL AND samples > 0 LIMIT 1"):
             raise InputError(
-                "the dataset has no samples, and so no split to train on",
+                "the dataset has no samples, so it has no split to train on",
                 where=self.path,
                 hint=f"{shell_command_for_file(self.path, 'validate')} tells why",
                 code="WDS211",
@@ -277,7 +277,9 @@ class Catalog:
             raise InputError(
                 f"the dataset has no split {name!r}; it has {', '.join(names) if names else 'none yet'}",
                 where=self.path,
-                hint=f"choose one of these; {divide} divides it again" if names else f"{divide} makes splits",
+                hint=f"choose one of these splits, or run {divide} to split the dataset again"
+                if names
+                else f"{divide} makes splits",
                 code="WDS211",
             )
 

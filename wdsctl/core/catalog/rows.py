@@ -40,7 +40,7 @@ _IMPLIED_TABLE = (
     "size BIGINT NOT NULL, parts TEXT NOT NULL)"
 )
 _IMPLIED_KEY_INDEX = "CREATE INDEX temp.sample_key ON sample (key)"
-_NO_SPACE_MESSAGE = "rows of JSONL samples cannot be computed"
+_NO_SPACE_MESSAGE = "cannot compute sample rows of JSONL files"
 
 
 def sample_rows(shard_id: int, scan: ShardScan, numbers: Int64Array) -> Iterator[SampleRow]:

@@ -107,7 +107,7 @@ def _encode_number(number: int) -> str:
 def _decode_numbers(text: str) -> list[int]:
     found = _NUMBER.findall(text)
     if len("".join(found)) != len(text):
-        raise ValueError(f"{text[:20]!r} is not a text of addresses")
+        raise ValueError(f"{text[:20]!r} is not a list of addresses")
     return [_VALUES[each] if each in _VALUES else _value(each) for each in found]
 
 

@@ -205,7 +205,7 @@ def _check_absent(files: Sequence[str]) -> None:
         raise UsageError(
             f"{len(existing)} of {len(files)} output files exist" if len(files) > 1 else "the output file exists",
             where=redact_secrets(existing[0]),
-            hint="choose another path, or pass --force to overwrite",
+            hint="choose another path, or pass --force to overwrite it",
         )
 
 
@@ -293,7 +293,9 @@ def _merge_found(found: Sequence[FoundState]) -> LoaderState:
     names = sorted({".".join(part for part in each.key.split(".") if not part.isdecimal()) for each in found})
     if len(names) > 1 and len({each.path for each in found}) < len(found):
         shown = " and ".join(repr(name) for name in names)
-        raise UsageError(f"found states of several loaders, under the keys {shown}", hint="choose one with --key")
+        raise UsageError(
+            f"found states of several loaders, under the keys {shown}", hint="choose one of the loaders with --key"
+        )
     merged = [each for each in found if each.state.get("kind") == "world"]
     if not merged:
         return merge_states([each.state for each in found])
@@ -301,7 +303,7 @@ def _merge_found(found: Sequence[FoundState]) -> LoaderState:
     state = check_state(merged[0].state)
     if any(each.state != state and not is_part_of(check_state(each.state), state) for each in found):
         raise UsageError(
-            "one of the states is a merged state, which has all ranks already, and others are of another step or job",
+            "one of the states is a merged state, and others are of another step or job",
             where=merged[0].path,
             hint="pass the merged state alone, or the states of the ranks without it",
         )

@@ -82,7 +82,7 @@ def find_states(paths: Sequence[str], key: str = "") -> tuple[list[FoundState], 
             found += read_states(path, key)
     if not found:
         where = paths[0] if len(paths) == 1 else ""
-        reason = f"no file of {len(skipped)} has one" if skipped else "the folder has no such file"
+        reason = f"none of the {len(skipped)} files has a state" if skipped else "the folder has no such file"
         raise _no_state_error(where, reason, _find_state_folder(where))
     return sorted(found, key=lambda each: natural_sort_key(each.path)), skipped
 
@@ -98,7 +98,7 @@ def _find_at_url(url: str, key: str) -> tuple[list[FoundState], list[SkippedFile
     whole = None if names else store.stat(url)
     if not (names or whole):
         raise InputError(
-            "there is no such object or folder",
+            "the object or folder does not exist",
             where=redact_secrets(url),
             hint="pass the objects of a checkpoint, or their folder",
         )
@@ -131,7 +131,9 @@ def read_states(path: str, key: str = "") -> list[FoundState]:
         if not key or key in keys
     ]
     if not found:
-        raise _no_state_error(path, f"none under the key {key!r}" if key else "nothing in it looks like one")
+        raise _no_state_error(
+            path, f"the file has no state under the key {key!r}" if key else "no value in the file is a state"
+        )
     return found
 
 
@@ -145,7 +147,7 @@ def _read(path: str) -> tuple[Any, bool]:
             data = file.read(1) if is_large else file.read()
     is_json = data[:1] in {b"{", b"["}
     if is_json and is_large:
-        raise _unreadable_error(path, f"JSON of more than {MAX_JSON_BYTES:,} bytes, which no state needs")
+        raise _unreadable_error(path, f"JSON of more than {MAX_JSON_BYTES:,} bytes, the limit for a state")
     try:
         return json.loads(data), False
     except (ValueError, RecursionError) as error:

@@ -98,24 +98,24 @@ def state_lanes(state: Mapping[str, Any]) -> range:
 def _find_counts_error(state: LoaderState) -> str:
     for field in ("world", "batches_drawn", "batches_handed_out", "first_batch"):
         if not _is_count(state[field]):
-            return f"{field!r} is {short_repr(state[field])}, and no count"
+            return f"{field!r} is {short_repr(state[field])}, expected a count"
     if state["pass"] is not None and not _is_count(state["pass"]):
-        return f"'pass' is {short_repr(state['pass'])}, and neither a count nor null"
+        return f"'pass' is {short_repr(state['pass'])}, expected a count or null"
     if state["end"] not in ("open", "reached", "passed"):
-        return f"'end' is {short_repr(state['end'])}, and neither 'open' nor 'reached' nor 'passed'"
+        return f"'end' is {short_repr(state['end'])}, expected 'open', 'reached' or 'passed'"
     if not isinstance(state["generations"], list) or not all(map(_is_count, state["generations"])):
-        return f"'generations' is {short_repr(state['generations'])}, and no list of counts"
+        return f"'generations' is {short_repr(state['generations'])}, expected a list of counts"
     if not _is_list_of_lists(state["bans"]) or not all(_is_ban(each) for entry in state["bans"] for each in entry):
-        return f"'bans' is {short_repr(state['bans'])}, and no list of lists of samples"
+        return f"'bans' is {short_repr(state['bans'])}, expected a list of lists of samples"
     return ""
 
 
 def _find_rank_error(state: LoaderState) -> str:
     kind, rank, world = state["kind"], state["rank"], state["world"]
     if world > MAX_RANKS:
-        return f"'world' is {world:,}, and a job has at most {MAX_RANKS:,} ranks"
+        return f"'world' is {world:,}, expected at most {MAX_RANKS:,} ranks"
     if kind not in ("rank", "world"):  # a tuple, as the value may not be hashable
-        return f"'kind' is {short_repr(kind)}, and neither 'rank' nor 'world'"
+        return f"'kind' is {short_repr(kind)}, expected 'rank' or 'world'"
     if type(rank) is not int or world < 1 or not (0 <= rank < world if kind == "rank" else rank == -1):
         return f"'rank' is {short_repr(rank)}, of {world} in a state of kind {kind!r}"
     return ""
@@ -123,32 +123,32 @@ def _find_rank_error(state: LoaderState) -> str:
 
 def _find_plan_error(plan: Any) -> str:
     if not isinstance(plan, dict) or not {"order", "recipe", "stages"} <= plan.keys():
-        return f"'plan' is {short_repr(plan)}, and has no order, recipe and stages"
+        return f"'plan' is {short_repr(plan)}, expected order, recipe and stages"
     if not isinstance(plan["order"], dict) or not _is_json(plan["order"]):
-        return "the plan's 'order' is no JSON object"
+        return "the plan's 'order' is not a JSON object"
     if not isinstance(plan["recipe"], str) or not _are_texts(plan["stages"]):
-        return "the plan's 'recipe' is no text, or its 'stages' no list of texts"
+        return "the plan's 'recipe' is not text, or its 'stages' is not a list of text"
     stores = plan.get("aux", {})
     if not isinstance(stores, dict) or not _are_texts([*stores, *stores.values()]):
-        return "the plan's 'aux' is no JSON object of texts"
+        return "the plan's 'aux' is not a JSON object of text"
     return ""
 
 
 def _find_lanes_error(state: LoaderState) -> str:
     lanes = state["lanes"]
     if not isinstance(lanes, list):
-        return f"'lanes' is {short_repr(lanes)}, and no list"
+        return f"'lanes' is {short_repr(lanes)}, expected a list"
     for i, lane in enumerate(lanes):
         is_lane = type(lane) is list and len(lane) == 2 and _is_count(lane[0]) and type(lane[1]) is list
         if not is_lane or (lane[1] and not all(map(_is_lane_split, lane[1]))):
-            return f"lane {i} is {short_repr(lane)}, and not [root, [[draws, children, child], ...]]"
+            return f"lane {i} is {short_repr(lane)}, expected [root, [[draws, children, child], ...]]"
     if not lanes:
         return ""
     if state["pass"] is None and len(lanes) % state["world"]:
         return f"{len(lanes)} lanes are not a multiple of {state['world']} ranks"
     if state["pass"] is None and state["batches_drawn"] < state["first_batch"]:
         return (
-            f"its lanes began at batch {state['first_batch']} of the world, after batch {state['batches_drawn']} "
+            f"its lanes begin at batch {state['first_batch']} of all ranks, after batch {state['batches_drawn']}, "
             "where it was saved"
         )
     return ""
@@ -157,9 +157,9 @@ def _find_lanes_error(state: LoaderState) -> str:
 def _find_cursors_error(state: LoaderState) -> str:
     cursors, lanes = state["cursors"], state["lanes"]
     if not isinstance(cursors, dict) or not all(_is_number_text(number) for number in cursors):
-        return "'cursors' is no JSON object whose keys are numbers"
+        return "'cursors' is not a JSON object whose keys are numbers"
     if not lanes:
-        return "" if _is_json(cursors) else "'cursors' holds what is no JSON"
+        return "" if _is_json(cursors) else "'cursors' contains a value that is not JSON"
     expected = set(state_lanes(state))
     present = {int(number) for number in cursors}
     if present != expected:
@@ -175,25 +175,25 @@ def _find_cursors_error(state: LoaderState) -> str:
 
 def _find_cursor_error(cursor: Any, lane: Any, bans: int) -> str:
     if type(cursor) is not dict or not cursor.keys() >= _CURSOR:
-        return f"its cursor is {short_repr(cursor)}, and has no draws, stream, weight_history and bans"
+        return f"its cursor is {short_repr(cursor)}, expected draws, stream, weight_history and bans"
     levels = 1
     for lane_split in lane[1]:
         levels += lane_split[2] > 0
     history, bans_since = cursor["weight_history"], cursor["bans"]
     if not _is_count(cursor["draws"]):
-        problem = f"'draws' is {short_repr(cursor['draws'])}, and no count"
+        problem = f"'draws' is {short_repr(cursor['draws'])}, expected a count"
     elif type(cursor["stream"]) is not dict or not _is_json(cursor["stream"]):
-        problem = "'stream' is no JSON object"
+        problem = "'stream' is not a JSON object"
     elif not _is_list_of_lists(history) or not all(level and _are_pairs(level) for level in history):
-        problem = f"'weight_history' is {short_repr(history)}, and no list of lists of [segment, draw]"
+        problem = f"'weight_history' is {short_repr(history)}, expected a list of lists of [segment, draw]"
     elif not _is_count(cursor.get("turns", 0)):
-        problem = f"'turns' is {short_repr(cursor['turns'])}, and no count"
+        problem = f"'turns' is {short_repr(cursor['turns'])}, expected a count"
     elif len(history) != levels:
-        problem = f"'weight_history' has {len(history)} levels, and the lane's splits make {levels}"
+        problem = f"'weight_history' has {len(history)} levels, but the lane's splits need {levels}"
     elif (
         not _is_list_of_lists(bans_since) or not _are_pairs(bans_since) or any(entry >= bans for entry, _ in bans_since)
     ):
-        problem = f"'bans' is {short_repr(bans_since)}, and no list of [entry, draw]"
+        problem = f"'bans' is {short_repr(bans_since)}, expected a list of [entry, draw]"
     else:
         problem = ""
     return problem
@@ -267,14 +267,14 @@ def check_state(state: Any) -> LoaderState:
         message = (
             f"the state was saved by a newer wdsctl: it has version {version}, this one reads version {STATE_VERSION}"
         )
-        raise _state_error(message, "update wdsctl: pip install -U wdsctl")
+        raise _state_error(message, "upgrade wdsctl: `pip install -U wdsctl`")
     missing = [field for field in STATE_FIELDS if field not in state]
     if missing:
         raise _state_error(f"the state is truncated: it lacks {shorten_list(missing)}", SAVE_HINT)
     problem = find_state_error(state)
     if problem:
         raise _state_error(
-            f"the state is damaged: {problem}", f"{SAVE_HINT} on this rank, unmixed with other ranks' states"
+            f"the state is damaged: {problem}", f"{SAVE_HINT} on this rank, not the state of another rank"
         )
     return state
 
@@ -288,7 +288,7 @@ def merge_states(states: Sequence[LoaderState]) -> LoaderState:
     duplicated.
     """
     if not states:
-        raise _merge_error("there are no states to merge")
+        raise _merge_error("no states to merge")
     for state in states:
         check_state(state)
     ordered = sorted(states, key=lambda state: int(state["rank"]))
@@ -296,7 +296,7 @@ def merge_states(states: Sequence[LoaderState]) -> LoaderState:
     if len(ordered) == 1 and first["kind"] == "world":
         return first
     if first["kind"] == "world":
-        raise _merge_error("one of the states is a merged state, which has all ranks already")
+        raise _merge_error("one of the states is a merged state, which already has all ranks")
     for state in ordered[1:]:
         _check_same_job(first, state)
     _all_ranks([state["rank"] for state in ordered], first["world"])
@@ -373,8 +373,8 @@ def _difference(key: str, saved: Any, here: Any, labels: tuple[str, str]) -> str
         other = [i for i, pair in enumerate(zip(saved, here, strict=True)) if pair[0] != pair[1]]
         i = other[0]
         return (
-            f"{key}: {len(other)} of {len(here)} differ, the first is number {i}: "
-            f"{saved[i]} {labels[0]}, {here[i]} {labels[1]}"
+            f"{key}: {len(other)} of {len(here)} differ, first number {i}: {saved[i]} {labels[0]}, {here[i]} "
+            f"{labels[1]}"
         )
     return f"{key}: {saved} {labels[0]}, {here} {labels[1]}"
 

@@ -137,7 +137,7 @@ def read_torch_file(path: str) -> Any:
         return unpickle_safely(data)
     except UnsupportedPickle as error:
         raise _unreadable(
-            path, f"cannot read the file: it contains a {error}, which only running code can load"
+            path, f"cannot read the file: it contains a {error}, and loading that would run code"
         ) from error
     # zipfile raises NotImplementedError for a compression method that it does not know.
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OverflowError) as error:
@@ -179,7 +179,7 @@ def encode_torch_file(value: Any) -> bytes:
 def _find_pickle(archive: zipfile.ZipFile, path: str) -> zipfile.ZipInfo:
     found = [info for info in archive.infolist() if info.filename.rpartition("/")[2] == "data.pkl"]
     if len(found) != 1:
-        raise _unreadable(path, "the zip archive was not written by torch.save: it has no data.pkl")
+        raise _unreadable(path, "the zip archive has no data.pkl, so torch.save did not write it")
     if found[0].file_size > MAX_PICKLE_BYTES:
         raise _unreadable(
             path, f"the pickle in the torch.save file has {found[0].file_size:,} bytes, more than {MAX_PICKLE_BYTES:,}"

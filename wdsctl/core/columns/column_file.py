@@ -176,8 +176,8 @@ def check_column_name(name: str) -> str:
     """Raise UsageError for a name that no column can have."""
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{name!r} is no name for a column",
-            hint="at most 64 letters, digits, '_', '.' and '-', of which the first is a letter, a digit or '_'",
+            f"{name!r} is not a valid column name",
+            hint="use at most 64 letters, digits, '_', '.' and '-'; start with a letter, a digit or '_'",
         )
     return name
 
@@ -225,7 +225,7 @@ def find_column(
     )
     if not is_for_shards:
         raise CatalogError(
-            f"the column {name!r} was made for other shards",
+            f"the column {name!r} was computed for other shards",
             where=path,
             hint=_compute_hint(location, name, column.facts.function),
             code="WDS314",
@@ -372,7 +372,7 @@ def _missing_column_error(location: DatasetLocation, name: str, generation: int)
     newest = column_path(location, name, kept[name][-1])
     generations = ", ".join(map(str, kept[name]))
     return CatalogError(
-        f"the column {name!r} was computed for generation {generations}, and not for {generation}",
+        f"the column {name!r} was computed for generation {generations}, expected {generation}",
         where=newest,
         hint=_compute_hint(location, name, read_column(newest).facts.function),
         code="WDS314",
@@ -394,7 +394,7 @@ def _damaged(path: str, name: str) -> CatalogError:
     return CatalogError(
         f"the file of the column {name!r} is damaged",
         where=path,
-        hint=f"make it again: `wdsctl index DATASET --drop-column {name} --column {name}=MODULE:FUNCTION`",
+        hint=f"compute the column again: `wdsctl index DATASET --drop-column {name} --column {name}=MODULE:FUNCTION`",
         code="WDS311",
     )
 

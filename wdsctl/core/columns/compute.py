@@ -196,16 +196,16 @@ def _compute_all(shard: IndexedShard, tasks: list[_RunningTask]) -> None:
 def _parse_value(value: Any) -> int:
     """The value as an integer that a column can store. Raises _InvalidValue."""
     if isinstance(value, bool | np.bool_):
-        raise _InvalidValue(f"the function gave {value}, not a whole number")
+        raise _InvalidValue(f"the function returned {value}, expected a whole number")
     try:
         number = operator.index(value)
     except TypeError:
         kind = type(value).__name__
         message = repr(value) if isinstance(value, float | str | bytes | np.generic) else kind
         message = "nothing (None)" if value is None else message if len(message) <= 60 else f"{message[:57]}..."
-        raise _InvalidValue(f"the function gave {message}, not a whole number") from None
+        raise _InvalidValue(f"the function returned {message}, expected a whole number") from None
     if not 0 <= number < 1 << 63:
-        raise _InvalidValue(f"the function gave {number}, and numbers go from 0 to 2^63 - 1")
+        raise _InvalidValue(f"the function returned {number}, expected 0 to 2^63 - 1")
     return number
 
 

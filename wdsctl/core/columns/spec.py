@@ -83,13 +83,13 @@ def parse_column_spec(text: str) -> ColumnSpec:
         if part and number in MEDIA_NUMBERS:
             return ColumnSpec(text, "media", part, (number,))
         raise UsageError(
-            f"{text!r} names no fact of media",
+            f"{text!r} does not name a media fact",
             hint=f"write media:PART:NUMBER, where NUMBER is one of {', '.join(MEDIA_NUMBERS)}",
             code="WDS312",
         )
     elif _DOTTED.fullmatch(word) and _DOTTED.fullmatch(rest):
         return ColumnSpec(text, "python", word, tuple(rest.split(".")))
-    raise UsageError(f"{text!r} does not say how a column is made", hint=SPEC_HINT, code="WDS312")
+    raise UsageError(f"{text!r} does not define a column", hint=SPEC_HINT, code="WDS312")
 
 
 def check_spec_part(spec: ColumnSpec, parts: Iterable[str]) -> None:
@@ -139,7 +139,7 @@ def _step_into(value: Any, step: str, path: str) -> Any:
         return value[step]
     if isinstance(value, list) and step.isdecimal() and int(step) < len(value):
         return value[int(step)]
-    raise ValueError(f"there is no {path!r} in it")
+    raise ValueError(f"{path!r} does not exist in the JSON")
 
 
 #: The attribute by which a function declares the parts that it needs: `tokens.parts = ("txt",)`. Others are not read.
@@ -181,10 +181,14 @@ def import_callable(spec: ColumnSpec) -> Callable[..., Any]:
         if not hasattr(found, name):
             owner = ".".join((spec.part_or_module, *spec.path[:i]))
             near = did_you_mean(name, dir(found))
-            raise _spec_error(spec, f"{owner} has no {name!r}", near or "give the name of a function in that module")
+            raise _spec_error(spec, f"{owner} has no {name!r}", near or "write the name of a function in the module")
         found = getattr(found, name)
     if not callable(found):
-        raise _spec_error(spec, f"{spec.text} is {type(found).__name__}, not a function", "give a function of a sample")
+        raise _spec_error(
+            spec,
+            f"{spec.text} is {type(found).__name__}, not a function",
+            "write the name of a function that takes a sample",
+        )
     call: Callable[..., Any] = found
     return call
 
@@ -224,8 +228,8 @@ def _module(spec: ColumnSpec) -> ModuleType:
             raise _import_error(spec, error) from error
         above = missing.rpartition(".")[0]
         near = did_you_mean(missing.rpartition(".")[2], _modules(above))
-        hint = near or "modules are looked for where Python finds its packages; of --column, also in this folder"
-        raise _spec_error(spec, f"there is no module {missing!r}", hint) from error
+        hint = near or "install the module or add its folder to PYTHONPATH; --column also searches the current folder"
+        raise _spec_error(spec, f"no module {missing!r} was found", hint) from error
     except Exception as error:  # a user's module may raise anything
         raise _import_error(spec, error) from error
 
@@ -243,13 +247,13 @@ def _declared_parts(spec: ColumnSpec, function: Any) -> frozenset[str] | None:
     names = [parts] if isinstance(parts, str) else list(parts) if isinstance(parts, Iterable) else [None]
     if not all(isinstance(name, str) for name in names):
         hint = f'such as `{spec.path[-1]}.{PARTS_ATTRIBUTE} = ("txt",)`'
-        raise _spec_error(spec, f"the function's `{PARTS_ATTRIBUTE}` are no names of parts: {parts!r}", hint)
+        raise _spec_error(spec, f"the function's `{PARTS_ATTRIBUTE}` is {parts!r}, expected names of parts", hint)
     return frozenset(names)
 
 
 def _import_error(spec: ColumnSpec, error: Exception) -> UsageError:
     message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    hint = f'`python -c "import {spec.part_or_module}"` shows the whole error'
+    hint = f'run `python -c "import {spec.part_or_module}"` to see the whole error'
     return _spec_error(spec, f"the module {spec.part_or_module!r} cannot be imported: {message}", hint)
 
 

@@ -227,7 +227,7 @@ def verify_checksums(
         raise InputError(
             f"no line is a checksum, such as `<{digits} hex digits>  <name>`",
             where=origin or location.display_path,
-            hint="the checksums are of another algorithm: remove --algorithm"
+            hint="omit --algorithm: the checksums are from another algorithm"
             if any(checksums)
             else f"write checksums: {shell_command_at(location, 'checksum')}",
             code="WDS007",

@@ -174,11 +174,13 @@ def diff_datasets(
     is_history = since is not None or until is not None
     if (second is None) != is_history:
         raise UsageError(
-            "a second dataset and --since exclude each other" if second else "there is nothing to compare with",
-            hint="name two datasets, or one dataset and an older generation: `--since N`",
+            "a second dataset and --since exclude each other" if second else "nothing to compare the dataset with",
+            hint="pass two datasets, or one dataset and an older generation: `--since N`",
         )
     if content and is_history:
-        raise UsageError("the bytes of an older generation are not kept", hint="remove --content")
+        raise UsageError(
+            "cannot compare bytes with an older generation, whose bytes are not stored", hint="remove --content"
+        )
     with ExitStack() as stack:
         one = stack.enter_context(_open_checked_side(first, catalogs[0], since))
         other = stack.enter_context(

@@ -113,7 +113,7 @@ class DiffRowTable:
 def open_diff_rows() -> Iterator[DiffRowTable]:
     """Create a table in a temporary SQLite file. Raises StorageError WDS401 if the disk is full."""
     with (
-        translate_disk_full("samples cannot be sorted"),
+        translate_disk_full("cannot sort samples"),
         closing(sqlite3.connect("", isolation_level=None)) as connection,
     ):
         connection.execute("PRAGMA journal_mode = OFF").close()

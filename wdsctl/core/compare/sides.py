@@ -108,9 +108,10 @@ def _check_generation_kept(location: DatasetLocation, generation: int, current: 
         return
     listed = ", ".join(map(str, kept)) or "none"
     raise InputError(
-        f"generation {generation} of the dataset is not kept; kept generations: {listed}",
+        f"the catalog no longer has generation {generation}; it has {listed}",
         where=location.display_path,
-        hint=f"now at {current}; list the generations of all runs: {shell_command_at(location, 'log')}",
+        hint=f"run {shell_command_at(location, 'log')} to list the generations of all runs; the current one is "
+        f"{current}",
         code="WDS009",
     )
 

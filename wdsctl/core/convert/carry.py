@@ -45,7 +45,7 @@ from wdsctl.core.media.selection import AUTO
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.progress import Progress
 
-_NO_MEDIA_FACTS = "it is computed from media facts, which the destination does not have"
+_NO_MEDIA_FACTS = "the column needs media facts, which the destination does not have"
 _MEDIA_FACTS = "media facts"
 
 
@@ -198,7 +198,7 @@ def _columns_dataset(source: Source) -> ShardsSource | None:
 
 def _source_column(name: str, dataset: ShardsSource | None, path: str) -> ColumnFile:
     if dataset is None or name not in list_columns(dataset.location):
-        raise ColumnDropped(f"{path} does not have it")
+        raise ColumnDropped(f"the source {path} does not have the column")
     offsets = dataset.offsets
     try:
         return find_column(dataset.location, name, offsets.generation, shards=offsets.shards)
@@ -235,7 +235,7 @@ def _computable_spec(
 def _spec_in_destination(facts: ColumnFacts, request: ConvertRequest, stream: Stream, *, is_jsonl: bool) -> ColumnSpec:
     spec = parse_column_spec(facts.function)
     if is_jsonl and spec.is_built_in:
-        raise ColumnDropped("it is computed from lines of the primary, not from parts")
+        raise ColumnDropped("the column needs lines of the primary, not parts")
     return destination_spec(spec, facts.parts, request, stream)
 
 
@@ -276,7 +276,10 @@ def _check_parts_unchanged(spec: ColumnSpec, parts: tuple[str, ...] | None, requ
     if request.keeps_parts:
         return
     if parts is None:
-        reason = f"{spec.text} may read any part, and some change (declare what it reads: `{spec.path[-1]}.parts`)"
+        reason = (
+            f"{spec.text} may read any part, and some parts change (declare the parts that it reads: "
+            f"`{spec.path[-1]}.parts`)"
+        )
         raise ColumnDropped(reason, spec)
     new_names = {new for old, new in request.parts.rename if old != new}
     for part in parts:

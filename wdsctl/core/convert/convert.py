@@ -132,19 +132,19 @@ def _check_request_for_store(request: ConvertRequest, dest: str) -> ConvertReque
     shown = redact_secrets(dest)
     if request.overwrite:
         raise UsageError(
-            "--overwrite cannot replace a dataset in a store, which has no folders to exchange",
+            "--overwrite cannot replace a dataset in an object store",
             where=shown,
-            hint="choose another DEST, and remove the old objects when nobody reads them any more",
+            hint="choose another DEST, and remove the old objects later",
         )
     if request.layout == "polylithic":
         raise UsageError(
-            "a polylithic dataset must be on a disk or a mounted file system",
+            "cannot write a polylithic dataset to a URL: DEST must be on a disk or a mounted file system",
             where=shown,
-            hint="leave `--layout polylithic` out, or write to a disk",
+            hint="write to a disk, or omit `--layout polylithic`",
         )
     if not exporters.get_exporter(request.target).suffix:
         raise UsageError(
-            f"--to {request.target} writes a folder of many files, which must be on a disk",
+            f"--to {request.target} writes many files, which need a disk or a mounted file system as DEST",
             where=shown,
             hint="write to a disk, then copy the folder to the store; or write shards, Parquet or MDS there",
         )
@@ -158,26 +158,28 @@ def check_request(request: ConvertRequest, sources: int) -> None:
     check_part_rules(request.parts)
     target = exporters.get_exporter(request.target)
     if not sources:
-        raise UsageError("nothing to convert", hint="`wdsctl convert SOURCE... DEST`")
+        raise UsageError("missing SOURCE", hint="pass the source and the destination: `wdsctl convert SOURCE... DEST`")
     if request.seed and request.order != "shuffle":
-        raise UsageError("--seed needs --shuffle", hint="add --shuffle, or leave the seed out")
+        raise UsageError("--seed needs --shuffle", hint="add --shuffle, or omit --seed")
     is_polylithic = request.layout in ("polylithic", "auto")
     if is_polylithic and target.name != "shards":
         raise UsageError(
             f"--layout {request.layout} can only write shards",
-            hint="such as `--layout polylithic --media mp4,wav`, without --to",
+            hint="omit --to, for example `--layout polylithic --media mp4,wav`",
         )
     if request.media and not is_polylithic:
-        raise UsageError("--media needs --layout polylithic", hint="add it, or leave --media out")
+        raise UsageError("--media needs --layout polylithic", hint="add --layout polylithic, or omit --media")
     if request.primary != "tar" and not is_polylithic:
         raise UsageError(
             "--primary needs --layout polylithic",
             hint="add `--layout polylithic`; to write JSONL files only, pass `--to jsonl` instead",
         )
     if request.compress == "gz" and (target.name != "shards" or is_polylithic):
-        raise UsageError("--compress gz works only with monolithic shards", hint="leave one of the options out")
+        raise UsageError("--compress gz works only with monolithic shards", hint="omit one of the two options")
     if request.apart == "split" and request.split:
-        raise UsageError("--split selects one split, and --apart split needs several", hint="leave one of them out")
+        raise UsageError(
+            "--split selects one split, and --apart split needs several", hint="omit one of the two options"
+        )
 
 
 def _run_conversion(
@@ -304,7 +306,7 @@ def _write_plan(
     names = list(dict.fromkeys(name for source in opened.split_names for name in source))[:MAX_SPLITS]
     numbers = [[names.index(name) if name in names else -1 for name in source] for source in opened.split_names]
     if request.apart == "split" and any(len(source) > MAX_SPLITS for source in opened.split_names):
-        hint = "convert them one by one: `--split NAME`"
+        hint = "convert the splits one by one with `--split NAME`"
         raise UsageError(f"--apart split supports at most {MAX_SPLITS} splits", hint=hint)
     grouper = SampleGrouper(request.apart, opened.split_names) if request.apart else None
     source_names = [spec.name for spec in opened.specs]

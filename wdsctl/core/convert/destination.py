@@ -107,9 +107,14 @@ def check_same_content(
         raise _other_conversion_error(dest, ["other samples, or other splits"])
     if not has_same_times(before, now):
         if is_url(dest) or not can_compare_output(resolved.request):
-            change = "the files of the source have new times, and only a new conversion can tell whether they changed"
+            change = (
+                "the files of the source have new modification times, so only a new conversion shows whether they "
+                "changed"
+            )
             raise _other_conversion_error(dest, [change])
-        progress.note("the files of the source have new times: comparing their content with the destination")
+        progress.note(
+            "the files of the source have new modification times: comparing their content with the destination"
+        )
         if not has_same_output(plan, resolved, dest, location, progress):
             raise _other_conversion_error(dest, ["files with the same names and sizes, and other content"])
     progress.note("the source is a copy of the one that was converted: nothing to do")
@@ -117,10 +122,10 @@ def check_same_content(
 
 def _other_conversion_error(dest: str, differing: Sequence[str]) -> UsageError:
     diff = shell_command("diff", dest, "OTHER")
-    hint = f"choose another DEST; {diff} then shows what has changed; `--overwrite` replaces this one"
+    hint = f"choose another DEST and compare the two with {diff}; or pass `--overwrite` to replace this one"
     if differing and all(each.startswith("another -") for each in differing):
-        hint = f"use the options that it was made with ({shell_command('log', dest)} shows them), or another DEST"
-    return _mismatch_error("the destination was written by another conversion", differing, dest, hint)
+        hint = f"use the options of that conversion ({shell_command('log', dest)} shows them), or choose another DEST"
+    return _mismatch_error("another conversion wrote the destination", differing, dest, hint)
 
 
 def discard_other_plan(
@@ -145,10 +150,10 @@ def discard_other_plan(
         units = other.units()
     if os.path.exists(os.path.join(work, UNFOLDING_MARKER_FILE)):
         message = "another conversion has not finished moving its files into the destination"
-        raise _mismatch_error(message, [], dest, "run that command again to finish it, or choose another DEST")
+        raise _mismatch_error(message, [], dest, "run the other command again to finish it, or choose another DEST")
     if not request.restart and _has_outputs(dest, units):
         changes = describe_input_changes(read_json(facts["made_from"]), inputs) if "made_from" in facts else []
-        hint = "choose another DEST; or remove what the other conversion wrote, and start again, with `--yes`"
+        hint = "choose another DEST; or pass `--yes` to remove what the other conversion wrote and start again"
         raise _mismatch_error("the destination has an unfinished conversion of another kind", changes, dest, hint)
     if location is not None:
         _remove_outputs(location.root_to_write, units)

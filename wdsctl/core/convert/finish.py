@@ -123,7 +123,7 @@ def finish_datasets(
             dropped += lost
         datasets.append(dataset)
     if request.compress == "gz":
-        notes.append("compressed shards cannot be used for training: `wdsctl convert` unpacks them")
+        notes.append("the loader cannot read compressed shards: unpack them with `wdsctl convert` before training")
     if request.media:
         for folder in sorted({unit.folder for unit in units}):
             root = join_beneath(outer_location.root_to_write, folder)
@@ -133,7 +133,7 @@ def finish_datasets(
             write_text(os.path.join(root, MARKER_FILE), json.dumps(facts, indent=2) + "\n")
             write_training_files(root, config, request.primary, split_names)
         notes.append(
-            "DEST trains by its path as one dataset; blend.yaml and cook.py in it are for training with cookers"
+            "to train, pass DEST to the loader as one dataset; or pass its blend.yaml, with the cooker in cook.py"
         )
     return tuple(datasets), [*findings, *dropped_findings(dropped)], notes
 
@@ -266,9 +266,11 @@ def check_renames_in_lists(config: DatasetConfig | None, request: ConvertRequest
             moves = old.rpartition(".")[0] != new.rpartition(".")[0]
             if moves and has_several and is_collecting(path, kind) and find_parts(path, (old,), kind):
                 raise UsageError(
-                    f"the field {name} takes {source} sorted by name, and {new!r} may sort elsewhere than {old!r}",
+                    f"the field {name} takes {source} sorted by name, and the new name {new!r} may change that "
+                    f"order (now {old!r})",
                     where="--rename-part",
-                    hint=f"omit the rename; if no sample has several, write `{name}: {old}` in dataset.yaml first",
+                    hint=f"omit the rename; if no sample has several such parts, write `{name}: {old}` in "
+                    "dataset.yaml first",
                 )
 
 
@@ -362,7 +364,7 @@ def _carry_columns(
         shards = catalog.shards()
     carried = written.carry_plan.columns.get(written.stream, ())
     if any(each.path not in units or each.samples != written.done[units[each.path].id].samples for each in shards):
-        reason = "the shards do not hold the samples that were written"
+        reason = "the shards do not contain the samples that the conversion wrote"
         return (), [(column.name, ColumnDropped(reason, column.spec)) for column in carried]
     return carry_columns(
         location,

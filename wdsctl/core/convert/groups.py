@@ -50,7 +50,7 @@ class SampleGrouper:
         if name not in self._numbers:
             if len(self._numbers) == MAX_OUTPUT_DATASETS:
                 raise UsageError(
-                    f"the samples have more than {MAX_OUTPUT_DATASETS:,} groups",
+                    f"--apart: the samples have more than {MAX_OUTPUT_DATASETS:,} groups",
                     where="--apart",
                     hint="choose a field with fewer values",
                 )

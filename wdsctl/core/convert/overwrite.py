@@ -52,7 +52,7 @@ def check_replaceable(dest: str) -> bool:
     location = locate(dest)
     if not location.has_catalog_inside:
         raise UsageError(
-            "--overwrite cannot replace a dataset whose catalog is elsewhere",
+            "--overwrite cannot replace a dataset whose catalog is in another folder",
             where=location.catalog,
             hint="choose another DEST, or unset WDSCTL_CATALOG",
         )
@@ -64,9 +64,9 @@ def check_replaceable(dest: str) -> bool:
     strange = sorted(set(os.listdir(dest)) - known)
     if strange:
         raise UsageError(
-            "the destination has files that no conversion wrote, and --overwrite would remove them",
+            "--overwrite would remove files of the destination that no conversion wrote",
             where=os.path.join(dest, strange[0]),
-            hint="move them away, or choose another DEST",
+            hint="move these files away, or choose another DEST",
         )
     return True
 
@@ -85,7 +85,9 @@ def replace_destination(dest: str, report: ConvertReport, progress: Progress) ->
     work = os.path.join(locate(draft).meta, "convert")
     finished = load_finished(work)
     if finished is None:
-        raise UsageError(f"there is no {FINISHED_FILE} in the draft", where=work, hint="run the same command again")
+        raise UsageError(
+            f"the finished conversion lacks its file {FINISHED_FILE}", where=work, hint="run the same command again"
+        )
     for dataset in finished["report"]["datasets"]:
         dataset["path"] = moved(dataset["path"])
     write_finished(work, finished)
@@ -94,7 +96,7 @@ def replace_destination(dest: str, report: ConvertReport, progress: Progress) ->
         with translate_os_errors(authored, "read"), open(authored, encoding="utf-8") as file:
             text = file.read()
         write_text(f"{locate(draft).dataset_yaml}.before", text)
-        progress.note(f"the former dataset.yaml is {authored}.before")
+        progress.note(f"moved the former dataset.yaml to {authored}.before")
     with lock_dataset(locate(dest, writing=True), note=progress.note):
         pass  # nobody is writing to it
     remove_path(former)

@@ -74,7 +74,9 @@ def parse_image(
     if not text:
         if (parts or orientation != "apply") and not max_side:
             name = "--image-parts" if parts else "--orientation"
-            raise UsageError(f"{name} needs --image or --max-side", hint="such as `--image jpeg:90`")
+            raise UsageError(
+                f"{name} needs --image or --max-side", hint="add an image format, for example `--image jpeg:90`"
+            )
         return ImageTranscodeOptions("", 0, max_side, orientation, parts) if max_side else None
     name, colon, number = text.lower().partition(":")
     format_name = {"jpg": "jpeg"}.get(name, name)
@@ -92,7 +94,10 @@ def parse_audio(text: str, rate: int = 0, parts: tuple[str, ...] = ()) -> AudioT
     """Parse `flac`, `wav` or `opus:64k`; None for empty text. Raises UsageError."""
     if not text:
         if rate or parts:
-            raise UsageError("--rate and --audio-parts need --audio", hint="such as `--audio flac --rate 16000`")
+            raise UsageError(
+                "--rate and --audio-parts need --audio",
+                hint="add an audio format, for example `--audio flac --rate 16000`",
+            )
         return None
     name, colon, number = text.lower().partition(":")
     hint = "write flac, wav or opus:64k"
@@ -100,9 +105,9 @@ def parse_audio(text: str, rate: int = 0, parts: tuple[str, ...] = ()) -> AudioT
         raise UsageError(f"--audio: cannot write the format {name!r}", hint=hint)
     match = _KBIT.fullmatch(number)
     if colon and (name != "opus" or not match or not 6 <= int(match[1]) <= 510):
-        raise UsageError(f"--audio: cannot write {text!r}", hint=f"{hint}; opus takes 6k to 510k")
+        raise UsageError(f"--audio: cannot write {text!r}", hint=f"{hint}; opus bitrates are 6k to 510k")
     if name == "opus" and rate not in (0, *OPUS_RATES):
-        raise UsageError(f"--rate: opus has no rate of {rate:,} Hz", hint="8000, 12000, 16000, 24000 or 48000")
+        raise UsageError(f"--rate: opus does not support {rate:,} Hz", hint="8000, 12000, 16000, 24000 or 48000")
     return AudioTranscodeOptions(name, int(match[1]) if match else 0, rate, parts)
 
 
@@ -114,7 +119,8 @@ def parse_renames(texts: Iterable[str]) -> Pairs:
             old, _, new = (word.strip().lstrip(".") for word in item.partition("="))
             if not old or not new or "/" in new or old in pairs:
                 raise UsageError(
-                    f"--rename-part: expected OLD=NEW, found {item!r}", hint="write --rename-part png=image.png"
+                    f"--rename-part: expected OLD=NEW, found {item!r}",
+                    hint="write the old and the new name, for example --rename-part png=image.png",
                 )
             pairs[old] = new
     return tuple(pairs.items())
@@ -125,7 +131,8 @@ def check_part_rules(rules: PartRules) -> None:
     for name in (*rules.keep, *rules.drop):
         if not name or "/" in name:
             raise UsageError(
-                f"{name!r} is not the name of a part", hint="write jpg,txt: what follows a key's first dot"
+                f"{name!r} is not the name of a part",
+                hint="write what follows the first dot of a file name, for example jpg,txt",
             )
     new = [name for _, name in rules.rename]
     if len(set(new)) != len(new):
@@ -234,7 +241,9 @@ def _unmatched_transcode_options(
         raise InputError(
             "no sample has a part to transcode",
             where=f"{flag}-parts {','.join(missing)}",
-            hint=f"the parts are {', '.join(sorted(names))}" if names else "`wdsctl inspect SOURCE` lists the parts",
+            hint=f"the parts are {', '.join(sorted(names))}"
+            if names
+            else "run `wdsctl inspect SOURCE` to list the parts",
             code="WDS003",
         )
     return [f"{flag}-parts {part}" for part in missing]

@@ -131,7 +131,8 @@ def _collision_error(connection: sqlite3.Connection, count: int, source_names: S
     where = f" of {len(source_names)} datasets" if len(source_names) > 1 else ""
     return UsageError(
         f"{pluralize(count, 'key')}{where} would occur more than once in the destination: {shown}",
-        hint="`--on-collision prefix` prepends the name of the source, `--on-collision keep-first` keeps the first",
+        hint="pass `--on-collision prefix` to prepend the name of the source, or `--on-collision keep-first` to "
+        "drop later samples",
         code="WDS340",
     )
 
@@ -316,7 +317,7 @@ def _sized_samples(
         if request.layout == "polylithic":
             raise UsageError(
                 "--layout polylithic needs a source that lists its parts, and this format does not",
-                hint="convert to shards first, then convert these with --layout polylithic",
+                hint="convert to shards first, then convert the shards with --layout polylithic",
             )
         for sample_index, (key, size) in enumerate(source.entries()):
             yield SampleListing(sample_index, key, ()), size + _UNKNOWN_OVERHEAD_BYTES, 0, []
@@ -408,7 +409,7 @@ def _write_unit_rows(connection: sqlite3.Connection, request: ConvertRequest) ->
         raise InputError(
             "no sample has a part for the media dataset",
             where=f"--media {','.join(request.media)}",
-            hint="`wdsctl inspect SOURCE` lists the parts",
+            hint="run `wdsctl inspect SOURCE` to list the parts",
             code="WDS003",
         )
     if len({unit[:3] for unit in units}) < len(units):
@@ -426,9 +427,9 @@ def _unit_suffix(request: ConvertRequest, stream: Stream) -> str:
 
 
 def _empty_plan_error(counts: PlanCounts) -> InputError:
-    hint = "the source has no samples, or --split and --where select none"
+    hint = "check --split and --where, and that the source has samples"
     if counts.bare:
-        hint = "no sample has a part to write: check --parts"
+        hint = "check --parts: no sample has a part to write"
     elif counts.apart:
-        hint = "no sample has a group: check --apart"
+        hint = "check --apart: no sample has a group"
     return InputError("no sample is left to convert", hint=hint, code="WDS003")

@@ -235,7 +235,7 @@ def _damaged_error(path: str, error: BaseException) -> CatalogError:
     return CatalogError(
         f"the plan of a conversion ({os.path.basename(path)}) is damaged: {error_text(path, error)}",
         where=path,
-        hint="move the file away and run the same command again, which writes a new one",
+        hint="move the file away and run the same command again to write a new plan",
         code="WDS335",
     )
 

@@ -105,7 +105,7 @@ def _layout_note(plan: PlanFile) -> str:
     repeated, total = found.size_bytes / 1e6, found.total_bytes / 1e6
     parts, files = pluralize(found.references, "part"), pluralize(found.files, "file")
     return (
-        f"polylithic: storing {parts} as {files}, each once, saves {repeated:,.1f} of {total:,.1f} MB "
+        f"polylithic layout: storing {parts} as {files}, each once, saves {repeated:,.1f} of {total:,.1f} MB "
         "(--layout monolithic stores every copy)"
     )
 
@@ -124,7 +124,7 @@ def _split_notes(plan: PlanFile, opened: OpenSources, request: ConvertRequest) -
         return
     if not request.makes_datasets:
         if set(sizes.values()) - {0} != {total}:
-            yield f"splits are not copied ({sizes_text}): `--apart split` writes a folder for each"
+            yield f"the destination has no splits ({sizes_text}): pass `--apart split` to write one folder per split"
     elif counts.get(0):
         as_before = ", as in their source" if known <= len(names) else ""
         yield f"{counts[0]:,} of {pluralize(total, 'sample')} are in no split{as_before}; the others: {sizes_text}"

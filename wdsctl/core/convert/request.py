@@ -102,7 +102,7 @@ def parse_convert_request(
     Names of parts: `jpg,txt`, or a sequence. `rename_part`: texts `OLD=NEW`.
     """
     if shuffle and sort != "none":
-        raise UsageError("--sort and --shuffle exclude each other", hint="leave one of them out")
+        raise UsageError("--sort and --shuffle exclude each other", hint="omit one of the two options")
     return replace(
         plain,
         order="shuffle" if shuffle else sort,

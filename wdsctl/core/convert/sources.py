@@ -55,7 +55,9 @@ def ensure_indexed(
         report = index_locked(private, IndexRequest(workers=workers, missing="drop"), progress)
     findings += report.findings
     if not report.samples and not any(found.code == "WDS113" for found in report.findings):
-        raise InputError("the source has no samples", where=location.display_path, hint="check the path", code="WDS003")
+        raise InputError(
+            "no samples found in the source", where=location.display_path, hint="check the path", code="WDS003"
+        )
     return private
 
 
@@ -79,7 +81,7 @@ def check_index_is_current(location: DatasetLocation, findings: list[Finding], p
         raise DatasetError(
             f"the catalog of the source is out of date: {text}",
             where=location.display_path,
-            hint=f"{shell_command_at(location, 'index')}, then convert again",
+            hint=f"run {shell_command_at(location, 'index')}, then convert again",
             code="WDS344",
         )
 
@@ -190,13 +192,15 @@ def _open_shards(
     config = load_config(location.dataset_yaml) if os.path.exists(location.dataset_yaml) else None
     if request.layout == "monolithic" and (refs := _media_refs(location, config)):
         options |= {**_source_options(request, "polylithic"), "refs": json.dumps(refs)}
-        report = replace(report, form="polylithic", reason=f"its dataset.yaml names the stores of {', '.join(refs)}")
+        report = replace(report, form="polylithic", reason=f"dataset.yaml names stores for {', '.join(refs)}")
     if compressed:
         report = replace(report, rejected=tuple(each for each in report.rejected if each.form != "packed"))
     if not has_no_shards:
         _add_source(opened, _make_spec(report.form, root, options, name), report, config, request, progress)
     if compressed:
-        report = ConvertSource(path=root, form="packed", reason=f"compressed tars, such as {compressed[0]}")
+        report = ConvertSource(
+            path=root, form="packed", reason=f"the folder has compressed tars, such as {compressed[0]}"
+        )
         options = {"files": json.dumps(compressed)}
         spec = _make_spec("packed", root, options, name if has_no_shards else f"{name}-packed")
         _add_source(opened, spec, report, None, request, progress)
@@ -206,7 +210,7 @@ def _source_options(request: ConvertRequest, format_name: str) -> dict[str, str]
     """The options of the importer. Raises UsageError for an option that only `open_sources` sets."""
     internal = _INTERNAL_OPTIONS.get(format_name)
     if internal in request.format_options:
-        raise UsageError(f"{format_name} has no option {internal!r}", hint="leave it out")
+        raise UsageError(f"{format_name} has no option {internal!r}", hint="omit the option")
     return {name: value for name, value in request.format_options.items() if not name.startswith("to.")}
 
 
@@ -261,7 +265,7 @@ def _media_refs(location: DatasetLocation, config: DatasetConfig | None) -> dict
     if any(part_kind(part) in MEDIA_KINDS for part in parts):
         return {}
     raise UsageError(
-        f"--layout monolithic: the dataset has no media ({', '.join(parts)}) and names no stores that have them",
+        f"--layout monolithic: the dataset has no media (its parts: {', '.join(parts)}) and names no stores with media",
         where=location.display_path,
         hint="convert the folder with polylithic.json; or the blend file: "
         "`wdsctl convert BLEND.yaml DEST -O media=FIELD`; or write the stores into dataset.yaml: "
@@ -289,7 +293,7 @@ def check_sources_unchanged(opened: OpenSources) -> None:
             raise DatasetError(
                 "the source changed during the conversion",
                 where=spec.path,
-                hint="convert again, with `--yes`, when nothing writes to the source",
+                hint="convert again with `--yes` when no other process writes to the source",
                 code="WDS202",
             )
 

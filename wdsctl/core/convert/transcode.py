@@ -86,7 +86,7 @@ def _transcode_error(name: str, error: Exception) -> SampleFailed:
         reason = "not an image of a supported format"
     return SampleFailed(
         f"cannot transcode the part {name}: {reason}",
-        hint="`--on-error keep` keeps such parts unchanged, `--on-error skip` leaves out their samples",
+        hint="pass `--on-error keep` to copy such parts unchanged, or `--on-error skip` to skip their samples",
         code="WDS341",
     )
 
@@ -156,10 +156,12 @@ def _to_supported_mode(image: Image.Image, image_format: str) -> Image.Image:
         return image if image.mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I;16") else _to_png_mode(image)
     if image.mode in ("I", "I;16", "I;16B", "I;16L"):
         if image.getextrema()[1] > 65_535:  # type: ignore[operator]
-            raise ValueError(f"an image of mode {image.mode} has more than 16 bits per pixel, and no natural range")
+            raise ValueError(
+                f"an image of mode {image.mode} has more than 16 bits per pixel and no defined value range"
+            )
         image = image.convert("I").point(lambda value: value / 256).convert("L")
     if image.mode in ("F", "I"):
-        raise ValueError(f"an image of mode {image.mode} has 32 bits per pixel, and no natural range")
+        raise ValueError(f"an image of mode {image.mode} has 32 bits per pixel and no defined value range")
     has_alpha = image.mode in ("LA", "PA", "RGBA", "RGBa", "La") or "transparency" in image.info
     if image_format == "webp":
         return image.convert("RGBA" if has_alpha else "RGB")
@@ -198,7 +200,7 @@ def transcode_audio(name: str, data: bytes, options: AudioTranscodeOptions) -> t
             raise ValueError("it has no audio stream")
         cover = av.stream.Disposition.attached_pic
         if any(stream.type == "video" and not stream.disposition & cover for stream in source.streams):
-            raise ValueError("it is a video, which is not written as audio")
+            raise ValueError("it is a video, and --audio only transcodes audio files")
         source_stream = source.streams.audio[0]
         rate, target = _output_rate(source_stream.rate, options), AUDIO_TARGETS[options.format_name]
         with av.open(encoded, "w", format=target.readers[0], container_options={"fflags": "+bitexact"}) as dest:

@@ -303,7 +303,7 @@ def _check_has_parts(parts: list[AnyPart]) -> None:
     if not parts:
         raise DatasetError(
             "the sample has no part to write",
-            hint="look at the sample in the source: all of its fields are empty",
+            hint="check the sample in the source: all its fields are empty",
             code="WDS232",
         )
 

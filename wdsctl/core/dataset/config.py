@@ -100,10 +100,12 @@ def read_config_text(path: str) -> str:
         raise InputError(f"no {path}", hint=f"{shell_command_for_file(path, 'prepare')} writes it") from error
     except PermissionError as error:
         raise PermissionDenied(
-            f"no permission to read {path}", hint="check the mode of the file", where=path
+            f"no permission to read {path}", hint="check the owner and the mode of the file", where=path
         ) from error
     except UnicodeDecodeError as error:
-        raise config_error(f"not UTF-8: {error.reason} at byte {error.start}", path, hint="save it as UTF-8") from error
+        raise config_error(
+            f"not UTF-8: {error.reason} at byte {error.start}", path, hint="save the file as UTF-8"
+        ) from error
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}", hint="run the command again", where=path) from error
 
@@ -123,7 +125,9 @@ def parse_config(text: str, path: str = "dataset.yaml") -> DatasetConfig:
     if version > CONFIG_VERSION:
         hint = "`pip install -U wdsctl`"
         raise config_error(
-            f"version {version} is newer than this wdsctl supports", document.where("version"), hint=hint
+            f"version: {version} is newer than {CONFIG_VERSION}, the newest that this wdsctl reads",
+            document.where("version"),
+            hint=hint,
         )
     sample_type = _parse_sample_type(document)
     field_map = _parse_field_map(document, sample_type)
@@ -313,7 +317,7 @@ def _parse_key_until(document: YamlDocument) -> str:
     value = document.data.get("key_until")
     if value is not None and value not in KEY_RULES:
         hint = f"write the rule that the samples were prepared with: {', '.join(KEY_RULES)}"
-        raise config_error(f"key_until: no such rule: {describe_value(value)}", document.where("key_until"), hint=hint)
+        raise config_error(f"key_until: unknown rule {describe_value(value)}", document.where("key_until"), hint=hint)
     return value or ""
 
 

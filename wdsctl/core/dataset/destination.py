@@ -39,7 +39,7 @@ def check_destination(sources: Sequence[str], dest: str) -> None:
             raise UsageError(
                 "the source and the destination overlap: one contains the other",
                 where=f"{source} and {dest}",
-                hint="choose a destination beside the source",
+                hint="choose a destination outside the source",
             )
     if os.path.lexists(dest) and not os.path.isdir(dest):
         raise UsageError("the destination is a file, not a folder", where=dest, hint="choose another destination")
@@ -123,8 +123,8 @@ def move_unit_files(unit: str, dest: str) -> None:
 
 def _name_collision_error(path: str) -> DatasetError:
     return DatasetError(
-        "two parts would have the same file name, or be a file and a folder of one name",
-        hint="choose `--to parquet` or `--to mds`, which have no file names, or rename the samples first",
+        "two parts would have the same file name, or a file and a folder would have the same name",
+        hint="rename the samples first; or use `--to parquet` or `--to mds`, which write no file names",
         where=path_for_message(path),
         code="WDS237",
     )

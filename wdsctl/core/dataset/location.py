@@ -203,7 +203,7 @@ def locate(root: str, catalog: str | None = None, *, writing: bool = False, real
         raise PermissionDenied(
             "no permission to write the dataset's catalog",
             where=inside.meta,
-            hint="ask the owner, or make your own catalog with `--catalog DIR`",
+            hint="ask the owner for write permission, or create another catalog with `--catalog DIR`",
         )
     return own if writing else inside
 
@@ -259,7 +259,8 @@ def _check_layers(root: str) -> str:
     queries other than the signature of one file."""
     if is_chained(root) and not cache_layer(root):
         raise InputError(
-            f"wdsctl reads through one cache of fsspec ({', '.join(CACHE_LAYERS)}), not through other chains",
+            "the chained URL is not supported: wdsctl reads through one cache of fsspec only "
+            f"({', '.join(CACHE_LAYERS)})",
             where=redact_secrets(root),
             hint="pass the URL of the store itself",
         )
@@ -272,19 +273,19 @@ def _check_layers(root: str) -> str:
         or "@" in plain.partition("://")[2].partition("/")[0]
     ):
         raise InputError(
-            "a query signs URLs that begin with http:// or https://, without a cache and without a user",
+            "only http:// and https:// URLs without cache and user may have a query",
             where=redact_secrets(root),
-            hint="remove the part after `?`, and give the driver credentials",
+            hint="remove the part after `?`, and configure credentials for the driver",
         )
     if not split_file_root(plain)[1]:
         raise InputError(
-            "a signed URL is that of one file, because each file has its own signature",
+            "a signed URL must name one file, because each file has its own signature",
             where=redact_secrets(root),
             hint="pass the signed URL of one .tar or .jsonl file, or the folder with credentials for the driver",
         )
     if not is_signature(query):
         raise InputError(
-            "the query of the URL is more than a signature, and may select which file the server sends",
+            "the query of the URL is not only a signature: it may select which file the server sends",
             where=redact_secrets(root),
             hint="pass a URL that names the file without other parameters; copy another version of an object",
         )
@@ -309,7 +310,7 @@ def _compressed_error(kind: str, path: str) -> InputError:
     return InputError(
         f"the file is compressed with {kind}, so it has no random access",
         where=path,
-        hint=f"`wdsctl convert {shlex.quote(path)} DEST` decompresses it into shards",
+        hint=f"run `wdsctl convert {shlex.quote(path)} DEST` to decompress it into shards",
         code="WDS113",
     )
 
@@ -336,12 +337,12 @@ def _check_root(root: str) -> None:
         dataset, _, view = root.rpartition("@")
         if view and os.path.isdir(dataset) and not os.path.lexists(root):
             raise UsageError(
-                f"this command works on whole datasets, not on views such as {view!r}",
+                f"the command works on whole datasets only, not on the view {view!r}",
                 where=root,
-                hint=f"remove @{view}; `wdsctl convert ROOT@VIEW DEST` makes a dataset of a view",
+                hint=f"remove @{view}; or write the view to a dataset first: `wdsctl convert ROOT@VIEW DEST`",
             )
         raise InputError(
-            f"the dataset {kind}", where=root, hint="pass the folder that holds the shards, or one .tar or .jsonl file"
+            f"the dataset {kind}", where=root, hint="pass the folder of the shards, or one .tar or .jsonl file"
         )
     if not os.access(root, os.R_OK | os.X_OK):
         raise PermissionDenied(
@@ -353,7 +354,7 @@ def _resolve_catalog_folder(folder: str) -> str:
     folder = normalize_root(folder)
     if is_url(folder):
         raise InputError(
-            "the catalog folder is a URL; it must be on a disk or a mounted file system",
+            "the catalog folder is a URL, expected a folder on a disk or a mounted file system",
             where=redact_secrets(folder),
             hint="pass a folder: `--catalog DIR`",
         )
@@ -471,7 +472,8 @@ def parse_views(
         if named
         else "missing view name",
         where=redact_secrets(text),
-        hint=f"write the name after the dataset, or as ROOT@NAME; {shell_command_at(location, 'view list')} lists them",
+        hint=f"write the name after the dataset, or as ROOT@NAME; {shell_command_at(location, 'view list')} lists "
+        "the views",
     )
 
 
@@ -488,4 +490,4 @@ def check_view_name(name: str) -> str:
 def note_catalog_location(location: DatasetLocation, catalog: str | None, progress: Progress) -> None:
     """Tell the user, before the first index, that the catalog is not in the dataset's folder."""
     if not location.has_catalog_inside and catalog is None and not os.path.exists(location.catalog):
-        progress.note(f"the catalog is kept in {location.meta}")
+        progress.note(f"using the catalog in {location.meta}")

@@ -234,7 +234,7 @@ def check_lock_held(path: str) -> None:
     own_process = (socket.gethostname(), os.getpid(), process_start_time(os.getpid()), pid_namespace())
     if holder is None or (holder.host, holder.pid, holder.born, holder.space) != own_process:
         raise CatalogError(
-            "another process took the lock while this one was suspended: nothing was published",
+            "another process took the lock while this process was suspended: wdsctl published nothing",
             where=path,
             hint="run the same command again: finished work is kept",
             code="WDS304",
@@ -416,7 +416,8 @@ def _locked_error(path: str, holder: LockHolder | None) -> CatalogError:
     return CatalogError(
         f"another wdsctl is writing to this dataset: {holder_text(holder)}",
         where=path,
-        hint="wait with `--wait` (up to a week) or `--wait SECONDS`; if its process is certainly dead: `--break-lock`",
+        hint="wait with `--wait` (up to a week) or `--wait SECONDS`; only if its process has ended, pass "
+        "`--break-lock`",
         code="WDS304",
     )
 
@@ -425,7 +426,8 @@ def still_running_error(path: str, holder: LockHolder) -> CatalogError:
     return CatalogError(
         f"the process that holds the lock is alive on this machine: {holder_text(holder)}",
         where=path,
-        hint="wait for it with `--wait`, or stop it; `--break-lock --yes` takes the lock from a live process",
+        hint="wait for the process with `--wait`, or stop the process; `--break-lock --yes` takes the lock from a "
+        "live process",
         code="WDS304",
     )
 

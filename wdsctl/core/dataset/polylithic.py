@@ -53,7 +53,7 @@ def read_polylithic_folder(path: str) -> PolylithicFolder:
     content = read_marker(path)
     names, form = (content.get("primary"), content.get("media")), content.get("form")
     if not all(isinstance(name, str) and name for name in names) or form not in ("tar", "jsonl"):
-        raise _bad_marker_error(path, "it does not name primary, media and the form of the primary")
+        raise _bad_marker_error(path, "it lacks the primary, the media or the format of the primary")
     primary, media = (os.path.join(path, str(name)) for name in names)
     check_beneath(primary, path)
     check_beneath(media, path)
@@ -92,4 +92,8 @@ def find_folder_of_primary(primary: str) -> PolylithicFolder | None:
 
 
 def _bad_marker_error(path: str, problem: str) -> InputError:
-    return InputError(f"its {MARKER_FILE} cannot be read: {problem}", where=path, hint="convert the original again")
+    return InputError(
+        f"cannot read the {MARKER_FILE} of the dataset: {problem}",
+        where=path,
+        hint="convert the original dataset again with `--layout polylithic`",
+    )

@@ -95,10 +95,10 @@ def list_raw_folder(
     walk_raw_folder(root, scan, progress)
     if not scan.samples and not scan.unreadable_parts:
         raise InputError(
-            "the folder has no files that can become samples"
+            "the folder has no files that can form samples"
             + (f": {_describe_counts(0, scan)}" if scan.fault_count else ""),
             where=root,
-            hint="check the path; files with the same name, such as 0001.jpg and 0001.txt, make a sample",
+            hint="check the path; files with the same name, such as 0001.jpg and 0001.txt, form a sample",
             code="WDS003",
         )
     scan.examples.sort()
@@ -192,7 +192,7 @@ def _check_root(root: str) -> None:
     if not os.path.lexists(root):
         raise InputError("the folder does not exist", where=root, hint="check the path")
     if not os.path.isdir(root):
-        raise InputError("the path is not a folder", where=root, hint="pass the folder that holds the raw files")
+        raise InputError("the path is not a folder", where=root, hint="pass the folder of the raw files")
     if not os.access(root, os.R_OK | os.X_OK):
         raise PermissionDenied("cannot list the folder", where=root, hint="check the owner and the mode of the folder")
 
@@ -226,7 +226,7 @@ def _apply_policy(root: str, scan: RawFolderScan, parts: tuple[str, ...], on_mis
         raise InputError(
             f"no usable samples: {_describe_counts(len(incomplete), scan)}",
             where=root,
-            hint="--parts names the parts of a complete sample; --on-missing keep keeps incomplete samples",
+            hint="pass the parts of a complete sample with --parts, or keep incomplete samples with --on-missing keep",
             code="WDS003",
         )
     return RawListing(samples, len(incomplete), scan.strays, scan.unreadable, scan.ignored, examples, expected)
@@ -344,7 +344,7 @@ def _table_hint(root: str, scan: RawFolderScan, incomplete: Mapping[str, tuple[s
             head = file.read(_LABEL_HEAD_BYTES).decode("utf-8", "replace")
         if any(word.rpartition("/")[2] in names for word in _WORD.findall(head)):
             command = shell_command(verb, path, "DEST", "--from", _LABEL_FORMATS[name.rpartition(".")[2].lower()])
-            return f"if {path_for_message(name)} holds the labels of the files: {command}; or "
+            return f"if {path_for_message(name)} contains the labels of the files, run {command}; or "
     return ""
 
 

@@ -19,7 +19,7 @@ def check_remote_destination(sources: Sequence[str], dest: str) -> None:
     shown = redact_secrets(dest)
     if protocol(dest) in _READ_ONLY_PROTOCOLS:
         raise UsageError(
-            f"wdsctl reads {protocol(dest)}:// URLs, and cannot write to them",
+            f"wdsctl cannot write to {protocol(dest)}:// URLs",
             where=shown,
             hint="write to a disk, or to s3://, gs:// or az://",
         )
@@ -34,7 +34,7 @@ def check_remote_destination(sources: Sequence[str], dest: str) -> None:
                 raise UsageError(
                     "the source and the destination overlap: one contains the other",
                     where=f"{redact_secrets(source)} and {shown}",
-                    hint="choose a destination beside the source",
+                    hint="choose a destination outside the source",
                 )
 
 
@@ -67,8 +67,8 @@ def check_holds_no_remote_dataset(dest: str) -> None:
     inner = next((name.partition(marker)[0] for name in names if marker in name), None)
     if inner is not None:
         raise UsageError(
-            f"the destination holds the dataset {path_for_message(inner)}, whose shards would be indexed as its own",
+            f"the destination contains the dataset {path_for_message(inner)}, and would then include its shards",
             where=redact_secrets(dest),
-            hint="choose a destination next to it",
+            hint="choose a destination next to that dataset",
             code="WDS253",
         )

@@ -136,7 +136,7 @@ def parse_root_spec(text: str) -> RootSpec:
             raise InputError(
                 "the list of shards does not exist",
                 where=text[1:],
-                hint="@FILE names a text file with one path per line",
+                hint="pass an existing text file with one path per line as @FILE",
             )
         with translate_os_errors(text[1:], "read"), open(text[1:], "rb") as file:
             return _spec_of_names(_split_list(file.read(), text), text)
@@ -212,7 +212,7 @@ def _common_folder(folders: Sequence[str]) -> str:
         raise InputError(
             f"the shards are in {len(stores)} different stores: "
             + ", ".join(f"{count:,} in {redact_secrets(store)}" for store, count in stores.most_common(3)),
-            hint="a dataset has one root: use a blend file to train on several datasets",
+            hint="use a blend file to train on several datasets: one dataset has one root",
             code="WDS008",
         )
     return root or "/"
@@ -226,8 +226,8 @@ def _refuse_duplicates(names: Sequence[str], root: str) -> None:
     duplicates = [name for name, count in Counter(names).items() if count > 1]
     if duplicates:
         raise InputError(
-            f"{pluralize(len(duplicates), 'shard')} named more than once, such as {path_for_message(duplicates[0])}",
+            f"{pluralize(len(duplicates), 'shard')} listed more than once, such as {path_for_message(duplicates[0])}",
             where=redact_secrets(root),
-            hint="name each shard once",
+            hint="list each shard once",
             code="WDS008",
         )

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 _BY_VALUES = ("auto", "shard", "sample", "key")
 _KEYS = tuple(each.name for each in fields(SplitRule))
-_REMARK = "# how `wdsctl split` divided it; used again for new shards"
+_REMARK = "# the rule of `wdsctl split`, also applied to new shards"
 _SETS_REMARK = "# further sets: split_part is SET/NAME"
-_EXCLUDE_REMARK = "# in no split"
+_EXCLUDE_REMARK = "# excluded from all splits"
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _FOREIGN_NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff/]+")  # names of splits from other tools
 _SEED_LIMIT = 1 << 63  # the catalog stores 64 bits
@@ -205,7 +205,7 @@ def _parse_fold(document: YamlDocument, section: Mapping[str, Any], *path: str) 
     is_pair = isinstance(value, list) and len(value) == 2 and all(type(each) is int for each in value)
     if not is_pair or not 0 <= value[0] < value[1]:
         raise config_error(
-            f"fold: expected a fold and their number, such as [0, 5], found {describe_value(value)}",
+            f"fold: expected a fold and the number of folds, such as [0, 5], found {describe_value(value)}",
             document.where(*path, "fold"),
         )
     return value[0], value[1]

@@ -106,7 +106,7 @@ def _measure_values(node: yaml.Node, sizes: dict[int, tuple[int, int]], opened: 
     if known is not None:
         return known
     if id(node) in opened:
-        raise YamlError("an anchor contains itself", "remove the alias, or refer to another anchor", line_of(node))
+        raise YamlError("an anchor contains itself", "remove the alias, or change it to another anchor", line_of(node))
     if len(opened) > MAX_YAML_DEPTH:
         raise too_deep_error(line_of(node))
     opened.add(id(node))

@@ -105,7 +105,9 @@ class EnergonMeta:
             return data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise DatasetError(
-                f"not UTF-8: {error.reason} at byte {error.start}", where=redact_secrets(path), hint="save it as UTF-8"
+                f"not UTF-8: {error.reason} at byte {error.start}",
+                where=redact_secrets(path),
+                hint="save the file as UTF-8",
             ) from error
 
 
@@ -120,6 +122,6 @@ def _counts_error(message: str, where: str) -> DatasetError:
     return DatasetError(
         f"cannot read Energon's sample counts: {message}",
         where=where,
-        hint="`energon prepare` writes the file again; without the file, wdsctl does not compare counts",
+        hint="run `energon prepare` to write the file again; or move the file away to skip the comparison of counts",
         code="WDS129",
     )

@@ -53,7 +53,7 @@ def read_split_from_file(location: DatasetLocation, path: str, split: str) -> tu
         raise InputError(
             f"the file has no split {split!r}; it has {', '.join(read.rule.patterns)}",
             where=read.document.where("split_parts"),
-            hint=did_you_mean(split, read.rule.patterns) or "split_part= chooses one",
+            hint=did_you_mean(split, read.rule.patterns) or "pass one of these splits with split_part=",
             code="WDS211",
         )
     with Catalog(location.catalog) as catalog:

@@ -115,7 +115,7 @@ def divided_shards_error(count: int, first: str) -> DatasetError:
 
 def repeated_key_error(name: str) -> DatasetError:
     """The error of a sample that shares its key with one that is not excluded."""
-    return _not_expressible_error(f"two samples have the key {name}, and only one of them is excluded")
+    return _not_expressible_error(f"two samples have the key {name}, but only one of them is excluded")
 
 
 def _range_span(names: Sequence[str], name: str) -> tuple[int, int] | None:
@@ -182,7 +182,7 @@ def _parse_names(value: Any, name: str, where: str) -> list[str]:
 def _invalid_file_error(message: str, where: str) -> DatasetError:
     return DatasetError(
         message,
-        hint="write for example split_parts: {train: [a-{0..7}.tar], val: [a-8.tar]}",
+        hint="write a list for each split, for example split_parts: {train: [a-{0..7}.tar], val: [a-8.tar]}",
         where=where,
         code=SPLIT_YAML_CODE,
     )

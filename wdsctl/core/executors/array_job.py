@@ -110,15 +110,15 @@ def plan_job(
         check_command(arguments)
         if exists and read_job(folder).arguments != tuple(arguments):
             raise UsageError(
-                "the folder has a job for another command",
+                "the folder contains a job for another command",
                 where=folder,
-                hint="pass a new folder; to continue that job, leave the command out",
+                hint="pass a new folder; or omit the command to continue the job of this folder",
             )
     elif not exists:
         raise UsageError(
-            "there is no job to continue: the command is missing",
+            "missing command: the folder has no job to continue",
             where=folder,
-            hint=f"add it after `--`: {shell_command('job', 'plan', folder)} -- index ROOT",
+            hint=f"add the command after `--`: {shell_command('job', 'plan', folder)} -- index ROOT",
         )
     with hold_lock(os.path.join(folder, "lock"), note=progress.note):
         if exists:
@@ -232,9 +232,9 @@ class _JobResults:
             examples = ", ".join(sorted({*gone, *new} - {""})[:_SHOWN_UNITS])
             self.error = InputError(
                 f"the inputs have changed since the plan: {pluralize(len(new), 'unit')} new or changed, "
-                f"{len(gone):,} planned before and not needed now{f' ({examples})' if examples else ''}",
+                f"{len(gone):,} no longer needed{f' ({examples})' if examples else ''}",
                 where=self.job.folder,
-                hint=f"plan the rest, which keeps what is done: {shell_command('job', 'plan', self.job.folder)}",
+                hint=f"plan again, which keeps finished units: {shell_command('job', 'plan', self.job.folder)}",
                 code="WDS452",
             )
             raise StageStopped

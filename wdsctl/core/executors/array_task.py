@@ -55,7 +55,7 @@ def find_task(environment: Mapping[str, str]) -> int:
         if text.isdecimal() and int(text) >= first:
             return int(text) - first
     raise UsageError(
-        "which task? No scheduler has set a task number",
+        "missing task number: no scheduler has set one",
         hint=f"pass `--task 0`, or set one of {', '.join(TASK_VARIABLES)}",
     )
 
@@ -71,7 +71,8 @@ def run_task(folder: str, task: int, *, workers: int = 1, progress: Progress = S
         raise UsageError(
             f"task {task} is out of range: the job has {job.tasks:,} tasks, 0 to {job.tasks - 1:,}",
             where=job.folder,
-            hint=f"for another number of tasks: {shell_command('job', 'plan', job.folder, '--tasks', str(task + 1))}",
+            hint="pass a task number in this range; to change the number of tasks: "
+            f"{shell_command('job', 'plan', job.folder, '--tasks', str(task + 1))}",
         )
     if job.state == "finished":
         return TaskReport(

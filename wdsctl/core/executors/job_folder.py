@@ -129,14 +129,14 @@ def check_command(arguments: Sequence[str]) -> None:
     if command not in SPLITTABLE_COMMANDS:
         raise UsageError(
             f"`{command}` cannot be split into tasks",
-            hint=f"jobs run {', '.join(SPLITTABLE_COMMANDS)}; put options of `job plan` before `--`",
+            hint=f"pass one of {', '.join(SPLITTABLE_COMMANDS)} after `--`, and options of `job plan` before `--`",
             code="WDS454",
         )
     for option in SPLITTABLE_COMMANDS[command]:
         if option in arguments:
             raise UsageError(
                 f"`{command} {option}` cannot be split into tasks: it changes its own input",
-                hint="pass DEST instead, or run it without a job",
+                hint="pass DEST instead, or run the command without a job",
                 code="WDS454",
             )
     if any(redact_secrets(argument) != argument for argument in arguments):
@@ -147,7 +147,7 @@ def check_command(arguments: Sequence[str]) -> None:
         )
     if "-" in arguments:
         raise UsageError(
-            "a list of shards on stdin cannot be read again by `job merge`",
+            "`job merge` cannot read a list of shards from stdin again",
             hint="write the list to a file, and pass @FILE",
             code="WDS454",
         )
@@ -159,13 +159,15 @@ def read_job(folder: str) -> Job:
     path = os.path.join(folder, JOB_FILE)
     if not os.path.exists(path):
         raise InputError(
-            "there is no job here", where=folder, hint="plan one: `wdsctl job plan FOLDER --tasks 8 -- index ROOT`"
+            "the folder has no job",
+            where=folder,
+            hint="plan a job first: `wdsctl job plan FOLDER --tasks 8 -- index ROOT`",
         )
     facts = _read_json(path)
     try:
         if facts["format"] != JOB_FORMAT or facts["version"] != VERSION:
             raise CatalogError(
-                f"the job was planned by wdsctl {str(facts['version'])[:40]}, and this is {VERSION}",
+                f"wdsctl {str(facts['version'])[:40]} planned the job, but this is wdsctl {VERSION}",
                 where=folder,
                 hint="use one version for plan, tasks and merge; or plan a new job in another folder",
                 code="WDS450",

@@ -83,8 +83,8 @@ class _Cluster:
             )
         except (self.ray.exceptions.RayError, OSError, ValueError, RuntimeError) as error:
             raise StorageError(
-                f"the Ray cluster at {self.address} cannot be used: {_first_line(error)}",
-                hint="check --ray-address and `ray status`; without an address, wdsctl starts a local cluster",
+                f"cannot use the Ray cluster at {self.address}: {_first_line(error)}",
+                hint="check --ray-address and `ray status`; or omit --ray-address to start a local cluster",
                 code="WDS453",
             ) from error
         self.has_connected = True
@@ -196,7 +196,7 @@ class RayExecutor:
             return outcome
         except errors.RayTaskError as error:
             if isinstance(error.cause, ImportError) or "No module named 'wdsctl'" in str(error):
-                raise _wrong_version_error("none, or one without this module") from error
+                raise _wrong_version_error("none, or a version that lacks a module") from error
             raise
         except errors.RayError as error:
             raise StorageError(
@@ -292,9 +292,9 @@ def check_paths(probes: tuple[PathProbe, ...]) -> None:
             is_same = False
         if not is_same:
             raise StorageError(
-                f"node {socket.gethostname()} does not see this path as the machine that runs the command",
+                f"node {socket.gethostname()} sees another file or none at this path",
                 where=probe.path,
-                hint="put data, catalog and destination on storage that all nodes mount at the same path, or at a URL",
+                hint="use storage that all nodes mount at the same path, or URLs, for data, catalog and destination",
                 code="WDS453",
             )
 

@@ -93,14 +93,14 @@ def best_importer(path: str) -> tuple[Importer, FormatMatch]:
         check_readable(path)
     if not found and is_url(path):
         raise InputError(
-            "of the formats, only tars and JSONL are read at a URL, and this is neither",
+            "at a URL, wdsctl reads only tars and JSONL, and the source is neither",
             where=shown(path),
-            hint="copy the source to a disk, or mount it; DEST may be a URL",
+            hint="copy the source to a disk, or mount the URL; DEST may be a URL",
             code="WDS235",
         )
     if not found:
         raise InputError(
-            "the path has no known format",
+            "cannot recognise the format of the source",
             where=shown(path),
             hint=f"check the path, or name the format with --from: {', '.join(MODULES)}",
             code="WDS235",
@@ -114,7 +114,7 @@ def best_importer(path: str) -> tuple[Importer, FormatMatch]:
         raise InputError(
             join_indented("several formats are possible", *(f"{form.name}: {it.reason}" for form, it in first)),
             where=shown(path),
-            hint=f"name the right one: --from {first[0][0].name}",
+            hint=f"choose the right format, for example --from {first[0][0].name}",
             code="WDS235",
         )
     return found[0]
@@ -135,7 +135,7 @@ def check_readable(path: str) -> None:
             pass
     elif os.path.lexists(path):
         raise InputError(
-            "this is neither a file nor a folder, and the source must be read twice",
-            hint="write its contents to a file, and convert that file",
+            "the source is neither a file nor a folder, and wdsctl must read its bytes twice",
+            hint="write the contents of the source to a file, and convert that file",
             where=shown(path),
         )

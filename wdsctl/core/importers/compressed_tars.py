@@ -140,11 +140,11 @@ class CompressedTarSource:
         except _DAMAGE_ERRORS as error:
             self._open = None
             raise StorageError(
-                f"cannot unpack it: {error}", where=path, hint="copy it again from its origin"
+                f"cannot unpack it: {error}", where=path, hint="copy the tar again from its origin"
             ) from error
         except StopIteration as error:
             raise StorageError(
-                "the tar is shorter than when it was listed", where=path, hint="run the same command again"
+                "the tar has become shorter since wdsctl listed it", where=path, hint="run the same command again"
             ) from error
         self._open = number, i + 1, samples
         if sum(size for _, size, _ in parts) > _MAX_SAMPLE_BYTES:
@@ -164,10 +164,11 @@ def _check_keys(root: str, layouts: list[SampleLayout]) -> None:
     found = choose_key_rule(layouts)
     if found.odd_share >= MIN_DISSENTING_SHARE:
         raise DatasetError(
-            f"cannot decide where the keys of these members end: {found.reason}; by {KNOWN_EXTENSION} there would be "
+            f"cannot decide where the keys of these members end: {found.reason}; {KNOWN_EXTENSION} would give "
             f"{describe_rule_outcome(layouts, KNOWN_EXTENSION)}",
             where=root,
-            hint=f"pass `-O key-until={KNOWN_EXTENSION}`, or `-O key-until={FIRST_DOT}` if one sample is meant",
+            hint=f"pass `-O key-until={KNOWN_EXTENSION}` for these samples, or `-O key-until={FIRST_DOT}` for one "
+            "sample",
             code="WDS245",
         )
 
@@ -267,7 +268,7 @@ class CompressedTarImporter:
         """Raises InputError WDS003 if there are no tars, UsageError for an option, WDS236 if pyarrow is missing."""
         unknown = sorted(set(options) - {"files", "key-until"})
         if unknown:
-            raise UsageError(f"compressed tars have no option {unknown[0]!r}", hint="their only option is key-until")
+            raise UsageError(f"compressed tars have no option {unknown[0]!r}", hint="use key-until, their only option")
         rule = (
             parse_key_rule(given.parse_choice_option(self.name, options, "key-until", KEY_RULES))
             if "key-until" in options

@@ -152,8 +152,8 @@ def _encoding_error(what: str, cells: list[str], path: str, line: int) -> Wdsctl
     if any("\ud800" <= letter <= "\udfff" for cell in cells if not cell.isascii() for letter in cell):
         return DatasetError(
             f"the {what} cannot be decoded (as UTF-8, unless `-O encoding` names another encoding)",
-            hint="name the encoding that the file was written in, such as `-O encoding=latin1`; or convert the file: "
-            "`iconv -f LATIN1 -t UTF-8 OLD > NEW`",
+            hint="pass the encoding of the file, such as `-O encoding=latin1`; or convert the file: `iconv -f "
+            "LATIN1 -t UTF-8 OLD > NEW`",
             where=f"{path_for_message(path)}:{line}",
             code="WDS124",
         )
@@ -272,7 +272,7 @@ def _column_names(path: str, cells: list[str]) -> tuple[str, ...]:
     twice = [column for column in columns if times[column] > 1]
     if twice:
         raise InputError(
-            f"the header has {path_for_message(twice[0])!r} twice",
+            f"the header contains {path_for_message(twice[0])!r} twice",
             hint="rename one of the columns; if this row is not a header, name the columns: `-O columns=a,b,c`",
             where=f"{path_for_message(path)}:1",
             code="WDS232",
@@ -313,7 +313,7 @@ def _no_header_error(path: str, cells: list[str], options: Options, named: str =
     shown = path_for_message(", ".join(cells))[:80]
     return InputError(
         f"the table has no header: its first row is data ({shown})",
-        hint=f"name its columns: {command}; `-O header=yes` if this row is the header",
+        hint=f"name the columns: {command}; or pass `-O header=yes` if this row is the header",
         where=f"{path_for_message(path)}:1",
         code="WDS243",
     )

@@ -26,7 +26,7 @@ class FolderImporter:
     """
 
     name = "folder"
-    about = "a folder of files; those that share a name are the parts of one sample"
+    about = "a folder of files; files that share a name form one sample"
 
     def recognise(self, path: str) -> FormatMatch | None:
         if not os.path.isdir(path):

@@ -31,7 +31,7 @@ class HuggingFaceImporter:
     """
 
     name = "huggingface"
-    about = "a Hugging Face dataset on disk, as save_to_disk writes it (needs pyarrow)"
+    about = "a Hugging Face dataset that save_to_disk wrote (needs pyarrow)"
 
     def recognise(self, path: str) -> FormatMatch | None:
         for name in (_SPLITS, _STATE):
@@ -113,14 +113,14 @@ def _folders(path: str, options: Options) -> list[_DatasetFolder]:
     splits = os.path.join(path, _SPLITS)
     if not os.path.isfile(splits):
         if split_name:
-            raise UsageError("this dataset has no splits", hint="leave out `-O split=...`")
+            raise UsageError("this dataset has no splits", hint="omit `-O split=...`")
         return [_DatasetFolder(path)]
     names = read_json_object(splits).get("splits")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise damaged_file_error(f"{_SPLITS} lists no splits", splits)
     if split_name and split_name not in names:
         raise UsageError(
-            f"there is no split {split_name!r}",
+            f"the dataset has no split {split_name!r}",
             hint=f"{did_you_mean(split_name, names)} the splits are {', '.join(names)}".strip(),
         )
     chosen = [name for name in names if split_name in ("", name)]
@@ -143,8 +143,8 @@ def _arrow_files(dataset_folder: _DatasetFolder) -> list[_ArrowFile]:
     state_values = read_json_object(state)
     if state_values.get("_indices_data_files") or state_values.get("_indices_files"):
         raise DatasetError(
-            "a file of indices selects and orders the rows, and wdsctl does not read it",
-            hint="write the dataset without it: `ds.flatten_indices().save_to_disk(NEW)`",
+            "the dataset has an indices file that selects and orders its rows, which wdsctl does not read",
+            hint="write the dataset without indices: `ds.flatten_indices().save_to_disk(NEW)`",
             where=path_for_message(state),
             code="WDS233",
         )

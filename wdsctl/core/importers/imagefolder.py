@@ -96,14 +96,14 @@ class ImageFolderImporter:
         if layout is None:
             raise InputError(
                 "no class folders found",
-                hint="check the path: every class needs a folder of its own",
+                hint="check the path: each class needs its own folder",
                 where=path_for_message(path),
                 code="WDS003",
             )
         if choice == "auto" and layout.nested:
             raise InputError(
-                f"the class may be the first folder or the last one of paths such as {path_for_message(layout.nested)}",
-                hint="choose: `-O classes=first` or `-O classes=deepest`",
+                f"the class could be the first or the last folder of paths such as {path_for_message(layout.nested)}",
+                hint="pass `-O classes=first` or `-O classes=deepest`",
                 where=path_for_message(path),
                 code="WDS235",
             )
@@ -250,7 +250,7 @@ def _match_classes(
         what = f"{pluralize(len(strays), 'media file')} beside the folders, such as {path_for_message(strays[0])}"
         return FormatMatch(0.1, f"a folder for each class, such as {shown}, but too many files are in no class: {what}")
     if len(layout.classes) < 2:
-        return FormatMatch(0.1, f"files in a single folder, {shown}: that is one class")
+        return FormatMatch(0.1, f"files in a single folder, {shown}, which would be one class")
     if _have_equal_names(probed) and all(re.fullmatch(r".*[0-9]{3,}", name) for name in layout.classes):
         return FormatMatch(0.2, f"a folder for each class, such as {shown}, if the folders are not sequences")
     note = f"; {pluralize(len(strays), 'media file')} beside them" if strays else ""
@@ -373,7 +373,7 @@ class _ClassFolderSamples:
         split, label = self._place(path) or ("", "")
         if label not in self._numbers:
             changed = InputError(
-                "the folder of the file is a new class",
+                "a file is in a folder of a class that is new",
                 hint="run the same command again: the source has changed since it was listed",
                 where=path_for_message(where),
                 code="WDS202",
@@ -426,7 +426,7 @@ class _ClassFolderSamples:
                     code="WDS241",
                     severity="warning",
                     message=f"{len(repeats):,} {what} in the extension only, such as {repeats[0]}: each file is a "
-                    "sample, and its key includes the extension",
+                    "sample, whose key includes the extension",
                     count=len(repeats),
                 )
             )
@@ -468,15 +468,20 @@ class _ClassFolderSamples:
             yield _class_finding(list(self._numbers), "all samples have the same class")
         empty = [name for name in self._numbers if not totals[name]]
         if empty:
-            yield _class_finding(empty, "the folder is empty; the class keeps its number, and has no samples")
+            yield _class_finding(
+                empty, "the folder of the class is empty: the class keeps its number, but has no samples"
+            )
         single = [name for name in self._numbers if totals[name] == 1]
         if single:
-            yield _class_finding(single, "the class has a single sample, which only one split can have")
+            yield _class_finding(single, "the class has a single sample, so only one split can have the class")
         for split in self.split_names:
             lacking = [name for name in self._numbers if totals[name] and not classes[split, name]]
             own = [name for name in self._numbers if classes[split, name]]
             if len(self.split_names) > 1 and own and all(totals[name] == classes[split, name] for name in own):
-                what = f"the split {split} has only classes that no other split has, so its folders may not be classes"
+                what = (
+                    f"all classes of the split {split} are missing from the other splits, so its folders may not be "
+                    "classes"
+                )
                 yield _class_finding(own, what, severity="error")
             elif lacking and len(self.split_names) > 1:
                 yield _class_finding(lacking, f"the split {split} has no sample of the class")

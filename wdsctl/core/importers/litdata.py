@@ -180,7 +180,9 @@ def leaf_decoder(encoding: str, index: str) -> LeafDecoder:
 
 
 def _unsupported_error(what: str, index: str) -> DatasetError:
-    return DatasetError(what, hint="`-O drop=FIELD` leaves a field out", where=path_for_message(index), code="WDS234")
+    return DatasetError(
+        what, hint="pass `-O drop=FIELD` to skip the field", where=path_for_message(index), code="WDS234"
+    )
 
 
 def _dtype(table: Any, number: int) -> np.dtype[Any]:
@@ -280,7 +282,7 @@ class LitDataImporter:
     """
 
     name = "litdata"
-    about = "a folder that LitData optimized: chunks, plain or in zstd"
+    about = "a folder of LitData chunks, plain or compressed with zstd"
 
     def recognise(self, path: str) -> FormatMatch | None:
         return match_indexed_folders(path, _is_index, "LitData chunks")
@@ -352,16 +354,16 @@ def _check(config: Mapping[str, Any], index: str) -> None:
         )
         raise DatasetError(
             f"{what}, and wdsctl cannot read them",
-            hint="Parquet files are read by `--from parquet`; write other chunks again with litdata, unencrypted and "
-            "for its default loader",
+            hint="write the chunks again with litdata, unencrypted and for its default loader; read Parquet files "
+            "with `--from parquet`",
             where=path_for_message(index),
             code="WDS234",
         )
     compression = str(config.get("compression") or "zstd")
     if compression.partition(":")[0] != "zstd":
         raise DatasetError(
-            f"the compression {compression!r} is not known",
-            hint="wdsctl reads zstd",
+            f"unknown compression {compression!r}",
+            hint="write the chunks again without compression or with zstd",
             where=path_for_message(index),
             code="WDS234",
         )
@@ -394,7 +396,7 @@ def _open_chunk(path: str, samples: int, size: int) -> OffsetShard:
     if data[-8:] == _ARROW_MAGIC:
         raise DatasetError(
             "the chunk stores its rows as Arrow, which wdsctl cannot read",
-            hint="write it again from rows with an image or bytes, or convert the original data",
+            hint="write the chunk again from rows with an image or bytes, or convert the original data",
             where=path_for_message(path),
             code="WDS234",
         )
@@ -420,7 +422,7 @@ def _join_frames(data: bytes, path: str) -> bytes:
 
 
 def _broken_chunk_error(what: str, path: str) -> DatasetError:
-    return DatasetError(what, hint="copy it again from its origin", where=path_for_message(path), code="WDS233")
+    return DatasetError(what, hint="copy the chunk again from its origin", where=path_for_message(path), code="WDS233")
 
 
 def _row_values(

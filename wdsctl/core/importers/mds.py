@@ -65,7 +65,7 @@ def column_decoder(column: str, encoding: str, index: str) -> ColumnDecoder:
     if kind == "pkl":
         raise DatasetError(
             f"the column {column!r} is pickled, and reading it could run code",
-            hint=f"`-O drop={column}` leaves it out",
+            hint=f"pass `-O drop={column}` to skip the column",
             where=path_for_message(index),
             code="WDS234",
         )
@@ -75,7 +75,7 @@ def column_decoder(column: str, encoding: str, index: str) -> ColumnDecoder:
     if found is None:
         raise DatasetError(
             f"the column {column!r} has the unknown encoding {encoding!r}",
-            hint=f"`-O drop={column}` leaves it out",
+            hint=f"pass `-O drop={column}` to skip the column",
             where=path_for_message(index),
             code="WDS234",
         )

@@ -68,7 +68,9 @@ class ParquetImporter:
         files = [path] if os.path.isfile(path) else sorted(_find_parquet_files(path, path)) if root else []
         if not files:
             raise InputError(
-                "no Parquet file found", hint="name one, or a folder with some", where=path_for_message(path)
+                "no Parquet file found",
+                hint="pass a .parquet file, or a folder with such files",
+                where=path_for_message(path),
             )
         schema = _open_parquet(files[0]).schema_arrow
         arrow.check_column_names(schema, files[0])
@@ -168,7 +170,7 @@ class ParquetRows:
             raise DatasetError(
                 f"the columns are {', '.join(file.schema_arrow.names)}, but those of "
                 f"{path_for_message(self._files[0])} are {', '.join(self._columns)}",
-                hint="convert these files separately: those of one dataset need the same columns",
+                hint="convert these files separately: the files of one dataset need the same columns",
                 where=path_for_message(path),
                 code="WDS233",
             )

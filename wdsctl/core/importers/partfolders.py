@@ -84,7 +84,7 @@ class PartFoldersImporter:
             groups = _find_groups(path)
         if not groups:
             raise InputError(
-                "no folders whose files have the same names",
+                "no two folders have files with the same names",
                 hint="check the path: images/ and masks/, for example, need files of the same names",
                 where=path_for_message(path),
                 code="WDS003",
@@ -281,11 +281,12 @@ class _PartFolders:
             yield Finding(
                 code="WDS201",
                 severity="error",
-                message=f"{pluralize(count, 'file')} without a partner in {path_for_message(folder)}/, such as "
+                message=f"{pluralize(count, 'file')} without a file of the same name in "
+                f"{path_for_message(folder)}/, such as "
                 f"{path_for_message(example)}: the samples lack this part",
                 count=count,
             )
-        reason = "it is not in a folder of parts, or no other file has its name"
+        reason = "outside the folders of parts, or without a file of the same name"
         yield from unused_files_findings(self._unused, reason, self.files.hidden)
 
     def _config(self) -> DatasetConfig | None:

@@ -41,7 +41,7 @@ from wdsctl.core.validate.refs import values_at_path
 
 LARGE_PART_BYTES = 64 << 20  # media of this size and more are returned as ranges
 
-_MEDIA_OPTION_HINT = "such as `-O media=image`, or `-O media=image,sound` where a sample has two"
+_MEDIA_OPTION_HINT = "pass `-O media=image`, or `-O media=image,sound` for two media per sample"
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,14 +221,14 @@ class PolylithicImporter:
     """
 
     name = "polylithic"
-    about = "a light primary and its media, as --layout polylithic writes them; or a blend file with aux stores"
+    about = "a primary and its media, written by --layout polylithic; or a blend file with aux stores"
 
     def recognise(self, path: str) -> FormatMatch | None:
         """Match `polylithic.json` in a folder, or a YAML file."""
         if is_polylithic(path):
-            return FormatMatch(1.0, f"there is a {MARKER_FILE} in it")
+            return FormatMatch(1.0, f"the folder has a {MARKER_FILE}")
         if path.lower().endswith((".yaml", ".yml")) and os.path.isfile(path):
-            return FormatMatch(0.9, "it is a blend file")
+            return FormatMatch(0.9, "the file is a blend file")
         return None
 
     def open(self, path: str, options: Options) -> PolylithicSource:
@@ -238,7 +238,7 @@ class PolylithicImporter:
             return PolylithicSource(_layout_of_refs(path, options), own)
         unknown = sorted(set(options) - {"media", "store", "split"})
         if unknown:
-            raise UsageError(f"polylithic has no option {unknown[0]!r}", hint="its options are media, store and split")
+            raise UsageError(f"polylithic has no option {unknown[0]!r}", hint="use its options media, store and split")
         if os.path.isdir(path):
             return PolylithicSource(_read_layout(path))
         return PolylithicSource(_layout_of_blend(path, options))
@@ -252,7 +252,7 @@ def _read_layout(path: str) -> Layout:
 def _layout_of_refs(path: str, options: Options) -> Layout:
     unknown = sorted(set(options) - {"refs", "media", *SHARDS_OPTIONS})
     if unknown:
-        raise UsageError(f"unknown option {unknown[0]!r}", hint="`-O media=FIELD,...` chooses fields")
+        raise UsageError(f"unknown option {unknown[0]!r}", hint="pass `-O media=FIELD,...` to choose fields")
     refs: dict[str, str] = read_json(options["refs"])
     fields = tuple(filter(None, options.get("media", "").split(","))) or tuple(refs)
     for field in fields:
@@ -278,12 +278,12 @@ def _layout_of_blend(path: str, options: Options) -> Layout:
         raise InputError(
             "the file does not name exactly one dataset with `path` and `aux`",
             where=path,
-            hint="name the split whose primary to convert: `-O split=train`; convert the datasets "
-            "of a larger blend one by one",
+            hint="pass the split to convert, such as `-O split=train`; convert the datasets of a larger blend one "
+            "by one",
         )
     fields = tuple(filter(None, options.get("media", "").split(",")))
     if not fields:
-        raise UsageError("name the JSON field that names the media", where=path, hint=_MEDIA_OPTION_HINT)
+        raise UsageError("missing option: the JSON field that names the media", where=path, hint=_MEDIA_OPTION_HINT)
     here = os.path.dirname(os.path.abspath(path))
     names = tuple(filter(None, options.get("store", "").split(","))) or tuple(leaf["aux"])[:1] * len(fields)
     unknown = [name for name in names if name not in leaf["aux"]]
@@ -292,7 +292,7 @@ def _layout_of_blend(path: str, options: Options) -> Layout:
         raise UsageError(
             f"cannot assign the stores {', '.join(names)} to the fields {', '.join(fields)}",
             where=path,
-            hint=f"`-O store=...` names one store for each field; there are {known}",
+            hint=f"pass one store for each field with `-O store=...`; the stores are {known}",
         )
     stores = tuple(_join_reference(here, str(leaf["aux"][name])) for name in names)
     for name, store in zip(names, stores, strict=True):

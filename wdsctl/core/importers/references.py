@@ -66,12 +66,12 @@ def decode_line(line: Mapping[str, Any]) -> list[Part]:
             Part(name, _decode_value(value, spelled.get(name, ""))) for name, value in sorted(line["parts"].items())
         ]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise foreign_primary_error("a line of the primary does not have the parts of a sample") from error
+        raise foreign_primary_error("a line of the primary lacks the object of the sample's parts") from error
 
 
 def foreign_primary_error(message: str) -> DatasetError:
     """The error WDS343 for a primary that `convert` did not write."""
-    return DatasetError(message, hint="convert the original again: `--layout polylithic`", code="WDS343")
+    return DatasetError(message, hint="convert the original dataset again with `--layout polylithic`", code="WDS343")
 
 
 def _encode_value(data: bytes, *, is_json: bool) -> tuple[Any, str]:
@@ -174,7 +174,7 @@ class PreparedMediaStore:
             raise DatasetError(
                 f"{len(rows)} samples of the store have the key {key!r}",
                 where=f"{self._root}, entry {name}",
-                hint="give each a key of its own: `wdsctl convert STORE DEST --on-collision prefix`",
+                hint="make the keys of the store unique: `wdsctl convert STORE DEST --on-collision prefix`",
                 code="WDS343",
             )
         yield from rows
@@ -197,7 +197,7 @@ class FolderMediaStore:
             raise DatasetError(
                 "a reference leads out of its folder",
                 where=f"{self._root}, entry {name}",
-                hint="references are paths below the folder, without `..`",
+                hint="write references as paths below the folder, without `..`",
                 code="WDS552",
             )
         if not os.path.isfile(path):
@@ -222,8 +222,8 @@ def open_media_store(path: str) -> MediaStore:
 
 def _missing_entry_error(name: str, root: str) -> DatasetError:
     return DatasetError(
-        f"there is no {name!r} in the store",
+        f"the store has no file {name!r}",
         where=root,
-        hint="look at its names: `wdsctl ls STORE`",
+        hint="list the names in the store: `wdsctl ls STORE`",
         code="WDS343",
     )

@@ -94,7 +94,7 @@ class _SceneFolder:
         if not self.scenes:
             raise InputError(
                 "no folder has media files",
-                hint="check the path: every sample needs a folder of its own",
+                hint="check the path: each sample needs its own folder",
                 where=path_for_message(root),
                 code="WDS003",
             )
@@ -127,7 +127,7 @@ class _SceneFolder:
             yield Finding(
                 code="WDS201",
                 severity="error",
-                message=f"{pluralize(count, 'folder')} without a file that most have, such as "
+                message=f"{pluralize(count, 'folder')} without a file that most folders have, such as "
                 f"{path_for_message(scene.prefix)} without {path_for_message(name)}: the samples lack these files",
                 count=count,
             )

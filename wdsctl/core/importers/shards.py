@@ -241,13 +241,13 @@ class ShardsImporter:
             if os.path.exists(sample_index.catalog):
                 if _names_files_in_lines(path, sample_index):
                     return FormatMatch(
-                        0.3, "it has a catalog, but its lines name files, which only the format jsonl reads"
+                        0.3, "the folder has a catalog, but its lines name files, which only --from jsonl reads"
                     )
-                return FormatMatch(1.0, "it has a catalog")
+                return FormatMatch(1.0, "the folder has a catalog")
             if sample_index.single_file and not is_jsonl_name(sample_index.single_file):
-                return FormatMatch(0.9, "it is a tar")
+                return FormatMatch(0.9, "the file is a tar")
             if not sample_index.single_file and has_shards(sample_index.root):
-                return FormatMatch(0.9, "there are .tar or .jsonl files in it")
+                return FormatMatch(0.9, "the folder has .tar or .jsonl files")
         except (WdsctlError, OSError, ValueError):
             return None  # not a dataset of shards
         return None
@@ -256,9 +256,7 @@ class ShardsImporter:
         """Open a dataset that has a catalog. Raises InputError, CatalogError, UsageError."""
         unknown = sorted(set(options) - set(SHARDS_OPTIONS))
         if unknown:
-            raise UsageError(
-                f"shards have no option {unknown[0]!r}", hint=f"the options of shards are {', '.join(SHARDS_OPTIONS)}"
-            )
+            raise UsageError(f"shards have no option {unknown[0]!r}", hint=f"use one of {', '.join(SHARDS_OPTIONS)}")
         return ShardsSource(locate(path, options.get("catalog")), options)
 
 

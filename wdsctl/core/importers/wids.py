@@ -86,8 +86,8 @@ class _WidsSamples:
         if listed_samples is not None and listed_samples != scan.samples:
             raise DatasetError(
                 f"the shard has {scan.samples:,} samples, but its list says {listed_samples:,}",
-                hint=f"write {path_for_message(os.path.basename(self._index))} again, or copy the shard "
-                "again from its origin",
+                hint=f"update {path_for_message(os.path.basename(self._index))}, or copy the shard again from its "
+                "origin",
                 where=path_for_message(path),
                 code="WDS233",
             )

@@ -434,7 +434,7 @@ def check_media_indexed(location: DatasetLocation, spec: ColumnSpec) -> None:
         raise UsageError(
             "the catalog has no media facts yet",
             where=spec.text,
-            hint=f"add `--media {spec.part_or_module}`, or `--media` for the facts of all media",
+            hint=f"pass `--media {spec.part_or_module}`, or `--media` for the facts of all media",
             code="WDS312",
         )
 

@@ -93,7 +93,7 @@ def import_energon_meta(
     settled = reapply_splits(location, workers, progress, base.split, base.exclude)
     if descriptions:
         source = JSONL_INDEX_SUFFIX if location.single_file else f"/{ENERGON_META_FOLDER}"
-        progress.note(f"taken over from {location.display_path}{source}: {', '.join(descriptions)}")
+        progress.note(f"imported from {location.display_path}{source}: {', '.join(descriptions)}")
     return EnergonImport(detection, (*findings, *settled.findings))
 
 
@@ -208,9 +208,9 @@ def _count_findings(meta: EnergonMeta, location: DatasetLocation) -> tuple[Findi
     found = []
     others = [path for path, count in counts.items() if there.get(path, count) != count]
     if others:
-        first = f"Energon counted {counts[others[0]]:,} samples in it, but it has {there[others[0]]:,}"
+        first = f"Energon counted {counts[others[0]]:,} samples in the shard, but it has {there[others[0]]:,}"
         found.append(_count_finding(first, others))
-    found += _missing_path_findings("shards that Energon counted, but that are missing or unreadable", counts, there)
+    found += _missing_path_findings("missing or unreadable shards that Energon counted", counts, there)
     return (*found, *_missing_path_findings("shards that Energon has not counted", there, counts))
 
 

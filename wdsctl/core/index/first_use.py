@@ -89,7 +89,7 @@ def _index(location: DatasetLocation, progress: Progress, *, with_splits: bool) 
     from wdsctl.core.index.index import IndexRequest, index_staged
 
     progress.note(
-        f"indexing {location.display_path}, which Energon prepared, into {location.meta}, once; "
+        f"indexing the Energon dataset {location.display_path} into {location.meta}, only at its first use; "
         f"{shell_command_at(location, 'index')} does so in advance, with more processes"
     )
     with stage_catalog(location) as stage:

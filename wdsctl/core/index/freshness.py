@@ -30,7 +30,7 @@ FindUnchanged = Callable[[Sequence[ShardRow]], set[str]]  # returns the paths of
 _UNREAD_STATUSES = (MISSING_STATUS, "unreadable")  # the content at the time of indexing is unknown
 
 #: Messages for a changed shard: one that was present, one that was missing.
-_CHANGED_MESSAGES = ("has changed since it was indexed", "is present again: the last run of index did not find it")
+_CHANGED_MESSAGES = ("has changed since it was indexed", "exists, but was missing in the last run of index")
 
 
 def check_freshness(location: DatasetLocation, summary: CatalogSummary) -> tuple[int, list[Finding]]:
@@ -78,14 +78,18 @@ def _stale_findings(
             for row, _ in changes.changed
             if row.path not in stayed
         ),
-        *((row.path, "is gone, but still in the catalog") for row in changes.vanished if row.path not in outside),
+        *(
+            (row.path, "is in the catalog, but its file is missing")
+            for row in changes.vanished
+            if row.path not in outside
+        ),
     ]
     found = [outside_finding(root, path) for path in outside]
     found += [Finding(code="WDS305", severity="error", message=message, shard=path) for path, message in failures]
     if stayed:
         message = (
-            "only the modification times of shards have changed since they were indexed, as after a copy; "
-            "the content is the same"
+            "only the modification times of shards have changed since they were indexed, for example by a copy; the "
+            "content is the same"
         )
         found.append(Finding(code="WDS305", severity="note", message=message, count=len(stayed)))
     return found

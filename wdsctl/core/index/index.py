@@ -338,7 +338,7 @@ def index_if_media_folder(
         return None
     if request.hashed is not None or request.sample_rows is not None:
         raise UsageError(
-            "a media folder has no shards to hash, and has one row per file",
+            "--hash and --no-sample-rows need shards, which a media folder does not have",
             hint="omit --hash and --no-sample-rows",
             code="WDS322",
         )

@@ -38,10 +38,10 @@ def agreed_rule(location: DatasetLocation, catalog_rule: str) -> KeyRuleName | N
     recorded = parse_key_rule(catalog_rule)
     if configured and recorded and configured != recorded:
         raise DatasetError(
-            f"dataset.yaml says `key_until: {configured}`, but the samples were made by the rule {recorded}: "
-            "another one would rename every sample",
+            f"dataset.yaml has `key_until: {configured}`, but the shards were written with {recorded}: a change "
+            "would rename every sample",
             where=location.dataset_yaml,
-            hint=f"write `key_until: {recorded}` again; to have other keys, prepare the files into a new folder with "
+            hint=f"restore `key_until: {recorded}`; for other keys, prepare the files into a new folder with "
             f"`--key-until {configured}`",
             code="WDS246",
         )
@@ -63,7 +63,7 @@ def check_rule_unchanged(
         f"the keys of this dataset follow the rule {stored}: {requested} would rename every sample "
         "and invalidate splits, views and saved states",
         where=location.display_path,
-        hint=f"omit --key-until; or make another dataset: {command}",
+        hint=f"omit --key-until; or create another dataset: {command}",
         code="WDS246",
     )
 
@@ -78,10 +78,10 @@ def check_tar_rule(location: DatasetLocation, requested: KeyRuleName | None, sto
     if requested is None or requested == (stored or FIRST_DOT):
         return
     raise UsageError(
-        f"keys in tars end at the first dot for every reader of WebDataset, so {requested} does not apply",
+        f"{requested} does not apply to tars: for all WebDataset readers, keys in tars end at the first dot",
         where=location.display_path,
-        hint=f"{_repack_command(location, requested)} writes the samples into new shards, with keys that all "
-        "readers split alike",
+        hint=f"run {_repack_command(location, requested)} to write new shards, whose keys all readers split in the "
+        "same way",
         code="WDS248",
     )
 
@@ -122,8 +122,8 @@ def check_suspicious_keys(location: DatasetLocation, offsets: Offsets) -> None:
             f"the keys look wrong: {doubt.reason}. Keys up to the first dot give "
             f"{pluralize(offsets.samples, 'sample')}; {_describe_alternative(doubt)}",
             where=location.display_path,
-            hint=f"{_repack_command(location, doubt.rule)} writes those samples; if the present ones are "
-            f"right: {shell_command_at(location, 'prepare', '--key-until', FIRST_DOT)}",
+            hint=f"run {_repack_command(location, doubt.rule)} to write those samples; or, if the present keys are "
+            f"right, {shell_command_at(location, 'prepare', '--key-until', FIRST_DOT)}",
             code="WDS245",
         )
 
@@ -137,7 +137,7 @@ def key_findings(location: DatasetLocation, offsets: Offsets) -> Iterator[Findin
             severity="error" if doubt.odd_share >= MIN_DISSENTING_SHARE else "warning",
             message=f"{doubt.reason} ({percent(doubt.odd_share)} of files may be affected); "
             f"{_describe_alternative(doubt)}: {_repack_command(location, doubt.rule)} writes those samples; if the "
-            f"present ones are right: `--key-until {FIRST_DOT}`",
+            f"present keys are right, pass `--key-until {FIRST_DOT}`",
         )
 
 

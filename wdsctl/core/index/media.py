@@ -43,7 +43,7 @@ def resolve_media_settings(request: MediaRequest, before: MediaSettings | None) 
     if request.selection is None and request.keyframes:
         if before is None:
             raise UsageError(
-                "--media-index needs media", hint="pass `--media` for all media, or for example `--media mp4`"
+                "--media-index needs media", hint="pass `--media` for all media, or a part such as `--media mp4`"
             )
         return MediaSettings(before.selection, keyframes=True)
     if request.selection is None:
@@ -101,7 +101,7 @@ def no_media_findings(root: str, report: MediaReport) -> list[Finding]:
     """Report an error if the selection matches no media, so that a wrong selection does not look like success."""
     if report.counts or report.state != "made":
         return []
-    message = f"--media {report.selection} matches nothing"
+    message = f"--media {report.selection} matches no part"
     return [Finding(code="WDS323", severity="error", message=message, shard=root)]
 
 

@@ -170,7 +170,7 @@ def _list_media_files(
     files = [file for file in listing.shards if selection.guess_by_name(os.path.basename(file.path)) != "no"]
     if not files:
         raise InputError(
-            "there are no shards and no media files here"
+            "the folder has no shards and no media files"
             if selection.text == AUTO
             else f"--media {selection.text} matches no file",
             where=location.display_path,

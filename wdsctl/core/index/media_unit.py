@@ -134,7 +134,10 @@ def run_media_unit(unit: MediaShardUnit) -> MediaScan:
     except (StorageError, PermissionDenied) as error:
         path = open_cached_offsets(unit.offsets_path).shards[unit.shard_index].path
         failure = Finding(
-            code=error.code, severity="error", message=f"cannot read its media: {error.message}", shard=path
+            code=error.code,
+            severity="error",
+            message=f"cannot read the media of the shard: {error.message}",
+            shard=path,
         )
         return MediaScan((), (failure,), is_unreadable=True)
 

@@ -277,7 +277,8 @@ def _rescan(location: DatasetLocation, row: ShardRow, draft: CatalogDraft, optio
         raise CatalogError(
             "the offsets of a shard are lost, and the shard is missing or has changed",
             where=f"{location.display_path} ({row.path})",
-            hint=f"restore it, or drop it: {shell_command_at(location, 'index', '--rebuild', '--missing', 'drop')}",
+            hint="restore the shard, or drop it from the catalog: "
+            f"{shell_command_at(location, 'index', '--rebuild', '--missing', 'drop')}",
             code="WDS302",
         )
     return _rows(scan, draft)

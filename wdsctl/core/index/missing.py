@@ -84,7 +84,7 @@ def vanished_error(location: DatasetLocation, vanished: Sequence[ShardRow], shar
     return InputError(
         f"{len(vanished):,} of {pluralize(shards, 'shard')} {have} vanished: {names}{more}",
         where=location.display_path,
-        hint="restore them; or pass `--missing drop` to drop them, `--missing keep` to keep their rows",
+        hint="restore the shards; or pass `--missing keep` to keep their rows, or `--missing drop` to drop the rows",
         code="WDS306",
     )
 
@@ -195,7 +195,7 @@ def damaged_shard_findings(location: DatasetLocation, rows: Sequence[ShardRow]) 
     The catalog stores only the first code of each shard; `validate` reports all.
     """
     message = (
-        f"index found errors in it, and it has not been repaired: {shell_command_at(location, 'validate')} lists them"
+        f"index found errors in the shard, which is not repaired: {shell_command_at(location, 'validate')} lists them"
     )
     return [
         Finding(code=row.code, severity="error", message=message, shard=row.path)

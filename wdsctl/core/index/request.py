@@ -47,12 +47,12 @@ def parse_column_options(texts: Sequence[str]) -> dict[str, str]:
         name, equals, function = text.partition("=")
         if not equals or not function:
             raise UsageError(
-                f"{text!r} does not name a column and its function",
+                f"{text!r}: expected NAME=MODULE:FUNCTION",
                 hint="write --column NAME=MODULE:FUNCTION",
                 code="WDS312",
             )
         if name in functions:
-            raise UsageError(f"the column {name!r} is requested twice", hint="give each --column its own name")
+            raise UsageError(f"--column: the name {name!r} is repeated", hint="give each --column its own name")
         functions[check_column_name(name)] = function
     return functions
 

@@ -151,8 +151,8 @@ def index_shards(stage: CatalogStage, request: IndexRequest, progress: Progress)
     )
     if request.selection is None and not settings.selection.is_all:
         progress.note(
-            f"only the shards that an earlier run selected: {settings.selection.describe()} "
-            f"('{location.display_path}/**' selects all)"
+            f"indexing only the shards that an earlier run selected: {settings.selection.describe()} (pass "
+            f"'{location.display_path}/**' to select all)"
         )
     known = [row.path for row in snapshot.rows]
     listing = list_shards(
@@ -334,9 +334,9 @@ def _add_rows(
         for row, (_, scan) in zip(plan.kept, found, strict=True):
             if scan.layout_hash() != row.layout_hash:
                 raise InputError(
-                    "a shard is missing or has changed, so its samples cannot get rows",
+                    "cannot add sample rows: a shard is missing or has changed",
                     where=f"{location.display_path} ({row.path})",
-                    hint="restore it, or drop it: `--missing drop`",
+                    hint="restore the shard, or pass `--missing drop` to drop it from the catalog",
                     code="WDS306",
                 )
             draft.add_sample_rows(row.id, scan)
@@ -386,14 +386,14 @@ def _key_field(
     """
     if requested and any(not is_jsonl_name(shard.path) for shard in listing.shards):
         raise UsageError(
-            "--key takes keys from a field of JSONL, but the file names in tars are the keys",
+            "--key only applies to JSONL: in tars, the file names are the keys",
             where=location.display_path,
             hint="omit --key",
         )
     if requested and not all(requested.split(".")):
         raise UsageError(
             f"--key {requested}: a name is empty",
-            hint="name a field, such as id, or meta.id for one inside another object",
+            hint="write a field such as id, or meta.id for a nested field",
         )
     return snapshot.key if requested is None else requested
 

@@ -110,14 +110,18 @@ def catalog_vacuum(
     PermissionDenied. Needs free disk space of the size of the catalog.
     """
     if generations < 1:
-        raise UsageError("--generations must be 1 or more", hint="`--generations 1` keeps only the present one")
+        raise UsageError(
+            "--generations: expected 1 or more", hint="pass `--generations 1` to keep only the current generation"
+        )
     location = locate(root, catalog, writing=not dry_run)
     ensure_catalog_exists(location)
     check_catalog_file(location.catalog)
     if dry_run:
         return _vacuum(location, generations, damaged, progress, dry_run=True)
     if not os.access(location.meta, os.W_OK):
-        raise PermissionDenied("the catalog cannot be written", where=location.meta, hint="ask its owner")
+        raise PermissionDenied(
+            "the catalog is not writable", where=location.meta, hint="ask the owner of the dataset for write permission"
+        )
     with (
         lock_dataset(location, wait=wait, note=progress.note),
         record_run(location, "catalog vacuum", [redact_secrets(root)], progress),
@@ -157,7 +161,7 @@ def _vacuum(
         kept=tuple(
             KeptGeneration(
                 generation=number,
-                why="the present one" if number == present else "states saved on it can be resumed",
+                why="the current generation" if number == present else "states saved on this generation can be resumed",
             )
             for number in in_use
         ),

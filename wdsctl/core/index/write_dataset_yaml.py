@@ -141,7 +141,7 @@ def set_aside_broken_config(location: DatasetLocation, request: SampleTypeReques
         if not request:
             raise
         aside = set_aside(location.dataset_yaml, "broken")
-        progress.note(f"dataset.yaml was broken ({error.message}): moved to {aside}, writing a new one")
+        progress.note(f"dataset.yaml was invalid ({error.message}): moved it to {aside} and wrote a new one")
 
 
 def write_dataset_yaml(
@@ -220,7 +220,7 @@ class UnsureTypeError(UsageError):
         field_map = format_field_map_text(self.detection.field_map)
         take = format_command("--sample-type", self.detection.sample_type, "--field-map", field_map)
         crude = format_command("--sample-type", CRUDE)
-        self.hint = f"to accept it: {take}; to get all parts as they are: {crude}"
+        self.hint = f"to accept this sample type, run {take}; to get all parts undecoded, run {crude}"
 
 
 def detect_dataset_type(location: DatasetLocation, generation: int) -> Detection:
@@ -249,7 +249,7 @@ def resolve_sample_type(
         field_map = dict(detection.field_map)
     if sample_type != CRUDE and not field_map:
         raise UsageError(
-            f"the samples do not look like {sample_type}, so its fields must be named",
+            f"the samples do not look like {sample_type}: its fields need a field map",
             hint=f"pass --sample-type {sample_type} --field-map FIELD=PART,... (parts: {', '.join(names)})",
             code="WDS221",
         )

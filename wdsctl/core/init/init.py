@@ -39,14 +39,14 @@ _SIDES: dict[TrainingKind, int] = {"classify": 64, "captions": 128}
 _SIDE_STEP = 32
 
 _SCRIPTS: dict[TrainingKind, str] = {
-    "vlm": "a transformer over the bytes of conversations and the patches of their images; the loss is over what the "
-    "assistant says",
+    "vlm": "a transformer over the bytes of conversations and the patches of their images; the loss covers the "
+    "turns of the assistant",
     "captions": "a convolutional network for the image and a transformer over the bytes of its caption",
     "speech": "convolutions and a GRU over spectrograms, with CTC over the bytes of the transcript; batches have "
     "recordings of similar length",
     "classify": "a convolutional network",
-    "text": "a transformer over the bytes of texts, packed into rows in which they do not see one another",
-    "detect": "a convolutional network whose grid cells tell which objects have their centers in them",
+    "text": "a transformer over the bytes of texts, packed into rows without attention between texts",
+    "detect": "a convolutional network whose grid cells predict the objects centered in them",
 }
 
 
@@ -112,7 +112,7 @@ def init(
         raise UsageError(
             f"{present[0]} exists",
             where=folder,
-            hint=f"choose another folder: {shell_command('init', root, 'FOLDER')}; --yes replaces the files",
+            hint=f"choose another folder: {shell_command('init', root, 'FOLDER')}; or pass --yes to replace the files",
         )
     classes: Classes | None = None
     constants: dict[str, tuple[Any, str]] = {
@@ -176,7 +176,7 @@ def _check_reference(path: str) -> str:
         raise UsageError(
             "a blend file cannot name this dataset",
             where=path,
-            hint="move or link it to a path of printable characters that does not end in .yaml",
+            hint="move or link the dataset to a path of printable characters that does not end in .yaml",
         )
     return path
 
@@ -212,26 +212,27 @@ def _constants(
     if kind == "detect":
         if "box_format" not in config.field_map and box_format is None:
             raise UsageError(
-                "the samples do not say what the four numbers of a box are",
+                "the samples do not name the format of their boxes",
                 where=summary.root,
                 hint="pass `--box-format xywh` (left, top, width, height in pixels, as in COCO), xyxy, cxcywh, or one "
                 "of these with normalized_ before it",
             )
         constants["BOX_FORMAT"] = (box_format, "of boxes whose sample does not say")
     if kind in ("classify", "detect"):
-        constants["LABEL_FIELD"] = (label_field, "field of a sample that holds the class")
+        constants["LABEL_FIELD"] = (label_field, "field of a sample that contains the class")
         values = list(classes.values) if classes else ["object"]
         if not values:
             raise InputError(
                 f"no sample has a label: the field {label_field} is empty in all of them",
                 where=summary.root,
-                hint=f"map `{label_field}` to the part that holds the class; `wdsctl inspect` shows the parts",
+                hint=f"map `{label_field}` to the part that contains the class; `wdsctl inspect` shows the parts",
                 code="WDS224",
             )
         constants["CLASSES"] = (values, "")
     elif box_format is not None:
         raise UsageError(
-            f"--box-format is for --detect, and this is --{kind}", hint="remove --box-format, or pass --detect"
+            f"--box-format only applies to --detect, but the script is --{kind}",
+            hint="remove --box-format, or pass --detect",
         )
     return constants
 
@@ -257,10 +258,10 @@ def _about(kind: TrainingKind, train: int, val: str, samples: dict[str, int]) ->
     validation = (
         f"Every checkpoint follows a validation over {pluralize(samples[val], 'sample')}."
         if val
-        else "There is no validation, as the dataset has no split `val`; `wdsctl split` makes one."
+        else "There is no validation, because the dataset has no split `val`; run `wdsctl split` to create one."
     )
     return (
-        f"The model is small, to be replaced by yours: {_SCRIPTS[kind]}. An epoch has {pluralize(train, 'sample')}.\n"
+        f"Replace the small model by your own: {_SCRIPTS[kind]}. An epoch has {pluralize(train, 'sample')}.\n"
         f"{validation}\n"
     )
 

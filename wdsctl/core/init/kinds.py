@@ -75,8 +75,8 @@ def choose_kind(
     if kind == "vlm" and unread:
         raise _no_script_error(
             location,
-            f"the conversations have {join_with_and(unread)}, and the script reads images alone",
-            "make a dataset of the other samples: `wdsctl view create` selects them, `wdsctl convert` writes them",
+            f"the conversations have {join_with_and(unread)}, but the script reads only images",
+            "select the other samples with `wdsctl view create`, and write them to a dataset with `wdsctl convert`",
         )
     return kind
 
@@ -89,8 +89,8 @@ def _wrong_type_error(
     if config.sample_type == CRUDE and is_polylithic(above):
         return _no_script_error(
             location,
-            "the samples are complete only with the media beside this dataset",
-            f"name the folder of both: {shell_command('init', above)}",
+            "the samples need the media in the folder beside this dataset",
+            f"pass the folder that contains both: {shell_command('init', above)}",
         )
     if config.sample_type == CRUDE:
         return _no_script_error(
@@ -102,15 +102,15 @@ def _wrong_type_error(
         readable = ", ".join(sample_type for spec in KINDS.values() for sample_type in spec.needs)
         return _no_script_error(
             location,
-            f"there is no script for {config.sample_type}",
-            f"there are scripts for {readable}"
+            f"wdsctl has no script for {config.sample_type}",
+            f"wdsctl has scripts for {readable}"
             if config.sample_type in SAMPLE_TYPES
             else f"use a built-in type in {config_path}: {readable}",
         )
     return _no_script_error(
         location,
-        f"--{requested} needs {' or '.join(KINDS[requested].needs)}, and the samples are {config.sample_type}",
-        f"{shell_command_at(location, 'init')} writes the script for {KINDS[fitting].about}"
+        f"--{requested} needs {' or '.join(KINDS[requested].needs)}, but the samples are {config.sample_type}",
+        f"run {shell_command_at(location, 'init')} to write the script for {KINDS[fitting].about}"
         if fitting
         else f"set `sample_type` and `field_map` in {config_path}; docs/loader/samples.md lists the types",
     )

@@ -141,7 +141,7 @@ def _check_number(values: set[Label], field: str, where: str) -> None:
         raise DatasetError(
             f"no training script fits: the field {field} has more than {MAX_CLASSES:,} different values",
             where=where,
-            hint=f"map `{field}` to the part that holds the class",
+            hint=f"map `{field}` to the part that contains the class",
             code="WDS224",
         )
 
@@ -150,6 +150,6 @@ def _label_error(field: str, found: str, where: str) -> DatasetError:
     return DatasetError(
         f"no training script fits: {field}: expected a number or a name, found {found}",
         where=where,
-        hint=f"map `{field}` to the part that holds the class, such as `{field}: json[class]`",
+        hint=f"map `{field}` to the part that contains the class, such as `{field}: json[class]`",
         code="WDS224",
     )

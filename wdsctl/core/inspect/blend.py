@@ -82,7 +82,7 @@ class SplitRangeCache:
             generation = browser.generation
             samples = 0 if members is None else members.count(browser.shard_sample_counts())
         if members is None or not samples:
-            hint = "show the samples of each split: `wdsctl inspect DATASET`"
+            hint = "run `wdsctl inspect DATASET` to see the samples of each split"
             raise InputError(
                 f"the split {split!r} has no samples", where=location.display_path, hint=hint, code="WDS211"
             )
@@ -254,7 +254,9 @@ class _SplitInspection:
             count += int(split_range.samples * repetitions)
         if tokens <= 0 < self.plan.components[component].weight:
             no_tokens = InputError(
-                "its samples have no tokens", hint="check the function of the column `tokens`", code="WDS211"
+                "the samples of the dataset have no tokens",
+                hint="check the function that computes the column `tokens`",
+                code="WDS211",
             )
             self.problems.append(_blend_problem(self.name, where, no_tokens))
         return Fraction(tokens, count) if tokens > 0 else None

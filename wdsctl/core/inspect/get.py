@@ -72,7 +72,7 @@ def find_sample(
         raise InputError(
             f"the sample {key!r} is not in the view",
             where=location.display_path,
-            hint="name the dataset without @VIEW",
+            hint="pass the dataset without @VIEW",
             code="WDS004",
         )
     selected = [
@@ -89,7 +89,7 @@ def find_sample(
         conditions = [f"shard {escape_unprintable(shard)}"] if shard else []
         conditions += [f"position {position:,}"] if position is not None else []
         raise InputError(
-            f"sample {key!r} is not there; found in {_format_candidates(matches)}",
+            f"sample {key!r} is not at this place; found in {_format_candidates(matches)}",
             where=", ".join(conditions),
             hint="pass one of these with --shard, or omit --shard and --position",
             code="WDS004",
@@ -98,7 +98,8 @@ def find_sample(
     raise UsageError(
         f"{len(selected)} samples have the key {key!r}: in {_format_candidates(selected)}",
         where=location.display_path,
-        hint="choose with --shard PATH" + (", and with --position N within a shard" if is_repeated_in_shard else ""),
+        hint="choose one with --shard PATH"
+        + (", and with --position N within a shard" if is_repeated_in_shard else ""),
         code="WDS005",
     )
 
@@ -160,7 +161,7 @@ def choose_part(location: DatasetLocation, sample: SampleLocation, name: str | N
         raise UsageError(
             f"the sample has {pluralize(len(names), 'part')}: {listed}",
             where=f"{location.display_path}, sample {escape_unprintable(sample.key)}",
-            hint="choose with --part NAME, or write all parts into a folder: -o FOLDER/",
+            hint="choose a part with --part NAME, or write all parts into a folder: -o FOLDER/",
             code="WDS005",
         )
     part = sample.part(name.removeprefix("."))
@@ -170,7 +171,7 @@ def choose_part(location: DatasetLocation, sample: SampleLocation, name: str | N
             where=f"{location.display_path}, sample {escape_unprintable(sample.key)}",
             hint="pass the extension after the key to --part, such as jpg or seg.png"
             if REFERENCES_PART not in names
-            else f"the media are in another dataset: the part {REFERENCES_PART} names this sample's entries in it",
+            else f"read the part {REFERENCES_PART}, which names the media of this sample in another dataset",
             code="WDS004",
         )
     return part
@@ -185,7 +186,7 @@ def _no_sample_error(location: DatasetLocation, browser: CatalogBrowser, key: st
     kind = "file" if browser.is_media_folder else "sample"
     nearest = f"; the nearest: {' and '.join(map(escape_unprintable, neighbours))}" if neighbours else ""
     return InputError(
-        f"there is no {kind} {key!r}{nearest}",
+        f"the dataset has no {kind} {key!r}{nearest}",
         where=location.display_path,
         hint=f"list them: {shell_command_at(location, 'ls', '--samples')}",
         code="WDS004",
@@ -320,7 +321,7 @@ def _path_in_folder(folder: str, name: str) -> str:
     """Return the path of `name` in a folder. Raises DatasetError if a key from the data leads out of it."""
     if os.path.isabs(name) or ".." in name.split("/") or "\0" in name:
         raise DatasetError(
-            f"the key {name!r} would lead out of the folder",
+            f"the key {name!r} would lead out of the output folder",
             where=folder,
             hint="write to a named file: --part NAME -o FILE",
         )

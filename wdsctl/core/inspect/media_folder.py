@@ -96,6 +96,8 @@ def _find_differences(
     ]
     unchanged = set(common) - set(changed)
     if retimed := sum(present[path].mtime_ns != known[path].mtime_ns for path in unchanged):
-        message = "files have other modification times than when they were indexed, as after a copy, but the same sizes"
+        message = (
+            "files have new modification times since they were indexed, for example after a copy, but the same sizes"
+        )
         findings += [Finding(code="WDS305", severity="note", message=message, count=retimed)]
     return [*findings, *listing.findings]

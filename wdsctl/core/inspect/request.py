@@ -39,7 +39,10 @@ class InspectRequest:
         if len(choices) > 1:
             raise UsageError(f"{choices[0]} and {choices[1]} exclude each other", hint="pass only one of them")
         if self.stats and (self.key is not None or self.samples is not None):
-            raise UsageError(f"--stats and {choices[0]} exclude each other", hint="--stats --random N reads N samples")
+            raise UsageError(
+                f"--stats and {choices[0]} exclude each other",
+                hint="pass --stats --random N to read the parts of N samples",
+            )
         if self.seed is not None and self.random is None and not self.stats:
             raise UsageError("--seed has no effect without --random or --stats", hint="add --random N, or --stats")
         if self.shard is not None and self.key is None:
@@ -49,7 +52,9 @@ class InspectRequest:
                 "--split needs --samples, --random or --stats", hint="add --samples N, --random N or --stats"
             )
         if is_blend and (self.stats or self.key is not None or self.random is not None):
-            raise UsageError("a blend file has no samples of its own", hint="inspect one of its datasets")
+            raise UsageError(
+                "the path is a blend file, which has no samples", hint="pass one of the datasets of the blend"
+            )
 
     @property
     def sample_selection(self) -> SampleSelection:

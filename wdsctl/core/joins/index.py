@@ -179,7 +179,7 @@ def _no_partner_error(primary: JoinSide, member: JoinSide, rows: Int64Array, par
     return DatasetError(
         f"{len(missing):,} of {len(rows):,} samples of {primary.name} have no partner of the same key: {keys}{more}",
         where=f"dataset {member.name}",
-        hint="set `nonmatch: skip` for this member to leave them out, or `nonmatch: none` to get None for them",
+        hint="set `nonmatch: skip` for this member to skip these samples, or `nonmatch: none` to get None for it",
         code="WDS607",
     )
 
@@ -201,7 +201,7 @@ def _damaged(path: str) -> CatalogError:
     return CatalogError(
         "the file of a join is damaged",
         where=path,
-        hint="delete this file: it is only a cache, and is computed again when the join is opened",
+        hint="delete the file: wdsctl computes it again when it opens the join",
         code="WDS529",
     )
 
@@ -264,7 +264,7 @@ def _compute_join(
             ) from error
         _remove_stale(folder, name.partition("-")[0])
         return path
-    raise InputError("there is no folder for joins", hint="pass at least one folder")
+    raise InputError("no folder for the files of joins was passed", hint="pass at least one folder")
 
 
 def _remove_stale(folder: str, name: str) -> None:

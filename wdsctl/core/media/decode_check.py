@@ -66,10 +66,10 @@ def check_image_decodes(data: bytes, *, max_pixels: int = MAX_CHECKED_PIXELS) ->
         try:
             return _check_image_decodes(data, max_pixels)
         except UnidentifiedImageError:
-            return DecodeVerdict("broken", "it is no image of a format that is read here" if data else "it is empty")
+            return DecodeVerdict("broken", "it is not an image of a supported format" if data else "it is empty")
         except _DECODE_ERRORS as error:
             reason = (str(error) or type(error).__name__).splitlines()[0]
-            return DecodeVerdict("broken", f"it does not decode: {reason}")
+            return DecodeVerdict("broken", f"it cannot be decoded: {reason}")
 
 
 def _check_image_decodes(data: bytes, max_pixels: int) -> DecodeVerdict:
@@ -114,11 +114,11 @@ def _find_png_damage(data: bytes) -> str:
         if end > len(data):
             return f"its chunk {kind!r} needs {end - len(data):,} more bytes than there are"
         if zlib.crc32(data[at + 4 : end - 4]) != struct.unpack_from(">I", data, end - 4)[0]:
-            return f"the checksum of its chunk {kind.decode('ascii', 'backslashreplace')} does not fit"
+            return f"the checksum of its chunk {kind.decode('ascii', 'backslashreplace')} is wrong"
         at = end
         if kind == b"IEND":
             return ""
-    return "it has no end"
+    return "its end is missing"
 
 
 #: FFmpeg conceals errors and reports them only in its log. The log belongs to the process: one decoding at a time.
@@ -136,7 +136,7 @@ def check_stream_decodes(
     Cost: one decoding on one core. If FFmpeg conceals errors, the verdict is `doubtful` with the first log message.
     """
     if format_name not in DEMUXERS:
-        return DecodeVerdict("broken", f"there is nothing here that reads {format_name}")
+        return DecodeVerdict("broken", f"wdsctl cannot decode {format_name}")
     with _FFMPEG_LOG_LOCK:
         before, skips = av.logging.get_level(), av.logging.get_skip_repeated()
         av.logging.set_level(av.logging.ERROR)
@@ -152,15 +152,13 @@ def check_stream_decodes(
     if verdict != INTACT:
         return verdict
     if missing := count_missing_bytes(source, format_name):
-        return DecodeVerdict(
-            "doubtful", f"it decodes, and by its header {missing:,} more bytes belong to it: it is cut off"
-        )
+        return DecodeVerdict("doubtful", f"it decodes, but its header states {missing:,} more bytes: it is cut off")
     if captured:
         _, component, message = captured[0]
         words = " ".join(message.split())[:_MAX_MESSAGE_CHARS]
-        return DecodeVerdict("doubtful", f"it decodes, and FFmpeg says ({component}): {words}")
+        return DecodeVerdict("doubtful", f"it decodes, but FFmpeg reports ({component}): {words}")
     trouble = find_matroska_damage(source) if format_name in ("matroska", "webm") else ""
-    return DecodeVerdict("doubtful", f"it decodes, and {trouble}") if trouble else INTACT
+    return DecodeVerdict("doubtful", f"it decodes, but {trouble}") if trouble else INTACT
 
 
 def _check_stream_decodes(source: ByteRangeFile, format_name: str, max_pixels: int) -> DecodeVerdict:
@@ -176,11 +174,11 @@ def _decode_all(container: InputContainer, max_pixels: int) -> DecodeVerdict:
     every: list[VideoStream | AudioStream] = [*container.streams.video, *container.streams.audio]
     streams = [stream for stream in every if _codec_context(stream)]
     if not streams:
-        return DecodeVerdict("broken", "there is no video and no sound in it that can be decoded")
+        return DecodeVerdict("broken", "it has no video or audio that can be decoded")
     for stream in streams:
         if isinstance(stream, VideoStream) and stream.width * stream.height > max_pixels:
             pixels = f"{stream.width} x {stream.height} pixels"
-            return DecodeVerdict("too large", f"its pictures have {pixels}, above {max_pixels:,}")
+            return DecodeVerdict("too large", f"its frames have {pixels}, above the limit of {max_pixels:,}")
         stream.codec_context.thread_count = 1  # threads lose the errors of frames in flight
         stream.codec_context.options = _CRC_CHECK_OPTIONS
     frames, family = 0, container.format.name.partition(",")[0]
@@ -194,9 +192,9 @@ def _decode_all(container: InputContainer, max_pixels: int) -> DecodeVerdict:
         if packet.size and packet.pts is not None:
             ends[packet.stream.index] = max(packet.pts + (packet.duration or 0), ends.get(packet.stream.index, 0))
     if not frames:
-        return DecodeVerdict("broken", "not one frame of it can be decoded")
+        return DecodeVerdict("broken", "none of its frames can be decoded")
     if digest is not None and digest.damage:
-        return DecodeVerdict("doubtful", f"it decodes, and {digest.damage}")
+        return DecodeVerdict("doubtful", f"it decodes, but {digest.damage}")
     cut = (_check_length(stream, ends[stream.index], family) for stream in streams if stream.index in ends)
     return next((verdict for verdict in cut if verdict != INTACT), INTACT)
 
@@ -210,7 +208,7 @@ def _check_length(stream: VideoStream | AudioStream, end: int, family: str) -> D
     found = (end - (stream.start_time or 0)) * tick
     if stated is None or stated - found <= MAX_MISSING_SECONDS:
         return INTACT
-    message = f"its {stream.type} ends after {float(found):.1f} s, and its header says {float(stated):.1f} s"
+    message = f"its {stream.type} ends after {float(found):.1f} s, but its header states {float(stated):.1f} s"
     return DecodeVerdict("broken", f"{message}: it is cut off or damaged")
 
 

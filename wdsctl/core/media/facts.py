@@ -77,7 +77,7 @@ def describe_facts(facts: MediumFacts) -> str:
     picture = f"{facts.width}x{facts.height} {facts.codec}{fps}{_format_seconds(facts.duration_s)}{turned}"
     if facts.audio:
         return f"{picture}, sound: {_describe_audio(facts.audio)}"
-    return f"{picture}, sound: unknown codec" if facts.has_audio else f"{picture}, no sound"
+    return f"{picture}, audio: unknown codec" if facts.has_audio else f"{picture}, no sound"
 
 
 def _describe_audio(facts: AudioFacts) -> str:

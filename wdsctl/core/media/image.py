@@ -48,7 +48,7 @@ def read_webp_header(source: ByteRangeFile) -> WebpHeader:
     if name == b"VP8 " and data[3:6] == b"\x9d\x01\x2a":
         width, height = (int.from_bytes(data[at : at + 2], "little") & 0x3FFF for at in (6, 8))
         return WebpHeader(width, height, False, b"")
-    raise ValueError("no image stands at the beginning of this WebP file")
+    raise ValueError("the WebP file does not start with an image")
 
 
 def _exif(source: ByteRangeFile, at: int) -> bytes:
@@ -103,7 +103,7 @@ def image_facts(source: ByteRangeFile, format_name: str) -> ImageFacts | Unreada
             return Unreadable(reason="its header is damaged or cut off")
         except ImportError:
             return Unreadable(reason=f"Pillow {pillow_version} does not read {format_name}")
-    return Unreadable(reason=f"there is nothing here that reads {format_name}")
+    return Unreadable(reason=f"wdsctl cannot read {format_name}")
 
 
 def _pillow_facts(source: ByteRangeFile, module: str, name: str) -> ImageFacts:

@@ -64,8 +64,8 @@ class KeyframeIndex:
             return cls._parse(data)
         except (ValueError, ZeroDivisionError):
             raise InputError(
-                "these bytes are no keyframe index, or are damaged",
-                hint="leave the index out: the decoder then looks for keyframes itself",
+                "the keyframe index is damaged, or the bytes are not a keyframe index",
+                hint="omit the index: the decoder then finds keyframes in the video",
             ) from None
 
     @classmethod

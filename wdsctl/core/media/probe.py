@@ -19,7 +19,7 @@ def probe_media(source: ByteRangeFile, content: SniffedContent) -> MediumFacts |
     if source.failure is not None:
         raise source.failure
     if isinstance(facts, Unreadable) and source.is_over_limit:
-        return Unreadable(reason=f"its header needs more than {source.max_read_bytes:,} bytes to be read")
+        return Unreadable(reason=f"its header is longer than {source.max_read_bytes:,} bytes, the limit")
     return facts
 
 

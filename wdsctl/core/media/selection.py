@@ -14,7 +14,7 @@ from wdsctl.core.media.kinds import MEDIA_EXTENSIONS, OTHER_EXTENSIONS
 AUTO = "auto"
 BY_CONTENT = "content"
 MEDIA_OPTION_HINT = (
-    "write extensions (jpg,mp4), globs ('*.seg.png'), content, or auto for all that are media by name or content"
+    "write extensions (jpg,mp4), globs ('*.seg.png'), content, or auto for all parts that are media by name or content"
 )
 
 #: Whether a file is a medium by its name: yes, only if its content is, or no.
@@ -53,7 +53,7 @@ def parse_media_selection(text: str) -> MediaSelection:
     matches = [_EXTENSION.fullmatch(word) for word in items if not _WILDCARD.search(word)]
     extensions = tuple(sorted({match[1].lower() for match in matches if match}))
     if None in matches or {AUTO, BY_CONTENT} & set(extensions) or any("/" in glob for glob in globs):
-        raise UsageError(f"{text!r} does not say which parts are media", hint=MEDIA_OPTION_HINT, code="WDS321")
+        raise UsageError(f"{text!r} does not select parts", hint=MEDIA_OPTION_HINT, code="WDS321")
     return MediaSelection(",".join((*extensions, *globs)), extensions, globs)
 
 

@@ -154,11 +154,11 @@ _STILL_DISPOSITIONS = Disposition.attached_pic | Disposition.timed_thumbnails  #
 
 def stream_facts(source: ByteRangeFile, format_name: str) -> AudioFacts | VideoFacts | Unreadable:
     if format_name not in DEMUXERS:
-        return Unreadable(reason=f"there is nothing here that reads {format_name}")
+        return Unreadable(reason=f"wdsctl cannot read {format_name}")
     try:
         with open_container(source, format_name) as container:
             if source.is_over_limit:
-                return Unreadable(reason="its header was not read to the end")
+                return Unreadable(reason="its header is incomplete")
             return _container_facts(container, format_name)
     except av.FFmpegError as error:
         reason = (error.strerror or "unknown error").lower()
@@ -207,8 +207,8 @@ def _container_facts(container: InputContainer, format_name: str) -> AudioFacts 
     if video:
         return _video_facts(container, video, format_name, audio_facts, has_audio=bool(audio_streams))
     if moving:
-        return Unreadable(reason="its video stream is of an unknown codec, or cut off")
-    return audio_facts or Unreadable(reason="there is no video and no sound in it that can be decoded")
+        return Unreadable(reason="its video stream has an unknown codec, or is cut off")
+    return audio_facts or Unreadable(reason="it has no video or audio that can be decoded")
 
 
 def _has_codec(stream: Stream) -> bool:

@@ -42,7 +42,7 @@ class FlacDigest:
     def damage(self) -> str:
         if self._md5.digest() == self._stated:
             return ""
-        return "the MD5 of its samples is not the one that its header states"
+        return "the MD5 of its samples differs from the MD5 in its header"
 
 
 def make_flac_digest(stream: AudioStream | VideoStream) -> FlacDigest | None:
@@ -77,7 +77,7 @@ def find_matroska_damage(source: ByteRangeFile) -> str:
                 and source.failure is None
                 and not source.is_over_limit
             ):
-                return f"the checksum of the element at byte {at:,} does not fit"
+                return f"the checksum of the element at byte {at:,} is wrong"
         at = sum(found)
     return ""
 

@@ -44,7 +44,7 @@ def make_thumbnail(
     if reading fails. Cost: some ms for a JPEG, which is decoded at a smaller size; a full decoding for other formats.
     """
     if kind == "image" and source.size > MAX_SOURCE_BYTES:
-        return Unreadable(reason=f"it has {source.size:,} bytes, too many to decode for a look")
+        return Unreadable(reason=f"it has {source.size:,} bytes, too many for a thumbnail")
     drawn = (
         _decode_image(source, format_name, width, height)
         if kind == "image"
@@ -96,11 +96,11 @@ def _decode_image(source: ByteRangeFile, format_name: str, width: int, height: i
             source.seek(0)
             image = Image.OPEN[name][0](cast("IO[bytes]", source), "")
             if image.width * image.height > MAX_SOURCE_PIXELS:
-                return Unreadable(reason=f"{image.width}x{image.height} pixels are too many to decode for a look")
+                return Unreadable(reason=f"{image.width}x{image.height} pixels are too many for a thumbnail")
             image.draft("RGB", (2 * width, 2 * height))
             return ImageOps.exif_transpose(image)
         except ImportError:
-            return Unreadable(reason=f"Pillow does not decode {format_name} here")
+            return Unreadable(reason=f"the installed Pillow cannot decode {format_name}")
         except BAD_HEADER_ERRORS:
             return Unreadable(reason="it cannot be decoded")
 
@@ -117,9 +117,9 @@ def _decode_first_frame(source: ByteRangeFile, format_name: str) -> Image.Image 
         with open_container(source, format_name) as container:
             stream = first_video_stream(container)
             if stream is None:
-                return Unreadable(reason="there is no video in it that can be decoded")
+                return Unreadable(reason="it has no video that can be decoded")
             if stream.width * stream.height > MAX_SOURCE_PIXELS:
-                return Unreadable(reason=f"{stream.width}x{stream.height} pixels are too many to decode for a look")
+                return Unreadable(reason=f"{stream.width}x{stream.height} pixels are too many for a thumbnail")
             stream.codec_context.thread_count = 1
             for packet in islice(container.demux(stream), _MAX_PACKETS):
                 for frame in packet.decode():
@@ -127,7 +127,7 @@ def _decode_first_frame(source: ByteRangeFile, format_name: str) -> Image.Image 
                     return image.rotate(int(frame.rotation), expand=True) if frame.rotation else image
     except av.FFmpegError:
         return Unreadable(reason="it cannot be decoded")
-    return Unreadable(reason="no frame of it can be decoded")
+    return Unreadable(reason="none of its frames can be decoded")
 
 
 def _fit_to_size(image: Image.Image, width: int, height: int) -> RgbImage | Unreadable:

@@ -69,8 +69,8 @@ def read_key_list(folder: str, name: str) -> KeyList:
     """
     path = os.path.join(folder, name)
     if not os.path.isfile(path):
-        what = "a list of keys must be a file" if os.path.exists(path) else "the list of keys does not exist"
-        raise InputError(what, where=path, hint="name a text file with one key per line")
+        problem = "is not a regular file" if os.path.exists(path) else "does not exist"
+        raise InputError(f"the list of keys {problem}", where=path, hint="pass a text file with one key per line")
     with translate_os_errors(path, "read"), open_file_beneath(path, ("/" if os.path.isabs(name) else folder,)) as file:
         data = file.read()
     try:

@@ -59,7 +59,7 @@ def read_array_header(data: bytes | mmap.mmap | memoryview, magic: bytes, checks
     except RecursionError as error:
         raise ValueError("the header is nested too deeply") from error
     if not isinstance(header, dict):
-        raise ValueError("the header is no object")  # noqa: TRY004 - the file is wrong, not an argument
+        raise ValueError("the header is not an object")  # noqa: TRY004 - the file is wrong, not an argument
     return header
 
 

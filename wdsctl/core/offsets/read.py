@@ -74,7 +74,7 @@ def offsets_error(path: str, what: str) -> CatalogError:
     return CatalogError(
         f"the offsets file is {what}",
         where=path,
-        hint=f"{shell_command_for_file(path, 'index')} writes it again",
+        hint=f"run {shell_command_for_file(path, 'index')} to write it again",
         code="WDS302",
     )
 

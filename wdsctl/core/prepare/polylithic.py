@@ -50,9 +50,9 @@ def _collect_evidence(folder: str, samples: int) -> Evidence:
     counts = read_marker(folder).get("part_samples")
     if not isinstance(counts, dict) or not all(isinstance(count, int) for count in counts.values()):
         raise InputError(
-            "polylithic.json lacks the sample counts of the parts",
+            "polylithic.json has no sample counts of the parts",
             where=folder,
-            hint="convert the original again with this version of wdsctl",
+            hint="convert the original dataset again with this version of wdsctl",
         )
     heads: dict[str, list[tuple[bytes, int]]] = {name: [] for name in counts}
     with IMPORTER.open(folder, {}) as source:

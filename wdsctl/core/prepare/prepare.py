@@ -251,8 +251,8 @@ def conversion_request(form: SourceForm, request: PrepareRequest) -> ConvertRequ
         for name, is_given in options.items():
             if is_given:
                 raise UsageError(
-                    f"{name} applies to {these}, and the source is {form.name} ({form.reason})",
-                    hint=f"leave {name} out; if the source is raw files, add `--from {RAW_FOLDER}`",
+                    f"{name} applies to {these} only, but the source is {form.name} ({form.reason})",
+                    hint=f"omit {name}; or, if the source is a folder of raw files, add `--from {RAW_FOLDER}`",
                 )
     key = {"key": request.index.key} if request.index.key else {}
     return ConvertRequest(
@@ -275,7 +275,7 @@ def _missing_dest_error(source: str, what: str, jsonl: str = "") -> UsageError:
     """`jsonl`: a JSONL file among the raw files, which may be meant."""
     alone = f"; or prepare the JSONL alone: {shell_command('prepare', os.path.join(source, jsonl))}" if jsonl else ""
     return UsageError(
-        f"missing DEST: {what} written as shards to another folder",
+        f"missing DEST: {what} written as shards to a separate folder",
         where=source,
         hint=f"{shell_command('prepare', source, 'DEST')}{alone}",
     )
@@ -391,8 +391,8 @@ def _check_no_layout(form: SourceForm | None, request: PrepareRequest) -> None:
     """Raises UsageError if the request names a layout, which raw files and shards do not have."""
     if request.layout:
         what = "raw files" if form is not None and form.name == RAW_FOLDER else "shards"
-        hint = "leave --layout out; `wdsctl convert SOURCE DEST --layout polylithic` stores media separately"
-        raise UsageError(f"--layout applies to sources whose rows name files, and this source is {what}", hint=hint)
+        hint = "omit --layout; to store media separately, run `wdsctl convert SOURCE DEST --layout polylithic`"
+        raise UsageError(f"--layout applies to sources whose rows name files, but this source is {what}", hint=hint)
 
 
 def _check_options(request: PrepareRequest) -> None:
@@ -435,7 +435,7 @@ def _write_shards(
 ) -> FolderReport:
     if entry.ledger is None:
         raise entry.ledger_error or DatasetError(
-            "cannot save the plan of the shards",
+            "cannot save the plan of the shards: the ledger is not writable",
             where=dest,
             hint="choose a writable folder for the catalog: `--catalog DIR`",
         )

@@ -221,10 +221,10 @@ def _check_key_conflicts(samples: Sequence[RawSample], plan: WritePlan) -> None:
             for new, old in found[:_MAX_EXAMPLES]
         )
         raise DatasetError(
-            f"{pluralize(len(found), 'sample')} of the folder would get the key of another sample, which is still "
-            f"in a shard, but no longer in the folder: {names}{more}",
-            hint="give the new files other names, or restore those that are gone; `--missing drop` removes from the "
-            "shards the samples whose files are gone (`--dry-run` names them)",
+            f"{pluralize(len(found), 'sample')} of the folder would get the key of another sample, which is in a "
+            f"shard but no longer in the folder: {names}{more}",
+            hint="rename the new files, or restore the missing files; `--missing drop` removes samples without "
+            "files from the shards (preview: `--dry-run`)",
             code="WDS249",
         )
 
@@ -248,9 +248,9 @@ def _plan_rewrite(record: ShardRecord, samples: list[RawSample], tar_sizes: Mapp
 def _would_lose_samples_error(names: list[str]) -> DatasetError:
     more = f" and {len(names) - _MAX_EXAMPLES:,} more" if len(names) > _MAX_EXAMPLES else ""
     return DatasetError(
-        f"{pluralize(len(names), 'shard')} must be written again, and would lose samples whose files are gone from the "
-        f"raw folder: {', '.join(names[:_MAX_EXAMPLES])}{more}",
-        hint="restore the files; `--missing keep` leaves these shards as they are and goes on with the others, "
-        "`--missing drop` writes them again without the samples that are gone (`--dry-run` names them)",
+        f"{pluralize(len(names), 'shard')} must be rewritten, but the raw folder lacks files of their samples: "
+        f"{', '.join(names[:_MAX_EXAMPLES])}{more}",
+        hint="restore the files, or pass `--missing keep` to keep these shards unchanged; `--missing drop` removes "
+        "samples without files (preview: `--dry-run`)",
         code="WDS203",
     )

@@ -105,7 +105,7 @@ def _why_shards(source: str) -> str:
         raise UsageError(
             "a compressed tar at a URL has no random access",
             where=redact_secrets(source),
-            hint="copy it to a disk, and prepare it from there: DEST may be a URL",
+            hint="copy the tar to a disk, and prepare it from there: DEST may be a URL",
         )
     if is_empty_folder(location.root):
         raise InputError("the folder is empty", where=location.display_path, hint="check the path", code="WDS003")
@@ -144,7 +144,7 @@ def _check_lines(source: str) -> None:
         raise InputError(
             "each line of the .json files is an object: they are JSONL",
             where=shown(called_json[0]),
-            hint=f"rename them: `find {shlex.quote(source)} -name '*.json' -exec sh -c '{rename}' - {{}} \\;`",
+            hint=f"rename the files: `find {shlex.quote(source)} -name '*.json' -exec sh -c '{rename}' - {{}} \\;`",
             code="WDS235",
         )
 
@@ -194,7 +194,7 @@ def check_source_exists(source: str) -> None:
         raise InputError(
             "the source does not exist",
             where=source,
-            hint="check the path: give a folder, or a file such as a table, a .jsonl file or a .tar",
+            hint="check the path: pass a folder, or a file such as a table, a .jsonl file or a .tar",
         )
 
 
@@ -217,7 +217,8 @@ def check_raw_folder(source: str, dest: str, parts: Sequence[str]) -> None:
     raise UsageError(
         "the source already holds shards, which are prepared in place",
         where=source,
-        hint=f"{shell_command('prepare', source)}; if its tars are parts of samples, name them: `--parts jpg,tar`",
+        hint=f"run {shell_command('prepare', source)}; if the tars are parts of samples, list the parts: `--parts "
+        "jpg,tar`",
     )
 
 
@@ -239,5 +240,5 @@ def _not_mounted_error(message: str, url: str) -> UsageError:
     return UsageError(
         message,
         where=redact_secrets(url),
-        hint="copy the raw files to a disk, or mount them, and prepare them from there: DEST may be a URL",
+        hint="copy the raw files to a disk, or mount the URL, and prepare them from there: DEST may be a URL",
     )

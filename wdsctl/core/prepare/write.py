@@ -50,7 +50,7 @@ def check_dest_shards(dest: str, planned_names: set[str]) -> list[str]:
             where=redact_secrets(dest),
             hint=f"{renamed} {shell_command('index', redact_secrets(dest))}"
             if missing
-            else "choose an empty folder, or the one that was written from this raw folder",
+            else "choose an empty folder, or the folder that wdsctl wrote from this raw folder",
         )
     return _filter_partials(names)
 
@@ -403,11 +403,10 @@ def _check_source(
     adopted = adopt_copied_folder(source, dest, listing.samples, records, ledger.former_keys(), progress)
     if adopted is None:
         raise UsageError(
-            f"the destination was made from another folder, {path_for_message(before)}, and its samples are not "
-            "those of "
-            f"{path_for_message(source)}",
+            f"the destination was written from another folder, {path_for_message(before)}, whose samples differ "
+            f"from those of {path_for_message(source)}",
             where=dest,
-            hint="choose another DEST; or pass `--yes` if it is that folder, moved and changed since",
+            hint="choose another DEST; or pass `--yes` if the raw folder was moved and changed since",
         )
     progress.note(f"this folder is a copy of {path_for_message(before)}, byte for byte: continuing from it")
     return adopted

@@ -232,7 +232,7 @@ def take_lock(handle: int, path: str, *, shared: bool, wait: bool) -> bool:
         if error.errno not in _NO_LOCKS_ERRNOS:
             raise
         raise StorageError(
-            "this file system has no locks, which processes need to share a catalog",
+            "the file system does not support locks, which processes need to share a catalog",
             where=path,
             hint="set XDG_DATA_HOME to a folder on a local disk",
         ) from error

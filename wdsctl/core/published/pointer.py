@@ -135,13 +135,13 @@ def parse_pointer(data: bytes, where: str) -> Pointer:
         document = read_json(data)
         newer = document["format"] > POINTER_FORMAT
     except MALFORMED_ERRORS as error:
-        raise damaged_pointer_error(where, "it is no pointer of wdsctl") from error
+        raise damaged_pointer_error(where, "it was not written by wdsctl") from error
     if newer:
         raise _newer_error(where, f"has format {document['format']}", document.get("wdsctl"))
     try:
         pointer = _pointer_of(document)
     except MALFORMED_ERRORS as error:
-        raise damaged_pointer_error(where, "it has impossible values") from error
+        raise damaged_pointer_error(where, "it has invalid values") from error
     for name, version in pointer.schemas.items():
         if version > KNOWN_SCHEMAS.get(name, version):
             raise _newer_error(where, f"has {name} with schema version {version}", pointer.version)
@@ -155,9 +155,9 @@ def _pointer_of(document: Mapping[str, Any]) -> Pointer:
         for each in document["files"]
     )
     if any(file.object_name != each["object"] for file, each in zip(files, document["files"], strict=True)):
-        raise ValueError("an object that is not named by its content")
+        raise ValueError("an object whose name does not match its checksum")
     if len({file.name for file in files}) != len(files):
-        raise ValueError("two files with one name")
+        raise ValueError("two files with the same name")
     by = document["published"]
     return Pointer(
         id=_text(document["id"]),
@@ -182,8 +182,8 @@ def damaged_pointer_error(where: str, reason: str) -> CatalogError:
     return CatalogError(
         f"the published catalog is damaged: {reason}",
         where=where,
-        hint="restore an older version of this object, or remove it: `wdsctl index` on the dataset then publishes the "
-        "catalog again from a machine that has it, or makes it again from the shards",
+        hint="restore an older version of this object; or remove the object and run `wdsctl index` on the dataset, "
+        "which publishes a catalog again",
         code="WDS302",
     )
 
@@ -191,10 +191,9 @@ def damaged_pointer_error(where: str, reason: str) -> CatalogError:
 def _newer_error(where: str, what: str, version: object) -> CatalogError:
     by = f" (wdsctl {version})" if isinstance(version, str) else ""
     return CatalogError(
-        f"the published catalog {what}, from a newer wdsctl{by}",
+        f"the published catalog {what}, written by a newer wdsctl{by}",
         where=where,
-        hint="upgrade wdsctl (`pip install -U wdsctl`), or make a local catalog of your own: "
-        "`wdsctl index URL --catalog DIR`",
+        hint="upgrade wdsctl (`pip install -U wdsctl`), or create a local catalog: `wdsctl index URL --catalog DIR`",
         code="WDS303",
     )
 
@@ -203,25 +202,25 @@ def _checked_name(name: object) -> str:
     text = _text(name)
     pieces = text.split("/")
     if len(text) > _MAX_NAME_CHARS or any(each in ("", ".", "..") for each in pieces) or not text.isprintable():
-        raise ValueError("an impossible file name")
+        raise ValueError("an invalid file name")
     if "\\" in text or not is_published_name(text):
-        raise ValueError("a file that is never published")
+        raise ValueError("a file that wdsctl never publishes")
     return text
 
 
 def _checked_sha256(value: object) -> str:
     if not _SHA256.fullmatch(_text(value)):
-        raise ValueError("an impossible checksum")
+        raise ValueError("an invalid checksum")
     return str(value)
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str) or len(value) > _MAX_TEXT_CHARS:
-        raise ValueError("an impossible text")
+        raise ValueError("an invalid text")
     return value
 
 
 def _count(value: object) -> int:
     if type(value) is not int or not 0 <= value < 1 << 62:
-        raise ValueError("an impossible number")
+        raise ValueError("an invalid number")
     return value

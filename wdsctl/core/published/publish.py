@@ -75,7 +75,10 @@ def publishing(folder: str, url: str, note: Callable[[str], None], *, is_record:
                 except WdsctlError as error:
                     if not (_is_read_only_error(error) or (is_record and isinstance(error, CatalogError))):
                         raise
-                    note(f"the changes of the catalog stay on this machine, in {folder}: {error.message}")
+                    note(
+                        f"cannot publish the catalog ({error.message}): its changes are only on this machine, in "
+                        f"{folder}"
+                    )
         for call in calls:
             call()
     finally:
@@ -145,7 +148,7 @@ def _upload_missing(
         store.put_file(file, path)
         if path == mirror.path(file.name) and mirror.stamp(file.name) != stamp:
             raise CatalogError(
-                "the file changed while it was published",
+                "the file changed during its upload",
                 where=path,
                 hint="run the same command again: finished work is kept",
                 code="WDS302",
@@ -208,7 +211,7 @@ def _conflict_error(store: CatalogStore) -> CatalogError:
     return CatalogError(
         f"another wdsctl published a catalog of this dataset first: {first}",
         where=store.display_url,
-        hint="run the same command again: it begins with that catalog, and finished work is kept",
+        hint="run the same command again: it starts from the newer catalog and keeps finished work",
         code="WDS308",
     )
 
@@ -232,4 +235,4 @@ def _remove_unused(store: CatalogStore, pointer: Pointer, note: Callable[[str], 
         if current is not None and current.pointer.id == pointer.id:
             store.delete(unused)
     except (StorageError, PermissionDenied) as error:
-        note(f"unused files of older catalogs stay in the store: {error.message} ({error.where})")
+        note(f"cannot remove unused files of older catalogs from the store: {error.message} ({error.where})")

@@ -71,10 +71,10 @@ def pull_for_writing(mirror: Mirror, store: CatalogStore, note: Callable[[str], 
         with mirror.lock("writers", wait=False) as is_free:
             if not is_free:
                 raise CatalogError(
-                    "another wdsctl on this machine uses the catalog, and a newer one was published meanwhile by "
-                    f"{found.pointer.describe_publisher()}",
+                    f"{found.pointer.describe_publisher()} published a newer catalog while another wdsctl on this "
+                    "machine uses the old one",
                     where=mirror.folder,
-                    hint="run the same command again when the other one has finished",
+                    hint="run the same command again when the other wdsctl has finished",
                     code="WDS304",
                 )
             return _replace(mirror, store, found, record, note)
@@ -130,7 +130,10 @@ def set_changes_aside(mirror: Mirror, changed: list[str], newer: Pointer) -> str
                 if os.path.exists(mirror.path(each)):
                     make_folder(os.path.dirname(os.path.join(aside, each)))
                     os.replace(mirror.path(each), os.path.join(aside, each))
-    return f"unpublished changes of the catalog are in {aside}: {newer.describe_publisher()} published a newer catalog"
+    return (
+        f"{newer.describe_publisher()} published a newer catalog: moved the unpublished changes of this machine to "
+        f"{aside}"
+    )
 
 
 def apply_pointer(

@@ -153,8 +153,8 @@ def _write_at(handle: int, data: bytes, start: int) -> None:
 
 def _damaged_error(path: str) -> CatalogError:
     return CatalogError(
-        "the part of the offsets file that was fetched is damaged",
+        "the local copy of a part of the offsets file is damaged",
         where=path,
-        hint="remove the file: the next command fetches it again",
+        hint="remove the local file: the next command fetches the part again",
         code="WDS302",
     )

@@ -107,7 +107,7 @@ class CatalogStore:
     def fetch(self, file: PublishedFile, path: str) -> None:
         """Download a file to a new path. Checks its content, and fetches it once more if that is wrong.
 
-        Raises CatalogError WDS302 if the object is missing, or has other content than its name states.
+        Raises CatalogError WDS302 if the object is missing, or does not match the checksum in its name.
         """
         for _ in range(2):
             try:
@@ -119,7 +119,7 @@ class CatalogStore:
             if found == file.sha256:
                 return
             remove_file(path)
-        raise self.damaged_error(file, "has other content than its name states")
+        raise self.damaged_error(file, "does not match the checksum in its name")
 
     def _download(self, file: PublishedFile, path: str) -> str:
         """Returns the SHA-256 of what was downloaded."""
@@ -139,8 +139,8 @@ class CatalogStore:
         return CatalogError(
             f"the published catalog is damaged: {file.name} {what}",
             where=f"{self.display_url}/{file.object_name}",
-            hint="remove this object and current.json; `wdsctl index` on the dataset then publishes the catalog again "
-            "from a machine that has it, or makes it again from the shards",
+            hint="remove this object and current.json, and run `wdsctl index` on the dataset, which publishes a "
+            "catalog again",
             code="WDS302",
         )
 

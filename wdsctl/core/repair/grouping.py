@@ -43,7 +43,7 @@ def group_members(
     present = [each for each in members if each is not None]
     if known_members and not is_same_shard(known_members, present):
         fixes.remaining_problems.append(
-            "this is not the shard that was indexed, so the catalog does not show which members are missing"
+            "the shard changed after it was indexed, so the catalog does not show which members are missing"
         )
         known_members = ()
     if fixes.counts["trailing bytes left out"] and not known_members:
@@ -198,9 +198,9 @@ def _describe_doubts(join: ArchiveJoin, salvaged: SalvageResult, usual: frozense
         and not any(salvaged.read(before.data_offset + before.size - _TRAILING_ZERO_BYTES, _TRAILING_ZERO_BYTES))
     ):
         name = before.name.decode("utf-8", "backslashreplace")
-        return [f"{where}, begin within {name}: a member after it may be missing"]
+        return [f"{where}, begin within {name}: a member after {name} may be missing"]
     if usual is not None and len(usual) == 1 and join.next_offset - join.zeros_offset == len(END_OF_ARCHIVE):
-        return [f"{where}, may have been a sample of one small part"]
+        return [f"{where}, may be the remains of a sample with one small part"]
     return []
 
 

@@ -162,7 +162,8 @@ def _resolve_dest(location: DatasetLocation, request: RepairRequest) -> str:
     if request.in_place == bool(request.dest):
         raise UsageError(
             "missing DEST for the fixed copies" if not request.dest else "DEST and --in-place exclude each other",
-            hint="`wdsctl repair ROOT DEST` writes copies; `--in-place --yes` replaces the shards",
+            hint="pass DEST to write fixed copies: `wdsctl repair ROOT DEST`; or pass `--in-place --yes` to replace "
+            "the shards",
         )
     if request.in_place:
         if is_url(location.root):
@@ -182,8 +183,8 @@ def _resolve_dest(location: DatasetLocation, request: RepairRequest) -> str:
     overlaps = real == root if location.single_file else _is_below(real, root) or _is_below(root, real)
     if not is_url(root) and overlaps:
         raise UsageError(
-            "DEST is in ROOT, or ROOT in DEST: copies and shards would be one dataset",
-            hint="pass another folder as DEST",
+            "DEST and ROOT contain one another: copies and shards would form one dataset",
+            hint="pass a folder outside ROOT as DEST",
         )
     check_not_in_dataset(real)
     return real
@@ -241,7 +242,7 @@ def _find_missing_shards(
             lost = [f"line {number}" for number in range(1, row.samples + 1)]
         else:
             lost = [each.name for each in read_indexed_members(offsets, row.id)] if offsets else []
-        message = f"the file is missing, with {pluralize(row.samples, 'indexed sample')}"
+        message = f"the file of {pluralize(row.samples, 'indexed sample')} is missing"
         results.append(
             RepairedShard(
                 shard=row.path, became="lost", left=(message,), lost=tuple(lost), size_bytes=row.size, error="WDS130"

@@ -176,7 +176,7 @@ def _resume_after_end_mark(salvaged: SalvageResult, end: int, fixes: Fixes) -> i
 
 
 def record_zeros(zeros_offset: int, size: int, fixes: Fixes) -> None:
-    fixes.remaining_problems.append(f"zeros at byte {zeros_offset:,} in place of a header: {size:,} bytes are left out")
+    fixes.remaining_problems.append(f"zeros in place of a header at byte {zeros_offset:,}: {size:,} bytes are left out")
     fixes.add("damage left out")
 
 

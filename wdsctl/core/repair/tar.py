@@ -24,7 +24,7 @@ def plan_tar(
     """
     salvaged = salvage(read, size, fixes)
     if not salvaged.members:
-        fixes.remaining_problems.append("it holds no tar members" if size else "the file is empty")
+        fixes.remaining_problems.append("the file contains no tar members" if size else "the file is empty")
         fixes.lost_members += [each.name for each in known_members]
         return salvaged, []
     return salvaged, group_members(salvaged, fixes, known_members)

@@ -160,7 +160,10 @@ def _repair_tar(unit: RepairUnit, read: ReadBytes, fixes: Fixes) -> tuple[int, I
     scan = scan_file(unit.root, unit.shard)
     if scan.status == "unreadable":
         raise StorageError(
-            scan.findings[0].message, hint="check the disk", where=unit.source, code=scan.findings[0].code
+            scan.findings[0].message,
+            hint="check the disk for errors, and run repair again",
+            where=unit.source,
+            code=scan.findings[0].code,
         )
     fixes.remaining_problems += [
         f"{each.message} ({each.code}, {pluralize(each.count, 'time')})"
@@ -176,7 +179,7 @@ def _repair_tar(unit: RepairUnit, read: ReadBytes, fixes: Fixes) -> tuple[int, I
     if not is_broken and not _has_lost_members(unit, scan, known, fixes):
         return 0, iter(())
     if detect_compression(read(0, min(6, unit.shard.size))):
-        fixes.remaining_problems.append("the shard is compressed: decompress it first")
+        fixes.remaining_problems.append("the shard is compressed: decompress it before repair")
         return 0, None
     salvaged, groups = plan_tar(read, unit.shard.size, fixes, known)
     samples = sum(bool(group.key) for group in groups)
@@ -197,7 +200,7 @@ def _has_lost_members(unit: RepairUnit, scan: ShardScan, known_members: Sequence
     if missing and is_rewritten:
         fixes.lost_members += [each.name for each in missing]
         fixes.remaining_problems.append(
-            "the shard was rewritten after it was indexed, and lacks members; if that is intended, run `wdsctl index`"
+            "the shard changed after it was indexed and lacks members; if the change is intended, run `wdsctl index`"
         )
     return bool(missing) and not is_rewritten
 
@@ -209,9 +212,7 @@ def _describe_doubtful_end(scan: ShardScan, size: int) -> list[str]:
     """
     zeros = size - int(scan.offsets[-1] + scan.sizes[-1]) if scan.samples else 0
     if zeros > len(END_OF_ARCHIVE) and (size % TAR_RECORD_BYTES or zeros >= len(END_OF_ARCHIVE) + TAR_RECORD_BYTES):
-        return [
-            f"the shard ends with {zeros:,} bytes of zeros, more than an archive needs: members may have been there"
-        ]
+        return [f"the shard ends with {zeros:,} zero bytes, more than an archive needs: they may replace lost members"]
     if scan.samples < _MIN_USUAL_SAMPLES or zeros <= len(END_OF_ARCHIVE):
         return []
     last = scan.part_names[-int(scan.counts[-1]) :]
@@ -219,7 +220,9 @@ def _describe_doubtful_end(scan: ShardScan, size: int) -> list[str]:
     others[last] = False
     parts = [scan.extensions[i] for i in np.flatnonzero(others)]
     key = scan.decode_keys(slice(scan.samples - 1, scan.samples))[0]
-    message = f"the last sample, {key}, lacks {join_with_and(parts)}, which all others have, and is followed by zeros"
+    message = (
+        f"zeros follow the last sample, {key}, which lacks {join_with_and(parts)}: all other samples have these parts"
+    )
     return [message] if parts else []
 
 
@@ -237,7 +240,7 @@ def _describe_lost_samples(unit: RepairUnit, samples: int, fixes: Fixes) -> list
     regrouped = fixes.counts["keys regrouped"]  # the catalog counts each fragment as a sample
     if unit.row is None or unit.offsets_path or not fixes.counts or samples + regrouped >= unit.row.samples:
         return []
-    return [f"{samples:,} of {pluralize(unit.row.samples, 'indexed sample')} are left"]
+    return [f"{samples:,} of {pluralize(unit.row.samples, 'indexed sample')} remain"]
 
 
 def _write_repaired(unit: RepairUnit, chunks: Iterator[bytes], result: RepairedShard) -> RepairedShard:
@@ -255,7 +258,7 @@ def _write_repaired(unit: RepairUnit, chunks: Iterator[bytes], result: RepairedS
             link_or_copy(unit.source, backup)
         if _stat(unit.source) != [unit.shard.size, unit.shard.mtime_ns]:
             raise StorageError(
-                "the shard changed while it was repaired, and was not replaced",
+                "the shard changed during the repair, so repair did not replace it",
                 hint="run repair again when no other process writes to the shard",
                 where=unit.source,
                 code="WDS202",

@@ -74,7 +74,7 @@ def normalize_conversation(
             raise _conversation_error("`system` and the first turn both have a system prompt", "remove one of them")
         messages.insert(0, {"role": "system", "content": _split_tokens(system)})
     if not messages:
-        raise _conversation_error("it has no turns", "complete it, or remove the sample")
+        raise _conversation_error("it has no turns", "complete the conversation, or remove the sample")
     _place_media(messages, {"image": images, "video": videos, "audio": audios})
     return Conversation(messages, _read_tools(own_tools if tools is None else tools))
 
@@ -120,8 +120,8 @@ def _find_turns(raw: Any) -> tuple[list[Any], str, Any]:
         raise _conversation_error(f"system: expected text, found {_describe(system)}", "write the prompt as text")
     keys = [key for key in TURNS_KEYS if raw.get(key) is not None]
     if len(keys) > 1:
-        message = f"it has {' and '.join(keys)}, but it is unclear which has the turns"
-        raise _conversation_error(message, f"map the one that is meant: `messages: json[{keys[0]}]`")
+        message = f"it has {' and '.join(keys)}, and only one of them can be the turns"
+        raise _conversation_error(message, f"map the key of the turns, for example `messages: json[{keys[0]}]`")
     if keys:
         turns = raw[keys[0]]
         if not isinstance(turns, list):
@@ -160,7 +160,7 @@ def _read_turn(turn: Any, number: int) -> Iterator[dict[str, Any]]:
     name = turn.get(role_key)
     if not isinstance(name, str) or name not in _ROLES:
         problem = f"has the unknown role {short_repr(name)}" if role_key else "has neither `role` nor `from`"
-        raise _conversation_error(f"{where} {problem}", f"the roles are {', '.join(_ROLES)}")
+        raise _conversation_error(f"{where} {problem}", f"use one of the roles {', '.join(_ROLES)}")
     message: dict[str, Any] = {"role": _ROLES[name]}
     others = {key: value for key, value in turn.items() if key not in (role_key, content_key)}
     if name == "function_call":
@@ -195,7 +195,7 @@ def _read_item(item: Any, where: str) -> list[dict[str, Any]]:
     kind = _ITEM_TYPES.get(name) if isinstance(name, str) else None
     if kind is None:
         message = f"{where} has an item of the unknown type {short_repr(name)}"
-        raise _conversation_error(message, f"the types are {', '.join(_ITEM_TYPES)}")
+        raise _conversation_error(message, f"use one of the types {', '.join(_ITEM_TYPES)}")
     if kind != "text":
         return [{"type": kind}]
     text = item.get("text")
@@ -233,7 +233,7 @@ def _place_media(messages: list[dict[str, Any]], media: Mapping[Modality, Sequen
             raise _conversation_error(
                 f"its turns have {pluralize(len(places[name]), f'<{name}> token')}, but the sample has "
                 f"{pluralize(len(media[name]), name)}",
-                f'add what is missing; the field map names the parts: `{name}s: "*"`',
+                f'add the missing tokens or parts; check the parts in the field map: `{name}s: "*"`',
             )
         for item, medium in zip(places[name], media[name], strict=False):
             item[name] = medium
@@ -242,7 +242,7 @@ def _place_media(messages: list[dict[str, Any]], media: Mapping[Modality, Sequen
     if leading:
         first = next((message for message in messages if message["role"] == "user"), None)
         if first is None:
-            raise _conversation_error("it has media, but no user turn to put them in", "add a user turn")
+            raise _conversation_error("it has media, but no user turn for them", "add a user turn")
         first["content"][:0] = leading
 
 
@@ -255,7 +255,7 @@ def _read_calls(value: Any, where: str) -> list[dict[str, Any]]:
     calls = calls if isinstance(calls, list) else [calls]
     if not calls or not all(isinstance(call, Mapping) and isinstance(call.get("name"), str) for call in calls):
         hint = 'write JSON such as {"name": "search", "arguments": {"query": "cats"}}'
-        raise _conversation_error(f"{where} is a function_call without the name of a function", hint)
+        raise _conversation_error(f"{where} has a function_call without the name of a function", hint)
     return [{"type": "function", "function": dict(call)} for call in calls]
 
 

@@ -57,7 +57,7 @@ class _TypeRule(NamedTuple):
     bonus: float = 0.0
 
 
-_QUESTION = _TypeRule("", ("answers",), ("context", "prompt"), "{} may be a caption: there are no answers")
+_QUESTION = _TypeRule("", ("answers",), ("context", "prompt"), "{} may be a caption: the samples have no answers")
 _OCR = _TypeRule(
     "",
     _OCR_FIELDS,
@@ -80,7 +80,7 @@ _TYPES: dict[str, _TypeRule] = {
     "TranscriptionSample": _TypeRule(
         "text",
         ("language", "speaker", "segments"),
-        without="no sign that {} is what is spoken (language, speaker, segments)",
+        without="no part shows that {} is a transcript (language, speaker, segments)",
         bonus=0.1,
     ),
     "DetectionSample": _TypeRule(marks=("boxes",), bonus=0.1),
@@ -200,7 +200,7 @@ def _try_jsonl(sample_type: str, facts: Sequence[PartFacts]) -> _Candidate | _Mi
         if _refers_to_media(key)
     ]
     if keys:
-        return _Misfit(sample_type, f"{', '.join(keys)} may name media, for a cooker to load", 0.0)
+        return _Misfit(sample_type, f"{', '.join(keys)} may name media that a cooker loads", 0.0)
     found = _try_sample_type(sample_type, facts)
     is_whole_line = isinstance(found, _Candidate) and not any(
         access.steps for filled in found.filled.values() for access in filled.path.alternatives
@@ -226,9 +226,9 @@ def _why_too_general(
     """Return why a type does not fit although its required fields are filled; empty if it fits."""
     media = sorted({part.kind for part in facts} & _MEDIA)
     if sample_type == "TextSample" and media:
-        return f"there are {', '.join(media)} parts"
+        return f"the samples have {', '.join(media)} parts"
     if sample_type == "ConversationSample" and not media and "with media" in filled["messages"].reason:
-        return "the turns refer to media, but no part has any"
+        return "the turns refer to media, but the samples have no media parts"
     field, name = rule.weak
     if not rule.marks or set(rule.marks) & set(filled) or (field in filled and filled[field].name != name):
         return ""
@@ -304,10 +304,10 @@ def _reasons(best: _Candidate, rivals: Sequence[_Candidate], facts: Sequence[Par
 
 def _crude_reasons(facts: Sequence[PartFacts]) -> tuple[str, ...]:
     if not facts:
-        return ("there are no samples to examine",)
+        return ("the dataset has no samples to examine",)
     parts = [f"{part.name} is in {percent(part.share)} of samples, {part.content_summary}" for part in facts]
     return (
-        "no sample type fits: samples are dicts of their parts",
+        "no sample type fits, so samples are dicts of parts",
         *parts,
         *(odd for part in facts for odd in part.oddities),
     )

@@ -165,7 +165,7 @@ def _consensus(contents: Sequence[SniffedContent], name: str) -> tuple[str, str]
 def _summarize_contents(contents: Sequence[SniffedContent]) -> str:
     counts = Counter(_display_name(content) for content in contents)
     if not counts:
-        return "content not looked at"
+        return "content not read"
     if len(counts) == 1:
         return f"content is {next(iter(counts))} ({len(contents)} of {len(contents)} looked at)"
     kinds = ", ".join(f"{name} ({count})" for name, count in counts.most_common(4))

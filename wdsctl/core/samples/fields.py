@@ -290,7 +290,7 @@ def parse_field_map_text(text: str) -> dict[str, str]:
         elif field:
             field_map[field] += f",{piece.strip()}"
         else:
-            raise _option_error(text, f"{piece.strip()!r} names no field")
+            raise _option_error(text, f"{piece.strip()!r} is not of the form FIELD=PART")
     return _check_option(text, field_map)
 
 
@@ -336,8 +336,8 @@ def check_sample_type(sample_type: str, *, where: str = "") -> None:
     if sample_type != CRUDE and sample_type not in SAMPLE_TYPES and not is_custom_type(sample_type):
         known = (*SAMPLE_TYPES, CRUDE)
         hint = did_you_mean(sample_type, known)
-        hint = hint or f"the sample types are {', '.join(known)}, and module:Class of your own"
-        raise _field_map_error(f"there is no sample type {sample_type!r}", hint, where)
+        hint = hint or f"use one of {', '.join(known)}, or your own class as module:Class"
+        raise _field_map_error(f"unknown sample type {sample_type!r}", hint, where)
 
 
 def check_field(sample_type: str, field: str, *, where: str = "") -> None:
@@ -346,7 +346,9 @@ def check_field(sample_type: str, field: str, *, where: str = "") -> None:
         return
     if sample_type == CRUDE:
         raise _field_map_error(
-            f"{CRUDE} has no field {field!r}: it hands out every part as it is", "leave field_map empty", where
+            f"{CRUDE} has no fields such as {field!r}: its samples contain all parts",
+            "remove the entries of field_map",
+            where,
         )
     fields = SAMPLE_TYPES[sample_type]
     if field not in {known.name for known in fields}:
@@ -376,13 +378,14 @@ def _check_collected(
         kind = kinds.get(field, "any")
         pattern = next((access.part for access in path.alternatives if access.is_pattern), "")
         if pattern and kind not in MEDIA_LIST_KINDS and not is_custom_type(sample_type):
-            hint = f"name the part; {' and '.join(lists)} take all parts that match" if lists else "name the part"
-            message = f"{field}: the pattern {pattern} may match several parts, but {field} takes one"
+            hint = "write the name of one part"
+            hint += f"; {' and '.join(lists)} take all parts that match" if lists else ""
+            message = f"{field}: the pattern {pattern} may match several parts, but {field} needs one part"
             raise _field_map_error(message, hint, where)
         inside = next((access for access in path.alternatives if access.steps), None)
         if inside and is_collecting(path, kind):
             message = f"{field} is a list of parts, and {inside} is a value inside a part"
-            raise _field_map_error(message, "name parts or patterns of them, such as jpg,*.jpg", where)
+            raise _field_map_error(message, "write parts or patterns of parts, such as jpg,*.jpg", where)
 
 
 def _check_parts(
@@ -501,7 +504,7 @@ def _parse_json_option(text: str) -> dict[str, str]:
     except ValueError as error:
         raise _option_error(text, f"it is not JSON: {error}") from error
     if not all(isinstance(path, str) for path in value.values()):
-        raise _option_error(text, "every field's value is a text such as jpg or json[caption]")
+        raise _option_error(text, "every field needs text such as jpg or json[caption]")
     return _check_option(text, value)
 
 
@@ -514,12 +517,16 @@ def _check_option(text: str, field_map: dict[str, str]) -> dict[str, str]:
 
 
 def _option_error(text: str, why: str) -> UsageError:
-    return UsageError(f"cannot read the field map {text!r}: {why}", hint="write image=jpg,caption=txt", code="WDS220")
+    return UsageError(
+        f"cannot read the field map {text!r}: {why}",
+        hint="write FIELD=PART pairs such as image=jpg,caption=txt",
+        code="WDS220",
+    )
 
 
 def _describe_fields(sample_type: str) -> str:
     fields = [field.name if field.required else f"{field.name} (optional)" for field in SAMPLE_TYPES[sample_type]]
-    return f"its fields are {', '.join(fields)}"
+    return f"use one of its fields {', '.join(fields)}"
 
 
 def _field_map_error(message: str, hint: str, where: str) -> DatasetError:

@@ -140,7 +140,7 @@ def _fill_from_media(field: SampleField, facts: Sequence[PartFacts]) -> FilledFi
     ]
     if rivals:
         names = ", ".join(part.name for part in found)
-        return UnfilledField(f"{len(found)} {field.kind} parts, unclear which is meant: {names}")
+        return UnfilledField(f"{len(found)} {field.kind} parts, and only one can be the field: {names}")
     # A few `MP4` among many `mp4` may not have been looked at.
     unseen = [part for part in facts if part.kind == "unknown" and part.name.lower() in usual]
     chosen = _with_alternatives(best, [*others, *unseen])

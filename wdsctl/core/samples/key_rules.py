@@ -109,7 +109,7 @@ def choose_key_rule(layouts: Sequence[SampleLayout]) -> KeyRuleChoice:
         )
     shown = example.get("several") or example["odd"]
     inner = {split_part(part, KNOWN_EXTENSION)[0] for part in shown.parts}
-    reason = f"up to the first dot, {_example_names(shown)} would be one sample"
+    reason = f"with keys up to the first dot, {_example_names(shown)} would be one sample"
     if len(inner) == 1:
         reason = f"in {_example_names(shown)}, {min(inner)!r} is not a known part name"
     return KeyRuleChoice(

@@ -149,10 +149,10 @@ def check_shard_template(template: str) -> str:
     except ValueError as error:
         raise _template_error(template, str(error)) from error
     if not fields:
-        raise _template_error(template, "it has no {index}, so all shards would have one name")
+        raise _template_error(template, "it has no {index}, so all shards would have the same name")
     for name, spec, conversion in fields:
         if name != "index" or conversion or not _INDEX_FORMAT.fullmatch(spec or ""):
-            raise _template_error(template, "{index} is the only field; it may have a width: {index:06d}")
+            raise _template_error(template, "use only the field {index}, with a width if needed: {index:06d}")
     _check_path(template, template.format(index=0))
     return template
 
@@ -170,5 +170,5 @@ def _check_path(template: str, example: str) -> None:
 def _template_error(template: str, reason: str) -> UsageError:
     return UsageError(
         f"the template {template!r} cannot name shards: {reason}",
-        hint="shard-{index:06d}.tar is the default; folders are fine: train/shard-{index:06d}.tar",
+        hint="write for example train/shard-{index:06d}.tar, or omit the template for shard-{index:06d}.tar",
     )

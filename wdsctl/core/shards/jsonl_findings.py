@@ -38,7 +38,7 @@ class JsonlFindings:
         elif b"\0" in head:
             self._binary("binary data, not JSONL")
         elif head.startswith(codecs.BOM_UTF8):
-            message = "a byte order mark at the start, which is skipped"
+            message = "a byte order mark at the start (skipped)"
             self._add(Finding(code="WDS125", severity="note", message=message, shard=self.shard, offset=0))
         return any(finding.severity == "error" for finding in self._findings.values())
 
@@ -55,11 +55,11 @@ class JsonlFindings:
         self._add(replace(finding, count=count))
 
     def add_truncated_line(self, offset: int) -> None:
-        message = "the last line is truncated and left out; the lines before it are good"
+        message = "the last line is truncated and skipped; the lines before it are intact"
         self._add(Finding(code="WDS122", severity="error", message=message, shard=self.shard, offset=offset))
 
     def add_missing_field(self, key_field: str, count: int, key: str, offset: int) -> None:
-        message = f"lines without text or a whole number in {key_field!r}: the line number is their key"
+        message = f"lines without text or a whole number in {key_field!r}: their line number becomes the key"
         found = Finding(code="WDS126", severity="warning", message=message, shard=self.shard, key=key, offset=offset)
         self._add(replace(found, count=count))
 

@@ -44,8 +44,8 @@ def keep_one_format(
             f"{pluralize(len(tars), 'tar')} and {pluralize(len(lines), 'JSONL file')} in one folder: "
             "a dataset has one format",
             where=redact_secrets(root),
-            hint=f"name the file {lines[0].path} instead of the folder, or ignore one format: "
-            "`--exclude '*.jsonl'` or `--exclude '*.tar'`",
+            hint=f"pass the file {lines[0].path} instead of the folder, or ignore one format: `--exclude '*.jsonl'` "
+            "or `--exclude '*.tar'`",
             code="WDS127",
         )
     kept, left = (lines, tars) if is_jsonl_name(first) else (tars, lines)
@@ -120,10 +120,10 @@ def list_shards(
             else:
                 findings.append(found)
         elif lower.endswith(COMPRESSED_TAR_SUFFIXES):
-            message = "a compressed shard has no random access and is left out; `wdsctl convert` decompresses it"
+            message = "a compressed shard has no random access and is skipped; run `wdsctl convert` to decompress it"
             findings.append(Finding(code="WDS113", severity="error", message=message, shard=printable_path(path)))
         elif tool := unpack_command(lower):
-            message = f"compressed JSONL has no random access and is left out; decompress it with `{tool}`"
+            message = f"compressed JSONL has no random access and is skipped; decompress it with `{tool}`"
             findings.append(Finding(code="WDS113", severity="error", message=message, shard=printable_path(path)))
     shards, left_out = keep_one_format(root, shards, catalog_paths)
     findings += left_out
@@ -165,7 +165,7 @@ def some_shards(root: str, paths: Iterable[str]) -> list[ShardFile]:
 
 def _stat_file(path: str, whole: str, noun: str = "shard") -> ShardFile | Finding:
     if printable_path(path) != path:
-        message = f"a {noun} whose name is not UTF-8 is left out; rename it"
+        message = f"a {noun} whose name is not UTF-8 is skipped; rename it"
         return Finding(code="WDS116", severity="error", message=message, shard=printable_path(path))
     try:
         stat = os.stat(whole)
@@ -298,7 +298,7 @@ def is_linked_outside(root: str, path: str) -> bool:
 def outside_finding(root: str, path: str) -> Finding:
     """Return the finding WDS409 for a link that leads out of the dataset."""
     real = os.path.realpath(os.path.join(root, path))
-    message = f"a link leads out of the dataset, to {printable_path(real)}, and is left out; {allow_path_hint(real)}"
+    message = f"a link that leads out of the dataset, to {printable_path(real)}, is skipped; {allow_path_hint(real)}"
     return Finding(code="WDS409", severity="error", message=message, shard=printable_path(path))
 
 
@@ -321,7 +321,7 @@ def remote_files(root: str) -> list[ShardFile]:
         raise InputError(
             "the dataset is a file, not a folder",
             where=redact_secrets(root),
-            hint="pass the folder that holds the shards",
+            hint="pass the folder of the shards",
         )
     files = [ShardFile(path, int(facts["size"]), etag_number(facts)) for path, facts in found]
     return [file for file in files if not any(name.startswith(".") for name in file.path.split("/"))]

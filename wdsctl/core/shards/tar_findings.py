@@ -46,7 +46,7 @@ class FindingCollector:
             message = f"members that are not regular files, such as {member.name!r}"
             self.add(Finding(code="WDS111", severity="note", message=message, shard=self.shard, offset=member.offset))
             return
-        message = "parts that are links or other special files: their samples lack them"
+        message = "parts that are links or other special files (skipped)"
         finding = Finding(
             code="WDS118",
             severity="warning",
@@ -147,7 +147,7 @@ def ending_findings(
             "error",
             f"truncated: {member}needs {ending.missing_bytes:,} more bytes than the file has",
         ),
-        "bad header": ("WDS103", "error", "damaged header; everything after it is left out"),
+        "bad header": ("WDS103", "error", "damaged header; everything after it is skipped"),
         "not a tar": ("WDS101", "error", "not a tar file"),
         "no mark": ("WDS114", "warning", "no end-of-archive marker"),
         "trailing data": (

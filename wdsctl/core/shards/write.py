@@ -251,7 +251,7 @@ def _source_error(error: OSError, path: str) -> WdsctlError:
 
 def _changed(path: str, how: str) -> DatasetError:
     return DatasetError(
-        f"a file changed while the folder was read: {how}",
+        f"a file changed while wdsctl read the folder: {how}",
         where=path,
         hint="run the same command again when no other program writes to the folder",
         code="WDS202",

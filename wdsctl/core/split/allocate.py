@@ -129,7 +129,7 @@ def allocate_free_samples(
 def empty_split_finding(location: DatasetLocation, name: str) -> Finding:
     """The finding of a split without samples."""
     command = shell_command_at(location, "split", "8,1,1")
-    message = f"the split {name!r} has no samples: split the dataset again, for example with {command}"
+    message = f"split {name!r} has no samples: split the dataset again, for example with {command}"
     return Finding(code="WDS210", severity="warning", message=message)
 
 

@@ -96,7 +96,9 @@ def _allocate(rows: Sequence[ShardRow], rule: SplitRule) -> Assignment:
             f"{join_with_and(empty)} would be empty: {pluralize(total, by)} cannot fill "
             f"{pluralize(len(counts), 'split')}",
             where=",".join(f"{name}={share}" for name, share in rule.shares.items()),
-            hint="split by samples: `--by sample`" if by == "shard" else "give it a larger share, or leave it out",
+            hint="split by samples: `--by sample`"
+            if by == "shard"
+            else "give each empty split a larger share, or remove it from the ratios",
             code="WDS210",
         )
     allocated = (allocate_shards if by == "shard" else allocate_samples)(shards, rule.shares, rule.seed, {})
@@ -171,13 +173,13 @@ def _excluded_by_split(
 
 def _empty_problem(rule: SplitRule, names: Sequence[str], group_hashes: set[int]) -> SplitProblem:
     if rule.kind == "balanced":
-        hint = "there are fewer groups than splits: leave some splits out"
+        hint = "the dataset has fewer groups than splits: remove some splits"
     elif rule.kind == "group":
-        hint = f"there are few groups: {_suggest_seed(rule, group_hashes)}"
+        hint = f"the dataset has few groups: {_suggest_seed(rule, group_hashes)}"
     elif rule.kind == "key":
-        hint = "there are few samples: try another `--seed`"
+        hint = "the dataset has few samples: try another `--seed`"
     else:
-        hint = "leave it out"
+        hint = "remove the empty splits"
     return SplitProblem(EMPTY, f"{join_with_and(names)} would be empty", f"{hint}, or pass `--allow-empty`", len(names))
 
 
@@ -187,7 +189,7 @@ def _suggest_seed(rule: SplitRule, group_hashes: set[int]) -> str:
         hashes = np.array(sorted(group_hashes), np.uint64)
         for seed in range(MAX_SEEDS_TRIED):
             if len(np.unique(labels_by_hash(hashes, rule.shares, seed))) == len(rule.shares):
-                return f"`--seed {seed}` leaves none empty"
+                return f"with `--seed {seed}`, no split is empty"
     return "try another `--seed`"
 
 
@@ -229,11 +231,14 @@ def _assign_by_pattern(builder: AssignmentBuilder) -> LabelledShards:
     unused = [pattern for i, pattern in enumerate(patterns) if i not in used]
     if unused and not rule.allow_empty:
         count = len(unused)
-        example = f"; one of them is {next(iter(matches))}" if matches else ""
+        example = f", such as {next(iter(matches))}" if matches else ""
         message = (
             f"{pluralize(count, 'pattern')} {verb_for(count, 'match', 'matches')} no shard: {join_names(unused, count)}"
         )
-        hint = f"patterns match whole paths of shards below the root{example}; `--allow-empty` ignores unused patterns"
+        hint = (
+            f"write patterns that match whole paths of shards below the root{example}; or pass `--allow-empty` to "
+            "ignore unused patterns"
+        )
         problems.append(SplitProblem(NO_MATCH, message, hint, count))
     overlaps: list[str] = []
     for row in builder.rows:
@@ -248,7 +253,7 @@ def _assign_by_pattern(builder: AssignmentBuilder) -> LabelledShards:
             f"{pluralize(count, 'shard')} {verb_for(count, 'match', 'matches')} patterns of several splits: "
             f"{join_names(overlaps, count)}"
         )
-        hint = "write the patterns so that every shard matches one split"
+        hint = "change the patterns so that every shard matches only one split"
         problems.insert(0, SplitProblem(OVERLAP, message, hint, count, overlaps[0]))
 
 
@@ -277,17 +282,21 @@ def _assign_by_key_files(builder: AssignmentBuilder) -> LabelledShards:
             f"{pluralize(overlap_count, 'sample')} {verb_for(overlap_count)} in the lists of several splits: "
             f"{join_names(overlaps, overlap_count)}"
         )
-        problems.insert(0, SplitProblem(OVERLAP, message, "list every key for one split", overlap_count))
+        problems.insert(0, SplitProblem(OVERLAP, message, "list each key for only one split", overlap_count))
     if rule.allow_empty or len(builder.rows) != len(context.rows):
         return
     for name, keys in lists.items():
         count, first = keys.find_missing(seen[name])
         if count:
             message = (
-                f"{pluralize(count, 'key')} of the list of {name} {verb_for(count)} not in the dataset: "
+                f"{pluralize(count, 'key')} in the list for split {name} {verb_for(count)} not in the dataset: "
                 f"{join_names(first, count)}"
             )
-            problems.append(SplitProblem(NO_MATCH, message, "`--allow-empty` ignores missing keys", count))
+            problems.append(
+                SplitProblem(
+                    NO_MATCH, message, "correct the list, or pass `--allow-empty` to ignore missing keys", count
+                )
+            )
 
 
 def _assign_by_key(builder: AssignmentBuilder) -> LabelledShards:

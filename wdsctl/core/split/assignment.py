@@ -195,16 +195,16 @@ class AssignmentBuilder:
 
     def _gap_problem(self) -> SplitProblem:
         first = sorted(self.gap_examples, key=lambda pair: pair[0].path)[:MAX_NAMES_IN_MESSAGE]  # for any worker count
-        hint = "assign them with `--rest train`, or leave them out with `--rest none`"
+        hint = "pass `--rest train` to assign them to train, or `--rest none` to leave them without a split"
         if self.rule.kind == "pattern":
             code, names = GAP, [row.path for row, _ in first]
             what = f"{verb_for(self.gap_samples, 'match', 'matches')} no pattern"
         else:
             names = [self.context.sample_name(row, position) for row, position in first]
             if self.rule.kind == "keys":
-                code, what = GAP, f"{verb_for(self.gap_samples)} in no list"
+                code, what = GAP, f"{verb_for(self.gap_samples)} not in any list"
             else:
                 code, what = NO_VALUE, f"{verb_for(self.gap_samples, 'have', 'has')} no {self.rule.group_by}"
-                hint = f"check the name of the value; {hint}"
+                hint = f"check that {self.rule.group_by} is the right name; {hint}"
         message = f"{pluralize(self.gap_samples, 'sample')} {what}: {join_names(names, len(names))}"
         return SplitProblem(code, message, hint, self.gap_samples)

@@ -136,7 +136,7 @@ def read_split_state(location: DatasetLocation) -> SplitState:
             raise CatalogError(
                 "cannot parse the split rules in the catalog",
                 where=location.catalog,
-                hint="make the splits again: `wdsctl split DATASET 8,1,1`",
+                hint="split the dataset again: `wdsctl split DATASET 8,1,1`",
                 code="WDS302",
             ) from error
         excluded = reader.excluded()
@@ -154,7 +154,7 @@ def missing_set_error(name: str, state: SplitState, where: str = "") -> InputErr
     """The error of a set that does not exist, with the sets that do."""
     named_sets = ", ".join(filter(None, state.rules)) or "no named sets"
     message = f"the dataset has no split set {name!r}; it has {named_sets}" if name else "the dataset has no splits yet"
-    return InputError(message, where=where, hint="`wdsctl split DATASET` lists them", code="WDS211")
+    return InputError(message, where=where, hint="run `wdsctl split DATASET` to list the split sets", code="WDS211")
 
 
 def read_assignment(location: DatasetLocation, split_set: str, state: SplitState) -> Assignment:

@@ -245,7 +245,11 @@ class _ExcludeBuilder:
                 f"{pluralize(count, 'key')}{source} to exclude {verb_for(count)} not in the dataset: "
                 f"{join_names(first, count)}"
             )
-            self._problems.append(SplitProblem(NO_MATCH, message, "`--allow-empty` ignores missing keys", count))
+            self._problems.append(
+                SplitProblem(
+                    NO_MATCH, message, "correct the keys, or pass `--allow-empty` to ignore missing keys", count
+                )
+            )
 
     def add_codes(
         self, codes: Sequence[str], findings: KnownFindings | None, current: Mapping[int, SplitShard]
@@ -265,13 +269,13 @@ class _ExcludeBuilder:
                 self.flags_of_shard(row)[flags] = True
         if excluded_shards:
             shards = pluralize(len(excluded_shards), "shard")
-            self._notes.append(f"{shards} excluded completely: their findings do not name single samples")
+            self._notes.append(f"{shards} excluded completely, because their findings do not name individual samples")
         self.note_unvalidated(set(codes) - CATALOG_CODES, findings, current)
         unused = [code for code in codes if code not in used]
         if unused:
-            message = f"no sample or shard has a finding {join_names(unused, len(unused))} to exclude"
+            message = f"no sample or shard has a finding with code {join_names(unused, len(unused))}"
             command = shell_command_at(self._context.location, "validate", "--level", "all")
-            hint = f"run {command} to look for all findings; `--allow-empty` ignores codes without findings"
+            hint = f"run {command} to check for all codes, or pass `--allow-empty` to ignore codes without findings"
             self._problems.append(SplitProblem(NO_MATCH, message, hint, len(unused)))
 
     def add_finding(self, row: ShardRow, located: LocatedFinding) -> bool:
@@ -296,7 +300,7 @@ class _ExcludeBuilder:
                     self.flags_of_shard(row)[sample_flags(current[row.id], row.samples)] = True
             command = shell_command_at(self._context.location, "validate", "--level", "all")
             effect = "excluded samples stay excluded" if current else "no sample is excluded"
-            self._notes.append(f"the dataset was not validated for {names}, so {effect}: run {command}")
+            self._notes.append(f"no `validate` run has checked the dataset for {names}, so {effect}: run {command}")
         elif findings and (count := findings.count_unvalidated(self._context.rows)):
             levels = ",".join(findings.validated_by_level)
             command = shell_command_at(self._context.location, "validate", "--level", levels)
@@ -323,8 +327,8 @@ class _ExcludeBuilder:
     def build(self) -> ExcludedSamples:
         if self._unmatched:
             count = len(self._unmatched)
-            message = f"no shard or sample to exclude is named {join_names(self._unmatched, count)}"
-            hint = "patterns and names are whole paths below the root; `--allow-empty` ignores unmatched ones"
+            message = f"nothing to exclude: no shard or sample matches {join_names(self._unmatched, count)}"
+            hint = "write whole paths below the root, or pass `--allow-empty` to ignore patterns without a match"
             self._problems.append(SplitProblem(NO_MATCH, message, hint, count))
         parts = {shard: shard_from_flags(shard, flags) for shard, flags in sorted(self._flags.items())}
         by_shard = {shard: part for shard, part in parts.items() if part is not None}

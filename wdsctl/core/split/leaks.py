@@ -28,6 +28,7 @@ from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.media.kinds import MEDIA_EXTENSIONS
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.fields import did_you_mean
+from wdsctl.core.split.assignment import verb_for
 from wdsctl.core.split.context import (
     SplitContext,
     missing_set_error,
@@ -286,8 +287,8 @@ class _LeakSearch:
     def _finding(self, leak_count: LeakCount) -> Finding:
         content = ", ".join(self.parts) or "content"
         message = (
-            f"{pluralize(leak_count.samples, 'sample')} of {leak_count.split} with the same {content} as one "
-            f"of {leak_count.other}"
+            f"{pluralize(leak_count.samples, 'sample')} of {leak_count.split} "
+            f"{verb_for(leak_count.samples, 'have', 'has')} the same {content} as a sample of {leak_count.other}"
         )
         splits = (leak_count.other, leak_count.split)
         example = next((pair for pair in self.pairs if (pair.one_split, pair.other_split) == splits), None)

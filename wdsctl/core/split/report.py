@@ -108,8 +108,8 @@ class SamplesWouldMoveError(UsageError):
         super().__init__(
             f"{pluralize(samples, 'sample')} would leave {'its' if samples == 1 else 'their'} split: {moves}{more}",
             where=report.root,
-            hint="`--set NAME` makes another set beside this one, in which nothing moves; `--dry-run` shows all moves; "
-            "`--yes` moves the samples, if no model was trained on the old splits",
+            hint="pass `--set NAME` to create another split set and keep this one; `--dry-run` lists all moves, and "
+            "`--yes` makes them",
         )
 
 
@@ -260,7 +260,9 @@ def export_split(
     if split_set not in state.rules:
         raise missing_set_error(split_set, state, location.display_path)
     if path and os.path.exists(path) and not overwrite:
-        raise UsageError("the file exists", where=path, hint="choose another path, or pass `--yes` to overwrite it")
+        raise UsageError(
+            "the output file exists", where=path, hint="choose another path, or pass `--yes` to overwrite it"
+        )
     context = open_split_context(location, 1, SILENT_PROGRESS, keeps_results=False)
     split_shards = read_split_shards(location, split_set)
     shards, samples = _find_unassigned(context, split_shards)

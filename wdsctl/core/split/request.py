@@ -104,8 +104,8 @@ def parse_split_request(
         rule = replace(by_shares, by=by, shares=parse_split_shares(ratios))
     for code in exclude_codes:
         if code not in load_codes():
-            hint = did_you_mean(code, list(load_codes())) or "`wdsctl explain` lists the codes"
-            raise UsageError(f"there is no code {code}", hint=hint)
+            hint = did_you_mean(code, list(load_codes())) or "run `wdsctl explain` to list the codes"
+            raise UsageError(f"unknown code {code}", hint=hint)
     excludes = Excludes(
         shards=tuple(exclude_shards),
         keys=tuple(exclude_keys),
@@ -130,21 +130,24 @@ def parse_split_request(
 
 def _check_method(methods: Sequence[str], by: SplitBy, group_by: str, stratify: str, folds: int, rest: str) -> None:
     if len(methods) > 1:
-        raise UsageError(f"{' and '.join(methods)} exclude each other", hint="choose one way to divide the dataset")
+        raise UsageError(f"{' and '.join(methods)} exclude each other", hint="pass only one of them")
     has_shares = methods in (["RATIOS"], ["--folds"])
     if not has_shares and (group_by or stratify or by != "auto"):
         name = "--group-by" if group_by else "--stratify" if stratify else "--by"
         raise UsageError(f"{name} only applies to ratios", hint=_RATIOS_HINT)
     if (group_by or stratify) and by != "auto":
-        raise UsageError(f"--by {by} excludes --group-by and --stratify", hint="leave --by out")
+        raise UsageError(f"--by {by} excludes --group-by and --stratify", hint="omit --by")
     if folds and ((stratify and not group_by) or by not in ("auto", "key")):
-        raise UsageError("--folds divides by key or by group", hint="leave --by out; pass --stratify with --group-by")
+        raise UsageError(
+            "--folds divides the samples by key or by group only",
+            hint="omit --by, and pass --stratify only with --group-by",
+        )
     if folds == 1:
-        raise UsageError("--folds 1 leaves no sample to train on", hint="pass 2 or more")
+        raise UsageError("--folds 1 leaves no samples for training", hint="pass --folds 2 or more")
     if rest and not (group_by or methods in (["--pattern"], ["--keys"], ["--from"])):
         raise UsageError(
-            "--rest names the split of samples that patterns, lists or groups leave over; ratios leave none over",
-            hint="leave --rest out",
+            "--rest has no effect with ratios, which assign every sample to a split",
+            hint="omit --rest, or divide by --pattern, --keys, --from or --group-by",
         )
 
 
@@ -160,7 +163,7 @@ def _parse_key_files(texts: Sequence[str]) -> dict[str, str]:
     files: dict[str, str] = {}
     for name, file in _parse_pairs(texts, "--keys", "val=val.txt"):
         if name in files:
-            raise UsageError(f"--keys names {name} twice", hint="put all keys of a split into one file")
+            raise UsageError(f"--keys gives two files for split {name}", hint="put all keys of a split into one file")
         files[name] = absolute_paths([file])[0]
     return files
 

@@ -170,7 +170,11 @@ def split_dataset_locked(
     for note in excluded.notes:
         progress.note(note)
     if request.has_excludes and not request.again and excludes == state.excludes:
-        progress.note("all of this is excluded already" if request.excludes else "no rule excludes anything")
+        progress.note(
+            "nothing to do: the dataset already excludes all of these"
+            if request.excludes
+            else "nothing to do: no rule excludes samples"
+        )
     plan = _SplitPlan(context, state, target, kept, dropped, excluded)
     plan.assign_sets()
     emptied = plan.update_other_sets()
@@ -198,7 +202,9 @@ def target_sets(
     if request.again:
         rules = ({"": authored.split} if authored.split is not None else {}) | authored.split_sets
         if not rules and not authored.exclude:
-            raise UsageError("dataset.yaml has no rule to split by", hint="for example `wdsctl split DATASET 8,1,1`")
+            raise UsageError(
+                "dataset.yaml has no rule to split by", hint="pass ratios, for example `wdsctl split DATASET 8,1,1`"
+            )
         return rules, tuple(name for name in state.rules if name and name not in rules)
     if request.rule is None:
         return {}, ()
@@ -290,7 +296,7 @@ class _SplitPlan:
             if names := [qualified_split_name(split_set, name) for name in emptied_splits(rule, before, after)]:
                 its = "its" if len(names) == 1 else "their"
                 message = f"{join_with_and(names)} would be empty: all {its} samples are excluded"
-                hint = "exclude less, split the dataset otherwise, or pass `--allow-empty`"
+                hint = "exclude fewer samples, or pass `--allow-empty`"
                 emptied.append(SplitProblem(EMPTY, message, hint, len(names)))
             if after.changed_shards:
                 self.updates[split_set] = after
@@ -419,8 +425,8 @@ def _difference_note(location: DatasetLocation, authored: SplitRule, current: Sp
         command += ["--by", authored.by, "--seed", str(authored.seed)]
     rules = [f"{_format_ratios(rule)} {rule.description}".lstrip() for rule in (authored, current)]
     return (
-        f"dataset.yaml says {rules[0]}; the catalog has {rules[1]}, which stays: `{shlex.join(command)}` applies the "
-        "other"
+        f"dataset.yaml has the rule {rules[0]}, but the catalog keeps {rules[1]}: run `{shlex.join(command)}` to "
+        "apply dataset.yaml"
     )
 
 

@@ -166,8 +166,8 @@ def assign_balanced(builder: AssignmentBuilder) -> LabelledShards:
     stored = GroupSplits(*(column[found.groups != _NO_GROUP] for column in found))
     if len(stored.groups) > MAX_STORED_GROUPS:
         raise UsageError(
-            f"{rule.group_by} has more than {MAX_STORED_GROUPS:,} different values, and the catalog stores no more",
-            hint="leave --stratify out: without it groups are assigned by hash, and the catalog stores none of them",
+            f"{rule.group_by} has more than {MAX_STORED_GROUPS:,} different values, the limit for stratified groups",
+            hint="omit --stratify: without strata, any number of groups is allowed",
         )
     by_split = {name: stored.groups[stored.splits == number] for number, name in enumerate(names)}
     by_text = {texts[stratum]: dict(zip(names, samples, strict=True)) for stratum, samples in added.items()}
@@ -288,7 +288,7 @@ def _check_has_values(builder: AssignmentBuilder, strata: Collection[int]) -> No
     """Add a problem if all samples of a new set lack the value: the name of the value may be wrong."""
     spec = builder.rule.stratify
     if set(strata) == {0} and not builder.assignment.history.strata and not builder.rule.allow_empty:
-        hint = "check the name of the value; with `--allow-empty` all samples are one stratum"
+        hint = f"check that {spec} is the right name, or pass `--allow-empty` to put all samples into one stratum"
         builder.assignment.problems.append(SplitProblem(NO_VALUE, f"no sample has {spec}", hint))
 
 
@@ -296,8 +296,8 @@ def _check_stratum_count(builder: AssignmentBuilder, strata: Collection[int]) ->
     if len(strata) > MAX_STRATA:
         spec = builder.rule.stratify
         raise UsageError(
-            f"{spec} has more than {MAX_STRATA:,} different values, too many for strata",
-            hint=f"to keep samples of one value together, pass `--group-by {spec}`",
+            f"{spec} has more than {MAX_STRATA:,} different values, the limit for strata",
+            hint=f"choose a value with fewer classes; or pass `--group-by {spec}` to keep equal values in one split",
         )
 
 

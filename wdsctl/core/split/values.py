@@ -83,7 +83,7 @@ def parse_value_spec(text: str) -> ValueSpec:
     """Parse the name of a value. Raises UsageError if the text is invalid."""
     kind, colon, rest = text.partition(":")
     if not colon or not rest:
-        raise UsageError(f"{text!r} does not say where a value is found", hint=_SPEC_HINT)
+        raise UsageError(f"{text!r} has no source of values before a colon", hint=_SPEC_HINT)
     if kind == "json":
         return _parse_json_field(text, rest)
     if kind == "part":
@@ -118,7 +118,9 @@ def _parse_part(text: str, rest: str) -> ValueSpec:
     if len(alternatives) > 1 or alternatives[0].is_pattern:
         raise UsageError(f"{text!r} names several parts", hint=_SPEC_HINT)
     if EVERY_ITEM in alternatives[0].steps:
-        raise UsageError(f"{text!r} names several values of a sample", hint="name one item: [0] instead of [*]")
+        raise UsageError(
+            f"{text!r} selects several values of a sample", hint="select one item: write [0] instead of [*]"
+        )
     return ValueSpec(text, "part", part=alternatives[0].part.lstrip("."), steps=alternatives[0].steps)
 
 
@@ -197,9 +199,9 @@ def _unit(context: SplitContext, row: ShardRow, spec: str, *, with_texts: bool) 
 def _require_readable(row: ShardRow, spec: str, values: ShardValueHashes) -> ShardValueHashes:
     if values.error:
         raise StorageError(
-            f"no values of {spec} for a shard: {values.error}",
+            f"cannot read {spec} from a shard: {values.error}",
             where=row.path,
-            hint="repair the shard, or leave it out of all splits with `--exclude-shard`",
+            hint="repair the shard, or exclude it from all splits with `--exclude-shard`",
         )
     return values
 
@@ -210,7 +212,7 @@ def _values_from_column(
     missing = int(column.table[context.offsets_index[row.id], 2])
     if missing:
         raise DatasetError(
-            f"column {column.facts.name} has no value for {missing:,} samples of a shard",
+            f"column {column.facts.name} lacks values for {missing:,} samples of a shard",
             where=row.path,
             hint="compute the column again for these samples, or split by another value",
         )

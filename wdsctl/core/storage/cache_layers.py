@@ -39,13 +39,13 @@ def cache_options(layer: str) -> dict[str, Any]:
         return options
     if layer == "simplecache":
         raise InputError(
-            "simplecache with a folder of its own does not notice that a shard was replaced",
+            "simplecache with a configured folder does not notice replaced shards",
             where=str(configured),
-            hint="write `filecache::` instead, and configure its folder with FSSPEC_FILECACHE_CACHE_STORAGE",
+            hint="use `filecache::` instead, and configure its folder with FSSPEC_FILECACHE_CACHE_STORAGE",
         )
     if not isinstance(configured, str):
         raise InputError(
-            f"{layer} has several cache folders, and wdsctl uses one",
+            f"{layer} has several cache folders, but wdsctl supports only one",
             where=str(configured),
             hint=f"configure one folder with FSSPEC_{layer.upper()}_CACHE_STORAGE",
         )
@@ -133,5 +133,7 @@ def _hold_folder(folder: str) -> str:
             _held[folder] = os.getpid(), path  # the descriptor stays open: the lock ends with the process
             return path
     raise StorageError(
-        f"{MAX_PROCESSES:,} processes use this cache folder already", where=folder, hint="configure another folder"
+        f"the cache folder already has {MAX_PROCESSES:,} processes, its maximum",
+        where=folder,
+        hint="configure another cache folder",
     )

@@ -48,7 +48,7 @@ def check_writable_url(url: str) -> str:
     if not (is_chained(url) or is_signed(url)):
         return url
     raise UsageError(
-        "wdsctl writes neither through a cache nor with the signature of a URL",
+        "cannot write through a cache layer or to a signed URL",
         where=redact_secrets(url),
         hint="pass the URL of the store itself, and give its driver credentials",
     )
@@ -231,7 +231,7 @@ class ObjectStore:
     def _open(self, url: str) -> tuple[str, ObjectDriver]:
         """Return the path of a URL as the driver spells it, and the calls of the driver."""
         if url != self.root and not url.startswith(f"{self.root}/"):
-            hint = "open a store for the folder that contains the object"
+            hint = "open the folder that contains the object"
             raise UsageError(f"the object is not below {redact_secrets(self.root)}", where=url, hint=hint)
         if self._opened is None or self._pid != os.getpid():
             opened = call_or_error(lambda: open_filesystem(self.root))
@@ -278,9 +278,10 @@ class ObjectStore:
             return StoredObject(url, *facts)
         self.delete([url])
         raise StorageError(
-            f"the store received {facts.size:,} bytes instead of {size:,}; wdsctl removed the object",
+            f"the store received {facts.size:,} bytes, expected {size:,}; wdsctl removed the object",
             where=redact_secrets(url),
-            hint="run the same command again; if it happens again, check the network and the proxy before the store",
+            hint="run the same command again; if the error repeats, check the network and any proxy between here "
+            "and the store",
             code="WDS420",
         )
 
@@ -293,7 +294,7 @@ class ObjectStore:
         if self._has_checked_conditions or driver.are_conditions_certain:
             return
         if not driver.has_conditions:
-            raise _no_conditions_error(url, f"wdsctl knows no conditional writes for {protocol(url)}://")
+            raise _no_conditions_error(url, f"wdsctl does not support conditional writes for {protocol(url)}://")
         folder = posixpath.dirname(url)
         probe = f"{folder}/.wdsctl-probe-{os.urandom(8).hex()}"
         inner = f"{posixpath.dirname(path)}/{posixpath.basename(probe)}"

@@ -139,9 +139,11 @@ def _missing_error(url: str, error: BaseException, verb: str) -> WdsctlError:
     if verb == "list":
         return InputError(f"no such bucket or folder ({message})", where=where, hint="check the URL")
     if verb == "write":
-        return InputError(f"cannot write: no such bucket ({message})", where=where, hint="check the URL, or create it")
+        return InputError(
+            f"cannot write: no such bucket ({message})", where=where, hint="check the URL, or create the bucket"
+        )
     return StorageError(
-        f"cannot {verb}: no such object",
+        f"cannot {verb}: the object does not exist",
         where=where,
         hint="the object was removed after it was indexed: run `wdsctl index` on the dataset",
     )
@@ -161,9 +163,12 @@ def no_driver_error(url: str) -> InputError:
 
 def _credentials_hint(url: str, verb: str, is_anonymous: bool) -> str:
     if is_signed(url):
-        return "the signature may have expired: pass a newly signed URL of the same file, which has the same catalog"
+        return "sign the URL again and pass the new one, which keeps the same catalog: the signature may have expired"
     if verb == "write" and not is_anonymous:
-        return "allow these credentials to write, list and delete objects there, or choose another destination"
+        return (
+            "allow these credentials to write, list and delete objects at the destination, or choose another "
+            "destination"
+        )
     if protocol(url) in ("s3", "s3a"):
         return (
             "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; for a public bucket, FSSPEC_S3_ANON=true"

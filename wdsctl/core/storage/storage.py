@@ -208,7 +208,7 @@ class LocalStorage:
                     block = os.pread(handle, TAR_BLOCK_BYTES, probe.offset)
                 if not probe.fits(block):
                     name = probe.name.decode(errors="replace")
-                    what = f"the shard is not the indexed one: no {name} at byte {probe.offset:,}"
+                    what = f"the shard differs from the indexed one: no {name} at byte {probe.offset:,}"
                     break
         if what:
             hint = "restore the shard; if the change is intended, run `wdsctl index DATASET`"

@@ -149,7 +149,7 @@ def parse_moved_roots(options: list[str], known_paths: list[str]) -> MovedRoots:
         named = [(i, old) for i in cuts if (old := _match_root(word[:i], known_paths))]
         if not named or not word[named[-1][0] + 1 :]:
             raise UsageError(
-                f"--root {word}: this does not begin with a dataset of the trace and `=`",
+                f"--root {word}: expected a dataset of the trace before `=`",
                 hint="write OLD=NEW; the trace has "
                 f"{', '.join(known_paths[:4])}{' and others' if len(known_paths) > 4 else ''}",
             )
@@ -168,8 +168,8 @@ def _match_root(text: str, known_paths: list[str]) -> str:
 
 def _unavailable(facts: SourceFacts, error: WdsctlError) -> InputError:
     return InputError(
-        f"a dataset of the trace cannot be used: {error.message}",
+        f"cannot open a dataset of the trace: {error.message}",
         where=error.where or facts.root,
-        hint=f"if it was moved, pass `--root {facts.root}=NEW`; otherwise: {error.hint}",
+        hint=f"if the dataset was moved, pass `--root {facts.root}=NEW`; otherwise: {error.hint}",
         code="WDS543",
     )

@@ -106,7 +106,7 @@ def _facts(file: BinaryIO, path: str, size: int) -> RunFacts | Flaw:
     """Read the facts of the header, and leave the file at the first frame."""
     start = file.read(PREAMBLE_BYTES)
     if start[: len(TRACE_MAGIC)] != TRACE_MAGIC[: len(start)]:
-        return Flaw(path, 0, "damaged", "it is no trace file")
+        return Flaw(path, 0, "damaged", "it is not a trace file")
     length, crc = parse_preamble(start) if len(start) == PREAMBLE_BYTES else (size, 0)
     if PREAMBLE_BYTES + length > size:
         return _cut_flaw(path, 0)
@@ -151,8 +151,8 @@ def _gaps(path: str, facts: RunFacts, blocks: Int64Array) -> Iterator[Flaw]:
     for i in np.flatnonzero(is_later).tolist():
         first, last = int(before[i, 1]) + facts.world, int(after[i, 0]) - facts.world
         message = (
-            f"batches {first:,} to {last:,} of rank {facts.rank} are missing: they could not be written, or the job "
-            "went on from a later state there"
+            f"batches {first:,} to {last:,} of rank {facts.rank} are missing: writing them failed, or the job "
+            "resumed from a later state"
         )
         yield Flaw(path, int(after[i, 4]), "gap", message)
 
@@ -172,7 +172,7 @@ def _next_head(file: BinaryIO, byte_offset: int, size: int) -> int | None:
 
 
 def _cut_flaw(path: str, byte_offset: int) -> Flaw:
-    return Flaw(path, byte_offset, "cut", "its end is missing: the run was killed while it wrote, or is writing now")
+    return Flaw(path, byte_offset, "cut", "its end is missing: the run was killed, or is still writing")
 
 
 def _damaged_flaw(path: str, byte_offset: int, what: str) -> Flaw:
@@ -407,7 +407,10 @@ def read_trace(folder: str) -> Trace:
         return _read_from_store(normalize_root(folder))
     if not os.path.isdir(folder):
         raise InputError(
-            "there is no such folder", where=folder, hint="give the folder that `trace=` named", code="WDS540"
+            "the folder of the trace does not exist",
+            where=folder,
+            hint="pass the folder that `trace=` named in the training",
+            code="WDS540",
         )
     with translate_os_errors(folder, "list"):
         names = sorted(filter(TRACE_FILE_NAME.fullmatch, os.listdir(folder)))
@@ -464,6 +467,6 @@ def _no_trace_error(folder: str) -> InputError:
     return InputError(
         "the folder has no traces",
         where=folder,
-        hint='`get_train_dataset(..., trace="FOLDER")` lets every rank write one',
+        hint='pass `trace="FOLDER"` to get_train_dataset: each rank then writes a trace',
         code="WDS540",
     )

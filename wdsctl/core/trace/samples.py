@@ -86,7 +86,7 @@ class SampleResolver:
         located = None if dataset is None else dataset.locate(sample_id)
         if dataset is not None and located is None:
             self.add_finding(
-                source.root, "WDS543", f"its shard {sample_id >> 28} has been removed or has changed since"
+                source.root, "WDS543", f"its shard {sample_id >> 28} was removed or has changed since the run"
             )
         return located
 
@@ -99,8 +99,8 @@ class SampleResolver:
             self.add_finding(
                 source.root,
                 "WDS544",
-                f"the split {source.split!r} has other samples than when the trace was written: the answer is right "
-                "if only the split was changed, and wrong if the catalog was rebuilt",
+                f"the split {source.split!r} has changed since the run: the result is right if only the split "
+                "changed, and wrong if the catalog was rebuilt",
                 is_error=False,
             )
         return opened
@@ -171,14 +171,14 @@ def write_samples(
     `resolver`. If `out` is a file, or a file exists and `overwrite` is not set, raises UsageError and writes nothing.
     """
     if os.path.lexists(out) and not os.path.isdir(out):
-        raise UsageError("--out is a file", where=out, hint="give a folder, which may be new")
+        raise UsageError("--out is a file", where=out, hint="pass a folder; wdsctl creates a missing one")
     targets = list(_plan_part_files(out, samples, resolver.datasets))
     there = [target.path for target in targets if os.path.lexists(target.path)]
     if there and not overwrite:
         raise UsageError(
-            f"{len(there):,} of the files are there already",
+            f"{len(there):,} of the output files exist",
             where=there[0],
-            hint="give another folder to --out, or say --yes to write over them",
+            hint="pass another folder to --out, or pass --yes to overwrite the files",
         )
     make_folder(os.path.realpath(out))
     storages: dict[int, Storage] = {}

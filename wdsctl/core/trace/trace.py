@@ -213,9 +213,9 @@ def _check(options: TraceOptions) -> None:
     }
     used = [name for name, is_used in selectors.items() if is_used]
     if len(used) > 1:
-        raise UsageError(f"{' and '.join(used)} are different questions", hint="ask one of them at a time")
+        raise UsageError(f"{' and '.join(used)} exclude each other", hint="pass only one of them")
     if options.out is not None and used not in (["--step"], ["--batch"]):
-        raise UsageError("--out writes the samples of a step or of a batch", hint="add --step N or --batch N")
+        raise UsageError("--out needs --step or --batch", hint="add --step N or --batch N")
 
 
 def _sources(trace: Trace) -> list[SourceFacts]:
@@ -248,7 +248,7 @@ def _find_seen(found: Trace, options: TraceOptions, datasets: TracedDatasets) ->
         if options.pass_number in (None, batch.pass_number)
     )
     if not seen:
-        raise _not_found_error(found, f"{named} is in no batch of the trace{_describe_filters(options)}")
+        raise _not_found_error(found, f"{named} is not in any batch of the trace{_describe_filters(options)}")
     return seen
 
 
@@ -286,7 +286,7 @@ def _count_sources(
 ) -> tuple[tuple[SourceCounts, ...], int]:
     tallies, batches = count_samples(found.batches(rank=options.rank, pass_number=options.pass_number))
     if not batches:
-        raise _not_found_error(found, f"there is no batch in the trace{_describe_filters(options)}")
+        raise _not_found_error(found, f"the trace has no matching batch{_describe_filters(options)}")
     counts = tuple(
         SourceCounts(
             dataset=resolver.source_name(source),
@@ -366,6 +366,6 @@ def _not_found_error(found: Trace, message: str) -> InputError:
     return InputError(
         message,
         where=found.folder,
-        hint=f"{there}{damage}; `wdsctl trace FOLDER` gives an overview",
+        hint=f"run `wdsctl trace FOLDER` for an overview; {there}{damage}",
         code="WDS542",
     )

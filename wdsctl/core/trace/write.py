@@ -166,8 +166,8 @@ class _PendingBlock:
         if self._failed_at is not None:
             self._failed_at = None
             self._on_message(
-                f"the trace goes on; {_count_batches_text(self.lost_batches)} of this run are missing in it so "
-                f"far ({file.path})"
+                f"writing the trace again; so far it lacks {_count_batches_text(self.lost_batches)} of this run "
+                f"({file.path})"
             )
 
     def end(self, file: _AppendFile | _AppendObjects) -> None:
@@ -175,14 +175,12 @@ class _PendingBlock:
         self.write(file)
         self._drop_pending()
         if self.lost_batches:
-            self._on_message(
-                f"{_count_batches_text(self.lost_batches)} of this run are missing in the trace ({file.path})"
-            )
+            self._on_message(f"the trace lacks {_count_batches_text(self.lost_batches)} of this run ({file.path})")
 
     def _fail(self, error: WdsctlError) -> None:
         if self._failed_at is None:
-            retry = f"it is tried again every {self._flush_seconds:g} s, and the training goes on without"
-            self._on_message(f"the trace cannot be written: {error.message} ({error.where}); {retry}")
+            retry = f"the training continues; the next attempt follows in {self._flush_seconds:g} s"
+            self._on_message(f"cannot write the trace: {error.message} ({error.where}); {retry}")
         self._failed_at = monotonic()
         if self._is_full():
             self._drop_pending()
@@ -219,7 +217,7 @@ class _AppendFile:
 
     def append(self, piece: bytes) -> None:
         if self._handle is None:
-            raise UsageError("the trace is closed", where=self.path, hint="make a new TraceWriter for a new run")
+            raise UsageError("the trace is closed", where=self.path, hint="create a new TraceWriter for each run")
         data = piece if self._end else self._preamble + piece
         with translate_os_errors(self.path):
             try:
@@ -266,7 +264,7 @@ class _AppendObjects:
 
     def append(self, piece: bytes) -> None:
         if self._is_closed:
-            raise UsageError("the trace is closed", where=self.path, hint="make a new TraceWriter for a new run")
+            raise UsageError("the trace is closed", where=self.path, hint="create a new TraceWriter for each run")
         self._put(piece)
 
     def _put(self, data: bytes) -> None:

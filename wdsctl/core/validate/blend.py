@@ -84,7 +84,9 @@ def validate_blend(
     `validate_dataset`, and those of reading a blend file.
     """
     if request.refs:
-        raise UsageError("--refs applies to one dataset", hint="remove --refs: in a blend file, `aux` names the stores")
+        raise UsageError(
+            "--refs applies to one dataset", hint="omit --refs: the blend file names the stores under `aux`"
+        )
     findings = [*check_split_files(path)]
     for finding in findings:  # before the datasets, which can take hours
         progress.note(f"{finding.code}: {finding.message}")
@@ -101,7 +103,7 @@ def validate_polylithic(
     The level `refs` looks up the names of media. Raises like `validate_dataset`, and UsageError for `refs`.
     """
     if request.refs:
-        raise UsageError("--refs applies to one dataset", hint="remove --refs: a polylithic dataset has its own media")
+        raise UsageError("--refs applies to one dataset", hint="omit --refs: a polylithic dataset has its own media")
     folder = read_polylithic_folder(path)
     datasets = {folder.primary: [folder.media], folder.media: []}
     # `_prefix_shards` names datasets relative to the folder of the file.

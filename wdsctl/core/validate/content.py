@@ -185,11 +185,11 @@ def _arrays_error(archive: zipfile.ZipFile) -> str:
 def _pickle_error(archive: zipfile.ZipFile) -> str:
     names = [name for name in archive.namelist() if name.rpartition("/")[2] == "data.pkl"]
     if len(names) != 1:
-        return "it was not written by torch.save: it has no data.pkl"
+        return "it has no data.pkl, so torch.save did not write it"
     try:
         unpickle_safely(archive.read(names[0]))
     except UnsupportedPickle as error:
-        return f"it holds a {error}, which only running code can load, and is never loaded"
+        return f"it contains a {error}, which wdsctl never loads, because loading runs code"
     except PICKLE_ERRORS as error:
         return f"its pickle is damaged: {type(error).__name__}"
     return ""

@@ -171,9 +171,7 @@ class _Validation:
         if rules:
             findings += self._check_refs_dataset_wide(rules, outcome)
         elif self._has_level("refs") and not (request.refs or detected_refs):
-            message = (
-                "no rule says which fields refer to which stores: pass --refs FIELD=STORE, or set refs: in dataset.yaml"
-            )
+            message = "no rule maps fields to stores: pass --refs FIELD=STORE, or write `refs:` in dataset.yaml"
             findings.append(Finding(code="WDS156", severity="note", message=message))
         findings += self._part_findings()
         if not self.is_partial:
@@ -191,7 +189,7 @@ class _Validation:
             )
         not_checked = ""
         if "content" not in request.levels and not all(is_jsonl_name(row.path) for row in rows):
-            not_checked = f"{', '.join(request.levels)} only: media were not decoded; --level content decodes them"
+            not_checked = f"{', '.join(request.levels)} only: pass --level content to decode media too"
         return ValidateReport(
             root=self.location.display_path,
             shards=len(rows),
@@ -250,7 +248,7 @@ class _Validation:
     def _build_context(self, rules: Sequence[RefRule]) -> CheckContext:
         schema_rules = schema_rules_of(self.config) if self._has_level("schema") else None
         if self._has_level("schema") and schema_rules is None:
-            self.progress.note("the schema is not checked: dataset.yaml has no sample type with a field map")
+            self.progress.note("level schema skipped: dataset.yaml has no sample type with a field map")
         has_offsets = isinstance(self.offsets, Offsets)
         return CheckContext(
             root=self.location.root,
@@ -306,7 +304,7 @@ class _Validation:
             save_ref_rules(self.location, matching)
         if unmatched := sorted(requested - {rule.field for rule in matching}):
             self.progress.note(
-                f"--refs {', '.join(unmatched)} matches nothing in the samples that were checked, and is not saved"
+                f"--refs {', '.join(unmatched)} matches nothing in the checked samples, so the rule is not saved"
             )
 
     def _part_findings(self) -> Iterable[Finding]:

@@ -141,7 +141,7 @@ def find_unhashed(expected: Mapping[str, Sequence[ExpectedHash]]) -> Iterator[Fi
         yield Finding(
             code="WDS152",
             severity="note",
-            message="no SHA-256 of these shards is recorded, so their bytes cannot be compared",
+            message="the catalog has no SHA-256 of these shards to compare with",
             shard=unhashed[0],
             count=len(unhashed),
         )

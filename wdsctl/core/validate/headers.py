@@ -112,7 +112,7 @@ def npy_error(read: ReadShard, part: PartToCheck) -> str:
 def array_size_error(shape: tuple[int, ...], dtype: np.dtype[np.generic], data_bytes: int) -> str:
     """Return why an array of this shape is not `data_bytes` long, or would never load; empty if valid."""
     if dtype.hasobject:
-        return "it holds Python objects, which are never loaded"
+        return "it contains Python objects, which wdsctl never loads"
     expected = dtype.itemsize
     for length in shape:
         expected *= length

@@ -111,7 +111,7 @@ def _require_ledger(location: DatasetLocation, record: RunRecord) -> Ledger:
         raise record.ledger_error or PermissionDenied(
             "cannot write the ledger, which stores the quarantine",
             where=location.ledger,
-            hint="ask the owner of the dataset, or create a catalog of your own: `--catalog DIR`",
+            hint="ask the owner of the dataset for write permission, or pass `--catalog DIR` to use another catalog",
         )
     return record.ledger
 

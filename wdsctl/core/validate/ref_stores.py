@@ -72,7 +72,7 @@ def open_ref_store(reference: str) -> RefStore:
         raise InputError(
             "the store has no catalog",
             where=location.display_path,
-            hint=f"create it: `wdsctl prepare {location.display_path}`",
+            hint=f"create the catalog: `wdsctl prepare {location.display_path}`",
             code="WDS301",
         )
     return FolderRefStore(location.root)

@@ -93,9 +93,9 @@ def _check_name(
         return
     source = f"{rule.field} of {rule.store_as_written}"
     code, message = {
-        "missing": ("WDS550", f"there is no {name!r:.200} ({source})"),
-        "other case": ("WDS154", f"there is no {name!r:.200}, but there is {result.near_name!r} ({source})"),
-        "ambiguous": ("WDS551", f"several samples are {name!r:.200} ({source})"),
+        "missing": ("WDS550", f"{name!r:.200} does not exist ({source})"),
+        "other case": ("WDS154", f"{name!r:.200} does not exist, but {result.near_name!r} does ({source})"),
+        "ambiguous": ("WDS551", f"several samples have the name {name!r:.200} ({source})"),
         "outside": ("WDS552", f"{name!r:.200} leads out of the store ({source})"),
     }[result.status]
     findings.add(code, message, part)
@@ -160,7 +160,7 @@ def filter_openable_rules(rules: Sequence[RefRule]) -> tuple[list[RefRule], list
         try:
             open_ref_store(rule.store)
         except WdsctlError as error:
-            message = f"the store of {rule.field} cannot be opened: {error.message} ({error.where}); {error.hint}"
+            message = f"cannot open the store of {rule.field}: {error.message} ({error.where}); {error.hint}"
             findings.append(Finding(code="WDS156", severity="error", message=message))
         else:
             openable.append(rule)
@@ -179,7 +179,7 @@ def check_refs_dataset_wide(
         store, used = open_ref_store(store_path), used_entry_ids.get(store_path)
         count, first = store.find_unused(np.unique(np.concatenate(used)) if used else np.empty(0, np.uint64))
         if count:
-            message = f"entries of {store.display_path} that nothing refers to"
+            message = f"entries of {store.display_path} to which no sample refers"
             yield Finding(code="WDS155", severity="note", message=message, key=first, count=count)
 
 
@@ -208,11 +208,11 @@ def _unmatched_rule_finding(
 
 
 def _missing_field_finding(rule: RefRule) -> Finding:
-    return Finding(code="WDS156", severity="error", message=f"no sample has anything at {rule.field} in its JSON")
+    return Finding(code="WDS156", severity="error", message=f"no sample has a value at {rule.field} in its JSON")
 
 
 def _missing_entry_finding(rule: RefRule) -> Finding:
-    message = f"nothing that {rule.field} names is in {rule.store_as_written}"
+    message = f"{rule.store_as_written} has none of the names in {rule.field}"
     return Finding(code="WDS156", severity="error", message=message)
 
 

@@ -94,7 +94,7 @@ def parse_levels(options: Sequence[str]) -> tuple[ValidationLevel, ...]:
     selected: set[str] = {"structure"}
     for name in (part.strip() for text in options for part in text.split(",")):
         if name != ALL_LEVELS_OPTION and name not in LEVELS:
-            raise UsageError(f"--level {name}: unknown level", hint=f"the levels are {', '.join(LEVELS)}, and all")
+            raise UsageError(f"--level {name}: unknown level", hint=f"use one of {', '.join(LEVELS)}, or all")
         selected |= {*LEVELS} if name == ALL_LEVELS_OPTION else {name}
     for level in LEVELS:
         if level in selected:
@@ -108,7 +108,8 @@ def parse_share(text: str) -> float:
     share = float(match[1]) / (100 if match[2] else 1) if match else 0.0
     if not 0 < share <= 1:
         raise UsageError(
-            f"--sample {text}: expected a share above 0 and up to 100%", hint="such as `--sample 1%` or `--sample 0.01`"
+            f"--sample {text}: expected a share above 0 and up to 100%",
+            hint="write a share, for example `--sample 1%` or `--sample 0.01`",
         )
     return share
 
@@ -119,7 +120,8 @@ def parse_ref(text: str) -> tuple[str, str]:
     if not equals or not store.strip() or not all(step.strip() for step in field.split(".")):
         raise UsageError(
             f"--refs {text}: expected FIELD=STORE",
-            hint="such as `--refs image=../media`, or `meta.image=filesystem://raw`",
+            hint="write a JSON field and a store, for example `--refs image=../media` or `--refs "
+            "meta.image=filesystem://raw`",
         )
     return field.strip(), store.strip()
 
@@ -134,8 +136,9 @@ def match_shards(paths: Sequence[str], patterns: Sequence[str], scope: str) -> s
         found = match_pattern(paths, pattern)
         if not found:
             raise UsageError(
-                f"--shards {pattern}: no shard {scope} matches",
-                hint="a path below ROOT, a glob such as 'train/*.tar', a brace range, or re:REGEX of the whole path",
+                f"--shards {pattern}: no shard {scope} matches the pattern",
+                hint="pass a path below ROOT, a glob such as 'train/*.tar', a brace range, or re:REGEX for the "
+                "whole path",
             )
         selected.update(found)
     return selected

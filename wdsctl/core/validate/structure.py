@@ -44,8 +44,8 @@ _MAX_BATCH_HEADERS = 4096  # headers per comparison: 2 MB
 _REPEATED_KEY_CODES = ("WDS104", "WDS105")
 #: Lines that Python parses, but other readers reject or read differently.
 _ODD_LINE_MESSAGES = {
-    "WDS158": "lines with numbers that JSON does not have",
-    "WDS159": "lines with a name twice in one object",
+    "WDS158": "lines with numbers that are not valid JSON",
+    "WDS159": "lines with a repeated name in an object",
 }
 
 MemberNames = NDArray[np.bytes_]

@@ -58,7 +58,7 @@ def release(
     UsageError for a blend file with `catalog` or if the option `quarantine` is set too.
     """
     if quarantine:
-        raise UsageError("--quarantine and --release contradict each other", hint="leave one of them out")
+        raise UsageError("--quarantine and --release contradict each other", hint="omit one of the two options")
     if _is_blend(root, catalog):
         from wdsctl.core.validate.blend import release_blend
 
@@ -76,6 +76,6 @@ def _is_blend(root: str, catalog: str | None) -> bool:
     is_blend = is_blend_file(root)
     if is_blend and catalog is not None:
         raise UsageError(
-            "--catalog names the catalog of one dataset, and a blend file has several", hint="remove --catalog"
+            "--catalog names the catalog of one dataset, but a blend file has several datasets", hint="remove --catalog"
         )
     return is_blend

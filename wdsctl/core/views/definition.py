@@ -12,7 +12,7 @@ from wdsctl.core.errors import UsageError
 from wdsctl.core.json_text import read_json
 
 _PERCENT = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*%")
-_EMPTY_HINT = "give --where, --sql, --keys, --split or --sample; what several of them say must all hold"
+_EMPTY_HINT = "pass --where, --sql, --keys, --split or --sample; the view has the samples that match all of them"
 
 STDIN = "-"
 
@@ -31,7 +31,7 @@ class ViewDefinition:
     def check(self) -> None:
         """Raise UsageError if there is no condition, or `sample` is no share."""
         if not (self.where or self.sql or self.keys or self.split or self.sample):
-            raise UsageError("nothing says which samples the view has", hint=_EMPTY_HINT)
+            raise UsageError("no option selects the samples of the view", hint=_EMPTY_HINT)
         if self.sample:
             parse_sample(self.sample)
 
@@ -60,4 +60,7 @@ def parse_sample(text: str) -> Fraction | int:
         return share
     if text.strip().isdecimal() and int(text) > 0:
         return int(text)
-    raise UsageError(f"--sample {text}: no share of samples", hint="write 1%, 0.5% or a number of samples such as 1000")
+    raise UsageError(
+        f"--sample {text}: expected a percentage or a count",
+        hint="write a percentage such as 0.5%, or a number of samples such as 1000",
+    )

@@ -195,7 +195,7 @@ def _select_ids(ids: Ids, shards: Sequence[CatalogShard], source: str) -> Sample
         if shard is None or positions[-1] >= shard.samples:
             wrong = number << INDEX_BITS | int(positions[-1])
             raise UsageError(
-                f"{wrong} is the id of no sample",
+                f"no sample has the id {wrong}",
                 where=source,
                 hint="select the column id of v_sample, v_part or v_media first",
                 code="WDS332",
@@ -235,6 +235,6 @@ def _unknown_keys_error(location: DatasetLocation, path: str, count: int, keys: 
     return InputError(
         f"{pluralize(count, 'key')} of the list {'is' if count == 1 else 'are'} not in the dataset: {named}",
         where=path,
-        hint=f"`--unknown skip` passes over such keys; {shell_command_at(location, 'inspect')} shows some that "
-        "there are",
+        hint=f"pass `--unknown skip` to ignore such keys; {shell_command_at(location, 'inspect')} shows examples of "
+        "valid keys",
     )

@@ -49,11 +49,10 @@ def require_unchanged_view(location: DatasetLocation, name: str) -> OpenView:
     if view.changed_paths:
         more = ", ..." if len(view.changed_paths) > _MAX_NAMED_SHARDS else ""
         raise CatalogError(
-            f"the view {name!r} has {pluralize(len(view.changed_paths), 'shard')} that changed or vanished "
-            "since it was made: "
-            f"{', '.join(view.changed_paths[:_MAX_NAMED_SHARDS])}{more}",
+            f"the view {name!r} has {pluralize(len(view.changed_paths), 'shard')} that changed or disappeared since "
+            f"it was created: {', '.join(view.changed_paths[:_MAX_NAMED_SHARDS])}{more}",
             where=location.display_path,
-            hint=f"{shell_command_at(location, 'view refresh', name)} makes it again from what is there now",
+            hint=f"run {shell_command_at(location, 'view refresh', name)} to select from the current shards",
             code="WDS331",
         )
     return view

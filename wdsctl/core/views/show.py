@@ -229,9 +229,9 @@ def export_view(
     exists = os.path.exists(out) if store is None else store.stat(out) is not None
     if exists and not overwrite:
         raise UsageError(
-            "the file is there already",
+            "the output file exists",
             where=redact_secrets(out),
-            hint="take another name, or overwrite it: --force",
+            hint="choose another path, or pass `--force` to overwrite it",
         )
     location = _locate_with_catalog(root, catalog)
     stored = require_unchanged_view(location, name).stored

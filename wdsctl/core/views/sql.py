@@ -59,9 +59,9 @@ def first_column(location: DatasetLocation, text: str, *, source: str, timeout_s
         for row in answer.rows:
             if type(row[0]) is not int or not -_ID_LIMIT <= row[0] < _ID_LIMIT:
                 raise UsageError(
-                    f"the first column, {answer.columns[0]}, has {row[0]!r:.40}, and not the id of a sample",
+                    f"the first column, {answer.columns[0]}, has the value {row[0]!r:.40}, expected the id of a sample",
                     where=source,
-                    hint="such as: SELECT id FROM v_part WHERE part = 'jpg' AND size > 100000",
+                    hint="select id first, for example: SELECT id FROM v_part WHERE part = 'jpg' AND size > 100000",
                     code="WDS332",
                 )
             found.append(row[0])
@@ -133,7 +133,7 @@ def _translate_errors(
         yield
     except QUERY_ERRORS as error:
         if is_disk_full(error):
-            with translate_disk_full("the query cannot be answered"):
+            with translate_disk_full("the query cannot run"):
                 raise
         raise _explain_error(error, query, readable, deadline, location) from error
     except sqlite3.DatabaseError as error:
@@ -165,7 +165,7 @@ def _check_single_statement(query: Query, tokens: list[Token]) -> None:
     if not texts:
         raise query.error("the query is empty", "write a SELECT")
     if ";" in texts:
-        raise query.error("there is a second query after the semicolon", "run one query at a time")
+        raise query.error("a second query follows the semicolon", "run one query at a time")
 
 
 def _referenced_names(tokens: list[Token]) -> set[str]:

@@ -78,7 +78,7 @@ class Query:
         parameter = next((token.text for token in tokens if token.kind == "parameter"), None)
         if parameter is not None:
             hint = "write the value itself; quote text with single quotes: 'jpg'"
-            raise self.error(f"{parameter} is a parameter, which has no value here", hint)
+            raise self.error(f"{parameter} is a query parameter, and wdsctl passes no values for parameters", hint)
         return tokens
 
     def check_quoted_names(self, tokens: Iterable[Token], names: Iterable[str]) -> None:
@@ -132,6 +132,6 @@ def timeout_error(seconds: float) -> UsageError:
     return UsageError(
         f"the query took longer than {seconds:g} s",
         where="--timeout",
-        hint="ask for less (LIMIT, a narrower WHERE), or allow more time",
+        hint="select fewer rows (LIMIT, a narrower WHERE), or allow more time",
         code="WDS334",
     )

@@ -122,9 +122,9 @@ class Guard:
             return regex.search(str(pattern), str(text), timeout=left) is not None
         except TimeoutError:
             self.function_error = (
-                f"{str(pattern)!r:.60} takes longer than {MAX_REGEXP_SECONDS:g} s to be looked for in one value"
+                f"matching {str(pattern)!r:.60} against one value takes longer than {MAX_REGEXP_SECONDS:g} s"
             )
             raise
         except (regex.error, RecursionError, OverflowError) as error:
-            self.function_error = f"{pattern!r} is no regular expression: {error}"
+            self.function_error = f"{pattern!r} is not a regular expression: {error}"
             raise

@@ -107,7 +107,7 @@ def _attach_ledger(connection: sqlite3.Connection, ledger: str) -> tuple[str, bo
         read_views(ledger)  # checks the ledger, and rolls back the unfinished transaction of a killed run
         is_there = os.path.exists(ledger) and os.path.getsize(ledger) > 0
     except CatalogError as error:
-        note, is_there = f"{error.message}: the views of the ledger are empty ({error.where})", False
+        note, is_there = f"{error.message}: the query sees no rows in the views of the ledger ({error.where})", False
     path = f"file:{quote(os.fsencode(ledger))}?mode=ro" if is_there else ":memory:"
     connection.execute("ATTACH ? AS ledger", (path,))
     return note, is_there

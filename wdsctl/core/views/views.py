@@ -101,7 +101,9 @@ def create_view(
         location, definition, progress, skip_unknown=skip_unknown, timeout_seconds=timeout_seconds
     )
     if not chosen.samples:
-        raise _no_samples_error(definition, f"{shell_command_at(location, 'inspect')} shows what there is")
+        raise _no_samples_error(
+            definition, f"run {shell_command_at(location, 'inspect')} to see the samples of the dataset"
+        )
     if before is not None and before[0].hash == chosen.hash:
         return _report(location, before[0], stored_definition(before[0]), chosen, state="unchanged", dry_run=dry_run)
     if before is not None and not replace:
@@ -177,9 +179,9 @@ def stored_definition(stored: StoredView) -> ViewDefinition:
         return parse_definition(stored.definition)
     except (ValueError, TypeError) as error:
         raise CatalogError(
-            f"how the view {stored.name!r} was made does not parse",
+            f"cannot parse the stored definition of the view {stored.name!r}",
             where="ledger.sqlite",
-            hint="delete the view, and make it again",
+            hint="delete the view, and create it again",
             code="WDS302",
         ) from error
 
@@ -207,14 +209,14 @@ def _refresh_view(
     old, definition = found[0], stored_definition(found[0])
     if definition.keys == STDIN:
         raise UsageError(
-            f"the view {name!r} was made of keys from stdin, which are not kept",
+            f"cannot refresh the view {name!r}: its keys came from stdin and were not stored",
             where=location.display_path,
-            hint="make it again: `wdsctl view create ... --keys FILE --replace`",
+            hint="create the view again from a file: `wdsctl view create ... --keys FILE --replace`",
         )
     chosen = evaluate_stored(location, definition, progress, skip_unknown=skip_unknown, timeout_seconds=timeout_seconds)
     if not chosen.samples:
         deleted = shell_command_at(location, "view delete", name)
-        raise _no_samples_error(definition, f"the view {name!r} stays as it was; {deleted} forgets it")
+        raise _no_samples_error(definition, f"the view {name!r} is unchanged; to delete it, run {deleted}")
     before = open_view(location, name, chosen.shards)
     if chosen.hash == old.hash and not before.changed_paths:
         return _report(location, old, definition, chosen, state="unchanged", dry_run=dry_run, before=before.selection)
@@ -226,7 +228,7 @@ def _refresh_view(
 
 
 def _no_samples_error(definition: ViewDefinition, hint: str) -> InputError:
-    return InputError("no sample matches", where=definition.as_options(), hint=hint)
+    return InputError("no sample matches the selection", where=definition.as_options(), hint=hint)
 
 
 def _to_stored(name: str, definition: ViewDefinition, evaluated: EvaluatedView) -> StoredView:
@@ -283,18 +285,17 @@ def _report(
 
 def _name_taken_error(location: DatasetLocation, stored: StoredView) -> UsageError:
     return UsageError(
-        f"there is a view {stored.name!r} already, of other samples",
+        f"the view {stored.name!r} exists and selects other samples",
         where=location.display_path,
-        hint=f"take another name, or `--replace` it; {shell_command_at(location, 'view show', stored.name)} "
-        "tells what it "
-        "is",
+        hint=f"choose another name, or pass `--replace`; {shell_command_at(location, 'view show', stored.name)} "
+        "shows the existing view",
         code="WDS333",
     )
 
 
 def _read_only_error(location: DatasetLocation) -> PermissionDenied:
     return PermissionDenied(
-        "the view cannot be kept: the dataset's ledger cannot be written",
+        "cannot store the view: the ledger of the dataset is not writable",
         where=location.ledger,
-        hint="ask its owner, or keep a catalog of your own: `--catalog DIR`",
+        hint="ask the owner for write permission, or pass `--catalog DIR` to use another catalog",
     )

@@ -150,10 +150,13 @@ class RowQuery:
                 raise query.explain(error, guard, self.columns) from error
         used = [name for name in self.columns if name.lower() in guard.columns_read]
         if not used:
-            raise query.error("the expression names no column", f"{WHERE_DOC} lists them")
+            raise query.error("the expression does not use any column", f"{WHERE_DOC} lists them")
         media_fact = next((token.identifier for token in tokens if token.identifier.lower() in MEDIA_FACTS), None)
         if media_fact is not None and not self._has_media:
-            hint = f"{shell_command_at(self._location, 'index', '--media')} reads what images, audio and videos are"
+            hint = (
+                f"run {shell_command_at(self._location, 'index', '--media')} to read the facts of images, audio and "
+                "video"
+            )
             raise query.error(f"the catalog has no media facts, such as {media_fact}", hint)
         return used
 
@@ -232,7 +235,7 @@ def _check_single_expression(query: Query, tokens: Sequence[Token]) -> None:
         if depth < 0 or token.text == ";":
             raise query.error(f"the expression ends before the {token.text}", f"remove the {token.text}")
         if token.kind == "name" and token.text.lower() in ("select", "values"):
-            hint = "--sql takes a whole query: --sql \"SELECT id FROM v_part WHERE part = 'jpg'\""
+            hint = "pass a whole query with --sql: --sql \"SELECT id FROM v_part WHERE part = 'jpg'\""
             raise query.error("an expression cannot contain a query", hint)
     if depth:
         raise query.error("incomplete input: a parenthesis is not closed", "add the closing parenthesis")

@@ -52,7 +52,7 @@ def batch_stack(values: Sequence[torch.Tensor]) -> torch.Tensor:
     if len(shapes) > 1:
         raise LoaderError(
             f"cannot stack tensors of {len(shapes)} shapes: {', '.join(map(str, sorted(shapes)))}",
-            hint="use batch_pad_stack, which pads them to the largest",
+            hint="use batch_pad_stack, which pads tensors to the largest shape",
             code="WDS506",
         )
     return stack_tensors(values)
@@ -118,7 +118,7 @@ def convert_to_type(value: Any, target: type[Any] | None) -> Any:
         raise LoaderError(
             f"{target.__name__} needs a field '{missing[0]}', which {type(value).__name__} does not have",
             where=f"field '{missing[0]}'",
-            hint=f"use one of its fields: {', '.join(fields)}",
+            hint=f"use one of the fields of {target.__name__}: {', '.join(fields)}",
         )
     return target(**values)
 

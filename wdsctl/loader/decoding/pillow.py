@@ -93,7 +93,7 @@ def read_deep_color(data: bytes, image: Image.Image) -> NDArray[np.uint16]:
     # Pillow applies the orientation of TIFF when it loads it, and FFmpeg does not.
     colors = orient_pixels(colors, int(getattr(image, "tag_v2", {}).get(ExifTags.Base.Orientation) or 1))
     if not np.array_equal(colors >> 8, np.asarray(image)):
-        raise _unreadable_error("two decoders read it differently")
+        raise _unreadable_error("Pillow and FFmpeg return different pixels")
     return colors
 
 

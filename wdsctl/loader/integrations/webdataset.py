@@ -73,7 +73,7 @@ class SampleStream(Generic[T]):
             raise LoaderError(
                 "cannot save the state: worker processes of torch's DataLoader prefetch the samples, "
                 "so the position of the training is unknown",
-                hint="pass num_workers=0 to a loader whose state is saved",
+                hint="pass num_workers=0 to the DataLoader",
             )
         return self._loader.state_dict()
 
@@ -120,7 +120,7 @@ class SampleStream(Generic[T]):
         """Raise LoaderError if a DataLoader is iterated again: its new workers would begin where the first ones did."""
         if isinstance(self._dataset, TrainDataset) and int(self._workers[0]) not in (NO_WORKERS_SEED, seed):
             raise LoaderError(
-                "other worker processes began this training run, and their position is unknown",
+                "other worker processes began this training run, and their position in it is unknown",
                 hint="pass persistent_workers=True to the DataLoader, or iterate over it once: training never ends",
             )
         self._workers[0] = seed
@@ -172,7 +172,8 @@ def as_webdataset(dataset: TrainDataset | ValDataset | str | os.PathLike[str], *
         dataset = get_train_dataset(dataset, **options)
     elif options:
         raise UsageError(
-            f"{', '.join(options)} cannot be changed after the dataset was created", hint="pass it to get_train_dataset"
+            f"{', '.join(options)} cannot be changed after the dataset was created",
+            hint="pass {' and '.join(options)} to get_train_dataset",
         )
     _check_encoder(dataset.task_encoder, dataset.raw)
     if dataset.batch_size is None:
@@ -217,8 +218,8 @@ def _to_webdataset_sample(sample: CrudeSample) -> WebDatasetSample:
 def _check_encoder(encoder: AnyTaskEncoder, raw: str) -> None:
     if encoder.decoder not in (None, SampleDecoder()) or any(is_overridden(encoder, hook) for hook in HOOKS):
         raise UsageError(
-            "the task encoder of a webdataset pipeline does nothing: its hooks and its decoder would not run",
-            hint="leave task_encoder out, and write what it does as stages: .decode(...), .map(...)",
+            "a webdataset pipeline does not run the hooks and the decoder of a task encoder",
+            hint="omit task_encoder, and add its steps as stages: .decode(...), .map(...)",
         )
     if raw == "view":
-        raise UsageError("webdataset's stages take bytes, not views", hint="leave raw at 'bytes'")
+        raise UsageError("webdataset's stages take bytes, not views", hint="omit raw, or pass raw='bytes'")

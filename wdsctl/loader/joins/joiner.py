@@ -101,7 +101,7 @@ def _join_by_position(members: Sequence[MemberFields], where: str) -> Callable[[
             if seen.setdefault(name, i) != i:
                 first, second = members[seen[name]][0], members[i][0]
                 raise DatasetError(
-                    f"join: two members have a field {name!r}, {first} and {second}",
+                    f"join: the members {first} and {second} both have a field {name!r}",
                     where=where,
                     hint="write `join:` as a mapping of names to members, or add a joiner",
                     code="WDS605",

@@ -166,7 +166,8 @@ class JoinContext:
             raise InputError(
                 f"no sample of {redact_secrets(root)} has partners in all members with `nonmatch: skip`",
                 where=self.leaf.where,
-                hint="compare the keys of the datasets with `wdsctl inspect`: they must be equal",
+                hint="run `wdsctl inspect DATASET --samples 3` on each dataset and compare the keys: partners have "
+                "equal keys",
                 code="WDS211",
             )
         return JoinedSource(self, root, offsets, joined_selection, *args, **options)

@@ -154,7 +154,9 @@ class Mixture:
     def __post_init__(self) -> None:
         _check_weights(self.weights)
         if sum(self.weights) >= MAX_TOTAL_WEIGHT:
-            raise UsageError("the weights of a blend add up to 2^30 or more", hint="pass them to integer_weights")
+            raise UsageError(
+                "the weights of a blend add up to 2^30 or more", hint="scale the weights with integer_weights"
+            )
         object.__setattr__(self, "tree", build_huffman_tree(self.weights))
 
     @property
@@ -273,11 +275,18 @@ def _exact_weights(weights: Sequence[Fraction]) -> tuple[int, ...]:
 
 def _check_weights(weights: Sequence[Fraction] | Sequence[int]) -> None:
     if any(weight < 0 for weight in weights):
-        raise UsageError("a blend has a negative weight", hint="weights are 0 (never) or more")
+        raise UsageError(
+            "the blend has a negative weight", hint="use weights of 0 or more; a dataset with weight 0 is never read"
+        )
     if not any(weights):
-        raise UsageError("a blend needs at least one weight above 0", hint="give one of its datasets a weight")
+        raise UsageError(
+            "a blend needs at least one weight above 0", hint="set the weight of at least one dataset above 0"
+        )
     if len(weights) >= MAX_TOTAL_WEIGHT // 2:
-        raise UsageError("a blend must have fewer than 2^29 components", hint="lay datasets end to end (concat)")
+        raise UsageError(
+            "a blend must have fewer than 2^29 components",
+            hint="combine datasets by `concat`, which makes them one component",
+        )
 
 
 SegmentHistory = Sequence[Sequence[int]]  # (segment, the draw at which it began), ascending

@@ -22,8 +22,9 @@ class BatchRanges:
     def __post_init__(self) -> None:
         if self.n < 0 or self.batch_size < 1:
             raise UsageError(
-                f"a pass needs samples and a batch size, not {self.n} and {self.batch_size}",
-                hint="give a batch size of at least 1",
+                f"a pass of {self.n} samples with batch size {self.batch_size}: expected 0 or more samples and a "
+                "batch size of 1 or more",
+                hint="pass a batch size of 1 or more",
             )
 
     @property

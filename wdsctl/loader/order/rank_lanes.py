@@ -119,9 +119,7 @@ class NextLaneLayout:
 def new_layout(lanes: int) -> LaneLayout:
     """The layout of a new job. Raises UsageError without lanes."""
     if lanes < 1:
-        raise UsageError(
-            f"a job has at least one lane, not {lanes}", hint="leave `lanes` out to get the default: 8 per rank"
-        )
+        raise UsageError(f"lanes={lanes}: expected 1 or more", hint="omit `lanes` for the default of 8 per rank")
     return LaneLayout(first_batch=0, lanes=tuple(Lane(root) for root in range(lanes)))
 
 
@@ -137,7 +135,7 @@ def rank_turns(layout: LaneLayout, batches_drawn: int, rank: int, world: int) ->
     if count % world:
         raise UsageError(
             f"{count} lanes cannot be divided evenly among {world} ranks",
-            hint=f"split them first, or start the job with lanes={count * _children_per_lane(count, world)}",
+            hint=f"split the lanes first, or start the job with lanes={count * _children_per_lane(count, world)}",
         )
     _current_turn(layout, batches_drawn)
     first = batches_drawn - layout.first_batch + rank
@@ -172,10 +170,10 @@ def split_lanes(layout: LaneLayout, draws: Sequence[int], batches_drawn: int, wo
     """
     count = len(layout.lanes)
     if world < 1:
-        raise UsageError(f"a world has at least one rank, not {world}", hint="check the world size")
+        raise UsageError(f"world size {world}: expected 1 or more", hint="pass the number of ranks as world size")
     if len(draws) != count:
         raise UsageError(
-            f"a lane split needs the draws of all {count} lanes, not of {len(draws)}",
+            f"a lane split needs the draws of all {count} lanes, found {len(draws)}",
             hint="merge the states of all ranks first",
         )
     children = _children_per_lane(count, world)
@@ -203,7 +201,9 @@ def _build_turns(layout: LaneLayout, taken: Mapping[int, int]) -> RankTurns:
 
 def _check_rank(rank: int, world: int) -> None:
     if not 0 <= rank < world:
-        raise UsageError(f"there is no rank {rank} among {world}", hint="ranks count from 0; check rank and world size")
+        raise UsageError(
+            f"rank {rank} is out of range for world size {world}", hint="pass a rank from 0 to world size - 1"
+        )
 
 
 def _children_per_lane(lanes: int, world: int) -> int:
@@ -213,8 +213,8 @@ def _children_per_lane(lanes: int, world: int) -> int:
 def _current_turn(layout: LaneLayout, batches_drawn: int) -> int:
     if batches_drawn < layout.first_batch:
         raise UsageError(
-            f"these lanes began at batch {layout.first_batch} of the world; {batches_drawn} is before that",
-            hint="take lanes and step from the same state",
+            f"these lanes begin at batch {layout.first_batch} of all ranks, but the position is batch {batches_drawn}",
+            hint="take the lanes and the number of batches from the same state",
         )
     return (batches_drawn - layout.first_batch) % len(layout.lanes)
 

@@ -106,8 +106,8 @@ class ShuffledOrder:
             object.__setattr__(self, name, value)
         if self.epoch_samples > MAX_ELEMENTS:
             raise UsageError(
-                f"{self.passes} passes over {self.n} samples are more than 2^62",
-                hint="shuffle fewer passes together (shuffle_over_epochs_multiplier)",
+                f"{self.passes} epochs of {self.n} samples, shuffled together, exceed the limit of 2^62 samples",
+                hint="shuffle fewer epochs together: lower shuffle_over_epochs_multiplier",
             )
 
     @property
@@ -226,10 +226,10 @@ class ShuffledOrder:
 def _check_order(order: ShuffledOrder) -> None:
     if not 1 <= order.n <= MAX_ELEMENTS:
         raise UsageError(
-            f"an order has 1 to 2^62 samples, not {order.n}",
-            hint="check the split and the filters: nothing, or far too much, is selected",
+            f"cannot order {order.n} samples: expected 1 to 2^62",
+            hint="check which samples the split and the filters select",
         )
     for name in ("slice_samples", "window_samples", "passes", "lanes", "turn_samples", "max_batch_samples"):
         value, least = getattr(order, name), WITH_REPLACEMENT if name == "passes" else 1
         if value < least:
-            raise UsageError(f"{name} must be at least {least}, not {value}", hint="leave it out to get the default")
+            raise UsageError(f"{name} must be at least {least}, not {value}", hint=f"omit {name} for the default")

@@ -41,10 +41,14 @@ class Buckets:
         edges = tuple(self.edges)
         object.__setattr__(self, "edges", edges)
         if not edges or not all(map(_is_positive, edges)):
-            raise UsageError(f"the edges of buckets are {list(edges)}", hint="give numbers above 0, at least one")
+            raise UsageError(
+                f"bucket edges are {list(edges)}, expected numbers above 0",
+                hint="pass at least one number, and only numbers above 0",
+            )
         if any(low >= high for low, high in pairwise(edges)):
             raise UsageError(
-                f"bucket edges must ascend, found {list(edges)}", hint="sort the edges, and remove equal ones"
+                f"bucket edges must ascend, found {list(edges)}",
+                hint="sort the edges in ascending order, and remove duplicates",
             )
         if not self.of or not (isinstance(self.of, str) or callable(self.of)):
             raise UsageError(
@@ -54,14 +58,16 @@ class Buckets:
         if self.sizes is not None and self.max_tokens is not None:
             raise UsageError("sizes and max_tokens exclude each other", hint="pass only one of them")
         if self.max_tokens is not None and require_int("max_tokens", self.max_tokens) < 1:
-            raise UsageError(f"max_tokens is {self.max_tokens}", hint="give 1 or more")
+            raise UsageError(f"max_tokens is {self.max_tokens}, expected 1 or more", hint="give 1 or more")
         for edge, size in (self.sizes or {}).items():
             if edge not in (*edges, ABOVE_LAST_EDGE):
                 raise UsageError(
                     f"sizes has an entry for {edge!r}, which is not an edge", hint=f"edges are {list(edges)}"
                 )
             if require_int("a size", size) < 1:
-                raise UsageError(f"the size of bucket {edge!r} is {size}", hint="give 1 or more")
+                raise UsageError(
+                    f"the batch size of bucket {edge!r} is {size}, expected 1 or more", hint="give 1 or more"
+                )
 
     @property
     def edges_without_size(self) -> list[Any]:
@@ -129,7 +135,7 @@ def aspect_ratio(sample: Any) -> float:
         if len(shape) == 3:
             return _width_by_height((shape[2], shape[1]))
     raise SampleFailed(
-        "the sample has no image of three dimensions", hint="give a function as `of` that returns (width, height)"
+        "the sample has no image of three dimensions", hint="pass a function that returns (width, height) as `of`"
     )
 
 
@@ -169,7 +175,10 @@ def _is_positive(edge: Any) -> bool:
 def _width_by_height(size: Sequence[float]) -> float:
     width, height = size
     if not height:
-        raise SampleFailed("an image without height has no aspect ratio", hint="leave such samples out")
+        raise SampleFailed(
+            "an image without height has no aspect ratio",
+            hint="exclude such samples: raise SkipSample for them in encode_sample",
+        )
     return float(width) / float(height)
 
 

@@ -187,7 +187,7 @@ class FunctionCandidates:
         lengths = self._measure(item, self._refs.lookup(draw_of(address)) if needs_ref else None)
         if lengths is None:
             raise LoaderError(
-                "a sample that waits for a pack no longer has a length",
+                "a sample that waits for a pack has no length any more",
                 where=describe_sample_location(item.value),
                 hint="resume with the functions and the data of the run that saved the state",
                 code="WDS502",
@@ -228,7 +228,7 @@ def _checked_length(function: Callable[[Any], int]) -> Callable[[Any], int]:
     def length(sample: Any) -> int:
         number = require_int("a length", function(sample))
         if number < 0:
-            raise UsageError(f"a length is {number}", hint="lengths are 0 or more")
+            raise UsageError(f"a length is {number}", hint="return a length of 0 or more")
         return number
 
     return length

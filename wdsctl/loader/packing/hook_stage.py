@@ -227,7 +227,7 @@ class Packer:
         if any(item.banned_by for item in items):
             return BANNED_ITEM
         raise LoaderError(
-            "a waiting pack no longer has an output",
+            "a pack that waits in the state has no output any more",
             where=describe_samples([item.value for item in items]),
             hint="resume with the hooks and the data of the run that saved the state",
             code="WDS502",

@@ -77,8 +77,9 @@ def _has_rows(value: Any, row_count: int) -> bool:
 
 def _no_matching_field_error(row_count: int) -> SampleFailed:
     return SampleFailed(
-        f"the sample is too long for a pack, and none of its fields has a first dimension of {row_count:,} to cut",
-        hint="make tensors or lists of that length in encode_sample, or choose another `too_long`",
+        "the sample is too long for a pack and cannot be cut: none of its fields has a first dimension of "
+        f"{row_count:,}",
+        hint=f"return tensors or lists of {row_count:,} rows from encode_sample, or choose another `too_long`",
     )
 
 
@@ -105,7 +106,7 @@ def merge(values: Sequence[Any], lengths: Sequence[int] | None = None) -> CrudeS
     Raises LoaderError (WDS506) if the samples have other fields than the first, or no tensor of their length.
     """
     if not values:
-        raise LoaderError("a pack has no samples", hint="give at least one sample", code="WDS506")
+        raise LoaderError("a pack has no samples", hint="pass at least one sample", code="WDS506")
     rows = [{BARE_TENSOR_FIELD: value} if isinstance(value, torch.Tensor) else field_values(value) for value in values]
     names = [name for name in rows[0] if name not in BASE_FIELDS]
     for value, row in zip(values, rows, strict=True):
@@ -119,7 +120,7 @@ def merge(values: Sequence[Any], lengths: Sequence[int] | None = None) -> CrudeS
         raise LoaderError(
             f"no field of the packed samples is a tensor as long as its sample; the lengths are {_shorten_list(sizes)}",
             where=f"samples {_shorten_list([row.get('__key__', '?') for row in rows])}",
-            hint="make such tensors in encode_sample, or override pack_selected_samples",
+            hint="return tensors as long as the sample from encode_sample, or override pack_selected_samples",
             code="WDS506",
         )
     ends = np.concatenate(([0], np.cumsum(sizes)))
@@ -166,13 +167,13 @@ def _base_fields(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def _unlike_fields_error(type_name: str, differing_fields: set[str]) -> LoaderError:
     what = (
-        f"fields {_shorten_list(sorted(differing_fields))}, which others of the pack have not"
+        f"fields {_shorten_list(sorted(differing_fields))}, which other samples of the pack lack"
         if differing_fields
         else f"no fields: {type_name}"
     )
     return LoaderError(
         f"samples cannot be packed together: one has {what}",
-        hint="give them the same fields in encode_sample, or override pack_selected_samples",
+        hint="return samples with the same fields from encode_sample, or override pack_selected_samples",
         code="WDS506",
     )
 
@@ -240,7 +241,7 @@ class PlannedPacker:
         if is_less:
             return BANNED_ITEM
         raise LoaderError(
-            "a waiting pack no longer has an output",
+            "a pack that waits in the state has no output any more",
             where=describe_samples([item.value for item in content.items]),
             hint="resume with the hooks and the data of the run that saved the state",
             code="WDS502",

@@ -42,7 +42,7 @@ class Packing:
         if isinstance(self.length, Mapping) != isinstance(self.capacity, Mapping):
             raise UsageError(
                 "`length` and `capacity` must name the same budgets",
-                hint="give both as mappings with the same names, or a length and a capacity",
+                hint="pass two mappings with the same names, or one length and one capacity",
             )
         if isinstance(self.length, Mapping) and isinstance(self.capacity, Mapping):
             object.__setattr__(self, "length", dict(self.length))
@@ -58,7 +58,7 @@ class Packing:
         if len(self.lengths) > 1 and self.too_long in {"truncate", "split"}:
             raise UsageError(
                 f"too_long={self.too_long!r} with several budgets: only one budget can decide where to cut",
-                hint="give 'error' or 'drop', or cut samples in encode_sample",
+                hint="pass 'error' or 'drop', or cut samples in encode_sample",
             )
 
     @property
@@ -106,10 +106,10 @@ def _check_capacities(lengths: Mapping[str, Any], capacities: Mapping[str, int])
 def _positive_int(name: str, value: Any) -> int:
     number = require_int(name, value)
     if number < 1:
-        raise UsageError(f"{name} is {number}", hint="give 1 or more")
+        raise UsageError(f"{name} is {number}", hint="pass 1 or more")
     return number
 
 
 def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        raise UsageError(f"{name} of packing is {value!r}", hint=f"give one of {', '.join(choices)}")
+        raise UsageError(f"Packing: {name}={value!r} is not supported", hint=f"pass one of {', '.join(choices)}")

@@ -83,7 +83,7 @@ def plan_packs(lengths: ArrayLike, capacity: int | Sequence[int], method: Packin
     """
     sizes, room = as_budget_arrays(lengths, capacity)
     if method not in METHODS:
-        raise UsageError(f"no packing method is called {method!r}", hint=f"there are {', '.join(METHODS)}")
+        raise UsageError(f"unknown packing method {method!r}", hint=f"there are {', '.join(METHODS)}")
     too_long = (sizes > room).any(axis=1)
     fitting = np.flatnonzero(~too_long)
     fitting_sizes = sizes[fitting]
@@ -111,7 +111,8 @@ def as_budget_arrays(lengths: ArrayLike, capacity: int | Sequence[int]) -> tuple
     sizes = length_array.astype(np.int64).reshape(-1, 1) if length_array.ndim == 1 else length_array.astype(np.int64)
     if sizes.shape[1] != len(room):
         raise UsageError(
-            f"lengths have {sizes.shape[1]} budgets and the capacity {len(room)}", hint="give a capacity for each"
+            f"lengths have {sizes.shape[1]} budgets, but capacity has {len(room)}",
+            hint="pass one capacity for each budget",
         )
     if (room < 1).any():
         raise UsageError(f"the capacity is {room.min()}, expected 1 or more", hint="pass 1 or more")

@@ -98,21 +98,23 @@ class GroupStage:
         """The group of a value, and its batch size. Raises UsageError (WDS512) for an invalid criterion result."""
         answer: Any = self.criterion(value)
         if not isinstance(answer, (tuple, list)) or len(answer) != 2:
-            raise _criterion_error(f"batch_group_criterion gives {short_repr(answer)}, and not a group and a size")
+            raise _criterion_error(f"batch_group_criterion returned {short_repr(answer)}, expected (group, size)")
         group, size = answer
         try:
             hash(group)  # the type is not enough: a tuple that contains a list has no hash
         except TypeError:
-            message = f"batch_group_criterion gives the group {short_repr(group)}, which has no hash"
+            message = f"batch_group_criterion returned the group {short_repr(group)}, which is not hashable"
             raise _criterion_error(message) from None
         batch_size = self.default_size if size is None else size
         if batch_size is None:
             raise _criterion_error(
-                f"batch_group_criterion gives the group {short_repr(group)} no size, and there is no batch_size"
+                f"batch_group_criterion returned no size for the group {short_repr(group)}, and the dataset has no "
+                "batch_size"
             )
         if isinstance(batch_size, bool) or not hasattr(batch_size, "__index__") or index(batch_size) < 1:
             raise _criterion_error(
-                f"batch_group_criterion gives the group {short_repr(group)} the size {short_repr(batch_size)}"
+                f"batch_group_criterion returned the size {short_repr(batch_size)} for the group "
+                f"{short_repr(group)}, expected 1 or more"
             )
         return group, index(batch_size)
 
@@ -197,7 +199,8 @@ class GroupCursor:
             group = self._groups.get(key) or WaitingGroup(size, [])
             if group.size != size:
                 raise UsageError(
-                    f"batch_group_criterion gives the group {short_repr(key)} two sizes: {group.size} and {size}",
+                    f"batch_group_criterion returned two sizes for the group {short_repr(key)}: {group.size} and "
+                    f"{size}",
                     hint="return the same size for all samples of a group",
                     code="WDS513",
                 )
@@ -228,6 +231,7 @@ class GroupCursor:
 def _criterion_error(message: str) -> UsageError:
     return UsageError(
         message,
-        hint="return (group, size): a hashable group and a batch size of 1 or more; None is the dataset's batch_size",
+        hint="return (group, size): a hashable group, and a batch size of 1 or more, or None for the dataset's "
+        "batch_size",
         code="WDS512",
     )

@@ -171,7 +171,7 @@ class LaneCursor:
         except (KeyError, TypeError, ValueError) as error:
             raise StateMismatch(
                 f"the state of a lane is damaged: {type(error).__name__}: {error}",
-                hint="give what save_state_rank() or state_dict() returned, as it was",
+                hint="pass the unchanged value that save_state_rank() or state_dict() returned",
                 code="WDS502",
             ) from error
 

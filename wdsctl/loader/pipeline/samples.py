@@ -125,8 +125,9 @@ class SampleCursor:
         """Make the item of this address again: of an earlier draw of this lane. Moves nothing."""
         if address is None:
             raise LoaderError(
-                "a sample that select_samples_to_pack created waits in a group, and cannot be restored",
-                hint="return the samples that the hook was given; change them in pack_selected_samples",
+                "cannot restore a waiting sample that select_samples_to_pack created",
+                hint="return only samples that select_samples_to_pack received, and change them in "
+                "pack_selected_samples",
                 code="WDS502",
             )
         draw, step = _draw_and_step(address)
@@ -268,7 +269,7 @@ def _draw_and_step(address: Address) -> tuple[int, int]:
 def _output_gone_error(ref: SampleRef, draw: int, step: int) -> LoaderError:
     source, block, i = ref
     return LoaderError(
-        f"the sample of draw {draw} no longer has an output {step}",
+        f"the hooks no longer return output {step} of the sample of draw {draw}",
         where=source.describe_reference(block, i),
         hint="resume with the hooks and the data of the run that saved the state",
         code="WDS502",

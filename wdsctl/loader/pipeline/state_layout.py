@@ -14,8 +14,8 @@ from wdsctl.core.errors import StateMismatch, join_indented
 
 LAYOUT_STAGES = ("pack", "group")
 MISMATCH_MESSAGES = {
-    "pack": "the state is in the middle of packs, which another packing could not finish",
-    "batch": "the state is in the middle of a batch with several outputs, which another batch_size could not finish",
+    "pack": "the state holds unfinished packs, which other packing options cannot finish",
+    "batch": "the state holds an unfinished batch with several outputs, which another batch_size cannot finish",
 }
 RESUME_HINT = "resume with the packing, grouping and batch size of the run that saved the state"
 
@@ -34,8 +34,8 @@ def check_state_layout(saved: Sequence[str], current: Sequence[str], lane_states
     stages = [[stage for stage in LAYOUT_STAGES if stage in each] for each in (before, now)]
     if stages[0] != stages[1]:
         raise StateMismatch(
-            f"the state was saved with the stages {stages[0]}, but this loader has {stages[1]}: "
-            "samples that wait in them would be lost",
+            f"the state was saved with the stages {stages[0]}, but this loader has {stages[1]}: samples that wait "
+            "in the saved stages would be lost",
             hint=RESUME_HINT,
         )
     changed = [stage for stage in MISMATCH_MESSAGES if before.get(stage) != now.get(stage)]

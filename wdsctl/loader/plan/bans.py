@@ -81,13 +81,13 @@ def check_samples_left(bans: Bans, open_blend: OpenBlend, batches_drawn: int) ->
             component, banned
         ):
             instead = (
-                ", or give it the weight 0 (at a resume with adopt_weights=True)"
+                ", or set the weight of the dataset to 0 and resume with adopt_weights=True"
                 if len(open_blend.components) > 1
                 else ""
             )
             raise UsageError(
                 f"ban leaves no samples of {open_blend.component_names[number]}: all of its samples are banned",
-                hint=f"ban fewer{instead}; states keep bans: to take one back, go back to a state from before it",
+                hint=f"ban fewer samples{instead}; to undo a ban that the state holds, resume from an older state",
                 code="WDS514",
             )
 
@@ -121,6 +121,6 @@ def _parse_ban(ban: Any) -> Any:
     if isinstance(ban, Sequence) and len(ban) in {2, 3, 4, 7} and all(isinstance(part, int) for part in ban):
         return (ban[0], ban[1]) if len(ban) == 2 else (ban[0], ban[2])
     raise UsageError(
-        f"a ban names samples by key or by restore key, not by {ban!r}",
-        hint="give strings such as '000123', or `__restore_key__` of the samples",
+        f"ban contains {ban!r}, expected the key or the restore key of a sample",
+        hint="pass strings such as '000123', or the `__restore_key__` of samples",
     )

@@ -121,8 +121,8 @@ def warn_about_window_size(dataset: Dataset, orders: Sequence[ShuffledOrder]) ->
     for each in orders:
         if each.passes != UNSHUFFLED and each.window_samples < min(MIN_WINDOW_SLICES * each.slice_samples, each.n):
             logger.warning(
-                "windows of %d samples hold %d slices of %d: batches consist of neighbours in the shards; "
-                "parallel_shard_iters=16, or a larger shuffle_buffer_size, mixes more slices",
+                "windows of %d samples hold %d slices of %d: batches would contain neighbouring samples of a shard; "
+                "pass parallel_shard_iters=16 or a larger shuffle_buffer_size to mix more slices",
                 each.window_samples,
                 each.window_samples // each.slice_samples,
                 each.slice_samples,

@@ -291,9 +291,9 @@ def open_source_ranges(component: ArmPlan, open_source: Callable[[Leaf], SplitSo
             pieces.append(SourceRange(source, start, stop - start, samples))
     if not pieces:
         raise InputError(
-            "this entry of the blend has no samples",
+            "this entry of the blend selects no samples",
             where=component.where or ", ".join(stretch.leaf.path for stretch in component.repeated_leaves),
-            hint="check its subset and repetitions, or give it the weight 0",
+            hint="check the subset and the repetitions of the entry, or set its weight to 0",
             code="WDS211",
         )
     return pieces

@@ -83,10 +83,10 @@ class MissingSource:
 
     def block(self, *_: Any) -> Any:
         raise StateMismatch(
-            f"the job still needs samples of the dataset from before it grew ({self._samples:,} samples), "
-            "which have changed or are gone",
+            f"the job still needs samples from before the dataset grew (of its {self._samples:,} samples), but some "
+            "have changed or are missing",
             where=self.dataset_path,
-            hint="restore the shards and the split of that time, or begin a new run",
+            hint="restore the earlier shards and splits, or begin a new run",
         )
 
     def will_need(self, *_: Any) -> None:

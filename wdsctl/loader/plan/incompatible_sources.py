@@ -16,8 +16,8 @@ from wdsctl.loader.runtime.failures import FATAL_ERRORS, FatalSampleError, get_f
 from wdsctl.loader.samples import BASE_FIELDS
 
 COMPATIBILITY_HINT = (
-    "give them the same fields in a cooker or in encode_sample, override batch in the task encoder, or batch each "
-    "source separately by batch_group_criterion"
+    "return the same fields for both from a cooker or from encode_sample, or batch each source separately with "
+    "batch_group_criterion"
 )
 
 #: Samples of each source that must have failed with one of the other before the sources count as incompatible.

@@ -203,8 +203,8 @@ def _warn_of_unused_parts(dataset: Dataset, sources: Sequence[SplitSource]) -> N
     if lines:
         more = f" and of {len(lines) - MAX_DATASETS_NAMED} more datasets" if len(lines) > MAX_DATASETS_NAMED else ""
         logger.warning(
-            "WDS519: no field takes these parts, and they are not read: %s%s; dataset.yaml maps parts to fields, and "
-            "`sample_type: CrudeSample` hands out all of them",
+            "WDS519: the loader ignores these parts, because no field uses them: %s%s; map them to fields in "
+            "dataset.yaml, or set `sample_type: CrudeSample` there to get all parts",
             "; ".join(lines[:MAX_DATASETS_NAMED]),
             more,
         )
@@ -214,7 +214,7 @@ def _check_repeat(dataset: Dataset, entries: Sequence[ArmPlan]) -> None:
     """Raise UsageError for one pass over a blend that draws by weight."""
     if len(entries) > 1 and isinstance(dataset, TrainDataset) and not dataset.repeat:
         raise UsageError(
-            "repeat=False is one pass, but a blend draws by weight and never ends",
+            "repeat=False needs a pass that ends, but a blend with weights never ends",
             where=entries[1].where,
-            hint="write `blend_epochized` with the repetitions of each dataset, or leave repeat at True",
+            hint="write `blend_epochized` with the repetitions of each dataset in the blend file, or pass repeat=True",
         )

@@ -187,7 +187,7 @@ class SourceOpener:
             raise UsageError(
                 f"auxiliary stores need cookers, but the samples of this dataset are {sample_type}",
                 where=leaf.where or leaf.path,
-                hint="take `aux` out of the blend file, or make the dataset's sample_type CrudeSample",
+                hint="remove `aux` from the blend file, or set `sample_type: CrudeSample` in dataset.yaml",
             )
         return {name: self._open_aux_store(reference, leaf) for name, reference in leaf.aux.items()}
 
@@ -249,7 +249,7 @@ class SourceOpener:
             raise InputError(
                 f"the view {view!r} has no samples in {split}" if view else f"{split} has no samples",
                 where=location.catalog,
-                hint=f"`wdsctl inspect {leaf.path}` shows what each split has",
+                hint=f"run `wdsctl inspect {leaf.path}` to see the samples of each split",
                 code="WDS211",
             )
         full_selection = SampleSelection(offsets, of_split) if view else selection
@@ -263,7 +263,9 @@ class SourceOpener:
         path = find_meta_file(location, name) if name else default or location.dataset_yaml
         if name and not os.path.exists(path):
             raise InputError(
-                f"there is no dataset_config {name!r}", where=path, hint="name a file next to dataset.yaml"
+                f"the dataset_config {name!r} does not exist",
+                where=path,
+                hint="pass the name of a file next to dataset.yaml",
             )
         is_typed = not self._dataset.crude and os.path.exists(path)
         config = self._parse_config(path) if is_typed else DatasetConfig(sample_type=CRUDE)
@@ -283,7 +285,7 @@ def _check_no_join(leaf: Leaf) -> None:
         raise UsageError(
             "the first dataset of a join cannot be the folder of a polylithic dataset",
             where=leaf.where or leaf.path,
-            hint="`wdsctl convert FOLDER DEST` makes one dataset of it, which joins",
+            hint="run `wdsctl convert FOLDER DEST` to make it one dataset, and join that",
         )
 
 
@@ -291,5 +293,5 @@ def _gone_error(location: DatasetLocation, what: str) -> StateMismatch:
     return StateMismatch(
         f"the state was saved on {what}",
         where=location.meta,
-        hint="resume with the catalog of that time, or begin a new run",
+        hint="restore the earlier catalog and resume, or begin a new run",
     )

@@ -19,7 +19,7 @@ from wdsctl.core.hashing import json_digest
 WEIGHT_FACTS = ("weights", "weight_edits", "schedule_world_size", "blend_entries")  # facts of the order
 MAX_SHOWN_CHARS = 80  # characters of weights in a message
 ADOPT_WEIGHTS_HINT = (
-    "resume with the weights of the run that saved the state, or pass adopt_weights=True to continue with these"
+    "resume with the weights of the run that saved the state, or pass adopt_weights=True to use the new weights"
 )
 
 
@@ -72,7 +72,7 @@ class LoaderPlan:
                 raise _mismatch_error(
                     message, [f"recipe: {saved['recipe']} in the state, {json_digest(self.recipe_facts)} here"]
                 )
-            warnings.warn(f"{message}; every sample still comes once, in different batches", stacklevel=4)
+            warnings.warn(f"{message}; each sample still appears once per epoch, but the batches differ", stacklevel=4)
         lines = describe_differences(saved.get("aux", {}), dict(self.store_digests))
         if lines:
             message = "auxiliary stores have changed since the state was saved"
@@ -84,7 +84,7 @@ class LoaderPlan:
         """A line for each dataset whose data has changed."""
         before, here = saved.get("sources", []), self.order_facts.get("sources", [])
         if len(before) != len(here):
-            return [f"the blend read {len(before)} of its entries, and reads {len(here)} here"]
+            return [f"the state's blend reads {len(before)} of its entries, this blend reads {len(here)}"]
         pairs = zip(self.component_names, before, here, strict=False)
         return [f"changed data: {name}" for name, old, new in pairs if old != new]
 

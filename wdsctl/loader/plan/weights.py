@@ -52,7 +52,7 @@ def _mean_length(source_ranges: Sequence[SourceRange], where: str) -> Fraction:
         raise InputError(
             f"the column {TOKENS_COLUMN!r} has no lengths above 0",
             where=", ".join(filter(None, (where, datasets))),
-            hint="weight_by: tokens needs token counts above 0: check the function of the column",
+            hint="check the function that computes the column: weight_by: tokens needs token counts above 0",
             code="WDS211",
         )
     return Fraction(total, sum(piece.samples for piece in source_ranges))
@@ -97,7 +97,7 @@ def parse_schedule(text: str) -> IntegerWeightSchedule:
     except ValueError as error:
         raise StateMismatch(
             f"the state is damaged: {text[:60]!r} are not the weights of a blend",
-            hint="give what save_state_rank() or state_dict() returned",
+            hint="pass the unchanged value that save_state_rank() or state_dict() returned",
             code="WDS502",
         ) from error
 
@@ -167,8 +167,9 @@ def saved_edits(saved_order: dict[str, Any] | None, entry_count: int) -> Schedul
     had = len(edits[0][1][0][1]) if edits else entry_count
     if had != entry_count:
         raise StateMismatch(
-            f"the blend of the state has {had} entries, and this one has {entry_count}",
-            hint="resume with the entries of the run that saved the state; one with the weight 0 never comes",
+            f"the blend of the state has {had} entries, but this blend has {entry_count}",
+            hint="resume with the entries of the run that saved the state; set the weight of entries to 0 to stop "
+            "reading them",
         )
     return edits
 
@@ -198,7 +199,7 @@ def used_entries(
     weighted = _weighted_entries(_weight_fractions(plan))
     if not weighted:
         raise UsageError(
-            "all weights are 0, so there is nothing to read", hint="give at least one dataset a weight above 0"
+            "all weights are 0, so there is nothing to read", hint="set the weight of at least one dataset above 0"
         )
     if saved_order is None:
         return [weighted], len(weighted)
@@ -211,7 +212,7 @@ def used_entries(
         names = ", ".join(
             ", ".join(stretch.leaf.path for stretch in plan.components[entry].repeated_leaves) for entry in raised
         )
-        message = f"the blend of the state never read what has a weight above 0 here: {names}"
+        message = f"the blend of the state did not read these entries, whose weight is above 0 now: {names}"
         raise StateMismatch(message, hint=ADOPT_WEIGHTS_HINT)
     return [*known, raised] if raised else known, len(seen)
 
@@ -225,7 +226,7 @@ def _known_entries(edits: ScheduleEdits, saved_order: Mapping[str, Any], entry_c
         if not flat or any(type(entry) is not int or not 0 <= entry < entry_count for entry in flat):
             raise StateMismatch(
                 f"the state is damaged: {short_repr(known)} are not entries of a blend of {entry_count}",
-                hint="give what save_state_rank() or state_dict() returned",
+                hint="pass the unchanged value that save_state_rank() or state_dict() returned",
                 code="WDS502",
             )
         return [list(each) for each in known]

@@ -158,7 +158,7 @@ def _check_fields(config: DatasetConfig, known: Mapping[str, FieldKind], where: 
         raise UsageError(
             f"{config.sample_type} has no field {unknown!r}",
             where=where,
-            hint=did_you_mean(unknown, known) or f"use its fields {', '.join(known)}",
+            hint=did_you_mean(unknown, known) or f"use one of its fields: {', '.join(known)}",
             code="WDS220",
         )
 
@@ -206,10 +206,10 @@ def _decode_part(part: Any, function: DecodeFunction | None) -> Any:
 
 
 def _missing_field_hint(field: str, config: DatasetConfig) -> str:
-    hint = "find such samples with `wdsctl validate --level schema` and complete them"
+    hint = "run `wdsctl validate DATASET --level schema` to find such samples, and complete them"
     if any(each.name == field and each.required for each in sample_type_fields(config.sample_type)):
         return hint
-    return f"{hint}; or write `optional: [{field}]` in dataset.yaml, and the field is None"
+    return f"{hint}; or write `optional: [{field}]` in dataset.yaml to get None for missing parts"
 
 
 def _failing_build(field: str, path: FieldPath, part_names: Sequence[str], config: DatasetConfig) -> Callable[..., Any]:

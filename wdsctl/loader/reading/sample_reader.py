@@ -163,15 +163,15 @@ class SampleReader:
         except CatalogError as error:
             if error.code != "WDS302":
                 raise
-            raise self._changed_error(f"its generation {self.generation} is no longer kept") from error
+            raise self._changed_error(f"the catalog no longer has generation {self.generation}") from error
         if self._selection.digest(self._offsets) != self.digest:
-            raise self._changed_error("it has other samples")
+            raise self._changed_error("its samples are different")
 
     def _changed_error(self, why: str) -> StateMismatch:
         return StateMismatch(
             f"the dataset has changed since it was opened: {why}",
             where=self.location.display_path,
-            hint="open it again: wdsctl.Dataset(...)",
+            hint="open the dataset again: wdsctl.Dataset(...)",
         )
 
     def _open(self, split_shards: list[SplitShard] | None) -> None:

@@ -200,9 +200,9 @@ class SplitSource:
     def _require_location(self, name: str) -> DatasetLocation:
         if self.location is None:
             raise InputError(
-                f"there is no column {name!r}",
+                f"the dataset has no column {name!r}",
                 where=self.dataset_path,
-                hint="prepare the dataset: columns need a catalog",
+                hint="run `wdsctl prepare` on the dataset first: columns need a catalog",
             )
         return self.location
 

@@ -129,7 +129,9 @@ def load_function(text: str) -> Callable[..., Any]:
     path, _, name = text.rpartition(":")
     scope = _execute_file(path, _read_code(path))
     if not callable(scope.get(name)):
-        hint = f"the file has {', '.join(sorted(each for each in scope if callable(scope[each]))) or 'no functions'}"
+        hint = (
+            f"the file defines {', '.join(sorted(each for each in scope if callable(scope[each]))) or 'no functions'}"
+        )
         raise UsageError(f"the file has no function {name!r}", where=path, hint=hint, code="WDS222")
     function: Callable[..., Any] = scope[name]
     return function
@@ -141,7 +143,9 @@ def _execute_file(path: str, text: bytes) -> dict[str, Any]:
     module_name = f"wdsctl_beside_data_{blake2b(text, digest_size=8).hexdigest()}"
     spec = importlib.util.spec_from_file_location(module_name, path)
     if spec is None:
-        raise UsageError("not a Python file", where=path, hint="name a file that ends in .py", code="WDS222")
+        raise UsageError(
+            "not a Python file", where=path, hint="write the name of a file that ends in .py", code="WDS222"
+        )
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # dataclasses look up their module there
     scope: dict[str, Any] = vars(module)

@@ -56,14 +56,14 @@ def check_common_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     if checked["uneven"] not in ("pad", "drop", "keep"):
         raise UsageError(f"uneven is {checked['uneven']!r}", hint="pass 'pad', 'drop' or 'keep'")
     if checked["changed_shards"] not in (None, "error", "skip"):
-        hint = "pass 'error' or 'skip', or omit it: then a resumed run fails and a new one skips"
+        hint = "pass 'error' or 'skip', or omit it: by default, a resumed run fails and a new run skips changed shards"
         raise UsageError(f"changed_shards is {checked['changed_shards']!r}", hint=hint)
     _check_hooks(encoder, checked)
     warn_of_misspelled_hooks(encoder, stacklevel=3)
     if checked["packing_buffer_size"] is None and is_overridden(encoder, "select_samples_to_pack"):
         warnings.warn(  # Energon allows this
-            "WDS516: nothing is packed: without packing_buffer_size, select_samples_to_pack and pack_selected_samples "
-            "are not called",
+            "WDS516: samples are not packed: without packing_buffer_size, the loader does not call "
+            "select_samples_to_pack and pack_selected_samples",
             stacklevel=3,
         )
     return checked
@@ -117,13 +117,13 @@ def _check_hooks(encoder: AnyTaskEncoder, arguments: Mapping[str, Any]) -> None:
     if arguments["packing"] is not None and (selects or arguments["packing_buffer_size"] is not None):
         raise UsageError(
             "packing= cannot be combined with select_samples_to_pack or packing_buffer_size",
-            hint="use one of the two; the buffer of packing= is Packing(window=...)",
+            hint="use one of the two; for packing=, set the buffer with Packing(window=...)",
         )
     buffers = arguments["packing_buffer_size"] is not None
     if buffers and not selects:
         raise UsageError(
             "packing_buffer_size needs a task encoder that overrides select_samples_to_pack",
-            hint="override it, or omit packing_buffer_size; packing=Packing(...) packs by length",
+            hint="override select_samples_to_pack, or pass packing=Packing(...) instead to pack by length",
         )
     if (buffers or arguments["packing"] is not None) and isgeneratorfunction(encoder.postencode_sample):
         raise UsageError(

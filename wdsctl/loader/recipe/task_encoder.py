@@ -168,7 +168,7 @@ for _hook in HOOKS:
 
 def _no_default_error(hook: str) -> UsageError:
     return UsageError(
-        f"{hook} has no default and was called",
+        f"{hook} has no default implementation, but was called",
         hint=f"override it without calling super().{hook}()",
     )
 

@@ -43,13 +43,16 @@ def data_parallel_rank(
         if size < 1:
             raise UsageError(f"{_DIMENSION_NAMES[name]} is {size}, expected 1 or more", hint="pass 1 or more")
     if not 0 <= rank < world_size:
-        raise UsageError(f"rank {rank} is out of range for world size {world_size}", hint="pass the rank in the job")
+        raise UsageError(
+            f"rank {rank} is out of range for world size {world_size}",
+            hint="pass a rank of the job, from 0 to world_size - 1",
+        )
     peers = sizes["tp"] * sizes["pp"] * sizes["cp"]
     if world_size % peers:
         raise UsageError(
             f"world size {world_size} is not a multiple of tensor {sizes['tp']} x pipeline {sizes['pp']} x context "
             f"{sizes['cp']} = {peers}",
-            hint="pass the world size of the job and the sizes that it was started with",
+            hint="pass the world size and the parallel sizes that the job was started with",
         )
     data_size = world_size // peers
     if world_size // sizes["pp"] % sizes["ep"]:
@@ -96,7 +99,8 @@ def _parse_dimensions(order: str, sizes: Mapping[str, int]) -> list[str]:
     missing = sorted(name for name in known - set(dims) if sizes.get(name, 2) > 1)
     if missing:
         raise UsageError(
-            f"the order {order!r} lacks {', '.join(missing)}", hint=f"add it, as in {MEGATRON_DIMENSION_ORDER!r}"
+            f"the order {order!r} lacks {', '.join(missing)}",
+            hint=f"name all dimensions, as in {MEGATRON_DIMENSION_ORDER!r}",
         )
     return [name for name in dims if name != "ep"]
 

@@ -24,7 +24,7 @@ from wdsctl.loader.plan.plan import WEIGHT_FACTS
 from wdsctl.loader.plan.weights import edits_from_facts
 from wdsctl.loader.recipe.dataset import Dataset
 
-KEEP_OLD_DATASET_HINT = "leave adopt out to continue with the earlier dataset"
+KEEP_OLD_DATASET_HINT = "omit adopt to continue with the earlier dataset"
 
 
 def find_new_generations(dataset: Dataset, streams: OpenBlend) -> list[int] | None:
@@ -62,7 +62,7 @@ def adopt_growth(
     if grown and len(lane_states) < len(lane_layout.lanes):
         raise StateMismatch(
             "the dataset has grown, and adopting the new samples needs the states of all ranks",
-            hint="pass the states of all ranks, as a list or merged by merge_states; or leave adopt out",
+            hint="pass the states of all ranks, as a list or merged by merge_states; or omit adopt",
             code="WDS502",
         )
     past_versions = read_past_versions(streams.order_facts)
@@ -91,9 +91,9 @@ def _open_current_streams(dataset: Dataset, streams: OpenBlend) -> OpenBlend:
     now.close()
     if now.order_facts.get("views") != streams.order_facts.get("views"):
         raise StateMismatch(
-            "a view that the job reads was recreated with other samples",
+            "a view that the job reads now selects other samples",
             where=", ".join(streams.component_names),
-            hint="recreate the view with the same samples, or begin a new run",
+            hint="create the view again with the same samples, or begin a new run",
         )
     return now
 
@@ -115,7 +115,7 @@ def _check_old_data_intact(new_streams: OpenBlend, grown_components: Sequence[in
     for component in grown_components:
         if not is_complete(new_streams.components[component]):
             raise StateMismatch(
-                "the dataset has not only grown: shards that the job still needs were changed or removed",
+                "cannot adopt the new samples: shards that the job still needs were changed or removed",
                 where=new_streams.component_names[component],
                 hint=KEEP_OLD_DATASET_HINT,
             )
@@ -128,7 +128,7 @@ def _check_weights(dataset: Dataset, streams: OpenBlend, new_streams: OpenBlend,
     may_change = has_grown or getattr(dataset, "adopt_weights", False)
     if before != current and not (may_change and edits_from_facts(streams.order_facts)):
         raise StateMismatch(
-            "the mean lengths of samples have changed, and with them the weights of the blend in samples",
+            "the mean sample lengths have changed, which changes the sample weights of the blend",
             hint=KEEP_OLD_DATASET_HINT,
         )
 
@@ -164,7 +164,8 @@ def _version_end(
     order = streams.components[component].order
     if order.passes == WITH_REPLACEMENT:
         raise StateMismatch(
-            "the dataset has grown, but sampling with replacement has no epochs at whose end to adopt new samples",
+            "cannot adopt the new samples: sampling with replacement has no epochs, and new samples start with an "
+            "epoch",
             where=streams.component_names[component],
             hint=KEEP_OLD_DATASET_HINT,
         )

@@ -40,13 +40,13 @@ def restore_by_key(
 def _batch_with_key(batches: Sequence[Any], restore_key: Sequence[Any]) -> Any:
     """The batch with this key, of those that the hooks make of its samples."""
     if not batches:
-        raise _cannot_restore_error("the hooks make no batch of these samples")
+        raise _cannot_restore_error("the hooks return no batch for these samples")
     if len(batches) == 1:
         return batches[0]
     of_key = [batch for batch in batches if _as_tuples(get_field(batch, RESTORE_KEY_FIELD)) == _as_tuples(restore_key)]
     if len(of_key) != 1:
         raise _cannot_restore_error(
-            f"the hooks make {len(batches)} batches of these samples, and the key does not distinguish them"
+            f"the hooks return {len(batches)} batches for these samples, and the key does not distinguish them"
         )
     return of_key[0]
 
@@ -77,12 +77,14 @@ def _restore_sample(streams: OpenBlend, pipeline: Pipeline, failures: FailureTra
         and all(isinstance(part, int) for part in restore_key)
     )
     if not is_one:
-        raise UsageError(f"{restore_key!r} is not a restore key", hint="pass `__restore_key__` of a sample or a batch")
+        raise UsageError(
+            f"{restore_key!r} is not a restore key", hint="pass the `__restore_key__` of a sample or a batch"
+        )
     number, passes, sample, *rest = restore_key
     if not 0 <= number < len(streams.sources):
         raise UsageError(
-            f"there is no source {number} in this loader, which has {len(streams.sources)}",
-            hint="give the restore key to a loader of the same blend",
+            f"the restore key is for source {number}, but this loader has {len(streams.sources)}",
+            hint="restore it with a loader of the same blend",
         )
     source = streams.sources[number]
     refs = _SingleRef((source, source.block_of_sample(passes, sample), 0))
@@ -91,14 +93,14 @@ def _restore_sample(streams: OpenBlend, pipeline: Pipeline, failures: FailureTra
     while (item := cursor.next()) is not None:
         if item.restore_keys[0][3:] == ((step,) if step else ()):
             return item
-    raise _cannot_restore_error(f"the hooks make no output {step} of this sample")
+    raise _cannot_restore_error(f"the hooks return no output {step} for this sample")
 
 
 def _restore_pack(
     streams: OpenBlend, pipeline: Pipeline, failures: FailureTracker, step: int, restore_keys: Sequence[Any]
 ) -> PipelineItem:
     if pipeline.pack is None:
-        raise _cannot_restore_error("this loader packs nothing")
+        raise _cannot_restore_error("the key is for a pack, but this loader does not pack")
     if isinstance(pipeline.pack, PlannedPackStage):
         items = [_restore_sample(streams, pipeline, failures, each) for each in restore_keys]
         refs = [streams.sources[each[0]].block_of_sample(each[1], each[2]) for each in restore_keys]
@@ -113,7 +115,7 @@ def _restore_pack(
     for number, item in enumerate(outputs):
         if number == step:
             return item
-    raise _cannot_restore_error(f"the hooks make no output {step} of this pack")
+    raise _cannot_restore_error(f"the hooks return no output {step} for this pack")
 
 
 class _SingleRef:
@@ -150,10 +152,8 @@ class _FixedItems:
 
     def load(self, state: Any) -> None:
         if state is not None:
-            raise _cannot_restore_error(
-                "the items of a batch that is made again come from its key, and not from a state"
-            )
+            raise _cannot_restore_error("a restored batch takes its items from its key, not from a state")
 
 
 def _cannot_restore_error(message: str) -> LoaderError:
-    return LoaderError(message, hint="restore it with the hooks and the data it was made with", code="WDS502")
+    return LoaderError(message, hint="restore it with the hooks and the data of the run that created it", code="WDS502")

@@ -168,8 +168,8 @@ def check_result_task(result_task: Any, expected_task: Any) -> None:
     skip others, and no state would show it."""
     if result_task != expected_task:
         raise LoaderError(
-            f"a worker returned the result of {result_task} instead of {expected_task}",
-            hint="close the loader and iterate it again: it continues at the same position, and nothing is lost",
+            f"a worker returned the result of task {result_task}, expected task {expected_task}",
+            hint="close the loader and iterate over it again: training continues at the same position",
             code="WDS518",
         )
 
@@ -209,8 +209,8 @@ def _usable_start_method(start_method: StartMethod, streams: OpenBlend) -> Start
     if not unsafe:
         return start_method
     logger.warning(
-        "workers start by 'forkserver': this process has used the client of %s:// URLs, whose threads do not survive a "
-        "fork; pass start_method='forkserver' to silence this",
+        "workers start with 'forkserver', because the client of %s:// URLs in this process has threads, which do "
+        "not survive a fork; pass start_method='forkserver' to silence this warning",
         unsafe,
     )
     return "forkserver"
@@ -220,8 +220,8 @@ def count_usable_workers(workers: WorkerConfig, lane_count: int) -> int:
     """How many workers a rank of `lane_count` lanes can use: one per lane. Logs a warning if more were requested."""
     if workers.num_workers > lane_count > 0:
         logger.warning(
-            "%d workers were requested, but only %d can run, one per lane of this rank; a job that starts with "
-            "lanes=%d uses all",
+            "num_workers is %d, but only %d workers can run, one per lane of this rank; start a new job with "
+            "lanes=%d to use all",
             workers.num_workers,
             lane_count,
             workers.num_workers * workers.world_size,
@@ -237,16 +237,16 @@ def check_lane_count(dataset: Dataset, lane_count: int) -> None:
         return
     if dataset.uneven == "drop":
         raise LoaderError(
-            f"this validation packs or groups in {lane_count} lanes, so that only {lane_count} of {world} ranks "
-            "have any of its "
-            "batches, and uneven='drop' would leave out all of them",
-            hint=f"give get_val_dataset lanes={world} or a multiple, wherever losses are compared; or uneven='pad'",
+            f"this validation packs or groups in {lane_count} lanes, so only {lane_count} of {world} ranks have "
+            "batches, and uneven='drop' would drop all batches",
+            hint=f"pass lanes={world} or a multiple to get_val_dataset in all runs that you compare, or pass "
+            "uneven='pad'",
             code="WDS545",
         )
     if dataset.worker_config.rank == 0:
         logger.warning(
-            "%d of %d ranks have no batches of their own in this validation, which packs or groups in %d lanes; "
-            "lanes=%d gives each rank some",
+            "%d of %d ranks have no batches in this validation, which packs or groups in %d lanes; pass lanes=%d to "
+            "get_val_dataset to give each rank batches",
             world - lane_count,
             world,
             lane_count,
@@ -275,7 +275,7 @@ def open_tracer(dataset: Dataset, streams: OpenBlend) -> TraceWriter | None:
     except StorageError as error:
         if error.code != "WDS401":
             raise
-        logger.warning("this run is not traced: %s (%s)", error.message, error.where)
+        logger.warning("no trace of this run is written: %s (%s)", error.message, error.where)
         return None
 
 

@@ -178,7 +178,7 @@ class LaneTurns:
         return self._is_endless or self._workers.world_size == 1 or self._dataset.uneven != "keep"
 
     def pass_length(self, rank: int) -> int:  # noqa: ARG002 - no rank has a known length
-        raise TypeError("the length is unknown: packing and grouping decide how many batches there are")
+        raise TypeError("the length is unknown: the number of batches depends on packing and grouping")
 
     def make_padding_batch(self, progress: RankProgress) -> Any:
         """The first batch of one of this rank's lanes; if it has none, of another rank's."""

@@ -141,8 +141,7 @@ class ChangedShardError(FatalSampleError):
 
 #: The hint of ChangedShardError. No advice in it loses data.
 CHANGED_SHARD_HINT = (
-    "restore the shard, and resume from the same state; or, where it is meant to be as it is, run `wdsctl index` and "
-    "begin a new run; changed_shards='skip' goes on without its samples, and with others in their place"
+    "restore the shard and resume from the same state; or pass changed_shards='skip' to replace its samples by others"
 )
 
 
@@ -161,8 +160,8 @@ def log_exception(error: Exception, sample: Any, sources: Any) -> None:  # noqa:
     A lane calls it once for each cause: later failures of the same hook with the same error are logged only at DEBUG.
     """
     logger.warning(
-        "%s left out (others of the same cause are counted in loader.stats.causes): %s",
-        f"{len(sample):,} samples are" if isinstance(sample, list) else "a sample is",
+        "skipped %s (loader.stats.causes counts further failures with the same cause): %s",
+        f"{len(sample):,} samples" if isinstance(sample, list) else "a sample",
         error,
         exc_info=logger.isEnabledFor(logging.DEBUG),
     )
@@ -226,7 +225,7 @@ class FailureTracker:
     def _report(self, cause: str, located_error: WdsctlError, sample: Any, *, is_shard_logged: bool) -> None:
         """Call the handler. `is_shard_logged`: the source has already reported that the whole shard is lost."""
         if self.handler is log_exception and (is_shard_logged or self.stats.causes[cause]):
-            logger.debug("a sample is left out: %s", located_error, exc_info=located_error)
+            logger.debug("skipped a sample: %s", located_error, exc_info=located_error)
         else:
             self.handler(located_error, sample, _sources(sample))
         # A new object, because kept copies of these counts share the old one and must not change.
@@ -282,7 +281,7 @@ def _located_error(hook: str, error: BaseException, where: str) -> WdsctlError:
     return SampleFailed(
         f"{hook} failed: {description}",
         where=where,
-        hint="fix the hook, or raise SkipSample in it to leave samples out",
+        hint="fix the hook, or raise SkipSample in it to skip samples",
     )
 
 

@@ -114,7 +114,7 @@ class Hook:
 
     def _require_output(self, output: Any, verb: str) -> Any:
         if output is None:
-            hint = "return the output, or raise SkipSample to leave the sample out"
+            hint = "return the output, or raise SkipSample to skip the sample"
             raise SampleFailed(f"{self.name} {verb} None", hint=hint)
         return output
 

@@ -99,7 +99,8 @@ class Sample:
         """
         if named or not samples or samples[0] is None:
             raise UsageError(
-                f"{cls.__name__}.from_joined takes samples by position, and the first sample is the primary",
+                f"{cls.__name__}.from_joined takes samples by position; the first sample is the primary and must "
+                "not be None",
                 hint="override from_joined in your sample type to join samples by name",
             )
         present = [sample for sample in samples if sample is not None]

@@ -55,8 +55,8 @@ def _compile_builder(parameters: Sequence[str], new: str, body: Sequence[str], s
 def _check_fields(sample_type: type[Any], fields: Sequence[str]) -> None:
     if not (dataclasses.is_dataclass(sample_type) and issubclass(sample_type, Sample)):
         raise UsageError(
-            f"{sample_type.__name__} is no sample type",
-            hint="a sample type is a class with @edataclass that derives from Sample, or CrudeSample",
+            f"{sample_type.__name__} is not a sample type",
+            hint="use CrudeSample, or a class that derives from Sample and is decorated with @edataclass",
         )
     known = {field.name: field for field in dataclasses.fields(sample_type) if field.init}
     unknown = [name for name in fields if name not in known]

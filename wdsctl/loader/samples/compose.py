@@ -49,7 +49,7 @@ def _compose_detection(values: dict[str, Any]) -> dict[str, Any]:
     box_format = values.get("box_format")
     if box_format is not None and box_format not in BOX_FORMATS:
         raise SampleFailed(
-            f"box_format: {short_repr(box_format)} is unknown",
+            f"unknown box_format {short_repr(box_format)}",
             hint=f"write one of {', '.join(BOX_FORMATS)}",
             code="WDS163",
         )

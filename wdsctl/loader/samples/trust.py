@@ -51,7 +51,10 @@ def load_named_code(named: NamedCode, *, trust_code: bool) -> Any:
         raise untrusted_code_error(named, origin)
     if origin and is_within(origin, named.data_folders):
         raise dataset_import_error(
-            f"{named.option}: {named.text}", origin, named.where, f"move it out of there, or {_register_hint(named)}"
+            f"{named.option}: {named.text}",
+            origin,
+            named.where,
+            f"move the code to another module, or {_register_hint(named)}",
         )
     if origin is None:
         _check_current_folder(named, module)
@@ -76,7 +79,7 @@ def untrusted_code_error(named: NamedCode, origin: str | None) -> UsageError:
     module = named.text.partition(":")[0]
     location = f"no module {module!r} was found" if origin is None else f"it is in {origin or 'Python itself'}"
     return UsageError(
-        f"{named.option}: {named.text} is code, which data may only name with trust_code; {location}",
+        f"{named.option}: {named.text} is code that data names, which wdsctl only runs with trust_code; {location}",
         where=named.where,
         hint=f"{_register_hint(named)}; or, if you trust that code, pass trust_code=True",
         code="WDS270",

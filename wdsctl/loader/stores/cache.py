@@ -189,7 +189,7 @@ def _describe_value(value: Any, buffers: list[bytes]) -> list[Any]:
         return ["d", [[_describe_value(key, buffers), _describe_value(each, buffers)] for key, each in value.items()]]
     if type(value) in (list, tuple):
         return ["l" if type(value) is list else "u", [_describe_value(each, buffers) for each in value]]
-    raise UncacheableValueError(f"cannot serialize {type(value).__name__}", hint="it stays in memory")
+    raise UncacheableValueError(f"cannot serialize {type(value).__name__}", hint="the value stays in memory")
 
 
 class _ValueReader:

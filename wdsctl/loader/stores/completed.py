@@ -131,11 +131,11 @@ class CompletedSource(SplitSource):
             content = json.loads(bytes(own.pop(holder)))
             references = content["media"] if self._is_jsonl else content
             if not all(isinstance(entry, str) for entry in references.values()):
-                raise TypeError("an entry is no text")
+                raise TypeError("an entry is not a string")
         except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise SampleFailed(
-                f"the part {holder} does not name the media of the sample: {error}",
-                hint="convert the original again: `--layout polylithic`",
+                f"the part {holder} has no valid list of the sample's media: {error}",
+                hint="convert the original dataset again with `--layout polylithic`",
                 code="WDS343",
             ) from error
         return {part.name: part.data for part in decode_line(content)} if self._is_jsonl else own, references

@@ -92,7 +92,7 @@ def find_cooker(cookers: Sequence[Cooker], subflavors: Mapping[str, Any] | None,
     raise UsageError(
         f"no cooker matches subflavors {dict(subflavors or {})}",
         where=dataset,
-        hint=f"there are cookers for {known or 'no dataset'}; add a Cooker without has_subflavors",
+        hint=f"add a Cooker without has_subflavors; there are cookers for {known or 'no dataset'}",
     )
 
 
@@ -140,9 +140,9 @@ def bind_cooker(
     if needs.primary:
         if source.location is None:
             raise UsageError(
-                "need_primary needs a dataset with a catalog, and this one has none",
+                "need_primary needs a dataset with a catalog, but this dataset has none",
                 where=source.dataset_path,
-                hint="remove need_primary from its cooker",
+                hint="run `wdsctl prepare` on the dataset, or remove need_primary from the cooker",
             )
         offsets: Any = source.offsets
         primary = PreparedStore(source.location, offsets, source.decoder)
@@ -156,7 +156,7 @@ def _check_cooker(cooker: Cooker, source: SplitSource, names: list[str], *, is_u
     reserved = sorted({name for name in names if names.count(name) > 1})
     if reserved:
         raise UsageError(
-            f"an auxiliary store is named {reserved[0]!r}, which is another argument of the cooker",
+            f"an auxiliary store has the reserved name {reserved[0]!r}, which is another argument of the cooker",
             where=source.dataset_path,
             hint="rename the store under `aux`",
         )
@@ -173,7 +173,8 @@ def _check_cooker(cooker: Cooker, source: SplitSource, names: list[str], *, is_u
         raise UsageError(
             f"cannot call the cooker {name}{parameters} with a sample and {arguments}: {error}",
             where=source.dataset_path,
-            hint="add a parameter for each store under `aux`, and primary and cache if it is marked to need them",
+            hint="add a parameter for each store under `aux`, and for primary and cache if the cooker is marked to "
+            "need them",
         ) from error
 
 

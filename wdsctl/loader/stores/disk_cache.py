@@ -62,7 +62,7 @@ class FileStoreCachePool(CachePool):
     ) -> None:
         if method != "raw":
             raise UsageError(
-                f"method is {method!r}, and only 'raw' is supported", hint="omit method: the cache keeps raw bytes"
+                f"method is {method!r}, but only 'raw' is supported", hint="omit method: the cache keeps raw bytes"
             )
         if num_workers < 1 or max_cache_count < 1 or (max_cache_size_gbytes is not None and max_cache_size_gbytes <= 0):
             raise UsageError(
@@ -133,7 +133,7 @@ class FileStoreCachePool(CachePool):
                 disk = os.statvfs(folder)
                 self._max_bytes = disk.f_bavail * disk.f_frsize // 2
         except OSError as error:
-            logger.warning("cannot open the media cache, reading from the stores: %s", error)
+            logger.warning("cannot open the media cache; reading from the stores instead: %s", error)
             self._is_closed = True
             return None
         self._folder = folder
@@ -258,7 +258,7 @@ class _ProcessCache:
             if self.is_working:
                 self.is_working = False
                 if os.path.isdir(self._quota.folder):  # otherwise its owner closed it
-                    logger.warning("media cache disabled, reading from the stores: %s", error)
+                    logger.warning("media cache disabled; reading from the stores instead: %s", error)
             return False
 
     def _cached_path(self, digest: str) -> str:
@@ -277,9 +277,9 @@ def _read_value(path: str, name: str) -> Any:
             return deserialize_value(file.read())
     except OSError as error:
         raise SampleFailed(
-            f"the cached value {name!r} is gone: {error.strerror}",
+            f"the cached value {name!r} is missing: {error.strerror}",
             where=path,
-            hint="do not change files in the cache's folder, and close the pool last",
+            hint="leave the files in the cache folder unchanged, and close the pool last",
         ) from error
 
 

@@ -43,7 +43,7 @@ class FolderStore(FileStore):
         clean = normalize_entry_name(self.path, name)
         real = os.path.realpath(os.path.join(self._real_root, clean))
         if os.path.commonpath((self._real_root, real)) != self._real_root:
-            raise outside_folder_error(self.path, name, "is a link to a file outside of the folder")
+            raise outside_folder_error(self.path, name, "is a link to a file outside the folder")
         try:
             stat = os.stat(real)
         except (FileNotFoundError, NotADirectoryError) as error:
@@ -84,7 +84,7 @@ class FolderStore(FileStore):
         known: NamedPart | None = self._media_facts.find_file(name) if self._media_facts is not None else None
         if known is not None and known.size != size:
             raise StorageError(
-                f"the file has {size:,} bytes, and had {known.size:,} when the folder was indexed",
+                f"the file has {size:,} bytes, but had {known.size:,} when the folder was indexed",
                 where=real_path,
                 hint=f"run `wdsctl index {self.path}`, or restore the file",
                 code="WDS403",

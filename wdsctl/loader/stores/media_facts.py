@@ -61,8 +61,8 @@ class MediaFactsIndex:
 
 def no_facts_error(store: str, name: str) -> SampleFailed:
     return SampleFailed(
-        f"the catalog has no media facts of {name!r}",
+        f"the catalog has no media facts for {name!r}",
         where=f"store {store}, entry {name}",
-        hint=f"run `wdsctl index {store} --media`, which reads the headers of images, audio and video",
+        hint=f"run `wdsctl index {store} --media` to read the headers of images, audio and video",
         code="WDS553",
     )

@@ -191,7 +191,7 @@ def open_store(
         raise InputError(
             "the store at this URL has no catalog",
             where=where or redact_secrets(reference),
-            hint=f"run `wdsctl index {redact_secrets(reference)}` if it has shards; for plain files, write "
+            hint=f"run `wdsctl index {redact_secrets(reference)}` if the store has shards; for plain files, write "
             f"{_REMOTE_FOLDER_PREFIX}{redact_secrets(reference)}",
         )
     if _has_shards(location.root) or not os.path.isdir(reference):
@@ -247,7 +247,9 @@ def _open_folder(path: str, decoder: SampleDecoder | None, where: str) -> Folder
             hint="correct the path: relative paths in a blend file start at the folder of that file",
         )
     if not os.access(root, os.R_OK | os.X_OK):
-        raise PermissionDenied("cannot read the folder of the store", where=root, hint="check its owner and its mode")
+        raise PermissionDenied(
+            "cannot read the folder of the store", where=root, hint="check the owner and the mode of the folder"
+        )
     catalog = locate(root).catalog
     if os.path.exists(catalog):
         with NameLookup(catalog) as names:
@@ -264,9 +266,9 @@ def _has_shards(root: str) -> bool:
 
 def _generation_gone_error(location: DatasetLocation, generation: int) -> StateMismatch:
     return StateMismatch(
-        f"generation {generation} of the auxiliary store is no longer kept",
+        f"the auxiliary store no longer has generation {generation}",
         where=location.display_path,
-        hint="save a state and restart from it: the store is then opened in its current generation",
+        hint="save a state and resume from it to use the current generation of the store",
     )
 
 

@@ -78,7 +78,9 @@ class ShardCache:
 
     def __init__(self, folder: str | os.PathLike[str], max_gbytes: float | None = None) -> None:
         if max_gbytes is not None and max_gbytes <= 0:
-            raise UsageError(f"max_gbytes is {max_gbytes}", hint="pass GiB above 0, or omit it")
+            raise UsageError(
+                f"max_gbytes is {max_gbytes}, expected a number above 0", hint="pass a size in GiB above 0, or omit it"
+            )
         self._base = os.path.abspath(os.fspath(folder))
         self._max_bytes = 0 if max_gbytes is None else int(max_gbytes * BYTES_PER_GIGABYTE)
         self._job = job_name(os.environ)
@@ -107,7 +109,7 @@ class ShardCache:
             units = sum(each.order.slices_per_pass for each in orders)
             index = UnitIndex(os.path.join(folder, "index"), units)
         except (OSError, ValueError) as error:
-            logger.warning("cannot open the shard cache, reading from the stores: %s", error)
+            logger.warning("cannot open the shard cache; reading from the stores instead: %s", error)
             return None
         return OpenShardCache(folder, self._max_bytes, index, orders)
 
@@ -178,7 +180,7 @@ class OpenShardCache:
             parts = None
         else:
             if parts is None:
-                logger.warning("a file of the shard cache is damaged, and is fetched again: unit %d", unit)
+                logger.warning("a file of the shard cache is damaged; fetching unit %d again", unit)
         if parts is None:
             with suppress(OSError), self._lock.held():
                 remove_unit(self.folder, unit)
@@ -203,7 +205,7 @@ class OpenShardCache:
         """Use the cache no more in this process."""
         if self.is_working:
             self.is_working = False
-            logger.warning("shard cache disabled, reading from the stores: %s", error)
+            logger.warning("shard cache disabled; reading from the stores instead: %s", error)
 
     def _store(self, unit: int, component: int, time: int, parts: Sequence[bytes]) -> None:
         index, size = self._index, unit_file_bytes([len(each) for each in parts])

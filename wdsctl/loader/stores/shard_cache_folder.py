@@ -133,7 +133,7 @@ class UnitIndex:
             size = os.fstat(file.fileno()).st_size
         magic, count = _INDEX_HEADER.unpack(head) if len(head) == _INDEX_HEADER.size else (b"", 0)
         if magic != MAGIC or size != _INDEX_HEADER_BYTES + 17 * count or units not in (None, count):
-            raise ValueError(f"{path} is no index of {units} units")
+            raise ValueError(f"{path} is not an index of {units} units")
         self.units = int(count)
         self.last_uses = self._map(path, np.int64, _INDEX_HEADER_BYTES)
         self.sizes = self._map(path, np.int64, _INDEX_HEADER_BYTES + 8 * count)

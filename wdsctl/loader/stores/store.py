@@ -207,7 +207,7 @@ class FileStore(ABC):
         where = f"{location}, {error.where}" if error.where else location
         if isinstance(error, StorageError) and error.code == StorageError.code and self._is_gone():
             return StorageDown(
-                f"{error.message}; no other file of the store can be found either",
+                f"{error.message}; the other files of the store are missing too",
                 where=where,
                 hint="check that the file system is mounted and the store has not moved, then resume",
             )
@@ -242,7 +242,7 @@ def ambiguous_entry_error(store: str, name: str, locations: Sequence[str]) -> Sa
     return SampleFailed(
         f"the store has {len(locations)} entries named {name!r}: {' and '.join(locations[:_MAX_SHOWN_NAMES])}",
         where=f"store {store}, entry {name}",
-        hint="`wdsctl index` reports such keys as WDS106; rename all but one of them",
+        hint="rename all but one of the entries; `wdsctl index` lists such keys as WDS106",
         code="WDS551",
     )
 

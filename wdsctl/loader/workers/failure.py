@@ -30,7 +30,7 @@ def to_picklable(error: BaseException, worker: int) -> tuple[Exception, str]:
     described = "".join(traceback.format_exception_only(type(error), error)).strip()
     return LoaderError(
         join_lines(*f"worker {worker} raised {described}".splitlines()),
-        hint="the worker's traceback is above; the exception itself cannot be sent between processes",
+        hint="see the worker's traceback above: the exception itself cannot be pickled",
         code="WDS533",
     ), text
 
@@ -57,10 +57,8 @@ def describe_exit(exit_code: int | None) -> str:
 def died_twice_error(worker: int, exit_description: str, activity: str, stack_dump: str) -> LoaderError:
     """The error for a task that ended two workers: a third would end too."""
     return LoaderError(
-        join_lines(
-            f"worker {worker} {exit_description}, for the second time at the same task", *stack_dump.splitlines()
-        ),
-        hint="give num_workers=0 to see the failure in this process, or leave the sample out",
+        join_lines(f"worker {worker} {exit_description}, the second time at the same task", *stack_dump.splitlines()),
+        hint="pass num_workers=0 to see the failure in this process, or exclude the sample with ban",
         where=activity,
         code="WDS530",
     )
@@ -69,7 +67,7 @@ def died_twice_error(worker: int, exit_description: str, activity: str, stack_du
 def _exit_error(error: SystemExit, worker: int) -> LoaderError:
     return LoaderError(
         f"code in worker {worker} asked the process to exit (code {error.code!r})",
-        hint="raise SkipSample to leave a sample out, or any other exception to stop",
+        hint="raise SkipSample to skip a sample, or any other exception to stop",
         code="WDS532",
     )
 

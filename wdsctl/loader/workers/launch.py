@@ -132,7 +132,7 @@ class ForkServer:
 
     def _abandon(self) -> None:
         """Kill the process. Its workers continue: a fork server kills them only if its consumer is gone."""
-        self._options.log_line("the fork server of the workers has died; starting another one")
+        self._options.log_line("the fork server of the workers died; starting a new one")
         if self._process:
             self._process.kill()
             self._process.wait()
@@ -219,6 +219,6 @@ def _wait_for_exit(process: subprocess.Popen[bytes] | _ForkedProcess, seconds: f
 def _no_answer_error() -> LoaderError:
     return LoaderError(
         f"the fork server of the workers did not respond within {_ANSWER_SECONDS:g} s",
-        hint="check free memory and process limits, and run it again: the last saved state is intact",
+        hint="check free memory and process limits, then resume from the last saved state",
         code="WDS530",
     )

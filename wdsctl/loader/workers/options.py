@@ -37,12 +37,12 @@ class PoolOptions:
     def __post_init__(self) -> None:
         if self.start_method not in _START_METHODS:
             raise UsageError(
-                f"workers cannot be started by '{self.start_method}'", hint=f"give one of {', '.join(_START_METHODS)}"
+                f"unknown start_method '{self.start_method}'", hint=f"pass one of {', '.join(_START_METHODS)}"
             )
         for name in ("ring_bytes", "timeout_seconds", "first_timeout_seconds"):
             value = getattr(self, name)
             if value is not None and value <= 0:
-                raise UsageError(f"{name} is {value}", hint="give more than 0, or None")
+                raise UsageError(f"{name} is {value}", hint="pass a number above 0, or None")
 
     def log_line(self, line: str) -> None:
         (self.log or logger.warning)(line)

@@ -58,7 +58,7 @@ class WorkerPool:
         options: PoolOptions | None = None,
     ) -> None:
         if worker_count < 1:
-            raise UsageError(f"a pool of {worker_count} workers", hint="give 1 or more")
+            raise UsageError(f"worker_count is {worker_count}, expected 1 or more", hint="pass 1 or more")
         check_not_preparing()
         #: Bytes of the largest result that came.
         self.largest_result_bytes = 0
@@ -124,7 +124,7 @@ class WorkerPool:
         self._check_open()
         slot = self._slots[worker]
         if not slot.pending_count:
-            raise UsageError(f"worker {worker} has nothing to do", hint="submit a task first")
+            raise UsageError(f"worker {worker} has no task to wait for", hint="submit a task first")
         while (arrived := slot.oldest_reply) is None:
             if slot.failure is not None:
                 raise slot.failure
@@ -179,7 +179,7 @@ class WorkerPool:
             if not slot.take_reply(arrived):
                 slot.kill()
                 self._handle_death(
-                    slot, channel, f"answered task {arrived.number} where task {slot.expected_number} was due"
+                    slot, channel, f"returned task {arrived.number}, expected task {slot.expected_number}"
                 )
                 return
             channel.is_torn = False
@@ -223,7 +223,8 @@ class WorkerPool:
             return
         where = f", at {doing}" if doing else ""
         self._options.log_line(
-            f"worker {slot.index} {exit_description}{where}; it is replaced{f'{chr(10)}{stack}' if stack else ''}"
+            f"worker {slot.index} {exit_description}{where}; starting a new worker in its "
+            f"place{f'{chr(10)}{stack}' if stack else ''}"
         )
 
     def _end_process(self, slot: WorkerSlot) -> None:

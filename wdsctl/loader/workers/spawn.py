@@ -89,7 +89,7 @@ def make_payload(runner_factory: TaskRunnerFactory, **extra: Any) -> bytes:
     except Exception as error:  # the __reduce__ of anybody's objects runs here
         raise LoaderError(
             f"the loader cannot be pickled for its workers: {find_unpicklable_part(runner_factory)}: {error}",
-            hint='start_method="fork" needs no pickles; else move it to the top level of a module, '
+            hint='pass start_method="fork", which pickles nothing; or define it at the top level of a module, '
             "or drop it in __getstate__",
             code="WDS531",
         ) from error
@@ -124,8 +124,8 @@ def check_not_preparing() -> None:
     """Raise LoaderError (WDS534) if a script that a worker imports for its classes starts another training."""
     if _is_preparing:
         raise LoaderError(
-            "the training script makes a loader whenever it is imported",
-            hint='put what it runs under `if __name__ == "__main__":`, or give start_method="fork"',
+            "the training script creates a loader at import, and each worker imports the script",
+            hint='move the code that runs under `if __name__ == "__main__":`, or pass start_method="fork"',
             code="WDS534",
         )
 
@@ -155,7 +155,7 @@ def _unpack_factory(payload: dict[str, Any]) -> TaskRunnerFactory:
     except Exception as error:  # noqa: BLE001 - the training's own modules run here; the consumer raises it
         failure = LoaderError(
             f"the loader cannot be unpickled in a fresh interpreter: {type(error).__name__}: {error}",
-            hint='classes of a notebook or a -c script need start_method="fork"',
+            hint='pass start_method="fork" if classes are defined in a notebook or a -c script',
             code="WDS531",
         )
         return _FailingFactory(error if isinstance(error, LoaderError) else failure)

@@ -55,7 +55,7 @@ def test_text_that_is_not_utf_8_is_refused_and_can_be_bytes(tmp_path: Path) -> N
     file = Path(written(tmp_path / "bytes", "parquet", samples, {"binary": "txt"})) / "part-0.parquet"
 
     assert (error.value.code, error.value.where) == ("WDS237", "sample 'a/1'")
-    assert error.value.hint == "`-O binary=txt` stores it as bytes"
+    assert error.value.hint == "pass `-O binary=txt` to store the part as bytes"
     assert pq.read_table(file).to_pylist() == [{"__key__": "a/1", "txt": b"\xff"}]
 
 

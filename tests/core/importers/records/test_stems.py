@@ -32,7 +32,7 @@ def test_names_without_extension_are_those_of_the_media_of_one_folder(tmp_path: 
     assert found["2"] == {"jpg": PICTURES["images/2.jpg"], "json": b'{"caption":"caption 2"}'}
     (use, _) = described(f"{root}/{name}").field_uses
     assert (use.name, use.becomes) == ("image", "jpg")
-    assert use.note == "names files without their extension: 0 is 0.jpg"
+    assert use.note == "names files without extension, such as 0 for 0.jpg"
 
 
 def test_names_with_their_folder_are_relative_to_the_table(tmp_path: Path) -> None:

@@ -45,8 +45,8 @@ class PartFileWriter:
                         self.size_bytes += file.write(chunk)
             except (FileExistsError, NotADirectoryError) as error:
                 raise DatasetError(
-                    f"two parts would be one file, {name!r}",
-                    hint="`--to parquet` and `--to mds` have no names of files; or make the keys unique first",
+                    f"two parts would get the same file name, {name!r}",
+                    hint="make the keys unique first; or use `--to parquet` or `--to mds`, which write no file names",
                     where=f"sample {key!r}",
                     code="WDS237",
                 ) from error
@@ -74,7 +74,7 @@ class FolderExporter:
     """Writes every part as a file. Escapes keys that would lead out of the folder as %XX."""
 
     name = "folder"
-    about = "files, those of one sample with one name"
+    about = "files; the files of a sample share a name"
     suffix = ""
 
     def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> WrittenUnit:

@@ -37,7 +37,7 @@ class JsonlExporter:
     """Writes JSONL from which `--from jsonl` restores the same samples, byte for byte."""
 
     name = "jsonl"
-    about = "JSONL, and the media beside it"
+    about = "JSONL, with media files beside it"
     suffix = ""
 
     def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> WrittenUnit:

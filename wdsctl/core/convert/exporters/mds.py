@@ -111,8 +111,8 @@ def _write_shard(path: str, spool: SampleSpool, columns: Mapping[str, str], conf
             at += body.write(_encode_sample(key, parts, columns))
             if at > _MAX_SHARD_BYTES:
                 raise DatasetError(
-                    "the shard would have more than 4 GiB, and its offsets are 32 bits",
-                    hint="`--shard-size 1GiB`",
+                    "the shard would exceed 4 GiB, the limit of its 32-bit offsets",
+                    hint="write smaller shards: `--shard-size 1GiB`",
                     where=f"sample {key!r}",
                     code="WDS237",
                 )
@@ -143,5 +143,7 @@ def _check_value(key: str, name: str, data: bytes, encoding: str) -> bytes:
         try:
             data.decode()
         except UnicodeDecodeError as error:
-            raise unstorable_part_error(key, name, "is not UTF-8", f"`-O binary={name}` stores it as bytes") from error
+            raise unstorable_part_error(
+                key, name, "is not UTF-8", f"pass `-O binary={name}` to store the part as bytes"
+            ) from error
     return data

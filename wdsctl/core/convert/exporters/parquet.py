@@ -35,7 +35,7 @@ class ParquetExporter:
     """
 
     name = "parquet"
-    about = "Parquet, a column a part (needs pyarrow)"
+    about = "Parquet, one column for each part (needs pyarrow)"
     suffix = ".parquet"
 
     def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> WrittenUnit:
@@ -125,4 +125,6 @@ def _cell_value(key: str, name: str, data: bytes, kind: str) -> Any:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise unstorable_part_error(key, name, "is not UTF-8", f"`-O binary={name}` stores it as bytes") from error
+        raise unstorable_part_error(
+            key, name, "is not UTF-8", f"pass `-O binary={name}` to store the part as bytes"
+        ) from error

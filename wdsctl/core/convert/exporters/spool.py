@@ -66,11 +66,11 @@ class SampleSpool:
 
 
 def unstorable_part_error(
-    key: str, part: str, why: str, hint: str = "`--to folder` takes parts of any size and name"
+    key: str, part: str, why: str, hint: str = "use `--to folder`, which writes parts of any size and name"
 ) -> DatasetError:
     """The error WDS237 for a part that the format cannot store."""
     return DatasetError(
-        f"the part {part!r} {why}, which this form cannot hold",
+        f"the part {part!r} {why}, which this format cannot store",
         hint=hint,
         where=f"sample {key!r}",
         code="WDS237",

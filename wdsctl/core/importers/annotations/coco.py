@@ -72,7 +72,7 @@ class CocoImporter:
         if not files:
             raise InputError(
                 "the folder has no JSON file with images and annotations",
-                hint="name the file itself: FOLDER/annotations/instances_train2017.json",
+                hint="pass the file itself, such as FOLDER/annotations/instances_train2017.json",
                 where=path_for_message(path),
             )
         skip_orphans = given.parse_choice_option(self.name, options, "orphans", ("error", "skip")) == "skip"
@@ -253,7 +253,8 @@ class _ImageRows:
                     names[row] = name
                 elif name != names[row]:
                     raise DatasetError(
-                        f"the image {record['id']!r} is {name!r} here, but {names[row]!r} in another file",
+                        f"the image {record['id']!r} has the file {name!r} here, but {names[row]!r} in another "
+                        "annotation file",
                         hint="the files list different images: prepare them one by one",
                         where=path_for_message(file.path),
                         code="WDS233",
@@ -285,7 +286,7 @@ class _ImageRows:
         if missing and not self._skip_orphans:
             raise DatasetError(
                 f"{pluralize(len(missing), 'annotation')} of missing {what}, such as {missing[0]!r}",
-                hint="`-O orphans=skip` leaves them out",
+                hint="pass `-O orphans=skip` to skip these annotations",
                 where=path_for_message(self._files[group.files[0]].path),
                 code="WDS232",
             )
@@ -426,10 +427,10 @@ class _ImageRows:
 
     def _findings(self) -> Iterator[Finding]:
         for kind, code, one, many, what in (
-            ("outside", "WDS163", "box", "boxes", "extending more than a pixel beyond the image"),
-            ("bad bbox", "WDS163", "annotation", "", "whose bbox is not four numbers, kept in other_annotations"),
-            ("missing images", "WDS232", "annotation", "", "of an image that the files do not list, left out"),
-            ("missing categories", "WDS232", "annotation", "", "of a category that the files do not list, left out"),
+            ("outside", "WDS163", "box", "boxes", "that extend more than a pixel beyond the image"),
+            ("bad bbox", "WDS163", "annotation", "", "whose bbox is not four numbers (kept in other_annotations)"),
+            ("missing images", "WDS232", "annotation", "", "of an image that the files do not list (skipped)"),
+            ("missing categories", "WDS232", "annotation", "", "of a category that the files do not list (skipped)"),
         ):
             if self._counts[kind]:
                 count = pluralize(self._counts[kind], one, many)

@@ -107,7 +107,7 @@ class _SpeechFolder:
         if not self.utterances:
             raise InputError(
                 "the folder has no transcripts",
-                hint=f"check the path: expected files named *{_TRANSCRIPT_ENDING}, or {_TABLE} beside {_WAVS}",
+                hint=f"check the path: expected files *{_TRANSCRIPT_ENDING}, or {_TABLE} next to a folder {_WAVS}",
                 where=path_for_message(root),
                 code="WDS003",
             )

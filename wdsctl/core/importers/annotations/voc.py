@@ -224,7 +224,7 @@ class _VocFolder:
 
     def _findings(self, counts: Counter[str], example: str) -> Iterator[Finding]:
         twice = (
-            f"in two lists, such as {path_for_message(self._twice[0])}: the first list decides" if self._twice else ""
+            f"in two lists, such as {path_for_message(self._twice[0])}: the first list counts" if self._twice else ""
         )
         for code, count, one, many, what in (
             ("WDS163", counts["outside"], "box", "boxes", f"partly outside the image, such as in {example}"),

@@ -115,7 +115,7 @@ def translate_arrow_errors(path: str) -> Iterator[None]:
             raise wdsctl_error_from(error, path, "read") from error
         raise DatasetError(
             f"the file is damaged or truncated: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
-            hint="copy it again from its origin",
+            hint="copy the file again from its origin",
             where=path_for_message(path),
             code="WDS233",
         ) from error
@@ -184,7 +184,7 @@ def check_column_names(schema: Any, path: str) -> None:
     if twice:
         raise DatasetError(
             f"the column {twice[0]!r} is repeated",
-            hint="rename one of them",
+            hint="rename one of the columns",
             where=path_for_message(path),
             code="WDS233",
         )

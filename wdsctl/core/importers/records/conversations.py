@@ -53,8 +53,8 @@ def list_conversation_media(row: Mapping[str, Any], fields: Iterable[str]) -> li
     of_items = [(key, value) for key in TURNS_KEYS for value in _iter_item_media(row.get(key))]
     if of_fields and of_items:
         raise DatasetError(
-            f"{of_fields[0][0]} and items of {of_items[0][0]} both have media: their order is unclear",
-            hint="name all media in one of the two places",
+            f"{of_fields[0][0]} and items of {of_items[0][0]} both have media, so the order of the media is unclear",
+            hint="list all media in one of the two places",
             code="WDS161",
         )
     return of_fields or of_items
@@ -83,7 +83,7 @@ def read_data_url(url: str) -> bytes:
             raise ValueError("expected `;base64,`")
         return b64decode(unquote_to_bytes(data), validate=True)
     except (ValueError, binascii.Error) as error:
-        hint = "write the file's bytes in base64, or name a file"
+        hint = "write the bytes of the file in base64, or the name of a file"
         raise DatasetError(f"the data: URL cannot be read: {error}", hint=hint, code="WDS232") from error
 
 
@@ -131,7 +131,7 @@ def _flatten(value: Any) -> Iterator[Any]:
     """The media of a field: one, or a list of them. Raises DatasetError WDS232 for a list in a list."""
     for each in value if isinstance(value, list | tuple) else (value,):
         if isinstance(each, list | tuple):
-            hint = "write one list of files; `-O files=` says which fields are files"
+            hint = "write one flat list of files; or list the fields with files in `-O files=`"
             raise DatasetError("expected a file or bytes, found a list in a list", hint=hint, code="WDS232")
         if each is not None and each != "":
             yield each

@@ -25,7 +25,7 @@ from wdsctl.core.urls import is_url
 
 _CHUNK_FILES = 1 << 16  # files whose hashes are looked up together
 
-_REASON = "no row names them"
+_REASON = "no row names these files"
 
 _MAX_SHOWN_PARTS = 4
 
@@ -109,7 +109,7 @@ def describe_fields(mapping: RowMapping, rows: Iterable[Mapping[str, Any]], fiel
     rows = list(rows)
     uses = []
     for name in fields:
-        note = "its values are the keys" if name == mapping.key else ""
+        note = "used as sample keys" if name == mapping.key else ""
         if name in mapping.media:
             parts = dict.fromkeys(part for row in rows for part in media_part_names(mapping, name, row.get(name)))
             if not parts:
@@ -117,10 +117,10 @@ def describe_fields(mapping: RowMapping, rows: Iterable[Mapping[str, Any]], fiel
                 parts = {f"{prefix}(extension of the file)": None}
             shown = list(parts)[:_MAX_SHOWN_PARTS]
             if mapping.key == ":stem" and name == mapping.media[0]:
-                note = "its path without the extension is the key"
+                note = "used as sample key, without the extension"
             if name == mapping.stem_field:
                 stem, path = next(iter(mapping.stems.items()))
-                note = f"names files without their extension: {path_for_message(stem)} is {path_for_message(path)}"
+                note = f"names files without extension, such as {path_for_message(stem)} for {path_for_message(path)}"
             uses.append(FieldUse(name, f"{', '.join(shown)}{', ...' if len(parts) > len(shown) else ''}", note))
         elif name == mapping.text:
             uses.append(FieldUse(name, "txt", note))
@@ -190,8 +190,8 @@ def no_media_named_findings(tables: Iterable[str]) -> Iterator[Finding]:
             yield Finding(
                 code="WDS239",
                 severity="error",
-                message=f"the table names none of the {files} beside it, such as {path_for_message(found[0])}: name "
-                "the column of files with `-O files=COLUMN`, or the format of the folder with `--from`",
+                message=f"the table names none of the {files} beside it, such as {path_for_message(found[0])}: pass "
+                "the column of file names with `-O files=COLUMN`, or the format of the folder with `--from`",
                 count=len(found),
             )
 
@@ -206,7 +206,8 @@ def media_url_findings(rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
                 code="WDS230",
                 severity="warning",
                 message=f"{path_for_message(name)!r} has URLs of media, such as {path_for_message(urls[0])}: wdsctl "
-                "downloads nothing, and the samples have no media; download the files, and name them in a column",
+                "does not download them, so the samples have no media; download the files, and list them in a "
+                "column",
                 count=len(urls),
             )
 

@@ -47,7 +47,7 @@ def make_file_part(name: str, base: str, reference: str, where: str, *, allowed:
             raise _missing_file_error(reference, "not a regular file", where, _BASE_OPTION_HINT)
         return FilePart(name, path, 0, status.st_size, allowed or base)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise _missing_file_error(reference, "there is no such file", where, _BASE_OPTION_HINT) from error
+        raise _missing_file_error(reference, "the file does not exist", where, _BASE_OPTION_HINT) from error
     except OSError as error:
         raise wdsctl_error_from(error, path, "read") from error
 
@@ -118,7 +118,9 @@ def _allow_path_hint(base_option: str, path: str) -> str:
     if not base_option:
         return ""
     folder = os.path.dirname(os.path.normpath(os.path.abspath(path)))
-    return f"if the file is yours, allow its folder: `-O base={shlex.quote(folder)}`; `-O base=/` allows all folders"
+    return (
+        f"if you trust the file, allow its folder with `-O base={shlex.quote(folder)}`, or all folders with `-O base=/`"
+    )
 
 
 def find_base(
@@ -157,7 +159,7 @@ def _outside_error(reference: str, what: str, where: str, way_out: str = "") -> 
 def _missing_file_error(reference: str, what: str, where: str, base_option: str) -> WdsctlError:
     return DatasetError(
         f"{path_for_message(reference)!r}: {what}",
-        hint=_with_base_hint("check the file that names it", base_option),
+        hint=_with_base_hint("check the row that names the file", base_option),
         where=where,
         code="WDS231",
     )
@@ -220,7 +222,8 @@ def find_media_fields(format_name: str, options: Options, rows: Sequence[Mapping
             )
     if key.startswith(":") and key not in (":row", ":stem"):
         raise UsageError(
-            f"{format_name}: invalid option key={key}", hint="use a field, :row (row numbers) or :stem (file names)"
+            f"{format_name}: invalid option key={key}",
+            hint="pass a field name, :row (row numbers) or :stem (file names)",
         )
     return named or tuple(name for name in fields if _is_file_field([row[name] for row in rows if row.get(name)]))
 

@@ -178,7 +178,7 @@ class FolderFiles:
         if len(data) > max_bytes:
             raise DatasetError(
                 f"the annotation file has more than {max_bytes:,} bytes",
-                hint="check what the file is: annotations of one image are smaller",
+                hint="check the content of the file: annotations of one image are smaller",
                 where=path_for_message(full_path),
                 code="WDS233",
             )
@@ -230,7 +230,7 @@ def unused_files_findings(paths: Iterable[str], reason: str, hidden: int = 0) ->
                 code="WDS240",
                 severity="error",
                 message=f"{pluralize(len(archives), 'archive')} in the source, such as "
-                f"{path_for_message(archives[0])}: wdsctl does not look into archives; unpack them in place, move the "
+                f"{path_for_message(archives[0])}: wdsctl does not read archives; unpack them in place, move the "
                 "archives elsewhere, and run the command again",
                 count=len(archives),
             )

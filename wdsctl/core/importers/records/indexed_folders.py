@@ -61,8 +61,8 @@ def check_splits(path: str, folders: list[IndexedFolder]) -> None:
     if others:
         verb = current_invocation("convert", ())[0]
         raise InputError(
-            f"the folder {path_for_message(others[0].split)}/ has an {INDEX_FILE}, and its name is no split",
-            hint=f"name each folder: {shell_command(verb, others[0].path, 'DEST')}",
+            f"the folder {path_for_message(others[0].split)}/ has an {INDEX_FILE}, but its name is not a split name",
+            hint=f"pass each folder separately: {shell_command(verb, others[0].path, 'DEST')}",
             where=path_for_message(path),
             code="WDS235",
         )

@@ -100,7 +100,7 @@ def _find_list(file: JsonFile, table: JsonTable) -> int:
         if name == table.member if table.member else is_list:
             return at
         names.append(name)
-    message = f"there is no list {table.member!r}" if table.member else "the file has no list of objects"
+    message = f"the file has no list {table.member!r}" if table.member else "the file has no list of objects"
     hint = f"its members are {', '.join(names[:10])}" if names else "pass a file with a list of objects"
     raise DatasetError(message, hint=hint, where=path_for_message(table.path), code="WDS233")
 

@@ -51,7 +51,7 @@ class OffsetShard:
 
     def damaged(self, what: str) -> DatasetError:
         return DatasetError(
-            what, hint="copy it again from its origin", where=path_for_message(self.path), code="WDS233"
+            what, hint="copy the file again from its origin", where=path_for_message(self.path), code="WDS233"
         )
 
 
@@ -164,7 +164,7 @@ def decompress(data: bytes, algorithm: str, size: int, path: str) -> bytes:
     kind = algorithm.partition(":")[0]
     if kind not in COMPRESSIONS:
         raise DatasetError(
-            f"the compression {algorithm!r} is not known",
+            f"unknown compression {algorithm!r}",
             hint=f"wdsctl reads {', '.join(COMPRESSIONS)}",
             where=path_for_message(path),
             code="WDS234",
@@ -233,7 +233,7 @@ def _snappy_size(data: bytes) -> int:
 def _damaged_error(why: str, path: str) -> DatasetError:
     return DatasetError(
         f"the compressed file is damaged: {why}",
-        hint="copy it again from its origin",
+        hint="copy the file again from its origin",
         where=path_for_message(path),
         code="WDS233",
     )

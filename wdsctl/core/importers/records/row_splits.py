@@ -107,7 +107,7 @@ class RowSplits:
             if len(splits) > _MAX_SPLITS:
                 raise UsageError(
                     f"the field {self._mapping.split!r} has more than {_MAX_SPLITS} values, too many for split names",
-                    hint="name another field with `-O split=FIELD`, or none with `-O split=`",
+                    hint="pass another field with `-O split=FIELD`, or no field with `-O split=`",
                 )
         return _Counts(splits, without, first)
 

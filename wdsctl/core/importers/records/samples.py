@@ -158,9 +158,9 @@ def exported_row_mapping(format_name: str, options: Options) -> RowMapping:
     for name in options:
         if name != "base":
             raise UsageError(
-                f"{format_name}: the option {name} does not apply: rows with a {KEY_COLUMN} are exported samples, "
+                f"{format_name}: the option {name} does not apply to exported samples (rows with a {KEY_COLUMN}), "
                 "whose fields are parts",
-                hint=f"leave out `-O {name}=...`; `--parts` and `--rename-part` choose parts",
+                hint=f"omit `-O {name}=...`; select parts with `--parts` and `--rename-part`",
             )
     return RowMapping(key=KEY_COLUMN, allowed_folder=options.get("base", ""))
 
@@ -282,7 +282,7 @@ def _media_parts(prefix: str, value: Any, base: _ReferenceBase, where: str) -> I
         case _:
             raise DatasetError(
                 f"expected a file or bytes, found a {type(value).__name__}",
-                hint="`-O files=...` says which fields are files",
+                hint="pass the fields that name files with `-O files=...`",
                 where=where,
                 code="WDS232",
             )
@@ -377,7 +377,7 @@ def _exported_key(row: SourceRow) -> str:
     if not isinstance(text, str) or not safe_key(text):
         raise DatasetError(
             f"the row has no valid {KEY_COLUMN}",
-            hint="other rows were exported from samples, and have one: correct or remove the row",
+            hint=f"correct or remove the row: all other rows have a {KEY_COLUMN}",
             where=row.where,
             code="WDS232",
         )
@@ -399,7 +399,7 @@ def _check_exported_row(row: SourceRow) -> None:
         if not name or "/" in name or "\0" in name:
             raise DatasetError(
                 f"{name!r} cannot name a part",
-                hint="rename the column: a part is what follows a dot in a file's name",
+                hint="rename the column to a valid extension, such as jpg or seg.png",
                 where=row.where,
                 code="WDS232",
             )

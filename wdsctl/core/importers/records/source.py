@@ -216,7 +216,7 @@ class SampleSource:
         sample = next(islice(self._open, skip, None), None)
         if sample is None:
             raise InputError(
-                f"there is no sample {sample_index:,}",
+                f"the source has no sample {sample_index:,}",
                 hint="the source has changed since it was listed: run the same command again",
                 code="WDS202",
             )
@@ -267,8 +267,8 @@ def _check_size(part: RowPart) -> RowPart:
             size = os.stat(part.path).st_size
         if size != part.size:
             raise DatasetError(
-                f"the file has {size:,} bytes; it had {part.size:,} when it was listed",
-                hint="run the same command again when nothing writes to the source",
+                f"the file has {size:,} bytes, but had {part.size:,} when wdsctl listed it",
+                hint="run the same command again when no other process writes to the source",
                 where=path_for_message(part.path),
                 code="WDS202",
             )

@@ -150,8 +150,8 @@ def choose_tables(
         return []
     if not fitting:
         raise InputError(
-            f"there is no file that ends in {' or '.join(extensions)}",
-            hint="name the file with the rows",
+            f"the folder has no file that ends in {' or '.join(extensions)}",
+            hint="pass the path of the file with the rows",
             where=path_for_message(root),
             code="WDS003",
         )
@@ -206,7 +206,7 @@ def open_table(path: str, rows: Rows, options: Options) -> Table:
     above = os.path.dirname(os.path.abspath(folder))
     if references and not named and "base" not in options and _find_bases(above, path, references, {})[1]:
         raise InputError(
-            f"the files that the table names are outside of its folder, below {path_for_message(above)}",
+            f"the files that the table names are outside its folder, below {path_for_message(above)}",
             hint=f"allow that folder: {_command(path, above)}",
             where=path_for_message(path),
             code="WDS230",
@@ -311,7 +311,7 @@ def _check_base(table: Table, root: str) -> None:
         shown = [path_for_message(os.path.relpath(each, root)) for each in table.bases]
         raise UsageError(
             f"several folders have the files that the table names: {', '.join(shown[:5])}",
-            hint=f"name the right one: `-O base={path_for_message(table.base)}`",
+            hint=f"pass the right folder, for example `-O base={path_for_message(table.base)}`",
             where=path_for_message(table.path),
         )
 

@@ -110,7 +110,7 @@ def iter_lines(
         if len(line) >= MAX_LINE_BYTES and not line.endswith((b"\n", b"\n\0")):
             raise DatasetError(
                 f"line {number:,} is longer than 1 GiB",
-                hint="check the file with `file`: it may not consist of lines",
+                hint="check the type of the file with `file`: the content may not be lines of text",
                 where=path_for_message(path),
                 code="WDS232",
             )
@@ -141,7 +141,7 @@ def text_encoding(head: bytes, options: Options) -> str:
     found = next((encoding for encoding, bom in _UTF16_BOMS.items() if head.startswith(bom)), "")
     if named and named not in ENCODINGS:
         raise UsageError(
-            f"wdsctl does not read the encoding {named!r}",
+            f"wdsctl does not support the encoding {named!r}",
             hint=f"{did_you_mean(named, ENCODINGS)} it reads {', '.join(ENCODINGS)}".strip(),
         )
     if named == "utf-16":

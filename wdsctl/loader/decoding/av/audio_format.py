@@ -41,7 +41,7 @@ class AudioOutputFormat:
     def __post_init__(self) -> None:
         if self.rate is not None and self.rate < 1:
             raise UsageError(
-                f"audio_rate={self.rate} is not a sample rate", hint="pass samples per second, such as 16000"
+                f"audio_rate={self.rate}: expected a sample rate above 0", hint="pass samples per second, such as 16000"
             )
         if self.format not in ("native", "float"):
             raise UsageError(f"audio_format={self.format!r} is not supported", hint="use native or float")
@@ -87,7 +87,9 @@ class AudioOutputFormat:
         samples = samples[:, int(first) : None if math.isinf(stop) else int(stop)]
         if isinstance(self.channels, tuple):
             if not set(self.channels) <= set(range(len(samples))):
-                raise BadMediumError(f"it has {len(samples)} channels, audio_channels={self.channels} needs more")
+                raise BadMediumError(
+                    f"it has {len(samples)} channels, but audio_channels={self.channels} selects others"
+                )
             samples = samples[list(self.channels)]
         return _as_float(samples) if self.format == "float" else samples
 
