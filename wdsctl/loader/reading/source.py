@@ -41,7 +41,7 @@ from wdsctl.loader.samples.build import lazy_source_info
 from wdsctl.loader.workers.status_page import heartbeat_on_retry
 
 if TYPE_CHECKING:
-    from wdsctl.core.storage.read_counts import ReadCounts
+    from wdsctl.core.storage.storage import ReadCounts
     from wdsctl.loader.stores.store import FileStore
 
 
