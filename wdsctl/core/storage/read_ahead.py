@@ -397,11 +397,15 @@ class ReadAhead:
     def _store(self, fetch: Fetch, pieces: Sequence[tuple[FileRange, bytes]]) -> None:
         with self._lock:
             self._end(fetch)
+            held: dict[Listing, int] = {}  # counted together: a window has hundreds of ranges
             for each, data in pieces:
                 if self._fetches.get(each) is fetch:
                     del self._fetches[each]
                     self._ready[each] = data
-                    self._hold(self._listings[each], each.size)
+                    listing = self._listings[each]
+                    held[listing] = held.get(listing, 0) + each.size
+            for listing, size in held.items():
+                self._hold(listing, size)
             while self._budget.used_bytes > self._budget.max_bytes and self._kept:
                 self._drop(self._kept.popleft())
 
