@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +19,7 @@ from tests.stores.servers import in_use, moto_server
 from wdsctl.core.storage.remote_errors import RetryPolicy
 
 Fault = Callable[[str, int, int, bytes], bytes]
+QUIET_SECONDS = 0.1  # without a new request, after which those that wait are all that there are
 
 
 class FaultyFileSystem(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
@@ -81,6 +84,8 @@ class DelayedFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
     fault: ClassVar[list[Fault]] = []
     delay: ClassVar[list[float]] = [0.0]
     late: ClassVar[list[Callable[[int], float]]] = []
+    counts_trips: ClassVar[list[bool]] = [False]  # whether requests wait until `round_trips` lets them go
+    parked: ClassVar[list[asyncio.Future[None]]] = []
 
     @classmethod
     def _strip_protocol(cls, path: str) -> str:
@@ -92,6 +97,7 @@ class DelayedFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
         self.under_way[0] += 1
         self.under_way[1] = max(self.under_way)
         try:
+            await self._travel()
             await asyncio.sleep(self.delay[0] + sum(late(number) for late in self.late))
         finally:
             self.under_way[0] -= 1
@@ -105,6 +111,7 @@ class DelayedFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
     async def _info(self, path: str, **_: Any) -> dict[str, Any]:
         path = self._strip_protocol(path)
         self.asked.append(path)
+        await self._travel()
         await asyncio.sleep(self.delay[0])
         if path in self.files:
             return self._facts(path)
@@ -118,6 +125,11 @@ class DelayedFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
     async def _pipe_file(self, path: str, value: bytes, **_: Any) -> None:
         self.files[path] = value
 
+    async def _travel(self) -> None:
+        if self.counts_trips[0]:
+            self.parked.append(asyncio.get_running_loop().create_future())
+            await self.parked[-1]
+
     def _facts(self, path: str) -> dict[str, Any]:
         data = self.files[path]
         return {"name": path, "size": len(data), "type": "file", "etag": str(hash(data))}
@@ -128,9 +140,40 @@ class DelayedFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
             kept.clear()
         cls.under_way[:] = [0, 0]
         cls.delay[:] = [0.0]
+        cls.counts_trips[:] = [False]
+        cls.parked.clear()
 
 
 fsspec.register_implementation("delayed", DelayedFileSystem, clobber=True)
+
+
+def round_trips(action: Callable[[], object]) -> int:
+    """How many times requests travel together to the store under `delayed://` and back while `action` runs.
+
+    All requests wait until no further one arrives, and then get their answers at once.
+    """
+    trips, parked = 0, DelayedFileSystem.parked
+    DelayedFileSystem.counts_trips[:] = [True]
+    thread = threading.Thread(target=action)
+    thread.start()
+    known, quiet_since = -1, time.monotonic()
+    while thread.is_alive() or parked:
+        if len(parked) != known:
+            known, quiet_since = len(parked), time.monotonic()
+        elif known and time.monotonic() - quiet_since > QUIET_SECONDS:
+            trips += thread.is_alive()
+            answered, parked[:], known = list(parked), [], -1
+            for each in answered:
+                each.get_loop().call_soon_threadsafe(_answer, each)
+        time.sleep(0.002)
+    thread.join()
+    DelayedFileSystem.counts_trips[:] = [False]
+    return trips
+
+
+def _answer(request: asyncio.Future[None]) -> None:
+    if not request.done():  # one that was cancelled
+        request.set_result(None)
 
 
 class OnceEach:

@@ -11,8 +11,9 @@ import pytest
 from tests.loader.datasets import Raw, a_dataset, digest
 from tests.loader.running import digests
 from tests.preparing import prepare_request
-from tests.remote import DelayedFileSystem, uploaded
+from tests.remote import DelayedFileSystem, round_trips, uploaded
 from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.storage.read_ahead import process_budget
 from wdsctl.loader import DefaultTaskEncoder, WorkerConfig, get_loader, get_train_dataset, get_val_dataset
 
 URL = "delayed://store/shards"
@@ -37,6 +38,16 @@ def a_training(path: str, workers: int = 0, encoder: Any = None, **options: Any)
     return get_loader(
         get_train_dataset(path, batch_size=8, task_encoder=encoder or Raw(), worker_config=config, **options)
     )
+
+
+def wait_until_idle() -> None:
+    """Return when nothing has been fetched in the background for a moment."""
+    idle = 0
+    end = time.monotonic() + 20
+    while idle < 10 and time.monotonic() < end:
+        time.sleep(0.005)
+        idle = 0 if process_budget().running_fetches else idle + 1
+    assert idle == 10
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -86,13 +97,21 @@ def test_only_the_first_batches_of_lanes_wait_for_the_store(local: str) -> None:
 
 
 def test_the_first_batch_takes_two_round_trips(local: str) -> None:
-    DelayedFileSystem.delay[:] = [0.2]
-    loader = a_training(URL)
-    DelayedFileSystem.asked.clear()
-    begun = time.monotonic()
-    next(iter(loader))
+    stream = iter(a_training(URL))
 
-    assert time.monotonic() - begun < 0.2 * 3
+    assert round_trips(lambda: next(stream)) == 2, "facts of its shards, and its window"
+
+
+def test_all_first_windows_come_in_the_round_trips_of_the_first_one(local: str) -> None:
+    loader = a_training(URL)
+    stream = iter(loader)
+    next(stream)
+    wait_until_idle()
+    before = loader.stats.stores[URL].stalled_seconds
+    for _ in range(3):
+        next(stream)
+
+    assert loader.stats.stores[URL].stalled_seconds == before, "the other three lanes wait for nothing"
 
 
 @pytest.mark.parametrize("workers", [0, 2])

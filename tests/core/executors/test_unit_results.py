@@ -5,7 +5,8 @@ from pathlib import Path
 
 from wdsctl.core.executors.unit_results import UNIT_FUNCTIONS, UnitFunction, find_unit_function, load_function
 from wdsctl.core.samples.naming import RawPart, RawSample
-from wdsctl.core.shards.write import ShardJob, UnreadableFile, WrittenShard
+from wdsctl.core.shards.write import WrittenShard
+from wdsctl.core.shards.write_job import ShardJob, UnreadableFile
 from wdsctl.core.validate.request import ValidateRequest
 from wdsctl.core.validate.unit import CheckContext, check_shard
 
@@ -22,7 +23,7 @@ def test_other_functions_run_in_the_process_of_the_command() -> None:
 
 
 def test_the_name_of_a_unit_says_what_its_result_depends_on() -> None:
-    name = UnitFunction("wdsctl.core.shards.write:run_shard_job").results("").name
+    name = UnitFunction("wdsctl.core.shards.write_job:run_shard_job").results("").name
     assert name(JOB) == name(JOB._replace())
     others = [JOB._replace(path="/out/b.tar"), JOB._replace(samples=(RawSample("k", (RawPart("txt", 3, 6),)),))]
     assert len({name(JOB), *map(name, others)}) == 3
@@ -42,7 +43,7 @@ def test_arguments_of_the_function_are_part_of_the_name_and_come_back() -> None:
 
 
 def test_results_come_back_as_they_were(tmp_path: Path) -> None:
-    results = UnitFunction("wdsctl.core.shards.write:run_shard_job").results(str(tmp_path))
+    results = UnitFunction("wdsctl.core.shards.write_job:run_shard_job").results(str(tmp_path))
     other = JOB._replace(path="/out/b.tar")
     unreadable = (UnreadableFile("k", "txt", "no"),)
     assert results.save([JOB], [WrittenShard(1, 2048)]) == [True]

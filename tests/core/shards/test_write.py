@@ -14,7 +14,8 @@ from tests.build import a_folder
 from wdsctl.core.errors import DatasetError, PermissionDenied, StorageError
 from wdsctl.core.prepare.plan import tar_size_bytes
 from wdsctl.core.samples.naming import RawPart, RawSample
-from wdsctl.core.shards.write import ShardJob, UnreadableFile, run_shard_job, write_shard
+from wdsctl.core.shards.write import write_shard
+from wdsctl.core.shards.write_job import ShardJob, UnreadableFile, run_shard_job
 
 
 def a_sample(key: str, **sizes: int) -> RawSample:

@@ -11,7 +11,7 @@ import pytest
 from tests.core.storage.test_remote_storage import in_a_fork
 from tests.remote import DelayedFileSystem, FaultyFileSystem, OnceEach
 from wdsctl.core.errors import StorageError
-from wdsctl.core.storage import hedging, remote
+from wdsctl.core.storage import filesystem, hedging
 from wdsctl.core.storage.remote import FsspecStorage
 from wdsctl.core.storage.remote_errors import RetryPolicy
 from wdsctl.core.storage.storage import FileRange
@@ -180,5 +180,6 @@ def test_requests_in_the_background_are_limited() -> None:
     kept = storage.announce(ranges, starts=True)
 
     assert [len(storage.read(*each)) for each in ranges] == [5] * 40
-    assert remote.MAX_CONCURRENT_REQUESTS <= DelayedFileSystem.under_way[1] <= 2 * remote.MAX_CONCURRENT_REQUESTS
+    most = filesystem.MAX_CONCURRENT_REQUESTS
+    assert most <= DelayedFileSystem.under_way[1] <= 2 * most
     del kept

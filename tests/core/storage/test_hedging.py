@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 
 import pytest
 
-from wdsctl.core.storage.hedging import FIRST_HEDGE_SECONDS, MIN_HEDGE_SECONDS, HedgePolicy, hedged
+from wdsctl.core.storage.hedging import (
+    EARLY_LATE_FACTOR,
+    FIRST_HEDGE_SECONDS,
+    HEDGED_SHARE,
+    LATE_FACTOR,
+    MIN_HEDGE_SECONDS,
+    PATIENCE,
+    HedgePolicy,
+    hedged,
+)
 
 KIB = 1 << 10
 
@@ -38,12 +48,14 @@ def answering(*seconds: float, cancelled: list[int] | None = None) -> Callable[[
     return send
 
 
-def run(send: Callable[[], Awaitable[int]], policy: HedgePolicy) -> tuple[int, int]:
+def run(
+    send: Callable[[], Awaitable[int]], policy: HedgePolicy, is_awaited: Callable[[], bool] = lambda: True
+) -> tuple[int, int]:
     """(the answer, copies that were sent)."""
     hedges: list[int] = []
 
     async def both() -> int:
-        found = await hedged(send, KIB, policy, lambda: hedges.append(1))
+        found = await hedged(send, KIB, policy, lambda: hedges.append(1), is_awaited)
         await asyncio.sleep(0.01)
         return found
 
@@ -94,3 +106,47 @@ def test_when_a_request_is_late_follows_from_those_of_its_size() -> None:
     for _ in range(200):
         policy.add(KIB, 0.2)
     assert policy.late_after(KIB) == pytest.approx(0.3), "a store that became slower"
+
+
+def test_a_request_that_nobody_waits_for_gets_more_time() -> None:
+    slow = 2 * MIN_HEDGE_SECONDS  # late for somebody who waits
+    assert run(answering(slow, 0.001), a_policy(), lambda: False) == (0, 0)
+    assert run(answering(slow, 0.001), a_policy(), lambda: True) == (1, 1)
+    assert run(answering(30, 0.001), a_policy(), lambda: False) == (1, 1), "and not for ever"
+
+
+def test_a_request_that_somebody_begins_to_wait_for_is_sent_again_at_once() -> None:
+    asked = iter([False] * 2)
+    policy = a_policy(latency=MIN_HEDGE_SECONDS)  # late after 75 ms, or 300 ms
+
+    assert run(answering(30, 0.001), policy, lambda: next(asked, True)) == (1, 1)
+
+
+def test_a_few_latencies_are_enough_to_know_that_a_request_takes_seconds() -> None:
+    policy = HedgePolicy()
+    for seconds in (0.02, 0.03, 2.0, 0.02, 0.03):
+        assert policy.late_after(KIB) == FIRST_HEDGE_SECONDS
+        policy.add(KIB, seconds)
+
+    assert policy.late_after(KIB) == pytest.approx(EARLY_LATE_FACTOR * 0.03)
+
+
+def test_a_range_is_requested_so_early_that_a_late_request_arrives_in_time() -> None:
+    policy = a_policy(latency=0.2)
+    late = PATIENCE * LATE_FACTOR * 0.2
+
+    assert policy.lead_seconds == pytest.approx(late + LATE_FACTOR * 0.2)
+
+
+def test_the_budget_of_copies_is_enough_for_one_late_request_in_a_hundred() -> None:
+    """Of 10,000 requests, the late ones come by chance: how many got no copy."""
+    policy, refused = a_policy(), 0
+    draw = random.Random(17)
+    late = [draw.random() < 0.01 for _ in range(10_000)]
+    for is_late in late:
+        policy.earn()
+        refused += is_late and not policy.spend()
+
+    assert HEDGED_SHARE == 0.05
+    assert 50 < sum(late) < 200
+    assert refused == 0

@@ -89,8 +89,7 @@ def find_states(paths: Sequence[str], key: str = "") -> tuple[list[FoundState], 
 
 def _find_at_url(url: str, key: str) -> tuple[list[FoundState], list[SkippedFile]]:
     """The states in an object, or in the objects of a folder of a store, as `find_states`."""
-    from wdsctl.core.storage.download import download
-    from wdsctl.core.storage.objects import ObjectStore
+    from wdsctl.core.storage.objects import ObjectStore, download
 
     store = ObjectStore(url)
     names = {each: each.url.removeprefix(f"{url}/") for each in store.list(url)}

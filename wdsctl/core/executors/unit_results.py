@@ -27,7 +27,7 @@ UNIT_FUNCTIONS: Mapping[str, str] = {
     "wdsctl.core.columns.compute:compute_values": "",
     "wdsctl.core.split.values:read_value_hashes": "value_results",
     "wdsctl.core.split.leak_hashes:run_hash_unit": "",
-    "wdsctl.core.shards.write:run_shard_job": "",
+    "wdsctl.core.shards.write_job:run_shard_job": "",
     "wdsctl.core.convert.unit:write_unit": "",
     "wdsctl.core.repair.unit:repair_shard": "repair_results",
     "wdsctl.core.validate.unit:check_shard": "",

@@ -22,7 +22,8 @@ from wdsctl.core.processes import warm_up_workers
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.key_rules import KeyRuleChoice
 from wdsctl.core.samples.naming import KNOWN_EXTENSION, KeyRuleName, check_shard_template, dotless_key
-from wdsctl.core.shards.write import ShardJob, ShardUpload, WrittenShard, check_limits, run_shard_job
+from wdsctl.core.shards.write import ShardUpload, WrittenShard, check_limits
+from wdsctl.core.shards.write_job import ShardJob, run_shard_job
 from wdsctl.core.storage.open import workers_for
 from wdsctl.core.storage.remote_errors import DRIVER_PACKAGES
 from wdsctl.core.text import path_for_message
@@ -123,7 +124,7 @@ class UploadFolders:
     scans: str = ""
 
 
-_PRELOAD = ("wdsctl.core.shards.write",)
+_PRELOAD = ("wdsctl.core.shards.write_job",)
 
 
 def _preload(dest: str) -> tuple[str, ...]:

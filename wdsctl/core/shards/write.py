@@ -8,41 +8,23 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from typing import NamedTuple
 
-from wdsctl.core.errors import DatasetError, PermissionDenied, StorageError, UsageError, WdsctlError, wdsctl_error_from
+from wdsctl.core.errors import DatasetError, UsageError, WdsctlError, wdsctl_error_from
 from wdsctl.core.files import replace_atomically
-from wdsctl.core.safe_open import FolderOpener, open_file_beneath
+from wdsctl.core.safe_open import FolderOpener
 from wdsctl.core.samples.naming import RawSample, dotless_key
 from wdsctl.core.tar_header import END_OF_ARCHIVE, TAR_BLOCK_BYTES, build_tar_header
 from wdsctl.core.text import pluralize
 
-_WRITE_BUFFER_BYTES = 1 << 20  # bytes: one large write replaces three small ones a member
+WRITE_BUFFER_BYTES = 1 << 20  # bytes: one large write replaces three small ones a member
 _MIN_KERNEL_COPY_BYTES = 1 << 20  # bytes; the kernel copies larger files, without passing them through Python
 _GAPS = [bytes(length) for length in range(TAR_BLOCK_BYTES)]
 #: Errors that concern one file, and say nothing about the others.
-_UNREADABLE_ERRNOS = frozenset({errno.EACCES, errno.EPERM, errno.EIO, errno.ELOOP})
+UNREADABLE_ERRNOS = frozenset({errno.EACCES, errno.EPERM, errno.EIO, errno.ELOOP})
 _CHUNK = 64 << 20  # bytes that the kernel copies in one call: few enough to react to signals
-
-
-class ShardJob(NamedTuple):
-    """The arguments of `write_shard` for a worker. `is_lenient`: report unreadable files instead of failing.
-
-    `upload`: where the shard goes in a store, in place of `path`.
-    """
-
-    path: str
-    root: str
-    samples: Sequence[RawSample]
-    is_lenient: bool = False
-    upload: ShardUpload | None = None
-
-    @property
-    def label(self) -> str:
-        """The path of the shard, for messages."""
-        return self.path
 
 
 class ShardUpload(NamedTuple):
@@ -55,14 +37,6 @@ class ShardUpload(NamedTuple):
     name: str
     journal: str
     scans: str = ""
-
-
-class UnreadableFile(NamedTuple):
-    """A file of a sample that is listed but cannot be read. `reason`: the operating system's message."""
-
-    key: str
-    part: str
-    reason: str
 
 
 class WrittenShard(NamedTuple):
@@ -95,36 +69,6 @@ def _write_all(descriptor: int, data: bytes) -> None:
         left = left[os.write(descriptor, left) :]
 
 
-def run_shard_job(job: ShardJob) -> WrittenShard | tuple[UnreadableFile, ...]:
-    """Write a shard. If files cannot be read, a lenient job writes no shard and returns all unreadable files.
-
-    Otherwise the job raises what `write_shard` raises. A shard that fails costs reading its files once more.
-    """
-    try:
-        if job.upload is not None:
-            from wdsctl.core.shards.upload import upload_shard
-
-            return upload_shard(job.upload, job.root, job.samples)
-        return write_shard(job.path, job.root, job.samples)
-    except (StorageError, PermissionDenied) as error:
-        unreadable = tuple(_unreadable(job)) if job.is_lenient and error.code != "WDS401" else ()
-        if not unreadable:
-            raise
-        return unreadable
-
-
-def _unreadable(job: ShardJob) -> Iterator[UnreadableFile]:
-    for key, parts in job.samples:
-        for part, _, _ in parts:
-            try:
-                with open_file_beneath(f"{job.root}/{key}.{part}", (job.root,)) as file:
-                    while file.read(_WRITE_BUFFER_BYTES):
-                        pass
-            except OSError as error:
-                if error.errno in _UNREADABLE_ERRNOS:
-                    yield UnreadableFile(key, part, error.strerror or str(error))
-
-
 class BufferedWriter:
     """Joins small pieces into large writes, and counts the bytes written.
 
@@ -141,7 +85,7 @@ class BufferedWriter:
     def add(self, piece: bytes) -> None:
         self._pieces.append(piece)
         self._buffered_bytes += len(piece)
-        if self._buffered_bytes >= _WRITE_BUFFER_BYTES:
+        if self._buffered_bytes >= WRITE_BUFFER_BYTES:
             self.flush()
 
     def flush(self) -> None:
@@ -206,7 +150,7 @@ def _copy(out: BufferedWriter, files: FolderOpener, path: str, size: int) -> Non
         copied = _copy_in_kernel(out, source, size) if before == size else 0
         while before == size and copied < size:
             try:
-                chunk = os.read(source, min(_WRITE_BUFFER_BYTES, size - copied))
+                chunk = os.read(source, min(WRITE_BUFFER_BYTES, size - copied))
             except OSError as error:
                 raise _source_error(error, path) from error
             if not chunk:
@@ -242,7 +186,7 @@ def _source_error(error: OSError, path: str) -> WdsctlError:
     if isinstance(error, FileNotFoundError):
         return _changed(path, "the file is gone")
     translated = wdsctl_error_from(error, path, "read")
-    if error.errno in _UNREADABLE_ERRNOS:
+    if error.errno in UNREADABLE_ERRNOS:
         translated.hint = (
             "make the file readable, or pass `--on-missing keep` (skips the file) or `skip` (skips its sample)"
         )

@@ -12,13 +12,12 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+from wdsctl.core.storage.filesystem import begin_call, run_call
 from wdsctl.core.storage.object_drivers import (
     BodyStream,
     ObjectFacts,
     UnfinishedUpload,
     UploadPart,
-    begin_call,
-    run_call,
     timestamp,
 )
 from wdsctl.core.storage.remote_errors import etag_number

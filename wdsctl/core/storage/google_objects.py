@@ -15,13 +15,12 @@ from typing import Any
 from urllib.parse import quote
 
 from wdsctl.core.json_text import read_json
+from wdsctl.core.storage.filesystem import begin_call, run_call
 from wdsctl.core.storage.object_drivers import (
     BodyStream,
     ObjectFacts,
     UnfinishedUpload,
     UploadPart,
-    begin_call,
-    run_call,
     timestamp,
 )
 from wdsctl.core.storage.remote_errors import etag_number

@@ -12,13 +12,14 @@ import os
 import posixpath
 import re
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import datetime
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from wdsctl.core.storage.filesystem import list_files_below, run_call
 from wdsctl.core.storage.remote_errors import etag_number
 
 T = TypeVar("T")
@@ -91,43 +92,11 @@ class ObjectDriver(Protocol):
         """Abort an upload of any process. It may be gone already."""
 
 
-def driver_for(filesystem: Any) -> ObjectDriver:
-    """Choose the calls for a filesystem by its class, since protocols have several names."""
-    kinds = {kind.__name__ for kind in type(filesystem).__mro__}
-    if "S3FileSystem" in kinds:
-        from wdsctl.core.storage.s3_objects import S3Objects
-
-        return S3Objects(filesystem)
-    if "GCSFileSystem" in kinds:
-        from wdsctl.core.storage.google_objects import GoogleObjects
-
-        return GoogleObjects(filesystem)
-    if "AzureBlobFileSystem" in kinds:
-        from wdsctl.core.storage.azure_objects import AzureObjects
-
-        return AzureObjects(filesystem)
-    return MemoryObjects(filesystem) if "MemoryFileSystem" in kinds else PlainObjects(filesystem)
-
-
 class BodyStream(io.BytesIO):
     """The body of a request. aiohttp closes a stream that it has sent, and drivers send it again when they retry."""
 
     def close(self) -> None:
         pass
-
-
-def begin_call(filesystem: Any, call: Coroutine[Any, Any, T]) -> Future[T]:
-    """Run a driver's coroutine in fsspec's event loop."""
-    return asyncio.run_coroutine_threadsafe(call, filesystem.loop)
-
-
-def run_call(filesystem: Any, call: Coroutine[Any, Any, T]) -> T:
-    """Run a driver's coroutine, and wait for its result."""
-    future = begin_call(filesystem, call)
-    try:
-        return future.result()
-    finally:
-        future.cancel()  # after Ctrl-C; does nothing to a finished call
 
 
 def delete_all(filesystem: Any, paths: Sequence[str]) -> list[Exception | None]:
@@ -199,8 +168,6 @@ class PlainObjects:
         return _DraftUpload(self, path, if_absent)
 
     def unfinished_uploads(self, folder: str) -> list[UnfinishedUpload]:
-        from wdsctl.core.storage.remote import list_files_below
-
         try:
             names = list(list_files_below(self.filesystem, folder))
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Read, write, list and delete whole objects of one store; `remote.py` reads ranges of them."""
+"""Read, write, list and delete whole objects of one store, and download them; `remote.py` reads ranges of them."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ import posixpath
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import closing, suppress
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
 from wdsctl.core.errors import PreconditionFailed, StorageError, UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.files import open_without_links
+from wdsctl.core.storage.filesystem import list_files_below, open_filesystem
 from wdsctl.core.storage.object_drivers import (
     DRAFT_NAME,
+    MemoryObjects,
     ObjectDriver,
     ObjectFacts,
+    PlainObjects,
     UnfinishedUpload,
     UploadPart,
     UploadSession,
     delete_all,
-    driver_for,
 )
-from wdsctl.core.storage.remote import list_files_below, open_filesystem
 from wdsctl.core.storage.remote_errors import (
     RetryPolicy,
     call_or_error,
@@ -34,12 +35,14 @@ from wdsctl.core.storage.remote_errors import (
     s3_error_code,
     translate_remote,
 )
+from wdsctl.core.storage.storage import FileRange
 from wdsctl.core.urls import is_chained, is_signed, normalize_root, protocol, redact_secrets
 
 T = TypeVar("T")
 
 _DEFAULT_RETRY_POLICY = RetryPolicy()
 _MAX_CONCURRENT_DELETES = 16
+_DOWNLOAD_BYTES = 32 << 20  # that a download holds in memory
 _TAG_OF_NOTHING = '"00000000000000000000000000000000"'  # the form of an ETag, which no object has
 
 
@@ -52,6 +55,24 @@ def check_writable_url(url: str) -> str:
         where=redact_secrets(url),
         hint="pass the URL of the store itself, and give its driver credentials",
     )
+
+
+def driver_for(filesystem: Any) -> ObjectDriver:
+    """Choose the calls for a filesystem by its class, since protocols have several names."""
+    kinds = {kind.__name__ for kind in type(filesystem).__mro__}
+    if "S3FileSystem" in kinds:
+        from wdsctl.core.storage.s3_objects import S3Objects
+
+        return S3Objects(filesystem)
+    if "GCSFileSystem" in kinds:
+        from wdsctl.core.storage.google_objects import GoogleObjects
+
+        return GoogleObjects(filesystem)
+    if "AzureBlobFileSystem" in kinds:
+        from wdsctl.core.storage.azure_objects import AzureObjects
+
+        return AzureObjects(filesystem)
+    return MemoryObjects(filesystem) if "MemoryFileSystem" in kinds else PlainObjects(filesystem)
 
 
 class StoredObject(NamedTuple):
@@ -448,3 +469,23 @@ class Upload:
             return (futures.pop() if futures else session.send(part)).result()
 
         self._receipts.append(self._store._call(receive, self.url, "write"))  # noqa: SLF001
+
+
+def download(objects: Sequence[StoredObject], path: str) -> None:
+    """Write objects into one new file, one after another. Memory: 32 MiB, whatever their sizes."""
+    from wdsctl.core.storage.remote import FsspecStorage
+
+    folder = objects[0].url.rpartition("/")[0]
+    ranges = [
+        FileRange(each.url, start, min(_DOWNLOAD_BYTES, each.size - start))
+        for each in objects
+        for start in range(0, each.size, _DOWNLOAD_BYTES)
+    ]
+    with closing(FsspecStorage(folder)) as storage, translate_os_errors(path), open(path, "xb") as file:
+        while ranges:
+            count, total = 1, ranges[0].size
+            while count < len(ranges) and total + ranges[count].size <= _DOWNLOAD_BYTES:
+                total += ranges[count].size
+                count += 1
+            file.writelines(storage.read_many(ranges[:count]))
+            del ranges[:count]

@@ -1,8 +1,11 @@
 """What is fetched ahead of reads: ranges that were announced, fetches under way, and bytes that have arrived.
 
 A *listing* has the ranges that one caller announces together, such as those of a window, in the order in which they
-will be read. Neighbouring ranges become one fetch; each range is fetched once. Fetches start in the order in which they
-are needed, as far as the budget of the process allows. Each range is handed out once, and then forgotten. Does no I/O.
+will be read. Neighbouring ranges become one fetch; each range is fetched once. Each range is handed out once, and then
+forgotten. Does no I/O.
+
+A limited number of fetches runs at a time. The listing that is due first comes first, and before all others one of
+which a read waits for a range: it gets further fetches at once. Within a listing, fetches start in the order of use.
 
 Ranges that a cache has are loaded from there, and a *sink* receives what is fetched, to put it into the cache.
 """
@@ -10,8 +13,10 @@ Ranges that a cache has are loaded from there, and a *sink* receives what is fet
 from __future__ import annotations
 
 import os
+from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -22,6 +27,8 @@ LISTING_BYTES = 128 << 20  # of a listing, under way and not read yet
 SMALL_FETCH_BYTES = 1 << 20  # limit of a fetch for several ranges, in a listing that exceeds `LISTING_BYTES`
 MAX_READ_AHEAD_BYTES = 1 << 30  # of this process, over all stores
 MAX_KEPT_LISTINGS = 1 << 12  # that nobody holds
+MAX_FETCHES = 16  # of this process at a time, and as many of listings of which a read waits for a range
+DEMANDED = float("-inf")  # when such a listing is due
 
 
 #: Receives ranges with their bytes, in the thread that fetched them.
@@ -37,9 +44,9 @@ class CachedRanges(NamedTuple):
 
 class Fetch:
     """Contiguous bytes [start, stop) of a file, and the ranges in them. `future`: set when the fetch starts. `load`:
-    loads the ranges from a cache instead."""
+    loads the ranges from a cache instead. `is_urgent`: whether a read waits for it."""
 
-    __slots__ = ("future", "is_started", "listing", "load", "path", "ranges", "start", "stop")
+    __slots__ = ("future", "is_started", "is_urgent", "listing", "load", "path", "ranges", "start", "stop")
 
     def __init__(
         self,
@@ -57,6 +64,7 @@ class Fetch:
         self.ranges = ranges
         self.load = load
         self.is_started = False
+        self.is_urgent = False
         self.future: Any = None
 
     @property
@@ -65,17 +73,34 @@ class Fetch:
 
 
 class Listing:
-    """Ranges that were announced together. `held_bytes`: of its fetches under way, and of its ranges not read yet."""
+    """Ranges that were announced together. `held_bytes`: of its fetches under way, and of its ranges not read yet.
 
-    __slots__ = ("cached", "held_bytes", "is_active", "queue", "ranges", "sink")
+    `due`: when the first range is read, in any unit that the listings of a process share. `queue`: fetches to start.
+    """
 
-    def __init__(self, ranges: list[FileRange], cached: Sequence[CachedRanges] = (), sink: Sink | None = None) -> None:
+    __slots__ = ("cached", "due", "held_bytes", "is_active", "number", "queue", "ranges", "sink")
+    _numbers = count()
+
+    def __init__(
+        self,
+        ranges: list[FileRange],
+        cached: Sequence[CachedRanges] = (),
+        sink: Sink | None = None,
+        due: float = 0.0,
+    ) -> None:
         self.ranges = ranges
         self.cached = cached
         self.sink = sink
+        self.due = due
+        self.number = next(self._numbers)
         self.queue: deque[Fetch] = deque()
         self.is_active = False
         self.held_bytes = 0
+
+    @property
+    def turn(self) -> tuple[float, int]:
+        """Listings get fetches in the order of these."""
+        return self.due, self.number
 
 
 class Announcement:
@@ -93,26 +118,32 @@ class Announcement:
 
 
 class ReadAheadBudget:
-    """The bytes that a process may hold ahead of its reads."""
+    """The bytes that a process may hold ahead of its reads, and the fetches that it may run at a time."""
 
-    def __init__(self, max_bytes: int = MAX_READ_AHEAD_BYTES) -> None:
+    def __init__(self, max_bytes: int = MAX_READ_AHEAD_BYTES, max_fetches: int = MAX_FETCHES) -> None:
         self.max_bytes = max_bytes
+        self.max_fetches = max_fetches
         self.used_bytes = 0
-        #: Bytes that freed objects held. The garbage collector may add to it while a thread holds the lock.
-        self.freed: deque[int] = deque()
+        self.running_fetches = 0
+        #: Bytes and fetches of freed objects. The garbage collector may add to it while a thread holds the lock.
+        self.freed: deque[tuple[int, int]] = deque()
         self._lock = Lock()
 
-    def add(self, size: int) -> None:
+    def add(self, size: int, fetches: int = 0) -> None:
         with self._lock:
             self.used_bytes += size
+            self.running_fetches += fetches
             while self.freed:
-                self.used_bytes -= self.freed.popleft()
+                freed_bytes, freed_fetches = self.freed.popleft()
+                self.used_bytes -= freed_bytes
+                self.running_fetches -= freed_fetches
 
-    @property
-    def has_room(self) -> bool:
+    def has_room(self, *, is_demanded: bool = False) -> bool:
+        """Whether another fetch may start. `is_demanded`: of a listing of which a read waits for a range."""
         if self.freed:
             self.add(0)
-        return self.used_bytes < self.max_bytes
+        limit = 2 * self.max_fetches if is_demanded else self.max_fetches
+        return self.used_bytes < self.max_bytes and self.running_fetches < limit
 
 
 _budgets: dict[int, ReadAheadBudget] = {}  # of this process, by its id: a forked process begins with an empty one
@@ -174,13 +205,14 @@ class ReadAhead:
         self._ready: dict[FileRange, bytes] = {}
         self._listings: dict[FileRange, Listing] = {}  # of each range that was announced and not read
         self._fetches: dict[FileRange, Fetch] = {}  # of each range of an active listing that has not arrived
-        self._active: deque[Listing] = deque()  # with fetches to start
+        self._active: list[Listing] = []  # with fetches to start, in the order of their turns
         self._dropped: deque[Listing] = deque()
         self._kept: deque[Listing] = deque()  # that nobody holds
         self._held_bytes = 0
+        self._running_fetches = 0
 
     def __del__(self) -> None:
-        self._budget.freed.append(self._held_bytes)
+        self._budget.freed.append((self._held_bytes, self._running_fetches))
 
     def announce(
         self,
@@ -189,13 +221,15 @@ class ReadAhead:
         starts: bool = False,
         cached: Sequence[CachedRanges] = (),
         sink: Sink | None = None,
+        due: float = 0.0,
     ) -> Announcement:
-        """Announce ranges, for as long as the result is kept. `starts`: fetch them before the first one is read.
+        """Announce ranges, for as long as the result is kept. `starts`: fetch them before the first one is read, which
+        is `due` after others with a lower number.
 
         A range that an earlier announcement fetches belongs to this one from now on, and is not fetched again. One that
         was announced and is not fetched yet belongs to this announcement only if it `starts`.
         """
-        listing = self._add(ranges, cached, sink, takes_hints=starts)
+        listing = self._add(ranges, cached, sink, due, takes_hints=starts)
         if starts:
             with self._lock:
                 self._activate(listing)
@@ -210,7 +244,7 @@ class ReadAhead:
     def take(self, requested: FileRange) -> bytes | Fetch | None:
         """The bytes of a range, if they are here; or the fetch that brings them; or None: nobody announced it.
 
-        The range's listing begins to be fetched, if it was not before.
+        The range's listing is fetched before all others from here on.
         """
         with self._lock:
             self._drop_listings()
@@ -222,8 +256,12 @@ class ReadAhead:
             if listing is None:
                 return None
             if not listing.is_active:
+                listing.due = DEMANDED
                 self._activate(listing)
-            return self._fetches.get(requested)
+            fetch = self._fetches.get(requested)
+            if fetch is not None and not fetch.is_started and fetch.listing.due != DEMANDED:
+                self._demand(fetch.listing)
+            return fetch
 
     def forget(self, requested: FileRange) -> None:
         """Forget a range that is read in another way."""
@@ -239,21 +277,36 @@ class ReadAhead:
         with self._lock:
             return self._begin(fetch)
 
-    def next_fetches(self) -> list[Fetch]:
-        """Fetches to start now, as far as the budget allows."""
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there are fetches to start."""
+        return bool(self._active)
+
+    @property
+    def next_turn(self) -> tuple[float, int] | None:
+        """The turn of the next fetch; None if there is none, or no room for it."""
         if not self._active:
-            return []
+            return None
         with self._lock:
             self._drop_listings()
-            found = []
-            for listing in list(self._active):
-                while listing.queue and listing.held_bytes < LISTING_BYTES and self._budget.has_room:
+            return next((each.turn for each in self._active if self._may_fetch(each)), None)
+
+    def next_fetch(self) -> Fetch | None:
+        """Start the next fetch if the budget allows it."""
+        with self._lock:
+            self._drop_listings()
+            for listing in [each for each in self._active if self._may_fetch(each)]:
+                while listing.queue:
                     fetch = listing.queue.popleft()
-                    if self._begin(fetch):
-                        found.append(fetch)
-                if not listing.queue:
-                    self._active.remove(listing)
-            return found
+                    is_new = self._begin(fetch)
+                    if not listing.queue:
+                        self._active.remove(listing)
+                    if is_new:
+                        return fetch
+            return None
+
+    def _may_fetch(self, listing: Listing) -> bool:
+        return listing.held_bytes < LISTING_BYTES and self._budget.has_room(is_demanded=listing.due == DEMANDED)
 
     def complete(self, fetch: Fetch, data: bytes) -> None:
         """Store the bytes of a fetch by range; only of ranges that are still needed."""
@@ -271,19 +324,17 @@ class ReadAhead:
         """Fetch the ranges of a load that failed from the store."""
         with self._lock:
             listing = fetch.listing
-            self._hold(listing, -fetch.size)
+            self._end(fetch)
             fetches = plan_ranges(listing, [each for each in fetch.ranges if self._fetches.get(each) is fetch])
             for new in fetches:
                 for each in new.ranges:
                     self._fetches[each] = new
-            listing.queue.extendleft(reversed(fetches))
-            if listing not in self._active:
-                self._active.appendleft(listing)
+            self._enqueue(listing, [*fetches, *listing.queue])
 
     def fail(self, fetch: Fetch) -> None:
         """Forget the ranges of a fetch: a read of one of them requests it again, and raises its error."""
         with self._lock:
-            self._hold(fetch.listing, -fetch.size)
+            self._end(fetch)
             for each in fetch.ranges:
                 if self._fetches.get(each) is fetch:
                     del self._fetches[each], self._listings[each]
@@ -297,12 +348,13 @@ class ReadAhead:
         ranges: Iterable[FileRange],
         cached: Sequence[CachedRanges] = (),
         sink: Sink | None = None,
+        due: float = 0.0,
         *,
         takes_hints: bool = False,
     ) -> Listing:
         with self._lock:
             self._drop_listings()
-            listing = Listing([each for each in dict.fromkeys(ranges) if each.size], cached, sink)
+            listing = Listing([each for each in dict.fromkeys(ranges) if each.size], cached, sink, due)
             for each in listing.ranges:
                 before = self._listings.get(each)
                 if before is not None and not (before.is_active or takes_hints):
@@ -319,23 +371,41 @@ class ReadAhead:
         missing = [each for each in listing.ranges if each not in self._ready and each not in self._fetches]
         if not missing:
             return
-        listing.queue.extend(plan_fetches(Listing(missing, listing.cached)))
+        fetches = plan_fetches(Listing(missing, listing.cached))
         is_missing = set(missing)
-        for fetch in listing.queue:
-            fetch.listing = listing
+        for fetch in fetches:
             for each in fetch.ranges:
                 if each in is_missing:
                     self._fetches[each] = fetch
-        self._active.append(listing)
+        self._enqueue(listing, fetches)
+
+    def _enqueue(self, listing: Listing, fetches: Iterable[Fetch]) -> None:
+        """Give a listing these fetches to start."""
+        listing.queue = deque(fetches)
+        for fetch in listing.queue:
+            fetch.listing = listing
+        if listing.queue and listing not in self._active:
+            insort(self._active, listing, key=lambda each: each.turn)
+
+    def _demand(self, listing: Listing) -> None:
+        """Fetch a listing before all others."""
+        if listing in self._active:
+            self._active.remove(listing)
+        listing.due = DEMANDED
+        self._enqueue(listing, listing.queue)
 
     def _store(self, fetch: Fetch, pieces: Sequence[tuple[FileRange, bytes]]) -> None:
         with self._lock:
-            self._hold(fetch.listing, -fetch.size)
+            self._end(fetch)
+            held: dict[Listing, int] = {}  # counted together: a window has hundreds of ranges
             for each, data in pieces:
                 if self._fetches.get(each) is fetch:
                     del self._fetches[each]
                     self._ready[each] = data
-                    self._hold(self._listings[each], each.size)
+                    listing = self._listings[each]
+                    held[listing] = held.get(listing, 0) + each.size
+            for listing, size in held.items():
+                self._hold(listing, size)
             while self._budget.used_bytes > self._budget.max_bytes and self._kept:
                 self._drop(self._kept.popleft())
 
@@ -344,20 +414,39 @@ class ReadAhead:
         if fetch.is_started or not unread:
             return False
         fetch.is_started = True
-        self._hold(fetch.listing, fetch.size)
+        self._running_fetches += 1
+        self._hold(fetch.listing, fetch.size, fetches=1)
         return True
 
-    def _hold(self, listing: Listing, size: int) -> None:
+    def _end(self, fetch: Fetch) -> None:
+        self._running_fetches -= 1
+        self._hold(fetch.listing, -fetch.size, fetches=-1)
+
+    def _hold(self, listing: Listing, size: int, fetches: int = 0) -> None:
         listing.held_bytes += size
         self._held_bytes += size
-        self._budget.add(size)
+        self._budget.add(size, fetches)
 
     def _drop_listings(self) -> None:
         while self._dropped:
             self._drop(self._dropped.popleft())
 
     def _drop(self, listing: Listing) -> None:
-        listing.queue.clear()
+        """Forget a listing. Fetches of ranges that a later listing has announced too become fetches of that one."""
+        left, listing.queue = [each for each in listing.queue if not each.is_started], deque()
+        if listing in self._active:
+            self._active.remove(listing)
+        inherited: dict[Listing, list[Fetch]] = {}
+        for fetch in left:
+            heirs = (self._listings.get(each) for each in fetch.ranges if self._fetches.get(each) is fetch)
+            heir = next((each for each in heirs if each is not None and each is not listing), None)
+            if heir is not None:
+                inherited.setdefault(heir, []).append(fetch)
+        for heir, fetches in inherited.items():
+            if not heir.is_active:
+                heir.due = listing.due
+                self._activate(heir)
+            self._enqueue(heir, [*fetches, *heir.queue])
         for each in listing.ranges:
             if self._listings.get(each) is listing:
                 del self._listings[each]

@@ -12,12 +12,11 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+from wdsctl.core.storage.filesystem import begin_call, run_call
 from wdsctl.core.storage.object_drivers import (
     ObjectFacts,
     UnfinishedUpload,
     UploadPart,
-    begin_call,
-    run_call,
     timestamp,
 )
 from wdsctl.core.storage.remote_errors import etag_number, s3_error_code

@@ -6,6 +6,8 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from operator import add, sub
+from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from wdsctl.core.errors import StorageError, translate_os_errors, wdsctl_error_from
@@ -16,7 +18,6 @@ from wdsctl.core.urls import is_url
 if TYPE_CHECKING:
     from wdsctl.core.offsets.probe import Probe
     from wdsctl.core.storage.read_ahead import CachedRanges, Sink
-    from wdsctl.core.storage.read_counts import ReadCounts
 
 
 #: Returns the probes that a file must match, given its path.
@@ -54,6 +55,41 @@ class Storage(Protocol):
     def close(self) -> None: ...
 
 
+class ReadCounts(NamedTuple):
+    """What was read from one store, and how long reads waited for it."""
+
+    bytes: int = 0  # received, with gaps between ranges and answers that were not used
+    requests: int = 0  # for bytes, with retries and hedges
+    retries: int = 0
+    hedges: int = 0  # requests that were sent a second time because the first one was late
+    stalled_seconds: float = 0.0  # during which a read waited for the store
+    cached_bytes: int = 0  # read from the shard cache instead
+
+    def plus(self, more: ReadCounts) -> ReadCounts:
+        return ReadCounts._make(map(add, self, more))
+
+    def minus(self, before: ReadCounts) -> ReadCounts:
+        return ReadCounts._make(map(sub, self, before))
+
+
+class ReadCounter:
+    """Counts what several threads read."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._counts = ReadCounts()
+
+    def add(self, counts: ReadCounts) -> None:
+        with self._lock:
+            self._counts = self._counts.plus(counts)
+
+    def take(self) -> ReadCounts:
+        """What was counted since the last call."""
+        with self._lock:
+            counts, self._counts = self._counts, ReadCounts()
+        return counts
+
+
 class RemoteStorage(Storage, Protocol):
     """A storage that fetches announced ranges in the background."""
 
@@ -64,11 +100,17 @@ class RemoteStorage(Storage, Protocol):
         starts: bool = False,
         cached: Sequence[CachedRanges] = (),
         sink: Sink | None = None,
+        due: float = 0.0,
     ) -> object:
         """Announce ranges that will be read, in order, for as long as the result is kept. `starts`: fetch them now.
 
-        `cached`: those that a cache has; `sink` receives the others when they are fetched, in another thread.
+        `due`: when the first one is read: lower numbers are fetched first. `cached`: those that a cache has; `sink`
+        receives the others when they are fetched, in another thread.
         """
+
+    @property
+    def lead_seconds(self) -> float:
+        """How long before its first use a range should be announced."""
 
     def take_counts(self) -> ReadCounts:
         """What was read since the last call."""

@@ -442,7 +442,7 @@ def _read_from_store(url: str) -> Trace:
 
 
 def _copy_pieces(shown: str, pieces: Mapping[str, Sequence[StoredObject]], copies: str) -> Trace:
-    from wdsctl.core.storage.download import download
+    from wdsctl.core.storage.objects import download
 
     files: list[TraceFile] = []
     flaws: list[Flaw] = []

@@ -95,12 +95,18 @@ class JoinedSource(SplitSource):
     def is_remote(self) -> bool:
         return super().is_remote or any(member.is_remote for member in self._members)
 
-    def prefetch_rows(self, rows: Int64Array, units: Sequence[PrefetchUnit] = (), *, starts: bool = True) -> object:
+    @property
+    def lead_seconds(self) -> float:
+        return max(super().lead_seconds, *(member.lead_seconds for member in self._members))
+
+    def prefetch_rows(
+        self, rows: Int64Array, units: Sequence[PrefetchUnit] = (), *, starts: bool = True, due: float = 0.0
+    ) -> object:
         """Prefetch the rows of the primary and their partners. Only the primary's are cached."""
-        kept = [super().prefetch_rows(rows, units, starts=starts)]
+        kept = [super().prefetch_rows(rows, units, starts=starts, due=due)]
         for number, member in enumerate(self._members):
             partner_rows = self._join_context.index.partners(number, rows)
-            kept.append(member.prefetch_rows(partner_rows[partner_rows >= 0], starts=starts))
+            kept.append(member.prefetch_rows(partner_rows[partner_rows >= 0], starts=starts, due=due))
         return kept
 
     def _with_partners(self, block: ReferenceBlock) -> JoinedBlock:

@@ -72,6 +72,14 @@ class Pipeline:
         """Open the cursor of a lane, at `state` or at its beginning."""
         return LaneCursor(self, lane, stats, state, tally or FailureTally())
 
+    def prefetch_first(self, lane: Lane, state: LaneState | None) -> list[object]:
+        """Fetch what a lane reads first from stores, for as long as the result is kept."""
+        if not self.remote_sources:
+            return []
+        refs = self.refs.open(lane, state["weight_history"] if state else new_weight_history(lane))
+        refs.seek(state["draws"] if state else 0)
+        return refs.prefetch_first()
+
     def count_reads(self, stats: Stats) -> None:
         """Count what was read from stores since the last call."""
         if self.remote_sources:

@@ -50,6 +50,7 @@ def _mix_draws(draws: Int64Array, mixing: LaneMixture) -> tuple[Int64Array, Int6
 
 
 LOOKAHEAD_DRAWS = 1024  # draws whose components are computed at once
+FIRST_DRAWS = 64  # of a lane, whose components are prefetched before it is opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,8 @@ class RefCursor:
         self._stage = stage
         self._lane = lane
         self._mixing = LaneMixture(stage.blends, stage.mix_seed, lane, weight_histories)
+        self._weights = stage.blends[0].weights  # at the beginning of the schedule: they decide what is fetched first
+        self._total_weight = sum(self._weights)
         self._component_cursors: dict[
             int, ComponentCursor
         ] = {}  # of components that were drawn from since the last seek
@@ -83,7 +86,7 @@ class RefCursor:
         self._next_components_start = 0
         self._prefetch_draws: dict[int, None] = {}  # draws, in the order in which they will be looked up
         self._prefetched_refs: dict[int, SampleRef] = {}  # of the next of them
-        self.draws = 0
+        self.draws = self._opened_at = 0
         self._limit = self._open_component(0).first_epoch_samples() if stage.is_finite else None
 
     def take(self, count: int) -> list[SampleRef]:
@@ -137,9 +140,25 @@ class RefCursor:
 
     def seek(self, draws: int) -> None:
         """Move to this draw. Each component computes its position when it is next drawn from."""
-        self.draws = draws
+        self.draws = self._opened_at = draws
         self._component_cursors.clear()
         self._next_components, self._next_components_start = [], draws
+
+    def prefetch_first(self) -> list[object]:
+        """Fetch what this lane reads first from stores, for as long as the result is kept. Moves nothing."""
+        if self._limit is not None and self.draws >= self._limit:
+            return []
+        components = self._stage.components
+        if len(components) == 1:
+            first_draws = {0: 0}
+        else:
+            ahead, _ = self._mixing.draws(self.draws, self.draws + FIRST_DRAWS)
+            first_draws = {which: ahead.tolist().index(which) for which in dict.fromkeys(ahead.tolist())}
+        return [
+            self._open_component(which).prefetch_first(self._mixing.count_component(which, self.draws), due)
+            for which, due in first_draws.items()
+            if components[which].is_remote
+        ]
 
     def set_weight_histories(self, weight_histories: Sequence[SegmentHistory]) -> None:
         """Mix draws from here on by these histories, which agree with the old ones up to here."""
@@ -151,7 +170,7 @@ class RefCursor:
         if cursor is None:
             cursor = self._component_cursors[component] = self._open_component(component)
             cursor.limit = self._limit
-            cursor.seek(self._mixing.count_component(component, self.draws))
+            cursor.seek(self._mixing.count_component(component, self.draws), self.draws - self._opened_at)
         return cursor
 
     def _any_component_cursor(self, component: int) -> ComponentCursor:
@@ -166,4 +185,5 @@ class RefCursor:
             self._mixing.taken_at_splits(component),
             len(components),
             self._stage.epoch,
+            share=max(1, self._weights[component]) / self._total_weight,
         )

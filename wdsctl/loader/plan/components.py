@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -92,10 +94,16 @@ class Component:
         """Whether any sample is read from a store."""
         return any(piece.source.is_remote for piece in self.source_ranges)
 
-    def prefetch(self, positions: Int64Array, time: int = 0, *, starts: bool = True) -> object:
+    @property
+    def lead_seconds(self) -> float:
+        """How long before its first sample is used a window should be prefetched, by the first of its stores."""
+        return next((piece.source.lead_seconds for piece in self.source_ranges if piece.source.is_remote), 0.0)
+
+    def prefetch(self, positions: Int64Array, time: int = 0, *, starts: bool = True, due: float = 0.0) -> object:
         """Fetch the samples at these positions from stores in the background, while the result is kept.
 
         `time`: the draw of the job at which their window begins. `starts`: begin now, or when the first sample is read.
+        `due`: when the first one is used; those with lower numbers are fetched first.
         """
         which = np.searchsorted(self._starts, positions, side="right") - 1
         kept = []
@@ -104,7 +112,7 @@ class Component:
             if piece.source.is_remote:
                 local = (own - self._starts[number]) % piece.positions + piece.first_position
                 units = [] if self.cached_units is None else self._units(self.cached_units, number, own, time)
-                kept.append(piece.source.prefetch(local, units, starts=starts))
+                kept.append(piece.source.prefetch(local, units, starts=starts, due=due))
         return kept
 
     def _units(self, cache: CachedUnits, number: int, positions: Int64Array, time: int) -> list[PrefetchUnit]:
@@ -132,14 +140,22 @@ class Component:
 
 
 _NEVER = 1 << 62
+MAX_CHUNKS_AHEAD = 8  # of a lane in a component, that are prefetched for a slow store
 
 
 class ComponentCursor:
     """The position of one lane in one component. `component_count`: of the blend; the cursors share the cache of
-    references. `epoch`: the one that the job begins with."""
+    references. `epoch`: the one that the job begins with. `share`: of the lane's draws that are of this component."""
 
     def __init__(
-        self, component: Component, lane: Lane, taken: Sequence[int], component_count: int, epoch: int = 0
+        self,
+        component: Component,
+        lane: Lane,
+        taken: Sequence[int],
+        component_count: int,
+        epoch: int = 0,
+        *,
+        share: float = 1.0,
     ) -> None:
         self._component = component
         self._order = LaneOrder(component.order, lane, taken, epoch)
@@ -150,16 +166,28 @@ class ComponentCursor:
         self._source_block: tuple[SplitSource, ReferenceBlock] | None = None
         self._refs: list[SampleRef] = []
         self._begin = self._end = 0  # of the references that are ready, in the window
+        self._share = share
         self._is_remote = component.is_remote
         #: The number of taken samples of the window at which the references after the ready ones are prefetched.
         self._prefetch_at = _NEVER
         self._prefetched: object = None  # of the ready references
-        self._prefetched_next: object = None  # of those after them
+        self._prefetched_ahead: deque[object] = deque()  # of those after them, a chunk each
+        self._ahead_number = 0  # of the first sample after those
+        self._chunk_begun: tuple[float, int] | None = None  # when the ready references were made, and how many
+        self._first_number, self._first_draw = 0, 0  # where the lane began, in this component and in all of them
         self.limit: int | None = None  # samples of this lane, in a finite pass
 
-    def seek(self, taken: int) -> None:
-        """Move to the position after `taken` samples of the component in this lane."""
+    def seek(self, taken: int, draws: int = 0) -> None:
+        """Move to the position after `taken` samples of the component in this lane. `draws`: those of the lane since
+        this process has opened it."""
+        self._first_number, self._first_draw = taken, draws
+        self._prefetched_ahead.clear()
         self._open_window(taken)
+
+    def prefetch_first(self, taken: int, due: float) -> object:
+        """Fetch what this lane reads first after `taken` samples, for as long as the result is kept. Moves nothing."""
+        window = self._order.window(taken)
+        return self._prefetch(window, taken - window.first_number, starts=True, due=due)
 
     def _open_window(self, taken: int) -> SampleWindow:
         window = self._order.window(taken)
@@ -245,29 +273,44 @@ class ComponentCursor:
         self._begin, self._end = self._at, min(self._at + self._chunk, self._size)
         rows = slice(self._begin, self._end)
         if self._is_remote:
-            self._prefetch_at = (self._begin + self._end) // 2
-            self._prefetched, self._prefetched_next = self._prefetched_next, None
+            self._prefetch_at = min((self._begin + self._end) // 2, self._end - self._measure_lead())
+            self._prefetched = self._prefetched_ahead.popleft() if self._prefetched_ahead else None
             if self._prefetched is None and self._component.cached_units is not None:
                 self._prefetched = self._prefetch(window, self._begin, starts=False)
         return window.positions[rows].astype(np.int64, copy=False), window.passes[rows].astype(np.int64, copy=False)
 
+    def _measure_lead(self) -> int:
+        """How many samples ahead of its use a chunk should be prefetched: what this lane takes in the store's time."""
+        now, size = time.monotonic(), self._end - self._begin
+        begun, self._chunk_begun = self._chunk_begun, (now, size)
+        if begun is None:
+            return 0
+        seconds, taken = max(1e-6, now - begun[0]), begun[1]
+        return int(min(MAX_CHUNKS_AHEAD * size, taken * self._component.lead_seconds / seconds))
+
     def _prefetch_next(self) -> None:
-        """Prefetch the samples after the ready references, which are half used up."""
-        self._prefetch_at = _NEVER
-        window, end = self._window, self._end
+        """Prefetch the chunk after the ready references, and more until what is prefetched lasts for the lead."""
+        window = self._window
         if window is None:
             return
-        if end >= self._size:
-            first = window.first_number + self._size
-            if self.limit is not None and first >= self.limit:
-                return
-            window, end = self._order.window(first), 0
-        self._prefetched_next = self._prefetch(window, end, starts=True)
+        lead, self._prefetch_at = self._end - min(self._prefetch_at, self._end), _NEVER
+        number = window.first_number + self._end
+        if self._prefetched_ahead:
+            number = self._ahead_number
+        while len(self._prefetched_ahead) < MAX_CHUNKS_AHEAD and (self.limit is None or number < self.limit):
+            if self._prefetched_ahead and number - window.first_number - self._at >= lead:
+                break
+            ahead = self._order.window(number) if number >= window.first_number + self._size else window
+            begin = number - ahead.first_number
+            due = self._first_draw + (number - self._first_number) / self._share
+            self._prefetched_ahead.append(self._prefetch(ahead, begin, starts=True, due=due))
+            number += min(self._chunk, len(ahead.positions) - begin)
+            self._ahead_number = number
 
-    def _prefetch(self, window: SampleWindow, begin: int, *, starts: bool) -> object:
+    def _prefetch(self, window: SampleWindow, begin: int, *, starts: bool, due: float = 0.0) -> object:
         positions = window.positions[begin : begin + self._chunk].astype(np.int64, copy=False)
-        time = self._order.draw_of(window.first_number) if self._component.cached_units is not None else 0
-        return self._component.prefetch(positions, time, starts=starts)
+        draw = self._order.draw_of(window.first_number) if self._component.cached_units is not None else 0
+        return self._component.prefetch(positions, draw, starts=starts, due=due)
 
 
 def _as_int32(numbers: Int64Array) -> Int64Array:

@@ -41,7 +41,7 @@ from wdsctl.loader.samples.build import lazy_source_info
 from wdsctl.loader.workers.status_page import heartbeat_on_retry
 
 if TYPE_CHECKING:
-    from wdsctl.core.storage.read_counts import ReadCounts
+    from wdsctl.core.storage.storage import ReadCounts
     from wdsctl.loader.stores.store import FileStore
 
 
@@ -239,14 +239,24 @@ class SplitSource:
         """Whether samples are read from a store, so that it helps to `prefetch` them."""
         return self._remote is not None
 
-    def prefetch(self, positions: Int64Array, units: Sequence[PrefetchUnit] = (), *, starts: bool = True) -> object:
+    @property
+    def lead_seconds(self) -> float:
+        """How long before its first sample is used a window should be prefetched; 0 for local data."""
+        return 0.0 if self._remote is None else self._remote.lead_seconds
+
+    def prefetch(
+        self, positions: Int64Array, units: Sequence[PrefetchUnit] = (), *, starts: bool = True, due: float = 0.0
+    ) -> object:
         """Fetch the samples at these positions in the background, in their order, for as long as the result is kept.
 
         `units`: of a cache, each of which is read as a whole. `starts`: begin now, or when the first sample is read.
+        `due`: when the first one is used; those with lower numbers are fetched first.
         """
-        return self.prefetch_rows(self.selection.rows(positions), units, starts=starts)
+        return self.prefetch_rows(self.selection.rows(positions), units, starts=starts, due=due)
 
-    def prefetch_rows(self, rows: Int64Array, units: Sequence[PrefetchUnit] = (), *, starts: bool = True) -> object:
+    def prefetch_rows(
+        self, rows: Int64Array, units: Sequence[PrefetchUnit] = (), *, starts: bool = True, due: float = 0.0
+    ) -> object:
         """`prefetch` for rows of the offsets file. Does nothing for local data."""
         if self._remote is None:
             return None
@@ -261,7 +271,7 @@ class SplitSource:
             else:
                 collectors.update(dict.fromkeys(of_unit, unit.collector(of_unit)))
         sink = partial(_collect, collectors) if collectors else None
-        return self._remote.announce(ranges, starts=starts, cached=cached, sink=sink)
+        return self._remote.announce(ranges, starts=starts, cached=cached, sink=sink, due=due)
 
     def _reads_of(self, positions: Int64Array) -> list[FileRange]:
         return self._reads_of_rows(self.selection.rows(positions))

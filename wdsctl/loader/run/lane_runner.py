@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -43,7 +43,8 @@ class LaneTask(NamedTuple):
 class LaneRunner:
     """Draws from open lanes. `lane_states`: where they continue; a lane without a state starts at its beginning.
 
-    A lane that an error or an interrupt stopped within a batch is reopened from its last state.
+    `lanes`: those that it draws from, in the order of their first turns: what they read first from stores is fetched at
+    the first turn. A lane that an error or an interrupt stopped within a batch is reopened from its last state.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class LaneRunner:
         lane_layout: LaneLayout,
         lane_states: Mapping[int, LaneState],
         *,
+        lanes: Sequence[int] = (),
         is_tracing: bool = False,
         report_sample: Callable[[str], None] | None = None,
     ) -> None:
@@ -59,6 +61,8 @@ class LaneRunner:
         self._lane_layout = lane_layout
         self._lane_states = dict(lane_states)
         self._cursors: dict[int, LaneCursor] = {}
+        self._unopened_lanes = tuple(lanes)
+        self._prefetched: dict[int, object] = {}  # of lanes before their first turn
         self._stats = Stats()
         self._tally = FailureTally()
         self._is_tracing = is_tracing
@@ -68,10 +72,14 @@ class LaneRunner:
         lane, number = task
         # The cursor is not in the table until the batch is made: a cursor that was stopped within a batch is discarded.
         self._tally.take()  # left by an error or an interrupt
+        if self._unopened_lanes:
+            lanes, self._unopened_lanes = self._unopened_lanes, ()
+            self._prefetched = {each: self._prefetch_first(each) for each in lanes}
         cursor = self._cursors.pop(lane, None) or self._open_cursor(lane)
         before = self._stats.copy()
         batch = cursor.draw(number)
         self._pipeline.count_reads(self._stats)
+        self._prefetched.pop(lane, None)
         state = cursor.state()
         origins = cursor.origins(batch) if self._is_tracing else []
         self._cursors[lane] = cursor
@@ -93,6 +101,10 @@ class LaneRunner:
 
     def close(self) -> None:
         self._cursors.clear()
+        self._prefetched.clear()
+
+    def _prefetch_first(self, lane: int) -> object:
+        return self._pipeline.prefetch_first(self._lane_layout.lanes[lane], self._lane_states.get(lane))
 
     def _open_cursor(self, lane: int) -> LaneCursor:
         cursor = self._pipeline.open(
@@ -111,14 +123,20 @@ class LaneRunnerFactory:
     streams: OpenBlend
     pipeline: Pipeline
     lane_layout: LaneLayout
+    lanes_by_worker: Mapping[int, Sequence[int]]  # in the order of their first turns
     is_tracing: bool
 
-    def __call__(self, worker: int, resume_state: Any) -> TaskRunner:  # noqa: ARG002 - the resume state has the lanes
+    def __call__(self, worker: int, resume_state: Any) -> TaskRunner:
         states, is_careful = resume_state
         # After a death, every sample is reported before it is read: a second death names it.
         report_sample = report_activity if is_careful else None
         work = LaneRunner(
-            self.pipeline, self.lane_layout, states, is_tracing=self.is_tracing, report_sample=report_sample
+            self.pipeline,
+            self.lane_layout,
+            states,
+            lanes=self.lanes_by_worker[worker],
+            is_tracing=self.is_tracing,
+            report_sample=report_sample,
         )
         return CompactingRunner(work, compact_batch)
 
@@ -129,7 +147,7 @@ class LaneRunnerFactory:
             streams.generations,
             streams.order_facts,
             streams.store_generations,
-            self.lane_layout,
+            (self.lane_layout, self.lanes_by_worker),
             pipeline.bans,
             pipeline.refs.epoch,
         )
@@ -141,7 +159,7 @@ def _reopen_factory(
     generations: list[int],
     order: dict[str, Any],
     stores: dict[str, int],
-    lane_layout: LaneLayout,
+    lanes: tuple[LaneLayout, Mapping[int, Sequence[int]]],
     bans: Bans,
     pass_number: int,
     is_tracing: bool,
@@ -150,5 +168,9 @@ def _reopen_factory(
     if isinstance(dataset, TrainDataset) and dataset.repeat:
         bind_shard_cache(dataset, streams)
     return LaneRunnerFactory(
-        dataset, streams, build_pipeline(dataset, streams, bans, pass_number), lane_layout, is_tracing
+        dataset,
+        streams,
+        build_pipeline(dataset, streams, bans, pass_number),
+        *lanes,
+        is_tracing,
     )

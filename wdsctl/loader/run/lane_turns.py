@@ -120,12 +120,19 @@ class LaneTurns:
         if self.worker_count:
             self._worker_of = {lane: i % self.worker_count for i, lane in enumerate(turns.lanes)}
         else:
-            self._runner = LaneRunner(self.pipeline, position.layout, states, is_tracing=self._is_tracing)
+            self._runner = LaneRunner(
+                self.pipeline, position.layout, states, lanes=turns.lanes, is_tracing=self._is_tracing
+            )
         self._layout = position.layout
         return replace(progress, position=replace(position, states=states, turns=turns.taken))
 
     def runner_factory(self) -> LaneRunnerFactory:
-        return LaneRunnerFactory(self._dataset, self._streams, self.pipeline, self._layout, self._is_tracing)
+        lanes_by_worker: dict[int, list[int]] = {}
+        for lane, worker in self._worker_of.items():
+            lanes_by_worker.setdefault(worker, []).append(lane)
+        return LaneRunnerFactory(
+            self._dataset, self._streams, self.pipeline, self._layout, lanes_by_worker, self._is_tracing
+        )
 
     def next_turn(self, progress: RankProgress) -> int | None:
         position: LanePosition = progress.position

@@ -26,7 +26,7 @@ from wdsctl.core.errors import (
     StorageError,
     WdsctlError,
 )
-from wdsctl.core.storage.read_counts import ReadCounts
+from wdsctl.core.storage.storage import ReadCounts
 from wdsctl.core.text import pluralize
 from wdsctl.loader.runtime.failure_rates import BATCH_COUNTER, PACK_COUNTER, FailureTally
 from wdsctl.loader.runtime.logs import logger

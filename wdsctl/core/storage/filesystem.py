@@ -1,0 +1,137 @@
+"""Open fsspec's filesystems, and list what is in them. Of the modules that read, only this one imports fsspec.
+
+Every process opens its own filesystem, since fsspec's event loop runs in a thread, and threads do not survive a fork
+(fsspec's documentation, "Async").
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, NamedTuple, TypeVar
+
+from wdsctl.core.storage.cache_layers import CachedFiles, cache_options
+from wdsctl.core.urls import cache_layer, protocol, reveal_query
+
+T = TypeVar("T")
+
+MAX_CONCURRENT_REQUESTS = 16  # that reads wait for, and as many in the background
+MAX_CONNECTIONS = 3 * MAX_CONCURRENT_REQUESTS
+CONNECT_TIMEOUT_SECONDS = 15
+READ_TIMEOUT_SECONDS = 30  # between two bytes; the driver's own limit is 300 s for a response of any size
+
+
+def open_filesystem(root: str) -> tuple[Any, str]:
+    """Open fsspec's filesystem: (filesystem, root as it spells it). Uses fsspec's configuration; raises its errors."""
+    from fsspec.core import url_to_fs
+
+    layer, options = cache_layer(root), _driver_options(protocol(root))
+    if not layer:
+        return url_to_fs(root, **options)  # type: ignore[no-any-return]
+    cache, base = url_to_fs(root, **{layer: cache_options(layer), protocol(root): options})
+    return CachedFiles(cache), base
+
+
+def _driver_options(scheme: str) -> dict[str, Any]:
+    if scheme in ("http", "https"):
+        return _http_options()
+    if scheme in ("s3", "s3a"):
+        from fsspec.config import conf
+
+        # botocore keeps 10 connections, and further requests wait for one of them.
+        configured = conf.get(scheme, {}).get("config_kwargs", {})
+        return {"config_kwargs": {"max_pool_connections": MAX_CONNECTIONS, **configured}}
+    return {}
+
+
+def _http_options() -> dict[str, Any]:
+    from aiohttp import ClientTimeout
+    from fsspec.config import conf
+
+    configured = {**conf.get("http", {}).get("client_kwargs", {}), **conf.get("https", {}).get("client_kwargs", {})}
+    timeout = ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=READ_TIMEOUT_SECONDS)
+    return {"client_kwargs": {"timeout": timeout, **configured}}
+
+
+def list_files_below(filesystem: Any, base: str) -> dict[str, dict[str, Any]]:
+    """List all files below a folder with the facts of fsspec's driver, by name. Raises the driver's errors."""
+    found: dict[str, dict[str, Any]]
+    found = _walk_files(filesystem, base) if _has_generic_find(filesystem) else filesystem.find(base, detail=True)
+    return found
+
+
+def _has_generic_find(filesystem: Any) -> bool:
+    """Whether a filesystem has fsspec's generic `find`, which silently skips folders that it cannot list."""
+    from fsspec.asyn import AsyncFileSystem
+    from fsspec.spec import AbstractFileSystem
+
+    kind = type(filesystem)
+    if filesystem.async_impl:
+        return kind._find is AsyncFileSystem._find  # noqa: SLF001 - so fsspec names its coroutines
+    return bool(kind.find is AbstractFileSystem.find)
+
+
+def _walk_files(filesystem: Any, base: str) -> dict[str, dict[str, Any]]:
+    """List every file below a folder. Raises for a folder that cannot be listed: its shards would seem missing."""
+    found: dict[str, dict[str, Any]] = {}
+    folders, seen = [base], set()
+    while folders:
+        folder = folders.pop()
+        seen.add(folder)
+        for facts in filesystem.ls(folder, detail=True):
+            if facts["type"] != "directory":
+                found[facts["name"]] = facts
+            elif facts["name"] not in seen:
+                folders.append(facts["name"])
+    return found
+
+
+class OpenRoot(NamedTuple):
+    """A filesystem for the files below `root`, a URL. `base`: the root as the driver spells it, without slashes at the
+    end. `query`: of a signed URL, with its question mark."""
+
+    root: str
+    filesystem: Any
+    base: str
+    query: str
+
+    def path(self, url: str) -> str:
+        """A URL below the root as the driver spells it."""
+        return f"{self.base.rstrip('/')}{url[len(self.root) :]}{self.query}"
+
+
+def open_root(root: str) -> OpenRoot:
+    """Open the filesystem of a URL. Raises fsspec's errors."""
+    url, query = reveal_query(root)
+    filesystem, base = open_filesystem(url)
+    return OpenRoot(root, filesystem, base, f"?{query}" if query else "")
+
+
+def begin_call(filesystem: Any, call: Coroutine[Any, Any, T]) -> Future[T]:
+    """Run a driver's coroutine in fsspec's event loop."""
+    return asyncio.run_coroutine_threadsafe(call, filesystem.loop)
+
+
+def run_call(filesystem: Any, call: Coroutine[Any, Any, T]) -> T:
+    """Run a driver's coroutine, and wait for its result."""
+    future = begin_call(filesystem, call)
+    try:
+        return future.result()
+    finally:
+        future.cancel()  # after Ctrl-C; does nothing to a finished call
+
+
+_own_loops: dict[int, asyncio.AbstractEventLoop] = {}  # of this process, by its id: threads do not survive a fork
+
+
+def own_loop() -> asyncio.AbstractEventLoop:
+    """An event loop in a thread of this process, for drivers that are not asynchronous."""
+    pid = os.getpid()
+    if pid not in _own_loops:
+        loop = asyncio.new_event_loop()
+        threading.Thread(target=loop.run_forever, name="wdsctl-read-ahead", daemon=True).start()
+        _own_loops[pid] = loop
+    return _own_loops[pid]
