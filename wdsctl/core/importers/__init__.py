@@ -8,15 +8,13 @@ the code that formats share. `prepare` and `convert` import this room.
 from __future__ import annotations
 
 import importlib
-import os
 from types import MappingProxyType
 
 from wdsctl.core.errors import InputError, UsageError, WdsctlError, join_indented, translate_os_errors
 from wdsctl.core.importers.protocol import FormatMatch, Importer
-from wdsctl.core.safe_open import regular_file_opener
 from wdsctl.core.samples.fields import did_you_mean
+from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message as shown
-from wdsctl.core.urls import is_url
 
 #: Name of a format -> its module in this package, which has a value `IMPORTER`.
 MODULES = MappingProxyType(
@@ -67,6 +65,7 @@ def find_importers(path: str) -> list[tuple[Importer, FormatMatch]]:
 
     found: list[tuple[Importer, FormatMatch]] = []
     complaints: list[WdsctlError] = []
+    source_files.is_folder(path)  # a store may allow to list this folder, and not the one above it
     with keep_listings():
         for importer in map(get_importer, IMPORT_FORMATS):
             try:
@@ -86,19 +85,11 @@ def best_importer(path: str) -> tuple[Importer, FormatMatch]:
 
     Raises InputError if the path does not exist; InputError WDS235 if no format matches, or two match equally well.
     """
-    if not is_url(path) and not os.path.lexists(path):
+    if not source_files.exists(path):
         raise InputError("the path does not exist", hint="check it", where=shown(path))
     found = find_importers(path)
     if not found:
         check_readable(path)
-    if not found and is_url(path):
-        raise InputError(
-            "of the formats, only tars and JSONL are read at a URL, and this is neither",
-            where=shown(path),
-            hint="copy the source to a disk, or mount it; DEST may be a URL",
-            code="WDS235",
-        )
-    if not found:
         raise InputError(
             "the path has no known format",
             where=shown(path),
@@ -123,17 +114,15 @@ def best_importer(path: str) -> tuple[Importer, FormatMatch]:
 def check_readable(path: str) -> None:
     """Raises InputError if `path` is neither a file nor a folder: reading a pipe would block.
 
-    Also raises the errors of reading the path, such as PermissionDenied. Does nothing for URLs.
+    Also raises the errors of reading the path, such as PermissionDenied.
     """
-    if is_url(path):
-        return
-    if os.path.isdir(path):
-        with translate_os_errors(path, "list"), os.scandir(path):
+    if source_files.is_folder(path):
+        with translate_os_errors(path, "list"), source_files.scan(path):
             pass
-    elif os.path.isfile(path):
-        with translate_os_errors(path, "read"), open(path, "rb", opener=regular_file_opener):
+    elif source_files.is_file(path):
+        with translate_os_errors(path, "read"), source_files.open_file(path):
             pass
-    elif os.path.lexists(path):
+    elif source_files.exists(path):
         raise InputError(
             "this is neither a file nor a folder, and the source must be read twice",
             hint="write its contents to a file, and convert that file",

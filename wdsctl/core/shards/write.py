@@ -16,8 +16,10 @@ from wdsctl.core.errors import DatasetError, PermissionDenied, StorageError, Usa
 from wdsctl.core.files import replace_atomically
 from wdsctl.core.safe_open import FolderOpener, open_file_beneath
 from wdsctl.core.samples.naming import RawSample, dotless_key
+from wdsctl.core.storage.source_files import CHANGED_CODES, find_changed, read_files
 from wdsctl.core.tar_header import END_OF_ARCHIVE, TAR_BLOCK_BYTES, build_tar_header
 from wdsctl.core.text import pluralize
+from wdsctl.core.urls import is_url
 
 _WRITE_BUFFER_BYTES = 1 << 20  # bytes: one large write replaces three small ones a member
 _MIN_KERNEL_COPY_BYTES = 1 << 20  # bytes; the kernel copies larger files, without passing them through Python
@@ -58,7 +60,7 @@ class ShardUpload(NamedTuple):
 
 
 class UnreadableFile(NamedTuple):
-    """A file of a sample that is listed but cannot be read. `reason`: the operating system's message."""
+    """A file of a sample that is listed but cannot be read. `reason`: what the system says, or what changed."""
 
     key: str
     part: str
@@ -98,6 +100,8 @@ def _write_all(descriptor: int, data: bytes) -> None:
 def run_shard_job(job: ShardJob) -> WrittenShard | tuple[UnreadableFile, ...]:
     """Write a shard. If files cannot be read, a lenient job writes no shard and returns all unreadable files.
 
+    Any job returns objects of a store that are gone or have another size than in its listing.
+
     Otherwise the job raises what `write_shard` raises. A shard that fails costs reading its files once more.
     """
     try:
@@ -107,10 +111,19 @@ def run_shard_job(job: ShardJob) -> WrittenShard | tuple[UnreadableFile, ...]:
             return upload_shard(job.upload, job.root, job.samples)
         return write_shard(job.path, job.root, job.samples)
     except (StorageError, PermissionDenied) as error:
-        unreadable = tuple(_unreadable(job)) if job.is_lenient and error.code != "WDS401" else ()
+        if is_url(job.root):
+            unreadable = tuple(_changed_objects(job)) if error.code in CHANGED_CODES else ()
+        else:
+            unreadable = tuple(_unreadable(job)) if job.is_lenient and error.code != "WDS401" else ()
         if not unreadable:
             raise
         return unreadable
+
+
+def _changed_objects(job: ShardJob) -> Iterator[UnreadableFile]:
+    files = [(key, part, size) for key, parts in job.samples for part, size, _ in parts]
+    found = find_changed([(f"{job.root}/{key}.{part}", size) for key, part, size in files])
+    yield from (UnreadableFile(*files[position][:2], reason) for position, reason in found)
 
 
 def _unreadable(job: ShardJob) -> Iterator[UnreadableFile]:
@@ -153,14 +166,16 @@ class BufferedWriter:
 
 def write_samples(out: BufferedWriter, root: str, samples: Sequence[RawSample]) -> int:
     """Write the members of these samples and the end of the archive. Returns the number of bytes."""
-    files = FolderOpener(root)
-    with closing(files):
+    objects = _read_objects(root, samples) if is_url(root) else None
+    with closing(FolderOpener(root)) as files:
         for key, parts in samples:
             member = dotless_key(key)
             for part, size, _ in parts:
                 path = f"{root}/{key}.{part}"
                 out.add(build_tar_header(f"{member}.{part}".encode(), size))
-                if size < _MIN_KERNEL_COPY_BYTES:
+                if objects is not None:
+                    _add_object(out, objects, size)
+                elif size < _MIN_KERNEL_COPY_BYTES:
                     out.add(_read(files, path, size))
                 else:
                     _copy(out, files, path, size)
@@ -168,6 +183,22 @@ def write_samples(out: BufferedWriter, root: str, samples: Sequence[RawSample]) 
     out.add(END_OF_ARCHIVE)
     out.flush()
     return out.size_bytes
+
+
+def _read_objects(root: str, samples: Sequence[RawSample]) -> Iterator[bytes]:
+    """Yield the bytes of the samples' objects, in order."""
+    return read_files((f"{root}/{key}.{part}", size) for key, parts in samples for part, size, _ in parts)
+
+
+def _add_object(out: BufferedWriter, pieces: Iterator[bytes], size: int) -> None:
+    """Append the next object, which may come in several pieces."""
+    left = size
+    while True:
+        piece = next(pieces)
+        out.add(piece)
+        left -= len(piece)
+        if left <= 0:
+            return
 
 
 def _read(files: FolderOpener, path: str, size: int) -> bytes:
