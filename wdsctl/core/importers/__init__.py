@@ -15,6 +15,7 @@ from wdsctl.core.importers.protocol import FormatMatch, Importer
 from wdsctl.core.samples.fields import did_you_mean
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message as shown
+from wdsctl.core.urls import is_chained, is_signed, is_url
 
 #: Name of a format -> its module in this package, which has a value `IMPORTER`.
 MODULES = MappingProxyType(
@@ -65,9 +66,12 @@ def find_importers(path: str) -> list[tuple[Importer, FormatMatch]]:
 
     found: list[tuple[Importer, FormatMatch]] = []
     complaints: list[WdsctlError] = []
-    source_files.is_folder(path)  # a store may allow to list this folder, and not the one above it
+    # Through a cache, and with the signature of one file, wdsctl reads shards alone.
+    is_limited = is_chained(path) or is_signed(path)
+    if not is_limited:
+        source_files.is_folder(path)  # a store may allow to list this folder, and not the one above it
     with keep_listings():
-        for importer in map(get_importer, IMPORT_FORMATS):
+        for importer in map(get_importer, ("shards",) if is_limited else IMPORT_FORMATS):
             try:
                 recognised = importer.recognise(path)
             except WdsctlError as error:
@@ -85,9 +89,11 @@ def best_importer(path: str) -> tuple[Importer, FormatMatch]:
 
     Raises InputError if the path does not exist; InputError WDS235 if no format matches, or two match equally well.
     """
-    if not source_files.exists(path):
-        raise InputError("the path does not exist", hint="check it", where=shown(path))
     found = find_importers(path)
+    if not found and is_url(path):
+        source_files.check_source_url(path)
+    if not found and not source_files.exists(path):
+        raise InputError("the path does not exist", hint="check it", where=shown(path))
     if not found:
         check_readable(path)
         raise InputError(

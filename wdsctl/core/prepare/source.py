@@ -25,7 +25,7 @@ from wdsctl.core.shards.list import (
 )
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message as shown
-from wdsctl.core.urls import is_chained, is_signed, is_url, redact_secrets
+from wdsctl.core.urls import is_chained, is_signed, is_url, redact_secrets, store_url
 
 #: Forms that `prepare` reads itself. Every other form is read by the importer of its format, and written to DEST.
 IN_PLACE, RAW_FOLDER = "shards", "folder"
@@ -113,7 +113,8 @@ def _why_remote_shards(source: str) -> str:
     """As `_why_shards`, for a URL. Cost: lists the folder and all folders below it."""
     if is_signed(source) or is_chained(source):
         location = locate(source)
-        if has_shards(location.root, location.single_file):
+        is_table = not location.single_file and source_files.is_file(store_url(source))
+        if not is_table and has_shards(location.root, location.single_file):
             return "tars or JSONL at a URL"
         source_files.check_source_url(source)
     _, name = split_file_root(source)

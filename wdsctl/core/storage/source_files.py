@@ -393,9 +393,16 @@ def forget_listings() -> None:
     _listings.clear()
 
 
+#: What may precede the name of a repository of the Hugging Face Hub.
+_HUB_KINDS = frozenset({"datasets", "models", "spaces", "buckets"})
+
+
 def _store_root(url: str) -> str:
+    """The URL of the bucket, the host, or the repository of the Hugging Face Hub."""
     scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.partition('/')[0]}"
+    names = rest.split("/")
+    count = 1 if protocol(url) != "hf" else 3 if names[0] in _HUB_KINDS else 2
+    return f"{scheme}://{'/'.join(names[:count])}"
 
 
 class _StoreListing:
