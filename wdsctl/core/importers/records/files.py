@@ -12,9 +12,10 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from stat import S_ISREG
 from typing import Any
 
-from wdsctl.core.errors import DatasetError, StorageError, UsageError, WdsctlError, wdsctl_error_from
+from wdsctl.core.errors import DatasetError, UsageError, WdsctlError, wdsctl_error_from
 from wdsctl.core.importers.protocol import FilePart, Options
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.media.kinds import MEDIA_EXTENSIONS, USUAL_EXTENSION
@@ -42,12 +43,13 @@ def make_file_part(name: str, base: str, reference: str, where: str, *, allowed:
         else resolve_reference(base, reference, where, base_option=_BASE_OPTION_HINT)
     )
     try:
-        path = source_files.absolute(path) if source_files.is_remote(path) else path
-        return FilePart(name, path, 0, source_files.stat_file(path).size, allowed or base)
-    except StorageError as error:
-        if error.code != "WDS404":
-            raise
-        raise _missing_file_error(reference, "not a regular file", where, _BASE_OPTION_HINT) from error
+        if source_files.is_remote(path):
+            path = source_files.absolute(path)
+            return FilePart(name, path, 0, source_files.stat_file(path).size, allowed or base)
+        status = os.stat(path)
+        if not S_ISREG(status.st_mode):
+            raise _missing_file_error(reference, "not a regular file", where, _BASE_OPTION_HINT)
+        return FilePart(name, path, 0, status.st_size, allowed or base)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise _missing_file_error(reference, "there is no such file", where, _BASE_OPTION_HINT) from error
     except OSError as error:
@@ -72,8 +74,8 @@ def resolve_reference(base: str, reference: str, where: str, *, base_option: str
     path = os.path.join(base, reference)
     folder, name = os.path.split(path)
     real = os.path.join(_real_folder(folder), name)
-    if source_files.is_link(real):
-        real = source_files.resolve(real)
+    if os.path.islink(real):
+        real = os.path.realpath(real)
     if not (is_below(_real_folder(base), real) or (not is_url(base) and is_beneath(path, (base,)))):
         raise _outside_error(reference, "is a link that leads outside", where, _allow_path_hint(base_option, real))
     return path

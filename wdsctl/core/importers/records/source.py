@@ -226,7 +226,7 @@ class SampleSource:
         if source_files.is_remote(part.path):
             fetched = self._fetched if self._fetched is not None and _is_fetched(part) else None
             return Part(part.name, _read_from_store(part, fetched))
-        _check_size(part)
+        _check_local_size(part)
         self._storage.expect_files(part.root, {}, {})
         return Part(part.name, self._storage.read(part.path, part.offset, part.size))
 
@@ -336,12 +336,17 @@ def _check_size(part: FilePart) -> None:
 
     The part would be a truncated copy of a file that grew.
     """
-    if part.offset == 0 and source_files.is_remote(part.path):
+    if not source_files.is_remote(part.path):
+        _check_local_size(part)
+    elif part.offset == 0:
         for _, what in source_files.find_changed([(part.path, part.size)]):
             raise _changed_file_error(part, what)
-    elif part.offset == 0:
+
+
+def _check_local_size(part: FilePart) -> None:
+    if part.offset == 0:
         with translate_os_errors(part.path, "read"):
-            size = source_files.stat_file(part.path).size
+            size = os.stat(part.path).st_size
         if size != part.size:
             raise _changed_file_error(part, f"{size:,} bytes instead of {part.size:,}")
 
