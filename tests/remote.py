@@ -198,7 +198,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def uploaded(folder: str | Path, url: str, pattern: str = "*.tar*") -> str:
     """Put every shard below a folder into a store, or what else the pattern means; returns the URL."""
     filesystem, base = fsspec.url_to_fs(url)
-    for path in sorted(Path(folder).rglob(pattern)):
+    for path in filter(Path.is_file, sorted(Path(folder).rglob(pattern))):
         filesystem.pipe_file(f"{base}/{path.relative_to(folder).as_posix()}", path.read_bytes())
     return url
 

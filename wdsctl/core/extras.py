@@ -18,6 +18,7 @@ EXTRA_OF_PACKAGE = {
     "gcsfs": "gcs",
     "adlfs": "azure",
     "aiohttp": "http",
+    "huggingface_hub": "hf",
     "pyarrow": "parquet",
     "ray": "ray",
 }

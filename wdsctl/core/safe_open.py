@@ -16,7 +16,7 @@ import stat
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from stat import S_ISDIR, S_ISREG
-from typing import IO
+from typing import IO, Protocol
 from urllib.parse import unquote
 
 from wdsctl.core.errors import PermissionDenied, StorageError, UsageError
@@ -200,12 +200,24 @@ def _open_folder_beneath(base: str, below: str) -> int:
     return folder
 
 
-def is_link_outside(entry: os.DirEntry[str], root: str) -> bool:
+class FolderEntry(Protocol):
+    """A file or folder in a folder: what `os.DirEntry` has. Entries of a store have it, too; none is a link."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    def is_dir(self) -> bool: ...
+    def is_file(self) -> bool: ...
+    def is_symlink(self) -> bool: ...
+
+
+def is_link_outside(entry: FolderEntry, root: str) -> bool:
     """Whether a folder entry beneath `root` is a link that leads outside of it and of all allowed folders."""
     return entry.is_symlink() and not is_beneath(entry.path, (root,))
 
 
-def check_entries_beneath(entries: Iterable[os.DirEntry[str]], root: str) -> Iterator[os.DirEntry[str]]:
+def check_entries_beneath(entries: Iterable[FolderEntry], root: str) -> Iterator[FolderEntry]:
     """Yield the entries. Raises PermissionDenied WDS409 at a link that leads outside of `root`, unless hidden."""
     for entry in entries:
         if not entry.name.startswith(".") and entry.is_symlink():

@@ -214,9 +214,3 @@ def test_json_beside_each_picture_is_no_jsonl(tmp_path: Path) -> None:
     files = {f"{i}.{name}": b'{"a": 1}\n' for i in range(3) for name in ("jpg", "json")}
 
     assert recognise_form(a_folder(tmp_path, files)).name == "folder"
-
-
-def test_a_compressed_tar_at_a_url_is_to_be_copied(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="compressed tar at a URL") as caught:
-        recognise_form(f"memory://{tmp_path.name}/a.tar.gz", str(tmp_path / "made"))
-    assert "copy the tar to a disk" in caught.value.hint

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_dataset, rewritten, samples, some_shards
-from wdsctl.core.errors import InputError, UsageError
+from tests.remote import FaultyFileSystem
+from wdsctl.core.errors import InputError, PermissionDenied, UsageError
 from wdsctl.core.index.index import index
 from wdsctl.core.views.definition import ViewDefinition
 from wdsctl.core.views.show import diff_views, export_view, iter_exported_names, list_views, show_view
-from wdsctl.core.views.views import create_view
+from wdsctl.core.views.views import create_view, refresh_views
 
 
 @pytest.fixture
@@ -101,3 +102,17 @@ def test_a_key_that_is_no_line_is_not_exported_as_one(tmp_path: Path) -> None:
         export_view(root, "all", str(out))
     assert list(tmp_path.iterdir()) == [tmp_path / "data"]
     assert len(b"".join(iter_exported_names(root, "all", "jsonl")).splitlines()) == 2
+
+
+@pytest.mark.parametrize("name", ["keys.txt", "keys.jsonl"])
+def test_keys_in_a_store_make_the_view_again(root: str, name: str, tmp_path: Path) -> None:
+    FaultyFileSystem.reset()
+    url = f"memory://{tmp_path.name}/exports/{name}"
+    export_view(root, "even", url, "jsonl" if name.endswith("jsonl") else "txt")
+
+    report = create_view(root, "again", ViewDefinition(keys=url))
+
+    assert report.samples == 9
+    assert list(iter_exported_names(root, "again", "jsonl")) == list(iter_exported_names(root, "even", "jsonl"))
+    with pytest.raises(PermissionDenied, match="leads out of"):  # a stored definition may be that of a foreign dataset
+        refresh_views(root)

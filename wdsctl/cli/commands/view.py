@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -140,11 +139,12 @@ def create(
     """Create a view of the samples that match."""
     from wdsctl.cli.progress import show_progress
     from wdsctl.core.dataset.location import parse_views
+    from wdsctl.core.storage.source_files import absolute
     from wdsctl.core.views.definition import STDIN, ViewDefinition
     from wdsctl.core.views.views import create_view
 
     root, (name,) = parse_views(root, [name], catalog)
-    path = os.path.abspath(keys) if keys and keys != STDIN else keys
+    path = absolute(keys) if keys and keys != STDIN else keys
     definition = ViewDefinition(where=where, sql=sql, keys=path, split=split or "", sample=sample, seed=seed)
     with show_progress(common.output) as progress:
         report = create_view(

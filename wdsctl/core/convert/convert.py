@@ -59,6 +59,7 @@ from wdsctl.core.invocation import describe_request
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.naming import check_shard_template
 from wdsctl.core.shards.write import check_limits
+from wdsctl.core.storage.source_files import forget_listings
 from wdsctl.core.urls import is_url, normalize_root, redact_secrets
 
 #: Raise this version when a change makes the same plan give other bytes.
@@ -79,6 +80,7 @@ def convert(
     """
     request = request or ConvertRequest()
     dest = normalize_root(dest)
+    forget_listings()
     if is_url(dest):
         request = _check_request_for_store(request, dest)
     if not request.overwrite:

@@ -27,6 +27,7 @@ from wdsctl.core.index.index import IndexRequest, index_locked
 from wdsctl.core.index.missing import check_links_inside
 from wdsctl.core.media.kinds import MEDIA_KINDS, part_kind
 from wdsctl.core.progress import Progress
+from wdsctl.core.storage.source_files import forget_listings
 from wdsctl.core.text import pluralize
 from wdsctl.core.urls import is_url, normalize_root
 from wdsctl.core.views.definition import ViewDefinition
@@ -283,6 +284,7 @@ def _format_config(format_name: str, root: str) -> DatasetConfig | None:
 
 def check_sources_unchanged(opened: OpenSources) -> None:
     """Raises DatasetError WDS202 if files of a source changed after opening: indexes may mean other samples."""
+    forget_listings()
     for spec, source, before in zip(opened.specs, opened.sources, opened.files_digests, strict=True):
         if isinstance(source, _HasFilesDigest):
             now = source.files_digest()

@@ -36,6 +36,8 @@ from wdsctl.core.importers.protocol import DetailedSource, FilePart, Part, Sourc
 from wdsctl.core.importers.references import encode_line, make_references_part
 from wdsctl.core.shards.scan_unit import ScanUnit, ShardFile, scan_results
 from wdsctl.core.shards.tar_scan import scan_tar
+from wdsctl.core.storage.source_files import forget_listings
+from wdsctl.core.urls import is_url
 
 AnyPart = Part | FilePart
 
@@ -169,8 +171,9 @@ def _prefetch(sources: tuple[SourceSpec, ...], samples: list[PlannedSample]) -> 
     for number in {sample.source_index for sample in samples}:
         detailed = _open_source(sources[number]).detailed
         indexes = [sample.sample_index for sample in samples if sample.source_index == number]
-        # For consecutive samples, the read-ahead of the system is enough.
-        if detailed is not None and indexes[-1] - indexes[0] != len(indexes) - 1:
+        # For consecutive samples on a disk, the read-ahead of the system is enough.
+        is_read_ahead = indexes[-1] - indexes[0] == len(indexes) - 1 and not is_url(sources[number].path)
+        if detailed is not None and not is_read_ahead:
             detailed.prefetch(indexes)
 
 
@@ -368,6 +371,7 @@ class _OpenSource(NamedTuple):
 @lru_cache(maxsize=64)
 def _open_source(spec: SourceSpec) -> _OpenSource:
     """Open a source once per process: all units share its file descriptors and mapped files."""
+    forget_listings()
     source = importers.get_importer(spec.importer).open(spec.path, dict(spec.options))
     return _OpenSource(source, source if isinstance(source, DetailedSource) else None)
 

@@ -21,12 +21,12 @@ from wdsctl.core.dataset.raw_folder_walk import (
     RawFolderScan,
     regroup_samples,
     walk_raw_folder,
+    walk_raw_store,
 )
 from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, join_indented, translate_os_errors
 from wdsctl.core.invocation import current_invocation
 from wdsctl.core.media.kinds import MEDIA_KINDS
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
-from wdsctl.core.safe_open import regular_file_opener
 from wdsctl.core.samples.key_rules import (
     UNDECIDED_KEY_RULE,
     KeyRuleChoice,
@@ -42,7 +42,9 @@ from wdsctl.core.samples.naming import (
     RawSample,
     dotless_key,
 )
+from wdsctl.core.storage.source_files import read_head
 from wdsctl.core.text import path_for_message, pluralize
+from wdsctl.core.urls import is_url
 
 OnMissing = Literal["error", "skip", "keep"]
 
@@ -92,7 +94,7 @@ def list_raw_folder(
     _check_root(root)
     progress.phase("list")
     scan = RawFolderScan()
-    walk_raw_folder(root, scan, progress)
+    (walk_raw_store if is_url(root) else walk_raw_folder)(root, scan, progress)
     if not scan.samples and not scan.unreadable_parts:
         raise InputError(
             "the folder has no files that can form samples"
@@ -189,6 +191,8 @@ def _check_key_collisions(root: str, scan: RawFolderScan) -> None:
 
 
 def _check_root(root: str) -> None:
+    if is_url(root):
+        return  # listing it raises
     if not os.path.lexists(root):
         raise InputError("the folder does not exist", where=root, hint="check the path")
     if not os.path.isdir(root):
@@ -340,8 +344,8 @@ def _table_hint(root: str, scan: RawFolderScan, incomplete: Mapping[str, tuple[s
     verb = current_invocation("prepare", ())[0]
     for name in lone:
         path = os.path.join(root, name)
-        with translate_os_errors(path, "read"), open(path, "rb", opener=regular_file_opener) as file:
-            head = file.read(_LABEL_HEAD_BYTES).decode("utf-8", "replace")
+        with translate_os_errors(path, "read"):
+            head = read_head(path, _LABEL_HEAD_BYTES).decode("utf-8", "replace")
         if any(word.rpartition("/")[2] in names for word in _WORD.findall(head)):
             command = shell_command(verb, path, "DEST", "--from", _LABEL_FORMATS[name.rpartition(".")[2].lower()])
             return f"if {path_for_message(name)} contains the labels of the files, run {command}; or "

@@ -23,6 +23,7 @@ from wdsctl.core.samples.naming import (
     split_name,
     split_part,
 )
+from wdsctl.core.storage.source_files import walk_facts
 from wdsctl.core.text import path_for_message
 
 #: Files that desktops create. The walk ignores them, like names that begin with a dot.
@@ -86,6 +87,38 @@ def walk_raw_folder(root: str, scan: RawFolderScan, progress: Progress) -> None:
                 if not folder.prefix or error.errno not in _FOLDER_ERRNOS:
                     raise  # a device error affects more than this folder
             scan.add_unreadable(folder.prefix, "cannot read the folder")
+
+
+def walk_raw_store(root: str, scan: RawFolderScan, progress: Progress) -> None:
+    """Add all objects below the URL `root` to `scan`, as `walk_raw_folder` does with files."""
+    ignored: set[str] = set()
+    samples: dict[str, list[RawPart]] = {}
+    count = 0
+    for count, (path, facts) in enumerate(walk_facts(root), 1):
+        if count % _FILES_PER_PROGRESS == 0:
+            progress.advance(items=_FILES_PER_PROGRESS)
+        hidden = _find_hidden(path)
+        if hidden:
+            ignored.add(hidden)
+        elif "//" in path:
+            scan.add_stray(path, "the name has a folder without a name")
+        else:
+            split = _split_usable(path, scan)
+            if split is not None:
+                key, part = split
+                samples.setdefault(key, []).append(RawPart(intern(part), facts.size, facts.version))
+    progress.advance(items=count % _FILES_PER_PROGRESS)
+    scan.ignored += len(ignored)
+    scan.samples += [RawSample(key, tuple(sorted(parts))) for key, parts in samples.items()]
+
+
+def _find_hidden(path: str) -> str:
+    """The part of the path up to its first hidden name; empty if none is hidden."""
+    names = path.split("/")
+    for i, name in enumerate(names):
+        if name.startswith(".") or name in LITTER_NAMES:
+            return "/".join(names[: i + 1])
+    return ""
 
 
 def regroup_samples(scan: RawFolderScan, rule: KeyRuleName) -> None:
@@ -192,15 +225,8 @@ def _is_link_loop(path: str, above: _FolderChain | None) -> bool:
 
 
 def _add_file(entry: os.DirEntry[str], path: str, samples: dict[str, list[RawPart]], scan: RawFolderScan) -> None:
-    split = split_name(path)
-    if split is None and path.lower() in DOCUMENT_KEYS:
-        scan.ignored += 1
-        return
+    split = _split_usable(path, scan)
     if split is None:
-        scan.add_stray(path, "the name has no key and part")
-        return
-    if not _is_utf8(path):
-        scan.add_stray(path, "the name is not UTF-8")
         return
     key, part = split
     try:
@@ -217,6 +243,19 @@ def _add_file(entry: os.DirEntry[str], path: str, samples: dict[str, list[RawPar
     else:
         scan.unreadable_parts.setdefault(key, set()).add(part)
         scan.add_unreadable(path, "cannot be read")
+
+
+def _split_usable(path: str, scan: RawFolderScan) -> tuple[str, str] | None:
+    """Split a path into key and part. None for a file that belongs to no sample, which is counted."""
+    split = split_name(path)
+    if split is None and path.lower() in DOCUMENT_KEYS:
+        scan.ignored += 1
+    elif split is None:
+        scan.add_stray(path, "the name has no key and part")
+    elif not _is_utf8(path):
+        scan.add_stray(path, "the name is not UTF-8")
+        return None
+    return split
 
 
 def _is_utf8(name: str) -> bool:

@@ -8,15 +8,14 @@ path has its format; the answer is a score and a reason. `annotations` has the f
 from __future__ import annotations
 
 import importlib
-import os
 from types import MappingProxyType
 
 from wdsctl.core.errors import InputError, UsageError, WdsctlError, join_indented, translate_os_errors
 from wdsctl.core.importers.protocol import FormatMatch, Importer
-from wdsctl.core.safe_open import regular_file_opener
 from wdsctl.core.samples.fields import did_you_mean
+from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message as shown
-from wdsctl.core.urls import is_url
+from wdsctl.core.urls import is_chained, is_signed, is_url
 
 #: Name of a format -> its module in this package, which has a value `IMPORTER`.
 MODULES = MappingProxyType(
@@ -67,8 +66,12 @@ def find_importers(path: str) -> list[tuple[Importer, FormatMatch]]:
 
     found: list[tuple[Importer, FormatMatch]] = []
     complaints: list[WdsctlError] = []
+    # Through a cache, and with the signature of one file, wdsctl reads shards alone.
+    is_limited = is_chained(path) or is_signed(path)
+    if not is_limited:
+        source_files.is_folder(path)  # a store may allow to list this folder, and not the one above it
     with keep_listings():
-        for importer in map(get_importer, IMPORT_FORMATS):
+        for importer in map(get_importer, ("shards",) if is_limited else IMPORT_FORMATS):
             try:
                 recognised = importer.recognise(path)
             except WdsctlError as error:
@@ -86,19 +89,13 @@ def best_importer(path: str) -> tuple[Importer, FormatMatch]:
 
     Raises InputError if the path does not exist; InputError WDS235 if no format matches, or two match equally well.
     """
-    if not is_url(path) and not os.path.lexists(path):
-        raise InputError("the path does not exist", hint="check it", where=shown(path))
     found = find_importers(path)
+    if not found and is_url(path):
+        source_files.check_source_url(path)
+    if not found and not source_files.exists(path):
+        raise InputError("the path does not exist", hint="check it", where=shown(path))
     if not found:
         check_readable(path)
-    if not found and is_url(path):
-        raise InputError(
-            "at a URL, wdsctl reads only tars and JSONL, and the source is neither",
-            where=shown(path),
-            hint="copy the source to a disk, or mount the URL; DEST may be a URL",
-            code="WDS235",
-        )
-    if not found:
         raise InputError(
             "cannot recognise the format of the source",
             where=shown(path),
@@ -123,17 +120,15 @@ def best_importer(path: str) -> tuple[Importer, FormatMatch]:
 def check_readable(path: str) -> None:
     """Raises InputError if `path` is neither a file nor a folder: reading a pipe would block.
 
-    Also raises the errors of reading the path, such as PermissionDenied. Does nothing for URLs.
+    Also raises the errors of reading the path, such as PermissionDenied.
     """
-    if is_url(path):
-        return
-    if os.path.isdir(path):
-        with translate_os_errors(path, "list"), os.scandir(path):
+    if source_files.is_folder(path):
+        with translate_os_errors(path, "list"), source_files.scan(path):
             pass
-    elif os.path.isfile(path):
-        with translate_os_errors(path, "read"), open(path, "rb", opener=regular_file_opener):
+    elif source_files.is_file(path):
+        with translate_os_errors(path, "read"), source_files.open_file(path):
             pass
-    elif os.path.lexists(path):
+    elif source_files.exists(path):
         raise InputError(
             "the source is neither a file nor a folder, and wdsctl must read its bytes twice",
             hint="write the contents of the source to a file, and convert that file",

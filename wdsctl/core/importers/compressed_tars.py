@@ -20,7 +20,7 @@ from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Part,
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.arrow import import_arrow_module
 from wdsctl.core.json_text import read_json
-from wdsctl.core.safe_open import check_beneath, is_beneath, regular_file_opener
+from wdsctl.core.safe_open import check_beneath, is_beneath
 from wdsctl.core.samples.key_rules import MIN_DISSENTING_SHARE, SampleLayout, choose_key_rule, describe_rule_outcome
 from wdsctl.core.samples.naming import (
     FIRST_DOT,
@@ -33,6 +33,7 @@ from wdsctl.core.samples.naming import (
 )
 from wdsctl.core.shards.list import COMPRESSED_TAR_SUFFIXES
 from wdsctl.core.shards.tar_members import MAX_EXTENDED_HEADER_BYTES
+from wdsctl.core.storage import source_files
 from wdsctl.core.tar_header import (
     COMPRESSION_HEAD_BYTES,
     TAR_BLOCK_BYTES,
@@ -89,8 +90,8 @@ class CompressedTarSource:
         for name in self._files:
             path = os.path.join(self._root, name)
             with translate_os_errors(path, "read"):
-                stat = os.stat(path)
-            digest.update(f"{name}\0{stat.st_size}\0{stat.st_mtime_ns}\0".encode("utf-8", "surrogateescape"))
+                facts = source_files.stat_file(path)
+            digest.update(f"{name}\0{facts.size}\0{facts.version}\0".encode("utf-8", "surrogateescape"))
         return digest.digest()
 
     def entries(self) -> Iterator[SourceEntry]:
@@ -214,17 +215,18 @@ class _BoundedTarInfo(tarfile.TarInfo):
 def _open_decompressed(path: str) -> IO[bytes]:
     """Open the decompressed tar. These readers raise if a file is truncated; those of tarfile treat that as its end."""
     packed = _compression(path)
+    opened: Any = source_files.open_file(path) if is_url(path) and packed else path
     if packed in _ARROW_CODECS:
         return cast(
-            "IO[bytes]", import_arrow_module("pyarrow", f"{packed} compression").input_stream(path, compression=packed)
+            "IO[bytes]",
+            import_arrow_module("pyarrow", f"{packed} compression").input_stream(opened, compression=packed),
         )
-    readers: dict[str, Callable[[str, str], Any]] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
-    return cast("IO[bytes]", readers.get(packed, open)(path, "rb"))
+    readers: dict[str, Callable[[Any, str], Any]] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
+    return cast("IO[bytes]", readers[packed](opened, "rb")) if packed in readers else source_files.open_file(path)
 
 
 def _compression(path: str) -> str:
-    with open(path, "rb", opener=regular_file_opener) as file:
-        return detect_compression(file.read(COMPRESSION_HEAD_BYTES))
+    return detect_compression(source_files.read_head(path, COMPRESSION_HEAD_BYTES))
 
 
 def _is_compressed_tar(path: str) -> bool:
@@ -255,9 +257,9 @@ class CompressedTarImporter:
 
         Scores below a catalog: `convert` reads the compressed tars of an indexed dataset next to its shards.
         """
-        files = [] if is_url(path) else _list_tars(path)
+        files = _list_tars(path)
         packed = [name for name in files if name.lower().endswith(COMPRESSED_TAR_SUFFIXES)]
-        if not packed and os.path.isfile(path):
+        if not packed and source_files.is_file(path):
             packed = [name for name in files if _is_compressed_tar(path)]
         if not packed:
             looked_at = [name for name in files[:_PROBED_TARS] if is_beneath(os.path.join(path, name), (path,))]
@@ -279,20 +281,20 @@ class CompressedTarImporter:
             raise InputError("no tars found", where=path, hint="check the path", code="WDS003")
         if any(name.lower().endswith((".zst", ".lz4")) for name in files):
             import_arrow_module("pyarrow", "zstd and lz4 compression")
-        root = path if os.path.isdir(path) else os.path.dirname(path)
-        for name in files if os.path.isdir(path) else ():
+        root = path if source_files.is_folder(path) else os.path.dirname(path)
+        for name in files if source_files.is_folder(path) else ():
             check_beneath(os.path.join(path, name), path)
         return CompressedTarSource(root, files, rule)
 
 
 def _list_tars(path: str) -> list[str]:
     """Paths of the tars below a folder, compressed or not, sorted; for a tar file, its own name."""
-    if os.path.isfile(path):
+    if source_files.is_file(path):
         is_one = path.lower().endswith((".tar", *COMPRESSED_TAR_SUFFIXES)) or _is_compressed_tar(path)
         return [os.path.basename(path)] if is_one else []
     found: list[str] = []
     with suppress(OSError):
-        for folder, folders, names in os.walk(path):
+        for folder, folders, names in source_files.walk(path):
             folders[:] = [name for name in folders if not name.startswith(".")]
             below = os.path.relpath(folder, path)
             tars = [

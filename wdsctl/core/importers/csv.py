@@ -32,7 +32,7 @@ from wdsctl.core.importers.records.text import (
     text_encoding,
 )
 from wdsctl.core.invocation import current_invocation
-from wdsctl.core.safe_open import regular_file_opener
+from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
 from wdsctl.core.urls import is_url
 
@@ -51,7 +51,7 @@ class CsvImporter:
     about = "a CSV or TSV file with columns that name files, or a folder with one"
 
     def recognise(self, path: str) -> FormatMatch | None:
-        if os.path.isfile(path):
+        if source_files.is_file(path):
             is_table = path.lower().endswith(_EXTENSIONS)
             return FormatMatch(0.9, f"the name ends in {os.path.splitext(path)[1]}") if is_table else None
         return match_folder(path, _EXTENSIONS, _read_first, 0.8)
@@ -60,7 +60,7 @@ class CsvImporter:
         given.check_format_options(
             self.name, options, (*TABLE_OPTIONS, "delimiter", "quotes", "columns", "header", "encoding")
         )
-        root = path if os.path.isdir(path) else ""
+        root = path if source_files.is_folder(path) else ""
         tables = (
             choose_tables(path, _EXTENSIONS, partial(_read_first, options=options), options)
             if root
@@ -255,7 +255,7 @@ def _delimiter(path: str, text: str, options: Options, quotes: str, stated: str)
 
 def _read_header(path: str, reader: _CsvReader) -> list[str]:
     """The cells of the first row, after a line `sep=;`."""
-    with translate_os_errors(path, "read"), open(path, "rb", opener=regular_file_opener) as file:
+    with translate_os_errors(path, "read"), source_files.open_file(path) as file:
         found = next(islice(reader.read_rows(file, path, 0, 1), reader.rows_above, None), None)
     if found is None:
         raise InputError("the file has no rows", hint="check the path", where=path_for_message(path), code="WDS003")

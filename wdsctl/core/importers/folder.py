@@ -15,6 +15,7 @@ from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.samples import SourceSample
 from wdsctl.core.importers.records.source import SampleSource
 from wdsctl.core.samples.naming import KEY_RULES, dotless_key, parse_key_rule, split_name
+from wdsctl.core.storage import source_files
 from wdsctl.core.text import pluralize
 
 _PROBED_NAMES = 1000
@@ -29,7 +30,7 @@ class FolderImporter:
     about = "a folder of files; files that share a name form one sample"
 
     def recognise(self, path: str) -> FormatMatch | None:
-        if not os.path.isdir(path):
+        if not source_files.is_folder(path):
             return None
         for name in islice(_walk_names(path), _PROBED_NAMES):
             if split_name(name) and not name.endswith((".tar", ".tgz", ".tar.gz")):
@@ -103,6 +104,6 @@ class _FolderSamples:
 
 def _walk_names(folder: str) -> Iterator[str]:
     """Yield the names of files in a folder and below. Skips folders that cannot be listed: opening reports them."""
-    for _, folders, files in os.walk(folder):
+    for _, folders, files in source_files.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from sorted(files)  # the first name is shown as an example

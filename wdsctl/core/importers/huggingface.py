@@ -18,6 +18,7 @@ from wdsctl.core.importers.records.description import make_table_source
 from wdsctl.core.importers.records.files import PROBED_ROWS, find_media_fields, resolve_reference
 from wdsctl.core.importers.records.samples import ROW_OPTIONS, RowMapping, SourceRow
 from wdsctl.core.samples.fields import did_you_mean
+from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message
 
 _STATE, _INFO, _SPLITS = _METADATA = "state.json", "dataset_info.json", "dataset_dict.json"
@@ -35,9 +36,11 @@ class HuggingFaceImporter:
 
     def recognise(self, path: str) -> FormatMatch | None:
         for name in (_SPLITS, _STATE):
-            if os.path.isfile(os.path.join(path, name)):
+            if source_files.is_file(os.path.join(path, name)):
                 return FormatMatch(0.95, f"has {name}")
-        if os.path.isfile(os.path.join(path, _INFO)) and any(name.endswith(".arrow") for name in os.listdir(path)):
+        if source_files.is_file(os.path.join(path, _INFO)) and any(
+            name.endswith(".arrow") for name in _list_names(path)
+        ):
             return FormatMatch(0.95, f"has {_INFO} and Arrow files")
         return None
 
@@ -111,7 +114,7 @@ class _ArrowRows:
 def _folders(path: str, options: Options) -> list[_DatasetFolder]:
     split_name = options.get("split", "")
     splits = os.path.join(path, _SPLITS)
-    if not os.path.isfile(splits):
+    if not source_files.is_file(splits):
         if split_name:
             raise UsageError("this dataset has no splits", hint="omit `-O split=...`")
         return [_DatasetFolder(path)]
@@ -136,9 +139,9 @@ def _arrow_files(dataset_folder: _DatasetFolder) -> list[_ArrowFile]:
     """
     folder = dataset_folder.path
     state = os.path.join(folder, _STATE)
-    if not os.path.isfile(state):
+    if not source_files.is_file(state):
         with translate_os_errors(folder, "list"):
-            found = sorted(name for name in os.listdir(folder) if name.endswith(".arrow"))
+            found = sorted(name for name in _list_names(folder) if name.endswith(".arrow"))
         return [_ArrowFile(os.path.join(folder, name), dataset_folder) for name in found]
     state_values = read_json_object(state)
     if state_values.get("_indices_data_files") or state_values.get("_indices_files"):
@@ -157,5 +160,10 @@ def _arrow_files(dataset_folder: _DatasetFolder) -> list[_ArrowFile]:
 def _label_names(folder: str) -> dict[str, list[str]]:
     """Column -> names of its labels, from dataset_info.json."""
     info = os.path.join(folder, _INFO)
-    features = read_json_object(info).get("features") if os.path.isfile(info) else None
+    features = read_json_object(info).get("features") if source_files.is_file(info) else None
     return arrow.labels_of_features(features)
+
+
+def _list_names(folder: str) -> list[str]:
+    with source_files.scan(folder) as entries:
+        return [entry.name for entry in entries]

@@ -9,6 +9,7 @@ https://arxiv.org/abs/1804.03209 (Speech Commands, whose splits are lists of fil
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from collections import Counter
@@ -41,8 +42,9 @@ from wdsctl.core.importers.records.folder_files import (
 from wdsctl.core.importers.records.samples import SourceSample, failed_sample, row_number_key, safe_key, strip_extension
 from wdsctl.core.importers.records.source import SampleSource
 from wdsctl.core.media.kinds import MediaType
-from wdsctl.core.safe_open import check_entries_beneath, regular_file_opener
+from wdsctl.core.safe_open import check_entries_beneath
 from wdsctl.core.samples.naming import split_name
+from wdsctl.core.storage import source_files
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
 
 _PROBED_FILES = 50  # files per class
@@ -192,7 +194,7 @@ def _folders_with_media(root: str, prefix: str, folders: list[str], probes: int 
 def _media_depth(root: str, prefix: str, level: int = 0) -> int | None:
     """How many folders below `prefix` its first media file is; None if it has none. Stops at the first one."""
     folders = []
-    with os.scandir(os.path.join(root, prefix)) as entries:
+    with source_files.scan(os.path.join(root, prefix)) as entries:
         for entry in check_entries_beneath(entries, root):
             if entry.name.startswith("."):
                 continue
@@ -210,7 +212,7 @@ def _media_depth(root: str, prefix: str, level: int = 0) -> int | None:
 
 
 def _is_empty(folder: str) -> bool:
-    with os.scandir(folder) as entries:
+    with source_files.scan(folder) as entries:
         return all(entry.name.startswith(".") for entry in entries)
 
 
@@ -218,7 +220,7 @@ def _nested_example(root: str, layout: _Layout, probes: int | None) -> str:
     """A path if no class has media of its own, and the classes have different folders; else empty."""
     inner: list[tuple[str, frozenset[str]]] = []
     for prefix in layout.class_folders()[:probes]:
-        if os.path.isdir(os.path.join(root, prefix)):
+        if source_files.is_folder(os.path.join(root, prefix)):
             depth = _media_depth(root, prefix)
             if depth == 0:
                 return ""
@@ -233,7 +235,7 @@ def _nested_example(root: str, layout: _Layout, probes: int | None) -> str:
 def _probe_class(root: str, prefix: str) -> list[str]:
     """The first files of a class folder; of the first folder in it if it has none. Empty if it does not exist."""
     folder = os.path.join(root, prefix)
-    if not os.path.isdir(folder):
+    if not source_files.is_folder(folder):
         return []
     for _, names in islice(walk_folders(root, prefix), 4):
         if any(map(media_type_of, names.files)):
@@ -275,7 +277,7 @@ def _are_few(strays: int, root: str, layout: _Layout) -> bool:
     media = (
         name
         for folder in layout.class_folders()
-        if os.path.isdir(os.path.join(root, folder))
+        if source_files.is_folder(os.path.join(root, folder))
         for _, names in walk_folders(root, folder)
         for name in names.files
         if media_type_of(name)
@@ -381,7 +383,7 @@ class _ClassFolderSamples:
             return failed_sample(sample_index, changed)
         try:
             with translate_os_errors(where, "read"):
-                size = os.stat(where).st_size
+                size = source_files.stat_file(where).size
         except WdsctlError as error:  # for example a broken link
             return failed_sample(sample_index, error)
         parts = (
@@ -520,10 +522,11 @@ def _read_split_lists(root: str, top: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, split in _SPLIT_LISTS.items():
         path = os.path.join(root, f"{top}{name}")
-        if os.path.isfile(path):
+        if source_files.is_file(path):
             with (
                 translate_os_errors(path, "read"),
-                open(path, encoding="utf-8", errors="surrogateescape", opener=regular_file_opener) as file,
+                source_files.open_file(path) as data,
+                io.TextIOWrapper(data, encoding="utf-8", errors="surrogateescape") as file,
             ):
                 found.update((line.strip(), split) for line in file if line.strip())
     return found

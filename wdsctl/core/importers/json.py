@@ -7,7 +7,6 @@ Source: RFC 8259 (JSON).
 
 from __future__ import annotations
 
-import os
 from functools import partial
 
 from wdsctl.core.dataset.location import shell_command
@@ -27,6 +26,7 @@ from wdsctl.core.importers.records.tables import (
 )
 from wdsctl.core.importers.records.text import read_text_head
 from wdsctl.core.invocation import current_invocation
+from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message
 
 _EXTENSIONS = (".json",)
@@ -44,11 +44,11 @@ class JsonImporter:
     about = "a JSON list of objects, or an object with one, with fields that name files"
 
     def recognise(self, path: str) -> FormatMatch | None:
-        if os.path.isdir(path):
+        if source_files.is_folder(path):
             match = match_folder(path, _EXTENSIONS, _read_first, 0.1)
             # A folder whose JSON files name nothing holds metadata of something else.
             return match if match is not None and match.score > 0.1 else None
-        if not path.lower().endswith(_EXTENSIONS) or not os.path.isfile(path):
+        if not path.lower().endswith(_EXTENSIONS) or not source_files.is_file(path):
             return None
         rows = _read_first(path)
         if not rows:
@@ -57,7 +57,7 @@ class JsonImporter:
 
     def open(self, path: str, options: Options) -> Source:
         given.check_format_options(self.name, options, (*TABLE_OPTIONS, "rows"))
-        root = path if os.path.isdir(path) else ""
+        root = path if source_files.is_folder(path) else ""
         read = partial(_read_first, options=options)
         tables = choose_tables(root, _EXTENSIONS, read, options) if root else [open_table(path, read(path), options)]
         for table in tables:

@@ -46,8 +46,9 @@ from wdsctl.core.importers.records.text import (
     text_encoding,
 )
 from wdsctl.core.importers.records.values import find_file_below
-from wdsctl.core.safe_open import check_entries_beneath, regular_file_opener
+from wdsctl.core.safe_open import check_entries_beneath
 from wdsctl.core.shards.jsonl_scan import is_truncated_json
+from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message
 
 _SCORE_ALONE = 0.5  # of a folder whose lines name no files, if there are no media in it
@@ -64,7 +65,7 @@ class JsonlImporter:
     about = "JSONL, one file or a folder of them, with fields that name files"
 
     def recognise(self, path: str) -> FormatMatch | None:
-        if os.path.isfile(path):
+        if source_files.is_file(path):
             if is_jsonl_name(path):
                 return FormatMatch(0.8, "the name ends in .jsonl or .ndjson")
             is_lines = path.lower().endswith(".json") and is_object_per_line(path)
@@ -84,7 +85,7 @@ class JsonlImporter:
 
     def open(self, path: str, options: Options) -> Source:
         given.check_format_options(self.name, options, (*TABLE_OPTIONS, "encoding"))
-        root = path if os.path.isdir(path) else ""
+        root = path if source_files.is_folder(path) else ""
         read = partial(_read_first, options=options)
         tables = [open_table(path, read(path), options)] if not root else _choose_files(root, read, options)
         files = [table.path for table in tables]
@@ -110,7 +111,7 @@ IMPORTER = JsonlImporter()
 
 def names_files(path: str) -> bool:
     """Whether the lines of a file, or of the files of a folder, name files that exist."""
-    if os.path.isdir(path):
+    if source_files.is_folder(path):
         match = match_folder(path, JSONL_SUFFIXES, _read_first, _SCORE_ALONE)
         return match is not None and match.score > _SCORE_ALONE
     rows = _read_first(path)
@@ -191,10 +192,12 @@ def _line_error(message: str, path: str, line: int, code: str) -> WdsctlError:
 
 
 def _list_files(path: str) -> list[str]:
-    if os.path.isfile(path):
+    if source_files.is_file(path):
         return [path]
     alone = os.path.join(path, "metadata.jsonl")
-    files = [alone] if os.path.isfile(alone) else sorted(_find_jsonl_files(path, path)) if os.path.isdir(path) else []
+    files = [alone] if source_files.is_file(alone) else []
+    if not files and source_files.is_folder(path):
+        files = sorted(_find_jsonl_files(path, path))
     if not files:
         raise InputError(
             "no JSONL file found", hint="name a .jsonl file, or a folder with some", where=path_for_message(path)
@@ -205,7 +208,7 @@ def _list_files(path: str) -> list[str]:
 def _find_jsonl_files(root: str, folder: str, depth: int = _MAX_DEPTH) -> Iterator[str]:
     """Yield the JSONL files of a folder, then those of its subfolders. Skips hidden names."""
     below = []
-    with translate_os_errors(folder, "list"), os.scandir(folder) as entries:
+    with translate_os_errors(folder, "list"), source_files.scan(folder) as entries:
         for entry in check_entries_beneath(entries, root):
             if entry.name.startswith("."):
                 continue
@@ -219,7 +222,7 @@ def _find_jsonl_files(root: str, folder: str, depth: int = _MAX_DEPTH) -> Iterat
 
 def _is_exported(file: str) -> bool:
     try:
-        with open(file, "rb", opener=regular_file_opener) as lines:
+        with source_files.open_file(file) as lines:
             return lines.readline(1 << 16).startswith(b'{"__key__":')
     except OSError:
         return False

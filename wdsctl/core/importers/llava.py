@@ -26,6 +26,7 @@ from wdsctl.core.importers.records.source import RowCheckpoints, RowPosition
 from wdsctl.core.importers.records.text import JsonFile, read_text_head
 from wdsctl.core.importers.records.values import read_head
 from wdsctl.core.json_text import read_json
+from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message
 
 
@@ -36,7 +37,7 @@ class LlavaImporter:
     about = "one JSON list of conversations (LLaVA, ShareGPT, OpenAI messages) or other objects, and their media"
 
     def recognise(self, path: str) -> FormatMatch | None:
-        if not path.lower().endswith(".json") or not os.path.isfile(path):
+        if not path.lower().endswith(".json") or not source_files.is_file(path):
             return None
         head = read_head(path)
         if not head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):

@@ -10,7 +10,6 @@ Source: https://docs.mosaicml.com/projects/streaming (dataset format, MDS encodi
 from __future__ import annotations
 
 import json
-import os
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -48,7 +47,7 @@ from wdsctl.core.importers.records.samples import KEY_COLUMN, RowMapping, export
 from wdsctl.core.importers.records.source import make_row_source
 from wdsctl.core.importers.records.values import encode_npy, raw_image_to_png
 from wdsctl.core.json_text import read_json
-from wdsctl.core.safe_open import regular_file_opener
+from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message
 
 ColumnDecoder = Callable[[bytes], Any]
@@ -263,7 +262,7 @@ def _make_shard(folder: str, entry: Mapping[str, Any], index: str, dropped: Sequ
     decoders = [None if name in dropped else column_decoder(name, str(encoding), index) for name, encoding in columns]
     plain = resolve_reference(folder, raw_name, path_for_message(index))
     path = resolve_reference(folder, file, path_for_message(index))
-    if packed and not os.path.exists(path) and os.path.exists(plain):
+    if packed and not source_files.exists(path) and source_files.exists(plain):
         path = plain
     if path == plain or not compression:
         opening = partial(_open_plain, path, samples, raw_size)
@@ -276,7 +275,7 @@ def _make_shard(folder: str, entry: Mapping[str, Any], index: str, dropped: Sequ
 
 def _open_plain(path: str, samples: int, size: int) -> OffsetShard:
     shard = open_plain_shard(path, samples)
-    found = os.path.getsize(path)
+    found = source_files.stat_file(path).size
     if found != size:
         raise shard.damaged(f"it has {found:,} bytes, but its index says {size:,}")
     return shard
@@ -284,7 +283,7 @@ def _open_plain(path: str, samples: int, size: int) -> OffsetShard:
 
 def _open_compressed(path: str, samples: int, size: int, compression: str) -> OffsetShard:
     """Decompress a shard. Memory: the whole shard, compressed and decompressed."""
-    with translate_os_errors(path, "read"), open(path, "rb", opener=regular_file_opener) as file:
+    with translate_os_errors(path, "read"), source_files.open_file(path) as file:
         data = file.read()
     return OffsetShard(decompress(data, compression, size, path), path, samples)
 

@@ -33,7 +33,9 @@ from wdsctl.core.importers.records.tables import (
 )
 from wdsctl.core.importers.records.values import find_file_below
 from wdsctl.core.safe_open import check_entries_beneath
+from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message
+from wdsctl.core.urls import is_url
 
 _EXTENSIONS = (".parquet", ".pq")
 _SCORE = 0.8
@@ -49,7 +51,7 @@ class ParquetImporter:
     about = "Parquet files with columns of bytes, such as images (needs pyarrow)"
 
     def recognise(self, path: str) -> FormatMatch | None:
-        if os.path.isfile(path):
+        if source_files.is_file(path):
             return FormatMatch(0.9, "the name ends in .parquet") if path.lower().endswith(_EXTENSIONS) else None
         found = find_file_below(path, lambda name: name.lower().endswith(_EXTENSIONS), depth=_MAX_DEPTH)
         if found is None:
@@ -64,8 +66,8 @@ class ParquetImporter:
 
     def open(self, path: str, options: Options) -> Source:
         given.check_format_options(self.name, options, TABLE_OPTIONS)
-        root = path if os.path.isdir(path) else ""
-        files = [path] if os.path.isfile(path) else sorted(_find_parquet_files(path, path)) if root else []
+        root = path if source_files.is_folder(path) else ""
+        files = [path] if source_files.is_file(path) else sorted(_find_parquet_files(path, path)) if root else []
         if not files:
             raise InputError(
                 "no Parquet file found",
@@ -199,12 +201,14 @@ def _open_parquet(path: str) -> Any:
     """Open a Parquet file without read-ahead: a row group may be larger than the memory."""
     parquet = arrow.import_arrow_module("pyarrow.parquet", "Parquet")
     with arrow.translate_arrow_errors(path):
+        if is_url(path):
+            return parquet.ParquetFile(arrow.open_random_access(path), pre_buffer=False)
         return parquet.ParquetFile(path, memory_map=True, pre_buffer=False)
 
 
 def _find_parquet_files(root: str, folder: str, depth: int = _MAX_DEPTH) -> Iterator[str]:
     below = []
-    with translate_os_errors(folder, "list"), os.scandir(folder) as entries:
+    with translate_os_errors(folder, "list"), source_files.scan(folder) as entries:
         for entry in check_entries_beneath(entries, root):
             if entry.name.startswith((".", "_")):
                 continue

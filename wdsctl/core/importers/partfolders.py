@@ -33,6 +33,7 @@ from wdsctl.core.importers.records.folder_files import (
 )
 from wdsctl.core.importers.records.samples import SourceSample, row_number_key, safe_key, strip_extension
 from wdsctl.core.importers.records.source import SampleSource
+from wdsctl.core.storage import source_files
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
 
 #: Names of folders, in lower case, whose files are samples. A class of pictures is hardly named like this.
@@ -69,7 +70,7 @@ class PartFoldersImporter:
 
     def recognise(self, path: str) -> FormatMatch | None:
         try:
-            groups = _find_groups(path) if os.path.isdir(path) else []
+            groups = _find_groups(path) if source_files.is_folder(path) else []
         except (OSError, WdsctlError):
             return None
         if not groups:
@@ -153,7 +154,7 @@ def _have_equal_names(root: str, prefix: str, main: str, other: str) -> bool:
         if not files:
             continue
         partner = os.path.join(root, f"{prefix}{main}/{path[len(prefix) + len(other) + 1 :]}")
-        if not os.path.isdir(partner):
+        if not source_files.is_folder(partner):
             return False
         media = [strip_extension(name) for name in list_folder(partner, root).files if media_type_of(name)]
         stems = _index_stems(media)

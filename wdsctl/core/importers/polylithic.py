@@ -36,7 +36,8 @@ from wdsctl.core.importers.references import (
 )
 from wdsctl.core.importers.shards import SHARDS_OPTIONS, ShardsSource
 from wdsctl.core.json_text import read_json
-from wdsctl.core.safe_open import check_store, regular_file_opener
+from wdsctl.core.safe_open import check_store
+from wdsctl.core.storage import source_files
 from wdsctl.core.validate.refs import values_at_path
 
 LARGE_PART_BYTES = 64 << 20  # media of this size and more are returned as ranges
@@ -227,7 +228,7 @@ class PolylithicImporter:
         """Match `polylithic.json` in a folder, or a YAML file."""
         if is_polylithic(path):
             return FormatMatch(1.0, f"the folder has a {MARKER_FILE}")
-        if path.lower().endswith((".yaml", ".yml")) and os.path.isfile(path):
+        if path.lower().endswith((".yaml", ".yml")) and source_files.is_file(path):
             return FormatMatch(0.9, "the file is a blend file")
         return None
 
@@ -239,7 +240,7 @@ class PolylithicImporter:
         unknown = sorted(set(options) - {"media", "store", "split"})
         if unknown:
             raise UsageError(f"polylithic has no option {unknown[0]!r}", hint="use its options media, store and split")
-        if os.path.isdir(path):
+        if source_files.is_folder(path):
             return PolylithicSource(_read_layout(path))
         return PolylithicSource(_layout_of_blend(path, options))
 
@@ -268,8 +269,8 @@ def _layout_of_refs(path: str, options: Options) -> Layout:
 
 def _layout_of_blend(path: str, options: Options) -> Layout:
     try:
-        with open(path, encoding="utf-8", opener=regular_file_opener) as file:
-            text = file.read()
+        with source_files.open_file(path) as file:
+            text = file.read().decode()
     except (OSError, ValueError) as error:
         raise InputError(f"the blend file cannot be read: {error}", where=path, hint="check it") from error
     content = node_value(from_yaml(text, path))
@@ -284,7 +285,7 @@ def _layout_of_blend(path: str, options: Options) -> Layout:
     fields = tuple(filter(None, options.get("media", "").split(",")))
     if not fields:
         raise UsageError("missing option: the JSON field that names the media", where=path, hint=_MEDIA_OPTION_HINT)
-    here = os.path.dirname(os.path.abspath(path))
+    here = os.path.dirname(source_files.absolute(path))
     names = tuple(filter(None, options.get("store", "").split(","))) or tuple(leaf["aux"])[:1] * len(fields)
     unknown = [name for name in names if name not in leaf["aux"]]
     if unknown or len(names) != len(fields):

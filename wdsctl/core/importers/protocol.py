@@ -11,9 +11,11 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.errors import DatasetError, Finding, translate_os_errors
 from wdsctl.core.json_text import read_json
-from wdsctl.core.safe_open import open_file_beneath, regular_file_opener
-from wdsctl.core.storage.storage import LocalStorage
+from wdsctl.core.safe_open import open_file_beneath
+from wdsctl.core.storage import source_files
+from wdsctl.core.storage.storage import LocalStorage, Storage
 from wdsctl.core.text import path_for_message
+from wdsctl.core.urls import is_url
 
 Options = Mapping[str, str]
 
@@ -48,7 +50,7 @@ class FilePart:
     @property
     def data(self) -> bytes:
         """The bytes of the part. Raises StorageError WDS403 if the file ends before the range."""
-        storage = LocalStorage(self.root)
+        storage = self._open_storage()
         try:
             return storage.read(self.path, self.offset, self.size)
         finally:
@@ -56,30 +58,39 @@ class FilePart:
 
     def chunks(self, size: int = 1 << 23) -> Iterator[bytes]:
         """The bytes of the part, in chunks of at most `size` bytes."""
-        storage = LocalStorage(self.root)
+        storage = self._open_storage()
         try:
             for at in range(0, self.size, size):
                 yield storage.read(self.path, self.offset + at, min(size, self.size - at))
         finally:
             storage.close()
 
+    def _open_storage(self) -> Storage:
+        return source_files.open_store(self.path) if is_url(self.path) else LocalStorage(self.root)
+
     def copy_to(self, descriptor: int) -> None:
         """Append the part to an open file. The kernel copies the bytes if the file systems support it."""
-        left, at = self.size, self.offset
-        with translate_os_errors(self.path, "read"), open_file_beneath(self.path, (self.root,)) as file:
-            try:
-                while left:
-                    count = os.copy_file_range(file.fileno(), descriptor, min(left, 64 << 20), offset_src=at)
-                    if count == 0:
-                        break
-                    left, at = left - count, at + count
-            except (OSError, AttributeError):
-                pass  # not supported between these file systems or on this system: the plain copy below reports errors
-        for chunk in replace(self, offset=at, size=left).chunks():
+        at = self.offset + (0 if is_url(self.path) else self._copy_in_kernel(descriptor))
+        for chunk in replace(self, offset=at, size=self.offset + self.size - at).chunks():
             rest = memoryview(chunk)
             with translate_os_errors(self.path):
                 while rest:
                     rest = rest[os.write(descriptor, rest) :]
+
+    def _copy_in_kernel(self, descriptor: int) -> int:
+        """Let the kernel copy as much as it can, and return the number of bytes."""
+        copied = 0
+        with translate_os_errors(self.path, "read"), open_file_beneath(self.path, (self.root,)) as file:
+            try:
+                while copied < self.size:
+                    at, left = self.offset + copied, min(self.size - copied, 64 << 20)
+                    count = os.copy_file_range(file.fileno(), descriptor, left, offset_src=at)
+                    if count == 0:
+                        break
+                    copied += count
+            except (OSError, AttributeError):
+                pass  # not supported between these file systems or on this system: a plain copy reports errors
+        return copied
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +215,7 @@ def read_json_object(path: str) -> dict[str, Any]:
 
     Raises DatasetError WDS233 if it is not a JSON object, and errors for files that cannot be read.
     """
-    with translate_os_errors(path, "read"), open(path, "rb", opener=regular_file_opener) as file:
+    with translate_os_errors(path, "read"), source_files.open_file(path) as file:
         data = file.read()
     try:
         value = read_json(data)

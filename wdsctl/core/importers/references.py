@@ -29,6 +29,7 @@ from wdsctl.core.importers.shards import shards_digest
 from wdsctl.core.offsets.key_index import open_key_index
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.samples.naming import possible_keys, split_name
+from wdsctl.core.storage import source_files
 
 #: Style of JSON -> the arguments of `json.dumps` that write it.
 _JSON_STYLES: Mapping[str, dict[str, Any]] = {
@@ -189,10 +190,10 @@ class FolderMediaStore:
     location: None = None
 
     def __init__(self, root: str) -> None:
-        self._root = os.path.realpath(root)
+        self._root = source_files.resolve(root)
 
     def find_entry(self, name: str) -> FilePart:
-        path = os.path.realpath(os.path.join(self._root, name))
+        path = source_files.resolve(os.path.join(self._root, name))
         if os.path.isabs(name) or ".." in name.split("/") or os.path.commonpath([path, self._root]) != self._root:
             raise DatasetError(
                 "a reference leads out of its folder",
@@ -200,10 +201,10 @@ class FolderMediaStore:
                 hint="write references as paths below the folder, without `..`",
                 code="WDS552",
             )
-        if not os.path.isfile(path):
+        if not source_files.is_file(path):
             raise _missing_entry_error(name, self._root)
         with translate_os_errors(path, "read"):
-            return FilePart((split_name(name) or ("", ""))[1], path, 0, os.path.getsize(path), self._root)
+            return FilePart((split_name(name) or ("", ""))[1], path, 0, source_files.stat_file(path).size, self._root)
 
     def parts(self, key: str) -> tuple[tuple[str, int], ...]:  # noqa: ARG002
         return ()
@@ -217,7 +218,7 @@ def open_media_store(path: str) -> MediaStore:
     if path.startswith("filesystem://"):
         return FolderMediaStore(path.removeprefix("filesystem://"))
     location = locate(path)
-    return PreparedMediaStore(path) if os.path.exists(location.catalog) else FolderMediaStore(path)
+    return PreparedMediaStore(path) if source_files.exists(location.catalog) else FolderMediaStore(path)
 
 
 def _missing_entry_error(name: str, root: str) -> DatasetError:

@@ -5,7 +5,6 @@ All folders have files of the same names. Folders named like splits, above them,
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from wdsctl.core.importers.records.folder_files import (
 from wdsctl.core.importers.records.samples import SourceSample, safe_key
 from wdsctl.core.importers.records.source import SampleSource
 from wdsctl.core.samples.naming import split_name
+from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
 
 _PROBED_FOLDERS = 20
@@ -41,7 +41,7 @@ class ScenesImporter:
     about = "a folder for each sample, with files of the same names"
 
     def recognise(self, path: str) -> FormatMatch | None:
-        if not os.path.isdir(path):
+        if not source_files.is_folder(path):
             return None
         try:
             below = ((prefix, names) for prefix, names in walk_folders(path) if prefix and names.files)

@@ -21,6 +21,7 @@ from wdsctl.core.errors import UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Part, SampleListing, SourceEntry
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.shards.list import has_shards, has_tars
+from wdsctl.core.storage import source_files
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import FileRange
 from wdsctl.core.urls import is_url
@@ -238,7 +239,7 @@ class ShardsImporter:
         """Match a catalog, or shards."""
         try:
             sample_index = locate(path)
-            if os.path.exists(sample_index.catalog):
+            if source_files.exists(sample_index.catalog):
                 if _names_files_in_lines(path, sample_index):
                     return FormatMatch(
                         0.3, "the folder has a catalog, but its lines name files, which only --from jsonl reads"
@@ -273,6 +274,6 @@ def _names_files_in_lines(path: str, location: DatasetLocation) -> bool:
         return False
     from wdsctl.core.importers.jsonl import names_files
 
-    if os.path.exists(location.dataset_yaml) and load_config(location.dataset_yaml).refs:
+    if source_files.exists(location.dataset_yaml) and load_config(location.dataset_yaml).refs:
         return False
     return names_files(path)

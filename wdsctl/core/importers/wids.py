@@ -20,8 +20,10 @@ from wdsctl.core.importers.records.source import SampleSource, digest_of_files
 from wdsctl.core.importers.records.values import read_head
 from wdsctl.core.shards.shard_scan import ShardScan
 from wdsctl.core.shards.tar_scan import scan_tar
+from wdsctl.core.storage import source_files
 from wdsctl.core.storage.storage import LocalStorage
 from wdsctl.core.text import path_for_message
+from wdsctl.core.urls import is_url
 
 
 class WidsImporter:
@@ -31,7 +33,7 @@ class WidsImporter:
     about = "a wids index: JSON that lists tar shards"
 
     def recognise(self, path: str) -> FormatMatch | None:
-        if not path.lower().endswith(".json") or not os.path.isfile(path):
+        if not path.lower().endswith(".json") or not source_files.is_file(path):
             return None
         head = read_head(path)
         if b'"shardlist"' in head or b"wids-shard-index" in head:
@@ -58,8 +60,8 @@ class _WidsSamples:
         self._index = index
         self._shards = shards
         self._counts = [shard.samples for shard in shards]
-        self._root = os.path.dirname(os.path.abspath(index))
-        self._storage = LocalStorage(self._root)
+        self._root = os.path.dirname(source_files.absolute(index))
+        self._storage = source_files.open_store(index) if is_url(index) else LocalStorage(self._root)
 
     def samples(self, start: int) -> Iterator[SourceSample]:
         first = 0

@@ -19,6 +19,8 @@ from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import DatasetError, InputError, translate_os_errors
 from wdsctl.core.offsets.key_table import DuplicateKey, KeyColumns, KeyTable, are_equal, hash_keys
 from wdsctl.core.safe_open import open_file_beneath
+from wdsctl.core.storage.source_files import forget_listings, open_file
+from wdsctl.core.urls import is_url
 
 _BOM = b"\xef\xbb\xbf"
 _LF, _CR = 10, 13
@@ -163,7 +165,8 @@ def _opened(path: str) -> Iterator[BinaryIO]:
     if path == STDIN_PATH:
         yield sys.stdin.buffer
         return
-    with translate_os_errors(path, "read"), open(path, "rb") as file:
+    forget_listings()
+    with translate_os_errors(path, "read"), open_file(path) if is_url(path) else open(path, "rb") as file:
         yield file
 
 

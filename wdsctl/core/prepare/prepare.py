@@ -66,6 +66,7 @@ from wdsctl.core.samples.detect import Detection
 from wdsctl.core.samples.fields import check_sample_type, validate_field_map
 from wdsctl.core.shards.list import find_jsonl_file
 from wdsctl.core.split.split import SplitReport, ensure_split
+from wdsctl.core.storage.source_files import forget_listings
 from wdsctl.core.urls import is_url, normalize_root, redact_secrets
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ def prepare(
     """
     request = request or PrepareRequest()
     source, dest = normalize_root(source), None if dest is None else normalize_root(dest)
+    forget_listings()
     _check_options(request)
     if request.index.selection is None and dest is None:
         spec = parse_root_spec(source)
@@ -297,7 +299,7 @@ def check_source_and_dest(source: str, dest: str, request: PrepareRequest) -> No
     check_destination([source], dest)
     check_not_in_dataset(dest, request.catalog)
     check_holds_no_dataset(dest)
-    check_raw_folder(locate(source).root, dest, request.parts)
+    check_raw_folder(source if is_url(source) else locate(source).root, dest, request.parts)
     with _peek_ledger(dest, request) as ledger:
         check_holds_own(dest, {record.name for record in ledger.planned_shards()})
 
@@ -327,6 +329,8 @@ def _run_steps(
     # receives the split rule. After a kill in between, the next run builds the catalog from it.
     with stage_catalog(location) as stage:
         indexed = index_staged(stage, replace(request.index, skip_key_checks=listing is not None), progress)
+        if folder is not None:
+            indexed = replace(indexed, findings=(*folder.findings, *indexed.findings))
         entry.findings += indexed.findings
         if entry.ledger is not None and folder is not None:
             stage.after_publish(entry.ledger.forget_former_keys)

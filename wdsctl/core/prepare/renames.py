@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -16,6 +16,8 @@ from wdsctl.core.prepare.plan import SAMPLE_DIGEST_BYTES, sample_digest, shard_d
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.naming import RawSample, dotless_key
 from wdsctl.core.shards.tar_scan import scan_tar
+from wdsctl.core.storage.open import storage_for
+from wdsctl.core.storage.source_files import open_file
 
 _HASH_CHUNK_BYTES = 1 << 20  # read and hashed at a time
 
@@ -184,9 +186,8 @@ def _shard_parts(
     in_shard = {dotless_key(former_keys.get(key, key)): key for key in keys} | {dotless_key(key): key for key in keys}
     path = os.path.join(dest, record.name)
     # The samples of an unreadable shard cannot be compared, so they stay vanished.
-    with suppress(OSError), open(path, "rb", buffering=0) as shard:
-        descriptor = shard.fileno()
-        scan = scan_tar(record.name, lambda at, size: os.pread(descriptor, size, at), os.fstat(descriptor).st_size)
+    with suppress(OSError), closing(storage_for(dest)) as storage:
+        scan = scan_tar(record.name, lambda at, size: storage.read(path, at, size), storage.size(path))
         names = [scan.extensions[name] for name in scan.part_names.tolist()]
         parts = [
             _Part(name, size, path, offset)
@@ -272,7 +273,7 @@ def _hash_part(part: _Part) -> bytes | None:
     hashed = blake2b(digest_size=32)
     left = part.size_bytes
     try:
-        with open(part.path, "rb", buffering=0) as file:
+        with open_file(part.path) as file:
             file.seek(part.offset)
             while left:
                 data = file.read(min(left, _HASH_CHUNK_BYTES))

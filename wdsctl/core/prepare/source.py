@@ -23,8 +23,9 @@ from wdsctl.core.shards.list import (
     has_shards,
     is_empty_folder,
 )
+from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message as shown
-from wdsctl.core.urls import is_url, redact_secrets
+from wdsctl.core.urls import is_chained, is_signed, is_url, redact_secrets, store_url
 
 #: Forms that `prepare` reads itself. Every other form is read by the importer of its format, and written to DEST.
 IN_PLACE, RAW_FOLDER = "shards", "folder"
@@ -94,26 +95,44 @@ def recognise_form(source: str, dest: str | None = None, from_format: str = "") 
 
 def _why_shards(source: str) -> str:
     """Why the source is shards, whatever else it looks like; empty if it is not. Raises like `recognise_form`."""
-    if not is_url(source):
-        _check_lines(source)
+    if is_url(source):
+        return _why_remote_shards(source)
+    _check_lines(source)
     if os.path.isfile(source):
         return ""
     location = locate(source)
-    if is_url(location.root) and has_shards(location.root, location.single_file):
-        return "tars or JSONL at a URL"
-    if is_url(source) and source.lower().endswith(COMPRESSED_TAR_SUFFIXES):
-        raise UsageError(
-            "a compressed tar at a URL has no random access",
-            where=redact_secrets(source),
-            hint="copy the tar to a disk, and prepare it from there: DEST may be a URL",
-        )
     if is_empty_folder(location.root):
         raise InputError("the folder is empty", where=location.display_path, hint="check the path", code="WDS003")
-    if is_url(location.root):
-        raise _not_mounted_error("raw files must be on a disk or a mounted file system, not at a URL", location.root)
     if has_plain_tars(location.root):
         return "it holds tars"
     check_no_outside_shards(source)
+    return ""
+
+
+def _why_remote_shards(source: str) -> str:
+    """As `_why_shards`, for a URL. Cost: lists the folder and all folders below it."""
+    if is_signed(source) or is_chained(source):
+        location = locate(source)
+        is_table = not location.single_file and source_files.is_file(store_url(source))
+        if not is_table and has_shards(location.root, location.single_file):
+            return "tars or JSONL at a URL"
+        source_files.check_source_url(source)
+    _, name = split_file_root(source)
+    if name.lower().endswith(".tar"):
+        return "a tar at a URL"
+    if not source_files.is_file(source):
+        paths = (path for path, _ in source_files.walk_facts(source))
+        names = [path for path in paths if not any(each.startswith(".") for each in path.split("/"))]
+        if not names:
+            raise InputError(
+                "the folder does not exist, or is empty",
+                where=redact_secrets(source),
+                hint="check the URL",
+                code="WDS003",
+            )
+        if any(path.lower().endswith(".tar") for path in names):
+            return "it holds tars"
+    _check_lines(source)
     return ""
 
 
@@ -122,8 +141,8 @@ def _check_lines(source: str) -> None:
 
     Taken as raw files, each file would be one sample.
     """
-    is_folder = os.path.isdir(source)
-    walked = (os.path.join(folder, name) for folder, _, names in os.walk(source) for name in sorted(names))
+    is_folder = source_files.is_folder(source)
+    walked = (os.path.join(folder, name) for folder, _, names in source_files.walk(source) for name in sorted(names))
     names = list(islice(walked, _PROBED_NAMES)) if is_folder else [source]
     packed = [name for name in names if name.lower().endswith(_COMPRESSED_LINES)]
     if packed and 2 * len(packed) >= len(names):
@@ -135,7 +154,9 @@ def _check_lines(source: str) -> None:
         raise InputError(
             "compressed JSONL has no random access",
             where=shown(packed[0]),
-            hint=f"decompress it: `{command if is_folder else f'{tool} {shlex.quote(source)}'}`",
+            hint="decompress the files, and upload them again"
+            if is_url(source)
+            else f"decompress it: `{command if is_folder else f'{tool} {shlex.quote(source)}'}`",
             code="WDS113",
         )
     called_json = [name for name in names if name.lower().endswith(".json")]
@@ -144,7 +165,9 @@ def _check_lines(source: str) -> None:
         raise InputError(
             "each line of the .json files is an object: they are JSONL",
             where=shown(called_json[0]),
-            hint=f"rename the files: `find {shlex.quote(source)} -name '*.json' -exec sh -c '{rename}' - {{}} \\;`",
+            hint="rename the objects: end their names in .jsonl"
+            if is_url(source)
+            else f"rename the files: `find {shlex.quote(source)} -name '*.json' -exec sh -c '{rename}' - {{}} \\;`",
             code="WDS235",
         )
 
@@ -168,7 +191,7 @@ def _rank_forms(source: str) -> list[_RankedForm]:
 
 def _has_mostly_other_files(source: str) -> bool:
     """Whether most of the first files of a folder are not compressed tars: these are parts of samples, then."""
-    names = list(islice((name for _, _, names in os.walk(source) for name in names), _PROBED_NAMES))
+    names = list(islice((name for _, _, names in source_files.walk(source) for name in names), _PROBED_NAMES))
     return 2 * sum(name.lower().endswith(COMPRESSED_TAR_SUFFIXES) for name in names) < len(names)
 
 
@@ -180,7 +203,7 @@ def check_is_raw_folder(source: str, *, are_shards: bool) -> None:
             where=redact_secrets(source),
             hint="remove DEST",
         )
-    if split_file_root(source)[1] and not os.path.isdir(source):
+    if split_file_root(source)[1] and not source_files.is_folder(source):
         raise UsageError(
             "tars and JSONL files are prepared in place",
             where=redact_secrets(source),
@@ -234,11 +257,3 @@ def _ancestor_inodes(dest: str) -> frozenset[tuple[int, int]]:
         if above == folder:
             return frozenset(found)
         folder = above
-
-
-def _not_mounted_error(message: str, url: str) -> UsageError:
-    return UsageError(
-        message,
-        where=redact_secrets(url),
-        hint="copy the raw files to a disk, or mount the URL, and prepare them from there: DEST may be a URL",
-    )

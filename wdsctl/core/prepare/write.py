@@ -12,7 +12,7 @@ from wdsctl.core.catalog.ledger import NO_FORMER_KEYS, FormerKeys, Ledger, Shard
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.raw_folder import RawListing, drop_unreadable, list_raw_folder
 from wdsctl.core.directories import join_beneath
-from wdsctl.core.errors import UsageError, translate_os_errors
+from wdsctl.core.errors import Finding, UsageError, translate_os_errors
 from wdsctl.core.files import fsync_path, remove_file
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.prepare.renames import adopt_copied_folder, find_renamed_samples
@@ -26,8 +26,9 @@ from wdsctl.core.shards.write import ShardUpload, WrittenShard, check_limits
 from wdsctl.core.shards.write_job import ShardJob, run_shard_job
 from wdsctl.core.storage.open import workers_for
 from wdsctl.core.storage.remote_errors import DRIVER_PACKAGES
-from wdsctl.core.text import path_for_message
-from wdsctl.core.urls import is_url, protocol, redact_secrets
+from wdsctl.core.storage.source_files import absolute
+from wdsctl.core.text import path_for_message, pluralize
+from wdsctl.core.urls import is_url, protocol, redact_secrets, url_identity
 
 #: The temporary name of a shard.
 _PARTIAL = re.compile(r"\..+\.tar\.\d+\.partial")
@@ -184,6 +185,7 @@ class FolderReport:
     pending: tuple[RenamedSample, ...]
     dry_run: bool
     keys: KeyRuleChoice | None = None
+    findings: tuple[Finding, ...] = ()
 
 
 def survey_folder(
@@ -255,6 +257,7 @@ def write_folder(
     records = _check_source(source, dest, listing, ledger, request, progress)
     written = _WriteResult()
     changes: WritePlan | None = None
+    gone: dict[tuple[str, str], str] = {}
     while True:
         plan, former = _plan(source, dest, listing, records, ledger, request, read_layout_hashes)
         changes = changes or plan  # later plans no longer list the dropped and renamed samples
@@ -274,9 +277,20 @@ def write_folder(
             remove_from_dest(real_dest, list_half_written(real_dest) if plan.tasks else [])
             break
         listing = drop_unreadable(source, listing, written.unreadable, request.on_missing)
+        gone |= written.unreadable if is_url(source) else {}
         records = ledger.planned_shards()
         written.unreadable = {}
-    return _report(source, dest, listing, plan, changes, written, request)
+    return _report(source, dest, listing, plan, changes, written, request, _gone_findings(gone))
+
+
+def _gone_findings(gone: Mapping[tuple[str, str], str]) -> tuple[Finding, ...]:
+    """A finding about objects that the store listed, and that could not be read."""
+    if not gone:
+        return ()
+    (key, part), reason = min(gone.items())
+    name = path_for_message(f"{key}.{part}")
+    message = f"{pluralize(len(gone), 'object')} of the source left out, such as {name}: {reason}"
+    return (Finding(code="WDS202", severity="error", message=message, count=len(gone)),)
 
 
 def _plan(
@@ -328,9 +342,13 @@ def _abort_left_uploads(dest: str, uploads: UploadFolders, names: set[str]) -> N
     abort_left_uploads(ObjectStore(dest), uploads.journal, names.__contains__)
 
 
+def _source_identity(source: str) -> str:
+    return url_identity(source) if is_url(source) else os.path.realpath(source)
+
+
 def _store_plan(source: str, plan: WritePlan, former_keys: Mapping[str, FormerKeys], ledger: Ledger) -> None:
     """Save the plan, its source and the former keys, if any of them has changed."""
-    source_path = os.path.realpath(source)
+    source_path = _source_identity(source)
     kept = (ledger.planned_shards(), ledger.plan_source(), ledger.former_keys())
     if (plan.records, source_path, former_keys) != kept:
         ledger.replace_plan(plan.records, source_path, former_keys)
@@ -350,8 +368,8 @@ def _write_tasks(
 ) -> None:
     """Write the shards of all tasks, and add the results to `written`."""
     lenient = request.on_missing != "error"
-    executor = make_executor(workers_for(dest, request.index.workers), _preload(dest))
-    root = source if executor.shares_files else os.path.abspath(source)  # other machines have other working folders
+    executor = make_executor(min(workers_for(root, request.index.workers) for root in (source, dest)), _preload(dest))
+    root = source if executor.shares_files else absolute(source)  # other machines have other working folders
     jobs = [
         ShardJob(
             join_beneath(dest, task.name),
@@ -397,7 +415,7 @@ def _check_source(
     Raises UsageError if the shards were made from another folder, unless that folder was moved or copied here.
     """
     before, records = ledger.plan_source(), ledger.planned_shards()
-    if request.moved or before is None or before == os.path.realpath(source):
+    if request.moved or before is None or before == _source_identity(source):
         return records
     if can_be_source(listing.samples, records):
         return records
@@ -414,7 +432,7 @@ def _check_source(
 
 
 def _check_disjoint(source: str, dest: str) -> None:
-    if is_url(dest):
+    if is_url(dest) or is_url(source):
         return
     real_source, real_dest = os.path.realpath(source), os.path.realpath(dest)
     if os.path.commonpath([real_source, real_dest]) in {real_source, real_dest}:
@@ -433,6 +451,7 @@ def _report(
     first_plan: WritePlan,
     written: _WriteResult,
     request: PrepareRequest,
+    findings: tuple[Finding, ...],
 ) -> FolderReport:
     return FolderReport(
         source=source,
@@ -456,6 +475,7 @@ def _report(
         pending=_to_renamed_samples(plan.pending_renames),
         dry_run=request.index.dry_run,
         keys=None if listing.keys.is_open else listing.keys,
+        findings=findings,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from typing import NamedTuple
 
@@ -16,8 +16,10 @@ from wdsctl.core.errors import DatasetError, UsageError, WdsctlError, wdsctl_err
 from wdsctl.core.files import replace_atomically
 from wdsctl.core.safe_open import FolderOpener
 from wdsctl.core.samples.naming import RawSample, dotless_key
+from wdsctl.core.storage.source_files import read_files
 from wdsctl.core.tar_header import END_OF_ARCHIVE, TAR_BLOCK_BYTES, build_tar_header
 from wdsctl.core.text import pluralize
+from wdsctl.core.urls import is_url
 
 WRITE_BUFFER_BYTES = 1 << 20  # bytes: one large write replaces three small ones a member
 _MIN_KERNEL_COPY_BYTES = 1 << 20  # bytes; the kernel copies larger files, without passing them through Python
@@ -97,14 +99,16 @@ class BufferedWriter:
 
 def write_samples(out: BufferedWriter, root: str, samples: Sequence[RawSample]) -> int:
     """Write the members of these samples and the end of the archive. Returns the number of bytes."""
-    files = FolderOpener(root)
-    with closing(files):
+    objects = _read_objects(root, samples) if is_url(root) else None
+    with closing(FolderOpener(root)) as files:
         for key, parts in samples:
             member = dotless_key(key)
             for part, size, _ in parts:
                 path = f"{root}/{key}.{part}"
                 out.add(build_tar_header(f"{member}.{part}".encode(), size))
-                if size < _MIN_KERNEL_COPY_BYTES:
+                if objects is not None:
+                    _add_object(out, objects, size)
+                elif size < _MIN_KERNEL_COPY_BYTES:
                     out.add(_read(files, path, size))
                 else:
                     _copy(out, files, path, size)
@@ -112,6 +116,22 @@ def write_samples(out: BufferedWriter, root: str, samples: Sequence[RawSample]) 
     out.add(END_OF_ARCHIVE)
     out.flush()
     return out.size_bytes
+
+
+def _read_objects(root: str, samples: Sequence[RawSample]) -> Iterator[bytes]:
+    """Yield the bytes of the samples' objects, in order."""
+    return read_files((f"{root}/{key}.{part}", size) for key, parts in samples for part, size, _ in parts)
+
+
+def _add_object(out: BufferedWriter, pieces: Iterator[bytes], size: int) -> None:
+    """Append the next object, which may come in several pieces."""
+    left = size
+    while True:
+        piece = next(pieces)
+        out.add(piece)
+        left -= len(piece)
+        if left <= 0:
+            return
 
 
 def _read(files: FolderOpener, path: str, size: int) -> bytes:

@@ -9,6 +9,8 @@ from wdsctl.core.errors import PermissionDenied, StorageError
 from wdsctl.core.safe_open import open_file_beneath
 from wdsctl.core.samples.naming import RawSample
 from wdsctl.core.shards.write import UNREADABLE_ERRNOS, WRITE_BUFFER_BYTES, ShardUpload, WrittenShard, write_shard
+from wdsctl.core.storage.source_files import CHANGED_CODES, find_changed
+from wdsctl.core.urls import is_url
 
 
 class ShardJob(NamedTuple):
@@ -30,7 +32,7 @@ class ShardJob(NamedTuple):
 
 
 class UnreadableFile(NamedTuple):
-    """A file of a sample that is listed but cannot be read. `reason`: the operating system's message."""
+    """A file of a sample that is listed but cannot be read. `reason`: what the system says, or what changed."""
 
     key: str
     part: str
@@ -39,6 +41,8 @@ class UnreadableFile(NamedTuple):
 
 def run_shard_job(job: ShardJob) -> WrittenShard | tuple[UnreadableFile, ...]:
     """Write a shard. If files cannot be read, a lenient job writes no shard and returns all unreadable files.
+
+    Any job returns objects of a store that are gone or have another size than in its listing.
 
     Otherwise the job raises what `write_shard` raises. A shard that fails costs reading its files once more.
     """
@@ -49,10 +53,19 @@ def run_shard_job(job: ShardJob) -> WrittenShard | tuple[UnreadableFile, ...]:
             return upload_shard(job.upload, job.root, job.samples)
         return write_shard(job.path, job.root, job.samples)
     except (StorageError, PermissionDenied) as error:
-        unreadable = tuple(_unreadable(job)) if job.is_lenient and error.code != "WDS401" else ()
+        if is_url(job.root):
+            unreadable = tuple(_changed_objects(job)) if error.code in CHANGED_CODES else ()
+        else:
+            unreadable = tuple(_unreadable(job)) if job.is_lenient and error.code != "WDS401" else ()
         if not unreadable:
             raise
         return unreadable
+
+
+def _changed_objects(job: ShardJob) -> Iterator[UnreadableFile]:
+    files = [(key, part, size) for key, parts in job.samples for part, size, _ in parts]
+    found = find_changed([(f"{job.root}/{key}.{part}", size) for key, part, size in files])
+    yield from (UnreadableFile(*files[position][:2], reason) for position, reason in found)
 
 
 def _unreadable(job: ShardJob) -> Iterator[UnreadableFile]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from wdsctl.core.errors import StorageDown, StorageError, WdsctlError
+from wdsctl.core.errors import InputError, StorageDown, StorageError, WdsctlError
 from wdsctl.core.storage.filesystem import MAX_CONCURRENT_REQUESTS, OpenRoot, list_files_below, run_call
 from wdsctl.core.storage.prefetch import Prefetcher, is_short, should_retry
 from wdsctl.core.storage.ranges import RangeRequest, plan_requests
@@ -93,6 +93,34 @@ class FsspecStorage:
         files = [(name.removeprefix(base).lstrip("/"), facts) for name, facts in found.items()]
         # Some stores have an empty object for each folder.
         return [(path, facts) for path, facts in files if not (facts["size"] == 0 and (not path or path.endswith("/")))]
+
+    def list_folder(self, url: str) -> list[tuple[str, bool, Mapping[str, Any]]]:
+        """List one folder: (name, whether it is a folder, the driver's facts). Empty if there is no folder."""
+        inner = self._driver_path(url).rstrip("/")
+
+        def ls() -> list[dict[str, Any]]:
+            filesystem = self._filesystem()
+            filesystem.invalidate_cache()
+            found: list[dict[str, Any]] = filesystem.ls(inner, detail=True)
+            return found
+
+        try:
+            listed = self._call_driver(ls, url, "list")
+        except InputError:
+            return []
+        found = []
+        for facts in listed:
+            name = facts["name"].rstrip("/").removeprefix(f"{inner}/")
+            if name != facts["name"].rstrip("/") and "/" not in name:
+                found.append((name, facts["type"] == "directory", facts))
+        unsized = [name for name, is_folder, facts in found if not is_folder and facts["size"] is None]
+        sized = dict(zip(unsized, self._stat_files([f"{inner}/{name}" for name in unsized]), strict=True))
+        for name, facts in sized.items():
+            if isinstance(facts, BaseException):
+                raise translate_remote(facts, f"{url}/{name}", "read")
+            if facts["size"] is None:
+                raise _no_size_error(f"{url}/{name}")
+        return [(name, is_folder, sized.get(name, facts)) for name, is_folder, facts in found]
 
     def size(self, path: str) -> int:
         inner = self._driver_path(path)

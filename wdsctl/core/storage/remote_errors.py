@@ -99,7 +99,10 @@ def _redacted_error(error: BaseException) -> BaseException:
     link: BaseException | None = error
     while link is not None and redact_secrets(str(link)) == str(link):
         link = link.__cause__ or link.__context__
-    return error if link is None else RuntimeError(f"{type(error).__name__}: {redact_secrets(str(error))}")
+    if link is None:
+        return error
+    kind = FileNotFoundError if is_missing_error(error) else RuntimeError  # callers ask whether an object is missing
+    return kind(f"{type(error).__name__}: {redact_secrets(str(error))}")
 
 
 def _wdsctl_error_from_driver(error: BaseException, url: str, verb: str) -> WdsctlError:
@@ -209,10 +212,12 @@ def http_status(error: BaseException) -> int:
     response = _s3_response(error)
     if response:
         return int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    for name in ("status", "code", "status_code"):
-        value = getattr(error, name, None)
-        if isinstance(value, int):
-            return value
+    # Those of huggingface_hub have the answer, whose status is `status_code`.
+    for holder in (error, getattr(error, "response", None)):
+        for name in ("status", "code", "status_code"):
+            value = getattr(holder, name, None)
+            if isinstance(value, int):
+                return value
     return 0
 
 

@@ -21,9 +21,10 @@ from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.hashing import derive_seed, hash_values
 from wdsctl.core.offsets.key_list import SampleSelector, read_sample_list
 from wdsctl.core.progress import Progress
-from wdsctl.core.safe_open import check_beneath
+from wdsctl.core.safe_open import check_beneath, check_store
 from wdsctl.core.samples.naming import INDEX_BITS
 from wdsctl.core.text import pluralize
+from wdsctl.core.urls import is_url, redact_secrets
 from wdsctl.core.views.definition import ViewDefinition, parse_sample
 from wdsctl.core.views.selections import (
     SampleSelection,
@@ -84,7 +85,10 @@ def evaluate_stored(
     Also raises PermissionDenied WDS409.
     """
     if definition.keys:
-        check_beneath(definition.keys, location.root)
+        if is_url(definition.keys):
+            check_store(definition.keys, location.root, redact_secrets(definition.keys))
+        else:
+            check_beneath(definition.keys, location.root)
     return evaluate_definition(
         location, definition, progress, skip_unknown=skip_unknown, timeout_seconds=timeout_seconds
     )

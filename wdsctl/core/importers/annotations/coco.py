@@ -38,6 +38,7 @@ from wdsctl.core.importers.records.samples import RowMapping, SourceRow
 from wdsctl.core.importers.records.source import make_row_source
 from wdsctl.core.importers.records.text import JsonFile
 from wdsctl.core.importers.records.values import read_head
+from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
 
 _FILE_NAME_FIELD = "file_name"
@@ -61,14 +62,15 @@ class CocoImporter:
         files = _find_annotation_files(path)
         if not files:
             return None
-        shown = path_for_message(os.path.relpath(files[0], path) if os.path.isdir(path) else os.path.basename(path))
+        is_folder = source_files.is_folder(path)
+        shown = path_for_message(os.path.relpath(files[0], path) if is_folder else os.path.basename(path))
         if len(files) == 1:
             return FormatMatch(0.9, f"a JSON object with images and annotations: {shown}")
         return FormatMatch(0.9, f"{len(files)} JSON files with images and annotations, such as {shown}")
 
     def open(self, path: str, options: Options) -> Source:
         given.check_format_options(self.name, options, ("key", "base", "orphans"))
-        files = [path] if os.path.isfile(path) else _find_annotation_files(path)
+        files = [path] if source_files.is_file(path) else _find_annotation_files(path)
         if not files:
             raise InputError(
                 "the folder has no JSON file with images and annotations",
@@ -468,17 +470,18 @@ class _ImageRows:
 
     def _unused_files(self, path: str) -> list[Finding]:
         """Findings about files below the source, and below the folders of images, that no sample has."""
-        used = {os.path.abspath(file.path) for file in self._files}
+        used = {source_files.absolute(file.path) for file in self._files}
         folders: dict[str, None] = {}
         for row in self.rows(0):
             reference = row.values.get(_FILE_NAME_FIELD)
-            base = os.path.abspath(row.base)
+            base = source_files.absolute(row.base)
             folders[base] = None
             if isinstance(reference, str):
-                used.update(os.path.normpath(os.path.join(each, reference)) for each in (base, self._allowed) if each)
-            used.update(os.path.abspath(part.path) for part in row.parts if isinstance(part, FilePart))
-        source = os.path.abspath(path)
-        roots = [source] if os.path.isdir(source) else []
+                bases = [each for each in (base, self._allowed) if each]
+                used.update(source_files.normalize(os.path.join(each, reference)) for each in bases)
+            used.update(source_files.absolute(part.path) for part in row.parts if isinstance(part, FilePart))
+        source = source_files.absolute(path)
+        roots = [source] if source_files.is_folder(source) else []
         roots += [base for base in folders if not any(_is_within(base, root) for root in roots)]
         unused: list[str] = []
         hidden = 0
@@ -540,7 +543,7 @@ def _is_within(path: str, folder: str) -> bool:
 
 def _find_annotation_files(path: str) -> list[str]:
     """The annotation files: the path itself, or the COCO files in a folder, in its `annotations`, or in its splits."""
-    if os.path.isfile(path):
+    if source_files.is_file(path):
         return [path] if path.lower().endswith(".json") and _looks_like_coco(path) else []
     try:
         inner = [name for name in scan_folder(path, path).folders if name == "annotations" or split_of_folder(name)]
@@ -554,7 +557,9 @@ def _find_annotation_files(path: str) -> list[str]:
         return []
     # Image folders may have a JSON file per image: too many to be annotation files.
     return (
-        [file for file in found if os.path.isfile(file) and _looks_like_coco(file)] if len(found) <= _MAX_FILES else []
+        [file for file in found if source_files.is_file(file) and _looks_like_coco(file)]
+        if len(found) <= _MAX_FILES
+        else []
     )
 
 
@@ -570,7 +575,7 @@ def _looks_like_coco(file: str) -> bool:
 def _group_name(path: str) -> str:
     """What names the images of a file: train2017 of instances_train2017.json, train of train/_annotations.coco.json."""
     tail = os.path.splitext(os.path.basename(path))[0].rpartition("_")[2]
-    folder = os.path.basename(os.path.dirname(os.path.abspath(path)))
+    folder = os.path.basename(os.path.dirname(source_files.absolute(path)))
     return folder if split_of_folder(folder) and not split_of_folder(tail) else tail
 
 
@@ -586,4 +591,4 @@ def _segments_folder(file: str) -> str:
     stem = os.path.splitext(file)[0]
     parent, name = os.path.split(stem)
     candidates = (stem, os.path.join(parent, "..", name), os.path.join(parent, "..", "annotations", name))
-    return next((os.path.normpath(folder) for folder in candidates if os.path.isdir(folder)), stem)
+    return next((source_files.normalize(folder) for folder in candidates if source_files.is_folder(folder)), stem)

@@ -31,6 +31,7 @@ from wdsctl.core.importers.records.folder_files import (
 from wdsctl.core.importers.records.samples import SourceSample, safe_key, strip_extension
 from wdsctl.core.importers.records.source import SampleSource
 from wdsctl.core.importers.records.values import encode_json, read_head
+from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
 
 _TRANSCRIPT_ENDING = ".trans.txt"
@@ -79,9 +80,9 @@ IMPORTER = SpeechImporter()
 
 def _folder_of(path: str) -> str:
     """The folder of a dataset that the user names by itself, or by its metadata.csv; empty for any other file."""
-    if os.path.isdir(path):
+    if source_files.is_folder(path):
         return path
-    return (os.path.dirname(path) or ".") if os.path.basename(path) == _TABLE and os.path.isfile(path) else ""
+    return (os.path.dirname(path) or ".") if os.path.basename(path) == _TABLE and source_files.is_file(path) else ""
 
 
 class _Utterance(NamedTuple):
@@ -218,4 +219,6 @@ def _first_wav_of_table(root: str) -> str:
     lines = read_head(os.path.join(root, _TABLE)).removeprefix(b"\xef\xbb\xbf").splitlines()
     name = lines[0].decode("utf-8", "surrogateescape").partition("|")[0] if lines and b"|" in lines[0] else ""
     path = f"{_WAVS}/{name}.wav"
-    return path if name and "/" not in name and "\0" not in name and os.path.isfile(os.path.join(root, path)) else ""
+    return (
+        path if name and "/" not in name and "\0" not in name and source_files.is_file(os.path.join(root, path)) else ""
+    )

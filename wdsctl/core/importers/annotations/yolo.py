@@ -34,6 +34,7 @@ from wdsctl.core.importers.records.folder_files import (
 from wdsctl.core.importers.records.samples import SourceSample, safe_key, strip_extension
 from wdsctl.core.importers.records.source import SampleSource
 from wdsctl.core.importers.records.values import encode_json, read_head
+from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
 
 _MAX_LABEL_BYTES = 16 << 20
@@ -161,7 +162,7 @@ class _YoloFolder:
             for line in self.files.read(name, 1 << 30).decode("utf-8", "surrogateescape").splitlines():
                 path = line.strip()
                 if os.path.isabs(path):
-                    path = os.path.relpath(path, os.path.abspath(self.files.root))
+                    path = os.path.relpath(path, source_files.absolute(self.files.root))
                 candidates = [os.path.normpath(os.path.join(folder, path)), os.path.normpath(path)]
                 image = next((each for each in candidates if each in self.files.paths), "")
                 if image:
@@ -331,7 +332,9 @@ class _YoloFolder:
 
 def _root_of(path: str) -> str:
     """The folder of the dataset: the path itself, or the folder of its data.yaml."""
-    return os.path.dirname(path) or "." if os.path.basename(path) in _NAME_FILES and os.path.isfile(path) else path
+    return (
+        os.path.dirname(path) or "." if os.path.basename(path) in _NAME_FILES and source_files.is_file(path) else path
+    )
 
 
 def _label_folders(root: str) -> list[str]:

@@ -8,7 +8,6 @@ Source: https://arrow.apache.org/docs/format/Columnar.html (types), https://www.
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,11 @@ from typing import Any
 
 from wdsctl.core.errors import DatasetError, WdsctlError, wdsctl_error_from
 from wdsctl.core.extras import missing_package_error
+from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message
+from wdsctl.core.urls import is_url
+
+_STORE_BUFFER_BYTES = 1 << 20  # read at once at a URL: readers skip the columns that they do not need
 
 _UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
@@ -199,16 +202,24 @@ def iter_rows(batch: Any, skip: int = 0) -> Iterator[dict[str, Any]]:
         yield from (dict(zip(some.schema.names, row, strict=True)) for row in zip(*columns, strict=True))
 
 
+def open_random_access(path: str) -> Any:
+    """Open a file for Arrow's readers: mapped, or read by ranges at a URL."""
+    arrow = import_arrow_module("pyarrow", "an Arrow file")
+    if not is_url(path):
+        return arrow.memory_map(path)
+    return arrow.PythonFile(source_files.open_file(path, buffer_bytes=_STORE_BUFFER_BYTES), "r")
+
+
 def arrow_batches(path: str) -> Iterator[Any]:
     """The record batches of an Arrow IPC file or stream. The file is mapped, so that skipped batches are not read.
 
     Source: https://arrow.apache.org/docs/format/Columnar.html (streams and files; files begin with ARROW1).
     """
-    arrow, ipc = import_arrow_module("pyarrow", "an Arrow file"), import_arrow_module("pyarrow.ipc", "an Arrow file")
+    ipc = import_arrow_module("pyarrow.ipc", "an Arrow file")
     with translate_arrow_errors(path):
-        if os.path.getsize(path) == 0:
+        if source_files.stat_file(path).size == 0:
             raise ValueError("the file is empty")
-        with arrow.memory_map(path) as mapped:
+        with open_random_access(path) as mapped:
             if mapped.read(6) == b"ARROW1":
                 file = ipc.open_file(mapped)
                 for i in range(file.num_record_batches):
@@ -223,8 +234,8 @@ def arrow_batches(path: str) -> Iterator[Any]:
 
 def arrow_schema(path: str) -> Any:
     """The schema of an Arrow IPC file or stream."""
-    arrow, ipc = import_arrow_module("pyarrow", "an Arrow file"), import_arrow_module("pyarrow.ipc", "an Arrow file")
-    with translate_arrow_errors(path), arrow.memory_map(path) as mapped:
+    ipc = import_arrow_module("pyarrow.ipc", "an Arrow file")
+    with translate_arrow_errors(path), open_random_access(path) as mapped:
         if mapped.read(6) == b"ARROW1":
             return ipc.open_file(mapped).schema
         mapped.seek(0)

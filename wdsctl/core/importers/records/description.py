@@ -20,6 +20,7 @@ from wdsctl.core.importers.records.source import RowReader, RowSampleReader, Sam
 from wdsctl.core.importers.records.stems import list_media
 from wdsctl.core.importers.records.survey import RowSurvey, contains, hash_text, repeated_values
 from wdsctl.core.importers.records.tables import iter_files
+from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
 from wdsctl.core.urls import is_url
 
@@ -232,7 +233,7 @@ def _unnamed(root: str, paths: Iterable[str], survey: RowSurvey) -> Iterator[str
 
 def _file_names(folder: str) -> list[str]:
     try:
-        with os.scandir(folder) as entries:
+        with source_files.scan(folder) as entries:
             return [entry.name for entry in entries if not entry.name.startswith(".") and entry.is_file()]
     except OSError:
         return []

@@ -22,6 +22,7 @@ from wdsctl.core.media.kinds import MEDIA_EXTENSIONS, USUAL_EXTENSION
 from wdsctl.core.media.sniff import sniff
 from wdsctl.core.safe_open import is_beneath
 from wdsctl.core.samples.fields import did_you_mean
+from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message
 from wdsctl.core.urls import is_url
 
@@ -42,6 +43,9 @@ def make_file_part(name: str, base: str, reference: str, where: str, *, allowed:
         else resolve_reference(base, reference, where, base_option=_BASE_OPTION_HINT)
     )
     try:
+        if source_files.is_remote(path):
+            path = source_files.absolute(path)
+            return FilePart(name, path, 0, source_files.stat_file(path).size, allowed or base)
         status = os.stat(path)
         if not S_ISREG(status.st_mode):
             raise _missing_file_error(reference, "not a regular file", where, _BASE_OPTION_HINT)
@@ -72,7 +76,7 @@ def resolve_reference(base: str, reference: str, where: str, *, base_option: str
     real = os.path.join(_real_folder(folder), name)
     if os.path.islink(real):
         real = os.path.realpath(real)
-    if not (is_below(_real_folder(base), real) or is_beneath(path, (base,))):
+    if not (is_below(_real_folder(base), real) or (not is_url(base) and is_beneath(path, (base,)))):
         raise _outside_error(reference, "is a link that leads outside", where, _allow_path_hint(base_option, real))
     return path
 
@@ -93,7 +97,7 @@ def _resolve_allowed(allowed: str, base: str, reference: str, where: str) -> str
         raise _outside_error(
             reference, f"leads out of {path_for_message(allowed)}, which `-O base=` names", where, wider
         )
-    return next((path for path in below if os.path.isfile(path)), below[0])
+    return next((path for path in below if source_files.is_file(path)), below[0])
 
 
 def path_from_allowed(allowed: str, base: str, reference: str, where: str) -> str:
@@ -103,21 +107,21 @@ def path_from_allowed(allowed: str, base: str, reference: str, where: str) -> st
     """
     if not (os.path.isabs(reference) or ".." in reference.split("/")):
         return reference
-    return os.path.relpath(os.path.abspath(_resolve_allowed(allowed, base, reference, where)), os.path.abspath(allowed))
+    return source_files.relative(_resolve_allowed(allowed, base, reference, where), allowed)
 
 
 def _resolve_cached(path: str) -> str:
     """The real path. Caches the real paths of folders, which rows share."""
     folder, name = os.path.split(path)
     real = os.path.join(_real_folder(folder), name)
-    return os.path.realpath(real) if name in ("", ".", "..") or os.path.islink(real) else real
+    return source_files.resolve(real) if name in ("", ".", "..") or source_files.is_link(real) else real
 
 
 def _allow_path_hint(base_option: str, path: str) -> str:
     """The hint that names the option which allows `path`; empty if no option can."""
     if not base_option:
         return ""
-    folder = os.path.dirname(os.path.normpath(os.path.abspath(path)))
+    folder = os.path.dirname(source_files.absolute(path))
     return (
         f"if you trust the file, allow its folder with `-O base={shlex.quote(folder)}`, or all folders with `-O base=/`"
     )
@@ -132,7 +136,7 @@ def find_base(
     """
     relative = [reference for reference in references if not os.path.isabs(reference)]
     for base in (folder, *(os.path.join(folder, name) for name in subfolders)):
-        if any(os.path.isfile(os.path.join(base, reference)) for reference in relative if "\0" not in reference):
+        if any(source_files.is_file(os.path.join(base, reference)) for reference in relative if "\0" not in reference):
             return base
     return folder
 
@@ -144,7 +148,7 @@ def is_below(base: str, real: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _real_folder(folder: str) -> str:
-    return os.path.realpath(folder)
+    return source_files.resolve(folder)
 
 
 def _outside_error(reference: str, what: str, where: str, way_out: str = "") -> WdsctlError:

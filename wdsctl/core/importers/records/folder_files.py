@@ -21,7 +21,8 @@ from wdsctl.core.importers.protocol import FilePart
 from wdsctl.core.importers.records.files import extension_of_name
 from wdsctl.core.importers.records.samples import SourceSample, failed_sample
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION, MediaType
-from wdsctl.core.safe_open import check_beneath, is_link_outside, regular_file_opener
+from wdsctl.core.safe_open import check_beneath, is_link_outside
+from wdsctl.core.storage import source_files
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
 
 #: Names of folders, in lower case, that are splits.
@@ -97,7 +98,7 @@ def scan_folder(folder: str, root: str) -> FolderNames:
     if kept is not None and (folder, root) in kept:
         return kept[folder, root]
     folders, files, outside, hidden = list[str](), list[str](), list[str](), 0
-    with os.scandir(folder) as entries:
+    with source_files.scan(folder) as entries:
         for entry in entries:
             if entry.name.startswith(".") or entry.name in LITTER_NAMES or entry.name in LITTER_FOLDERS:
                 hidden += 1
@@ -120,9 +121,8 @@ def walk_folders(
     """
     folder = os.path.join(root, prefix)
     with translate_os_errors(folder, "list"):
-        status = os.stat(folder)
+        here = source_files.folder_identity(folder)
         names = list_folder(folder, root)
-    here = (status.st_dev, status.st_ino)
     if here in above:
         return
     yield prefix, names
@@ -141,8 +141,8 @@ def digest_of_folder(root: str, paths: Iterable[str]) -> bytes:
     digest = blake2b(digest_size=16)
     for path in paths:
         try:
-            status = os.stat(os.path.join(root, path))
-            facts = f"{status.st_size}\0{status.st_mtime_ns}"
+            status = source_files.stat_file(os.path.join(root, path))
+            facts = f"{status.size}\0{status.version}"
         except OSError as error:
             facts = str(error.errno)
         digest.update(f"{path}\0{facts}\0".encode("utf-8", "surrogateescape"))
@@ -167,13 +167,13 @@ class FolderFiles:
         """A part that is the file at `path`. Raises StorageError if it cannot be read, such as a broken link."""
         full_path = os.path.join(self.root, path)
         with translate_os_errors(full_path, "read"):
-            size = os.stat(full_path).st_size
+            size = source_files.stat_file(full_path).size
         return FilePart(name, full_path, 0, size, self.root)
 
     def read(self, path: str, max_bytes: int) -> bytes:
         """The content of a small file. Raises DatasetError WDS233 if it is larger, StorageError."""
         full_path = os.path.join(self.root, path)
-        with translate_os_errors(full_path, "read"), open(full_path, "rb", opener=regular_file_opener) as file:
+        with translate_os_errors(full_path, "read"), source_files.open_file(full_path) as file:
             data = file.read(max_bytes + 1)
         if len(data) > max_bytes:
             raise DatasetError(

@@ -13,8 +13,8 @@ from wdsctl.core.importers.protocol import FormatMatch
 from wdsctl.core.importers.records.folder_files import SPLIT_NAMES, scan_folder
 from wdsctl.core.importers.records.values import read_head
 from wdsctl.core.invocation import current_invocation
+from wdsctl.core.storage import source_files
 from wdsctl.core.text import join_with_and, path_for_message
-from wdsctl.core.urls import is_url
 
 INDEX_FILE = "index.json"
 
@@ -37,7 +37,7 @@ def find_indexed_folders(path: str, is_index: Callable[[bytes], bool]) -> list[I
     """
     if is_index(read_head(os.path.join(path, INDEX_FILE))):
         return [IndexedFolder(path)]
-    if is_url(path) or not os.path.isdir(path) or os.path.lexists(os.path.join(path, INDEX_FILE)):
+    if not source_files.is_folder(path) or source_files.exists(os.path.join(path, INDEX_FILE)):
         return []
     folders = [IndexedFolder(os.path.join(path, name), name) for name in scan_folder(path, path).folders]
     return [folder for folder in folders if is_index(read_head(folder.index_file))]

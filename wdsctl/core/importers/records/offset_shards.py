@@ -7,7 +7,6 @@ plus one. One shard is open at a time. A compressed shard is decompressed as a w
 from __future__ import annotations
 
 import bz2
-import mmap
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,20 +17,21 @@ import numpy as np
 from wdsctl.core.errors import DatasetError, UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.importers.records import arrow
 from wdsctl.core.importers.records.samples import SourceRow
-from wdsctl.core.safe_open import regular_file_opener
+from wdsctl.core.storage import source_files
+from wdsctl.core.storage.source_files import RandomAccess
 from wdsctl.core.text import path_for_message
 
 
 class OffsetShard:
     """One uncompressed shard, in memory or mapped."""
 
-    def __init__(self, data: bytes | mmap.mmap, path: str, samples: int) -> None:
+    def __init__(self, data: RandomAccess, path: str, samples: int) -> None:
         """Raises DatasetError WDS233 if the table does not match the shard's bytes or the index's count of samples."""
         self._data = data
         self.path = path
         table = 4 * (samples + 2)
-        if len(data) < table or struct.unpack_from("<I", data)[0] != samples:
-            count = struct.unpack_from("<I", data)[0] if len(data) >= 4 else 0
+        count = int.from_bytes(data[:4], "little") if len(data) >= 4 else 0
+        if len(data) < table or count != samples:
             raise self.damaged(f"it has {count:,} samples in {len(data):,} bytes, but its index says {samples:,}")
         offsets = np.frombuffer(data[4:table], "<u4").astype(np.int64)
         if offsets[0] < table or (np.diff(offsets) < 0).any() or offsets[-1] > len(data):
@@ -55,10 +55,10 @@ class OffsetShard:
         )
 
 
-def map_file(path: str) -> bytes | mmap.mmap:
-    """Map a file into memory; the system reads its pages when they are used."""
-    with translate_os_errors(path, "read"), open(path, "rb", opener=regular_file_opener) as file:
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.seek(0, 2) else b""
+def map_file(path: str) -> RandomAccess:
+    """Map a file into memory; its pages are read when they are used."""
+    with translate_os_errors(path, "read"):
+        return source_files.map_file(path)
 
 
 def split_fields(data: bytes, sizes: Sequence[int | None], where: str) -> list[bytes]:

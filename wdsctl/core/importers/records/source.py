@@ -14,7 +14,7 @@ from itertools import islice
 from types import TracebackType
 from typing import NamedTuple, Protocol
 
-from wdsctl.core.errors import DatasetError, InputError, translate_os_errors
+from wdsctl.core.errors import DatasetError, InputError, StorageError, WdsctlError, translate_os_errors
 from wdsctl.core.importers.protocol import (
     FilePart,
     Part,
@@ -26,7 +26,8 @@ from wdsctl.core.importers.protocol import (
 from wdsctl.core.importers.records.row_splits import split_of_row
 from wdsctl.core.importers.records.samples import RowMapping, RowPart, SourceRow, SourceSample, row_to_sample
 from wdsctl.core.importers.records.survey import RowSurvey, SurveyBuilder, contains, hash_text
-from wdsctl.core.storage.storage import LocalStorage
+from wdsctl.core.storage import source_files
+from wdsctl.core.storage.storage import FileRange, LocalStorage
 from wdsctl.core.text import path_for_message
 
 _MAX_SKIPPED_SAMPLES = 256  # to skip more samples, open a new iterator
@@ -143,6 +144,8 @@ class SampleSource:
         self._samples = samples
         self._splits = splits
         self._storage = LocalStorage()
+        self._fetched: _FetchedFiles | None = None
+        self._ahead: dict[int, SourceSample] = {}  # samples whose files are being fetched
         self._open: Iterator[SourceSample] = iter(())
         self._next = -1
         self._last: tuple[int, SourceSample] | None = None
@@ -152,6 +155,7 @@ class SampleSource:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._open, self._next, self._last = iter(()), -1, None
+        self._forget_fetched()
         self._samples.close()
         self._storage.close()
 
@@ -183,26 +187,53 @@ class SampleSource:
         """The selected parts. Files of 64 MiB and more are returned as ranges, unread."""
         pieces = [piece for piece in self._sample(sample_index).parts if is_selected(piece.name)]
         return tuple(
-            _check_size(piece) if part_size(piece) >= LARGE_PART_BYTES else self._load_part(piece) for piece in pieces
+            _checked(piece) if part_size(piece) >= LARGE_PART_BYTES else self._load_part(piece) for piece in pieces
         )
 
     def prefetch(self, sample_indexes: list[int]) -> None:
-        """Do nothing: rows are read in sequence."""
+        """Fetch the files of these samples from a store. Does nothing for files on a disk: rows are read in sequence.
+
+        Memory: up to 128 MiB.
+        """
+        self._forget_fetched()
+        files: dict[str, int] = {}
+        for sample_index in sample_indexes:
+            try:
+                sample = self._advance_to(sample_index)
+            except WdsctlError:
+                break  # reading the sample reports the error
+            self._ahead[sample_index] = sample
+            found = [part for part in sample.parts if isinstance(part, FilePart) and source_files.is_remote(part.path)]
+            if not found:
+                break
+            files |= {part.path: part.size for part in found if _is_fetched(part)}
+        if files:
+            self._fetched = _FetchedFiles(files)
+
+    def _forget_fetched(self) -> None:
+        self._ahead.clear()
+        if self._fetched is not None:
+            self._fetched.close()
+            self._fetched = None
 
     def digest(self) -> bytes:
         """A digest of names, sizes and times of the files that hold the rows."""
         return self._samples.digest()
 
     def _load_part(self, part: RowPart) -> Part:
-        part = _check_size(part)
         if isinstance(part, Part):
             return part
+        if source_files.is_remote(part.path):
+            fetched = self._fetched if self._fetched is not None and _is_fetched(part) else None
+            return Part(part.name, _read_from_store(part, fetched))
+        _check_local_size(part)
         self._storage.expect_files(part.root, {}, {})
         return Part(part.name, self._storage.read(part.path, part.offset, part.size))
 
     def _sample(self, sample_index: int) -> SourceSample:
         if self._last is None or self._last[0] != sample_index:
-            self._last = (sample_index, self._advance_to(sample_index))
+            known = self._ahead.pop(sample_index, None)
+            self._last = (sample_index, known or self._advance_to(sample_index))
         sample = self._last[1]
         if sample.fault is not None:
             raise sample.fault
@@ -257,22 +288,76 @@ class FileReferencingSource(RowSource):
         return self.row_samples.digest()
 
 
-def _check_size(part: RowPart) -> RowPart:
-    """Return `part`. Raises DatasetError WDS202 if it is a whole file whose size has changed.
+class _FetchedFiles:
+    """Whole files of one store that are fetched before they are read. `sizes`: bytes by URL."""
+
+    def __init__(self, sizes: dict[str, int]) -> None:
+        self.sizes = sizes
+        self.storage = source_files.open_store(next(iter(sizes)), sizes)
+        ranges = [FileRange(url, 0, size) for url, size in sizes.items() if size]
+        self._announcement: object = self.storage.announce(ranges, starts=True)
+
+    def close(self) -> None:
+        self._announcement = None
+        self.storage.close()
+
+
+def _is_fetched(part: FilePart) -> bool:
+    return part.offset == 0 and part.size < LARGE_PART_BYTES
+
+
+def _read_from_store(part: FilePart, fetched: _FetchedFiles | None) -> bytes:
+    """Read a part. Raises DatasetError WDS202 if its file is gone or has another size than in the listing."""
+    is_whole = part.offset == 0
+    is_there = fetched is not None and part.path in fetched.sizes and part.size
+    storage = fetched.storage if fetched is not None and is_there else None
+    own = storage or source_files.open_store(part.path, {part.path: part.size} if is_whole else {})
+    try:
+        if not part.size:
+            _check_size(part)
+        return own.read(part.path, part.offset, part.size)
+    except StorageError as error:
+        if error.code not in source_files.CHANGED_CODES:
+            raise
+        raise _changed_file_error(part, error.message) from error
+    finally:
+        if storage is None:
+            own.close()
+
+
+def _checked(part: RowPart) -> RowPart:
+    if isinstance(part, FilePart):
+        _check_size(part)
+    return part
+
+
+def _check_size(part: FilePart) -> None:
+    """Raise DatasetError WDS202 if the part is a whole file whose size has changed.
 
     The part would be a truncated copy of a file that grew.
     """
-    if isinstance(part, FilePart) and part.offset == 0:
+    if not source_files.is_remote(part.path):
+        _check_local_size(part)
+    elif part.offset == 0:
+        for _, what in source_files.find_changed([(part.path, part.size)]):
+            raise _changed_file_error(part, what)
+
+
+def _check_local_size(part: FilePart) -> None:
+    if part.offset == 0:
         with translate_os_errors(part.path, "read"):
             size = os.stat(part.path).st_size
         if size != part.size:
-            raise DatasetError(
-                f"the file has {size:,} bytes, but had {part.size:,} when wdsctl listed it",
-                hint="run the same command again when no other process writes to the source",
-                where=path_for_message(part.path),
-                code="WDS202",
-            )
-    return part
+            raise _changed_file_error(part, f"{size:,} bytes instead of {part.size:,}")
+
+
+def _changed_file_error(part: FilePart, what: str) -> DatasetError:
+    return DatasetError(
+        f"the file has changed since wdsctl listed it: {what}",
+        hint="run the same command again when no other process writes to the source",
+        where=path_for_message(part.path),
+        code="WDS202",
+    )
 
 
 def part_size(part: RowPart) -> int:
@@ -289,8 +374,8 @@ def digest_of_files(files: Iterable[str]) -> bytes:
 
 def _file_state(path: str) -> bytes:
     with translate_os_errors(path, "read"):
-        status = os.stat(path)
-    return f"{os.fspath(path)}\0{status.st_size}\0{status.st_mtime_ns}\0".encode("utf-8", "surrogateescape")
+        facts = source_files.stat_file(path)
+    return f"{os.fspath(path)}\0{facts.size}\0{facts.version}\0".encode("utf-8", "surrogateescape")
 
 
 CHECKPOINT_EVERY_ROWS = 64  # rows per checkpoint, which takes 24 bytes

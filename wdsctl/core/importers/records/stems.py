@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from wdsctl.core.importers.records.folder_files import media_type_of
 from wdsctl.core.importers.records.samples import strip_extension
 from wdsctl.core.safe_open import is_link_outside
+from wdsctl.core.storage import source_files
 
 _MIN_SHARE = 0.95  # of the probed rows must name a file
 _MAX_ROWS_PER_FILE = 5  # more rows with one value are a label, such as a class from 0 to 9
@@ -77,7 +78,7 @@ def list_media(folder: str) -> dict[str, list[str]]:
     """The names of media files in a folder (under "") and in each of its subfolders, sorted."""
     found = {"": _media_names(folder)}
     try:
-        with os.scandir(folder or ".") as entries:
+        with source_files.scan(folder or ".") as entries:
             names = sorted(
                 entry.name
                 for entry in entries
@@ -90,7 +91,7 @@ def list_media(folder: str) -> dict[str, list[str]]:
 
 def _media_names(folder: str) -> list[str]:
     try:
-        with os.scandir(folder or ".") as entries:
+        with source_files.scan(folder or ".") as entries:
             return sorted(
                 entry.name
                 for entry in entries

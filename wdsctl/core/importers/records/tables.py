@@ -31,6 +31,7 @@ from wdsctl.core.importers.records.values import parse_list_option
 from wdsctl.core.invocation import current_invocation
 from wdsctl.core.media.kinds import MEDIA_EXTENSIONS
 from wdsctl.core.safe_open import is_link_outside
+from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
 
 Rows = Sequence[Mapping[str, Any]]
@@ -104,7 +105,7 @@ def _tables_in(folder: str, root: str, extensions: Sequence[str]) -> tuple[list[
         if stem in stems and extension.lower() not in TABLE_EXTENSIONS and not name.startswith("_"):
             stems.discard(stem)
     alone = [os.path.join(folder, name) for name in tables if os.path.splitext(name)[0] in stems]
-    alone = [path for path in alone if os.path.isfile(path)] if len(alone) <= _MAX_TABLES else []
+    alone = [path for path in alone if source_files.is_file(path)] if len(alone) <= _MAX_TABLES else []
     return alone, [os.path.join(folder, name) for name in folders] if folder == root else []
 
 
@@ -203,7 +204,7 @@ def open_table(path: str, rows: Rows, options: Options) -> Table:
     root = options.get("base", "") or folder
     references = _references(rows, options)
     bases, named = _find_bases(root, path, references, options)
-    above = os.path.dirname(os.path.abspath(folder))
+    above = os.path.dirname(source_files.absolute(folder))
     if references and not named and "base" not in options and _find_bases(above, path, references, {})[1]:
         raise InputError(
             f"the files that the table names are outside its folder, below {path_for_message(above)}",
@@ -292,7 +293,7 @@ def _find_bases(root: str, path: str, references: Sequence[str], options: Option
     split_folders = [os.path.join(root, name) for name in _folder_names(split_of(path, root))]
     near = [os.path.join(each, name) for each in (folder, root) for name in _MEDIA_FOLDERS]
     usual = [*([allowed] if allowed else []), folder, *near[: len(_MEDIA_FOLDERS)], root, *near, *split_folders]
-    limit = os.path.abspath(allowed or root)
+    limit = source_files.absolute(allowed or root)
     counts = {base: _count_existing(base, references, limit) for base in dict.fromkeys(usual)}
     base = max(counts, key=lambda each: counts[each])
     if counts[base]:
@@ -324,13 +325,13 @@ def _folder_names(split: str) -> list[str]:
 
 def _count_existing(base: str, references: Iterable[str], limit: str) -> int:
     """How many different references are files, relative to `base`. Those that lead out of `limit` do not count."""
-    paths = {os.path.normpath(os.path.join(os.path.abspath(base), each)) for each in references if "\0" not in each}
-    return sum(is_below(limit, path) and os.path.isfile(path) for path in paths)
+    paths = {source_files.absolute(os.path.join(base, each)) for each in references if "\0" not in each}
+    return sum(is_below(limit, path) and source_files.is_file(path) for path in paths)
 
 
 def _subfolders(root: str) -> list[str]:
     try:
-        with os.scandir(root) as entries:
+        with source_files.scan(root) as entries:
             found = [
                 entry.path
                 for entry in entries
@@ -397,11 +398,11 @@ def iter_files(root: str) -> Iterator[str]:
         prefix = folders.pop()
         folder = os.path.join(root, prefix)
         try:
-            status = os.stat(folder)
-            if (status.st_dev, status.st_ino) in seen:
+            identity = source_files.folder_identity(folder)
+            if identity in seen:
                 continue  # a link to a folder above
-            seen.add((status.st_dev, status.st_ino))
-            with os.scandir(folder) as entries:
+            seen.add(identity)
+            with source_files.scan(folder) as entries:
                 for entry in entries:
                     if entry.name.startswith(".") or entry.name in LITTER_NAMES or entry.name in LITTER_FOLDERS:
                         continue

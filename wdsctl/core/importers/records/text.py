@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import codecs
 import json
-import mmap
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple, Protocol
@@ -18,8 +17,8 @@ from wdsctl.core.errors import DatasetError, InputError, UsageError, WdsctlError
 from wdsctl.core.importers.protocol import Options
 from wdsctl.core.importers.records.samples import SourceRow
 from wdsctl.core.importers.records.source import RowCheckpoints, RowPosition
-from wdsctl.core.safe_open import regular_file_opener
 from wdsctl.core.samples.fields import did_you_mean
+from wdsctl.core.storage import source_files
 from wdsctl.core.tar_header import detect_compression
 from wdsctl.core.text import path_for_message
 
@@ -81,7 +80,7 @@ class TextRows:
             path = self._paths[at]
             shown, base, split = path_for_message(path), self._bases[at], self._splits[at]
             offset, line = (spot.offset, spot.line) if at == spot.file else (0, 1)
-            with translate_os_errors(path, "read"), open(path, "rb", opener=regular_file_opener) as file:
+            with translate_os_errors(path, "read"), source_files.open_file(path) as file:
                 file.seek(offset)
                 for record in self._readers[at].records(file, path, offset, line):
                     if number >= start:
@@ -166,8 +165,8 @@ def read_text_head(path: str, *, encoding: str = "", takes_utf16: bool = False) 
     Raises DatasetError WDS113 if the file is compressed, WDS120 if it is binary or UTF-16; InputError WDS003 if it is
     empty.
     """
-    with translate_os_errors(path, "read"), open(path, "rb", opener=regular_file_opener) as file:
-        head = file.read(1 << 16)
+    with translate_os_errors(path, "read"):
+        head = source_files.read_head(path, 1 << 16)
     packed = detect_compression(head)
     if packed:
         tool = next((tool for ending, tool in UNPACK_COMMANDS.items() if packed[:2] in ending), "unpack")
@@ -207,15 +206,14 @@ class JsonFile:
     def __init__(self, path: str, *, window: int = WINDOW_BYTES) -> None:
         self._path = path
         self._window = window
-        with translate_os_errors(path, "read"), open(path, "rb", opener=regular_file_opener) as file:
-            file.seek(0, 2)
-            self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.tell() else b""
+        with translate_os_errors(path, "read"):
+            self._data = source_files.map_file(path)
         self._base = 0
         self._text = ""
         self._parser = json.JSONDecoder()
 
     def close(self) -> None:
-        if isinstance(self._data, mmap.mmap):
+        if not isinstance(self._data, bytes):
             self._data.close()
 
     def read_bytes(self, start: int, stop: int) -> bytes:

@@ -9,7 +9,6 @@ import base64
 import io
 import json
 import math
-import os
 import struct
 import zlib
 from collections import deque
@@ -22,8 +21,9 @@ from numpy.typing import NDArray
 
 from wdsctl.core.errors import UsageError
 from wdsctl.core.importers.protocol import Options
-from wdsctl.core.safe_open import is_link_outside, regular_file_opener
+from wdsctl.core.safe_open import is_link_outside
 from wdsctl.core.samples.fields import did_you_mean
+from wdsctl.core.storage import source_files
 
 
 def encode_json(value: Any) -> bytes:
@@ -146,8 +146,7 @@ MAX_PROBED_NAMES = 10_000  # entries of folders that a search reads
 def read_head(path: str, size: int = 1 << 16) -> bytes:
     """The first `size` bytes of a file; empty if the file cannot be read."""
     try:
-        with open(path, "rb", opener=regular_file_opener) as file:
-            return file.read(size)
+        return source_files.read_head(path, size)
     except OSError:
         return b""
 
@@ -162,7 +161,7 @@ def find_file_below(root: str, is_selected: Callable[[str], bool], *, depth: int
     while folders and left > 0:
         folder, level = folders.popleft()
         try:
-            with os.scandir(folder) as entries:
+            with source_files.scan(folder) as entries:
                 for entry in entries:
                     left -= 1
                     if entry.name.startswith((".", "_")) or left < 0:

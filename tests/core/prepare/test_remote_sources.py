@@ -1,0 +1,253 @@
+"""Sources in stores: the same shards and catalogs as from the same files on a disk."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+from tests.build import a_folder, a_shard, an_image, samples
+from tests.core.dumps import query
+from tests.core.importers.annotations.test_coco import a_whole_coco
+from tests.preparing import prepare_request
+from tests.remote import FaultyFileSystem, uploaded
+from wdsctl.cli.errors import PARTIAL, convert_exit_code, index_exit_code
+from wdsctl.core.convert.convert import convert
+from wdsctl.core.convert.request import ConvertRequest
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.errors import InputError, PermissionDenied, UsageError, WdsctlError
+from wdsctl.core.prepare.prepare import PrepareReport, prepare
+from wdsctl.core.prepare.source import recognise_form
+from wdsctl.core.progress import SilentProgress
+
+OPTIONS = {"shard_samples": 4, "take_unsure": True, "split": {"train": 3, "val": 1}}
+PICTURES = {f"images/{i}.jpg": an_image("JPEG") + b"%d" % i for i in range(9)}
+TALK = [{"from": "human", "value": "<image>\nWhat?"}, {"from": "gpt", "value": "It."}]
+
+SOURCES: dict[str, Mapping[str, bytes]] = {
+    "folder": {**samples(0, 9), "empty/0.jpg": b"", "empty/0.txt": b"", ".git/config": b"", "README": b"x"},
+    "imagefolder": {f"train/{c}/{i}.jpg": an_image("JPEG") for c in "ab" for i in range(5)},
+    "csv": {"t.csv": b"file,n\n" + b"".join(b"images/%d.jpg,%d\n" % (i, i) for i in range(9)), **PICTURES},
+    "llava": {
+        "talks.json": json.dumps(
+            [{"id": f"t{i}", "image": f"images/{i}.jpg", "conversations": TALK} for i in range(9)]
+        ).encode(),
+        **PICTURES,
+    },
+    "packed": {
+        "a.tar.gz": gzip.compress(a_shard(samples(0, 3))),
+        "b/b.tar.bz2": bz2.compress(a_shard(samples(10, 3))),
+    },
+}
+
+
+def shards(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.tar")}
+
+
+def prepared(source: str, dest: Path, **options: Any) -> PrepareReport:
+    return prepare(source, str(dest), prepare_request(**{**OPTIONS, **options}))
+
+
+def assert_same_datasets(one: Path, other: Path) -> None:
+    assert shards(one) == shards(other) != {}
+    for table in ("sample", "shard_part", "split", "split_shard", "ext"):
+        rows = [query(locate(str(root)).catalog, f"SELECT * FROM {table}") for root in (one, other)]
+        assert rows[0] == rows[1]
+
+
+@pytest.mark.parametrize("name", [*SOURCES, "coco"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_store_gives_the_shards_and_the_catalog_of_a_disk(
+    name: str, workers: int, tmp_path: Path, use_store: Callable[[str], str]
+) -> None:
+    raw = tmp_path / "raw"
+    source = a_whole_coco(raw) if name == "coco" else a_folder(raw, SOURCES[name])
+    url = uploaded(raw, f"{use_store('rclone')}/raw", "*")
+
+    here, there = prepared(source, tmp_path / "here"), prepared(url, tmp_path / "there", workers=workers)
+
+    assert here.form is not None
+    assert there.form == here.form
+    assert_same_datasets(tmp_path / "there", tmp_path / "here")
+    assert prepared(url, tmp_path / "there").up_to_date
+
+
+def test_every_store_gives_the_shards_of_a_disk(tmp_path: Path, store_folder: str) -> None:
+    for name in ("folder", "csv"):
+        source = a_folder(tmp_path / name, SOURCES[name])
+        url = uploaded(tmp_path / name, f"{store_folder}/{name}", "*")
+        prepared(source, tmp_path / "here" / name)
+        prepared(url, tmp_path / "there" / name)
+        assert_same_datasets(tmp_path / "there" / name, tmp_path / "here" / name)
+
+
+def test_raw_files_go_from_one_store_to_another(tmp_path: Path, use_store: Callable[[str], str]) -> None:
+    from wdsctl.core.storage.objects import ObjectStore
+
+    root = use_store("moto")
+    source = a_folder(tmp_path / "raw", SOURCES["folder"])
+    url = uploaded(tmp_path / "raw", f"{root}/raw", "*")
+    prepared(source, tmp_path / "here")
+
+    prepare(url, f"{root}/made", prepare_request(**OPTIONS))
+
+    store = ObjectStore(root)
+    made = {name: store.get(f"{root}/made/{name}")[0] for name in shards(tmp_path / "here")}
+    assert made == shards(tmp_path / "here")
+
+
+def test_the_listing_of_a_store_has_the_counts_of_a_folder(tmp_path: Path) -> None:
+    FaultyFileSystem.reset()
+    files = {**samples(0, 9), "d/lone.jpg": b"1", "noextension": b"", ".hidden/x.jpg": b"", "d/.y.jpg": b""}
+    source = a_folder(tmp_path / "raw", files)
+    url = uploaded(tmp_path / "raw", f"faulty://{tmp_path.name}/raw", "*")
+
+    reports = [
+        prepared(each, tmp_path / name, on_missing="skip", dry_run=True).folder
+        for each, name in ((source, "here"), (url, "there"))
+    ]
+
+    counts = [(each.incomplete, each.strays, each.ignored, each.samples, each.examples) for each in reports if each]
+    assert counts[0] == counts[1]
+    assert counts[0][:3] == (1, 1, 2)
+
+
+@pytest.mark.parametrize("name", ["d//x.jpg", "../x.jpg", "d/../x.jpg"])
+def test_names_that_no_folder_has_become_no_key(tmp_path: Path, name: str) -> None:
+    FaultyFileSystem.reset()
+    files = SOURCES["imagefolder"]
+    url = f"faulty://{tmp_path.name}/raw"
+    filesystem, base = fsspec.url_to_fs(url)
+    for each, data in {**{path.replace("/", "-"): data for path, data in files.items()}, name: b"1"}.items():
+        filesystem.store[f"{base}/{each}"] = fsspec.implementations.memory.MemoryFile(
+            filesystem, f"{base}/{each}", data
+        )
+
+    report = prepared(url, tmp_path / "made", on_missing="skip")
+
+    assert report.index is not None
+    assert report.index.samples == len(files)
+
+
+class _Changing(SilentProgress):
+    """Calls a function when shards are about to be written."""
+
+    def __init__(self, change: Callable[[], None]) -> None:
+        self._change = change
+
+    def phase(self, name: str, *, items: int | None = None, size_bytes: int | None = None) -> None:
+        if name in ("write", "convert"):
+            self._change()
+
+
+@pytest.mark.parametrize("data", [None, b"", b"much longer than before"])
+def test_an_object_that_changes_after_the_listing_is_left_out_and_named(tmp_path: Path, data: bytes | None) -> None:
+    FaultyFileSystem.reset()
+    a_folder(tmp_path / "raw", samples(0, 9))
+    url = uploaded(tmp_path / "raw", f"faulty://{tmp_path.name}/raw", "*")
+    filesystem, base = fsspec.url_to_fs(url)
+
+    def change() -> None:
+        if data is not None:
+            filesystem.pipe_file(f"{base}/000002.jpg", data)
+        elif filesystem.exists(f"{base}/000002.jpg"):
+            filesystem.rm_file(f"{base}/000002.jpg")
+
+    report = prepare(url, str(tmp_path / "made"), prepare_request(**OPTIONS), progress=_Changing(change))
+
+    assert report.index is not None
+    found = [finding for finding in report.index.findings if finding.code == "WDS202"]
+    assert [each.count for each in found] == [1]
+    assert "000002.jpg" in found[0].message
+    assert index_exit_code(report.index) == PARTIAL
+    assert report.index.samples == 8
+
+
+def test_a_file_of_a_table_that_goes_is_counted_and_named(tmp_path: Path) -> None:
+    FaultyFileSystem.reset()
+    a_folder(tmp_path / "raw", SOURCES["csv"])
+    url = uploaded(tmp_path / "raw", f"faulty://{tmp_path.name}/raw", "*")
+    filesystem, base = fsspec.url_to_fs(url)
+    progress = _Changing(lambda: filesystem.rm_file(f"{base}/images/3.jpg"))
+
+    report = convert([f"{url}/t.csv"], str(tmp_path / "made"), ConvertRequest(workers=1), progress=progress)
+
+    assert (report.failed, convert_exit_code(report)) == (1, PARTIAL)
+    assert any("images/3.jpg" in finding.message for finding in report.findings)
+
+
+def test_an_object_that_is_replaced_is_written_again(tmp_path: Path, use_store: Callable[[str], str]) -> None:
+    a_folder(tmp_path / "raw", samples(0, 9))
+    url = uploaded(tmp_path / "raw", f"{use_store('moto')}/raw", "*")
+    prepared(url, tmp_path / "made")
+    before = shards(tmp_path / "made")
+
+    fsspec.filesystem("s3").pipe_file(f"{url}/000001.txt", b"X" * len(samples(1, 1)["000001.txt"]))
+    report = prepared(url, tmp_path / "made")
+
+    assert report.folder is not None
+    assert report.folder.written == 1
+    assert [name for name, data in shards(tmp_path / "made").items() if data != before[name]] == ["shard-000000.tar"]
+
+
+def test_a_copy_on_a_disk_continues_what_a_store_began(tmp_path: Path, use_store: Callable[[str], str]) -> None:
+    source = a_folder(tmp_path / "raw", samples(0, 9))
+    url = uploaded(tmp_path / "raw", f"{use_store('rclone')}/raw", "*")
+    prepared(url, tmp_path / "made")
+
+    report = prepared(source, tmp_path / "made")
+
+    assert report.folder is not None
+    assert (report.folder.written, report.folder.kept) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        ("s3://nowhere/raw", InputError),
+        ("{root}/nothing", InputError),
+        ("https://host/t.csv?X-Amz-Signature=a", InputError),
+        ("simplecache::{root}/raw/t.csv", UsageError),
+    ],
+)
+def test_sources_that_cannot_be_read_are_named(
+    tmp_path: Path, use_store: Callable[[str], str], url: str, kind: type[WdsctlError]
+) -> None:
+    root = use_store("moto")
+    a_folder(tmp_path / "raw", SOURCES["csv"])
+    uploaded(tmp_path / "raw", f"{root}/raw", "*")
+
+    with pytest.raises(kind):
+        prepared(url.format(root=root), tmp_path / "made")
+
+
+def test_wrong_credentials_are_named(
+    tmp_path: Path, use_store: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.stores.servers import forget_filesystems
+
+    root = use_store("rclone")
+    a_folder(tmp_path / "raw", SOURCES["csv"])
+    url = uploaded(tmp_path / "raw", f"{root}/raw", "*")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "of-another")
+    forget_filesystems()
+
+    with pytest.raises(PermissionDenied):
+        prepared(url, tmp_path / "made")
+
+
+def test_a_file_at_a_url_that_is_no_format_is_refused(tmp_path: Path) -> None:
+    FaultyFileSystem.reset()
+    a_folder(tmp_path / "raw", {"x.bin": b"\0\1\2"})
+    url = uploaded(tmp_path / "raw", f"faulty://{tmp_path.name}/raw", "*")
+
+    with pytest.raises(InputError) as caught:
+        recognise_form(f"{url}/x.bin", str(tmp_path / "made"))
+    assert caught.value.code == "WDS235"
