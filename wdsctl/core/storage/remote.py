@@ -33,10 +33,13 @@ from wdsctl.core.storage.remote_errors import (
     RetryPolicy,
     call_or_error,
     call_with_retries,
+    etag_number,
     is_transient,
+    replaced_error,
     translate_remote,
     unwrap_driver_error,
 )
+from wdsctl.core.storage.s3_objects import read_s3_range
 from wdsctl.core.storage.storage import FileRange
 from wdsctl.core.urls import cache_layer, normalize_root, protocol, redact_secrets, reveal_query, store_url
 
@@ -195,6 +198,14 @@ class FsspecStorage:
                 raise translate_remote(facts, path, "read")
             found.append(None if isinstance(facts, BaseException) else facts["size"])
         return found
+
+    def check_unchanged(self, path: str, number: int) -> None:
+        """Raise StorageError WDS403 for a file whose content no longer has this number, which a listing gave it.
+
+        Does nothing for web servers: machines with the same files may give them different numbers.
+        """
+        if protocol(self._root) not in ("http", "https") and etag_number(self.facts(path)) != number:
+            raise replaced_error(path)
 
     def root_of(self, path: str) -> str:  # noqa: ARG002
         return self._root
@@ -415,7 +426,7 @@ class FsspecStorage:
             self._counter.add(ReadCounts(requests=1))
             data: bytes
             if filesystem.async_impl:
-                data = await filesystem._cat_file(inner, start=request.start, end=request.stop)  # noqa: SLF001 - as above
+                data = await _read_range(filesystem, inner, request, self._checks.mark_of(request.path))
             else:
                 data = filesystem.cat_file(inner, start=request.start, end=request.stop)
             self._counter.add(ReadCounts(bytes=len(data)))
@@ -546,6 +557,8 @@ class FsspecStorage:
                 where=redact_secrets(request.path),
                 hint="copy the dataset to a disk, or to a store that supports range requests and reports file sizes",
             )
+        if isinstance(response, WdsctlError):
+            return response
         error = isinstance(response, BaseException) and translate_remote(response, request.path, "read")
         if error and (isinstance(error, (PermissionError, StorageDown)) or isinstance(response, FileNotFoundError)):
             return error
@@ -601,6 +614,16 @@ def _request_limits(loop: Any) -> tuple[asyncio.Semaphore, asyncio.Semaphore]:
             (asyncio.Semaphore(MAX_CONCURRENT_REQUESTS), asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)),
         )
     return known[1]
+
+
+async def _read_range(filesystem: Any, path: str, request: RangeRequest, mark: int) -> bytes:
+    """Read a range through an asynchronous driver. `mark`: of the version to read; 0 for any."""
+    data: bytes
+    if mark and type(filesystem).__name__ == "S3FileSystem":
+        data = await read_s3_range(filesystem, path, request.start, request.stop, mark)
+    else:
+        data = await filesystem._cat_file(path, start=request.start, end=request.stop)  # noqa: SLF001 - so fsspec names its coroutines
+    return data
 
 
 def _is_short(request: RangeRequest, response: bytes) -> bool:
