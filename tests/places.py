@@ -16,7 +16,7 @@ import fsspec
 import pytest
 
 #: Names of stores in `pytest.mark.parametrize("place", ..., indirect=True)`, beside `local`, and their servers.
-STORES = {"s3": "rclone", "moto": "moto", "azurite": "azurite", "google": "google", "memory": None}
+STORES = {"s3": "moto", "rclone": "rclone", "azurite": "azurite", "google": "google", "memory": None}
 
 #: For a smaller set of tests: the stores that `place` leaves out.
 other_stores = pytest.mark.parametrize("place", [name for name in STORES if name != "s3"], indirect=True)
@@ -27,24 +27,31 @@ class StorePlace:
 
     def __init__(self, base: Path, root: str) -> None:
         self._base, self._root = base, root
+        self._folders: set[Path] = set()
         self._copied: dict[Path, tuple[int, int]] = {}  # size and time, of the files that have a copy
 
     def url_of(self, folder: Path) -> str:
-        name = folder.relative_to(self._base).as_posix()
-        return self._root if name == "." else f"{self._root}/{name}"
+        name = os.path.relpath(folder, self._base)
+        return self._root if name == "." else f"{self._root}/{name.replace('../', 'above/')}"
 
     def copy(self, folder: Path) -> str:
         """Make the copy equal to the folder; returns its URL."""
+        self._folders.add(folder)
         filesystem, _ = fsspec.url_to_fs(self._root)
         found = dict(_files(folder))
-        for path, facts in found.items():
-            if self._copied.get(path) != facts:
-                filesystem.pipe_file(self.url_of(path), path.read_bytes())
+        changed = [path for path, facts in found.items() if self._copied.get(path) != facts]
+        filesystem.pipe({self.url_of(path): path.read_bytes() for path in changed})
         for path in [each for each in self._copied if each.is_relative_to(folder) and each not in found]:
             filesystem.rm_file(self.url_of(path))
             del self._copied[path]
         self._copied.update(found)
         return self.url_of(folder)
+
+    def folder_of(self, url: str) -> Path:
+        return next(folder for folder in self._folders if self.url_of(folder) == url)
+
+    def has_copy_of(self, path: Path) -> bool:
+        return path in self._copied
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, tuple[int, int]]]:
@@ -61,6 +68,17 @@ _current: list[StorePlace] = []  # of the test that runs; none: this machine
 def placed(folder: str | Path) -> str:
     """Return where the dataset of a folder is: the folder itself, or the URL of its copy, brought up to date."""
     return _current[-1].copy(Path(folder)) if _current else str(folder)
+
+
+def folder_of(root: str) -> Path:
+    """Return the folder of which `placed` returned this."""
+    return _current[-1].folder_of(root) if _current else Path(root)
+
+
+def update_copy(path: Path) -> None:
+    """Bring the copy of a file up to date, if it has one."""
+    if _current and _current[-1].has_copy_of(path):
+        _current[-1].copy(path.parent)
 
 
 @contextmanager
