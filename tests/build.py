@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.places import placed, update_copy
 from wdsctl.core.index.request import IndexReport
 from wdsctl.core.shards.shard_scan import ShardScan
 from wdsctl.core.shards.tar_members import ReadBytes
@@ -48,8 +49,9 @@ def samples(first: int, count: int, *parts: str, size: int = 8) -> dict[str, byt
 
 
 def a_dataset(root: Path, shards: Mapping[str, Files | bytes]) -> str:
-    """A folder with these shards: members by name, or the bytes of the file as they are."""
-    return a_folder(root, {name: data if isinstance(data, bytes) else a_shard(data) for name, data in shards.items()})
+    """A folder with these shards: members by name, or the bytes of the file. Returns where the test's place has it."""
+    a_folder(root, {name: data if isinstance(data, bytes) else a_shard(data) for name, data in shards.items()})
+    return placed(root)
 
 
 def a_folder(root: Path, files: Mapping[str, bytes]) -> str:
@@ -81,6 +83,7 @@ def rewritten(path: str | Path, content: bytes | Files) -> None:
     before = os.stat(path).st_mtime_ns
     Path(path).write_bytes(content if isinstance(content, bytes) else a_shard(content))
     os.utime(path, ns=(before + 1_000_000_000, before + 1_000_000_000))
+    update_copy(Path(path))
 
 
 def reading(data: bytes) -> ReadBytes:

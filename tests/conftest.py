@@ -95,16 +95,38 @@ def store_folder(request: pytest.FixtureRequest, use_store: Callable[[str], str]
     return use_store(request.param)
 
 
+@pytest.fixture(params=["memory", "s3"])
+def dest(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of an empty folder to write to, in memory and in S3."""
+    if request.param == "s3":
+        return f"{request.getfixturevalue('use_store')('moto')}/dest"
+    from tests.remote import FaultyFileSystem
+
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))
+    FaultyFileSystem.reset()
+    return f"memory://{tmp_path.name}/dest"
+
+
 @pytest.fixture(params=["local", "s3"])
-def place(request: pytest.FixtureRequest) -> Callable[[str | Path], str]:
-    """Returns where a dataset of this folder is: the folder itself, or its copy in an S3 store."""
+def place(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[str]:
+    """Where builders put the test's datasets (`tests/places.py`): folders of this machine, or an S3 store."""
+    from tests.places import STORES, StorePlace, datasets_in
+
     if request.param == "local":
-        return str
-    from tests.remote import uploaded
+        yield request.param
+        return
+    if server := STORES[request.param]:
+        root = request.getfixturevalue("use_store")(server)
+    else:
+        from tests.remote import FaultyFileSystem
 
-    root = request.getfixturevalue("use_store")("rclone")
-
-    def put(folder: str | Path) -> str:
-        return uploaded(folder, f"{root}/{Path(folder).name}", "*.*")
-
-    return put
+        FaultyFileSystem.reset()
+        root = f"memory://{tmp_path.name}"
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data-home")))
+    with datasets_in(StorePlace(tmp_path, root)):
+        yield request.param

@@ -16,6 +16,7 @@ from fsspec.asyn import AsyncFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.stores.servers import in_use, moto_server
+from wdsctl.core.storage.objects import ObjectStore
 from wdsctl.core.storage.remote_errors import RetryPolicy
 
 Fault = Callable[[str, int, int, bytes], bytes]
@@ -201,6 +202,13 @@ def uploaded(folder: str | Path, url: str, pattern: str = "*.tar*") -> str:
     for path in filter(Path.is_file, sorted(Path(folder).rglob(pattern))):
         filesystem.pipe_file(f"{base}/{path.relative_to(folder).as_posix()}", path.read_bytes())
     return url
+
+
+def stored(url: str, ending: str = "") -> dict[str, bytes]:
+    """Return the objects below a folder of a store whose names end so, but for the catalog's: name to bytes."""
+    store = ObjectStore(url)
+    names = [each.url.removeprefix(f"{url}/") for each in store.list(url)]
+    return {name: store.get(f"{url}/{name}")[0] for name in names if ".wdsctl/" not in name and name.endswith(ending)}
 
 
 @contextmanager

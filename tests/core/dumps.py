@@ -7,11 +7,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from wdsctl.core.dataset.location import locate
+
 TABLES = ("shard", "ext", "sample", "shard_part", "split", "split_shard")
 
 
 def catalog_of(root: str | Path) -> Path:
-    return Path(root) / ".wdsctl" / "catalog.sqlite"
+    return Path(locate(str(root)).catalog)
 
 
 def query(path: str | Path, sql: str) -> list[Any]:

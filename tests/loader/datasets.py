@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.places import placed
 from tests.preparing import prepare_request
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.loader import DefaultTaskEncoder
@@ -51,8 +52,9 @@ def a_dataset(
     for shard, start in enumerate(range(0, samples, shard_samples)):
         rows = range(start, min(start + shard_samples, samples))
         a_shard(root / f"shard-{shard:03}.tar", ((f"{i:06}", parts(i)) for i in rows))
-    prepare(str(root), None, prepare_request(**{"sample_type": "CrudeSample", **options}))
-    return str(root)
+    dataset = placed(root)
+    prepare(dataset, None, prepare_request(**{"sample_type": "CrudeSample", **options}))
+    return dataset
 
 
 def digest(batch: Any) -> str:

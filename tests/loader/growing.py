@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from tests.loader.datasets import Parts, Raw, a_shard, numbered
 from tests.loader.running import through_json, training_of
+from tests.places import folder_of, placed
 from wdsctl.core.index.index import index
 from wdsctl.loader import Loader, SkipSample
 
@@ -30,8 +30,9 @@ def grow(
     root: str, name: str = "new", count: int = NEW, shard: int = 900, parts: Callable[[int], Parts] = numbered
 ) -> None:
     """One more shard, indexed."""
-    a_shard(Path(root) / f"shard-{shard}.tar", ((f"{name}-{i}", parts(i)) for i in range(count)))
-    index(root)
+    folder = folder_of(root)
+    a_shard(folder / f"shard-{shard}.tar", ((f"{name}-{i}", parts(i)) for i in range(count)))
+    index(placed(folder))
 
 
 def loader_of(path: Any, rank: int = 0, world: int = 1, **options: Any) -> Loader:

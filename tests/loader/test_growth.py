@@ -11,6 +11,7 @@ import pytest
 
 from tests.loader.datasets import a_dataset, a_shard, numbered
 from tests.loader.running import digests, ids, saved_after, training_of
+from tests.places import placed
 from wdsctl.core.errors import StateMismatch
 from wdsctl.core.index.index import index
 
@@ -19,7 +20,7 @@ SAMPLES = 96
 
 def grown(root: Path) -> None:
     a_shard(root / "shard-900.tar", ((f"new-{i}", numbered(i)) for i in range(30)))
-    index(str(root))
+    index(placed(root))
 
 
 def test_a_state_goes_on_with_the_generation_it_was_saved_on(tmp_path: Path) -> None:

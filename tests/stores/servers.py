@@ -70,7 +70,7 @@ def in_use(store: Store) -> Iterator[Store]:
     finally:
         for name, value in before.items():
             if value is None:
-                del os.environ[name]
+                os.environ.pop(name, None)
             else:
                 os.environ[name] = value
         conf.clear()

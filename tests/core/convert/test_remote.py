@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.core.conversions import files, prepared, splits
-from tests.remote import FaultyFileSystem, s3_server
+from tests.remote import stored
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
@@ -18,28 +17,6 @@ from wdsctl.core.errors import StorageError, UsageError
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.storage.objects import ObjectStore
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[str]:
-    with s3_server() as endpoint:
-        yield endpoint
-
-
-@pytest.fixture(params=["memory", "s3"])
-def dest(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))
-    if request.param == "memory":
-        FaultyFileSystem.reset()
-        return f"memory://{tmp_path.name}/dest"
-    request.getfixturevalue("s3")
-    return f"s3://bucket/{tmp_path.name}/dest"
-
-
-def stored(dest: str) -> dict[str, bytes]:
-    store = ObjectStore(dest)
-    names = {each.url.removeprefix(f"{dest}/") for each in store.list(dest)}
-    return {name: store.get(f"{dest}/{name}")[0] for name in names if ".wdsctl/" not in name}
 
 
 @pytest.mark.parametrize(

@@ -8,16 +8,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import fsspec
 import pytest
 
 from tests.core.dumps import query
 from tests.core.raw_folders import a_folder
 from tests.preparing import prepare_request
-from tests.remote import FaultyFileSystem, s3_server
+from tests.remote import stored
+from tests.stores.servers import forget_filesystems
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import CatalogError, InputError, PermissionDenied, UsageError
 from wdsctl.core.prepare.prepare import prepare
@@ -27,36 +27,13 @@ from wdsctl.core.storage.s3_objects import S3Objects
 OPTIONS = {"shard_samples": 4, "take_unsure": True, "split": {"train": 3, "val": 1}}
 
 
-@pytest.fixture(scope="module")
-def s3() -> Iterator[str]:
-    with s3_server() as endpoint:
-        yield endpoint
-
-
-@pytest.fixture(params=["memory", "s3"])
-def dest(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))
-    if request.param == "memory":
-        FaultyFileSystem.reset()
-        return f"memory://{tmp_path.name}/dest"
-    request.getfixturevalue("s3")
-    return f"s3://bucket/{tmp_path.name}/dest"
-
-
 @pytest.fixture
-def s3_dest(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))
-    return f"s3://bucket/{tmp_path.name}/dest"
+def s3_dest(use_store: Callable[[str], str]) -> str:
+    return f"{use_store('moto')}/dest"
 
 
-def stored(dest: str) -> dict[str, bytes]:
-    """The shards in a store."""
-    store = ObjectStore(dest)
-    return {
-        each.url.removeprefix(f"{dest}/"): store.get(each.url)[0]
-        for each in store.list(dest)
-        if each.url.endswith(".tar")
-    }
+def stored_shards(dest: str) -> dict[str, bytes]:
+    return stored(dest, ".tar")
 
 
 def shards(folder: Path) -> dict[str, bytes]:
@@ -70,7 +47,7 @@ def test_a_store_gets_the_shards_and_the_catalog_of_a_disk(tmp_path: Path, dest:
 
     report = prepare(source, dest, prepare_request(**OPTIONS, workers=workers))
 
-    assert stored(dest) == shards(tmp_path / "local")
+    assert stored_shards(dest) == shards(tmp_path / "local")
     assert (report.folder and report.folder.written, report.index and report.index.samples) == (3, 10)
     for table in ("sample", "shard_part", "split", "split_shard", "ext"):
         rows = [query(locate(root).catalog, f"SELECT * FROM {table}") for root in (dest, str(tmp_path / "local"))]
@@ -88,14 +65,14 @@ def test_a_second_run_does_what_is_missing(tmp_path: Path, dest: str) -> None:
     source = a_folder(tmp_path / "raw", 10)
     prepare(str(source), dest, prepare_request(**OPTIONS))
     assert prepare(str(source), dest, prepare_request(**OPTIONS)).up_to_date
-    before = stored(dest)
+    before = stored_shards(dest)
 
     a_folder(source, 3, first=10)
     report = prepare(str(source), dest, prepare_request(**OPTIONS))
 
     assert report.folder is not None
     assert (report.folder.written, report.folder.kept) == (1, 3)
-    assert before.items() < stored(dest).items()
+    assert before.items() < stored_shards(dest).items()
 
 
 def test_a_dry_run_writes_nothing(tmp_path: Path, dest: str) -> None:
@@ -143,13 +120,13 @@ def test_a_read_only_bucket_is_named(tmp_path: Path, s3_dest: str, monkeypatch: 
 
 
 def test_missing_credentials_are_named(tmp_path: Path, s3_dest: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    fsspec.get_filesystem_class("s3").clear_instance_cache()
-    with pytest.raises(PermissionDenied, match="no credentials for this store"):
-        prepare(str(a_folder(tmp_path / "raw", 10)), s3_dest, prepare_request(**OPTIONS))
-    fsspec.get_filesystem_class("s3").clear_instance_cache()
+    with monkeypatch.context() as patch:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.delenv(name)
+        patch.setenv("HOME", str(tmp_path))
+        forget_filesystems()
+        with pytest.raises(PermissionDenied, match="no credentials for this store"):
+            prepare(str(a_folder(tmp_path / "raw", 10)), s3_dest, prepare_request(**OPTIONS))
 
 
 def test_a_second_cluster_is_refused_and_learns_who_is_first(tmp_path: Path, dest: str) -> None:
@@ -164,7 +141,7 @@ def test_a_second_cluster_is_refused_and_learns_who_is_first(tmp_path: Path, des
     with pytest.raises(CatalogError, match=r"on node-17, since .* \(wdsctl prepare raw dest\)"):
         prepare(source, dest, prepare_request(**OPTIONS))
 
-    assert len(stored(dest)) == 3
+    assert len(stored_shards(dest)) == 3
 
 
 def test_a_run_that_was_killed_in_an_upload_is_continued_without_orphans(tmp_path: Path, s3_dest: str) -> None:
@@ -185,4 +162,4 @@ def test_a_run_that_was_killed_in_an_upload_is_continued_without_orphans(tmp_pat
 
     assert pending
     assert store.pending(s3_dest) == []
-    assert stored(s3_dest) == shards(tmp_path / "local")
+    assert stored_shards(s3_dest) == shards(tmp_path / "local")

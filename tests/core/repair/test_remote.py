@@ -3,39 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.core.repair.test_repair import LINES, broken, copies
-from tests.remote import FaultyFileSystem, s3_server, uploaded
+from tests.remote import stored, uploaded
 from wdsctl.core.dataset.writer_marker import hold_writer_marker
 from wdsctl.core.errors import CatalogError, UsageError
 from wdsctl.core.repair.repair import RepairRequest, repair
 from wdsctl.core.storage.objects import ObjectStore
 
 
-@pytest.fixture(scope="module")
-def s3() -> Iterator[str]:
-    with s3_server() as endpoint:
-        yield endpoint
-
-
-@pytest.fixture(params=["memory", "s3"])
-def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))
-    if request.param == "memory":
-        FaultyFileSystem.reset()
-        return ObjectStore(f"memory://{tmp_path.name}")
-    request.getfixturevalue("s3")
-    return ObjectStore(f"s3://bucket/{tmp_path.name}")
-
-
-def stored(store: ObjectStore, folder: str) -> dict[str, bytes]:
-    prefix = f"{store.root}/{folder}/"
-    found = {each.url.removeprefix(prefix): store.get(each.url)[0] for each in store.list(prefix)}
-    return {name: data for name, data in found.items() if ".wdsctl/" not in name}
+@pytest.fixture
+def store(dest: str) -> ObjectStore:
+    return ObjectStore(dest)
 
 
 @pytest.mark.parametrize("all_shards", [False, True])
@@ -43,16 +25,16 @@ def test_a_store_gets_the_copies_of_a_disk(tmp_path: Path, store: ObjectStore, a
     root = broken(tmp_path)
     local = repair(root, RepairRequest(dest=str(tmp_path / "local"), all_shards=all_shards))
     uploaded(root, f"{store.root}/broken")
-    before = stored(store, "broken")
+    before = stored(f"{store.root}/broken")
     request = RepairRequest(dest=f"{store.root}/fixed", all_shards=all_shards)
 
     report = repair(f"{store.root}/broken", request, workers=2)
     again = repair(f"{store.root}/broken", request)
 
-    assert stored(store, "fixed") == copies(local)
+    assert stored(f"{store.root}/fixed") == copies(local)
     assert (report.fixed, report.beyond_repair, report.repaired) == (local.fixed, local.beyond_repair, local.repaired)
     assert again.repaired == report.repaired
-    assert stored(store, "broken") == before
+    assert stored(f"{store.root}/broken") == before
 
 
 def test_lines_are_fixed_in_a_store(tmp_path: Path, store: ObjectStore) -> None:
@@ -62,18 +44,18 @@ def test_lines_are_fixed_in_a_store(tmp_path: Path, store: ObjectStore) -> None:
 
     repair(str(tmp_path / "lines"), RepairRequest(dest=f"{store.root}/fixed", encoding="latin-1"))
 
-    assert stored(store, "fixed") == copies(local)
+    assert stored(f"{store.root}/fixed") == copies(local)
 
 
 def test_a_copy_that_is_gone_is_written_again(tmp_path: Path, store: ObjectStore) -> None:
     request = RepairRequest(dest=f"{store.root}/fixed")
     repair(broken(tmp_path), request)
-    before = stored(store, "fixed")
+    before = stored(f"{store.root}/fixed")
     store.delete([f"{store.root}/fixed/cut.tar"])
 
     repair(broken(tmp_path), request)
 
-    assert stored(store, "fixed") == before
+    assert stored(f"{store.root}/fixed") == before
 
 
 def test_a_destination_that_is_not_empty_is_refused(tmp_path: Path, store: ObjectStore) -> None:

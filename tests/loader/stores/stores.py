@@ -21,9 +21,9 @@ def some_files(count: int = 6) -> dict[str, bytes]:
 def a_tar_store(root: Path, files: dict[str, bytes] | None = None, *others: dict[str, bytes]) -> str:
     """A prepared dataset of these files, a shard for each mapping."""
     shards = [some_files() if files is None else files, *others]
-    tars(root, {f"shard-{i}.tar": content for i, content in enumerate(shards)})
-    index(str(root))
-    return str(root)
+    store = tars(root, {f"shard-{i}.tar": content for i, content in enumerate(shards)})
+    index(store)
+    return store
 
 
 def prepared(reference: str, **options: Any) -> PreparedStore:

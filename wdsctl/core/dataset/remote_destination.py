@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wdsctl.core.dataset.location import META_FOLDER
+from wdsctl.core.dataset.writer_marker import is_written_by_another
 from wdsctl.core.errors import UsageError
 from wdsctl.core.storage.objects import ObjectStore
 from wdsctl.core.text import path_for_message
@@ -48,9 +49,9 @@ def list_objects(dest: str) -> dict[str, int]:
 
 
 def check_remote_empty(dest: str) -> None:
-    """Raise UsageError if the destination has objects other than those in `.wdsctl`."""
+    """Raise UsageError if the destination has objects other than those in `.wdsctl`, and nobody writes them now."""
     names = sorted(list_objects(dest))
-    if names:
+    if names and not is_written_by_another(dest):
         more = ", ..." if len(names) > _MAX_SHOWN_NAMES else ""
         raise UsageError(
             f"the destination is not empty: {', '.join(map(path_for_message, names[:_MAX_SHOWN_NAMES]))}{more}",

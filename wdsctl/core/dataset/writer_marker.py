@@ -116,6 +116,23 @@ def read_writer_marker(store: ObjectStore, url: str) -> WriterMarker | None:
     return WriterMarker(holder, has_ended, tag, stored.modified if stored is not None else 0.0)
 
 
+def is_written_by_another(root: str) -> bool:
+    """Whether another process writes to the dataset at the URL `root` now: what is there may be the beginning of it.
+
+    `hold_writer_marker` names that process, or waits for it; the caller then checks the destination again.
+    """
+    store = ObjectStore(root)
+    url = f"{store.root}/{META_FOLDER}/{WRITER_FILE}"
+    found = read_writer_marker(store, url)
+    if found is None or found.has_ended or _process_of(found.holder) == _process_of(this_process_as_holder()):
+        return False
+    return not _is_dead(store, url, found)
+
+
+def _process_of(holder: LockHolder) -> tuple[str, int, str, str]:
+    return holder.host, holder.pid, holder.born, holder.space
+
+
 def _take_or_wait(store: ObjectStore, url: str, holder: LockHolder, wait: float, note: Callable[[str], None]) -> str:
     deadline = time.monotonic() + wait
     reported = ""

@@ -37,14 +37,17 @@ _MAX_EXAMPLES = 3
 
 
 def check_dest_shards(dest: str, planned_names: set[str]) -> list[str]:
-    """Return the temporary files of killed runs. Raises UsageError if `dest` has tars that the plan does not name."""
+    """Return the temporary files of killed runs. Raises UsageError if `dest` has tars that the plan does not name.
+
+    If another machine writes to a store now, they may be its shards: the lock then says so.
+    """
     if not is_url(dest) and not os.path.lexists(dest):
         return []
     if not is_url(dest) and not os.path.isdir(dest):
         raise UsageError("the destination is a file, not a folder", where=dest, hint="choose another destination")
     names = list(_walk_files(dest))
     unknown = sorted(name for name in names if name.endswith(".tar") and name not in planned_names)
-    if unknown:
+    if unknown and not (is_url(dest) and _is_written_by_another(dest)):
         missing = sorted(planned_names.difference(names))
         renamed = f"if shards were renamed, restore their names ({_format_names(missing)}), or continue with"
         raise UsageError(
@@ -55,6 +58,12 @@ def check_dest_shards(dest: str, planned_names: set[str]) -> list[str]:
             else "choose an empty folder, or the folder that wdsctl wrote from this raw folder",
         )
     return _filter_partials(names)
+
+
+def _is_written_by_another(dest: str) -> bool:
+    from wdsctl.core.dataset.writer_marker import is_written_by_another
+
+    return is_written_by_another(dest)
 
 
 def list_half_written(dest: str) -> list[str]:

@@ -21,7 +21,7 @@ from wdsctl.core.shards.jsonl_scan import scan_jsonl
 from wdsctl.core.shards.readers import FIRST_FETCH_BYTES, BlockReader, HashingReader
 from wdsctl.core.shards.shard_scan import ShardScan, decode_scan, encode_scan
 from wdsctl.core.shards.tar_scan import scan_tar
-from wdsctl.core.storage.open import storage_for
+from wdsctl.core.storage.open import check_unchanged, storage_for
 from wdsctl.core.urls import is_url
 
 SCAN_BATCH = BatchLimits(32, 4 << 20)
@@ -140,6 +140,8 @@ def scan_file(root: str, shard: ShardFile, options: ScanOptions = DEFAULT_SCAN, 
             scan = scan_jsonl(shard.path, read, shard.size, options.key_rule, threads=most)
         else:
             scan = scan_tar(shard.path, read, shard.size)
+        if is_url(root) and shard.size > FIRST_FETCH_BYTES:  # read in more than one request
+            check_unchanged(storage, path, shard.mtime_ns)
         return replace(scan, sha256=hashing.hexdigest()) if hashing else scan
     except (StorageError, PermissionDenied) as error:
         finding = Finding(code=error.code, severity="error", message=error.message, shard=shard.path)

@@ -29,6 +29,14 @@ def storage_for(
     return FsspecStorage(root, expected, retry_policy=RetryPolicy(on_retry=on_retry))
 
 
+def check_unchanged(storage: Storage, path: str, number: int) -> None:
+    """Raise StorageError WDS403 for a remote file whose content no longer has the number that a listing gave it."""
+    from wdsctl.core.storage.remote import FsspecStorage
+
+    if isinstance(storage, FsspecStorage):
+        storage.check_unchanged(path, number)
+
+
 def workers_for(root: str, workers: int) -> int:
     """Limit the number of processes: only the process that created a `memory://` filesystem can read it."""
     return 1 if protocol(root) == "memory" else workers

@@ -32,6 +32,7 @@ from wdsctl.core.storage.remote_errors import (
     translate_remote,
     unwrap_driver_error,
 )
+from wdsctl.core.storage.s3_objects import read_s3_range
 from wdsctl.core.storage.storage import FileRange, ReadCounter, ReadCounts
 from wdsctl.core.urls import redact_secrets
 
@@ -244,7 +245,7 @@ class Prefetcher:
             self._counter.add(ReadCounts(requests=1))
             data: bytes
             if filesystem.async_impl:
-                data = await filesystem._cat_file(inner, start=request.start, end=request.stop)  # noqa: SLF001 - as above
+                data = await _read_range(filesystem, inner, request, self._checks.mark_of(request.path))
             else:
                 data = filesystem.cat_file(inner, start=request.start, end=request.stop)
             self._counter.add(ReadCounts(bytes=len(data)))
@@ -304,3 +305,13 @@ def is_short(request: RangeRequest, response: bytes) -> bool:
 def should_retry(item: T, response: Any, is_short: Callable[[T, Any], bool]) -> bool:
     """Whether a driver's answer is a transient error, or too short."""
     return is_transient(response) if isinstance(response, BaseException) else is_short(item, response)
+
+
+async def _read_range(filesystem: Any, path: str, request: RangeRequest, mark: int) -> bytes:
+    """Read a range through an asynchronous driver. `mark`: of the version to read; 0 for any."""
+    data: bytes
+    if mark and type(filesystem).__name__ == "S3FileSystem":
+        data = await read_s3_range(filesystem, path, request.start, request.stop, mark)
+    else:
+        data = await filesystem._cat_file(path, start=request.start, end=request.stop)  # noqa: SLF001 - so fsspec names its coroutines
+    return data

@@ -24,11 +24,13 @@ from wdsctl.core.storage.remote_errors import (
     RetryPolicy,
     call_or_error,
     call_with_retries,
+    etag_number,
+    replaced_error,
     translate_remote,
     unwrap_driver_error,
 )
 from wdsctl.core.storage.storage import FileRange, ReadCounter, ReadCounts
-from wdsctl.core.urls import cache_layer, normalize_root, redact_secrets, store_url
+from wdsctl.core.urls import cache_layer, normalize_root, protocol, redact_secrets, store_url
 
 T = TypeVar("T")
 
@@ -142,6 +144,14 @@ class FsspecStorage:
                 raise translate_remote(facts, path, "read")
             found.append(None if isinstance(facts, BaseException) else facts["size"])
         return found
+
+    def check_unchanged(self, path: str, number: int) -> None:
+        """Raise StorageError WDS403 for a file whose content no longer has this number, which a listing gave it.
+
+        Does nothing for web servers: machines with the same files may give them different numbers.
+        """
+        if protocol(self._root) not in ("http", "https") and etag_number(self.facts(path)) != number:
+            raise replaced_error(path)
 
     def root_of(self, path: str) -> str:  # noqa: ARG002
         return self._root
@@ -317,6 +327,8 @@ class FsspecStorage:
                 where=redact_secrets(request.path),
                 hint="copy the dataset to a disk, or to a store that supports range requests and reports file sizes",
             )
+        if isinstance(response, WdsctlError):
+            return response
         error = isinstance(response, BaseException) and translate_remote(response, request.path, "read")
         if error and (isinstance(error, (PermissionError, StorageDown)) or isinstance(response, FileNotFoundError)):
             return error

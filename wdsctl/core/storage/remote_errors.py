@@ -60,6 +60,8 @@ _TRANSIENT_ERROR_NAMES = frozenset(
         "ServiceResponseError",
     ]
 )
+#: Raised by drivers that compare checksums. The bytes were damaged on the way, and may arrive whole the next time.
+_DAMAGE_ERROR_NAMES = frozenset(["FlexibleChecksumError", "ChecksumError"])
 _BUSY_ERRNOS = frozenset({errno.EBUSY, errno.EAGAIN, errno.ETIMEDOUT, getattr(errno, "EREMOTEIO", errno.EIO)})
 _BUSY_HTTP_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
 
@@ -78,7 +80,10 @@ def unwrap_driver_error(answer: T) -> T | Exception:
 
 def is_transient(error: BaseException) -> bool:
     """Whether the same request may succeed later."""
-    if _class_names(error) & _TRANSIENT_ERROR_NAMES or http_status(error) in _BUSY_HTTP_STATUSES:
+    if (
+        _class_names(error) & (_TRANSIENT_ERROR_NAMES | _DAMAGE_ERROR_NAMES)
+        or http_status(error) in _BUSY_HTTP_STATUSES
+    ):
         return True
     return isinstance(error, OSError) and error.errno in _BUSY_ERRNOS
 
@@ -112,12 +117,17 @@ def _wdsctl_error_from_driver(error: BaseException, url: str, verb: str) -> Wdsc
     is_anonymous = bool(_class_names(error) & _CREDENTIAL_ERROR_NAMES)
     if is_anonymous or _is_forbidden(error):
         why = f"no credentials for this store ({message})" if is_anonymous else message
-        return PermissionDenied(f"cannot {verb}: {why}", where=where, hint=_credentials_hint(url, verb, is_anonymous))
+        hint = _credentials_hint(url, verb, is_anonymous)
+        if s3_error_code(error) == "RequestTimeTooSkewed" or "request time" in message:
+            hint = "set the clock of this machine: the store refuses signatures that are more than 15 minutes off"
+        return PermissionDenied(f"cannot {verb}: {why}", where=where, hint=hint)
     if isinstance(error, NotImplementedError) or is_missing_error(error):
         return _missing_error(url, error, verb)
     hint = "run the same command again: finished work is kept"
     if is_transient(error):
-        message, hint = f"the store does not respond ({message})", f"check the network and the endpoint, and {hint}"
+        is_damage = bool(_class_names(error) & _DAMAGE_ERROR_NAMES)
+        what = "the bytes were damaged on the way" if is_damage else "the store does not respond"
+        message, hint = f"{what} ({message})", f"check the network and the endpoint, and {hint}"
         return StorageDown(f"cannot {verb}: {message}", where=where, hint=hint)
     if http_status(error) in (301, 307) or "region" in message:
         hint = "set AWS_DEFAULT_REGION to the region of the bucket, or AWS_ENDPOINT_URL to its endpoint"
@@ -354,10 +364,18 @@ class RemoteFileChecker:
         # HTTP servers with the same files may each have different etags and times.
         mark = 0 if protocol(path) in ("http", "https") else etag_number(facts)
         if self._seen.get(path, (0.0, mark))[1] != mark:
-            raise StorageError(
-                "the shard was replaced during the read",
-                where=redact_secrets(path),
-                hint="restore the shard; if the change is intended, run `wdsctl index` on the dataset and start again",
-                code="WDS403",
-            )
+            raise replaced_error(path)
         self._seen[path] = time.monotonic(), mark
+
+    def mark_of(self, path: str) -> int:
+        """Return the number of the content that a file had when it was checked; 0 if unknown."""
+        return self._seen[path][1] if path in self._seen else 0
+
+
+def replaced_error(url: str) -> StorageError:
+    return StorageError(
+        "the shard was replaced during the read",
+        where=redact_secrets(url),
+        hint="restore the shard; if the change is intended, run `wdsctl index` on the dataset and start again",
+        code="WDS403",
+    )

@@ -1,4 +1,4 @@
-"""Write objects to S3 and to servers that speak its protocol, through s3fs.
+"""Write objects to S3 and to servers that speak its protocol, and read ranges of one version, through s3fs.
 
 Every request carries the MD5 of its bytes, so that the store refuses what was damaged on the way. The size of an object
 that was written in parts is compared at the end. Its ETag follows from the MD5s on most servers, but not on all.
@@ -19,7 +19,24 @@ from wdsctl.core.storage.object_drivers import (
     UploadPart,
     timestamp,
 )
-from wdsctl.core.storage.remote_errors import etag_number, s3_error_code
+from wdsctl.core.storage.remote_errors import etag_number, replaced_error, s3_error_code
+
+
+async def read_s3_range(filesystem: Any, path: str, start: int, stop: int, mark: int) -> bytes:
+    """Read a range of the version of an object whose ETag has this number (`etag_number`).
+
+    Raises `replaced_error` if the store has another version: s3fs drops the ETag of what it reads.
+    """
+    bucket, key, version = filesystem.split_path(path)
+    options = {"VersionId": version} if version else {}
+    response = await filesystem._call_s3(  # noqa: SLF001 - so s3fs names it
+        "get_object", Bucket=bucket, Key=key, Range=f"bytes={start}-{stop - 1}", **options
+    )
+    async with response["Body"] as body:
+        if etag_number({"etag": response["ETag"]}) != mark:
+            raise replaced_error(f"s3://{path}")
+        data: bytes = await body.read()
+        return data
 
 
 class S3Objects:
