@@ -53,26 +53,28 @@ class Example(NamedTuple):
 
 EXAMPLES = {
     "v_shard": Example(
-        "Which shards hold the most samples?", "SELECT path, samples, size FROM v_shard ORDER BY samples DESC LIMIT 5"
+        "Which shards have the most samples?", "SELECT path, samples, size FROM v_shard ORDER BY samples DESC LIMIT 5"
     ),
     "v_sample": Example(
-        "Where is a sample? (`position` is its place in the shard, `offset` its first byte there.)",
+        "Where is a sample? `position` is the number of the sample in the shard, from 0. `offset` is the first byte of "
+        "the sample in the shard.",
         "SELECT key, shard, position, offset, size FROM v_sample ORDER BY id LIMIT 3",
     ),
     "v_part": Example(
-        "Which are the largest parts of one kind?",
+        "Which JPEG parts are the largest?",
         "SELECT key, shard, size FROM v_part WHERE part = 'jpg' ORDER BY size DESC LIMIT 3",
     ),
     "v_split": Example("How large are the splits?", "SELECT name, share, shards, samples FROM v_split"),
     "v_media": Example(
-        "Which images are large enough? (There are rows once `--media` has asked for [facts of "
-        "media](media.md#facts-in-the-catalog). Sizes are in pixels, times in seconds; what a kind of medium does not "
-        "have is null.)",
+        "Which images are at least 32 pixels wide? The view has rows only if you ran `wdsctl index --media` ([media "
+        "facts](media.md#facts-in-the-catalog)). Sizes are in pixels and times in seconds. A fact that a medium does "
+        "not have is null.",
         "SELECT key, part, display_width, display_height FROM v_media "
         "WHERE kind = 'image' AND width >= 32 ORDER BY width DESC LIMIT 3",
     ),
     "v_file": Example(
-        "How many files of a folder of media are unreadable? (In a dataset of shards it has no rows.)",
+        "How many files of a [media folder](media.md#facts-in-the-catalog) are unreadable? In a dataset of shards, the "
+        "view is empty.",
         "SELECT count(*), sum(size) FROM v_file WHERE kind = 'unreadable'",
     ),
 }
@@ -80,44 +82,46 @@ EXAMPLES = {
 CATALOG = """\
 # The catalog
 
-`catalog.sqlite` holds what `wdsctl index` found in the shards. It is an SQLite database, schema version {version}
-(`PRAGMA user_version`), and is made again from the shards and `dataset.yaml` by `wdsctl index --rebuild`.
+The catalog lists the shards, samples, parts and splits of a dataset. Query the catalog with SQL: this page describes
+all views and tables, with an example for each view.
 
-It is never in WAL mode and never changes in place: a writer builds the next one beside it and renames it into place.
-Open it read-only, as wdsctl does; this works on network file systems too:
+`wdsctl index` writes the catalog to `.wdsctl/catalog.sqlite`, an SQLite database with schema version {version}
+(`PRAGMA user_version`). `wdsctl index --rebuild` writes it again from the shards and `dataset.yaml`.
+
+A published catalog never changes. A command that changes the dataset writes a new catalog beside the old one and then
+replaces the old one by a rename. You can therefore open a catalog as immutable, on network file systems too:
 
 <!-- not run: a test runs the queries below through Python's sqlite3, with the same URI -->
 ```sh
 sqlite3 "file:shards/.wdsctl/catalog.sqlite?mode=ro&immutable=1"
 ```
 
-The catalog of a dataset at a URL is [in the store](remote.md#where-the-catalog-is). The user's data folder has a copy.
+The catalog of a dataset at a URL is [in the store](remote.md#where-the-catalog-is), with a copy in
+`~/.local/share/wdsctl`.
 
-Of [files of lines](jsonl.md) it keeps no rows of samples unless `wdsctl index --sample-rows` asked for them: `v_sample`
-and `v_part` are empty there for `sqlite3`, while [`wdsctl sql`](views.md#asking-the-catalog) makes their rows as it
-opens the catalog.
+The catalog of a [JSONL file](jsonl.md) has no rows for samples unless you ran `wdsctl index --sample-rows`. Without
+these rows, `v_sample` and `v_part` are empty in `sqlite3`. [`wdsctl sql`](views.md#asking-the-catalog) computes the
+rows when it opens the catalog.
 
-The **views** are for everybody's queries and stay as they are. The **tables** behind them may change with the schema
-version.
+Use the **views** in your queries: their columns stay the same. The **tables** may change with the schema version.
 
-A sample's id is `shard << {bits} | index`: the shard's id, and the sample's place in it. Order by id is order in the
-shards.
+The id of a sample is `shard_id << {bits} | position`, where the position in the shard counts from 0. Sorting by id
+therefore gives the order in the shards.
 """
 
 MORE = """\
-[`wdsctl sql`](views.md#asking-the-catalog) attaches the ledger, read-only, and knows these as well. In a file of an
-older version that has no such table, they are empty.
+[`wdsctl sql`](views.md#asking-the-catalog) can also read these views. All except `v_excluded` come from the ledger, and
+are empty if the dataset has no ledger.
 
-| View | Has a row | Columns |
+| View | One row for each | Columns |
 |---|---|---|
 """
 MORE_MEANINGS = {
-    "v_excluded": "a shard of which samples are in no split, since a rule or a quarantine excludes them",
-    "v_run": "a command that wrote or checked something; `argv` (what followed the command, as it was typed) and "
-    "`details` are JSON",
-    "v_finding": "a finding, of the run `run_id`",
-    "v_view": "a [view](views.md); `definition`, JSON, says how it was made",
-    "v_quarantine": "what `validate --quarantine` keeps out; a whole shard where `position` is null",
+    "v_excluded": "shard from which a rule or the quarantine excludes samples",
+    "v_run": "command that wrote or checked something. `argv` (the arguments of the command) and `details` are JSON",
+    "v_finding": "finding; `run_id` is the `id` of the run in `v_run`",
+    "v_view": "[view](views.md); `definition` is JSON and contains the options that created the view",
+    "v_quarantine": "quarantined sample, or quarantined shard: `position` is then null",
 }
 
 CODES_PAGE = """\
@@ -255,7 +259,7 @@ def _catalog() -> str:
         parts.append(f"| `{name}` | {meaning} | {', '.join(f'`{column}`' for column in EXTRA_VIEW_COLUMNS[name])} |\n")
     parts.append("\n## Tables\n")
     parts += [_table(table) for table in schema.catalog_metadata.tables.values()]
-    parts.append(f"\nThere is one index beside the keys, made after the rows are in: `{KEY_INDEX}`.\n")
+    parts.append(f"\nBesides the primary keys, the catalog has one index: `{KEY_INDEX}`.\n")
     return "".join(parts)
 
 
@@ -274,16 +278,15 @@ def _views() -> list[tuple[str, list[str]]]:
 
 def _table(table: Table) -> str:
     comment = table.comment or ""
-    rows = "".join(_column(column) for column in table.columns)
-    return (
-        f"\n### {table.name}\n\n{comment[:1].upper()}{comment[1:]}.\n\n| Column | Type | | |\n|---|---|---|---|\n{rows}"
-    )
+    heading = f"\n### {table.name}\n\n{comment[:1].upper()}{comment[1:]}.\n\n"
+    columns = "| Column | Type | Constraint | Meaning |\n|---|---|---|---|\n"
+    return heading + columns + "".join(_column(column) for column in table.columns)
 
 
 def _column(column: Column[object]) -> str:
     kind = column.type.compile(dialect=sqlite.dialect())
     marks = [
-        "key" if column.primary_key else "",
+        "primary key" if column.primary_key else "",
         "unique" if column.unique else "",
         "may be null" if column.nullable else "",
     ]

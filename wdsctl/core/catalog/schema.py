@@ -20,49 +20,61 @@ meta = Table(
     catalog_metadata,
     Column("key", Text, primary_key=True),
     Column("value", Text, nullable=False),
-    comment="facts about the catalog itself: uuid, generation, the version that wrote it; and its totals",
+    comment="facts about the catalog itself: uuid, generation, the version of wdsctl that wrote it, and totals",
 )
 
 shard = Table(
     "shard",
     catalog_metadata,
-    Column("id", Integer, primary_key=True, comment="never used again after the shard is gone"),
-    Column("path", Text, nullable=False, comment="relative to the dataset's root, with /"),
+    Column("id", Integer, primary_key=True, comment="never used again for another shard"),
+    Column("path", Text, nullable=False, comment="relative to the root of the dataset, with /"),
     Column("size", BigInteger, nullable=False, comment="bytes"),
-    Column("mtime_ns", BigInteger, nullable=False, comment="nanoseconds since 1970; at a URL, made of the etag"),
+    Column("mtime_ns", BigInteger, nullable=False, comment="nanoseconds since 1970; at a URL, derived from the etag"),
     Column("samples", Integer, nullable=False),
     Column("parts", Integer, nullable=False),
     Column(
         "status",
         Text,
         nullable=False,
-        comment="ok, partial (its end is cut), bad, unreadable, or missing (gone, and kept)",
+        comment="ok, partial (truncated), bad, unreadable, or missing (kept in the catalog although the file is gone)",
     ),
-    Column("code", Text, comment="the WDSnnn of what is wrong with it, if anything is"),
-    Column("layout_hash", Text, nullable=False, comment="names where everything in the shard is"),
-    Column("added", Integer, nullable=False, comment="the first generation with this shard"),
-    Column("removed", Integer, comment="the first generation without it; null while it is there"),
-    Column("sha256", Text, comment="of the whole file, in hex; null where `--hash` has not asked for it"),
-    comment="one row a shard file, and one more each time its content changes",
+    Column("code", Text, comment="code of the problem, such as WDS102; null if there is none"),
+    Column(
+        "layout_hash",
+        Text,
+        nullable=False,
+        comment="hash of the keys, names, positions and sizes of all parts in the shard",
+    ),
+    Column("added", Integer, nullable=False, comment="first generation that has the shard"),
+    Column("removed", Integer, comment="first generation that no longer has the shard; null for a current shard"),
+    Column("sha256", Text, comment="hash of the whole file in hex; null without `wdsctl index --hash`"),
+    comment="one row per shard, and another row whenever the content of a shard changes",
 )
 
 ext = Table(
     "ext",
     catalog_metadata,
     Column("id", Integer, primary_key=True),
-    Column("name", Text, nullable=False, unique=True, comment="what follows the key's first dot: jpg, seg.png"),
-    comment="part names, once",
+    Column("name", Text, nullable=False, unique=True, comment="the file name after its first dot: jpg, seg.png"),
+    comment="the names of parts",
 )
 
 sample = Table(
     "sample",
     catalog_metadata,
-    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, comment="shard << 28 | index in it"),
+    Column(
+        "id",
+        BigInteger().with_variant(Integer, "sqlite"),
+        primary_key=True,
+        comment="shard << 28 | position in the shard",
+    ),
     Column("key", Text, nullable=False),
-    Column("offset", BigInteger, nullable=False, comment="of the sample's first tar header, in bytes"),
-    Column("size", BigInteger, nullable=False, comment="bytes from there to the end of its last part"),
-    Column("parts", Text, nullable=False, comment="JSON [[ext, offset from the sample's, bytes], ...] in tar order"),
-    comment="one row a sample, in tar order",
+    Column(
+        "offset", BigInteger, nullable=False, comment="position of the sample's first tar header in the shard, in bytes"
+    ),
+    Column("size", BigInteger, nullable=False, comment="bytes from that header to the end of the last part"),
+    Column("parts", Text, nullable=False, comment="JSON [[ext, offset in the sample, bytes], ...] in tar order"),
+    comment="one row per sample, in tar order",
 )
 
 shard_part = Table(
@@ -72,9 +84,9 @@ shard_part = Table(
     Column("ext", Integer, primary_key=True),
     Column("samples", Integer, nullable=False),
     Column("bytes", BigInteger, nullable=False),
-    Column("empty", Integer, nullable=False, comment="parts of 0 bytes"),
+    Column("empty", Integer, nullable=False, comment="number of parts with 0 bytes"),
     sqlite_with_rowid=False,
-    comment="counts a shard and part, so that inspect adds up instead of scanning",
+    comment="counts per shard and part name, which `wdsctl inspect` sums",
 )
 
 split = Table(
@@ -82,10 +94,12 @@ split = Table(
     catalog_metadata,
     Column("id", Integer, primary_key=True),
     Column("name", Text, nullable=False, unique=True),
-    Column("share", Text, nullable=False, comment="its part of the ratio, as written; 0.0 where there is none"),
+    Column(
+        "share", Text, nullable=False, comment="the number in the ratio, such as 8.0; 0.0 if the split has no ratio"
+    ),
     Column("by", Text, nullable=False, comment="shard, sample, key, group, balanced, pattern or keys"),
     Column("seed", Integer, nullable=False),
-    comment="the splits, in the order they were named; SET/NAME in a set that has a name",
+    comment="the splits in the order of the rule; a split of a named split set is called SET/NAME",
 )
 
 split_shard = Table(
@@ -94,9 +108,9 @@ split_shard = Table(
     Column("split", Integer, primary_key=True),
     Column("shard", Integer, primary_key=True),
     Column("samples", Integer, nullable=False),
-    Column("bits", LargeBinary, comment="one bit a sample, lowest first; null means the whole shard"),
+    Column("bits", LargeBinary, comment="one bit per sample, lowest bit first; null means the whole shard"),
     sqlite_with_rowid=False,
-    comment="which samples of which shard a split has",
+    comment="the samples of each shard that are in a split",
 )
 
 excluded_shard = Table(
@@ -106,7 +120,7 @@ excluded_shard = Table(
     Column("samples", Integer, nullable=False),
     Column("bits", LargeBinary, comment="as in split_shard; null means the whole shard"),
     sqlite_with_rowid=False,
-    comment="which samples are in no split, since a rule or a quarantine excludes them",
+    comment="the samples of each shard that a rule or the quarantine excludes from all splits",
 )
 
 former_split = Table(
@@ -117,7 +131,7 @@ former_split = Table(
     Column("samples", Integer, nullable=False),
     Column("bits", LargeBinary, comment="as in split_shard; null means the whole shard"),
     sqlite_with_rowid=False,
-    comment="which samples a split had that are excluded now, or of a shard that is gone: they go back to it",
+    comment="the former split of excluded samples and of removed shards, for the case that they come back",
 )
 
 media_form = Table(
@@ -125,51 +139,64 @@ media_form = Table(
     catalog_metadata,
     Column("id", Integer, primary_key=True),
     Column("kind", Text, nullable=False, comment="image, audio, video or unreadable"),
-    Column("format", Text, comment="of an image Pillow's name, of others the container: JPEG, mp4, wav"),
-    Column("mode", Text, comment="of an image, Pillow's name: RGB, L, I;16"),
-    Column("codec", Text, comment="of a video, or of a sound on its own; FFmpeg's name"),
-    Column("orientation", Integer, comment="of an image, EXIF's, 1 to 8"),
-    Column("rotation", Integer, comment="of a video, degrees to turn it clockwise; null where not known"),
-    Column("frames_are", Text, comment="stated by the file, estimated from duration and rate, or unknown"),
-    Column("has_audio", Integer, comment="of a video, 0 or 1"),
-    Column("audio_codec", Text, comment="of the sound of a video; null where nothing here decodes it"),
+    Column(
+        "format", Text, comment="Pillow's name of an image format, or the container of audio and video: JPEG, mp4, wav"
+    ),
+    Column("mode", Text, comment="images: Pillow's mode, such as RGB, L, I;16"),
+    Column("codec", Text, comment="FFmpeg's name of the codec of a video or an audio file"),
+    Column("orientation", Integer, comment="images: EXIF orientation, 1 to 8"),
+    Column("rotation", Integer, comment="videos: clockwise rotation for display, in degrees; null if unknown"),
+    Column(
+        "frames_are",
+        Text,
+        comment="origin of `frames`: `stated` by the file, `estimated` from duration and rate, or `unknown`",
+    ),
+    Column("has_audio", Integer, comment="videos: 0 or 1"),
+    Column(
+        "audio_codec", Text, comment="codec of the audio in a video; null without audio, or without a decoder for it"
+    ),
     Column("audio_channels", Integer),
-    Column("audio_rate", Integer, comment="samples a second of one channel"),
-    Column("audio_samples_are", Text, comment="as frames_are"),
-    Column("reason", Text, comment="why a medium is unreadable"),
-    comment="what many media have in common, once",
+    Column("audio_rate", Integer, comment="samples per second and channel"),
+    Column("audio_samples_are", Text, comment="origin of `audio_samples`, as in frames_are"),
+    Column("reason", Text, comment="why the medium is unreadable"),
+    comment="the facts that many media share; each combination has one row",
 )
 
 media = Table(
     "media",
     catalog_metadata,
-    Column("sample", BigInteger, primary_key=True, comment="of a folder of media, the file's id"),
+    Column("sample", BigInteger, primary_key=True, comment="id of the sample; in a media folder, id of the file"),
     Column("ext", Integer, primary_key=True),
     Column("form", Integer, nullable=False),
     Column("width", Integer, comment="pixels, as stored"),
     Column("height", Integer, comment="pixels, as stored"),
-    Column("seconds", Float, comment="of the video, or of a sound on its own"),
+    Column("seconds", Float, comment="duration of a video or an audio file"),
     Column("frames", Integer),
-    Column("fps_num", Integer, comment="frames a second, without rounding"),
-    Column("fps_den", Integer),
-    Column("audio_seconds", Float, comment="of the sound of a video"),
-    Column("audio_samples", BigInteger, comment="of one channel"),
+    Column("fps_num", Integer, comment="numerator of the exact number of frames per second"),
+    Column("fps_den", Integer, comment="denominator of the number of frames per second"),
+    Column("audio_seconds", Float, comment="duration of the audio in a video"),
+    Column("audio_samples", BigInteger, comment="samples per channel"),
     sqlite_with_rowid=False,
-    comment="one row a medium that `--media` asked for: what its header says",
+    comment="the facts from the header of each medium, one row per medium that `--media` selected",
 )
 
 media_shard = Table(
     "media_shard",
     catalog_metadata,
     Column("shard", Integer, primary_key=True),
-    Column("mark", LargeBinary, nullable=False, comment="names the shard's content and what was asked of it"),
-    comment="the shards whose media are in the catalog",
+    Column(
+        "mark",
+        LargeBinary,
+        nullable=False,
+        comment="hash of the content of the shard and of the selection by `--media`",
+    ),
+    comment="the shards whose media facts are in the catalog",
 )
 
 media_count = Table(
     "media_count",
     catalog_metadata,
-    Column("shard", Integer, primary_key=True, comment="0 for all files of a folder of media"),
+    Column("shard", Integer, primary_key=True, comment="0 for all files of a media folder"),
     Column("ext", Integer, primary_key=True),
     Column("form", Integer, primary_key=True),
     Column("media", Integer, nullable=False),
@@ -178,11 +205,11 @@ media_count = Table(
     Column("width_max", Integer),
     Column("height_min", Integer),
     Column("height_max", Integer),
-    Column("seconds", Float, comment="in total"),
+    Column("seconds", Float, comment="total duration"),
     Column("seconds_min", Float),
     Column("seconds_max", Float),
     sqlite_with_rowid=False,
-    comment="counts and ranges a shard, part and form, so that inspect adds up instead of scanning",
+    comment="counts and ranges per shard, part name and row of media_form, which `wdsctl inspect` sums",
 )
 
 keyframes = Table(
@@ -190,18 +217,23 @@ keyframes = Table(
     catalog_metadata,
     Column("sample", BigInteger, primary_key=True),
     Column("ext", Integer, primary_key=True),
-    Column("data", LargeBinary, nullable=False, comment="KeyframeIndex.to_bytes() of wdsctl/core/media/keyframes.py"),
-    comment="where the keyframes of a video are, for videos that were indexed for seeking",
+    Column(
+        "data",
+        LargeBinary,
+        nullable=False,
+        comment="the format of KeyframeIndex.to_bytes() in wdsctl/core/media/keyframes.py",
+    ),
+    comment="the keyframe positions of videos that were indexed with `--media-index`",
 )
 
 file = Table(
     "file",
     catalog_metadata,
     Column("id", Integer, primary_key=True),
-    Column("path", Text, nullable=False, unique=True, comment="relative to the folder, with /"),
+    Column("path", Text, nullable=False, unique=True, comment="relative to the media folder, with /"),
     Column("size", BigInteger, nullable=False, comment="bytes"),
-    Column("mtime_ns", BigInteger, nullable=False, comment="nanoseconds since 1970; at a URL, made of the etag"),
-    comment="the files of a folder of media; empty in a dataset of shards",
+    Column("mtime_ns", BigInteger, nullable=False, comment="nanoseconds since 1970; at a URL, derived from the etag"),
+    comment="the files of a media folder; empty in a dataset of shards",
 )
 
 
