@@ -131,7 +131,7 @@ former_split = Table(
     Column("samples", Integer, nullable=False),
     Column("bits", LargeBinary, comment="as in split_shard; null means the whole shard"),
     sqlite_with_rowid=False,
-    comment="the split of samples that are now excluded or whose shard is gone; they return to this split",
+    comment="the former split of excluded samples and of removed shards, for the case that they come back",
 )
 
 media_form = Table(
@@ -152,7 +152,9 @@ media_form = Table(
         comment="origin of `frames`: `stated` by the file, `estimated` from duration and rate, or `unknown`",
     ),
     Column("has_audio", Integer, comment="videos: 0 or 1"),
-    Column("audio_codec", Text, comment="codec of the audio in a video; null if FFmpeg has no decoder for it"),
+    Column(
+        "audio_codec", Text, comment="codec of the audio in a video; null without audio, or without a decoder for it"
+    ),
     Column("audio_channels", Integer),
     Column("audio_rate", Integer, comment="samples per second and channel"),
     Column("audio_samples_are", Text, comment="origin of `audio_samples`, as in frames_are"),
