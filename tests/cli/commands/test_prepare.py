@@ -222,7 +222,7 @@ def test_who_leaves_before_the_last_answer_is_told_that_nothing_was_written(
     answers = [("data to prepare", "photos"), ("shards", "made"), ("split", "")]
     for i, question in enumerate(["data to prepare", "shards", "split", "use it?"]):
         screen = at_a_terminal(["prepare"], tmp_path, [*answers[:i], (question, key)], code=130)
-        assert screen.endswith("\ninterrupted; nothing was written\n")
+        assert screen.endswith("\ninterrupted; wdsctl wrote nothing\n")
         assert "run the same command" not in screen
     assert sorted(tmp_path.rglob("*")) == before
 

@@ -47,7 +47,7 @@ Examples:
   wdsctl prepare shards/                           tars, in place
   wdsctl prepare texts.jsonl --key id              JSONL of texts, in place
   wdsctl prepare shards/ --media                   with facts of the media
-  wdsctl prepare clips/ --media                    a folder of media, as it is
+  wdsctl prepare clips/ --media                    a folder of media, in place
   wdsctl prepare photos/ shards/ --shard-size 500MB --parts jpg,txt
   wdsctl prepare shards/ --sample-type CaptioningSample \\
       --field-map "image=jpg,caption=json[text]"
@@ -74,7 +74,7 @@ DestArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="DEST",
-        help="The folder for the shards, or a URL such as s3://bucket/shards. Tars stay where they are and need none.",
+        help="The folder for the shards, or a URL such as s3://bucket/shards. Omit it for tars, which stay in place.",
     ),
 ]
 FormatOption = Annotated[
@@ -131,7 +131,7 @@ RedetectOption = Annotated[
     bool, typer.Option("--redetect", help="Detect the sample type again and rewrite dataset.yaml.")
 ]
 ExplainOption = Annotated[
-    bool, typer.Option("--explain", help="Say why every other format and sample type does not fit.")
+    bool, typer.Option("--explain", help="Explain why each other format and sample type does not fit.")
 ]
 
 
@@ -169,9 +169,9 @@ def command(
     dry_run: options.DryRunOption = False,
     common: options.CommonOptions,
 ) -> int:
-    """Build a training dataset from whatever holds the data.
+    """Build a training dataset from raw files, tables, tars or JSONL.
 
-    Recognises the format of SOURCE, says what it found, and writes the samples as shards into DEST; uses tars and JSONL
+    Recognises the format of SOURCE, reports it, and writes the samples as shards into DEST; uses tars and JSONL
     of texts in place. Then indexes the shards, detects the sample type, and assigns the samples to splits. With --media
     and without DEST, catalogs a folder of media files in place.
     """
