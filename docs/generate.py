@@ -112,7 +112,7 @@ older version that has no such table, they are empty.
 |---|---|---|
 """
 MORE_MEANINGS = {
-    "v_excluded": "a shard of which samples are in no split, since a rule or a quarantine excludes them",
+    "v_excluded": "a shard of the samples that a rule or the quarantine excludes from all splits",
     "v_run": "a command that wrote or checked something; `argv` (what followed the command, as it was typed) and "
     "`details` are JSON",
     "v_finding": "a finding, of the run `run_id`",

@@ -20,49 +20,53 @@ meta = Table(
     catalog_metadata,
     Column("key", Text, primary_key=True),
     Column("value", Text, nullable=False),
-    comment="facts about the catalog itself: uuid, generation, the version that wrote it; and its totals",
+    comment="facts about the catalog: uuid, generation, wdsctl version and totals",
 )
 
 shard = Table(
     "shard",
     catalog_metadata,
-    Column("id", Integer, primary_key=True, comment="never used again after the shard is gone"),
+    Column("id", Integer, primary_key=True, comment="never reused after the shard is removed"),
     Column("path", Text, nullable=False, comment="relative to the dataset's root, with /"),
     Column("size", BigInteger, nullable=False, comment="bytes"),
-    Column("mtime_ns", BigInteger, nullable=False, comment="nanoseconds since 1970; at a URL, made of the etag"),
+    Column("mtime_ns", BigInteger, nullable=False, comment="nanoseconds since 1970; at a URL, derived from the etag"),
     Column("samples", Integer, nullable=False),
     Column("parts", Integer, nullable=False),
     Column(
         "status",
         Text,
         nullable=False,
-        comment="ok, partial (its end is cut), bad, unreadable, or missing (gone, and kept)",
+        comment="ok, partial (truncated), bad, unreadable, or missing (the rows are kept)",
     ),
-    Column("code", Text, comment="the WDSnnn of what is wrong with it, if anything is"),
-    Column("layout_hash", Text, nullable=False, comment="names where everything in the shard is"),
+    Column("code", Text, comment="the code of the problem, if any"),
+    Column("layout_hash", Text, nullable=False, comment="hash of the positions of all members"),
     Column("added", Integer, nullable=False, comment="the first generation with this shard"),
-    Column("removed", Integer, comment="the first generation without it; null while it is there"),
-    Column("sha256", Text, comment="of the whole file, in hex; null where `--hash` has not asked for it"),
-    comment="one row a shard file, and one more each time its content changes",
+    Column("removed", Integer, comment="the first generation without this shard; null while it exists"),
+    Column("sha256", Text, comment="of the whole file, in hex; null without `--hash`"),
+    comment="one row per shard file and version of its content",
 )
 
 ext = Table(
     "ext",
     catalog_metadata,
     Column("id", Integer, primary_key=True),
-    Column("name", Text, nullable=False, unique=True, comment="what follows the key's first dot: jpg, seg.png"),
-    comment="part names, once",
+    Column("name", Text, nullable=False, unique=True, comment="the extension after the key: jpg, seg.png"),
+    comment="the names of parts",
 )
 
 sample = Table(
     "sample",
     catalog_metadata,
-    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, comment="shard << 28 | index in it"),
+    Column(
+        "id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, comment="shard << 28 | index in the shard"
+    ),
     Column("key", Text, nullable=False),
-    Column("offset", BigInteger, nullable=False, comment="of the sample's first tar header, in bytes"),
-    Column("size", BigInteger, nullable=False, comment="bytes from there to the end of its last part"),
-    Column("parts", Text, nullable=False, comment="JSON [[ext, offset from the sample's, bytes], ...] in tar order"),
-    comment="one row a sample, in tar order",
+    Column("offset", BigInteger, nullable=False, comment="position of the sample's first tar header, in bytes"),
+    Column("size", BigInteger, nullable=False, comment="bytes from offset to the end of the last part"),
+    Column(
+        "parts", Text, nullable=False, comment="JSON [[ext, offset relative to the sample, bytes], ...] in tar order"
+    ),
+    comment="one row per sample, in tar order",
 )
 
 shard_part = Table(
@@ -74,7 +78,7 @@ shard_part = Table(
     Column("bytes", BigInteger, nullable=False),
     Column("empty", Integer, nullable=False, comment="parts of 0 bytes"),
     sqlite_with_rowid=False,
-    comment="counts a shard and part, so that inspect adds up instead of scanning",
+    comment="counts per shard and part, which inspect adds up",
 )
 
 split = Table(
@@ -82,10 +86,10 @@ split = Table(
     catalog_metadata,
     Column("id", Integer, primary_key=True),
     Column("name", Text, nullable=False, unique=True),
-    Column("share", Text, nullable=False, comment="its part of the ratio, as written; 0.0 where there is none"),
+    Column("share", Text, nullable=False, comment="the share of the split, as written; 0.0 without ratios"),
     Column("by", Text, nullable=False, comment="shard, sample, key, group, balanced, pattern or keys"),
     Column("seed", Integer, nullable=False),
-    comment="the splits, in the order they were named; SET/NAME in a set that has a name",
+    comment="the splits, in the order of their definition; SET/NAME in a named set",
 )
 
 split_shard = Table(
@@ -94,9 +98,9 @@ split_shard = Table(
     Column("split", Integer, primary_key=True),
     Column("shard", Integer, primary_key=True),
     Column("samples", Integer, nullable=False),
-    Column("bits", LargeBinary, comment="one bit a sample, lowest first; null means the whole shard"),
+    Column("bits", LargeBinary, comment="one bit per sample, lowest first; null means the whole shard"),
     sqlite_with_rowid=False,
-    comment="which samples of which shard a split has",
+    comment="the samples of each split, per shard",
 )
 
 excluded_shard = Table(
@@ -106,7 +110,7 @@ excluded_shard = Table(
     Column("samples", Integer, nullable=False),
     Column("bits", LargeBinary, comment="as in split_shard; null means the whole shard"),
     sqlite_with_rowid=False,
-    comment="which samples are in no split, since a rule or a quarantine excludes them",
+    comment="the samples that a rule or the quarantine excludes from all splits",
 )
 
 former_split = Table(
@@ -117,7 +121,7 @@ former_split = Table(
     Column("samples", Integer, nullable=False),
     Column("bits", LargeBinary, comment="as in split_shard; null means the whole shard"),
     sqlite_with_rowid=False,
-    comment="which samples a split had that are excluded now, or of a shard that is gone: they go back to it",
+    comment="former samples of a split that are excluded now, or whose shard is missing: they return to this split",
 )
 
 media_form = Table(
@@ -125,44 +129,44 @@ media_form = Table(
     catalog_metadata,
     Column("id", Integer, primary_key=True),
     Column("kind", Text, nullable=False, comment="image, audio, video or unreadable"),
-    Column("format", Text, comment="of an image Pillow's name, of others the container: JPEG, mp4, wav"),
-    Column("mode", Text, comment="of an image, Pillow's name: RGB, L, I;16"),
-    Column("codec", Text, comment="of a video, or of a sound on its own; FFmpeg's name"),
-    Column("orientation", Integer, comment="of an image, EXIF's, 1 to 8"),
-    Column("rotation", Integer, comment="of a video, degrees to turn it clockwise; null where not known"),
+    Column("format", Text, comment="Pillow's name of an image format, or the container: JPEG, mp4, wav"),
+    Column("mode", Text, comment="Pillow's mode of an image: RGB, L, I;16"),
+    Column("codec", Text, comment="FFmpeg's name of the codec of a video or an audio file"),
+    Column("orientation", Integer, comment="the EXIF orientation of an image, 1 to 8"),
+    Column("rotation", Integer, comment="degrees to rotate a video clockwise; null if unknown"),
     Column("frames_are", Text, comment="stated by the file, estimated from duration and rate, or unknown"),
-    Column("has_audio", Integer, comment="of a video, 0 or 1"),
-    Column("audio_codec", Text, comment="of the sound of a video; null where nothing here decodes it"),
+    Column("has_audio", Integer, comment="whether a video has audio, 0 or 1"),
+    Column("audio_codec", Text, comment="codec of the audio of a video; null if no installed decoder reads it"),
     Column("audio_channels", Integer),
-    Column("audio_rate", Integer, comment="samples a second of one channel"),
+    Column("audio_rate", Integer, comment="samples per second and channel"),
     Column("audio_samples_are", Text, comment="as frames_are"),
     Column("reason", Text, comment="why a medium is unreadable"),
-    comment="what many media have in common, once",
+    comment="facts that many media files share",
 )
 
 media = Table(
     "media",
     catalog_metadata,
-    Column("sample", BigInteger, primary_key=True, comment="of a folder of media, the file's id"),
+    Column("sample", BigInteger, primary_key=True, comment="in a folder of media, the id of the file"),
     Column("ext", Integer, primary_key=True),
     Column("form", Integer, nullable=False),
     Column("width", Integer, comment="pixels, as stored"),
     Column("height", Integer, comment="pixels, as stored"),
-    Column("seconds", Float, comment="of the video, or of a sound on its own"),
+    Column("seconds", Float, comment="of the video or the audio file"),
     Column("frames", Integer),
-    Column("fps_num", Integer, comment="frames a second, without rounding"),
+    Column("fps_num", Integer, comment="frames per second, without rounding"),
     Column("fps_den", Integer),
-    Column("audio_seconds", Float, comment="of the sound of a video"),
+    Column("audio_seconds", Float, comment="of the audio of a video"),
     Column("audio_samples", BigInteger, comment="of one channel"),
     sqlite_with_rowid=False,
-    comment="one row a medium that `--media` asked for: what its header says",
+    comment="one row per media file that `--media` selects: facts from its header",
 )
 
 media_shard = Table(
     "media_shard",
     catalog_metadata,
     Column("shard", Integer, primary_key=True),
-    Column("mark", LargeBinary, nullable=False, comment="names the shard's content and what was asked of it"),
+    Column("mark", LargeBinary, nullable=False, comment="digest of the content of the shard and the media settings"),
     comment="the shards whose media are in the catalog",
 )
 
@@ -182,7 +186,7 @@ media_count = Table(
     Column("seconds_min", Float),
     Column("seconds_max", Float),
     sqlite_with_rowid=False,
-    comment="counts and ranges a shard, part and form, so that inspect adds up instead of scanning",
+    comment="counts and ranges per shard, part and format, which inspect adds up",
 )
 
 keyframes = Table(
@@ -191,7 +195,7 @@ keyframes = Table(
     Column("sample", BigInteger, primary_key=True),
     Column("ext", Integer, primary_key=True),
     Column("data", LargeBinary, nullable=False, comment="KeyframeIndex.to_bytes() of wdsctl/core/media/keyframes.py"),
-    comment="where the keyframes of a video are, for videos that were indexed for seeking",
+    comment="the keyframes of videos, if indexed for seeking",
 )
 
 file = Table(
@@ -200,7 +204,7 @@ file = Table(
     Column("id", Integer, primary_key=True),
     Column("path", Text, nullable=False, unique=True, comment="relative to the folder, with /"),
     Column("size", BigInteger, nullable=False, comment="bytes"),
-    Column("mtime_ns", BigInteger, nullable=False, comment="nanoseconds since 1970; at a URL, made of the etag"),
+    Column("mtime_ns", BigInteger, nullable=False, comment="nanoseconds since 1970; at a URL, derived from the etag"),
     comment="the files of a folder of media; empty in a dataset of shards",
 )
 
@@ -287,7 +291,7 @@ view_shard_table = Table(
     Column("shard", Text, primary_key=True),  # its path
     Column("layout_hash", Text, nullable=False),
     Column("samples", Integer, nullable=False),
-    Column("bits", LargeBinary),  # one bit a sample, lowest first; null means the whole shard
+    Column("bits", LargeBinary),  # one bit per sample, lowest first; null means the whole shard
     sqlite_with_rowid=False,
 )
 
