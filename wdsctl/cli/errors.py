@@ -175,9 +175,7 @@ def _meant_command(command: str, word: str) -> str:
         return f"`wdsctl inspect {word} --samples 3` shows samples; a view is a saved selection of them"
     meant = [known for known, words in _OTHER_WORDS.items() if word.lower() in words.split()]
     return (
-        f"`wdsctl {meant[0]}` is the nearest command; `wdsctl --help` lists all"
-        if command == "wdsctl" and meant
-        else ""
+        f"did you mean `wdsctl {meant[0]}`? `wdsctl --help` lists all commands" if command == "wdsctl" and meant else ""
     )
 
 

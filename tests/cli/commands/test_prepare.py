@@ -68,9 +68,9 @@ def test_preparing_again_tells_of_changed_files_that_are_not_in_the_shards(
     result = wdsctl(*argv, "--missing", "keep")
 
     assert result.code == 0
-    gone = "1 sample stays in its shard though its files are gone"
+    gone = "1 sample stays in its shard although its files are missing"
     assert result.stdout.splitlines()[1:] == [
-        f"  not as it should be: {gone}, 1 shard kept as it was while its files have changed"
+        f"  problems: {gone}, 1 shard is unchanged although its files have changed"
     ]
 
 

@@ -121,7 +121,7 @@ OrientationOption = Annotated[
     typer.Option(
         "--orientation",
         metavar="apply|keep",
-        help="For re-encoded images: rotate as EXIF says, or keep pixels and EXIF.",
+        help="For re-encoded images: rotate by EXIF orientation, or keep pixels and EXIF.",
     ),
 ]
 ImagePartsOption = Annotated[
