@@ -132,7 +132,7 @@ def test_a_position_out_of_range_is_an_index_error_with_a_hint(root: str) -> Non
 def test_an_unknown_key_is_a_key_error_with_a_hint(root: str) -> None:
     with pytest.raises(KeyError, match="no sample 'nobody'") as error:
         wdsctl.Dataset(root)["nobody"]
-    with pytest.raises(KeyError, match="is not among these 10 samples"):
+    with pytest.raises(KeyError, match="but not among these 10 samples"):
         wdsctl.Dataset(root)[:10]["000041"]
 
     assert isinstance(error.value, InputError)

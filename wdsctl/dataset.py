@@ -250,7 +250,7 @@ class Dataset:
             )
         if all_positions or self._reader.is_in_dataset(key):
             raise SampleKeyError(
-                f"the dataset has the sample {key!r}, but is not among these {pluralize(len(self), 'sample')}",
+                f"the sample {key!r} is in the dataset, but not among these {pluralize(len(self), 'sample')}",
                 where=self.root,
                 hint="use wdsctl.Dataset(root) without split, view and slice",
             )

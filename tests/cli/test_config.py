@@ -67,7 +67,7 @@ def test_an_option_name_may_have_underscores(read: Read) -> None:
         ("index = 3", "no option 'index'", ""),
         ("[index]\nhash = 'x'", "hash: expected true or false", ""),
         ("[index]\nworkers = true", "workers: expected a text or a number", ""),
-        ("[index]\nexclude = [[1]]", "exclude: expected a list of texts", ""),
+        ("[index]\nexclude = [[1]]", "exclude: expected a list of text", ""),
         ("[ls]\nsplit = 2020-01-01", "split: expected a text or a number", ""),
         ("yes = true", "yes: this option cannot be configured", "pass it on the command line"),
         ("[index]\ncolumn = 'x=evil:run'", "index.column: this option cannot be configured", ""),

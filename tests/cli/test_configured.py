@@ -77,7 +77,7 @@ def test_a_file_here_that_is_not_used_is_said_once_with_how_to_use_it(
 ) -> None:
     (tmp_path / "wdsctl.toml").write_text("[log]\nlimit = 1\n")
     assert wdsctl("log", runs).stderr.splitlines() == [
-        "wdsctl.toml in this folder has no effect; pass `--config wdsctl.toml` if it is yours"
+        "wdsctl.toml in this folder has no effect; if you trust it, pass `--config wdsctl.toml`"
     ]
     for words in (("--json",), ("--quiet",), ("--config", "wdsctl.toml"), ("--config=none",)):
         assert wdsctl("log", runs, *words).stderr == ""
@@ -131,7 +131,7 @@ def test_a_value_that_an_option_does_not_take_is_blamed_on_the_file(wdsctl: Wdsc
     result = wdsctl("log", runs)
     assert (result.code, result.stderr.splitlines()[:2]) == (
         2,
-        ["error[WDS010]: invalid value for '--limit' / '-n': a whole number is needed", f"  --> {OWN}"],
+        ["error[WDS010]: invalid value for '--limit' / '-n': expected a whole number", f"  --> {OWN}"],
     )
     assert wdsctl("log", runs, "--limit", "many").stderr.startswith("error[WDS001]")
     assert listed(wdsctl, runs, "--limit", 1) == 1
@@ -201,6 +201,6 @@ def test_a_conflict_with_a_configured_option_names_the_file(wdsctl: Wdsctl, runs
     (tmp_path / OWN).write_text("[inspect]\nseed = 4\n")
     result = wdsctl("inspect", runs)
     assert (result.code, "--seed" in result.stderr) == (2, True)
-    assert result.stderr.rstrip().endswith(f"{OWN} sets --seed, and --config none ignores files")
+    assert result.stderr.rstrip().endswith(f"{OWN} sets --seed; pass --config none to ignore files")
     assert wdsctl("inspect", runs, "--config", "none").code == 0
     assert wdsctl("inspect", runs, "--random", 1, "--json").document["seed"] == 4

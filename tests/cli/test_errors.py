@@ -93,4 +93,4 @@ def test_a_usage_error_of_typer_takes_our_shape() -> None:
     assert error.exit_code == 2
     assert error.code == "WDS001"
     assert error.message == "invalid value for --shard-size: '3x' is no size"
-    assert error.hint == "`wdsctl --help` lists what it accepts"
+    assert error.hint == "run `wdsctl --help` for the accepted values"

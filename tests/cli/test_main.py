@@ -129,12 +129,12 @@ def test_the_version_is_told(wdsctl: Wdsctl, option: str) -> None:
         (["prepare", "a", "--by", "colour"], "'--by'", "`wdsctl prepare --help`"),
         (
             ["inspect", "a", "--samples", "-1"],
-            "'--samples': 0 is the least",
+            "'--samples': the minimum is 0",
             "`wdsctl inspect --help`",
         ),
         (["checkpoint", "infos"], "'infos'. Did you mean 'info'?", "`wdsctl checkpoint --help`"),
         (["checkpoint", "info"], "missing argument 'FILES'", "`wdsctl checkpoint info --help`"),
-        (["inspect", "a", "--samples", "x"], "'--samples': a whole number is needed", "`wdsctl inspect --help`"),
+        (["inspect", "a", "--samples", "x"], "'--samples': expected a whole number", "`wdsctl inspect --help`"),
         (["prepare", "a", "--by", "x"], "'--by': 'x' is not one of 'auto'", "`wdsctl prepare --help`"),
         (["inspect", "a", "--samples"], "option '--samples' requires an argument", "`wdsctl inspect --help`"),
         (["catalog", "info", "a", "--catalog"], "'--catalog' requires an argument", "`wdsctl catalog info --help`"),
@@ -180,7 +180,7 @@ def test_what_is_no_error_of_ours_is_a_bug_and_keeps_its_traceback(wdsctl: Wdsct
 
     assert result.code == 1
     assert "RuntimeError: planted" in result.stderr
-    assert result.stderr.endswith("this is a bug of wdsctl: please report it with the lines above and the command\n")
+    assert result.stderr.endswith("wdsctl has a bug: please report it with the lines above and the command\n")
 
 
 def test_a_full_disk_under_stdout_is_an_error_with_a_code(wdsctl: Wdsctl) -> None:

@@ -330,7 +330,7 @@ def test_a_type_that_is_not_sure_is_said_in_the_command_without_questions(photos
 
     outcome = talk(PrepareCommand(source=photos, dest="shards", request=options), ask, runs)
 
-    assert ask.asked == ["the detection is uncertain; use it?"]
+    assert ask.asked == ["the detection is uncertain; use the detected type?"]
     assert [request.request.sample_type for request in runs.requests] == [DETECTION.sample_type]
     assert "--sample-type" in " ".join(command_lines(outcome.command, 200))
 

@@ -95,7 +95,7 @@ def test_no_command_tells_or_stores_what_is_secret(
             for extra in ((), ("--debug",), ("--json",)):
                 result = wdsctl(*command.split(), *words, *extra)
                 assert SECRET not in result.stdout + result.stderr
-                assert "this is a bug" not in result.stderr
+                assert "wdsctl has a bug" not in result.stderr
     for path in tmp_path.rglob("*"):
         assert SECRET not in path.name
         assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path

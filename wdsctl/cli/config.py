@@ -76,7 +76,7 @@ def _load_defaults(
         return config
     if config == "":
         raise UsageError(
-            f"{CONFIG_FLAG} is empty", hint="an unset variable, perhaps; pass `--config none` to use no file"
+            f"{CONFIG_FLAG} is empty", hint="check whether a variable is unset; or pass `--config none` to use no file"
         )
     path = find_config_file(os.environ, config)
     if path is not None:
@@ -187,7 +187,7 @@ def _make_setting(path: str, command: str, key: str, value: Any, options: Mappin
         values = value if parameter.multiple and isinstance(value, list) else [value]
         if not all(isinstance(each, str | int | float) and not isinstance(each, bool) for each in values):
             raise _config_error(
-                path, f"{key}: expected {'a list of texts' if parameter.multiple else 'a text or a number'}"
+                path, f"{key}: expected {'a list of text' if parameter.multiple else 'a text or a number'}"
             )
         value = list(map(str, values)) if parameter.multiple else str(value)
     return Setting(command, option, value, path)
@@ -206,5 +206,5 @@ def _suggestion(word: str, known: set[str] | Mapping[str, Any]) -> str:
 
 
 def _config_error(path: str, message: str, hint: str = "") -> UsageError:
-    hint = hint or f"correct the file, or run without it: {CONFIG_VARIABLE}={NO_CONFIG}"
+    hint = hint or f"correct the file, or ignore it: {CONFIG_VARIABLE}={NO_CONFIG}"
     return UsageError(message, where=path, hint=hint, code="WDS010")

@@ -93,6 +93,6 @@ def _unusable_error(path: str, reason: str) -> InputError:
     return InputError(
         f"cannot read the configuration: {reason}",
         where=path,
-        hint=f"correct the file, or run without it: {CONFIG_VARIABLE}={NO_CONFIG}",
+        hint=f"correct the file, or ignore it: {CONFIG_VARIABLE}={NO_CONFIG}",
         code="WDS010",
     )

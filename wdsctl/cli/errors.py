@@ -59,14 +59,17 @@ def convert_exit_code(report: ConvertReport) -> int:
 TYPER_MESSAGE_REWRITES = (
     (
         re.compile(r"(?:-?\S+ is not in the range x>=|Input should be greater than or equal to )(-?\S+)"),
-        r"\1 is the least",
+        r"the minimum is \1",
     ),
-    (re.compile(r"(?:-?\S+ is not in the range x<=|Input should be less than or equal to )(-?\S+)"), r"\1 is the most"),
-    (re.compile(r"(?:\S+ is not a valid integer|Input should be a valid integer.*)"), "a whole number is needed"),
-    (re.compile(r"(?:\S+ is not a valid float|Input should be a valid number.*)"), "a number is needed"),
+    (
+        re.compile(r"(?:-?\S+ is not in the range x<=|Input should be less than or equal to )(-?\S+)"),
+        r"the maximum is \1",
+    ),
+    (re.compile(r"(?:\S+ is not a valid integer|Input should be a valid integer.*)"), "expected a whole number"),
+    (re.compile(r"(?:\S+ is not a valid float|Input should be a valid number.*)"), "expected a number"),
     (re.compile(r"Value error, "), ""),
 )
-BUG_MESSAGE = "this is a bug of wdsctl: please report it with the lines above and the command"
+BUG_MESSAGE = "wdsctl has a bug: please report it with the lines above and the command"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,11 +143,13 @@ def convert_typer_error(
     source = context.get_parameter_source(parameter) if context is not None else None
     if source is not None and source.name in {"DEFAULT_MAP", "ENVIRONMENT"}:
         _, origin = (origins or {}).get(parameter, ("", ""))
-        return UsageError(message, where=origin, hint="correct the value there, or pass the option", code="WDS010")
+        return UsageError(
+            message, where=origin, hint="correct the value in its source, or pass the option", code="WDS010"
+        )
     unknown = _UNKNOWN_COMMAND.match(message)
     if unknown and (meant := _meant_command(command, unknown[1])):
         return UsageError(message, hint=meant)
-    return UsageError(message, hint=f"`{command} --help` lists what it accepts")
+    return UsageError(message, hint=f"run `{command} --help` for the accepted values")
 
 
 _UNKNOWN_COMMAND = re.compile(r"no such command '(.+)'$")
@@ -170,9 +175,7 @@ def _meant_command(command: str, word: str) -> str:
         return f"`wdsctl inspect {word} --samples 3` shows samples; a view is a saved selection of them"
     meant = [known for known, words in _OTHER_WORDS.items() if word.lower() in words.split()]
     return (
-        f"`wdsctl {meant[0]}` is the nearest command; `wdsctl --help` lists all"
-        if command == "wdsctl" and meant
-        else ""
+        f"did you mean `wdsctl {meant[0]}`? `wdsctl --help` lists all commands" if command == "wdsctl" and meant else ""
     )
 
 
@@ -182,7 +185,7 @@ def mention_configured_options(error: WdsctlError, origins: Mapping[str, tuple[s
         return
     for flag, origin in origins.values():
         if re.search(rf"{re.escape(flag)}(?![\w-])", error.message):
-            error.hint += f"; {display_path(origin)} sets {flag}, and --config none ignores files"
+            error.hint += f"; {display_path(origin)} sets {flag}; pass --config none to ignore files"
 
 
 def report_bug() -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 INTERRUPTED_MESSAGE = "interrupted; run the same command again to continue"
-INTERRUPTED_UNWRITTEN_MESSAGE = "interrupted; nothing was written"
+INTERRUPTED_UNWRITTEN_MESSAGE = "interrupted; wdsctl wrote nothing"
 
 
 class InterruptedBeforeWrite(Exception):  # noqa: N818 - the user leaves; nothing is wrong

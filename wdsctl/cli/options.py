@@ -68,7 +68,7 @@ def refuse_empty(parameters: Iterable[inspect.Parameter], values: Mapping[str, A
                 name = info.metavar.strip("[]") if isinstance(info, ArgumentInfo) else info.default
                 raise UsageError(
                     f"{'one of ' if isinstance(value, list) else ''}{name} is empty",
-                    hint="an unset variable, perhaps; for the working directory, write .",
+                    hint="check whether a variable is unset; write . for the working directory",
                 )
 
 
@@ -121,12 +121,13 @@ UnitWorkersOption = Annotated[
         "--workers",
         metavar="N",
         min=1,
-        help="Number of processes. [default: the usable CPUs, at most 16; with --executor ray, those of the cluster]",
+        help="Number of processes. [default: the usable CPUs, at most 16; with --executor ray, the CPUs of the "
+        "cluster]",
     ),
 ]
 ExecutorOption = Annotated[
     Literal["local", "ray"],
-    typer.Option("--executor", metavar="local|ray", help="Where the work runs: on this machine, or a Ray cluster."),
+    typer.Option("--executor", metavar="local|ray", help="Run the work on this machine, or on a Ray cluster."),
 ]
 RayAddressOption = Annotated[
     str | None,
@@ -206,12 +207,12 @@ MediaIndexOption = Annotated[
     bool,
     typer.Option(
         "--media-index",
-        help="Also record the keyframes of videos, for fast seeking. Reads whole files, decodes nothing.",
+        help="Also record the keyframes of videos, for fast seeking. Reads whole files without decoding them.",
     ),
 ]
 KeyOption = Annotated[
     str | None,
-    typer.Option("--key", metavar="FIELD", help="JSONL: the field that holds the key. [default: the line number]"),
+    typer.Option("--key", metavar="FIELD", help="JSONL: the field with the key. [default: the line number]"),
 ]
 KeyUntilOption = Annotated[
     Literal["first-dot", "last-dot", "known-extension"] | None,
@@ -236,7 +237,8 @@ BreakLockOption = Annotated[
     bool,
     typer.Option(
         "--break-lock",
-        help="Remove the lock of a process that has ended; with --yes, also of one that still runs on this machine.",
+        help="Remove the lock of a process that has ended; with --yes, also of a process that still runs on this "
+        "machine.",
     ),
 ]
 SampleRowsOption = Annotated[
@@ -257,7 +259,7 @@ HashOption = Annotated[
         show_default=False,
     ),
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", "-n", help="Show what would be done, and write nothing.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", "-n", help="Show the effect without writing anything.")]
 
 COMMON_OPTIONS: dict[str, Any] = {
     "json": Annotated[bool, typer.Option("--json", help="Print one JSON document.")],
@@ -268,7 +270,7 @@ COMMON_OPTIONS: dict[str, Any] = {
     "debug": Annotated[bool, typer.Option("--debug", help="Show the traceback of an error (same as WDSCTL_DEBUG=1).")],
     "config": Annotated[
         str | None,
-        typer.Option("--config", metavar="FILE", help="Read options from FILE instead of your own wdsctl.toml."),
+        typer.Option("--config", metavar="FILE", help="Read options from FILE instead of your wdsctl.toml."),
     ],
     "allow_path": Annotated[
         list[str] | None,
@@ -287,7 +289,7 @@ COMMON_FLAGS = frozenset(
     {"--json", "--quiet", "-q", "--no-color", "--no-input", "--yes", "-y", "--debug", *COMMON_FLAGS_WITH_VALUE}
 )
 #: A wdsctl.toml in the working directory may have come with data.
-UNUSED_CONFIG_MESSAGE = "wdsctl.toml in this folder has no effect; pass `--config wdsctl.toml` if it is yours"
+UNUSED_CONFIG_MESSAGE = "wdsctl.toml in this folder has no effect; if you trust it, pass `--config wdsctl.toml`"
 #: Commands with subcommands.
 COMMAND_GROUPS = frozenset({"catalog", "checkpoint", "config", "job", "view"})
 
@@ -402,7 +404,7 @@ def parse_format_options(texts: list[str]) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not name or not equals or name in pairs:
-            raise typer.BadParameter(f"{text!r}: write -O NAME=VALUE, each name once")
+            raise typer.BadParameter(f"{text!r}: expected -O NAME=VALUE, each name once")
         pairs[name] = value
     return pairs
 
@@ -418,8 +420,8 @@ def _use_ray(common: CommonOptions, address: str | None, values: Mapping[str, An
 
     if values.get("in_place"):
         raise UsageError(
-            "--in-place works on this machine only: a node that dies could leave a shard half done",
-            hint="leave out `--executor ray`, or pass DEST",
+            "--in-place works on this machine only: a dying node could leave a shard half written",
+            hint="omit `--executor ray`, or pass DEST",
         )
     return using_ray(address, values["workers"], common.output.note)
 

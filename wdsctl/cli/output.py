@@ -301,7 +301,7 @@ def output_error(stream: TextIO, error: OSError) -> StorageError:
     """The error for a stream that cannot be written."""
     return StorageError(
         f"cannot write the output: {error.strerror}",
-        hint="the command itself is complete; run it again with its output on a disk with space",
+        hint="write the output to a disk with free space, and run the command again: its other work is complete",
         where=getattr(stream, "name", "<stream>"),
         code="WDS401" if is_out_of_space(error) else "WDS404",
     )

@@ -28,7 +28,7 @@ def detection_rows(detection: Detection, *, explain: bool = False) -> list[tuple
     if len(shown) < len(detection.rejected):
         more = len(detection.rejected) - len(shown)
         what = "1 more type does" if more == 1 else f"{more} more types do"
-        rows.append(("", f"{what} not fit (--explain tells why)"))
+        rows.append(("", f"{what} not fit (--explain gives the reasons)"))
     return rows
 
 

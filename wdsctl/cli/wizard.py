@@ -136,7 +136,7 @@ def prepare_interactively(command: PrepareCommand, common: CommonOptions) -> Pre
 def ask_source(common: CommonOptions) -> RootSpec:
     """Ask for the source. Raises UsageError without a terminal."""
     if not may_ask(common):
-        raise UsageError("missing argument 'SOURCE'", hint="`wdsctl prepare --help` lists what it accepts")
+        raise UsageError("missing argument 'SOURCE'", hint="run `wdsctl prepare --help` for the accepted sources")
     question = "data to prepare: a folder or a file (? explains)"
     with report_unwritten_interrupt():
         return Interview(TerminalPrompter()).ask_until(question, _parse_source, common.output, choices=SOURCE_HELP)
@@ -147,7 +147,7 @@ def _parse_source(text: str) -> RootSpec:
     from wdsctl.core.prepare.source import AmbiguousFormError, recognise_form
 
     if not text:
-        raise UsageError("the path is empty", hint="for the working directory, write .")
+        raise UsageError("the path is empty", hint="write . for the working directory")
     spec = parse_root_spec(text)
     if spec.selection is None:
         with contextlib.suppress(AmbiguousFormError):  # the next question
@@ -251,7 +251,7 @@ def ask_missing(command: PrepareCommand, interview: Interview, output: Output) -
             question, check_dest, output, default=default_dest(command.source), choices=DEST_HELP
         )
     elif form is not None:
-        output.note(f"{form.reason}: it is prepared in place, and only the catalog is written")
+        output.note(f"{form.reason}: prepare writes only a catalog, and leaves the source in place")
     root = dest or command.source
     preview = None
     if is_imported and form is not None and not _is_prepared(root, request.catalog):
@@ -281,7 +281,7 @@ def _ask_form(command: PrepareCommand, interview: Interview, output: Output) -> 
 
     def parse(answer: str) -> SourceForm:
         if answer not in forms:
-            raise UsageError(f"{answer!r} is none of them", hint=f"choose from {', '.join(forms)}")
+            raise UsageError(f"{answer!r} is not one of the choices", hint=f"choose from {', '.join(forms)}")
         return SourceForm(answer, _CHOSEN)
 
     return interview.ask_until(f"the source could be {' or '.join(forms)}; which is it?", parse, output)
@@ -326,8 +326,10 @@ def confirm_sample_type(
     if request.sample_type or request.field_map or (detection := detect(command, output)) is None:
         return command
     output.note("detected:", labelled_lines(_fit_to_screen(detection)))
-    choices = "y: use it. n: name another sample type:\n" + _type_lines()
-    if interview.confirm("use it?" if detection.is_sure else "the detection is uncertain; use it?", choices=choices):
+    choices = "y: use the detected type. n: choose another sample type:\n" + _type_lines()
+    if interview.confirm(
+        "use it?" if detection.is_sure else "the detection is uncertain; use the detected type?", choices=choices
+    ):
         accepted = replace(request, sample_type=detection.sample_type, field_map=dict(detection.field_map))
         return replace(command, request=accepted)
     sample_type = interview.ask_until("sample type (? lists them)", _parse_sample_type, output, choices=_type_lines())
@@ -436,7 +438,7 @@ def _ask_fields(sample_type: str, detection: Detection, interview: Interview, ou
     example = ",".join(f"{field.name}=PART" for field in SAMPLE_TYPES[sample_type] if field.required)
     fields = [f"  {field.name}{'' if field.required else ' (optional)'}" for field in SAMPLE_TYPES[sample_type]]
     parts = ", ".join(detection.kinds)
-    choices = "\n".join([f"fields of {sample_type}:", *fields, f"parts: {parts}", "a field of JSON: json[text]"])
+    choices = "\n".join([f"fields of {sample_type}:", *fields, f"parts: {parts}", "a field of a JSON part: json[text]"])
     return interview.ask_until(f"field map, {example} (parts: {parts}; ? explains)", parse, output, choices=choices)
 
 
@@ -448,7 +450,7 @@ def _parse_sample_type(text: str) -> str:
     name = exact.get(text.lower()) or exact.get(f"{text.lower()}sample")
     if name is None:
         near = difflib.get_close_matches(text, names, n=3)
-        raise UsageError(f"no sample type {text!r}", hint=f"choose from {', '.join(near or names)}")
+        raise UsageError(f"unknown sample type {text!r}", hint=f"choose from {', '.join(near or names)}")
     return name
 
 

@@ -81,7 +81,7 @@ def test_what_is_wrong_is_told_with_its_file(piped: Show) -> None:
 
     assert "rank1.pt: the state is damaged: 'drawn' is '40'" in lines
     assert "skipped model.pt: made by code" in lines
-    assert lines[-1].startswith("no job can resume from these states together: ")
+    assert lines[-1].startswith("a job cannot resume from these states together: ")
 
 
 def test_a_pass_without_lanes_has_no_figures_of_lanes(piped: Show) -> None:

@@ -46,7 +46,7 @@ def test_hashes_of_the_catalog_are_told(wdsctl: Wdsctl, shards: Path) -> None:
     wdsctl("index", shards, "--hash")
     result = wdsctl("checksum", shards, "--json")
     assert {each["source"] for each in result.document["sums"]} == {"catalog"}
-    assert "10 of these hashes are from the catalog" in result.stderr
+    assert "took 10 of these hashes from the catalog" in result.stderr
     assert wdsctl("checksum", shards, "--json", "--again").document["sums"][0]["source"] == "read"
 
 

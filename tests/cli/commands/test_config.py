@@ -17,7 +17,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nothing_is_configured(wdsctl: Wdsctl) -> None:
-    assert wdsctl("config", "show").stdout == f"nothing is configured (no file at {OWN})\n"
+    assert wdsctl("config", "show").stdout == f"no option is configured (no file at {OWN})\n"
 
 
 def test_what_is_configured_is_shown_with_where_it_is_from(

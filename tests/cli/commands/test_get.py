@@ -103,4 +103,4 @@ def test_a_folder_that_cannot_be_written_says_so(wdsctl: Wdsctl, root: str, tmp_
 def test_the_part_may_follow_the_key(wdsctl: Wdsctl, root: str) -> None:
     assert wdsctl("get", root, "1", "txt").stdout.encode() == MEMBERS["1.txt"]
     result = wdsctl("get", root, "1", "txt", "--part", "txt")
-    assert (result.code, "PART and --part name the same thing" in result.stderr) == (2, True)
+    assert (result.code, "PART and --part exclude each other" in result.stderr) == (2, True)

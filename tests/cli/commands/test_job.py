@@ -73,7 +73,7 @@ def test_relative_paths_are_those_of_the_plan(
         (("job", "plan", "JOB"), "missing command"),
         (("job", "plan", "JOB", "--", "inspect", "x"), "`inspect` cannot be split into tasks"),
         (("job", "plan", "JOB", "--", "index", "x", "--nonsense"), "no such option: --nonsense"),
-        (("job", "plan", "JOB", "--tasks", "0", "--", "index", "x"), "1 is the least"),
+        (("job", "plan", "JOB", "--tasks", "0", "--", "index", "x"), "the minimum is 1"),
         (("job", "run", "JOB", "--task", "0"), "the folder has no job"),
         (("job", "merge", "JOB"), "the folder has no job"),
     ],

@@ -62,7 +62,7 @@ def test_what_fails_behind_the_first_entry_ends_the_one_document(number: int, mo
 def test_nothing_found_is_no_success(wdsctl: Wdsctl, root: str) -> None:
     assert (wdsctl("ls", root, "none").code, wdsctl("ls", root, "--samples", "--parts").code) == (3, 2)
     assert wdsctl("ls", root, "--split", "val").code == 3
-    assert wdsctl("ls", root, "none").stderr == "nothing found that begins with 'none'\n"
+    assert wdsctl("ls", root, "none").stderr == "no name begins with 'none'\n"
     assert wdsctl("ls", root, "none", "--quiet").stderr == ""
 
 

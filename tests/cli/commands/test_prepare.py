@@ -68,9 +68,9 @@ def test_preparing_again_tells_of_changed_files_that_are_not_in_the_shards(
     result = wdsctl(*argv, "--missing", "keep")
 
     assert result.code == 0
-    gone = "1 sample stays in its shard though its files are gone"
+    gone = "1 sample stays in its shard although its files are missing"
     assert result.stdout.splitlines()[1:] == [
-        f"  not as it should be: {gone}, 1 shard kept as it was while its files have changed"
+        f"  problems: {gone}, 1 shard is unchanged although its files have changed"
     ]
 
 
@@ -222,7 +222,7 @@ def test_who_leaves_before_the_last_answer_is_told_that_nothing_was_written(
     answers = [("data to prepare", "photos"), ("shards", "made"), ("split", "")]
     for i, question in enumerate(["data to prepare", "shards", "split", "use it?"]):
         screen = at_a_terminal(["prepare"], tmp_path, [*answers[:i], (question, key)], code=130)
-        assert screen.endswith("\ninterrupted; nothing was written\n")
+        assert screen.endswith("\ninterrupted; wdsctl wrote nothing\n")
         assert "run the same command" not in screen
     assert sorted(tmp_path.rglob("*")) == before
 

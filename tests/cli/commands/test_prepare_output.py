@@ -13,7 +13,7 @@ def test_what_was_done_is_told_phase_by_phase(piped: Show) -> None:
     assert piped(render_prepare(a_prepare_report())) == [
         "photos -> shards",
         "  write  1,204,332 samples in 5,029 shards, 40.0 GiB (12 written, 5,017 kept)",
-        "         not as it should be: 3 incomplete samples, 2 stray files",
+        "         problems: 3 incomplete samples, 2 stray files",
         "         a/0042: no json",
         "         b/stray",
         "         c: no jpg",
@@ -41,8 +41,8 @@ def test_up_to_date_says_where_shards_are_not_as_the_folder_is(piped: Show) -> N
     lines = piped(
         render_prepare(a_prepare_report(up_to_date=True, index=an_index_report(up_to_date=True), folder=folder))
     )
-    gone = "2 samples stay in their shards though their files are gone"
-    assert lines[1].endswith(f"{gone}, 3 shards kept as they were while their files have changed")
+    gone = "2 samples stay in their shards although their files are missing"
+    assert lines[1].endswith(f"{gone}, 3 shards are unchanged although their files have changed")
 
 
 def test_renamed_samples_are_named_and_so_are_those_that_keep_their_name_in_a_shard(piped: Show) -> None:
@@ -51,7 +51,7 @@ def test_renamed_samples_are_named_and_so_are_those_that_keep_their_name_in_a_sh
     lines = "\n".join(piped(render_prepare(a_prepare_report(folder=folder))))
     assert "12 samples: a0 -> b0, a1 -> b1" in lines
     assert "a9 -> b9 and 2 more (--json has all)" in lines
-    pending = "1 sample, old name kept in a shard with samples that are gone: x -> y"
+    pending = "1 sample, old name kept in a shard with missing samples: x -> y"
     assert pending in lines
     up_to_date = a_prepare_report(up_to_date=True, index=an_index_report(up_to_date=True), folder=folder)
     assert pending in "\n".join(piped(render_prepare(up_to_date)))
@@ -85,7 +85,7 @@ def test_what_the_user_says_of_the_type_is_told_as_such(piped: Show) -> None:
 
 def test_nothing_amiss_is_not_mentioned(piped: Show) -> None:
     report = a_prepare_report(folder=a_folder_report(incomplete=0, strays=0, examples=()))
-    assert not [line for line in piped(render_prepare(report)) if "not as it should be" in line]
+    assert not [line for line in piped(render_prepare(report)) if "problems" in line]
 
 
 def test_bad_shards_are_named_at_the_end(piped: Show) -> None:

@@ -63,7 +63,7 @@ def test_a_dry_run_in_place_needs_no_yes_and_writes_nothing(wdsctl: Wdsctl, cut:
 
 def test_in_place_keeps_what_was_there(wdsctl: Wdsctl, cut: Path) -> None:
     result = wdsctl("repair", cut, "--in-place", "--yes")
-    assert (result.code, "originals are kept in 1 .bak file" in result.stdout) == (5, True)
+    assert (result.code, "the originals are in 1 .bak file" in result.stdout) == (5, True)
     assert (cut / "train-000004.tar.bak").exists()
 
 

@@ -127,7 +127,7 @@ def test_split_yaml_goes_out_and_in(wdsctl: Wdsctl, films: Path, tmp_path: Path)
         (["--folds", "3", "--stratify", "json:label"], "--folds divides the samples by key"),
         (["1,1", "--set", "a/b"], "is not a valid name of a split set"),
         (["--exclude-code", "WDS999"], "unknown code WDS999"),
-        (["1,1", "--leaks"], "applies to existing splits"),
+        (["1,1", "--leaks"], "cannot be combined with new splits"),
         (["1,1", "--rest", "a/b", "--group-by", "json:film"], "is not a valid split name"),
     ],
 )
@@ -158,7 +158,7 @@ def test_to_drop_the_set_that_has_no_name_is_asked_for(
     left = wdsctl("split", films, "--drop", stderr=Stream(is_terminal=True))
     assert left.code == 2
     assert "delete the splits train, val of" in left.stderr
-    assert "no split was deleted: the answer was no" in left.stderr
+    assert "answered no: no split was deleted" in left.stderr
     assert len(wdsctl("split", films, "--json").document["sets"]) == 1
     monkeypatch.setattr("sys.stdin", Stream("y\n", is_terminal=True))
     assert wdsctl("split", films, "--drop", stderr=Stream(is_terminal=True)).code == 0

@@ -69,7 +69,7 @@ def test_what_fails_between_two_rows_ends_the_one_document(wdsctl: Wdsctl, index
 def test_a_limit_says_that_there_is_more(wdsctl: Wdsctl, indexed: Path) -> None:
     result = wdsctl("sql", indexed, "SELECT key FROM v_sample", "--limit", 7)
     assert len(result.stdout.splitlines()) == 8
-    assert result.stderr == "note: there are more than 7 rows\n"
+    assert result.stderr == "note: the query has more than 7 rows\n"
     assert wdsctl("sql", indexed, "SELECT key FROM v_sample", "--limit", 30).stderr == ""
 
 

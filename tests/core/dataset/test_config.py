@@ -184,7 +184,7 @@ def test_code_beside_the_data_is_named_and_not_run() -> None:
     [
         ("sample_tpye: X\n", ":1", "unknown key 'sample_tpye'", "did you mean sample_type?"),
         ("sample_type: CrudeSample\nzebra: 1\n", ":2", "unknown key 'zebra'", "choose one of version, sample_type"),
-        ("version: 1\nsample_type: CaptionSample\n", ":2", "no sample type", "did you mean CaptioningSample?"),
+        ("version: 1\nsample_type: CaptionSample\n", ":2", "unknown sample type", "did you mean CaptioningSample?"),
         ("version: 2\nsample_type: CrudeSample\n", ":1", "version 2 is newer", "pip install -U"),
         ("version: one\n", ":1", "version: expected 1, found 'one'", ""),
         ("version: 1\n", "", "sample_type: expected a name", ""),

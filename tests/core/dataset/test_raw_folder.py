@@ -457,7 +457,7 @@ def test_what_loses_samples_is_never_advised_first(tmp_path: Path) -> None:
 
     hint = caught.value.hint
     assert hint.index("complete the samples") < hint.index("--on-missing keep") < hint.index("--on-missing skip")
-    assert "--on-missing skip (leaves 2 samples out)" in hint
+    assert "--on-missing skip (skips 2 samples)" in hint
 
 
 @pytest.mark.parametrize(

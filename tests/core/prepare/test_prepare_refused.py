@@ -56,7 +56,7 @@ def test_a_folder_of_shards_is_not_written_into_other_shards(tmp_path: Path) -> 
     root = some_shards(tmp_path / "tars", 2)
     assert recognise_form(root).name == "shards"
 
-    with pytest.raises(UsageError, match="already holds shards"):
+    with pytest.raises(UsageError, match="already contains shards"):
         prepare(root, str(tmp_path / "made"))
     assert not (tmp_path / "made").exists()
 
@@ -97,7 +97,7 @@ def test_shards_below_are_not_packed_into_shards_unless_they_are_parts(tmp_path:
     source = a_folder(tmp_path / "raw", {**captions(0, 3), name: b"tar"})
     part = name.split(".", 1)[1]
 
-    with pytest.raises(UsageError, match="already holds shards"):
+    with pytest.raises(UsageError, match="already contains shards"):
         prepare(source, str(tmp_path / "made"))
     assert not (tmp_path / "made").exists()
     report = prepare(source, str(tmp_path / "made"), PrepareRequest(parts=(part,), on_missing="keep"))
@@ -134,7 +134,7 @@ def test_a_destination_with_shards_of_others_stays_as_it_is(tmp_path: Path) -> N
     some_shards(tmp_path / "made", 2)
     before = tree(tmp_path)
 
-    with pytest.raises(UsageError, match="already holds other shards"):
+    with pytest.raises(UsageError, match="already contains other shards"):
         prepare(source, str(tmp_path / "made"))
     assert tree(tmp_path) == before
 

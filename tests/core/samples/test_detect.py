@@ -289,8 +289,8 @@ def test_the_reasons_say_how_many_samples_have_it_and_what_was_looked_at() -> No
     found = infer_sample_type(seen(jpg=JPEG, txt=b"a dog"))
 
     assert found.reasons == (
-        "image: jpg is in 100 % of samples, content is JPEG (24 of 24 looked at)",
-        "caption: txt is in 100 % of samples, content is text (24 of 24 looked at)",
+        "image: jpg is in 100 % of samples, content is JPEG (24 of 24 read)",
+        "caption: txt is in 100 % of samples, content is text (24 of 24 read)",
     )
     assert found.kinds == {"jpg": "image/jpeg", "txt": "text"}
 
@@ -301,7 +301,7 @@ def test_the_reason_for_a_key_of_json_says_in_how_many_it_was() -> None:
 
     found = infer_sample_type(evidence)
 
-    assert found.reasons[1] == "caption: json[caption] is in 98 % of samples, text (49 of 50 looked at)"
+    assert found.reasons[1] == "caption: json[caption] is in 98 % of samples, text (49 of 50 read)"
 
 
 def test_images_of_several_formats_in_different_samples_are_alternatives() -> None:

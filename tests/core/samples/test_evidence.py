@@ -127,7 +127,7 @@ def test_empty_and_mixed_contents_are_reported() -> None:
     facts = examine_part(PartEvidence("x", 3, (b"", b"text", an_image("PNG"))), 3)
 
     assert facts.oddities == (
-        "x: the content is not of one kind: empty (1), text (1), PNG (1) of 3 looked at",
+        "x: the content is not of one kind: empty (1), text (1), PNG (1) of 3 read",
         "x: 1 of 3 are empty",
     )
 

@@ -177,8 +177,8 @@ def test_a_crude_sample_needs_no_field_map() -> None:
 @pytest.mark.parametrize(
     ("sample_type", "field_map", "message", "hint"),
     [
-        ("CaptionSample", {"image": "jpg"}, "no sample type 'CaptionSample'", "did you mean CaptioningSample?"),
-        ("Zebra", {}, "no sample type 'Zebra'", "use one of CaptioningSample"),
+        ("CaptionSample", {"image": "jpg"}, "unknown sample type 'CaptionSample'", "did you mean CaptioningSample?"),
+        ("Zebra", {}, "unknown sample type 'Zebra'", "use one of CaptioningSample"),
         ("CaptioningSample", {"image": "jpg", "captoin": "txt"}, "no field 'captoin'", "did you mean caption?"),
         ("CaptioningSample", {"image": "jpg", "text": "txt"}, "no field 'text'", "did you mean caption?"),
         ("CaptioningSample", {"image": "jpg"}, "needs caption", "use one of its fields image, caption"),

@@ -67,7 +67,7 @@ def test_dimensions_of_size_1_need_no_place_in_the_order() -> None:
         (0, 4, {"tp": 0}, "tp-cp-ep-dp-pp", "tensor is 0"),
         (0, 4, {"ep": 3}, "tp-cp-ep-dp-pp", "not a multiple of expert 3"),
         (0, 4, {}, "tp-sp-dp", "unknown dimensions 'sp'"),
-        (0, 4, {}, "tp-tp-dp", "names a dimension twice"),
+        (0, 4, {}, "tp-tp-dp", "repeats a dimension"),
         (0, 4, {"cp": 2}, "tp-dp-pp", "lacks cp"),
         (0, 4, {}, "tp-pp", "lacks dp"),
     ],

@@ -46,7 +46,7 @@ Examples:
   wdsctl catalog check shards/ && python train.py
 
 \b
-Exits with 1 if something is wrong. `wdsctl validate` checks the shards.
+Exits with 1 if a check fails. `wdsctl validate` checks the shards.
 """
 
 VACUUM_EPILOG = """
@@ -54,10 +54,10 @@ VACUUM_EPILOG = """
 Examples:
   wdsctl catalog vacuum shards/ --dry-run
   wdsctl catalog vacuum shards/ --generations 1
-  wdsctl catalog vacuum shards/ --yes             damaged files, too
+  wdsctl catalog vacuum shards/ --yes             also damaged files
 
 \b
-Training states resume only on generations that are kept.
+A training state resumes only if the catalog still has its generation.
 """
 
 
@@ -97,7 +97,7 @@ def vacuum(
     dry_run: options.DryRunOption = False,
     common: options.CommonOptions,
 ) -> int:
-    """Delete unused rows and files, and compact the catalog. With --yes, delete damaged files, too."""
+    """Delete unused rows and files, and compact the catalog. With --yes, also delete damaged files."""
     from wdsctl.cli.progress import show_progress
     from wdsctl.core.index.vacuum import catalog_vacuum
 

@@ -197,7 +197,7 @@ def render_redistribute(report: RedistributeReport) -> Iterator[RenderableType]:
 
 def render_checkpoint_diff(report: CheckpointDiffReport) -> Iterator[RenderableType]:
     if report.is_same:
-        yield "the states are the same"
+        yield "the states are identical"
         return
     for tier, lines, meaning in (
         ("order", report.order, "a job with one order refuses the state of the other"),
@@ -266,7 +266,7 @@ def _facts(job: StateFacts) -> list[tuple[str, RenderableType]]:
 
 def _verdict(report: CheckpointInfoReport) -> str:
     if report.problem:
-        return f"no job can resume from these states together: {escape_line(report.problem)}"
+        return f"a job cannot resume from these states together: {escape_line(report.problem)}"
     if report.job is None or not report.job.lanes:
         return "any number of ranks can resume"
     shown = ", ".join(map(str, report.alike[:WORLDS_SHOWN]))

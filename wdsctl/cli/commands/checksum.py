@@ -26,9 +26,10 @@ Examples:
   (cd shards && sha256sum -c ../SHA256SUMS)     the same by coreutils
 
 \b
-Names are relative to ROOT. A hash that `index --hash` noted is taken from
-the catalog while the shard has the same size and time; --check reads all.
-Exits with 1 where a file fails, 5 where a shard cannot be read.
+Names are relative to ROOT. checksum takes a
+hash from the catalog if `index --hash` recorded it and the shard has the same
+size and time. --check reads all shards. Exits with 1 if a file differs, and
+with 5 if a shard cannot be read.
 """
 
 
@@ -36,7 +37,8 @@ def command(
     root: options.RootArgument,
     *,
     check: Annotated[
-        str | None, typer.Option("--check", "-c", metavar="FILE", help="Hold the files against these sums; - is stdin.")
+        str | None,
+        typer.Option("--check", "-c", metavar="FILE", help="Compare the files with the hashes in FILE; - reads stdin."),
     ] = None,
     algorithm: Annotated[
         Literal["sha256", "sha512", "blake2b", "sha1", "md5"] | None,
@@ -44,10 +46,12 @@ def command(
             "--algorithm",
             "-a",
             metavar="NAME",
-            help="sha256, sha512, blake2b, sha1 or md5. [default: sha256; of sums, by their length]",
+            help="sha256, sha512, blake2b, sha1 or md5. [default: sha256; with --check, by the length of the hashes]",
         ),
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Read shards whose hash the catalog has, too.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Read all shards, even if the catalog has their hash.")
+    ] = False,
     workers: options.WorkersOption = None,
     catalog: options.CatalogOption = None,
     common: options.CommonOptions,
@@ -61,7 +65,7 @@ def command(
         progress = open_.enter_context(show_progress(common.output, is_streaming=not common.json))
         if check is not None:
             lines = _read_lines(check)
-            origin = "the sums on stdin" if check == "-" else check
+            origin = "the hashes on stdin" if check == "-" else check
             verdicts = verify_checksums(
                 root, lines, algorithm=algorithm, workers=count, catalog=catalog, origin=origin, progress=progress
             )
@@ -96,7 +100,7 @@ def _write_checksums(
         if each.error is not None:
             progress.note(_describe_finding(each.error))
     if noted:
-        progress.note(f"{noted:,} of these hashes are from the catalog, whose shards have the same size and time")
+        progress.note(f"took {noted:,} of these hashes from the catalog: size and time of these shards are unchanged")
     if common.json:
         write_plain(
             sys.stdout,

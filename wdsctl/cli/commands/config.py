@@ -20,21 +20,21 @@ HELP = "Show the configuration."
 EPILOG = """
 \b
 Examples:
-  wdsctl config show      what is configured, and where
+  wdsctl config show      configured options and their sources
 
 \b
 Order of precedence: the command line, a variable such as
 WDSCTL_INDEX_WORKERS=4, a file. The file is the one that --config or
-WDSCTL_CONFIG names, otherwise your own wdsctl.toml. A file in the working
+WDSCTL_CONFIG names, otherwise your wdsctl.toml. A file in the working
 directory has no effect. See docs/configuration.md.
 """
 
 SHOW_EPILOG = """
 \b
 Examples:
-  wdsctl config show                          what is configured
+  wdsctl config show                          configured options
   wdsctl config show --config wdsctl.toml     check another file
-  WDSCTL_CONFIG=none wdsctl config show       variables alone
+  WDSCTL_CONFIG=none wdsctl config show       only variables
 """
 
 
@@ -82,6 +82,6 @@ def render_config(report: Mapping[str, Any]) -> Iterator[RenderableType]:
         )
     else:
         source = display_path(report["file"]) if report["file"] else f"no file at {display_path(report['user_file'])}"
-        yield f"nothing is configured ({source})"
+        yield f"no option is configured ({source})"
     for name in report["unknown_variables"]:
         yield f"warning: no option reads the variable {escape_line(name)}"

@@ -121,7 +121,7 @@ OrientationOption = Annotated[
     typer.Option(
         "--orientation",
         metavar="apply|keep",
-        help="For re-encoded images: rotate as EXIF says, or keep pixels and EXIF.",
+        help="For re-encoded images: rotate by EXIF orientation, or keep pixels and EXIF.",
     ),
 ]
 ImagePartsOption = Annotated[
@@ -195,7 +195,7 @@ def command(
     """Write a new dataset from existing ones.
 
     Changes shard size, order or file format, selects samples, merges or divides datasets, stores media separately, or
-    re-encodes images and audio. The result is a prepared dataset. The source is not changed.
+    re-encodes images and audio. The result is a prepared dataset. Does not modify the source.
     """
     from wdsctl.cli.formatting import shell_argument
     from wdsctl.cli.progress import show_progress
@@ -204,7 +204,7 @@ def command(
     from wdsctl.core.errors import UsageError
 
     if len(paths) < 2:
-        raise UsageError("convert needs a source and a destination", hint="`wdsctl convert SOURCE... DEST`")
+        raise UsageError("convert needs a source and a destination", hint="pass both: `wdsctl convert SOURCE... DEST`")
     chosen = parse_convert_request(
         ConvertRequest(
             from_format=from_format,

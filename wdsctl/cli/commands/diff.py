@@ -32,15 +32,15 @@ EPILOG = """
 Examples:
   wdsctl diff old/ new/                two datasets
   wdsctl diff shards/@big shards/@all  two views
-  wdsctl diff shards/ --since 3        one, and how it was at generation 3
-  wdsctl diff old/ copy/ --content     their bytes, too: reads all of both
+  wdsctl diff shards/ --since 3        a dataset and its generation 3
+  wdsctl diff old/ copy/ --content     also all bytes of both datasets
   wdsctl diff old/ new/ -q > /dev/null || echo they differ
 
 \b
-Samples are the same by key and by names and sizes of their parts; moved
-where that is in another shard, changed where the key alone is the same.
-Exits with 0 where nothing differs, 1 where something does, and 5 where
-nothing else differs and shards could not be read.
+Two samples are the same if their keys and the names and sizes of their parts
+are the same. A moved sample is in another shard; a changed sample has the
+same key only. Exits with 0 if the datasets are the same, with 1 if they
+differ, and with 5 if no difference was found but shards could not be read.
 """
 
 
@@ -49,22 +49,25 @@ def command(
     second: Annotated[str | None, typer.Argument(metavar="[B]", help="Another one.")] = None,
     *,
     since: Annotated[
-        int | None, typer.Option("--since", metavar="N", min=0, help="In place of B: compare A at generation N with")
+        int | None, typer.Option("--since", metavar="N", min=0, help="Instead of B: compare A at generation N with")
     ] = None,
     until: Annotated[
-        int | None, typer.Option("--until", metavar="N", min=0, help="this later one. [default: as it is now]")
+        int | None,
+        typer.Option("--until", metavar="N", min=0, help="this later generation. [default: the current one]"),
     ] = None,
     content: Annotated[
         bool, typer.Option("--content", help="Compare the bytes of parts whose sizes are the same.")
     ] = False,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=0, help="Examples listed of each kind.")] = 5,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=0, help="Number of examples to list for each kind.")
+    ] = 5,
     catalog: Annotated[str | None, typer.Option("--catalog", metavar="DIR", help="The catalog of A is in DIR.")] = None,
     catalog_b: Annotated[
         str | None, typer.Option("--catalog-b", metavar="DIR", help="The catalog of B is in DIR.")
     ] = None,
     common: options.CommonOptions,
 ) -> int:
-    """Compare two datasets. Shards and samples added, removed, moved or changed; splits."""
+    """Compare two datasets. Lists added, removed, moved and changed shards and samples, and splits."""
     from wdsctl.cli.progress import show_progress
     from wdsctl.core.compare.diff import diff_datasets
 
@@ -109,7 +112,7 @@ def render_dataset_diff(report: DatasetDiffReport) -> Iterator[RenderableType]:
     yield from _shards(shards)
     yield from _samples(samples)
     if report.splits is None:
-        yield "splits: those of an older generation are not known any more"
+        yield "splits not compared: the catalog has no splits of older generations"
     elif drifted := [split for split in report.splits if not split.is_same]:
         yield make_table(("split", "#A", "#B", "#entered", "#left"), map(_split, drifted))
     yield _verdict(report)
@@ -137,7 +140,7 @@ def _shards(shards: ShardsDiff) -> Iterator[str]:
         )
     yield from _more("~", len(shards.first_changed), shards.changed, "shard")
     for name in shards.first_rewritten:
-        yield f"~ {escape_line(name)} (the same layout, and other bytes by SHA-256)"
+        yield f"~ {escape_line(name)} (same layout, but a different SHA-256)"
     yield from _more("~", len(shards.first_rewritten), shards.rewritten, "shard")
     for renamed in shards.first_renamed:
         yield (

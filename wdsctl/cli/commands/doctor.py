@@ -37,12 +37,12 @@ def command(
     catalog: options.CatalogOption = None,
     common: options.CommonOptions,
 ) -> int:
-    """Print versions and system facts to paste into a bug report."""
+    """Print versions and system facts for a bug report."""
     from wdsctl.core.errors import UsageError
     from wdsctl.core.inspect.doctor import doctor
 
     if catalog is not None and root is None:
-        raise UsageError("--catalog without a dataset", hint="name the dataset: wdsctl doctor ROOT --catalog DIR")
+        raise UsageError("--catalog without a dataset", hint="pass the dataset: wdsctl doctor ROOT --catalog DIR")
     common.output.answer("doctor", doctor(root, catalog=catalog), render_doctor)
     return 0
 

@@ -56,7 +56,7 @@ def command(
     from wdsctl.core.inspect.get import find_target, write_target
 
     if part is not None and part_argument is not None:
-        raise UsageError("PART and --part name the same thing", hint="leave one of them out")
+        raise UsageError("PART and --part exclude each other", hint="omit one of them")
     part = part_argument if part is None else part
     is_file = output not in (None, "-")
     target = find_target(

@@ -36,7 +36,7 @@ EPILOG = """
 \b
 Examples:
   wdsctl index shards/                        read new and changed shards
-  wdsctl index shards/ --missing drop         drop shards that are gone
+  wdsctl index shards/ --missing drop         drop missing shards
   wdsctl index shards/ --rebuild              rebuild the catalog
   wdsctl index 'shards/a-{000..199}.tar'      only these shards
   wdsctl index 'shards/**/train-*.tar'        all that match, now and later
@@ -70,7 +70,7 @@ OnErrorOption = Annotated[
     ),
 ]
 TrustCodeOption = Annotated[
-    bool, typer.Option("--trust-code", help="Allow a column's FUNCTION to be imported from the dataset's folder.")
+    bool, typer.Option("--trust-code", help="Allow importing a column's FUNCTION from the folder of the dataset.")
 ]
 DropMediaOption = Annotated[bool, typer.Option("--drop-media", help="Delete the media facts.")]
 

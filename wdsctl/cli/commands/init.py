@@ -59,7 +59,7 @@ def command(
         typer.Option(
             "--box-format",
             metavar="FORMAT",
-            help="The numbers of a box, if samples do not say: xywh, xyxy or cxcywh, also with normalized_.",
+            help="Box format of samples without one: xywh, xyxy or cxcywh, also with normalized_.",
         ),
     ] = None,
     workers: options.WorkersOption = None,

@@ -42,13 +42,13 @@ Examples:
   wdsctl inspect shards/ --random 5 --seed 1 --split val
   wdsctl inspect shards/ --key 000042        one sample
   wdsctl inspect shards/ --stats             histograms
-  wdsctl inspect blend.yaml --samples 1e6    what a blend is made of
+  wdsctl inspect blend.yaml --samples 1e6    the datasets of a blend
   wdsctl inspect shards/ --json | jq '.parts[].name'
 
 \b
 The summary comes from the catalog and takes the same time for any number of
 samples. --stats takes sizes and media facts from the catalog, and reads 1,000
-samples, or --random N, for texts, JSON and all else.
+samples, or --random N, for text, JSON and other parts.
 """
 
 ImageProtocolName = Literal["auto", "blocks", "kitty", "iterm", "sixel", "none"]
@@ -97,7 +97,7 @@ def command(
     catalog: options.CatalogOption = None,
     common: options.CommonOptions,
 ) -> int:
-    """Show what a dataset or a blend file contains. A summary, samples, or statistics."""
+    """Show what a dataset or a blend file contains. Prints a summary, samples, or statistics."""
     from wdsctl.cli.commands.inspect_output import samples_renderer
     from wdsctl.cli.output import has_color, terminal_width
     from wdsctl.cli.progress import show_progress

@@ -345,7 +345,7 @@ def _keys(report: StatsReport) -> Iterator[RenderableType]:
         yield f"... and {format_count(len(report.keys) - len(shown), 'more key')} (--json lists them)"
     if report.keys_left_out:
         values = format_count(report.keys_left_out, "value")
-        yield f"there are too many keys, which may be data: {values} under other keys were not counted"
+        yield f"too many different keys, so the counts lack {values} of other keys"
 
 
 def _types(key: JsonKeySummary) -> str:

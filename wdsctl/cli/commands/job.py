@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from wdsctl.core.executors.array_job import JobReport
     from wdsctl.core.executors.array_task import TaskReport
 
-HELP = "Run a command as tasks of an array job. Under any scheduler, through files."
+HELP = "Run a command as tasks of an array job. Works with any scheduler and a shared folder."
 
 EPILOG = """
 \b
@@ -51,7 +51,7 @@ RUN_EPILOG = """
 \b
 Examples:
   wdsctl job run JOB --task 0
-  wdsctl job run JOB           the scheduler has set the number of the task
+  wdsctl job run JOB           the task number from the scheduler
 
 \b
 Runs only units without results: run a task again after any failure.
@@ -66,7 +66,7 @@ Examples:
   wdsctl job status JOB --json
 
 \b
-Exits with 0 if the job is finished, 1 if tasks or a merge are left.
+Exits with 0 if the job is finished, and with 1 if tasks or a merge remain.
 """
 
 MERGE_EPILOG = """
@@ -86,14 +86,18 @@ Examples:
   wdsctl job template JOB --scheduler kubernetes > job.yaml
 """
 
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Folder of the job, which all machines see.")]
+JobArgument = Annotated[
+    str, typer.Argument(metavar="JOB", help="Folder of the job, on storage that all machines share.")
+]
 
 
 def plan(
     job: JobArgument,
     command: Annotated[
         list[str] | None,
-        typer.Argument(metavar="COMMAND", help="The command with its arguments. None: plan the rest of JOB."),
+        typer.Argument(
+            metavar="COMMAND", help="The command with its arguments. [default: plan the remaining work of JOB]"
+        ),
     ] = None,
     *,
     tasks: Annotated[
@@ -175,7 +179,7 @@ def template(
 def _answer(name: str, outcome: JobReport | int, common: options.CommonOptions) -> int:
     """Render the state of a job. The command itself has answered if it has ended."""
     if isinstance(outcome, int):
-        common.output.note("the command has ended, and the job is finished")
+        common.output.note("the job is finished")
         return outcome
     common.output.answer(name, outcome, render_job)
     return 0

@@ -30,7 +30,7 @@ Examples:
   wdsctl diff shards/ --since 3   the changes since generation 3
 
 \b
-Commands that write or check are recorded in .wdsctl/ledger.sqlite. A run
+wdsctl records commands that write or check in .wdsctl/ledger.sqlite. A run
 without an end was killed. Exits with 3 if no run is recorded.
 """
 
@@ -47,7 +47,7 @@ def command(
     catalog: options.CatalogOption = None,
     common: options.CommonOptions,
 ) -> int:
-    """Show the history of a dataset. Every run with its time, outcome and generation."""
+    """Show the history of a dataset. Lists every run with its time, outcome and generation."""
     from wdsctl.cli.output import terminal_width
     from wdsctl.core.catalog.history import read_log, read_run
 
@@ -127,7 +127,7 @@ def _change(before: int | None, after: int | None) -> str:
 
 def _state(state: CatalogState | None) -> str:
     if state is None:
-        return "no catalog, or not recorded"
+        return "not recorded, or no catalog"
     return (
         f"generation {state.generation}: {format_count(state.samples, 'sample')} in "
         f"{format_count(state.shards, 'shard')}"

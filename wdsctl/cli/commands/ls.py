@@ -44,7 +44,7 @@ def command(
     shards: Annotated[bool, typer.Option("--shards", help="List shards. [default]")] = False,
     samples: Annotated[bool, typer.Option("--samples", help="List samples by their keys.")] = False,
     parts: Annotated[bool, typer.Option("--parts", help="List parts, as KEY.PART.")] = False,
-    long: Annotated[bool, typer.Option("--long", "-l", help="More columns, see below.")] = False,
+    long: Annotated[bool, typer.Option("--long", "-l", help="Show more columns, see below.")] = False,
     null: Annotated[
         bool, typer.Option("--null", "-0", help="End names with a NUL byte, and do not quote them.")
     ] = False,
@@ -63,7 +63,7 @@ def command(
         texts = listing_document(listing) if common.json else _lines(listing, long=long, null=null)
         listed = write_entries(texts, is_raw=null and not (common.json or sys.stdout.isatty()))
     if not listed:
-        common.output.note(f"nothing found that begins with {prefix!r}" if prefix else "nothing found")
+        common.output.note(f"no name begins with {prefix!r}" if prefix else "nothing found")
     return 0 if listed else 3
 
 

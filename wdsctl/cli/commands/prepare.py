@@ -47,7 +47,7 @@ Examples:
   wdsctl prepare shards/                           tars, in place
   wdsctl prepare texts.jsonl --key id              JSONL of texts, in place
   wdsctl prepare shards/ --media                   with facts of the media
-  wdsctl prepare clips/ --media                    a folder of media, as it is
+  wdsctl prepare clips/ --media                    a folder of media, in place
   wdsctl prepare photos/ shards/ --shard-size 500MB --parts jpg,txt
   wdsctl prepare shards/ --sample-type CaptioningSample \\
       --field-map "image=jpg,caption=json[text]"
@@ -74,7 +74,7 @@ DestArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="DEST",
-        help="The folder for the shards, or a URL such as s3://bucket/shards. Tars stay where they are and need none.",
+        help="The folder for the shards, or a URL such as s3://bucket/shards. Omit it for tars, which stay in place.",
     ),
 ]
 FormatOption = Annotated[
@@ -131,7 +131,7 @@ RedetectOption = Annotated[
     bool, typer.Option("--redetect", help="Detect the sample type again and rewrite dataset.yaml.")
 ]
 ExplainOption = Annotated[
-    bool, typer.Option("--explain", help="Say why every other format and sample type does not fit.")
+    bool, typer.Option("--explain", help="Explain why each other format and sample type does not fit.")
 ]
 
 
@@ -169,9 +169,9 @@ def command(
     dry_run: options.DryRunOption = False,
     common: options.CommonOptions,
 ) -> int:
-    """Build a training dataset from whatever holds the data.
+    """Build a training dataset from raw files, tables, tars or JSONL.
 
-    Recognises the format of SOURCE, says what it found, and writes the samples as shards into DEST; uses tars and JSONL
+    Recognises the format of SOURCE, reports it, and writes the samples as shards into DEST; uses tars and JSONL
     of texts in place. Then indexes the shards, detects the sample type, and assigns the samples to splits. With --media
     and without DEST, catalogs a folder of media files in place.
     """
@@ -367,18 +367,18 @@ def _folder(folder: FolderReport) -> list[tuple[str, RenderableType]]:
 
 def _left_out(folder: FolderReport) -> list[str]:
     """What of the folder is not in the shards as it is there, with the names of the first files that were left out."""
-    changed = "while their files have changed"
+    changed = "although their files have changed"
     reasons = (
         (folder.incomplete, "incomplete sample", ""),
         (folder.strays, "stray file", ""),
         (folder.unreadable, "unreadable file or folder", "unreadable files or folders"),
-        (folder.ignored, "file or folder passed over", "files or folders passed over"),
+        (folder.ignored, "file or folder skipped", "files or folders skipped"),
         (
             folder.vanished,
-            "sample stays in its shard though its files are gone",
-            "samples stay in their shards though their files are gone",
+            "sample stays in its shard although its files are missing",
+            "samples stay in their shards although their files are missing",
         ),
-        (folder.stale, "shard kept as it was while its files have changed", f"shards kept as they were {changed}"),
+        (folder.stale, "shard is unchanged although its files have changed", f"shards are unchanged {changed}"),
     )
     left_out = ", ".join(pluralize(n, noun, plural) for n, noun, plural in reasons if n)
     if not left_out:
@@ -386,7 +386,7 @@ def _left_out(folder: FolderReport) -> list[str]:
     shown = folder.examples[:EXAMPLES_SHOWN]
     more = folder.incomplete + folder.strays + folder.unreadable - len(shown)
     return [
-        f"not as it should be: {left_out}",
+        f"problems: {left_out}",
         *shown,
         *([f"... and {format_count(more)} more"] if shown and more > 0 else []),
     ]
@@ -398,7 +398,7 @@ def _named_sample_rows(folder: FolderReport) -> list[tuple[str, str]]:
     for what, names, of_these in (
         ("dropped", [escape_line(key) for key in folder.dropped], ""),
         ("renamed", [_arrow(each) for each in folder.renamed], ""),
-        ("renamed", [_arrow(each) for each in folder.pending], ", old name kept in a shard with samples that are gone"),
+        ("renamed", [_arrow(each) for each in folder.pending], ", old name kept in a shard with missing samples"),
     ):
         if names:
             more = (

@@ -28,7 +28,7 @@ EPILOG = """
 Examples:
   wdsctl repair shards/ fixed/ --dry-run        preview the repair
   wdsctl repair shards/ fixed/                  copy and fix broken shards
-  wdsctl repair shards/ fixed/ --all            copy intact shards, too
+  wdsctl repair shards/ fixed/ --all            also copy intact shards
   wdsctl repair qa.jsonl fixed/ --encoding latin-1
   wdsctl repair shards/ --in-place --yes        keep originals as SHARD.bak
 
@@ -43,16 +43,14 @@ what it loses or cannot decide, and then exits with 5.
 def command(
     root: options.RootArgument,
     dest: Annotated[
-        str | None, typer.Argument(metavar="DEST", help="The folder or URL for the fixed copies, outside of ROOT.")
+        str | None, typer.Argument(metavar="DEST", help="The folder or URL for the fixed copies, outside ROOT.")
     ] = None,
     *,
-    in_place: Annotated[
-        bool, typer.Option("--in-place", help="Replace the broken shards themselves. Needs --yes.")
-    ] = False,
+    in_place: Annotated[bool, typer.Option("--in-place", help="Replace the broken shards. Needs --yes.")] = False,
     no_backup: Annotated[
         bool, typer.Option("--no-backup", help="With --in-place: do not keep the originals as SHARD.bak.")
     ] = False,
-    all_shards: Annotated[bool, typer.Option("--all", help="Copy the intact shards, too.")] = False,
+    all_shards: Annotated[bool, typer.Option("--all", help="Also copy the intact shards.")] = False,
     encoding: Annotated[
         str,
         typer.Option("--encoding", metavar="NAME", help="For JSONL: the encoding of lines that are not UTF-8."),
@@ -90,15 +88,16 @@ def _check_options(encoding: str, *, in_place: bool, no_backup: bool, is_sure: b
     from wdsctl.core.errors import UsageError
 
     if in_place and not is_sure:
-        raise UsageError("--in-place replaces shards, and needs --yes", hint="`--dry-run` shows preview the repair")
+        raise UsageError("--in-place replaces shards, so it needs --yes", hint="`--dry-run` shows preview the repair")
     if no_backup and not in_place:
-        raise UsageError("--no-backup needs --in-place", hint="remove --no-backup: ROOT is not changed")
+        raise UsageError("--no-backup needs --in-place", hint="remove --no-backup: repair does not change ROOT")
     try:
         if encoding:
             codecs.lookup(encoding)
     except LookupError as error:
         raise UsageError(
-            f"--encoding {encoding}: unknown encoding", hint="pass an encoding of Python, such as latin-1 or cp1252"
+            f"--encoding {encoding}: unknown encoding",
+            hint="pass an encoding that Python knows, such as latin-1 or cp1252",
         ) from error
 
 
@@ -147,7 +146,7 @@ def _verdict(report: RepairReport) -> str:
     summary = ", ".join(f"{format_count(count)} {outcome}" for count, outcome in facts if count)
     backups = sum(bool(shard.backup) for shard in report.repaired)
     if backups:
-        return f"{summary}; originals are kept in {format_count(backups, '.bak file')}"
+        return f"{summary}; the originals are in {format_count(backups, '.bak file')}"
     is_written = (report.fixed or report.copied) and not report.dry_run
     return f"{summary} (in {display_path(report.dest)})" if is_written else summary
 

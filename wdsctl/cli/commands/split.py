@@ -75,7 +75,7 @@ def command(
     ] = None,
     rest: Annotated[
         str,
-        typer.Option("--rest", metavar="NAME", help="Split for all other samples, or none to leave them out."),
+        typer.Option("--rest", metavar="NAME", help="Split for all other samples, or none for no split."),
     ] = "",
     source: Annotated[str, typer.Option("--from", metavar="FILE", help="Use a split.yaml of Energon.")] = "",
     folds: Annotated[
@@ -117,9 +117,7 @@ def command(
     ] = False,
     drop: Annotated[
         bool,
-        typer.Option(
-            "--drop", help="Delete the split set that --set names; without --set the default set, after asking."
-        ),
+        typer.Option("--drop", help="Delete the split set of --set. Without --set, ask and delete the default set."),
     ] = False,
     again: Annotated[
         bool, typer.Option("--again", help="Create all split sets again by the rules in dataset.yaml.")
@@ -170,8 +168,8 @@ def command(
         return _show(root, split_set, catalog, common)
     if export or leaks is not None:
         raise UsageError(
-            f"{'--export' if export else '--leaks'} applies to existing splits and makes none",
-            hint="make the splits first, then run the command with this option",
+            f"{'--export' if export else '--leaks'} cannot be combined with new splits",
+            hint="create the splits first, then run `wdsctl split` with this option alone",
         )
     if drop and not (split_set or dry_run or common.yes):
         _confirm_drop(root, request, catalog, common)
@@ -190,11 +188,11 @@ def _confirm_drop(root: str, request: SplitRequest, catalog: str | None, common:
         raise UsageError(
             f"--drop without --set deletes the splits {names}, and needs --yes",
             where=report.root,
-            hint="`--dry-run` shows what it would do; --set SET names another set",
+            hint="pass `--dry-run` to see the effect, or --set SET to delete another set",
         )
     question = f"delete the splits {names} of {display_path(report.root)} and their rule?"
     if not TerminalPrompter().confirm(question, default=False):
-        raise UsageError("no split was deleted: the answer was no", hint="--set SET names another set")
+        raise UsageError("answered no: no split was deleted", hint="pass --set SET to delete another set")
 
 
 def _make_splits(
@@ -218,8 +216,8 @@ def _make_splits(
             raise
         common.output.note(*render_moves(error.report))
         if not TerminalPrompter().confirm("move them?", default=False):
-            hint = "`--set NAME` makes another set beside this one"
-            raise UsageError("no sample was moved: the answer was no", hint=hint) from None
+            hint = "pass `--set NAME` to create another split set and keep this one"
+            raise UsageError("answered no: no sample was moved", hint=hint) from None
         report = run(may_move=True)
     common.output.answer("split", report, render_split)
     return 0
@@ -369,7 +367,8 @@ def render_strata(report: SplitReport) -> Iterator[RenderableType]:
 
 def render_sets(report: SplitSetsReport) -> Iterator[RenderableType]:
     if not report.sets:
-        yield f"{display_path(report.root)}: no splits yet (wdsctl split {display_path(report.root)} 8,1,1 makes them)"
+        root = display_path(report.root)
+        yield f"{root}: no splits yet (wdsctl split {root} 8,1,1 creates them)"
     for each in report.sets:
         name = f"set {escape_line(each.name)}, " if each.name else ""
         yield f"{display_path(report.root)}: {name}split {each.rule}"

@@ -112,7 +112,7 @@ def _blocks(rows: Iterator[SqlRow], limit: int, note: Callable[[str], None]) -> 
         remaining -= len(block)
         yield block
     if limit and not remaining and next(rows, None) is not None:
-        note(f"note: there are more than {format_count(limit, 'row')}")
+        note(f"note: the query has more than {format_count(limit, 'row')}")
 
 
 def _tables(columns: Sequence[str], blocks: Iterator[list[SqlRow]], *, is_colored: bool) -> Iterator[str]:

@@ -32,7 +32,7 @@ Examples:
 \b
 `get_train_dataset(..., trace="FOLDER")` writes traces. `ban=[...]` takes the
 `restore_key` that --json prints. Exits with 3 if nothing is found, and with 5
-if the answer is incomplete (a damaged file, a dataset that is gone).
+if the answer is incomplete (a damaged file, a missing dataset).
 """
 
 
@@ -50,7 +50,8 @@ def command(
         str | None, typer.Option("--key", metavar="KEY", help="The steps in which this sample was read.")
     ] = None,
     sample_id: Annotated[
-        int | None, typer.Option("--id", metavar="ID", min=0, help="The same, by the sample's id in the catalog.")
+        int | None,
+        typer.Option("--id", metavar="ID", min=0, help="Like --key, with the id of the sample in the catalog."),
     ] = None,
     counts: Annotated[bool, typer.Option("--counts", help="How often each dataset and its samples were read.")] = False,
     rank: Annotated[int | None, typer.Option("--rank", metavar="R", min=0, help="Only this rank.")] = None,
@@ -63,7 +64,9 @@ def command(
     root: Annotated[
         list[str] | None,
         typer.Option(
-            "--root", metavar="OLD=NEW", help="Read a dataset or folder that was moved from OLD at NEW (repeatable)."
+            "--root",
+            metavar="OLD=NEW",
+            help="Read a dataset or folder at NEW that was moved there from OLD (repeatable).",
         ),
     ] = None,
     common: options.CommonOptions,

@@ -107,11 +107,9 @@ def command(
         bool, typer.Option("--again", help="Check unchanged shards again. The level `hashes` always does so.")
     ] = False,
     quarantine: Annotated[
-        bool, typer.Option("--quarantine", help="Exclude samples with errors from all splits. Shards are not changed.")
+        bool, typer.Option("--quarantine", help="Exclude samples with errors from all splits. Does not modify shards.")
     ] = False,
-    release: Annotated[
-        bool, typer.Option("--release", help="Release samples from quarantine, and do nothing else.")
-    ] = False,
+    release: Annotated[bool, typer.Option("--release", help="Only release samples from quarantine.")] = False,
     fail_on: FailOnOption = "warning",
     limit: options.LimitOption = 20,
     format: FormatOption = "text",  # noqa: A002 - the option's name
@@ -123,7 +121,7 @@ def command(
     catalog: options.CatalogOption = None,
     common: options.CommonOptions,
 ) -> int:
-    """Check a dataset for errors. Tar structure, keys, parts, catalog; --level selects further checks."""
+    """Check a dataset for errors. Checks tar structure, keys, parts and catalog; --level selects further checks."""
     from wdsctl.cli.progress import show_progress
     from wdsctl.core.errors import findings_at_least
     from wdsctl.core.validate.request import ValidateRequest, parse_levels, parse_ref, parse_share
@@ -166,9 +164,9 @@ def _check_format(output_format: str, output: str | None, *, is_json: bool) -> N
     if output_format == "text" and output is not None and not is_json:
         raise UsageError("-o needs --format", hint="add `--format sarif`, `--format junit` or `--format json`")
     if output is not None and os.path.isdir(output):
-        raise UsageError("-o is a folder", where=output, hint="name a file in this folder")
+        raise UsageError("-o is a folder", where=output, hint="pass a file in this folder")
     if is_json and output_format not in ("text", "json"):
-        raise UsageError(f"--json and --format {output_format} contradict each other", hint="leave one of them out")
+        raise UsageError(f"--json and --format {output_format} exclude each other", hint="omit one of them")
 
 
 def _write_answer(

@@ -42,8 +42,8 @@ Examples:
   wdsctl view create shards/ odd --sql 'SELECT id FROM v_part WHERE size = 0'
 
 \b
---where selects a sample if one of its parts matches. Several options must
-all match; --sample then draws from the result. docs/views.md lists the
+--where selects a sample if one of its parts matches. A sample must match all
+options; --sample then draws from the result. docs/views.md lists the
 columns.
 """
 
@@ -78,7 +78,7 @@ Examples:
 
 \b
 `view create --keys` reads both formats. A line of .jsonl has key, id, shard
-and position, which distinguishes samples with the same key.
+and position, which distinguish samples with the same key.
 """
 
 REFRESH_EPILOG = """
@@ -104,7 +104,7 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The view.", s
 KeysOption = Annotated[int, typer.Option("--keys", metavar="N", min=0, help="Number of keys to show of each view.")]
 UnknownOption = Annotated[
     Literal["error", "skip"],
-    typer.Option("--unknown", metavar="error|skip", help="What to do about keys that are not in the dataset."),
+    typer.Option("--unknown", metavar="error|skip", help="Handling of keys that are not in the dataset."),
 ]
 
 
@@ -129,7 +129,7 @@ def create(
         str, typer.Option("--sample", metavar="SHARE", help="Draw this many of the matching samples: 1% or 1000.")
     ] = "",
     seed: options.SampleSeedOption = 0,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace the view of this name.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing view of this name.")] = False,
     unknown: UnknownOption = "error",
     timeout: options.TimeoutOption = None,
     catalog: options.CatalogOption = None,
@@ -246,7 +246,7 @@ def export(
         return 0
     if common.json:
         raise UsageError(
-            "--json describes an output file, and needs -o", hint="add -o FILE; or use --format jsonl for JSON objects"
+            "--json describes an output file, and needs -o", hint="add -o FILE; or pass --format jsonl for JSON objects"
         )
     for piece in iter_exported_names(root, name, chosen, catalog=catalog):
         write_plain(sys.stdout, piece.decode())
@@ -321,7 +321,7 @@ NAMES_SHOWN = 10
 def render_view(report: ViewReport) -> Iterator[RenderableType]:
     outcome = f"{'would be ' if report.dry_run else ''}{report.state}"
     if report.state == "unchanged":
-        outcome = "exists already, with the same samples"
+        outcome = "exists with the same samples"
     yield f"{display_path(report.root)}@{report.name}: {outcome}"
     yield labelled_lines(
         [
@@ -392,7 +392,7 @@ def render_view_list(report: ViewListReport) -> Iterator[RenderableType]:
 
 def render_view_details(report: ViewShowReport) -> Iterator[RenderableType]:
     yield f"{display_path(report.root)}@{report.name}"
-    changed = f"{format_count(len(report.changed), 'shard')} changed or gone: {_join_names(report.changed)}"
+    changed = f"{format_count(len(report.changed), 'shard')} changed or missing: {_join_names(report.changed)}"
     yield labelled_lines(
         [
             ("defined by", report.definition.as_options()),
@@ -420,7 +420,7 @@ def render_view_diff(report: ViewDiffReport) -> Iterator[RenderableType]:
             (f"only {report.first}", _side(report.only_first, report.only_first_keys)),
             (f"only {report.second}", _side(report.only_second, report.only_second_keys)),
             *(
-                (f"of {name}, changed or gone", f"{format_count(len(shards), 'shard')}: {_join_names(shards)}")
+                (f"of {name}, changed or missing", f"{format_count(len(shards), 'shard')}: {_join_names(shards)}")
                 for name, shards in ((report.first, report.first_changed), (report.second, report.second_changed))
                 if shards
             ),

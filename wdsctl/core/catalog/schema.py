@@ -319,7 +319,7 @@ view_shard_table = Table(
     Column("shard", Text, primary_key=True),  # its path
     Column("layout_hash", Text, nullable=False),
     Column("samples", Integer, nullable=False),
-    Column("bits", LargeBinary),  # one bit a sample, lowest first; null means the whole shard
+    Column("bits", LargeBinary),  # one bit per sample, lowest first; null means the whole shard
     sqlite_with_rowid=False,
 )
 

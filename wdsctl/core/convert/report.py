@@ -22,7 +22,7 @@ from wdsctl.core.json_text import read_json
 from wdsctl.core.text import escape_unprintable, pluralize
 from wdsctl.core.urls import is_url, redact_secrets
 
-LEFT_OUT_SUFFIX = ": the sample is left out"
+LEFT_OUT_SUFFIX = ": the sample is skipped"
 KEPT_SUFFIX = ": the sample is unchanged"
 
 _SAVED_FIELDS = ("form", "samples", "files", "size_bytes", "failed", "kept", "repeated", "bare", "apart", "layout")
@@ -208,7 +208,7 @@ def report_finished(
         raise UsageError(
             "files of the finished conversion are missing or have changed",
             where=changed[0],
-            hint="restore them, or choose another DEST",
+            hint="restore the files, or choose another DEST",
         )
     findings = tuple(Finding(**found) for found in saved.pop("findings"))
     return ConvertReport(

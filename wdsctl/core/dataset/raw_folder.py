@@ -87,7 +87,7 @@ def list_raw_folder(
 
     A complete sample has at least `parts` (`jpg|png`: either). The default is the parts that at least half of the
     samples have, where media of one kind count as one part. `on_missing` decides about incomplete samples, strays and
-    unreadable files: `error` raises WDS201, `skip` leaves them out, `keep` uses the parts that exist.
+    unreadable files: `error` raises WDS201, `skip` skips them, `keep` uses the parts that exist.
 
     Costs one `stat` and about 200 bytes of memory per file.
     """
@@ -363,7 +363,7 @@ def _fix_hint(expected: Sequence[str], *, incomplete: int, scan: RawFolderScan) 
     usual_kinds = (
         f"; a complete sample has {', '.join(expected) or 'any part'}; --parts changes that" if incomplete else ""
     )
-    skipped = f"leaves {pluralize(incomplete, 'sample')} out" if incomplete else "leaves them out"
+    skipped = f"skips {pluralize(incomplete, 'sample')}" if incomplete else "skips them"
     return f"{do}; or pass --on-missing keep (uses the parts that exist) or --on-missing skip ({skipped}){usual_kinds}"
 
 

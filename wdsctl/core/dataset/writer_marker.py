@@ -188,8 +188,8 @@ def _break(found: WriterMarker, url: str, note: Callable[[str], None]) -> None:
             f"another wdsctl is writing to this dataset: {holder_text(found.holder)}",
             where=redact_secrets(url),
             hint="wait with `--wait` (up to a week) or `--wait SECONDS`; "
-            f"{TIMEOUT_SECONDS / 60:.0f} minutes after its last sign of life the same command goes on; "
-            "if its process is certainly dead: `--break-lock`",
+            f"the same command takes over {TIMEOUT_SECONDS / 60:.0f} minutes after the last heartbeat; only if that "
+            "process has ended, pass `--break-lock`",
             code="WDS304",
         )
     if is_seen_running(found.holder) and not breaking.breaks_running:
@@ -208,7 +208,7 @@ def _send_heartbeats(
             tags[0] = store.put(url, _encode(holder, beat=beat), if_tag=tags[0]).tag
         except PreconditionFailed:
             lost.error = CatalogError(
-                "another wdsctl has taken over this dataset, because this one seemed dead",
+                "another wdsctl has taken over this dataset, because this process sent no heartbeat",
                 where=redact_secrets(url),
                 hint="run the same command again: finished work is kept",
                 code="WDS304",
@@ -224,7 +224,10 @@ def _end(store: ObjectStore, url: str, holder: LockHolder, tag: str, note: Calla
     try:
         store.put(url, _encode(holder, ended=True), if_tag=tag)
     except WdsctlError as error:  # it must not replace the result of the run, nor its own error
-        note(f"the next run on another machine waits {TIMEOUT_SECONDS / 60:.0f} minutes: {error.message}")
+        note(
+            f"cannot end the writer marker, so the next run on another machine waits {TIMEOUT_SECONDS / 60:.0f} "
+            f"minutes: {error.message}"
+        )
 
 
 def _encode(holder: LockHolder, *, beat: int = 0, ended: bool = False) -> bytes:

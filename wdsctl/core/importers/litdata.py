@@ -304,7 +304,7 @@ class LitDataImporter:
             RowMapping.from_options(options, media=[name for name in is_media if is_media[name]], key=":row"),
             lambda: [row.values for row in islice(rows.rows(0), _DESCRIBED_ROWS)],
             fields=list(is_media),
-            more_uses=lambda: [FieldUse(name, "", "`-O drop` leaves it out") for name in dropped],
+            more_uses=lambda: [FieldUse(name, "", "dropped by `-O drop`") for name in dropped],
             splits=[folder.split for folder in folders if folder.split],
             has_file_references=False,
         )

@@ -220,7 +220,7 @@ class MdsImporter:
             RowMapping.from_options(options, media=media, key=":row"),
             lambda: [row.values for row in islice(rows.rows(0), _DESCRIBED_ROWS)],
             fields=columns,
-            more_uses=lambda: [FieldUse(name, "", "`-O drop` leaves it out") for name in encodings if name in dropped],
+            more_uses=lambda: [FieldUse(name, "", "dropped by `-O drop`") for name in encodings if name in dropped],
             splits=splits,
             has_file_references=False,
         )

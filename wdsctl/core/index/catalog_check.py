@@ -250,7 +250,11 @@ def orphan_problems(path: str) -> list[CatalogProblem]:
         for table, shard in _SHARD_ID_EXPRESSIONS.items():
             orphans = sum(number not in shards for number in _shard_ids(connection, table, shard))
             if orphans:
-                problems.append(CatalogProblem(f"{table} has rows of {pluralize(orphans, 'shard')} that are gone"))
+                problems.append(
+                    CatalogProblem(
+                        f"{table} has rows of {pluralize(orphans, 'shard')} that the catalog no longer lists"
+                    )
+                )
         lost = connection.execute("SELECT count(*) FROM shard_part WHERE ext NOT IN (SELECT id FROM ext)").fetchone()[0]
     return [*problems, CatalogProblem(f"{pluralize(lost, 'count')} of parts have no part name")] if lost else problems
 

@@ -112,7 +112,7 @@ def _find_png_damage(data: bytes) -> str:
         size, kind = struct.unpack_from(">I4s", data, at)
         end = at + 12 + size
         if end > len(data):
-            return f"its chunk {kind!r} needs {end - len(data):,} more bytes than there are"
+            return f"its chunk {kind!r} lacks {end - len(data):,} bytes"
         if zlib.crc32(data[at + 4 : end - 4]) != struct.unpack_from(">I", data, end - 4)[0]:
             return f"the checksum of its chunk {kind.decode('ascii', 'backslashreplace')} is wrong"
         at = end

@@ -88,7 +88,7 @@ def _decode_image(source: ByteRangeFile, format_name: str, width: int, height: i
 
     module, name = PILLOW_READERS.get(format_name, ("", ""))
     if not name:
-        return Unreadable(reason=f"there is nothing here that decodes {format_name}")
+        return Unreadable(reason=f"wdsctl cannot decode {format_name}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -112,7 +112,7 @@ def _decode_first_frame(source: ByteRangeFile, format_name: str) -> Image.Image 
     from wdsctl.core.media.stream import DEMUXERS, first_video_stream, open_container
 
     if format_name not in DEMUXERS:
-        return Unreadable(reason=f"there is nothing here that decodes {format_name}")
+        return Unreadable(reason=f"wdsctl cannot decode {format_name}")
     try:
         with open_container(source, format_name) as container:
             stream = first_video_stream(container)

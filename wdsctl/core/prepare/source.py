@@ -104,7 +104,7 @@ def _why_shards(source: str) -> str:
     if is_empty_folder(location.root):
         raise InputError("the folder is empty", where=location.display_path, hint="check the path", code="WDS003")
     if has_plain_tars(location.root):
-        return "it holds tars"
+        return "it contains tars"
     check_no_outside_shards(source)
     return ""
 
@@ -163,7 +163,7 @@ def _check_lines(source: str) -> None:
     if is_folder and 2 * len(called_json) > len(names) and is_object_per_line(called_json[0]):
         rename = 'mv "$1" "${1%.*}.jsonl"'
         raise InputError(
-            "each line of the .json files is an object: they are JSONL",
+            "the .json files are JSONL: each line is an object",
             where=shown(called_json[0]),
             hint="rename the objects: end their names in .jsonl"
             if is_url(source)
@@ -238,7 +238,7 @@ def check_raw_folder(source: str, dest: str, parts: Sequence[str]) -> None:
     if not holds or any(f".{part}".lower().endswith((".tar", *COMPRESSED_TAR_SUFFIXES)) for part in named):
         return
     raise UsageError(
-        "the source already holds shards, which are prepared in place",
+        "the source already contains shards, which wdsctl prepares in place",
         where=source,
         hint=f"run {shell_command('prepare', source)}; if the tars are parts of samples, list the parts: `--parts "
         "jpg,tar`",

@@ -51,7 +51,7 @@ def check_dest_shards(dest: str, planned_names: set[str]) -> list[str]:
         missing = sorted(planned_names.difference(names))
         renamed = f"if shards were renamed, restore their names ({_format_names(missing)}), or continue with"
         raise UsageError(
-            f"the destination already holds other shards: {_format_names(unknown)}",
+            f"the destination already contains other shards: {_format_names(unknown)}",
             where=redact_secrets(dest),
             hint=f"{renamed} {shell_command('index', redact_secrets(dest))}"
             if missing

@@ -167,9 +167,9 @@ def _summarize_contents(contents: Sequence[SniffedContent]) -> str:
     if not counts:
         return "content not read"
     if len(counts) == 1:
-        return f"content is {next(iter(counts))} ({len(contents)} of {len(contents)} looked at)"
+        return f"content is {next(iter(counts))} ({len(contents)} of {len(contents)} read)"
     kinds = ", ".join(f"{name} ({count})" for name, count in counts.most_common(4))
-    return f"content is {kinds} of {len(contents)} looked at"
+    return f"content is {kinds} of {len(contents)} read"
 
 
 def _find_oddities(name: str, kind: str, contents: Sequence[SniffedContent]) -> tuple[str, ...]:

@@ -285,7 +285,7 @@ def parse_field_map_text(text: str) -> dict[str, str]:
         if equals and name.strip().isidentifier():
             field = name.strip()
             if field in field_map:
-                raise _option_error(text, f"{field} is mapped twice")
+                raise _option_error(text, f"the field {field} is repeated")
             field_map[field] = rest.strip()
         elif field:
             field_map[field] += f",{piece.strip()}"
@@ -443,7 +443,7 @@ def _part_as_json(part: str, value: Any, decoded: dict[str, Any]) -> Any:
             decoded[part] = json.loads(text)
         except (ValueError, TypeError, RecursionError) as error:
             raise _field_map_error(
-                f"part {part} is not JSON: {error}", "map the part itself, without [...], or correct the part", ""
+                f"part {part} is not JSON: {error}", "map the whole part, without [...], or correct the part", ""
             ) from error
     return decoded[part]
 

@@ -268,7 +268,7 @@ def _from_key(
     path = FieldPath((PartAccess(part.name, steps),))
     quality = 1 - 0.01 * names.index(name) - 0.02 * (len(key.path) - 1)
     seen = f"{key.found} of {key.examined}"
-    reason = f"{field.name}: {path} is in {percent(key.share)} of samples, {key.kind} ({seen} looked at)"
+    reason = f"{field.name}: {path} is in {percent(key.share)} of samples, {key.kind} ({seen} read)"
     yield FilledField(path, quality, key.share, name, reason)
 
 

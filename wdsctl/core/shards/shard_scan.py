@@ -174,7 +174,7 @@ def decode_scan(facts: Mapping[str, Any], data: memoryview) -> ShardScan:
         **columns,
     )
     if not _is_consistent(scan):
-        raise ValueError("the columns do not fit together")
+        raise ValueError("the columns have different lengths")
     return scan
 
 

@@ -204,7 +204,7 @@ def _copy_in_kernel(out: BufferedWriter, source: int, size: int) -> int:
 
 def _source_error(error: OSError, path: str) -> WdsctlError:
     if isinstance(error, FileNotFoundError):
-        return _changed(path, "the file is gone")
+        return _changed(path, "the file is missing")
     translated = wdsctl_error_from(error, path, "read")
     if error.errno in UNREADABLE_ERRNOS:
         translated.hint = (

@@ -132,7 +132,7 @@ class GoogleUpload:
         expected = b64encode(self._checksum.digest()).decode()
         if self._finished.get("md5Hash", expected) != expected:
             self._driver.filesystem.rm_file(self._path)
-            raise OSError("the store received different bytes from those sent: wdsctl removed the object")
+            raise OSError("the bytes in the store differ from the bytes sent: wdsctl removed the object")
         return self._driver._facts(self._finished)  # noqa: SLF001 - one class in two parts
 
     def abort(self) -> None:

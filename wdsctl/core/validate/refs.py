@@ -85,7 +85,7 @@ def _check_name(
     name: Any, rule: RefRule, part: PartToCheck, findings: LocatedFindingCollector, usage: RefUsage
 ) -> None:
     if not isinstance(name, str):
-        findings.add("WDS156", f"{rule.field} holds {name!r:.60}, not a name", part)
+        findings.add("WDS156", f"{rule.field} has the value {name!r:.60}, expected a name", part)
         return
     result = open_ref_store(rule.store).lookup(name)
     if result.status == "found":

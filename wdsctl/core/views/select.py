@@ -177,7 +177,7 @@ def _select_where(
     found: SampleSelection = {}
     with RowQuery(location, shards) as rows:
         fitting = rows.find_samples(text, timeout_seconds=seconds)
-        progress.phase("look at samples", items=sum(shard.samples for shard in shards))
+        progress.phase("read samples", items=sum(shard.samples for shard in shards))
         for shard, flags in fitting:
             part = shard_selection(shard, flags)
             if part.samples:

@@ -77,7 +77,7 @@ class Query:
             )
         parameter = next((token.text for token in tokens if token.kind == "parameter"), None)
         if parameter is not None:
-            hint = "write the value itself; quote text with single quotes: 'jpg'"
+            hint = "write the value instead; quote text with single quotes: 'jpg'"
             raise self.error(f"{parameter} is a query parameter, and wdsctl passes no values for parameters", hint)
         return tokens
 

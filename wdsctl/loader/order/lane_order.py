@@ -165,7 +165,7 @@ class LaneOrder:
     def _locate(self, number: int) -> tuple[VersionOrder, int]:
         """The version of a sample of this lane, and its epoch in that version."""
         if number < 0:
-            raise IndexError(f"there is no sample {number} in a lane: they count from 0")
+            raise IndexError(f"a lane has no sample {number}: samples count from 0")
         draw = int(self._job_draws(number))
         if draw > MAX_ELEMENTS:
             raise IndexError(f"draw {draw} is too far: a job has 2^62")

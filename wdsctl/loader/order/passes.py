@@ -35,5 +35,5 @@ class BatchRanges:
     def batch_range(self, number: int) -> tuple[int, int]:
         """Positions [start, stop) of a range. Raises IndexError past the end of the pass."""
         if not 0 <= number < self.batches:
-            raise IndexError(f"there is no batch {number} in a pass of {self.batches}")
+            raise IndexError(f"batch {number} is out of range for a pass of {self.batches} batches")
         return number * self.batch_size, min((number + 1) * self.batch_size, self.n)

@@ -91,7 +91,7 @@ def _parse_dimensions(order: str, sizes: Mapping[str, int]) -> list[str]:
     known = {*sizes, "dp"}
     unknown = sorted(set(dims) - known)
     if unknown or len(set(dims)) < len(dims):
-        problem = f"has unknown dimensions {', '.join(map(repr, unknown))}" if unknown else "names a dimension twice"
+        problem = f"has unknown dimensions {', '.join(map(repr, unknown))}" if unknown else "repeats a dimension"
         raise UsageError(
             f"the order {order!r} {problem}",
             hint=f"join tp, cp, ep, dp and pp by hyphens, the fastest first: {MEGATRON_DIMENSION_ORDER!r}",

@@ -142,7 +142,7 @@ class PreparedStore(FileStore):
             parts = [part for part, _, _ in self.offsets.parts(row)]
             existing += [f"{key}.{part}" for part in parts]
             names += [f"{key}.{part}" for part in parts if f"{key}.{part}".lower() == name.lower()]
-        hint = f"the key has {', '.join(map(repr, existing[:_MAX_HINT_NAMES]))}" if existing else ""
+        hint = f"the key has the parts {', '.join(map(repr, existing[:_MAX_HINT_NAMES]))}" if existing else ""
         return missing_entry_error(self.path, name, names, hint)
 
     def _new_storage(self) -> Storage:
