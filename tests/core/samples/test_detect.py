@@ -189,6 +189,28 @@ def reason_against(detection: Detection, sample_type: str) -> str:
         ),
         (seen(json={"conversations": TURNS}), "ConversationSample", {"messages": "json"}),
         (seen(json={"data": {"messages": TURNS}}), "ConversationSample", {"messages": "json[data][messages]"}),
+        (seen(json={"instruction": "Add", "input": "", "output": "4"}), "ConversationSample", {"messages": "json"}),
+        (seen(json={"question": "Why?", "answer": "So."}), "ConversationSample", {"messages": "json"}),
+        (
+            seen(jpg=JPEG, json={"instruction": "Describe it", "output": "A cat."}),
+            "ConversationSample",
+            {"messages": "json", "images": "*"},
+        ),
+        (
+            seen(json={"prompt": "Hi", "chosen": "Hello", "rejected": "No", "messages": TURNS}),
+            "PreferenceSample",
+            {"prompt": "json", "chosen": "json[chosen]", "rejected": "json[rejected]"},
+        ),
+        (
+            seen(jpg=JPEG, json={"prompt": "Hi", "chosen": TURNS, "rejected": TURNS}),
+            "PreferenceSample",
+            {"prompt": "json", "chosen": "json[chosen]", "rejected": "json[rejected]", "images": "*"},
+        ),
+        (
+            seen(jpg=JPEG, json={"question": "Why?", "answer": "So."}),
+            "VQASample",
+            {"image": "jpg", "context": "json[question]", "answers": "json[answer]"},
+        ),
         (
             seen(jpg=JPEG, json={"conversations": IMAGE_TURNS, "id": 3}),
             "ConversationSample",
@@ -282,6 +304,7 @@ def test_every_other_type_is_rejected_with_a_reason() -> None:
         "DetectionSample": "no boxes: json has caption, width, height",
         "SegmentationSample": "no mask: no image has a mask name (seg.png, mask.png)",
         "ConversationSample": "no messages: json has caption, width, height",
+        "PreferenceSample": "no prompt: json has caption, width, height",
     }
 
 
@@ -437,6 +460,8 @@ def test_a_conversation_whose_media_are_elsewhere_does_not_fit() -> None:
     [
         ({"text": "once"}, "TextSample"),
         ({"messages": TURNS}, "ConversationSample"),
+        ({"instruction": "Add", "input": "2", "output": "4"}, "ConversationSample"),
+        ({"prompt": "Hi", "chosen": "Hello", "rejected": "No"}, "PreferenceSample"),
         ({"messages": IMAGE_TURNS}, CRUDE),
         ({"messages": TURNS, "image": "1.jpg"}, CRUDE),
     ],

@@ -148,6 +148,18 @@ def kinds() -> dict[str, Made]:
             {"messages": "json"},
             {"messages": MESSAGES, "images": [], "tools": None},
         ),
+        "PreferenceSample": Made(
+            {"json": b'{"prompt": "hi", "chosen": "hello", "rejected": "no"}'},
+            {"prompt": "json", "chosen": "json[chosen]", "rejected": "json[rejected]"},
+            {
+                name: [{"role": role, "content": [{"type": "text", "text": words}]}]
+                for name, role, words in (
+                    ("prompt", "user", "hi"),
+                    ("chosen", "assistant", "hello"),
+                    ("rejected", "assistant", "no"),
+                )
+            },
+        ),
     }
 
 

@@ -76,7 +76,7 @@ def parts_of(sample):
 
 
 #: Types whose fields are not the values of the field map as they are: see `wdsctl.loader.compose_fields`.
-_COMPOSED_TYPES = ("ConversationSample", "DetectionSample")
+_COMPOSED_TYPES = ("ConversationSample", "PreferenceSample", "DetectionSample")
 
 
 def blend_yaml(splits: Sequence[str]) -> str:

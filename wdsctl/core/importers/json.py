@@ -32,6 +32,7 @@ from wdsctl.core.text import path_for_message
 _EXTENSIONS = (".json",)
 
 _FILE_SCORE = 0.6
+_FOLDER_SCORE = 0.5  # of a folder whose tables name no files, if there are no media in it
 
 #: Fields that the formats of conversations read: `llava` takes such a file if it recognises it.
 _CONVERSATION_FIELDS = frozenset({"conversations", "conversation", "messages"})
@@ -45,9 +46,12 @@ class JsonImporter:
 
     def recognise(self, path: str) -> FormatMatch | None:
         if os.path.isdir(path):
-            match = match_folder(path, _EXTENSIONS, _read_first, 0.1)
-            # A folder whose JSON files name nothing holds metadata of something else.
-            return match if match is not None and match.score > 0.1 else None
+            match = match_folder(path, _EXTENSIONS, _read_first, _FOLDER_SCORE)
+            if match is None or match.score < _FOLDER_SCORE:
+                return None  # beside media, JSON files that name nothing are metadata of something else
+            # Without other files, they are tables if each has several rows.
+            is_named = match.score > _FOLDER_SCORE
+            return match if is_named or all(len(_read_first(table)) > 1 for table in match.tables) else None
         if not path.lower().endswith(_EXTENSIONS) or not os.path.isfile(path):
             return None
         rows = _read_first(path)

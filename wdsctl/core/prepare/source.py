@@ -83,8 +83,8 @@ def recognise_form(source: str, dest: str | None = None, from_format: str = "") 
     if len(forms) > 1 and forms[0].score - forms[1].score < _SCORE_TOLERANCE:
         tied = [each for each in forms if forms[0].score - each.score < _SCORE_TOLERANCE]
         raise AmbiguousFormError([SourceForm(each.name, each.reason) for each in tied], source, dest)
-    if forms[0].name == "jsonl" and (dest is None or len(forms) > 1) and not names_files(source):
-        if dest is None and has_shards(*split_file_root(source)):
+    if forms[0].name == "jsonl" and dest is None and not names_files(source):
+        if has_shards(*split_file_root(source)):
             reason = "JSONL that names no media files beside it"
             return SourceForm(IN_PLACE, reason, tuple(RejectedForm(each.name, each.reason) for each in forms[1:]))
         forms = [*forms[1:], forms[0]]  # lines among other files

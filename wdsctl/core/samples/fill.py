@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from wdsctl.core.media.kinds import media_extensions
 from wdsctl.core.samples.evidence import JsonKeyFacts, PartFacts, percent
 from wdsctl.core.samples.fields import EVERY_ITEM, FieldPath, PartAccess, find_parts
+from wdsctl.core.samples.preferences import ANSWER_KEYS
 from wdsctl.core.samples.types import MEDIA_LIST_KINDS
 
 if TYPE_CHECKING:
@@ -64,7 +65,12 @@ _KEY_KINDS_OF_FIELD: dict[str, tuple[str, ...]] = {
     "label_names": ("list of text",),
     "captions": ("list of text",),
     "messages": ("conversation", "conversation with media"),
+    **dict.fromkeys(ANSWER_KEYS, ("text", "object", "list of objects", "conversation", "conversation with media")),
 }
+#: Keys of an object that is a question, or an instruction, with its answer.
+_PAIRS = (("instruction", "output"), ("instruction", "response"))
+#: The same for objects without media: with an image, they are an answer to a question about it.
+_TEXT_PAIRS = (("question", "answer"), ("question", "response"), ("prompt", "completion"), ("prompt", "response"))
 
 
 class FilledField(NamedTuple):
@@ -226,6 +232,22 @@ def _keys_by_name(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[Fi
                 yield from _from_key(field, part, key, () if is_whole else key.path)
 
 
+def _objects_of_pairs(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
+    """Objects that are a question with its answer, or a prompt with two answers."""
+    pairs = {"prompt": (ANSWER_KEYS,), "messages": _PAIRS}.get(field.name, ())
+    if field.name == "messages" and not any(part.kind in _USUAL_MEDIA_NAMES for part in facts):
+        pairs += _TEXT_PAIRS
+    for part in facts:
+        keys = {key.path[0]: key for key in part.keys if len(key.path) == 1}
+        for pair in pairs:
+            kinds = _KEY_KINDS_OF_FIELD[ANSWER_KEYS[0]] if pair == ANSWER_KEYS else ("text",)
+            found = [keys[name] for name in pair if name in keys and keys[name].kind in kinds]
+            if len(found) == len(pair):
+                share = min(key.share for key in found)
+                reason = f"{field.name}: {part.name} has {' and '.join(pair)} in {percent(share)} of samples"
+                yield FilledField(FieldPath((PartAccess(part.name),)), 0.95, share, pair[0], reason)
+
+
 def _first_items_by_name(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
     """The first of several texts: `json[captions][0]`, `json[annotations][0][caption]`."""
     for part in facts:
@@ -246,6 +268,7 @@ _WAYS = (
     _Way(1.0, _parts_by_name),
     _Way(0.95, _parts_called_text, takes_any_text=True),
     _Way(1.0, _keys_by_name),
+    _Way(1.0, _objects_of_pairs),
     _Way(0.9, _first_items_by_name, takes_any_text=True),
     _Way(0.85, _only_text, takes_any_text=True),
 )

@@ -24,6 +24,7 @@ from wdsctl.core.media.sniff import sniff
 from wdsctl.core.samples.boxes import BOX_FORMATS, convert_boxes, read_boxes
 from wdsctl.core.samples.conversations import begins_with_assistant, normalize_conversation
 from wdsctl.core.samples.fields import FieldPath, PathStep, find_parts, follow_steps, is_collecting, parse_field_map
+from wdsctl.core.samples.preferences import ANSWER_KEYS, normalize_preference
 from wdsctl.core.samples.types import MEDIA_LIST_KINDS, SAMPLE_TYPES, FieldKind, SampleField
 from wdsctl.core.text import short_repr
 from wdsctl.core.validate.content import json_defect, text_defect
@@ -146,6 +147,8 @@ def _check_composed(
     found = {field.name: find_parts(path, parts, field.kind) for field, path in rules.field_paths}
     if rules.sample_type == "ConversationSample" and "messages" in values:
         _check_conversation(values, found, parts[found["messages"][0]], findings)
+    if rules.sample_type == "PreferenceSample" and {"prompt", *ANSWER_KEYS} <= values.keys():
+        _check_preference(values, found, parts[found["prompt"][0]], findings)
     if rules.sample_type == "DetectionSample" and isinstance(values.get("boxes"), list):
         image = parts[found["image"][0]] if found.get("image") else None
         _check_boxes(read, values, image, parts[found["boxes"][0]], findings)
@@ -159,18 +162,31 @@ def _check_conversation(
 ) -> None:
     """Check whether the turns of a sample are a conversation with its media. `media`: the parts of each list."""
     try:
-        conversation = normalize_conversation(
-            values["messages"],
-            images=media.get("images", ()),
-            videos=media.get("videos", ()),
-            audios=media.get("audios", ()),
-            tools=values.get("tools"),
-        )
+        conversation = normalize_conversation(values["messages"], **_media_lists(media), tools=values.get("tools"))
     except DatasetError as error:
         findings.add("WDS161", error.message, part)
         return
     if begins_with_assistant(conversation):
         findings.add("WDS162", "the first turn is the assistant's", part, "warning")
+
+
+def _check_preference(
+    values: Mapping[str, Any],
+    media: Mapping[str, tuple[str, ...]],
+    part: PartToCheck,
+    findings: LocatedFindingCollector,
+) -> None:
+    """Check whether a sample has a prompt with its media, and two answers."""
+    try:
+        normalize_preference(
+            *(values[name] for name in ("prompt", *ANSWER_KEYS)), **_media_lists(media), tools=values.get("tools")
+        )
+    except DatasetError as error:
+        findings.add("WDS161", error.message, part)
+
+
+def _media_lists(media: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    return {name: media.get(name, ()) for name in ("images", "videos", "audios")}
 
 
 def _check_boxes(

@@ -10,9 +10,10 @@ from typing import Any
 from wdsctl.core.errors import DatasetError, SampleFailed
 from wdsctl.core.samples.boxes import BOX_FORMATS, read_boxes
 from wdsctl.core.samples.conversations import normalize_conversation
+from wdsctl.core.samples.preferences import normalize_preference
 from wdsctl.core.text import short_repr
 from wdsctl.loader.samples.base import Sample
-from wdsctl.loader.samples.types import ConversationSample, DetectionSample
+from wdsctl.loader.samples.types import ConversationSample, DetectionSample, PreferenceSample
 
 ComposeFields = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -25,6 +26,8 @@ def compose_function(kind: type[Sample]) -> ComposeFields | None:
     """
     if issubclass(kind, ConversationSample):
         return _compose_conversation
+    if issubclass(kind, PreferenceSample):
+        return _compose_preference
     return _compose_detection if issubclass(kind, DetectionSample) else None
 
 
@@ -43,6 +46,21 @@ def _compose_conversation(values: dict[str, Any]) -> dict[str, Any]:
     except DatasetError as error:
         raise SampleFailed(error.message, hint=error.hint, code=error.code) from error
     return {**values, "images": images, "videos": videos, "audios": audios, **conversation._asdict()}
+
+
+def _compose_preference(values: dict[str, Any]) -> dict[str, Any]:
+    images, videos, audios = (list(values.get(name) or ()) for name in _MEDIA_FIELDS)
+    try:
+        preference = normalize_preference(
+            *(values[name] for name in ("prompt", "chosen", "rejected")),
+            images=images,
+            videos=videos,
+            audios=audios,
+            tools=values.get("tools"),
+        )
+    except DatasetError as error:
+        raise SampleFailed(error.message, hint=error.hint, code=error.code) from error
+    return {**values, "images": images, "videos": videos, "audios": audios, **preference._asdict()}
 
 
 def _compose_detection(values: dict[str, Any]) -> dict[str, Any]:
