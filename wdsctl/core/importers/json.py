@@ -15,12 +15,14 @@ from wdsctl.core.errors import InputError, WdsctlError
 from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Source
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.description import make_table_source
+from wdsctl.core.importers.records.folder_files import is_document
 from wdsctl.core.importers.records.json_rows import JsonRows, JsonTable, find_lists
 from wdsctl.core.importers.records.samples import TABLE_OPTIONS
 from wdsctl.core.importers.records.tables import (
     Rows,
     choose_tables,
     first_rows,
+    iter_files,
     make_mapping,
     match_folder,
     open_table,
@@ -50,8 +52,11 @@ class JsonImporter:
             if match is None or match.score < _FOLDER_SCORE:
                 return None  # beside media, JSON files that name nothing are metadata of something else
             # Without other files, they are tables if each has several rows.
-            is_named = match.score > _FOLDER_SCORE
-            return match if is_named or all(len(_read_first(table)) > 1 for table in match.tables) else None
+            is_table = match.score > _FOLDER_SCORE or (
+                all(name.lower().endswith(_EXTENSIONS) or is_document(name) for name in iter_files(path))
+                and all(len(_read_first(table)) > 1 for table in match.tables)
+            )
+            return match if is_table else None
         if not path.lower().endswith(_EXTENSIONS) or not os.path.isfile(path):
             return None
         rows = _read_first(path)

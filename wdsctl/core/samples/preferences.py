@@ -72,7 +72,8 @@ def normalize_preference(
             raise conversation_error(f"`{name}` has no turn after the prompt", "write the answer, or remove the sample")
         place_media(answer, {"image": (), "video": (), "audio": ()})
     place_media(messages, {"image": images, "video": videos, "audio": audios})
-    return Preference(messages, *answers, read_tools(own_tools if tools is None else tools))
+    own_chosen, own_rejected = answers
+    return Preference(messages, own_chosen, own_rejected, read_tools(own_tools if tools is None else tools))
 
 
 def _is_json_text(prompt: Any) -> bool:
