@@ -31,6 +31,7 @@ NUMPY = b"\x93NUMPY\1\0"
 MP4 = b"\0\0\0\x18ftypisom\0\0\2\0isomiso2" + bytes(64)
 
 
+SUBTITLES = b"WEBVTT\n\n00:00.000 --> 00:01.500\nhello\n"
 TURNS = [{"from": "human", "value": "hi"}, {"from": "gpt", "value": "hello"}]
 IMAGE_TURNS = [{"role": "user", "content": "<image> hi"}, {"role": "assistant", "content": "hello"}]
 COCO = {"annotations": [{"bbox": [0, 0, 1, 1], "category_id": 3, "iscrowd": 0, "area": 1.5}]}
@@ -186,6 +187,16 @@ def reason_against(detection: Detection, sample_type: str) -> str:
             seen(png=PNG, panoptic_png=PNG, json={"segments_info": [{"id": 7}]}),
             "SegmentationSample",
             {"image": "png", "mask": "panoptic.png", "segments": "json[segments_info]"},
+        ),
+        (
+            seen(wav=WAV, vtt=SUBTITLES),
+            "TranscriptionSample",
+            {"audio": "wav", "text": "vtt", "segments": "vtt"},
+        ),
+        (
+            seen(mp4=MP4, txt=b"a film", en_srt=SUBTITLES),
+            "VideoSample",
+            {"video": "mp4", "text": "txt", "segments": "en.srt"},
         ),
         (seen(json={"conversations": TURNS}), "ConversationSample", {"messages": "json"}),
         (seen(json={"data": {"messages": TURNS}}), "ConversationSample", {"messages": "json[data][messages]"}),

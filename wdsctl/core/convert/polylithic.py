@@ -76,7 +76,10 @@ def parts_of(sample):
 
 
 #: Types whose fields are not the values of the field map as they are: see `wdsctl.loader.compose_fields`.
-_COMPOSED_TYPES = ("ConversationSample", "PreferenceSample", "DetectionSample")
+_COMPOSED_TYPES = (
+    *("ConversationSample", "PreferenceSample", "DetectionSample"),
+    *("AudioSample", "TranscriptionSample", "VideoSample"),
+)
 
 
 def blend_yaml(splits: Sequence[str]) -> str:

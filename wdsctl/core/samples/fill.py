@@ -11,6 +11,7 @@ from wdsctl.core.media.kinds import media_extensions
 from wdsctl.core.samples.evidence import JsonKeyFacts, PartFacts, percent
 from wdsctl.core.samples.fields import EVERY_ITEM, FieldPath, PartAccess, find_parts
 from wdsctl.core.samples.preferences import ANSWER_KEYS
+from wdsctl.core.samples.subtitles import has_subtitle_extension
 from wdsctl.core.samples.types import MEDIA_LIST_KINDS
 
 if TYPE_CHECKING:
@@ -117,7 +118,8 @@ def fill_field(
         for way in _WAYS
         if lone_text or not way.takes_any_text
         for found in sorted(way.find(field, facts), key=lambda found: -found.quality)
-        if str(found.path) not in used or field.kind in MEDIA_LIST_KINDS  # lists of other media have the same pattern
+        # Lists of other media have the same pattern, and subtitles are the text and its segments.
+        if str(found.path) not in used or field.kind in MEDIA_LIST_KINDS or field.name == "segments"
     ]
     best = next((found for found in free if found.share >= MIN_FILLED_SHARE), None)
     if best is not None:
@@ -207,11 +209,22 @@ def _media_lists(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[Fil
         yield FilledField(path, 1.0, 1.0, "*", f"{field.name}: all {field.kind} of a sample ({listed})")
 
 
+def _subtitles(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
+    """Subtitles, whose cues are the segments of speech."""
+    if field.name == "segments":
+        yield from (_from_part(field, part, part.name) for part in _subtitle_parts(facts))
+
+
+def _subtitle_parts(facts: Sequence[PartFacts]) -> list[PartFacts]:
+    return [part for part in facts if part.kind == "text" and has_subtitle_extension(part.name)]
+
+
 def _parts_called_text(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
     for name in ("txt", "text"):
         for part in facts:
             if part.name.lower() == name and part.kind == "text":
                 yield _from_part(field, part, part.name)
+    yield from (_from_part(field, part, part.name) for part in _subtitle_parts(facts))
 
 
 def _only_text(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
@@ -265,6 +278,7 @@ def _first_items_by_name(field: SampleField, facts: Sequence[PartFacts]) -> Iter
 _WAYS = (
     _Way(1.0, _media_lists),
     _Way(1.0, _masks),
+    _Way(1.0, _subtitles),
     _Way(1.0, _parts_by_name),
     _Way(0.95, _parts_called_text, takes_any_text=True),
     _Way(1.0, _keys_by_name),

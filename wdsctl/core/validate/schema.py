@@ -25,6 +25,7 @@ from wdsctl.core.samples.boxes import BOX_FORMATS, convert_boxes, read_boxes
 from wdsctl.core.samples.conversations import begins_with_assistant, normalize_conversation
 from wdsctl.core.samples.fields import FieldPath, PathStep, find_parts, follow_steps, is_collecting, parse_field_map
 from wdsctl.core.samples.preferences import ANSWER_KEYS, normalize_preference
+from wdsctl.core.samples.subtitles import is_subtitles, read_subtitles
 from wdsctl.core.samples.types import MEDIA_LIST_KINDS, SAMPLE_TYPES, FieldKind, SampleField
 from wdsctl.core.text import short_repr
 from wdsctl.core.validate.content import json_defect, text_defect
@@ -294,11 +295,22 @@ def _read_field_value(
             findings.add(code, message, part)
         parsed[part.part] = _UNPARSABLE if code else read_json(data) if is_json else data.decode()
     value = parsed[part.part]
+    if field.name == "segments" and isinstance(value, str) and is_subtitles(value):
+        return _read_cues(value, part, findings)
     if not steps and isinstance(value, str) and field.kind in ("integer", "number"):
         for number_type in (int, float):  # a number in a part of its own, such as `cls`
             with suppress(ValueError):
                 return number_type(value)
     return value if value is _UNPARSABLE else _value_at_steps(value, steps, allows_gaps=allows_gaps)
+
+
+def _read_cues(text: str, part: PartToCheck, findings: LocatedFindingCollector | None) -> Any:
+    try:
+        return read_subtitles(text)
+    except DatasetError as error:
+        if findings is not None:
+            findings.add(error.code, error.message, part)
+        return _UNPARSABLE
 
 
 def _value_at_steps(value: Any, steps: tuple[PathStep, ...], *, allows_gaps: bool) -> Any:
