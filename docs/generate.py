@@ -112,6 +112,7 @@ older version that has no such table, they are empty.
 |---|---|---|
 """
 MORE_MEANINGS = {
+    "v_sample_split": "a sample in a split; in several split sets, it has a row for each",
     "v_excluded": "a shard of which samples are in no split, since a rule or a quarantine excludes them",
     "v_run": "a command that wrote or checked something; `argv` (what followed the command, as it was typed) and "
     "`details` are JSON",
