@@ -99,6 +99,17 @@ def is_conversation(value: Any) -> bool:
     )
 
 
+def role_of_turn(turn: Mapping[str, Any]) -> str:
+    """The role of a turn, such as `assistant` for `gpt`; empty if it is unknown."""
+    names = (turn[key] for key in _ROLE_KEYS if isinstance(turn.get(key), str))
+    return _ROLES.get(next(names, ""), "")
+
+
+def has_media_token(text: str) -> bool:
+    """Whether a text has a token such as `<image>`."""
+    return bool(_TOKEN.search(text))
+
+
 def has_turns(raw: Mapping[str, Any]) -> bool:
     """Whether an object has something under a key of turns."""
     return any(raw.get(key) is not None for key in TURNS_KEYS)

@@ -17,7 +17,13 @@ from wdsctl.core.errors import DatasetError, WdsctlError
 from wdsctl.core.importers.protocol import FieldUse, Options, SourceDescription
 from wdsctl.core.importers.records.files import extension_of_name, find_media_fields
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION
-from wdsctl.core.samples.conversations import TURNS_KEYS, is_conversation, normalize_conversation
+from wdsctl.core.samples.conversations import (
+    TURNS_KEYS,
+    has_media_token,
+    is_conversation,
+    normalize_conversation,
+    role_of_turn,
+)
 from wdsctl.core.samples.preferences import ANSWER_KEYS, is_preference, normalize_preference
 
 #: Fields of conversation rows whose values are media, by any name of a file.
@@ -116,6 +122,24 @@ def check_conversation(row: Mapping[str, Any], part_names: Iterable[str]) -> Non
         normalize_preference(row, *(row[key] for key in ANSWER_KEYS), **media)
     else:
         normalize_conversation(row, **media)
+
+
+def begins_with_answer(row: Mapping[str, Any]) -> bool:
+    """Whether the first turn after system prompts is the assistant's."""
+    turns = next((row[key] for key in TURNS_KEYS if is_conversation(row.get(key))), [])
+    roles = (role_of_turn(turn) for turn in turns)
+    return next((role for role in roles if role != "system"), "") == "assistant"
+
+
+def has_media_places(row: Mapping[str, Any]) -> bool:
+    """Whether a turn has a token such as `<image>`, or an item of media."""
+    turns = next((row[key] for key in TURNS_KEYS if is_conversation(row.get(key))), [])
+    contents = [turn.get("content", turn.get("value")) for turn in turns]
+    items = [item for content in contents if isinstance(content, list) for item in content]
+    texts = [each for each in (*contents, *items) if isinstance(each, str)]
+    texts += [item.get("text") or "" for item in items if isinstance(item, Mapping)]
+    has_item = any(isinstance(item, Mapping) and item.get("type", "") != "text" for item in items)
+    return has_item or any(has_media_token(text) for text in texts)
 
 
 def describe_conversations(
