@@ -11,6 +11,7 @@ import importlib
 import os
 from types import MappingProxyType
 
+from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.errors import InputError, UsageError, WdsctlError, join_indented, translate_os_errors
 from wdsctl.core.importers.protocol import FormatMatch, Importer
 from wdsctl.core.safe_open import regular_file_opener
@@ -96,6 +97,13 @@ def best_importer(path: str) -> tuple[Importer, FormatMatch]:
             "of the formats, only tars and JSONL are read at a URL, and this is neither",
             where=shown(path),
             hint="copy the source to a disk, or mount it; DEST may be a URL",
+            code="WDS235",
+        )
+    if not found and path.lower().endswith(".zip"):
+        raise InputError(
+            "a zip is no format: `prepare` unpacks it, and recognises what is in it",
+            where=shown(path),
+            hint=shell_command("prepare", path, "DEST"),
             code="WDS235",
         )
     if not found:

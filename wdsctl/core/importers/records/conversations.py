@@ -126,15 +126,17 @@ def check_conversation(row: Mapping[str, Any], part_names: Iterable[str]) -> Non
 
 def begins_with_answer(row: Mapping[str, Any]) -> bool:
     """Whether the first turn after system prompts is the assistant's."""
-    turns = next((row[key] for key in TURNS_KEYS if is_conversation(row.get(key))), [])
-    roles = (role_of_turn(turn) for turn in turns)
+    roles = (role_of_turn(turn) for turn in _turns_of(row))
     return next((role for role in roles if role != "system"), "") == "assistant"
+
+
+def _turns_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return next((row[key] for key in TURNS_KEYS if is_conversation(row.get(key))), [])
 
 
 def has_media_places(row: Mapping[str, Any]) -> bool:
     """Whether a turn has a token such as `<image>`, or an item of media."""
-    turns = next((row[key] for key in TURNS_KEYS if is_conversation(row.get(key))), [])
-    contents = [turn.get("content", turn.get("value")) for turn in turns]
+    contents = [turn.get("content", turn.get("value")) for turn in _turns_of(row)]
     items = [item for content in contents if isinstance(content, list) for item in content]
     texts = [each for each in (*contents, *items) if isinstance(each, str)]
     texts += [item.get("text") or "" for item in items if isinstance(item, Mapping)]
