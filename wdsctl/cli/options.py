@@ -53,7 +53,7 @@ def parse_size_option(text: str | int) -> int:
 
 def parse_field_map_option(text: str) -> dict[str, str]:
     """`image=jpg,caption=txt` or a JSON object; `image=jpg,png` takes a jpg, or else a png."""
-    from wdsctl.core.samples.fields import parse_field_map_text
+    from wdsctl.core.samples.field_map import parse_field_map_text
 
     return parse_field_map_text(text) if text.strip() else {}
 

@@ -434,7 +434,7 @@ def _mapping_flag(name: str, flag: str, value: Mapping[str, Any]) -> list[str]:
     if name == "format_options":
         return [word for option, text in value.items() for word in ("-O", f"{option}={text}")]
     if name == "field_map":
-        from wdsctl.core.samples.fields import format_field_map_text
+        from wdsctl.core.samples.field_map import format_field_map_text
 
         return [flag, format_field_map_text(dict(value))]
     # repr keeps every digit of a share; people write 8.0 as 8.
@@ -443,7 +443,7 @@ def _mapping_flag(name: str, flag: str, value: Mapping[str, Any]) -> list[str]:
 
 def _ask_fields(sample_type: str, detection: Detection, interview: Interview, output: Output) -> dict[str, str]:
     """Ask for the field map, until the answer fits the sample type and the parts."""
-    from wdsctl.core.samples.fields import validate_field_map
+    from wdsctl.core.samples.field_map import validate_field_map
     from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES
 
     def parse(text: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.build import an_image
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION, decodable_extensions
 from wdsctl.core.samples.detect import Detection, Evidence, PartEvidence, infer_sample_type
-from wdsctl.core.samples.fields import validate_field_map
+from wdsctl.core.samples.field_map import validate_field_map
 from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES
 
 

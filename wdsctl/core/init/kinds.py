@@ -10,7 +10,8 @@ from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.dataset.location import DatasetLocation, shell_command, shell_command_at
 from wdsctl.core.dataset.polylithic import is_polylithic
 from wdsctl.core.errors import DatasetError
-from wdsctl.core.samples.fields import find_parts, parse_field_path
+from wdsctl.core.samples.field_path import parse_field_path
+from wdsctl.core.samples.fields import find_parts
 from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES, FieldKind
 from wdsctl.core.text import join_with_and
 

@@ -64,7 +64,7 @@ from wdsctl.core.prepare.write import FolderReport, UploadFolders, survey_folder
 from wdsctl.core.prepare.write import check_dest_shards as check_holds_own
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.detect import Detection
-from wdsctl.core.samples.fields import check_sample_type, validate_field_map
+from wdsctl.core.samples.field_map import check_sample_type, validate_field_map
 from wdsctl.core.shards.list import find_jsonl_file
 from wdsctl.core.split.split import SplitReport, ensure_split
 from wdsctl.core.urls import is_url, normalize_root, redact_secrets

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from wdsctl.core.samples.evidence import Evidence, JsonKeyFacts, PartEvidence, PartFacts, examine_part, percent
-from wdsctl.core.samples.fields import FieldPath, PartAccess, find_parts
+from wdsctl.core.samples.field_path import FieldPath, PartAccess
+from wdsctl.core.samples.fields import find_parts
 from wdsctl.core.samples.fill import FilledField, fill_field
 from wdsctl.core.samples.types import CRUDE, MEDIA_LIST_KINDS, SAMPLE_TYPES
 

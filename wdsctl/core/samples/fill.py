@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from wdsctl.core.media.kinds import media_extensions
 from wdsctl.core.samples.evidence import JsonKeyFacts, PartFacts, percent
-from wdsctl.core.samples.fields import EVERY_ITEM, FieldPath, PartAccess, find_parts
+from wdsctl.core.samples.field_path import EVERY_ITEM, FieldPath, PartAccess
+from wdsctl.core.samples.fields import find_parts
 from wdsctl.core.samples.preferences import ANSWER_KEYS
 from wdsctl.core.samples.subtitles import has_subtitle_extension
 from wdsctl.core.samples.types import MEDIA_LIST_KINDS

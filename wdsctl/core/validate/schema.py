@@ -23,7 +23,9 @@ from wdsctl.core.media.probe import probe_media
 from wdsctl.core.media.sniff import sniff
 from wdsctl.core.samples.boxes import BOX_FORMATS, convert_boxes, read_boxes
 from wdsctl.core.samples.conversations import begins_with_assistant, normalize_conversation
-from wdsctl.core.samples.fields import FieldPath, PathStep, find_parts, follow_steps, is_collecting, parse_field_map
+from wdsctl.core.samples.field_map import parse_field_map
+from wdsctl.core.samples.field_path import FieldPath, PathStep
+from wdsctl.core.samples.fields import find_parts, follow_steps, is_collecting
 from wdsctl.core.samples.preferences import ANSWER_KEYS, normalize_preference
 from wdsctl.core.samples.subtitles import is_subtitles, read_subtitles
 from wdsctl.core.samples.types import MEDIA_LIST_KINDS, SAMPLE_TYPES, FieldKind, SampleField
