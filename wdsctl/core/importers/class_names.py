@@ -66,14 +66,14 @@ def _read_lines(path: str) -> list[str]:
 
 def _names_in(lines: Sequence[str], folders: Sequence[str]) -> dict[str, str] | None:
     """Folder -> name; empty if the lines are the folders' names; None if the lines do not name every folder."""
-    wanted = set(folders)
-    if wanted <= set(lines) or wanted <= {line.split(maxsplit=1)[-1] for line in lines}:
+    distinct = set(folders)
+    if distinct <= set(lines) or distinct <= {line.split(maxsplit=1)[-1] for line in lines}:
         return {}
     pairs = [match.groups() for line in lines if (match := _PAIR.fullmatch(line))]
-    named = {folder: name for folder, name in reversed(pairs) if folder in wanted}
-    if len(named) == len(wanted):
+    named = {folder: name for folder, name in reversed(pairs) if folder in distinct}
+    if len(named) == len(distinct):
         return named
-    if len(lines) == len(wanted) and all(folder.isascii() and folder.isdigit() for folder in folders):
+    if len(lines) == len(distinct) and all(folder.isascii() and folder.isdigit() for folder in folders):
         numbers = {int(folder): folder for folder in folders}
         first = min(numbers, default=0)
         if first in (0, 1) and sorted(numbers) == list(range(first, first + len(lines))):

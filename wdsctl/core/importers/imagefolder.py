@@ -340,12 +340,12 @@ class _ClassFolderSamples:
         if is_deepest:
             names = tuple(sorted({each[1] for path, _ in self._media() if (each := self._place(path))}))
         self._numbers = {name: number for number, name in enumerate(names)}
-        beside = [
+        candidates = [
             f"{prefix}{name}"
             for prefix in dict.fromkeys((layout.top, ""))
             for name in list_folder(os.path.join(root, prefix), root).files
         ]
-        self._class_names = read_class_names(root, beside, names)
+        self._class_names = read_class_names(root, candidates, names)
 
     @property
     def split_names(self) -> tuple[str, ...]:
