@@ -232,3 +232,18 @@ def test_conversations_that_begin_with_the_assistant_or_have_no_token_are_counte
     found = reported(f"{root}/t.json")
     assert ("WDS162", "warning", 1) in found
     assert ("WDS255", "note", 2) in found
+
+
+def test_conversations_with_two_answers_are_preferences(tmp_path: Path) -> None:
+    asked = [{"from": "human", "value": "<image>\nWhat?"}]
+    row = {"conversations": asked, "chosen": {"from": "gpt", "value": "A cat."}, "images": ["1.jpg"]}
+    rows = [{**row, "rejected": {"from": "gpt", "value": "A dog."}}, {**row, "rejected": {"from": "gpt", "value": ""}}]
+    root = a_folder(tmp_path, {"1.jpg": an_image("JPEG"), "t.json": json.dumps(rows).encode()})
+
+    config = described(f"{root}/t.json").config
+
+    assert config is not None
+    assert (config.sample_type, config.field_map["prompt"], config.field_map["rejected"]) == (
+        "PreferenceSample", "json", "json[rejected]",
+    )  # fmt: skip
+    assert {index: error.code for index, error in faults(f"{root}/t.json").items()} == {1: "WDS161"}
