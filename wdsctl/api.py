@@ -600,6 +600,6 @@ def _media_selection(media: str | bool | None) -> str | None:
 def _field_map(field_map: str | Mapping[str, str]) -> dict[str, str]:
     if not isinstance(field_map, str):
         return dict(field_map)
-    from wdsctl.core.samples.fields import parse_field_map_text
+    from wdsctl.core.samples.field_map import parse_field_map_text
 
     return parse_field_map_text(field_map) if field_map.strip() else {}

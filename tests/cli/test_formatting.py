@@ -92,3 +92,12 @@ def test_a_path_that_people_copy_is_no_option_and_one_word(monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     assert formatting.shell_argument(f"{tmp_path}/-weird") == "./-weird"
     assert formatting.shell_argument("a folder/-x") == "'a folder/-x'"
+
+
+def test_the_text_after_the_options_fits_the_terminal() -> None:
+    epilog = "\n\b\nExamples:\n  wdsctl ls d            every shard\n\n\b\nFirst line\nand the second.\n"
+
+    assert formatting.fit_epilog(epilog, 80) == epilog
+    assert formatting.fit_epilog(epilog, 30) == (
+        "\b\nExamples:\n  wdsctl ls d\n      every shard\n\nFirst line and the second."
+    )

@@ -65,6 +65,21 @@ def test_help_is_as_agreed(wdsctl: Wdsctl, monkeypatch: pytest.MonkeyPatch, comm
     assert max(map(len, result.stdout.splitlines())) <= 80
 
 
+@pytest.mark.parametrize("columns", [50, 60])
+@pytest.mark.parametrize("command", ["", "prepare", "ls", "validate", "sql"])
+def test_help_fits_narrow_terminals_but_for_commands(
+    wdsctl: Wdsctl, monkeypatch: pytest.MonkeyPatch, command: str, columns: int
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = wdsctl(*command.split(), "--help").stdout.splitlines()
+
+    examples = lines.index("  Examples:")
+    too_long = [line for line in lines[:examples] if len(line) > columns]
+    assert [line for line in too_long if len(line.split()) > 2] == []  # an option with its values stays whole
+    assert [line for line in lines[examples:] if len(line) > columns and not line.startswith("    ")] == []
+
+
 @pytest.mark.parametrize("command", [*COMMANDS, *GROUPED])
 def test_every_command_has_examples(wdsctl: Wdsctl, command: str) -> None:
     assert f"Examples:\n    wdsctl {command} " in wdsctl(*command.split(), "--help").stdout

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from wdsctl.cli import options
 from wdsctl.core.errors import UsageError
 from wdsctl.core.invocation import parse_part_names
-from wdsctl.core.samples.fields import format_field_map_text
+from wdsctl.core.samples.field_map import format_field_map_text
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
-from wdsctl.cli.options import COMMAND_GROUPS, exit_with_help, with_common
+from wdsctl.cli.formatting import fit_epilog
+from wdsctl.cli.options import COMMAND_GROUPS, exit_with_help, terminal_columns, with_common
 from wdsctl.core.version import VERSION
 
 EPILOG = """
@@ -82,12 +83,13 @@ def build_full_app() -> typer.Typer:
 
 def _build_app(names: Iterable[str]) -> typer.Typer:
     app = _build_empty_app()
+    columns = terminal_columns()
     for name in names:
         module = import_module(f"wdsctl.cli.commands.{name}")
         if name in COMMAND_GROUPS:
-            app.add_typer(module.group, name=name, help=module.HELP, epilog=module.EPILOG)
+            app.add_typer(module.group, name=name, help=module.HELP, epilog=fit_epilog(module.EPILOG, columns))
         else:
-            app.command(name, epilog=module.EPILOG)(with_common(module.command))
+            app.command(name, epilog=fit_epilog(module.EPILOG, columns))(with_common(module.command))
     return app
 
 
@@ -107,10 +109,11 @@ def _build_empty_app() -> typer.Typer:
     app = typer.Typer(
         name="wdsctl",
         help="Build and manage WebDataset datasets for training.",
-        epilog=EPILOG,
+        epilog=fit_epilog(EPILOG, terminal_columns()),
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        # Typer's help takes at least 50 columns, unless it is given a width.
+        context_settings={"help_option_names": ["-h", "--help"], "terminal_width": min(terminal_columns(), 80) - 2},
     )
     app.callback(invoke_without_command=True)(_root)
     return app

@@ -108,3 +108,33 @@ def _format_in_unit(size_bytes: int, unit: int) -> str:
 def view_suffix(view: str) -> str:
     """`@NAME`, or empty."""
     return f"@{escape_line(view)}" if view else ""
+
+
+_FULL_WIDTH = 80  # columns that epilogs are written for
+
+
+def fit_epilog(epilog: str, columns: int) -> str:
+    """The text after the options of a help page, for a terminal of so many columns.
+
+    Below 80, paragraphs are wrapped, and the remark of an example moves below its command, which stays whole.
+    """
+    if columns >= _FULL_WIDTH:
+        return epilog
+    blocks = epilog.strip("\n").split("\n\n")
+    return "\n\n".join(_fit_block(block, columns) for block in blocks)
+
+
+def _fit_block(block: str, columns: int) -> str:
+    lines = block.removeprefix("\b\n").split("\n")
+    if not lines[0].endswith(":"):
+        return " ".join(line.strip() for line in lines)
+    fitted = ["\b"]
+    for line in lines:
+        command, gap, remark = line.rpartition("   ")
+        if len(line) + 2 <= columns or not gap or not command.strip():
+            fitted.append(line)
+        else:
+            indent = " " * 6
+            below = textwrap.wrap(remark.strip(), columns - 2, initial_indent=indent, subsequent_indent=indent)
+            fitted += [command.rstrip(), *below]
+    return "\n".join(fitted)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import typer
 from typer.models import ArgumentInfo, ParameterInfo
 
 from wdsctl.cli.completion import add_completers
+from wdsctl.cli.formatting import fit_epilog
 from wdsctl.cli.output import Output
 from wdsctl.core.errors import UsageError
 from wdsctl.core.invocation import parse_size_bytes
@@ -51,7 +53,7 @@ def parse_size_option(text: str | int) -> int:
 
 def parse_field_map_option(text: str) -> dict[str, str]:
     """`image=jpg,caption=txt` or a JSON object; `image=jpg,png` takes a jpg, or else a png."""
-    from wdsctl.core.samples.fields import parse_field_map_text
+    from wdsctl.core.samples.field_map import parse_field_map_text
 
     return parse_field_map_text(text) if text.strip() else {}
 
@@ -375,8 +377,13 @@ def make_group(*commands: tuple[str, Callable[..., int], str]) -> typer.Typer:
     group = typer.Typer(rich_markup_mode=None, no_args_is_help=False)
     group.callback(invoke_without_command=True)(exit_with_help)
     for name, function, epilog in commands:
-        group.command(name, epilog=epilog)(with_common(function))
+        group.command(name, epilog=fit_epilog(epilog, terminal_columns()))(with_common(function))
     return group
+
+
+def terminal_columns() -> int:
+    """Columns of the terminal, or of COLUMNS; 80 without either."""
+    return shutil.get_terminal_size().columns
 
 
 def exit_with_help(context: typer.Context) -> None:

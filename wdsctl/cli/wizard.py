@@ -195,7 +195,27 @@ def prepare_with_questions(
     run: Callable[[PrepareCommand, Output], PrepareReport] = run_prepare,
     detect: Callable[[PrepareCommand, Output], Detection | None] = detect_sample_type,
 ) -> PrepareOutcome:
-    """Complete the request, let the user confirm the detected sample type, and run `prepare`."""
+    """Complete the request, let the user confirm the detected sample type, and run `prepare`.
+
+    The questions are about the files in the zips of the source, too.
+    """
+    from wdsctl.core.prepare.archives import unpack_archives
+    from wdsctl.core.prepare.prepare import may_unpack
+
+    if command.request.index.selection is not None or not may_unpack(command.request):
+        return _prepare_with_questions(command, interview, output, run, detect)
+    with unpack_archives(command.source, command.dest, output.note) as folder:
+        outcome = _prepare_with_questions(replace(command, source=folder), interview, output, run, detect)
+    return replace(outcome, command=replace(outcome.command, source=command.source))
+
+
+def _prepare_with_questions(
+    command: PrepareCommand,
+    interview: Interview,
+    output: Output,
+    run: Callable[[PrepareCommand, Output], PrepareReport],
+    detect: Callable[[PrepareCommand, Output], Detection | None],
+) -> PrepareOutcome:
     from wdsctl.core.split.split import SamplesWouldMoveError
 
     with report_unwritten_interrupt():
@@ -416,7 +436,7 @@ def _mapping_flag(name: str, flag: str, value: Mapping[str, Any]) -> list[str]:
     if name == "format_options":
         return [word for option, text in value.items() for word in ("-O", f"{option}={text}")]
     if name == "field_map":
-        from wdsctl.core.samples.fields import format_field_map_text
+        from wdsctl.core.samples.field_map import format_field_map_text
 
         return [flag, format_field_map_text(dict(value))]
     # repr keeps every digit of a share; people write 8.0 as 8.
@@ -425,7 +445,7 @@ def _mapping_flag(name: str, flag: str, value: Mapping[str, Any]) -> list[str]:
 
 def _ask_fields(sample_type: str, detection: Detection, interview: Interview, output: Output) -> dict[str, str]:
     """Ask for the field map, until the answer fits the sample type and the parts."""
-    from wdsctl.core.samples.fields import validate_field_map
+    from wdsctl.core.samples.field_map import validate_field_map
     from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES
 
     def parse(text: str) -> dict[str, str]:

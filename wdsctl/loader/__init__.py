@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from wdsctl.core.safe_open import allow_path
     from wdsctl.core.samples.boxes import convert_boxes
     from wdsctl.core.samples.conversations import normalize_conversation
+    from wdsctl.core.samples.preferences import normalize_preference
     from wdsctl.loader.batching.batch import Batch, CrudeBatch
     from wdsctl.loader.batching.collate import batch_list, batch_pad_stack, batch_stack, generic_batch
     from wdsctl.loader.decoding import SampleDecoder
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         InterleavedSample,
         MultiChoiceVQASample,
         OCRSample,
+        PreferenceSample,
         Sample,
         SegmentationSample,
         SimilarityInterleavedSample,
@@ -94,6 +96,7 @@ _EXPORTS_BY_MODULE = {
         "InterleavedSample",
         "MultiChoiceVQASample",
         "OCRSample",
+        "PreferenceSample",
         "Sample",
         "SegmentationSample",
         "SimilarityInterleavedSample",
@@ -119,6 +122,7 @@ _CORE_MODULE_OF = {
     "allow_path": "safe_open",
     "convert_boxes": "samples.boxes",
     "normalize_conversation": "samples.conversations",
+    "normalize_preference": "samples.preferences",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS_BY_MODULE.items() for name in names}
 
@@ -152,6 +156,7 @@ __all__ = [
     "NoCachePool",
     "OCRSample",
     "Packing",
+    "PreferenceSample",
     "Sample",
     "SampleDecoder",
     "SegmentationSample",
@@ -191,6 +196,7 @@ __all__ = [
     "log_exception",
     "merge_states",
     "normalize_conversation",
+    "normalize_preference",
     "open_store",
     "register_joiner",
     "register_sample_type",

@@ -28,8 +28,27 @@ def test_lines_are_names(wdsctl: Wdsctl, root: str) -> None:
     assert wdsctl("ls", root).stdout == "a.tar\nb.tar\n"
     assert wdsctl("ls", root, "x/", "--parts").stdout == "x/1.jpg\nx/1.txt\n"
     assert wdsctl("ls", root, "--samples", "-0").stdout == "x/1\0new\nline\0"
-    assert wdsctl("ls", root, "-l").stdout.splitlines()[0].split() == ["10,240", "1", "ok", "a.tar"]
-    assert wdsctl("ls", root, "x", "--samples", "-l").stdout.split() == ["3", "0", "a.tar", "x/1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "header", "first"),
+    [
+        ((), "bytes samples status shard", "10,240 1 ok a.tar"),
+        (("x", "--samples"), "bytes position shard key", "3 0 a.tar x/1"),
+        (("x", "--parts"), "bytes offset shard part", "2 512 a.tar x/1.jpg"),
+    ],
+)
+def test_a_long_list_begins_with_the_names_of_its_columns(
+    wdsctl: Wdsctl, root: str, arguments: tuple[str, ...], header: str, first: str
+) -> None:
+    lines = wdsctl("ls", root, *arguments, "-l").stdout.splitlines()
+
+    assert [" ".join(line.split()) for line in lines[:2]] == [header, first]
+    size = first.split(maxsplit=1)[0]
+    assert lines[0].index("bytes") + len("bytes") == lines[1].index(size) + len(size)
+    (alone,) = wdsctl("ls", root, *arguments, "-l", "-0").stdout.split("\0")[:1]
+    assert alone.split() == first.split()
+    assert wdsctl("ls", root, "none", *arguments[1:], "-l").stdout == ""
 
 
 def test_a_terminal_gets_no_controls(wdsctl: Wdsctl, root: str) -> None:

@@ -49,6 +49,7 @@ def test_a_part_that_no_sample_has_is_refused_and_the_nearest_is_named() -> None
 
 def test_characters_are_counted_not_bytes() -> None:
     assert CharCounter("txt")({"txt": "a cät".encode()}) == 5
+    assert CharCounter("txt")({"txt": "\ufeffa cät".encode()}) == 5  # without the byte order mark
     assert CharCounter("txt")({}) == 0
 
 

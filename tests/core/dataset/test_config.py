@@ -17,7 +17,7 @@ from wdsctl.core.dataset.config import (
 )
 from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, StorageError
-from wdsctl.core.samples.fields import FieldPath, PartAccess
+from wdsctl.core.samples.field_path import FieldPath, PartAccess
 from wdsctl.core.samples.types import CRUDE, MEDIA_LIST_KINDS, SAMPLE_TYPES
 
 if TYPE_CHECKING:

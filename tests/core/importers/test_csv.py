@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import tracemalloc
 from pathlib import Path
@@ -92,12 +93,21 @@ def test_a_file_without_a_header_has_its_columns_named(tmp_path: Path) -> None:
     assert held(f"{root}/t.csv", {"columns": "image,label"})["a/2"] == {"jpg": b"two!", "json": b'{"label":"4"}'}
 
 
+@pytest.mark.parametrize("name", ["t.csv.gz", "t.tsv.gz"])
+def test_a_compressed_table_is_a_table(tmp_path: Path, name: str) -> None:
+    tab = "\t" if "tsv" in name else ","
+    root = a_folder(tmp_path, {**FILES, name: gzip.compress(f"image{tab}label\na/1.jpg{tab}3\n".encode())})
+
+    for path in (root, f"{root}/{name}"):
+        assert held(path) == {"a/1": {"jpg": b"one", "json": b'{"label":"3"}'}}
+
+
 @pytest.mark.parametrize(
     ("table", "options", "code"),
     [
         (b"", {}, "WDS003"),
         (b"a\0b\0\n\0", {}, "WDS120"),
-        (b"\x1f\x8b\x08\0\0", {}, "WDS113"),
+        (b"\x1f\x8b\x08\0\0", {}, "WDS233"),
         (b"a,a\n1,2\n", {}, "WDS232"),
         (b'"a,b\n1,2\n', {}, "WDS232"),
         (b"a,b\n1,2\n", {"key": "c"}, "WDS001"),

@@ -12,6 +12,7 @@ from wdsctl.core import importers
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.media.kinds import media_extensions
+from wdsctl.core.samples.naming import dotless_key
 
 
 def test_folders_are_classes_numbered_in_the_order_of_their_names(tmp_path: Path) -> None:
@@ -23,6 +24,46 @@ def test_folders_are_classes_numbered_in_the_order_of_their_names(tmp_path: Path
         "cat/x/2": {"png": b"2", "cls": b"0", "txt": b"cat"},
         "dog/a_b": {"jpg": b"1", "cls": b"1", "txt": b"dog"},
     }
+
+
+@pytest.mark.parametrize(
+    ("folders", "name", "lines", "names"),
+    [
+        (
+            ("n01440764", "n01443537"),
+            "LOC_synset_mapping.txt",
+            "n01440764 tench, Tinca tinca\nn01443537 goldfish\nn9 other\n",
+            ("tench, Tinca tinca", "goldfish"),
+        ),
+        (("n1", "n2"), "words.txt", "\ufeffn2\tgoldfish\r\nn1\ttench\r\n", ("tench", "goldfish")),
+        (("0", "1"), "classes.txt", "cat\ndog\n", ("cat", "dog")),
+        (("1", "10", "2", *"3456789"), "labels.txt", "\n".join("abcdefghij"), ("a", "j", "b", *"cdefghi")),
+        (("cat", "dog"), "classes.txt", "dog\ncat\n", ("cat", "dog")),
+        (("001.Catty", "002.Doggy"), "classes.txt", "1 001.Catty\n2 002.Doggy\n", ("001.Catty", "002.Doggy")),
+    ],
+)
+@pytest.mark.parametrize("splits", [("",), ("train/", "val/")])
+def test_a_file_beside_the_folders_names_the_classes(
+    tmp_path: Path, folders: tuple[str, ...], name: str, lines: str, names: tuple[str, ...], splits: tuple[str, ...]
+) -> None:
+    files = {f"{split}{folder}/{folder[-5:]}_{i}.jpg": b"x" for split in splits for folder in folders for i in range(2)}
+    root = a_folder(tmp_path, {**files, name: lines.encode()})
+
+    found = held(root)
+
+    for number, (folder, label) in enumerate(zip(folders, names, strict=True)):
+        key = dotless_key(f"{splits[0]}{folder}/{folder[-5:]}_0")
+        assert found[key] == {"jpg": b"x", "cls": str(number).encode(), "txt": label.encode()}
+    assert reported(root) == []
+
+
+@pytest.mark.parametrize("lines", ["n1 tench\n", "one\ntwo\nthree\n", ""])
+def test_a_file_that_does_not_name_every_class_is_reported_as_left_out(tmp_path: Path, lines: str) -> None:
+    files = {f"{folder}/{i}.jpg": b"x" for folder in ("n1", "n2") for i in range(2)}
+    root = a_folder(tmp_path, {**files, "classes.txt": lines.encode()})
+
+    assert held(root)["n1/0"]["txt"] == b"n1"
+    assert reported(root) == [("WDS239", "error", 1)]
 
 
 def test_images_of_every_format_are_imported(tmp_path: Path) -> None:

@@ -41,6 +41,17 @@ def test_the_list_is_found_wherever_it_is(tmp_path: Path, value: Any, mark: byte
     assert held(root) == SAMPLES
 
 
+def test_a_folder_of_lists_alone_is_a_table(tmp_path: Path) -> None:
+    rows = json.dumps([{"instruction": "a", "output": "b"}, {"instruction": "c", "output": "d"}]).encode()
+
+    root = a_folder(tmp_path / "table", {"alpaca.json": rows, "README.md": b"about"})
+    assert importers.best_importer(root)[0].name == "json"
+    assert [json.loads(parts["json"])["output"] for parts in held(root).values()] == ["b", "d"]
+
+    others = a_folder(tmp_path / "other", {"index.json": rows, "data.bin": b"x"})
+    assert importers.best_importer(others)[0].name == "folder"
+
+
 def test_members_beside_the_list_are_described_as_in_no_sample(tmp_path: Path) -> None:
     value = {"info": {"version": 1}, "data": {"year": 2, "items": ITEMS}}
     root = a_folder(tmp_path, {**FILES, "t.json": json.dumps(value).encode()})

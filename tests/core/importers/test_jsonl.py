@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import json
+import lzma
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from tests.build import a_folder
 from tests.core.formats import faults, held, refused
 from wdsctl.core.convert.convert import convert
+from wdsctl.core.errors import DatasetError
 
 FILES = {"a/1.jpg": b"one", "a/2.jpg": b"two!"}
 
@@ -75,12 +82,54 @@ def test_all_files_of_a_folder_are_one_source(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "code"), [(b"", "WDS003"), (b"\n \n", "WDS003"), (b"{\0", "WDS120"), (b"\x28\xb5\x2f\xfd", "WDS113")]
+    ("data", "code"), [(b"", "WDS003"), (b"\n \n", "WDS003"), (b"{\0", "WDS120"), (b"\x28\xb5\x2f\xfd", "WDS233")]
 )
 def test_what_is_no_file_of_lines_is_refused(tmp_path: Path, data: bytes, code: str) -> None:
     root = a_folder(tmp_path, {"t.jsonl": data})
 
     assert refused(f"{root}/t.jsonl").code == code
+
+
+COMPRESSED: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": lambda data: pa.Codec("zstd").compress(data, asbytes=True),
+}
+
+
+@pytest.mark.parametrize("ending", COMPRESSED)
+def test_compressed_lines_are_read_from_the_first_and_from_the_middle(tmp_path: Path, ending: str) -> None:
+    from wdsctl.core.importers.jsonl import IMPORTER
+
+    lines = "".join(json.dumps({"image": f"a/{i}.jpg", "n": i}) + "\n" for i in range(1000)).encode()
+    files = {f"a/{i}.jpg": b"%d" % i for i in range(1000)}
+    root = a_folder(tmp_path, {**files, f"t.jsonl{ending}": COMPRESSED[ending](lines)})
+
+    for path in (root, f"{root}/t.jsonl{ending}"):
+        assert held(path)["a/7"] == {"jpg": b"7", "json": b'{"n":7}'}
+        with IMPORTER.open(path, {}) as source:
+            assert sum(1 for _ in source.entries()) == 1000
+            assert [part.data for part in source.read(900)] == [b"900", b'{"n":900}']
+            assert [part.data for part in source.read(70)] == [b"70", b'{"n":70}']
+
+
+def test_lines_that_are_called_json_gz_are_lines(tmp_path: Path) -> None:
+    lines = gzip.compress(b'{"text": "a"}\n{"text": "b"}\n')
+    root = a_folder(tmp_path, {"c4.00000-of-00002.json.gz": lines, "c4.00001-of-00002.json.gz": lines})
+
+    assert [parts["json"] for parts in held(root).values()] == [b'{"text":"a"}', b'{"text":"b"}'] * 2
+
+
+def test_nothing_is_taken_from_a_truncated_compressed_file(tmp_path: Path) -> None:
+    lines = "".join(json.dumps({"n": i, "text": str(hash(i * 7919))}) + "\n" for i in range(50_000)).encode()
+    root = a_folder(tmp_path / "raw", {"t.jsonl.gz": gzip.compress(lines)[:-100]})
+
+    with pytest.raises(DatasetError) as caught:
+        convert([f"{root}/t.jsonl.gz"], str(tmp_path / "made"))
+
+    assert (caught.value.code, caught.value.where) == ("WDS233", f"{root}/t.jsonl.gz")
+    assert not list((tmp_path / "made").glob("*.tar"))
 
 
 def test_a_key_from_elsewhere_cannot_lead_out(tmp_path: Path) -> None:

@@ -214,3 +214,36 @@ def test_images_that_no_item_names_and_those_that_several_name_are_reported(tmp_
     assert "images/1.jpg" in messages[0]
     assert "images/2.jpg" in messages[1]
     assert list(held(f"{root}/t.json", form="llava")) == ["0", "1", "2"]
+
+
+def test_conversations_that_begin_with_the_assistant_or_have_no_token_are_counted(tmp_path: Path) -> None:
+    def turns(*each: tuple[str, str]) -> list[dict[str, str]]:
+        return [{"from": role, "value": text} for role, text in each]
+
+    rows = [
+        {"id": "a", "image": "1.jpg", "conversations": turns(("human", "<image>\nhi"), ("gpt", "yes"))},
+        {"id": "b", "image": "1.jpg", "conversations": turns(("system", "be"), ("gpt", "yes"), ("human", "<image>no"))},
+        {"id": "c", "image": "1.jpg", "conversations": turns(("human", "hi"), ("gpt", "yes"))},
+        {"id": "d", "image": "1.jpg", "conversations": turns(("human", "hi"), ("gpt", "yes"))},
+        {"id": "e", "conversations": turns(("human", "hi"), ("gpt", "yes"))},
+    ]
+    root = a_folder(tmp_path, {"1.jpg": b"x", "t.json": json.dumps(rows).encode()})
+
+    found = reported(f"{root}/t.json")
+    assert ("WDS162", "warning", 1) in found
+    assert ("WDS255", "note", 2) in found
+
+
+def test_conversations_with_two_answers_are_preferences(tmp_path: Path) -> None:
+    asked = [{"from": "human", "value": "<image>\nWhat?"}]
+    row = {"conversations": asked, "chosen": {"from": "gpt", "value": "A cat."}, "images": ["1.jpg"]}
+    rows = [{**row, "rejected": {"from": "gpt", "value": "A dog."}}, {**row, "rejected": {"from": "gpt", "value": ""}}]
+    root = a_folder(tmp_path, {"1.jpg": an_image("JPEG"), "t.json": json.dumps(rows).encode()})
+
+    config = described(f"{root}/t.json").config
+
+    assert config is not None
+    assert (config.sample_type, config.field_map["prompt"], config.field_map["rejected"]) == (
+        "PreferenceSample", "json", "json[rejected]",
+    )  # fmt: skip
+    assert {index: error.code for index, error in faults(f"{root}/t.json").items()} == {1: "WDS161"}

@@ -14,6 +14,7 @@ from PIL import Image
 
 import wdsctl
 from tests.build import a_dataset
+from tests.core.films import a_film
 
 COUNT = 24
 PER_SHARD = 8  # so that a split by shard has shards to give
@@ -63,6 +64,16 @@ def an_object_image(i: int) -> dict[str, bytes]:
     return {"jpg": an_image(i), "json": as_json({"objects": objects[: i % 4]})}
 
 
+def a_mask(i: int, first_id: int = 0) -> bytes:
+    """Ids of the pixels of `an_image`: another one for the rectangle; 255, no class, for a line."""
+    mask = np.full(Image.open(io.BytesIO(an_image(i))).size[::-1], first_id, np.uint8)
+    mask[4:20, 4:24] = first_id + 1
+    mask[0] = 255
+    file = io.BytesIO()
+    Image.fromarray(mask).save(file, "PNG")
+    return file.getvalue()
+
+
 #: Name -> (parts of the i-th sample, sample type, field map).
 SOURCES: dict[str, tuple[Callable[[int], dict[str, bytes]], str, dict[str, str]]] = {
     "classify": (
@@ -79,6 +90,30 @@ SOURCES: dict[str, tuple[Callable[[int], dict[str, bytes]], str, dict[str, str]]
         lambda i: {"jpg": an_image(i), "txt": f"a yellow rectangle, number {i}".encode()},
         "CaptioningSample",
         {"image": "jpg", "caption": "txt"},
+    ),
+    "ocr": (
+        lambda i: {"jpg": an_image(i), "json": as_json({"ocr": f"number {i}"})},
+        "OCRSample",
+        {"image": "jpg", "text": "json[ocr]"},
+    ),
+    "video": (
+        lambda i: {"mp4": a_film("mp4", video="mpeg4", times=range(4 + i % 3)), "txt": f"film {i}".encode()},
+        "VideoSample",
+        {"video": "mp4", "text": "txt"},
+    ),
+    "segment": (
+        lambda i: {"jpg": an_image(i), "seg.png": a_mask(i)},
+        "SegmentationSample",
+        {"image": "jpg", "mask": "seg.png"},
+    ),
+    "segment by category": (
+        lambda i: {
+            "jpg": an_image(i),
+            "seg.png": a_mask(i, first_id=200),
+            "json": as_json({"segments_info": [{"id": 201, "category_id": 7}]}),
+        },
+        "SegmentationSample",
+        {"image": "jpg", "mask": "seg.png", "segments": "json[segments_info]"},
     ),
     "text": (
         lambda i: {"txt": (f"document {i}: " + "lorem ipsum " * (7 * i)).encode()},

@@ -233,7 +233,7 @@ def test_samples_without_a_type_are_refused(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("sample_type: ImageClassificationSample\nfield_map: {image: jpg}\n", "no label and no label_name"),
-        ("sample_type: SegmentationSample\nfield_map: {image: jpg, mask: jpg}\n", "no script for SegmentationSample"),
+        ("sample_type: VidQASample\nfield_map: {video: jpg, context: jpg}\n", "no script for VidQASample"),
         ("sample_type: mine.samples:Own\n", "no script for mine.samples:Own"),
         ("sample_type: VQASample\nfield_map: {image: jpg, context: txt}\n", "no answers"),
         ("sample_type: CaptioningSample\nsample_loader: load.py:load\n", "names code"),

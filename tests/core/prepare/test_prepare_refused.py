@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -190,24 +191,35 @@ def test_a_destination_that_cannot_be_written_is_refused_before_anything_is_made
 
 
 @pytest.mark.parametrize(
-    ("names", "code", "command"),
+    ("names", "data", "code", "command"),
     [
-        (("a.jsonl.gz",), "WDS113", "gunzip {}/a.jsonl.gz"),
-        (("a.json.gz", "sub/b.json.gz"), "WDS113", "find {} -name '*.gz' -exec gunzip {{}} +"),
-        (("a.jsonl.zst", "b.jsonl.zst"), "WDS113", "find {} -name '*.zst' -exec unzstd --rm {{}} +"),
-        (("a.json", "b.json"), "WDS235", "find {} -name '*.json' -exec sh -c"),
+        (("a.json.gz", "sub/b.json.gz"), b"[1]", "WDS113", "find {} -name '*.gz' -exec gunzip {{}} +"),
+        (("a.json.zst", "b.json.zst"), b"[1]", "WDS113", "find {} -name '*.zst' -exec unzstd --rm {{}} +"),
+        (("a.json.gz",), b"[1]", "WDS113", "gunzip {}/a.json.gz"),
+        (("a.json", "b.json"), b'{"text": "a"}\n{"text": "b"}\n', "WDS235", "find {} -name '*.json' -exec sh -c"),
     ],
 )
-def test_jsonl_that_is_compressed_or_called_json_is_no_raw_file(
-    tmp_path: Path, names: tuple[str, ...], code: str, command: str
+def test_json_that_is_compressed_or_is_jsonl_is_no_raw_file(
+    tmp_path: Path, names: tuple[str, ...], data: bytes, code: str, command: str
 ) -> None:
-    root = a_folder(tmp_path / "raw", dict.fromkeys(names, b'{"text": "a"}\n{"text": "b"}\n'))
+    root = a_folder(tmp_path / "raw", dict.fromkeys(names, data))
     source = root if len(names) > 1 else f"{root}/{names[0]}"
 
     for dest in (None, str(tmp_path / "made")):
         with pytest.raises(InputError) as caught:
             prepare(source, dest)
         assert (caught.value.code, f"`{command.format(root)}" in caught.value.hint) == (code, True)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.ndjson.gz", "a.json.gz"])
+def test_compressed_jsonl_needs_a_destination(tmp_path: Path, name: str) -> None:
+    lines = gzip.compress(b'{"text": "a"}\n{"text": "b"}\n')
+    root = a_folder(tmp_path / "raw", {name: lines})
+
+    for source in (root, f"{root}/{name}"):
+        with pytest.raises(UsageError, match="missing DEST: the samples of jsonl") as caught:
+            prepare(source)
+        assert caught.value.hint == f"`wdsctl prepare {source} DEST`"
 
 
 def test_json_beside_each_picture_is_no_jsonl(tmp_path: Path) -> None:

@@ -57,6 +57,21 @@ ANSWERED = {"role": "assistant", "content": [text("a cat")]}
             ],
         ),
         (
+            {"instruction": "What is it?", "input": "", "output": "a cat"},
+            {"images": ["A"]},
+            [{"role": "user", "content": [image("A"), text("What is it?")]}, ANSWERED],
+        ),
+        (
+            {"instruction": "Name it.", "input": "It purrs.", "output": "a cat", "history": [["hi", "a cat"]]},
+            {},
+            [
+                {"role": "user", "content": [text("hi")]},
+                ANSWERED,
+                {"role": "user", "content": [text("Name it.\nIt purrs.")]},
+                ANSWERED,
+            ],
+        ),
+        (
             {"system": "Be brief.", "conversations": said(("human", "hi"), ("gpt", "a cat"))},
             {},
             [

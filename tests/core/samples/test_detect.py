@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.build import an_image
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION, decodable_extensions
 from wdsctl.core.samples.detect import Detection, Evidence, PartEvidence, infer_sample_type
-from wdsctl.core.samples.fields import validate_field_map
+from wdsctl.core.samples.field_map import validate_field_map
 from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES
 
 
@@ -31,6 +31,7 @@ NUMPY = b"\x93NUMPY\1\0"
 MP4 = b"\0\0\0\x18ftypisom\0\0\2\0isomiso2" + bytes(64)
 
 
+SUBTITLES = b"WEBVTT\n\n00:00.000 --> 00:01.500\nhello\n"
 TURNS = [{"from": "human", "value": "hi"}, {"from": "gpt", "value": "hello"}]
 IMAGE_TURNS = [{"role": "user", "content": "<image> hi"}, {"role": "assistant", "content": "hello"}]
 COCO = {"annotations": [{"bbox": [0, 0, 1, 1], "category_id": 3, "iscrowd": 0, "area": 1.5}]}
@@ -187,8 +188,40 @@ def reason_against(detection: Detection, sample_type: str) -> str:
             "SegmentationSample",
             {"image": "png", "mask": "panoptic.png", "segments": "json[segments_info]"},
         ),
+        (
+            seen(wav=WAV, vtt=SUBTITLES),
+            "TranscriptionSample",
+            {"audio": "wav", "text": "vtt", "segments": "vtt"},
+        ),
+        (
+            seen(mp4=MP4, txt=b"a film", en_srt=SUBTITLES),
+            "VideoSample",
+            {"video": "mp4", "text": "txt", "segments": "en.srt"},
+        ),
         (seen(json={"conversations": TURNS}), "ConversationSample", {"messages": "json"}),
         (seen(json={"data": {"messages": TURNS}}), "ConversationSample", {"messages": "json[data][messages]"}),
+        (seen(json={"instruction": "Add", "input": "", "output": "4"}), "ConversationSample", {"messages": "json"}),
+        (seen(json={"question": "Why?", "answer": "So."}), "ConversationSample", {"messages": "json"}),
+        (
+            seen(jpg=JPEG, json={"instruction": "Describe it", "output": "A cat."}),
+            "ConversationSample",
+            {"messages": "json", "images": "*"},
+        ),
+        (
+            seen(json={"prompt": "Hi", "chosen": "Hello", "rejected": "No", "messages": TURNS}),
+            "PreferenceSample",
+            {"prompt": "json", "chosen": "json[chosen]", "rejected": "json[rejected]"},
+        ),
+        (
+            seen(jpg=JPEG, json={"prompt": "Hi", "chosen": TURNS, "rejected": TURNS}),
+            "PreferenceSample",
+            {"prompt": "json", "chosen": "json[chosen]", "rejected": "json[rejected]", "images": "*"},
+        ),
+        (
+            seen(jpg=JPEG, json={"question": "Why?", "answer": "So."}),
+            "VQASample",
+            {"image": "jpg", "context": "json[question]", "answers": "json[answer]"},
+        ),
         (
             seen(jpg=JPEG, json={"conversations": IMAGE_TURNS, "id": 3}),
             "ConversationSample",
@@ -282,6 +315,7 @@ def test_every_other_type_is_rejected_with_a_reason() -> None:
         "DetectionSample": "no boxes: json has caption, width, height",
         "SegmentationSample": "no mask: no image has a mask name (seg.png, mask.png)",
         "ConversationSample": "no messages: json has caption, width, height",
+        "PreferenceSample": "no prompt: json has caption, width, height",
     }
 
 
@@ -439,6 +473,8 @@ def test_a_conversation_whose_media_are_elsewhere_does_not_fit() -> None:
     [
         ({"text": "once"}, "TextSample"),
         ({"messages": TURNS}, "ConversationSample"),
+        ({"instruction": "Add", "input": "2", "output": "4"}, "ConversationSample"),
+        ({"prompt": "Hi", "chosen": "Hello", "rejected": "No"}, "PreferenceSample"),
         ({"messages": IMAGE_TURNS}, CRUDE),
         ({"messages": TURNS, "image": "1.jpg"}, CRUDE),
     ],

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wdsctl.core.errors import DatasetError
-from wdsctl.core.samples.fields import EVERY_ITEM, FieldPath, PartAccess, parse_field_path
+from wdsctl.core.samples.field_path import EVERY_ITEM, FieldPath, PartAccess, parse_field_path
 
 STEPS = st.one_of(
     st.just(EVERY_ITEM),

@@ -10,16 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wdsctl.core.errors import DatasetError, UsageError
-from wdsctl.core.samples.fields import (
-    FieldMissing,
-    extract_field,
-    find_parts,
+from wdsctl.core.samples.field_map import (
     format_field_map_text,
     parse_field_map,
     parse_field_map_text,
-    parse_field_path,
     validate_field_map,
 )
+from wdsctl.core.samples.field_path import parse_field_path
+from wdsctl.core.samples.fields import FieldMissing, extract_field, find_parts
 from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES, FieldKind
 
 SAMPLE: dict[str, Any] = {

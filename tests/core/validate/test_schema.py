@@ -211,3 +211,20 @@ def test_a_box_without_its_label_is_named_and_lists_of_other_lengths_contradict(
     apart = {**BOXED, "labels": "json[labels]"}
     parts["json"] = json.dumps({**value, "labels": [1]}).encode()
     assert checked("DetectionSample", apart, parts) == [("WDS150", "boxes has 2 items, but labels 1")]
+
+
+def test_subtitles_are_segments_and_a_preference_has_two_answers() -> None:
+    fields = {"audio": "wav", "text": "vtt", "segments": "vtt"}
+    sound = b"RIFF\x24\0\0\0WAVEfmt " + bytes(30)
+
+    assert (
+        checked("TranscriptionSample", fields, {"wav": sound, "vtt": b"WEBVTT\n\n00:01.000 --> 00:02.000\nhi\n"}) == []
+    )
+    ((code, message),) = checked("TranscriptionSample", fields, {"wav": sound, "vtt": b"WEBVTT\n\n0x --> 1\nhi\n"})
+    assert (code, message) == ("WDS232", "the subtitles cannot be read: line 3 is no timing")
+
+    fields = {"prompt": "json", "chosen": "json[chosen]", "rejected": "json[rejected]"}
+    row = {"prompt": "hi", "chosen": "hello", "rejected": "no"}
+    assert checked("PreferenceSample", fields, {"json": json.dumps(row).encode()}) == []
+    ((code, message),) = checked("PreferenceSample", fields, {"json": json.dumps({**row, "prompt": ""}).encode()})
+    assert (code, message) == ("WDS161", "the conversation cannot be read: it has no prompt")

@@ -13,6 +13,8 @@ from tests.full_disk import files_of_at_most
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import CatalogError, StorageError, UsageError
 from wdsctl.core.index.index import index
+from wdsctl.core.inspect.ls import open_listing
+from wdsctl.core.split.split import split_by_ratios
 from wdsctl.core.views.definition import ViewDefinition
 from wdsctl.core.views.sql import sql
 from wdsctl.core.views.views import create_view
@@ -53,6 +55,23 @@ def test_a_view_of_the_dataset_narrows_its_samples(gallery: str) -> None:
     assert set(asked(f"{gallery}@wide", "SELECT shard, position FROM v_sample")) == wide
     parts = sum((row["shard"], row["position"]) in wide for row in rows_of(gallery))
     assert asked(f"{gallery}@wide", "SELECT count(*) FROM v_part") == [(parts,)]
+
+
+def test_every_sample_has_its_split(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 3, 37)
+    index(root)
+    split_by_ratios(root, {"train": 3, "val": 1, "test": 1}, by="sample", seed=1)
+
+    for name in ("train", "val", "test"):
+        with open_listing(root, what="samples", split=name) as listing:
+            expected = set(listing.names)
+        rows = asked(root, f"SELECT key FROM v_sample_split WHERE split = '{name}'")
+        assert {key for (key,) in rows} == expected
+    assert asked(root, "SELECT count(*), count(DISTINCT id) FROM v_sample_split") == [(111, 111)]
+    create_view(root, "few", ViewDefinition(where="key like '%7'"))
+    assert asked(f"{root}@few", "SELECT count(*) FROM v_sample_split") == asked(
+        f"{root}@few", "SELECT count(*) FROM v_sample"
+    )
 
 
 def test_names_of_columns_come_with_the_rows(gallery: str) -> None:

@@ -41,3 +41,8 @@ def test_tensors_are_taken_by_every_version() -> None:
     data = saved({"a": torch.arange(3)})
 
     assert parts.decode_torch(data, runs_scripts=True)["a"].tolist() == [0, 1, 2]
+
+
+def test_a_byte_order_mark_is_no_part_of_a_text() -> None:
+    assert parts.decode_text("\ufeffa cät".encode()) == "a cät"
+    assert parts.decode_text("a\ufeff".encode()) == "a\ufeff"

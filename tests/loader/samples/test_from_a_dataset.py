@@ -148,6 +148,18 @@ def kinds() -> dict[str, Made]:
             {"messages": "json"},
             {"messages": MESSAGES, "images": [], "tools": None},
         ),
+        "PreferenceSample": Made(
+            {"json": b'{"prompt": "hi", "chosen": "hello", "rejected": "no"}'},
+            {"prompt": "json", "chosen": "json[chosen]", "rejected": "json[rejected]"},
+            {
+                name: [{"role": role, "content": [{"type": "text", "text": words}]}]
+                for name, role, words in (
+                    ("prompt", "user", "hi"),
+                    ("chosen", "assistant", "hello"),
+                    ("rejected", "assistant", "no"),
+                )
+            },
+        ),
     }
 
 
@@ -170,6 +182,20 @@ def is_as_told(value: Any, told: Any) -> bool:
 
 def test_all_types_are_looked_at() -> None:
     assert set(kinds()) == set(SAMPLE_TYPES)
+
+
+def test_subtitles_become_text_and_segments(tmp_path: Path) -> None:
+    subtitles = b"WEBVTT\n\n00:00.000 --> 00:01.500\n<i>Hello</i>,\nyou\n\n00:02.000 --> 00:03.000\nbye\n"
+    parts = {"wav": sound("wav", "pcm_s16le", seconds=0.1), "vtt": subtitles}
+
+    sample = first(a_dataset(tmp_path, 4, parts=lambda _: parts, sample_type=""))
+
+    assert type(sample).__name__ == "TranscriptionSample"
+    assert sample.text == "Hello, you bye"
+    assert sample.segments == [
+        {"start": 0.0, "end": 1.5, "text": "Hello, you"},
+        {"start": 2.0, "end": 3.0, "text": "bye"},
+    ]
 
 
 @pytest.mark.parametrize("name", SAMPLE_TYPES)

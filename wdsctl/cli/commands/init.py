@@ -27,9 +27,10 @@ Examples:
 
 \b
 The script fits the sample type: conversations and questions about images,
-captions, speech, classes, texts, or boxes. It trains a small model on one
-or several GPUs, or on a CPU, validates, saves and resumes. It needs
-pip install 'wdsctl[loader]'. See docs/init.md.
+captions of images or films, text in images, speech, classes, texts, boxes,
+or masks. It trains a small model on one or several GPUs, or on a CPU,
+validates, saves and resumes. It needs pip install 'wdsctl[loader]'. See
+docs/init.md.
 """
 
 DestArgument = Annotated[
@@ -50,10 +51,13 @@ def command(
         bool, typer.Option("--vlm", help="Conversations or questions about images: loss over the answers.")
     ] = False,
     captions: Annotated[bool, typer.Option("--captions", help="Captions of images.")] = False,
+    ocr: Annotated[bool, typer.Option("--ocr", help="Text in images.")] = False,
+    video: Annotated[bool, typer.Option("--video", help="Captions of films.")] = False,
     speech: Annotated[bool, typer.Option("--speech", help="Transcripts of speech, by CTC.")] = False,
     classify: Annotated[bool, typer.Option("--classify", help="Classes of images.")] = False,
     text: Annotated[bool, typer.Option("--text", help="A language model, with packing.")] = False,
     detect: Annotated[bool, typer.Option("--detect", help="Boxes of objects in images.")] = False,
+    segment: Annotated[bool, typer.Option("--segment", help="Masks of images.")] = False,
     box_format: Annotated[
         Literal["xywh", "xyxy", "cxcywh", "normalized_xywh", "normalized_xyxy", "normalized_cxcywh"] | None,
         typer.Option(
@@ -74,10 +78,13 @@ def command(
     flags: dict[TrainingKind, bool] = {
         "vlm": vlm,
         "captions": captions,
+        "ocr": ocr,
+        "video": video,
         "speech": speech,
         "classify": classify,
         "text": text,
         "detect": detect,
+        "segment": segment,
     }
     chosen = [name for name, is_set in flags.items() if is_set]
     if len(chosen) > 1:

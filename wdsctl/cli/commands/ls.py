@@ -30,6 +30,7 @@ Examples:
 PREFIX matches paths of shards; with --samples or --parts, keys. With PREFIX,
 samples are listed by key. -l adds for shards: bytes, samples, status; for
 samples: bytes, position, shard; for parts: bytes, offset in the shard, shard.
+The first line has the names of the columns, except with -0.
 Names with control characters are quoted for the shell: $'a\\x1bb'.
 """
 
@@ -96,8 +97,20 @@ def _lines(listing: DatasetListing, *, long: bool, null: bool) -> Iterator[tuple
     end = "\0" if null else "\n"
     # Names in a pipe are quoted too, since it may end in a pager. With -0, a program reads them.
     quote: Callable[[str], str] = str if null and not sys.stdout.isatty() else quote_ansi_c
-    for line in (_long_line(entry, quote) for entry in listing.entries) if long else map(quote, listing.names):
-        yield line + end, 1
+    if not long:
+        yield from ((quote(name) + end, 1) for name in listing.names)
+        return
+    for i, entry in enumerate(listing.entries):
+        header = "" if i or null else f"{_HEADERS[listing.what]}\n"
+        yield f"{header}{_long_line(entry, quote)}{end}", 1
+
+
+#: The first line of a long listing, aligned with `_long_line`.
+_HEADERS: dict[ListingKind, str] = {
+    "shards": f"{'bytes':>15} {'samples':>11}  {'status':<10}  shard",
+    "samples": f"{'bytes':>15} {'position':>9}  shard  key",
+    "parts": f"{'bytes':>15} {'offset':>15}  shard  part",
+}
 
 
 def _long_line(entry: ListingEntry, quote: Callable[[str], str]) -> str:

@@ -34,8 +34,9 @@ Examples:
 
 \b
 Views: v_shard, v_sample, v_part, v_split, v_media, v_file of the catalog,
-v_excluded, v_run, v_finding, v_view, v_quarantine. docs/catalog.md lists
-their columns. Queries cannot write. The exit code is 0 even without rows.
+v_sample_split, v_excluded, v_run, v_finding, v_view, v_quarantine.
+docs/catalog.md lists their columns. Queries cannot write. The exit code is 0
+even without rows.
 """
 
 

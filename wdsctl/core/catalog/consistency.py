@@ -25,7 +25,8 @@ from wdsctl.core.media.kinds import MEDIA_KINDS, part_kind
 from wdsctl.core.offsets.key_index import HASH_CHUNK_KEYS, OffsetsRows, sort_keys_by_hash
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.progress import Progress
-from wdsctl.core.samples.fields import find_parts, parse_field_map
+from wdsctl.core.samples.field_map import parse_field_map
+from wdsctl.core.samples.fields import find_parts
 from wdsctl.core.samples.naming import INDEX_BITS
 from wdsctl.core.samples.types import SAMPLE_TYPES
 from wdsctl.core.shards.jsonl_keys import LINE_NUMBER_KEYS

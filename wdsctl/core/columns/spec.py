@@ -109,7 +109,7 @@ class CharCounter:
     part: str
 
     def __call__(self, sample: SampleParts) -> int:
-        return len(str(sample.get(self.part, b""), "utf-8"))
+        return len(str(sample.get(self.part, b""), "utf-8").removeprefix("\ufeff"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,14 +48,9 @@ from wdsctl.core.index.write_dataset_yaml import SampleTypeRequest, write_datase
 from wdsctl.core.json_text import read_json
 from wdsctl.core.media.selection import parse_media_selection
 from wdsctl.core.progress import Progress
-from wdsctl.core.samples.fields import (
-    FieldPath,
-    PartAccess,
-    find_parts,
-    is_collecting,
-    parse_field_path,
-    validate_field_map,
-)
+from wdsctl.core.samples.field_map import validate_field_map
+from wdsctl.core.samples.field_path import FieldPath, PartAccess, parse_field_path
+from wdsctl.core.samples.fields import find_parts, is_collecting
 from wdsctl.core.samples.naming import FIRST_DOT
 from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES
 from wdsctl.core.split.split import ensure_split

@@ -76,7 +76,10 @@ def parts_of(sample):
 
 
 #: Types whose fields are not the values of the field map as they are: see `wdsctl.loader.compose_fields`.
-_COMPOSED_TYPES = ("ConversationSample", "DetectionSample")
+_COMPOSED_TYPES = (
+    *("ConversationSample", "PreferenceSample", "DetectionSample"),
+    *("AudioSample", "TranscriptionSample", "VideoSample"),
+)
 
 
 def blend_yaml(splits: Sequence[str]) -> str:
@@ -95,7 +98,8 @@ def cooker_code(config: DatasetConfig, primary_form: Literal["tar", "jsonl"]) ->
     own = _JSONL_PARTS_CODE if primary_form == "jsonl" else _TAR_PARTS_CODE
     imports = "from base64 import b64decode\n\n" if primary_form == "jsonl" else ""
     if is_typed:
-        imports += "from wdsctl.core.samples.fields import extract_field, find_parts, parse_field_path\n"
+        imports += "from wdsctl.core.samples.field_path import parse_field_path\n"
+        imports += "from wdsctl.core.samples.fields import extract_field, find_parts\n"
     return _COOKER_TEMPLATE.format(
         names=", ".join(sorted(names, key=str.lower)),
         own=own,

@@ -25,14 +25,8 @@ from wdsctl.core.dataset.split_config import (
 from wdsctl.core.dataset.split_rules import Excludes, SplitRule, SplitRules
 from wdsctl.core.dataset.yaml_document import check_known_keys, config_error, describe_value, get_section, get_texts
 from wdsctl.core.errors import InputError, PermissionDenied, StorageError
-from wdsctl.core.samples.fields import (
-    FieldPath,
-    check_field,
-    check_sample_type,
-    parse_field_map,
-    parse_field_path,
-    validate_field_map,
-)
+from wdsctl.core.samples.field_map import check_field, check_sample_type, parse_field_map, validate_field_map
+from wdsctl.core.samples.field_path import FieldPath, parse_field_path
 from wdsctl.core.samples.naming import KEY_RULES
 from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES, is_builtin_module, is_custom_type
 

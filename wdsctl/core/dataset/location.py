@@ -318,10 +318,11 @@ def _compressed_error(kind: str, path: str) -> InputError:
 def _check_compressed_name(name: str, path: str) -> None:
     tool = unpack_command(name)
     if tool:
+        quoted = shlex.quote(redact_secrets(path))
         raise InputError(
             "compressed JSONL has no random access",
             where=redact_secrets(path),
-            hint=f"decompress it: `{tool} {shlex.quote(redact_secrets(path))}`",
+            hint=f"`wdsctl prepare {quoted} DEST` writes its lines into shards; `{tool} {quoted}` decompresses it",
             code="WDS113",
         )
 

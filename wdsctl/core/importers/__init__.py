@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 from types import MappingProxyType
 
+from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.errors import InputError, UsageError, WdsctlError, join_indented, translate_os_errors
 from wdsctl.core.importers.protocol import FormatMatch, Importer
 from wdsctl.core.samples.fields import did_you_mean
@@ -96,6 +97,13 @@ def best_importer(path: str) -> tuple[Importer, FormatMatch]:
         raise InputError("the path does not exist", hint="check it", where=shown(path))
     if not found:
         check_readable(path)
+        if path.lower().endswith(".zip") and not is_url(path):
+            raise InputError(
+                "the source is a zip, which only `prepare` unpacks",
+                where=shown(path),
+                hint=shell_command("prepare", path, "DEST"),
+                code="WDS235",
+            )
         raise InputError(
             "cannot recognise the format of the source",
             where=shown(path),

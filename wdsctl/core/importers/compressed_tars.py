@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import lzma
 import os
 import tarfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from hashlib import blake2b
 from itertools import islice
 from types import TracebackType
-from typing import IO, Any, cast
+from typing import Any, cast
 
 from wdsctl.core.errors import DatasetError, Finding, InputError, StorageError, UsageError, translate_os_errors
 from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Part, SampleListing, SourceEntry
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.arrow import import_arrow_module
+from wdsctl.core.importers.records.compressed import DAMAGE_ERRORS, detect_file_compression, open_decompressed
 from wdsctl.core.json_text import read_json
 from wdsctl.core.safe_open import check_beneath, is_beneath
 from wdsctl.core.samples.key_rules import MIN_DISSENTING_SHARE, SampleLayout, choose_key_rule, describe_rule_outcome
@@ -35,18 +32,14 @@ from wdsctl.core.shards.list import COMPRESSED_TAR_SUFFIXES
 from wdsctl.core.shards.tar_members import MAX_EXTENDED_HEADER_BYTES
 from wdsctl.core.storage import source_files
 from wdsctl.core.tar_header import (
-    COMPRESSION_HEAD_BYTES,
     TAR_BLOCK_BYTES,
     BadTarHeader,
-    detect_compression,
     parse_header,
 )
 from wdsctl.core.text import printable_path
-from wdsctl.core.urls import is_url
 
-_ARROW_CODECS = ("zstd", "lz4")
 _PROBED_TARS = 8  # tars whose contents are checked for a compression that their names do not show
-_DAMAGE_ERRORS = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)
+_DAMAGE_ERRORS = (tarfile.TarError, *DAMAGE_ERRORS)
 _MAX_SAMPLE_BYTES = 4 << 30  # limit for a sample in memory: a few KiB of gzip may decompress to any size
 _HEADER_TYPES = (
     *tarfile.GNU_TYPES,
@@ -182,7 +175,7 @@ def _read_samples(path: str, rule: KeyRuleName, *, with_data: bool) -> Iterator[
     """
     key, parts, names, held = "", list[tuple[str, int, bytes]](), set[str](), 0
     with (
-        _open_decompressed(path) as stream,
+        open_decompressed(path) as stream,
         tarfile.open(fileobj=stream, mode="r|", errorlevel=1, tarinfo=_BoundedTarInfo) as archive,
     ):
         for member in archive:
@@ -212,29 +205,12 @@ class _BoundedTarInfo(tarfile.TarInfo):
         return cast("Any", super())._proc_member(archive)  # noqa: SLF001 - all paths in tarfile read such data here
 
 
-def _open_decompressed(path: str) -> IO[bytes]:
-    """Open the decompressed tar. These readers raise if a file is truncated; those of tarfile treat that as its end."""
-    packed = _compression(path)
-    opened: Any = source_files.open_file(path) if is_url(path) and packed else path
-    if packed in _ARROW_CODECS:
-        return cast(
-            "IO[bytes]",
-            import_arrow_module("pyarrow", f"{packed} compression").input_stream(opened, compression=packed),
-        )
-    readers: dict[str, Callable[[Any, str], Any]] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
-    return cast("IO[bytes]", readers[packed](opened, "rb")) if packed in readers else source_files.open_file(path)
-
-
-def _compression(path: str) -> str:
-    return detect_compression(source_files.read_head(path, COMPRESSION_HEAD_BYTES))
-
-
 def _is_compressed_tar(path: str) -> bool:
     """Whether a file is a compressed tar, by its content. Cost: decompresses the first block."""
     try:
-        if not _compression(path):
+        if not detect_file_compression(path):
             return False
-        with _open_decompressed(path) as stream:
+        with open_decompressed(path) as stream:
             block = stream.read(TAR_BLOCK_BYTES)
         if len(block) == TAR_BLOCK_BYTES:
             parse_header(block)

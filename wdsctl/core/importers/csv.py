@@ -6,7 +6,6 @@ Source: RFC 4180 (CSV); https://www.iana.org/assignments/media-types/text/tab-se
 from __future__ import annotations
 
 import csv
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -15,9 +14,11 @@ from itertools import islice
 from typing import Any, BinaryIO, Literal
 
 from wdsctl.core.dataset.location import shell_command
+from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
 from wdsctl.core.errors import DatasetError, InputError, UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.importers.protocol import FormatMatch, Options, Source
 from wdsctl.core.importers.records import values as given
+from wdsctl.core.importers.records.compressed import open_text_file, strip_compression
 from wdsctl.core.importers.records.description import make_table_source
 from wdsctl.core.importers.records.files import PROBED_ROWS, is_media_path
 from wdsctl.core.importers.records.samples import TABLE_OPTIONS
@@ -36,7 +37,7 @@ from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
 from wdsctl.core.urls import is_url
 
-_EXTENSIONS = (".csv", ".tsv")
+_EXTENSIONS = tuple(f"{table}{packed}" for table in (".csv", ".tsv") for packed in ("", *UNPACK_COMMANDS))
 _PROBED_LINES = 20  # rows that detect the delimiter
 _SEP_LINE = re.compile(r'"?sep=([^\w"\r\n])"?[,;\t|]*\r?\n', re.IGNORECASE)  # Excel's first line
 _DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|"}
@@ -53,7 +54,7 @@ class CsvImporter:
     def recognise(self, path: str) -> FormatMatch | None:
         if source_files.is_file(path):
             is_table = path.lower().endswith(_EXTENSIONS)
-            return FormatMatch(0.9, f"the name ends in {os.path.splitext(path)[1]}") if is_table else None
+            return FormatMatch(0.9, f"the name ends in {_ending(path)}") if is_table else None
         return match_folder(path, _EXTENSIONS, _read_first, 0.8)
 
     def open(self, path: str, options: Options) -> Source:
@@ -91,6 +92,11 @@ class CsvImporter:
 
 
 IMPORTER = CsvImporter()
+
+
+def _ending(path: str) -> str:
+    """The ending of a table's name: `.csv` or `.csv.gz`."""
+    return next(each for each in sorted(_EXTENSIONS, key=len, reverse=True) if path.lower().endswith(each))
 
 
 class _CsvReader:
@@ -193,7 +199,7 @@ def _open_reader(path: str, options: Options, *, is_probe: bool = False) -> _Csv
     Raises InputError WDS243 if the file has no header, DatasetError WDS124 if the first rows are not in the encoding.
     `is_probe`: take the columns of a file without a header as they come, and leave encodings to row faults.
     """
-    head = read_text_head(path, encoding=options.get("encoding", ""), takes_utf16=True)
+    head = read_text_head(path, encoding=options.get("encoding", ""), takes_utf16=True, takes_compressed=True)
     encoding = text_encoding(head, options)
     text = decode_line(head, encoding).removeprefix("\ufeff").lstrip("\r\n ")
     quotes = given.parse_choice_option("csv", options, "quotes", ("yes", "no"))
@@ -232,7 +238,7 @@ def _delimiter(path: str, text: str, options: Options, quotes: str, stated: str)
         return delimiter
     if stated:
         return stated
-    if path.lower().endswith(".tsv"):
+    if strip_compression(path).lower().endswith(".tsv"):
         return "\t"
     lines = [f"{line}\n" for line in text.split("\n")]
     outside = "".join(lines[0].split('"')[::2])
@@ -255,7 +261,7 @@ def _delimiter(path: str, text: str, options: Options, quotes: str, stated: str)
 
 def _read_header(path: str, reader: _CsvReader) -> list[str]:
     """The cells of the first row, after a line `sep=;`."""
-    with translate_os_errors(path, "read"), source_files.open_file(path) as file:
+    with translate_os_errors(path, "read"), open_text_file(path) as file:
         found = next(islice(reader.read_rows(file, path, 0, 1), reader.rows_above, None), None)
     if found is None:
         raise InputError("the file has no rows", hint="check the path", where=path_for_message(path), code="WDS003")

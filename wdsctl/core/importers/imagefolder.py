@@ -1,6 +1,7 @@
 """Folders of classes: images, video or audio in a folder for each class, below folders of splits or not.
 
-Parts: the media file, `cls` (number of the class by the order of names) and `txt` (its name). Keys are the paths
+Parts: the media file, `cls` (number of the class by the order of folders) and `txt` (its name: that of the folder, or
+what a file such as LOC_synset_mapping.txt says). Keys are the paths
 without the extension; files of one folder whose names differ in the extension only keep it in their keys.
 
 Sources: https://pytorch.org/vision/stable/generated/torchvision.datasets.ImageFolder.html (classes sorted by name);
@@ -19,6 +20,7 @@ from typing import NamedTuple
 
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.errors import Finding, InputError, Severity, WdsctlError, translate_os_errors
+from wdsctl.core.importers.class_names import read_class_names
 from wdsctl.core.importers.protocol import (
     FieldUse,
     FilePart,
@@ -340,6 +342,12 @@ class _ClassFolderSamples:
         if is_deepest:
             names = tuple(sorted({each[1] for path, _ in self._media() if (each := self._place(path))}))
         self._numbers = {name: number for number, name in enumerate(names)}
+        candidates = [
+            f"{prefix}{name}"
+            for prefix in dict.fromkeys((layout.top, ""))
+            for name in list_folder(os.path.join(root, prefix), root).files
+        ]
+        self._class_names = read_class_names(root, candidates, names)
 
     @property
     def split_names(self) -> tuple[str, ...]:
@@ -389,7 +397,7 @@ class _ClassFolderSamples:
         parts = (
             Part("cls", str(self._numbers[label]).encode()),
             FilePart(extension_of_name(path), where, 0, size, self._root),
-            Part("txt", label.encode("utf-8", "surrogateescape")),
+            Part("txt", self._class_names.names.get(label, label).encode("utf-8", "surrogateescape")),
         )
         key = safe_key(name) or row_number_key(sample_index)
         return SourceSample(key, tuple(sorted(parts, key=lambda part: part.name)), split=split)
@@ -417,6 +425,7 @@ class _ClassFolderSamples:
                 elif not (self._split_of and name in _SPLIT_LISTS and prefix == self._layout.top):
                     unused.append(path)
         media_types = {media_type_of(f"x.{extension}") for extension in files}
+        unused = [path for path in unused if path not in self._class_names.files]
         findings = [
             *unused_files_findings(unused, "not a media file in a class folder", hidden),
             *self._class_findings(classes),
@@ -449,11 +458,11 @@ class _ClassFolderSamples:
     def _field_uses(self, files: Counter[str], classes: Counter[tuple[str, str]]) -> Iterator[FieldUse]:
         for extension, count in sorted(files.items()):
             yield FieldUse(f"*.{extension}", extension, f"{pluralize(count, 'file')}, one sample each")
-        shown = [f"{number} {path_for_message(name)}" for name, number in self._numbers.items()]
+        names, source, _ = self._class_names
+        shown = [f"{number} {path_for_message(names.get(name, name))}" for name, number in self._numbers.items()]
         more = f" and {len(shown) - _SHOWN_CLASSES:,} more" if len(shown) > _SHOWN_CLASSES else ""
-        note = (
-            f"{pluralize(len(shown), 'class', 'classes')}, numbered by name: {', '.join(shown[:_SHOWN_CLASSES])}{more}"
-        )
+        by = f"numbered by folder, named by {path_for_message(source)}" if source else "numbered by name"
+        note = f"{pluralize(len(shown), 'class', 'classes')}, {by}: {', '.join(shown[:_SHOWN_CLASSES])}{more}"
         yield FieldUse("class folders", "cls, txt", note)
         by_split: Counter[str] = Counter()
         for (split, _), count in classes.items():

@@ -14,12 +14,14 @@ from wdsctl.core.errors import InputError, WdsctlError
 from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Source
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.description import make_table_source
+from wdsctl.core.importers.records.folder_files import is_document
 from wdsctl.core.importers.records.json_rows import JsonRows, JsonTable, find_lists
 from wdsctl.core.importers.records.samples import TABLE_OPTIONS
 from wdsctl.core.importers.records.tables import (
     Rows,
     choose_tables,
     first_rows,
+    iter_files,
     make_mapping,
     match_folder,
     open_table,
@@ -32,6 +34,7 @@ from wdsctl.core.text import path_for_message
 _EXTENSIONS = (".json",)
 
 _FILE_SCORE = 0.6
+_FOLDER_SCORE = 0.5  # of a folder whose tables name no files, if there are no media in it
 
 #: Fields that the formats of conversations read: `llava` takes such a file if it recognises it.
 _CONVERSATION_FIELDS = frozenset({"conversations", "conversation", "messages"})
@@ -45,9 +48,15 @@ class JsonImporter:
 
     def recognise(self, path: str) -> FormatMatch | None:
         if source_files.is_folder(path):
-            match = match_folder(path, _EXTENSIONS, _read_first, 0.1)
-            # A folder whose JSON files name nothing holds metadata of something else.
-            return match if match is not None and match.score > 0.1 else None
+            match = match_folder(path, _EXTENSIONS, _read_first, _FOLDER_SCORE)
+            if match is None or match.score < _FOLDER_SCORE:
+                return None  # beside media, JSON files that name nothing are metadata of something else
+            # Without other files, they are tables if each has several rows.
+            is_table = match.score > _FOLDER_SCORE or (
+                all(name.lower().endswith(_EXTENSIONS) or is_document(name) for name in iter_files(path))
+                and all(len(_read_first(table)) > 1 for table in match.tables)
+            )
+            return match if is_table else None
         if not path.lower().endswith(_EXTENSIONS) or not source_files.is_file(path):
             return None
         rows = _read_first(path)

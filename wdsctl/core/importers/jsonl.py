@@ -14,10 +14,11 @@ from functools import partial
 from itertools import islice
 from typing import Any, BinaryIO
 
-from wdsctl.core.dataset.shard_names import JSONL_SUFFIXES, is_jsonl_name
+from wdsctl.core.dataset.shard_names import JSONL_SUFFIXES, UNPACK_COMMANDS, is_jsonl_name, unpack_command
 from wdsctl.core.errors import DatasetError, InputError, WdsctlError, translate_os_errors
 from wdsctl.core.importers.protocol import FormatMatch, Options, Source
 from wdsctl.core.importers.records import values as given
+from wdsctl.core.importers.records.compressed import open_text_file
 from wdsctl.core.importers.records.description import make_table_source
 from wdsctl.core.importers.records.files import PROBED_ROWS
 from wdsctl.core.importers.records.samples import (
@@ -51,14 +52,20 @@ from wdsctl.core.shards.jsonl_scan import is_truncated_json
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message
 
+#: Compressed lines are often called .json.gz: see `is_object_per_line`.
+_JSON_EXTENSIONS = tuple(f".json{packed}" for packed in UNPACK_COMMANDS)
+_EXTENSIONS = (
+    *(f"{lines}{packed}" for lines in JSONL_SUFFIXES for packed in ("", *UNPACK_COMMANDS)),
+    *_JSON_EXTENSIONS,
+)
 _SCORE_ALONE = 0.5  # of a folder whose lines name no files, if there are no media in it
 _MAX_PROBED_FILES = 50  # files of a folder whose first lines decide which fields name files
 _MAX_DEPTH = 2  # levels of folders below the source that are searched
 
 
 class JsonlImporter:
-    """Reads one file, or the JSONL files of a folder: those whose lines name files of the folder, or else all of them,
-    sorted by path. Option: `-O encoding=utf-16` (a byte order mark says the same).
+    """Reads one file, compressed or not, or the JSONL files of a folder, sorted by path: those whose lines name files
+    of the folder, or else all of them. Option: `-O encoding=utf-16` (a byte order mark says the same).
     """
 
     name = "jsonl"
@@ -66,14 +73,17 @@ class JsonlImporter:
 
     def recognise(self, path: str) -> FormatMatch | None:
         if source_files.is_file(path):
-            if is_jsonl_name(path):
-                return FormatMatch(0.8, "the name ends in .jsonl or .ndjson")
-            is_lines = path.lower().endswith(".json") and is_object_per_line(path)
+            if path.lower().endswith(_EXTENSIONS) and not path.lower().endswith(_JSON_EXTENSIONS):
+                packed = ", compressed" if unpack_command(path) else ""
+                return FormatMatch(0.8, f"the name ends in .jsonl or .ndjson{packed}")
+            is_lines = path.lower().endswith((".json", *_JSON_EXTENSIONS)) and is_object_per_line(path)
             return FormatMatch(0.8, "each line is an object") if is_lines else None
-        found = find_file_below(path, is_jsonl_name, depth=_MAX_DEPTH)
+        found = find_file_below(path, _is_lines_name, depth=_MAX_DEPTH)
         match = None
+        if found is not None and found.lower().endswith(_JSON_EXTENSIONS) and not is_object_per_line(found):
+            return None
         if found is None or not _is_exported(found):  # exported lines name their files in a way of their own
-            match = match_folder(path, JSONL_SUFFIXES, _read_first, _SCORE_ALONE)
+            match = match_folder(path, _EXTENSIONS, _read_first, _SCORE_ALONE)
         if match is not None and match.score != _SCORE_ALONE:
             return match
         if found is None:
@@ -112,15 +122,22 @@ IMPORTER = JsonlImporter()
 def names_files(path: str) -> bool:
     """Whether the lines of a file, or of the files of a folder, name files that exist."""
     if source_files.is_folder(path):
-        match = match_folder(path, JSONL_SUFFIXES, _read_first, _SCORE_ALONE)
+        match = match_folder(path, _EXTENSIONS, _read_first, _SCORE_ALONE)
         return match is not None and match.score > _SCORE_ALONE
     rows = _read_first(path)
     return any(FILES_COLUMN in row for row in rows) or has_named_files(path, rows)
 
 
+def has_only_compressed_lines(path: str) -> bool:
+    """Whether all JSONL of a file or a folder is compressed."""
+    if source_files.is_file(path):
+        return not is_jsonl_name(path)
+    return find_file_below(path, is_jsonl_name, depth=_MAX_DEPTH) is None
+
+
 def _choose_files(root: str, read: ReadFirstRows, options: Options) -> list[Table]:
     """The files of a folder: those that name files of the folder, or else all of them."""
-    tables = choose_tables(root, JSONL_SUFFIXES, read, options, joins_equal_fields=True, is_needed=False)
+    tables = choose_tables(root, _EXTENSIONS, read, options, joins_equal_fields=True, is_needed=False)
     if tables:
         return tables
     files = _list_files(root)
@@ -138,13 +155,17 @@ def _read_first(path: str, options: Options | None = None) -> list[dict[str, Any
 
 
 def _make_reader(path: str, options: Options) -> _JsonlReader:
-    head = read_text_head(path, encoding=options.get("encoding", ""), takes_utf16=True)
+    head = read_text_head(path, encoding=options.get("encoding", ""), takes_utf16=True, takes_compressed=True)
     return _JsonlReader(text_encoding(head, options))
 
 
 def is_object_per_line(path: str) -> bool:
-    """Whether the first two lines are one object each, as in JSONL files that are called .json."""
-    lines = given.read_head(path).split(b"\n")
+    """Whether the first two lines are one object each, as in JSONL files that are called .json or .json.gz."""
+    try:
+        with open_text_file(path) as file:
+            lines = file.read(1 << 16).split(b"\n")
+    except (OSError, WdsctlError):
+        return False
     try:
         return len(lines) > 1 and lines[1].startswith(b"{") and isinstance(json.loads(lines[0]), dict)
     except (ValueError, RecursionError):
@@ -214,7 +235,7 @@ def _find_jsonl_files(root: str, folder: str, depth: int = _MAX_DEPTH) -> Iterat
                 continue
             if entry.is_dir():
                 below.append(entry.path)
-            elif is_jsonl_name(entry.name):
+            elif _is_lines_name(entry.name):
                 yield entry.path
     for path in sorted(below) if depth else ():
         yield from _find_jsonl_files(root, path, depth - 1)
@@ -222,7 +243,11 @@ def _find_jsonl_files(root: str, folder: str, depth: int = _MAX_DEPTH) -> Iterat
 
 def _is_exported(file: str) -> bool:
     try:
-        with source_files.open_file(file) as lines:
+        with open_text_file(file) as lines:
             return lines.readline(1 << 16).startswith(b'{"__key__":')
-    except OSError:
-        return False
+    except (OSError, WdsctlError):
+        return False  # opening the source reports the error
+
+
+def _is_lines_name(name: str) -> bool:
+    return name.lower().endswith(_EXTENSIONS)

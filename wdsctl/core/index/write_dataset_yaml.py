@@ -26,7 +26,7 @@ from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.progress import Progress
 from wdsctl.core.samples.detect import Detection, infer_sample_type
 from wdsctl.core.samples.evidence import Evidence, PartEvidence, percent
-from wdsctl.core.samples.fields import format_field_map_text, validate_field_map
+from wdsctl.core.samples.field_map import format_field_map_text, validate_field_map
 from wdsctl.core.samples.types import CRUDE
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import FileRange, Storage

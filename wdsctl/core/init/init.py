@@ -35,18 +35,21 @@ _MAX_BATCH = 16
 _VAL_BATCHES = 50
 
 #: Sides of images that the scripts resize to, by kind. Those of smaller images are smaller.
-_SIDES: dict[TrainingKind, int] = {"classify": 64, "captions": 128}
+_SIDES: dict[TrainingKind, int] = {"classify": 64, "captions": 128, "ocr": 256, "video": 64, "segment": 64}
 _SIDE_STEP = 32
 
 _SCRIPTS: dict[TrainingKind, str] = {
     "vlm": "a transformer over the bytes of conversations and the patches of their images; the loss covers the "
     "turns of the assistant",
     "captions": "a convolutional network for the image and a transformer over the bytes of its caption",
+    "ocr": "a convolutional network for the image and a transformer over the bytes of its text",
+    "video": "a convolutional network for four frames of the film and a transformer over the bytes of its caption",
     "speech": "convolutions and a GRU over spectrograms, with CTC over the bytes of the transcript; batches have "
     "recordings of similar length",
     "classify": "a convolutional network",
     "text": "a transformer over the bytes of texts, packed into rows without attention between texts",
     "detect": "a convolutional network whose grid cells predict the objects centered in them",
+    "segment": "a convolutional network that predicts the class of each pixel",
 }
 
 
@@ -205,7 +208,8 @@ def _constants(
     constants: dict[str, tuple[Any, str]] = {}
     media = summary.media.lines if summary.media else ()
     if kind in _SIDES:
-        constants["SIDE"] = (_image_side(media, _SIDES[kind]), "pixels of the sides of an image, cropped and resized")
+        how = "resized and padded" if kind == "ocr" else "cropped and resized"
+        constants["SIDE"] = (_image_side(media, _SIDES[kind]), f"pixels of the sides of an image, {how}")
     if kind == "speech":
         remark = "longer recordings are skipped, as their transcripts cannot be cut"
         constants["MAX_SECONDS"] = (_max_seconds(media), remark)

@@ -10,11 +10,14 @@ from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.dataset.location import DatasetLocation, shell_command, shell_command_at
 from wdsctl.core.dataset.polylithic import is_polylithic
 from wdsctl.core.errors import DatasetError
-from wdsctl.core.samples.fields import find_parts, parse_field_path
+from wdsctl.core.samples.field_path import parse_field_path
+from wdsctl.core.samples.fields import find_parts
 from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES, FieldKind
 from wdsctl.core.text import join_with_and
 
-TrainingKind = Literal["vlm", "captions", "speech", "classify", "text", "detect"]
+TrainingKind = Literal[
+    "vlm", "captions", "ocr", "video", "speech", "classify", "text", "detect", "segment"
+]  # fmt: skip
 TRAINING_KINDS: tuple[TrainingKind, ...] = get_args(TrainingKind)
 
 
@@ -28,10 +31,13 @@ class KindSpec(NamedTuple):
 KINDS: dict[TrainingKind, KindSpec] = {
     "vlm": KindSpec("conversations about images", {"ConversationSample": (), "VQASample": ("answers",)}),
     "captions": KindSpec("captions of images", {"CaptioningSample": ()}),
+    "ocr": KindSpec("text in images", {"OCRSample": ()}),
+    "video": KindSpec("captions of films", {"VideoSample": ("text", "captions")}),
     "speech": KindSpec("transcripts of speech", {"TranscriptionSample": (), "AudioSample": ("text",)}),
     "classify": KindSpec("classes of images", {"ImageClassificationSample": ("label", "label_name")}),
     "text": KindSpec("texts", {"TextSample": ()}),
     "detect": KindSpec("boxes of objects in images", {"DetectionSample": ()}),
+    "segment": KindSpec("masks of images", {"SegmentationSample": ()}),
 }
 
 #: Fields of media that the script for conversations cannot read.

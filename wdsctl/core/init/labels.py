@@ -13,7 +13,8 @@ from wdsctl.core.errors import DatasetError
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.offsets.read import open_cached_offsets
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
-from wdsctl.core.samples.fields import FieldPath, extract_field, parse_field_path
+from wdsctl.core.samples.field_path import FieldPath, parse_field_path
+from wdsctl.core.samples.fields import extract_field
 from wdsctl.core.samples.types import SAMPLE_TYPES
 from wdsctl.core.shards.read_parts import IndexedShard, read_parts
 from wdsctl.core.text import short_repr

@@ -19,7 +19,7 @@ from wdsctl.core.init.kinds import TrainingKind
 TEMPLATES_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "templates")
 
 #: Placeholders of scripts that are filled with the piece of the same name.
-_PIECES = ("image", "decoder", "loop")
+_PIECES = ("image", "padded", "decoder", "loop")
 
 _BLEND_NOTE = """\
 # What train.py reads: for each split, the datasets, and the share of each in the samples.

@@ -22,7 +22,7 @@ from wdsctl.core.dataset.destination import check_destination
 from wdsctl.core.dataset.location import DatasetLocation, locate, note_catalog_location, shell_command
 from wdsctl.core.dataset.lock import check_lock_held, lock_dataset
 from wdsctl.core.dataset.polylithic import is_polylithic, read_polylithic_folder
-from wdsctl.core.dataset.raw_folder import RawListing
+from wdsctl.core.dataset.raw_folder import ALTERNATIVE_SEPARATOR, RawListing
 from wdsctl.core.dataset.remote_lock import hold_remote_marker
 from wdsctl.core.dataset.root_spec import RootSpec, parse_root_spec
 from wdsctl.core.errors import CatalogError, DatasetError, UsageError
@@ -48,6 +48,7 @@ from wdsctl.core.index.write_dataset_yaml import (
 )
 from wdsctl.core.invocation import describe_request
 from wdsctl.core.media.selection import parse_media_selection
+from wdsctl.core.prepare.archives import check_no_unread_archives, unpack_archives
 from wdsctl.core.prepare.polylithic import resolve_polylithic_config
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.prepare.source import (
@@ -63,7 +64,7 @@ from wdsctl.core.prepare.write import FolderReport, UploadFolders, survey_folder
 from wdsctl.core.prepare.write import check_dest_shards as check_holds_own
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.detect import Detection
-from wdsctl.core.samples.fields import check_sample_type, validate_field_map
+from wdsctl.core.samples.field_map import check_sample_type, validate_field_map
 from wdsctl.core.shards.list import find_jsonl_file
 from wdsctl.core.split.split import SplitReport, ensure_split
 from wdsctl.core.storage.source_files import forget_listings
@@ -97,6 +98,8 @@ def prepare(
 ) -> PrepareReport:
     """Build a training dataset: in place from tars or JSONL without media, in `dest` from raw files and other formats.
 
+    Zips of the source are unpacked beside `dest` meanwhile, unless the request names the format or a part `zip`.
+
     A second call does only what is missing: it continues a killed run, adds new files, or changes nothing. Raises
     UsageError WDS221 after all other steps if the detected sample type is not sure, and what the steps raise.
     """
@@ -104,6 +107,20 @@ def prepare(
     source, dest = normalize_root(source), None if dest is None else normalize_root(dest)
     forget_listings()
     _check_options(request)
+    if request.index.selection is not None or not may_unpack(request):
+        return _prepare(source, dest, request, progress)
+    with unpack_archives(source, dest, progress.note) as folder:
+        report = _prepare(folder, dest, request, progress)
+    return report if folder == source else replace(report, source=redact_secrets(source))
+
+
+def may_unpack(request: PrepareRequest) -> bool:
+    """Whether zips of the source are archives, and not what the user says they are."""
+    return not request.from_format and not any("zip" in part.split(ALTERNATIVE_SEPARATOR) for part in request.parts)
+
+
+def _prepare(source: str, dest: str | None, request: PrepareRequest, progress: Progress) -> PrepareReport:
+    """`prepare` for a source whose zips are unpacked."""
     if request.index.selection is None and dest is None:
         spec = parse_root_spec(source)
         source, request = spec.root, replace(request, index=replace(request.index, selection=spec.selection))
@@ -300,6 +317,8 @@ def check_source_and_dest(source: str, dest: str, request: PrepareRequest) -> No
     check_not_in_dataset(dest, request.catalog)
     check_holds_no_dataset(dest)
     check_raw_folder(source if is_url(source) else locate(source).root, dest, request.parts)
+    if not request.parts and not request.from_format:
+        check_no_unread_archives(source)
     with _peek_ledger(dest, request) as ledger:
         check_holds_own(dest, {record.name for record in ledger.planned_shards()})
 

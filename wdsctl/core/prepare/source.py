@@ -13,9 +13,9 @@ from wdsctl.core import importers
 from wdsctl.core.catalog.presence import check_no_outside_shards
 from wdsctl.core.dataset.location import locate, shell_command
 from wdsctl.core.dataset.raw_folder import ALTERNATIVE_SEPARATOR
-from wdsctl.core.dataset.shard_names import JSONL_SUFFIXES, UNPACK_COMMANDS, split_file_root
+from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS, split_file_root
 from wdsctl.core.errors import InputError, UsageError, join_indented
-from wdsctl.core.importers.jsonl import is_object_per_line, names_files
+from wdsctl.core.importers.jsonl import has_only_compressed_lines, is_object_per_line, names_files
 from wdsctl.core.shards.list import (
     COMPRESSED_TAR_SUFFIXES,
     ForbiddenFolder,
@@ -29,8 +29,8 @@ from wdsctl.core.urls import is_chained, is_signed, is_url, redact_secrets, stor
 
 #: Forms that `prepare` reads itself. Every other form is read by the importer of its format, and written to DEST.
 IN_PLACE, RAW_FOLDER = "shards", "folder"
+_COMPRESSED_JSON = tuple(f".json{packed}" for packed in UNPACK_COMMANDS)
 _PROBED_NAMES = 1000  # of a folder that has compressed files
-_COMPRESSED_LINES = tuple(f"{lines}{packed}" for lines in (*JSONL_SUFFIXES, ".json") for packed in UNPACK_COMMANDS)
 #: Matches whose scores differ by less fit equally well.
 _SCORE_TOLERANCE = 0.001
 
@@ -84,8 +84,9 @@ def recognise_form(source: str, dest: str | None = None, from_format: str = "") 
     if len(forms) > 1 and forms[0].score - forms[1].score < _SCORE_TOLERANCE:
         tied = [each for each in forms if forms[0].score - each.score < _SCORE_TOLERANCE]
         raise AmbiguousFormError([SourceForm(each.name, each.reason) for each in tied], source, dest)
-    if forms[0].name == "jsonl" and (dest is None or len(forms) > 1) and not names_files(source):
-        if dest is None and has_shards(*split_file_root(source)):
+    is_in_place = forms[0].name == "jsonl" and dest is None and not has_only_compressed_lines(source)
+    if is_in_place and not names_files(source):
+        if has_shards(*split_file_root(source)):
             reason = "JSONL that names no media files beside it"
             return SourceForm(IN_PLACE, reason, tuple(RejectedForm(each.name, each.reason) for each in forms[1:]))
         forms = [*forms[1:], forms[0]]  # lines among other files
@@ -137,22 +138,22 @@ def _why_remote_shards(source: str) -> str:
 
 
 def _check_lines(source: str) -> None:
-    """Raise InputError for a file or a folder of JSONL that is compressed (WDS113) or is called .json (WDS235).
+    """Raise InputError for a folder of JSONL that is called .json (WDS235), and for compressed JSON (WDS113).
 
     Taken as raw files, each file would be one sample.
     """
     is_folder = source_files.is_folder(source)
     walked = (os.path.join(folder, name) for folder, _, names in source_files.walk(source) for name in sorted(names))
     names = list(islice(walked, _PROBED_NAMES)) if is_folder else [source]
-    packed = [name for name in names if name.lower().endswith(_COMPRESSED_LINES)]
-    if packed and 2 * len(packed) >= len(names):
+    packed = [name for name in names if name.lower().endswith(_COMPRESSED_JSON)]
+    if packed and 2 * len(packed) >= len(names) and not is_object_per_line(packed[0]):
         ending = os.path.splitext(packed[0])[1]
         tool = UNPACK_COMMANDS[ending.lower()]
         # unzstd and unlz4 keep the compressed files, which would be found again.
         rm = " --rm" if ending.lower() in (".zst", ".lz4") else ""
         command = f"find {shlex.quote(source)} -name '*{ending}' -exec {tool}{rm} {{}} +"
         raise InputError(
-            "compressed JSONL has no random access",
+            "compressed JSON has no random access",
             where=shown(packed[0]),
             hint="decompress the files, and upload them again"
             if is_url(source)

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from wdsctl.core.samples.evidence import Evidence, JsonKeyFacts, PartEvidence, PartFacts, examine_part, percent
-from wdsctl.core.samples.fields import FieldPath, PartAccess, find_parts
+from wdsctl.core.samples.field_path import FieldPath, PartAccess
+from wdsctl.core.samples.fields import find_parts
 from wdsctl.core.samples.fill import FilledField, fill_field
 from wdsctl.core.samples.types import CRUDE, MEDIA_LIST_KINDS, SAMPLE_TYPES
 
@@ -85,6 +86,7 @@ _TYPES: dict[str, _TypeRule] = {
     ),
     "DetectionSample": _TypeRule(marks=("boxes",), bonus=0.1),
     "ConversationSample": _TypeRule(marks=("messages",), bonus=0.1),
+    "PreferenceSample": _TypeRule(marks=("chosen",), bonus=0.1),
 }
 
 
@@ -141,7 +143,7 @@ def infer_sample_type(evidence: Evidence, *, is_jsonl: bool = False) -> Detectio
     media can fit.
     """
     facts = tuple(examine_part(part, evidence.samples) for part in evidence.parts if part.samples)
-    names = ("TextSample", "ConversationSample") if is_jsonl else tuple(SAMPLE_TYPES)
+    names = ("TextSample", "ConversationSample", "PreferenceSample") if is_jsonl else tuple(SAMPLE_TYPES)
     outcomes = [_try_jsonl(name, facts) if is_jsonl else _try_sample_type(name, facts) for name in names]
     kinds = {part.name: part.label for part in facts}
     # sorted() is stable: of equal scores, the type that comes first in SAMPLE_TYPES wins.

@@ -15,7 +15,7 @@ from wdsctl.core.errors import DatasetError
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION
 from wdsctl.core.media.sniff import SniffedContent, sniff
 from wdsctl.core.samples.conversations import is_conversation, normalize_conversation
-from wdsctl.core.samples.fields import EVERY_ITEM
+from wdsctl.core.samples.field_path import EVERY_ITEM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from wdsctl.core.media.kinds import media_extensions
 from wdsctl.core.samples.evidence import JsonKeyFacts, PartFacts, percent
-from wdsctl.core.samples.fields import EVERY_ITEM, FieldPath, PartAccess, find_parts
+from wdsctl.core.samples.field_path import EVERY_ITEM, FieldPath, PartAccess
+from wdsctl.core.samples.fields import find_parts
+from wdsctl.core.samples.preferences import ANSWER_KEYS
+from wdsctl.core.samples.subtitles import has_subtitle_extension
 from wdsctl.core.samples.types import MEDIA_LIST_KINDS
 
 if TYPE_CHECKING:
@@ -64,7 +67,12 @@ _KEY_KINDS_OF_FIELD: dict[str, tuple[str, ...]] = {
     "label_names": ("list of text",),
     "captions": ("list of text",),
     "messages": ("conversation", "conversation with media"),
+    **dict.fromkeys(ANSWER_KEYS, ("text", "object", "list of objects", "conversation", "conversation with media")),
 }
+#: Keys of an object that is a question, or an instruction, with its answer.
+_PAIRS = (("instruction", "output"), ("instruction", "response"))
+#: The same for objects without media: with an image, they are an answer to a question about it.
+_TEXT_PAIRS = (("question", "answer"), ("question", "response"), ("prompt", "completion"), ("prompt", "response"))
 
 
 class FilledField(NamedTuple):
@@ -111,7 +119,8 @@ def fill_field(
         for way in _WAYS
         if lone_text or not way.takes_any_text
         for found in sorted(way.find(field, facts), key=lambda found: -found.quality)
-        if str(found.path) not in used or field.kind in MEDIA_LIST_KINDS  # lists of other media have the same pattern
+        # Lists of other media have the same pattern, and subtitles are the text and its segments.
+        if str(found.path) not in used or field.kind in MEDIA_LIST_KINDS or field.name == "segments"
     ]
     best = next((found for found in free if found.share >= MIN_FILLED_SHARE), None)
     if best is not None:
@@ -201,11 +210,22 @@ def _media_lists(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[Fil
         yield FilledField(path, 1.0, 1.0, "*", f"{field.name}: all {field.kind} of a sample ({listed})")
 
 
+def _subtitles(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
+    """Subtitles, whose cues are the segments of speech."""
+    if field.name == "segments":
+        yield from (_from_part(field, part, part.name) for part in _subtitle_parts(facts))
+
+
+def _subtitle_parts(facts: Sequence[PartFacts]) -> list[PartFacts]:
+    return [part for part in facts if part.kind == "text" and has_subtitle_extension(part.name)]
+
+
 def _parts_called_text(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
     for name in ("txt", "text"):
         for part in facts:
             if part.name.lower() == name and part.kind == "text":
                 yield _from_part(field, part, part.name)
+    yield from (_from_part(field, part, part.name) for part in _subtitle_parts(facts))
 
 
 def _only_text(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
@@ -226,6 +246,22 @@ def _keys_by_name(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[Fi
                 yield from _from_key(field, part, key, () if is_whole else key.path)
 
 
+def _objects_of_pairs(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
+    """Objects that are a question with its answer, or a prompt with two answers."""
+    pairs = {"prompt": (ANSWER_KEYS,), "messages": _PAIRS}.get(field.name, ())
+    if field.name == "messages" and not any(part.kind in _USUAL_MEDIA_NAMES for part in facts):
+        pairs += _TEXT_PAIRS
+    for part in facts:
+        keys = {key.path[0]: key for key in part.keys if len(key.path) == 1}
+        for pair in pairs:
+            kinds = _KEY_KINDS_OF_FIELD[ANSWER_KEYS[0]] if pair == ANSWER_KEYS else ("text",)
+            found = [keys[name] for name in pair if name in keys and keys[name].kind in kinds]
+            if len(found) == len(pair):
+                share = min(key.share for key in found)
+                reason = f"{field.name}: {part.name} has {' and '.join(pair)} in {percent(share)} of samples"
+                yield FilledField(FieldPath((PartAccess(part.name),)), 0.95, share, pair[0], reason)
+
+
 def _first_items_by_name(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
     """The first of several texts: `json[captions][0]`, `json[annotations][0][caption]`."""
     for part in facts:
@@ -243,9 +279,11 @@ def _first_items_by_name(field: SampleField, facts: Sequence[PartFacts]) -> Iter
 _WAYS = (
     _Way(1.0, _media_lists),
     _Way(1.0, _masks),
+    _Way(1.0, _subtitles),
     _Way(1.0, _parts_by_name),
     _Way(0.95, _parts_called_text, takes_any_text=True),
     _Way(1.0, _keys_by_name),
+    _Way(1.0, _objects_of_pairs),
     _Way(0.9, _first_items_by_name, takes_any_text=True),
     _Way(0.85, _only_text, takes_any_text=True),
 )

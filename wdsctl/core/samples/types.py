@@ -150,6 +150,15 @@ SAMPLE_TYPES: dict[str, tuple[SampleField, ...]] = {
         SampleField("audios", "audios", required=False),
         SampleField("tools", "any", required=False),
     ),
+    "PreferenceSample": (
+        SampleField("prompt", "any"),
+        SampleField("chosen", "any", json_names=("chosen",)),
+        SampleField("rejected", "any", json_names=("rejected",)),
+        SampleField("images", "images", required=False),
+        SampleField("videos", "videos", required=False),
+        SampleField("audios", "audios", required=False),
+        SampleField("tools", "any", required=False),
+    ),
 }
 
 _DOTTED_NAME = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"

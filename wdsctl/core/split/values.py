@@ -28,7 +28,7 @@ from wdsctl.core.columns.column_file import ColumnFile, find_column
 from wdsctl.core.errors import DatasetError, PermissionDenied, StorageDown, StorageError, UsageError
 from wdsctl.core.jobs import EncodedResult, ResultFolder, UnitSize, make_executor, run_units
 from wdsctl.core.offsets.read import Offsets, open_cached_offsets
-from wdsctl.core.samples.fields import EVERY_ITEM, PathStep, parse_field_path
+from wdsctl.core.samples.field_path import EVERY_ITEM, PathStep, parse_field_path
 from wdsctl.core.shards.read_parts import IndexedShard, read_parts
 from wdsctl.core.split.context import SplitContext
 

@@ -23,7 +23,11 @@ from wdsctl.core.media.probe import probe_media
 from wdsctl.core.media.sniff import sniff
 from wdsctl.core.samples.boxes import BOX_FORMATS, convert_boxes, read_boxes
 from wdsctl.core.samples.conversations import begins_with_assistant, normalize_conversation
-from wdsctl.core.samples.fields import FieldPath, PathStep, find_parts, follow_steps, is_collecting, parse_field_map
+from wdsctl.core.samples.field_map import parse_field_map
+from wdsctl.core.samples.field_path import FieldPath, PathStep
+from wdsctl.core.samples.fields import find_parts, follow_steps, is_collecting
+from wdsctl.core.samples.preferences import ANSWER_KEYS, normalize_preference
+from wdsctl.core.samples.subtitles import is_subtitles, read_subtitles
 from wdsctl.core.samples.types import MEDIA_LIST_KINDS, SAMPLE_TYPES, FieldKind, SampleField
 from wdsctl.core.text import short_repr
 from wdsctl.core.validate.content import json_defect, text_defect
@@ -146,6 +150,8 @@ def _check_composed(
     found = {field.name: find_parts(path, parts, field.kind) for field, path in rules.field_paths}
     if rules.sample_type == "ConversationSample" and "messages" in values:
         _check_conversation(values, found, parts[found["messages"][0]], findings)
+    if rules.sample_type == "PreferenceSample" and {"prompt", *ANSWER_KEYS} <= values.keys():
+        _check_preference(values, found, parts[found["prompt"][0]], findings)
     if rules.sample_type == "DetectionSample" and isinstance(values.get("boxes"), list):
         image = parts[found["image"][0]] if found.get("image") else None
         _check_boxes(read, values, image, parts[found["boxes"][0]], findings)
@@ -159,18 +165,31 @@ def _check_conversation(
 ) -> None:
     """Check whether the turns of a sample are a conversation with its media. `media`: the parts of each list."""
     try:
-        conversation = normalize_conversation(
-            values["messages"],
-            images=media.get("images", ()),
-            videos=media.get("videos", ()),
-            audios=media.get("audios", ()),
-            tools=values.get("tools"),
-        )
+        conversation = normalize_conversation(values["messages"], **_media_lists(media), tools=values.get("tools"))
     except DatasetError as error:
         findings.add("WDS161", error.message, part)
         return
     if begins_with_assistant(conversation):
         findings.add("WDS162", "the first turn is the assistant's", part, "warning")
+
+
+def _check_preference(
+    values: Mapping[str, Any],
+    media: Mapping[str, tuple[str, ...]],
+    part: PartToCheck,
+    findings: LocatedFindingCollector,
+) -> None:
+    """Check whether a sample has a prompt with its media, and two answers."""
+    try:
+        normalize_preference(
+            *(values[name] for name in ("prompt", *ANSWER_KEYS)), **_media_lists(media), tools=values.get("tools")
+        )
+    except DatasetError as error:
+        findings.add("WDS161", error.message, part)
+
+
+def _media_lists(media: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    return {name: media.get(name, ()) for name in ("images", "videos", "audios")}
 
 
 def _check_boxes(
@@ -278,11 +297,22 @@ def _read_field_value(
             findings.add(code, message, part)
         parsed[part.part] = _UNPARSABLE if code else read_json(data) if is_json else data.decode()
     value = parsed[part.part]
+    if field.name == "segments" and isinstance(value, str) and is_subtitles(value):
+        return _read_cues(value, part, findings)
     if not steps and isinstance(value, str) and field.kind in ("integer", "number"):
         for number_type in (int, float):  # a number in a part of its own, such as `cls`
             with suppress(ValueError):
                 return number_type(value)
     return value if value is _UNPARSABLE else _value_at_steps(value, steps, allows_gaps=allows_gaps)
+
+
+def _read_cues(text: str, part: PartToCheck, findings: LocatedFindingCollector | None) -> Any:
+    try:
+        return read_subtitles(text)
+    except DatasetError as error:
+        if findings is not None:
+            findings.add(error.code, error.message, part)
+        return _UNPARSABLE
 
 
 def _value_at_steps(value: Any, steps: tuple[PathStep, ...], *, allows_gaps: bool) -> Any:

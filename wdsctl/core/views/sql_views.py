@@ -24,6 +24,14 @@ EXTRA_VIEWS: dict[str, str] = {
     "v_excluded": (
         "SELECT path AS shard, e.samples FROM main.excluded_shard AS e JOIN main.shard AS s ON s.id = e.shard"
     ),
+    # The bits of a shard's samples, lowest first: the hexadecimal digit of four samples, and the bit of one of them.
+    "v_sample_split": (
+        "SELECT sample.id, sample.key, sample.shard, split.name AS split FROM v_sample AS sample "
+        "JOIN main.split_shard AS part ON part.shard = sample.id >> 28 "
+        "JOIN main.split AS split ON split.id = part.split "
+        "WHERE part.bits IS NULL OR (instr('0123456789ABCDEF', substr(hex(substr(part.bits, "
+        "(sample.position >> 3) + 1, 1)), 2 - (sample.position >> 2 & 1), 1)) - 1) >> (sample.position & 3) & 1"
+    ),
     "v_run": ("SELECT id, command, argv, version, started_at, finished_at, status, details FROM ledger.run"),
     "v_finding": (
         "SELECT run_id, code, severity, shard, key, part, byte_offset AS offset, count, message FROM ledger.finding"
@@ -34,13 +42,14 @@ EXTRA_VIEWS: dict[str, str] = {
 #: The columns of these views, which exist even without a ledger.
 EXTRA_VIEW_COLUMNS: dict[str, tuple[str, ...]] = {
     "v_excluded": ("shard", "samples"),
+    "v_sample_split": ("id", "key", "shard", "split"),
     "v_run": ("id", "command", "argv", "version", "started_at", "finished_at", "status", "details"),
     "v_finding": ("run_id", "code", "severity", "shard", "key", "part", "offset", "count", "message"),
     "v_view": ("name", "definition", "created_at", "generation", "samples", "hash"),
     "v_quarantine": ("shard", "position", "key", "code", "run_id"),
 }
 #: Views with a row per sample or part, which `ROOT@VIEW` restricts.
-PER_SAMPLE_VIEWS = ("v_sample", "v_part", "v_media")
+PER_SAMPLE_VIEWS = ("v_sample", "v_part", "v_media", "v_sample_split")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,4 +134,6 @@ def _restrict_views(connection: sqlite3.Connection, selection: Mapping[int, Spli
 
     connection.create_function("wds_is_in", 1, is_in, deterministic=True)
     for name in PER_SAMPLE_VIEWS:
+        if name in EXTRA_VIEWS:
+            continue  # reads v_sample, which is restricted
         connection.execute(f"CREATE TEMP VIEW {name} AS SELECT * FROM main.{name} WHERE wds_is_in(id)")

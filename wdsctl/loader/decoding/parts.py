@@ -43,7 +43,8 @@ def decode_raw(data: bytes) -> bytes:
 
 
 def decode_text(data: bytes) -> str:
-    return str(data, "utf-8")
+    """The text, without a byte order mark, which is no part of it."""
+    return str(data, "utf-8").removeprefix("\ufeff")
 
 
 def decode_json(data: bytes) -> Any:

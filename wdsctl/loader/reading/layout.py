@@ -8,16 +8,9 @@ from typing import Any, Literal
 
 from wdsctl.core.dataset.config import DatasetConfig, required_fields
 from wdsctl.core.errors import SampleFailed, UsageError
-from wdsctl.core.samples.fields import (
-    FieldMissing,
-    FieldPath,
-    PartAccess,
-    did_you_mean,
-    extract_field,
-    find_parts,
-    is_collecting,
-    parse_field_map,
-)
+from wdsctl.core.samples.field_map import parse_field_map
+from wdsctl.core.samples.field_path import FieldPath, PartAccess
+from wdsctl.core.samples.fields import FieldMissing, did_you_mean, extract_field, find_parts, is_collecting
 from wdsctl.core.samples.types import CRUDE, MEDIA_LIST_KINDS, FieldKind, is_custom_type
 from wdsctl.loader.reading.user_code import sample_loader_build, select_parts
 from wdsctl.loader.samples import BASE_FIELDS, CrudeSample, find_sample_type, make_builder, sample_type_fields

@@ -1,5 +1,5 @@
-"""Values of sample types whose fields belong together: the media of a conversation go to their places in its messages,
-boxes become an array.
+"""Values of sample types that are more than the parts: the media of a conversation go to their places in its messages,
+boxes become an array, subtitles become text and segments.
 """
 
 from __future__ import annotations
@@ -10,9 +10,18 @@ from typing import Any
 from wdsctl.core.errors import DatasetError, SampleFailed
 from wdsctl.core.samples.boxes import BOX_FORMATS, read_boxes
 from wdsctl.core.samples.conversations import normalize_conversation
+from wdsctl.core.samples.preferences import normalize_preference
+from wdsctl.core.samples.subtitles import is_subtitles, read_subtitles, spoken_text
 from wdsctl.core.text import short_repr
 from wdsctl.loader.samples.base import Sample
-from wdsctl.loader.samples.types import ConversationSample, DetectionSample
+from wdsctl.loader.samples.types import (
+    AudioSample,
+    ConversationSample,
+    DetectionSample,
+    PreferenceSample,
+    TranscriptionSample,
+    VideoSample,
+)
 
 ComposeFields = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -25,6 +34,10 @@ def compose_function(kind: type[Sample]) -> ComposeFields | None:
     """
     if issubclass(kind, ConversationSample):
         return _compose_conversation
+    if issubclass(kind, PreferenceSample):
+        return _compose_preference
+    if issubclass(kind, (AudioSample, TranscriptionSample, VideoSample)):
+        return _compose_subtitles
     return _compose_detection if issubclass(kind, DetectionSample) else None
 
 
@@ -43,6 +56,38 @@ def _compose_conversation(values: dict[str, Any]) -> dict[str, Any]:
     except DatasetError as error:
         raise SampleFailed(error.message, hint=error.hint, code=error.code) from error
     return {**values, "images": images, "videos": videos, "audios": audios, **conversation._asdict()}
+
+
+def _compose_preference(values: dict[str, Any]) -> dict[str, Any]:
+    images, videos, audios = (list(values.get(name) or ()) for name in _MEDIA_FIELDS)
+    try:
+        preference = normalize_preference(
+            *(values[name] for name in ("prompt", "chosen", "rejected")),
+            images=images,
+            videos=videos,
+            audios=audios,
+            tools=values.get("tools"),
+        )
+    except DatasetError as error:
+        raise SampleFailed(error.message, hint=error.hint, code=error.code) from error
+    return {**values, "images": images, "videos": videos, "audios": audios, **preference._asdict()}
+
+
+def _compose_subtitles(values: dict[str, Any]) -> dict[str, Any]:
+    """Text that is subtitles becomes what is spoken; segments that are subtitles become their cues."""
+    composed = dict(values)
+    try:
+        for name, read in (("text", _spoken), ("segments", read_subtitles)):
+            value = values.get(name)
+            if isinstance(value, str) and is_subtitles(value):
+                composed[name] = read(value)
+    except DatasetError as error:
+        raise SampleFailed(error.message, hint=error.hint, code=error.code) from error
+    return composed
+
+
+def _spoken(text: str) -> str:
+    return spoken_text(read_subtitles(text))
 
 
 def _compose_detection(values: dict[str, Any]) -> dict[str, Any]:

@@ -153,7 +153,7 @@ def _value_text(value: Any) -> str:
         head = bytes(value[: 4 * MAX_TEXT_CHARS])
         content = sniff(head, len(value))
         if content.kind in ("text", "json", "integer", "number"):
-            return _clip(head.decode("utf-8", "replace"), MAX_TEXT_CHARS)
+            return _clip(head.decode("utf-8", "replace").removeprefix("\ufeff"), MAX_TEXT_CHARS)
         return f"{content.format or content.kind}, {len(value):,} bytes"
     if isinstance(value, str):
         return _clip(value, MAX_TEXT_CHARS)

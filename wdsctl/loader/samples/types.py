@@ -209,6 +209,22 @@ class ConversationSample(Sample):
     tools: Any = None
 
 
+@edataclass
+class PreferenceSample(Sample):
+    """A prompt with a chosen and a rejected answer, as for DPO.
+
+    All three are messages as in a `ConversationSample`; the media are in the prompt.
+    """
+
+    prompt: list[dict[str, Any]]
+    chosen: list[dict[str, Any]]
+    rejected: list[dict[str, Any]]
+    images: list[Any] = dataclasses.field(default_factory=list)
+    videos: list[Any] = dataclasses.field(default_factory=list)
+    audios: list[Any] = dataclasses.field(default_factory=list)
+    tools: Any = None
+
+
 #: By the names that dataset.yaml uses.
 SAMPLE_CLASSES: dict[str, type[Sample]] = {
     kind.__name__: kind
@@ -230,6 +246,7 @@ SAMPLE_CLASSES: dict[str, type[Sample]] = {
         DetectionSample,
         SegmentationSample,
         ConversationSample,
+        PreferenceSample,
     )
 }
 

@@ -25,26 +25,29 @@ import numpy as np
 
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.errors import DatasetError, Finding, InputError, WdsctlError
+from wdsctl.core.importers.annotations.coco_files import (
+    ID_TYPES,
+    AnnotationFile,
+    find_annotation_files,
+    find_segments_folder,
+    list_image_folders,
+    name_group,
+)
 from wdsctl.core.importers.protocol import FieldUse, FilePart, FormatMatch, Options, Source, SourceDescription
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.files import extension_of_name, find_base, make_file_part
 from wdsctl.core.importers.records.folder_files import (
-    scan_folder,
     split_of_folder,
     unused_files_findings,
     walk_folders,
 )
 from wdsctl.core.importers.records.samples import RowMapping, SourceRow
 from wdsctl.core.importers.records.source import make_row_source
-from wdsctl.core.importers.records.text import JsonFile
-from wdsctl.core.importers.records.values import read_head
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
 
 _FILE_NAME_FIELD = "file_name"
 _PROBED_IMAGES = 100  # images whose files locate the image folder
-_MAX_FILES = 100  # JSON files that a search looks into
-_ID = int | float | str  # a category's id in an annotation: exports of tables write 1.0 for 1
 _OUTSIDE_PIXELS = 1.0  # tools round boxes to whole pixels
 _SEGMENTS_PART = "seg.png"
 _COUNTED_FIELDS = ("caption", "segments_info", "segmentation", "keypoints", "iscrowd", "area", "category_id")
@@ -59,7 +62,7 @@ class CocoImporter:
     about = "COCO captions, boxes, keypoints and panoptic segments: annotations in JSON files, images in folders"
 
     def recognise(self, path: str) -> FormatMatch | None:
-        files = _find_annotation_files(path)
+        files = find_annotation_files(path)
         if not files:
             return None
         is_folder = source_files.is_folder(path)
@@ -70,7 +73,7 @@ class CocoImporter:
 
     def open(self, path: str, options: Options) -> Source:
         given.check_format_options(self.name, options, ("key", "base", "orphans"))
-        files = [path] if source_files.is_file(path) else _find_annotation_files(path)
+        files = [path] if source_files.is_file(path) else find_annotation_files(path)
         if not files:
             raise InputError(
                 "the folder has no JSON file with images and annotations",
@@ -107,52 +110,6 @@ class _Group(NamedTuple):
     base: str
 
 
-class _AnnotationFile:
-    """One JSON file: where its images and annotations are, and its categories."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.json = JsonFile(path)
-        self.images: list[tuple[int, int]] = []
-        self.annotations: list[tuple[int, int]] = []
-        self.categories: dict[Any, str] = {}
-        self.other_members: list[str] = []
-        self.category_fields: set[str] = set()
-
-    def index(self) -> None:
-        """Find images, annotations and categories. Raises DatasetError WDS233 if the JSON is damaged."""
-        for name, at in self.json.members():
-            if name in ("images", "annotations", "categories") and self.json.first_byte(at) != b"[":
-                raise self.damaged_error(f"{name} is not a list")
-            if name == "images":
-                self.images = list(self.json.elements(at))
-            elif name == "annotations":
-                self.annotations = list(self.json.elements(at))
-            elif name == "categories":
-                found = (self.json.parse(*span) for span in self.json.elements(at))
-                for each in found:
-                    if isinstance(each, dict) and isinstance(each.get("id"), int | str):
-                        self.categories[each["id"]] = str(each.get("name"))
-                        self.category_fields.update(each.keys() - {"id", "name"})
-            else:
-                self.other_members.append(name)
-
-    def parse_object(self, start: int, stop: int, field: str) -> dict[str, Any]:
-        """Parse an image or annotation. Raises DatasetError WDS233 if it has no id in `field`."""
-        value = self.json.parse(start, stop)
-        if not isinstance(value, dict) or not isinstance(value.get(field), int | str):
-            raise self.damaged_error(f"an entry has no {field}")
-        return value
-
-    def category(self, annotation: dict[str, Any]) -> str | None:
-        number = annotation.get("category_id")
-        return self.categories.get(number) if isinstance(number, _ID) else None
-
-    def damaged_error(self, what: str) -> DatasetError:
-        hint = "check its origin: the file is not COCO, or is truncated"
-        return DatasetError(what, hint=hint, where=path_for_message(self.path), code="WDS233")
-
-
 class _ImageRows:
     """Locates images and annotations in the files, and parses their JSON when a row is read.
 
@@ -160,7 +117,7 @@ class _ImageRows:
     """
 
     def __init__(self, paths: Sequence[str], *, skip_orphans: bool, allowed: str) -> None:
-        self._files = [_AnnotationFile(path) for path in paths]
+        self._files = [AnnotationFile(path) for path in paths]
         self._skip_orphans = skip_orphans
         self._allowed = allowed
         self._counts: Counter[str] = Counter()  # of what is in the annotations, for `describe`
@@ -185,19 +142,19 @@ class _ImageRows:
         """Put files whose names end alike (`captions_train2017`, `instances_train2017`) into one group."""
         by_name: dict[str, list[int]] = {}
         for number, file in enumerate(self._files):
-            by_name.setdefault(_group_name(file.path), []).append(number)
+            by_name.setdefault(name_group(file.path), []).append(number)
         if all(not split_of_folder(name) for name in by_name):
             by_name = {"": list(range(len(self._files)))}
         groups = []
         for name, numbers in by_name.items():
             first = self._files[numbers[0]]
             files = [each for number in numbers for each in self._first_files(self._files[number])]
-            base = find_base(os.path.dirname(first.path), files, subfolders=_image_folder_candidates(first.path))
+            base = find_base(os.path.dirname(first.path), files, subfolders=list_image_folders(first.path))
             prefix = f"{name}/" if len(by_name) > 1 and name else ""
             groups.append(_Group(tuple(numbers), split_of_folder(name) if len(by_name) > 1 else "", prefix, base))
         return groups
 
-    def _first_files(self, file: _AnnotationFile) -> list[str]:
+    def _first_files(self, file: AnnotationFile) -> list[str]:
         """The file names of the first 100 images."""
         records = (file.json.parse(*span) for span in file.images[:_PROBED_IMAGES])
         return [
@@ -270,7 +227,7 @@ class _ImageRows:
         return rows, sizes
 
     def _count_annotation(
-        self, note: dict[str, Any], size: tuple[float, float] | None, file: _AnnotationFile, at: int
+        self, note: dict[str, Any], size: tuple[float, float] | None, file: AnnotationFile, at: int
     ) -> None:
         kinds = [name for name in _COUNTED_FIELDS if name in note]
         is_object = "segments_info" not in note and ("caption" not in note or "bbox" in note)
@@ -347,7 +304,7 @@ class _ImageRows:
         return row._replace(values=record)
 
     def _with_segments(
-        self, row: SourceRow, record: dict[str, Any], note: dict[str, Any], file: _AnnotationFile
+        self, row: SourceRow, record: dict[str, Any], note: dict[str, Any], file: AnnotationFile
     ) -> SourceRow:
         """Add the segments of a panoptic annotation to the record, and its PNG to the row."""
         segments = note["segments_info"] if isinstance(note["segments_info"], list) else []
@@ -359,7 +316,7 @@ class _ImageRows:
         record["segments_file_name"] = note.get(_FILE_NAME_FIELD)
         try:
             name = str(note.get(_FILE_NAME_FIELD, ""))
-            part = make_file_part(_SEGMENTS_PART, _segments_folder(file.path), name, f"{row.where}, segments")
+            part = make_file_part(_SEGMENTS_PART, find_segments_folder(file.path), name, f"{row.where}, segments")
         except WdsctlError as error:
             return row._replace(fault=row.fault or error)
         return row._replace(parts=(part,))
@@ -521,7 +478,7 @@ def _is_outside(box: list[float], size: tuple[float, float]) -> bool:
     )
 
 
-def _names_unknown_category(note: dict[str, Any], file: _AnnotationFile) -> bool:
+def _names_unknown_category(note: dict[str, Any], file: AnnotationFile) -> bool:
     """Whether an annotation names a category that its file lacks. A file without categories has nothing to check."""
     number = note.get("category_id")
     return bool(file.categories) and number is not None and file.category(note) is None
@@ -529,7 +486,7 @@ def _names_unknown_category(note: dict[str, Any], file: _AnnotationFile) -> bool
 
 def _hashable_id(note: dict[str, Any]) -> Any:
     number = note.get("id")
-    return number if isinstance(number, _ID) else id(note)
+    return number if isinstance(number, ID_TYPES) else id(note)
 
 
 def _is_same_object(first: dict[str, Any], second: dict[str, Any]) -> bool:
@@ -539,56 +496,3 @@ def _is_same_object(first: dict[str, Any], second: dict[str, Any]) -> bool:
 
 def _is_within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
-
-
-def _find_annotation_files(path: str) -> list[str]:
-    """The annotation files: the path itself, or the COCO files in a folder, in its `annotations`, or in its splits."""
-    if source_files.is_file(path):
-        return [path] if path.lower().endswith(".json") and _looks_like_coco(path) else []
-    try:
-        inner = [name for name in scan_folder(path, path).folders if name == "annotations" or split_of_folder(name)]
-        found = [
-            os.path.join(folder, name)
-            for folder in (path, *(os.path.join(path, name) for name in inner))
-            for name in scan_folder(folder, path).files
-            if name.lower().endswith(".json")
-        ]
-    except OSError:
-        return []
-    # Image folders may have a JSON file per image: too many to be annotation files.
-    return (
-        [file for file in found if source_files.is_file(file) and _looks_like_coco(file)]
-        if len(found) <= _MAX_FILES
-        else []
-    )
-
-
-def _looks_like_coco(file: str) -> bool:
-    head = read_head(file, 1 << 18)
-    if not head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
-        return False
-    if b'"images"' in head:
-        return b'"annotations"' in head or b'"file_name"' in head
-    return b'"annotations"' in head and b'"image_id"' in head
-
-
-def _group_name(path: str) -> str:
-    """What names the images of a file: train2017 of instances_train2017.json, train of train/_annotations.coco.json."""
-    tail = os.path.splitext(os.path.basename(path))[0].rpartition("_")[2]
-    folder = os.path.basename(os.path.dirname(source_files.absolute(path)))
-    return folder if split_of_folder(folder) and not split_of_folder(tail) else tail
-
-
-def _image_folder_candidates(file: str) -> list[str]:
-    """Possible image folders, relative to the annotation file: for instances_train2017.json, train2017 and others."""
-    group = _group_name(file)
-    names = dict.fromkeys([f"images/{group}", group, f"images/{split_of_folder(group)}", split_of_folder(group)])
-    return [f"{up}{name}" for up in ("", "../") for name in (*filter(None, names), "images", "")]
-
-
-def _segments_folder(file: str) -> str:
-    """The folder of the PNG files of a panoptic file: of its name, beside it."""
-    stem = os.path.splitext(file)[0]
-    parent, name = os.path.split(stem)
-    candidates = (stem, os.path.join(parent, "..", name), os.path.join(parent, "..", "annotations", name))
-    return next((source_files.normalize(folder) for folder in candidates if source_files.is_folder(folder)), stem)

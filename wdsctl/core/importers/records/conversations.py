@@ -17,7 +17,14 @@ from wdsctl.core.errors import DatasetError, WdsctlError
 from wdsctl.core.importers.protocol import FieldUse, Options, SourceDescription
 from wdsctl.core.importers.records.files import extension_of_name, find_media_fields
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION
-from wdsctl.core.samples.conversations import TURNS_KEYS, is_conversation, normalize_conversation
+from wdsctl.core.samples.conversations import (
+    TURNS_KEYS,
+    has_media_token,
+    is_conversation,
+    normalize_conversation,
+    role_of_turn,
+)
+from wdsctl.core.samples.preferences import ANSWER_KEYS, is_preference, normalize_preference
 
 #: Fields of conversation rows whose values are media, by any name of a file.
 _MEDIA_FIELDS = ("image", "images", "video", "videos", "audio", "audios")
@@ -29,6 +36,19 @@ _ITEM_KEYS = ("image_url", "video_url", "audio_url", "input_audio", "image", "vi
 CONVERSATION_CONFIG = DatasetConfig(
     "ConversationSample",
     {"messages": "json", "images": "*", "videos": "*", "audios": "*"},
+    optional=("images", "videos", "audios"),
+)
+
+#: The same for conversations that end in a chosen and a rejected answer.
+PREFERENCE_CONFIG = DatasetConfig(
+    "PreferenceSample",
+    {
+        "prompt": "json",
+        **{key: f"json[{key}]" for key in ANSWER_KEYS},
+        "images": "*",
+        "videos": "*",
+        "audios": "*",
+    },
     optional=("images", "videos", "audios"),
 )
 
@@ -88,14 +108,40 @@ def read_data_url(url: str) -> bytes:
 
 
 def check_conversation(row: Mapping[str, Any], part_names: Iterable[str]) -> None:
-    """Raise DatasetError WDS161 if the row is no conversation, or its media do not fit its tokens."""
+    """Raise DatasetError WDS161 if the row is no conversation, its media do not fit its tokens, or a chosen or rejected
+    answer cannot be read.
+    """
     kinds = [
         FORMAT_BY_EXTENSION[extension].media_type
         for name in part_names
         if (extension := name.rpartition(".")[2]) in FORMAT_BY_EXTENSION
     ]
     of_kind = {f"{kind}s": [name for name in kinds if name == kind] for kind in ("image", "video", "audio")}
-    normalize_conversation(row, images=of_kind["images"], videos=of_kind["videos"], audios=of_kind["audios"])
+    media = {"images": of_kind["images"], "videos": of_kind["videos"], "audios": of_kind["audios"]}
+    if is_preference(row):
+        normalize_preference(row, *(row[key] for key in ANSWER_KEYS), **media)
+    else:
+        normalize_conversation(row, **media)
+
+
+def begins_with_answer(row: Mapping[str, Any]) -> bool:
+    """Whether the first turn after system prompts is the assistant's."""
+    roles = (role_of_turn(turn) for turn in _turns_of(row))
+    return next((role for role in roles if role != "system"), "") == "assistant"
+
+
+def _turns_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return next((row[key] for key in TURNS_KEYS if is_conversation(row.get(key))), [])
+
+
+def has_media_places(row: Mapping[str, Any]) -> bool:
+    """Whether a turn has a token such as `<image>`, or an item of media."""
+    contents = [turn.get("content", turn.get("value")) for turn in _turns_of(row)]
+    items = [item for content in contents if isinstance(content, list) for item in content]
+    texts = [each for each in (*contents, *items) if isinstance(each, str)]
+    texts += [item.get("text") or "" for item in items if isinstance(item, Mapping)]
+    has_item = any(isinstance(item, Mapping) and item.get("type", "") != "text" for item in items)
+    return has_item or any(has_media_token(text) for text in texts)
 
 
 def describe_conversations(
@@ -116,7 +162,8 @@ def describe_conversations(
         else:
             has_media = name in TURNS_KEYS and any(_list_readable(_iter_item_media(row.get(name))) for row in rows)
             uses.append(FieldUse(name, f"json[{name}]", "its media also become parts" if has_media else ""))
-    return SourceDescription(tuple(uses), config=CONVERSATION_CONFIG)
+    is_for_preferences = bool(rows) and all(map(is_preference, rows))
+    return SourceDescription(tuple(uses), config=PREFERENCE_CONFIG if is_for_preferences else CONVERSATION_CONFIG)
 
 
 def _list_readable(media: Iterator[Any]) -> list[Any]:

@@ -66,6 +66,7 @@ def make_table_source(
             uses = [row_splits.field_use() if use.name == mapping.split else use for use in uses]
             findings += row_splits.findings()
         if has_file_references:
+            findings += conversation_findings(samples.survey())
             findings += row_findings(samples.survey(), lambda hashes: _first_path(samples, hashes))
         if not mapping.media and not mapping.is_conversation:
             findings += media_url_findings(some)
@@ -151,6 +152,27 @@ def row_findings(survey: RowSurvey, find_example: Callable[[array[int]], str]) -
             severity="warning",
             message=f"{pluralize(count, 'row')} without a file in {path_for_message(name)!r} (the first: {where}): "
             "the samples have no such part",
+            count=count,
+        )
+
+
+def conversation_findings(survey: RowSurvey) -> Iterator[Finding]:
+    """Findings about conversations that begin with the assistant, and those whose media have no token."""
+    count, where = survey.answers_first
+    if count:
+        yield Finding(
+            code="WDS162",
+            severity="warning",
+            message=f"{pluralize(count, 'conversation')} whose first turn is the assistant's (the first: {where})",
+            count=count,
+        )
+    count, where = survey.unplaced
+    if count:
+        yield Finding(
+            code="WDS255",
+            severity="note",
+            message=f"{pluralize(count, 'conversation')} with media and no token for them (the first: {where}): the "
+            "media come first in the first turn of the user",
             count=count,
         )
 

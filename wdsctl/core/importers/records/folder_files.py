@@ -60,6 +60,11 @@ def media_type_of(path: str) -> MediaType | None:
     return media_format.media_type if media_format else None
 
 
+def is_document(path: str) -> bool:
+    """Whether a file is about the data by its name, such as `README.md`."""
+    return bool(_DOCUMENTS.fullmatch(path.rpartition("/")[2]))
+
+
 class FolderNames(NamedTuple):
     """The names in one folder, sorted. `hidden`: the number of names that begin with a dot, and of desktop litter.
     `outside`: links that lead out of the root, which are in neither list.
@@ -222,7 +227,7 @@ def unused_files_findings(paths: Iterable[str], reason: str, hidden: int = 0) ->
     for path in paths:
         name = path.rpartition("/")[2]
         is_archive = name.lower().endswith(_ARCHIVE_ENDINGS)
-        (archives if is_archive else documents if _DOCUMENTS.fullmatch(name) else others).append(path)
+        (archives if is_archive else documents if is_document(path) else others).append(path)
     findings = []
     if archives:
         findings.append(

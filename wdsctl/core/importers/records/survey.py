@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.importers.protocol import FilePart
+from wdsctl.core.importers.records.conversations import begins_with_answer, has_media_places
 from wdsctl.core.importers.records.samples import RowMapping, SourceRow, SourceSample
 
 Hashes = NDArray[np.uint64]
@@ -27,14 +28,17 @@ class RowSurvey:
     """What one pass over all rows found. `fields`: all fields, in the order in which they appear.
 
     `empty`: media field -> (rows in which it is empty, the first of them). `folders`: of the files that rows name.
-    `named`: sorted hashes of the paths that rows name. `repeated_keys`: sorted hashes of keys that several rows would
-    have.
+    `answers_first`: (conversations that begin with the assistant, the first of them). `unplaced`: (conversations with
+    media and no token for any, the first of them). `named`: sorted hashes of the paths that rows name.
+    `repeated_keys`: sorted hashes of keys that several rows would have.
     """
 
     rows: int = 0
     fields: dict[str, None] = field(default_factory=dict)
     empty: dict[str, tuple[int, str]] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
+    answers_first: tuple[int, str] = (0, "")
+    unplaced: tuple[int, str] = (0, "")
     named: Hashes = field(default_factory=lambda: np.empty(0, np.uint64))
     repeated_keys: array[int] = field(default_factory=lambda: array("Q"))
 
@@ -58,12 +62,24 @@ class SurveyBuilder:
             if not row.values.get(name):
                 count, first = survey.empty.get(name, (0, row.where))
                 survey.empty[name] = (count + 1, first)
+        if self._mapping.is_conversation:
+            self._add_conversation(row, sample)
         for part in sample.parts:
             if isinstance(part, FilePart):
                 path = os.path.normpath(part.path)
                 survey.folders.add(os.path.dirname(path))
                 self._named.append(hash_text(path))
         self._keys.append(hash_text(sample.key))
+
+    def _add_conversation(self, row: SourceRow, sample: SourceSample) -> None:
+        survey = self._survey
+        if begins_with_answer(row.values):
+            count, first = survey.answers_first
+            survey.answers_first = count + 1, first or row.where
+        has_media = any(part.name not in ("json", "txt") for part in sample.parts)
+        if has_media and not has_media_places(row.values):
+            count, first = survey.unplaced
+            survey.unplaced = count + 1, first or row.where
 
     def finish(self) -> RowSurvey:
         self._survey.named = _sorted(self._named)

@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.raw_folder_walk import LITTER_NAMES
+from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
 from wdsctl.core.errors import InputError, UsageError, WdsctlError
 from wdsctl.core.importers.protocol import FormatMatch, Options
+from wdsctl.core.importers.records.compressed import strip_compression
 from wdsctl.core.importers.records.conversations import (
     conversation_media_fields,
     has_conversations,
@@ -41,7 +43,9 @@ ReadFirstRows = Callable[[str], Rows]  # path -> the first rows; empty if they c
 _NAMES_FILES_SCORE = 0.85
 _NAMES_NOTHING_SCORE = 0.1
 
-TABLE_EXTENSIONS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".pq")
+_TEXT_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
+_COMPRESSED_TABLES = tuple(f"{table}{packed}" for table in _TEXT_TABLES for packed in UNPACK_COMMANDS)
+TABLE_EXTENSIONS = (*_TEXT_TABLES, *_COMPRESSED_TABLES, ".parquet", ".pq")
 
 _MAX_TABLES = 50  # files of one format in one folder; more are data, such as a JSON file per picture
 _MAX_FOLDERS = 1_000  # subfolders that are searched for tables
@@ -98,15 +102,20 @@ def _tables_in(folder: str, root: str, extensions: Sequence[str]) -> tuple[list[
     tables = [name for name in names.files if name.lower().endswith(tuple(extensions)) and not name.startswith("_")]
     folders = [name for name in names.folders if not name.startswith("_")]
     # A table of a sample, such as 0001.json beside 0001.jpg, is not a table of samples.
-    stems = {os.path.splitext(name)[0] for name in tables}
+    stems = {table_stem(name) for name in tables}
     others = names.files if folder == root else [*names.files, *folders]
     for name in others if stems else ():
-        stem, extension = os.path.splitext(name)
-        if stem in stems and extension.lower() not in TABLE_EXTENSIONS and not name.startswith("_"):
+        stem = os.path.splitext(name)[0]
+        if stem in stems and not name.lower().endswith(TABLE_EXTENSIONS) and not name.startswith("_"):
             stems.discard(stem)
-    alone = [os.path.join(folder, name) for name in tables if os.path.splitext(name)[0] in stems]
+    alone = [os.path.join(folder, name) for name in tables if table_stem(name) in stems]
     alone = [path for path in alone if source_files.is_file(path)] if len(alone) <= _MAX_TABLES else []
     return alone, [os.path.join(folder, name) for name in folders] if folder == root else []
+
+
+def table_stem(name: str) -> str:
+    """A table's name without its extension: `labels` for `labels.jsonl.gz`."""
+    return os.path.splitext(strip_compression(name))[0]
 
 
 def match_folder(root: str, extensions: Sequence[str], read: ReadFirstRows, score_alone: float) -> FormatMatch | None:
@@ -344,7 +353,7 @@ def _subfolders(root: str) -> list[str]:
 
 def split_of(path: str, root: str) -> str:
     """The split that a table's name says, such as `train.csv` or `train-00000-of-00002.parquet`, or its folder's."""
-    stem = _SHARD_NUMBER.sub("", os.path.splitext(os.path.basename(path))[0]).lower()
+    stem = _SHARD_NUMBER.sub("", table_stem(os.path.basename(path))).lower()
     folder = os.path.dirname(path)
     above = os.path.basename(folder).lower() if folder != root else ""
     return _SPLIT_NAMES.get(stem) or _SPLIT_NAMES.get(above, "")
@@ -356,7 +365,7 @@ def splits_of(paths: Sequence[str], root: str) -> list[str]:
     Empty otherwise.
     """
     splits = [split_of(path, root) for path in paths]
-    stems = [_SHARD_NUMBER.sub("", os.path.splitext(path)[0]) for path in paths]
+    stems = [_SHARD_NUMBER.sub("", table_stem(path)) for path in paths]
     tables = set(zip(splits, stems, strict=True))
     return splits if all(splits) and len(tables) == len(set(splits)) > 1 else []
 

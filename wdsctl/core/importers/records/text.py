@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
 from wdsctl.core.errors import DatasetError, InputError, UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.importers.protocol import Options
+from wdsctl.core.importers.records.compressed import open_text_file
 from wdsctl.core.importers.records.samples import SourceRow
 from wdsctl.core.importers.records.source import RowCheckpoints, RowPosition
 from wdsctl.core.samples.fields import did_you_mean
@@ -80,8 +81,7 @@ class TextRows:
             path = self._paths[at]
             shown, base, split = path_for_message(path), self._bases[at], self._splits[at]
             offset, line = (spot.offset, spot.line) if at == spot.file else (0, 1)
-            with translate_os_errors(path, "read"), source_files.open_file(path) as file:
-                file.seek(offset)
+            with translate_os_errors(path, "read"), open_text_file(path, offset) as file:
                 for record in self._readers[at].records(file, path, offset, line):
                     if number >= start:
                         where = f"{shown}:{record.first_line}"
@@ -158,15 +158,21 @@ def decode_line(line: bytes, encoding: str) -> str:
         return line.decode(encoding, "surrogateescape")
 
 
-def read_text_head(path: str, *, encoding: str = "", takes_utf16: bool = False) -> bytes:
+def read_text_head(
+    path: str, *, encoding: str = "", takes_utf16: bool = False, takes_compressed: bool = False
+) -> bytes:
     """The first 64 KiB of a text file.
 
     `encoding`: what the user names, if anything. `takes_utf16`: whether the caller reads UTF-16 with a byte order mark.
-    Raises DatasetError WDS113 if the file is compressed, WDS120 if it is binary or UTF-16; InputError WDS003 if it is
-    empty.
+    `takes_compressed`: whether it reads compressed files. Raises DatasetError WDS113 if the file is compressed and it
+    does not, WDS120 if it is binary or UTF-16, WDS233 if it is damaged; InputError WDS003 if it is empty.
     """
-    with translate_os_errors(path, "read"):
-        head = source_files.read_head(path, 1 << 16)
+    if takes_compressed:
+        with translate_os_errors(path, "read"), open_text_file(path) as content:
+            head = content.read(1 << 16)
+    else:
+        with translate_os_errors(path, "read"):
+            head = source_files.read_head(path, 1 << 16)
     packed = detect_compression(head)
     if packed:
         tool = next((tool for ending, tool in UNPACK_COMMANDS.items() if packed[:2] in ending), "unpack")

@@ -1,0 +1,169 @@
+"""Zips of a source: unpacked beside the destination, bounded, and removed."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_folder
+from wdsctl.core.errors import InputError, StorageError, UsageError, WdsctlError
+from wdsctl.core.prepare import archives
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.prepare.request import PrepareRequest
+
+JPEG = b"\xff\xd8\xff\xe0\x00\x10JFIF\x00" + b"\0" * 40
+
+
+def a_zip(files: Mapping[str, bytes], *, method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", method) as archive:
+        for name, data in files.items():
+            archive.writestr(zipfile.ZipInfo(name, (2020, 2, 3, 4, 5, 6)), data)
+    return target.getvalue()
+
+
+def parts(dest: Path) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for shard in sorted(dest.glob("*.tar")):
+        with tarfile.open(shard) as tar:
+            found |= {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
+    return found
+
+
+PAIRS = {f"{i}.{part}": data + bytes([i]) for i in range(4) for part, data in (("jpg", JPEG), ("txt", b"a cat "))}
+
+
+@pytest.mark.parametrize(
+    ("files", "source", "folder"),
+    [
+        ({"raw.zip": a_zip(PAIRS)}, "raw.zip", ""),
+        ({"raw.zip": a_zip({f"raw/{name}": data for name, data in PAIRS.items()})}, "raw.zip", "raw/"),
+        ({"all/a.zip": a_zip(PAIRS)}, "all", "a/"),
+        ({"all/a.zip": a_zip({f"b/{name}": data for name, data in PAIRS.items()})}, "all", "b/"),
+        ({"o.zip": a_zip({"i.zip": a_zip({"p/i.zip": a_zip(PAIRS)})})}, "o.zip", "p/i/"),
+        ({"o.zip": a_zip({"__MACOSX/._0.jpg": b"x", ".hidden": b"x", **PAIRS})}, "o.zip", ""),
+    ],
+)
+def test_the_files_of_zips_are_samples(tmp_path: Path, files: dict[str, bytes], source: str, folder: str) -> None:
+    a_folder(tmp_path, files)
+
+    report = prepare(str(tmp_path / source), str(tmp_path / "made"))
+
+    assert parts(tmp_path / "made") == {f"{folder}{name}": data for name, data in PAIRS.items()}
+    assert report.source == str(tmp_path / source)
+    assert not (tmp_path / "made.unpacked").exists()
+    assert prepare(str(tmp_path / source), str(tmp_path / "made")).up_to_date
+
+
+def test_a_zip_beside_the_table_that_names_its_files_belongs_to_it(tmp_path: Path) -> None:
+    rows = [
+        {
+            "image": f"images/{i}.jpg",
+            "conversations": [{"from": "human", "value": "<image>?"}, {"from": "gpt", "value": "!"}],
+        }
+        for i in range(3)
+    ]
+    images = a_zip({f"{i}.jpg": JPEG + bytes([i]) for i in range(3)})
+    root = a_folder(tmp_path / "llava", {"llava.json": json.dumps(rows).encode(), "images.zip": images})
+
+    prepare(root, str(tmp_path / "made"))
+
+    assert sorted(data for name, data in parts(tmp_path / "made").items() if name.endswith("jpg")) == [
+        JPEG + bytes([i]) for i in range(3)
+    ]
+    assert (tmp_path / "llava/images.zip").exists()
+
+
+def test_a_zip_that_is_a_part_of_a_sample_stays_one(tmp_path: Path) -> None:
+    root = a_folder(tmp_path / "raw", {f"{i}.{part}": JPEG for i in range(3) for part in ("jpg", "zip")})
+
+    prepare(root, str(tmp_path / "made"), PrepareRequest(take_unsure=True))
+
+    assert "0.zip" in parts(tmp_path / "made")
+
+
+def test_the_folder_is_kept_for_the_hint_of_an_error_and_replaced_by_the_next_run(tmp_path: Path) -> None:
+    a_folder(tmp_path, {"raw.zip": a_zip({**PAIRS, "9.jpg": JPEG})})
+    source, dest = str(tmp_path / "raw.zip"), str(tmp_path / "made")
+
+    with pytest.raises(WdsctlError) as caught:
+        prepare(source, dest)
+    assert caught.value.code == "WDS201"
+    assert (tmp_path / "made.unpacked/raw/9.jpg").exists()
+
+    prepare(source, dest, PrepareRequest(on_missing="skip"))
+    assert not (tmp_path / "made.unpacked").exists()
+
+
+def a_bomb() -> bytes:
+    data = bytearray(a_zip({"a.txt": b"\0" * 1000}))
+    at = data.index(b"PK\x01\x02")
+    data[at + 24 : at + 28] = (1 << 31).to_bytes(4, "little")  # the size that the directory claims
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "code", "words"),
+    [
+        (a_zip({"../x.jpg": JPEG}), "WDS240", "leads out of it"),
+        (a_zip({"/x.jpg": JPEG}), "WDS240", "leads out of it"),
+        (a_zip({"a\\..\\..\\x.jpg": JPEG}), "WDS240", "leads out of it"),
+        (a_bomb(), "WDS240", "claims to hold 2,147,483,648"),
+        (a_zip({"1.zip": a_zip({"1.zip": a_zip({"1.zip": a_zip({"x.jpg": JPEG})})})}), "WDS240", "more than 3 deep"),
+        (a_zip(PAIRS, method=zipfile.ZIP_STORED).replace(b"a cat \1", b"a dog \1"), "WDS233", "Bad CRC-32"),
+        (a_zip(PAIRS)[:-30], "WDS233", "the zip cannot be read"),
+    ],
+)
+def test_what_cannot_be_unpacked_safely_is_refused(tmp_path: Path, data: bytes, code: str, words: str) -> None:
+    a_folder(tmp_path, {"raw.zip": data})
+
+    with pytest.raises(WdsctlError) as caught:
+        prepare(str(tmp_path / "raw.zip"), str(tmp_path / "made"))
+
+    assert caught.value.code == code
+    assert words in caught.value.message
+    assert {path.name for path in tmp_path.iterdir()} <= {"raw.zip", "made.unpacked"}
+
+
+def test_a_link_in_a_zip_is_refused(tmp_path: Path) -> None:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        link = zipfile.ZipInfo("x.jpg")
+        link.external_attr = 0o120777 << 16
+        archive.writestr(link, "/etc/passwd")
+    a_folder(tmp_path, {"raw.zip": target.getvalue()})
+
+    with pytest.raises(InputError, match="is a link"):
+        prepare(str(tmp_path / "raw.zip"), str(tmp_path / "made"))
+
+
+def test_files_that_do_not_fit_the_disk_are_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "_SPARE_BYTES", 1 << 60)
+    a_folder(tmp_path, {"raw.zip": a_zip(PAIRS)})
+
+    with pytest.raises(StorageError, match="the disk of the destination has"):
+        prepare(str(tmp_path / "raw.zip"), str(tmp_path / "made"))
+
+
+def test_a_zip_needs_a_destination_and_another_folder_is_not_replaced(tmp_path: Path) -> None:
+    a_folder(tmp_path, {"raw.zip": a_zip(PAIRS), "made.unpacked/mine.txt": b"mine"})
+
+    with pytest.raises(UsageError, match="missing DEST"):
+        prepare(str(tmp_path / "raw.zip"))
+    with pytest.raises(InputError, match="the folder for the files of the zips exists"):
+        prepare(str(tmp_path / "raw.zip"), str(tmp_path / "made"))
+    assert (tmp_path / "made.unpacked/mine.txt").read_bytes() == b"mine"
+
+
+def test_other_archives_in_a_raw_folder_are_refused(tmp_path: Path) -> None:
+    root = a_folder(tmp_path / "raw", {"more.7z": b"7z", "0.jpg": JPEG})
+
+    with pytest.raises(InputError, match=r"1 archive in the source, such as more\.7z") as caught:
+        prepare(root, str(tmp_path / "made"))
+    assert caught.value.code == "WDS240"

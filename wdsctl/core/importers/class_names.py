@@ -1,0 +1,81 @@
+"""Names of classes from a text file beside class folders, such as ImageNet's LOC_synset_mapping.txt.
+
+The file is taken if it names every class folder:
+
+- lines that begin with a folder's name, then a space, tab or comma, then the name of the class;
+- lines of names, if the folders are numbers: the first line names the folder 0, or the folder 1 if there is no 0;
+- lines that are the folders' names, or end in them: they say nothing new.
+
+Sources: https://www.kaggle.com/c/imagenet-object-localization-challenge/data (LOC_synset_mapping.txt);
+https://www.vision.caltech.edu/datasets/cub_200_2011/ (classes.txt).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from wdsctl.core.errors import translate_os_errors
+from wdsctl.core.storage import source_files
+
+_FILE_NAMES = re.compile(
+    r"(loc_synset_mapping|synset_words|synsets?|wnids|words|classes|class_?names|labels|names)\.txt", re.IGNORECASE
+)
+_MAX_BYTES = 16 << 20
+_PAIR = re.compile(r"([^\s,]+)[\s,]+(\S.*)")
+
+
+class ClassNames(NamedTuple):
+    """`names`: folder -> name of the class; empty if no file has any. `source`: the file that has them.
+
+    `files`: all files that list the classes, relative to the root.
+    """
+
+    names: dict[str, str]
+    source: str
+    files: tuple[str, ...]
+
+
+def read_class_names(root: str, candidates: Sequence[str], folders: Sequence[str]) -> ClassNames:
+    """Read the names of these class folders. `candidates`: paths of files below the root.
+
+    If several files have names, the first one counts, and the others are not in `files`.
+    """
+    names, source, files = dict[str, str](), "", list[str]()
+    for path in candidates:
+        if not _FILE_NAMES.fullmatch(os.path.basename(path)):
+            continue
+        found = _names_in(_read_lines(os.path.join(root, path)), folders)
+        if found is None or (found and names):
+            continue
+        files.append(path)
+        if found:
+            names, source = found, path
+    return ClassNames(names, source, tuple(files))
+
+
+def _read_lines(path: str) -> list[str]:
+    with translate_os_errors(path, "read"), source_files.open_file(path) as file:
+        data = file.read(_MAX_BYTES + 1)
+    if len(data) > _MAX_BYTES:
+        return []
+    return [line.strip() for line in data.decode("utf-8-sig", "replace").splitlines() if line.strip()]
+
+
+def _names_in(lines: Sequence[str], folders: Sequence[str]) -> dict[str, str] | None:
+    """Folder -> name; empty if the lines are the folders' names; None if the lines do not name every folder."""
+    distinct = set(folders)
+    if distinct <= set(lines) or distinct <= {line.split(maxsplit=1)[-1] for line in lines}:
+        return {}
+    pairs = [match.groups() for line in lines if (match := _PAIR.fullmatch(line))]
+    named = {folder: name for folder, name in reversed(pairs) if folder in distinct}
+    if len(named) == len(distinct):
+        return named
+    if len(lines) == len(distinct) and all(folder.isascii() and folder.isdigit() for folder in folders):
+        numbers = {int(folder): folder for folder in folders}
+        first = min(numbers, default=0)
+        if first in (0, 1) and sorted(numbers) == list(range(first, first + len(lines))):
+            return {numbers[first + i]: line for i, line in enumerate(lines)}
+    return None

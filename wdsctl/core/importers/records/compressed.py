@@ -1,0 +1,102 @@
+"""Read compressed files as streams of their content: gzip, bzip2 and xz, and with pyarrow zstd and lz4.
+
+The content has no random access: starting in the middle decompresses everything before. Nothing is written to disk.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import zlib
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import IO, Any, BinaryIO, cast
+
+from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
+from wdsctl.core.errors import translate_os_errors
+from wdsctl.core.importers.protocol import damaged_file_error
+from wdsctl.core.importers.records.arrow import import_arrow_module
+from wdsctl.core.storage import source_files
+from wdsctl.core.tar_header import COMPRESSION_HEAD_BYTES, detect_compression
+from wdsctl.core.urls import is_url
+
+#: What decompressing a truncated or damaged stream raises. OSError: also an error of reading the file.
+DAMAGE_ERRORS = (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError)
+
+_ARROW_CODECS = ("zstd", "lz4")
+_OPENERS: MappingProxyType[str, Callable[[Any, str], Any]] = MappingProxyType(
+    {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
+)
+_CHUNK_BYTES = 1 << 20
+
+
+def detect_file_compression(path: str) -> str:
+    """The compression of a file by its first bytes, such as `gzip`; empty if there is none. Raises OSError."""
+    return detect_compression(source_files.read_head(path, COMPRESSION_HEAD_BYTES))
+
+
+def open_decompressed(path: str) -> IO[bytes]:
+    """Open the content of a file, compressed or not. Reading raises one of `DAMAGE_ERRORS` where the stream is cut off.
+
+    Raises OSError, UsageError WDS236 if the compression needs pyarrow and it is missing.
+    """
+    packed = detect_file_compression(path)
+    if not packed:
+        return source_files.open_file(path)
+    opened: Any = source_files.open_file(path) if is_url(path) else path
+    if packed in _ARROW_CODECS:
+        arrow = import_arrow_module("pyarrow", f"{packed} compression")
+        return cast("IO[bytes]", arrow.input_stream(opened, compression=packed))
+    return cast("IO[bytes]", _OPENERS[packed](opened, "rb"))
+
+
+def open_text_file(path: str, offset: int = 0) -> BinaryIO:
+    """Open a text file, compressed or not, at byte `offset` of its content.
+
+    Reading raises DatasetError WDS233 if the file is truncated or damaged. Cost: decompresses what precedes `offset`.
+    """
+    if not detect_file_compression(path):
+        file = source_files.open_file(path)
+        file.seek(offset)
+        return file
+    stream = io.BufferedReader(_Decompressed(open_decompressed(path), path), _CHUNK_BYTES)
+    while offset and (skipped := len(stream.read(min(offset, _CHUNK_BYTES)))):
+        offset -= skipped
+    return stream
+
+
+def strip_compression(name: str) -> str:
+    """The name without the ending of a compression: `a.jsonl` for `a.jsonl.gz`."""
+    ending = next((ending for ending in UNPACK_COMMANDS if name.lower().endswith(ending)), "")
+    return name[: len(name) - len(ending)]
+
+
+class _Decompressed(io.RawIOBase):
+    """A stream whose reading raises DatasetError WDS233 for damage."""
+
+    def __init__(self, stream: IO[bytes], path: str) -> None:
+        super().__init__()
+        self._stream = stream
+        self._path = path
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            data = self._stream.read(len(buffer))
+        except OSError as error:
+            if error.errno is not None:  # the file cannot be read; damage has no number
+                with translate_os_errors(self._path, "read"):
+                    raise
+            raise damaged_file_error(f"it is truncated or damaged: {error}", self._path) from error
+        except DAMAGE_ERRORS as error:
+            raise damaged_file_error(f"it is truncated or damaged: {error}", self._path) from error
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
