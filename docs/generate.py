@@ -117,6 +117,7 @@ are empty if the dataset has no ledger.
 |---|---|---|
 """
 MORE_MEANINGS = {
+    "v_sample_split": "sample in a split; a sample in several split sets has a row for each",
     "v_excluded": "shard from which a rule or the quarantine excludes samples",
     "v_run": "command that wrote or checked something. `argv` (the arguments of the command) and `details` are JSON",
     "v_finding": "finding; `run_id` is the `id` of the run in `v_run`",
