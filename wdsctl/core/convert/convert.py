@@ -144,12 +144,6 @@ def _check_request_for_store(request: ConvertRequest, dest: str) -> ConvertReque
             where=shown,
             hint="leave `--layout polylithic` out, or write to a disk",
         )
-    if not exporters.get_exporter(request.target).suffix:
-        raise UsageError(
-            f"--to {request.target} writes a folder of many files, which must be on a disk",
-            where=shown,
-            hint="write to a disk, then copy the folder to the store; or write shards, Parquet or MDS there",
-        )
     return replace(request, layout="") if request.layout == "auto" else request
 
 

@@ -111,10 +111,14 @@ def write_unit(job: UnitJob) -> UnitResult:
 
 
 def _upload_draft(draft: str, job: UnitJob, target: UnitUpload) -> None:
-    """Send a finished file to the store, and keep its scan for the index."""
+    """Send a finished file to the store, and keep its scan for the index; or send all files of a folder."""
     from wdsctl.core.storage.objects import ObjectStore
-    from wdsctl.core.storage.upload_journal import put_file_journaled
+    from wdsctl.core.storage.upload_journal import put_file_journaled, put_folder_journaled
 
+    if os.path.isdir(draft):
+        folder = join_beneath(job.root, job.unit.folder).rstrip("/")
+        put_folder_journaled(ObjectStore(job.root), draft, folder, target.journal)
+        return
     stored = put_file_journaled(ObjectStore(job.root), draft, unit_path(job.root, job.unit), target.journal)
     if target.scans and stored.number and job.unit.name.endswith(TAR_SUFFIX):
         shard = ShardFile(job.unit.name, stored.size, stored.number)
