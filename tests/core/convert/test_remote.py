@@ -115,11 +115,23 @@ def test_a_destination_that_is_not_empty_is_refused(tmp_path: Path, dest: str) -
         convert([prepared(tmp_path / "source")], dest, ConvertRequest())
 
 
-@pytest.mark.parametrize("options", [{"overwrite": True}, {"layout": "polylithic"}])
-def test_what_a_store_cannot_have_is_refused(tmp_path: Path, dest: str, options: dict[str, Any]) -> None:
+def test_a_polylithic_dataset_is_refused(tmp_path: Path, dest: str) -> None:
     with pytest.raises(UsageError) as refused:
-        convert([prepared(tmp_path / "source")], dest, ConvertRequest(**options))
-    assert "disk" in refused.value.hint or "DEST" in refused.value.hint
+        convert([prepared(tmp_path / "source")], dest, ConvertRequest(layout="polylithic"))
+    assert "disk" in refused.value.hint
+
+
+def test_overwriting_is_refused_only_if_there_is_another_dataset(tmp_path: Path, dest: str) -> None:
+    source = prepared(tmp_path / "source")
+    convert([source], dest, ConvertRequest(overwrite=True))
+    before = stored(dest)
+    assert convert([source], dest, ConvertRequest(overwrite=True)).up_to_date
+
+    with pytest.raises(UsageError, match="cannot replace") as refused:
+        convert([source], dest, ConvertRequest(overwrite=True, shard_samples=3))
+
+    assert "another DEST" in refused.value.hint
+    assert stored(dest) == before
 
 
 def test_a_source_in_the_destination_is_refused() -> None:

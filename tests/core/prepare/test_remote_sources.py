@@ -17,6 +17,7 @@ from tests.core.dumps import query
 from tests.core.importers.annotations.test_coco import a_whole_coco
 from tests.preparing import prepare_request
 from tests.remote import FaultyFileSystem, uploaded
+from tests.stores.servers import web_server
 from wdsctl.cli.errors import PARTIAL, convert_exit_code, index_exit_code
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
@@ -86,6 +87,17 @@ def test_every_store_gives_the_shards_of_a_disk(tmp_path: Path, store_folder: st
         prepared(source, tmp_path / "here" / name)
         prepared(url, tmp_path / "there" / name)
         assert_same_datasets(tmp_path / "there" / name, tmp_path / "here" / name)
+
+
+def test_a_web_server_gives_the_shards_of_a_disk(tmp_path: Path) -> None:
+    for name in ("folder", "imagefolder", "csv"):
+        a_folder(tmp_path / "www" / name, SOURCES[name])
+    with web_server(tmp_path / "www") as url:
+        for name in ("folder", "imagefolder", "csv", "csv/t.csv"):
+            here, there = (tmp_path / place / name.replace("/", "-") for place in ("here", "there"))
+            prepared(str(tmp_path / "www" / name), here)
+            prepared(f"{url}/{name}", there)
+            assert_same_datasets(there, here)
 
 
 def test_raw_files_go_from_one_store_to_another(tmp_path: Path, use_store: Callable[[str], str]) -> None:

@@ -101,12 +101,22 @@ def _walk_files(filesystem: Any, base: str) -> dict[str, dict[str, Any]]:
     while folders:
         folder = folders.pop()
         seen.add(folder)
-        for facts in filesystem.ls(folder, detail=True):
+        for facts in _list_names(filesystem, folder):
             if facts["type"] != "directory":
                 found[facts["name"]] = facts
             elif facts["name"] not in seen:
                 folders.append(facts["name"])
     return found
+
+
+def _list_names(filesystem: Any, folder: str) -> list[dict[str, Any]]:
+    """The entries of one folder. Of a page of a web server, only the links to what is in the folder."""
+    if "http" not in filesystem.protocol:
+        found: list[dict[str, Any]] = filesystem.ls(folder, detail=True)
+        return found
+    folder = f"{folder.rstrip('/')}/"
+    links = [each for each in filesystem.ls(folder, detail=True) if each["name"].startswith(folder)]
+    return [each for each in links if not {"..", "?"} & {*each["name"].split("/"), *each["name"]}]
 
 
 T = TypeVar("T")
@@ -182,8 +192,7 @@ class FsspecStorage:
         def ls() -> list[dict[str, Any]]:
             filesystem = self._filesystem()
             filesystem.invalidate_cache()
-            found: list[dict[str, Any]] = filesystem.ls(inner, detail=True)
-            return found
+            return _list_names(filesystem, inner)
 
         try:
             listed = self._call_driver(ls, url, "list")
