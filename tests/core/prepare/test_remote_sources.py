@@ -26,6 +26,7 @@ from wdsctl.core.errors import InputError, PermissionDenied, UsageError, WdsctlE
 from wdsctl.core.prepare.prepare import PrepareReport, prepare
 from wdsctl.core.prepare.source import recognise_form
 from wdsctl.core.progress import SilentProgress
+from wdsctl.core.storage import source_files
 
 OPTIONS = {"shard_samples": 4, "take_unsure": True, "split": {"train": 3, "val": 1}}
 PICTURES = {f"images/{i}.jpg": an_image("JPEG") + b"%d" % i for i in range(9)}
@@ -263,3 +264,33 @@ def test_a_file_at_a_url_that_is_no_format_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         recognise_form(f"{url}/x.bin", str(tmp_path / "made"))
     assert caught.value.code == "WDS235"
+
+
+def test_rows_in_a_store_lead_nowhere_else(tmp_path: Path) -> None:
+    FaultyFileSystem.reset()
+    rows = ["../secret.jpg", "faulty://other/secret.jpg", "/secret.jpg", "images/../../secret.jpg", "images/1.jpg"]
+    a_folder(tmp_path / "raw", {"t.csv": "\n".join(["file,n", *(f"{row},1" for row in rows)]).encode(), **PICTURES})
+    url = uploaded(tmp_path / "raw", f"faulty://{tmp_path.name}/raw", "*")
+    for secret in (f"{url}/../secret.jpg", "faulty://other/secret.jpg"):
+        filesystem, path = fsspec.url_to_fs(source_files.absolute(secret))
+        filesystem.pipe_file(path, b"secret")
+
+    report = convert([f"{url}/t.csv"], str(tmp_path / "made"), ConvertRequest(workers=1))
+
+    assert [(finding.code, finding.count) for finding in report.findings if finding.severity == "error"] == [
+        ("WDS230", 4)
+    ]
+    assert b"secret" not in b"".join(shards(tmp_path / "made").values())
+
+
+def test_files_that_rows_of_a_store_share_are_stored_once(tmp_path: Path) -> None:
+    FaultyFileSystem.reset()
+    rows = "".join(f"images/{i % 3}.jpg,{i}\n" for i in range(9))
+    source = a_folder(tmp_path / "raw", {"t.csv": f"file,n\n{rows}".encode(), **PICTURES})
+    url = uploaded(tmp_path / "raw", f"faulty://{tmp_path.name}/raw", "*")
+
+    for root, name in ((source, "here"), (url, "there")):
+        convert([f"{root}/t.csv"], str(tmp_path / name), ConvertRequest(layout="polylithic", workers=1))
+
+    assert shards(tmp_path / "there") == shards(tmp_path / "here")
+    assert len(shards(tmp_path / "here")) == 2

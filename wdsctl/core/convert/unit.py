@@ -36,7 +36,6 @@ from wdsctl.core.importers.protocol import DetailedSource, FilePart, Part, Sourc
 from wdsctl.core.importers.references import encode_line, make_references_part
 from wdsctl.core.shards.scan_unit import ScanUnit, ShardFile, scan_results
 from wdsctl.core.shards.tar_scan import scan_tar
-from wdsctl.core.storage.source_files import forget_listings
 from wdsctl.core.urls import is_url
 
 AnyPart = Part | FilePart
@@ -375,7 +374,6 @@ class _OpenSource(NamedTuple):
 @lru_cache(maxsize=64)
 def _open_source(spec: SourceSpec) -> _OpenSource:
     """Open a source once per process: all units share its file descriptors and mapped files."""
-    forget_listings()
     source = importers.get_importer(spec.importer).open(spec.path, dict(spec.options))
     return _OpenSource(source, source if isinstance(source, DetailedSource) else None)
 
