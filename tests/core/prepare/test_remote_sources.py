@@ -5,7 +5,9 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
+import threading
 from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -294,3 +296,28 @@ def test_files_that_rows_of_a_store_share_are_stored_once(tmp_path: Path) -> Non
 
     assert shards(tmp_path / "there") == shards(tmp_path / "here")
     assert len(shards(tmp_path / "here")) == 2
+
+
+class _WithoutListings(BaseHTTPRequestHandler):
+    """Sends JSONL files, and refuses to list folders."""
+
+    def do_GET(self) -> None:
+        data = b'{"text": "a"}\n' if self.path.endswith(".jsonl") else b""
+        self.send_response(200 if data else 403)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_a_file_of_a_server_that_lists_nothing_is_a_dataset_if_it_is_jsonl(tmp_path: Path) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _WithoutListings) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/d"
+
+        assert recognise_form(f"{url}/x.jsonl", str(tmp_path)).name == "shards"
+        with pytest.raises(PermissionDenied):
+            recognise_form(f"{url}/x.csv", str(tmp_path))
+        server.shutdown()

@@ -13,8 +13,8 @@ from wdsctl.core import importers
 from wdsctl.core.catalog.presence import check_no_outside_shards
 from wdsctl.core.dataset.location import locate, shell_command
 from wdsctl.core.dataset.raw_folder import ALTERNATIVE_SEPARATOR
-from wdsctl.core.dataset.shard_names import JSONL_SUFFIXES, UNPACK_COMMANDS, split_file_root
-from wdsctl.core.errors import InputError, UsageError, join_indented
+from wdsctl.core.dataset.shard_names import JSONL_SUFFIXES, UNPACK_COMMANDS, is_jsonl_name, split_file_root
+from wdsctl.core.errors import InputError, UsageError, WdsctlError, join_indented
 from wdsctl.core.importers.jsonl import is_object_per_line, names_files
 from wdsctl.core.shards.list import (
     COMPRESSED_TAR_SUFFIXES,
@@ -121,6 +121,8 @@ def _why_remote_shards(source: str) -> str:
     _, name = split_file_root(source)
     if name.lower().endswith(".tar"):
         return "a tar at a URL"
+    if is_jsonl_name(name) and not _is_listed(source):
+        return "JSONL at a URL"
     if not source_files.is_file(source):
         names = list(_visible(source))
         if not names:
@@ -134,6 +136,14 @@ def _why_remote_shards(source: str) -> str:
             return "it holds tars"
     _check_lines(source)
     return ""
+
+
+def _is_listed(url: str) -> bool:
+    """Whether the folder of a file can be listed, and has the file: some web servers only send files."""
+    try:
+        return source_files.is_file(url)
+    except WdsctlError:
+        return False
 
 
 def _visible(url: str) -> Iterator[str]:
