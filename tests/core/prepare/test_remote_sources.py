@@ -5,7 +5,9 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
+import threading
 from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from tests.core.dumps import query
 from tests.core.importers.annotations.test_coco import a_whole_coco
 from tests.preparing import prepare_request
 from tests.remote import FaultyFileSystem, uploaded
+from tests.stores.servers import web_server
 from wdsctl.cli.errors import PARTIAL, convert_exit_code, index_exit_code
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
@@ -25,6 +28,7 @@ from wdsctl.core.errors import InputError, PermissionDenied, UsageError, WdsctlE
 from wdsctl.core.prepare.prepare import PrepareReport, prepare
 from wdsctl.core.prepare.source import recognise_form
 from wdsctl.core.progress import SilentProgress
+from wdsctl.core.storage import source_files
 
 OPTIONS = {"shard_samples": 4, "take_unsure": True, "split": {"train": 3, "val": 1}}
 PICTURES = {f"images/{i}.jpg": an_image("JPEG") + b"%d" % i for i in range(9)}
@@ -86,6 +90,17 @@ def test_every_store_gives_the_shards_of_a_disk(tmp_path: Path, store_folder: st
         prepared(source, tmp_path / "here" / name)
         prepared(url, tmp_path / "there" / name)
         assert_same_datasets(tmp_path / "there" / name, tmp_path / "here" / name)
+
+
+def test_a_web_server_gives_the_shards_of_a_disk(tmp_path: Path) -> None:
+    for name in ("folder", "imagefolder", "csv"):
+        a_folder(tmp_path / "www" / name, SOURCES[name])
+    with web_server(tmp_path / "www") as url:
+        for name in ("folder", "imagefolder", "csv", "csv/t.csv"):
+            here, there = (tmp_path / place / name.replace("/", "-") for place in ("here", "there"))
+            prepared(str(tmp_path / "www" / name), here)
+            prepared(f"{url}/{name}", there)
+            assert_same_datasets(there, here)
 
 
 def test_raw_files_go_from_one_store_to_another(tmp_path: Path, use_store: Callable[[str], str]) -> None:
@@ -251,3 +266,58 @@ def test_a_file_at_a_url_that_is_no_format_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         recognise_form(f"{url}/x.bin", str(tmp_path / "made"))
     assert caught.value.code == "WDS235"
+
+
+def test_rows_in_a_store_lead_nowhere_else(tmp_path: Path) -> None:
+    FaultyFileSystem.reset()
+    rows = ["../secret.jpg", "faulty://other/secret.jpg", "/secret.jpg", "images/../../secret.jpg", "images/1.jpg"]
+    a_folder(tmp_path / "raw", {"t.csv": "\n".join(["file,n", *(f"{row},1" for row in rows)]).encode(), **PICTURES})
+    url = uploaded(tmp_path / "raw", f"faulty://{tmp_path.name}/raw", "*")
+    for secret in (f"{url}/../secret.jpg", "faulty://other/secret.jpg"):
+        filesystem, path = fsspec.url_to_fs(source_files.absolute(secret))
+        filesystem.pipe_file(path, b"secret")
+
+    report = convert([f"{url}/t.csv"], str(tmp_path / "made"), ConvertRequest(workers=1))
+
+    assert [(finding.code, finding.count) for finding in report.findings if finding.severity == "error"] == [
+        ("WDS230", 4)
+    ]
+    assert b"secret" not in b"".join(shards(tmp_path / "made").values())
+
+
+def test_files_that_rows_of_a_store_share_are_stored_once(tmp_path: Path) -> None:
+    FaultyFileSystem.reset()
+    rows = "".join(f"images/{i % 3}.jpg,{i}\n" for i in range(9))
+    source = a_folder(tmp_path / "raw", {"t.csv": f"file,n\n{rows}".encode(), **PICTURES})
+    url = uploaded(tmp_path / "raw", f"faulty://{tmp_path.name}/raw", "*")
+
+    for root, name in ((source, "here"), (url, "there")):
+        convert([f"{root}/t.csv"], str(tmp_path / name), ConvertRequest(layout="polylithic", workers=1))
+
+    assert shards(tmp_path / "there") == shards(tmp_path / "here")
+    assert len(shards(tmp_path / "here")) == 2
+
+
+class _WithoutListings(BaseHTTPRequestHandler):
+    """Sends JSONL files, and refuses to list folders."""
+
+    def do_GET(self) -> None:
+        data = b'{"text": "a"}\n' if self.path.endswith(".jsonl") else b""
+        self.send_response(200 if data else 403)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_a_file_of_a_server_that_lists_nothing_is_a_dataset_if_it_is_jsonl(tmp_path: Path) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _WithoutListings) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/d"
+
+        assert recognise_form(f"{url}/x.jsonl", str(tmp_path)).name == "shards"
+        with pytest.raises(PermissionDenied):
+            recognise_form(f"{url}/x.csv", str(tmp_path))
+        server.shutdown()

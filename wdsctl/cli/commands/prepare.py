@@ -65,7 +65,7 @@ SourceArgument = Annotated[
     typer.Argument(
         metavar="SOURCE",
         help="A folder or file in any format that wdsctl reads: raw files, class folders, tables (CSV, JSON, Parquet) "
-        "whose rows name files, COCO, LLaVA, ...; tars or JSONL, also at a URL; "
+        "whose rows name files, COCO, LLaVA, ...; tars or JSONL; any of these also at a URL; "
         "or some shards: DIR/a-{000..999}.tar, 'DIR/*.tar', glob:..., @list.txt, - (a list on stdin).",
         show_default=False,
     ),

@@ -85,10 +85,12 @@ def convert(
         request = _check_request_for_store(request, dest)
     if not request.overwrite:
         return _convert(sources, dest, request, progress)
-    can_replace = check_replaceable(dest)
+    can_replace = not is_url(dest) and check_replaceable(dest)
     try:
         return _convert(sources, dest, request, progress)
     except UsageError as error:
+        if error.code == DIFFERENT_CONVERSION and is_url(dest):
+            raise _not_replaceable_error(dest) from error
         if error.code != DIFFERENT_CONVERSION or not can_replace:
             raise
     report = _convert(sources, draft_path(dest), request, progress)
@@ -132,25 +134,22 @@ def _convert(sources: Sequence[str], dest: str, request: ConvertRequest, progres
 def _check_request_for_store(request: ConvertRequest, dest: str) -> ConvertRequest:
     """Return the request for a destination at a URL. Raises UsageError for what stores cannot have."""
     shown = redact_secrets(dest)
-    if request.overwrite:
-        raise UsageError(
-            "--overwrite cannot replace a dataset in an object store",
-            where=shown,
-            hint="choose another DEST, and remove the old objects later",
-        )
     if request.layout == "polylithic":
         raise UsageError(
             "cannot write a polylithic dataset to a URL: DEST must be on a disk or a mounted file system",
             where=shown,
             hint="write to a disk, or omit `--layout polylithic`",
         )
-    if not exporters.get_exporter(request.target).suffix:
-        raise UsageError(
-            f"--to {request.target} writes many files, which need a disk or a mounted file system as DEST",
-            where=shown,
-            hint="write to a disk, then copy the folder to the store; or write shards, Parquet or MDS there",
-        )
     return replace(request, layout="") if request.layout == "auto" else request
+
+
+def _not_replaceable_error(dest: str) -> UsageError:
+    """The error for a finished conversion in a store, which readers would see half replaced."""
+    return UsageError(
+        "--overwrite cannot replace the dataset of another conversion in a store, which has no folders to exchange",
+        where=redact_secrets(dest),
+        hint="choose another DEST, and remove the old objects when nobody reads them any more",
+    )
 
 
 def check_request(request: ConvertRequest, sources: int) -> None:

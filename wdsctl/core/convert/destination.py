@@ -151,9 +151,12 @@ def discard_other_plan(
     if os.path.exists(os.path.join(work, UNFOLDING_MARKER_FILE)):
         message = "another conversion has not finished moving its files into the destination"
         raise _mismatch_error(message, [], dest, "run the other command again to finish it, or choose another DEST")
-    if not request.restart and _has_outputs(dest, units):
+    is_folder = is_url(dest) and not all(os.path.splitext(unit.name)[1] for unit in units)
+    # The objects of folders are not in the plan: others may have put theirs beside them.
+    if (is_folder or not request.restart) and _has_outputs(dest, units):
         changes = describe_input_changes(read_json(facts["made_from"]), inputs) if "made_from" in facts else []
         hint = "choose another DEST; or pass `--yes` to remove what the other conversion wrote and start again"
+        hint = "choose another DEST, or remove the objects of the other conversion" if is_folder else hint
         raise _mismatch_error("the destination has an unfinished conversion of another kind", changes, dest, hint)
     if location is not None:
         _remove_outputs(location.root_to_write, units)
@@ -164,7 +167,9 @@ def _has_outputs(dest: str, units: Sequence[PlannedUnit]) -> bool:
     if is_url(dest):
         from wdsctl.core.dataset.remote_destination import list_objects
 
-        return not list_objects(dest).keys().isdisjoint(unit_path("", unit) for unit in units)
+        present = list_objects(dest).keys()
+        is_folder = not all(os.path.splitext(unit.name)[1] for unit in units)
+        return bool(present) if is_folder else not present.isdisjoint(unit_path("", unit) for unit in units)
     return any(os.path.lexists(unit_path(dest, unit)) for unit in units)
 
 

@@ -36,7 +36,6 @@ from wdsctl.core.importers.protocol import DetailedSource, FilePart, Part, Sourc
 from wdsctl.core.importers.references import encode_line, make_references_part
 from wdsctl.core.shards.scan_unit import ScanUnit, ShardFile, scan_results
 from wdsctl.core.shards.tar_scan import scan_tar
-from wdsctl.core.storage.source_files import forget_listings
 from wdsctl.core.urls import is_url
 
 AnyPart = Part | FilePart
@@ -111,10 +110,14 @@ def write_unit(job: UnitJob) -> UnitResult:
 
 
 def _upload_draft(draft: str, job: UnitJob, target: UnitUpload) -> None:
-    """Send a finished file to the store, and keep its scan for the index."""
+    """Send a finished file to the store, and keep its scan for the index; or send all files of a folder."""
     from wdsctl.core.storage.objects import ObjectStore
-    from wdsctl.core.storage.upload_journal import put_file_journaled
+    from wdsctl.core.storage.upload_journal import put_file_journaled, put_folder_journaled
 
+    if os.path.isdir(draft):
+        folder = join_beneath(job.root, job.unit.folder).rstrip("/")
+        put_folder_journaled(ObjectStore(job.root), draft, folder, target.journal)
+        return
     stored = put_file_journaled(ObjectStore(job.root), draft, unit_path(job.root, job.unit), target.journal)
     if target.scans and stored.number and job.unit.name.endswith(TAR_SUFFIX):
         shard = ShardFile(job.unit.name, stored.size, stored.number)
@@ -371,7 +374,6 @@ class _OpenSource(NamedTuple):
 @lru_cache(maxsize=64)
 def _open_source(spec: SourceSpec) -> _OpenSource:
     """Open a source once per process: all units share its file descriptors and mapped files."""
-    forget_listings()
     source = importers.get_importer(spec.importer).open(spec.path, dict(spec.options))
     return _OpenSource(source, source if isinstance(source, DetailedSource) else None)
 

@@ -7,21 +7,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from wdsctl.core.convert import exporters
 from wdsctl.core.convert.exporters import Exporter, WrittenUnit
+from wdsctl.core.convert.exporters.jsonl import SAMPLES_FILE
 from wdsctl.core.convert.plan_file import PlanFile, PlannedUnit, UnitResult, UnitResultFile
 from wdsctl.core.convert.request import ConvertRequest, ResolvedRequest
 from wdsctl.core.convert.unit import UnitJob, UnitUpload, close_sources, unit_path, write_unit
 from wdsctl.core.dataset.destination import move_unit_files, remove_partials, remove_path
-from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.dataset.location import META_FOLDER, DatasetLocation, locate
 from wdsctl.core.dataset.lock import check_lock_held
 from wdsctl.core.directories import join_beneath
+from wdsctl.core.errors import DatasetError
 from wdsctl.core.files import make_folder, write_text
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
+from wdsctl.core.json_text import read_json
 from wdsctl.core.progress import Progress
 from wdsctl.core.storage.open import workers_for
-from wdsctl.core.urls import is_url
+from wdsctl.core.urls import is_url, redact_secrets
+
+if TYPE_CHECKING:
+    from wdsctl.core.storage.objects import ObjectStore
 
 #: Exists while `finish_export` moves the files of finished units, for formats without a suffix, out of their folders.
 UNFOLDING_MARKER_FILE = "unfolding"
@@ -52,12 +59,16 @@ def write_units(
     dest = location.root_to_write
     written = 0
     with UnitResultFile(os.path.join(work, UNIT_RESULTS_FILE), fingerprint) as results_file:
+        # `finish_export` compares the sizes of all objects.
+        is_folder_in_store = is_url(dest) and not exporters.get_exporter(resolved.request.target).suffix
         is_unfolding = os.path.exists(os.path.join(work, UNFOLDING_MARKER_FILE))
         earlier = results_file.all().items()
         remote = None if not is_url(dest) else _begin_remote(dest, units, location, work)
         present = None if remote is None else remote.present
         done = {
-            number: each for number, each in earlier if is_unfolding or _is_written(dest, units[number], each, present)
+            number: each
+            for number, each in earlier
+            if is_unfolding or is_folder_in_store or _is_written(dest, units[number], each, present)
         }
         group_folders = {unit.folder for unit in units} if resolved.request.media else set()
         if remote is None:
@@ -168,7 +179,7 @@ def finish_export(
     if resolved.request.media:
         return
     exporter = exporters.get_exporter(resolved.request.target)
-    if not exporter.suffix:
+    if not exporter.suffix and not is_url(dest):
         # From here on, files leave the folders of their units. The marker tells the next run that these are written.
         write_text(os.path.join(work, UNFOLDING_MARKER_FILE), "")
         for unit in units:
@@ -188,9 +199,44 @@ def _finish_remote(
     """Write the files that all units share to a disk, and upload them."""
     from wdsctl.core.storage.objects import ObjectStore
 
+    store = ObjectStore(folder)
+    pieces = [f"{folder}/{name}" for each in written if (name := read_json(each.facts).get("lines"))]
+    if not exporter.suffix:
+        _check_stored_files(store, written)
     local = os.path.join(work, "shared")
     remove_path(local)
     make_folder(local)
-    exporter.finish(local, written, dict(resolved.target_options))
-    for name in sorted(os.listdir(local)):
-        ObjectStore(folder).put_file(os.path.join(local, name), f"{folder}/{name}")
+    if all(_fetch_piece(store, url, local) for url in pieces):  # else a killed run has joined the pieces already
+        exporter.finish(local, written, dict(resolved.target_options))
+        for name in sorted(os.listdir(local)):
+            store.put_file(os.path.join(local, name), f"{folder}/{name}")
+    store.delete(pieces)
+
+
+def _fetch_piece(store: ObjectStore, url: str, folder: str) -> bool:
+    """Copy an object into a local folder, if it exists."""
+    from wdsctl.core.storage.objects import download
+
+    found = store.stat(url)
+    if found is not None:
+        download([found], os.path.join(folder, os.path.basename(url)))
+    return found is not None
+
+
+def _check_stored_files(store: ObjectStore, written: Sequence[WrittenUnit]) -> None:
+    """Raise DatasetError WDS237 if the store has fewer bytes than the units: two parts had one name, or some are gone.
+
+    A store replaces an object that has the name of another one, without an error.
+    """
+    expected = sum(each.size_bytes - read_json(each.facts).get("line_bytes", 0) for each in written)
+    others = {SAMPLES_FILE, *(read_json(each.facts).get("lines", "") for each in written)}
+    found = {each.url.removeprefix(f"{store.root}/"): each.size for each in store.list(store.root)}
+    size = sum(found[name] for name in found.keys() - others if not name.startswith(f"{META_FOLDER}/"))
+    if size != expected:
+        raise DatasetError(
+            f"the destination has {size:,} bytes instead of {expected:,}: two parts had the same name, or another "
+            "program changed objects",
+            hint="choose `--to parquet` or `--to mds`, which have no names of files; or another DEST",
+            where=redact_secrets(store.root),
+            code="WDS237",
+        )

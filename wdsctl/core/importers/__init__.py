@@ -8,6 +8,7 @@ path has its format; the answer is a score and a reason. `annotations` has the f
 from __future__ import annotations
 
 import importlib
+from contextlib import suppress
 from types import MappingProxyType
 
 from wdsctl.core.dataset.location import shell_command
@@ -70,7 +71,8 @@ def find_importers(path: str) -> list[tuple[Importer, FormatMatch]]:
     # Through a cache, and with the signature of one file, wdsctl reads shards alone.
     is_limited = is_chained(path) or is_signed(path)
     if not is_limited:
-        source_files.is_folder(path)  # a store may allow to list this folder, and not the one above it
+        with suppress(WdsctlError):  # the importers report the error
+            source_files.is_folder(path)  # a store may allow to list this folder, and not the one above it
     with keep_listings():
         for importer in map(get_importer, ("shards",) if is_limited else IMPORT_FORMATS):
             try:
@@ -128,8 +130,10 @@ def best_importer(path: str) -> tuple[Importer, FormatMatch]:
 def check_readable(path: str) -> None:
     """Raises InputError if `path` is neither a file nor a folder: reading a pipe would block.
 
-    Also raises the errors of reading the path, such as PermissionDenied.
+    Also raises the errors of reading the path, such as PermissionDenied. Does nothing for URLs.
     """
+    if is_url(path):
+        return
     if source_files.is_folder(path):
         with translate_os_errors(path, "list"), source_files.scan(path):
             pass

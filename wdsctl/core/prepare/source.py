@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
@@ -13,12 +13,13 @@ from wdsctl.core import importers
 from wdsctl.core.catalog.presence import check_no_outside_shards
 from wdsctl.core.dataset.location import locate, shell_command
 from wdsctl.core.dataset.raw_folder import ALTERNATIVE_SEPARATOR
-from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS, split_file_root
-from wdsctl.core.errors import InputError, UsageError, join_indented
+from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS, is_jsonl_name, split_file_root
+from wdsctl.core.errors import InputError, UsageError, WdsctlError, join_indented
 from wdsctl.core.importers.jsonl import has_only_compressed_lines, is_object_per_line, names_files
 from wdsctl.core.shards.list import (
     COMPRESSED_TAR_SUFFIXES,
     ForbiddenFolder,
+    are_shards,
     has_plain_tars,
     has_shards,
     is_empty_folder,
@@ -121,9 +122,10 @@ def _why_remote_shards(source: str) -> str:
     _, name = split_file_root(source)
     if name.lower().endswith(".tar"):
         return "a tar at a URL"
+    if is_jsonl_name(name) and not _is_listed(source):
+        return "JSONL at a URL"
     if not source_files.is_file(source):
-        paths = (path for path, _ in source_files.walk_facts(source))
-        names = [path for path in paths if not any(each.startswith(".") for each in path.split("/"))]
+        names = list(_visible(source))
         if not names:
             raise InputError(
                 "the folder does not exist, or is empty",
@@ -135,6 +137,21 @@ def _why_remote_shards(source: str) -> str:
             return "it holds tars"
     _check_lines(source)
     return ""
+
+
+def _is_listed(url: str) -> bool:
+    """Whether the folder of a file can be listed, and has the file: some web servers only send files."""
+    try:
+        return source_files.is_file(url)
+    except WdsctlError:
+        return False
+
+
+def _visible(url: str) -> Iterator[str]:
+    """Yield the paths of the objects below a URL that are not hidden."""
+    for path, _ in source_files.walk_facts(url):
+        if not any(name.startswith(".") for name in path.split("/")):
+            yield path
 
 
 def _check_lines(source: str) -> None:
@@ -229,7 +246,8 @@ def check_raw_folder(source: str, dest: str, parts: Sequence[str]) -> None:
     """
     named = [name for part in parts for name in part.split(ALTERNATIVE_SEPARATOR)]
     try:
-        holds = has_shards(source, forbidden=_ancestor_inodes(dest))
+        is_store = is_url(source)
+        holds = are_shards(_visible(source)) if is_store else has_shards(source, forbidden=_ancestor_inodes(dest))
     except ForbiddenFolder as link:
         raise UsageError(
             "the raw folder has a link to the destination",

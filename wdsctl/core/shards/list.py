@@ -191,8 +191,13 @@ def has_shards(root: str, only: str = "", *, forbidden: frozenset[tuple[int, int
     """
     if only:
         return True
+    return are_shards(path for path, _ in (_remote(root) if is_url(root) else _files(root, "", [], set(), forbidden)))
+
+
+def are_shards(paths: Iterable[str]) -> bool:
+    """Whether one of these paths is a tar, or they are those of a folder of JSONL. Stops at the first tar."""
     names = []
-    for path, _ in _remote(root) if is_url(root) else _files(root, "", [], set(), forbidden):
+    for path in paths:
         if path.lower().endswith((".tar", *COMPRESSED_TAR_SUFFIXES)):
             return True
         names.append(path)

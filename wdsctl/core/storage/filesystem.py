@@ -74,6 +74,16 @@ def _has_generic_find(filesystem: Any) -> bool:
     return bool(kind.find is AbstractFileSystem.find)
 
 
+def list_entries(filesystem: Any, folder: str) -> list[dict[str, Any]]:
+    """The entries of one folder. Of a page of a web server, only the links to what is in the folder."""
+    if "http" not in filesystem.protocol:
+        found: list[dict[str, Any]] = filesystem.ls(folder, detail=True)
+        return found
+    folder = f"{folder.rstrip('/')}/"
+    links = [each for each in filesystem.ls(folder, detail=True) if each["name"].startswith(folder)]
+    return [each for each in links if not {"..", "?"} & {*each["name"].split("/"), *each["name"]}]
+
+
 def _walk_files(filesystem: Any, base: str) -> dict[str, dict[str, Any]]:
     """List every file below a folder. Raises for a folder that cannot be listed: its shards would seem missing."""
     found: dict[str, dict[str, Any]] = {}
@@ -81,7 +91,7 @@ def _walk_files(filesystem: Any, base: str) -> dict[str, dict[str, Any]]:
     while folders:
         folder = folders.pop()
         seen.add(folder)
-        for facts in filesystem.ls(folder, detail=True):
+        for facts in list_entries(filesystem, folder):
             if facts["type"] != "directory":
                 found[facts["name"]] = facts
             elif facts["name"] not in seen:

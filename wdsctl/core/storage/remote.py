@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from wdsctl.core.errors import InputError, StorageDown, StorageError, WdsctlError
-from wdsctl.core.storage.filesystem import MAX_CONCURRENT_REQUESTS, OpenRoot, list_files_below, run_call
+from wdsctl.core.storage.filesystem import MAX_CONCURRENT_REQUESTS, OpenRoot, list_entries, list_files_below, run_call
 from wdsctl.core.storage.prefetch import Prefetcher, is_short, should_retry
 from wdsctl.core.storage.ranges import RangeRequest, plan_requests
 from wdsctl.core.storage.read_ahead import Announcement, CachedRanges, Fetch, Sink
@@ -103,8 +103,7 @@ class FsspecStorage:
         def ls() -> list[dict[str, Any]]:
             filesystem = self._filesystem()
             filesystem.invalidate_cache()
-            found: list[dict[str, Any]] = filesystem.ls(inner, detail=True)
-            return found
+            return list_entries(filesystem, inner)
 
         try:
             listed = self._call_driver(ls, url, "list")

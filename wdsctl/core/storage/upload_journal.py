@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 
@@ -18,6 +19,7 @@ from wdsctl.core.storage.objects import PART_BYTES, ObjectStore, PendingUpload, 
 from wdsctl.core.urls import url_identity
 
 _SUFFIX = ".upload"
+_CONCURRENT_FILES = 4  # of a folder; each may hold a part of 16 MiB
 
 
 def put_file_journaled(store: ObjectStore, path: str, url: str, folder: str) -> StoredObject:
@@ -42,6 +44,22 @@ def journaled_upload(store: ObjectStore, url: str, folder: str) -> Iterator[Uplo
     with store.open_upload(url, on_begin=note) as upload:
         yield upload
     remove_file(path)  # after `abort`, which may fail: the file then stays for the next run
+
+
+def put_folder_journaled(store: ObjectStore, folder: str, url: str, journal: str) -> None:
+    """Write all files of a local folder below a URL, four at a time. Replaces objects of the same names."""
+    names = [
+        os.path.relpath(os.path.join(above, name), folder) for above, _, found in os.walk(folder) for name in found
+    ]
+    if names:
+        store.stat(f"{url}/{names[0]}")  # connects, once for all threads
+
+    def put(name: str) -> None:
+        put_file_journaled(store, os.path.join(folder, name), f"{url}/{name}", journal)
+
+    with ThreadPoolExecutor(_CONCURRENT_FILES) as pool:
+        for _ in pool.map(put, sorted(names)):
+            pass
 
 
 def abort_left_uploads(store: ObjectStore, folder: str, is_own: Callable[[str], bool]) -> int:

@@ -58,7 +58,9 @@ class JsonlExporter:
             with open_folder(path) as folder:
                 rename_in(folder, ".lines", name)
             files.sync()
-        return WrittenUnit(os.path.basename(path), count, files.size_bytes + size, json.dumps({"lines": name}))
+        return WrittenUnit(
+            os.path.basename(path), count, files.size_bytes + size, json.dumps({"lines": name, "line_bytes": size})
+        )
 
     def finish(self, folder: str, units: Iterable[WrittenUnit], options: Options) -> None:  # noqa: ARG002 - of the protocol
         """Join the lines of all units, in their order, and remove the files of the units.
