@@ -43,12 +43,16 @@ class Delays(NamedTuple):
 
 
 class StoreCounts(NamedTuple):
-    """Since the last reset. `requests`: for objects and their facts. `gets`: for bytes. `sent`: bytes of objects."""
+    """Since the last reset. `requests`: for objects and their facts. `gets`: for bytes. `sent`: bytes of objects.
+
+    `trips`: of the requests that were answered, how many were sent one after the answer to the other at most.
+    """
 
     requests: int
     gets: int
     sent: int
     late: int
+    trips: int
     cpu_seconds: float  # since the store has started
 
 
@@ -71,14 +75,14 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
     def reset(self) -> None:
-        self.requests = self.gets = self.sent = self.late = 0
+        self.requests = self.gets = self.sent = self.late = self.trips = 0
 
     def counts(self) -> StoreCounts:
         used = resource.getrusage(resource.RUSAGE_SELF)
-        return StoreCounts(self.requests, self.gets, self.sent, self.late, used.ru_utime + used.ru_stime)
+        return StoreCounts(self.requests, self.gets, self.sent, self.late, self.trips, used.ru_utime + used.ru_stime)
 
-    def seconds_before(self, request: str) -> float:
-        """The delay of a request: which ones are late depends on the request, and on how often it has come."""
+    def wait_before(self, request: str) -> None:
+        """Wait before an answer. Which ones are late depends on the request, and on how often it has come."""
         with self.lock:
             self.requests += 1
             repeat = self.repeats[request]
@@ -86,7 +90,11 @@ class _Server(ThreadingHTTPServer):
             drawn = int.from_bytes(hashlib.blake2b(f"{repeat} {request}".encode(), digest_size=7).digest(), "little")
             is_late = drawn < self.delays.late_share * (1 << 56)
             self.late += is_late
-            return self.delays.late if is_late else self.delays.usual
+            seconds = self.delays.late if is_late else self.delays.usual
+            trip = self.trips + 1
+        time.sleep(seconds)
+        with self.lock:
+            self.trips = max(self.trips, trip)
 
     def count_sent(self, size: int) -> None:
         with self.lock:
@@ -168,7 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def _wait(self) -> None:
-        time.sleep(self.server.seconds_before(f"{self.command} {self.path} {self.headers.get('Range', '')}"))
+        self.server.wait_before(f"{self.command} {self.path} {self.headers.get('Range', '')}")
 
     def _path(self) -> Path:
         return self.server.folder / unquote(urlsplit(self.path).path).lstrip("/")

@@ -180,9 +180,9 @@ The kernel sends the files, so that the store takes little of the two cores. Eve
 an empty cache. Rates are taken after the first batch. webdataset reads through `curl`, Mosaic Streaming and LitData
 through boto3; both keep copies on the disk. Fetched bytes include what is read ahead for later samples.
 
-The first batch in round trips: each request takes 2 s, and so many whole times 2 s pass until the batch. wdsctl's
-catalog is on this machine, and its pointer is asked for first. Before the clock starts, each contender goes through
-the data once, and must have seen every sample once.
+The first batch in round trips: each request takes 2 s, and the store counts how many were sent one after the answer to
+the other. wdsctl's catalog is on this machine, and its pointer is asked for first. Before the clock starts, each
+contender goes through the data once, and must have seen every sample once.
 """
 
 _PACKING = """\

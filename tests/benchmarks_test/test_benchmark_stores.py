@@ -8,6 +8,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,16 @@ def test_ranges_and_whole_objects_are_counted(store: SlowStore, tmp_path: Path) 
     assert fetched(address) == (200, DATA)
     counts = store.counts
     assert (counts.requests, counts.gets, counts.sent, counts.late) == (2, 2, 10 + len(DATA), 0)
+    assert counts.trips == 2, "one after the other"
+
+
+def test_requests_at_the_same_time_are_one_round_trip(store: SlowStore, tmp_path: Path) -> None:
+    (tmp_path / "bucket" / "one.bin").write_bytes(DATA)
+    store.set_delays(Delays(1.0))
+    with ThreadPoolExecutor(4) as threads:
+        assert len(set(threads.map(fetched, [f"{store.url}/bucket/one.bin"] * 4))) == 1
+
+    assert (store.counts.requests, store.counts.trips) == (4, 1)
 
 
 def test_a_share_of_the_requests_is_late(store: SlowStore, tmp_path: Path) -> None:
