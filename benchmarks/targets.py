@@ -71,6 +71,7 @@ _QUANTITIES: tuple[tuple[str, Callable[[float], str]], ...] = (
     ("bytes_a_sample", lambda value: f"{value:.1f} bytes per sample"),
     ("bytes", lambda value: f"{value:,.0f} bytes"),
     ("share", lambda value: f"{value:.2f} of the limit"),
+    ("trips", lambda value: f"{value:.0f} round trips"),
     ("percent", lambda value: f"{value:.3f} %"),
     ("", lambda value: f"{value * 1000:.2g} ms" if value < 0.01 else f"{value:.2f} s"),
 )
@@ -105,6 +106,10 @@ def _plans(row: str, figure: str, bound: float) -> Target:
 
 def _verbs(row: str, ours: str, figure: str, bound: float, *rivals: str) -> Target:
     return Target(subject="verbs", row=row, ours=ours, figure=figure, bound=bound, rivals=rivals)
+
+
+def _stores(row: str, figure: str, bound: float, *rivals: str, ours: str = "wdsctl") -> Target:
+    return Target(subject="stores", row=row, ours=ours, figure=figure, bound=bound, rivals=rivals)
 
 
 _MEMORY = "memory of index, 2 workers"
@@ -176,6 +181,12 @@ TARGETS = (
             ("resume_share", 1.0 if "packed" in shape else 1.5),
         )
     ),
+    *(
+        _stores(f"decoded photographs from a store, {workers} workers", "samples_per_second", bound, rival, ours=mine)
+        for workers in (2, 0)
+        for mine, bound, rival in (("wdsctl", 0.8, "wdsctl, a disk"), ("wdsctl, 1 % late", 0.95, "wdsctl"))
+    ),
+    _stores("first batch from a store, 0 workers", "first_batch_trips", 3),
     Target(
         subject="validate",
         row="structure of 20,000 photographs",

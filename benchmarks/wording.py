@@ -44,6 +44,16 @@ COLUMNS = {
         _LARGEST,
         _TREE,
     ),
+    "stores": (
+        Column("samples/s", "samples_per_second", decimals=0, is_rate=True),
+        Column("first batch, round trips", "first_batch_trips", decimals=0),
+        Column("first batch, s", "first_batch_seconds", decimals=2),
+        Column("GETs a thousand samples", "gets_a_thousand"),
+        Column("bytes fetched per byte used", "fetched_bytes_per_byte_used", decimals=2),
+        Column("CPU of all processes, us a sample", "cpu_seconds_a_sample", 1e-6, 0),
+        Column("CPU of the store, s", "store_cpu_seconds", decimals=2),
+        _LARGEST,
+    ),
     "start": (
         Column("first batch, ms", "first_batch_seconds", 0.001, 2),
         _WALL,
@@ -178,6 +188,20 @@ checksum. The time to the first batch does not include imports. If a loader ends
 does not count.
 """
 
+_STORES = """\
+The data is the 20,000 photographs and captions of the loader's rows, decoded. It comes from a store on the same machine
+that speaks S3 and HTTP (`benchmarks/slow_store.py`). The store waits 20 ms before each answer. In rows with "1 % late",
+it waits 2 s before one answer in a hundred. The kernel sends the files, so the store uses little of the two cores.
+
+Each loader reads 20,000 samples with an empty cache. Rates do not include the first batch. webdataset reads through
+`curl`, Mosaic Streaming and LitData through boto3; the last two keep copies on the disk. Fetched bytes include bytes
+that a loader reads ahead for later samples.
+
+Round trips to the first batch: each request takes 2 s, and the store counts the requests that wait for the answer of
+another one. wdsctl's catalog is on this machine, but wdsctl asks for its pointer first. Before the clock starts, each
+loader goes through the data once, and must return every sample once.
+"""
+
 _PACKING = """\
 The benchmark packs one million lognormal lengths (median 403 tokens, cut at the capacity of 8,192). It plans windows of
 16,384 lengths, and carries the leftovers of a window into the next one. With two budgets, a pack also has at most 16
@@ -270,6 +294,7 @@ SUBJECTS = {
     "validate": ("Validating", _VALIDATE),
     "view": ("Views", _VIEW),
     "verbs": ("Everyday commands", _VERBS),
+    "stores": ("From a store", _STORES),
     "transport": ("From workers to the training process", _TRANSPORT),
 }
 

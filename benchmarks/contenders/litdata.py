@@ -7,13 +7,18 @@ from functools import partial
 from typing import Any
 
 from litdata import StreamingDataLoader, StreamingDataset
+from litdata.streaming import downloader
 
 from benchmarks.contenders.pixels import decode
 from benchmarks.contenders.protocol import BATCH_SIZE, Batch, Request, Stream, passes, run
 
 
 def open_stream(request: Request) -> Stream:
-    dataset = StreamingDataset(request.data, shuffle=True, transform=None if request.is_raw else _decoded)
+    cache = request.cache or None
+    if cache:
+        # The store of the benchmark has no certificate.
+        downloader._OBSTORE_CLIENT_OPTIONS["allow_http"] = True  # noqa: SLF001 - there is no argument for it
+    dataset = StreamingDataset(request.data, cache, shuffle=True, transform=None if request.is_raw else _decoded)
     # Views of a mapped chunk cannot leave a worker: there they are copied.
     collate = partial(_columns, bytes if request.workers else _unchanged) if request.is_raw else None
     loader = StreamingDataLoader(dataset, batch_size=BATCH_SIZE, num_workers=request.workers, collate_fn=collate)

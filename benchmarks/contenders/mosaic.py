@@ -21,7 +21,12 @@ def open_stream(request: Request) -> Stream:
     # A run that was killed leaves segments behind that make the next one fail.
     clean_stale_shared_memory()
     kind = StreamingDataset if request.is_raw else _Decoded
-    dataset = kind(local=request.data, shuffle=True, batch_size=BATCH_SIZE)
+    place = {"remote": request.data, "local": request.cache} if request.cache else {"local": request.data}
+    dataset = kind(**place, shuffle=True, batch_size=BATCH_SIZE)
+    if request.cache:
+        # Its S3 client has a connection open, on which all workers would talk at once after a fork.
+        for stream in dataset.streams:
+            stream._downloader.clean_up()  # noqa: SLF001 - it has no other way
     collate = _columns if request.is_raw else None
     loader = StreamingDataLoader(dataset, batch_size=BATCH_SIZE, num_workers=request.workers, collate_fn=collate)
     return passes(partial(_one_pass, loader), once=request.once)

@@ -3,7 +3,8 @@
     python -m benchmarks.contenders.NAME --data DIR --mode raw|decoded --workers W --seconds S
     {"samples": ..., "seconds": ..., "cpu_seconds": ..., "first_batch_seconds": ..., "bytes": ..., "checksum": ...}
 
-With `--once` in place of `--seconds` it goes through the data exactly once and prints a checksum that does not depend
+`--samples N` in place of `--seconds` reads so many. `--cache DIR` is an empty folder for what comes from a store.
+With `--once` it goes through the data exactly once and prints a checksum that does not depend
 on the order, so that every contender can be held to have read the same samples.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import time
 import zlib
@@ -39,6 +41,8 @@ class Request:
     workers: int
     #: One pass over the data, each sample once, in place of an endless stream.
     once: bool
+    #: A folder for copies of what comes from a store; empty if the data is on a disk.
+    cache: str = ""
 
     @property
     def is_raw(self) -> bool:
@@ -52,7 +56,7 @@ Stream = Iterator[Batch | None]
 
 def run(open_stream: Callable[[Request], Stream]) -> None:
     """The main function of every contender. Its imports are done: the clock starts at the opening of the stream."""
-    request, seconds = _arguments()
+    request, seconds, samples = _arguments()
     # As torch's own workers do. With more, its threads spin while they wait for each other, and on a machine with
     # anything else to do every loader that stacks tensors loses most of its time to that.
     torch.set_num_threads(1)
@@ -60,7 +64,7 @@ def run(open_stream: Callable[[Request], Stream]) -> None:
     stream = open_stream(request)
     first = next(stream)
     first_batch_seconds = time.perf_counter() - start
-    answer = _once(request, first, stream) if request.once else _for_seconds(request, stream, seconds)
+    answer = _once(request, first, stream) if request.once else _for_seconds(request, stream, seconds, samples)
     print(json.dumps({**answer, "first_batch_seconds": first_batch_seconds}))
 
 
@@ -73,16 +77,17 @@ def passes(open_pass: Callable[[], Iterator[Batch]], *, once: bool) -> Stream:
         yield None
 
 
-def _for_seconds(request: Request, stream: Stream, seconds: float) -> dict[str, float]:
-    """Samples in `seconds`. From the end of a pass to the next one's first batch the clock stands still.
+def _for_seconds(request: Request, stream: Stream, seconds: float, most_samples: float) -> dict[str, float]:
+    """Samples in `seconds`, at most so many.
 
-    CPU is that of this process and its workers, between passes too.
+    From the end of a pass to the next one's first batch the clock stands still. CPU is that of this process and its
+    workers, between passes too.
     """
     touch = _touch_raw if request.is_raw else _touch_decoded
     samples = bytes_read = checksum = 0
     cpu = tree_cpu_seconds(os.getpid())
     elapsed, resumed = 0.0, time.perf_counter()
-    while elapsed + time.perf_counter() - resumed < seconds:
+    while samples < most_samples and elapsed + time.perf_counter() - resumed < seconds:
         batch = next(stream)
         if batch is None:
             elapsed += time.perf_counter() - resumed
@@ -137,14 +142,16 @@ def _as_bytes(part: Any) -> bytes:
     return part.encode() if isinstance(part, str) else bytes(part)
 
 
-def _arguments() -> tuple[Request, float]:
+def _arguments() -> tuple[Request, float, float]:
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", required=True)
     parser.add_argument("--mode", choices=("raw", "decoded"), required=True)
     parser.add_argument("--workers", type=int, default=0)
     length = parser.add_mutually_exclusive_group(required=True)
     length.add_argument("--seconds", type=float)
+    length.add_argument("--samples", type=int)
     length.add_argument("--once", action="store_true")
+    parser.add_argument("--cache", default="")
     given = parser.parse_args()
-    request = Request(data=given.data, mode=given.mode, workers=given.workers, once=given.once)
-    return request, given.seconds or 0.0
+    request = Request(data=given.data, mode=given.mode, workers=given.workers, once=given.once, cache=given.cache)
+    return request, given.seconds or math.inf, given.samples or math.inf

@@ -9,7 +9,7 @@ import numpy as np
 from wdsctl.core.array_types import Int64Array
 from wdsctl.loader.order.rank_lanes import Lane
 from wdsctl.loader.order.shuffle import ShuffledOrder
-from wdsctl.loader.plan.components import MAX_CHUNKS_AHEAD, Component, ComponentCursor, SourceRange
+from wdsctl.loader.plan.components import MAX_LEAD_SAMPLES, Component, ComponentCursor, SourceRange
 
 SAMPLES, WINDOW = 4096, 64
 
@@ -34,9 +34,11 @@ class RecordingSource:
         pass
 
 
-def a_cursor(lead_seconds: float, lane: int = 0, share: float = 1.0) -> tuple[ComponentCursor, RecordingSource]:
+def a_cursor(
+    lead_seconds: float, lane: int = 0, share: float = 1.0, window: int = WINDOW
+) -> tuple[ComponentCursor, RecordingSource]:
     source = RecordingSource(lead_seconds)
-    order = ShuffledOrder(n=SAMPLES, slice_samples=16, window_samples=WINDOW, seed=1, passes=1, lanes=2)
+    order = ShuffledOrder(n=SAMPLES, slice_samples=16, window_samples=window, seed=1, passes=1, lanes=2)
     pieces = [SourceRange(cast("Any", source), 0, SAMPLES, SAMPLES)]
     return ComponentCursor(Component(order, pieces), Lane(lane), (), 1, share=share), source
 
@@ -64,7 +66,7 @@ def test_several_windows_are_fetched_ahead_from_a_store_that_is_slower_than_they
     cursor.seek(0)
     ahead = samples_ahead(cursor, source, 40)
 
-    assert ahead[7:] == [MAX_CHUNKS_AHEAD * WINDOW] * 33, "and not more: the process has a budget"
+    assert ahead[7:] == [MAX_LEAD_SAMPLES] * 33, "and not more, or a slow client would fetch ever further ahead"
     assert len(set(source.prefetched)) == len(source.prefetched), "none is fetched twice"
 
 
@@ -74,6 +76,15 @@ def test_what_was_prefetched_ahead_is_what_the_lane_reads() -> None:
     read = np.concatenate([block[start:stop] for _, block, start, stop in cursor.take_ranges(640)])  # type: ignore[index]
 
     assert [first for first, _, _ in source.prefetched[:9]] == read[WINDOW : 10 * WINDOW : WINDOW].tolist()
+
+
+def test_large_windows_are_fetched_one_ahead_however_slow_the_store_is() -> None:
+    cursor, source = a_cursor(lead_seconds=1e6, window=1024)
+    cursor.seek(0)
+    for _ in range(64):
+        cursor.take_ranges(16)
+
+    assert len(source.prefetched) == 1
 
 
 def test_windows_are_due_when_their_lane_has_drawn_what_comes_before() -> None:

@@ -10,6 +10,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -210,6 +211,9 @@ class FsspecStorage:
         thread. Raises no error of the store: the reads do.
         """
         prefetcher = self._prefetcher_here()
+        if starts:
+            with suppress(WdsctlError):  # in this thread: the event loop may not wait for it
+                prefetcher.open()
         announcement = prefetcher.read_ahead.announce(ranges, starts=starts, cached=cached, sink=sink, due=due)
         prefetcher.start_fetches()
         return announcement

@@ -141,6 +141,7 @@ class Component:
 
 _NEVER = 1 << 62
 MAX_CHUNKS_AHEAD = 8  # of a lane in a component, that are prefetched for a slow store
+MAX_LEAD_SAMPLES = 256  # a client that is slow itself sees long latencies, and would fetch ever further ahead
 
 
 class ComponentCursor:
@@ -286,7 +287,7 @@ class ComponentCursor:
         if begun is None:
             return 0
         seconds, taken = max(1e-6, now - begun[0]), begun[1]
-        return int(min(MAX_CHUNKS_AHEAD * size, taken * self._component.lead_seconds / seconds))
+        return int(min(MAX_LEAD_SAMPLES, taken * self._component.lead_seconds / seconds))
 
     def _prefetch_next(self) -> None:
         """Prefetch the chunk after the ready references, and more until what is prefetched lasts for the lead."""
