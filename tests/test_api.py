@@ -174,7 +174,7 @@ def test_a_folder_of_media_is_indexed_as_it_is(tmp_path: Path) -> None:
         (lambda root: wdsctl.validate(root, quarantine=True, release=True), "contradict"),  # type: ignore[call-overload]
         (lambda root: wdsctl.convert(root, f"{root}-new", sort="key", shuffle=True), "exclude each other"),
         (lambda root: wdsctl.convert([], f"{root}-new"), "needs a source"),
-        (lambda root: wdsctl.convert(root, f"{root}-new", shard_size="big"), "is no size"),
+        (lambda root: wdsctl.convert(root, f"{root}-new", shard_size="big"), "is not a size"),
         (lambda root: wdsctl.prepare(root, parts="jpg,,txt"), "empty name"),
     ],
 )

@@ -67,7 +67,7 @@ def prepare(
     yes: bool = False,
     progress: Progress | None = None,
 ) -> PrepareReport | Any:
-    """Build a training dataset from whatever holds the data: `wdsctl prepare`. A second run does what remains.
+    """Build a training dataset from raw files, tables, tars or JSONL: `wdsctl prepare`. A second run continues.
 
     Recognises the format of `source` and writes the samples as shards below `dest`. Uses tars and JSONL of texts in
     place, without `dest`. Then indexes the shards, detects the sample type, and assigns the samples to splits.
@@ -513,7 +513,7 @@ def convert(
     yes: bool = False,
     progress: Progress | None = None,
 ) -> ConvertReport:
-    """Write one or several datasets in another format: `wdsctl convert`. Does not modify the source. Resumes if killed.
+    """Write a new dataset from one or several datasets: `wdsctl convert`. A second run continues a killed one.
 
     `source`: a dataset (ROOT or ROOT@VIEW), a file of another format, or several of these.
     `from_format`, `to_format`: the formats (`--from`, `--to`); by default detected, and shards.

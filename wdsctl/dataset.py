@@ -1,4 +1,4 @@
-"""`wdsctl.Dataset`: single samples of a prepared dataset by position, key or slice. `wdsctl.loader` is for training."""
+"""`wdsctl.Dataset`: random access to the samples of a prepared dataset. For training, see `wdsctl.loader`."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_a_job_resumes_on_another_machine_in_the_generation_of_its_state(tmp_pat
         index(URL)
     machine("another")
     third = loader(URL)
-    with pytest.raises(StateMismatch, match="no longer has generation"):
+    with pytest.raises(StateMismatch, match="no longer kept"):
         third.load_state_dict(state)
 
 

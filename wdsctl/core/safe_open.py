@@ -184,7 +184,7 @@ def _open_regular(base: str, names: list[str], path: str) -> int:
         os.close(handle)
         if S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        raise StorageError("not a regular file", where=path, hint="replace it by a regular file")
+        raise StorageError("not a regular file", where=path, hint="replace the path by a regular file")
     return handle
 
 

@@ -101,7 +101,7 @@ def _hard_link_error(path: str) -> InputError:
     return InputError(
         "the file has a hard link: a change would also change the other file",
         where=path,
-        hint="replace it by a copy: `cp FILE FILE.copy && mv FILE.copy FILE`",
+        hint="replace the file by a copy: `cp FILE FILE.copy && mv FILE.copy FILE`",
         code="WDS417",
     )
 

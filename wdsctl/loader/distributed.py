@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def gather_states(state: LoaderState, group: Any = None, dst: int | None = 0) -> list[LoaderState] | None:
-    """The states of all ranks of the group, in order, on process `dst` of the whole job; None on other processes.
+    """Return the states of all ranks of the group, in order, on process `dst` of the whole job; None elsewhere.
 
     If `dst` is None, all ranks get the states.
     """
@@ -111,7 +111,7 @@ def all_ranks(flag: bool, group: Any = None) -> bool:
 
 
 def check_same_on_all_ranks(value: Any, group: Any = None) -> None:
-    """Raise LoaderError WDS520 on all ranks, naming those that differ, unless a JSON value is the same on all.
+    """Raise LoaderError WDS520 on all ranks, with the differing ranks, unless a JSON value is the same on all.
 
     Sends 16 bytes per rank, and the values themselves only if they differ.
     """
@@ -151,7 +151,7 @@ def check_group(workers: WorkerConfig) -> None:
 
 
 def check_created_after_init(workers: WorkerConfig) -> None:
-    """Raise UsageError if a loader was created as the only rank, and torch.distributed has other ranks by now."""
+    """Raise UsageError if a loader was created as the only rank, but torch.distributed now has several ranks."""
     if workers.has_default_rank and _group_size(workers.data_parallel_group) > 1:
         raise UsageError(
             "the dataset was created before torch.distributed was initialised, as rank 0 of 1: each of the "
@@ -284,7 +284,7 @@ class RankBalancer:
         self._last_batch = None
 
     def batches_per_pass(self, stream: RankStream) -> int:
-        """The batches of every rank in a pass: as many as the first rank has, which has most, or the last one."""
+        """The number of batches of every rank in a pass: that of the first rank (the maximum), or of the last one."""
         return stream.pass_length(0 if self._uneven == "pad" else self._workers.world_size - 1)
 
     def _draw_balanced(self, stream: RankStream) -> Any:

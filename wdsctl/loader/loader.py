@@ -1,4 +1,4 @@
-"""The loader: iterate it, save it at any moment, and resume on any number of ranks and workers.
+"""The loader: iterate over it, save its state at any moment, and resume on any number of ranks and workers.
 
 Also the functions that create it, with the options of Energon's loaders.
 """
@@ -144,17 +144,17 @@ class Loader:
 
     @property
     def is_padding(self) -> bool:
-        """Whether the batch that was handed out last only pads an uneven pass."""
+        """Whether the last returned batch only pads an uneven pass."""
         return self._balancer is not None and self._balancer.is_padding
 
     @property
     def stats(self) -> Stats:
-        """What this loader has handed out, skipped and left out, and the time it took."""
+        """Counts of the samples and batches that this loader returned or skipped, and times."""
         return self._open_stream().stats
 
     @property
     def sources(self) -> tuple[SplitSource, ...]:
-        """The datasets that are read, by their numbers in restore keys."""
+        """The datasets that the loader reads, by their numbers in restore keys."""
         return self._open_stream().streams.sources
 
     @property
@@ -163,12 +163,12 @@ class Loader:
         return self._dataset.worker_config
 
     def config(self) -> dict[str, Any]:
-        """Everything that decides the batches, resolved: the plan, as JSON."""
+        """The plan, as JSON: all resolved settings that determine the batches."""
         plan = self._open_stream().loader_plan
         return {"fingerprint": plan.fingerprint(), "order": plan.order_facts, "recipe": plan.recipe_facts}
 
     def state_dict(self) -> LoaderState:
-        """The state of this rank after the last batch that was handed out. JSON, under a millisecond.
+        """Return the state of this rank after the last returned batch, as JSON. Takes less than a millisecond.
 
         Does not ask workers: a resumed run makes prefetched batches again. If the first batch of a pass fails, the
         state is that after the last batch of the previous pass, as on ranks that have not begun the next one.
@@ -219,7 +219,7 @@ class Loader:
         self.restore_state_rank(state, strict=strict)
 
     def restore_sample(self, restore_key: Sequence[Any]) -> Any:
-        """Make one encoded sample or pack, or one batch, again from its `__restore_key__`. Does not move the loader.
+        """Rebuild one encoded sample, pack or batch from its `__restore_key__`. Does not move the loader.
 
         A batch is made of the samples that its key names. Raises LoaderError WDS502 if generator hooks make several
         batches of these samples that their keys do not distinguish.
@@ -234,11 +234,11 @@ class Loader:
             return restore_by_key(run.streams, run.pipeline, restore_key, handler)
 
     def can_restore_sample(self) -> bool:
-        """Always True, as hooks are seeded by their samples. For compatibility with Energon."""
+        """Always True, because hooks are seeded by their samples. For compatibility with Energon."""
         return True
 
     def start(self) -> None:
-        """Open the datasets and start the workers now, before threads and CUDA run: the process is forked once for the
+        """Open the datasets and start the workers now, before threads and CUDA run: the process forks once for the
         workers. Otherwise the first batch does so."""
         self._check_process()
         self._open_stream().start()

@@ -88,7 +88,7 @@ def test_diff_fails_where_something_differs(wdsctl: Wdsctl, ckpt: Path, tmp_path
     result = wdsctl("checkpoint", "diff", ckpt, later)
 
     assert result.code == 1
-    assert result.stdout.startswith("steps: the second is 4 steps ahead\n")
+    assert result.stdout.startswith("steps: the second state is 4 steps ahead\n")
     assert wdsctl("checkpoint", "diff", ckpt, ckpt).stdout == "the states are identical\n"
     assert wdsctl("checkpoint", "diff", ckpt, ckpt, "--json").document["is_same"] is True
 

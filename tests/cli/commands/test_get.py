@@ -58,7 +58,7 @@ def test_parts_are_written_to_files(wdsctl: Wdsctl, root: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["3"], 3, "error[WDS004]: there is no sample '3'"),
+        (["3"], 3, "error[WDS004]: the dataset has no sample '3'"),
         (["2"], 2, "in a.tar (position 1), b.tar (position 0)"),
         (["1"], 2, "choose a part with --part NAME"),
         (["1", "--part", "png"], 3, "it has jpg, txt"),

@@ -59,8 +59,8 @@ def test_subsets_stand_inner_first() -> None:
     ("keys", "why"),
     [
         ({"split_part": ""}, "split_part: expected text, found ''"),
-        ({"split_part": "a\0b"}, "split_part: expected a text"),
-        ({"split_part": "\ud800"}, "split_part: expected a text"),
+        ({"split_part": "a\0b"}, "split_part: expected text"),
+        ({"split_part": "\ud800"}, "split_part: expected text"),
         ({"split_part": 5}, "split_part: expected text, found 5"),
         ({"subflavors": ["a"]}, "subflavors: expected a mapping, found a list"),
         ({"shuffle_over_epochs_multiplier": 0}, "expected a whole number, found 0"),

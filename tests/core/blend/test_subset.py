@@ -85,7 +85,7 @@ def test_a_range_past_the_end_names_the_line_and_how_many_there_are() -> None:
         resolve([subset], 120)
     assert (caught.value.code, caught.value.where) == ("WDS603", "x.yaml:2")
 
-    with pytest.raises(DatasetError, match="there are 600 of 1,000 samples left by the inner ranges"):
+    with pytest.raises(DatasetError, match="found 600 of 1,000 samples left by the inner ranges"):
         resolve([parsed(["40%", "end"]), parsed([600, "end"])], 1000)
 
 

@@ -43,7 +43,7 @@ def test_what_energon_says_is_taken_over(verb: object, tmp_path: Path) -> None:
     config = load_config(locate(root).dataset_yaml)
     assert (config.sample_type, config.field_map) == ("CaptioningSample", {"image": "jpg", "caption": "txt"})
     assert config.subflavors == {"source": "web"}
-    (said,) = (note for note in told.notes if "taken over" in note)
+    (said,) = (note for note in told.notes if "imported from" in note)
     assert said.startswith(f"imported from {root}/.nv-meta: CaptioningSample and its field map, subflavors, the splits")
     assert said.endswith("train, val, test (4 samples in none of them), exclude (2 entries)")
     assert tree(tmp_path / ".nv-meta") == before

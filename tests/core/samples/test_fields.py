@@ -141,7 +141,7 @@ def test_a_field_map_can_be_given_on_the_command_line(text: str, expected: dict[
     ("text", "why"),
     [
         ("jpg", "is not of the form FIELD=PART"),
-        ("image=jpg,image=png", "mapped twice"),
+        ("image=jpg,image=png", "is repeated"),
         ("image=", "expected a part"),
         ("image=jpg[,caption=txt", "column"),
         ('{"image": 1}', "every field needs text"),

@@ -224,10 +224,10 @@ def test_samples_without_a_restore_key_are_listed_as_such(tmp_path: Path, cats: 
         ({"batch": 99}, "batch 99 is not in the trace"),
         ({"step": 1, "rank": 7}, r"step 1 is not in the trace \(of rank 7\)"),
         ({"key": "nobody"}, "no dataset of the trace has a sample with the key 'nobody'"),
-        ({"key": "000017"}, "the key '000017' is in no batch"),
+        ({"key": "000017"}, "the key '000017' is not in any batch"),
         ({"sample_id": 5}, "the sample 5 is not in any batch"),
-        ({"counts": True, "rank": 9}, r"no batch in the trace \(of rank 9\)"),
-        ({"counts": True, "pass_number": 1}, r"no batch in the trace \(of pass 1\)"),
+        ({"counts": True, "rank": 9}, r"the trace has no matching batch \(of rank 9\)"),
+        ({"counts": True, "pass_number": 1}, r"the trace has no matching batch \(of pass 1\)"),
     ],
 )
 def test_nothing_found_is_an_error_that_says_what_there_is(traces: str, options: dict[str, Any], words: str) -> None:

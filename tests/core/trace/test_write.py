@@ -128,7 +128,7 @@ def test_what_could_not_be_written_leaves_no_half_block_and_is_written_with_the_
     writer.add(1, origins_of(1))
     writer.close()
     assert told(read(tmp_path)) == {number: origins_of(number) for number in range(2)}
-    assert "0 batches of this run are missing" in reports[1]
+    assert "lacks 0 batches of this run" in reports[1]
     assert (len(reports), writer.lost) == (2, 0)
 
 
@@ -163,7 +163,7 @@ def test_what_is_too_much_to_wait_for_room_is_lost_counted_and_told_to_readers(t
     (flaw,) = trace.flaws
     assert flaw.kind == "gap"
     assert f"batches 21 to {after[0] - 2:,} of rank 1 are missing" in flaw.message
-    assert [f"{MAX_PENDING_BATCHES:,} batches of this run are missing" in line for line in reports] == [
+    assert [f"lacks {MAX_PENDING_BATCHES:,} batches of this run" in line for line in reports] == [
         False,
         True,
         True,

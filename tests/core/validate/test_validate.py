@@ -375,5 +375,5 @@ def test_the_answer_says_what_was_not_looked_at(tmp_path: Path) -> None:
     )
 
     assert structure == "structure only: pass --level content to decode media too"
-    assert headers.startswith("structure, headers only: media were not decoded")
+    assert headers.startswith("structure, headers only: pass --level content")
     assert content == ""

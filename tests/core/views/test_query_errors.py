@@ -43,7 +43,7 @@ def told(text: str) -> UsageError:
         ("DELETE FROM v_row", "only reading is allowed", "v_row"),
         ('SELECT 1 FROM v_row WHERE ext = "jpg"', "no such column: jpg", "'jpg'"),
         ("SELECT 1 FROM v_row WHERE ext = 'jpg", 'unrecognized token: "\'jpg"', "docs/x.md"),
-        ("SELECT 1 FROM v_row WHERE width = :n", ":n is a parameter", "write the value instead"),
+        ("SELECT 1 FROM v_row WHERE width = :n", ":n is a query parameter", "write the value instead"),
         ("SELECT 1 FROM v_row WHERE (width", "incomplete input", "docs/x.md"),
     ],
 )

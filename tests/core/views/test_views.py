@@ -261,7 +261,7 @@ def test_a_view_that_has_become_empty_is_refused_and_stays_as_it_was(tmp_path: P
     for dry_run in (True, False):
         with pytest.raises(InputError, match="no sample matches the selection") as error:
             refresh_views(root, ["first"], dry_run=dry_run)
-        assert f"`wdsctl view delete {root} first` forgets it" in error.value.hint
+        assert f"to delete it, run `wdsctl view delete {root} first`" in error.value.hint
     assert read_view(locate(root).ledger, "first") == before
 
 

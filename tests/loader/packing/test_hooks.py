@@ -229,7 +229,7 @@ def test_after_so_many_samples_without_a_pack_it_gives_up() -> None:
 
     every: list[dict[str, Any]] = [{"select": lambda _: []}, {"select": skips}, {"pack": skips}, {"post": skips}]
     for hooks in every:
-        with pytest.raises(LoaderError, match="15 consecutive samples gave no output") as raised:
+        with pytest.raises(LoaderError, match="no output from 15 consecutive samples") as raised:
             packs_of(**hooks, max_empty_draws=14).next()
         assert raised.value.code == "WDS505"
 

@@ -143,7 +143,7 @@ def test_after_so_many_samples_without_a_batch_it_gives_up() -> None:
 
     every: list[dict[str, Any]] = [{"batch": skips}, {"encode": skips}]
     for hooks in every:
-        with pytest.raises(LoaderError, match="9 consecutive samples gave no output") as raised:
+        with pytest.raises(LoaderError, match="no output from 9 consecutive samples") as raised:
             cursor_of(**hooks, max_empty_draws=8).draw()
         assert raised.value.code == "WDS505"
 

@@ -99,7 +99,7 @@ def test_after_so_many_that_gave_nothing_it_gives_up() -> None:
 
     cursor = cursor_of(nothing, patience=7)
 
-    with pytest.raises(LoaderError, match="8 consecutive samples gave no output") as raised:
+    with pytest.raises(LoaderError, match="no output from 8 consecutive samples") as raised:
         cursor.next()
 
     assert raised.value.code == "WDS505"

@@ -282,7 +282,7 @@ def _shorten(value: Any) -> str:
 def _step_difference(steps: int) -> str:
     if not steps:
         return "the same"
-    return f"the second is {format_count(abs(steps), 'step')} {'ahead' if steps > 0 else 'behind'}"
+    return f"the second state is {format_count(abs(steps), 'step')} {'ahead' if steps > 0 else 'behind'}"
 
 
 def _format_draws(draws: int | None) -> str:

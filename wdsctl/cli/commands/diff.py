@@ -61,9 +61,9 @@ def command(
     limit: Annotated[
         int, typer.Option("--limit", metavar="N", min=0, help="Number of examples to list for each kind.")
     ] = 5,
-    catalog: Annotated[str | None, typer.Option("--catalog", metavar="DIR", help="The catalog of A is in DIR.")] = None,
+    catalog: Annotated[str | None, typer.Option("--catalog", metavar="DIR", help="Folder of the catalog of A.")] = None,
     catalog_b: Annotated[
-        str | None, typer.Option("--catalog-b", metavar="DIR", help="The catalog of B is in DIR.")
+        str | None, typer.Option("--catalog-b", metavar="DIR", help="Folder of the catalog of B.")
     ] = None,
     common: options.CommonOptions,
 ) -> int:

@@ -93,7 +93,8 @@ def _write_to_stdout(target: GetTarget) -> None:
         if is_terminal and not text_filter.accepts(chunk):
             inspect = shell_command_at(target.location, "inspect", "--key", target.sample.key)
             raise UsageError(
-                f"the part is not plain text: {format_count(target.parts[0].size)} bytes for a terminal",
+                f"wdsctl writes only plain text to a terminal; the part has {format_count(target.parts[0].size)} "
+                "bytes of other data",
                 where=f"{target.location.display_path}, sample {target.sample.key}, part {target.parts[0].name}",
                 hint=f"write the part to a file with `-o FILE`, or show the sample: {inspect}",
                 code="WDS006",

@@ -90,7 +90,7 @@ def command(
     if len(chosen) > 1:
         raise UsageError(
             f"--{chosen[0]} and --{chosen[1]} are different scripts",
-            hint="pass one of them, or none for the sample type",
+            hint="pass one of these options, or none to use the sample type",
         )
     with show_progress(common.output) as progress:
         report = init(

@@ -222,7 +222,7 @@ def export(
     form: Annotated[
         Literal["txt", "jsonl"] | None,
         typer.Option(
-            "--format", metavar="txt|jsonl", help="Keys, or JSON objects. [default: from FILE's name, else txt]"
+            "--format", metavar="txt|jsonl", help="Write keys or JSON objects. [default: by the name of FILE, else txt]"
         ),
     ] = None,
     force: options.ForceOption = False,

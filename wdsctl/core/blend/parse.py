@@ -303,7 +303,7 @@ def _names(entries: list[Node]) -> list[str]:
     for i, (name, entry) in enumerate(zip(names, entries, strict=True)):
         if name and (name.isdecimal() or name in names[:i]):
             why = "looks like the number of an entry" if name.isdecimal() else "is the name of another entry too"
-            raise blend_error(f"name: {name!r} {why}", entry.location_of("name"), hint="give it another name")
+            raise blend_error(f"name: {name!r} {why}", entry.location_of("name"), hint="give the entry another name")
     return names
 
 

@@ -217,7 +217,7 @@ class _NodeBuilder:
         nodes: Iterable[Node] = node.value if isinstance(node.value, list) else [node]
         for each in nodes:
             if not isinstance(each.value, dict):
-                hint = "write `<<: *anchor`, where the anchor is at a mapping"
+                hint = "write `<<: *anchor` with the anchor of a mapping"
                 raise blend_error(
                     f"<<: expected a mapping to merge, found {describe_node_value(each.value)}", location, hint=hint
                 )

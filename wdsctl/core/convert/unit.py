@@ -359,7 +359,7 @@ def _arrange_parts(
 def _duplicate_part_error(name: str) -> DatasetError:
     return DatasetError(
         f"two parts of the sample would get the name {name}",
-        hint="rename one of them: `--rename-part OLD=NEW`",
+        hint="rename one of the parts: `--rename-part OLD=NEW`",
         code="WDS342",
     )
 

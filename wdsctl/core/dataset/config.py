@@ -119,7 +119,7 @@ def parse_config(text: str, path: str = "dataset.yaml") -> DatasetConfig:
     if version > CONFIG_VERSION:
         hint = "`pip install -U wdsctl`"
         raise config_error(
-            f"version: {version} is newer than {CONFIG_VERSION}, the newest that this wdsctl reads",
+            f"version {version} is newer than {CONFIG_VERSION}, the newest that this wdsctl reads",
             document.where("version"),
             hint=hint,
         )

@@ -142,7 +142,7 @@ def check_command(arguments: Sequence[str]) -> None:
     if any(redact_secrets(argument) != argument for argument in arguments):
         raise UsageError(
             "a URL or an option of the command contains a secret, and a job folder stores the command",
-            hint="remove user, password and query from the URL, and pass them in the environment of every task",
+            hint="remove user, password and query from the URL, and set credentials in the environment of every task",
             code="WDS454",
         )
     if "-" in arguments:

@@ -256,7 +256,7 @@ def _match_classes(
     if len(layout.classes) < 2:
         return FormatMatch(0.1, f"files in a single folder, {shown}, which would be one class")
     if _have_equal_names(probed) and all(re.fullmatch(r".*[0-9]{3,}", name) for name in layout.classes):
-        return FormatMatch(0.2, f"a folder for each class, such as {shown}, if the folders are not sequences")
+        return FormatMatch(0.2, f"possibly a folder for each class, such as {shown}; the folders may also be sequences")
     note = f"; {pluralize(len(strays), 'media file')} beside them" if strays else ""
     return FormatMatch(0.7, f"media in a folder for each class, such as {shown}{note}")
 
@@ -383,8 +383,8 @@ class _ClassFolderSamples:
         split, label = self._place(path) or ("", "")
         if label not in self._numbers:
             changed = InputError(
-                "a file is in a folder of a class that is new",
-                hint="run the same command again: the source has changed since it was listed",
+                "the class folder of this file is new since wdsctl listed the source",
+                hint="run the same command again to list the source again",
                 where=path_for_message(where),
                 code="WDS202",
             )

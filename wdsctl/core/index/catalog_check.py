@@ -286,9 +286,7 @@ def _split_counts(connection: sqlite3.Connection) -> Iterator[CatalogProblem]:
         number = samples if bits is None else int.from_bytes(bits, "little").bit_count()
         fits = bits is None or int.from_bytes(bits, "little").bit_length() <= samples
         if number != count or not fits:
-            message = (
-                f"the split {split!r} has a count of {count:,}, but a bit set for {number:,} of {samples:,} samples"
-            )
+            message = f"the split {split!r} states {count:,} samples, but contains {number:,} of {samples:,} samples"
             yield CatalogProblem(message, shard)
 
 

@@ -22,7 +22,7 @@ TEMPLATES_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tem
 _PIECES = ("image", "padded", "decoder", "loop")
 
 _BLEND_NOTE = """\
-# What train.py reads: for each split, the datasets, and the share of each in the samples.
+# The datasets that train.py reads for each split, and the share of samples of each dataset.
 #
 # Add a dataset with samples of the same type as another entry below `blend`:
 #

@@ -91,7 +91,7 @@ def find_sample(
         raise InputError(
             f"sample {key!r} is not at this place; found in {_format_candidates(matches)}",
             where=", ".join(conditions),
-            hint="pass one of these with --shard, or omit --shard and --position",
+            hint="pass one of these shards with --shard, or omit --shard and --position",
             code="WDS004",
         )
     is_repeated_in_shard = len({each.shard for each in selected}) < len(selected)

@@ -195,7 +195,7 @@ class AssignmentBuilder:
 
     def _gap_problem(self) -> SplitProblem:
         first = sorted(self.gap_examples, key=lambda pair: pair[0].path)[:MAX_NAMES_IN_MESSAGE]  # for any worker count
-        hint = "pass `--rest train` to assign them to train, or `--rest none` to leave them without a split"
+        hint = "pass `--rest train` to assign these samples to train, or `--rest none` to leave them without a split"
         if self.rule.kind == "pattern":
             code, names = GAP, [row.path for row, _ in first]
             what = f"{verb_for(self.gap_samples, 'match', 'matches')} no pattern"

@@ -166,7 +166,7 @@ class _PendingBlock:
         if self._failed_at is not None:
             self._failed_at = None
             self._on_message(
-                f"writing the trace again; so far it lacks {_count_batches_text(self.lost_batches)} of this run "
+                f"writing the trace continues; it lacks {_count_batches_text(self.lost_batches)} of this run so far "
                 f"({file.path})"
             )
 

@@ -91,7 +91,7 @@ def _check_same_type(samples: Sequence[Any]) -> None:
         names = sorted({type(sample).__name__ for sample in samples})
         raise LoaderError(
             f"cannot batch samples of different types: {', '.join(names)}",
-            hint="convert them to one type in encode_sample, or override batch",
+            hint="convert the samples to one type in encode_sample, or override batch",
             code="WDS506",
         )
 

@@ -38,7 +38,7 @@ def collate_field(values: Sequence[Any], *, field: str = "", memories: Sequence[
         raise LoaderError(
             f"field '{field}' is a tensor in some samples and {found} in others",
             where=f"field '{field}'",
-            hint="convert it to a tensor for all samples in encode_sample, or override batch",
+            hint="convert the field to a tensor for all samples in encode_sample, or override batch",
             code="WDS506",
         )
     if tensors:
@@ -95,7 +95,7 @@ def missing_field_error(name: str, *, parent_field: str = "") -> LoaderError:
     return LoaderError(
         f"some samples of the batch have '{path}' and others do not",
         where=f"field '{path}'",
-        hint="set it for all samples in encode_sample, or override batch",
+        hint="set the field for all samples in encode_sample, or override batch",
         code="WDS506",
     )
 
@@ -175,6 +175,6 @@ def _check_stackable(tensors: Sequence[torch.Tensor], field: str) -> None:
             raise LoaderError(
                 f"{tensors_of} have different {attribute}: {of_first} and {other}",
                 where=f"field '{field}'" if field else "",
-                hint="convert them in encode_sample, or override batch",
+                hint="convert the tensors in encode_sample, or override batch",
                 code="WDS506",
             )

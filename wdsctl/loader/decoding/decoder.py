@@ -94,11 +94,15 @@ class SampleDecoder:
                 hint=f"use one of {', '.join(sorted(IMAGE_SPECS))}",
             )
         if self.max_pixels < 1:
-            raise UsageError(f"max_pixels={self.max_pixels}: expected 1 or more", hint="omit it for Pillow's limit")
+            raise UsageError(
+                f"max_pixels={self.max_pixels}: expected 1 or more", hint="omit max_pixels for Pillow's limit"
+            )
         if self.max_bytes < 1:
-            raise UsageError(f"max_bytes={self.max_bytes}: expected 1 or more", hint="omit it for 1 GiB")
+            raise UsageError(
+                f"max_bytes={self.max_bytes}: expected 1 or more", hint="omit max_bytes for the limit of 1 GiB"
+            )
         if self.min_side is not None and self.min_side < 1:
-            raise UsageError(f"min_side={self.min_side}: expected 1 or more", hint="omit it for full-size images")
+            raise UsageError(f"min_side={self.min_side}: expected 1 or more", hint="omit min_side for full-size images")
         if self.decode_threads is not None and self.decode_threads < 1:
             raise UsageError(f"decode_threads={self.decode_threads}: expected 1 or more", hint="pass 1 for one thread")
         skip: Any = self.skip

@@ -1,4 +1,4 @@
-"""webdataset pipelines over wdsctl's order, splits and resume. Imports webdataset, and so torch."""
+"""webdataset pipelines with wdsctl's order, splits and resume. Imports webdataset and torch."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class SampleStream(Generic[T]):
         return self._loader.unbatched(self._split_batch)
 
     def state_dict(self) -> LoaderState:
-        """The state before the current batch, if parts of it are still to come. JSON, under a millisecond.
+        """The state, as JSON; before the current batch if some of its parts have not been returned yet.
 
         Raises LoaderError if worker processes make the samples: they prefetch, and do not report their position.
         """
@@ -130,7 +130,7 @@ WebDatasetSample = dict[str, Any]
 
 
 class WebDatasetPipeline(DataPipeline, FluidInterface):  # type: ignore[misc]
-    """A `webdataset.DataPipeline` whose first stage is a dataset of ours. Stages are added as to `wds.WebDataset`.
+    """A `webdataset.DataPipeline` whose first stage is a wdsctl dataset. Add stages as to `wds.WebDataset`.
 
     All pipelines that are made from one by adding stages share its position in the data, and so its state.
     """

@@ -102,7 +102,9 @@ def as_budget_arrays(lengths: ArrayLike, capacity: int | Sequence[int]) -> tuple
     length_array: NDArray[Any] = np.asarray(lengths)
     room = np.atleast_1d(np.asarray(capacity, np.int64))
     if length_array.size and length_array.dtype.kind not in "iu":
-        raise UsageError(f"lengths have dtype {length_array.dtype}, expected integers", hint="convert them to integers")
+        raise UsageError(
+            f"lengths have dtype {length_array.dtype}, expected integers", hint="convert the lengths to integers"
+        )
     if length_array.ndim not in {1, 2} or room.ndim != 1 or (length_array.ndim == 1 and len(room) != 1):
         raise UsageError(
             f"lengths of shape {length_array.shape} and a capacity of shape {room.shape} do not match",

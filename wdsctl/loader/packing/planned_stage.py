@@ -218,7 +218,7 @@ class PlannedPackCursor:
         self._empty_draws = self._empty_draws + draws if draws else 0
         if self._empty_draws > self._stage.max_empty_draws:
             raise LoaderError(
-                f"none of the last {self._empty_draws:,} samples could be packed, at least as many as the dataset has",
+                f"no pack from {self._empty_draws:,} consecutive samples, at least a whole pass over the dataset",
                 hint="check the lengths and the capacity, and the failures in the log",
                 code="WDS505",
             )

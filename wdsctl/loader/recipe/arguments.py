@@ -1,4 +1,4 @@
-"""Checks of the arguments of datasets: their values, and which of them exclude each other. Nothing is opened."""
+"""Checks of the arguments of datasets: their values, and arguments that exclude each other. Opens no files."""
 
 from __future__ import annotations
 

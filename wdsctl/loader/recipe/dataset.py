@@ -1,4 +1,4 @@
-"""Training and validation datasets: what a loader reads and in which order, before anything is opened.
+"""Training and validation datasets: the samples of a loader and their order, as values. Opens no files.
 
 `get_loader` runs them.
 """
@@ -95,7 +95,7 @@ class Dataset:
 @redact_repr
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainDataset(Dataset):
-    """A shuffled stream, endless or of one pass. Its arguments are part of the plan that a state is checked against."""
+    """A shuffled stream, endless or of one pass. A state only fits a loader with the same arguments."""
 
     shuffle_buffer_size: int | None
     max_samples_per_sequence: int | None

@@ -1,4 +1,4 @@
-"""The task encoder: the hooks that turn samples into batches. Override those that a training needs."""
+"""The task encoder: the hooks that turn samples into batches. Override the hooks that a training needs."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class DefaultTaskEncoder(TaskEncoder[T_sample, T_encoded_sample, T_raw_batch, T_
 
 
 class AugmentTaskEncoder(TaskEncoder[Any, Any, Any, Any]):
-    """A wrapper of another task encoder: derive from it and override what should differ.
+    """A wrapper of another task encoder: derive from it, and override the hooks that should differ.
 
     What is not overridden is the inner encoder's: decoder, cookers and hooks. A hook that neither overrides costs
     nothing. `super().encode_sample(sample)` calls the inner hook, as `self.inner.encode_sample(sample)` does.
@@ -169,7 +169,7 @@ for _hook in HOOKS:
 def _no_default_error(hook: str) -> UsageError:
     return UsageError(
         f"{hook} has no default implementation, but was called",
-        hint=f"override it without calling super().{hook}()",
+        hint=f"override {hook} without calling super().{hook}()",
     )
 
 

@@ -84,7 +84,7 @@ def _restore_sample(streams: OpenBlend, pipeline: Pipeline, failures: FailureTra
     if not 0 <= number < len(streams.sources):
         raise UsageError(
             f"the restore key is for source {number}, but this loader has {len(streams.sources)}",
-            hint="restore it with a loader of the same blend",
+            hint="restore the sample with a loader of the same blend",
         )
     source = streams.sources[number]
     refs = _SingleRef((source, source.block_of_sample(passes, sample), 0))
@@ -156,4 +156,4 @@ class _FixedItems:
 
 
 def _cannot_restore_error(message: str) -> LoaderError:
-    return LoaderError(message, hint="restore it with the hooks and the data of the run that created it", code="WDS502")
+    return LoaderError(message, hint="use the hooks and the data of the run that created the sample", code="WDS502")

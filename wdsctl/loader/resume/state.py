@@ -93,7 +93,7 @@ def state_for_rank(
         was = "training" if state["pass"] is None else "validation"
         raise StateMismatch(
             f"the state was saved by a {was}, but this loader is a {stream_kind}",
-            hint=f"pass it to the loader of the {was}",
+            hint=f"pass the state to the loader of the {was}",
         )
     if state["kind"] == "rank" and (state["rank"], state["world"]) != (rank, world):
         raise StateMismatch(

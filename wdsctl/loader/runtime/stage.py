@@ -156,7 +156,7 @@ def check_empty_draws(empty_draws: int, max_empty_draws: int) -> None:
     training without output would otherwise run forever."""
     if empty_draws > max_empty_draws:
         raise LoaderError(
-            f"{empty_draws:,} consecutive samples gave no output, at least as many as the dataset has",
+            f"no output from {empty_draws:,} consecutive samples, at least a whole pass over the dataset",
             hint="check the hooks that raise SkipSample, and the failures in the log",
             code="WDS505",
         )

@@ -66,7 +66,8 @@ class FileStoreCachePool(CachePool):
             )
         if num_workers < 1 or max_cache_count < 1 or (max_cache_size_gbytes is not None and max_cache_size_gbytes <= 0):
             raise UsageError(
-                "num_workers, max_cache_count and max_cache_size_gbytes must be positive", hint="omit them for defaults"
+                "num_workers, max_cache_count and max_cache_size_gbytes must be positive",
+                hint="pass numbers above 0, or omit these arguments for the defaults",
             )
         self._parent = None if parent_cache_dir is None else os.fspath(parent_cache_dir)
         self._threads = num_workers

@@ -32,7 +32,7 @@ class AVOptions:
             raise UsageError(
                 f"threads={self.threads}, max_pixels={self.max_pixels}, max_bytes={self.max_bytes}: expected threads "
                 "of 0 or more and limits of 1 or more",
-                hint="omit them for one thread and the default limits",
+                hint="omit these options for one thread and the default limits",
             )
 
 
