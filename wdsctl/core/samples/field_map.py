@@ -112,7 +112,7 @@ def check_field(sample_type: str, field: str, *, where: str = "") -> None:
         return
     if sample_type == CRUDE:
         raise _field_map_error(
-            f"{CRUDE} has no fields such as {field!r}: its samples contain all parts",
+            f"{CRUDE} has no field {field!r}: its samples contain all parts",
             "remove the entries of field_map",
             where,
         )
