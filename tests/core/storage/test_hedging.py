@@ -14,7 +14,7 @@ from wdsctl.core.storage.hedging import (
     HEDGED_SHARE,
     LATE_FACTOR,
     MIN_HEDGE_SECONDS,
-    PATIENCE,
+    UNAWAITED_FACTOR,
     HedgePolicy,
     hedged,
 )
@@ -133,7 +133,7 @@ def test_a_few_latencies_are_enough_to_know_that_a_request_takes_seconds() -> No
 
 def test_a_range_is_requested_so_early_that_a_late_request_arrives_in_time() -> None:
     policy = a_policy(latency=0.2)
-    late = PATIENCE * LATE_FACTOR * 0.2
+    late = UNAWAITED_FACTOR * LATE_FACTOR * 0.2
 
     assert policy.lead_seconds == pytest.approx(late + LATE_FACTOR * 0.2)
 

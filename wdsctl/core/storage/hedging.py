@@ -20,7 +20,7 @@ MIN_HEDGE_SECONDS = 0.05  # a request is not late before
 FIRST_HEDGE_SECONDS = 1.0  # after which a request is late while hardly any latency is known
 LATE_FACTOR = 1.5  # times the 95th percentile
 EARLY_LATE_FACTOR = 6.0  # times the median, while too few are known for the percentile
-PATIENCE = 4.0  # times longer before a request is late that nobody waits for
+UNAWAITED_FACTOR = 4.0  # times longer before a request is late that nobody waits for
 HEDGED_SHARE = 0.05  # of the requests that may be sent twice
 MAX_SAVED_HEDGES = 8.0  # copies that quiet times save up
 _KEPT_LATENCIES = 200  # of each size
@@ -59,7 +59,7 @@ class HedgePolicy:
     def lead_seconds(self) -> float:
         """How long before its first use a range should be requested, so that it arrives in time even if it is late."""
         known = [each for each in self._late_after if each is not None]
-        return (PATIENCE + 1) * (max(known) if known else self.late_after(0))
+        return (UNAWAITED_FACTOR + 1) * (max(known) if known else self.late_after(0))
 
     def add(self, size: int, seconds: float) -> None:
         """Record the latency of a request; of one that was cancelled, the time until then."""
@@ -141,8 +141,8 @@ async def _wait_until_late(
     """Return when one of these is answered, or the time is over. Both may change meanwhile: latencies become known."""
     done: Collection[asyncio.Future[T]] = ()
     while not done:
-        patience = 1.0 if is_awaited() else PATIENCE
-        left = start + patience * policy.late_after(size) - time.monotonic()
+        factor = 1.0 if is_awaited() else UNAWAITED_FACTOR
+        left = start + factor * policy.late_after(size) - time.monotonic()
         if left <= 0:
             return
         done, _ = await asyncio.wait(requests, timeout=min(left, _POLL_SECONDS))

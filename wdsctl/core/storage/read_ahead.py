@@ -438,15 +438,15 @@ class ReadAhead:
             self._active.remove(listing)
         inherited: dict[Listing, list[Fetch]] = {}
         for fetch in left:
-            heirs = (self._listings.get(each) for each in fetch.ranges if self._fetches.get(each) is fetch)
-            heir = next((each for each in heirs if each is not None and each is not listing), None)
-            if heir is not None:
-                inherited.setdefault(heir, []).append(fetch)
-        for heir, fetches in inherited.items():
-            if not heir.is_active:
-                heir.due = listing.due
-                self._activate(heir)
-            self._enqueue(heir, [*fetches, *heir.queue])
+            successors = (self._listings.get(each) for each in fetch.ranges if self._fetches.get(each) is fetch)
+            successor = next((each for each in successors if each is not None and each is not listing), None)
+            if successor is not None:
+                inherited.setdefault(successor, []).append(fetch)
+        for successor, fetches in inherited.items():
+            if not successor.is_active:
+                successor.due = listing.due
+                self._activate(successor)
+            self._enqueue(successor, [*fetches, *successor.queue])
         for each in listing.ranges:
             if self._listings.get(each) is listing:
                 del self._listings[each]
