@@ -29,7 +29,7 @@ ALLOWED = {
     "core/inspect/get.py": "writes into a pipe or a device that the user named: nothing may take its place",
     "core/prepare/preview.py": "a copy in a temporary folder of its own",
     **dict.fromkeys(
-        [f"core/published/{name}.py" for name in ("mirror", "publish", "pull", "ranges", "store")],
+        [f"core/published/{name}.py" for name in ("mirror", "ranges", "store")],
         "the mirror of a published catalog: folders of wdsctl's own in the user's data folder",
     ),
     "core/storage/cache_layers.py": "locks and copies in the cache folder of fsspec, which the user names",

@@ -57,6 +57,14 @@ def a_dataset(
     return dataset
 
 
+def at_place(local: str, **options: Any) -> str:
+    """A dataset that several tests share, at the place of this test."""
+    dataset = placed(local)
+    if dataset != local:
+        prepare(dataset, None, prepare_request(**{"sample_type": "CrudeSample", **options}))
+    return dataset
+
+
 def digest(batch: Any) -> str:
     """What is in a batch, byte for byte: keys, passes and values of all fields."""
     fields = {name: batch[name] for name in batch.keys() if name != "__sources__"}  # noqa: SIM118 - a Batch is no dict

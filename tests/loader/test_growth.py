@@ -23,6 +23,7 @@ def grown(root: Path) -> None:
     index(placed(root))
 
 
+@pytest.mark.usefixtures("place")
 def test_a_state_goes_on_with_the_generation_it_was_saved_on(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered)
     loader = training_of(root)
@@ -40,6 +41,7 @@ def test_a_state_goes_on_with_the_generation_it_was_saved_on(tmp_path: Path) -> 
     assert fresh.state_dict()["generations"] == [2]
 
 
+@pytest.mark.usefixtures("place")
 def test_a_loader_that_is_running_does_not_see_what_is_added(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered)
     truth = digests(training_of(root), 60)
@@ -82,6 +84,7 @@ def test_a_state_goes_on_after_shards_were_renamed(tmp_path: Path, more: bool) -
     assert resumed.state_dict()["generations"] == [1]
 
 
+@pytest.mark.usefixtures("place")
 def test_a_catalog_without_rows_of_samples_trains_as_one_with_them(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered)
     truth = digests(training_of(root), 60)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.loader.datasets import Parts, Raw, a_dataset
+from tests.loader.datasets import Parts, Raw, a_dataset, at_place
 from tests.loader.running import digests, saved_after, taken, through_json, training_of
 from wdsctl.core.index.index import index
 from wdsctl.core.trace.trace import TraceOptions, query_trace
@@ -28,9 +28,17 @@ def lettered(i: int) -> Parts:
 
 
 @pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = a_dataset(tmp_path_factory.mktemp("data"), SAMPLES, shard_samples=30, parts=lettered)
     index(path, columns={"letters": "size:txt"})
+    return path
+
+
+@pytest.fixture
+def dataset(whole: str) -> str:
+    path = at_place(whole)
+    if path != whole:
+        index(path, columns={"letters": "size:txt"})
     return path
 
 
@@ -195,6 +203,7 @@ def test_what_a_trace_tells_of_a_step_can_be_banned(options: Any, dataset: str, 
     assert not names(inside(taken(resumed, 12))) & names(inside(batches[2:3]))
 
 
+@pytest.mark.usefixtures("place")
 def test_a_pack_without_what_is_banned_keeps_its_other_samples(dataset: str) -> None:
     options = HOLDERS["windows of columns"]
     loader = loader_of(dataset, options, lanes=1)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.loader.datasets import Raw, a_dataset, a_shard, digest, numbered
+from tests.loader.datasets import Raw, a_dataset, a_shard, at_place, digest, numbered
 from tests.loader.hooked import Draws, loader_of
 from tests.loader.running import digests, taken
 from tests.opened import open_files
@@ -29,13 +29,19 @@ SAMPLES = 60
 
 
 @pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
     return a_dataset(tmp_path_factory.mktemp("data"), SAMPLES, shard_samples=20, parts=numbered)
+
+
+@pytest.fixture
+def dataset(whole: str) -> str:
+    return at_place(whole)
 
 
 # What is counted.
 
 
+@pytest.mark.usefixtures("place")
 def test_counts_are_exact(dataset: str) -> None:
     class Odd(Raw):
         def encode_sample(self, sample: Any) -> Any:
@@ -119,6 +125,7 @@ def test_restoring_again_and_again_opens_no_more_files(dataset: str) -> None:
     assert open_files(dataset) == before
 
 
+@pytest.mark.usefixtures("place")
 def test_two_loaders_run_side_by_side(dataset: str) -> None:
     truth = [digests(loader_of(dataset, Draws(), seed=seed), 8) for seed in (1, 2)]
     one, two = loader_of(dataset, Draws(), seed=1), loader_of(dataset, Draws(), seed=2)
@@ -147,6 +154,7 @@ def test_two_loops_over_one_loader_share_its_place(dataset: str) -> None:
     assert [digest(next(stream)) for stream in (one, two, two, one, two, one)] == truth
 
 
+@pytest.mark.usefixtures("place")
 def test_a_loop_goes_on_from_a_state_that_is_loaded_in_it(dataset: str) -> None:
     truth = digests(loader_of(dataset), 6)
     loader = loader_of(dataset)
@@ -201,6 +209,7 @@ def test_a_loader_runs_a_dataset_and_nothing_else(what: Any) -> None:
     assert "get_train_dataset" in raised.value.hint
 
 
+@pytest.mark.usefixtures("place")
 def test_a_split_that_there_is_not_is_refused_with_those_there_are(dataset: str) -> None:
     with pytest.raises(InputError, match="no split 'dev'; it has train") as raised:
         loader_of(dataset, split_part="dev").state_dict()

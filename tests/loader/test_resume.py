@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from tests.contracts.savable import shape_of
-from tests.loader.datasets import Raw, a_dataset, digest, numbered
+from tests.loader.datasets import Raw, a_dataset, at_place, digest, numbered
 from tests.loader.running import ids, rounds, taken, through_json, training_of
 from wdsctl.loader import Loader, SkipSample, merge_states
 
@@ -40,8 +40,13 @@ class Hooked(Raw):
 
 
 @pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
     return a_dataset(tmp_path_factory.mktemp("data"), SAMPLES, shard_samples=50, parts=numbered)
+
+
+@pytest.fixture
+def dataset(whole: str) -> str:
+    return at_place(whole)
 
 
 def loader_of(path: str, rank: int = 0, world: int = 1, encoder: Any = None, **options: Any) -> Loader:
@@ -142,6 +147,7 @@ def world_of(path: str, ranks: int, state: Any = None, **options: Any) -> list[L
     return loaders
 
 
+@pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 @pytest.mark.parametrize("place", [0, 5, 8, 37])
 def test_one_rank_becomes_several_and_the_global_batches_stay(dataset: str, ranks: int, place: int) -> None:
@@ -184,6 +190,7 @@ def test_one_rank_becomes_three_and_nothing_comes_twice_or_is_missed(dataset: st
     assert [seen[epoch] for epoch in range(EPOCHS)] == [SAMPLES] * EPOCHS, "a sample was missed"
 
 
+@pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("after", [1, 2, 4, 6])
 def test_three_ranks_become_others_and_the_global_batches_stay(dataset: str, after: int) -> None:
     loader = loader_of(dataset)

@@ -67,6 +67,7 @@ def test_any_view_comes_once_an_epoch(tmp_path_factory: pytest.TempPathFactory, 
     assert sorted(seen(f"{root}@some", shuffle_buffer_size=window)) == [f"{i:06}" for i in sorted(chosen)]
 
 
+@pytest.mark.usefixtures("place")
 def test_a_validation_goes_through_the_view_in_order(tmp_path: Path) -> None:
     root = a_viewed(tmp_path)
     with get_loader(get_val_dataset(f"{root}@odd", batch_size=4, task_encoder=Raw())) as loader:
@@ -74,6 +75,7 @@ def test_a_validation_goes_through_the_view_in_order(tmp_path: Path) -> None:
     assert keys == sorted(keys_of(root, "odd", "val"))
 
 
+@pytest.mark.usefixtures("place")
 def test_a_training_goes_on_exactly_from_every_batch(tmp_path: Path) -> None:
     root = a_viewed(tmp_path, 40)
     whole = training_of(f"{root}@odd")
@@ -133,6 +135,7 @@ def test_a_state_of_the_whole_dataset_is_no_state_of_its_view(tmp_path: Path) ->
         again.load_state_dict(state)
 
 
+@pytest.mark.usefixtures("place")
 def test_a_view_of_the_same_samples_under_another_name_goes_on(tmp_path: Path) -> None:
     root = a_viewed(tmp_path)
     create_view(root, "same", ViewDefinition(where="id % 2 = 1"))
@@ -187,6 +190,7 @@ def test_joins_take_views(tmp_path: Path) -> None:
     assert sum(len(batch["__key__"]) for batch in batches) == len(keys_of(root, "odd", "train"))
 
 
+@pytest.mark.usefixtures("place")
 def test_a_trace_of_a_view_is_of_its_split(tmp_path: Path) -> None:
     from wdsctl.core.trace.trace import TraceOptions, query_trace
 

@@ -213,6 +213,22 @@ def move_file(source: OpenFolder, target: OpenFolder, name: str) -> None:
     os.rename(name, name, src_dir_fd=source.descriptor, dst_dir_fd=target.descriptor)
 
 
+def move_path(path: str, target: str) -> None:
+    """Move a file to a path on the same file system, in place of a file there. Raises OSError."""
+    (above, name), (other_above, other) = (os.path.split(os.path.abspath(each)) for each in (path, target))
+    with open_folder(above) as source, open_folder(other_above, create=True) as folder:
+        os.replace(name, other, src_dir_fd=source.descriptor, dst_dir_fd=folder.descriptor)
+
+
+def copy_file(path: str, target: str) -> None:
+    """Copy a file with its times, atomically. Raises OSErrors as WdsctlErrors."""
+    above, name = os.path.split(os.path.abspath(path))
+    with open_file_draft(target) as draft:
+        with open_folder(above) as source:
+            _copy_between(source, name, draft.folder, draft.name)
+        draft.publish(durable=False)
+
+
 def touch(path: str) -> None:
     """Set the file's times to now. Raises OSError."""
     above, name = os.path.split(os.path.abspath(path))

@@ -61,6 +61,7 @@ def test_a_change_that_keeps_size_and_time_is_seen_again_and_by_check(root: str)
     assert lines_of(root) == lines_of(root, again=True)
 
 
+@pytest.mark.usefixtures("place")
 def test_a_folder_without_a_catalog_is_read(root: str) -> None:
     assert len(lines_of(root)) == 4
     assert not os.path.exists(f"{root}/.wdsctl")
@@ -128,6 +129,7 @@ def test_a_file_of_lines_has_a_sum_too(tmp_path: Path) -> None:
     assert [each.path for each in checksum(str(path))] == ["a.jsonl"]
 
 
+@pytest.mark.usefixtures("place")
 def test_excluded_shards_have_none(tmp_path: Path) -> None:
     root = a_dataset(tmp_path / "a", {"0.tar": samples(0, 1), "val/1.tar": samples(1, 1)})
     index(root, exclude=["val/*"])

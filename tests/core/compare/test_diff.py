@@ -35,6 +35,7 @@ def compared(pair: Pair, *, content: bool = False, limit: int = 10) -> DatasetDi
     return diff_datasets(*pair, content=content, limit=limit)
 
 
+@pytest.mark.usefixtures("place")
 def test_a_copy_does_not_differ(pair: Pair) -> None:
     report = compared(pair, content=True)
     assert report.is_same
@@ -58,6 +59,7 @@ def test_a_renamed_shard_moves_its_samples(pair: Pair) -> None:
     assert (report.shards.added, report.shards.removed, counts(report)) == (0, 0, {"same": 15, "moved": 5})
 
 
+@pytest.mark.usefixtures("place")
 def test_samples_that_were_dealt_to_other_shards_have_moved(tmp_path: Path) -> None:
     first = a_dataset(tmp_path / "a", {"0.tar": samples(0, 6), "1.tar": samples(6, 6)})
     second = a_dataset(tmp_path / "b", {"0.tar": samples(0, 4), "1.tar": samples(4, 4), "2.tar": samples(8, 4)})
@@ -100,6 +102,7 @@ def test_other_bytes_of_the_same_size_are_seen_by_content_alone(pair: Pair) -> N
     assert [example.key for example in report.samples.first_differences] == ["000007"]
 
 
+@pytest.mark.usefixtures("place")
 def test_content_is_compared_of_moved_samples_too(tmp_path: Path) -> None:
     first = a_dataset(tmp_path / "a", {"0.tar": samples(0, 4)})
     second = a_dataset(tmp_path / "b", {"0.tar": samples(0, 2), "1.tar": {**samples(2, 2), "000003.jpg": b"3 jpg ,,"}})
@@ -176,6 +179,7 @@ def test_a_generation_that_is_not_kept_is_refused_with_those_that_are(pair: Pair
         diff_datasets(pair[0], since=7)
 
 
+@pytest.mark.usefixtures("place")
 def test_views_are_compared_by_their_samples(pair: Pair) -> None:
     index(pair[0])
     create_view(pair[0], "one", ViewDefinition(where="position < 3"))

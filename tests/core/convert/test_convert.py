@@ -20,6 +20,7 @@ from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
 
 
+@pytest.mark.usefixtures("place")
 def test_other_shards_hold_the_same_samples_in_the_same_order(tmp_path: Path) -> None:
     source = some_shards(tmp_path / "a", 3, 5)
 
@@ -98,6 +99,7 @@ def test_sort_puts_all_samples_in_order_of_their_keys(tmp_path: Path) -> None:
     assert keys(tmp_path / "b") == ["a", "b", "c"]
 
 
+@pytest.mark.usefixtures("place")
 def test_a_shuffle_is_one_of_all_samples_and_follows_the_seed(tmp_path: Path) -> None:
     source = some_shards(tmp_path / "a", 4, 25)
     for name, seed in (("b", 1), ("c", 1), ("d", 2)):
@@ -130,6 +132,7 @@ def test_splits_go_along_sample_by_sample(tmp_path: Path) -> None:
     assert keys(tmp_path / "c") == sorted(keys(tmp_path / "val"))
 
 
+@pytest.mark.usefixtures("place")
 def test_a_dataset_is_taken_apart_by_split_key_and_field(tmp_path: Path) -> None:
     names = {
         f"{'cat' if i % 2 else 'dog'}/{i}.json": json.dumps({"m": {"of": f"x/{i % 3}"}}).encode() for i in range(12)
@@ -148,6 +151,7 @@ def test_a_dataset_is_taken_apart_by_split_key_and_field(tmp_path: Path) -> None
         assert content(tmp_path / name) == content(tmp_path / "a")
 
 
+@pytest.mark.usefixtures("place")
 def test_a_selection_by_where_and_view_is_what_is_converted(tmp_path: Path) -> None:
     source = prepared(tmp_path / "a")
 
@@ -156,6 +160,7 @@ def test_a_selection_by_where_and_view_is_what_is_converted(tmp_path: Path) -> N
     assert keys(tmp_path / "b") == [f"{i:06d}" for i in range(15)]
 
 
+@pytest.mark.usefixtures("place")
 def test_compressed_shards_go_there_and_back(tmp_path: Path) -> None:
     source = some_shards(tmp_path / "a", 3, 4)
     report = to(tmp_path / "gz", source, compress="gz", shard_samples=5)

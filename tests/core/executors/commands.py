@@ -110,7 +110,12 @@ def run_each_task(folder: Path, tasks: int, _round: int) -> None:
 
 
 def everything(root: Path) -> dict[str, Any]:
-    """All files below a folder: their bytes; of databases, the rows without what is random or says when."""
+    """All files below a folder, by name: their bytes.
+
+    Catalogs are compared byte for byte, but for two values of fixed length: the random uuid, by which a user tells a
+    copy from a catalog that was made again, and the times of shards, which are those of the run that wrote them. Other
+    databases are compared by rows.
+    """
     found: dict[str, Any] = {}
     for path in sorted(root.rglob("*")):
         name = str(path.relative_to(root))
@@ -119,8 +124,22 @@ def everything(root: Path) -> dict[str, Any]:
         if path.suffix == ".result":  # has the time of what it describes
             found[name] = path.stat().st_size
         else:
-            found[name] = _rows(path) if path.suffix == ".sqlite" else path.read_bytes()
+            found[name] = catalog_bytes(path) if path.name == "catalog.sqlite" else path.read_bytes()
+            if path.suffix == ".sqlite" and path.name != "catalog.sqlite":
+                found[name] = _rows(path)
     return found
+
+
+def catalog_bytes(path: str | Path) -> bytes:
+    """The bytes of a catalog with zeros for its uuid and the times of its shards."""
+    data = Path(path).read_bytes()
+    with closing(sqlite3.connect(path)) as connection:
+        [(uuid,)] = connection.execute("SELECT value FROM meta WHERE key = 'uuid'")
+        times = [time for (time,) in connection.execute("SELECT DISTINCT mtime_ns FROM shard")]
+    data = data.replace(uuid.encode(), bytes(len(uuid)))
+    for time in times:
+        data = data.replace(time.to_bytes(8, "big"), bytes(8))
+    return data
 
 
 def _rows(path: Path) -> list[tuple[str, tuple[Any, ...]]]:

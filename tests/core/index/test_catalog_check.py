@@ -26,6 +26,7 @@ def prepared(root: Path) -> str:
     return text
 
 
+@pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("sample_rows", [True, False])
 def test_a_sound_catalog_passes_with_or_without_rows(tmp_path: Path, sample_rows: bool) -> None:
     root = prepared(tmp_path)

@@ -16,6 +16,7 @@ from wdsctl.core.index.request import MediaRequest
 from wdsctl.core.index.vacuum import catalog_vacuum
 
 
+@pytest.mark.usefixtures("place")
 def test_it_says_what_the_catalog_is_and_what_everything_takes_up(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
     index(f"{root}/shard-00[01].tar", hashed=True, exclude=["x*"])

@@ -51,6 +51,7 @@ def test_a_column_has_a_number_for_every_sample(tmp_path: Path) -> None:
     assert not Path(root, ".wdsctl", "columns", "units").exists()
 
 
+@pytest.mark.usefixtures("place")
 def test_a_column_is_read_by_row_of_the_offsets_file_of_its_generation(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2, first=1)
     index(root, columns={"n": NUMBER})
@@ -80,6 +81,7 @@ def test_the_number_of_workers_changes_nothing(tmp_path: Path, workers: int) -> 
     assert values(root, "n") == numbers(20)
 
 
+@pytest.mark.usefixtures("place")
 def test_sizes_are_told_without_reading_anything(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     index(root)
@@ -90,6 +92,7 @@ def test_sizes_are_told_without_reading_anything(tmp_path: Path) -> None:
     assert of(index(root, columns={"bytes": "size:jpg"}), "bytes").total == 80
 
 
+@pytest.mark.usefixtures("place")
 def test_asked_for_again_nothing_is_read_and_nothing_is_written(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     index(root, columns={"n": NUMBER})
@@ -232,6 +235,7 @@ def test_a_dataset_without_samples_has_columns_without_numbers(tmp_path: Path) -
     assert (of(report, "n").samples, of(report, "n").min, of(report, "n").mean) == (0, None, None)
 
 
+@pytest.mark.usefixtures("place")
 def test_dropped_columns_are_gone_in_all_generations(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     index(root, columns={"n": NUMBER, "bytes": "size:jpg"})

@@ -47,6 +47,7 @@ def test_the_views_tell_where_each_part_is(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.usefixtures("place")
 def test_nothing_changed_is_up_to_date_and_writes_no_catalog(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     index(root)
@@ -97,6 +98,7 @@ def test_no_such_folder_is_an_error_with_its_name(tmp_path: Path) -> None:
     assert caught.value.where == str(tmp_path / "nothing")
 
 
+@pytest.mark.usefixtures("place")
 def test_a_dry_run_says_what_it_would_do_and_writes_nothing(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     before = tree(root)

@@ -52,6 +52,7 @@ def numbered(count: int) -> dict[str, int]:
     return {f"{n:04}": n + 1 for n in range(count)}
 
 
+@pytest.mark.usefixtures("place")
 def test_facts_of_all_media_come_into_the_catalog(tmp_path: Path) -> None:
     report = index(a_dataset(tmp_path, a_medley()), media=ALL)
 
@@ -87,6 +88,7 @@ def test_asked_for_again_nothing_is_read_and_nothing_is_written(tmp_path: Path) 
     assert tree(tmp_path / ".wdsctl" / "catalog.sqlite") == before
 
 
+@pytest.mark.usefixtures("place")
 def test_once_asked_for_they_are_brought_along_and_only_new_shards_are_read(tmp_path: Path) -> None:
     root = pictures(tmp_path, 2)
     index(root, media=ALL)
@@ -145,6 +147,7 @@ def test_a_rebuild_keeps_the_facts_of_shards_that_are_kept_though_they_are_gone(
     assert (of(report).state, of(report).read, widths(root)) == ("made", 1, numbered(6))
 
 
+@pytest.mark.usefixtures("place")
 def test_dropped_facts_are_gone_and_not_brought_along(tmp_path: Path) -> None:
     root = pictures(tmp_path, 2)
     index(root, media=ALL)

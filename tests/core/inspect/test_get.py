@@ -35,6 +35,7 @@ def bytes_of(*words: object, **options: object) -> bytes:
     return b"".join(read_part(find_target(*words, **options)))  # type: ignore[arg-type]
 
 
+@pytest.mark.usefixtures("place")
 def test_a_part_is_its_bytes(root: str) -> None:
     assert bytes_of(root, "2") == b"only"
     assert bytes_of(root, "1", part="seg.png") == b"mask"
@@ -48,6 +49,7 @@ def test_a_large_part_comes_in_pieces(root: str, monkeypatch: pytest.MonkeyPatch
     assert list(read_part(find_target(root, "2"))) == [b"on", b"ly"]
 
 
+@pytest.mark.usefixtures("place")
 def test_a_key_that_repeats_lists_where_it_stands_and_a_shard_chooses(root: str) -> None:
     with pytest.raises(
         UsageError, match=r"2 samples have the key '1': in b.tar \(position 0\), deep/a.tar \(position 0\)"
@@ -106,6 +108,7 @@ def test_files_are_written_whole_or_not_at_all(root: str, tmp_path: Path) -> Non
     assert sorted(os.listdir(tmp_path)) == ["d", "out.txt"]
 
 
+@pytest.mark.usefixtures("place")
 def test_a_folder_gets_every_part_and_nothing_outside_it(tmp_path: Path) -> None:
     root = a_dataset(tmp_path / "d", {"a.tar": {"x/1.jpg": b"i", "x/1.txt": b"t", "../up.txt": b"!"}})
     index(root)
@@ -155,6 +158,7 @@ def test_a_catalog_without_rows_of_samples_finds_them_in_the_offsets(tmp_path: P
         find_target(root, "3")
 
 
+@pytest.mark.usefixtures("place")
 def test_a_view_gives_its_own_samples_alone(root: str) -> None:
     create_view(root, "some", ViewDefinition(where="key = '2'"))
     assert bytes_of(f"{root}@some", "2") == b"only"

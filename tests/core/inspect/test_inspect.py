@@ -18,6 +18,7 @@ from wdsctl.core.media.facts import AudioFacts, Unreadable, VideoFacts
 from wdsctl.core.split.split import split_by_ratios
 
 
+@pytest.mark.usefixtures("place")
 def test_counts_are_those_of_the_shards(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": {"1.jpg": b"abc", "1.txt": b""}, "b.tar": {"2.jpg": b"de"}})
     index(root)
@@ -37,6 +38,7 @@ def test_counts_are_those_of_the_shards(tmp_path: Path) -> None:
     assert (report.stale, report.splits, report.sample_type) == ((), (), "CrudeSample")
 
 
+@pytest.mark.usefixtures("place")
 def test_the_first_samples_are_shown_part_by_part(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": {"1.txt": b"hello\nworld", "1.bin": b""}, "b.tar": {"2.txt": b"two"}})
     index(root)
@@ -51,6 +53,7 @@ def test_the_first_samples_are_shown_part_by_part(tmp_path: Path) -> None:
     assert inspect(root, samples=0).first == ()
 
 
+@pytest.mark.usefixtures("place")
 def test_media_among_the_first_samples_have_their_facts(tmp_path: Path) -> None:
     film = a_film("mp4", video="libx264", audio="aac")
     root = a_dataset(
@@ -96,6 +99,7 @@ def test_what_is_out_of_date_is_told_shard_by_shard(tmp_path: Path) -> None:
     assert report.first[-1].parts[0].preview == "missing"
 
 
+@pytest.mark.usefixtures("place")
 def test_a_shard_that_shrank_does_not_stop_it(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     index(root)

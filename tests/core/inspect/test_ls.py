@@ -16,6 +16,7 @@ def names(root: str, prefix: str = "", *, what: ListingKind = "shards", of: str 
         return list(found.names)
 
 
+@pytest.mark.usefixtures("place")
 def test_shards_samples_and_parts_are_listed(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": {"1.jpg": b"12", "1.txt": b"3"}, "b/c.tar": {"2.txt": b""}})
     index(root)
@@ -33,6 +34,7 @@ def test_shards_samples_and_parts_are_listed(tmp_path: Path) -> None:
     assert last == ListedPart(name="2.txt", key="2", part="txt", shard="b/c.tar", offset=512, size_bytes=0)
 
 
+@pytest.mark.usefixtures("place")
 def test_a_split_lists_its_own(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 4)
     index(root)

@@ -50,6 +50,7 @@ def test_raw_files_become_shards_a_catalog_and_a_split(tmp_path: Path) -> None:
     assert inspect(str(tmp_path / "made")).first[0].key == "000"
 
 
+@pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("is_raw", [True, False])
 def test_a_second_run_is_up_to_date_and_writes_nothing_but_the_ledger(tmp_path: Path, is_raw: bool) -> None:
     source = a_folder(tmp_path / "raw", captions(0, 6)) if is_raw else some_shards(tmp_path / "tars", 3)
@@ -138,6 +139,7 @@ def test_excluded_shards_are_left_out(tmp_path: Path) -> None:
     assert report.index.samples == 10
 
 
+@pytest.mark.usefixtures("place")
 def test_bad_shards_are_findings_and_the_rest_is_prepared(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": captions(0, 5), "b.tar": b"bad"})
     report = prepare(root)

@@ -74,6 +74,7 @@ def test_the_copies_are_the_same_bytes_for_any_workers(tmp_path: Path) -> None:
     assert copies(one)["good.tar"] == GOOD
 
 
+@pytest.mark.usefixtures("place")
 def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
     root = broken(tmp_path)
 
@@ -110,6 +111,7 @@ def test_two_repairs_into_one_folder_are_kept_apart(tmp_path: Path) -> None:
     assert caught.value.code == "WDS304"
 
 
+@pytest.mark.usefixtures("place")
 def test_a_dry_run_tells_all_and_writes_nothing(tmp_path: Path) -> None:
     root = broken(tmp_path)
     before = tree(tmp_path)
@@ -169,6 +171,7 @@ def test_the_copy_of_one_file_may_lie_below_its_folder_and_not_in_its_place(tmp_
     assert copies(repair(root, to(tmp_path, "in/fixed"))) == {"qa.jsonl": b'{"a": 1}\n{"a": 2}\n'}
 
 
+@pytest.mark.usefixtures("place")
 def test_what_people_wrote_of_the_dataset_goes_with_the_copies(tmp_path: Path) -> None:
     root = broken(tmp_path)
     index(root)

@@ -29,6 +29,7 @@ def counts(report: SplitReport) -> dict[str, tuple[int, int]]:
     return {each.name: (each.shards, each.samples) for each in report.splits}
 
 
+@pytest.mark.usefixtures("place")
 def test_whole_shards_are_divided_exactly(tmp_path: Path) -> None:
     root = an_indexed(tmp_path, 20)
     report = split_by_ratios(root, EIGHT_ONE_ONE)
@@ -40,6 +41,7 @@ def test_whole_shards_are_divided_exactly(tmp_path: Path) -> None:
     assert all(len({dealt[f"shard-{i:03d}.tar", j] for j in range(5)}) == 1 for i in range(20))
 
 
+@pytest.mark.usefixtures("place")
 def test_samples_are_divided_exactly_and_every_shard_gives_its_share(tmp_path: Path) -> None:
     root = an_indexed(tmp_path, 3, 50)
     report = split_by_ratios(root, EIGHT_ONE_ONE, by="sample")
@@ -90,6 +92,7 @@ def test_nothing_moves_when_shards_are_added_and_the_shares_are_kept(tmp_path: P
     assert Counter(after.values()) == {"train": 120, "val": 15, "test": 15}
 
 
+@pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("by", ["shard", "sample"])
 def test_nothing_moves_when_a_shard_is_only_touched(tmp_path: Path, by: SplitBy) -> None:
     root = an_indexed(tmp_path, 10)
@@ -102,6 +105,7 @@ def test_nothing_moves_when_a_shard_is_only_touched(tmp_path: Path, by: SplitBy)
     assert split_of(root) == before
 
 
+@pytest.mark.usefixtures("place")
 def test_a_changed_shard_stays_in_its_split_even_when_it_was_bad_for_a_while(tmp_path: Path) -> None:
     root = an_indexed(tmp_path, 10)
     split_by_ratios(root, EIGHT_ONE_ONE)

@@ -49,6 +49,7 @@ def test_the_same_content_in_two_splits_is_found_whatever_it_is_called(tmp_path:
     assert (found.code, found.severity, found.count) == ("WDS216", "error", 3)
 
 
+@pytest.mark.usefixtures("place")
 def test_media_of_every_format_are_compared_where_nobody_says_which(tmp_path: Path) -> None:
     shards = {
         f"{shard}.tar": {f"{shard}.{ending}": ending.encode() for ending in MEDIA_EXTENSIONS} | {f"{shard}.txt": b"x"}

@@ -59,6 +59,7 @@ def told(folder: str, **options: Any) -> TraceReport:
     return query_trace(folder, TraceOptions(**options))
 
 
+@pytest.mark.usefixtures("place")
 def test_the_samples_of_a_step_are_told_with_their_places(traces: str, cats: str, dogs: str) -> None:
     report = told(traces, step=1)
 
@@ -83,6 +84,7 @@ def test_a_batch_and_a_rank_can_be_asked_for(traces: str) -> None:
     assert [batch.step for batch in told(traces, batch=7).batches or ()] == [3]
 
 
+@pytest.mark.usefixtures("place")
 def test_a_key_is_found_in_every_batch_that_had_it(traces: str, cats: str) -> None:
     seen = told(traces, key="000007").seen
     assert seen is not None
@@ -123,6 +125,7 @@ def test_an_overview_tells_runs_and_sources(traces: str, cats: str) -> None:
     assert report.sources[0].dataset == cats
 
 
+@pytest.mark.usefixtures("place")
 def test_the_files_that_are_written_are_the_bytes_of_the_samples(traces: str, tmp_path: Path) -> None:
     report = told(traces, step=1, out=str(tmp_path / "out"))
     assert len(report.written) == 2 * BATCH * 2

@@ -36,6 +36,7 @@ def sizes(root: str) -> dict[str, int]:
         return {each.name: each.samples for each in published.splits()}
 
 
+@pytest.mark.usefixtures("place")
 def test_broken_samples_are_kept_out_of_all_splits_and_no_shard_is_touched(tmp_path: Path) -> None:
     root = a_broken(tmp_path)
     before = {name: facts for name, facts in tree(root).items() if name.endswith(".tar")}
@@ -80,6 +81,7 @@ def test_what_is_released_is_named_by_patterns_as_what_is_validated(tmp_path: Pa
     assert release_from_quarantine(root, shards=[pattern]).splits == {"train": 28}
 
 
+@pytest.mark.usefixtures("place")
 def test_released_samples_come_back_into_the_splits(tmp_path: Path) -> None:
     root = a_broken(tmp_path)
     validate(root, CONTENT)

@@ -18,6 +18,7 @@ def found(report: ValidateReport) -> list[tuple[str, str]]:
     return [(finding.code, finding.shard) for finding in report.findings]
 
 
+@pytest.mark.usefixtures("place")
 def test_a_sound_dataset_has_no_findings(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
     index(root)
@@ -59,6 +60,7 @@ def test_every_kind_of_damage_is_found_the_gravest_first(tmp_path: Path, workers
     ]
 
 
+@pytest.mark.usefixtures("place")
 def test_the_same_key_in_two_shards_is_a_warning_with_the_shards(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": samples(0, 5), "b.tar": samples(3, 5), "c.tar": samples(7, 1)})
     index(root)
@@ -68,6 +70,7 @@ def test_the_same_key_in_two_shards_is_a_warning_with_the_shards(tmp_path: Path)
     assert "a.tar and b.tar" in finding.message
 
 
+@pytest.mark.usefixtures("place")
 def test_a_changed_a_new_and_a_vanished_shard_are_each_reported_once(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
     index(root)
@@ -234,6 +237,7 @@ def test_excluded_shards_are_not_looked_at(tmp_path: Path) -> None:
     assert validate(root).findings == ()
 
 
+@pytest.mark.usefixtures("place")
 def test_findings_go_into_the_ledger(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": samples(0, 5), "b.tar": b"bad"})
     index(root)

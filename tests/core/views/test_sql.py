@@ -140,6 +140,7 @@ def test_a_damaged_ledger_is_a_note_and_the_catalog_is_read(tmp_path: Path) -> N
     assert asked(root, "SELECT count(*) FROM v_sample") == [(5,)]
 
 
+@pytest.mark.usefixtures("place")
 def test_a_dataset_without_a_ledger_has_no_runs(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     index(root)
@@ -174,6 +175,7 @@ def test_a_disk_without_room_to_sort_is_no_mistake_of_the_query(
     assert len(asked(root, many)) == 300**2
 
 
+@pytest.mark.usefixtures("place")
 def test_samples_without_rows_are_asked_for_by_a_command(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     index(root, sample_rows=False)

@@ -204,6 +204,7 @@ def test_a_small_sample_lies_within_a_larger_one_and_seeds_differ(tmp_path: Path
     assert len({shard for shard, _ in many}) >= 5
 
 
+@pytest.mark.usefixtures("place")
 def test_a_sample_is_drawn_of_what_fits(tmp_path: Path) -> None:
     root = a_thousand(tmp_path)
     create_view(root, "even", ViewDefinition(where="position % 2 = 0", sample="10%"))
@@ -221,6 +222,7 @@ def test_other_sets_of_splits_are_columns_of_their_own(gallery: str) -> None:
     assert intersect_selections(read_view_samples(place, "a"), read_view_samples(place, "b")) == {}
 
 
+@pytest.mark.usefixtures("place")
 def test_a_view_is_brought_up_to_date_where_it_is_asked(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
     index(root)
@@ -235,6 +237,7 @@ def test_a_view_is_brought_up_to_date_where_it_is_asked(tmp_path: Path) -> None:
     assert len(held(root, "even")) == 12
 
 
+@pytest.mark.usefixtures("place")
 def test_a_view_of_shards_that_changed_is_made_again(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     index(root)

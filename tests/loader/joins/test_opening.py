@@ -52,6 +52,7 @@ def keys_of(batches: list[Any]) -> list[str]:
     return [key for batch in batches for key in batch["__key__"]]
 
 
+@pytest.mark.usefixtures("place")
 def test_every_sample_has_its_partner_wherever_that_lies(primary: str, other: str) -> None:
     batches = a_pass(joined(primary, other))
 
@@ -78,6 +79,7 @@ def test_none_hands_out_what_there_is(primary: str, other: str) -> None:
     assert [part for batch in batches for part in batch["cls"]][38:42] == [b"38", b"39", None, None]
 
 
+@pytest.mark.usefixtures("place")
 def test_an_error_says_at_the_start_what_is_missing(primary: str, other: str) -> None:
     with pytest.raises(DatasetError, match=r"20 of 60 samples .* '000040', '000041'"):
         training_of(joined(primary, other, nonmatch="error")).state_dict()
@@ -102,6 +104,7 @@ def test_more_than_ten_members_are_joined(primary: str, tmp_path: Path) -> None:
     assert len(batch["__sources__"]) == 15 * len(batch["__key__"])
 
 
+@pytest.mark.usefixtures("place")
 def test_the_sources_of_all_members_are_named(primary: str, other: str) -> None:
     (batch, *_) = a_pass(joined(primary, other))
 
@@ -109,6 +112,7 @@ def test_the_sources_of_all_members_are_named(primary: str, other: str) -> None:
     assert places == [("primary", ("000000.txt", "000000.json")), ("other", ("000000.cls",))]
 
 
+@pytest.mark.usefixtures("place")
 def test_splits_of_the_members_are_chosen_one_by_one(tmp_path: Path, primary: str) -> None:
     other = a_dataset(tmp_path / "split", 60, parts=classes, split={"train": 1, "test": 1})
     node = {"join": [{"path": primary}, {"path": other, "split_part": "test", "nonmatch": "skip"}]}
@@ -147,6 +151,7 @@ def test_workers_give_what_the_process_itself_gives(method: Any, primary: str, o
     assert digests(training_of(node, worker_config=config), 12) == digests(training_of(node), 12)
 
 
+@pytest.mark.usefixtures("place")
 def test_a_sample_is_restored_by_its_key(primary: str, other: str) -> None:
     loader = training_of(
         {"concat": [{"path": other}, joined(primary, other, nonmatch="none")]}, encoder=Parted(), batch_size=1
@@ -210,6 +215,7 @@ def test_a_primary_that_grew_is_adopted_where_its_members_had_the_keys(tmp_path:
     assert len({sample for _, _, sample in seen}) == 90
 
 
+@pytest.mark.usefixtures("place")
 def test_weights_in_tokens_and_packs_go_by_the_columns_of_the_primary(tmp_path: Path, other: str) -> None:
     primary = a_dataset(tmp_path / "long", 60)
     index(primary, columns={"tokens": "size:txt"})
@@ -224,6 +230,7 @@ class Packs(Raw):
         return {**samples[0], "members": [sample["__key__"] + sample["cls"].decode() for sample in samples]}
 
 
+@pytest.mark.usefixtures("place")
 def test_packs_of_joined_samples_go_on_exactly(primary: str, other: str) -> None:
     index(primary, columns={"tokens": "size:txt"})
     options = {"packing": Packing(length="tokens", capacity=20), "batch_size": 2, "encoder": Packs()}
@@ -235,6 +242,7 @@ def test_packs_of_joined_samples_go_on_exactly(primary: str, other: str) -> None
     assert [batch["members"] for batch in taken(again, 15)] == [batch["members"] for batch in taken(loader, 15)]
 
 
+@pytest.mark.usefixtures("place")
 def test_cookers_see_joined_samples_and_the_labels_of_all_members(primary: str, other: str) -> None:
     from wdsctl.loader import Cooker
 
@@ -269,6 +277,7 @@ def test_the_join_is_kept_beside_the_catalog_of_the_primary(primary: str, other:
     assert len(os.listdir(Path(primary) / ".wdsctl" / "joins")) == 1
 
 
+@pytest.mark.usefixtures("place")
 def test_a_trace_tells_the_primarys_samples(primary: str, other: str, tmp_path: Path) -> None:
     loader = get_loader(
         get_train_dataset(joined(primary, other), batch_size=4, task_encoder=Raw(), trace=tmp_path / "trace")

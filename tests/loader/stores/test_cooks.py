@@ -40,6 +40,7 @@ def images(tmp_path: Path) -> dict[str, Any]:
 # What a cooker gets.
 
 
+@pytest.mark.usefixtures("place")
 def test_a_cooker_gets_the_stores_of_its_dataset_by_their_names(texts: dict[str, Any]) -> None:
     for sample in islice(training_of(texts, encoder=Texts(), batch_size=None), 30):
         assert sample.text == f"text {int(sample.__key__) % 6}"
@@ -56,6 +57,7 @@ def test_what_was_looked_up_is_among_the_sources(texts: dict[str, Any], tmp_path
         assert (tmp_path / "media" / "shard-0.tar").read_bytes()[first : first + size].decode() == sample.text
 
 
+@pytest.mark.usefixtures("place")
 def test_every_dataset_of_a_blend_has_stores_of_its_own(tmp_path: Path) -> None:
     one, two = (primaries(tmp_path / name) for name in "ab")
     first = a_tar_store(tmp_path / "one", {f"m/{i}.txt": b"one" for i in range(6)})
@@ -91,6 +93,7 @@ def test_a_hook_of_the_users_own_gets_the_stores_too(texts: dict[str, Any]) -> N
     assert taken(training_of(texts, encoder=Own(), batch_size=None), 1)[0]["names"] == ["media"]
 
 
+@pytest.mark.usefixtures("place")
 def test_without_a_pool_a_cooker_that_needs_one_works(images: dict[str, Any]) -> None:
     assert len(taken(packing(images), 3)) == 3
 
@@ -193,6 +196,7 @@ def test_bad_media_cost_the_samples_that_refer_to_them_and_are_told_with_both_pl
         assert words in told[0].where
 
 
+@pytest.mark.usefixtures("place")
 def test_one_bad_reference_costs_one_sample(tmp_path: Path) -> None:
     files = {f"a/{i}.txt": b"here" for i in range(5)}
     store = a_file_folder(tmp_path / "files")

@@ -28,6 +28,7 @@ from wdsctl.loader.stores import open_store
 FILES = {"a/1.txt": b"one", "a/1.seg.png": an_image("PNG"), "a/2.txt": b"two", "b.v2/3.json": b'{"x": 1}'}
 
 
+@pytest.mark.usefixtures("place")
 def test_an_entry_is_decoded_by_its_ending(tmp_path: Path) -> None:
     store = prepared(a_tar_store(tmp_path, FILES))
 
@@ -74,6 +75,7 @@ def test_a_key_alone_is_its_whole_sample(tmp_path: Path) -> None:
     assert source.file_names == ("a/1.txt", "a/1.seg.png")
 
 
+@pytest.mark.usefixtures("place")
 def test_a_handle_reads_only_what_it_is_asked_for(tmp_path: Path) -> None:
     handle = prepared(a_tar_store(tmp_path, FILES)).open("a/2.txt")
 
@@ -110,6 +112,7 @@ def test_a_name_that_is_not_there_is_told_with_what_it_may_mean(tmp_path: Path, 
     assert hint in raised.value.hint
 
 
+@pytest.mark.usefixtures("place")
 def test_a_name_that_is_there_twice_is_refused_with_both_places(tmp_path: Path) -> None:
     store = prepared(a_tar_store(tmp_path, {"x.txt": b"1", "y.txt": b"2"}, {"x.txt": b"3", "y.json": b"4"}))
 
@@ -205,6 +208,7 @@ def test_nothing_is_known_of_lines_as_media(tmp_path: Path) -> None:
     assert caught.value.code == "WDS553"
 
 
+@pytest.mark.usefixtures("place")
 def test_facts_of_media_come_from_the_catalog(tmp_path: Path) -> None:
     root = a_tar_store(tmp_path, FILES)
     with pytest.raises(SampleFailed) as unknown:

@@ -9,7 +9,6 @@ the catalog with their results is published (`after_publication`).
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -23,7 +22,7 @@ from wdsctl.core.errors import (
     WdsctlError,
     translate_os_errors,
 )
-from wdsctl.core.files import make_folder, remove_tree
+from wdsctl.core.files import copy_file, remove_tree
 from wdsctl.core.published.mirror import (
     CATALOG_NAME,
     FileStamp,
@@ -175,9 +174,7 @@ def _collect_files(mirror: Mirror, base: MirrorRecord | None, outgoing: str) -> 
 
 
 def _copy(path: str, copy: str) -> str:
-    with translate_os_errors(path, "read"):
-        make_folder(os.path.dirname(copy))
-        shutil.copyfile(path, copy)
+    copy_file(path, copy)
     return copy
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timezone
 
 from wdsctl.core.errors import CatalogError, PermissionDenied, translate_os_errors
-from wdsctl.core.files import make_folder, remove_empty_folder, remove_file, remove_tree, replace_atomically
+from wdsctl.core.files import copy_file, make_folder, move_path, remove_empty_folder, remove_file, remove_tree
 from wdsctl.core.published.evict import evict_mirrors
 from wdsctl.core.published.mirror import CATALOG_NAME, Mirror, MirrorRecord, file_sha256
 from wdsctl.core.published.pointer import Pointer, PublishedFile
@@ -128,8 +127,7 @@ def set_changes_aside(mirror: Mirror, changed: list[str], newer: Pointer) -> str
         for name in changed:
             for each in (name, f"{name}-journal"):
                 if os.path.exists(mirror.path(each)):
-                    make_folder(os.path.dirname(os.path.join(aside, each)))
-                    os.replace(mirror.path(each), os.path.join(aside, each))
+                    move_path(mirror.path(each), os.path.join(aside, each))
     return (
         f"{newer.describe_publisher()} published a newer catalog: moved the unpublished changes of this machine to "
         f"{aside}"
@@ -181,7 +179,7 @@ def _fetch(mirror: Mirror, store: CatalogStore, file: PublishedFile) -> None:
         remove_file(path)
     store.fetch(file, f"{path}.part")
     with translate_os_errors(path):
-        os.replace(f"{path}.part", path)
+        move_path(f"{path}.part", path)
 
 
 def _move_into_place(mirror: Mirror, files: list[PublishedFile]) -> None:
@@ -189,15 +187,13 @@ def _move_into_place(mirror: Mirror, files: list[PublishedFile]) -> None:
     with translate_os_errors(mirror.folder):
         for file in sorted(files, key=lambda file: (file.name == CATALOG_NAME, file.name)):
             target = mirror.path(file.name)
-            make_folder(os.path.dirname(target))
             if os.path.exists(f"{target}-journal"):  # SQLite would apply it to the new file
                 remove_file(f"{target}-journal")
             source = mirror.incoming_path(file)
             if sum(each.sha256 == file.sha256 for each in files) == 1:
-                os.replace(source, target)
+                move_path(source, target)
             else:  # two names with the same content
-                with replace_atomically(target) as draft:
-                    shutil.copyfile(source, draft)
+                copy_file(source, target)
 
 
 def _remove_files(mirror: Mirror, names: set[str]) -> None:
