@@ -108,6 +108,20 @@ COLUMNS = {
         _LARGEST,
         _TREE,
     ),
+    "uploads": (
+        Column("MB/s", "megabytes_per_second", decimals=1, is_rate=True),
+        Column("CPU of the client, s", "client_cpu_seconds", decimals=2),
+        Column("largest process of the client, MB", "client_peak_bytes", 1e6, 0),
+    ),
+    "shards": (
+        Column("wall, s", "steps_seconds", decimals=1),
+        Column("CPU, ms a shard", "cpu_seconds_a_shard", 0.001, 2),
+        Column("CPU of the merge, ms a shard", "merge_cpu_seconds_a_shard", 0.001, 2),
+        Column("share of the merge, %", "merge_cpu_share", 0.01, 0),
+        Column("plan, MB", "plan_peak_bytes", 1e6, 0),
+        Column("merge, MB", "merge_peak_bytes", 1e6, 0),
+        Column("largest process, MB", "steps_peak_bytes", 1e6, 0),
+    ),
     "transport": (
         Column("samples/s", "samples_per_second", decimals=0, is_rate=True),
         _CPU,
@@ -177,6 +191,18 @@ results of other shapes, no replacement of workers, and a batch is the consumer'
 is that of multiprocessing, with pickles. The first batches are compared with what was sent.
 """
 
+_UPLOADS = """\
+5,000 pictures of 120 KB with captions, 0.6 GB, to an S3 server of ours in its own process on the same two cores.
+`wdsctl prepare` lists the raw files, builds shards, sends them, and publishes the catalog; `s3fs.put` sends the
+finished tars of 64 MiB. The server limits its link to a speed. The objects have the sizes of the tars on the
+disk.
+"""
+
+_SHARDS = """\
+Shards of 5 KB with 4 samples. An array job is its plan, its two tasks one after the other, and its merge.
+[Scale](scale.md) extrapolates.
+"""
+
 _SOURCES = """\
 64,000 tiny samples (two parts of some 40 bytes) from 1, 10, 100 and 1,000 datasets of one shard, blended with equal
 weights; batches of 32, no workers. Raw: parts as bytes. Hook: an `encode_sample` that makes a small tensor. Reading
@@ -244,6 +270,8 @@ SUBJECTS = {
     "validate": ("Validating", _VALIDATE),
     "view": ("Views", _VIEW),
     "verbs": ("The daily verbs", _VERBS),
+    "uploads": ("Uploads", _UPLOADS),
+    "shards": ("Many shards", _SHARDS),
     "transport": ("From workers to the training", _TRANSPORT),
 }
 
