@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 
 from benchmarks.measure import Cost, measure
 from benchmarks.places import DATA, OURS_PYTHON, REPOSITORY, ours
@@ -95,8 +96,10 @@ def upload(how: str, workers: int, megabytes_per_second: float, files: int) -> t
     raw = ensure_raw(files)
     tars = ensure_tars(raw)
     put = (str(OURS_PYTHON), "-c", _PUT, URL.removeprefix("s3://"), *map(str, tars))
-    with running_sink(megabytes_per_second) as endpoint:
+    # A new server is empty: a mirror that an earlier run left for its URL would be wrong.
+    with TemporaryDirectory() as state, running_sink(megabytes_per_second) as endpoint:
         os.environ |= {
+            "XDG_DATA_HOME": state,
             "AWS_ENDPOINT_URL": endpoint,
             "AWS_ACCESS_KEY_ID": "bench",
             "AWS_SECRET_ACCESS_KEY": "bench",

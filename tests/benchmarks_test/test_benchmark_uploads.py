@@ -52,6 +52,7 @@ def test_both_uploads_send_the_shards_of_the_disk(how: str, tmp_path: Path, monk
     for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"):
         monkeypatch.setenv(name, "")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "state"))
     raw = uploads.ensure_raw(30, tmp_path)
     monkeypatch.setattr(uploads, "ensure_raw", lambda _files: raw)
 
