@@ -20,11 +20,13 @@ from benchmarks import (
     packing_bench,
     plans_bench,
     prepare_bench,
+    shards_bench,
     sources_bench,
     start_bench,
     states_bench,
     stores_bench,
     transport_bench,
+    uploads_bench,
     validate_bench,
     verbs_bench,
     view_bench,
@@ -64,6 +66,8 @@ BENCHES = {
     "validate": Bench(validate_bench.CORPORA, validate_bench.validate_rows),
     "view": Bench(view_bench.CORPORA, view_bench.view_rows),
     "verbs": Bench(verbs_bench.CORPORA, verbs_bench.verbs_rows, rounds=3),
+    "uploads": Bench(uploads_bench.CORPORA, uploads_bench.uploads_rows, rounds=3, has_peers=False),
+    "shards": Bench(shards_bench.CORPORA, shards_bench.shards_rows, rounds=1, has_peers=False),
 }
 
 

@@ -118,6 +118,20 @@ COLUMNS = {
         _LARGEST,
         _TREE,
     ),
+    "uploads": (
+        Column("MB/s", "megabytes_per_second", decimals=1, is_rate=True),
+        Column("CPU of the client, s", "client_cpu_seconds", decimals=2),
+        Column("largest process of the client, MB", "client_peak_bytes", 1e6, 0),
+    ),
+    "shards": (
+        Column("wall, s", "steps_seconds", decimals=1),
+        Column("CPU, ms a shard", "cpu_seconds_a_shard", 0.001, 2),
+        Column("CPU of the merge, ms a shard", "merge_cpu_seconds_a_shard", 0.001, 2),
+        Column("share of the merge, %", "merge_cpu_share", 0.01, 0),
+        Column("plan, MB", "plan_peak_bytes", 1e6, 0),
+        Column("merge, MB", "merge_peak_bytes", 1e6, 0),
+        Column("largest process, MB", "steps_peak_bytes", 1e6, 0),
+    ),
     "transport": (
         Column("samples/s", "samples_per_second", decimals=0, is_rate=True),
         _CPU,
@@ -219,6 +233,18 @@ Decoded: one uint8 tensor (32, 3, 256, 256). The consumer compares the first bat
 - The pipe is a `multiprocessing` pipe, which sends pickles.
 """
 
+_UPLOADS = """\
+The data is 5,000 pictures of 120 KB with captions, 0.6 GB. The destination is an S3 server of ours, in a process on the
+same two cores, which limits its link to a speed. `wdsctl prepare` lists the raw files, builds shards, sends them, and
+publishes the catalog. `s3fs.put` sends the finished tars of 64 MiB. After each run, the benchmark checks that the
+objects have the sizes of the tars on the disk.
+"""
+
+_SHARDS = """\
+Each shard has 5 KB and 4 samples. An array job is its plan, its two tasks one after the other, and its merge. [Scale](scale.md)
+extrapolates these figures.
+"""
+
 _SOURCES = """\
 Each loader draws from 1, 10, 100 and 1,000 datasets of one shard, blended with equal weights, in batches of 32, without
 workers. Together, the datasets have 64,000 tiny samples (two parts of about 40 bytes). Reading them costs almost
@@ -295,6 +321,8 @@ SUBJECTS = {
     "view": ("Views", _VIEW),
     "verbs": ("Everyday commands", _VERBS),
     "stores": ("From a store", _STORES),
+    "uploads": ("Uploads", _UPLOADS),
+    "shards": ("Many shards", _SHARDS),
     "transport": ("From workers to the training process", _TRANSPORT),
 }
 

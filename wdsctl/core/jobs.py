@@ -18,14 +18,18 @@ from __future__ import annotations
 
 import json
 import os
+from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
-from typing import Any, BinaryIO, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, BinaryIO, Generic, NamedTuple, Protocol, TypeVar, overload, runtime_checkable
 from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
 
 from wdsctl.core.errors import translate_os_errors
 from wdsctl.core.files import (
@@ -40,11 +44,13 @@ from wdsctl.core.files import (
 )
 from wdsctl.core.json_text import read_json
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
+from wdsctl.core.records import MadeOnAccess, Records
 
 UnitT = TypeVar("UnitT")
 ResultT = TypeVar("ResultT")
 
 RESULT_SUFFIX = ".result"
+_NAMES_PER_BLOCK = 1 << 16
 
 #: Facts for JSON, and the bytes that follow them.
 EncodedResult = tuple[Mapping[str, Any], Sequence[BytesLike]]
@@ -214,23 +220,24 @@ class ResultFolder(Generic[UnitT, ResultT]):
         found = self.load(unit) if file is None else self._read(unit, file)
         return fn(unit) if found is None else found
 
-    def find(self, units: Sequence[UnitT], *, are_batched: bool) -> dict[int, ResultFile]:
+    def find(self, units: Sequence[UnitT], *, are_batched: bool) -> FoundFiles:
         """Find the files with results of these units, by index.
 
         Lists the folder; if units ran in batches, also reads the table of each file.
         """
-        return self.find_names([self.name(unit) for unit in units], are_batched=are_batched)
+        names = MadeOnAccess(len(units), lambda i: self.name(units[i]))
+        return self.find_names(names, are_batched=are_batched)
 
-    def find_names(self, names: Sequence[str], *, are_batched: bool) -> dict[int, ResultFile]:
+    def find_names(self, names: Sequence[str], *, are_batched: bool) -> FoundFiles:
         """Like `find`, by the names of the units."""
         with translate_os_errors(self.folder, "read"):
             listed = os.listdir(self.folder) if os.path.isdir(self.folder) else []
-        files: dict[str, ResultFile] = {}
+        listed = [name for name in listed if name.endswith(RESULT_SUFFIX)]
+        found = FoundFiles(names if listed else ())
         for file_name in listed:
-            if file_name.endswith(RESULT_SUFFIX):
-                file = ResultFile(os.path.join(self.folder, file_name))
-                files |= dict.fromkeys(file.names() if are_batched else [file_name.removesuffix(RESULT_SUFFIX)], file)
-        return {i: files[name] for i, name in enumerate(names) if name in files} if files else {}
+            file = ResultFile(os.path.join(self.folder, file_name))
+            found.add(file, file.names() if are_batched else [file_name.removesuffix(RESULT_SUFFIX)])
+        return found
 
     def _read(self, unit: UnitT, file: ResultFile) -> ResultT | None:
         data = file.get(self.name(unit))
@@ -241,9 +248,72 @@ class ResultFolder(Generic[UnitT, ResultT]):
             return None
 
 
+class UnitNames(Sequence[str]):
+    """Names of units, in a numpy array: 32 bytes a name, and 8 once names were looked up."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        remaining = iter(names)
+        blocks = iter(lambda: [name.encode() for name in islice(remaining, _NAMES_PER_BLOCK)], [])
+        self._names = np.concatenate([np.array([], "S1"), *map(np.array, blocks)])
+        self._order: NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [name.decode() for name in self._names[index].tolist()]
+        return bytes(self._names[index]).decode()
+
+    def find(self, names: Sequence[str]) -> NDArray[np.int64]:
+        """Return the indices of all units with one of these names, in no particular order."""
+        if self._order is None:
+            self._order = np.argsort(self._names, kind="stable")
+        wanted = np.array([name.encode() for name in names] or [], "S")
+        first = np.searchsorted(self._names, wanted, side="left", sorter=self._order)
+        after = np.searchsorted(self._names, wanted, side="right", sorter=self._order)
+        if int((after - first).max(initial=0)) > 1:  # units with the same name
+            return np.concatenate([self._order[a:b] for a, b in zip(first, after, strict=True)])
+        return self._order[first[after > first]]
+
+
+class FoundFiles(Mapping[int, "ResultFile"]):
+    """The files with results of units, by the index of the unit. Memory: 4 bytes a unit, and `UnitNames`."""
+
+    def __init__(self, names: Sequence[str] = ()) -> None:
+        self._names = names if isinstance(names, UnitNames) else UnitNames(names)
+        self._files: list[ResultFile] = []
+        self._file_numbers = np.full(len(self._names), -1, np.int32)
+
+    def add(self, file: ResultFile, names: Sequence[str]) -> None:
+        """Record that `file` has the results of the units with these names."""
+        if found := self._names.find(names).tolist():
+            self._file_numbers[found] = len(self._files)
+            self._files.append(file)
+
+    def __getitem__(self, index: int) -> ResultFile:
+        number = int(self._file_numbers[index]) if index in self else -1
+        if number < 0:
+            raise KeyError(index)
+        return self._files[number]
+
+    def __contains__(self, index: object) -> bool:
+        return isinstance(index, int) and 0 <= index < len(self._file_numbers) and bool(self._file_numbers[index] >= 0)
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self._file_numbers >= 0))
+
+    def __iter__(self) -> Iterator[int]:
+        return (i for i, number in enumerate(self._file_numbers.data) if number >= 0)
+
+
 @dataclass(slots=True)
 class ResultFile:
-    """A file with the results of a batch, which is read at the first `get`."""
+    """A file with the results of a batch, which is read at the first `get`, and kept until every result was taken."""
 
     path: str
     _results: dict[str, bytes] | None = None
@@ -254,11 +324,13 @@ class ResultFile:
             return [name for name, _ in _read_table(file)]
 
     def get(self, name: str) -> bytes | None:
-        if self._results is None:
+        if self._results is None or name not in self._results:
             with translate_os_errors(self.path, "read"), self._open() as file:
                 file_size = os.fstat(file.fileno()).st_size
                 self._results = {name: file.read(min(size, file_size)) for name, size in _read_table(file)}
-        return self._results.get(name)
+        found = self._results.pop(name, None)
+        self._results = self._results or None
+        return found
 
     def _open(self) -> BinaryIO:
         return open(open_without_links(self.path), "rb")
@@ -345,13 +417,14 @@ def run_units(
     caller asks for the next unit. An error in a unit stops the others and is raised here, as in `Executor.run`; saved
     results stay. `reads`: files and folders that all units need, which other machines must see, too.
     """
-    stored = {} if results is None else results.find(units, are_batched=batch.units > 1)
-    left = [i for i in range(len(units)) if i not in stored]
-    sizes = [size(units[i]) for i in left]
+    stored = FoundFiles() if results is None else results.find(units, are_batched=batch.units > 1)
+    left = array("q", (i for i in range(len(units)) if i not in stored)) if stored else range(len(units))
+    sizes = Records(UnitSize, (size(units[i]) for i in left))
     if phase and left:
         total_bytes = sum(each.size_bytes for each in sizes)
         progress.phase(phase, items=sum(each.items for each in sizes), size_bytes=total_bytes or None)
-    stage = Stage(fn, [units[i] for i in left], [units[i] for i in stored], sizes, results, batch, phase, tuple(reads))
+    units_left, done = _pick(units, left), _pick(units, array("q", stored))
+    stage = Stage(fn, units_left, done, sizes, results, batch, phase, tuple(reads))
     found = executor.find_results(stage) if isinstance(executor, ResultSource) and left else None
     if found is None:
         arriving = _run_left(stage, left, executor, progress)
@@ -359,16 +432,20 @@ def run_units(
         arriving = _report_found(stage, left, found, progress)
     waiting: dict[int, FinishedUnit[UnitT, ResultT]] = {}
     with closing(arriving):
-        for i in range(len(units)) if is_ordered else list(stored):
+        for i in range(len(units)) if is_ordered else stored:
             if results is not None and i in stored:
-                load = partial(results.load_or_run, units[i], fn, stored.pop(i))
-                yield FinishedUnit(i, units[i], True, load)
+                unit = units[i]
+                yield FinishedUnit(i, unit, True, partial(results.load_or_run, unit, fn, stored[i]))
                 continue
             while i not in waiting:
                 finished = next(arriving)
                 waiting[finished.index] = finished
             yield waiting.pop(i)
         yield from arriving
+
+
+def _pick(units: Sequence[UnitT], indices: Sequence[int]) -> Sequence[UnitT]:
+    return MadeOnAccess(len(indices), lambda i: units[indices[i]])
 
 
 def _report_found(
@@ -386,7 +463,7 @@ def _run_left(
     """Run the units of a stage, whose indices are `left`, in batches, and yield them as they finish."""
     fn, units, sizes, results = stage.fn, stage.units, stage.sizes, stage.results
     limits = ONE_BY_ONE if results is None and executor.workers <= 1 else stage.batch
-    spans = batch_spans([each.size_bytes for each in sizes], executor.workers, limits)
+    spans = batch_spans(array("q", (each.size_bytes for each in sizes)), executor.workers, limits)
     batches = (Batch(units[start:end], unit_label(units[start]), stage.reads) for start, end in spans)
     caller_pid = os.getpid() if executor.shares_files else None
     with closing(executor.run(partial(_run_batch, fn, results, caller_pid), batches)) as outcomes:
@@ -395,6 +472,7 @@ def _run_left(
             if results is not None and outcome.packed is not None:
                 results.write(outcome.packed)
             file: ResultFile | None = None
+            sizes_run = sizes[start:end]
             for i, unit, (is_saved, sent) in zip(left[start:end], units[start:end], outcome.results, strict=True):
                 if results is not None and not sent:
                     file = file or ResultFile(results.path(unit))
@@ -402,9 +480,9 @@ def _run_left(
                 else:
                     yield FinishedUnit(i, unit, is_saved, partial(sent.__getitem__, 0))
             progress.advance(
-                items=sum(each.items for each in sizes[start:end]),
-                size_bytes=sum(each.size_bytes for each in sizes[start:end]),
-                doing=sizes[end - 1].label,
+                items=sum(each.items for each in sizes_run),
+                size_bytes=sum(each.size_bytes for each in sizes_run),
+                doing=sizes_run[-1].label,
             )
 
 

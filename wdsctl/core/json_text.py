@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 
@@ -15,6 +18,73 @@ def read_json(text: str | bytes | bytearray) -> Any:
         return json.loads(text)
     except RecursionError as error:
         raise ValueError("the values are nested too deeply") from error
+
+
+_ROWS_PER_PIECE = 1000
+_WINDOW_BYTES = 1 << 16
+_TAIL_BYTES = 4096  # in which the last row ends
+_SPLITS_TRIED = 3  # of a window: a text in a row may look like the end of a row
+
+
+def encode_with_rows(facts: Mapping[str, Any], name: str, rows: Iterable[list[Any]]) -> Iterator[bytes]:
+    """Encode {**facts, name: rows} as compact JSON, in pieces. `facts` has one item or more.
+
+    Holds few rows at a time.
+    """
+    yield _encode(facts)[:-1] + f",{json.dumps(name)}:[".encode()
+    remaining = iter(rows)
+    separator = b""
+    while some := list(islice(remaining, _ROWS_PER_PIECE)):
+        yield separator + _encode(some)[1:-1]
+        separator = b","
+    yield b"]}"
+
+
+def _encode(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def read_with_rows(data: bytes | memoryview, name: str) -> tuple[dict[str, Any], Iterator[Any]]:
+    """Read an object with a long list of lists: (the object without the list, its rows).
+
+    Holds few rows at a time, if the text is in compact form and has less than 4 KB after the rows. Raises ValueError
+    for invalid text, KeyError without `name`; the rows raise ValueError as they are read.
+    """
+    begin = re.search(re.escape(f'"{name}":[').encode(), data)
+    tail = bytes(data[max(0, len(data) - _TAIL_BYTES) :])
+    end = tail.rfind(b"]]")
+    if begin is not None and end >= 0 and (stop := len(data) - len(tail) + end + 1) > begin.end():
+        facts = read_json(bytes(data[: begin.end()]) + bytes(data[stop:]))
+        if isinstance(facts, dict) and facts.get(name) == []:
+            return facts, _read_rows(data[begin.end() : stop])
+    facts = read_json(bytes(data))
+    if not isinstance(facts, dict):
+        raise ValueError("the JSON is no object")  # noqa: TRY004 - the text is wrong, not an argument
+    return facts, iter(facts.pop(name))
+
+
+def _read_rows(data: bytes | memoryview) -> Iterator[Any]:
+    """Read lists with commas between them, a window at a time."""
+    start = 0
+    while start < len(data):
+        window = bytes(data[start : start + _WINDOW_BYTES])
+        split = len(window)
+        for _ in range(_SPLITS_TRIED):
+            split = window.rfind(b"],[", 0, split)
+            if split < 0:
+                break
+            try:
+                rows = read_json(b"[" + window[: split + 1] + b"]")
+            except ValueError:
+                continue
+            yield from rows
+            start += split + len(b"],")
+            break
+        else:
+            split = -1
+        if split < 0 or len(data) - start <= _WINDOW_BYTES:
+            yield from read_json(b"[" + bytes(data[start:]) + b"]")
+            return
 
 
 _NON_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}

@@ -108,6 +108,11 @@ class CatalogDraft:
         self.last_shard_id += 1
         return self.last_shard_id
 
+    def next_shard_ids(self, count: int) -> range:
+        """As many such ids."""
+        self.last_shard_id += count
+        return range(self.last_shard_id - count + 1, self.last_shard_id + 1)
+
     def part_numbers(self, scan: ShardScan) -> Int64Array:
         """The numbers of the part names of a scan; new names get the next numbers."""
         return np.array([self.part_number(name) for name in scan.extensions] or [0], np.int64)

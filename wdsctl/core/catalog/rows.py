@@ -49,8 +49,9 @@ def sample_rows(shard_id: int, scan: ShardScan, numbers: Int64Array) -> Iterator
 
 
 def _blocks(shard_id: int, scan: ShardScan, numbers: Int64Array) -> Iterator[Iterable[SampleRow]]:
-    key_ends = np.append(0, np.cumsum(scan.key_sizes, dtype=np.int64))
-    part_ends = np.append(0, np.cumsum(scan.counts, dtype=np.int64))
+    key_ends, part_ends = np.zeros((2, scan.samples + 1), np.int64)
+    np.cumsum(scan.key_sizes, out=key_ends[1:])
+    np.cumsum(scan.counts, out=part_ends[1:])
     named = numbers[scan.part_names]
     first_id = shard_id << INDEX_BITS
     for start in range(0, scan.samples, BLOCK_SAMPLES):

@@ -38,7 +38,7 @@ class DiffSide:
     hashes: dict[int, str]  # SHA-256 by shard id, if known
 
     @property
-    def shards(self) -> list[ShardEntry]:
+    def shards(self) -> Sequence[ShardEntry]:
         return self.offsets.shards
 
     def selection_flags(self, i: int) -> SampleFlags:

@@ -8,13 +8,15 @@ the next stage. Results are named after what they depend on, so that another num
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
+from array import array
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
+from operator import eq
 from typing import Any, Literal
 
 from wdsctl.core.dataset.location import shell_command
@@ -36,7 +38,6 @@ from wdsctl.core.files import (
     encode_checked,
     link_or_copy_into,
     write_pieces,
-    write_text,
 )
 from wdsctl.core.jobs import (
     FoundResult,
@@ -45,11 +46,14 @@ from wdsctl.core.jobs import (
     ResultT,
     Stage,
     StageStopped,
+    UnitNames,
     UnitT,
     unit_label,
     using_executor,
 )
+from wdsctl.core.json_text import encode_with_rows
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
+from wdsctl.core.records import MadeOnAccess
 from wdsctl.core.safe_open import ALLOW_PATH_VARIABLE
 from wdsctl.core.text import pluralize
 
@@ -141,14 +145,13 @@ def merge_job(folder: str, run_command: RunCommand, *, progress: Progress = SILE
         job = read_job(folder)
         if job.state == "finished":
             return report_job(folder)
-        stage = read_stage(job)
-        _check_complete(job, stage)
-        return _advance(job, stage, run_command)
+        return _advance(job, _read_complete_stage(job), run_command)
 
 
 def _advance(job: Job, stage: PlannedStage | None, run_command: RunCommand) -> JobReport | int:
     """Run the command until it ends or stops before a stage. `stage`: whose units have results."""
     source = _JobResults(job, stage)
+    del stage  # frees the table of units as soon as the command has asked for them
     try:
         with _working_folder(job.working_folder), using_executor(source.make_executor):
             code = run_command(job.arguments)
@@ -184,33 +187,33 @@ class _JobResults:
     def make_executor(self, workers: int, preload: Sequence[str]) -> JobExecutor:
         return JobExecutor(self, LocalProcesses(workers, preload))
 
-    def find(self, stage: Stage[Any, Any]) -> list[FoundResult[Any]] | None:
+    def find(self, stage: Stage[Any, Any]) -> Sequence[FoundResult[Any]] | None:
         function = find_unit_function(stage.fn, keeps_results=stage.results is not None)
         if function is None:
             return None
         kept, repeated = self.job.kept(function), self.job.repeated(function)
-        names = [kept.name(unit) for unit in stage.units]
+        names = UnitNames(map(kept.name, stage.units))
         files = kept.find_names(names, are_batched=stage.batch.units > 1)
         others = repeated.find_names(names, are_batched=False)
-        missing = [i for i in range(len(names)) if i not in files and i not in others]
+        missing = array("q", (i for i in range(len(names)) if i not in files and i not in others))
         self._check_inputs(stage, function, names, missing)
         if missing:
             self._write_stage(stage, function, names, missing)
             raise StageStopped
-        found = []
         imported: dict[str, ResultFile] = {}
-        for i, unit in enumerate(stage.units):
+
+        def make(i: int) -> FoundResult[Any]:
+            unit = stage.units[i]
             if i not in files:
-                load = partial(repeated.load_or_run, unit, stage.fn, others[i])
-                found.append(FoundResult(is_saved=False, load=load))
-                continue
+                return FoundResult(is_saved=False, load=partial(repeated.load_or_run, unit, stage.fn, others[i]))
             file, results = files[i], kept
             if stage.results is not None:
                 results = stage.results
                 file = _import_file(file, results.folder, imported)
             load = partial(results.load_or_run, unit, stage.fn, file)
-            found.append(FoundResult(is_saved=stage.results is not None, load=load))
-        return found
+            return FoundResult(is_saved=stage.results is not None, load=load)
+
+        return MadeOnAccess(len(names), make)
 
     def _check_inputs(
         self, stage: Stage[Any, Any], function: UnitFunction, names: Sequence[str], missing: Sequence[int]
@@ -218,6 +221,13 @@ class _JobResults:
         """Compare the units with the plan when the command asks for those of the current stage."""
         planned = self._stage
         if planned is None or planned.function.function != function.function:
+            return
+        if (
+            not missing
+            and len(names) == len(planned.units)
+            and all(map(eq, names, (unit.name for unit in planned.units)))
+        ):
+            self._stage = None
             return
         planned_labels = {unit.name: unit.label for unit in planned.units}
         present = set(names)
@@ -243,27 +253,29 @@ class _JobResults:
         self, stage: Stage[Any, Any], function: UnitFunction, names: Sequence[str], missing: Sequence[int]
     ) -> None:
         number = self.job.stage + 1
-        table: list[list[Any]] = []
+        encoded_bytes = array("q")
 
-        def pieces() -> Iterator[BytesLike]:
+        def encode_units() -> Iterator[BytesLike]:
             for i in missing:
                 encoded = encode_checked(*function.encode_unit(stage.units[i]))
-                size = stage.sizes[i].size_bytes
-                table.append([names[i], unit_label(stage.units[i]), size, sum(map(len, encoded))])
+                encoded_bytes.append(sum(map(len, encoded)))
                 yield from encoded
+
+        def table() -> Iterator[list[Any]]:
+            for i, length in zip(missing, encoded_bytes, strict=True):
+                yield [names[i], unit_label(stage.units[i]), stage.sizes[i].size_bytes, length]
 
         arguments = encode_checked(*function.encode_arguments())
         path = os.path.join(self.job.folder, f"stage-{number}")
-        write_pieces(f"{path}.units", _chain(arguments, pieces()))
+        write_pieces(f"{path}.units", chain(arguments, encode_units()))
         facts = {
             "phase": stage.phase,
             "function": function.function,
             "keeps_results": function.keeps_results,
             "batch": list(stage.batch),
             "argument_bytes": sum(map(len, arguments)),
-            "units": table,
         }
-        write_text(f"{path}.json", json.dumps(facts))
+        write_pieces(f"{path}.json", encode_with_rows(facts, "units", table()))
         self.job = replace(self.job, stage=number)
         self.job.save()
 
@@ -291,11 +303,6 @@ class JobExecutor:
         return self.source.find(stage)
 
 
-def _chain(first: Iterable[BytesLike], rest: Iterable[BytesLike]) -> Iterator[BytesLike]:
-    yield from first
-    yield from rest
-
-
 def _import_file(file: ResultFile, folder: str, imported: dict[str, ResultFile]) -> ResultFile:
     """Link or copy a result file into the command's own folder of results, once."""
     if file.path not in imported:
@@ -303,10 +310,12 @@ def _import_file(file: ResultFile, folder: str, imported: dict[str, ResultFile])
     return imported[file.path]
 
 
-def _check_complete(job: Job, stage: PlannedStage) -> None:
+def _read_complete_stage(job: Job) -> PlannedStage:
+    """Read the current stage. Raises InputError WDS451 if units have no results."""
+    stage = read_stage(job)
     done = stage.find_done(job)
     if len(done) == len(stage.units):
-        return
+        return stage
     missing = [i for i in range(len(stage.units)) if i not in done]
     tasks = [task for task, share in enumerate(stage.shares(job.tasks)) if not done.issuperset(share)]
     examples = ", ".join([stage.units[i].label for i in missing if stage.units[i].label][:_SHOWN_UNITS])

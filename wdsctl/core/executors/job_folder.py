@@ -14,16 +14,20 @@ from __future__ import annotations
 import heapq
 import json
 import os
+from array import array
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, Literal
 
+import numpy as np
+
 from wdsctl.core.errors import CatalogError, InputError, UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.executors.unit_results import UNIT_FUNCTIONS, UnitFunction
 from wdsctl.core.files import MALFORMED_ERRORS, decode_checked, open_without_links, write_text
-from wdsctl.core.jobs import BatchLimits, ResultFolder
-from wdsctl.core.json_text import read_json
+from wdsctl.core.jobs import BatchLimits, ResultFolder, UnitNames
+from wdsctl.core.json_text import read_json, read_with_rows
+from wdsctl.core.records import Records
 from wdsctl.core.urls import redact_secrets
 from wdsctl.core.version import VERSION
 
@@ -104,24 +108,26 @@ class PlannedStage:
     phase: str
     function: UnitFunction
     batch: BatchLimits
-    units: tuple[PlannedUnit, ...]
+    units: Sequence[PlannedUnit]
     argument_bytes: int
 
     def find_done(self, job: Job) -> set[int]:
         """Return the indices of the units with results."""
-        names = [unit.name for unit in self.units]
+        names = UnitNames(unit.name for unit in self.units)
         done = set(job.kept(self.function).find_names(names, are_batched=self.batch.units > 1))
         return done | set(job.repeated(self.function).find_names(names, are_batched=False))
 
-    def shares(self, tasks: int) -> list[list[int]]:
+    def shares(self, tasks: int) -> Sequence[Sequence[int]]:
         """Divide the units over tasks by their bytes: the largest first, each to the task with the least work."""
         heap = [(0, task) for task in range(tasks)]
-        shares: list[list[int]] = [[] for _ in range(tasks)]
-        for i in sorted(range(len(self.units)), key=lambda i: (-self.units[i].size_bytes, i)):
+        shares = [array("q") for _ in range(tasks)]
+        sizes = np.fromiter((unit.size_bytes for unit in self.units), np.int64, len(self.units))
+        order = np.argsort(-sizes, kind="stable")
+        for i, size_bytes in zip(order.data, sizes[order].data, strict=True):
             total, task = heap[0]
             shares[task].append(i)
-            heapq.heapreplace(heap, (total + self.units[i].size_bytes + _UNIT_COST_BYTES, task))
-        return [sorted(share) for share in shares]
+            heapq.heapreplace(heap, (total + size_bytes + _UNIT_COST_BYTES, task))
+        return [array("q", np.sort(share).tobytes()) for share in shares]
 
 
 def check_command(arguments: Sequence[str]) -> None:
@@ -192,13 +198,15 @@ def read_job(folder: str) -> Job:
 def read_stage(job: Job) -> PlannedStage:
     """Read the table of the current stage. Raises CatalogError WDS450 if it is damaged."""
     path = os.path.join(job.folder, f"stage-{job.stage}.json")
-    facts = _read_json(path)
     try:
+        with _open_file(path) as file:
+            facts, rows = read_with_rows(file.read(), "units")
         start = _count(facts["argument_bytes"])
-        units = []
-        for name, label, size_bytes, encoded_bytes in facts["units"]:
-            units.append(PlannedUnit(str(name), str(label), _count(size_bytes), start, start + _count(encoded_bytes)))
-            start = units[-1].end
+        units = Records(PlannedUnit)
+        for name, label, size_bytes, encoded_bytes in rows:
+            end = start + _count(encoded_bytes)
+            units.append(PlannedUnit(str(name), str(label), _count(size_bytes), start, end))
+            start = end
         if facts["function"] not in UNIT_FUNCTIONS:
             raise ValueError(facts["function"])
         function = UnitFunction(str(facts["function"]), (), bool(facts["keeps_results"]))
@@ -207,7 +215,7 @@ def read_stage(job: Job) -> PlannedStage:
             str(facts["phase"]),
             function,
             BatchLimits(*map(_count, facts["batch"])),
-            tuple(units),
+            units,
             _count(facts["argument_bytes"]),
         )
         return replace(stage, function=read_arguments(job, stage))
@@ -242,7 +250,10 @@ def _units_path(job: Job, stage: PlannedStage) -> str:
 
 
 def _open_units(job: Job, stage: PlannedStage) -> BinaryIO:
-    path = _units_path(job, stage)
+    return _open_file(_units_path(job, stage))
+
+
+def _open_file(path: str) -> BinaryIO:
     with translate_os_errors(path, "read"):
         return open(open_without_links(path), "rb")
 
@@ -269,7 +280,7 @@ def read_mark(job: Job, task: int) -> dict[str, Any]:
 
 def _read_json(path: str) -> dict[str, Any]:
     try:
-        with translate_os_errors(path, "read"), open(open_without_links(path), "rb") as file:
+        with _open_file(path) as file:
             facts = read_json(file.read())
     except MALFORMED_ERRORS as error:
         if isinstance(error, WdsctlError):

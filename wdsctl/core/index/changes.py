@@ -22,6 +22,7 @@ from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError, tra
 from wdsctl.core.index.merge import offsets_files, scan_shards
 from wdsctl.core.offsets.write import rename_offsets_shards
 from wdsctl.core.progress import Progress
+from wdsctl.core.records import Records
 from wdsctl.core.shards.list import is_excluded
 from wdsctl.core.shards.scan_unit import ScanOptions, ShardFile, scan_file
 from wdsctl.core.shards.shard_scan import ShardScan
@@ -35,7 +36,7 @@ class Changes:
     `excluded`.
     """
 
-    added: tuple[ShardFile, ...]
+    added: Sequence[ShardFile]
     changed: tuple[tuple[ShardRow, ShardFile], ...]
     vanished: tuple[ShardRow, ...]
     same: tuple[ShardRow, ...]
@@ -54,8 +55,10 @@ def compare_shards(
 
     A shard that was missing, or was unreadable and can now be read, counts as changed.
     """
+    if not rows:
+        return Changes(shards, (), (), ())
     known = {row.path: row for row in rows}
-    added, changed, same = [], [], []
+    added, changed, same = Records(ShardFile), [], []
     for shard in shards:
         row = known.pop(shard.path, None)
         if row is None:
@@ -71,7 +74,7 @@ def compare_shards(
     unwanted = {path for path in known if is_excluded(path, exclude) or not selection.includes(path)}
     excluded = tuple(row for row in known.values() if row.path in unwanted)
     vanished = tuple(row for row in known.values() if row.path not in unwanted)
-    return Changes(tuple(added), tuple(changed), vanished, tuple(same), excluded)
+    return Changes(added, tuple(changed), vanished, tuple(same), excluded)
 
 
 def confirm_changes(
@@ -168,10 +171,12 @@ def detect_renames(
     Cost: scans the new and changed shards that are as large as a vanished or changed one. The scans stay in the work
     folder, except in a dry run.
     """
+    if not changes.vanished:
+        return changes
     old = [*changes.vanished, *(row for row, _ in changes.changed)]
     sizes = {row.size for row in old}
     new = [shard for shard in (*changes.added, *(file for _, file in changes.changed)) if shard.size in sizes]
-    if not changes.vanished or not new:
+    if not new:
         return changes
     options = replace(options, with_sha256=options.with_sha256 or any(row.sha256 for row in old))
     reads = scan_in_process if dry_run else partial(scan_shards, workers=workers)

@@ -13,6 +13,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain, pairwise
 
 from wdsctl.core.catalog.draft import CatalogDraft
 from wdsctl.core.catalog.ledger import FormerKeys, Ledger
@@ -27,6 +28,7 @@ from wdsctl.core.offsets.bounds import ShardEntry
 from wdsctl.core.offsets.read import Offsets, ShardColumns
 from wdsctl.core.offsets.write import OffsetsWriter
 from wdsctl.core.progress import Progress
+from wdsctl.core.records import MadeOnAccess, Records
 from wdsctl.core.shards.scan_unit import (
     DEFAULT_SCAN,
     SCAN_BATCH,
@@ -74,7 +76,7 @@ class MergePlan:
 
 def merge_scans(
     location: DatasetLocation, draft: CatalogDraft, plan: MergePlan, workers: int, progress: Progress
-) -> tuple[list[ShardRow], list[Finding]]:
+) -> tuple[Sequence[ShardRow], list[Finding]]:
     """Scan added and changed shards, and write the draft and the offsets file. Returns (new rows by id, findings).
 
     Raises CatalogError if the lock is lost or a kept shard has no readable offsets, StorageError, PermissionDenied.
@@ -82,13 +84,13 @@ def merge_scans(
     before = draft.generation
     if plan.is_new_generation:
         draft.generation += 1
-    fresh_bytes = sum(shard.size for shard in (*plan.added, *(shard for _, shard in plan.changed)))
+    fresh_bytes = sum(shard.size for shard in chain(plan.added, (shard for _, shard in plan.changed)))
     draft.drop_index_before_growth(fresh_bytes / max(1, sum(row.size for row in plan.kept)))
     for row in plan.removed:
         draft.remove_shard(row.id, remember_splits=True)
     for row, _ in plan.changed:
         draft.remove_shard(row.id)
-    rows: list[ShardRow] = []
+    rows = Records(ShardRow)
     findings: list[Finding] = []
     origins = SampleOrigins(location, before, plan.held_by_path, _former_keys(location) if plan.held_by_path else {})
     with translate_os_errors(location.meta):
@@ -96,13 +98,12 @@ def merge_scans(
         writer = OffsetsWriter(location.work_folder)
         try:
             _copy_kept(location, plan, before, draft, writer)
-            fresh = _number_shards(draft, plan)
-            shards = [shard for _, shard in fresh]
+            ids, shards = _number_shards(draft, plan)
             with (
                 closing(scan_shards(location, shards, workers, progress, plan.scan)) as found,
                 ThreadPoolExecutor(1, thread_name_prefix="wdsctl-hash") as pool,
             ):
-                for (shard_id, _), (shard, scan) in zip(fresh, found, strict=True):
+                for shard_id, (shard, scan) in zip(ids, found, strict=True):
                     rows.append(_add(draft, writer, pool, shard_id, shard, scan))
                     findings += scan.findings
                     origins.add_scan(shard.path, scan)
@@ -140,12 +141,16 @@ def _former_keys(location: DatasetLocation) -> dict[str, FormerKeys]:
     return {}
 
 
-def _number_shards(draft: CatalogDraft, plan: MergePlan) -> list[tuple[int, ShardFile]]:
-    """The shards to scan, in the order of their ids: known ids first, then new ids in path order."""
+def _number_shards(draft: CatalogDraft, plan: MergePlan) -> tuple[Sequence[int], Sequence[ShardFile]]:
+    """(ids, shards to scan), in the order of their ids: known ids first, then new ids in path order."""
+    is_sorted = all(before.path <= shard.path for before, shard in pairwise(plan.added))
+    if is_sorted and not (plan.changed or plan.known_ids):
+        return draft.next_shard_ids(len(plan.added)), plan.added
     shards = [*plan.added, *(shard for _, shard in plan.changed)]
     known = sorted((plan.known_ids[shard.path], shard) for shard in shards if shard.path in plan.known_ids)
     new = sorted((shard for shard in shards if shard.path not in plan.known_ids), key=lambda shard: shard.path)
-    return [*known, *((draft.next_shard_id(), shard) for shard in new)]
+    ids = [*(number for number, _ in known), *draft.next_shard_ids(len(new))]
+    return ids, [*(shard for _, shard in known), *new]
 
 
 def remove_partial_files(location: DatasetLocation) -> None:
@@ -190,8 +195,10 @@ def has_sound_offsets(location: DatasetLocation, generation: int, rows: Iterable
         offsets.check_all()
     except (OSError, CatalogError):
         return False
+    if offsets.generation != generation:
+        return False
     names = {shard.id: shard.path for shard in offsets.shards}
-    return offsets.generation == generation and names == {row.id: row.path for row in rows}
+    return names == {row.id: row.path for row in rows}
 
 
 def offsets_files(location: DatasetLocation) -> list[str]:
@@ -221,14 +228,15 @@ def scan_shards(
         threads, workers = threads_per_file(workers, 1), 1
     else:
         threads = threads_per_file(workers, len(shards))
-    units = [
-        ScanUnit(location.root, shard, options, threads, with_layout_hash=min(workers, len(shards)) > 1)
-        for shard in shards
-    ]
+    executor = make_executor(workers, ("wdsctl.core.shards.scan_unit",))
+    with_layout_hash = min(workers, len(shards)) > 1 or not executor.shares_files
+    units = MadeOnAccess(
+        len(shards), lambda i: ScanUnit(location.root, shards[i], options, threads, with_layout_hash=with_layout_hash)
+    )
     finished = run_units(
         run_scan_unit,
         units,
-        make_executor(workers, ("wdsctl.core.shards.scan_unit",)),
+        executor,
         results=scan_results(location.work_folder),
         batch=SCAN_BATCH,
         is_ordered=True,

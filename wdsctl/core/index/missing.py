@@ -120,7 +120,9 @@ def needs_sample_rows(listing: ShardListing, request: IndexRequest, before: bool
     if request.sample_rows is not None:
         return request.sample_rows
     are_jsonl = all(is_jsonl_name(shard.path) for shard in listing.shards)
-    keeps_gone = request.missing != "drop" and not {shard.path for shard in listing.shards}.issuperset(known)
+    keeps_gone = (
+        request.missing != "drop" and bool(known) and not {shard.path for shard in listing.shards}.issuperset(known)
+    )
     is_same_kind = bool(known) and are_jsonl == any(map(is_jsonl_name, known))
     if before is not None and (is_same_kind or keeps_gone or not listing.shards):
         return before

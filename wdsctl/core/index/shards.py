@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from wdsctl.core.catalog.draft import CatalogDraft
 from wdsctl.core.catalog.presence import no_samples_findings
@@ -87,42 +88,49 @@ class IndexReportBuilder:
     def build(
         self,
         generation: int,
-        rows: Sequence[ShardRow],
+        kept: Sequence[ShardRow],
+        new: Sequence[ShardRow],
         findings: Sequence[Finding],
         *,
         up_to_date: bool,
         dry_run: bool = False,
     ) -> IndexReport:
-        """`rows`: the rows of the catalog after the run. A dry run knows only the sizes of new and changed shards."""
-        unread = (*self.changes.added, *(shard for _, shard in self.changes.changed)) if dry_run else ()
-        rescanned = {shard.path for shard in self.changes.added} | {shard.path for _, shard in self.changes.changed}
-        known = [row for row in rows if row.path not in rescanned]
+        """`kept`, `new`: the rows of the catalog after the run. A dry run knows only the sizes of new and changed
+        shards.
+        """
+        unread = [*self.changes.added, *(shard for _, shard in self.changes.changed)] if dry_run else []
         location = self.stage.location
         warnings = (
             *self.listing_findings,
-            *missing_findings(location, rows),
-            *damaged_shard_findings(location, known),
+            *missing_findings(location, kept),
+            *damaged_shard_findings(location, kept),
             *findings,
         )
+        samples = parts = size_bytes = hashed = 0
+        for row in chain(kept, new):
+            samples, parts, size_bytes = samples + row.samples, parts + row.parts, size_bytes + row.size
+            hashed += row.sha256 is not None
+        if not (samples or unread):
+            warnings = (*warnings, *no_samples_findings(location, [*kept, *new], warnings))
         return IndexReport(
             root=location.display_path,
             catalog=location.published_catalog,
             generation=generation,
-            shards=len(rows) + len(unread),
-            samples=sum(row.samples for row in rows),
-            parts=sum(row.parts for row in rows),
-            size_bytes=sum(row.size for row in rows) + sum(shard.size for shard in unread),
+            shards=len(kept) + len(new) + len(unread),
+            samples=samples,
+            parts=parts,
+            size_bytes=size_bytes + sum(shard.size for shard in unread),
             added=len(self.changes.added),
             changed=len(self.changes.changed),
             removed=self.removed_shards,
             unchanged=len(self.changes.same),
-            findings=warnings if unread else (*warnings, *no_samples_findings(location, rows, warnings)),
+            findings=warnings,
             up_to_date=up_to_date,
             dry_run=dry_run,
             seconds=time.monotonic() - self.started_seconds,
             renamed=tuple(ShardRename(was=was.path, now=now.path) for was, now in self.changes.renamed),
             selection="" if self.settings.selection.is_all else self.settings.selection.describe(),
-            hashed=sum(row.sha256 is not None for row in rows),
+            hashed=hashed,
             sample_rows=self.settings.sample_rows,
             catalog_bytes=_size(location.catalog) + _size(location.offsets_path(generation)),
         )
@@ -181,15 +189,15 @@ def index_shards(stage: CatalogStage, request: IndexRequest, progress: Progress)
     report = IndexReportBuilder(stage, changes, len(plan.removed), started, listing.findings, settings)
     if request.dry_run:
         return report.build(
-            snapshot.generation, plan.kept, (), up_to_date=current and not changes.touched, dry_run=True
+            snapshot.generation, plan.kept, (), (), up_to_date=current and not changes.touched, dry_run=True
         )
     if current and not changes.touched:
         forget_units(location)
-        return report.build(snapshot.generation, plan.kept, (), up_to_date=True)
+        return report.build(snapshot.generation, plan.kept, (), (), up_to_date=True)
     apply_renames_to_files(location, renamed)
     rows, findings, generation = _draft(stage, snapshot, plan, changes, request, settings, progress)
     is_only_touched = current and not renamed and len(changes.touched) == _count_retimed(snapshot, changes)
-    return report.build(generation, (*plan.kept, *rows), findings, up_to_date=is_only_touched)
+    return report.build(generation, plan.kept, rows, findings, up_to_date=is_only_touched)
 
 
 def check_has_shards(
@@ -260,14 +268,14 @@ def _draft(
     request: IndexRequest,
     settings: CatalogSettings,
     progress: Progress,
-) -> tuple[list[ShardRow], list[Finding], int]:
+) -> tuple[Sequence[ShardRow], list[Finding], int]:
     """Write the draft of the next catalog. Returns (new rows, findings, generation).
 
     If no shard was added, changed or removed, the generation stays, so that saved states stay valid; a missing or
     damaged offsets file is then written again.
     """
     location = stage.location
-    rows: list[ShardRow] = []
+    rows: Sequence[ShardRow] = ()
     findings: list[Finding] = []
     remove_partial_files(location)
     if snapshot.is_damaged:

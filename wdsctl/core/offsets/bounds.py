@@ -6,7 +6,7 @@ block when it is first used (20 ns per sample).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.array_types import Int64Array
+from wdsctl.core.records import Records
 from wdsctl.core.samples.naming import INDEX_BITS
 
 _LAST_SHARD = (1 << 63 - INDEX_BITS) - 1
@@ -49,7 +50,7 @@ class OffsetsHeader(NamedTuple):
     generation: int
     extensions: list[str]
     layouts: list[tuple[str, ...]]
-    shards: list[ShardEntry]
+    shards: Sequence[ShardEntry]
     columns: dict[str, tuple[int, str, int]]
 
 
@@ -59,7 +60,7 @@ def parse_offsets_header(header: Any, dtypes: Mapping[str, str]) -> OffsetsHeade
     if len(set(extensions)) != len(extensions):
         raise ValueError(extensions)
     layouts = [tuple(extensions[_count(i)] for i in row) for row in header["layouts"]]
-    shards = [_shard(*row) for row in header["shards"]]
+    shards = Records(ShardEntry, (_shard(*row) for row in header["shards"]))
     columns = {name: (_count(at), dtype, _count(count)) for name, (at, dtype, count) in header["columns"].items()}
     if any(dtype != dtypes[name] for name, (_, dtype, _) in columns.items()):
         raise ValueError(columns)

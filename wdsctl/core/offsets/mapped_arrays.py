@@ -12,14 +12,15 @@ import mmap
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.errors import CatalogError
-from wdsctl.core.files import open_without_links
-from wdsctl.core.json_text import read_json
+from wdsctl.core.files import BytesLike, open_without_links
+from wdsctl.core.json_text import read_json, read_with_rows
 from wdsctl.core.offsets.block_checksums import BlockChecksums, append_checksums, checksums_size, round_up_to_blocks
 
 COLUMN_ALIGNMENT_BYTES = 64
@@ -36,6 +37,14 @@ class MappedArrays(NamedTuple):
     columns: dict[str, NDArray[Any]]
 
 
+class HeaderRows(NamedTuple):
+    """A long list of lists in a header, as compact JSON without the outer brackets. `size_bytes`: of all pieces."""
+
+    name: str
+    size_bytes: int
+    pieces: Iterable[BytesLike]
+
+
 def map_file(path: str) -> bytes | mmap.mmap:
     """Map a file, or read it if it is small: each map keeps a descriptor open, and a blend of small datasets would need
     thousands. Raises OSError, and InputError for a link.
@@ -48,16 +57,22 @@ def map_file(path: str) -> bytes | mmap.mmap:
         os.close(handle)
 
 
-def read_array_header(data: bytes | mmap.mmap | memoryview, magic: bytes, checksums: BlockChecksums) -> dict[str, Any]:
-    """Read and check the header of a file. Raises ValueError, and what `checksums` raises."""
+def read_array_header(
+    data: bytes | mmap.mmap | memoryview, magic: bytes, checksums: BlockChecksums, rows: str = ""
+) -> dict[str, Any]:
+    """Read and check the header of a file. Raises ValueError, and what `checksums` raises.
+
+    `rows`: the name of a long list of lists in it, which becomes an iterator that holds few of them at a time.
+    """
     if data[:8] != magic:
         raise ValueError("a file of another format")
     length = int.from_bytes(data[8:16], "little")
     checksums.check(0, 16 + length)
-    try:
-        header = read_json(bytes(data[16 : 16 + length]))
-    except RecursionError as error:
-        raise ValueError("the header is nested too deeply") from error
+    text = memoryview(data)[16 : 16 + length]
+    if rows:
+        facts, found = read_with_rows(text, rows)
+        return {**facts, rows: found}
+    header = read_json(bytes(text))
     if not isinstance(header, dict):
         raise ValueError("the header is not an object")  # noqa: TRY004 - the file is wrong, not an argument
     return header
@@ -69,9 +84,16 @@ def write_arrays(
     facts: Mapping[str, Any],
     columns: ColumnTypes,
     chunks: Callable[[str], Iterable[Any]],
+    rows: HeaderRows | None = None,
 ) -> None:
-    """Write a whole file. `file`: empty, open for reading and writing. `chunks(name)`: the buffers of a column."""
-    head, starts = build_array_header(magic, facts, columns)
+    """Write a whole file. `file`: empty, open for reading and writing. `chunks(name)`: the buffers of a column.
+
+    `rows`: the rows of a list that is empty in `facts`.
+    """
+    head, starts = build_array_header(magic, facts, columns, rows.size_bytes if rows else 0)
+    if rows is not None:
+        before, begin, head = head.partition(f'"{rows.name}":['.encode())
+        file.writelines(chain([before, begin], rows.pieces))
     file.write(head)
     for name, start in starts.items():
         file.write(b"\0" * (start - file.tell()))
@@ -103,8 +125,13 @@ def open_mapped_arrays(path: str, magic: bytes, dtypes: Mapping[str, Sequence[st
     return MappedArrays(header, columns)
 
 
-def build_array_header(magic: bytes, facts: Mapping[str, Any], columns: ColumnTypes) -> tuple[bytes, dict[str, int]]:
-    """(the first bytes of the file, where each column begins). The header's length depends on the offsets in it."""
+def build_array_header(
+    magic: bytes, facts: Mapping[str, Any], columns: ColumnTypes, inserted_bytes: int = 0
+) -> tuple[bytes, dict[str, int]]:
+    """(the first bytes of the file, where each column begins). The header's length depends on the offsets in it.
+
+    `inserted_bytes`: what the caller inserts into the first bytes.
+    """
     length = 0
     while True:
         at, table, starts = 16 + length, {}, {}
@@ -113,9 +140,10 @@ def build_array_header(magic: bytes, facts: Mapping[str, Any], columns: ColumnTy
             table[name], starts[name] = [at, dtype, count], at
             at += np.dtype(dtype).itemsize * count
         text = json.dumps({**facts, "columns": table}, separators=(",", ":")).encode()
-        if len(text) <= length:
-            return magic + length.to_bytes(8, "little") + text.ljust(length), starts
-        length = len(text) + COLUMN_ALIGNMENT_BYTES
+        needed = len(text) + inserted_bytes
+        if needed <= length:
+            return magic + length.to_bytes(8, "little") + text.ljust(length - inserted_bytes), starts
+        length = needed + COLUMN_ALIGNMENT_BYTES
 
 
 def _damaged_error(path: str) -> CatalogError:

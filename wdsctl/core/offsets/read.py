@@ -150,10 +150,12 @@ class Offsets:
 
     def _read_header(self) -> OffsetsColumns:
         """Read the header, and return the columns that it describes. Raises various errors if it is damaged."""
-        header = parse_offsets_header(read_array_header(self._map, OFFSETS_MAGIC, self._checksums), COLUMN_DTYPES)
+        header = parse_offsets_header(
+            read_array_header(self._map, OFFSETS_MAGIC, self._checksums, "shards"), COLUMN_DTYPES
+        )
         self.generation, self.extensions, self.layouts, self.shards = header[:4]
         self._layout_sizes = np.array([len(layout) for layout in self.layouts] or [0], np.int64)
-        self._shard_sizes = np.array([shard.size for shard in self.shards], np.int64)
+        self._shard_sizes = np.fromiter((shard.size for shard in self.shards), np.int64, len(self.shards))
         layout_table = header.columns
         self._column_starts = {name: at for name, (at, _, _) in layout_table.items()}
         begin, dtype, count = layout_table["shard_row"]
@@ -172,7 +174,9 @@ class Offsets:
     def _check(self) -> None:
         """Check that the lengths and last values of the columns are consistent."""
         _, key_start, keys, part_offset, part_size, _, layout, part_start = self._columns
-        samples, parts = sum(shard.samples for shard in self.shards), len(part_size)
+        shard_samples = np.fromiter((shard.samples for shard in self.shards), np.int64, len(self.shards))
+        rows = np.append(0, np.cumsum(shard_samples))
+        samples, parts = int(rows[-1]), len(part_size)
         lengths = [len(self.shard_row) - 1, len(key_start) - 1, len(part_offset), len(keys)]
         expected = [len(self.shards), samples, parts, int(key_start[-1])]
         if layout is not None and part_start is not None:
@@ -180,7 +184,6 @@ class Offsets:
             expected += [samples, samples, parts]
         elif samples * len(self.layouts[0] if samples else ()) != parts:
             raise ValueError
-        rows = np.cumsum([0, *(shard.samples for shard in self.shards)], dtype=np.int64)
         if lengths != expected or not np.array_equal(self.shard_row, rows):
             raise ValueError
 

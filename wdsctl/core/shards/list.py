@@ -16,6 +16,7 @@ from stat import S_ISREG
 from wdsctl.core.dataset.root_spec import ALL_SHARDS, ShardSelection
 from wdsctl.core.dataset.shard_names import JSONL_SUFFIXES, UNPACK_COMMANDS, is_jsonl_name, unpack_command
 from wdsctl.core.errors import Finding, InputError, translate_os_errors
+from wdsctl.core.records import Records
 from wdsctl.core.safe_open import allow_path_hint, is_beneath, is_link_outside
 from wdsctl.core.shards.scan_unit import ShardFile
 from wdsctl.core.storage.remote_errors import etag_number
@@ -28,15 +29,15 @@ SIDECAR_SUFFIXES = (".md", ".rst", ".txt", ".json", ".yaml", ".yml", ".html", ".
 
 def keep_one_format(
     root: str, shards: Sequence[ShardFile], catalog_paths: Iterable[str]
-) -> tuple[list[ShardFile], list[Finding]]:
+) -> tuple[Sequence[ShardFile], list[Finding]]:
     """Keep the shards in the dataset's format, and report the others in one finding.
 
     `catalog_paths`: the shard paths in the catalog; the first one decides the format. Raises InputError WDS127 if the
     folder has both tars and JSONL files and the catalog lists no shard.
     """
+    if sum(is_jsonl_name(shard.path) for shard in shards) in (0, len(shards)):
+        return shards, []
     lines = [shard for shard in shards if is_jsonl_name(shard.path)]
-    if len(lines) in (0, len(shards)):
-        return list(shards), []
     tars = [shard for shard in shards if not is_jsonl_name(shard.path)]
     first = next(iter(catalog_paths), None)
     if first is None:
@@ -76,7 +77,7 @@ COMPRESSED_JSONL_SUFFIXES = tuple(lines + packed for lines in JSONL_SUFFIXES for
 
 @dataclass(frozen=True, slots=True)
 class ShardListing:
-    shards: tuple[ShardFile, ...]
+    shards: Sequence[ShardFile]
     findings: tuple[Finding, ...]  # compressed tars, folders that cannot be read
     unmatched_selection: tuple[str, ...] = ()  # names and globs of the selection that match no shard
     unused_excludes: tuple[str, ...] = ()  # patterns of `exclude` that match nothing
@@ -97,9 +98,10 @@ def list_shards(
     format. If the catalog has none, a folder with both tars and JSONL files raises InputError WDS127. Below a URL, a
     number derived from the etag replaces a shard's modification time. Raises InputError if `root` does not exist.
     """
-    shards: list[ShardFile] = []
+    shards = Records(ShardFile)
     findings: list[Finding] = []
     there: list[str] = []
+    last, is_sorted = "", True
     used: set[str] = set()
     for path, entry in _entries(root, only, findings):
         lower = path.lower()
@@ -114,9 +116,10 @@ def list_shards(
             used.update(excluding)
             continue
         if lower.endswith((".tar", *JSONL_SUFFIXES)):
-            found = entry if isinstance(entry, ShardFile) else _stat_file(path, entry.path)
+            found = entry if isinstance(entry, ShardFile) else _stat_file(path, entry)
             if isinstance(found, ShardFile):
                 shards.append(found)
+                last, is_sorted = path, is_sorted and last <= path
             else:
                 findings.append(found)
         elif lower.endswith(COMPRESSED_TAR_SUFFIXES):
@@ -125,12 +128,13 @@ def list_shards(
         elif tool := unpack_command(lower):
             message = f"compressed JSONL has no random access and is skipped; decompress it with `{tool}`"
             findings.append(Finding(code="WDS113", severity="error", message=message, shard=printable_path(path)))
-    shards, left_out = keep_one_format(root, shards, catalog_paths)
+    kept, left_out = keep_one_format(root, shards, catalog_paths)
     findings += left_out
-    shards.sort(key=lambda shard: shard.path)
+    if not is_sorted:
+        kept = sorted(kept, key=lambda shard: shard.path)
     findings.sort(key=lambda finding: finding.shard)
     unused = tuple(pattern for pattern in exclude if pattern not in used)
-    return ShardListing(tuple(shards), tuple(findings), tuple(selection.unmatched(there)), unused)
+    return ShardListing(kept, tuple(findings), tuple(selection.unmatched(there)), unused)
 
 
 def list_files(root: str, exclude: Sequence[str] = ()) -> ShardListing:
@@ -140,7 +144,7 @@ def list_files(root: str, exclude: Sequence[str] = ()) -> ShardListing:
     for path, entry in _remote(root) if is_url(root) else _files(root, "", findings, set()):
         if is_excluded(path, exclude):
             continue
-        found = entry if isinstance(entry, ShardFile) else _stat_file(path, entry.path, "file")
+        found = entry if isinstance(entry, ShardFile) else _stat_file(path, entry, "file")
         if isinstance(found, ShardFile):
             files.append(found)
         else:
@@ -237,13 +241,13 @@ def _paths(root: str) -> Iterator[str]:
 
 def _entries(
     root: str, only: str, findings: list[Finding]
-) -> Iterable[tuple[str, os.DirEntry[str]]] | Iterable[tuple[str, ShardFile]]:
+) -> Iterable[tuple[str, str]] | Iterable[tuple[str, ShardFile]]:
     if not only:
         return _remote(root) if is_url(root) else _files(root, "", findings, set())
     if is_url(root):
         return [(only, remote_file(root, only))]
     with translate_os_errors(root, "list"), os.scandir(root) as entries:
-        return [(only, entry) for entry in entries if entry.name == only]
+        return [(only, entry.path) for entry in entries if entry.name == only]
 
 
 def is_empty_folder(root: str) -> bool:
@@ -261,8 +265,10 @@ def _files(
     findings: list[Finding],
     above: set[tuple[int, int]],
     forbidden: frozenset[tuple[int, int]] = frozenset(),
-) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Yield every file below the folder `root`/`below` that is not hidden, with its path relative to `root`.
+) -> Iterator[tuple[str, str]]:
+    """Yield (path relative to `root`, whole path) of every file below the folder `root`/`below` that is not hidden.
+
+    Sorted by path. Memory: the names in the folders that lead to a file.
 
     Follows links that stay inside `root` or lead to a path that the user allows, but no loops. `above`: (device, inode)
     of the folders that lead here.
@@ -276,23 +282,38 @@ def _files(
         if below and mark in forbidden:
             raise ForbiddenFolder(below)
         try:
-            entries = list(os.scandir(folder))
+            with os.scandir(folder) as entries:
+                names, links_outside = _read_folder(entries, root)
         except PermissionError as error:
             if not below:
                 raise
             message = f"cannot read the folder: {error.strerror}"
             findings.append(Finding(code="WDS402", severity="error", message=message, shard=printable_path(below)))
             return
+    names.sort()  # a folder ends with "/", so this is the order of the paths below
+    for name in names:
+        path = f"{below}/{name}" if below else name
+        if name in links_outside:
+            findings.append(outside_finding(root, path))
+        elif name.endswith("/"):
+            yield from _files(root, path[:-1], findings, above | {mark}, forbidden)
+        else:
+            yield path, os.path.join(folder, name)
+
+
+def _read_folder(entries: Iterable[os.DirEntry[str]], root: str) -> tuple[list[str], set[str]]:
+    """(names, those of links that leave `root`). Leaves out hidden files; a folder has `/` after its name."""
+    names: list[str] = []
+    links_outside: set[str] = set()
     for entry in entries:
         if entry.name.startswith("."):
             continue
-        path = f"{below}/{entry.name}" if below else entry.name
         if is_link_outside(entry, root):
-            findings.append(outside_finding(root, path))
-        elif _is_folder(entry):
-            yield from _files(root, path, findings, above | {mark}, forbidden)
+            links_outside.add(entry.name)
+            names.append(entry.name)
         else:
-            yield path, entry
+            names.append(f"{entry.name}/" if _is_folder(entry) else entry.name)
+    return names, links_outside
 
 
 def is_linked_outside(root: str, path: str) -> bool:

@@ -184,8 +184,8 @@ def _is_consistent(scan: ShardScan) -> bool:
     of_samples, of_parts = (scan.sizes, scan.counts, scan.key_sizes), (scan.part_names, scan.part_sizes)
     if any(len(column) != samples for column in of_samples) or any(len(column) != parts for column in of_parts):
         return False
-    numbers = (scan.offsets, *of_samples, scan.part_offsets, *of_parts)
-    if any(column.dtype.kind not in "iu" or int(column.min(initial=0)) < 0 for column in numbers):
+    numbers: tuple[NDArray[Any], ...] = (scan.offsets, *of_samples, scan.part_offsets, *of_parts)
+    if not all(column.dtype.kind == "u" or _are_counts(column) for column in numbers):
         return False
     is_named = not parts or int(scan.part_names.max()) < len(scan.extensions)
     if not all(map(_is_name, scan.extensions)) or not isinstance(scan.status, str):
@@ -193,6 +193,10 @@ def _is_consistent(scan: ShardScan) -> bool:
     if not all(text is None or isinstance(text, str) for text in (scan.sha256, scan.known_layout_hash)):
         return False
     return is_named and (int(scan.counts.sum()), int(scan.key_sizes.sum())) == (parts, len(scan.keys))
+
+
+def _are_counts(column: NDArray[Any]) -> bool:
+    return column.dtype.kind == "i" and int(column.min(initial=0)) >= 0
 
 
 def _is_name(part: Any) -> bool:

@@ -13,7 +13,7 @@ from wdsctl.core.samples.naming import RawSample, dotless_key
 from wdsctl.core.shards.scan_unit import ScanUnit, ShardFile, scan_results
 from wdsctl.core.shards.shard_scan import ShardScan
 from wdsctl.core.shards.tar_scan import scan_tar
-from wdsctl.core.shards.write import BufferedWriter, ShardUpload, WrittenShard, write_samples
+from wdsctl.core.shards.write import ShardUpload, StreamWriter, WrittenShard, write_samples
 from wdsctl.core.storage.objects import ObjectStore
 from wdsctl.core.storage.upload_journal import journaled_upload
 from wdsctl.core.tar_header import TAR_BLOCK_BYTES, build_tar_header
@@ -26,7 +26,7 @@ def upload_shard(target: ShardUpload, root: str, samples: Sequence[RawSample]) -
     """
     url = f"{target.root}/{target.name}"
     with journaled_upload(ObjectStore(target.root), url, target.journal) as upload:
-        size_bytes = write_samples(BufferedWriter(upload.write), root, samples)
+        size_bytes = write_samples(StreamWriter(upload.write), root, samples)
         stored = upload.finish()
     if target.scans and stored.number:
         scan = scan_samples(target.name, samples, size_bytes)

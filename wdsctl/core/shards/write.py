@@ -79,8 +79,8 @@ class BufferedWriter:
 
     def __init__(self, write: Callable[[bytes], None], descriptor: int | None = None) -> None:
         self.descriptor = descriptor
-        self._write = write
         self.size_bytes = 0
+        self._write = write
         self._pieces: list[bytes] = []
         self._buffered_bytes = 0
 
@@ -97,7 +97,24 @@ class BufferedWriter:
         self._buffered_bytes = 0
 
 
-def write_samples(out: BufferedWriter, root: str, samples: Sequence[RawSample]) -> int:
+class StreamWriter:
+    """Passes pieces on as they come, to an upload that joins them itself, and counts the bytes."""
+
+    descriptor = None
+
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        self.size_bytes = 0
+        self._write = write
+
+    def add(self, piece: bytes) -> None:
+        self._write(piece)
+        self.size_bytes += len(piece)
+
+    def flush(self) -> None:
+        pass
+
+
+def write_samples(out: BufferedWriter | StreamWriter, root: str, samples: Sequence[RawSample]) -> int:
     """Write the members of these samples and the end of the archive. Returns the number of bytes."""
     objects = _read_objects(root, samples) if is_url(root) else None
     with closing(FolderOpener(root)) as files:
@@ -158,7 +175,7 @@ def _read(files: FolderOpener, path: str, size: int) -> bytes:
     return data
 
 
-def _copy(out: BufferedWriter, files: FolderOpener, path: str, size: int) -> None:
+def _copy(out: BufferedWriter | StreamWriter, files: FolderOpener, path: str, size: int) -> None:
     """Append a large file to `out`."""
     out.flush()
     try:
@@ -184,7 +201,7 @@ def _copy(out: BufferedWriter, files: FolderOpener, path: str, size: int) -> Non
         raise _changed(path, f"expected {pluralize(size, 'byte')}, found {after:,}")
 
 
-def _copy_in_kernel(out: BufferedWriter, source: int, size: int) -> int:
+def _copy_in_kernel(out: BufferedWriter | StreamWriter, source: int, size: int) -> int:
     """Let the kernel copy as much as it can, and return the number of bytes.
 
     If the kernel stops early, the caller continues with plain reads and writes, which raise the actual error.

@@ -43,8 +43,23 @@ def _driver_options(scheme: str) -> dict[str, Any]:
 
         # botocore keeps 10 connections, and further requests wait for one of them.
         configured = conf.get(scheme, {}).get("config_kwargs", {})
-        return {"config_kwargs": {"max_pool_connections": MAX_CONNECTIONS, **configured}}
+        return {"config_kwargs": {"max_pool_connections": MAX_CONNECTIONS, **_s3_checksums(), **configured}}
     return {}
+
+
+def _s3_checksums() -> dict[str, str]:
+    """Keep botocore from adding a CRC-32 to uploads, unless the user's environment has a choice.
+
+    wdsctl sends the MD5 of every upload. Over HTTPS, botocore would also copy the body to add the CRC-32 after it.
+    """
+    if "AWS_REQUEST_CHECKSUM_CALCULATION" in os.environ:
+        return {}
+    try:
+        from botocore.config import Config  # type: ignore[import-untyped]
+    except ImportError:  # the driver is missing, which fsspec reports
+        return {}
+    option = "request_checksum_calculation"  # older versions have none, and add none
+    return {option: "when_required"} if option in Config.OPTION_DEFAULTS else {}
 
 
 def _http_options() -> dict[str, Any]:

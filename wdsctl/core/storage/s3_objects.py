@@ -6,6 +6,7 @@ that was written in parts is compared at the end. Its ETag follows from the MD5s
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -130,12 +131,9 @@ class S3Upload:
         self._path = path
         self._if_absent = if_absent
         self._checksums: dict[int, bytes] = {}
-        self._size = 0
 
     def send(self, part: UploadPart) -> Future[str]:
-        checksum = self._checksums[part.number] = _md5(part.data)
-        self._size = max(self._size, part.offset + len(part.data))
-        return begin_call(self._driver.filesystem, self._send(part, b64encode(checksum).decode()))
+        return begin_call(self._driver.filesystem, self._send(part))
 
     def complete(self, receipts: Sequence[str]) -> ObjectFacts:
         parts = [{"PartNumber": number, "ETag": tag} for number, tag in enumerate(receipts, 1)]
@@ -165,14 +163,16 @@ class S3Upload:
     def abort(self) -> None:
         self._driver.abort_upload(UnfinishedUpload(self._path, self.upload_id))
 
-    async def _send(self, part: UploadPart, checksum: str) -> str:
+    async def _send(self, part: UploadPart) -> str:
+        # In a thread: the caller reads the next part meanwhile, and the event loop sends others.
+        checksum = self._checksums[part.number] = await asyncio.to_thread(_md5, part.data)
         response = await self._driver._request(  # noqa: SLF001
             "upload_part",
             self._path,
             UploadId=self.upload_id,
             PartNumber=part.number,
             Body=part.data,
-            ContentMD5=checksum,
+            ContentMD5=b64encode(checksum).decode(),
         )
         return str(response["ETag"])
 

@@ -1,0 +1,74 @@
+"""What the rows about uploads and many shards stand on: the server, equal uploads, and catalogs that are counted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.contenders import many_shards, uploads
+from wdsctl.core.errors import WdsctlError
+from wdsctl.core.storage.objects import PART_BYTES, ObjectStore
+
+pytest.importorskip("s3fs")
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
+    with uploads.running_sink(0) as endpoint:
+        for name, value in {
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_ACCESS_KEY_ID": "x",
+            "AWS_SECRET_ACCESS_KEY": "y",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }.items():
+            monkeypatch.setenv(name, value)
+        yield ObjectStore("s3://bucket")
+
+
+def test_the_server_keeps_objects_and_refuses_what_conditions_forbid(store: ObjectStore) -> None:
+    data = os.urandom(2 * PART_BYTES + 77)
+    with store.open_upload("s3://bucket/a/large") as upload:
+        upload.write(data)
+        upload.finish()
+    first = store.put("s3://bucket/a/small", b"1")
+
+    assert store.get("s3://bucket/a/large")[0] == data
+    assert [(each.url, each.size) for each in store.list("s3://bucket/a")] == [
+        ("s3://bucket/a/large", len(data)),
+        ("s3://bucket/a/small", 1),
+    ]
+    store.put("s3://bucket/a/small", b"2", if_tag=first.tag)
+    with pytest.raises(WdsctlError, match="another writer"):
+        store.put("s3://bucket/a/small", b"3", if_tag=first.tag)
+    store.delete(["s3://bucket/a/small"])
+    assert store.stat("s3://bucket/a/small") is None
+
+
+@pytest.mark.parametrize("how", ["prepare", "put"])
+def test_both_uploads_send_the_shards_of_the_disk(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "state"))
+    raw = uploads.ensure_raw(30, tmp_path)
+    monkeypatch.setattr(uploads, "ensure_raw", lambda _files: raw)
+
+    cost, size_bytes = uploads.upload(how, 1, 0, 30)
+
+    assert size_bytes == sum(path.stat().st_size for path in tmp_path.glob("uploads-raw-30-tars/*.tar"))
+    assert cost.cpu_seconds > 0
+
+
+@pytest.mark.parametrize("how", ["local", "job"])
+def test_all_tiny_shards_are_in_the_catalog(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(many_shards, "DATA", tmp_path)
+    root = many_shards.ensure_shards(40, tmp_path)
+    monkeypatch.setattr(many_shards, "ensure_shards", lambda _count: root)
+
+    figures = many_shards.index_shards(how, 40)
+
+    assert figures["steps_cpu_seconds"] > 0
+    assert ("merge_cpu_share" in figures) == (how == "job")
