@@ -241,8 +241,8 @@ objects have the sizes of the tars on the disk.
 """
 
 _SHARDS = """\
-Each shard has 5 KB and 4 samples. An array job is its plan, its two tasks one after the other, and its merge. [Scale](scale.md)
-extrapolates these figures.
+Each shard has 5 KB and 4 samples. An array job is its plan, its two tasks one after the other, and its merge.
+[Scale](scale.md) extrapolates these figures.
 """
 
 _SOURCES = """\

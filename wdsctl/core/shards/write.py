@@ -140,7 +140,7 @@ def _read_objects(root: str, samples: Sequence[RawSample]) -> Iterator[bytes]:
     return read_files((f"{root}/{key}.{part}", size) for key, parts in samples for part, size, _ in parts)
 
 
-def _add_object(out: BufferedWriter, pieces: Iterator[bytes], size: int) -> None:
+def _add_object(out: BufferedWriter | StreamWriter, pieces: Iterator[bytes], size: int) -> None:
     """Append the next object, which may come in several pieces."""
     left = size
     while True:
