@@ -110,8 +110,8 @@ therefore gives the order in the shards.
 """
 
 MORE = """\
-[`wdsctl sql`](views.md#asking-the-catalog) can also read these views. All except `v_excluded` come from the ledger, and
-are empty if the dataset has no ledger.
+[`wdsctl sql`](views.md#asking-the-catalog) can also read these views. `v_sample_split` and `v_excluded` come from
+the catalog. The others come from the ledger, and are empty if the dataset has no ledger.
 
 | View | One row for each | Columns |
 |---|---|---|

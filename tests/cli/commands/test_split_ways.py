@@ -116,8 +116,8 @@ def test_split_yaml_goes_out_and_in(wdsctl: Wdsctl, films: Path, tmp_path: Path)
     [
         (["8,1", "--pattern", "a=b.tar"], "RATIOS and --pattern exclude each other"),
         (["--group-by", "json:film"], "--group-by only applies to ratios"),
-        (["1,1", "--group-by", "film"], "has no source of values before a colon"),
-        (["1,1", "--group-by", "json:a", "--stratify", "b"], "has no source of values before a colon"),
+        (["1,1", "--group-by", "film"], "is not of the form SOURCE:VALUE"),
+        (["1,1", "--group-by", "json:a", "--stratify", "b"], "is not of the form SOURCE:VALUE"),
         (["1,1", "--by", "key", "--group-by", "json:a"], "excludes --group-by"),
         (["--seed", "3"], "--seed only applies to ratios"),
         (["1,1", "--rest", "val"], "--rest has no effect with ratios"),

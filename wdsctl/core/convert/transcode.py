@@ -101,7 +101,9 @@ def transcode_image(name: str, data: bytes, options: ImageTranscodeOptions) -> t
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # damaged EXIF is dropped, large images fail below
-        image: Image.Image = Image.open(io.BytesIO(data), formats=PILLOW_FORMATS)
+        Image.init()  # older versions of Pillow lack some formats, and `open` fails on their names
+        formats = [name for name in PILLOW_FORMATS if name in Image.OPEN]
+        image: Image.Image = Image.open(io.BytesIO(data), formats=formats)
         if image.width * image.height > MAX_PIXELS:
             raise ValueError(f"the image has {image.width} x {image.height} pixels; {MAX_PIXELS:,} are allowed")
         format_name = options.format_name or _FORMAT_OF_PILLOW.get(image.format or "")

@@ -83,7 +83,7 @@ def parse_value_spec(text: str) -> ValueSpec:
     """Parse the name of a value. Raises UsageError if the text is invalid."""
     kind, colon, rest = text.partition(":")
     if not colon or not rest:
-        raise UsageError(f"{text!r} has no source of values before a colon", hint=_SPEC_HINT)
+        raise UsageError(f"{text!r} is not of the form SOURCE:VALUE", hint=_SPEC_HINT)
     if kind == "json":
         return _parse_json_field(text, rest)
     if kind == "part":

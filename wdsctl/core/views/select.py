@@ -201,7 +201,7 @@ def _select_ids(ids: Ids, shards: Sequence[CatalogShard], source: str) -> Sample
             raise UsageError(
                 f"no sample has the id {wrong}",
                 where=source,
-                hint="select the column id of v_sample, v_part or v_media first",
+                hint="write a query whose first column is the id of v_sample, v_part or v_media",
                 code="WDS332",
             )
         flags = np.zeros(shard.samples, np.bool_)

@@ -275,8 +275,8 @@ def train_valid_test_dataloaders_provider(
     if task_encoder is None:
         raise UsageError(
             "the provider needs a task encoder",
-            hint="functools.partial(train_valid_test_dataloaders_provider, "
-            "task_encoder=...); MultiModalTaskEncoder(tokenizer, image_processor) is one",
+            hint="pass functools.partial(train_valid_test_dataloaders_provider, task_encoder=ENCODER) to pretrain; "
+            "ENCODER can be MultiModalTaskEncoder(tokenizer, image_processor)",
         )
     stages, stage = (
         parallel_state.get_pipeline_model_parallel_world_size(),

@@ -213,7 +213,7 @@ def _children_per_lane(lanes: int, world: int) -> int:
 def _current_turn(layout: LaneLayout, batches_drawn: int) -> int:
     if batches_drawn < layout.first_batch:
         raise UsageError(
-            f"these lanes begin at batch {layout.first_batch} of all ranks, but the position is batch {batches_drawn}",
+            f"these lanes begin at batch {layout.first_batch} of the job, but the position is batch {batches_drawn}",
             hint="take the lanes and the number of batches from the same state",
         )
     return (batches_drawn - layout.first_batch) % len(layout.lanes)

@@ -2,7 +2,7 @@
 
 `plan` and `methods` plan packs by length and import only numpy; other modules are imported on first use.
 `planned_stage` builds the planned packs, `hook_stage` packs with user hooks, `merging` joins tensors. `recipe`,
-`pipeline` and `run` import this room.
+`resume` and `run` import this room.
 """
 
 from __future__ import annotations

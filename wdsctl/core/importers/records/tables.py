@@ -216,7 +216,7 @@ def open_table(path: str, rows: Rows, options: Options) -> Table:
     above = os.path.dirname(source_files.absolute(folder))
     if references and not named and "base" not in options and _find_bases(above, path, references, {})[1]:
         raise InputError(
-            f"the files that the table names are outside its folder, below {path_for_message(above)}",
+            f"the table names files outside its own folder: they are in {path_for_message(above)}",
             hint=f"allow that folder: {_command(path, above)}",
             where=path_for_message(path),
             code="WDS230",
