@@ -1,0 +1,8 @@
+"""`megatron.energon.savable_loader`: every loader can be saved."""
+
+from __future__ import annotations
+
+from wdsctl.loader.loader import Loader as BasicDataLoader
+from wdsctl.loader.loader import Loader as SavableDataLoader
+
+__all__ = ["BasicDataLoader", "SavableDataLoader"]
