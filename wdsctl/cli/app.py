@@ -56,6 +56,7 @@ SUMMARIES = {
     "log": "Show the history of a dataset. Every run with its time, outcome and generation.",
     "checksum": "Write the hash of every shard, or check shards against hashes.",
     "trace": "Show which samples were in a training step. Reads the loader's traces.",
+    "migrate": "Show what a Python program uses of Megatron Energon, and rewrite it for wdsctl.",
     "doctor": "Print versions and system facts to paste into a bug report.",
     "explain": "Explain an error code and what to do about it.",
     "job": "Run a command as tasks of an array job. Under any scheduler, through files.",

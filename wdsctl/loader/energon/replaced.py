@@ -7,59 +7,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from wdsctl.core.energon.names import REPLACEMENTS
 from wdsctl.core.errors import UsageError
-
-_BLEND = "write a blend file, or pass a Blender to get_train_dataset"
-_BATCHES = "pass batch_size to get_train_dataset, and override batch or encode_batch in the task encoder"
-_PATH = "pass the path of the dataset to get_train_dataset or get_val_dataset"
-_TYPE = f"{_PATH}; `wdsctl prepare --sample-type` sets the type of its samples"
-_METADATASET = "pass the path of the metadataset, or the same as a mapping, to get_train_dataset or get_val_dataset"
-_LAZY = "use `Lazy`: get_lazy and to_cache of a cache pool return objects of this type"
-
-#: What to write instead of each name.
-REPLACEMENTS = {
-    "AVWebdatasetDecoder": "set decoder = SampleDecoder(av_decode=...) in the task encoder",
-    "BaseCoreDatasetFactory": _PATH,
-    "BaseWebdatasetFactory": f"{_PATH}; `wdsctl prepare` replaces prepare_dataset",
-    "BatchDataset": _BATCHES,
-    "BlendDataset": _BLEND,
-    "CaptioningWebdataset": _TYPE,
-    "CrudeJsonlDatasetFactory": _PATH,
-    "CrudeWebdataset": f"{_PATH}; `wdsctl prepare --sample-type CrudeSample` makes its samples crude",
-    "CustomTransform": "write the transform as a function of an image",
-    "DatasetLoader": _METADATASET,
-    "DatasetLoaderInterface": _METADATASET,
-    "DefaultCrudeJsonlDatasetFactory": _PATH,
-    "DefaultDecoderWebdatasetFactory": _PATH,
-    "DefaultGenericWebdatasetFactory": _PATH,
-    "DirectLazy": _LAZY,
-    "FileCacheLazy": _LAZY,
-    "FileStoreDecoder": "use a SampleDecoder: its `decoders` are functions for single formats",
-    "GroupBatchDataset": "override batch_group_criterion in the task encoder",
-    "ImageClassificationWebdataset": _TYPE,
-    "ImageWebdataset": _TYPE,
-    "InterleavedWebdataset": _TYPE,
-    "IterMapDataset": "make encode_sample or encode_batch of the task encoder a generator",
-    "JoinedWebdatasetFactory": "write a join in a blend file",
-    "LogSampleDataset": "pass trace=FOLDER to get_train_dataset, and read it with `wdsctl trace`",
-    "Metadataset": _METADATASET,
-    "MetadatasetV2": _METADATASET,
-    "MixBatchDataset": f"{_BLEND}; batch_group_criterion of the task encoder separates datasets in batches",
-    "MultiChoiceVQAWebdataset": _TYPE,
-    "OCRWebdataset": _TYPE,
-    "PackingDataset": "pass packing=Packing(...), or packing_buffer_size, to get_train_dataset",
-    "PrimaryFileStore": "mark the cooker with @cooker(need_primary=True), and use its argument `primary`",
-    "ShuffleBufferDataset": "pass shuffle_buffer_size to get_train_dataset",
-    "SimilarityInterleavedWebdataset": _TYPE,
-    "StandardWebdatasetFactory": _PATH,
-    "TextWebdataset": _TYPE,
-    "VQAOCRWebdataset": _TYPE,
-    "VQAWebdataset": _TYPE,
-    "VidQAWebdataset": _TYPE,
-    "Watchdog": "pass watchdog_timeout_seconds to get_loader",
-    "WebdatasetMeta": "`wdsctl inspect --json` prints counts of splits and shards",
-    "load_dataset": _METADATASET,
-}
 
 
 class Replaced:
