@@ -7,10 +7,12 @@ import subprocess
 import sys
 import types
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from wdsctl.core.energon.names import NAMES_BY_MODULE
 from wdsctl.core.errors import UsageError
 from wdsctl.loader import energon
 from wdsctl.loader.energon.replaced import REPLACEMENTS, Replaced
@@ -126,7 +128,7 @@ MODULES = {
     "loader": ["get_loader", "get_savable_loader"],
     "media": ["AVMetadata", "ImageMetadata"],
     "metadataset": ["load_dataset", "traverse_metadataset"],
-    "savable_loader": ["BasicDataLoader", "SavableDataLoader"],
+    "savable_loader": ["BasicDataLoader", "SavableDataLoader", "SavableDataLoaderState"],
     "task_encoder": ["TaskEncoder", "cooker", "get_train_dataset"],
     "task_encoder.base": ["Batch", "DefaultTaskEncoder", "TaskEncoder", "stateless"],
     "task_encoder.loader": ["get_train_dataset"],
@@ -150,6 +152,17 @@ def test_every_name_imports(name: str) -> None:
 def test_the_modules_have_the_names_of_energons_modules(module: str, names: list[str]) -> None:
     found = import_module(f"wdsctl.loader.energon.{module}")
     assert {name for name in names if not hasattr(found, name)} == set()
+
+
+def test_migrate_knows_the_names_of_every_module() -> None:
+    package = Path(energon.__file__).parent
+    files = {path.relative_to(package).with_suffix("").as_posix().replace("/", ".") for path in package.rglob("*.py")}
+    modules = {name.removesuffix(".__init__") for name in files if name != "__init__"} - {"replaced"}
+
+    assert {"", *modules} == set(NAMES_BY_MODULE)
+    for module, names in NAMES_BY_MODULE.items():
+        found = import_module(f"wdsctl.loader.energon.{module}".rstrip("."))
+        assert set(found.__all__) == names, module
 
 
 def test_names_are_imported_when_they_are_used() -> None:

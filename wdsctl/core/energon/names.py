@@ -121,7 +121,7 @@ NAMES_BY_MODULE = {
         traverse_metadataset
         """,
         "savable_loader": """
-        BasicDataLoader SavableDataLoader
+        BasicDataLoader SavableDataLoader SavableDataLoaderState
         """,
         "task_encoder": """
         AugmentTaskEncoder Batch Cooker DefaultTaskEncoder TaskEncoder basic_sample_keys batch_list batch_pad_stack

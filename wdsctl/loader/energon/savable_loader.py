@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from wdsctl.loader.loader import Loader as BasicDataLoader
 from wdsctl.loader.loader import Loader as SavableDataLoader
+from wdsctl.loader.resume.state import LoaderState as SavableDataLoaderState
 
-__all__ = ["BasicDataLoader", "SavableDataLoader"]
+__all__ = ["BasicDataLoader", "SavableDataLoader", "SavableDataLoaderState"]

@@ -25,6 +25,28 @@ from wdsctl.loader.recipe.task_encoder import AugmentTaskEncoder, is_overridden
 from wdsctl.loader.recipe.worker_config import WorkerConfig
 from wdsctl.loader.runtime.failures import SkipSample
 
+__all__ = [
+    "BatchDataset",
+    "BlendDataset",
+    "ConcatDataset",
+    "EpochizeDataset",
+    "FilterDataset",
+    "GcDataset",
+    "GroupBatchDataset",
+    "IterMapDataset",
+    "LimitDataset",
+    "LogSampleDataset",
+    "MapDataset",
+    "MixBatchDataset",
+    "PackingDataset",
+    "RepeatDataset",
+    "SavableDataset",
+    "ShuffleBufferDataset",
+    "concat_pad",
+    "generic_concat",
+    "homogeneous_concat_mix",
+]
+
 T = TypeVar("T")
 
 
@@ -240,7 +262,7 @@ class WrappedLoader:
         return self.loaders[0].worker_config
 
     def save_state_rank(self) -> Any:
-        """Raises LoaderError: a pass over a validation begins anew in every loop."""
+        """Raises LoaderError: every loop begins with the first batch."""
         raise _no_state_error(self._dataset)
 
     def restore_state_rank(self, state: Any) -> None:  # noqa: ARG002 - see `save_state_rank`
