@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.loader.datasets import Raw, a_dataset
+from tests.loader.growing import grow
 from wdsctl.core.errors import StateMismatch
 from wdsctl.core.trace import read_trace
 from wdsctl.loader import Loader, Packing, WorkerConfig, get_savable_loader, get_train_dataset, merge_states
@@ -220,6 +221,21 @@ def test_virtual_epochs_count_the_smaller_batches(path: str) -> None:
     epochs = [[key for batch in small for key in batch.__key__] for _ in range(3)]
     assert [len(epoch) for epoch in epochs] == [10, 10, 10]
     assert list(chain(*epochs)) == expected[:30]
+
+
+def test_a_dataset_that_has_grown_is_adopted_at_the_same_sample(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path / "shards", 96, shard_samples=30)
+    saved = a_loader(root, 8)
+    draw(saved, 3)
+    state = [saved.state_dict()]
+    grow(root)
+
+    whole = resumed(a_loader(root, 8, adopt="next_epoch"), state)
+    small = resumed(a_loader(root, 2, adopt="next_epoch"), state)
+
+    expected = draw(whole, 30)
+    assert joined(draw(small, 120), 4) == expected
+    assert any(key.startswith("new-") for batch in expected for key in batch)
 
 
 def test_a_trace_has_all_samples_of_a_turn_once(path: str, tmp_path: Path) -> None:

@@ -58,6 +58,18 @@ def test_the_package_by_its_full_name_and_from_its_parent() -> None:
     )
 
 
+def test_names_of_modules_that_wdsctl_lacks_come_from_the_module_above() -> None:
+    assert rewritten(
+        "from megatron.energon.flavors.base_dataset import Sample\n"
+        "from megatron.energon.edataclass import edataclass\n"
+        "from megatron.energon.wrappers.limit_dataset import LimitDataset as L\n"
+    ) == (
+        "from wdsctl.loader.energon.flavors import Sample\n"
+        "from wdsctl.loader.energon import edataclass\n"
+        "from wdsctl.loader.energon.wrappers import LimitDataset as L\n"
+    )
+
+
 def test_names_of_earlier_versions_keep_their_uses() -> None:
     assert rewritten("from megatron.energon import IgnoreSample\nraise IgnoreSample\n") == (
         "from wdsctl.loader.energon import SkipSample as IgnoreSample\nraise IgnoreSample\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import pickle
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from tests.energon import energons, energons_lines
 from tests.loader.datasets import Raw, a_dataset
 from wdsctl.core.errors import UsageError
+from wdsctl.loader import open_store
 from wdsctl.loader.energon import (
     DefaultTaskEncoder,
     NoCachePool,
@@ -150,6 +152,14 @@ def test_file_stores_read_folders_as_bytes_and_decoded(tmp_path: Path) -> None:
     assert decoded["a.json"][1] == store["a.json"][1]
     with pytest.raises(UsageError, match="needs a folder"):
         SystemFileStore()
+
+
+def test_a_prepared_dataset_as_a_store_is_decoded_too(path: str) -> None:
+    store = open_store(path)
+    decoded = DecodeFileStore(store, decoder=SampleDecoder())
+
+    assert (store["000003.json"][0], decoded["000003.json"][0]) == (b'{"number": 3}', {"number": 3})
+    assert pickle.loads(pickle.dumps(decoded))["000003.json"][0] == {"number": 3}  # noqa: S301 - of this test
 
 
 def test_a_mock_lazy_returns_what_its_function_makes() -> None:

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from wdsctl.core.energon.names import NAMES_BY_MODULE
+from wdsctl.core.energon.names import NAMES_BY_MODULE, REPLACEMENTS
 from wdsctl.core.errors import UsageError
 from wdsctl.loader import energon
-from wdsctl.loader.energon.replaced import REPLACEMENTS, Replaced
+from wdsctl.loader.energon.replaced import Replaced
 
 #: `megatron.energon.__all__` of version 7.4.1.
 NAMES = [

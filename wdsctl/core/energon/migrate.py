@@ -229,20 +229,20 @@ class _Scan(ast.NodeVisitor):
         module = _module_below(node.module or "")
         if module is None:
             return
-        if module not in NAMES_BY_MODULE:
+        old, target = str(node.module), _nearest_module(module, [alias.name for alias in node.names])
+        if target is None:
             names = ", ".join(alias.name for alias in node.names)
-            self._add(
-                node, "hand", f"from {node.module} import {names}", "wdsctl has no such module: remove the import"
-            )
+            self._add(node, "hand", f"from {old} import {names}", "wdsctl has no such module: remove the import")
             return
         start = self._offset(node.lineno, node.col_offset)
-        if not re.match(rf"from[ \t]+{re.escape(ENERGON_PACKAGE)}", self._text[start:]):
-            self._add(node, "hand", f"from {node.module} import", f"write {OUR_PACKAGE} in one piece")
+        new = f"{OUR_PACKAGE}.{target}".rstrip(".")
+        if not re.match(rf"from[ \t]+{re.escape(old)}\b", self._text[start:]):
+            self._add(node, "hand", f"from {old} import", f"write from {new} import, in one line")
             return
-        at = self._text.index(ENERGON_PACKAGE, start)
-        self.edits.append(_Edit(at, at + len(ENERGON_PACKAGE), OUR_PACKAGE))
-        new = OUR_PACKAGE + (node.module or "").removeprefix(ENERGON_PACKAGE)
-        self._add(node, "rewrite", f"from {node.module} import", f"from {new} import")
+        at = self._text.index(old, start)
+        self.edits.append(_Edit(at, at + len(old), new))
+        self._add(node, "rewrite", f"from {old} import", f"from {new} import")
+        module = target
         for alias in node.names:
             self._scan_alias(alias, module)
 
@@ -363,6 +363,18 @@ def _module_below(name: str) -> str | None:
     if name == ENERGON_PACKAGE:
         return ""
     return name.removeprefix(f"{ENERGON_PACKAGE}.") if name.startswith(f"{ENERGON_PACKAGE}.") else None
+
+
+def _nearest_module(module: str, names: list[str]) -> str | None:
+    """The module of ours for names of one of Energon's: the same, or the nearest above it that has all these names."""
+    if module in NAMES_BY_MODULE:
+        return module
+    above = module
+    while above:
+        above = above.rpartition(".")[0]
+        if NAMES_BY_MODULE.get(above, frozenset()) >= {_RENAMED.get(name, name) for name in names}:
+            return above
+    return None
 
 
 def _is_package(node: ast.Attribute) -> bool:
