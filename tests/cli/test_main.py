@@ -33,6 +33,7 @@ COMMANDS = (
     "diff",
     "log",
     "checksum",
+    "migrate",
 )
 CHECKPOINT = ("checkpoint", "checkpoint info", "checkpoint redistribute", "checkpoint diff")
 CATALOG = ("catalog", "catalog info", "catalog check", "catalog vacuum")

@@ -32,6 +32,7 @@ MEDIA = ROOT / "docs" / "media.md"
 JSONL = ROOT / "docs" / "jsonl.md"
 POLYLITHIC = ROOT / "docs" / "polylithic.md"
 FRAMEWORKS = ROOT / "docs" / "frameworks.md"
+ENERGON = ROOT / "docs" / "energon.md"
 VALIDATE = ROOT / "docs" / "validate.md"
 INDEXING = ROOT / "docs" / "indexing.md"
 VIEWS = ROOT / "docs" / "views.md"
@@ -54,6 +55,7 @@ RUN = {
     PREPARE: ("sh", "yaml"),
     **dict.fromkeys(LOADER, ("python",)),
     FRAMEWORKS: ("python",),
+    ENERGON: ("sh", "python"),
     CATALOG: ("sql",),
     COLUMNS: ("sh", "python"),
     PACKING: ("sh", "python"),
@@ -223,6 +225,18 @@ def test_the_guide_to_python_works_and_prints_what_it_says(module: ModuleType) -
 @pytest.mark.usefixtures("dataset")
 def test_the_guide_to_other_frameworks_works(module: ModuleType) -> None:
     run_python(FRAMEWORKS, module)
+
+
+@pytest.mark.usefixtures("dataset")
+def test_the_guide_for_users_of_energon_works_and_prints_what_it_says(module: ModuleType) -> None:
+    line = "from megatron.energon import WorkerConfig, get_savable_loader, get_train_dataset\n"
+    Path("train.py").write_text(line, encoding="utf-8")
+    expected = next(block.text for block in blocks(ENERGON) if block.language == "text")
+
+    printed = [output for _, outputs in run_page(ENERGON) for output in outputs]
+    run_python(ENERGON, module)
+
+    assert printed == [expected]
 
 
 @pytest.mark.filterwarnings("ignore")  # those of the framework

@@ -127,6 +127,7 @@ ASKED: dict[str, list[tuple[str, ...]]] = {
     "log": [("ROOT",), ("ROOT", "-n", "1")],
     "checksum": [("ROOT",)],
     "trace": [("ROOT",), ("BLEND",)],
+    "migrate": [("ROOT",), ("ROOT", "--diff"), ("SCRIPT",), ("SCRIPT", "--diff")],
     "explain": [(CANARY,)],
     "doctor": [("ROOT",)],
     "init": [("ROOT", "DEST")],
@@ -178,8 +179,11 @@ def words(world: Path, tmp_path: Path, wdsctl: Wdsctl, monkeypatch: pytest.Monke
     state.write_text(json.dumps({"version": CANARY, CANARY: CANARY}))
     config = tmp_path / f"c{CANARY}.toml"
     config.write_text(f"{json.dumps(CANARY)} = 1\n[ls]\n{json.dumps(CANARY)} = 2\n".replace("\\u", "\\u"))
+    script = tmp_path / f"p{CANARY}.py"
+    script.write_text(f"from megatron.energon import BlendDataset, get_loader  # {CANARY}\nBlendDataset({CANARY!r})\n")
     standing = {
         "ROOT": world,
+        "SCRIPT": script,
         "OTHER": other,
         "BLEND": blend,
         "STATE": state,

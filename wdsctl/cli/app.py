@@ -58,6 +58,7 @@ SUMMARIES = {
     "log": "Show the history of a dataset. Lists every run with its time, outcome and generation.",
     "checksum": "Write the hash of every shard, or check shards against hashes.",
     "trace": "Show which samples were in a training step. Reads the loader's traces.",
+    "migrate": "Rewrite a program for Energon to use wdsctl. Lists the changes; --write applies them.",
     "doctor": "Print versions and system facts for a bug report.",
     "explain": "Explain an error code and what to do about it.",
     "job": "Run a command as tasks of an array job. Works with any scheduler and a shared folder.",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -199,6 +200,16 @@ class Loader:
         """`load_state_dict` under Energon's name; None, from a job that had not begun, changes nothing."""
         if state is not None:
             self.load_state_dict(state, strict=strict)
+
+    def save_state(self, dst_rank: int) -> list[LoaderState] | None:
+        """Energon's deprecated name of `save_state_global`. Causes a warning."""
+        warnings.warn("save_state is deprecated: call save_state_rank or save_state_global", stacklevel=2)
+        return self.save_state_global(dst_rank)
+
+    def restore_state(self, state: LoaderState | Sequence[LoaderState] | None) -> None:
+        """Energon's deprecated name of `restore_state_global`. Causes a warning."""
+        warnings.warn("restore_state is deprecated: call restore_state_rank or restore_state_global", stacklevel=2)
+        self.restore_state_global(state)
 
     def save_state_global(self, global_dst_rank: int | None = 0) -> list[LoaderState] | None:
         """The states of all ranks, on this global rank; None on the others. All ranks of the group must call it.

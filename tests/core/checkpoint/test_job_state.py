@@ -133,6 +133,7 @@ def test_a_truncated_state_says_what_it_lacks(field: str) -> None:
             "lane 2: 'weight_history' has 2 levels, but the lane's splits need 1",
         ),
         ("cursors.2.turns", -1, "lane 2: 'turns' is -1, expected a count"),
+        ("cursors.2.handed_out", -1, "lane 2: 'handed_out' is -1, expected a count"),
         ("cursors.2.bans", [[0, 5]], "lane 2: 'bans' is [[0, 5]]"),
     ],
 )

@@ -19,11 +19,11 @@ from tests.loader.integrations.processes import run_ranks
 from wdsctl.core.checkpoint.checkpoint import redistribute_checkpoint
 from wdsctl.core.errors import LoaderError, UsageError
 from wdsctl.loader import WorkerConfig, get_loader, get_train_dataset, get_val_dataset
+from wdsctl.loader.energon.wrappers import cyclic_iter
 from wdsctl.loader.integrations.megatron import (
     EnergonDataloader,
     EnergonMultiModalDataModule,
     build_dataloaders,
-    cyclic_iter,
     train_valid_test_dataloaders_provider,
 )
 

@@ -331,6 +331,12 @@ def read_generation_and_split(path: str, name: str) -> tuple[int, list[SplitShar
         return catalog.generation, catalog.split(name)
 
 
+def read_split_names(path: str) -> list[str]:
+    """The names of the splits of the unnamed and of other split sets, in the order in which they were made."""
+    with Catalog(path) as catalog:
+        return [row[0] for row in catalog.rows("SELECT name FROM split ORDER BY id")]
+
+
 def has_splits(path: str) -> bool:
     """Whether the catalog at `path` has splits, or rules of splits."""
     with Catalog(path) as catalog:

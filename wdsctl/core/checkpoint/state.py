@@ -19,7 +19,9 @@
     lanes               the lane layout: [root, [[draws, children, child], ...]] of every lane of the job; empty if a
                         pass is divided into ranges of positions
     cursors             lane -> {"draws", "stream", "weight_history", "bans"}: its position; in a pass also "turns", the
-                        number of turns that the lane has had. Without lanes: batch -> {"emitted", "bans"}
+                        number of turns that the lane has had. "handed_out", if smaller batches replace those of the
+                        job: samples of the current turn that were handed out. Without lanes: batch -> {"emitted",
+                        "bans"}
     bans                [[key | [source, id], ...], ...]: excluded samples, as the user passed them
 
 A rank has the cursors of its own lanes, a merged state those of all lanes. In a cursor, `draws` counts the references
@@ -188,6 +190,8 @@ def _find_cursor_error(cursor: Any, lane: Any, bans: int) -> str:
         problem = f"'weight_history' is {short_repr(history)}, expected a list of lists of [segment, draw]"
     elif not _is_count(cursor.get("turns", 0)):
         problem = f"'turns' is {short_repr(cursor['turns'])}, expected a count"
+    elif not _is_count(cursor.get("handed_out", 0)):
+        problem = f"'handed_out' is {short_repr(cursor['handed_out'])}, expected a count"
     elif len(history) != levels:
         problem = f"'weight_history' has {len(history)} levels, but the lane's splits need {levels}"
     elif (
@@ -399,6 +403,12 @@ def _check_same_job(first: LoaderState, state: LoaderState) -> None:
 
 def _check_same_step(states: Sequence[LoaderState]) -> None:
     steps = {state["rank"]: state["batches_drawn"] for state in states}
+    samples = {state["rank"]: sum(each.get("handed_out", 0) for each in state["cursors"].values()) for state in states}
+    if len(set(samples.values())) > 1:
+        raise _merge_error(
+            "the ranks were saved at different steps (rank: samples of its current turn that were handed out): "
+            f"{_format_steps(samples)}"
+        )
     if len(set(steps.values())) == 1:
         return
     # Ranks draw in rounds: one rank is ahead of another by complete rounds.

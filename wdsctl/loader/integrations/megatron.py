@@ -10,29 +10,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from itertools import islice
 from typing import Any, Literal
 
 from wdsctl.core.errors import LoaderError, UsageError
+from wdsctl.loader.energon.loader import get_loader
+from wdsctl.loader.energon.wrappers import LimitDataset, RepeatDataset, WrappedLoader, cyclic_iter
 from wdsctl.loader.integrations.multimodal import MultiModalSampleConfig, MultiModalTaskEncoder, count_tokens
 from wdsctl.loader.loader import Loader, get_savable_loader
 from wdsctl.loader.packing import Packing
 from wdsctl.loader.recipe.arguments import AnyTaskEncoder, DatasetPath
-from wdsctl.loader.recipe.dataset import TrainDataset, ValDataset, get_train_dataset, get_val_datasets
+from wdsctl.loader.recipe.dataset import TrainDataset, get_train_dataset, get_val_datasets
 from wdsctl.loader.recipe.worker_config import WorkerConfig
 from wdsctl.loader.resume.state import LoaderState
-
-
-def cyclic_iter(iterable: Iterable[Any]) -> Iterator[Any]:
-    """Iterate over something again and again. Raises LoaderError if an iteration yields nothing: it would never end."""
-    while True:
-        is_empty = True
-        for each in iterable:
-            is_empty = False
-            yield each
-        if is_empty:
-            raise LoaderError("the loader has no batches", hint="check the split and the batch size", code="WDS511")
 
 
 class EnergonDataloader:
@@ -70,7 +59,7 @@ class EnergonDataloader:
 
     def close(self) -> None:
         """End the workers and close the shards."""
-        if isinstance(self._dataloader, Loader):
+        if isinstance(self._dataloader, (Loader, WrappedLoader)):
             self._dataloader.close()
 
     def _begin(self) -> Iterator[Any]:
@@ -206,20 +195,6 @@ class EnergonMultiModalDataModule:
         return get_savable_loader(dataset, pin_memory=self.pin_memory)
 
 
-class RepeatedValidation:
-    """Exactly `length` batches per iteration, from the first one, and again from the first one if the data ends."""
-
-    def __init__(self, loader: Loader, length: int) -> None:
-        self._loader = loader
-        self._length = length
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __iter__(self) -> Iterator[Any]:
-        yield from islice(cyclic_iter(self._loader), self._length)
-
-
 def build_dataloaders(
     path: DatasetPath,
     *,
@@ -246,15 +221,12 @@ def build_dataloaders(
     training = get_savable_loader(get_train_dataset(path, **common, **options), pin_memory=True)
     if state is not None:
         training.restore_state_rank(state)
-    validations = [
-        EnergonDataloader(RepeatedValidation(_validation_loader(dataset, validation_batches), validation_batches))
+    evaluations = [
+        LimitDataset(RepeatDataset(dataset), length=validation_batches)
         for dataset, _ in get_val_datasets(path, **common)
     ]
+    validations = [EnergonDataloader(get_loader(each, pin_memory=True)) for each in evaluations]
     return EnergonDataloader(training), validations, EnergonDataloader(None)
-
-
-def _validation_loader(dataset: ValDataset, batches: int) -> Loader:
-    return get_savable_loader(replace(dataset, limit=batches), pin_memory=True)
 
 
 def train_valid_test_dataloaders_provider(

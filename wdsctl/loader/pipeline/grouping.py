@@ -11,6 +11,7 @@ from wdsctl.core.checkpoint.addresses import decode_addresses, encode_address
 from wdsctl.core.errors import UsageError
 from wdsctl.core.text import short_repr
 from wdsctl.loader.runtime.failures import FailureTracker, Stats, describe_sample_location, get_field
+from wdsctl.loader.runtime.position import begin_hook, end_hook
 from wdsctl.loader.runtime.stage import Address, Cursor, PipelineItem, hash_restore_key
 
 GroupCriterion = Callable[[Any], tuple[Hashable, int | None]]
@@ -194,6 +195,7 @@ class GroupCursor:
 
     def _add_to_group(self, item: PipelineItem) -> tuple[Hashable, WaitingGroup] | None:
         """Add an item to its group. None if the criterion fails on it."""
+        begin_hook(item.origin_hash)
         try:
             key, size = self._stage.group_of(item.value)
             group = self._groups.get(key) or WaitingGroup(size, [])
@@ -209,6 +211,8 @@ class GroupCursor:
                 "batch_group_criterion", error, item.value, describe_sample_location(item.value)
             )
             return None
+        finally:
+            end_hook()
         self._failures.record_success("batch_group_criterion")
         self._groups[key] = group
         group.numbered_items.append((self._next_number, item))

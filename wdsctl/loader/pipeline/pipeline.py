@@ -194,6 +194,11 @@ class LaneCursor:
         """The restore keys of the samples in `batch`, the last one drawn."""
         return bulk_origins(batch) if self._is_last_bulk else self._batches.origins()
 
+    @property
+    def is_within_batch(self) -> bool:
+        """Whether hooks have made several batches of one, and some were not drawn yet."""
+        return bool(self._batches.state()["emitted"])
+
     def state(self) -> LaneState:
         return {
             "draws": self._refs.draws,

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from typing import NamedTuple
 
 from wdsctl.core.blend import Leaf
-from wdsctl.core.catalog.read import read_generation_and_split
+from wdsctl.core.catalog.read import read_generation_and_split, read_split_names
 from wdsctl.core.catalog.splits import SplitShard
 from wdsctl.core.dataset.config import DatasetConfig, parse_config, read_config_text
 from wdsctl.core.dataset.location import DatasetLocation, locate, locate_view
@@ -29,8 +29,11 @@ from wdsctl.loader.reading.selection import SampleSelection
 from wdsctl.loader.reading.source import SplitSource
 from wdsctl.loader.reading.user_code import resolve_user_code
 from wdsctl.loader.recipe.dataset import Dataset, locate_errors
+from wdsctl.loader.runtime.logs import logger
 from wdsctl.loader.stores import FileStore, PreparedStore, open_store
 from wdsctl.loader.stores.completed import CompletedSource
+
+_JSON_LINES_SUFFIXES = (".jsonl", ".ndjson")
 
 
 @dataclass(frozen=True)
@@ -216,11 +219,14 @@ class SourceOpener:
             _check_no_join(leaf)
             location = locate(polylithic.primary, self._dataset.catalog)
         file = leaf.split_config or self._dataset.split_config
+        split_part = leaf.split_part
 
         def opened(location: DatasetLocation) -> tuple[int, list[SplitShard]]:
             if file:
                 return read_split_from_file(location, find_split_file(location, file), leaf.split_part)
-            return read_generation_and_split(location.catalog, leaf.split_part)
+            nonlocal split_part
+            split_part = _split_of_lines(location, leaf) or leaf.split_part
+            return read_generation_and_split(location.catalog, split_part)
 
         location, (current, of_split) = open_or_index(location, self._dataset.catalog, opened, divides=not file)
         parts, view_hash = of_split, ""
@@ -253,7 +259,7 @@ class SourceOpener:
                 code="WDS211",
             )
         full_selection = SampleSelection(offsets, of_split) if view else selection
-        split_name = "" if file else leaf.split_part
+        split_name = "" if file else split_part
         config = self._read_config(location, leaf, "" if polylithic is None else polylithic.config)
         return OpenSplit(location, offsets, selection, config, full_selection, view_hash, split_name, polylithic)
 
@@ -277,6 +283,20 @@ class SourceOpener:
         if text not in self._configs:
             self._configs[text] = parse_config(text, path)
         return self._configs[text]
+
+
+def _split_of_lines(location: DatasetLocation, leaf: Leaf) -> str:
+    """The only split of a JSONL file if it has another name than the leaf asks for: Energon ignores the splits of such
+    files. Logs the difference. "" if the leaf's split is to be read."""
+    if not leaf.path.lower().endswith(_JSON_LINES_SUFFIXES) or not os.path.exists(location.catalog):
+        return ""
+    names = read_split_names(location.catalog)
+    if leaf.split_part in names or len(names) != 1:
+        return ""
+    logger.warning(
+        "%s has no split %r: its only split, %r, is read instead", location.display_path, leaf.split_part, names[0]
+    )
+    return names[0]
 
 
 def _check_no_join(leaf: Leaf) -> None:

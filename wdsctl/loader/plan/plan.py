@@ -2,14 +2,15 @@
 
 The fingerprint has two tiers. `order`: data, selection, seed and slices; a state with another order is refused.
 `recipe`: hooks, decoder and batch size; a state with another recipe continues exactly, with other batches, after a
-warning. Locations (paths, the catalog's file) are in neither: a dataset may be moved.
+warning. If only the batch size differs, and divides the saved one, several batches replace each saved one. Locations
+(paths, the catalog's file) are in neither: a dataset may be moved.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wdsctl.core.checkpoint.state import describe_differences
@@ -17,6 +18,7 @@ from wdsctl.core.errors import StateMismatch, join_indented
 from wdsctl.core.hashing import json_digest
 
 WEIGHT_FACTS = ("weights", "weight_edits", "schedule_world_size", "blend_entries")  # facts of the order
+MAX_SMALLER_BATCHES = 1024  # that replace one of a saved job: trying all of them takes some milliseconds
 MAX_SHOWN_CHARS = 80  # characters of weights in a message
 ADOPT_WEIGHTS_HINT = (
     "resume with the weights of the run that saved the state, or pass adopt_weights=True to use the new weights"
@@ -42,6 +44,24 @@ class LoaderPlan:
         digest for each auxiliary store."""
         stores = {"aux": dict(self.store_digests)} if self.store_digests else {}
         return {"order": self.order_facts, "recipe": json_digest(self.recipe_facts), **stores}
+
+    def with_batch_size(self, batch_size: int | None, times: int) -> LoaderPlan:
+        """The plan of the job whose batches are `times` as large."""
+        if times == 1 or batch_size is None:
+            return self
+        return replace(self, recipe_facts={**self.recipe_facts, "batch_size": batch_size * times})
+
+    def count_smaller_batches(self, batch_size: int, saved: Mapping[str, Any]) -> int:
+        """How many of these batches make one of the saved job, if only the batch size differs; else 1.
+
+        A state has only the digest of the recipe, so multiples of the batch size are tried.
+        """
+        if saved["recipe"] == json_digest(self.recipe_facts):
+            return 1
+        for times in range(2, MAX_SMALLER_BATCHES + 1):
+            if saved["recipe"] == json_digest({**self.recipe_facts, "batch_size": batch_size * times}):
+                return times
+        return 1
 
     def check(self, saved: Mapping[str, Any], *, strict: bool, adopts_weights: bool = False) -> None:
         """Raise StateMismatch unless a state with the plan `saved` can continue under this plan.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from wdsctl.core.errors import UsageError
 from wdsctl.loader.batching.collate import batch_to_type, convert_to_type, generic_batch
 from wdsctl.loader.decoding import BatchMemory, SampleDecoder
+from wdsctl.loader.runtime import position
 from wdsctl.loader.runtime.identity import qualified_name
 from wdsctl.loader.stores.cookers import Cooker
 
@@ -57,6 +58,26 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
 
     decoder: SampleDecoder | None = SampleDecoder()
     cookers: Sequence[Cooker] = ()
+
+    @property
+    def current_sample_index(self) -> int:
+        """Within a hook: a number of its input (a sample, pack or batch), 63 bits, which no other input of the job has.
+
+        It is the same on any number of ranks and workers, after a resume, and in `restore_sample`. Numbers do not count
+        up. Raises LoaderError outside of hooks.
+        """
+        return position.current_sample_index()
+
+    @property
+    def current_batch_index(self) -> int:
+        """Within a hook: the number of the current batch of this rank, from 0; in a validation, within the pass.
+
+        It is equal on all ranks at the same step, whatever the workers. After a resume, `batch` and `encode_batch` see
+        the number that they would have seen. On another number of ranks, numbers are those of a job that began with
+        these ranks; with a smaller batch size, those of a job that began with it. Hooks of samples that waited for a
+        pack or a group may see a later number. Raises LoaderError outside of hooks, and in `restore_sample`.
+        """
+        return position.current_batch_index()
 
     def cook_crude_sample(self, sample: dict[str, Any], cooker: Cooker, aux: Mapping[str, Any]) -> Any:
         """Build a sample from a crude sample with the cooker of its dataset, which gets the stores `aux` by name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,9 +26,10 @@ from wdsctl.loader.reading.source import SampleRef, SampleRefRange
 from wdsctl.loader.recipe.dataset import Dataset
 from wdsctl.loader.run.build import build_pipeline
 from wdsctl.loader.run.lane_runner import DrawnBatch
-from wdsctl.loader.run.transport import CompactingRunner, compact_batch
+from wdsctl.loader.run.transport import CompactingRunner, compact_batches
 from wdsctl.loader.runtime.failure_rates import FailureTally
 from wdsctl.loader.runtime.failures import FailureTracker, Stats
+from wdsctl.loader.runtime.position import within_batch
 from wdsctl.loader.workers import TaskRunner, report_activity
 
 REFS_AT_ONCE = 512  # samples whose references are computed together: some 40 us, and 2 us a sample
@@ -37,12 +38,13 @@ REFS_AT_ONCE = 512  # samples whose references are computed together: some 40 us
 class BatchRange(NamedTuple):
     """Range `number` of the pass that reads this epoch of the order.
 
-    `ban_count`: how many entries of the bans apply; None: all.
+    `ban_count`: how many entries of the bans apply; None: all. `rank_batch`: its number among those of the rank.
     """
 
     epoch: int
     number: int
     ban_count: int | None = None
+    rank_batch: int = 0
 
 
 class BatchRangeRunner:
@@ -73,11 +75,13 @@ class BatchRangeRunner:
         """Make all batches of one range: usually one."""
         self._tally.take()  # left by an error or an interrupt
         before = self._stats.copy()
-        self._refs.go_to(batch_range._replace(ban_count=None))
+        self._refs.go_to(BatchRange(batch_range.epoch, batch_range.number))
         batch = None if self._bulk is None else self._bulk.make_batch(self._refs.ref_ranges, self._stats)
         if batch is None:
             cursor = self._open_cursor(batch_range)
-            batches, origins = cursor.draw_all(), cursor.origins() if self._is_tracing else []
+            with within_batch(batch_range.rank_batch):
+                batches = cursor.draw_all()
+            origins = cursor.origins() if self._is_tracing else []
         else:
             batches, origins = [batch], bulk_origins(batch) if self._is_tracing else []
             count_ranges(self._tally, self._refs.ref_ranges)
@@ -222,7 +226,7 @@ class BatchRangeRunnerFactory:
 
     def __call__(self, worker: int, resume_state: Any) -> TaskRunner:  # noqa: ARG002 - workers do not differ
         _, reports_each_sample = resume_state
-        return CompactingRunner(self.open_in_process(reports_each_sample=reports_each_sample), _compact_all)
+        return CompactingRunner(self.open_in_process(reports_each_sample=reports_each_sample), compact_batches)
 
     def open_in_process(self, *, reports_each_sample: bool = False) -> BatchRangeRunner:
         """Open the runner for this process itself."""
@@ -243,10 +247,6 @@ class BatchRangeRunnerFactory:
 def _new_ban_check(bans: Bans) -> BanCheck | None:
     """The check of the bans for a range: ranges have no history, so a ban applies from their beginning."""
     return bans.ban_filter(bans.history([], 0))
-
-
-def _compact_all(batches: Sequence[Any]) -> list[Any]:
-    return [compact_batch(batch) for batch in batches]
 
 
 def _reopen_factory(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from wdsctl.core.errors import StateMismatch
 from wdsctl.loader.order.rank_lanes import LaneLayout
 from wdsctl.loader.pipeline.pipeline import LaneCursor, LaneState, Pipeline
 from wdsctl.loader.plan.bans import Bans
@@ -13,9 +14,10 @@ from wdsctl.loader.plan.open_blend import OpenBlend, reopen_blend
 from wdsctl.loader.recipe.dataset import Dataset, TrainDataset
 from wdsctl.loader.run.build import build_pipeline
 from wdsctl.loader.run.cached_units import bind_shard_cache
-from wdsctl.loader.run.transport import CompactingRunner, compact_batch
+from wdsctl.loader.run.transport import CompactingRunner, compact_batch, compact_batches
 from wdsctl.loader.runtime.failure_rates import AttemptCounts, FailureTally
 from wdsctl.loader.runtime.failures import Stats
+from wdsctl.loader.runtime.position import within_batch
 from wdsctl.loader.workers import TaskRunner, report_activity
 
 SampleOrigins = list[tuple[Any, ...]]  # restore keys
@@ -34,15 +36,17 @@ class DrawnBatch(NamedTuple):
 
 
 class LaneTask(NamedTuple):
-    """Batch `number` of the whole job, from this lane."""
+    """Batch `number` of the whole job, from this lane. `rank_batch`: its number among those of the rank."""
 
     lane: int
     number: int
+    rank_batch: int = 0
 
 
 class LaneRunner:
     """Draws from open lanes. `lane_states`: where they continue; a lane without a state starts at its beginning.
 
+    `batches_per_turn`: with more than one, a result has a list of batches.
     `lanes`: those that it draws from, in the order of their first turns: what they read first from stores is fetched at
     the first turn. A lane that an error or an interrupt stopped within a batch is reopened from its last state.
     """
@@ -54,6 +58,7 @@ class LaneRunner:
         lane_states: Mapping[int, LaneState],
         *,
         lanes: Sequence[int] = (),
+        batches_per_turn: int = 1,
         is_tracing: bool = False,
         report_sample: Callable[[str], None] | None = None,
     ) -> None:
@@ -65,11 +70,12 @@ class LaneRunner:
         self._prefetched: dict[int, object] = {}  # of lanes before their first turn
         self._stats = Stats()
         self._tally = FailureTally()
+        self._batches_per_turn = batches_per_turn
         self._is_tracing = is_tracing
         self._report_sample = report_sample
 
     def run_task(self, task: LaneTask) -> DrawnBatch:
-        lane, number = task
+        lane = task.lane
         # The cursor is not in the table until the batch is made: a cursor that was stopped within a batch is discarded.
         self._tally.take()  # left by an error or an interrupt
         if self._unopened_lanes:
@@ -77,11 +83,10 @@ class LaneRunner:
             self._prefetched = {each: self._prefetch_first(each) for each in lanes}
         cursor = self._cursors.pop(lane, None) or self._open_cursor(lane)
         before = self._stats.copy()
-        batch = cursor.draw(number)
+        batch, origins = self._draw(cursor, task)
         self._pipeline.count_reads(self._stats)
         self._prefetched.pop(lane, None)
         state = cursor.state()
-        origins = cursor.origins(batch) if self._is_tracing else []
         self._cursors[lane] = cursor
         self._lane_states[lane] = state
         return DrawnBatch(batch, state, self._stats.minus(before), origins, task, self._tally.take())
@@ -102,6 +107,20 @@ class LaneRunner:
     def close(self) -> None:
         self._cursors.clear()
         self._prefetched.clear()
+
+    def _draw(self, cursor: LaneCursor, task: LaneTask) -> tuple[Any, SampleOrigins]:
+        """The batch of a turn, or the list of its batches, and the restore keys of its samples if the run is traced."""
+        batches, origins = [], []
+        for index in range(task.rank_batch, task.rank_batch + self._batches_per_turn):
+            with within_batch(index):
+                batches.append(cursor.draw(task.number))
+            if self._batches_per_turn > 1 and cursor.is_within_batch:
+                raise StateMismatch(
+                    "a hook makes several batches of one, so smaller batches cannot replace those of the saved job",
+                    hint="resume with the batch_size of the job that saved the state",
+                )
+            origins += cursor.origins(batches[-1]) if self._is_tracing else []
+        return (batches if self._batches_per_turn > 1 else batches[0]), origins
 
     def _prefetch_first(self, lane: int) -> object:
         return self._pipeline.prefetch_first(self._lane_layout.lanes[lane], self._lane_states.get(lane))
@@ -124,6 +143,7 @@ class LaneRunnerFactory:
     pipeline: Pipeline
     lane_layout: LaneLayout
     lanes_by_worker: Mapping[int, Sequence[int]]  # in the order of their first turns
+    batches_per_turn: int
     is_tracing: bool
 
     def __call__(self, worker: int, resume_state: Any) -> TaskRunner:
@@ -135,10 +155,11 @@ class LaneRunnerFactory:
             self.lane_layout,
             states,
             lanes=self.lanes_by_worker[worker],
+            batches_per_turn=self.batches_per_turn,
             is_tracing=self.is_tracing,
             report_sample=report_sample,
         )
-        return CompactingRunner(work, compact_batch)
+        return CompactingRunner(work, compact_batch if self.batches_per_turn == 1 else compact_batches)
 
     def __reduce__(self) -> tuple[Any, ...]:
         pipeline = self.pipeline
@@ -147,7 +168,7 @@ class LaneRunnerFactory:
             streams.generations,
             streams.order_facts,
             streams.store_generations,
-            (self.lane_layout, self.lanes_by_worker),
+            (self.lane_layout, self.lanes_by_worker, self.batches_per_turn),
             pipeline.bans,
             pipeline.refs.epoch,
         )
@@ -159,7 +180,7 @@ def _reopen_factory(
     generations: list[int],
     order: dict[str, Any],
     stores: dict[str, int],
-    lanes: tuple[LaneLayout, Mapping[int, Sequence[int]]],
+    lanes: tuple[LaneLayout, Mapping[int, Sequence[int]], int],
     bans: Bans,
     pass_number: int,
     is_tracing: bool,

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from inspect import isgeneratorfunction
 from typing import Any
 
+from wdsctl.core.errors import StateMismatch
 from wdsctl.loader.order.rank_lanes import (
     Lane,
     LaneLayout,
@@ -26,6 +28,7 @@ from wdsctl.loader.pipeline.batches import END
 from wdsctl.loader.pipeline.state_layout import check_state_layout
 from wdsctl.loader.plan.bans import Bans
 from wdsctl.loader.plan.open_blend import OpenBlend
+from wdsctl.loader.plan.plan import LoaderPlan
 from wdsctl.loader.recipe.dataset import Dataset, TrainDataset, ValDataset
 from wdsctl.loader.resume.state import END_PASSED, LoaderState
 from wdsctl.loader.run.build import build_lane_plan, build_pipeline
@@ -35,17 +38,24 @@ from wdsctl.loader.run.lane_runner import DrawnBatch, LaneRunner, LaneRunnerFact
 from wdsctl.loader.run.transport import expand_batch
 from wdsctl.loader.run.turns import RankProgress
 from wdsctl.loader.runtime.failures import Stats
+from wdsctl.loader.runtime.logs import logger
 
 
 @dataclass(frozen=True, slots=True)
 class LanePosition:
     """The lanes of the job: the state of each that has been drawn from, the turns that each has had in this layout, and
-    the lanes that have ended."""
+    the lanes that have ended.
+
+    `batches_per_turn`: more than one in a job that was resumed with a smaller batch size. `handed_out`: of the lanes
+    whose turn is under way, the batches of it that were handed out; their states are those before the turn.
+    """
 
     layout: LaneLayout
     states: Mapping[int, LoaderState]
     turns: Mapping[int, int]
     ended: frozenset[int] = frozenset()
+    batches_per_turn: int = 1
+    handed_out: Mapping[int, int] = field(default_factory=dict)
 
 
 class LaneTurns:
@@ -68,6 +78,8 @@ class LaneTurns:
         self._counts_batches = not self._is_endless or bool(getattr(dataset, "virtual_epoch_length", 0))
         self.loader_plan = build_lane_plan(dataset, streams)
         self.pipeline = build_pipeline(dataset, streams, bans, pass_number)
+        self._ban_count = len(bans.entries)
+        self._batches_per_turn = 1
         self.worker_count = 0
         self._worker_of: dict[int, int] = {}
 
@@ -79,6 +91,8 @@ class LaneTurns:
         dataset, streams = self._dataset, self._streams
         known = self.loader_plan if streams.known_to_state is None else build_lane_plan(dataset, streams.known_to_state)
         adopts_weights = isinstance(dataset, TrainDataset) and dataset.adopt_weights
+        batches_per_turn = self._count_batches_per_turn(known, saved["plan"])
+        known = known.with_batch_size(dataset.batch_size, batches_per_turn)
         known.check(saved["plan"], strict=strict, adopts_weights=adopts_weights)
         check_state_layout(saved["plan"]["stages"], self.pipeline.state_layout, saved["cursors"].values())
         lanes = tuple(Lane(root, tuple(LaneSplit(*split) for split in splits)) for root, splits in saved["lanes"])
@@ -86,9 +100,17 @@ class LaneTurns:
         cursors: dict[str, LoaderState] = json.loads(json.dumps(saved["cursors"]))
         states = {int(lane): cursor for lane, cursor in cursors.items()}
         turns = {lane: cursor.pop("turns", 0) for lane, cursor in states.items()}
+        samples = {lane: cursor.pop("handed_out") for lane, cursor in states.items() if "handed_out" in cursor}
+        position = LanePosition(
+            LaneLayout(saved["first_batch"], lanes),
+            states,
+            turns,
+            batches_per_turn=batches_per_turn,
+            handed_out=self._batches_of(samples, batches_per_turn, has_new_bans=len(saved["bans"]) < self._ban_count),
+        )
         return RankProgress(
             saved["batches_drawn"],
-            LanePosition(LaneLayout(saved["first_batch"], lanes), states, turns),
+            position,
             Stats(),
             saved["batches_handed_out"] if self._counts_batches else 0,
             pass_number=saved["pass"] or 0,
@@ -103,6 +125,8 @@ class LaneTurns:
         """Split lanes first, if this training has lanes that its ranks do not divide."""
         position = self._split_lanes(progress)
         workers = self._workers
+        self._batches_per_turn = position.batches_per_turn
+        self.loader_plan = self.loader_plan.with_batch_size(self._dataset.batch_size, self._batches_per_turn)
         self._turns = turns = (
             rank_turns(position.layout, progress.batches_drawn, workers.rank, workers.world_size)
             if self._is_endless
@@ -121,17 +145,29 @@ class LaneTurns:
             self._worker_of = {lane: i % self.worker_count for i, lane in enumerate(turns.lanes)}
         else:
             self._runner = LaneRunner(
-                self.pipeline, position.layout, states, lanes=turns.lanes, is_tracing=self._is_tracing
+                self.pipeline,
+                position.layout,
+                states,
+                lanes=turns.lanes,
+                batches_per_turn=self._batches_per_turn,
+                is_tracing=self._is_tracing,
             )
         self._layout = position.layout
-        return replace(progress, position=replace(position, states=states, turns=turns.taken))
+        handed_out = {lane: count for lane, count in position.handed_out.items() if lane in turns.taken}
+        return replace(progress, position=replace(position, states=states, turns=turns.taken, handed_out=handed_out))
 
     def runner_factory(self) -> LaneRunnerFactory:
         lanes_by_worker: dict[int, list[int]] = {}
         for lane, worker in self._worker_of.items():
             lanes_by_worker.setdefault(worker, []).append(lane)
         return LaneRunnerFactory(
-            self._dataset, self._streams, self.pipeline, self._layout, lanes_by_worker, self._is_tracing
+            self._dataset,
+            self._streams,
+            self.pipeline,
+            self._layout,
+            lanes_by_worker,
+            self._batches_per_turn,
+            self._is_tracing,
         )
 
     def next_turn(self, progress: RankProgress) -> int | None:
@@ -141,7 +177,11 @@ class LaneTurns:
         return sum(position.turns.values()) - self._turns_before
 
     def task_at(self, turn: int) -> LaneTask:
-        return LaneTask(*self._turns.at(turn))
+        lane, number = self._turns.at(turn)
+        workers = self._workers
+        # An endless job may change its ranks: then only the numbers of its batches still grow.
+        index = (number - workers.rank) // workers.world_size if self._is_endless else self._turns_before + turn
+        return LaneTask(lane, number, index * self._batches_per_turn)
 
     def run_task(self, task: LaneTask, progress: RankProgress) -> DrawnBatch:
         self._runner.set_lane_state(task.lane, progress.position.states.get(task.lane))
@@ -156,27 +196,38 @@ class LaneTurns:
 
     def expand_result(self, result: DrawnBatch, task: LaneTask) -> DrawnBatch:
         check_result_task(result.task, task)
-        return result._replace(batch=expand_batch(result.batch, self._streams.sources))
+        sources = self._streams.sources
+        if self._batches_per_turn > 1:
+            return result._replace(batch=[expand_batch(batch, sources) for batch in result.batch])
+        return result._replace(batch=expand_batch(result.batch, sources))
 
     def record_result(self, result: DrawnBatch) -> None:
         self._lane_states[result.task.lane] = result.state
 
     def advance(self, progress: RankProgress, result: DrawnBatch) -> tuple[RankProgress, Any]:
         position, lane = progress.position, result.task.lane
-        is_end = result.batch is END
+        handed_out = position.handed_out.get(lane, 0)
+        batch = result.batch if self._batches_per_turn == 1 else result.batch[handed_out]
+        is_end = batch is END
+        stats = progress.stats.plus(result.stats) if not handed_out else progress.stats
+        batches_handed_out = progress.batches_handed_out + (not is_end and self._counts_batches)
+        if handed_out + 1 < self._batches_per_turn:
+            under_way = replace(position, handed_out={**position.handed_out, lane: handed_out + 1})
+            return replace(progress, position=under_way, stats=stats, batches_handed_out=batches_handed_out), batch
         after = RankProgress(
             progress.batches_drawn + (0 if is_end else self._workers.world_size),
-            LanePosition(
-                position.layout,
-                {**position.states, lane: result.state},
-                {**position.turns, lane: position.turns[lane] + 1},
-                position.ended | {lane} if is_end else position.ended,
+            replace(
+                position,
+                states={**position.states, lane: result.state},
+                turns={**position.turns, lane: position.turns[lane] + 1},
+                ended=position.ended | {lane} if is_end else position.ended,
+                handed_out={other: count for other, count in position.handed_out.items() if other != lane},
             ),
-            progress.stats.plus(result.stats),
-            progress.batches_handed_out + (not is_end and self._counts_batches),
+            stats,
+            batches_handed_out,
             progress.pass_number,
         )
-        return after, result.batch
+        return after, batch
 
     def has_more(self, progress: RankProgress, rank: int) -> bool:  # noqa: ARG002 - only this rank's lanes are known
         return self.next_turn(progress) is not None
@@ -204,12 +255,46 @@ class LaneTurns:
         states = {lane: position.states.get(lane, initial) for lane in sorted(position.turns)}
         if not self._is_endless:
             states = {lane: {**state, "turns": position.turns[lane]} for lane, state in states.items()}
+        for lane, batches in position.handed_out.items():
+            states[lane] = {**states[lane], "handed_out": batches * (self._dataset.batch_size or 1)}
         return {
             "plan": {**self.loader_plan.to_state(), "stages": self.pipeline.state_layout},
             "first_batch": position.layout.first_batch,
             "lanes": [[lane.root, [list(split) for split in lane.splits]] for lane in position.layout.lanes],
             "lane_states": states,
         }
+
+    def _count_batches_per_turn(self, plan: LoaderPlan, saved: Mapping[str, Any]) -> int:
+        """How many batches replace one of the saved job, if a smaller batch size is the only difference; else 1."""
+        encoder, size = self._dataset.task_encoder, self._dataset.batch_size
+        if not self._is_endless or size is None or self.pipeline.group is not None:
+            return 1
+        if isgeneratorfunction(encoder.batch) or isgeneratorfunction(encoder.encode_batch):
+            return 1
+        count = plan.count_smaller_batches(size, saved)
+        if count > 1:
+            logger.info(
+                "%d batches of %d samples replace each batch of %d of the saved job: the order of the samples, and "
+                "global batches, stay the same",
+                count,
+                size,
+                count * size,
+            )
+        return count
+
+    def _batches_of(self, samples: Mapping[int, int], batches_per_turn: int, *, has_new_bans: bool) -> dict[int, int]:
+        """The batches that were handed out of turns under way, by lane. Raises StateMismatch if they cannot be
+        finished: with other samples, the rest of the turn would repeat or miss some."""
+        if not samples:
+            return {}
+        size, dataset = self._dataset.batch_size or 1, self._dataset
+        if any(count % size or count >= size * batches_per_turn for count in samples.values()):
+            raise _within_turn_error(f"batch_size={size}, or other hooks")
+        if has_new_bans:
+            raise _within_turn_error("new bans")
+        if isinstance(dataset, TrainDataset) and (dataset.adopt_weights or dataset.adopt is not None):
+            raise _within_turn_error("adopt or adopt_weights")
+        return {lane: count // size for lane, count in samples.items()}
 
     def _initial_lane_state(self) -> LoaderState:
         return LaneRunner(self.pipeline, new_layout(1), {}).initial_lane_state()
@@ -221,8 +306,18 @@ class LaneTurns:
         world = self._workers.world_size
         if not len(position.layout.lanes) % world or isinstance(self._dataset, ValDataset):
             return position
+        if position.handed_out:
+            raise _within_turn_error("another number of ranks, which splits its lanes")
         number = progress.batches_drawn if self._is_endless else next_batch_number(position.layout, position.turns)
         return split_lanes_over_ranks(world, position, self._initial_lane_state(), number)
+
+
+def _within_turn_error(changed: str) -> StateMismatch:
+    return StateMismatch(
+        f"the state was saved within a batch that smaller ones replace, which cannot be finished with {changed}",
+        hint="resume with the arguments and the ranks of the run that saved the state; save the next state after a "
+        "whole global batch",
+    )
 
 
 def split_lanes_over_ranks(
@@ -238,4 +333,4 @@ def split_lanes_over_ranks(
     for i in range(following.continuing, len(following.layout.lanes)):
         history = states[following.parents[i]]["weight_history"]
         children[i] = {**initial_state, "weight_history": [*history, [[history[-1][-1][0], 0]]]}
-    return LanePosition(following.layout, children, {}, position.ended)
+    return replace(position, layout=following.layout, states=children, turns={})

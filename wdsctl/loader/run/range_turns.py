@@ -96,7 +96,7 @@ class RangeTurns:
         number = self._first_number + turn * self._workers.world_size
         # A range that is partly handed out is finished with the samples it began with: others make other batches.
         _, bans = self._partial_ranges.get(number, (0, None))
-        return BatchRange(self._epoch, number, bans)
+        return BatchRange(self._epoch, number, bans, number // self._workers.world_size)
 
     def run_task(self, task: BatchRange, progress: RankProgress) -> DrawnBatch:  # noqa: ARG002 - a range has no history
         return self._runner.run_task(task)

@@ -51,6 +51,7 @@ class RankStream:
     _engine: PrefetchEngine | None = None  # started with the first batch
     # The result of a turn with batches that are not handed out, and the progress before them.
     _unfinished: tuple[RankProgress, DrawnBatch] | None = None
+    _traced: DrawnBatch | None = None  # the last result in the trace, which several batches may come from
     _counted: Any = None  # pass and task of the last counted failures
 
     def __init__(
@@ -99,8 +100,9 @@ class RankStream:
                 if offered.batch is not END:
                     break
                 self.accept(self.pending)
-        if self._runtime_options.tracer is not None:
-            result = offered.result
+        result = offered.result
+        if self._runtime_options.tracer is not None and result is not self._traced:
+            self._traced = result
             self._runtime_options.tracer.add(result.task.number, result.origins, pass_number=progress.pass_number)
         return offered.batch
 

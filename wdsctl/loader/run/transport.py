@@ -57,6 +57,11 @@ def compact_batch(batch: Any) -> Any:
     return CompactBatch(batch, sources, keys)
 
 
+def compact_batches(batches: Sequence[Any]) -> list[Any]:
+    """The batches of one task in their compact forms."""
+    return [compact_batch(batch) for batch in batches]
+
+
 def expand_batch(received: Any, all_sources: Sequence[Any]) -> Any:
     """The batch before it was compacted. `all_sources`: by number."""
     if isinstance(received, RawBatch):

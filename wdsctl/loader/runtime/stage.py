@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, Protocol
 from wdsctl.core.errors import LoaderError, SampleFailed
 from wdsctl.core.hashing import hash_one_value
 from wdsctl.loader.runtime.failures import FailureTracker, SkipSample
+from wdsctl.loader.runtime.position import begin_hook, end_hook
 from wdsctl.loader.runtime.randomness import seed_all
 
 #: JSON. A sample: the lane's draw it comes from, or [draw, step] for an output of a generator. A pack:
@@ -96,7 +97,11 @@ class Hook:
     def run(self, value: Any, origin_hash: int, failures: FailureTracker, where: Callable[[Any], str]) -> Any:
         """Run the hook: returns an output, a generator of outputs, or NO_OUTPUT."""
         seed_all(hash_one_value(self.seed, origin_hash))
-        return self.run_unseeded(value, failures, where)
+        begin_hook(origin_hash)
+        try:
+            return self.run_unseeded(value, failures, where)
+        finally:
+            end_hook()
 
     def run_unseeded(self, value: Any, failures: FailureTracker, where: Callable[[Any], str]) -> Any:
         """Run a function of ours, which draws no random numbers."""
@@ -136,6 +141,7 @@ class Hook:
         """The outputs of a generator."""
         base = hash_one_value(self.seed, origin_hash)
         for step in count(1):
+            begin_hook(origin_hash)
             try:
                 output = self._require_output(next(steps, NO_OUTPUT), "yielded")
             except SkipSample:
@@ -144,6 +150,8 @@ class Hook:
             except (Exception, SystemExit) as error:  # noqa: BLE001 - see above
                 failures.record_failure(self.name, error, value, where(value), self.tolerance)
                 return
+            finally:
+                end_hook()
             failures.record_success(self.name)
             if output is NO_OUTPUT:
                 return

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wdsctl.core.blend.yaml_tree import is_blend_file
 from wdsctl.core.catalog.browse import NameLookup
@@ -31,6 +31,9 @@ from wdsctl.loader.stores.folder import FolderStore, RemoteFolderStore
 from wdsctl.loader.stores.media_facts import MediaFactsIndex
 from wdsctl.loader.stores.store import FileStore, StoreEntry, ambiguous_entry_error, missing_entry_error
 from wdsctl.loader.workers.status_page import heartbeat_on_retry
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _JSONL_SUFFIXES = ".jsonl", ".ndjson"
 _MAX_HINT_NAMES = 5  # in a hint
@@ -292,6 +295,9 @@ class PrimaryStore(FileStore):
 
     def get_media_metadata(self, name: str) -> MediumFacts:
         return self._store.facts_of(self.find(name))
+
+    def with_decoder(self, decoder: SampleDecoder | None) -> Self:
+        return type(self)(self._store.with_decoder(decoder), self._sample_id)
 
     def read(self, entry: StoreEntry) -> bytes:
         return self._store.read(entry)

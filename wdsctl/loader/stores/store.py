@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wdsctl.core.errors import SampleFailed, StorageDown, StorageError, WdsctlError
 from wdsctl.core.media.facts import MediumFacts
@@ -18,6 +18,9 @@ from wdsctl.loader.decoding import SampleDecoder, decode_raw
 from wdsctl.loader.runtime.failures import get_field, set_field
 from wdsctl.loader.samples.build import SourceInfo
 from wdsctl.loader.samples.lazy_part import LAZY_PART_BYTES, LazyPart
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class StoreEntry(NamedTuple):
@@ -91,6 +94,14 @@ class FileStore(ABC):
 
     def get_path(self) -> str:
         return self.path
+
+    def with_decoder(self, decoder: SampleDecoder | None) -> Self:
+        """The same store with another decoder; None: bytes. Has its own open files."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.decoder, other._decode_functions = decoder, {}
+        other._thread_local, other._storages = threading.local(), []
+        return other
 
     @abstractmethod
     def get_media_metadata(self, name: str) -> MediumFacts:

@@ -1,0 +1,37 @@
+"""`wdsctl migrate` in a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.conftest import Wdsctl
+
+
+def test_uses_are_listed_and_rewritten(wdsctl: Wdsctl, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("from megatron.energon import get_loader\n")
+
+    listed = wdsctl("migrate", script)
+    assert (listed.code, script.read_text()) == (0, "from megatron.energon import get_loader\n")
+    assert "train.py:1: from megatron.energon import -> from wdsctl.loader.energon import" in listed.stdout
+    assert "--write rewrites 1 file" in listed.stdout
+    diff = wdsctl("migrate", script, "--diff")
+    assert "+from wdsctl.loader.energon import get_loader\n" in diff.stdout
+    assert "rewrote 1 file" in wdsctl("migrate", script, "--write").stdout
+    assert script.read_text() == "from wdsctl.loader.energon import get_loader\n"
+    assert wdsctl("migrate", tmp_path).stdout == "no use of Energon in 1 file\n"
+
+
+def test_work_for_the_hand_exits_with_1(wdsctl: Wdsctl, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import megatron.energon as e\ne.BlendDataset(a)\n")
+
+    result = wdsctl("migrate", script, "--json")
+
+    assert result.code == 1
+    assert [(use["line"], use["kind"]) for use in result.document["uses"]] == [(1, "rewrite"), (2, "hand")]
+    assert "train.py:2: by hand: BlendDataset: write a blend file" in wdsctl("migrate", script).stdout
+
+
+def test_diff_and_write_exclude_each_other(wdsctl: Wdsctl, tmp_path: Path) -> None:
+    assert wdsctl("migrate", tmp_path, "--diff", "--write").code == 2

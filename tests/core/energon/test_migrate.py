@@ -1,0 +1,207 @@
+"""What `migrate` finds in programs that use Energon, and how it rewrites them."""
+
+from __future__ import annotations
+
+import ast
+import os
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from wdsctl.core.energon.migrate import EnergonUse, MigrationReport, migrate, migrate_text
+from wdsctl.core.errors import InputError
+
+
+def rewritten(program: str) -> str:
+    """The program after mechanical changes."""
+    _, text, _ = migrate_text("x.py", dedent(program).encode())
+    assert text is not None
+    ast.parse(text)
+    return text
+
+
+def found(program: str, *kinds: str) -> list[tuple[int, str]]:
+    """Line and text of the uses of these kinds."""
+    uses, _, _ = migrate_text("x.py", dedent(program).encode())
+    return [(use.line, use.found) for use in uses if use.kind in kinds]
+
+
+def becomes(program: str) -> list[str]:
+    uses, _, _ = migrate_text("x.py", dedent(program).encode())
+    return [use.becomes for use in uses if use.kind == "hand"]
+
+
+def test_imports_change_and_nothing_else() -> None:
+    program = """\
+        # -*- coding: utf-8 -*-
+        import os, megatron.energon as energon   # keep
+        from megatron.energon import (
+            Cooker,   # a comment
+            TaskEncoder as Base,
+        )
+        from   megatron.energon.task_encoder.base import stateless
+        from megatron.core import parallel_state
+        if True:
+        \tfrom megatron.energon.errors import SkipSample ; x = "ä"; import megatron.energon.av as av
+        """
+
+    assert rewritten(program) == dedent(program).replace("megatron.energon", "wdsctl.loader.energon")
+
+
+def test_the_package_by_its_full_name_and_from_its_parent() -> None:
+    assert rewritten("import megatron.energon\nimport megatron.core\nmegatron.energon.get_loader(megatron.core)\n") == (
+        "import wdsctl.loader.energon\nimport megatron.core\nwdsctl.loader.energon.get_loader(megatron.core)\n"
+    )
+    assert rewritten("from megatron import energon as e\ne.get_loader(1)\n") == (
+        "from wdsctl.loader import energon as e\ne.get_loader(1)\n"
+    )
+
+
+def test_names_of_modules_that_wdsctl_lacks_come_from_the_module_above() -> None:
+    assert rewritten(
+        "from megatron.energon.flavors.base_dataset import Sample\n"
+        "from megatron.energon.edataclass import edataclass\n"
+        "from megatron.energon.wrappers.limit_dataset import LimitDataset as L\n"
+    ) == (
+        "from wdsctl.loader.energon.flavors import Sample\n"
+        "from wdsctl.loader.energon import edataclass\n"
+        "from wdsctl.loader.energon.wrappers import LimitDataset as L\n"
+    )
+
+
+def test_names_of_earlier_versions_keep_their_uses() -> None:
+    assert rewritten("from megatron.energon import IgnoreSample\nraise IgnoreSample\n") == (
+        "from wdsctl.loader.energon import SkipSample as IgnoreSample\nraise IgnoreSample\n"
+    )
+    assert rewritten("from megatron.energon import IgnoreSample as Skip\n") == (
+        "from wdsctl.loader.energon import SkipSample as Skip\n"
+    )
+
+
+def test_methods_of_loaders_get_their_new_names() -> None:
+    program = """\
+        from megatron.energon import get_savable_loader
+        ä, loader = "ä", None
+        loader = get_savable_loader(ds)
+        ä = loader.save_state(dst_rank=0)
+        loader.restore_state(state)
+        other.save_state(dst_rank=0)
+        """
+
+    assert rewritten(program).splitlines()[3:] == [
+        "ä = loader.save_state_global(global_dst_rank=0)",
+        "loader.restore_state_global(state)",
+        "other.save_state(dst_rank=0)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        ("from megatron.energon import BlendDataset\nBlendDataset((a, 1))", [(2, "BlendDataset(...)")]),
+        ("import megatron.energon as e\ne.MixBatchDataset(a)", [(2, "MixBatchDataset")]),
+        ("import megatron.energon\nmegatron.energon.load_dataset(a)", [(2, "load_dataset")]),
+        ("from megatron.energon import Metadataset\nclass M(Metadataset): ...", [(2, "class M(Metadataset)")]),
+        ("import megatron.energon as e\nclass M(e.Metadataset): ...", [(2, "Metadataset")]),
+        ("from megatron.energon import Missing", [(1, "Missing")]),
+        ("from megatron.energon.rng import WorkerRng", [(1, "from megatron.energon.rng import WorkerRng")]),
+        ("import megatron.energon.fork_hook", [(1, "import megatron.energon.fork_hook")]),
+        ("x = import_module('megatron.energon')", [(1, "'megatron.energon'")]),
+        ("from megatron import core, energon", [(1, "from megatron import ...")]),
+        (
+            "from megatron.energon import TaskEncoder\nclass E(TaskEncoder[a, b]):\n  def build_batch(self, x): ...",
+            [(3, "E.build_batch")],
+        ),
+        (
+            "from megatron.energon import get_train_dataset\nds = get_train_dataset(p)\nfor b in ds: ...",
+            [(3, "for ... in ds")],
+        ),
+        ("from \\\n  megatron.energon import Cooker", [(1, "from megatron.energon import")]),
+        ("import megatron.energon as e\nfrom .x import (", [(2, "the file")]),
+    ],
+)
+def test_what_has_no_counterpart_is_for_the_hand(program: str, expected: list[tuple[int, str]]) -> None:
+    assert found(program, "hand") == expected
+
+
+def test_a_use_for_the_hand_says_what_to_write() -> None:
+    program = "from megatron.energon import BlendDataset\nBlendDataset((a, 1))"
+    assert becomes(program) == ["write a blend file, or pass a Blender to get_train_dataset"]
+
+
+def test_annotations_need_no_change() -> None:
+    program = "from megatron.energon import SavableDataset, BlendDataset\ndef f(x: BlendDataset[int]): ..."
+    assert found(program, "hand") == []
+    assert found(program, "same") == [(1, "BlendDataset")]
+
+
+def test_arguments_without_effect_are_noted() -> None:
+    program = """\
+        from megatron.energon import WorkerConfig, get_savable_loader, get_train_dataset
+        workers = WorkerConfig(worker_debug_path="x")
+        other = WorkerConfig.default_worker_config(4, worker_log_level=1)
+        ds = get_train_dataset("p", handler=print, image_decode="pil", batch_size=3)
+        loader = get_savable_loader(ds, checkpoint_every_sec=60)
+        unrelated(handler=print)
+        """
+
+    assert found(program, "note") == [
+        (2, "worker_debug_path="),
+        (3, "worker_log_level="),
+        (4, "handler="),
+        (4, "image_decode="),
+        (5, "checkpoint_every_sec="),
+    ]
+    assert found(program, "hand") == []
+
+
+def a_project(root: Path) -> Path:
+    (root / "package").mkdir()
+    (root / ".hidden").mkdir()
+    (root / "a.py").write_bytes(b"from megatron.energon import Cooker\r\nx = 1\r\n")
+    (root / "package" / "b.py").write_bytes("# coding: latin-1\n# ä\nimport megatron.energon as e\n".encode("latin-1"))
+    (root / "package" / "plain.py").write_text("import megatron.core\n")
+    (root / ".hidden" / "c.py").write_text("import megatron.energon\n")
+    (root / "a.py").chmod(0o750)
+    return root
+
+
+def test_files_are_rewritten_only_if_asked(tmp_path: Path) -> None:
+    root = a_project(tmp_path)
+    before = {each: each.read_bytes() for each in root.rglob("*.py")}
+
+    dry = migrate(str(root))
+    assert {each: each.read_bytes() for each in root.rglob("*.py")} == before
+    report = migrate(str(root), write=True)
+
+    assert [os.path.relpath(each, root) for each in report.changed] == ["a.py", "package/b.py"]
+    assert (dry.changed, dry.is_written, report.is_written) == (report.changed, False, True)
+    assert (root / "a.py").read_bytes() == b"from wdsctl.loader.energon import Cooker\r\nx = 1\r\n"
+    assert (root / "a.py").stat().st_mode & 0o777 == 0o750
+    assert (root / "package" / "b.py").read_bytes() == (
+        "# coding: latin-1\n# ä\nimport wdsctl.loader.energon as e\n".encode("latin-1")
+    )
+    assert (root / ".hidden" / "c.py").read_text() == "import megatron.energon\n"
+    assert dry.diffs[1].splitlines()[-2:] == ["-import megatron.energon as e", "+import wdsctl.loader.energon as e"]
+    assert migrate(str(root)) == MigrationReport(str(root), 3, (), False, (), ())
+
+
+def test_nothing_runs(tmp_path: Path) -> None:
+    script = tmp_path / "x.py"
+    script.write_text("import megatron.energon\nopen('made', 'w')\nraise SystemExit\n")
+
+    report = migrate(str(script))
+
+    assert report.uses == (
+        EnergonUse(str(script), 1, "rewrite", "import megatron.energon", "import wdsctl.loader.energon"),
+    )
+    assert not report.needs_hand_work
+
+
+@pytest.mark.parametrize("name", ["none.py", "notes.txt"])
+def test_other_paths_are_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("x")
+
+    with pytest.raises(InputError):
+        migrate(str(tmp_path / name))

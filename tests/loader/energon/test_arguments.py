@@ -1,0 +1,173 @@
+"""Arguments and methods of earlier versions of Energon."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pickle
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.energon import energons, energons_lines
+from tests.loader.datasets import Raw, a_dataset
+from wdsctl.core.errors import UsageError
+from wdsctl.loader import open_store
+from wdsctl.loader.energon import (
+    DefaultTaskEncoder,
+    NoCachePool,
+    SampleDecoder,
+    TaskEncoder,
+    WorkerConfig,
+    get_loader,
+    get_savable_loader,
+    get_train_dataset,
+    get_val_dataset,
+    get_val_datasets,
+    prepare_metadataset,
+    traverse_metadataset,
+)
+from wdsctl.loader.energon.cache import DecodeFileStore, MockLazy, SystemFileStore
+
+
+class Fails(Raw):
+    def encode_sample(self, sample: Any) -> Any:
+        if sample["__key__"].endswith("3"):
+            raise ValueError("three")
+        return sample
+
+
+class OwnDecoder(TaskEncoder[Any, Any, Any, Any]):
+    decoder = SampleDecoder(image_decode="pil")
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return a_dataset(tmp_path_factory.mktemp("data") / "shards", 20, split={"train": 0.8, "val": 0.2})
+
+
+def test_a_handler_gets_the_exception_of_the_hook(path: str) -> None:
+    three: list[Any] = []
+    two: list[Any] = []
+    options: dict[str, Any] = {"batch_size": 4, "task_encoder": Fails(), "repeat": False}
+
+    with pytest.warns(UserWarning, match="deprecated these arguments: handler"):
+        first = get_train_dataset(path, handler=lambda error, sample, _: three.append((error, sample)), **options)
+    with pytest.warns(UserWarning, match="handler"):
+        second = get_train_dataset(path, handler=lambda error, key: two.append((error, key)), **options)
+    for dataset in (first, second):
+        list(get_loader(dataset))
+
+    assert [(str(error), sample["__key__"][-1]) for error, sample in three] == [("three", "3")] * len(three)
+    assert [(str(error), key["__key__"]) for error, key in two] == [("three", each["__key__"]) for _, each in three]
+    assert isinstance(three[0][0], ValueError)
+
+
+def test_options_of_the_decoder_are_those_of_the_dataset(path: str) -> None:
+    encoder: Any = DefaultTaskEncoder()
+    with pytest.warns(UserWarning, match="image_decode, av_decode, guess_content"):
+        dataset = get_val_dataset(
+            path, image_decode="pil", av_decode="pyav", guess_content=True, task_encoder=encoder, batch_size=2
+        )
+
+    assert dataset.task_encoder.decoder == SampleDecoder(image_decode="pil", av_decode="pyav", guess_content=True)
+    assert encoder.decoder is DefaultTaskEncoder.decoder
+    with pytest.warns(UserWarning, match="auto_decode"):
+        assert get_train_dataset(path, auto_decode=False).task_encoder.decoder is None
+    with pytest.warns(UserWarning, match="image_decode"):
+        assert get_train_dataset(path, image_decode="pil", task_encoder=OwnDecoder())
+    with pytest.warns(UserWarning, match="image_decode"), pytest.raises(UsageError, match="OwnDecoder has a decoder"):
+        get_train_dataset(path, image_decode="rgb", task_encoder=OwnDecoder())
+
+
+def test_a_cache_pool_belongs_to_the_dataset_without_a_warning(path: str) -> None:
+    pool = NoCachePool()
+
+    assert get_train_dataset(path, cache_pool=pool, task_encoder=Raw()).cache_pool is pool
+    assert [each.cache_pool for each, _ in get_val_datasets(path, cache_pool=pool, parallel_shard_iters=1)] == [pool]
+
+
+def test_the_deprecated_methods_of_a_loader_save_and_restore(path: str) -> None:
+    loader = get_savable_loader(get_train_dataset(path, batch_size=4, task_encoder=Raw()))
+    list(islice(loader, 3))
+    with pytest.warns(UserWarning, match="save_state_rank"):
+        state = loader.save_state(0)
+    expected = [batch.__key__ for batch in islice(loader, 3)]
+
+    other = get_savable_loader(get_train_dataset(path, batch_size=4, task_encoder=Raw()))
+    with pytest.warns(UserWarning, match="restore_state_rank"):
+        other.restore_state(state)
+
+    assert [batch.__key__ for batch in islice(other, 3)] == expected
+
+
+def test_a_file_of_lines_with_one_split_serves_for_every_split(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = energons_lines(tmp_path / "qa.jsonl")
+    blend = tmp_path / "blend.yaml"
+    blend.write_text(
+        "__module__: megatron.energon\n__class__: MetadatasetV2\nsplits:\n  train: {path: qa.jsonl}\n"
+        "  val: {path: qa.jsonl}\n"
+    )
+    with caplog.at_level(logging.WARNING, "wdsctl.loader"):
+        batches = list(get_loader(get_val_dataset(str(blend), batch_size=4, task_encoder=Raw())))
+
+    assert [len(batch["__key__"]) for batch in batches] == [4, 2]
+    assert "has no split 'val': its only split, 'train', is read instead" in caplog.text
+    assert next(iter(get_loader(get_train_dataset(lines, task_encoder=Raw()))))["__key__"]
+
+
+def test_a_metadataset_is_traversed_and_checked(tmp_path: Path) -> None:
+    energons(tmp_path / "images")
+    (tmp_path / "blend.yaml").write_text(
+        "__module__: megatron.energon\n__class__: MetadatasetV2\nsplits:\n"
+        "  train: {blend: [{path: images, weight: 2, subflavors: {a: 1}}, {path: images, split_part: val}]}\n"
+    )
+
+    found = traverse_metadataset(tmp_path / "blend.yaml", split_part="train")
+
+    assert [(os.path.basename(each.path), each.split_part, each.subflavors) for each in found] == [
+        ("images", "train", {"a": 1}),
+        ("images", "val", {}),
+    ]
+    prepare_metadataset(tmp_path / "blend.yaml")
+    (tmp_path / "bad.yaml").write_text("splits: {train: {wieght: 3}}\n")
+    with pytest.raises(Exception, match="wieght"):
+        prepare_metadataset(tmp_path / "bad.yaml")
+
+
+def test_file_stores_read_folders_as_bytes_and_decoded(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps({"x": 1}))
+
+    store = SystemFileStore(tmp_path)
+    decoded = DecodeFileStore(store, decoder=SampleDecoder())
+
+    assert store["a.json"][0] == b'{"x": 1}'
+    assert decoded["a.json"][0] == {"x": 1}
+    assert store["a.json"][0] == b'{"x": 1}'
+    assert decoded["a.json"][1] == store["a.json"][1]
+    with pytest.raises(UsageError, match="needs a folder"):
+        SystemFileStore()
+
+
+def test_a_prepared_dataset_as_a_store_is_decoded_too(path: str) -> None:
+    store = open_store(path)
+    decoded = DecodeFileStore(store, decoder=SampleDecoder())
+
+    assert (store["000003.json"][0], decoded["000003.json"][0]) == (b'{"number": 3}', {"number": 3})
+    assert pickle.loads(pickle.dumps(decoded))["000003.json"][0] == {"number": 3}  # noqa: S301 - of this test
+
+
+def test_a_mock_lazy_returns_what_its_function_makes() -> None:
+    lazy = MockLazy("name", str.upper)
+
+    assert (lazy.get(), lazy.fname, lazy == MockLazy("name", str.upper)) == ("NAME", "name", True)
+
+
+def test_debug_logs_still_warn() -> None:
+    with pytest.warns(UserWarning, match="WDS523"):
+        WorkerConfig(worker_debug_path="log-{worker_id}.jsonl")

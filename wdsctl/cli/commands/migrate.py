@@ -1,0 +1,83 @@
+"""`wdsctl migrate`: what a program uses of Megatron Energon, and the rewritten program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wdsctl.cli import options
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wdsctl.core.energon.migrate import MigrationReport
+
+
+EPILOG = """
+\b
+Examples:
+  wdsctl migrate train.py            list the uses of Energon
+  wdsctl migrate train.py --diff     preview the changes
+  wdsctl migrate src/ --write        rewrite all programs below a folder
+
+\b
+--write changes imports and renamed names and arguments; everything else in
+a file stays as it is. Programs are parsed and never run. Notebooks are not
+read. Exits with 1 if something is left to change by hand.
+"""
+
+
+def command(
+    path: Annotated[str, typer.Argument(metavar="SCRIPT", help="A Python file, or a folder of them.")],
+    *,
+    write: Annotated[bool, typer.Option("--write", help="Rewrite the files.")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Show the changes as a diff. Writes nothing.")] = False,
+    common: options.CommonOptions,
+) -> int:
+    """Rewrite a program for Energon to use wdsctl. Lists the changes; --write applies them."""
+    from wdsctl.core.energon.migrate import migrate
+    from wdsctl.core.errors import UsageError
+
+    if write and diff:
+        raise UsageError("--diff shows what --write would change", hint="pass one of the two")
+    report = migrate(path, write=write)
+    common.output.answer("migrate", report, render_diffs if diff else render_uses)
+    return 1 if report.needs_hand_work else 0
+
+
+def render_diffs(report: MigrationReport) -> Iterator[RenderableType]:
+    from wdsctl.cli.formatting import escape_line
+
+    for diff in report.diffs:
+        for line in diff.splitlines():
+            yield escape_line(line)
+    yield from _by_hand(report)
+
+
+def render_uses(report: MigrationReport) -> Iterator[RenderableType]:
+    from wdsctl.cli.formatting import escape_line
+    from wdsctl.core.text import pluralize
+
+    for use in report.uses:
+        if use.kind == "rewrite":
+            yield escape_line(f"{use.path}:{use.line}: {use.found} -> {use.becomes}")
+        elif use.kind != "hand":
+            yield escape_line(f"{use.path}:{use.line}: {use.found}: {use.becomes}")
+    yield from _by_hand(report)
+    changed = pluralize(len(report.changed), "file")
+    if not report.uses:
+        yield f"no use of Energon in {pluralize(report.files, 'file')}"
+    elif report.is_written:
+        yield f"rewrote {changed}"
+    elif report.changed:
+        yield f"--write rewrites {changed}"
+
+
+def _by_hand(report: MigrationReport) -> Iterator[RenderableType]:
+    from wdsctl.cli.formatting import escape_line
+
+    for use in report.uses:
+        if use.kind == "hand":
+            yield escape_line(f"{use.path}:{use.line}: by hand: {use.found}: {use.becomes}")

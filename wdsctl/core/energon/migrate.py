@@ -1,0 +1,421 @@
+"""`wdsctl migrate`: finds what a Python program uses of Megatron Energon, and rewrites what has the same meaning here.
+
+Programs are parsed and never run or imported. Only the characters of a name change, so that formatting and comments
+stay.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import os
+import re
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Literal, NamedTuple
+
+from wdsctl.core.energon.names import ENERGON_PACKAGE, NAMES_BY_MODULE, OUR_PACKAGE, REPLACEMENTS
+from wdsctl.core.errors import InputError, translate_os_errors
+from wdsctl.core.files import replace_atomically
+
+#: "rewrite": the change is mechanical; "same": no change; "note": works, but has another effect; "hand": by hand.
+UseKind = Literal["rewrite", "same", "note", "hand"]
+
+_RENAMED = {"IgnoreSample": "SkipSample"}  # of earlier versions
+_DATASET_FUNCTIONS = ("get_train_dataset", "get_val_dataset", "get_val_datasets")
+_LOADER_FUNCTIONS = ("get_loader", "get_savable_loader")
+_RENAMED_METHODS = {"save_state": "save_state_global", "restore_state": "restore_state_global"}
+_DECODER_ARGUMENT = "set `decoder` in the task encoder: this argument is deprecated, but works"
+_ARGUMENT_NOTES = {
+    **dict.fromkeys(("image_decode", "av_decode", "video_decode_audio", "guess_content"), _DECODER_ARGUMENT),
+    "auto_decode": "set `decoder = None` in the task encoder: this argument is deprecated, but works",
+    "handler": "pass WorkerConfig(global_error_handler=...): this argument is deprecated, but works",
+    **dict.fromkeys(
+        ("checkpoint_every_sec", "checkpoint_every_min_n_samples", "n_checkpoints", "gc_collect_every_n_steps"),
+        "remove it: it has no effect, as states are exact at any moment",
+    ),
+    "fail_on_timeout": "remove it: it has no effect, as the loader replaces workers that hang",
+    "worker_debug_path": "pass trace=FOLDER to get_train_dataset: this argument has no effect",
+    "worker_log_level": "pass trace=FOLDER to get_train_dataset: this argument has no effect",
+}
+_FUNCTIONS_WITH_NOTES = (*_DATASET_FUNCTIONS, *_LOADER_FUNCTIONS, "WorkerConfig", "default_worker_config")
+_UNKNOWN_HOOKS = {
+    "build_batch": "override batch or encode_batch",
+    "build_cook_crude_sample": "override cook_crude_sample",
+    "build_encode_sample": "override encode_sample",
+    "build_train_datasets": "write a blend file, and pass its path to get_train_dataset",
+    "build_val_datasets": "pass the arguments to get_val_dataset",
+}
+_SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages"})
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+@dataclass(frozen=True, slots=True)
+class EnergonUse:
+    """A use of Energon. `becomes`: what replaces `found`, or what to do by hand."""
+
+    path: str
+    line: int
+    kind: UseKind
+    found: str
+    becomes: str
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationReport:
+    """`changed`: the files with mechanical changes, written if `is_written`. `diffs`: one for each of them."""
+
+    root: str
+    files: int
+    changed: tuple[str, ...]
+    is_written: bool
+    uses: tuple[EnergonUse, ...]
+    diffs: tuple[str, ...]
+
+    @property
+    def needs_hand_work(self) -> bool:
+        return any(use.kind == "hand" for use in self.uses)
+
+
+class _Edit(NamedTuple):
+    """Characters [start, stop) of a program become `text`."""
+
+    start: int
+    stop: int
+    text: str
+
+
+def migrate(path: str, *, write: bool = False) -> MigrationReport:
+    """Find the uses of Energon in a Python file, or in all below a folder, and rewrite mechanical ones if `write`.
+
+    Does not follow links, and skips hidden folders and installed packages. Raises InputError if the path does not exist
+    or is neither a folder nor a Python file.
+    """
+    files = list(_python_files(path))
+    uses: list[EnergonUse] = []
+    changed, diffs = [], []
+    for each in files:
+        with translate_os_errors(each, "read"), open(each, "rb") as file:
+            data = file.read()
+        if b"megatron" not in data:
+            continue
+        found, rewritten, encoding = migrate_text(each, data)
+        uses += found
+        if rewritten is not None:
+            old = data.decode(encoding)
+            changed.append(each)
+            diffs.append(_diff(each, old, rewritten))
+            if write:
+                _replace(each, rewritten.encode(encoding))
+    return MigrationReport(path, len(files), tuple(changed), write, tuple(uses), tuple(diffs))
+
+
+def migrate_text(path: str, data: bytes) -> tuple[list[EnergonUse], str | None, str]:
+    """(uses of Energon, the program after mechanical changes or None if there are none, its encoding)."""
+    try:
+        encoding, _ = tokenize.detect_encoding(BytesIO(data).readline)
+        text = data.decode(encoding)
+        tree = ast.parse(data)
+    except (SyntaxError, UnicodeDecodeError, ValueError) as error:
+        line = getattr(error, "lineno", None) or 1
+        hint = f"correct the file, as Python cannot parse it: {error}"
+        return [EnergonUse(path, line, "hand", "the file", hint)], None, "utf-8"
+    scan = _Scan(path, text)
+    scan.visit(tree)
+    uses = sorted(scan.uses, key=lambda use: use.line)
+    return uses, _apply(text, scan.edits), encoding
+
+
+class _Scan(ast.NodeVisitor):
+    """Collects the uses of Energon in one program, and the edits.
+
+    `modules`: names in the program that mean a module of Energon ("" is the package), from anywhere in the program.
+    `names`: names that mean something of Energon, by what they were imported as.
+    """
+
+    def __init__(self, path: str, text: str) -> None:
+        self.uses: list[EnergonUse] = []
+        self.edits: list[_Edit] = []
+        self._path = path
+        self._text = text
+        self._line_starts = [0, *(found.end() for found in _LINE_END.finditer(text))]
+        self._modules: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+        self._loaders: set[str] = set()  # variables with a loader
+        self._datasets: set[str] = set()  # variables with a dataset
+        self._imports_package = False  # `import megatron.energon` binds `megatron`
+
+    def visit_Module(self, node: ast.Module) -> None:
+        """Imports first: a function may use a name that is imported below it."""
+        for each in ast.walk(node):
+            if isinstance(each, ast.Import):
+                self._scan_import(each)
+            elif isinstance(each, ast.ImportFrom):
+                self._scan_import_from(each)
+        for each in ast.walk(node):
+            if isinstance(each, ast.Assign) and isinstance(each.value, ast.Call):
+                self._note_variables(each, self._called_name(each.value))
+        self.generic_visit(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        if self._imports_package and _is_package(node):
+            self._replace_text(node, ENERGON_PACKAGE, OUR_PACKAGE)
+        module = self._module_of(node.value)
+        if module is not None and not self._is_module(module, node.attr):
+            self._check_name(node, module, node.attr, is_used=True)
+        self.generic_visit(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        bases = [self._energon_name(base) for base in node.bases]
+        for base, name in zip(node.bases, bases, strict=True):
+            if name in REPLACEMENTS and isinstance(_unsubscripted(base), ast.Name):
+                self._add(base, "hand", f"class {node.name}({name})", REPLACEMENTS[name])
+        if any(name is not None and name.endswith("TaskEncoder") for name in bases):
+            for each in node.body:
+                if isinstance(each, ast.FunctionDef) and each.name in _UNKNOWN_HOOKS:
+                    found = f"{node.name}.{each.name}"
+                    self._add(each, "hand", found, f"{_UNKNOWN_HOOKS[each.name]}: the loader does not call it")
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        name = self._called_name(node)
+        if name in REPLACEMENTS and isinstance(node.func, ast.Name):
+            self._add(node, "hand", f"{name}(...)", REPLACEMENTS[name])
+        if name in _FUNCTIONS_WITH_NOTES:
+            for argument in node.keywords:
+                if argument.arg in _ARGUMENT_NOTES:
+                    self._add(argument, "note", f"{argument.arg}=", _ARGUMENT_NOTES[argument.arg])
+        function = node.func
+        owner = function.value if isinstance(function, ast.Attribute) else None
+        if isinstance(function, ast.Attribute) and isinstance(owner, ast.Name) and owner.id in self._loaders:
+            self._scan_method(node, function)
+        self.generic_visit(node)
+
+    def visit_For(self, node: ast.For) -> None:
+        if isinstance(node.iter, ast.Name) and node.iter.id in self._datasets:
+            self._add(node.iter, "hand", f"for ... in {node.iter.id}", f"iterate over get_loader({node.iter.id})")
+        self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        """Names in strings, such as arguments of `import_module` and of mocks."""
+        if isinstance(node.value, str) and re.fullmatch(r"megatron\.energon(\.\w+)*", node.value):
+            new = OUR_PACKAGE + node.value.removeprefix(ENERGON_PACKAGE)
+            self._add(node, "hand", repr(node.value), f"write {new!r}, unless it names what Energon itself needs")
+
+    def _scan_import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            module = _module_below(alias.name)
+            if module is None:
+                continue
+            if module not in NAMES_BY_MODULE:
+                self._add(node, "hand", f"import {alias.name}", "remove it: wdsctl has no such module")
+                continue
+            if alias.asname is None:
+                self._imports_package = True
+            else:
+                self._modules[alias.asname] = module
+            if self._replace_text(alias, ENERGON_PACKAGE, OUR_PACKAGE):
+                new = OUR_PACKAGE + alias.name.removeprefix(ENERGON_PACKAGE)
+                self._add(node, "rewrite", f"import {alias.name}", f"import {new}")
+
+    def _scan_import_from(self, node: ast.ImportFrom) -> None:
+        if node.level:
+            return
+        if node.module == "megatron" and any(alias.name == "energon" for alias in node.names):
+            self._scan_import_of_package(node)
+            return
+        module = _module_below(node.module or "")
+        if module is None:
+            return
+        old, target = str(node.module), _nearest_module(module, [alias.name for alias in node.names])
+        if target is None:
+            names = ", ".join(alias.name for alias in node.names)
+            self._add(node, "hand", f"from {old} import {names}", "wdsctl has no such module: remove the import")
+            return
+        start = self._offset(node.lineno, node.col_offset)
+        new = f"{OUR_PACKAGE}.{target}".rstrip(".")
+        if not re.match(rf"from[ \t]+{re.escape(old)}\b", self._text[start:]):
+            self._add(node, "hand", f"from {old} import", f"write from {new} import, in one line")
+            return
+        at = self._text.index(old, start)
+        self.edits.append(_Edit(at, at + len(old), new))
+        self._add(node, "rewrite", f"from {old} import", f"from {new} import")
+        module = target
+        for alias in node.names:
+            self._scan_alias(alias, module)
+
+    def _scan_import_of_package(self, node: ast.ImportFrom) -> None:
+        """`from megatron import energon`, possibly with other names."""
+        if len(node.names) > 1:
+            self._add(
+                node, "hand", "from megatron import ...", "import energon from wdsctl.loader in a line of its own"
+            )
+            return
+        self._modules[node.names[0].asname or "energon"] = ""
+        start = self._offset(node.lineno, node.col_offset)
+        if not re.match(r"from[ \t]+megatron\b", self._text[start:]):
+            self._add(node, "hand", "from megatron import energon", "from wdsctl.loader import energon")
+            return
+        at = self._text.index("megatron", start)
+        self.edits.append(_Edit(at, at + len("megatron"), "wdsctl.loader"))
+        self._add(node, "rewrite", "from megatron import energon", "from wdsctl.loader import energon")
+
+    def _scan_alias(self, alias: ast.alias, module: str) -> None:
+        below = f"{module}.{alias.name}".strip(".")
+        if below in NAMES_BY_MODULE and alias.name not in NAMES_BY_MODULE[module]:
+            self._modules[alias.asname or alias.name] = below
+            return
+        renamed = _RENAMED.get(alias.name)
+        if renamed is not None and renamed in NAMES_BY_MODULE[module]:
+            new = renamed if alias.asname else f"{renamed} as {alias.name}"
+            self._replace_text(alias, alias.name, new)
+            self._add(alias, "rewrite", alias.name, new)
+        elif alias.name != "*":
+            self._check_name(alias, module, alias.name, is_used=False)
+        self._names[alias.asname or alias.name] = alias.name
+
+    def _check_name(self, node: ast.AST, module: str, name: str, *, is_used: bool) -> None:
+        """Report a name of a module that wdsctl lacks, or that only annotations may use."""
+        if name not in NAMES_BY_MODULE[module] and not name.startswith("__"):
+            hint = REPLACEMENTS.get(name, "wdsctl has no such name: see docs/energon.md for what replaces it")
+            self._add(node, "hand", name, hint)
+        elif name in REPLACEMENTS:
+            self._add(node, "hand" if is_used else "same", name, REPLACEMENTS[name] if is_used else _IN_ANNOTATIONS)
+
+    def _scan_method(self, node: ast.Call, function: ast.Attribute) -> None:
+        new = _RENAMED_METHODS.get(function.attr)
+        if new is not None and self._replace_end(function, function.attr, new):
+            self._add(function, "rewrite", f".{function.attr}(...)", f".{new}(...)")
+        for argument in node.keywords:
+            if argument.arg == "dst_rank" and (new or function.attr) == "save_state_global":
+                self._replace_text(argument, "dst_rank", "global_dst_rank")
+                self._add(argument, "rewrite", "dst_rank=", "global_dst_rank=")
+
+    def _note_variables(self, node: ast.Assign, name: str | None) -> None:
+        variables = {each.id for each in node.targets if isinstance(each, ast.Name)}
+        if name in _LOADER_FUNCTIONS:
+            self._loaders |= variables
+        elif name in _DATASET_FUNCTIONS[:2]:
+            self._datasets |= variables
+
+    def _called_name(self, node: ast.Call) -> str | None:
+        return self._energon_name(node.func)
+
+    def _energon_name(self, node: ast.AST) -> str | None:
+        """The name of Energon that an expression means: an imported one, or one of a module; None for others."""
+        node = _unsubscripted(node)
+        if isinstance(node, ast.Name):
+            return self._names.get(node.id)
+        if isinstance(node, ast.Attribute):
+            if self._module_of(node.value) is not None:
+                return node.attr
+            owner = self._energon_name(node.value)
+            return node.attr if owner == "WorkerConfig" else None
+        return None
+
+    def _module_of(self, node: ast.AST) -> str | None:
+        """The module of Energon that an expression means: `energon`, or `megatron.energon.errors`."""
+        if isinstance(node, ast.Name):
+            return self._modules.get(node.id)
+        if not isinstance(node, ast.Attribute):
+            return None
+        if self._imports_package and _is_package(node):
+            return ""
+        outer = self._module_of(node.value)
+        return f"{outer}.{node.attr}".strip(".") if outer is not None and self._is_module(outer, node.attr) else None
+
+    def _is_module(self, module: str, name: str) -> bool:
+        return name not in NAMES_BY_MODULE[module] and f"{module}.{name}".strip(".") in NAMES_BY_MODULE
+
+    def _add(self, node: ast.AST, kind: UseKind, found: str, becomes: str) -> None:
+        self.uses.append(EnergonUse(self._path, getattr(node, "lineno", 1), kind, found, becomes))
+
+    def _replace_text(self, node: ast.AST, old: str, new: str) -> bool:
+        """Replace the text at the beginning of a node; False, and a use for the hand, if it is written differently."""
+        start = self._offset(getattr(node, "lineno", 1), getattr(node, "col_offset", 0))
+        if not self._text.startswith(old, start):
+            self._add(node, "hand", old, f"write {new}")
+            return False
+        self.edits.append(_Edit(start, start + len(old), new))
+        return True
+
+    def _replace_end(self, node: ast.Attribute, old: str, new: str) -> bool:
+        stop = self._offset(node.end_lineno or node.lineno, node.end_col_offset or 0)
+        if self._text[stop - len(old) : stop] != old:
+            return False
+        self.edits.append(_Edit(stop - len(old), stop, new))
+        return True
+
+    def _offset(self, line: int, column: int) -> int:
+        """The character at a line and a column in UTF-8 bytes, as `ast` counts them."""
+        start = self._line_starts[line - 1]
+        end = self._line_starts[line] if line < len(self._line_starts) else len(self._text)
+        return start + len(self._text[start:end].encode()[:column].decode())
+
+
+_IN_ANNOTATIONS = "annotations may use it"
+
+
+def _module_below(name: str) -> str | None:
+    """The module below Energon's package, "" for the package; None for other modules."""
+    if name == ENERGON_PACKAGE:
+        return ""
+    return name.removeprefix(f"{ENERGON_PACKAGE}.") if name.startswith(f"{ENERGON_PACKAGE}.") else None
+
+
+def _nearest_module(module: str, names: list[str]) -> str | None:
+    """The module of ours for names of one of Energon's: the same, or the nearest above it that has all these names."""
+    if module in NAMES_BY_MODULE:
+        return module
+    above = module
+    while above:
+        above = above.rpartition(".")[0]
+        if NAMES_BY_MODULE.get(above, frozenset()) >= {_RENAMED.get(name, name) for name in names}:
+            return above
+    return None
+
+
+def _is_package(node: ast.Attribute) -> bool:
+    return node.attr == "energon" and isinstance(node.value, ast.Name) and node.value.id == "megatron"
+
+
+def _unsubscripted(node: ast.AST) -> ast.AST:
+    return node.value if isinstance(node, ast.Subscript) else node
+
+
+def _apply(text: str, edits: list[_Edit]) -> str | None:
+    if not edits:
+        return None
+    for edit in sorted(set(edits), reverse=True):
+        text = text[: edit.start] + edit.text + text[edit.stop :]
+    return text
+
+
+def _diff(path: str, old: str, new: str) -> str:
+    before, after = (each.splitlines(keepends=True) for each in (old, new))
+    return "".join(difflib.unified_diff(before, after, path, path))
+
+
+def _replace(path: str, data: bytes) -> None:
+    """Replace a file at once, with the permissions that it had."""
+    with replace_atomically(path) as draft:
+        with open(draft, "wb") as file:
+            file.write(data)
+        os.chmod(draft, os.stat(path).st_mode & 0o7777)
+
+
+def _python_files(path: str) -> Iterator[str]:
+    """The Python files to read, in the order of their names."""
+    if os.path.isdir(path):
+        for folder, folders, names in os.walk(path):
+            folders[:] = sorted(each for each in folders if each not in _SKIPPED_FOLDERS and not each.startswith("."))
+            files = (os.path.join(folder, name) for name in sorted(names) if name.endswith(".py"))
+            yield from (each for each in files if not os.path.islink(each))
+    elif not os.path.exists(path):
+        raise InputError("the file does not exist", where=path, hint="pass a Python file, or a folder of them")
+    elif not path.endswith((".py", ".pyw")):
+        raise InputError("the file is not a Python program", where=path, hint="pass a file whose name ends with .py")
+    else:
+        yield path

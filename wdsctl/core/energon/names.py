@@ -1,0 +1,153 @@
+"""The names of Megatron Energon 7.4 that `wdsctl.loader.energon` has, by module, and what replaces those without a
+counterpart.
+
+For the loader, which offers the names, and for `migrate`, which reads programs without importing them.
+"""
+
+from __future__ import annotations
+
+ENERGON_PACKAGE = "megatron.energon"
+OUR_PACKAGE = "wdsctl.loader.energon"
+
+_BLEND = "write a blend file, or pass a Blender to get_train_dataset"
+_BATCHES = "pass batch_size to get_train_dataset, and override batch or encode_batch in the task encoder"
+_PATH = "pass the path of the dataset to get_train_dataset or get_val_dataset"
+_TYPE = f"{_PATH}; `wdsctl prepare --sample-type` sets the type of its samples"
+_METADATASET = "pass the path of the metadataset, or the same as a mapping, to get_train_dataset or get_val_dataset"
+_LAZY = "use `Lazy`: get_lazy and to_cache of a cache pool return objects of this type"
+
+#: What to write instead of each name.
+REPLACEMENTS = {
+    "AVWebdatasetDecoder": "set decoder = SampleDecoder(av_decode=...) in the task encoder",
+    "BaseCoreDatasetFactory": _PATH,
+    "BaseWebdatasetFactory": f"{_PATH}; `wdsctl prepare` replaces prepare_dataset",
+    "BatchDataset": _BATCHES,
+    "BlendDataset": _BLEND,
+    "CaptioningWebdataset": _TYPE,
+    "CrudeJsonlDatasetFactory": _PATH,
+    "CrudeWebdataset": f"{_PATH}; `wdsctl prepare --sample-type CrudeSample` makes its samples crude",
+    "CustomTransform": "write the transform as a function of an image",
+    "DatasetLoader": _METADATASET,
+    "DatasetLoaderInterface": _METADATASET,
+    "DefaultCrudeJsonlDatasetFactory": _PATH,
+    "DefaultDecoderWebdatasetFactory": _PATH,
+    "DefaultGenericWebdatasetFactory": _PATH,
+    "DirectLazy": _LAZY,
+    "FileCacheLazy": _LAZY,
+    "FileStoreDecoder": "use a SampleDecoder: its `decoders` are functions for single formats",
+    "GroupBatchDataset": "override batch_group_criterion in the task encoder",
+    "ImageClassificationWebdataset": _TYPE,
+    "ImageWebdataset": _TYPE,
+    "InterleavedWebdataset": _TYPE,
+    "IterMapDataset": "make encode_sample or encode_batch of the task encoder a generator",
+    "JoinedWebdatasetFactory": "write a join in a blend file",
+    "LogSampleDataset": "pass trace=FOLDER to get_train_dataset, and read it with `wdsctl trace`",
+    "Metadataset": _METADATASET,
+    "MetadatasetV2": _METADATASET,
+    "MixBatchDataset": f"{_BLEND}; batch_group_criterion of the task encoder separates datasets in batches",
+    "MultiChoiceVQAWebdataset": _TYPE,
+    "OCRWebdataset": _TYPE,
+    "PackingDataset": "pass packing=Packing(...), or packing_buffer_size, to get_train_dataset",
+    "PrimaryFileStore": "mark the cooker with @cooker(need_primary=True), and use its argument `primary`",
+    "ShuffleBufferDataset": "pass shuffle_buffer_size to get_train_dataset",
+    "SimilarityInterleavedWebdataset": _TYPE,
+    "StandardWebdatasetFactory": _PATH,
+    "TextWebdataset": _TYPE,
+    "VQAOCRWebdataset": _TYPE,
+    "VQAWebdataset": _TYPE,
+    "VidQAWebdataset": _TYPE,
+    "Watchdog": "pass watchdog_timeout_seconds to get_loader",
+    "WebdatasetMeta": "`wdsctl inspect --json` prints counts of splits and shards",
+    "load_dataset": _METADATASET,
+}
+
+#: Module below the package ("" is the package) -> its names.
+NAMES_BY_MODULE = {
+    module: frozenset(names.split())
+    for module, names in {
+        "": """
+        AugmentTaskEncoder BaseCoreDatasetFactory BaseWebdatasetFactory Batch BatchDataset BlendDataset CachePool
+        CaptioningSample CaptioningWebdataset ConcatDataset Cooker CrudeJsonlDatasetFactory CrudeSample
+        CrudeWebdataset DatasetLoader DatasetLoaderInterface DecodeFileStore DefaultCrudeJsonlDatasetFactory
+        DefaultDecoderWebdatasetFactory DefaultGenericWebdatasetFactory DefaultTaskEncoder DirectLazy
+        EpochizeDataset FileCacheLazy FileStore FileStoreCachePool FileStoreDecoder FilterDataset GcDataset
+        GroupBatchDataset ImageClassificationSample ImageClassificationWebdataset ImageSample ImageWebdataset
+        InterleavedSample InterleavedWebdataset IterMapDataset JoinedWebdatasetFactory Lazy LimitDataset
+        LogSampleDataset MapDataset Metadataset MetadatasetV2 MixBatchDataset MockLazy MultiChoiceVQASample
+        MultiChoiceVQAWebdataset NoCachePool OCRSample OCRWebdataset PackingDataset PrimaryFileStore RepeatDataset
+        Sample SampleDecoder SavableDataLoader SavableDataset ShuffleBufferDataset SimilarityInterleavedSample
+        SimilarityInterleavedWebdataset SkipSample SourceInfo StandardWebdatasetFactory SystemFileStore TaskEncoder
+        TextSample TextWebdataset VQAOCRWebdataset VQASample VQAWebdataset VidQASample VidQAWebdataset WorkerConfig
+        __version__ basic_sample_keys batch_list batch_pad_stack batch_stack concat_pad cooker edataclass
+        generic_batch generic_concat get_loader get_savable_loader get_train_dataset get_val_dataset
+        get_val_datasets homogeneous_concat_mix load_dataset log_exception prepare_metadataset reraise_exception
+        stateless traverse_metadataset
+        """,
+        "av": """
+        AVData AVDecoder AVWebdatasetDecoder get_clips_uniform get_single_frames_uniform
+        """,
+        "cache": """
+        CachePool DecodeFileStore DirectLazy FileCacheLazy FileStore FileStoreCachePool FileStoreDecoder Lazy
+        MockLazy NoCachePool PrimaryFileStore SystemFileStore
+        """,
+        "epathlib": """
+        EPath
+        """,
+        "errors": """
+        FatalSampleError SkipSample log_exception reraise_exception
+        """,
+        "flavors": """
+        AVData AVDecoder BaseCoreDatasetFactory BaseWebdatasetFactory CaptioningSample CaptioningWebdataset
+        CrudeJsonlDatasetFactory CrudeSample CrudeWebdataset DefaultCrudeJsonlDatasetFactory
+        DefaultDecoderWebdatasetFactory DefaultGenericWebdatasetFactory ImageClassificationSample
+        ImageClassificationWebdataset ImageSample ImageWebdataset InterleavedSample InterleavedWebdataset
+        JoinedWebdatasetFactory MultiChoiceVQASample MultiChoiceVQAWebdataset OCRSample OCRWebdataset Sample
+        SampleDecoder SavableDataset SimilarityInterleavedSample SimilarityInterleavedWebdataset
+        StandardWebdatasetFactory TextSample TextWebdataset VQAOCRSample VQAOCRWebdataset VQASample VQAWebdataset
+        VidQASample VidQAWebdataset WebdatasetMeta
+        """,
+        "flavors.webdataset": """
+        AVData AVDecoder BaseWebdatasetFactory DefaultDecoderWebdatasetFactory DefaultGenericWebdatasetFactory
+        JoinedWebdatasetFactory SampleDecoder StandardWebdatasetFactory WebdatasetMeta
+        """,
+        "loader": """
+        get_loader get_savable_loader
+        """,
+        "media": """
+        AVMetadata AudioFacts ImageMetadata VideoFacts
+        """,
+        "metadataset": """
+        DatasetLoader DatasetLoaderInterface Metadataset MetadatasetV2 load_dataset prepare_metadataset
+        traverse_metadataset
+        """,
+        "savable_loader": """
+        BasicDataLoader SavableDataLoader SavableDataLoaderState
+        """,
+        "task_encoder": """
+        AugmentTaskEncoder Batch Cooker DefaultTaskEncoder TaskEncoder basic_sample_keys batch_list batch_pad_stack
+        batch_stack cooker generic_batch get_train_dataset get_val_dataset get_val_datasets stateless
+        """,
+        "task_encoder.base": """
+        AugmentTaskEncoder Batch Cooker CrudeSample DefaultTaskEncoder Sample SampleDecoder SkipSample TaskEncoder
+        WorkerConfig basic_sample_keys batch_list batch_pad_stack batch_stack cooker edataclass generic_batch
+        stateless
+        """,
+        "task_encoder.loader": """
+        get_train_dataset get_val_dataset get_val_datasets
+        """,
+        "transforms": """
+        CustomTransform MergeTransform
+        """,
+        "watchdog": """
+        Watchdog
+        """,
+        "worker": """
+        WorkerConfig
+        """,
+        "wrappers": """
+        BatchDataset BlendDataset ConcatDataset EpochizeDataset FilterDataset GcDataset GroupBatchDataset
+        IterMapDataset LimitDataset LogSampleDataset MapDataset MixBatchDataset PackingDataset RepeatDataset
+        SavableDataset ShuffleBufferDataset concat_pad generic_concat homogeneous_concat_mix
+        """,
+    }.items()
+}

@@ -1,0 +1,182 @@
+"""`megatron.energon.epathlib`: paths of files and URLs."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import IO, Any
+
+from wdsctl.core.errors import UsageError
+from wdsctl.core.storage.open import storage_for
+from wdsctl.core.urls import is_url, normalize_root, redact_secrets
+
+__all__ = ["EPath"]
+
+
+class EPath:
+    """The absolute path of a file, or a URL such as `s3://bucket/shards`: `pathlib` for both.
+
+    At URLs, files can be read: `read_bytes`, `read_text`, `size`, `is_file`. Other operations on files of URLs raise
+    UsageError; paths can be taken apart and joined without requests. `os.fspath` returns the path or URL, so that an
+    `EPath` can be passed to all functions of wdsctl.
+    """
+
+    __slots__ = ("_text",)
+
+    def __init__(self, initial_path: str | EPath | Path) -> None:
+        text = normalize_root(os.fspath(initial_path))
+        if is_url(text):
+            scheme, _, rest = text.partition("://")
+            host, slash, path = rest.partition("/")
+            self._text = f"{scheme}://{host}{slash}{posixpath.normpath(path) if path else ''}".rstrip("/")
+        else:
+            self._text = os.path.abspath(text)
+
+    # -- paths -------------------------------------------------------------------------------------------------------
+
+    def __fspath__(self) -> str:
+        return self._text
+
+    __str__ = __fspath__
+
+    def __repr__(self) -> str:
+        return f"EPath({redact_secrets(self._text)!r})"
+
+    def __truediv__(self, other: str | EPath) -> EPath:
+        name = os.fspath(other)
+        if is_url(name) or name.startswith("/"):
+            return EPath(name)
+        return EPath(f"{self._text.rstrip('/')}/{name}")
+
+    def __lt__(self, other: EPath) -> bool:
+        return self._text < other._text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EPath) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __getstate__(self) -> str:
+        return self._text
+
+    def __setstate__(self, state: str) -> None:
+        self._text = state
+
+    @property
+    def name(self) -> str:
+        return posixpath.basename(self._text)
+
+    @property
+    def parent(self) -> EPath:
+        return EPath(posixpath.dirname(self._text))
+
+    @property
+    def url(self) -> str:
+        """The URL; of a local file, its path."""
+        return self._text
+
+    @property
+    def display_name(self) -> str:
+        """The path or URL, without passwords."""
+        return redact_secrets(self._text)
+
+    def is_local(self) -> bool:
+        return not is_url(self._text)
+
+    @property
+    def local_path(self) -> Path:
+        """The path of a local file. Raises UsageError for a URL."""
+        return self._local("local_path")
+
+    def with_suffix(self, suffix: str) -> EPath:
+        return EPath(posixpath.splitext(self._text)[0] + suffix)
+
+    def relative_to(self, other: EPath) -> str:
+        """The path from `other` to this one. Raises ValueError, as `pathlib` does, if it is not below `other`."""
+        base = other._text.rstrip("/") + "/"
+        if self._text != other._text and not self._text.startswith(base):
+            raise ValueError(f"{self.display_name!r} is not below {other.display_name!r}")
+        return self._text[len(base) :]
+
+    # -- files -------------------------------------------------------------------------------------------------------
+
+    def is_file(self) -> bool:
+        if self.is_local():
+            return os.path.isfile(self._text)
+        with closing(storage_for(self._text)) as storage:
+            return storage.exists(self._text)
+
+    def size(self) -> int:
+        """Bytes of the file."""
+        if self.is_local():
+            return os.path.getsize(self._text)
+        with closing(storage_for(self._text)) as storage:
+            return storage.size(self._text)
+
+    def read_bytes(self) -> bytes:
+        if self.is_local():
+            return Path(self._text).read_bytes()
+        with closing(storage_for(self._text)) as storage:
+            return storage.read(self._text, 0, storage.size(self._text))
+
+    def read_text(self) -> str:
+        return self.read_bytes().decode()
+
+    def is_dir(self) -> bool:
+        return self._local("is_dir").is_dir()
+
+    def open(self, mode: str = "r", block_size: int | None = None) -> IO[Any]:  # noqa: ARG002 - Energon's
+        path = self._local("open")
+        if mode[0] in "wax":
+            path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open(mode, encoding=None if "b" in mode else "utf-8")
+
+    def write_bytes(self, data: bytes) -> None:
+        """Write the file, and create its folder if necessary."""
+        with self.open("wb") as file:
+            file.write(data)
+
+    def write_text(self, text: str) -> None:
+        self.write_bytes(text.encode())
+
+    def mkdir(self, exist_ok: bool = True, parents: bool = False) -> None:
+        self._local("mkdir").mkdir(exist_ok=exist_ok, parents=parents)
+
+    def glob(self, pattern: str) -> Iterator[EPath]:
+        """The files and folders that match, in order."""
+        return map(EPath, sorted(self._local("glob").glob(pattern)))
+
+    def walk(self) -> Iterator[EPath]:
+        """All files below, in order. Follows links."""
+        for folder, folders, files in os.walk(self._local("walk"), followlinks=True):
+            folders.sort()
+            for name in sorted(files):
+                yield EPath(os.path.join(folder, name))
+
+    def copy(self, target: EPath) -> None:
+        """Copy the file to a local path."""
+        if self.is_local():
+            target._local("copy").parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(self._text, target._local("copy"))
+        else:
+            target.write_bytes(self.read_bytes())
+
+    def move(self, target: EPath) -> None:
+        shutil.move(self._local("move"), target._local("move"))
+
+    def unlink(self) -> None:
+        self._local("unlink").unlink()
+
+    def _local(self, operation: str) -> Path:
+        if not self.is_local():
+            raise UsageError(
+                f"EPath.{operation} works on local files only",
+                where=self.display_name,
+                hint="use fsspec, or the client of the store, for this operation",
+            )
+        return Path(self._text)

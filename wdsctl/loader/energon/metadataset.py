@@ -1,0 +1,51 @@
+"""`megatron.energon.metadataset`: what metadatasets and blend files name, read without opening datasets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from wdsctl.core.blend import DatasetReference, list_split_names, read_blend, traverse
+from wdsctl.loader.energon.replaced import replaced
+
+__all__ = [
+    "DatasetLoader",
+    "DatasetLoaderInterface",
+    "Metadataset",
+    "MetadatasetV2",
+    "load_dataset",
+    "prepare_metadataset",
+    "traverse_metadataset",
+]
+
+DatasetLoader = replaced("DatasetLoader")
+DatasetLoaderInterface = replaced("DatasetLoaderInterface")
+Metadataset = replaced("Metadataset")
+MetadatasetV2 = replaced("MetadatasetV2")
+load_dataset = replaced("load_dataset")
+
+
+def traverse_metadataset(
+    path: str | os.PathLike[str] | Mapping[str, Any], *, split_part: str
+) -> list[DatasetReference]:
+    """The datasets that a metadataset names for a split, flat and in order: path, split, stores and subflavors.
+
+    The members of a join follow one another, the primary first. Raises what `read_blend` raises.
+    """
+    return traverse(read_blend(_as_blend(path), split_part=split_part, mode="val"))
+
+
+def prepare_metadataset(path: str | os.PathLike[str] | Mapping[str, Any]) -> None:
+    """Check every split of a metadataset; the loader needs no further preparation, also for joins.
+
+    Raises what `read_blend` raises.
+    """
+    blend = _as_blend(path)
+    splits = blend.get("splits", {}) if isinstance(blend, Mapping) else list_split_names(blend)
+    for split in splits or ("train",):
+        read_blend(blend, split_part=split, mode="val")
+
+
+def _as_blend(path: str | os.PathLike[str] | Mapping[str, Any]) -> str | Mapping[str, Any]:
+    return path if isinstance(path, Mapping) else os.fspath(path)
