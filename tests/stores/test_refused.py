@@ -150,7 +150,7 @@ def test_a_dataset_that_is_only_read_is_indexed_and_its_catalog_stays_here(
     told = capsys.readouterr().err
     assert main(["inspect", url, "--json"]) == 0
 
-    assert "stay on this machine" in told
+    assert "only on this machine" in told
     assert json.loads(capsys.readouterr().out)["samples"] == 15
     proxy.set_faults()
     assert ObjectStore(url).stat(f"{url}/.wdsctl/current.json") is None

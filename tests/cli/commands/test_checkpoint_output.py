@@ -134,7 +134,7 @@ def test_differences_are_told_by_tier_with_what_they_mean(piped: Show) -> None:
         "  seed: 1 in the first, 2 in the second",
         "place (which rank saved the state, and its lanes: no effect on resuming)",
         "  world: 4 in the first, 2 in the second",
-        "steps: the second is 1 step behind",
+        "steps: the second state is 1 step behind",
         "",
         "lane  first  second  difference",
         "   0  1,200   1,204          +4",

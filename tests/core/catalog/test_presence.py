@@ -101,7 +101,7 @@ def test_nobody_is_waited_for_where_nobody_is_at_work_and_nothing_is_made(tmp_pa
 def test_prepared_datasets_inside_a_folder_without_a_catalog_are_named(tmp_path: Path) -> None:
     for name in ("primary", "media"):
         index(some_shards(tmp_path / name, 1))
-    with pytest.raises(CatalogError, match="2 prepared datasets inside: media, primary") as caught:
+    with pytest.raises(CatalogError, match="2 prepared datasets: media, primary") as caught:
         check_catalog_exists(locate(str(tmp_path)))
     assert "media" in caught.value.hint
 

@@ -71,12 +71,12 @@ def test_json_gives_a_number_or_the_length_of_a_string_or_list(path: str, number
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("gone", "no 'gone'"),
+        ("gone", "'gone' does not exist"),
         ("half", "0.5"),
         ("yes", "true"),
         ("none", "null"),
         ("in", "an object"),
-        ("l.3", "no 'l.3'"),
+        ("l.3", "'l.3' does not exist"),
     ],
 )
 def test_json_that_has_no_such_number_is_an_error_with_the_reason(path: str, reason: str) -> None:

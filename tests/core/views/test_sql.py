@@ -136,7 +136,7 @@ def test_a_damaged_ledger_is_a_note_and_the_catalog_is_read(tmp_path: Path) -> N
     Path(locate(root).ledger).write_bytes(b"nonsense" * 999)
     with sql(root, "SELECT count(*) FROM v_run") as answer:
         assert list(answer.rows) == [(0,)]
-        assert "cannot be read" in answer.note
+        assert "cannot read the ledger" in answer.note
     assert asked(root, "SELECT count(*) FROM v_sample") == [(5,)]
 
 

@@ -87,7 +87,7 @@ def test_a_pattern_that_is_none_is_told(connection: sqlite3.Connection) -> None:
     guard = guarded(connection)
     with pytest.raises(sqlite3.OperationalError):
         connection.execute("SELECT b REGEXP '(' FROM v_open").fetchall()
-    assert "'(' is no regular expression" in guard.function_error
+    assert "'(' is not a regular expression" in guard.function_error
     assert connection.execute("SELECT NULL REGEXP 'a', 'a' REGEXP NULL").fetchall() == [(None, None)]
 
 
