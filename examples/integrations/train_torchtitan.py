@@ -1,0 +1,77 @@
+"""Train torchtitan's debug model: killed at any moment, it resumes on any data-parallel degree.
+
+torchrun --nproc-per-node 2 examples/integrations/train_torchtitan.py shards run
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from tiny import BATCHES_PER_STEP, SAVE_EVERY, Texts, arguments, report
+
+if not torch.cuda.is_available():
+    torch._utils._get_available_device_type = lambda: "cpu"  # noqa: SLF001 - torchtitan supposes an accelerator
+
+from torch import distributed
+from torchtitan.components.loss import CrossEntropyLoss
+from torchtitan.components.metrics import MetricsProcessor
+from torchtitan.components.tokenizer import BaseTokenizer
+from torchtitan.models.common.attention import ScaledDotProductAttention
+from torchtitan.models.llama3.config_registry import llama3_debugmodel
+from torchtitan.trainer import Trainer
+
+from wdsctl.loader.integrations.torchtitan import WdsctlDataLoader
+
+
+class Bytes(BaseTokenizer):  # type: ignore[misc] # checked without torchtitan
+    """The task encoder makes tokens; torchtitan asks for a tokenizer all the same."""
+
+    @dataclass(kw_only=True, slots=True)
+    class Config(BaseTokenizer.Config):  # type: ignore[misc]
+        pass
+
+    def __init__(self, _config: Config, **_: Any) -> None:
+        super().__init__()
+
+    def encode(self, text: str) -> list[int]:
+        return list(text.encode())
+
+    def decode(self, tokens: list[int]) -> str:
+        return bytes(tokens).decode()
+
+    def get_vocab_size(self) -> int:
+        return 256
+
+
+class Metrics(MetricsProcessor):  # type: ignore[misc]
+    @dataclass(kw_only=True, slots=True)
+    class Config(MetricsProcessor.Config):  # type: ignore[misc]
+        die_at: int = 0
+
+    def log(self, step: int, global_avg_loss: float, *_: Any, **__: Any) -> None:
+        report(step, global_avg_loss, self.config.die_at)
+
+
+def main() -> None:
+    args = arguments("Train torchtitan's debug model.")
+    config = llama3_debugmodel()
+    for layer in config.model_spec.model.layers:
+        layer.attention.inner_attention = ScaledDotProductAttention.Config()  # FlexAttention needs an accelerator
+    config.loss = CrossEntropyLoss.Config()
+    config.tokenizer = Bytes.Config()
+    config.dataloader = WdsctlDataLoader.Config(
+        dataset_path=args.dataset, task_encoder=Texts(), options={"lanes": 12, "shuffle_buffer_size": 20}
+    )
+    config.metrics = Metrics.Config(log_freq=1, die_at=args.die_at)
+    config.dump_folder = args.folder
+    config.training.local_batch_size, config.training.seq_len, config.training.steps = 4, 16, args.steps
+    config.training.global_batch_size = 4 * BATCHES_PER_STEP
+    config.checkpoint.enable, config.checkpoint.interval = True, SAVE_EVERY
+    Trainer(config).train()
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
