@@ -6,6 +6,7 @@ torchrun --nproc-per-node 2 examples/integrations/train_torchtitan.py shards run
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from torchtitan.components.metrics import MetricsProcessor
 from torchtitan.components.tokenizer import BaseTokenizer
 from torchtitan.models.common.attention import ScaledDotProductAttention
 from torchtitan.models.llama3.config_registry import llama3_debugmodel
+from torchtitan.tools.utils import NoColor
 from torchtitan.trainer import Trainer
 
 from wdsctl.loader.integrations.torchtitan import WdsctlDataLoader
@@ -32,7 +34,7 @@ class Bytes(BaseTokenizer):  # type: ignore[misc] # checked without torchtitan
     class Config(BaseTokenizer.Config):  # type: ignore[misc]
         pass
 
-    def __init__(self, _config: Config, **_: Any) -> None:
+    def __init__(self, config: Config, **_: Any) -> None:  # noqa: ARG002 - torchtitan passes it
         super().__init__()
 
     def encode(self, text: str) -> list[int]:
@@ -45,13 +47,35 @@ class Bytes(BaseTokenizer):  # type: ignore[misc] # checked without torchtitan
         return 256
 
 
-class Metrics(MetricsProcessor):  # type: ignore[misc]
+class NoMemoryMonitor:
+    """torch.cpu has no statistics of its memory."""
+
+    device_name = "cpu"
+
+    def get_peak_stats(self) -> Any:
+        return SimpleNamespace(max_reserved_gib=0.0, max_reserved_pct=0.0)
+
+
+class Losses(MetricsProcessor):  # type: ignore[misc]
+    """Prints the losses, and asks no accelerator for its memory."""
+
     @dataclass(kw_only=True, slots=True)
     class Config(MetricsProcessor.Config):  # type: ignore[misc]
         die_at: int = 0
 
+    def __init__(self, config: Config, **_: Any) -> None:
+        self.config = config
+        self.ntokens_since_last_log, self.data_loading_times, self.color = 0, [], NoColor()
+        self.device_memory_monitor = NoMemoryMonitor()
+
+    def should_log(self, step: int) -> bool:
+        return step > 0
+
     def log(self, step: int, global_avg_loss: float, *_: Any, **__: Any) -> None:
         report(step, global_avg_loss, self.config.die_at)
+
+    def close(self) -> None:
+        pass
 
 
 def main() -> None:
@@ -64,7 +88,7 @@ def main() -> None:
     config.dataloader = WdsctlDataLoader.Config(
         dataset_path=args.dataset, task_encoder=Texts(), options={"lanes": 12, "shuffle_buffer_size": 20}
     )
-    config.metrics = Metrics.Config(log_freq=1, die_at=args.die_at)
+    config.metrics = Losses.Config(die_at=args.die_at)
     config.dump_folder = args.folder
     config.training.local_batch_size, config.training.seq_len, config.training.steps = 4, 16, args.steps
     config.training.global_batch_size = 4 * BATCHES_PER_STEP
