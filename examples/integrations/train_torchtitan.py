@@ -19,6 +19,7 @@ from torch import distributed
 from torchtitan.components.loss import CrossEntropyLoss
 from torchtitan.components.metrics import MetricsProcessor
 from torchtitan.components.tokenizer import BaseTokenizer
+from torchtitan.distributed import utils as dist_utils
 from torchtitan.models.common.attention import ScaledDotProductAttention
 from torchtitan.models.llama3.config_registry import llama3_debugmodel
 from torchtitan.tools.utils import NoColor
@@ -80,6 +81,8 @@ class Losses(MetricsProcessor):  # type: ignore[misc]
 
 def main() -> None:
     args = arguments("Train torchtitan's debug model.")
+    if not torch.cuda.is_available():
+        dist_utils.set_pg_timeouts = lambda **_: None  # it asks for the number of the accelerator
     config = llama3_debugmodel()
     for layer in config.model_spec.model.layers:
         layer.attention.inner_attention = ScaledDotProductAttention.Config()  # FlexAttention needs an accelerator
@@ -89,6 +92,7 @@ def main() -> None:
         dataset_path=args.dataset, task_encoder=Texts(), options={"lanes": 12, "shuffle_buffer_size": 20}
     )
     config.metrics = Losses.Config(die_at=args.die_at)
+    config.debug.seed = 0
     config.dump_folder = args.folder
     config.training.local_batch_size, config.training.seq_len, config.training.steps = 4, 16, args.steps
     config.training.global_batch_size = 4 * BATCHES_PER_STEP
