@@ -93,6 +93,7 @@ def main() -> None:
     )
     config.metrics = Losses.Config(die_at=args.die_at)
     config.debug.seed = 0
+    config.parallelism.spmd_backend = "default"
     config.dump_folder = args.folder
     config.training.local_batch_size, config.training.seq_len, config.training.steps = 4, 16, args.steps
     config.training.global_batch_size = 4 * BATCHES_PER_STEP
