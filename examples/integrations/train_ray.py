@@ -78,7 +78,9 @@ def main() -> None:
         | {"steps": args.steps, "die_at": args.die_at},
         torch_config=TorchConfig(backend="gloo"),
         scaling_config=ScalingConfig(num_workers=(1, workers)),
-        run_config=RunConfig(name="texts", storage_path=str(losses.parent), failure_config=FailureConfig(max_failures=0)),
+        run_config=RunConfig(
+            name="texts", storage_path=str(losses.parent), failure_config=FailureConfig(max_failures=0)
+        ),
     )
     try:
         trainer.fit()

@@ -16,6 +16,8 @@ if not torch.cuda.is_available():
     torch._utils._get_available_device_type = lambda: "cpu"  # noqa: SLF001 - torchtitan supposes an accelerator
 
 from torch import distributed
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor, distribute_tensor
 from torchtitan.components.loss import CrossEntropyLoss
 from torchtitan.components.metrics import MetricsProcessor
 from torchtitan.components.tokenizer import BaseTokenizer
@@ -79,6 +81,16 @@ class Losses(MetricsProcessor):  # type: ignore[misc]
         pass
 
 
+def begin_the_same_on_any_number_of_ranks(model: torch.nn.Module) -> None:
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            value = torch.empty(parameter.shape).normal_(std=0.02, generator=generator)
+            if isinstance(parameter, DTensor):
+                value = distribute_tensor(value, parameter.device_mesh, parameter.placements)
+            parameter.copy_(value)
+
+
 def main() -> None:
     args = arguments("Train torchtitan's debug model.")
     if not torch.cuda.is_available():
@@ -92,13 +104,18 @@ def main() -> None:
         dataset_path=args.dataset, task_encoder=Texts(), options={"lanes": 12, "shuffle_buffer_size": 20}
     )
     config.metrics = Losses.Config(die_at=args.die_at)
-    config.debug.seed = 0
-    config.parallelism.spmd_backend = "default"
+    config.training.mixed_precision_param = "float32"
+    config.parallelism.spmd_backend = "partial_dtensor"  # the default needs a newer torch than 2.13
     config.dump_folder = args.folder
     config.training.local_batch_size, config.training.seq_len, config.training.steps = 4, 16, args.steps
     config.training.global_batch_size = 4 * BATCHES_PER_STEP
     config.checkpoint.enable, config.checkpoint.interval = True, SAVE_EVERY
-    Trainer(config).train()
+    trainer = Trainer(config)
+    begin_the_same_on_any_number_of_ranks(trainer.model_parts[0])
+    for module in trainer.model_parts[0].modules():
+        if isinstance(module, FSDPModule):
+            module.set_force_sum_reduction_for_comms(True)  # for gloo
+    trainer.train()
     distributed.destroy_process_group()
 
 

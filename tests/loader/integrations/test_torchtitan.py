@@ -30,7 +30,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
 def adapter(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The module of the adapter. Without torchtitan, its base class has what torchtitan 0.3 has in it."""
     try:
-        import torchtitan.components  # noqa: F401 - only whether it is there
+        import torchtitan.components
     except ImportError:
 
         class BaseDataLoader:

@@ -132,9 +132,9 @@ class WdsctlTrainerMixin(_Trainer):  # type: ignore[misc]
             dataset = self.eval_dataset[dataset]
         if not isinstance(dataset, ValDataset | TrainDataset) and not callable(dataset):
             return super().get_eval_dataloader(eval_dataset)
-        return self._evaluate(dataset)
+        return self._open_eval_loader(dataset)
 
-    def _evaluate(self, source: ValSource) -> Loader:
+    def _open_eval_loader(self, source: ValSource) -> Loader:
         if id(source) not in self._eval_loaders:
             made: ValDataset = source() if callable(source) else source
             if made.uneven == "keep" and made.worker_config.world_size > 1:
