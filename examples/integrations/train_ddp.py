@@ -49,6 +49,7 @@ def main() -> None:
                 torch.save({"model": model.state_dict(), "loader": states, "step": step}, f"{path}.new")
                 os.replace(f"{path}.new", path)
         report(step, float(mean), args.die_at)
+    distributed.barrier()  # no rank ends while another one still communicates
     distributed.destroy_process_group()
 
 

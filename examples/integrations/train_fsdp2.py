@@ -54,6 +54,7 @@ def main() -> None:
                 {"model": get_model_state_dict(model), "data": data}, checkpoint_id=f"{args.folder}/step-{step:06}"
             )
         report(step, float(mean), args.die_at)
+    distributed.barrier()  # no rank ends while another one still communicates
     distributed.destroy_process_group()
 
 

@@ -71,6 +71,7 @@ def main() -> None:
                 torch.save(model.state_dict(), folder / "model.pt")
             distributed.barrier()
         report(step, float(mean), args.die_at)
+    distributed.barrier()  # no rank ends while another one still communicates
     distributed.destroy_process_group()
 
 

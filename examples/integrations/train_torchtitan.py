@@ -116,6 +116,7 @@ def main() -> None:
         if isinstance(module, FSDPModule):
             module.set_force_sum_reduction_for_comms(True)  # for gloo
     trainer.train()
+    distributed.barrier()  # no rank ends while another one still communicates
     distributed.destroy_process_group()
 
 

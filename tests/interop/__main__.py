@@ -80,17 +80,20 @@ def try_framework(framework: Framework, packages: tuple[str, ...]) -> str:
     version = packages[0].rpartition("==")[2] if packages else "-"
     try:
         python = make_environment(packages)
-        version = _run([python, "-c", _VERSION, framework.distribution], 120).strip()
+        version = _run([python, "-c", _VERSION, framework.distribution], 120).strip().partition("+")[0]
+    except RuntimeError as error:
+        return f"| {framework.name} | {version} | not tried | it does not install here: {_cell(str(error))} |"
+    try:
         with tempfile.TemporaryDirectory(prefix="interop-") as folder:
             printed = _run([python, "-m", "tests.interop.trial", framework.script, folder], _TRIAL_SECONDS)
         trial = json.loads(printed.splitlines()[-1])
-        if not trial["problem"] and framework.tests:
+        if trial["problem"]:
+            return f"| {framework.name} | {version} | no | {_cell(trial['problem'])} |"
+        if framework.tests:
             path = f"tests/loader/integrations/{framework.tests}"
             _run([python, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", path], _TRIAL_SECONDS)
     except RuntimeError as error:
-        return f"| {framework.name} | {version} | not tried | {_cell(str(error))} |"
-    if trial["problem"]:
-        return f"| {framework.name} | {version} | no | {_cell(trial['problem'])} |"
+        return f"| {framework.name} | {version} | no | it fails here: {_cell(str(error))} |"
     return f"| {framework.name} | {version} | 2 to 3, after step {trial['resumed_at'] - 1} | same losses |"
 
 

@@ -56,7 +56,7 @@ class IteratingModel(Model):
 
 
 def data(path: str, **options: Any) -> WdsctlDataModule:
-    encoder = {"batch_size": 4, "task_encoder": Raw()}
+    encoder: dict[str, Any] = {"batch_size": 4, "task_encoder": Raw()}
     return WdsctlDataModule(
         train=lambda: get_train_dataset(path, lanes=6, **encoder, **options),
         val=lambda: get_val_dataset(path, **encoder),
