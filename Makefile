@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EXAMPLES := $(VENV)/.examples
 
-.PHONY: help demo demo-media demo-vlm demo-speech demo-store test test-slow matrix fuzz check format docs house bench clean
+.PHONY: help demo demo-media demo-vlm demo-speech demo-store test test-slow matrix interop fuzz check format docs house bench clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ test-slow: $(EXAMPLES)  ## kill -9 campaigns and large files
 
 matrix: $(READY)  ## install and try for every Python on this machine, and every torch for CPUs
 	@$(BIN)/python -m tests.packaging.matrix $(MATRIX)
+
+interop: $(READY)  ## install other frameworks, kill and resume a training in each (INTEROP=NAME), write the table
+	$(BIN)/python -m tests.interop $(INTEROP)
 
 fuzz: $(READY)  ## hostile input for what reads data, FUZZ_SECONDS (60) for each target
 	-@$(BIN)/python -m pip install --quiet atheris  # guides by coverage; where it does not install, inputs are drawn

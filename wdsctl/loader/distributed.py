@@ -137,6 +137,11 @@ def has_process_group(workers: WorkerConfig) -> bool:
     return workers.world_size > 1 and _is_initialized() and _group_size(group) == workers.world_size
 
 
+def has_other_processes() -> bool:
+    """Whether torch.distributed is initialized with more than this process."""
+    return _group_size(None) > 1
+
+
 def check_group(workers: WorkerConfig) -> None:
     """Raise UsageError unless the group of a WorkerConfig is that of its rank and world size."""
     group = workers.data_parallel_group

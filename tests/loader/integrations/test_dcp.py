@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 from torch.distributed.checkpoint.stateful import Stateful
 
 from tests.loader.datasets import Raw, a_dataset
 from tests.loader.integrations.processes import run_ranks
-from wdsctl.loader import get_loader, get_train_dataset
+from wdsctl.core.errors import StateMismatch
+from wdsctl.loader import WorkerConfig, get_loader, get_train_dataset
 from wdsctl.loader.integrations.dcp import WholeJob
 
 
@@ -58,3 +60,30 @@ def test_a_job_of_one_rank_needs_no_process_group(path: str) -> None:
     with pytest.raises(TypeError, match="no length"):
         len(loader)
     loader.close()
+
+
+@pytest.mark.parametrize("saved", [{}, {"states": "{"}, {"states": None}, {"model": 1}, None, [1]])
+def test_a_value_that_is_not_the_state_of_a_job_is_refused(saved: Any, path: str) -> None:
+    with pytest.raises(StateMismatch, match="not the state of a job"):
+        a_job(path).load_state_dict(saved)
+
+
+def test_the_states_of_too_few_ranks_are_refused(path: str) -> None:
+    ranks = [
+        get_loader(
+            get_train_dataset(
+                path,
+                batch_size=4,
+                lanes=6,
+                task_encoder=Raw(),
+                worker_config=WorkerConfig(rank=rank, world_size=3),
+            )
+        )
+        for rank in range(3)
+    ]
+    states = [loader.state_dict() for loader in ranks]
+
+    with pytest.raises(StateMismatch, match=r"ranks \[2\] are missing: the job had 3"):
+        a_job(path).load_state_dict({"states": json.dumps(states[:2])})
+    with pytest.raises(StateMismatch, match="belongs to rank 0 of 3"):
+        WholeJob(ranks[1]).load_state_dict({"states": json.dumps(states[0])})

@@ -7,11 +7,12 @@ any of them may be kept, and any number of ranks can restore it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
-from wdsctl.core.errors import LoaderError
+from wdsctl.core.errors import LoaderError, StateMismatch
+from wdsctl.core.text import short_repr
 from wdsctl.loader import distributed
 from wdsctl.loader.loader import Loader
 
@@ -55,18 +56,22 @@ class WholeJob:
 
         Raises StateMismatch as `Loader.load_state_dict`.
         """
-        self.loader.load_state_dict(json.loads(saved["states"]), strict=strict)
+        self.loader.load_state_dict(_states_in(saved), strict=strict)
 
     def _gather(self) -> list[Any]:
+        """The states of all data-parallel ranks, in order.
+
+        Without a data-parallel group that fits, all processes of the job take part, of which several may have one rank.
+        """
         state = self.loader.state_dict()
         workers = self.loader.worker_config
-        if not distributed.has_process_group(workers):
+        if workers.world_size == 1 or not distributed.has_other_processes():
             return [state]
         try:
             if self._group is None:
                 self._group = distributed.new_gloo_group(workers.data_parallel_group, self._timeout)
             distributed.wait_for_all(self._group, self._timeout)
-            return distributed.all_gather_states(state, self._group)  # type: ignore[no-any-return]
+            states = {each["rank"]: each for each in distributed.all_gather_states(state, self._group)}
         except RuntimeError as error:
             self._group = None
             raise LoaderError(
@@ -76,3 +81,25 @@ class WholeJob:
                 "per rank",
                 code="WDS546",
             ) from error
+        if len(states) != workers.world_size:
+            raise LoaderError(
+                f"the processes of this job have loaders of {len(states)} ranks, and rank {workers.rank} is one of "
+                f"{workers.world_size}",
+                hint="pass the group of the ranks that read different batches: WorkerConfig(data_parallel_group=...)",
+                code="WDS546",
+            )
+        return [states[rank] for rank in sorted(states)]
+
+
+def _states_in(saved: Any) -> Any:
+    """The states in a value of `WholeJob.state_dict`. Raises StateMismatch WDS502 for any other value."""
+    text = saved.get("states") if isinstance(saved, Mapping) else None
+    try:
+        return json.loads(text)  # type: ignore[arg-type] # a TypeError is handled
+    except (TypeError, ValueError) as error:
+        raise StateMismatch(
+            f"the value is not the state of a job of a wdsctl loader: {short_repr(saved)}",
+            hint="pass what WholeJob.state_dict() returned; a trainer that numbers its states needs the same order of "
+            "registration in each run",
+            code="WDS502",
+        ) from error

@@ -1,0 +1,47 @@
+"""Train with transformers' Trainer: killed at any moment, it resumes with the next batch on any number of ranks.
+
+torchrun --nproc-per-node 2 examples/integrations/train_transformers.py shards run
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tiny import BATCHES_PER_STEP, SAVE_EVERY, NextByte, arguments, report, training_data
+from torch import distributed
+from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_utils import get_last_checkpoint
+
+from wdsctl.loader.integrations.transformers import WdsctlTrainerMixin
+
+
+class ByteTrainer(WdsctlTrainerMixin, Trainer):  # type: ignore[misc] # transformers has no types
+    """Trains on the datasets that it gets."""
+
+
+class PrintLoss(TrainerCallback):  # type: ignore[misc]
+    def __init__(self, die_at: int) -> None:
+        self.die_at = die_at
+
+    def on_log(self, _args: Any, state: Any, _control: Any, logs: dict[str, float], **_: Any) -> None:
+        if "loss" in logs:
+            report(state.global_step, float(logs["loss"]), self.die_at)
+
+
+def main() -> None:
+    args = arguments("Train with transformers.")
+    Path(args.folder).mkdir(parents=True, exist_ok=True)
+    settings: dict[str, Any] = {"report_to": [], "disable_tqdm": True, "use_cpu": True}
+    options = TrainingArguments(args.folder, max_steps=args.steps, save_steps=SAVE_EVERY, logging_steps=1, **settings)
+    world = distributed.get_world_size() if distributed.is_initialized() else 1
+    options.gradient_accumulation_steps = BATCHES_PER_STEP // world
+    trainer = ByteTrainer(
+        NextByte(), options, train_dataset=partial(training_data, args.dataset), callbacks=[PrintLoss(args.die_at)]
+    )
+    trainer.train(resume_from_checkpoint=get_last_checkpoint(args.folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""`make interop`: try the examples of examples/integrations with each framework, and write the results to the docs.
+
+Each framework is installed into an environment of its own, which shares torch and other packages with the one that runs
+this. A framework runs at its newest version, and at the one of a year ago; then the adapter's tests run there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.interop.trial import ROOT
+
+PAGE = ROOT / "docs" / "frameworks.md"
+ENVIRONMENTS = Path(sys.prefix) / "interop"
+BEGIN, END = "<!-- interop: begin (written by `make interop`) -->", "<!-- interop: end -->"
+TORCH = "torch"
+_INSTALL_SECONDS, _TRIAL_SECONDS = 1800, 900
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """`packages`: what pip installs, for each version tried; empty: what the project depends on. `tests`: of the
+    adapter."""
+
+    name: str
+    distribution: str
+    script: str
+    packages: tuple[tuple[str, ...], ...] = ((),)
+    tests: str = ""
+
+
+FRAMEWORKS = (
+    Framework("DistributedDataParallel", "torch", "train_ddp.py"),
+    Framework("FSDP2, torch.distributed.checkpoint", "torch", "train_fsdp2.py", tests="test_dcp.py"),
+    Framework(
+        "Lightning",
+        "lightning",
+        "train_lightning.py",
+        (("lightning==2.6.6",), ("lightning==2.5.6",)),
+        "test_lightning.py",
+    ),
+    Framework("Accelerate", "accelerate", "train_accelerate.py", (("accelerate==1.15.0",), ("accelerate==1.11.0",))),
+    Framework(
+        "transformers",
+        "transformers",
+        "train_transformers.py",
+        (("transformers==5.23.0", "accelerate==1.15.0"), ("transformers==4.57.1", "accelerate==1.11.0")),
+        "test_transformers.py",
+    ),
+    Framework(
+        "torchtitan",
+        "torchtitan",
+        "train_torchtitan.py",
+        (("torchtitan==0.3.0", "triton"), ("torchtitan==0.2.0", "triton")),
+        "test_torchtitan.py",
+    ),
+    Framework(
+        "NeMo AutoModel",
+        "nemo-automodel",
+        "train_nemo_automodel.py",
+        (("nemo-automodel==0.7.0",), ("nemo-automodel==0.1.2",)),
+        "test_torchdata.py",
+    ),
+    Framework("Ray Train", "ray", "train_ray.py", (("ray[train]==2.60.0",), ("ray[train]==2.51.1",))),
+)
+
+
+def try_framework(framework: Framework, packages: tuple[str, ...]) -> str:
+    """A row of the table."""
+    version = packages[0].rpartition("==")[2] if packages else "-"
+    try:
+        python = make_environment(packages)
+        version = _run([python, "-c", _VERSION, framework.distribution], 120).strip().partition("+")[0]
+    except RuntimeError as error:
+        return f"| {framework.name} | {version} | not tried | it does not install here: {_cell(str(error))} |"
+    try:
+        with tempfile.TemporaryDirectory(prefix="interop-") as folder:
+            printed = _run([python, "-m", "tests.interop.trial", framework.script, folder], _TRIAL_SECONDS)
+        trial = json.loads(printed.splitlines()[-1])
+        if trial["problem"]:
+            return f"| {framework.name} | {version} | no | {_cell(trial['problem'])} |"
+        if framework.tests:
+            path = f"tests/loader/integrations/{framework.tests}"
+            _run([python, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", path], _TRIAL_SECONDS)
+    except RuntimeError as error:
+        return f"| {framework.name} | {version} | no | it fails here: {_cell(str(error))} |"
+    return f"| {framework.name} | {version} | 2 to 3, after step {trial['resumed_at'] - 1} | same losses |"
+
+
+_VERSION = "import sys; from importlib.metadata import version; print(version(sys.argv[1]))"
+
+
+def make_environment(packages: tuple[str, ...]) -> str:
+    """The interpreter of an environment with these packages. Raises RuntimeError with pip's last line."""
+    if not packages:
+        return sys.executable
+    folder = ENVIRONMENTS / re.sub(r"[^\w.]+", "-", packages[0])
+    python = folder / "bin" / "python"
+    if (folder / ".ready").exists():
+        return str(python)
+    shutil.rmtree(folder, ignore_errors=True)
+    _run([sys.executable, "-m", "venv", str(folder)], 300)
+    site = _run([str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], 60).strip()
+    (Path(site) / "shared.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    constraint = folder / "constraint.txt"
+    constraint.write_text(f"{TORCH}=={_run([sys.executable, '-c', _VERSION, TORCH], 60).partition('+')[0].strip()}\n")
+    install = ["-m", "pip", "install", "--quiet", "--only-binary", ":all:", "-c", str(constraint)]
+    _run([str(python), *install, *packages], _INSTALL_SECONDS)
+    (folder / ".ready").touch()
+    return str(python)
+
+
+def _run(command: list[str], timeout: int) -> str:
+    """Run a command in the repository, and return its stdout. Raises RuntimeError with its last line."""
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    try:
+        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"no result after {timeout} s") from error
+    if done.returncode:
+        sys.stderr.write(done.stdout + done.stderr)
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        raise RuntimeError(next((line for line in reversed(lines) if "rror" in line), lines[-1] if lines else "failed"))
+    return done.stdout
+
+
+def _cell(text: str) -> str:
+    """A text for a cell of a table, without paths of this machine."""
+    plain = re.sub(r"(/[\w.@+-]+){2,}", "...", text).replace("|", "/").strip()
+    return plain if len(plain) <= 160 else plain[:157] + "..."
+
+
+def write_page(rows: dict[str, str]) -> None:
+    """Replace rows of the table in docs/frameworks.md: the rows of a framework's version, or new ones."""
+    page = PAGE.read_text(encoding="utf-8")
+    before, _, rest = page.partition(BEGIN)
+    table, _, after = rest.partition(END)
+    old = {_row_name(line): line for line in table.splitlines() if line.startswith("| ") and "---" not in line}
+    old.pop("| Framework | Version ", None)
+    merged = old | rows
+    order = [framework.name for framework in FRAMEWORKS]
+    lines = sorted(merged.values(), key=lambda line: order.index(line.split(" | ")[0].removeprefix("| ")))
+    head = "| Framework | Version | Resumed on other ranks | Result |\n|---|---|---|---|\n"
+    PAGE.write_text(f"{before}{BEGIN}\n{head}" + "\n".join(lines) + f"\n{END}{after}", encoding="utf-8")
+
+
+def _row_name(line: str) -> str:
+    return "|".join(line.split("|")[:3])
+
+
+def main() -> None:
+    names = [framework.name for framework in FRAMEWORKS]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("frameworks", nargs="*", metavar="NAME", help=f"by default all of: {'; '.join(names)}")
+    parser.add_argument("--newest", action="store_true", help="without the versions of a year ago")
+    args = parser.parse_args()
+    for framework in FRAMEWORKS:
+        if args.frameworks and framework.name not in args.frameworks:
+            continue
+        for packages in framework.packages[: 1 if args.newest else None]:
+            row = try_framework(framework, packages)
+            sys.stdout.write(row + "\n")
+            sys.stdout.flush()
+            write_page({_row_name(row): row})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""The examples of examples/integrations, each with the framework that is installed here: `make interop` tries all."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.interop.__main__ import FRAMEWORKS, write_page
+from tests.interop.trial import EXAMPLES, Trial, a_dataset_of_texts, losses_of, try_example
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "package"),
+    [
+        ("train_ddp.py", "torch"),
+        ("train_fsdp2.py", "torch"),
+        ("train_accelerate.py", "accelerate"),
+        ("train_lightning.py", "lightning"),
+        ("train_transformers.py", "accelerate"),
+    ],
+)
+def test_a_killed_training_resumes_on_other_ranks_with_the_same_losses(
+    script: str, package: str, tmp_path: Path
+) -> None:
+    if find_spec(package) is None:
+        pytest.skip(f"{package} is not installed: `make interop` installs it")
+
+    assert try_example(script, a_dataset_of_texts(tmp_path), tmp_path) == Trial("", resumed_at=5)
+
+
+def test_every_example_is_tried_by_make_interop() -> None:
+    assert {framework.script for framework in FRAMEWORKS} == {path.name for path in EXAMPLES.glob("train_*.py")}
+
+
+def test_losses_are_read_from_what_was_printed() -> None:
+    assert losses_of("a warning\nstep 1 loss 5.25\nstep 12 loss 0.5\n") == {1: 5.25, 12: 0.5}
+
+
+def test_a_result_replaces_the_row_of_its_framework_and_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "before\n<!-- interop: begin (written by `make interop`) -->\n<!-- interop: end -->\nafter\n", encoding="utf-8"
+    )
+    monkeypatch.setattr("tests.interop.__main__.PAGE", page)
+
+    for row in (
+        "| Lightning | 2.6 | no | a loss |",
+        "| Lightning | 2.5 | yes | good |",
+        "| Lightning | 2.6 | yes | good |",
+    ):
+        write_page({"|".join(row.split("|")[:3]): row})
+
+    lines = page.read_text(encoding="utf-8").splitlines()
+    assert lines[2:6] == [
+        "| Framework | Version | Resumed on other ranks | Result |",
+        "|---|---|---|---|",
+        "| Lightning | 2.6 | yes | good |",
+        "| Lightning | 2.5 | yes | good |",
+    ]
+    assert (lines[0], lines[-1]) == ("before", "after")

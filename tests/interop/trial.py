@@ -1,0 +1,115 @@
+"""The trial of an example of examples/integrations: undisturbed, killed, and resumed on another number of ranks.
+
+One rank trains undisturbed. Two ranks train, and both end by SIGKILL. Three ranks resume. All must have had the losses
+of the undisturbed training.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.loader.datasets import Parts, a_dataset
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples" / "integrations"
+
+STEPS, DIES_AT = 8, 5
+_RANKS_KILLED, _RANKS_RESUMED = 2, 3
+_TIMEOUT_SECONDS = 280
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """`resumed_at`: the first step of the resumed training. `problem`: empty if all losses were equal."""
+
+    problem: str
+    resumed_at: int = 0
+
+
+def a_dataset_of_texts(folder: Path) -> str:
+    """300 texts of different letters."""
+
+    def text(i: int) -> Parts:
+        return {"txt": f"{i * 7919 % 1000:03} {chr(97 + i % 26) * 5} {i * i:08}".encode()}
+
+    return a_dataset(folder / "texts", 300, parts=text)
+
+
+def try_example(script: str, dataset: str, folder: Path, python: str = sys.executable) -> Trial:
+    """Run an example three times. Raises RuntimeError with what a process printed if it fails."""
+    command = [python, str(EXAMPLES / script), dataset]
+    expected = losses_of(run_ranks([*command, str(folder / "alone"), f"--steps={STEPS}"], 1))
+    if sorted(expected) != list(range(1, STEPS + 1)):
+        return Trial(f"undisturbed, it printed the losses of the steps {sorted(expected)}")
+    saved = str(folder / "saved")
+    killed = losses_of(run_ranks([*command, saved, f"--steps={STEPS}", f"--die-at={DIES_AT}"], _RANKS_KILLED))
+    resumed = losses_of(run_ranks([*command, saved, f"--steps={STEPS}"], _RANKS_RESUMED))
+    if max(killed, default=0) != DIES_AT or not resumed or min(resumed) == 1 or max(resumed) != STEPS:
+        return Trial(f"it trained the steps {sorted(killed)} until the kill, and then {sorted(resumed)}")
+    for when, losses in (("before the kill", killed), ("after the resume", resumed)):
+        for step, loss in losses.items():
+            if abs(loss - expected[step]) > 1e-4:
+                return Trial(f"{when}, the loss of step {step} is {loss}, and {expected[step]} undisturbed")
+    return Trial("", min(resumed))
+
+
+def losses_of(printed: str) -> dict[int, float]:
+    return {int(step): float(loss) for step, loss in re.findall(r"^step (\d+) loss ([\d.]+)$", printed, re.MULTILINE)}
+
+
+def run_ranks(command: Sequence[str], world: int) -> str:
+    """Run a command on every rank, as torchrun does. Returns what the ranks printed.
+
+    When rank 0 ends by SIGKILL, the other ranks are killed, too. Raises RuntimeError if a rank fails otherwise.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    everywhere = {"WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    one_thread = {"OMP_NUM_THREADS": 1, "TORCHELASTIC_RUN_ID": port, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": ROOT}
+    processes = [
+        subprocess.Popen(
+            command,
+            env=os.environ | {name: str(value) for name, value in (everywhere | one_thread | ranks).items()},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        for ranks in ({"RANK": rank, "LOCAL_RANK": rank} for rank in range(world))
+    ]
+    try:
+        printed = processes[0].communicate(timeout=_TIMEOUT_SECONDS)[0]
+        if processes[0].returncode == -signal.SIGKILL:
+            return printed
+        for process in processes[1:]:
+            printed += process.communicate(timeout=_TIMEOUT_SECONDS)[0]
+        codes = [process.returncode for process in processes]
+        if any(codes):
+            raise RuntimeError(f"{' '.join(command)} ended with {codes}:\n{printed}")
+        return printed
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def main(argv: list[str]) -> None:
+    """`python -m tests.interop.trial SCRIPT FOLDER`: print the trial as JSON."""
+    script, folder = argv
+    trial = try_example(script, a_dataset_of_texts(Path(folder)), Path(folder))
+    sys.stdout.write(json.dumps({"problem": trial.problem, "resumed_at": trial.resumed_at}) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,102 @@
+"""The loader for torchtitan, by its contract, and by its base class where torchtitan is installed."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from itertools import islice
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from tests.loader.datasets import Raw, a_dataset
+from wdsctl.core.errors import LoaderError
+
+
+class Rows(Raw):
+    def encode_batch(self, batch: Any) -> dict[str, Any]:
+        numbers = torch.tensor([[int(key)] * 8 for key in batch.__key__])
+        return {"input_ids": numbers, "labels": numbers + 1, "__key__": batch.__key__}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return a_dataset(tmp_path_factory.mktemp("data") / "shards", 100)
+
+
+@pytest.fixture
+def adapter(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module of the adapter. Without torchtitan, its base class has what torchtitan 0.3 has in it."""
+    try:
+        import torchtitan.components
+    except ImportError:
+
+        class BaseDataLoader:
+            @dataclass(kw_only=True, slots=True)
+            class Config:
+                dataset: str = ""
+                dataset_path: str | None = None
+
+        for name in ("torchtitan", "torchtitan.components", "torchtitan.components.dataloader"):
+            monkeypatch.setitem(sys.modules, name, ModuleType(name))
+        sys.modules["torchtitan.components.dataloader"].BaseDataLoader = BaseDataLoader  # type: ignore[attr-defined]
+        monkeypatch.delitem(sys.modules, "wdsctl.loader.integrations.torchtitan", raising=False)
+    from wdsctl.loader.integrations import torchtitan
+
+    yield torchtitan
+    sys.modules.pop("wdsctl.loader.integrations.torchtitan", None)
+
+
+def a_loader(adapter: Any, path: str, rank: int = 0, world: int = 1, **options: Any) -> Any:
+    """As torchtitan's trainer builds it."""
+    config = adapter.WdsctlDataLoader.Config(
+        dataset_path=path, task_encoder=Rows(), options={"lanes": 12, "shuffle_buffer_size": 20}, **options
+    )
+    runtime = {"tokenizer": None, "seq_len": 8, "local_batch_size": 4, "snapshot_every_n_steps": 5}
+    return adapter.WdsctlDataLoader(config, dp_world_size=world, dp_rank=rank, **runtime)
+
+
+def numbers(loader: Any, count: int) -> list[Any]:
+    return [inputs["input"][:, 0].tolist() for inputs, _ in islice(loader, count)]
+
+
+def test_a_batch_is_what_the_model_takes_and_the_labels(adapter: Any, path: str) -> None:
+    inputs, labels = next(iter(a_loader(adapter, path)))
+
+    assert inputs.keys() == {"input", "positions"}
+    assert torch.equal(labels, inputs["input"] + 1)
+    assert inputs["positions"].tolist() == [list(range(8))] * 4
+
+
+def test_a_batch_without_labels_is_refused(adapter: Any) -> None:
+    with pytest.raises(LoaderError, match="needs 'input' and 'labels'"):
+        adapter.to_trainer_batch({"input": torch.ones(1)})
+
+
+def test_the_state_continues_on_another_data_parallel_degree(adapter: Any, path: str) -> None:
+    expected = numbers(a_loader(adapter, path), 9)
+    alone = a_loader(adapter, path)
+    numbers(alone, 3)
+
+    ranks = [a_loader(adapter, path, rank, 2) for rank in range(2)]
+    for loader in ranks:
+        loader.load_state_dict(alone.state_dict())
+
+    steps = zip(*(numbers(loader, 3) for loader in ranks), strict=True)
+    assert [batch for step in steps for batch in step] == expected[3:]
+
+
+@pytest.mark.parametrize("field", ["repeat", "infinite"])
+def test_a_validation_is_one_pass(adapter: Any, path: str, field: str) -> None:
+    training = a_loader(adapter, path)
+
+    validation = adapter.WdsctlDataLoader(
+        replace(training.config, **{field: False}), dp_world_size=1, dp_rank=0, local_batch_size=4
+    )
+
+    seen = [number for batch in numbers(validation, 1000) for number in batch]
+    assert sorted(seen) == list(range(100))
+    assert training
+    training.close()

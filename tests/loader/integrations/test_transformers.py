@@ -1,0 +1,130 @@
+"""transformers' Trainer on wdsctl's datasets: what its checkpoint folders hold, and what a resume refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from tests.loader.datasets import Raw, a_dataset
+from wdsctl.core.checkpoint.checkpoint import inspect_checkpoint
+from wdsctl.core.errors import LoaderError, StateMismatch, UsageError
+from wdsctl.loader import WorkerConfig, get_loader, get_train_dataset, get_val_dataset
+from wdsctl.loader.integrations.dcp import WholeJob
+
+transformers = pytest.importorskip("transformers", reason="`make interop` installs it")
+pytest.importorskip("accelerate", reason="`make interop` installs it")
+
+from wdsctl.loader.integrations.transformers import (  # noqa: E402 - after the check that transformers is there
+    STATE_FILE,
+    LoaderStateCallback,
+    WdsctlTrainerMixin,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # those of transformers
+
+
+class Dicts(Raw):
+    def encode_batch(self, batch: Any) -> dict[str, Any]:
+        return {"keys": batch.__key__, "labels": torch.ones(len(batch.__key__))}
+
+
+class Model(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+        self.trained: list[Any] = []
+        self.evaluated = 0
+
+    def forward(self, keys: list[str], labels: Any) -> dict[str, Any]:
+        if self.training:
+            self.trained.append(keys)
+        else:
+            self.evaluated += 1
+        return {"loss": self.layer(torch.ones(1)).square().sum(), "logits": labels}
+
+
+class Trainer(WdsctlTrainerMixin, transformers.Trainer):  # type: ignore[misc, name-defined] # checked without it
+    pass
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return a_dataset(
+        tmp_path_factory.mktemp("data") / "shards", 100, split={"train": 0.8, "val": 0.2}, split_by="sample"
+    )
+
+
+def trainer(path: str, folder: Path, steps: int, **options: Any) -> Trainer:
+    settings = {
+        "max_steps": steps,
+        "save_steps": 4,
+        "eval_strategy": "steps",
+        "eval_steps": 3,
+        "report_to": [],
+        "disable_tqdm": True,
+        "use_cpu": True,
+    }
+    dataset = get_train_dataset(path, batch_size=4, lanes=6, task_encoder=Dicts(), **options)
+    evaluation = {"val": lambda: get_val_dataset(path, batch_size=4, task_encoder=Dicts())}
+    args = transformers.TrainingArguments(str(folder), **settings)
+    return Trainer(Model(), args, train_dataset=dataset, eval_dataset=evaluation)
+
+
+def test_a_resumed_trainer_gets_the_next_batch_and_its_checkpoints_can_be_inspected(path: str, tmp_path: Path) -> None:
+    undisturbed = trainer(path, tmp_path / "alone", 9)
+    undisturbed.train()
+    first = trainer(path, tmp_path / "run", 6)
+    first.train()
+
+    resumed = trainer(path, tmp_path / "run", 9)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-4"))
+
+    assert undisturbed.model.trained == first.model.trained[:4] + resumed.model.trained
+    report = inspect_checkpoint([str(tmp_path / "run" / "checkpoint-4" / STATE_FILE)])
+    assert (report.problem, len(report.states)) == ("", 1)
+    assert set(resumed.evaluate()) >= {"eval_val_loss"}
+    assert resumed.model.evaluated == 3 * 5
+
+
+def test_a_checkpoint_without_the_position_or_of_another_job_is_refused(path: str, tmp_path: Path) -> None:
+    trainer(path, tmp_path, 4).train()
+
+    with pytest.raises(StateMismatch, match="seed"):
+        trainer(path, tmp_path, 8, seed=5).train(resume_from_checkpoint=True)
+    (tmp_path / "checkpoint-4" / STATE_FILE).write_text(json.dumps([]), encoding="utf-8")
+    with pytest.raises((StateMismatch, UsageError)):
+        trainer(path, tmp_path, 8).train(resume_from_checkpoint=True)
+    (tmp_path / "checkpoint-4" / STATE_FILE).unlink()
+    with pytest.raises(LoaderError, match="step 4 has no state of the loader"):
+        trainer(path, tmp_path, 8).train(resume_from_checkpoint=True)
+
+
+def test_a_trainer_that_would_skip_batches_is_refused(path: str, tmp_path: Path) -> None:
+    job = WholeJob(get_loader(get_train_dataset(path, batch_size=4, task_encoder=Dicts())))
+    args = SimpleNamespace(ignore_data_skip=False, output_dir=str(tmp_path))
+
+    with pytest.raises(UsageError, match="would skip batches"):
+        LoaderStateCallback(job).on_train_begin(args, SimpleNamespace(global_step=4), None)
+
+
+def test_an_evaluation_on_which_the_trainer_would_wait_forever_is_refused(path: str, tmp_path: Path) -> None:
+    uneven = get_val_dataset(path, batch_size=4, worker_config=WorkerConfig(rank=0, world_size=2))
+
+    with pytest.raises(UsageError, match="fewer batches on some of the 2 ranks"):
+        trainer(path, tmp_path, 1).get_eval_dataloader(uneven)
+
+
+def test_it_warns_if_the_position_is_not_in_the_checkpoints(
+    path: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    removed = trainer(path, tmp_path, 1)
+    removed.remove_callback(LoaderStateCallback)
+
+    removed.train()
+
+    assert "checkpoints will not have the position" in caplog.text

@@ -1,0 +1,147 @@
+"""transformers: a mixin for `Trainer` that trains on wdsctl's datasets, and a callback that keeps their position."""
+# ruff: noqa: ARG002 - the arguments of hooks
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from transformers import TrainerCallback
+from transformers.trainer_utils import get_last_checkpoint
+
+from wdsctl.core.directories import resolve_parent
+from wdsctl.core.errors import LoaderError, UsageError
+from wdsctl.core.files import write_pieces
+from wdsctl.loader.integrations.dcp import WholeJob
+from wdsctl.loader.integrations.sources import TrainSource, ValSource, open_loader
+from wdsctl.loader.loader import Loader
+from wdsctl.loader.recipe.dataset import TrainDataset, ValDataset
+from wdsctl.loader.runtime.logs import logger
+
+if TYPE_CHECKING:
+    from transformers import Trainer as _Trainer
+else:
+    _Trainer = object
+
+#: In each checkpoint folder: the states of all ranks, as a list in JSON, which `wdsctl checkpoint` reads.
+STATE_FILE = "wdsctl_loader.json"
+
+
+class LoaderStateCallback(TrainerCallback):  # type: ignore[misc] # transformers has no types
+    """Saves the position of the training data in each checkpoint folder, and restores it when `Trainer` resumes.
+
+    Pass it to the constructor of `Trainer`; it sets `ignore_data_skip`, as batches must not be skipped again.
+    `checkpoint`: the folder that `Trainer` resumes from, if it is not in `output_dir`.
+    """
+
+    def __init__(self, job: WholeJob, checkpoint: str = "") -> None:
+        self.job = job
+        self.checkpoint = checkpoint
+
+    def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Keep `Trainer` from skipping batches at a resume."""
+        args.ignore_data_skip = True
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Restore the position, if `Trainer` resumes.
+
+        Raises LoaderError WDS548 if the checkpoint has none; UsageError if `Trainer` would skip batches.
+        """
+        if not state.global_step:
+            return
+        if not args.ignore_data_skip:
+            raise UsageError(
+                "the trainer would skip batches that the restored loader does not repeat",
+                hint="pass LoaderStateCallback to the constructor of Trainer, or ignore_data_skip=True",
+            )
+        folder = self.checkpoint or os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
+        path = os.path.join(folder, STATE_FILE)
+        try:
+            with open(path, encoding="utf-8") as file:
+                states = file.read()
+        except FileNotFoundError as error:
+            raise LoaderError(
+                f"the checkpoint of step {state.global_step} has no state of the loader",
+                where=path,
+                hint="resume from a checkpoint that was saved with LoaderStateCallback",
+                code="WDS548",
+            ) from error
+        self.job.load_state_dict({"states": states})
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Save the position. All ranks call this."""
+        saved = self.job.state_dict()["states"]
+        if args.should_save:
+            folder = os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
+            write_pieces(resolve_parent(os.path.join(folder, STATE_FILE)), [saved.encode()])
+
+
+class WdsctlTrainerMixin(_Trainer):  # type: ignore[misc]
+    """For a `Trainer` of wdsctl's datasets: `class MyTrainer(WdsctlTrainerMixin, Trainer)`.
+
+    `train_dataset`: a dataset, or a function without arguments that makes it. `eval_dataset`: the same, or a dict of
+    these; other datasets are passed to `Trainer`. Their batches must be dicts, and `Trainer` does not collate them.
+    `loader_options`: of `get_loader`.
+
+    Checkpoints contain the position, and `train(resume_from_checkpoint=...)` continues with the next batch, on any
+    number of ranks.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        train_dataset: TrainSource | None = None,
+        eval_dataset: Any = None,
+        loader_options: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, eval_dataset=eval_dataset, **kwargs)
+        self._loader_options = loader_options or {}
+        self._eval_loaders: dict[int, Loader] = {}
+        self._loader_state: LoaderStateCallback | None = None
+        if train_dataset is not None:
+            # TrainingArguments has initialised torch.distributed.
+            self._loader_state = LoaderStateCallback(WholeJob(open_loader(train_dataset, self._loader_options)))
+            self._loader_state.on_init_end(self.args, self.state, self.control)
+            self.add_callback(self._loader_state)
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
+        """`Trainer.train`. A resumed training begins with the next batch after the checkpoint."""
+        if self._loader_state is not None:
+            if resume_from_checkpoint is True:
+                resume_from_checkpoint = get_last_checkpoint(self.args.output_dir) or True
+            self._loader_state.checkpoint = resume_from_checkpoint if isinstance(resume_from_checkpoint, str) else ""
+            if self._loader_state not in self.callback_handler.callbacks and self.args.save_strategy != "no":
+                logger.warning(
+                    "checkpoints will not have the position of the training data, as LoaderStateCallback was removed: "
+                    "a resumed training would begin the data again"
+                )
+        return super().train(resume_from_checkpoint, *args, **kwargs)
+
+    def get_train_dataloader(self) -> Any:
+        """The training batches. Every call continues with the next batch."""
+        return super().get_train_dataloader() if self._loader_state is None else self._loader_state.job
+
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
+        """The batches of `eval_dataset`, or of a dataset that the constructor got.
+
+        Raises UsageError if ranks may have unequal numbers of batches: `Trainer` would wait forever.
+        """
+        dataset = self.eval_dataset if eval_dataset is None else eval_dataset
+        if isinstance(dataset, str):
+            dataset = self.eval_dataset[dataset]
+        if not isinstance(dataset, ValDataset | TrainDataset) and not callable(dataset):
+            return super().get_eval_dataloader(eval_dataset)
+        return self._open_eval_loader(dataset)
+
+    def _open_eval_loader(self, source: ValSource) -> Loader:
+        if id(source) not in self._eval_loaders:
+            made: ValDataset = source() if callable(source) else source
+            if made.uneven == "keep" and made.worker_config.world_size > 1:
+                raise UsageError(
+                    f"the evaluation data may have fewer batches on some of the {made.worker_config.world_size} ranks, "
+                    "and Trainer gathers every batch from all",
+                    hint="get_val_dataset(..., uneven='pad')",
+                )
+            self._eval_loaders[id(source)] = open_loader(made, self._loader_options)
+        return self._eval_loaders[id(source)]
