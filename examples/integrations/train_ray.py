@@ -77,7 +77,7 @@ def main() -> None:
         train_loop_config={"dataset": os.path.abspath(args.dataset), "losses": str(losses)}
         | {"steps": args.steps, "die_at": args.die_at},
         torch_config=TorchConfig(backend="gloo"),
-        scaling_config=ScalingConfig(num_workers=(1, workers)),
+        scaling_config=ScalingConfig(num_workers=(1, workers)),  # type: ignore[arg-type]  # an elastic number of workers
         run_config=RunConfig(
             name="texts", storage_path=str(losses.parent), failure_config=FailureConfig(max_failures=0)
         ),
