@@ -72,12 +72,13 @@ def main() -> None:
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         os.environ.pop(name, None)
     ray.init(num_cpus=workers, include_dashboard=False)
+    at_most: Any = (1, workers)  # as many as Ray has resources for
     trainer = TorchTrainer(
         train,
         train_loop_config={"dataset": os.path.abspath(args.dataset), "losses": str(losses)}
         | {"steps": args.steps, "die_at": args.die_at},
         torch_config=TorchConfig(backend="gloo"),
-        scaling_config=ScalingConfig(num_workers=(1, workers)),  # type: ignore[arg-type]  # an elastic number of workers
+        scaling_config=ScalingConfig(num_workers=at_most),
         run_config=RunConfig(
             name="texts", storage_path=str(losses.parent), failure_config=FailureConfig(max_failures=0)
         ),

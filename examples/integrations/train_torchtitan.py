@@ -68,8 +68,8 @@ class Losses(MetricsProcessor):  # type: ignore[misc]
 
     def __init__(self, config: Config, **_: Any) -> None:
         self.config = config
-        self.ntokens_since_last_log, self.color = 0, NoColor()
         self.data_loading_times: list[float] = []
+        self.ntokens_since_last_log, self.color = 0, NoColor()
         self.device_memory_monitor = NoMemoryMonitor()
 
     def should_log(self, step: int) -> bool:
