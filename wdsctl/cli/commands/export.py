@@ -56,7 +56,7 @@ def command(
     catalog: options.CatalogOption = None,
     common: options.CommonOptions,
 ) -> int:
-    """Write another tool's metadata beside the shards, from the catalog alone. Opens no shard."""
+    """Write metadata for other tools beside the shards. Opens no shard."""
     from wdsctl.cli.progress import show_progress
     from wdsctl.core.export.export import export
     from wdsctl.core.export.request import ExportRequest

@@ -117,7 +117,6 @@ def write(source: ExportSource, request: ExportRequest, folder: str, progress: P
             if os.path.basename(path) not in {os.path.basename(each) for each in kept}:
                 link_or_copy_into(path, draft.path)
         draft.publish()
-    counts = {row.path: row.samples for row in source.shards}
     notes = [*config.notes]
     if splits.excluded_samples:
         skipped = pluralize(len(splits.excluded_samples), "excluded sample")
@@ -125,7 +124,7 @@ def write(source: ExportSource, request: ExportRequest, folder: str, progress: P
     return Written(
         path=meta,
         files=len(source.shards) + len(texts) + len(config.files) + request.sample_tables,
-        splits={name: sum(counts[path] for path in paths) for name, paths in splits.splits.items()},
+        splits=splits.samples,
         notes=tuple(notes),
     )
 

@@ -73,7 +73,7 @@ def energon_config(source: ExportSource, offsets: Offsets) -> EnergonConfig:
                 source, [f"Energon cannot express the path {path} of {field}: dataset.yaml names CrudeWebdataset"]
             )
         elif lacking and field not in required:
-            notes.append(f"{pluralize(lacking, 'sample')} have no {field}, and Energon would skip them: it is left out")
+            notes.append(f"{field} is left out, as Energon would skip {pluralize(lacking, 'sample')} without it")
         else:
             field_map[field] = text
             if lacking:

@@ -285,6 +285,7 @@ class ShardSplits:
     """
 
     splits: dict[str, tuple[str, ...]]
+    samples: dict[str, int]  # of each split, without the excluded ones
     excluded_shards: tuple[str, ...]
     excluded_samples: tuple[str, ...]
 
@@ -298,6 +299,7 @@ def read_shard_splits(location: DatasetLocation, split_set: str) -> ShardSplits:
         splits={
             name: tuple(row.path for row in context.rows if row.id in parts) for name, parts in split_shards.items()
         },
+        samples={name: sum(part.samples for part in parts.values()) for name, parts in split_shards.items()},
         excluded_shards=tuple(shards),
         excluded_samples=tuple(samples),
     )
