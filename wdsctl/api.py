@@ -588,6 +588,7 @@ def export(
     to: ExportTarget,
     split_set: str = "",
     sample_tables: bool = True,
+    hashed: bool = False,
     overwrite: bool = False,
     catalog: PathText | None = None,
     progress: Progress | None = None,
@@ -595,9 +596,10 @@ def export(
     """Write another tool's metadata beside the shards, from the catalog alone: `wdsctl export`.
 
     `out`: the folder to write to; by default that of the shards.
-    `to`: the tool, such as "energon".
+    `to`: the tool, "energon" or "wids".
     `split_set`: export the splits of this split set.
     `sample_tables`: for Energon, write index.sqlite, which joins and lookups by key need.
+    `hashed`: for wids, read all shards and list their MD5 hashes (`--hash`).
     `overwrite`: replace existing metadata.
     """
     from wdsctl.core.export.export import export as run_export
@@ -610,6 +612,7 @@ def export(
         split_set=split_set,
         overwrite=overwrite,
         sample_tables=sample_tables,
+        hashed=hashed,
     )
     return run_export(
         _path("root", root),

@@ -25,6 +25,11 @@ Examples:
                                                  into a folder, to upload
 
 \b
+Targets:
+  energon  Megatron Energon: .nv-meta/, and SHARD.tar.idx beside each shard
+  wids     webdataset's random access: index.json, and index-SPLIT.json
+
+\b
 export takes everything from the catalog: it opens no shard and changes none.
 Each file is whole or absent. Existing metadata stays without --overwrite. To
 write the data itself in another format, use `wdsctl convert`.
@@ -39,8 +44,8 @@ def command(
     ] = None,
     *,
     to: Annotated[
-        Literal["energon"],
-        typer.Option("--to", metavar="energon", help="Metadata to write: energon (Megatron Energon's .nv-meta)."),
+        Literal["energon", "wids"],
+        typer.Option("--to", metavar="energon|wids", help="Metadata to write: see below."),
     ],
     split_set: Annotated[str, typer.Option("--set", metavar="SET", help="Export the splits of this split set.")] = "",
     sample_tables: Annotated[
@@ -50,6 +55,7 @@ def command(
             help="energon: write index.sqlite, which joins, lookups by key and `energon mount` need.",
         ),
     ] = True,
+    hashed: Annotated[bool, typer.Option("--hash", help="wids: read all shards, and list their MD5 hashes.")] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace existing metadata. Files of other names stay.")
     ] = False,
@@ -62,7 +68,12 @@ def command(
     from wdsctl.core.export.request import ExportRequest
 
     request = ExportRequest(
-        target=to, out=out or "", split_set=split_set, overwrite=overwrite, sample_tables=sample_tables
+        target=to,
+        out=out or "",
+        split_set=split_set,
+        overwrite=overwrite,
+        sample_tables=sample_tables,
+        hashed=hashed,
     )
     with show_progress(common.output) as progress:
         report = export(root, request, catalog=catalog, progress=progress)

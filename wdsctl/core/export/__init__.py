@@ -1,7 +1,8 @@
 """`wdsctl export`: writes another tool's metadata beside the shards, from the catalog alone. Opens no shard.
 
 `export` runs the command: `source` reads the catalog once, and each target has a module, which is imported on first
-use. `energon` writes what Megatron Energon needs. `convert` writes data anew in other formats; this room never does.
+use. `energon` (with `energon_config`) writes what Megatron Energon
+needs, `wids` the index of webdataset. `convert` writes data anew in other formats; this room never does.
 The command line and the Python API import it.
 """
 

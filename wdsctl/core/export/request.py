@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-ExportTarget = Literal["energon"]
+ExportTarget = Literal["energon", "wids"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRequest:
     """`out`: the folder to write to; empty for the dataset's root. `split_set`: the splits to export; "" is the default
-    set. `overwrite`: replace existing metadata. `sample_tables`: with Energon's tables of samples.
+    set. `overwrite`: replace existing metadata. `sample_tables`: with Energon's tables of samples. `hashed`: with
+    hashes for wids, which reads the shards.
     """
 
     target: ExportTarget
@@ -19,6 +20,7 @@ class ExportRequest:
     split_set: str = ""
     overwrite: bool = False
     sample_tables: bool = True
+    hashed: bool = False
 
 
 class Written(NamedTuple):
