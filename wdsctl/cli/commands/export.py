@@ -28,6 +28,7 @@ Examples:
 Targets:
   energon  Megatron Energon: .nv-meta/, and SHARD.tar.idx beside each shard
   wids     webdataset's random access: index.json, and index-SPLIT.json
+  hub      Hugging Face: a card, README.md, with splits, features and counts
 
 \b
 export takes everything from the catalog: it opens no shard and changes none.
@@ -44,8 +45,8 @@ def command(
     ] = None,
     *,
     to: Annotated[
-        Literal["energon", "wids"],
-        typer.Option("--to", metavar="energon|wids", help="Metadata to write: see below."),
+        Literal["energon", "wids", "hub"],
+        typer.Option("--to", metavar="energon|wids|hub", help="Metadata to write: see below."),
     ],
     split_set: Annotated[str, typer.Option("--set", metavar="SET", help="Export the splits of this split set.")] = "",
     sample_tables: Annotated[
