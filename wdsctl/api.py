@@ -596,7 +596,7 @@ def export(
     """Write another tool's metadata beside the shards, from the catalog alone: `wdsctl export`.
 
     `out`: the folder to write to; by default that of the shards.
-    `to`: the tool, "energon", "wids" or "hub".
+    `to`: the tool, "energon", "wids", "hub" or "croissant".
     `split_set`: export the splits of this split set.
     `sample_tables`: for Energon, write index.sqlite, which joins and lookups by key need.
     `hashed`: for wids, read all shards and list their MD5 hashes (`--hash`).

@@ -24,11 +24,11 @@ def reader(distribution: str) -> str:
     return str(found[-1])
 
 
-def run_in(python: str, program: str, *arguments: str) -> str:
+def run_in(python: str, program: str, *arguments: str, **variables: str) -> str:
     """What a program prints in an environment."""
     done = subprocess.run(
         [python, "-W", "ignore", "-c", program, *arguments],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | variables,
         capture_output=True,
         text=True,
         timeout=280,

@@ -29,6 +29,8 @@ Targets:
   energon  Megatron Energon: .nv-meta/, and SHARD.tar.idx beside each shard
   wids     webdataset's random access: index.json, and index-SPLIT.json
   hub      Hugging Face: a card, README.md, with splits, features and counts
+  croissant
+           Croissant 1.1: croissant.json, with provenance from the ledger
 
 \b
 export takes everything from the catalog: it opens no shard and changes none.
@@ -45,8 +47,8 @@ def command(
     ] = None,
     *,
     to: Annotated[
-        Literal["energon", "wids", "hub"],
-        typer.Option("--to", metavar="energon|wids|hub", help="Metadata to write: see below."),
+        Literal["energon", "wids", "hub", "croissant"],
+        typer.Option("--to", metavar="energon|wids|hub|croissant", help="Metadata to write: see below."),
     ],
     split_set: Annotated[str, typer.Option("--set", metavar="SET", help="Export the splits of this split set.")] = "",
     sample_tables: Annotated[

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-ExportTarget = Literal["energon", "wids", "hub"]
+ExportTarget = Literal["energon", "wids", "hub", "croissant"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
