@@ -409,6 +409,7 @@ def validate(
     seed: int = 0,
     shards: Sequence[str] = (),
     refs: Mapping[str, str] | None = None,
+    target: Literal["", "hub"] = "",
     again: bool = False,
     quarantine: bool = False,
     wait: float = 0.0,
@@ -424,6 +425,7 @@ def validate(
     seed: int = 0,
     shards: Sequence[str] = (),
     refs: Mapping[str, str] | None = None,
+    target: Literal["", "hub"] = "",
     again: bool = False,
     quarantine: bool = False,
     release: bool = False,
@@ -438,6 +440,7 @@ def validate(
     `sample`: the share of samples to check, "1%" or 0.01, drawn by `seed`.
     `shards`: patterns of shards to check.
     `refs`: JSON field -> the store that it refers to.
+    `target`: also find what this reader would refuse (`--for`): "hub" is the viewer of the Hugging Face Hub.
     `again`: also read shards that were validated and have not changed.
     `quarantine`: leave samples with errors out of all splits; no file changes.
     `release`: only end the quarantine of all samples, and return a `ReleaseReport`.
@@ -467,6 +470,7 @@ def validate(
         seed=seed,
         shards=tuple(shards),
         refs=tuple(parse_ref(f"{field}={store}") for field, store in (refs or {}).items()),
+        target=target,
         again=again,
         quarantine=quarantine,
     )

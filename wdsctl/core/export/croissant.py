@@ -2,7 +2,7 @@
 
 Source: https://docs.mlcommons.org/croissant/docs/croissant-spec-1.1.html.
 
-Each shard is a FileObject. For each split and part, a FileSet has the members of the split's shards, and a RecordSet has
+Each shard is a FileObject. For each split and part, a FileSet has the members of the split's shards. A RecordSet has
 their keys and contents, joined with those of the dataset's most frequent part. mlcroissant 1.1 joins two record sets at
 most, so none has more than two parts.
 """
