@@ -1,8 +1,12 @@
-"""Preparing a million tiny samples: wdsctl against `energon prepare`, from bare shards to ready for training."""
+"""Preparing a million tiny samples: wdsctl against `energon prepare`, from bare shards to ready for training.
+
+And for datasets that wdsctl has indexed: `wdsctl export --to energon`, after which Energon is ready.
+"""
 
 from __future__ import annotations
 
 import sqlite3
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
@@ -31,6 +35,8 @@ def prepare_rows(wanted: Callable[[str], bool], rounds: int) -> Iterator[Row]:
     for title, corpus, samples, workers in _ROWS:
         contenders = [make(corpus, samples, workers) for make in (_index, _prepare, _energon)]
         yield compete(title, [each for each in contenders if wanted(each.name)], rounds=rounds)
+    contenders = [_export("tiny", TINY_SAMPLES), _energon("tiny", TINY_SAMPLES, 1)]
+    yield compete("Energon's metadata of tiny", [each for each in contenders if wanted(each.name)], rounds=rounds)
 
 
 def _index(corpus: str, samples: int, workers: int) -> Contender:
@@ -65,6 +71,22 @@ def _energon(corpus: str, samples: int, workers: int) -> Contender:
         before=partial(_fresh, "energon", corpus),
         after=partial(_index_figures, root / ".nv-meta" / "index.sqlite", "samples", samples),
     )
+
+
+def _export(corpus: str, samples: int) -> Contender:
+    root = DATA / "wdsctl" / corpus
+    return Contender(
+        name="wdsctl export",
+        command=(ours("wdsctl"), "export", str(root), "--to", "energon", "--quiet"),
+        before=partial(_indexed, corpus),
+        after=partial(_index_figures, root / ".nv-meta" / "index.sqlite", "samples", samples),
+    )
+
+
+def _indexed(corpus: str) -> None:
+    _fresh("wdsctl", corpus)
+    options = ("--split", "8,1,1", "--by", "shard", "--no-input", "--quiet")
+    subprocess.run([ours("wdsctl"), "prepare", str(DATA / "wdsctl" / corpus), *options], check=True)
 
 
 def _fresh(contender: str, corpus: str) -> None:

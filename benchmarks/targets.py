@@ -124,6 +124,7 @@ TARGETS = (
     _prepare("prepare tiny, 2 workers", "wdsctl prepare", "tree_peak_bytes", 300e6),
     _prepare("prepare tiny, 1 worker", "wdsctl index", "wall_seconds", 10, "energon prepare"),
     _prepare("prepare tiny-webdataset, 2 workers", "wdsctl index", "wall_seconds", 10, "energon prepare"),
+    _prepare("Energon's metadata of tiny", "wdsctl export", "cpu_seconds", 15, "energon prepare"),
     Target(
         subject="folder",
         row="folder to shards",

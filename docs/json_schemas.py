@@ -28,6 +28,7 @@ ANSWERS: dict[str, tuple[str, ...]] = {
     "checkpoint redistribute": ("core.checkpoint.checkpoint:RedistributeReport",),
     "convert": ("core.convert.request:ConvertReport",),
     "diff": ("core.compare.diff:DatasetDiffReport",),
+    "export": ("core.export.request:ExportReport",),
     "doctor": ("core.inspect.doctor:DoctorReport",),
     "explain": ("cli.commands.explain:ExplainReport",),
     "get": ("core.inspect.get:GetReport",),

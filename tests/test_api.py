@@ -32,7 +32,7 @@ from wdsctl.core.views.show import ViewShowReport
 from wdsctl.core.views.views import create_view
 
 HEAVY = ("torch", "numpy", "sqlalchemy", "sqlite3", "PIL", "av", "yaml", "fsspec", "typer", "rich", "webdataset")
-FUNCTIONS = ("prepare", "index", "split", "inspect", "validate", "convert")
+FUNCTIONS = ("prepare", "index", "split", "inspect", "validate", "convert", "export")
 
 #: Options of the command line that write or draw an answer, which a function returns.
 OF_THE_TERMINAL = {

@@ -6,8 +6,8 @@
     dataset = wdsctl.Dataset("shards", split="train")
     dataset[0], dataset["animal/0001"], dataset[10:20]
 
-`prepare`, `index`, `split`, `inspect`, `validate` and `convert` are the commands as functions, `Dataset` reads single
-samples, `wdsctl.loader` feeds training. Names are imported when they are first used: `import wdsctl` is quick.
+`prepare`, `index`, `split`, `inspect`, `validate`, `convert` and `export` are the commands as functions, `Dataset`
+reads single samples, `wdsctl.loader` feeds training. Names are imported on first use: `import wdsctl` is quick.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from wdsctl.core.version import VERSION as __version__  # noqa: N811 - the name 
 
 if TYPE_CHECKING:
     from wdsctl import loader
-    from wdsctl.api import convert, index, inspect, prepare, split, validate
+    from wdsctl.api import convert, export, index, inspect, prepare, split, validate
     from wdsctl.core.errors import WdsctlError
     from wdsctl.dataset import Dataset
 
 _MODULE_OF = {
-    **dict.fromkeys(("convert", "index", "inspect", "prepare", "split", "validate"), "wdsctl.api"),
+    **dict.fromkeys(("convert", "export", "index", "inspect", "prepare", "split", "validate"), "wdsctl.api"),
     "Dataset": "wdsctl.dataset",
     "WdsctlError": "wdsctl.core.errors",
 }
@@ -34,6 +34,7 @@ __all__ = [
     "WdsctlError",
     "__version__",
     "convert",
+    "export",
     "index",
     "inspect",
     "loader",

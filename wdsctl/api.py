@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from wdsctl.core.convert.request import ConvertReport
+    from wdsctl.core.export.request import ExportReport, ExportTarget
     from wdsctl.core.index.request import IndexReport
     from wdsctl.core.inspect.inspect import InspectReport
     from wdsctl.core.inspect.samples import SamplesReport
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     PathText: TypeAlias = str | os.PathLike[str]
     Names: TypeAlias = str | Sequence[str]  # comma-separated, or a sequence
 
-__all__ = ["convert", "index", "inspect", "prepare", "split", "validate"]
+__all__ = ["convert", "export", "index", "inspect", "prepare", "split", "validate"]
 
 
 def prepare(
@@ -408,6 +409,7 @@ def validate(
     seed: int = 0,
     shards: Sequence[str] = (),
     refs: Mapping[str, str] | None = None,
+    target: Literal["", "hub"] = "",
     again: bool = False,
     quarantine: bool = False,
     wait: float = 0.0,
@@ -423,6 +425,7 @@ def validate(
     seed: int = 0,
     shards: Sequence[str] = (),
     refs: Mapping[str, str] | None = None,
+    target: Literal["", "hub"] = "",
     again: bool = False,
     quarantine: bool = False,
     release: bool = False,
@@ -437,6 +440,7 @@ def validate(
     `sample`: the share of samples to check, "1%" or 0.01, drawn by `seed`.
     `shards`: patterns of shards to check.
     `refs`: JSON field -> the store that it refers to.
+    `target`: also find what this reader would refuse (`--for`): "hub" is the viewer of the Hugging Face Hub.
     `again`: also read shards that were validated and have not changed.
     `quarantine`: leave samples with errors out of all splits; no file changes.
     `release`: only end the quarantine of all samples, and return a `ReleaseReport`.
@@ -466,6 +470,7 @@ def validate(
         seed=seed,
         shards=tuple(shards),
         refs=tuple(parse_ref(f"{field}={store}") for field, store in (refs or {}).items()),
+        target=target,
         again=again,
         quarantine=quarantine,
     )
@@ -578,6 +583,47 @@ def convert(
         audio_parts=audio_parts,
     )
     return run_convert(sources, _path("dest", dest), request, progress=progress or SILENT_PROGRESS)
+
+
+def export(
+    root: PathText,
+    out: PathText | None = None,
+    *,
+    to: ExportTarget,
+    split_set: str = "",
+    sample_tables: bool = True,
+    hashed: bool = False,
+    overwrite: bool = False,
+    catalog: PathText | None = None,
+    progress: Progress | None = None,
+) -> ExportReport:
+    """Write another tool's metadata beside the shards, from the catalog alone: `wdsctl export`.
+
+    `out`: the folder to write to; by default that of the shards.
+    `to`: the tool, "energon", "wids", "hub" or "croissant".
+    `split_set`: export the splits of this split set.
+    `sample_tables`: for Energon, write index.sqlite, which joins and lookups by key need.
+    `hashed`: for wids, read all shards and list their MD5 hashes (`--hash`).
+    `overwrite`: replace existing metadata.
+    """
+    from wdsctl.core.export.export import export as run_export
+    from wdsctl.core.export.request import ExportRequest
+    from wdsctl.core.progress import SILENT_PROGRESS
+
+    request = ExportRequest(
+        target=to,
+        out=_path_or_none("out", out) or "",
+        split_set=split_set,
+        overwrite=overwrite,
+        sample_tables=sample_tables,
+        hashed=hashed,
+    )
+    return run_export(
+        _path("root", root),
+        request,
+        catalog=_path_or_none("catalog", catalog),
+        progress=progress or SILENT_PROGRESS,
+    )
 
 
 def _path(name: str, path: PathText) -> str:

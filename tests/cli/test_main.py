@@ -29,6 +29,7 @@ COMMANDS = (
     "trace",
     "doctor",
     "explain",
+    "export",
     "sql",
     "diff",
     "log",

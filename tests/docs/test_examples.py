@@ -42,6 +42,7 @@ FORMATS = ROOT / "docs" / "formats.md"
 INIT = ROOT / "docs" / "init.md"
 INSPECT = ROOT / "docs" / "inspect.md"
 HISTORY = ROOT / "docs" / "history.md"
+EXPORT = ROOT / "docs" / "export.md"
 CONFIGURATION = ROOT / "docs" / "configuration.md"
 PYTHON = ROOT / "docs" / "python.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
@@ -71,6 +72,7 @@ RUN = {
     INIT: ("sh",),
     INSPECT: ("sh",),
     HISTORY: ("sh",),
+    EXPORT: ("sh",),
     CONFIGURATION: ("sh",),
     PYTHON: ("python",),
 }
@@ -320,6 +322,13 @@ def test_the_guide_to_history_works() -> None:
     assert "nothing differs (by keys, and the bytes of parts" in printed[2]
     assert printed[3].splitlines()[-1].endswith("prepare raw shards --shard-samples 10 --split 8,1,1 --no-input")
     assert [line.split()[1] for line in printed[5].splitlines()] == [f"shard-00000{i}.tar" for i in range(6)]
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_guide_to_exports_works() -> None:
+    printed = [output for _, outputs in run_page(EXPORT) for output in outputs]
+    assert any("exported 60 samples in 6 shards to energon" in output for output in printed)
+    assert all(Path(f"shards/{name}").exists() for name in (".nv-meta/.info.json", "index.json", "README.md"))
 
 
 @pytest.mark.usefixtures("dataset")

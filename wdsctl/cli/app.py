@@ -46,6 +46,7 @@ SUMMARIES = {
     "index": "Update the catalog. Reads only new and changed shards.",
     "split": "Assign samples to splits such as train, val and test. Does not modify shards.",
     "convert": "Write a new dataset from existing ones.",
+    "export": "Write metadata for other tools beside the shards. Opens no shard.",
     "init": "Write a training script, blend file and README for a dataset.",
     "inspect": "Show what a dataset or a blend file contains. Prints a summary, samples, or statistics.",
     "get": "Write one part of a sample to stdout or a file, by its key.",

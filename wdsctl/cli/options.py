@@ -36,6 +36,7 @@ PATH_METAVARS = frozenset(
         "FOLDER",
         "JOB",
         "OUT",
+        "[OUT]",
         "ROOT",
         "SOURCE",
         "SOURCE... DEST",

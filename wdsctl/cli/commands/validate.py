@@ -103,6 +103,10 @@ def command(
             help="Check that STORE has the files that a JSON FIELD names; saved in dataset.yaml (repeatable).",
         ),
     ] = None,
+    target: Annotated[
+        Literal["hub"] | None,
+        typer.Option("--for", metavar="hub", help="Also report what the viewer of the Hugging Face Hub would refuse."),
+    ] = None,
     again: Annotated[
         bool, typer.Option("--again", help="Check unchanged shards again. The level `hashes` always does so.")
     ] = False,
@@ -149,6 +153,7 @@ def command(
         shards=tuple(shards or ()),
         refs=tuple(parse_ref(each) for each in refs or ()),
         again=again,
+        target=target or "",
         quarantine=quarantine,
     )
     with show_progress(common.output) as progress:

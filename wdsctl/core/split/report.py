@@ -16,7 +16,7 @@ from wdsctl.core.catalog.presence import check_shard_catalog
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.splits import NO_SPLIT_LABEL, SplitShards, sample_flags, split_labels
 from wdsctl.core.catalog.values import SplitCount
-from wdsctl.core.dataset.location import locate
+from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.split_rules import SplitRule, excludes_to_plain, qualified_split_name
 from wdsctl.core.directories import resolve_parent
 from wdsctl.core.energon.split_yaml import divided_shards_error, format_split_yaml, repeated_key_error
@@ -263,11 +263,8 @@ def export_split(
         raise UsageError(
             "the output file exists", where=path, hint="choose another path, or pass `--yes` to overwrite it"
         )
-    context = open_split_context(location, 1, SILENT_PROGRESS, keeps_results=False)
-    split_shards = read_split_shards(location, split_set)
-    shards, samples = _find_unassigned(context, split_shards)
-    splits = {name: [row.path for row in context.rows if row.id in parts] for name, parts in split_shards.items()}
-    text = format_split_yaml(splits, shards, samples)
+    found = read_shard_splits(location, split_set)
+    text = format_split_yaml(found.splits, found.excluded_shards, found.excluded_samples)
     if path:
         write_text(resolve_parent(path), text)
     return SplitExportReport(
@@ -275,8 +272,36 @@ def export_split(
         set=split_set,
         path=path,
         text=text,
-        splits={name: len(paths) for name, paths in splits.items()},
-        excluded=len(shards) + len(samples),
+        splits={name: len(paths) for name, paths in found.splits.items()},
+        excluded=len(found.excluded_shards) + len(found.excluded_samples),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardSplits:
+    """The splits of a set whose shards are each in one split at most, by paths in the order of the loader.
+
+    `excluded_shards` are in no split. `excluded_samples`, SHARD/KEY, are in no split, but their shard is in one.
+    """
+
+    splits: dict[str, tuple[str, ...]]
+    samples: dict[str, int]  # of each split, without the excluded ones
+    excluded_shards: tuple[str, ...]
+    excluded_samples: tuple[str, ...]
+
+
+def read_shard_splits(location: DatasetLocation, split_set: str) -> ShardSplits:
+    """Read a set that has splits of whole shards, apart from samples in no split. Raises DatasetError WDS217."""
+    context = open_split_context(location, 1, SILENT_PROGRESS, keeps_results=False)
+    split_shards = read_split_shards(location, split_set)
+    shards, samples = _find_unassigned(context, split_shards)
+    return ShardSplits(
+        splits={
+            name: tuple(row.path for row in context.rows if row.id in parts) for name, parts in split_shards.items()
+        },
+        samples={name: sum(part.samples for part in parts.values()) for name, parts in split_shards.items()},
+        excluded_shards=tuple(shards),
+        excluded_samples=tuple(samples),
     )
 
 

@@ -42,6 +42,7 @@ from wdsctl.core.shards.list import list_shards
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.urls import redact_secrets
 from wdsctl.core.validate.hashes import ExpectedHash, find_unhashed, read_checksum_files
+from wdsctl.core.validate.hub import hub_findings
 from wdsctl.core.validate.quarantine import quarantine_samples
 from wdsctl.core.validate.ref_stores import clear_store_cache
 from wdsctl.core.validate.refs import (
@@ -174,6 +175,8 @@ class _Validation:
             message = "no rule maps fields to stores: pass --refs FIELD=STORE, or write `refs:` in dataset.yaml"
             findings.append(Finding(code="WDS156", severity="note", message=message))
         findings += self._part_findings()
+        if request.target:
+            findings += self._target_findings()
         if not self.is_partial:
             findings += no_samples_findings(self.location, self.rows, findings)
         if request.refs and not self.config_findings and self.record.ledger is not None:
@@ -306,6 +309,15 @@ class _Validation:
             self.progress.note(
                 f"--refs {', '.join(unmatched)} matches nothing in the checked samples, so the rule is not saved"
             )
+
+    def _target_findings(self) -> list[Finding]:
+        """What the reader of the request would refuse. Only the Hub has checks."""
+        if self.is_partial:
+            self.progress.note("not checked for the Hub: this needs the whole dataset, not a view or some shards")
+        if self.is_partial or isinstance(self.offsets, Finding):
+            return []
+        with Catalog(self.location.catalog) as catalog:
+            return [*hub_findings(self.offsets, self.rows, catalog.split_reader.split_shards(""))]
 
     def _part_findings(self) -> Iterable[Finding]:
         self.progress.phase("parts")

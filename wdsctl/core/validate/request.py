@@ -11,6 +11,8 @@ from wdsctl.core.errors import Finding, UsageError
 
 ValidationLevel = Literal["structure", "headers", "content", "schema", "refs", "hashes"]
 
+ValidationTarget = Literal["", "hub"]
+
 LEVELS: tuple[ValidationLevel, ...] = get_args(ValidationLevel)  # the cheapest first
 ALL_LEVELS_OPTION = "all"
 
@@ -27,7 +29,8 @@ class ValidateRequest:
     `levels`: complete, as `parse_levels` returns them. `share` and `seed`: the share of the samples, above 0 and at
     most 1, that `headers`, `content`, `schema` and `refs` check. `shards`: patterns; empty for all shards. `refs`:
     (field of the JSON, store), which `validate` saves in dataset.yaml; if empty, dataset.yaml decides. `again`: check
-    unchanged shards again. `quarantine`: exclude samples with errors from all splits.
+    unchanged shards again. `quarantine`: exclude samples with errors from all splits. `target`: also find what this
+    reader would refuse.
     """
 
     levels: tuple[ValidationLevel, ...] = ("structure",)
@@ -37,6 +40,7 @@ class ValidateRequest:
     refs: tuple[tuple[str, str], ...] = ()
     again: bool = False
     quarantine: bool = False
+    target: ValidationTarget = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

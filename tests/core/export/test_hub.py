@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import json
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.build import a_dataset, an_image, samples
+from tests.core.export.readers import reader, run_in
+from wdsctl.core.errors import DatasetError
+from wdsctl.core.export.export import export
+from wdsctl.core.export.request import ExportReport, ExportRequest
+from wdsctl.core.index.index import index
+from wdsctl.core.split.request import parse_split_request
+from wdsctl.core.split.split import split_dataset
+
+LOADS = """
+import json, sys
+from datasets import load_dataset
+found = load_dataset(sys.argv[1], cache_dir=sys.argv[2])
+print(json.dumps({
+    "keys": {split: rows["__key__"][:] for split, rows in found.items()},
+    "features": {name: type(feature).__name__ for name, feature in found["train"].features.items()},
+}))
+"""
+
+
+def a_root(tmp_path: Path, *parts: str, named: dict[str, int] | None = None) -> str:
+    """Shards of four samples, named after their splits."""
+    files: dict[str, dict[str, bytes]] = {}
+    for split, count in (named or {"train": 3, "val": 1}).items():
+        for i in range(count):
+            files[f"{split}-{i:05d}.tar"] = samples(100 * len(files), 4, *parts)
+    root = a_dataset(tmp_path / "a", files)
+    index(root)
+    patterns = [f"{split}={split}-*.tar" for split in named or ("train", "val")]
+    split_dataset(root, parse_split_request(patterns=patterns))
+    return root
+
+
+def to_hub(root: str, **options: Any) -> tuple[ExportReport, dict[str, Any]]:
+    report = export(root, ExportRequest(target="hub", **options))
+    text = Path(report.path).read_text()
+    return report, yaml.safe_load(text.split("---\n")[1])
+
+
+def test_the_card_has_splits_counts_and_features(tmp_path: Path) -> None:
+    root = a_root(tmp_path, "jpg", "txt", "cls", "seg.png", "bin")
+    report, head = to_hub(root)
+    assert head["configs"] == [
+        {
+            "config_name": "default",
+            "data_files": [
+                {"split": "train", "path": "train-*.tar"},
+                {"split": "val", "path": ["val-00000.tar"]},
+            ],
+        }
+    ]
+    assert {each["name"]: each["dtype"] for each in head["dataset_info"]["features"]} == {
+        "jpg": "image",
+        "seg.png": "image",
+        "txt": "string",
+        "cls": "int64",
+        "bin": "binary",
+        "__key__": "string",
+        "__url__": "string",
+    }
+    counts = {each["name"]: each["num_examples"] for each in head["dataset_info"]["splits"]}
+    assert counts == report.splits == {"train": 12, "val": 4}
+    assert head["license"] == "unknown"
+
+
+def test_a_pattern_names_the_shards_of_its_split_and_no_others(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path / "a", {f"s-{i}.tar": samples(4 * i, 4) for i in range(9)})
+    index(root)
+    split_dataset(root, parse_split_request(ratios="train=7,val=2", by="shard"))
+    _, head = to_hub(root)
+    paths = {each["split"]: each["path"] for each in head["configs"][0]["data_files"]}
+    listed = {
+        split: {f"s-{i}.tar" for i in range(9) if any(fnmatchcase(f"s-{i}.tar", each) for each in found)}
+        for split, found in paths.items()
+    }
+    assert (len(listed["train"]), len(listed["val"])) == (7, 2)
+    assert not listed["train"] & listed["val"]
+
+
+def test_structure_that_only_content_has_is_left_to_the_hub(tmp_path: Path) -> None:
+    report, head = to_hub(a_root(tmp_path, "jpg", "json"))
+    assert "features" not in head["dataset_info"]
+    assert report.notes == ("the card has no features: the Hub infers the structure of json",)
+
+
+def test_names_that_the_hub_reads_differently_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="the split name 'hold-out'") as caught:
+        to_hub(a_root(tmp_path, named={"train": 1, "hold-out": 1}))
+    assert caught.value.code == "WDS257"
+
+
+def test_datasets_loads_what_the_card_says(tmp_path: Path) -> None:
+    python = reader("datasets")
+    members = {f"{i}.png": an_image("png") for i in range(12)} | {f"{i}.txt": b"a text" for i in range(12)}
+    shards = {
+        f"{split}-0000{n}.tar": {name: members[name] for i in numbers for name in (f"{i}.png", f"{i}.txt")}
+        for split, n, numbers in (("train", 0, range(5)), ("train", 1, range(5, 9)), ("val", 0, range(9, 12)))
+    }
+    root = a_dataset(tmp_path / "a", shards)
+    index(root)
+    split_dataset(root, parse_split_request(patterns=["train=train-*.tar", "val=val-*.tar"]))
+    export(root, ExportRequest(target="hub"))
+    loaded = json.loads(run_in(python, LOADS, root, str(tmp_path / "cache")).splitlines()[-1])
+    assert loaded["keys"] == {"train": [str(i) for i in range(9)], "val": ["9", "10", "11"]}
+    assert loaded["features"] == {"png": "Image", "txt": "Value", "__key__": "Value", "__url__": "Value"}

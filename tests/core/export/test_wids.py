@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_dataset, samples, some_shards
+from wdsctl.core.convert.convert import convert
+from wdsctl.core.convert.request import ConvertRequest
+from wdsctl.core.errors import UsageError
+from wdsctl.core.export.export import export
+from wdsctl.core.export.request import ExportRequest
+from wdsctl.core.index.index import index
+from wdsctl.core.inspect.inspect import inspect
+from wdsctl.core.split.request import parse_split_request
+from wdsctl.core.split.split import split_dataset
+
+WIDS = ExportRequest(target="wids")
+
+
+def listed(root: str, name: str = "index.json") -> list[dict[str, object]]:
+    document = json.loads(Path(root, name).read_text())
+    assert (document["__kind__"], document["wids_version"]) == ("wids-shard-index-v1", 1)
+    shards: list[dict[str, object]] = document["shardlist"]
+    return shards
+
+
+def test_the_index_lists_every_shard_and_each_split_its_own(tmp_path: Path) -> None:
+    root = some_shards(tmp_path / "a", 4)
+    index(root)
+    split_dataset(root, parse_split_request(ratios="train=3,val=1", by="shard"))
+    report = export(root, WIDS)
+    sizes = {path.name: path.stat().st_size for path in Path(root).glob("*.tar")}
+    assert listed(root) == [{"url": name, "nsamples": 5, "filesize": sizes[name]} for name in sorted(sizes)]
+    parts = [each["url"] for name in ("train", "val") for each in listed(root, f"index-{name}.json")]
+    assert sorted(map(str, parts)) == sorted(sizes)
+    assert (report.files, report.splits) == (3, {"train": 15, "val": 5})
+
+
+def test_our_own_reader_takes_it(tmp_path: Path) -> None:
+    root = some_shards(tmp_path / "a", 3)
+    index(root)
+    export(root, WIDS)
+    convert([f"{root}/index.json"], str(tmp_path / "b"), ConvertRequest())
+    assert inspect(str(tmp_path / "b")).samples == 15
+
+
+def test_splits_of_samples_are_told_and_the_index_of_all_is_written(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path / "a", {"a.tar": samples(0, 30), "b.tar": samples(30, 30)})
+    index(root)
+    split_dataset(root, parse_split_request(ratios="train=1,val=1", by="sample"))
+    report = export(root, WIDS)
+    assert len(listed(root)) == 2
+    assert report.files == 1
+    assert "the index lists all shards: wids has splits of whole shards" in report.notes[0]
+
+
+def test_hashes_are_read_from_the_shards_only_if_asked_for(tmp_path: Path) -> None:
+    root = some_shards(tmp_path / "a", 2)
+    index(root)
+    export(root, ExportRequest(target="wids", hashed=True))
+    assert [each["md5sum"] for each in listed(root)] == [
+        hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() for path in sorted(Path(root).glob("*.tar"))
+    ]
+
+
+def test_a_file_of_the_user_is_not_replaced(tmp_path: Path) -> None:
+    root = some_shards(tmp_path / "a", 2)
+    index(root)
+    Path(root, "index.json").write_text("mine")
+    with pytest.raises(UsageError, match="the file exists"):
+        export(root, WIDS)
+    assert Path(root, "index.json").read_text() == "mine"
+    export(root, ExportRequest(target="wids", overwrite=True))
+    export(root, WIDS)  # the same again
+    assert len(listed(root)) == 2

@@ -1,0 +1,9 @@
+"""`wdsctl export`: writes another tool's metadata beside the shards, from the catalog alone. Opens no shard.
+
+`export` runs the command: `source` reads the catalog once, and each target has a module, which is imported on first
+use. `energon` (with `energon_config`) writes what Megatron Energon needs, `wids` the index of webdataset, `hub` a card
+for the Hugging Face Hub, `croissant` JSON-LD. `convert` writes data anew in other formats; this room never does. The
+command line and the Python API import it.
+"""
+
+from __future__ import annotations

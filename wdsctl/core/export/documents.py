@@ -1,0 +1,32 @@
+"""Documents that an export writes beside the shards: each whole or absent, and none in place of a user's file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from wdsctl.core.errors import UsageError
+from wdsctl.core.files import write_text
+
+
+def write_documents(folder: str, documents: Mapping[str, str], *, overwrite: bool) -> None:
+    """Write texts by name. Raises UsageError, before anything is written, if one exists with another content."""
+    if not overwrite:
+        for name, text in documents.items():
+            path = os.path.join(folder, name)
+            if os.path.lexists(path) and _read(path) != text.encode():
+                raise UsageError(
+                    "the file exists",
+                    where=path,
+                    hint="pass --overwrite to replace it, or export into another folder: add OUT to the command",
+                )
+    for name, text in documents.items():
+        write_text(os.path.join(folder, name), text)
+
+
+def _read(path: str) -> bytes:
+    """The content of a regular file; nothing for anything else, which differs from every document."""
+    if os.path.islink(path) or not os.path.isfile(path):
+        return b""
+    with open(path, "rb") as file:
+        return file.read()

@@ -1,0 +1,113 @@
+"""What all targets of `export` read: the shards of the catalog, their splits, and the sample type."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from wdsctl.core.catalog.read import Catalog
+from wdsctl.core.catalog.totals import read_catalog_summary
+from wdsctl.core.catalog.values import PartCount, ShardRow
+from wdsctl.core.dataset.config import DatasetConfig, load_config
+from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
+from wdsctl.core.dataset.shard_names import is_jsonl_name
+from wdsctl.core.errors import CatalogError, DatasetError, InputError
+from wdsctl.core.index.first_use import ensure_current_catalog
+from wdsctl.core.index.freshness import MAX_CHECKED_SHARDS, check_freshness
+from wdsctl.core.split.context import missing_set_error, read_split_shards, read_split_state
+from wdsctl.core.split.report import ShardSplits, read_shard_splits
+from wdsctl.core.text import pluralize
+from wdsctl.core.urls import is_url
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportSource:
+    """One generation of a catalog. `shards`: those with samples, in the order of the loader."""
+
+    location: DatasetLocation
+    generation: int
+    shards: tuple[ShardRow, ...]
+    parts: tuple[PartCount, ...]
+    config: DatasetConfig
+
+    @property
+    def samples(self) -> int:
+        return sum(shard.samples for shard in self.shards)
+
+
+def read_source(root: str, catalog: str | None) -> ExportSource:
+    """Read what targets need, and compare the sizes of all shards with the catalog.
+
+    Raises CatalogError WDS305 if a shard has changed, InputError WDS003 without samples, and InputError for JSONL.
+    """
+    location = locate(root, catalog)
+    ensure_current_catalog(location)
+    with Catalog(location.catalog) as published:
+        generation, rows, parts = published.generation, published.shards(), tuple(published.parts())
+    _check_current(location, rows)
+    shards = tuple(row for row in rows if row.samples)
+    if not shards:
+        raise InputError(
+            "the dataset has no samples",
+            where=location.display_path,
+            hint=f"{shell_command_at(location, 'validate')} tells why",
+            code="WDS003",
+        )
+    if any(is_jsonl_name(shard.path) for shard in shards):
+        raise InputError(
+            "the dataset is JSONL, and export describes tars",
+            where=location.display_path,
+            hint=f"write tars: {shell_command_at(location, 'convert', 'DEST')}",
+        )
+    config = load_config(location.dataset_yaml) if os.path.exists(location.dataset_yaml) else DatasetConfig()
+    return ExportSource(location=location, generation=generation, shards=shards, parts=parts, config=config)
+
+
+def read_splits(source: ExportSource, split_set: str, target: str) -> ShardSplits:
+    """The splits of a set, as whole shards.
+
+    Raises DatasetError WDS256 if a shard has samples in several splits, InputError WDS211 if there is no such set, and
+    DatasetError WDS217 for excluded samples that have no name of their own.
+    """
+    location = source.location
+    state = read_split_state(location)
+    if split_set not in state.rules:
+        raise missing_set_error(split_set, state, location.display_path)
+    splits = read_split_shards(location, split_set).values()
+    divided = [row.path for row in source.shards if sum(row.id in shards for shards in splits) > 1]
+    if divided:
+        raise DatasetError(
+            f"{target} has splits of whole shards, but {pluralize(len(divided), 'shard')} of "
+            f"{len(source.shards):,} {'has' if len(divided) == 1 else 'have'} samples in several splits, such as "
+            f"{divided[0]}",
+            where=location.display_path,
+            hint=f"write shards by split: {shell_command_at(location, 'convert', 'DEST', '--apart', 'split')}",
+            code="WDS256",
+        )
+    return read_shard_splits(location, split_set)
+
+
+def _check_current(location: DatasetLocation, rows: Iterable[ShardRow]) -> None:
+    """Raise CatalogError WDS305 if shards have other sizes than in the catalog, or `check_freshness` finds errors."""
+    summary = read_catalog_summary(location.catalog, first=0, spread=MAX_CHECKED_SHARDS)
+    _, findings = check_freshness(location, summary)
+    stale = [(finding.shard, finding.message) for finding in findings if finding.severity != "note"]
+    if not summary.has_all and not is_url(location.root):
+        stale += [(row.path, "has changed since it was indexed") for row in rows if not _has_size(location, row)]
+    if stale:
+        shard, message = stale[0]
+        more = f" (and {pluralize(len(stale) - 1, 'more finding')})" if len(stale) > 1 else ""
+        raise CatalogError(
+            f"the catalog does not describe the shards: {f'{shard} ' if shard else ''}{message}{more}",
+            where=location.display_path,
+            hint=f"update the catalog: {shell_command_at(location, 'index')}",
+            code="WDS305",
+        )
+
+
+def _has_size(location: DatasetLocation, row: ShardRow) -> bool:
+    try:
+        return os.stat(os.path.join(location.root, row.path)).st_size == row.size
+    except OSError:
+        return False
