@@ -14,7 +14,7 @@ import pytest
 
 from tests.energon import energons, energons_lines
 from tests.loader.datasets import Raw, a_dataset
-from wdsctl.core.errors import UsageError
+from wdsctl.core.errors import InputError, UsageError
 from wdsctl.loader import open_store
 from wdsctl.loader.energon import (
     DefaultTaskEncoder,
@@ -119,6 +119,15 @@ def test_a_file_of_lines_with_one_split_serves_for_every_split(
     assert [len(batch["__key__"]) for batch in batches] == [4, 2]
     assert "has no split 'val': its only split, 'train', is read instead" in caplog.text
     assert next(iter(get_loader(get_train_dataset(lines, task_encoder=Raw()))))["__key__"]
+
+
+def test_lines_that_energon_has_not_prepared_have_the_splits_that_they_have(tmp_path: Path) -> None:
+    lines = energons_lines(tmp_path / "qa.jsonl")
+    next(iter(get_loader(get_train_dataset(lines, task_encoder=Raw()))))
+    os.remove(f"{lines}.idx")
+
+    with pytest.raises(InputError, match="no split 'val'"):
+        list(get_loader(get_val_dataset(lines, batch_size=4, task_encoder=Raw())))
 
 
 def test_a_metadataset_is_traversed_and_checked(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from wdsctl.core.catalog.splits import SplitShard
 from wdsctl.core.dataset.config import DatasetConfig, parse_config, read_config_text
 from wdsctl.core.dataset.location import DatasetLocation, locate, locate_view
 from wdsctl.core.dataset.polylithic import PolylithicFolder, find_polylithic_folder
-from wdsctl.core.energon.meta import find_meta_file
+from wdsctl.core.energon.meta import JSONL_INDEX_SUFFIX, find_meta_file
 from wdsctl.core.energon.split_file import find_split_file, read_split_from_file
 from wdsctl.core.errors import CatalogError, InputError, StateMismatch, UsageError
 from wdsctl.core.offsets.read import Offsets
@@ -32,8 +32,6 @@ from wdsctl.loader.recipe.dataset import Dataset, locate_errors
 from wdsctl.loader.runtime.logs import logger
 from wdsctl.loader.stores import FileStore, PreparedStore, open_store
 from wdsctl.loader.stores.completed import CompletedSource
-
-_JSON_LINES_SUFFIXES = (".jsonl", ".ndjson")
 
 
 @dataclass(frozen=True)
@@ -286,9 +284,10 @@ class SourceOpener:
 
 
 def _split_of_lines(location: DatasetLocation, leaf: Leaf) -> str:
-    """The only split of a JSONL file if it has another name than the leaf asks for: Energon ignores the splits of such
-    files. Logs the difference. "" if the leaf's split is to be read."""
-    if not leaf.path.lower().endswith(_JSON_LINES_SUFFIXES) or not os.path.exists(location.catalog):
+    """The only split of a JSONL file that Energon has prepared, if it has another name than the leaf asks for: Energon
+    ignores the splits of such files. Logs the difference. "" if the leaf's split is to be read."""
+    is_energons = os.path.exists(f"{leaf.path}{JSONL_INDEX_SUFFIX}")
+    if not is_energons or not os.path.exists(location.catalog):
         return ""
     names = read_split_names(location.catalog)
     if leaf.split_part in names or len(names) != 1:
