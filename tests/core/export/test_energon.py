@@ -4,6 +4,7 @@ import io
 import json
 import sqlite3
 import tarfile
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
@@ -12,9 +13,9 @@ import numpy as np
 import pytest
 import yaml
 
-from tests.build import a_dataset, a_shard, rewritten, samples, tree
+from tests.build import AsNobody, a_dataset, a_shard, rewritten, samples, tree
 from wdsctl.core.dataset.config import DatasetConfig, dump_config
-from wdsctl.core.errors import CatalogError, DatasetError, InputError, UsageError
+from wdsctl.core.errors import CatalogError, DatasetError, InputError, PermissionDenied, UsageError
 from wdsctl.core.export.export import export
 from wdsctl.core.export.request import ExportReport, ExportRequest
 from wdsctl.core.index.index import index
@@ -195,6 +196,31 @@ def test_another_folder_gets_the_same_files_for_a_dataset_that_cannot_be_written
         f"data-{i}.tar.idx" for i in range(6)
     ]
     assert (tmp_path / "out" / ".nv-meta" / ".info.json").exists()
+    assert not Path(root, ".nv-meta").exists()
+
+
+def test_a_folder_that_this_user_cannot_write_is_refused_with_a_way_out(public_path: Path, as_nobody: AsNobody) -> None:
+    root = a_root(public_path)
+    for folder in (Path(root), Path(root, "parts")):
+        folder.chmod(0o555)
+    error = as_nobody(lambda: _error_of(lambda: to_energon(root)))
+    assert "no permission to write into the dataset's folder" in error
+    assert "export" in error
+    assert "--to energon OUT" in error
+
+
+def _error_of(run: Callable[[], object]) -> str:
+    with pytest.raises(PermissionDenied) as caught:
+        run()
+    return str(caught.value)
+
+
+def test_names_that_energon_would_change_are_refused(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path / "a", {"a\\b.tar": samples(0, 3)})
+    split_root(root, "train=1", by="shard")
+    with pytest.raises(DatasetError, match="has a backslash") as caught:
+        to_energon(root)
+    assert caught.value.code == "WDS217"
     assert not Path(root, ".nv-meta").exists()
 
 

@@ -161,7 +161,7 @@ def _check_names(source: ExportSource, splits: ShardSplits) -> None:
         raise DatasetError(
             f"{escaped!r} has a backslash, which Energon removes when it expands braces",
             where=source.location.display_path,
-            hint="rename the shard; of a sample, write its shard anew with `wdsctl convert`",
+            hint="give the shard, or the sample in it, a name without backslashes",
             code="WDS217",
         )
     names: dict[str, str] = {}
