@@ -15,6 +15,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -140,22 +141,20 @@ def _cell(text: str) -> str:
     return plain if len(plain) <= 160 else plain[:157] + "..."
 
 
-def write_page(rows: dict[str, str]) -> None:
-    """Replace rows of the table in docs/frameworks.md: the rows of a framework's version, or new ones."""
+def write_page(rows: Sequence[str], *, without: str = "") -> None:
+    """Replace rows of the table in docs/frameworks.md, by framework and version, or add them.
+
+    `without`: a framework whose other rows are removed.
+    """
     page = PAGE.read_text(encoding="utf-8")
     before, _, rest = page.partition(BEGIN)
     table, _, after = rest.partition(END)
-    old = {_row_name(line): line for line in table.splitlines() if line.startswith("| ") and "---" not in line}
-    old.pop("| Framework | Version ", None)
-    merged = old | rows
+    kept = [line for line in table.splitlines()[3:] if not (without and line.startswith(f"| {without} |"))]
+    merged = {"|".join(line.split("|")[:3]): line for line in [*kept, *rows]}
     order = [framework.name for framework in FRAMEWORKS]
     lines = sorted(merged.values(), key=lambda line: order.index(line.split(" | ")[0].removeprefix("| ")))
     head = "| Framework | Version | Resumed on other ranks | Result |\n|---|---|---|---|\n"
     PAGE.write_text(f"{before}{BEGIN}\n{head}" + "\n".join(lines) + f"\n{END}{after}", encoding="utf-8")
-
-
-def _row_name(line: str) -> str:
-    return "|".join(line.split("|")[:3])
 
 
 def main() -> None:
@@ -167,11 +166,12 @@ def main() -> None:
     for framework in FRAMEWORKS:
         if args.frameworks and framework.name not in args.frameworks:
             continue
+        rows = []
         for packages in framework.packages[: 1 if args.newest else None]:
-            row = try_framework(framework, packages)
-            sys.stdout.write(row + "\n")
+            rows.append(try_framework(framework, packages))
+            sys.stdout.write(rows[-1] + "\n")
             sys.stdout.flush()
-            write_page({_row_name(row): row})
+        write_page(rows, without="" if args.newest else framework.name)
 
 
 if __name__ == "__main__":

@@ -48,18 +48,18 @@ def test_a_result_replaces_the_row_of_its_framework_and_version(
     )
     monkeypatch.setattr("tests.interop.__main__.PAGE", page)
 
-    for row in (
-        "| Lightning | 2.6 | no | a loss |",
-        "| Lightning | 2.5 | yes | good |",
-        "| Lightning | 2.6 | yes | good |",
-    ):
-        write_page({"|".join(row.split("|")[:3]): row})
+    write_page(["| Accelerate | 1 | yes | good |", "| Lightning | 2.6 | no | a loss |"])
+    write_page(["| Lightning | 2.6 | yes | good |", "| Lightning | 2.5 | yes | good |"])
 
     lines = page.read_text(encoding="utf-8").splitlines()
-    assert lines[2:6] == [
+    assert lines[2:7] == [
         "| Framework | Version | Resumed on other ranks | Result |",
         "|---|---|---|---|",
         "| Lightning | 2.6 | yes | good |",
         "| Lightning | 2.5 | yes | good |",
+        "| Accelerate | 1 | yes | good |",
     ]
     assert (lines[0], lines[-1]) == ("before", "after")
+    write_page(["| Lightning | 2.7 | yes | good |"], without="Lightning")
+    assert "2.6" not in page.read_text(encoding="utf-8")
+    assert "| Accelerate | 1 |" in page.read_text(encoding="utf-8")
