@@ -183,7 +183,7 @@ def test_another_option_is_named_with_where_the_old_one_is_found(
     source = shards(tmp_path / "a")
     to(tmp_path / "out", source)
 
-    with pytest.raises(UsageError, match=f"written by another conversion: {words}\n") as caught:
+    with pytest.raises(UsageError, match=f"another conversion wrote the destination: {words}\n") as caught:
         to(tmp_path / "out", source, **options)
     assert f"wdsctl log {tmp_path}/out" in caught.value.hint
 
@@ -208,5 +208,5 @@ def test_what_an_older_version_has_finished_is_refused_as_it_was(tmp_path: Path)
     assert to(tmp_path / "out", source).up_to_date
     copied(tmp_path, times=False)
 
-    with pytest.raises(UsageError, match="written by another conversion: other sources or options"):
+    with pytest.raises(UsageError, match="another conversion wrote the destination: other sources or options"):
         to(tmp_path / "out", tmp_path / "b")
