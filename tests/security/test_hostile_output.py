@@ -128,6 +128,7 @@ ASKED: dict[str, list[tuple[str, ...]]] = {
     "checksum": [("ROOT",)],
     "trace": [("ROOT",), ("BLEND",)],
     "migrate": [("ROOT",), ("ROOT", "--diff"), ("SCRIPT",), ("SCRIPT", "--diff")],
+    "export": [("ROOT", "DEST", "--to", target) for target in ("energon", "wids", "hub", "croissant")],
     "explain": [(CANARY,)],
     "doctor": [("ROOT",)],
     "init": [("ROOT", "DEST")],

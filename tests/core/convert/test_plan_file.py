@@ -68,7 +68,7 @@ def test_a_plan_names_no_folder_outside_the_destination(tmp_path: Path) -> None:
 def test_a_plan_with_more_than_our_tables_is_damaged(tmp_path: Path, sql: str) -> None:
     path = a_plan(tmp_path / "plan.sqlite")
     statements(sql)(Path(path))
-    with pytest.raises(CatalogError, match="none of ours"):
+    with pytest.raises(CatalogError, match="which wdsctl did not create"):
         PlanFile(path)
 
 
@@ -77,5 +77,5 @@ def test_what_is_done_is_not_read_from_a_file_with_more_than_our_tables(tmp_path
     with UnitResultFile(str(path), "one") as done:
         done.add(DONE)
     statements("CREATE TRIGGER t AFTER INSERT ON done BEGIN DELETE FROM plan; END")(path)
-    with pytest.raises(CatalogError, match="none of ours"):
+    with pytest.raises(CatalogError, match="which wdsctl did not create"):
         UnitResultFile(str(path), "one")
