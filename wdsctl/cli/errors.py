@@ -148,11 +148,11 @@ def convert_typer_error(
         )
     unknown = _UNKNOWN_COMMAND.match(message)
     if unknown and (meant := _meant_command(command, unknown[1])):
-        return UsageError(message, hint=meant)
+        return UsageError(unknown[0], hint=meant)  # a similar name that Typer suggests may be that of another task
     return UsageError(message, hint=f"run `{command} --help` for the accepted values")
 
 
-_UNKNOWN_COMMAND = re.compile(r"no such command '(.+)'$")
+_UNKNOWN_COMMAND = re.compile(r"no such command '(.+?)'(?=$|\. Did you mean )")
 #: What people type first -> the command that does it.
 _OTHER_WORDS = {
     "prepare": "add build create import ingest load make pack shard write",

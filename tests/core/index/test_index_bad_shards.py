@@ -76,9 +76,9 @@ def test_a_dataset_without_samples_is_an_error_that_says_what_is_there_instead(
 
     (finding,) = (finding for finding in first.findings if finding.code == "WDS119")
     assert finding.severity == "error"
-    assert finding.message == f"no samples in 1 shard: {there} (`wdsctl validate {root}` tells more)"
+    assert finding.message == f"no samples in 1 shard: {there} (`wdsctl validate {root}` shows details)"
     assert (codes(again), again.up_to_date) == (["WDS119"], True)
-    assert again.findings[0].message == f"no samples in 1 shard (`wdsctl validate {root}` tells more)"
+    assert again.findings[0].message == f"no samples in 1 shard (`wdsctl validate {root}` shows details)"
 
 
 def test_a_catalog_that_is_a_folder_is_set_aside_by_a_rebuild_which_says_so(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_every_reference_is_followed_and_unused_media_are_counted(tmp_path: Path
     root = a_primary(tmp_path, ["a/1.jpg", "a/2.jpg", "A/2.jpg", "a/9.jpg", "../a/1.jpg"])
     report = validate(root, refs(("image", media(tmp_path))))
     assert found(report) == [("WDS154", "2", 1), ("WDS550", "3", 1), ("WDS552", "4", 1), ("WDS155", "a/3", 1)]
-    assert "there is 'a/2.jpg'" in next(each.message for each in report.findings if each.code == "WDS154")
+    assert "but 'a/2.jpg' does" in next(each.message for each in report.findings if each.code == "WDS154")
 
 
 def test_what_refers_to_what_is_remembered_from_the_root_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -319,7 +319,7 @@ def _nanoseconds(when: Any) -> int:
     if isinstance(when, datetime):
         return int(when.timestamp()) * 1_000_000_000 + when.microsecond * 1000
     if isinstance(when, (int, float)):
-        return int(when * 1_000_000_000)
+        return round(when * 1_000_000) * 1000  # some drivers list floats, whose nanoseconds are rounding errors
     return _hash_number(str(when))
 
 
