@@ -242,7 +242,7 @@ def test_lines_are_prepared_in_place_and_it_says_so(tmp_path: Path, capsys: pyte
 
     talk(PrepareCommand(source=str(tmp_path / "qa.jsonl"), dest=None, request=PrepareRequest()), ask, runs, Output())
 
-    assert "JSONL that names no media files beside it: it is prepared in place" in capsys.readouterr().err
+    assert "JSONL that names no media files beside it: prepare writes only a catalog" in capsys.readouterr().err
     assert [request.dest for request in runs.requests] == [None]
     assert not any("folder for the shards" in question for question in ask.asked)
 

@@ -120,5 +120,5 @@ def test_without_torch_distributed_this_process_is_the_only_rank() -> None:
     assert (any_rank(True), any_rank(False), all_ranks(True), all_ranks(False)) == (True, False, True, False)
     check_same_on_all_ranks({"seed": 1})
     check_group(WorkerConfig())
-    with pytest.raises(LoaderError, match="no states to give"):
+    with pytest.raises(LoaderError, match="no states to send"):
         scatter_states(None)

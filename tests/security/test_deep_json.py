@@ -15,7 +15,7 @@ PACKAGE = Path(wdsctl.__file__).parent
 #: What they read is our own, or what the caller's decode function raises is asked for by its name.
 OURS = {
     "core/json_text.py",  # the door itself
-    "core/samples/fields.py",  # a name in quotes
+    "core/samples/field_path.py",  # a name in quotes
     "loader/distributed.py",  # what other ranks of the job have written
     "core/convert/destination.py",  # what was written a moment before
     "loader/run/lane_turns.py",  # the same

@@ -37,7 +37,9 @@ PATH_METAVARS = frozenset(
         "JOB",
         "OUT",
         "[OUT]",
+        "PATH",
         "ROOT",
+        "SCRIPT",
         "SOURCE",
         "SOURCE... DEST",
     }

@@ -113,7 +113,7 @@ def test_a_column_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) 
 def test_a_column_of_another_generation_is_out_of_date_and_the_command_is_told(tmp_path: Path) -> None:
     place = a_place(tmp_path)
     written(place)
-    with pytest.raises(CatalogError, match="generation 3, and not for 4") as caught:
+    with pytest.raises(CatalogError, match="generation 3, expected 4") as caught:
         read_column_values(place, "tokens", 4)
     assert (caught.value.code, "--column tokens=lengths:tokens" in caught.value.hint) == ("WDS314", True)
 

@@ -146,4 +146,4 @@ def test_a_column_that_is_out_of_date_stays_behind(tmp_path: Path) -> None:
     report = to(tmp_path / "b", source)
 
     assert columns(tmp_path / "b") == {}
-    assert "was computed for generation 1, and not for 2" in told(report)[0]
+    assert "was computed for generation 1, expected 2" in told(report)[0]

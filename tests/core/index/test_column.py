@@ -321,7 +321,7 @@ def test_an_option_that_is_no_name_and_function_is_refused(text: str) -> None:
 
 def test_options_are_names_and_functions_and_no_name_stands_twice() -> None:
     assert parse_column_options(["a=m:f", "b=json:json:x=y"]) == {"a": "m:f", "b": "json:json:x=y"}
-    with pytest.raises(UsageError, match="twice"):
+    with pytest.raises(UsageError, match="is repeated"):
         parse_column_options(["a=m:f", "a=m:g"])
 
 

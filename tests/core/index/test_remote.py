@@ -125,16 +125,6 @@ def test_a_store_without_tars_has_nothing_to_prepare(tmp_path: Path) -> None:
     assert not Path(locate(URL).meta).exists()
 
 
-def test_raw_files_at_a_url_are_refused_with_a_way_round(tmp_path: Path) -> None:
-    fsspec.filesystem("memory").pipe_file("/store/raw/a.jpg", b"x")
-
-    with pytest.raises(UsageError, match="raw files must be on a disk") as caught:
-        recognise_form("faulty://store/raw")
-    assert "copy the raw files to a disk" in caught.value.hint
-    with pytest.raises(UsageError, match="raw files must be on a disk"):
-        prepare("faulty://store/raw", str(tmp_path / "dest"), request=PrepareRequest(take_unsure=True))
-
-
 def test_a_shard_that_cannot_be_read_is_recorded_and_the_rest_goes_on(tmp_path: Path) -> None:
     uploaded(some_shards(tmp_path / "local", 3), URL)
 

@@ -110,7 +110,7 @@ def test_a_limit_that_is_no_size_is_refused(machine: Machines, monkeypatch: pyte
     published(machine, 1)
     monkeypatch.setenv("WDSCTL_CATALOG_CACHE", "much")
 
-    with pytest.raises(UsageError, match="WDSCTL_CATALOG_CACHE: 'much' is no size"):
+    with pytest.raises(UsageError, match="WDSCTL_CATALOG_CACHE: 'much' is not a size"):
         locate(url(0))
 
 

@@ -277,7 +277,7 @@ def test_bytes_that_changed_on_the_way_are_noticed(s3: str, tmp_path: Path, monk
     monkeypatch.setattr(S3Objects, "_request", cut)
     store = ObjectStore(f"s3://bucket/{tmp_path.name}", retry_policy=IMPATIENT)
     (tmp_path / "file").write_bytes(bytes(20 * MIB))
-    with pytest.raises(StorageError, match="instead of 20,971,520") as failed:
+    with pytest.raises(StorageError, match="expected 20,971,520") as failed:
         store.put_file(str(tmp_path / "file"), f"{store.root}/a")
 
     assert failed.value.code == "WDS420"

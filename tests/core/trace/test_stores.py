@@ -85,7 +85,7 @@ def test_checkpoints_are_read_from_and_written_to_a_store(store_folder: str) -> 
 
 
 def test_a_checkpoint_that_is_not_there_is_named(store_folder: str) -> None:
-    with pytest.raises(InputError, match="no such object or folder"):
+    with pytest.raises(InputError, match="the object or folder does not exist"):
         inspect_checkpoint([f"{store_folder}/none.json"])
 
 
@@ -98,5 +98,5 @@ def test_a_view_is_exported_to_a_store(store_folder: str, tmp_path: Path) -> Non
     export_view(root, "all", f"{store_folder}/keys.txt")
 
     assert ObjectStore(store_folder).get(f"{store_folder}/keys.txt")[0] == local.read_bytes()
-    with pytest.raises(UsageError, match="already"):
+    with pytest.raises(UsageError, match="the output file exists"):
         export_view(root, "all", f"{store_folder}/keys.txt")

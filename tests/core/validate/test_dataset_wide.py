@@ -70,7 +70,7 @@ def test_a_view_that_is_not_there_is_an_error_with_the_names_that_are(tmp_path: 
 
 
 def test_a_verb_of_whole_datasets_says_that_it_takes_no_view(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="not on views such as 'some'"):
+    with pytest.raises(UsageError, match="not on the view 'some'"):
         index(f"{a_dataset_with_a_view(tmp_path)}@some")
 
 

@@ -167,7 +167,7 @@ def test_facts_of_media_that_are_not_there_are_asked_for_by_a_command(tmp_path: 
     index(root)
     with pytest.raises(UsageError, match="no media facts, such as width") as raised:
         fitting(root, "size > 1 AND width > 1")
-    assert raised.value.hint.startswith(f"`wdsctl index {root} --media`")
+    assert raised.value.hint.startswith(f"run `wdsctl index {root} --media`")
 
 
 def test_a_column_of_another_generation_is_refused(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def test_a_short_batch_counts_unless_it_is_dropped(n: int, kept: int, dropped: i
 
 @pytest.mark.parametrize("number", [-1, 3])
 def test_a_batch_outside_the_pass_is_an_index_error(number: int) -> None:
-    with pytest.raises(IndexError, match="in a pass of 3"):
+    with pytest.raises(IndexError, match="for a pass of 3"):
         BatchRanges(70, 32).batch_range(number)
 
 

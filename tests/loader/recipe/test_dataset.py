@@ -81,7 +81,7 @@ def test_a_dataset_without_a_catalog_is_told_when_it_is_made_unless_energon_prep
     (folder / ".nv-meta").mkdir()
     (folder / ".nv-meta" / ".info.yaml").write_text("shard_counts: {shard-0.tar: 1}\n")
     assert get_train_dataset(folder)
-    assert get_train_dataset("s3://bucket/shards")
+    assert get_train_dataset(f"memory://{unopened.name}/shards")
 
 
 def test_a_plan_is_its_own_plan() -> None:

@@ -25,7 +25,7 @@ from wdsctl.loader import (
 from wdsctl.loader.runtime.identity import qualified_name
 
 #: Functions of core that the loader hands on: nothing of them is in a state.
-OF_CORE = {"Blender", "allow_path", "convert_boxes", "merge_states", "normalize_conversation"}
+OF_CORE = {"Blender", "allow_path", "convert_boxes", "merge_states", "normalize_conversation", "normalize_preference"}
 
 
 class Own(DefaultTaskEncoder[Any, Any, Any, Any]):

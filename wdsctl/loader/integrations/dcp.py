@@ -96,7 +96,7 @@ def _states_in(saved: Any) -> Any:
     text = saved.get("states") if isinstance(saved, Mapping) else None
     try:
         return json.loads(text)  # type: ignore[arg-type] # a TypeError is handled
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise StateMismatch(
             f"the value is not the state of a job of a wdsctl loader: {short_repr(saved)}",
             hint="pass what WholeJob.state_dict() returned; a trainer that numbers its states needs the same order of "
