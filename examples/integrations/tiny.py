@@ -52,13 +52,14 @@ def arguments(description: str) -> argparse.Namespace:
     parser.add_argument("dataset", help="a prepared dataset of texts")
     parser.add_argument("folder", help="for the checkpoints; the training resumes from the last one there")
     parser.add_argument("--steps", type=int, default=8, help="train to this step (default 8)")
-    parser.add_argument("--die-at", type=int, default=0, metavar="STEP", help="end by SIGKILL after this step")
+    parser.add_argument("--die-at", type=int, default=0, metavar="STEP", help="end rank 0 by SIGKILL after this step")
     return parser.parse_args()
 
 
 def report(step: int, loss: float, die_at: int) -> None:
-    """Print the loss of a step on rank 0; all ranks must call this. Then end the process, if it should die here."""
-    if int(os.environ.get("RANK", "0")) == 0:
-        print(f"step {step} loss {loss:.6f}", flush=True)
+    """On rank 0, print the loss of a step, and then end the process by SIGKILL, if it should die here."""
+    if int(os.environ.get("RANK", "0")):
+        return  # torchrun kills the other ranks
+    print(f"step {step} loss {loss:.6f}", flush=True)
     if step == die_at:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -41,6 +41,9 @@ def main() -> None:
         NextByte(), options, train_dataset=partial(training_data, args.dataset), callbacks=[PrintLoss(args.die_at)]
     )
     trainer.train(resume_from_checkpoint=get_last_checkpoint(args.folder))
+    if distributed.is_initialized():
+        distributed.barrier()  # no rank ends while another one still communicates
+        distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

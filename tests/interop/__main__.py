@@ -137,7 +137,8 @@ def _run(command: list[str], timeout: int) -> str:
 
 def _cell(text: str) -> str:
     """A text for a cell of a table, without paths of this machine."""
-    plain = re.sub(r"(/[\w.@+-]+){2,}", "...", text).replace("|", "/").strip()
+    plain = re.sub(r"\x1b\[[\d;]*m|\([A-Z]\w+ pid=\d+\)|\[rank\d+\]:", "", text)
+    plain = re.sub(r"(/[\w.@+-]+){2,}", "...", plain).replace("|", "/").strip()
     return plain if len(plain) <= 160 else plain[:157] + "..."
 
 
