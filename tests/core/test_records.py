@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from wdsctl.core.records import MadeOnAccess, Records
+from wdsctl.core.records import LazySequence, Records
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def test_records_are_the_values_they_were_made_of() -> None:
 )
 def test_an_index_or_slice_gives_what_a_list_gives(index: int | slice) -> None:
     assert Records(Item, ITEMS)[index] == ITEMS[index]
-    assert MadeOnAccess(len(ITEMS), ITEMS.__getitem__)[index] == ITEMS[index]
+    assert LazySequence(len(ITEMS), ITEMS.__getitem__)[index] == ITEMS[index]
 
 
 def test_an_access_in_order_sees_what_was_appended_meanwhile() -> None:

@@ -13,7 +13,7 @@ from tests.loader.datasets import Raw
 from tests.loader.running import digests, saved_after, strict, taken, training_of
 from tests.preparing import prepare_request
 from tests.remote import uploaded
-from wdsctl.core.errors import InputError, LoaderError, SampleFailed, StateMismatch, StorageError
+from wdsctl.core.errors import InputError, LoaderError, SampleFailed, StateMismatch, StorageError, UsageError
 from wdsctl.core.index.index import index
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.trace.trace import TraceOptions, query_trace
@@ -198,5 +198,5 @@ def test_a_url_of_no_file_is_said_so() -> None:
     with pytest.raises(InputError):
         prepare("faulty://store/none.jsonl")
     fsspec.filesystem("faulty").pipe_file("/store/x.jsonl.gz", b"x")
-    with pytest.raises(InputError, match="compressed JSONL"):
+    with pytest.raises(UsageError, match="missing DEST"):  # compressed lines become shards
         prepare("faulty://store/x.jsonl.gz")

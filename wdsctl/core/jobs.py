@@ -44,7 +44,7 @@ from wdsctl.core.files import (
 )
 from wdsctl.core.json_text import read_json
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
-from wdsctl.core.records import MadeOnAccess, Records
+from wdsctl.core.records import LazySequence, Records
 
 UnitT = TypeVar("UnitT")
 ResultT = TypeVar("ResultT")
@@ -225,7 +225,7 @@ class ResultFolder(Generic[UnitT, ResultT]):
 
         Lists the folder; if units ran in batches, also reads the table of each file.
         """
-        names = MadeOnAccess(len(units), lambda i: self.name(units[i]))
+        names = LazySequence(len(units), lambda i: self.name(units[i]))
         return self.find_names(names, are_batched=are_batched)
 
     def find_names(self, names: Sequence[str], *, are_batched: bool) -> FoundFiles:
@@ -273,9 +273,9 @@ class UnitNames(Sequence[str]):
         """Return the indices of all units with one of these names, in no particular order."""
         if self._order is None:
             self._order = np.argsort(self._names, kind="stable")
-        wanted = np.array([name.encode() for name in names] or [], "S")
-        first = np.searchsorted(self._names, wanted, side="left", sorter=self._order)
-        after = np.searchsorted(self._names, wanted, side="right", sorter=self._order)
+        encoded = np.array([name.encode() for name in names] or [], "S")
+        first = np.searchsorted(self._names, encoded, side="left", sorter=self._order)
+        after = np.searchsorted(self._names, encoded, side="right", sorter=self._order)
         if int((after - first).max(initial=0)) > 1:  # units with the same name
             return np.concatenate([self._order[a:b] for a, b in zip(first, after, strict=True)])
         return self._order[first[after > first]]
@@ -445,7 +445,7 @@ def run_units(
 
 
 def _pick(units: Sequence[UnitT], indices: Sequence[int]) -> Sequence[UnitT]:
-    return MadeOnAccess(len(indices), lambda i: units[indices[i]])
+    return LazySequence(len(indices), lambda i: units[indices[i]])
 
 
 def _report_found(

@@ -110,7 +110,7 @@ def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
     return (lambda _value: ()) if get is None else (lambda value: (get(value),))
 
 
-class MadeOnAccess(Sequence[T], Generic[T]):
+class LazySequence(Sequence[T], Generic[T]):
     """A sequence that calls `make(i)` for its i-th value at each access. A slice is a list."""
 
     def __init__(self, length: int, make: Callable[[int], T]) -> None:

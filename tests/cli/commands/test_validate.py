@@ -118,7 +118,7 @@ def test_other_forms_go_to_stdout_or_into_a_file(
         (["--sample", "0"], "--sample 0"),
         (["--refs", "image"], "FIELD=STORE"),
         (["-o", "x"], "-o needs --format"),
-        (["--json", "--format", "sarif"], "contradict"),
+        (["--json", "--format", "sarif"], "exclude each other"),
         (["--shards", "none.tar"], "no shard of the"),
         (["--quarantine", "--release"], "contradict"),
     ],

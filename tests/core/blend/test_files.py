@@ -30,7 +30,7 @@ def test_a_file_in_a_store_is_read() -> None:
     fsspec.filesystem("memory").pipe("/texts/a.yaml", b"path: a\n")
 
     assert node_value(BlendFileCache().read_node("memory://texts/a.yaml", PLACE)) == {"path": "a"}
-    with pytest.raises(InputError, match=r"there is no memory://texts/b\.yaml"):
+    with pytest.raises(InputError, match=r"path: memory://texts/b\.yaml does not exist"):
         BlendFileCache().read_node("memory://texts/b.yaml", PLACE)
 
 

@@ -34,7 +34,7 @@ def test_the_scheduler_says_which_task_this_is(environment: dict[str, str], task
 
 @pytest.mark.parametrize("environment", [{}, {"SLURM_ARRAY_TASK_ID": "undefined"}, {"LSB_JOBINDEX": "0"}])
 def test_without_a_number_the_task_is_asked_for(environment: dict[str, str]) -> None:
-    with pytest.raises(UsageError, match="which task"):
+    with pytest.raises(UsageError, match="missing task number"):
         find_task(environment)
 
 

@@ -178,7 +178,9 @@ def test_a_split_without_the_classes_of_the_others_is_an_error(tmp_path: Path) -
     errors = [found.message for found in described(root, form="imagefolder").findings if found.severity == "error"]
 
     assert len(errors) == 2
-    assert errors[1].startswith("1 class, such as images: all classes of the split val are missing from the other splits")
+    assert errors[1].startswith(
+        "1 class, such as images: all classes of the split val are missing from the other splits"
+    )
 
 
 def test_classes_may_have_folders_around_them(tmp_path: Path) -> None:

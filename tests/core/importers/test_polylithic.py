@@ -75,7 +75,7 @@ def test_a_blend_that_does_not_say_what_is_meant_is_refused(tmp_path: Path) -> N
 
 def test_a_mark_that_does_not_parse_is_told(tmp_path: Path) -> None:
     (tmp_path / "polylithic.json").write_text("{")
-    with pytest.raises(InputError, match="cannot read the polylithic.json"):
+    with pytest.raises(InputError, match=r"cannot read the polylithic\.json"):
         IMPORTER.open(str(tmp_path), {})
 
 

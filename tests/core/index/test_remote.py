@@ -20,12 +20,11 @@ from tests.core.dumps import query
 from tests.remote import FaultyFileSystem, OnceEach, impatient, s3_server, uploaded
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.dataset.location import locate
-from wdsctl.core.errors import InputError, PermissionDenied, StorageError, UsageError
+from wdsctl.core.errors import InputError, PermissionDenied, StorageError
 from wdsctl.core.index.index import index
 from wdsctl.core.inspect.inspect import inspect
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
-from wdsctl.core.prepare.source import recognise_form
 from wdsctl.core.shards.list import list_shards
 from wdsctl.core.split.split import split_by_ratios
 from wdsctl.core.validate.validate import validate

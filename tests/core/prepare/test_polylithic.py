@@ -147,7 +147,7 @@ def test_a_doubtful_type_is_refused_after_everything_else(tmp_path: Path, monkey
         run(source, tmp_path / "d", take_unsure=False)
 
     assert caught.value.code == "WDS221"
-    assert caught.value.hint.startswith("to accept it: `wdsctl prepare ")
+    assert caught.value.hint.startswith("to accept this sample type, run `wdsctl prepare ")
     assert f" {tmp_path / 'd'} --sample-type VQASample" in caught.value.hint
     assert split_sizes(tmp_path / "d" / "primary") == {"train": 20}
     assert not (tmp_path / "d" / "monolithic.yaml").exists()

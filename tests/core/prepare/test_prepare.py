@@ -172,7 +172,7 @@ def test_shards_that_were_renamed_are_not_written_again_and_their_names_are_told
     prepare(source, str(made))
     (made / "shard-000000.tar").rename(made / "mine.tar")
 
-    with pytest.raises(UsageError, match=r"already holds other shards: mine\.tar") as caught:
+    with pytest.raises(UsageError, match=r"already contains other shards: mine\.tar") as caught:
         prepare(source, str(made))
     assert "restore their names (shard-000000.tar)" in str(caught.value.hint)
     assert not (made / "shard-000000.tar").exists()

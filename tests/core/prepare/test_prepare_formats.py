@@ -235,7 +235,9 @@ def test_an_unsure_type_hides_nothing_and_the_command_that_accepts_it_repeats_it
     with pytest.raises(UnsureTypeError) as caught:
         prepare(f"{source}/labels.csv", dest)
     error = caught.value
-    assert error.hint.startswith(f"to accept this sample type, run `wdsctl prepare {source}/labels.csv {dest} --sample-type")
+    assert error.hint.startswith(
+        f"to accept this sample type, run `wdsctl prepare {source}/labels.csv {dest} --sample-type"
+    )
     assert error.report.conversion.failed == 1
     assert [found.code for found in error.report.conversion.findings if found.severity == "error"] == ["WDS231"]
     again = prepare(f"{source}/labels.csv", dest, PrepareRequest(sample_type="CrudeSample"))

@@ -91,7 +91,7 @@ def test_a_destination_with_other_shards_is_refused(tmp_path: Path, dest: str) -
 
 def test_a_destination_that_holds_a_dataset_is_refused(tmp_path: Path, dest: str) -> None:
     ObjectStore(dest).put(f"{dest}/inner/.wdsctl/catalog", b"x")
-    with pytest.raises(UsageError, match="holds the dataset inner"):
+    with pytest.raises(UsageError, match="contains the dataset inner"):
         prepare(str(a_folder(tmp_path / "raw", 10)), dest, prepare_request(**OPTIONS))
 
 

@@ -233,7 +233,7 @@ def test_a_destination_with_other_shards_is_refused(tmp_path: Path) -> None:
     (tmp_path / "out" / "train").mkdir(parents=True)
     (tmp_path / "out" / "train" / "theirs.tar").write_bytes(b"theirs")
 
-    with pytest.raises(UsageError, match=r"already holds other shards: train/theirs\.tar"):
+    with pytest.raises(UsageError, match=r"already contains other shards: train/theirs\.tar"):
         write(source, tmp_path / "out")
 
     assert shards(tmp_path / "out") == {"train/theirs.tar": b"theirs"}

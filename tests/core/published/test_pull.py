@@ -127,7 +127,7 @@ def test_an_object_that_is_damaged_or_missing_is_refused_and_no_file_of_it_is_us
     else:
         store().rm_file(path)
 
-    with pytest.raises(CatalogError, match=r"catalog\.sqlite (has other content|is missing)") as caught:
+    with pytest.raises(CatalogError, match=r"catalog\.sqlite (does not match|is missing)") as caught:
         locate(url)
     assert caught.value.code == "WDS302"
     assert path in caught.value.where

@@ -365,7 +365,7 @@ def test_a_shard_that_seems_sound_and_lost_its_last_member_is_told(tmp_path: Pat
         assert (report.fixed, report.repaired[0].lost) == (1, ("000005.jpg", "000005.json"))
     else:
         assert report.sound == 1
-        assert "000005, lacks json, which all others have" in report.findings[0].message
+        assert "000005, which lacks json: all other samples have these parts" in report.findings[0].message
 
 
 @pytest.mark.parametrize("in_place", [False, True])

@@ -71,7 +71,7 @@ def test_what_decodes_is_sound(looked: Looked, name: str, data: bytes) -> None:
         ("npy", an_array()[:-4], "WDS143", "declares 24 bytes"),
         ("npz", flipped(arrays(), 60), "WDS143", "damaged"),
         ("pth", a_checkpoint().replace(b"ctorch", b"cos\nxx", 1), "WDS143", "damaged"),
-        ("pth", an_evil_checkpoint(), "WDS143", "never loaded"),
+        ("pth", an_evil_checkpoint(), "WDS143", "never loads"),
         ("wav", a_wav()[:20], "WDS143", "FFmpeg"),
         ("mp4", clip()[: len(clip()) // 2], "WDS143", "can be decoded"),
     ],

@@ -116,7 +116,7 @@ def test_a_dry_run_writes_nothing(gallery: str) -> None:
 def test_another_view_of_the_name_is_refused_unless_it_is_to_be_replaced(gallery: str) -> None:
     create_view(gallery, "wide", ViewDefinition(where="width >= 40"))
     assert create_view(gallery, "wide", ViewDefinition(where="width > 39")).state == "unchanged"
-    with pytest.raises(UsageError, match="a view 'wide' already") as raised:
+    with pytest.raises(UsageError, match="the view 'wide' exists") as raised:
         create_view(gallery, "wide", ViewDefinition(where="width >= 60"))
     assert raised.value.code == "WDS333"
     report = create_view(gallery, "wide", ViewDefinition(where="width >= 60"), replace=True)
@@ -288,7 +288,7 @@ def test_a_definition_that_does_not_parse_is_told(gallery: str) -> None:
     create_view(gallery, "wide", ViewDefinition(where="width >= 40"))
     with Ledger.open(locate(gallery).ledger) as ledger, ledger.transaction() as connection:
         connection.execute("UPDATE view SET expression = 'nonsense'")
-    with pytest.raises(CatalogError, match="how the view 'wide' was made"):
+    with pytest.raises(CatalogError, match="the stored definition of the view 'wide'"):
         refresh_views(gallery)
     assert held(gallery, "wide")  # training goes on
 

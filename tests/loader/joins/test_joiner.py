@@ -69,7 +69,7 @@ def test_by_name_a_member_that_is_not_there_is_none(one: str, two: str) -> None:
 
 
 def test_fields_of_one_name_need_names_or_a_joiner(one: str, two: str) -> None:
-    with pytest.raises(DatasetError, match="two members have a field 'txt'") as raised:
+    with pytest.raises(DatasetError, match="both have a field 'txt'") as raised:
         first(joined(one, two))
 
     assert raised.value.code == "WDS605"

@@ -97,7 +97,7 @@ def test_names_are_in_a_store_or_not(tmp_path: Path) -> None:
         ("a/9.txt", "check the reference"),
         ("A/1.TXT", "did you mean 'a/1.txt'"),
         ("a/1.Seg.png", "did you mean 'a/1.seg.png'"),
-        ("a/2.jpg", "the key has 'a/2.txt'"),
+        ("a/2.jpg", "the key has the parts 'a/2.txt'"),
         ("../../etc/passwd", "check the reference"),
         ("", "check the reference"),
     ],

@@ -53,7 +53,7 @@ from wdsctl.core.jobs import (
 )
 from wdsctl.core.json_text import encode_with_rows
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
-from wdsctl.core.records import MadeOnAccess
+from wdsctl.core.records import LazySequence
 from wdsctl.core.safe_open import ALLOW_PATH_VARIABLE
 from wdsctl.core.text import pluralize
 
@@ -213,7 +213,7 @@ class _JobResults:
             load = partial(results.load_or_run, unit, stage.fn, file)
             return FoundResult(is_saved=stage.results is not None, load=load)
 
-        return MadeOnAccess(len(names), make)
+        return LazySequence(len(names), make)
 
     def _check_inputs(
         self, stage: Stage[Any, Any], function: UnitFunction, names: Sequence[str], missing: Sequence[int]

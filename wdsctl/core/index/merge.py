@@ -28,7 +28,7 @@ from wdsctl.core.offsets.bounds import ShardEntry
 from wdsctl.core.offsets.read import Offsets, ShardColumns
 from wdsctl.core.offsets.write import OffsetsWriter
 from wdsctl.core.progress import Progress
-from wdsctl.core.records import MadeOnAccess, Records
+from wdsctl.core.records import LazySequence, Records
 from wdsctl.core.shards.scan_unit import (
     DEFAULT_SCAN,
     SCAN_BATCH,
@@ -230,7 +230,7 @@ def scan_shards(
         threads = threads_per_file(workers, len(shards))
     executor = make_executor(workers, ("wdsctl.core.shards.scan_unit",))
     with_layout_hash = min(workers, len(shards)) > 1 or not executor.shares_files
-    units = MadeOnAccess(
+    units = LazySequence(
         len(shards), lambda i: ScanUnit(location.root, shards[i], options, threads, with_layout_hash=with_layout_hash)
     )
     finished = run_units(

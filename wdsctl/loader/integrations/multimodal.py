@@ -113,14 +113,14 @@ class MultiModalTaskEncoder(DefaultTaskEncoder[Any, MultiModalSequence, Any, dic
             raise SkipSample
         labels = torch.full_like(tokens, config.ignore_place_holder)
         labels[:-1] = torch.where(is_answer[1:], tokens[1:], labels[1:])
-        placed = int((tokens == self._image_id).sum()) // config.tokens_per_image
+        image_count = int((tokens == self._image_id).sum()) // config.tokens_per_image
         return MultiModalSequence.derive_from(
             sample,
             input_ids=tokens,
             labels=labels,
             position_ids=torch.arange(len(tokens)),
             lengths=[len(tokens)],
-            images=[self._process_image(image) for image in images[:placed]],
+            images=[self._process_image(image) for image in images[:image_count]],
         )
 
     def pack_selected_samples(self, samples: list[MultiModalSequence]) -> MultiModalSequence:

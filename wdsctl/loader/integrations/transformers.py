@@ -136,12 +136,12 @@ class WdsctlTrainerMixin(_Trainer):  # type: ignore[misc]
 
     def _open_eval_loader(self, source: ValSource) -> Loader:
         if id(source) not in self._eval_loaders:
-            made: ValDataset = source() if callable(source) else source
-            if made.uneven == "keep" and made.worker_config.world_size > 1:
+            dataset: ValDataset = source() if callable(source) else source
+            if dataset.uneven == "keep" and dataset.worker_config.world_size > 1:
                 raise UsageError(
-                    f"the evaluation data may have fewer batches on some of the {made.worker_config.world_size} ranks, "
-                    "and Trainer gathers every batch from all",
+                    "the evaluation data may have fewer batches on some of the "
+                    f"{dataset.worker_config.world_size} ranks, and Trainer gathers every batch from all",
                     hint="get_val_dataset(..., uneven='pad')",
                 )
-            self._eval_loaders[id(source)] = open_loader(made, self._loader_options)
+            self._eval_loaders[id(source)] = open_loader(dataset, self._loader_options)
         return self._eval_loaders[id(source)]
