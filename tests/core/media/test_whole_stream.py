@@ -28,8 +28,8 @@ def test_what_ffmpeg_conceals_is_told_in_its_words() -> None:
     verdicts = [check_stream_decodes(ByteRangeFile.from_bytes(each), "matroska") for each in damaged]
     doubtful = [verdict for verdict in verdicts if verdict.outcome == "doubtful"]
     assert doubtful
-    assert all("FFmpeg says" in verdict.reason or "the checksum of" in verdict.reason for verdict in doubtful)
-    assert any("FFmpeg says" in verdict.reason for verdict in doubtful)
+    assert all("FFmpeg reports" in verdict.reason or "the checksum of" in verdict.reason for verdict in doubtful)
+    assert any("FFmpeg reports" in verdict.reason for verdict in doubtful)
 
 
 def test_a_cut_stream_and_no_stream_are_broken() -> None:

@@ -256,9 +256,9 @@ def _find_tokenizer(tokenizer: Any) -> Any:
 
 
 def _image_turn(question: str, answer: Any) -> Messages:
-    asked = [{"type": "image"}, {"type": "text", "text": question}]
+    user_content = [{"type": "image"}, {"type": "text", "text": question}]
     return [
-        {"role": "user", "content": asked},
+        {"role": "user", "content": user_content},
         {"role": "assistant", "content": [{"type": "text", "text": "" if answer is None else str(answer)}]},
     ]
 

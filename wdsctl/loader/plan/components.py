@@ -282,6 +282,8 @@ class ComponentCursor:
 
     def _measure_lead(self) -> int:
         """How many samples ahead of its use a chunk should be prefetched: what this lane takes in the store's time."""
+        if self._component.cached_units is not None:
+            return 0  # a shard cache holds whole units, for exactly the chunks that the optimal order names
         now, size = time.monotonic(), self._end - self._begin
         begun, self._chunk_begun = self._chunk_begun, (now, size)
         if begun is None:

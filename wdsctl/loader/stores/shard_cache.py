@@ -12,9 +12,10 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from hashlib import blake2b
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -288,6 +289,7 @@ class CachedUnits:
         self._cache = cache
         self._component = component
         self._first = first
+        self._collectors: WeakValueDictionary[int, _UnitCollector] = WeakValueDictionary()
 
     def is_cached(self, unit: int) -> bool:
         return self._cache.is_cached(self._first + unit)
@@ -299,17 +301,30 @@ class CachedUnits:
         return self._cache.load(self._first + unit, [each.size for each in ranges])
 
     def collector(self, unit: int, time: int, ranges: Sequence[FileRange]) -> Callable[[FileRange, bytes], None]:
-        """Receives the ranges of a unit, and stores it when they are complete."""
-        missing = dict.fromkeys(ranges)
-        parts: dict[FileRange, bytes] = {}
+        """Receives the ranges of a unit, and stores it when they are complete.
 
-        def collect(each: FileRange, data: bytes) -> None:
-            if each in missing:
-                parts[each] = data
-                if len(parts) == len(missing):
-                    self._cache.store(self._first + unit, self._component, time, [parts[one] for one in ranges])
+        Announcements of one unit share a collector, as one may take over what another has begun to fetch.
+        """
+        collector = self._collectors.get(unit)
+        if collector is None or collector.ranges != tuple(ranges):
+            store = partial(self._cache.store, self._first + unit, self._component, time)
+            collector = self._collectors[unit] = _UnitCollector(tuple(ranges), store)
+        return collector.collect
 
-        return collect
+
+class _UnitCollector:
+    """The ranges of one unit that have arrived. `store`: receives the parts once, when they are complete."""
+
+    def __init__(self, ranges: tuple[FileRange, ...], store: Callable[[list[bytes]], None]) -> None:
+        self.ranges = ranges
+        self._store = store
+        self._parts: dict[FileRange, bytes] = {}
+
+    def collect(self, each: FileRange, data: bytes) -> None:
+        if each in self.ranges and each not in self._parts:
+            self._parts[each] = data
+            if len(self._parts) == len(self.ranges):
+                self._store([self._parts[one] for one in self.ranges])
 
 
 class _Writer:
