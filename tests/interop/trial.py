@@ -102,6 +102,8 @@ def run_ranks(command: Sequence[str], world: int) -> str:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
 
 
 def main(argv: list[str]) -> None:
