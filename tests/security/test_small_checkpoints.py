@@ -28,10 +28,10 @@ _NAME = b"cbuiltins\nbytearray\n"
 @contextmanager
 def _cheaply(seconds: float = 5, megabytes: float = 100) -> Iterator[None]:
     tracemalloc.start()
-    began = time.perf_counter()
+    began = time.process_time()
     try:
         yield
-        assert time.perf_counter() - began < seconds
+        assert time.process_time() - began < seconds
         assert tracemalloc.get_traced_memory()[1] < megabytes * 1e6
     finally:
         tracemalloc.stop()
