@@ -19,10 +19,9 @@ from typing import Any
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.values import PartCount, ShardRow
 from wdsctl.core.dataset.location import shell_command_at
-from wdsctl.core.errors import DatasetError, InputError
 from wdsctl.core.export.documents import write_documents
 from wdsctl.core.export.request import ExportRequest, Written
-from wdsctl.core.export.source import ExportSource, read_splits
+from wdsctl.core.export.source import ExportSource, read_splits_if_whole
 from wdsctl.core.media.kinds import PartKind, part_kind
 from wdsctl.core.progress import Progress
 from wdsctl.core.text import join_with_and, pluralize
@@ -126,12 +125,9 @@ def _splits(
     source: ExportSource, request: ExportRequest, notes: list[str]
 ) -> tuple[dict[str, list[ShardRow]], dict[str, int]]:
     """The shards of each split, or all of them if splits have no shards of their own; and the samples of each."""
-    try:
-        found = read_splits(source, request.split_set, "Croissant")
-    except (DatasetError, InputError) as error:
-        if request.split_set or error.code not in ("WDS211", "WDS217", "WDS256"):
-            raise
-        notes.append(f"the document has no splits: {error.message}")
+    found, problem = read_splits_if_whole(source, request.split_set, "Croissant")
+    if found is None:
+        notes.append(f"the document has no splits: {problem}")
         return {_ALL_SHARDS: list(source.shards)}, {}
     if found.excluded_samples:
         notes.append(f"the records include {pluralize(len(found.excluded_samples), 'excluded sample')}")

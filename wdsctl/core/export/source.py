@@ -88,6 +88,19 @@ def read_splits(source: ExportSource, split_set: str, target: str) -> ShardSplit
     return read_shard_splits(location, split_set)
 
 
+def read_splits_if_whole(source: ExportSource, split_set: str, target: str) -> tuple[ShardSplits | None, str]:
+    """What `read_splits` returns, or None and the reason, for a target that can do without splits.
+
+    Raises what `read_splits` raises if the user has named the set.
+    """
+    try:
+        return read_splits(source, split_set, target), ""
+    except (DatasetError, InputError) as error:
+        if split_set or error.code not in ("WDS211", "WDS217", "WDS256"):
+            raise
+        return None, error.message
+
+
 def _check_current(location: DatasetLocation, rows: Iterable[ShardRow]) -> None:
     """Raise CatalogError WDS305 if shards have other sizes than in the catalog, or `check_freshness` finds errors."""
     summary = read_catalog_summary(location.catalog, first=0, spread=MAX_CHECKED_SHARDS)

@@ -15,10 +15,10 @@ from urllib.parse import quote
 
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.compare.checksum import checksum
-from wdsctl.core.errors import DatasetError, InputError, StorageError
+from wdsctl.core.errors import StorageError
 from wdsctl.core.export.documents import write_documents
 from wdsctl.core.export.request import ExportRequest, Written
-from wdsctl.core.export.source import ExportSource, read_splits
+from wdsctl.core.export.source import ExportSource, read_splits_if_whole
 from wdsctl.core.invocation import worker_count
 from wdsctl.core.progress import Progress
 from wdsctl.core.text import pluralize
@@ -32,12 +32,9 @@ def write(source: ExportSource, request: ExportRequest, folder: str, progress: P
     documents = {INDEX_NAME: _index(source, source.shards, digests)}
     splits: dict[str, int] = {}
     notes: list[str] = []
-    try:
-        found = read_splits(source, request.split_set, "wids")
-    except (DatasetError, InputError) as error:
-        if request.split_set or error.code not in ("WDS211", "WDS217", "WDS256"):
-            raise
-        notes.append(f"the index lists all shards: {error.message}")
+    found, problem = read_splits_if_whole(source, request.split_set, "wids")
+    if found is None:
+        notes.append(f"the index lists all shards: {problem}")
     else:
         by_path = {shard.path: shard for shard in source.shards}
         for name, paths in found.splits.items():

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from wdsctl.core.errors import WdsctlError
+from wdsctl.core.random_access import RandomAccessFile
 from wdsctl.core.storage.storage import Storage
 
 if TYPE_CHECKING:
@@ -19,30 +19,6 @@ MAX_KEPT_PAGES = 64  # pages of a file that is read to its end: its audio may be
 
 #: (offset from the beginning of the part, bytes) -> exactly these bytes, or a WdsctlError.
 ReadAt = Callable[[int, int], bytes]
-
-
-class RandomAccessFile(io.RawIOBase):
-    """A readable, seekable file of `size` bytes. Subclasses implement `readinto`, which reads from `_position` on."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self.size = size
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[whence]
-        # Damaged headers point anywhere. A position before the file becomes 0; reads after its end return nothing.
-        self._position = max(0, start + offset)
-        return self._position
 
 
 class ByteRangeFile(RandomAccessFile):

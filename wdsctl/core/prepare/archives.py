@@ -78,7 +78,7 @@ def unpack_archives(source: str, dest: str | None, note: Callable[[str], None]) 
     )
     try:
         yield folder
-    except BaseException:  # Ctrl-C, too
+    except BaseException:  # Ctrl-C too: what is unpacked stays for the next attempt, and the user should know
         note(f"{shown(above)} is kept for the next attempt: remove it when you need it no longer")
         raise
     remove_tree(above)

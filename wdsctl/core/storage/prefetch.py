@@ -94,7 +94,7 @@ class Prefetcher:
         except WdsctlError:
             self.read_ahead.fail(fetch)
             return
-        work = self._load_in_background(fetch) if fetch.load is not None else self._fetch_in_background(fetch)
+        work = self._load_async(fetch) if fetch.load is not None else self._fetch_async(fetch)
         fetch.future = asyncio.run_coroutine_threadsafe(work, loop)
 
     def wait_for(self, fetch: Fetch, read: Callable[[FileRange], bytes]) -> None:
@@ -156,14 +156,14 @@ class Prefetcher:
             self._counter.add(ReadCounts(cached_bytes=sum(map(len, data))))
             self.read_ahead.complete_load(fetch, data)
 
-    async def _load_in_background(self, fetch: Fetch) -> None:
+    async def _load_async(self, fetch: Fetch) -> None:
         self._load(fetch)
         self.start_fetches()
 
-    async def _fetch_in_background(self, fetch: Fetch) -> None:
+    async def _fetch_async(self, fetch: Fetch) -> None:
         limits = _request_limits(asyncio.get_running_loop())
         try:
-            background = self._background_root()
+            background = self._root_for_fetches()
             requests = plan_requests([FileRange(fetch.path, fetch.start, fetch.size)]).requests
             async with limits[fetch.is_urgent]:
                 await self._check(background, fetch.path)
@@ -177,7 +177,7 @@ class Prefetcher:
             self.read_ahead.complete(fetch, parts[0] if len(parts) == 1 else b"".join(parts))
         self.start_fetches()
 
-    def _background_root(self) -> OpenRoot:
+    def _root_for_fetches(self) -> OpenRoot:
         """The filesystem that background fetches use. Drivers that are not asynchronous get one for their thread."""
         if self._own_root is None:
             opened = self.open()
@@ -228,7 +228,7 @@ class Prefetcher:
         return data
 
     async def _request_at_once(self, requests: Sequence[RangeRequest], limit: asyncio.Semaphore) -> list[Any]:
-        background = self._background_root()
+        background = self._root_for_fetches()
 
         async def request_one(request: RangeRequest) -> Any:
             async with limit:

@@ -19,6 +19,7 @@ from stat import S_ISREG
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, overload
 
 from wdsctl.core.errors import StorageError, UsageError
+from wdsctl.core.random_access import RandomAccessFile
 from wdsctl.core.safe_open import FolderEntry, regular_file_opener
 from wdsctl.core.storage.remote_errors import etag_number
 from wdsctl.core.storage.storage import FileRange
@@ -248,38 +249,24 @@ class StoreBytes:
         self._storage.close()
 
 
-class _StoreFile(io.RawIOBase):
+class _StoreFile(RandomAccessFile):
     """An object as an unbuffered file. While the caller uses a piece, the next one is fetched."""
 
     def __init__(self, url: str, size: int) -> None:
+        super().__init__(size)
         self._storage = open_store(url, {url: size})
         self._url = url
-        self._size = size
-        self._at = 0
         self._announced: tuple[FileRange, object] | None = None
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = max(0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence])
-        return self._at
-
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # the kind of buffer that callers pass
-        size = max(0, min(len(buffer), self._size - self._at))
+        size = max(0, min(len(buffer), self.size - self._position))
         if size == 0:
             return 0
-        data = self._storage.read(self._url, self._at, size)
+        data = self._storage.read(self._url, self._position, size)
         memoryview(buffer)[:size] = data
-        is_sequential = self._announced is None or self._announced[0].offset == self._at
-        self._at += size
-        following = FileRange(self._url, self._at, min(PIECE_BYTES, self._size - self._at))
+        is_sequential = self._announced is None or self._announced[0].offset == self._position
+        self._position += size
+        following = FileRange(self._url, self._position, min(PIECE_BYTES, self.size - self._position))
         if is_sequential and size == PIECE_BYTES and following.size:
             self._announced = following, self._storage.announce([following], starts=True)
         return size

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 
 from wdsctl.core.errors import UsageError, WdsctlError, translate_os_errors
-from wdsctl.core.media.byte_range import RandomAccessFile, ReadAt
+from wdsctl.core.media.byte_range import ReadAt
+from wdsctl.core.random_access import RandomAccessFile
 from wdsctl.core.urls import is_url
 from wdsctl.loader.samples.lazy_part import LazyPart
 
