@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _PROGRAM = """
 import os, signal
-from wdsctl.core.jobs import ResultFolder
+from wdsctl.core.job_results import ResultFolder
 whole, saved = ResultFolder.save, []
 def save(self, units, results):
     kept = whole(self, units, results)

@@ -11,7 +11,8 @@ import pytest
 from tests.build import Told
 from wdsctl.core.errors import StorageError
 from wdsctl.core.files import BytesLike
-from wdsctl.core.jobs import BatchLimits, EncodedResult, LocalProcesses, ResultFolder, UnitSize, batch_spans, run_units
+from wdsctl.core.job_results import EncodedResult, ResultFolder
+from wdsctl.core.jobs import BatchLimits, LocalProcesses, UnitSize, batch_spans, run_units
 
 UnitT = TypeVar("UnitT")
 ResultT = TypeVar("ResultT")

@@ -89,7 +89,7 @@ def test_a_job_continues_with_another_number_of_tasks_after_a_kill_and_a_task_th
 _KILLED_TASK = """
 import os, signal, sys
 from wdsctl.core.executors.array_task import run_task
-from wdsctl.core.jobs import ResultFolder
+from wdsctl.core.job_results import ResultFolder
 whole = ResultFolder.save
 def save(self, units, results):
     kept = whole(self, units, results)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from wdsctl.core.errors import Finding
-from wdsctl.core.jobs import ResultFolder
+from wdsctl.core.job_results import ResultFolder
 from wdsctl.core.media.catalog_facts import MediaFormat, MediaMeasures
 from wdsctl.core.media.media_scan import MediaScan, ScannedMedium, decode_media_scan, encode_media_scan
 

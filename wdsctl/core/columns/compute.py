@@ -17,7 +17,7 @@ import numpy as np
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.columns.spec import ColumnFunction, ColumnSpec, SampleParts, load_column_function
 from wdsctl.core.errors import Finding, PermissionDenied, Severity, StorageError
-from wdsctl.core.jobs import EncodedResult, ResultFolder
+from wdsctl.core.job_results import EncodedResult, ResultFolder
 from wdsctl.core.offsets.read import Offsets, open_cached_offsets
 from wdsctl.core.shards.read_parts import IndexedShard, read_parts
 

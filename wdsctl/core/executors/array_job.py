@@ -39,18 +39,8 @@ from wdsctl.core.files import (
     link_or_copy_into,
     write_pieces,
 )
-from wdsctl.core.jobs import (
-    FoundResult,
-    LocalProcesses,
-    ResultFile,
-    ResultT,
-    Stage,
-    StageStopped,
-    UnitNames,
-    UnitT,
-    unit_label,
-    using_executor,
-)
+from wdsctl.core.job_results import ResultFile, ResultT, UnitNames, UnitT
+from wdsctl.core.jobs import FoundResult, LocalProcesses, Stage, StageStopped, unit_label, using_executor
 from wdsctl.core.json_text import encode_with_rows
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.records import LazySequence

@@ -25,7 +25,8 @@ import numpy as np
 from wdsctl.core.errors import CatalogError, InputError, UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.executors.unit_results import UNIT_FUNCTIONS, UnitFunction
 from wdsctl.core.files import MALFORMED_ERRORS, decode_checked, open_without_links, write_text
-from wdsctl.core.jobs import BatchLimits, ResultFolder, UnitNames
+from wdsctl.core.job_results import ResultFolder, UnitNames
+from wdsctl.core.jobs import BatchLimits
 from wdsctl.core.json_text import read_json, read_with_rows
 from wdsctl.core.records import Records
 from wdsctl.core.urls import redact_secrets

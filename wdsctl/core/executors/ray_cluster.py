@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 
 from wdsctl.core.errors import StorageError, UsageError, WdsctlError
 from wdsctl.core.extras import require_packages
-from wdsctl.core.jobs import Batch, Executor, ResultT, UnitT, using_executor
+from wdsctl.core.job_results import ResultT, UnitT
+from wdsctl.core.jobs import Batch, Executor, using_executor
 from wdsctl.core.safe_open import ALLOW_PATH_VARIABLE
 from wdsctl.core.urls import is_url
 from wdsctl.core.version import VERSION

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 from wdsctl.core.executors.typed_values import decode_typed, encode_typed
 from wdsctl.core.files import BytesLike
-from wdsctl.core.jobs import EncodedResult, ResultFolder
+from wdsctl.core.job_results import EncodedResult, ResultFolder
 
 #: Function of units -> function of its folder of results; empty if the command keeps no results of units.
 UNIT_FUNCTIONS: Mapping[str, str] = {

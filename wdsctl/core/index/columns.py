@@ -67,7 +67,8 @@ from wdsctl.core.index.request import (
     read_column_or_finding,
     report_column,
 )
-from wdsctl.core.jobs import ResultFolder, UnitSize, make_executor, run_units
+from wdsctl.core.job_results import ResultFolder
+from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.progress import Progress
 from wdsctl.core.storage.open import workers_for

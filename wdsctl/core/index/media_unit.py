@@ -15,7 +15,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from wdsctl.core.errors import Finding, PermissionDenied, StorageError
-from wdsctl.core.jobs import ResultFolder
+from wdsctl.core.job_results import ResultFolder
 from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.catalog_facts import facts_to_columns
 from wdsctl.core.media.facts import MediumFacts, Unreadable, VideoFacts

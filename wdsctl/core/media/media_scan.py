@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from wdsctl.core.errors import Finding
-from wdsctl.core.jobs import EncodedResult
+from wdsctl.core.job_results import EncodedResult
 from wdsctl.core.media.catalog_facts import MediaFormat, MediaMeasures
 
 

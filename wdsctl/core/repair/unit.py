@@ -18,7 +18,7 @@ from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import PermissionDenied, StorageError
 from wdsctl.core.files import fsync_path, link_or_copy, remove_file, replace_atomically
-from wdsctl.core.jobs import EncodedResult, ResultFolder
+from wdsctl.core.job_results import EncodedResult, ResultFolder
 from wdsctl.core.repair.fixes import Fixes
 from wdsctl.core.repair.jsonl import repair_lines
 from wdsctl.core.repair.members import ShardMember, find_missing, is_same_shard, members_of_scan, read_indexed_members

@@ -15,7 +15,8 @@ from typing import Any
 
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import Finding, PermissionDenied, StorageError
-from wdsctl.core.jobs import BatchLimits, ResultFolder
+from wdsctl.core.job_results import ResultFolder
+from wdsctl.core.jobs import BatchLimits
 from wdsctl.core.shards.jsonl_keys import LINE_NUMBER_KEYS, JsonlKeyRule
 from wdsctl.core.shards.jsonl_scan import scan_jsonl
 from wdsctl.core.shards.readers import FIRST_FETCH_BYTES, BlockReader, HashingReader

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.errors import Finding
-from wdsctl.core.jobs import EncodedResult
+from wdsctl.core.job_results import EncodedResult
 from wdsctl.core.shards.jsonl_keys import build_numbered_keys
 
 ShardStatus = Literal["ok", "partial", "bad", "unreadable"]

@@ -26,7 +26,8 @@ from wdsctl.core.array_types import Uint64Array
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.columns.column_file import ColumnFile, find_column
 from wdsctl.core.errors import DatasetError, PermissionDenied, StorageDown, StorageError, UsageError
-from wdsctl.core.jobs import EncodedResult, ResultFolder, UnitSize, make_executor, run_units
+from wdsctl.core.job_results import EncodedResult, ResultFolder
+from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.offsets.read import Offsets, open_cached_offsets
 from wdsctl.core.samples.field_path import EVERY_ITEM, PathStep, parse_field_path
 from wdsctl.core.shards.read_parts import IndexedShard, read_parts
