@@ -78,8 +78,8 @@ def unpack_archives(source: str, dest: str | None, note: Callable[[str], None]) 
     )
     try:
         yield folder
-    except BaseException:  # Ctrl-C too: what is unpacked stays for the next attempt, and the user should know
-        note(f"{shown(above)} is kept for the next attempt: remove it when you need it no longer")
+    except BaseException:  # Ctrl-C too: hints of errors name unpacked files, so they stay
+        note(f"the files of the zips stay in {shown(above)}, which the next attempt replaces")
         raise
     remove_tree(above)
 
@@ -137,9 +137,9 @@ def _unpack_all(source: str, zips: list[str], folder: str) -> _Counts:
     """Unpack the zips, then those in them, and link the other files."""
     if os.path.isfile(source):
         return _unpack(source, folder, "", depth=1)
-    counts = _Counts(0, 0, 0)
+    counts, unpacked = _Counts(0, 0, 0), frozenset(zips)
     for path in iter_files(source):
-        if path not in zips:
+        if path not in unpacked:
             _link(os.path.join(source, path), os.path.join(folder, path))
     for path in zips:
         full_path = os.path.join(source, path)
