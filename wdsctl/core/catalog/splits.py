@@ -322,7 +322,7 @@ class SplitTables:
         self._connection.execute("DELETE FROM excluded_shard")
         self._connection.executemany(
             "INSERT INTO excluded_shard (shard, samples, bits) VALUES (?, ?, ?)",
-            [(each.shard, each.samples, each.bits) for each in split_shards if each.samples],
+            _rows_by_shard(split_shards),
         )
 
     def count_by_split(self, split_set: str, by: str) -> dict[str, int]:
@@ -337,8 +337,14 @@ class SplitTables:
     def _insert(self, table: _SplitTable, split_id: int, split_shards: Iterable[SplitShard]) -> None:
         self._connection.executemany(
             f"INSERT INTO {table} (split, shard, samples, bits) VALUES (?, ?, ?, ?)",
-            [(split_id, each.shard, each.samples, each.bits) for each in split_shards if each.samples],
+            [(split_id, *row) for row in _rows_by_shard(split_shards)],
         )
+
+
+def _rows_by_shard(split_shards: Iterable[SplitShard]) -> list[tuple[int, int, bytes | None]]:
+    """Rows to insert. Workers finish shards in any order, and the bytes of a catalog depend on the order of inserts."""
+    rows = [(each.shard, each.samples, each.bits) for each in split_shards if each.samples]
+    return sorted(rows, key=lambda row: row[0])
 
 
 def _read_rules(connection: sqlite3.Connection, stored_rules: str | None) -> SplitRules:

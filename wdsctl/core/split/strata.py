@@ -89,7 +89,7 @@ def allocate_strata(
                 count + sum(existing.get(stratum, {}).values()), existing.get(stratum, {}), shares
             ).values()
         )
-        for stratum, count in counts.items()
+        for stratum, count in sorted(counts.items())
     }
 
 
