@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from wdsctl.core.progress import SilentProgress
-from wdsctl.core.published.pull import forget_pulls
+from wdsctl.core.remote_catalogs.pull import forget_pulls
 
 Machines = Callable[[str], Path]
 

@@ -31,7 +31,7 @@ ALLOWED = {
     "core/prepare/archives.py": "files of zips, into a folder that it has made; names are checked, and links refused",
     "core/prepare/preview.py": "a copy in a temporary folder of its own",
     **dict.fromkeys(
-        [f"core/published/{name}.py" for name in ("mirror", "ranges", "store")],
+        [f"core/remote_catalogs/{name}.py" for name in ("mirror", "ranges", "store")],
         "the mirror of a published catalog: folders of wdsctl's own in the user's data folder",
     ),
     "core/storage/cache_layers.py": "locks and copies in the cache folder of fsspec, which the user names",
@@ -52,7 +52,7 @@ CONNECTS = {
     "core/catalog/ledger_file.py": "in memory",
     "core/catalog/rows.py": "in memory",
     "core/export/energon.py": "Energon's index, a draft in a folder that is held",
-    "core/published/publish.py": "the ledger of a mirror, which is locked while it is copied",
+    "core/remote_catalogs/publish.py": "the ledger of a mirror, which is locked while it is copied",
     "core/views/where.py": "in memory",
     "core/compare/samples.py": "a nameless file of SQLite's own",
 }

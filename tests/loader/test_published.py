@@ -21,7 +21,7 @@ from wdsctl.core.errors import StateMismatch
 from wdsctl.core.index.index import index
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.prepare.prepare import prepare
-from wdsctl.core.published import ranges
+from wdsctl.core.remote_catalogs import ranges
 from wdsctl.core.split.split import split_by_ratios
 from wdsctl.loader import WorkerConfig, get_savable_loader, get_train_dataset
 

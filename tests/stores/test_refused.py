@@ -16,7 +16,7 @@ from tests.remote import impatient, stored, uploaded
 from tests.stores.proxy import Fault, FaultProxy
 from tests.stores.servers import Store, forget_filesystems, in_use
 from wdsctl.cli.main import main
-from wdsctl.core.published.pull import forget_pulls
+from wdsctl.core.remote_catalogs.pull import forget_pulls
 from wdsctl.core.storage.objects import ObjectStore
 
 

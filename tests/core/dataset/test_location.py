@@ -218,8 +218,8 @@ def test_a_file_of_lines_that_is_missing_or_no_file_is_refused(tmp_path: Path) -
 
 
 def test_a_hint_about_a_file_of_a_mirror_names_the_url(tmp_path: Path) -> None:
-    from wdsctl.core.published.mirror import Mirror
-    from wdsctl.core.published.pointer import new_pointer
+    from wdsctl.core.remote_catalogs.mirror import Mirror
+    from wdsctl.core.remote_catalogs.pointer import new_pointer
 
     mirror = Mirror(str(tmp_path / "mirror"), "memory://ann:secret@bucket/shards/.wdsctl")
     mirror.write_record(new_pointer(1, 1, (), {}), "")

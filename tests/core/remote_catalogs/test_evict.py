@@ -16,8 +16,8 @@ from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import UsageError
 from wdsctl.core.index.index import index
 from wdsctl.core.inspect.inspect import inspect
-from wdsctl.core.published import mirror
-from wdsctl.core.published.pull import forget_pulls
+from wdsctl.core.remote_catalogs import mirror
+from wdsctl.core.remote_catalogs.pull import forget_pulls
 
 pytestmark = pytest.mark.usefixtures("faulty_store")
 
@@ -79,7 +79,7 @@ def test_a_catalog_in_use_or_with_unpublished_changes_stays(machine: Machines, m
     end_of_process()
     # In another process: its lock ends with it.
     code = (
-        "import sys; from wdsctl.core.published.mirror import Mirror; Mirror(sys.argv[1], '').hold_for_use(); "
+        "import sys; from wdsctl.core.remote_catalogs.mirror import Mirror; Mirror(sys.argv[1], '').hold_for_use(); "
         "print(flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", code, locate(url(2)).meta]

@@ -10,7 +10,7 @@ import pytest
 from wdsctl.core.catalog.ledger_file import LEDGER_SCHEMA_VERSION
 from wdsctl.core.catalog.open_catalog import CATALOG_SCHEMA_VERSION
 from wdsctl.core.errors import CatalogError
-from wdsctl.core.published.pointer import (
+from wdsctl.core.remote_catalogs.pointer import (
     KNOWN_SCHEMAS,
     PublishedFile,
     is_published_name,

@@ -30,7 +30,7 @@ from wdsctl.core.index.index import index
 from wdsctl.core.inspect.inspect import inspect
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
-from wdsctl.core.published.publish import GRACE_SECONDS
+from wdsctl.core.remote_catalogs.publish import GRACE_SECONDS
 from wdsctl.core.split.split import split_by_ratios
 from wdsctl.core.validate.validate import validate
 from wdsctl.core.views.definition import ViewDefinition
@@ -320,23 +320,23 @@ def test_a_password_in_the_url_is_neither_published_nor_kept(tmp_path: Path, mac
     assert not [path for path in Path(locate(url).meta).rglob("*") if path.is_file() and b"secret" in path.read_bytes()]
 
 
-_STORE = "wdsctl.core.published.store:CatalogStore"
+_STORE = "wdsctl.core.remote_catalogs.store:CatalogStore"
 _PUBLISH_MOMENTS = [
     f"{_STORE} put_file 1 before",
     f"{_STORE} put_file 1 after",
     f"{_STORE} put_file 3 before",
     f"{_STORE} put_pointer 1 before",
     f"{_STORE} put_pointer 1 after",
-    "wdsctl.core.published.mirror:Mirror write_record 1 before",
+    "wdsctl.core.remote_catalogs.mirror:Mirror write_record 1 before",
 ]
 _FETCH_MOMENTS = [
     f"{_STORE} fetch 1 before",
     f"{_STORE} fetch 2 after",
-    "wdsctl.core.published.mirror:Mirror write_applying 1 before",
-    "wdsctl.core.published.mirror:Mirror write_applying 1 after",
-    "wdsctl.core.published.pull _move_into_place 1 after",
+    "wdsctl.core.remote_catalogs.mirror:Mirror write_applying 1 before",
+    "wdsctl.core.remote_catalogs.mirror:Mirror write_applying 1 after",
+    "wdsctl.core.remote_catalogs.pull _move_into_place 1 after",
     "os replace 8 before",
-    "wdsctl.core.published.mirror:Mirror write_record 1 after",
+    "wdsctl.core.remote_catalogs.mirror:Mirror write_record 1 after",
 ]
 
 
@@ -349,7 +349,7 @@ def test_a_publisher_that_is_killed_leaves_a_whole_catalog_and_goes_on(
     assert dies(tmp_path / "one", moment, "index", url)
     objects = fsspec.filesystem("s3").find(f"bucket/{name}/.wdsctl")
     is_published = f"bucket/{name}/.wdsctl/current.json" in objects
-    assert is_published == (moment.startswith((f"{_STORE} put_pointer 1 after", "wdsctl.core.published.mirror")))
+    assert is_published == (moment.startswith((f"{_STORE} put_pointer 1 after", "wdsctl.core.remote_catalogs.mirror")))
     if is_published:
         assert runs(tmp_path / "two", "inspect", url).returncode == 0
 

@@ -21,7 +21,7 @@ from wdsctl.core.index.index import index
 from wdsctl.core.inspect.inspect import inspect
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
-from wdsctl.core.published.pull import RECENT_SECONDS, forget_pulls
+from wdsctl.core.remote_catalogs.pull import RECENT_SECONDS, forget_pulls
 from wdsctl.core.views.definition import ViewDefinition
 from wdsctl.core.views.show import list_views
 from wdsctl.core.views.views import create_view

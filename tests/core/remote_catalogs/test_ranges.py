@@ -20,8 +20,8 @@ from wdsctl.core.errors import CatalogError
 from wdsctl.core.index.index import index
 from wdsctl.core.offsets import read
 from wdsctl.core.offsets.read import Offsets
-from wdsctl.core.published import mirror, ranges
-from wdsctl.core.published.pull import forget_pulls
+from wdsctl.core.remote_catalogs import mirror, ranges
+from wdsctl.core.remote_catalogs.pull import forget_pulls
 from wdsctl.core.split.split import split_by_ratios
 from wdsctl.core.views.definition import ViewDefinition
 from wdsctl.core.views.views import create_view

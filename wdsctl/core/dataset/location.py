@@ -52,7 +52,7 @@ class DatasetLocation:
     folder, a path. `single_file`: the name of the file in `root` that is the dataset, if it is one tar or JSONL file.
     `real_root`: the root with links resolved. `staged_catalog`: the next catalog before it is published; `catalog` is
     then this one (`wdsctl.core.catalog.stage`). `published_url`: where the catalog is published, with `meta` as its
-    mirror (`wdsctl.core.published`); empty for local datasets, and for a catalog in a folder that the user named.
+    mirror (`wdsctl.core.remote_catalogs`); empty for local datasets, and for a catalog in a folder that the user named.
     """
 
     root: str
@@ -160,7 +160,7 @@ def locate(root: str, catalog: str | None = None, *, writing: bool = False, real
     folders, the user's own catalog takes precedence.
 
     For a URL, the subfolder of the user's data folder is the mirror of the catalog in `URL/.wdsctl`: `locate` brings it
-    up to date, for one request if nothing is new, and raises what `wdsctl.core.published.pull` raises.
+    up to date, for one request if nothing is new, and raises what `wdsctl.core.remote_catalogs.pull` raises.
 
     The root may be one tar or JSONL file: its catalog is beside it, named after it. For a tar without such a catalog,
     the catalog is in the user's data folder unless `writing`, since the tar is probably a shard of a dataset.
@@ -247,7 +247,7 @@ def _locate_url(root: str, catalog: str | None) -> DatasetLocation:
     # A tar is probably a shard of a dataset, which is not to get a second catalog. A signature is that of one object.
     if single_file.lower().endswith(TAR_SUFFIX) or is_signed(root):
         return DatasetLocation(root, meta, single_file)
-    from wdsctl.core.published.pull import pull  # local datasets need neither this nor the modules of stores
+    from wdsctl.core.remote_catalogs.pull import pull  # local datasets need neither this nor the modules of stores
 
     published_url = f"{store_url(root)}/{meta_folder_name(single_file)}"
     pull(meta, published_url)
@@ -414,7 +414,7 @@ def root_of_catalog_file(path: str) -> str:
     """Return the dataset of a file in a catalog's folder; `DATASET` if neither the folder's place nor its files say."""
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(os.path.join(folder, ".published")):
-        from wdsctl.core.published.mirror import mirrored_url
+        from wdsctl.core.remote_catalogs.mirror import mirrored_url
 
         folder = mirrored_url(folder) or folder
     above, name = os.path.split(folder)

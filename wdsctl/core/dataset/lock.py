@@ -193,12 +193,12 @@ def publish_changes(
     """Publish what the block changes in the catalog's folder, if the dataset is at a URL; otherwise do nothing.
 
     Begins with the newest catalog. `is_record`: the block only records its run. Raises what
-    `wdsctl.core.published.publish.publishing` raises.
+    `wdsctl.core.remote_catalogs.publish.publishing` raises.
     """
     if not location.published_url:
         yield
         return
-    from wdsctl.core.published.publish import publishing
+    from wdsctl.core.remote_catalogs.publish import publishing
 
     with publishing(location.meta, location.published_url, note, is_record=is_record):
         yield
@@ -209,7 +209,7 @@ def after_publication(location: DatasetLocation, call: Callable[[], None]) -> No
     if not location.published_url:
         call()
         return
-    from wdsctl.core.published.publish import after_publication
+    from wdsctl.core.remote_catalogs.publish import after_publication
 
     after_publication(location.meta, call)
 

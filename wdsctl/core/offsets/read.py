@@ -49,10 +49,10 @@ from wdsctl.core.offsets.bounds import (
 from wdsctl.core.offsets.mapped_arrays import MAX_UNMAPPED_BYTES, map_file, read_array_header
 
 if TYPE_CHECKING:
-    from wdsctl.core.published.ranges import PartialFile
+    from wdsctl.core.remote_catalogs.ranges import PartialFile
 
 OFFSETS_MAGIC = b"WDSOFF1\n"
-PARTIAL_SUFFIX_BYTES = 40  # after a file that was fetched in part (`wdsctl.core.published.ranges`)
+PARTIAL_SUFFIX_BYTES = 40  # after a file that was fetched in part (`wdsctl.core.remote_catalogs.ranges`)
 
 
 def check_offsets_head(path: str) -> None:
@@ -141,7 +141,7 @@ class Offsets:
         """The file as one that was fetched in part; None for a whole file, which has a length of its own."""
         if len(self._map) % (CHECKSUM_BLOCK_BYTES + 8) != PARTIAL_SUFFIX_BYTES:
             return None
-        from wdsctl.core.published.ranges import PartialFile  # local datasets have no such files
+        from wdsctl.core.remote_catalogs.ranges import PartialFile  # local datasets have no such files
 
         whole = memoryview(self._map)
         partial = PartialFile(self._path, whole)

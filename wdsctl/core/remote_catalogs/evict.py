@@ -9,7 +9,7 @@ from contextlib import suppress
 from wdsctl.core.errors import StorageError, UsageError
 from wdsctl.core.files import remove_file, remove_tree
 from wdsctl.core.invocation import parse_size_bytes
-from wdsctl.core.published.mirror import CONTROL_FOLDER, Mirror
+from wdsctl.core.remote_catalogs.mirror import CONTROL_FOLDER, Mirror
 
 CACHE_SIZE_VARIABLE = "WDSCTL_CATALOG_CACHE"
 DEFAULT_CACHE_SIZE = "50GB"

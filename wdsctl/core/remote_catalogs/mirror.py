@@ -38,7 +38,7 @@ from wdsctl.core.files import (
     remove_file,
     save_checked,
 )
-from wdsctl.core.published.pointer import Pointer, PublishedFile, is_published_name, parse_pointer
+from wdsctl.core.remote_catalogs.pointer import Pointer, PublishedFile, is_published_name, parse_pointer
 from wdsctl.core.urls import redact_secrets
 
 CONTROL_FOLDER = ".published"

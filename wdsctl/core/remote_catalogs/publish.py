@@ -23,7 +23,7 @@ from wdsctl.core.errors import (
     translate_os_errors,
 )
 from wdsctl.core.files import copy_file, remove_tree
-from wdsctl.core.published.mirror import (
+from wdsctl.core.remote_catalogs.mirror import (
     CATALOG_NAME,
     FileStamp,
     Mirror,
@@ -32,9 +32,9 @@ from wdsctl.core.published.mirror import (
     last_generation,
     sqlite_schema_version,
 )
-from wdsctl.core.published.pointer import FILES_FOLDER, KNOWN_SCHEMAS, Pointer, PublishedFile, new_pointer
-from wdsctl.core.published.pull import pull_for_writing
-from wdsctl.core.published.store import CatalogStore
+from wdsctl.core.remote_catalogs.pointer import FILES_FOLDER, KNOWN_SCHEMAS, Pointer, PublishedFile, new_pointer
+from wdsctl.core.remote_catalogs.pull import pull_for_writing
+from wdsctl.core.remote_catalogs.store import CatalogStore
 from wdsctl.core.text import pluralize
 
 #: Seconds for which objects stay that no pointer names any more: readers of the last pointer may still fetch them, and

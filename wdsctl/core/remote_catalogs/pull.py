@@ -16,11 +16,11 @@ from datetime import datetime, timezone
 
 from wdsctl.core.errors import CatalogError, PermissionDenied, translate_os_errors
 from wdsctl.core.files import copy_file, make_folder, move_path, remove_empty_folder, remove_file, remove_tree
-from wdsctl.core.published.evict import evict_mirrors
-from wdsctl.core.published.mirror import CATALOG_NAME, Mirror, MirrorRecord, file_sha256
-from wdsctl.core.published.pointer import Pointer, PublishedFile
-from wdsctl.core.published.ranges import create_partial_file, forget_ranges, is_fetched_in_part, remember_url
-from wdsctl.core.published.store import CatalogStore, FoundPointer
+from wdsctl.core.remote_catalogs.evict import evict_mirrors
+from wdsctl.core.remote_catalogs.mirror import CATALOG_NAME, Mirror, MirrorRecord, file_sha256
+from wdsctl.core.remote_catalogs.pointer import Pointer, PublishedFile
+from wdsctl.core.remote_catalogs.ranges import create_partial_file, forget_ranges, is_fetched_in_part, remember_url
+from wdsctl.core.remote_catalogs.store import CatalogStore, FoundPointer
 
 RECENT_SECONDS = (
     5.0  # a process asks for the pointer again after this time: a command locates its dataset several times

@@ -21,9 +21,9 @@ from contextlib import contextmanager
 from wdsctl.core.errors import CatalogError, translate_os_errors
 from wdsctl.core.files import MALFORMED_ERRORS, make_folder, open_without_links, remove_file, write_pieces
 from wdsctl.core.json_text import read_json
-from wdsctl.core.published.mirror import PARTIAL_SUFFIX_BYTES, Mirror, is_offsets_file, take_lock
-from wdsctl.core.published.pointer import PublishedFile
-from wdsctl.core.published.store import CatalogStore
+from wdsctl.core.remote_catalogs.mirror import PARTIAL_SUFFIX_BYTES, Mirror, is_offsets_file, take_lock
+from wdsctl.core.remote_catalogs.pointer import PublishedFile
+from wdsctl.core.remote_catalogs.store import CatalogStore
 from wdsctl.core.urls import redact_secrets
 
 CHUNK_BYTES = 1 << 20  # fetched together

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from wdsctl.core.errors import CatalogError, PreconditionFailed, StorageError, WdsctlError, translate_os_errors
 from wdsctl.core.files import remove_file
-from wdsctl.core.published.pointer import (
+from wdsctl.core.remote_catalogs.pointer import (
     FILES_FOLDER,
     MAX_POINTER_BYTES,
     POINTER_NAME,
