@@ -71,7 +71,7 @@ def test_lines_are_repaired_with_counts(wdsctl: Wdsctl, tmp_path: Path) -> None:
     a_folder(tmp_path / "in", {"qa.jsonl": LINES})
     result = wdsctl("repair", tmp_path / "in" / "qa.jsonl", tmp_path / "fixed", "--encoding", "latin-1")
     assert result.code == 0
-    assert "  lines encoded again: 1" in result.stdout.splitlines()
+    assert "  lines re-encoded as UTF-8: 1" in result.stdout.splitlines()
     assert (tmp_path / "fixed" / "qa.jsonl").read_bytes() == '{"a": 1}\n{"a": "é"}\n{"a": 2}\n'.encode()
 
 

@@ -21,12 +21,12 @@ def test_sound_lines_stay_byte_for_byte(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "made", "fix"),
     [
-        (b'\xef\xbb\xbf{"a": 1}\n', b'{"a": 1}\n', "byte order mark left out"),
-        (b'{"a": 1}\r\n{"b": 2}\r\n', b'{"a": 1}\n{"b": 2}\n', "line ends changed"),
-        (b'{"a": 1}\n\n \r\n{"b": 2}\n', b'{"a": 1}\n{"b": 2}\n', "blank lines left out"),
-        (b'{"a": "\xe9"}\n{"b": 2}\n', b'{"b": 2}\n', "lines left out that are not UTF-8"),
-        (b'{"a": }\n[1]\n{"b": 2}\n', b'{"b": 2}\n', "lines left out that are no JSON objects"),
-        (b'{"a": 1}\n{"b": ', b'{"a": 1}\n', "tail cut"),
+        (b'\xef\xbb\xbf{"a": 1}\n', b'{"a": 1}\n', "byte order mark removed"),
+        (b'{"a": 1}\r\n{"b": 2}\r\n', b'{"a": 1}\n{"b": 2}\n', "line ends converted"),
+        (b'{"a": 1}\n\n \r\n{"b": 2}\n', b'{"a": 1}\n{"b": 2}\n', "blank lines removed"),
+        (b'{"a": "\xe9"}\n{"b": 2}\n', b'{"b": 2}\n', "non-UTF-8 lines removed"),
+        (b'{"a": }\n[1]\n{"b": 2}\n', b'{"b": 2}\n', "lines without a JSON object removed"),
+        (b'{"a": 1}\n{"b": ', b'{"a": 1}\n', "truncated tail removed"),
         (b'{"a": 1}\n{"b": 2}', b'{"a": 1}\n{"b": 2}\n', ""),
     ],
 )
@@ -38,7 +38,7 @@ def test_what_is_wrong_is_mended_or_left_out_and_counted(data: bytes, made: byte
 
 
 def test_lines_of_another_encoding_are_encoded_again_if_it_is_named() -> None:
-    assert repaired(b'{"a": "\xe9"}\n', "latin-1") == ('{"a": "é"}\n'.encode(), {"lines encoded again": 1}, [])
+    assert repaired(b'{"a": "\xe9"}\n', "latin-1") == ('{"a": "é"}\n'.encode(), {"lines re-encoded as UTF-8": 1}, [])
 
 
 def test_a_file_in_utf_16_is_told_and_left() -> None:

@@ -87,7 +87,10 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
     assert list(done) == ["cut.tar"]
     report = repair(root, to(tmp_path))
     assert tree(report.dest)["cut.tar"] == done["cut.tar"]
-    assert (report.fixed, report.repaired[0].fixes) == (3, {"incomplete samples left out": 1, "tail cut": 1})
+    assert (report.fixed, report.repaired[0].fixes) == (
+        3,
+        {"incomplete samples removed": 1, "truncated tail removed": 1},
+    )
 
 
 def test_a_copy_that_was_changed_since_is_made_again(tmp_path: Path) -> None:
@@ -146,10 +149,10 @@ def test_lines_are_repaired_into_a_copy_with_counts(tmp_path: Path) -> None:
     report = repair(root, to(tmp_path, encoding="latin-1"))
     assert copies(report) == {"qa.jsonl": '{"a": 1}\n{"a": "é"}\n{"a": 2}\n'.encode()}
     assert report.repaired[0].fixes == {
-        "byte order mark left out": 1,
-        "line ends changed": 1,
-        "lines encoded again": 1,
-        "lines left out that are no JSON objects": 1,
+        "byte order mark removed": 1,
+        "line ends converted": 1,
+        "lines re-encoded as UTF-8": 1,
+        "lines without a JSON object removed": 1,
     }
 
 
@@ -157,8 +160,8 @@ def test_lines_that_are_left_out_are_told(tmp_path: Path) -> None:
     root = f"{a_folder(tmp_path / 'in', {'qa.jsonl': LINES})}/qa.jsonl"
     report = repair(root, to(tmp_path))
     assert [(each.code, each.message) for each in report.findings] == [
-        ("WDS157", "lines left out that are not UTF-8: 1"),
-        ("WDS157", "lines left out that are no JSON objects: 1"),
+        ("WDS157", "non-UTF-8 lines removed: 1"),
+        ("WDS157", "lines without a JSON object removed: 1"),
         ("WDS130", "missing lines: line 2, line 3"),
     ]
     assert repair(root, to(tmp_path)).findings == report.findings
@@ -331,7 +334,7 @@ def test_a_member_that_zeros_took_looks_like_joined_archives_and_is_missed_by_na
 
     (shard,) = report.repaired
     assert shard.lost == ("000003.jpg", "000003.json")
-    assert shard.fixes == {"damage left out": 1, "incomplete samples left out": 1}
+    assert shard.fixes == {"damaged bytes removed": 1, "incomplete samples removed": 1}
     assert [each.code for each in report.findings if each.severity == "error"] == ["WDS130"]
     assert keys_in(os.path.join(report.dest, "a.tar")) == {f"{i:06d}" for i in (0, 1, 2, 4, 5)}
 

@@ -50,13 +50,13 @@ def test_a_tail_that_is_cut_is_cut_back_to_whole_samples(cut: int) -> None:
     made, fixes = repaired(GOOD[:cut])
     assert keys(made) == [f"{i:06d}" for i in range(cut // 3072)]
     assert members(made) == members(GOOD)[: 2 * (cut // 3072)]
-    assert fixes.counts["tail cut"] == 1
+    assert fixes.counts["truncated tail removed"] == 1
 
 
 def test_a_missing_end_mark_is_added_and_an_incomplete_last_sample_left_out() -> None:
     made, fixes = repaired(GOOD[: 1536 * 5])
     assert keys(made) == ["000000", "000001"]
-    assert (fixes.counts["end mark added"], fixes.counts["incomplete samples left out"]) == (1, 1)
+    assert (fixes.counts["end mark added"], fixes.counts["incomplete samples removed"]) == (1, 1)
 
 
 def test_padding_that_is_missing_is_added_and_nothing_is_lost() -> None:
@@ -78,7 +78,7 @@ def test_behind_a_header_beyond_repair_the_next_good_one_is_found() -> None:
     data[1536 * 5 + 100 : 1536 * 5 + 400] = bytes(range(256)) + bytes(44)
     made, fixes = repaired(bytes(data))
     assert keys(made) == ["000000", "000001", "000003", "000004", "000005"]
-    assert fixes.counts == {"damage left out": 1, "incomplete samples left out": 1}
+    assert fixes.counts == {"damaged bytes removed": 1, "incomplete samples removed": 1}
     assert "1,536 bytes are left out" in fixes.remaining_problems[0]
 
 
@@ -87,7 +87,7 @@ def test_archives_joined_by_cat_lose_nothing_however_they_end(end: int) -> None:
     first = GOOD[: 1536 * 12] + bytes(512 * end if end < 20 else -1536 * 12 % 10_240)
     made, fixes = repaired(first + a_shard(samples(50, 2)))
     assert keys(made) == [*(f"{i:06d}" for i in range(6)), "000050", "000051"]
-    assert dict(fixes.counts) == ({"archives joined": 1} if end != 3 else {"damage left out": 1})
+    assert dict(fixes.counts) == ({"archives joined": 1} if end != 3 else {"damaged bytes removed": 1})
 
 
 @pytest.mark.parametrize(("first", "size"), [(5, 512), (5, 1536), (4, 3072), (3, 1536 * 2 + 600)])
@@ -97,7 +97,7 @@ def test_zeros_in_the_place_of_headers_are_damage_and_no_end(first: int, size: i
     made, fixes = repaired(bytes(data))
     lost = {i // 2 for i in range(first, first + -(-size // 1536))}
     assert keys(made) == [f"{i:06d}" for i in range(6) if i not in lost]
-    assert fixes.counts["damage left out"] == 1
+    assert fixes.counts["damaged bytes removed"] == 1
     assert f"zeros in place of a header at byte {1536 * first:,}" in fixes.problem_messages()[0]
 
 
@@ -114,7 +114,7 @@ def test_zeros_in_the_place_of_a_header_that_another_one_names_are_damage_too(me
 
 def test_rubbish_behind_the_end_is_left_out() -> None:
     made, fixes = repaired(GOOD + b"rubbish")
-    assert (members(made), list(fixes.counts)) == (members(GOOD), ["trailing bytes left out"])
+    assert (members(made), list(fixes.counts)) == (members(GOOD), ["trailing bytes removed"])
     assert "damaged ones, or unrelated data" in fixes.remaining_problems[0]
     fixes = Fixes()
     plan_tar(reading(GOOD + b"rubbish"), len(GOOD) + 7, fixes, members_of_scan(a_scan(GOOD)))
@@ -141,9 +141,9 @@ def test_keys_that_come_again_are_regrouped_or_renamed(files: Sequence[str], exp
 @pytest.mark.parametrize(
     ("again", "fix", "told"),
     [
-        (b"1", "duplicate parts left out", 0),
-        (b"3", "duplicate parts left out that differ", 1),
-        (b"11", "duplicate parts left out that differ", 1),
+        (b"1", "duplicate parts removed", 0),
+        (b"3", "differing duplicate parts removed", 1),
+        (b"11", "differing duplicate parts removed", 1),
     ],
 )
 def test_of_a_part_that_stands_twice_the_last_stays_and_another_that_is_lost_is_told(

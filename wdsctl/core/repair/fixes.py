@@ -7,31 +7,31 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Fix = Literal[
-    "tail cut",
+    "truncated tail removed",
     "end mark added",
     "padding added",
     "checksums recomputed",
-    "damage left out",
+    "damaged bytes removed",
     "archives joined",
-    "trailing bytes left out",
-    "incomplete samples left out",
+    "trailing bytes removed",
+    "incomplete samples removed",
     "keys regrouped",
     "duplicate keys renamed",
-    "duplicate parts left out",
-    "duplicate parts left out that differ",
-    "byte order mark left out",
-    "line ends changed",
-    "blank lines left out",
-    "lines encoded again",
-    "lines left out that are not UTF-8",
-    "lines left out that are no JSON objects",
+    "duplicate parts removed",
+    "differing duplicate parts removed",
+    "byte order mark removed",
+    "line ends converted",
+    "blank lines removed",
+    "lines re-encoded as UTF-8",
+    "non-UTF-8 lines removed",
+    "lines without a JSON object removed",
 ]
 
 #: Fixes that lose data that a user may want.
 _LOSSY_FIXES: tuple[Fix, ...] = (
-    "duplicate parts left out that differ",
-    "lines left out that are not UTF-8",
-    "lines left out that are no JSON objects",
+    "differing duplicate parts removed",
+    "non-UTF-8 lines removed",
+    "lines without a JSON object removed",
 )
 
 

@@ -46,14 +46,14 @@ def group_members(
             "the shard changed after it was indexed, so the catalog does not show which members are missing"
         )
         known_members = ()
-    if fixes.counts["trailing bytes left out"] and not known_members:
+    if fixes.counts["trailing bytes removed"] and not known_members:
         fixes.remaining_problems.append(
             "the bytes after the end of the archive are not intact members: damaged ones, or unrelated data"
         )
     groups, group_of_member = _adjacent_groups(salvaged, members, fixes)
     missing = find_missing(known_members, present)
     incomplete, usual = _find_incomplete(groups, group_of_member, salvaged, fixes, known_members, missing)
-    fixes.add("incomplete samples left out", len(incomplete))
+    fixes.add("incomplete samples removed", len(incomplete))
     omitted = {member.data_offset for i in incomplete for member in groups[i].parts.values()}
     lost = [*missing, *(each for each in present if each.data_offset in omitted)]
     names = [each.name for each in sorted(lost, key=lambda each: each.data_offset)]
@@ -101,7 +101,7 @@ def _adjacent_groups(
         duplicate = parts.pop(part, None)
         if duplicate is not None:
             is_same = _has_same_bytes(salvaged.read, duplicate, salvaged_member)
-            fixes.add("duplicate parts left out" if is_same else "duplicate parts left out that differ")
+            fixes.add("duplicate parts removed" if is_same else "differing duplicate parts removed")
             if not is_same:
                 fixes.lost_members.append(duplicate.name.decode("utf-8", "backslashreplace"))
         parts[part] = salvaged_member

@@ -27,14 +27,14 @@ def repair_lines(read: ReadBytes, size: int, fixes: Fixes, encoding: str = "") -
         body = line
         if body.endswith(b"\r"):
             body = body[:-1]
-            fixes.add("line ends changed")
+            fixes.add("line ends converted")
         if not body.strip(b" \t\r"):
-            fixes.add("blank lines left out")
+            fixes.add("blank lines removed")
             continue
         line_fixes = Fixes()
         repaired = _repair_line(body, line_fixes, encoding)
         if repaired is None and not is_ended:
-            fixes.add("tail cut")
+            fixes.add("truncated tail removed")
             fixes.lost_members.append(f"line {number}")
             continue
         fixes.counts += line_fixes.counts
@@ -48,7 +48,7 @@ def _read_lines(read: ReadBytes, size: int, fixes: Fixes) -> Iterator[tuple[byte
     """Yield (line without LF, whether it had one). Memory: one block, or one longer line."""
     offset = 0
     if read(0, min(3, size)) == codecs.BOM_UTF8:
-        fixes.add("byte order mark left out")
+        fixes.add("byte order mark removed")
         offset = 3
     unfinished: list[bytes] = []
     while offset < size:
@@ -71,15 +71,15 @@ def _repair_line(line: bytes, fixes: Fixes, encoding: str) -> bytes | None:
         try:
             text = line.decode(encoding or "utf-8")
         except (UnicodeDecodeError, LookupError):
-            fixes.add("lines left out that are not UTF-8")
+            fixes.add("non-UTF-8 lines removed")
             return None
     try:
         is_object = isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
         is_object = False
     if not is_object:
-        fixes.add("lines left out that are no JSON objects")
+        fixes.add("lines without a JSON object removed")
         return None
     repaired = text.encode()
-    fixes.add("lines encoded again", int(repaired != line))
+    fixes.add("lines re-encoded as UTF-8", int(repaired != line))
     return repaired

@@ -153,7 +153,7 @@ def _record_truncation(salvaged: SalvageResult, ending: ArchiveEnd, end: int, fi
     fixes.remaining_problems.append(
         f"the shard is cut off in {name or 'a header'}: its last {salvaged.size - end:,} bytes are left out"
     )
-    fixes.add("tail cut")
+    fixes.add("truncated tail removed")
 
 
 def _resume_after_end_mark(salvaged: SalvageResult, end: int, fixes: Fixes) -> int | None:
@@ -164,7 +164,7 @@ def _resume_after_end_mark(salvaged: SalvageResult, end: int, fixes: Fixes) -> i
     zeros = _find_bad_header(salvaged, end)  # extension headers may precede the zeros
     next_header = next(find_headers(salvaged.read, salvaged.size, zeros), None)
     if next_header is None and zeros == end:
-        fixes.add("trailing bytes left out", salvaged.size - end)
+        fixes.add("trailing bytes removed", salvaged.size - end)
         return None
     if next_header is not None and _is_archive_end(salvaged, end, next_header):
         salvaged.archive_start = next_header
@@ -177,7 +177,7 @@ def _resume_after_end_mark(salvaged: SalvageResult, end: int, fixes: Fixes) -> i
 
 def record_zeros(zeros_offset: int, size: int, fixes: Fixes) -> None:
     fixes.remaining_problems.append(f"zeros in place of a header at byte {zeros_offset:,}: {size:,} bytes are left out")
-    fixes.add("damage left out")
+    fixes.add("damaged bytes removed")
 
 
 def _is_archive_end(salvaged: SalvageResult, end: int, next_offset: int) -> bool:
@@ -211,12 +211,12 @@ def _resume_after_damage(salvaged: SalvageResult, start: int, patches: dict[int,
         if salvaged.members:  # without members, the caller reports that there are none
             lost = f"{salvaged.size - start:,} bytes are left out"
             fixes.remaining_problems.append(f"no intact header follows byte {start:,}: {lost}")
-        fixes.add("damage left out")
+        fixes.add("damaged bytes removed")
         return None
     fixes.remaining_problems.append(
         f"a header at byte {bad:,} is beyond repair: {next_header - start:,} bytes are left out"
     )
-    fixes.add("damage left out")
+    fixes.add("damaged bytes removed")
     return next_header
 
 
