@@ -1,12 +1,14 @@
-"""Reads an MDS folder with Mosaic Streaming itself, to show that it takes what `wdsctl convert --to mds` writes.
+"""Reads MDS or LitData with the library that owns the form, to show that it takes what `wdsctl convert` writes.
 
 `benchmarks/.venv-peers/bin/python -m benchmarks.check_forms FOLDER` prints every sample, an image as its size.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +17,54 @@ from benchmarks.make_fixtures import without_torchvision
 
 def main(folder: str) -> None:
     """Print a line of JSON a sample."""
+    index = json.loads((Path(folder) / "index.json").read_bytes())
+    for sample in _mds(folder, index) if "shards" in index else _litdata(folder):
+        print(json.dumps({name: _plain(value) for name, value in sample.items()}))
+
+
+def _mds(folder: str, index: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     without_torchvision()
     from streaming.base.format import reader_from_json
 
-    for shard in json.loads((Path(folder) / "index.json").read_bytes())["shards"]:
+    for shard in index["shards"]:
         reader = reader_from_json(folder, None, shard)
-        for row in range(reader.samples):
-            print(json.dumps({name: _plain(value) for name, value in reader[row].items()}))
+        yield from (reader[row] for row in range(reader.samples))
+
+
+def _litdata(folder: str) -> Iterator[Mapping[str, Any]]:
+    without_torchvision()
+    _decode_with_pillow()
+    from litdata import StreamingDataset
+
+    dataset = StreamingDataset(folder, shuffle=False)
+    assert [sample["__key__"] for sample in dataset] == [dataset[i]["__key__"] for i in range(len(dataset))]
+    yield from (dataset[i] for i in range(len(dataset)))
+
+
+def _decode_with_pillow() -> None:
+    """LitData hands images to torchvision, of which many builds do not fit the torch at hand: Pillow decodes as well."""
+    import io
+    from types import SimpleNamespace
+
+    import numpy as np
+    import torch
+    from PIL import Image
+
+    def decode(data: Any, mode: str) -> Any:
+        return torch.from_numpy(np.array(Image.open(io.BytesIO(data.numpy().tobytes())).convert(mode))).permute(2, 0, 1)
+
+    decoders: Any = sys.modules["torchvision.io"]
+    decoders.decode_image = decoders.decode_jpeg = decode
+    decoders.ImageReadMode = SimpleNamespace(RGB="RGB")
 
 
 def _plain(value: Any) -> Any:
-    return list(value.size) if hasattr(value, "size") and not isinstance(value, bytes) else str(value)
+    if hasattr(value, "numpy"):  # an image: its shape, and a digest of its pixels
+        array = value.numpy()
+        return [*array.shape, hashlib.sha256(array.tobytes()).hexdigest()]
+    if isinstance(value, bytes):
+        return value.hex()
+    return list(value.size) if hasattr(value, "size") else value
 
 
 if __name__ == "__main__":

@@ -489,6 +489,7 @@ def convert(
     shard_samples: int = 10_000,
     shard_size: int | str = 1 << 30,
     template: str = "shard-{index:06d}.tar",
+    naming: Literal["", "hub"] = "",
     sort: Literal["none", "key"] = "none",
     shuffle: bool = False,
     seed: int = 0,
@@ -524,6 +525,7 @@ def convert(
     `from_format`, `to_format`: the formats (`--from`, `--to`); by default detected, and shards.
     `option`: options of the formats.
     `shard_samples`, `shard_size`, `template`: size and names of the files to write.
+    `naming`: "hub" names files as the Hugging Face Hub does, one split per file.
     `sort`, `shuffle`, `seed`: the order of samples.
     `split`, `where` (SQL): the samples to convert.
     `on_collision`: what to do about keys that occur more than once.
@@ -553,6 +555,7 @@ def convert(
             shard_samples=shard_samples,
             shard_size=parse_size_bytes(shard_size),
             template=template,
+            naming=naming,
             seed=seed,
             split=split or "",
             where=where,

@@ -79,6 +79,10 @@ def written(folder: Path, form: str, samples: Mapping[str, Mapping[str, bytes]],
     """One unit of a target with these samples, in a folder of its own, finished as the engine does it."""
     folder.mkdir(parents=True, exist_ok=True)
     target = exporters.get_exporter(form)
+    if isinstance(target, exporters.ColumnExporter):
+        names = {name for parts in samples.values() for name in parts}
+        presence = {name: all(name in parts for parts in samples.values()) for name in names}
+        target = target.with_parts(presence, options or {})
     draft, path = folder / ".draft", folder / f"part-0{target.suffix}"
     unit = target.write(str(draft), ((key, _parts(parts)) for key, parts in samples.items()), options or {})
     assert unit.samples == len(samples)

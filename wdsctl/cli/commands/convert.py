@@ -31,6 +31,8 @@ Examples:
   wdsctl convert light/ whole/ --layout monolithic      the reverse
   wdsctl convert old/ new/                              .tar.gz to .tar
   wdsctl convert labels.csv shards/ -O files=image      from a CSV table
+  wdsctl convert shards/ hub/ --naming hub              for the Hugging Face Hub
+  wdsctl convert shards/ lit/ --to litdata --shard-size 64MB
 
 \b
 convert plans all output files before it writes the first one. If it is
@@ -53,6 +55,15 @@ FormatOption = Annotated[
         "--option",
         metavar="NAME=VALUE",
         help="Option of the source's format; to.NAME=VALUE is an option of DEST's format (repeatable).",
+    ),
+]
+NamingOption = Annotated[
+    Literal["", "hub"],
+    typer.Option(
+        "--naming",
+        metavar="hub",
+        show_default=False,
+        help="Name files as the Hugging Face Hub does, one split per file: train-00000-of-00042.tar.",
     ),
 ]
 SortOption = Annotated[Literal["none", "key"], typer.Option("--sort", metavar="key", help="Sort the samples by key.")]
@@ -164,6 +175,7 @@ def command(
     shard_samples: options.ShardSamplesOption = 10_000,
     shard_size: options.ShardSizeOption = 1 << 30,
     template: options.TemplateOption = "shard-{index:06d}.tar",
+    naming: NamingOption = "",
     sort: SortOption = "none",
     shuffle: ShuffleOption = False,
     seed: SeedOption = 0,
@@ -213,6 +225,7 @@ def command(
             shard_samples=shard_samples,
             shard_size=shard_size,
             template=template,
+            naming=naming,
             seed=seed,
             split=split or "",
             where=where,
@@ -257,7 +270,7 @@ def command(
 DATASETS_SHOWN = 20
 
 #: Forms that are files beside each other, however they were written: `files` are the pieces that were worked on.
-FORMATS_WITHOUT_SHARDS = ("folder", "jsonl")
+FORMATS_WITHOUT_SHARDS = ("folder", "jsonl", "csv", "tsv")
 
 
 def render_convert(report: ConvertReport) -> Iterator[RenderableType]:
@@ -312,7 +325,7 @@ def left_out_lines(report: ConvertReport) -> Iterator[str]:
     if report.bare:
         yield f"left out: {format_count(report.bare, 'sample')} without a part to write"
     if report.apart:
-        yield f"left out: {format_count(report.apart, 'sample')} without a group (--apart)"
+        yield f"left out: {format_count(report.apart, 'sample')} without a group (--apart) or split (--naming)"
 
 
 def _count_in_files(report: ConvertReport, samples: int, files: int, of_what: str = "") -> str:

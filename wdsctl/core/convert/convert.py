@@ -53,11 +53,12 @@ from wdsctl.core.dataset.location import DatasetLocation, locate, parse_root
 from wdsctl.core.dataset.lock import lock_dataset
 from wdsctl.core.dataset.remote_lock import hold_remote_marker
 from wdsctl.core.errors import DatasetError, UsageError, WdsctlError
+from wdsctl.core.export.hub import check_split_names
 from wdsctl.core.files import make_folder, remove_empty_folder
 from wdsctl.core.importers.shards import MAX_SPLITS
 from wdsctl.core.invocation import describe_request
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
-from wdsctl.core.samples.naming import check_shard_template
+from wdsctl.core.samples.naming import DEFAULT_TEMPLATE, check_shard_template
 from wdsctl.core.shards.write import check_limits
 from wdsctl.core.storage.source_files import forget_listings
 from wdsctl.core.urls import is_url, normalize_root, redact_secrets
@@ -177,10 +178,36 @@ def check_request(request: ConvertRequest, sources: int) -> None:
         )
     if request.compress == "gz" and (target.name != "shards" or is_polylithic):
         raise UsageError("--compress gz works only with monolithic shards", hint="omit one of the two options")
+    if request.naming:
+        _check_naming(request)
+    if isinstance(target, exporters.ColumnExporter) and request.on_error == "keep":
+        raise UsageError(
+            f"--to {target.name} has the same columns in all samples, and --on-error keep keeps parts under old names",
+            hint="omit --on-error keep",
+        )
     if request.apart == "split" and request.split:
         raise UsageError(
             "--split selects one split, and --apart split needs several", hint="omit one of the two options"
         )
+
+
+def _check_naming(request: ConvertRequest) -> None:
+    """Raises UsageError for options that contradict `--naming hub`."""
+    if request.target not in ("shards", "parquet"):
+        raise UsageError(
+            f"--naming hub names files of shards and parquet, and --to {request.target} has other names",
+            hint="omit one of the two options",
+        )
+    others = {
+        "--apart": request.apart,
+        "--split": request.split,
+        "--layout": request.layout if request.layout != "monolithic" else "",
+        "--template": request.template if request.template != DEFAULT_TEMPLATE else "",
+        "--compress": request.compress if request.compress != "none" else "",
+    }
+    other = next((flag for flag, value in others.items() if value), "")
+    if other:
+        raise UsageError(f"--naming hub and {other} exclude each other", hint="omit one of the two options")
 
 
 def _run_conversion(
@@ -226,6 +253,7 @@ def _run_conversion(
             _write_plan(plan_path, opened, request, fingerprint, inputs, progress)
         with PlanFile(plan_path) as plan:
             request = planned_request(request, plan)
+            _check_columns(plan, resolved)
         resolved = replace(resolved, request=request)
         if location is None:
             return preview_conversion(plan_path, opened, dest, request, started)
@@ -306,10 +334,13 @@ def _write_plan(
     # All splits in the order of their first occurrence, limited to the bits of a sample.
     names = list(dict.fromkeys(name for source in opened.split_names for name in source))[:MAX_SPLITS]
     numbers = [[names.index(name) if name in names else -1 for name in source] for source in opened.split_names]
-    if request.apart == "split" and any(len(source) > MAX_SPLITS for source in opened.split_names):
+    if (request.apart == "split" or request.naming) and any(len(source) > MAX_SPLITS for source in opened.split_names):
         hint = "convert the splits one by one with `--split NAME`"
-        raise UsageError(f"--apart split supports at most {MAX_SPLITS} splits", hint=hint)
+        raise UsageError(f"{'--naming hub' if request.naming else '--apart split'} supports at most {MAX_SPLITS} splits", hint=hint)
     grouper = SampleGrouper(request.apart, opened.split_names) if request.apart else None
+    if request.naming:
+        check_split_names([name for name in names if "/" not in name], "", "name the splits anew with `wdsctl split`")
+        grouper = SampleGrouper("split", opened.split_names, default_set_only=True)
     source_names = [spec.name for spec in opened.specs]
     facts = {"fingerprint": fingerprint, "splits": json.dumps(names), "made_from": json.dumps(inputs)}
     write_plan(path, opened.sources, source_names, request, facts, progress, grouper=grouper, splits=numbers)
@@ -335,6 +366,14 @@ def _resolve(request: ConvertRequest, opened: OpenSources) -> ResolvedRequest:
     if request.target == "shards":
         SHARDS.check(options)
     return ResolvedRequest(request, tuple(opened.specs), tuple(sorted(options.items())))
+
+
+def _check_columns(plan: PlanFile, resolved: ResolvedRequest) -> None:
+    """Raise the errors of a format with columns for parts that cannot be columns, before anything is written."""
+    exporter = exporters.get_exporter(resolved.request.target)
+    if isinstance(exporter, exporters.ColumnExporter):
+        for folder in dict.fromkeys(unit.folder for unit in plan.units()):
+            exporter.with_parts(plan.parts(folder), dict(resolved.target_options))
 
 
 def _fingerprint(request: ConvertRequest, opened: OpenSources) -> str:

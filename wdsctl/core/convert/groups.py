@@ -20,9 +20,12 @@ class SampleGrouper:
 
     `by`: `split`, `key-prefix`, or `json:FIELD` (`json:meta.source` for a field of the part `json`,
     `json:label@cls.json` for one of another part). `split_names`: the names of the splits of each source.
+    `default_set_only`: ignore the splits of other sets; if no source has splits, all samples are in `train`.
     """
 
-    def __init__(self, by: str, split_names: Sequence[Sequence[str]] = ()) -> None:
+    def __init__(
+        self, by: str, split_names: Sequence[Sequence[str]] = (), *, default_set_only: bool = False
+    ) -> None:
         kind, _, rest = by.partition(":")
         if kind not in ("split", "key-prefix", "json") or (kind == "json") != bool(rest):
             raise UsageError(f"--apart: expected split, key-prefix or json:FIELD, found {by!r}", hint="`--apart split`")
@@ -30,7 +33,10 @@ class SampleGrouper:
         field, _, part = rest.partition("@")
         self._part = part or "json"
         self._steps = tuple(field.split(".")) if field else ()
+        if default_set_only:
+            split_names = [[name if "/" not in name else "" for name in names] for names in split_names]
         self._split_names = split_names
+        self._group_without_splits = "train" if default_set_only and not any(map(any, split_names)) else None
         self._numbers: dict[str, int] = {}
 
     @property
@@ -64,8 +70,8 @@ class SampleGrouper:
         if self._kind == "split":
             names = self._split_names[source_index] if source_index < len(self._split_names) else ()
             # Splits of the default set come first; names of other sets have a slash.
-            found = [name for b, name in enumerate(names) if sample.splits >> b & 1]
-            return min(found, key=lambda name: "/" in name) if found else None
+            found = [name for b, name in enumerate(names) if name and sample.splits >> b & 1]
+            return min(found, key=lambda name: "/" in name) if found else self._group_without_splits
         return self._json_value(source, sample.sample_index)
 
     def _json_value(self, source: Source, sample_index: int) -> str | None:

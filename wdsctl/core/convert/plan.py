@@ -32,11 +32,14 @@ from wdsctl.core.hashing import derive_seed, hash_one_value
 from wdsctl.core.importers.protocol import DetailedSource, SampleListing, Source
 from wdsctl.core.json_text import read_json
 from wdsctl.core.progress import Progress
+from wdsctl.core.samples.naming import DEFAULT_TEMPLATE
 from wdsctl.core.tar_header import END_OF_ARCHIVE, member_bytes, padded_size
 from wdsctl.core.text import path_for_message, pluralize
 
 _MAX_KEY_EXAMPLES = 3
-_REPEATED_KEYS_QUERY = "SELECT grp, key FROM entry GROUP BY grp, key HAVING count(*) > 1"
+#: The datasets of samples, in SQL: one for each group, or one for all.
+_DATASET_PER_GROUP = "grp"
+_ONE_DATASET = "grp * 0"
 
 #: Estimated bytes of headers and padding, for a sample whose parts are unknown before reading.
 _UNKNOWN_OVERHEAD_BYTES = 3 * 768
@@ -87,9 +90,12 @@ class UnitCutter:
 
 
 def resolve_key_collisions(
-    connection: sqlite3.Connection, on_collision: OnCollision, source_names: Sequence[str]
+    connection: sqlite3.Connection,
+    on_collision: OnCollision,
+    source_names: Sequence[str],
+    dataset: str = _DATASET_PER_GROUP,
 ) -> int:
-    """Make the keys of each group unique in the table `entry`; returns the number of samples that it leaves out.
+    """Make the keys of each dataset unique in the table `entry`; returns the number of samples that it leaves out.
 
     `prefix` prepends the name of the source if there are several sources, and a number (`2/KEY`) to keys that still
     repeat. Raises UsageError WDS340 if keys repeat and `on_collision` is `error`, or the prefixes do not help.
@@ -99,15 +105,16 @@ def resolve_key_collisions(
             "UPDATE entry SET key = ? || '/' || key WHERE source = ?",
             [(name, i) for i, name in enumerate(source_names)],
         )
-    connection.execute("CREATE INDEX by_key ON entry(grp, key)")
-    repeated = connection.execute(f"SELECT count(*) FROM ({_REPEATED_KEYS_QUERY})").fetchone()[0]
+    repeated_keys = f"SELECT {dataset}, key FROM entry GROUP BY {dataset}, key HAVING count(*) > 1"
+    connection.execute(f"CREATE INDEX by_key ON entry({dataset}, key)")
+    repeated = connection.execute(f"SELECT count(*) FROM ({repeated_keys})").fetchone()[0]
     left_out = 0
     if repeated and on_collision == "error":
-        raise _collision_error(connection, repeated, source_names)
+        raise _collision_error(connection, repeated_keys, repeated, source_names)
     if repeated:
         later = (
-            "SELECT g, n, key FROM (SELECT g, key, row_number() OVER (PARTITION BY grp, key ORDER BY g) AS n "
-            f"FROM entry WHERE (grp, key) IN ({_REPEATED_KEYS_QUERY})) WHERE n > 1"
+            f"SELECT g, n, key FROM (SELECT g, key, row_number() OVER (PARTITION BY {dataset}, key ORDER BY g) AS n "
+            f"FROM entry WHERE ({dataset}, key) IN ({repeated_keys})) WHERE n > 1"
         )
         connection.execute(f"CREATE TEMP TABLE later AS {later}")
         if on_collision == "keep-first":
@@ -117,16 +124,18 @@ def resolve_key_collisions(
                 "UPDATE entry SET key = (SELECT n || '/' || later.key FROM later WHERE later.g = entry.g) "
                 "WHERE g IN (SELECT g FROM later)"
             )
-            repeated = connection.execute(f"SELECT count(*) FROM ({_REPEATED_KEYS_QUERY})").fetchone()[0]
+            repeated = connection.execute(f"SELECT count(*) FROM ({repeated_keys})").fetchone()[0]
             if repeated:
-                raise _collision_error(connection, repeated, source_names)
+                raise _collision_error(connection, repeated_keys, repeated, source_names)
         connection.execute("DROP TABLE later")
     connection.execute("DROP INDEX by_key")
     return left_out
 
 
-def _collision_error(connection: sqlite3.Connection, count: int, source_names: Sequence[str]) -> UsageError:
-    keys = [key for _, key in connection.execute(f"{_REPEATED_KEYS_QUERY} LIMIT {_MAX_KEY_EXAMPLES}")]
+def _collision_error(
+    connection: sqlite3.Connection, repeated_keys: str, count: int, source_names: Sequence[str]
+) -> UsageError:
+    keys = [key for _, key in connection.execute(f"{repeated_keys} LIMIT {_MAX_KEY_EXAMPLES}")]
     shown = ", ".join(map(path_for_message, keys)) + (", ..." if count > len(keys) else "")
     where = f" of {len(source_names)} datasets" if len(source_names) > 1 else ""
     return UsageError(
@@ -174,10 +183,13 @@ def write_plan(
         rows = _entry_rows(sources, request, grouper, splits, counts, references, progress)
         connection.executemany("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         _check_renames(request, counts)
-        folders = grouper.folder_names if grouper is not None else [""]
+        groups = grouper.folder_names if grouper is not None else [""]
+        folders = [""] * len(groups) if request.naming else groups
         connection.executemany("INSERT INTO grp VALUES (?, ?)", enumerate(folders))
+        _write_part_rows(connection, folders, counts)
         progress.phase("plan")
-        repeated = resolve_key_collisions(connection, request.on_collision, source_names)
+        dataset = _ONE_DATASET if request.naming else _DATASET_PER_GROUP
+        repeated = resolve_key_collisions(connection, request.on_collision, source_names, dataset)
         is_ordered = request.order != "none" or grouper is not None
         if is_ordered:
             by = {"none": "g", "key": "key, g", "shuffle": "rank, g"}[request.order]
@@ -197,9 +209,9 @@ def write_plan(
                 "repeated_files": json.dumps(found),
                 "part_samples": json.dumps(part_samples),
             }
-        plan = PlanCounts(_write_unit_rows(connection, request), repeated, counts.bare, counts.apart)
+        plan = PlanCounts(_write_unit_rows(connection, request, groups), repeated, counts.bare, counts.apart)
         if not plan.samples:
-            raise _empty_plan_error(plan)
+            raise _empty_plan_error(plan, request)
         connection.executemany("INSERT INTO meta VALUES (?, ?)", facts.items())
         numbers = ((name, str(number)) for name, number in plan._asdict().items())
         connection.executemany("INSERT INTO meta VALUES (?, ?)", numbers)
@@ -252,6 +264,8 @@ class _ListingCounts:
     renamed: Counter[str] = field(default_factory=Counter)
     name_taken: Counter[str] = field(default_factory=Counter)
     part_names: Counter[str] = field(default_factory=Counter)  # samples by part, if an option selects parts
+    group_samples: Counter[int] = field(default_factory=Counter)  # for formats with columns, samples that have parts
+    group_parts: Counter[tuple[int, str]] = field(default_factory=Counter)  # of these, samples with a written part
 
 
 def _entry_rows(
@@ -264,8 +278,15 @@ def _entry_rows(
     progress: Progress,
 ) -> Iterator[tuple[int, int, int, str, int, int, int, int, int]]:
     salt = derive_seed("convert", request.seed) if request.order == "shuffle" else None
+    written_name = lru_cache(maxsize=10_000)(lambda name: _written_name(name, request))
+    has_columns = isinstance(exporters.get_exporter(request.target), exporters.ColumnExporter)
     g = reported = 0
     for number, source in enumerate(sources):
+        if has_columns and not isinstance(source, DetailedSource):
+            raise UsageError(
+                f"--to {request.target} needs a source that lists its parts, and this format does not",
+                hint="convert to shards first, then convert the shards",
+            )
         translate_bits = _split_bits_translator(splits[number] if number < len(splits) else ())
         for listing, size, media, named in _sized_samples(source, request, counts):
             group = grouper.group_number(source, number, listing) if grouper is not None else 0
@@ -275,6 +296,10 @@ def _entry_rows(
             rank = 0 if salt is None else hash_one_value(salt, g) - _SIGN_OFFSET
             bits = listing.splits and translate_bits(listing.splits)
             references.add(g, named)
+            if has_columns and listing.parts:
+                counts.group_samples[group] += 1
+                names = {written_name(name) for name, _ in listing.parts}
+                counts.group_parts.update((group, name) for name in names if name is not None)
             yield g, number, listing.sample_index, listing.key, size, media, group, bits, rank
             g += 1
             if g - reported == _PROGRESS_SAMPLES:
@@ -377,8 +402,19 @@ def _tar_size_function(request: ConvertRequest) -> Callable[[SampleListing], tup
     return measure
 
 
-def _write_unit_rows(connection: sqlite3.Connection, request: ConvertRequest) -> int:
-    """Fill the table of units; returns the number of samples.
+def _write_part_rows(
+    connection: sqlite3.Connection, folders: Sequence[str], counts: _ListingCounts
+) -> None:
+    """Fill the table of the parts that samples will have in each folder, for formats with columns."""
+    rows = (
+        (folders[group], name, samples == counts.group_samples[group])
+        for (group, name), samples in counts.group_parts.items()
+    )
+    connection.executemany("INSERT INTO part VALUES (?, ?, ?)", rows)
+
+
+def _write_unit_rows(connection: sqlite3.Connection, request: ConvertRequest, groups: Sequence[str]) -> int:
+    """Fill the table of units; returns the number of samples. `groups`: their names, by number.
 
     Raises InputError WDS003 if no sample has a part for the media dataset, UsageError if two files get the same name.
     """
@@ -392,7 +428,7 @@ def _write_unit_rows(connection: sqlite3.Connection, request: ConvertRequest) ->
             stream,
             samples=request.shard_samples,
             size=request.shard_size,
-            template=request.template,
+            template=_unit_template(request, stream),
             suffix=_unit_suffix(request, stream),
         )
         for stream in streams
@@ -405,6 +441,8 @@ def _write_unit_rows(connection: sqlite3.Connection, request: ConvertRequest) ->
             if stream_bytes or not stream:  # a sample of 0 bytes has a fault, which reading reports
                 cutter.add(position, group, stream_bytes)
     units = [unit for cutter in cutters.values() for unit in cutter.finish()]
+    if request.naming:
+        units = _name_for_hub(units, groups, _unit_suffix(request, ""))
     if request.media and samples and not any(unit[0] == "media" for unit in units):
         raise InputError(
             "no sample has a part for the media dataset",
@@ -420,16 +458,34 @@ def _write_unit_rows(connection: sqlite3.Connection, request: ConvertRequest) ->
     return samples
 
 
+def _name_for_hub(units: Sequence[UnitRow], groups: Sequence[str], suffix: str) -> list[UnitRow]:
+    """Name the units SPLIT-00000-of-00042.tar, as the Hugging Face Hub names files."""
+    totals = Counter(unit[1] for unit in units)
+    numbers: Counter[int] = Counter()
+    named: list[UnitRow] = []
+    for stream, group, _, *rest in units:
+        named.append((stream, group, f"{groups[group]}-{numbers[group]:05d}-of-{totals[group]:05d}{suffix}", *rest))
+        numbers[group] += 1
+    return named
+
+
+def _unit_template(request: ConvertRequest, stream: Stream) -> str:
+    """The template that the user passes, or else that of the format."""
+    if request.template != DEFAULT_TEMPLATE or stream:
+        return request.template
+    return exporters.get_exporter(request.target).template
+
+
 def _unit_suffix(request: ConvertRequest, stream: Stream) -> str:
     if stream:
         return ".jsonl" if stream == "primary" and request.primary == "jsonl" else ".tar"
     return ".tar.gz" if request.compress == "gz" else exporters.get_exporter(request.target).suffix
 
 
-def _empty_plan_error(counts: PlanCounts) -> InputError:
+def _empty_plan_error(counts: PlanCounts, request: ConvertRequest) -> InputError:
     hint = "check --split and --where, and that the source has samples"
     if counts.bare:
         hint = "check --parts: no sample has a part to write"
     elif counts.apart:
-        hint = "check --apart: no sample has a group"
+        hint = "assign splits first: no sample is in one" if request.naming else "check --apart: no sample has a group"
     return InputError("no sample is left to convert", hint=hint, code="WDS003")

@@ -35,7 +35,8 @@ CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE entry(
   g INTEGER PRIMARY KEY, source INTEGER NOT NULL, place INTEGER NOT NULL, key TEXT NOT NULL, size INTEGER NOT NULL,
   media INTEGER NOT NULL, grp INTEGER NOT NULL, splits INTEGER NOT NULL, rank INTEGER NOT NULL);
-CREATE TABLE grp(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE grp(id INTEGER PRIMARY KEY, folder TEXT NOT NULL);
+CREATE TABLE part(folder TEXT NOT NULL, name TEXT NOT NULL, is_in_all INTEGER NOT NULL, PRIMARY KEY(folder, name));
 CREATE TABLE ordered(pos INTEGER PRIMARY KEY, g INTEGER NOT NULL);
 CREATE TABLE unit(
   id INTEGER PRIMARY KEY, stream TEXT NOT NULL, grp INTEGER NOT NULL, name TEXT NOT NULL, first INTEGER NOT NULL,
@@ -108,15 +109,16 @@ class PlanFile:
         with _translate_read_errors(self.path):
             return dict(check_row_types(self._connection.execute("SELECT key, value FROM meta"), "text", "text"))
 
-    def groups(self) -> list[str]:
-        """The folders of the groups, below DEST."""
+    def parts(self, folder: str) -> dict[str, bool]:
+        """The parts of the samples in a folder: name -> whether every sample has it. Empty unless the format asked."""
+        query = "SELECT name, is_in_all FROM part WHERE folder = ? ORDER BY name"
         with _translate_read_errors(self.path):
-            rows = check_row_types(self._connection.execute("SELECT name FROM grp ORDER BY id"), "text")
-            return [_check_below(name) for (name,) in rows]
+            rows = check_row_types(self._connection.execute(query, (folder,)), "text", "count")
+            return {name: bool(is_in_all) for name, is_in_all in rows}
 
     def units(self) -> list[PlannedUnit]:
         query = (
-            "SELECT unit.id, stream, grp.name, unit.name, first, last, samples, size "
+            "SELECT unit.id, stream, folder, unit.name, first, last, samples, size "
             "FROM unit JOIN grp ON grp.id = unit.grp ORDER BY unit.id"
         )
         with _translate_read_errors(self.path):

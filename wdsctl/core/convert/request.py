@@ -18,11 +18,13 @@ from wdsctl.core.convert.parts import (
 from wdsctl.core.errors import Finding, UsageError
 from wdsctl.core.importers.protocol import FieldUse
 from wdsctl.core.invocation import parse_part_names
+from wdsctl.core.samples.naming import DEFAULT_TEMPLATE
 
 OnCollision = Literal["error", "prefix", "keep-first"]
 OnSampleError = Literal["error", "skip", "keep"]
 LayoutName = Literal["", "monolithic", "polylithic", "auto"]
 SampleOrder = Literal["none", "key", "shuffle"]
+NamingName = Literal["", "hub"]
 #: A dataset of a polylithic layout; empty for any other layout.
 Stream = Literal["", "primary", "media"]
 
@@ -42,7 +44,8 @@ class ConvertRequest:
     format_options: Mapping[str, str] = field(default_factory=dict)
     shard_samples: int = 10_000
     shard_size: int = 1 << 30  # bytes
-    template: str = "shard-{index:06d}.tar"  # exporters replace `.tar` with their suffix
+    template: str = DEFAULT_TEMPLATE  # exporters replace `.tar` with their suffix
+    naming: NamingName = ""  # "hub": SPLIT-00000-of-00042.tar, one split a shard
     order: SampleOrder = "none"
     seed: int = 0
     split: str = ""

@@ -17,7 +17,7 @@ from typing import NamedTuple, cast
 
 from wdsctl.core import importers
 from wdsctl.core.convert import exporters
-from wdsctl.core.convert.exporters import Exporter
+from wdsctl.core.convert.exporters import ColumnExporter, Exporter
 from wdsctl.core.convert.parts import (
     PartRules,
     is_selected_part,
@@ -92,13 +92,14 @@ def write_unit(job: UnitJob) -> UnitResult:
     """
     unit, request = job.unit, job.resolved.request
     failures: list[SampleFailure] = []
-    exporter = _exporter_for(request, unit)
+    options = dict(job.resolved.target_options)
     with open_file_draft(unit_path(job.root if job.upload is None else job.upload.spool, unit)) as draft:
         with PlanFile(job.plan) as plan:
+            exporter = _exporter_for(request, unit)
+            if isinstance(exporter, ColumnExporter):
+                exporter = exporter.with_parts(plan.parts(unit.folder), options)
             samples = _convert_samples(plan, job, failures)
-            written = exporter.write(
-                draft.path, cast("Iterator[tuple[str, Iterator[Part]]]", samples), dict(job.resolved.target_options)
-            )
+            written = exporter.write(draft.path, cast("Iterator[tuple[str, Iterator[Part]]]", samples), options)
         if written.samples and job.upload is None:
             draft.publish()
         elif written.samples and job.upload is not None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from wdsctl.core.convert import exporters
 from wdsctl.core.convert.exporters import Exporter, WrittenUnit
-from wdsctl.core.convert.exporters.jsonl import SAMPLES_FILE
 from wdsctl.core.convert.plan_file import PlanFile, PlannedUnit, UnitResult, UnitResultFile
 from wdsctl.core.convert.request import ConvertRequest, ResolvedRequest
 from wdsctl.core.convert.unit import UnitJob, UnitUpload, close_sources, unit_path, write_unit
@@ -228,8 +227,9 @@ def _check_stored_files(store: ObjectStore, written: Sequence[WrittenUnit]) -> N
 
     A store replaces an object that has the name of another one, without an error.
     """
-    expected = sum(each.size_bytes - read_json(each.facts).get("line_bytes", 0) for each in written)
-    others = {SAMPLES_FILE, *(read_json(each.facts).get("lines", "") for each in written)}
+    facts = [read_json(each.facts) for each in written]
+    expected = sum(each.size_bytes - known.get("line_bytes", 0) for each, known in zip(written, facts, strict=True))
+    others = {known.get(name, "") for known in facts for name in ("rows_file", "lines")}
     found = {each.url.removeprefix(f"{store.root}/"): each.size for each in store.list(store.root)}
     size = sum(found[name] for name in found.keys() - others if not name.startswith(f"{META_FOLDER}/"))
     if size != expected:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Any, get_args
 
@@ -71,17 +71,23 @@ def write(source: ExportSource, request: ExportRequest, folder: str, _progress: 
     return Written(os.path.join(folder, CARD_NAME), 1, counts, tuple(notes))
 
 
-def _check_names(source: ExportSource, shards: dict[str, list[ShardRow]]) -> None:
-    """Raise DatasetError WDS257 for names that the Hub reads in another way."""
-    odd = next((name for name in shards if not _SPLIT_NAME.fullmatch(name)), None)
+def check_split_names(names: Iterable[str], where: str, hint: str) -> None:
+    """Raise DatasetError WDS257 if the Hub does not allow the name of a split."""
+    odd = next((name for name in names if not _SPLIT_NAME.fullmatch(name)), None)
     if odd is not None:
         raise DatasetError(
-            f"the split name {odd!r} has characters that the Hub does not allow",
-            where=source.location.display_path,
-            hint="name splits with letters, digits, underscores and dots: "
-            f"{shell_command_at(source.location, 'split', 'train=8,val=1,test=1')}",
-            code="WDS257",
+            f"the split name {odd!r} has characters that the Hub does not allow", where=where, hint=hint, code="WDS257"
         )
+
+
+def _check_names(source: ExportSource, shards: dict[str, list[ShardRow]]) -> None:
+    """Raise DatasetError WDS257 for names that the Hub reads in another way."""
+    check_split_names(
+        shards,
+        source.location.display_path,
+        f"name splits with letters, digits, underscores and dots: "
+        f"{shell_command_at(source.location, 'split', 'train=8,val=1,test=1')}",
+    )
     path = next((each.path for some in shards.values() for each in some if _GLOB.search(each.path)), None)
     if path is not None:
         raise DatasetError(

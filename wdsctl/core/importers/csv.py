@@ -1,17 +1,20 @@
 """CSV and TSV: a row is a sample; columns that name files become parts, all others one part `json`.
 
+Tables whose first column is `__key__`, as `wdsctl convert --to csv` writes them, become the original samples.
+
 Source: RFC 4180 (CSV); https://www.iana.org/assignments/media-types/text/tab-separated-values (TSV).
 """
 
 from __future__ import annotations
 
 import csv
+import os
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
@@ -20,8 +23,10 @@ from wdsctl.core.importers.protocol import FormatMatch, Options, Source
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.compressed import open_text_file, strip_compression
 from wdsctl.core.importers.records.description import make_table_source
-from wdsctl.core.importers.records.files import PROBED_ROWS, is_media_path
-from wdsctl.core.importers.records.samples import TABLE_OPTIONS
+from wdsctl.core.importers.records.files import PROBED_ROWS, exported_file_path, is_media_path, is_text_part
+from wdsctl.core.importers.records.folder_files import SPLIT_NAMES, scan_folder
+from wdsctl.core.importers.records.samples import FILES_COLUMN, KEY_COLUMN, TABLE_OPTIONS, exported_row_mapping
+from wdsctl.core.importers.records.source import make_row_source
 from wdsctl.core.importers.records.tables import choose_tables, make_mapping, match_folder, open_table
 from wdsctl.core.importers.records.text import (
     MAX_LINE_BYTES,
@@ -32,6 +37,7 @@ from wdsctl.core.importers.records.text import (
     read_text_head,
     text_encoding,
 )
+from wdsctl.core.importers.records.values import read_head
 from wdsctl.core.invocation import current_invocation
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
@@ -40,6 +46,8 @@ from wdsctl.core.urls import is_url
 _EXTENSIONS = tuple(f"{table}{packed}" for table in (".csv", ".tsv") for packed in ("", *UNPACK_COMMANDS))
 _PROBED_LINES = 20  # rows that detect the delimiter
 _SEP_LINE = re.compile(r'"?sep=([^\w"\r\n])"?[,;\t|]*\r?\n', re.IGNORECASE)  # Excel's first line
+_EXPORTED_FILES = ("samples.csv", "samples.tsv")
+_EXPORTED_HEADS = (f"{KEY_COLUMN},".encode(), f"{KEY_COLUMN}\t".encode())
 _DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|"}
 
 
@@ -52,6 +60,10 @@ class CsvImporter:
     about = "a CSV or TSV file with columns that name files, or a folder with one"
 
     def recognise(self, path: str) -> FormatMatch | None:
+        exported = _find_exported(path)
+        if exported:
+            shown = path_for_message(os.path.relpath(exported[0].path, path)) if exported[0].path != path else "it"
+            return FormatMatch(0.95, f"{shown} has a column {KEY_COLUMN}")
         if source_files.is_file(path):
             is_table = path.lower().endswith(_EXTENSIONS)
             return FormatMatch(0.9, f"the name ends in {_ending(path)}") if is_table else None
@@ -61,6 +73,9 @@ class CsvImporter:
         given.check_format_options(
             self.name, options, (*TABLE_OPTIONS, "delimiter", "quotes", "columns", "header", "encoding")
         )
+        exported = _find_exported(path)
+        if exported:
+            return _open_exported(exported, options)
         root = path if source_files.is_folder(path) else ""
         tables = (
             choose_tables(path, _EXTENSIONS, partial(_read_first, options=options), options)
@@ -92,6 +107,69 @@ class CsvImporter:
 
 
 IMPORTER = CsvImporter()
+
+
+class _ExportedTable(NamedTuple):
+    """A table that `convert` wrote. `split`: the name of its folder, if that is below the source."""
+
+    path: str
+    split: str = ""
+
+
+def _find_exported(path: str) -> list[_ExportedTable]:
+    """The table that `convert` wrote to a file or a folder, or those of the folder's subfolders; empty if none."""
+    if source_files.is_file(path):
+        return [_ExportedTable(path)] if _is_exported(path) else []
+    try:
+        names = scan_folder(path, path)
+    except OSError:
+        return []  # opening the source reports the error
+    own = [os.path.join(path, name) for name in names.files if name in _EXPORTED_FILES]
+    if own:
+        return [_ExportedTable(each) for each in own if _is_exported(each)]
+    below = [
+        _ExportedTable(os.path.join(path, folder, name), folder) for folder in names.folders for name in _EXPORTED_FILES
+    ]
+    return [each for each in below if source_files.is_file(each.path) and _is_exported(each.path)]
+
+
+def _is_exported(path: str) -> bool:
+    return path.lower().endswith((".csv", ".tsv")) and read_head(path, len(KEY_COLUMN) + 1) in _EXPORTED_HEADS
+
+
+def _open_exported(tables: Sequence[_ExportedTable], options: Options) -> Source:
+    """The samples of tables that `convert` wrote. Their folders are splits if all are named so."""
+    are_splits = all(re.split("[-_]", table.split.lower())[0] in SPLIT_NAMES for table in tables)
+    splits = [table.split if are_splits else "" for table in tables]
+    readers = [_ExportedReader(_open_reader(table.path, {"header": "yes"})) for table in tables]
+    rows = TextRows([table.path for table in tables], readers, splits=splits)
+    mapping = exported_row_mapping(CsvImporter.name, options)
+    return make_row_source(rows, mapping, dict.fromkeys(filter(None, splits)), has_file_references=True)
+
+
+class _ExportedReader:
+    """The rows of a table that `convert` wrote: the key, `__files__`, and the texts of the other parts.
+
+    A cell of a text column names a file only if it has the path that `convert` gives the file.
+    """
+
+    def __init__(self, reader: _CsvReader) -> None:
+        self._reader = reader
+
+    def records(self, file: BinaryIO, path: str, offset: int, line: int) -> Iterator[Record]:
+        for record in self._reader.records(file, path, offset, line):
+            if record.fault is not None:
+                yield record
+                continue
+            key = record.values[KEY_COLUMN]
+            cells = {name: cell for name, cell in record.values.items() if cell and name != KEY_COLUMN}
+            files = {name: cell for name, cell in cells.items() if _is_file_cell(key, name, cell)}
+            texts = {name: cell for name, cell in cells.items() if name not in files}
+            yield record._replace(values={KEY_COLUMN: key, FILES_COLUMN: files, **texts})
+
+
+def _is_file_cell(key: str, name: str, cell: str) -> bool:
+    return not is_text_part(name) or cell == exported_file_path(key, name)
 
 
 def _ending(path: str) -> str:
@@ -238,6 +316,8 @@ def _delimiter(path: str, text: str, options: Options, quotes: str, stated: str)
         return delimiter
     if stated:
         return stated
+    if text.encode("utf-8", "surrogateescape").startswith(_EXPORTED_HEADS):
+        return text[len(KEY_COLUMN)]
     if strip_compression(path).lower().endswith(".tsv"):
         return "\t"
     lines = [f"{line}\n" for line in text.split("\n")]

@@ -1,7 +1,8 @@
 """LitData folders: index.json and `chunk-*.bin` files, plain or compressed with zstd.
 
 A chunk is a table of offsets, then the items; an item is the sizes of its leaves, then the leaves. Leaves that are
-images, arrays or bytes become parts, all others one part `json`. A packed list or dict is a type byte, 32-bit counts,
+images, arrays or bytes become parts, all others one part `json`. Chunks that `wdsctl convert --to litdata` wrote become
+the original samples. A packed list or dict is a type byte, 32-bit counts,
 and values, all little-endian.
 
 Source: https://github.com/Lightning-AI/litData (README), and files that its writer produces.
@@ -46,7 +47,8 @@ from wdsctl.core.importers.records.offset_shards import (
     map_file,
     split_fields,
 )
-from wdsctl.core.importers.records.samples import RowMapping
+from wdsctl.core.importers.records.samples import KEY_COLUMN, PARTS_COLUMN, RowMapping, exported_row_mapping
+from wdsctl.core.importers.records.source import make_row_source
 from wdsctl.core.importers.records.values import encode_npy, raw_image_to_png
 from wdsctl.core.json_text import read_json
 from wdsctl.core.text import escape_unprintable, path_for_message
@@ -299,18 +301,25 @@ class LitDataImporter:
             shards += own_shards
             is_media |= own_fields
         rows = IndexedShardRows([folder.index_file for folder in folders], shards)
+        splits = [folder.split for folder in folders if folder.split]
+        if KEY_COLUMN in is_media and all(_is_exported(folder.index_file) for folder in folders):
+            return make_row_source(rows, exported_row_mapping(self.name, options), splits)
         return make_table_source(
             rows,
             RowMapping.from_options(options, media=[name for name in is_media if is_media[name]], key=":row"),
             lambda: [row.values for row in islice(rows.rows(0), _DESCRIBED_ROWS)],
             fields=list(is_media),
             more_uses=lambda: [FieldUse(name, "", "dropped by `-O drop`") for name in dropped],
-            splits=[folder.split for folder in folders if folder.split],
+            splits=splits,
             has_file_references=False,
         )
 
 
 IMPORTER = LitDataImporter()
+
+
+def _is_exported(index: str) -> bool:
+    return read_json_object(index).get("written_by") == "wdsctl"
 
 
 def _is_index(head: bytes) -> bool:
@@ -333,7 +342,10 @@ def _read_index(folder: IndexedFolder, dropped: Sequence[str]) -> tuple[list[Ind
     tree = {name: numbers for name, numbers in tree.items() if name not in dropped}
     used = {number for numbers in tree.values() for number in _leaf_numbers(numbers)}
     decoders = [leaf_decoder(form, index) if i in used else None for i, form in enumerate(forms)]
-    decode = partial(_row_values, tree, decoders, _item_decompressor(config))
+    unpack = _item_decompressor(config)
+    decode = partial(_row_values, tree, decoders, unpack)
+    if content.get("written_by") == "wdsctl" and KEY_COLUMN in tree:
+        decode = partial(_exported_parts, tree, forms, unpack)
     shards = [_make_shard(folder.path, chunk, index, decode)._replace(split=folder.split) for chunk in chunks]
     return shards, {
         name: any(is_media_format(forms[i]) for i in _leaf_numbers(numbers)) for name, numbers in tree.items()
@@ -439,3 +451,22 @@ def _row_values(
         name: leaves[numbers] if isinstance(numbers, int) else [leaves[i] for i in numbers]
         for name, numbers in tree.items()
     }
+
+
+def _exported_parts(
+    tree: LeafTree, forms: Sequence[str], unpack: Callable[[bytes], bytes], shard: OffsetShard, row: int
+) -> dict[str, Any]:
+    """The parts of an exported sample, byte for byte."""
+    data = unpack(shard.sample(row))
+    leaves = split_fields(data, [None] * len(forms), f"{path_for_message(shard.path)}, sample {row:,}")
+    fields: dict[str, Any] = {}
+    for name, number in tree.items():
+        if not isinstance(number, int):
+            raise ValueError(f"the field {name!r} is a list")
+        leaf, form = leaves[number], forms[number]
+        fields[name] = repr(_LEAF_DECODERS[form](leaf)).encode() if form in ("int", "float") else leaf
+    fields[KEY_COLUMN] = fields[KEY_COLUMN].decode()
+    if PARTS_COLUMN not in fields:
+        return fields
+    kept = read_json(fields.pop(PARTS_COLUMN))
+    return {name: value for name, value in fields.items() if name == KEY_COLUMN or name in kept}

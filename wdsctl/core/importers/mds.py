@@ -43,7 +43,7 @@ from wdsctl.core.importers.records.offset_shards import (
     decompress,
     open_plain_shard,
 )
-from wdsctl.core.importers.records.samples import KEY_COLUMN, RowMapping, exported_row_mapping
+from wdsctl.core.importers.records.samples import KEY_COLUMN, PARTS_COLUMN, RowMapping, exported_row_mapping
 from wdsctl.core.importers.records.source import make_row_source
 from wdsctl.core.importers.records.values import encode_npy, raw_image_to_png
 from wdsctl.core.json_text import read_json
@@ -175,9 +175,6 @@ def _array_decoder(rest: str) -> ColumnDecoder:
 
     return decode
 
-
-#: In exported shards: the parts of a sample, if not all samples have the same.
-PARTS_COLUMN = "__parts__"
 
 _DESCRIBED_ROWS = 4  # rows that are read to describe the source
 

@@ -137,6 +137,9 @@ class RawSample(NamedTuple):
 INDEX_BITS = 28  # bits of a sample id that hold the position in the shard
 
 
+#: The names of shards, unless the user names others.
+DEFAULT_TEMPLATE = "shard-{index:06d}.tar"
+
 _INDEX_FORMAT = re.compile(r"\d{0,4}d?")
 
 

@@ -6,16 +6,16 @@ Workers write units, one file or folder each. Then the exporter writes the files
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from wdsctl.core.errors import UsageError
 from wdsctl.core.importers.protocol import Options, Part
 from wdsctl.core.samples.fields import did_you_mean
 
 #: The modules of this package that have a value `EXPORTER`.
-EXPORT_FORMATS = ("shards", "folder", "jsonl", "parquet", "mds")
+EXPORT_FORMATS = ("shards", "folder", "jsonl", "csv", "tsv", "parquet", "mds", "litdata")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class Exporter(Protocol):
     name: str
     about: str
     suffix: str  # of a unit: `.tar`, `.parquet`; empty for a folder of files
+    template: str  # of the names of units, as `ConvertRequest.template`
 
     def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> WrittenUnit:
         """Write one unit to `path`, a temporary name, from (key, parts), and sync it.
@@ -46,6 +47,21 @@ class Exporter(Protocol):
 
         A run that continues after a kill calls `finish` again. The exporter publishes these files itself
         (`wdsctl/core/files.py`).
+        """
+
+
+#: The parts of all samples of a folder: name -> whether every sample has the part.
+PartPresence = Mapping[str, bool]
+
+
+@runtime_checkable
+class ColumnExporter(Exporter, Protocol):
+    """A format that needs all columns of a folder before its first row."""
+
+    def with_parts(self, parts: PartPresence, options: Options) -> Exporter:
+        """This exporter, for a folder whose samples have these parts.
+
+        Raises UsageError for a wrong option, DatasetError WDS237 for a part that cannot be a column.
         """
 
 

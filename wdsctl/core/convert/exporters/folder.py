@@ -14,6 +14,7 @@ from wdsctl.core.files import create_in, fsync_path, make_folder
 from wdsctl.core.importers.protocol import FilePart, Options, Part
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.files import part_path
+from wdsctl.core.samples.naming import DEFAULT_TEMPLATE
 
 
 class PartFileWriter:
@@ -76,6 +77,7 @@ class FolderExporter:
     name = "folder"
     about = "files; the files of a sample share a name"
     suffix = ""
+    template = DEFAULT_TEMPLATE
 
     def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> WrittenUnit:
         given.check_format_options(self.name, options, ())

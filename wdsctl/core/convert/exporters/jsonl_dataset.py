@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from wdsctl.core.convert.exporters import WrittenUnit
 from wdsctl.core.errors import translate_os_errors
 from wdsctl.core.importers.protocol import Options, Part
+from wdsctl.core.samples.naming import DEFAULT_TEMPLATE
 
 
 class JsonlDatasetExporter:
@@ -15,6 +16,7 @@ class JsonlDatasetExporter:
     name = "lines"
     about = "lines of JSON"
     suffix = ".jsonl"
+    template = DEFAULT_TEMPLATE
 
     def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> WrittenUnit:  # noqa: ARG002
         """Write one file of lines."""

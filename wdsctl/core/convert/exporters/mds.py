@@ -23,12 +23,12 @@ from wdsctl.core.files import fsync_path, write_text
 from wdsctl.core.importers.protocol import Options, Part
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.files import TEXT_PARTS, part_extension
-from wdsctl.core.importers.records.samples import FILES_COLUMN, KEY_COLUMN
+from wdsctl.core.importers.records.samples import FILES_COLUMN, KEY_COLUMN, PARTS_COLUMN
 from wdsctl.core.json_text import read_json
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION
+from wdsctl.core.samples.naming import DEFAULT_TEMPLATE
 
 INDEX_FILE = "index.json"
-PARTS_COLUMN = "__parts__"
 
 _MAX_SHARD_BYTES = (1 << 32) - 1  # offsets have 32 bits
 _IMAGE_ENCODINGS = ("jpeg", "png")  # encodings with the same names as the formats in `FORMAT_BY_EXTENSION`
@@ -40,6 +40,7 @@ class MdsExporter:
     name = "mds"
     about = "MDS shards and their index, for Mosaic Streaming"
     suffix = ".mds"
+    template = DEFAULT_TEMPLATE
 
     def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> WrittenUnit:
         given.check_format_options(self.name, options, ("binary",))

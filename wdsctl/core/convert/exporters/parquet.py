@@ -23,6 +23,7 @@ from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.files import TEXT_PARTS, part_extension
 from wdsctl.core.importers.records.samples import FILES_COLUMN, KEY_COLUMN
 from wdsctl.core.media.kinds import PartKind, part_kind
+from wdsctl.core.samples.naming import DEFAULT_TEMPLATE
 
 _ROW_GROUP_BYTES = 64 << 20  # a row group ends when it reaches this size
 _MAX_VALUE_BYTES = (1 << 31) - 1
@@ -37,6 +38,7 @@ class ParquetExporter:
     name = "parquet"
     about = "Parquet, one column for each part (needs pyarrow)"
     suffix = ".parquet"
+    template = DEFAULT_TEMPLATE
 
     def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> WrittenUnit:
         given.check_format_options(self.name, options, ("binary", "row-group"))

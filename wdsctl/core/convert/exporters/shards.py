@@ -10,6 +10,7 @@ from typing import IO, cast
 from wdsctl.core.convert.exporters import WrittenUnit
 from wdsctl.core.errors import UsageError, translate_os_errors
 from wdsctl.core.importers.protocol import FilePart, Options, Part
+from wdsctl.core.samples.naming import DEFAULT_TEMPLATE
 from wdsctl.core.tar_header import END_OF_ARCHIVE, TAR_BLOCK_BYTES, build_tar_header
 
 _PADDING = [bytes(length) for length in range(TAR_BLOCK_BYTES)]
@@ -23,6 +24,7 @@ class ShardsExporter:
     name = "shards"
     about = "WebDataset .tar shards"
     suffix = ".tar"
+    template = DEFAULT_TEMPLATE
 
     def check(self, options: Options) -> None:
         """Raises UsageError for an unknown option or value."""

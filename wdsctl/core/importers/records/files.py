@@ -277,6 +277,17 @@ def part_path(key: str, part: str) -> str:
     return "/".join(map(_escape_segment, f"{key}.{part}".split("/")))
 
 
+def is_text_part(part: str) -> bool:
+    """Whether a part is a text or JSON, which tables hold in their rows."""
+    extension = part_extension(part)
+    return extension in TEXT_PARTS or extension == "json"
+
+
+def exported_file_path(key: str, part: str) -> str:
+    """The path of a part that `convert` writes as a file beside rows, relative to the file with the rows."""
+    return f"files/{part_path(key, part)}"
+
+
 def part_extension(part: str) -> str:
     """The extension of a part's name, in lower case: `png` of `seg.png`."""
     return part.rpartition(".")[2].lower()

@@ -430,3 +430,6 @@ def _exported_parts(row: SourceRow, mapping: RowMapping) -> Iterator[RowPart]:
 
 #: In an exported row: part -> its file.
 FILES_COLUMN = "__files__"
+
+#: In an exported row of a format whose rows all have the same columns: the parts of the sample.
+PARTS_COLUMN = "__parts__"
