@@ -42,7 +42,7 @@ def _litdata(folder: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _decode_with_pillow() -> None:
-    """LitData hands images to torchvision, of which many builds do not fit the torch at hand: Pillow decodes as well."""
+    """LitData hands images to torchvision, whose builds often do not fit the torch at hand: Pillow decodes instead."""
     import io
     from types import SimpleNamespace
 
@@ -62,8 +62,8 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "numpy"):  # an image: its shape, and a digest of its pixels
         array = value.numpy()
         return [*array.shape, hashlib.sha256(array.tobytes()).hexdigest()]
-    if isinstance(value, bytes):
-        return value.hex()
+    if isinstance(value, bytes | memoryview):
+        return bytes(value).hex()
     return list(value.size) if hasattr(value, "size") else value
 
 

@@ -146,7 +146,7 @@ def test_splits_of_samples_are_refused_with_a_command_that_helps(tmp_path: Path)
     with pytest.raises(DatasetError, match="2 shards of 2 have samples in several splits") as caught:
         to_energon(root)
     assert caught.value.code == "WDS256"
-    assert "--apart split" in caught.value.hint
+    assert "--naming hub" in caught.value.hint
     assert not Path(root, ".nv-meta").exists()
     assert not Path(root, "s-0.tar.idx").exists()
 

@@ -336,7 +336,9 @@ def _write_plan(
     numbers = [[names.index(name) if name in names else -1 for name in source] for source in opened.split_names]
     if (request.apart == "split" or request.naming) and any(len(source) > MAX_SPLITS for source in opened.split_names):
         hint = "convert the splits one by one with `--split NAME`"
-        raise UsageError(f"{'--naming hub' if request.naming else '--apart split'} supports at most {MAX_SPLITS} splits", hint=hint)
+        raise UsageError(
+            f"{'--naming hub' if request.naming else '--apart split'} supports at most {MAX_SPLITS} splits", hint=hint
+        )
     grouper = SampleGrouper(request.apart, opened.split_names) if request.apart else None
     if request.naming:
         check_split_names([name for name in names if "/" not in name], "", "name the splits anew with `wdsctl split`")

@@ -23,9 +23,7 @@ class SampleGrouper:
     `default_set_only`: ignore the splits of other sets; if no source has splits, all samples are in `train`.
     """
 
-    def __init__(
-        self, by: str, split_names: Sequence[Sequence[str]] = (), *, default_set_only: bool = False
-    ) -> None:
+    def __init__(self, by: str, split_names: Sequence[Sequence[str]] = (), *, default_set_only: bool = False) -> None:
         kind, _, rest = by.partition(":")
         if kind not in ("split", "key-prefix", "json") or (kind == "json") != bool(rest):
             raise UsageError(f"--apart: expected split, key-prefix or json:FIELD, found {by!r}", hint="`--apart split`")

@@ -402,9 +402,7 @@ def _tar_size_function(request: ConvertRequest) -> Callable[[SampleListing], tup
     return measure
 
 
-def _write_part_rows(
-    connection: sqlite3.Connection, folders: Sequence[str], counts: _ListingCounts
-) -> None:
+def _write_part_rows(connection: sqlite3.Connection, folders: Sequence[str], counts: _ListingCounts) -> None:
     """Fill the table of the parts that samples will have in each folder, for formats with columns."""
     rows = (
         (folders[group], name, samples == counts.group_samples[group])
@@ -463,8 +461,10 @@ def _name_for_hub(units: Sequence[UnitRow], groups: Sequence[str], suffix: str) 
     totals = Counter(unit[1] for unit in units)
     numbers: Counter[int] = Counter()
     named: list[UnitRow] = []
-    for stream, group, _, *rest in units:
-        named.append((stream, group, f"{groups[group]}-{numbers[group]:05d}-of-{totals[group]:05d}{suffix}", *rest))
+    for unit in units:
+        group = unit[1]
+        name = f"{groups[group]}-{numbers[group]:05d}-of-{totals[group]:05d}{suffix}"
+        named.append((unit[0], group, name, *unit[3:]))
         numbers[group] += 1
     return named
 

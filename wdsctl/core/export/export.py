@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from typing import get_args
 
+from wdsctl.core.dataset.destination import remove_path
 from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
-from wdsctl.core.errors import InputError, PermissionDenied, UsageError
+from wdsctl.core.dataset.lock import hold_lock
+from wdsctl.core.errors import InputError, PermissionDenied, UsageError, translate_os_errors
 from wdsctl.core.export.request import ExportReport, ExportRequest, ExportTarget, Written
 from wdsctl.core.export.source import ExportSource, read_source
 from wdsctl.core.files import make_folder
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.urls import is_url
+
+#: Exists while an export writes into a folder.
+_LOCK_NAME = ".wdsctl-export.lock"
+#: The names of drafts of the files that targets write (`open_file_draft`).
+_DRAFT_NAME = re.compile(r"\.(\.nv-meta|README\.md|croissant\.json|index(-.*)?\.json|.+\.tar\.idx)\.\d+\.partial")
 
 
 def export(
@@ -35,7 +44,9 @@ def export(
     write: Callable[[ExportSource, ExportRequest, str, Progress], Written] = import_module(
         f"wdsctl.core.export.{request.target}"
     ).write
-    written = write(source, request, folder, progress)
+    with hold_lock(os.path.join(folder, _LOCK_NAME), note=progress.note):
+        _remove_left_drafts(folder, source)
+        written = write(source, request, folder, progress)
     return ExportReport(
         root=source.location.display_path,
         target=request.target,
@@ -48,6 +59,16 @@ def export(
         notes=written.notes,
         seconds=time.monotonic() - began,
     )
+
+
+def _remove_left_drafts(folder: str, source: ExportSource) -> None:
+    """Remove what a killed export left: drafts of files that targets write. The caller holds the lock of the folder."""
+    for below in {"", *(os.path.dirname(shard.path) for shard in source.shards)}:
+        path = os.path.join(folder, below)
+        with translate_os_errors(path, "list"), suppress(FileNotFoundError):
+            for name in os.listdir(path):
+                if _DRAFT_NAME.fullmatch(name):
+                    remove_path(os.path.join(path, name))
 
 
 def _choose_folder(location: DatasetLocation, request: ExportRequest) -> str:

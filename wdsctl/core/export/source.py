@@ -82,7 +82,7 @@ def read_splits(source: ExportSource, split_set: str, target: str) -> ShardSplit
             f"{len(source.shards):,} {'has' if len(divided) == 1 else 'have'} samples in several splits, such as "
             f"{divided[0]}",
             where=location.display_path,
-            hint=f"write shards by split: {shell_command_at(location, 'convert', 'DEST', '--apart', 'split')}",
+            hint=f"write shards by split: {shell_command_at(location, 'convert', 'DEST', '--naming', 'hub')}",
             code="WDS256",
         )
     return read_shard_splits(location, split_set)

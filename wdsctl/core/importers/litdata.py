@@ -460,9 +460,8 @@ def _exported_parts(
     data = unpack(shard.sample(row))
     leaves = split_fields(data, [None] * len(forms), f"{path_for_message(shard.path)}, sample {row:,}")
     fields: dict[str, Any] = {}
-    for name, number in tree.items():
-        if not isinstance(number, int):
-            raise ValueError(f"the field {name!r} is a list")
+    for name, numbers in tree.items():
+        (number,) = _leaf_numbers(numbers)  # a value per field, not a list
         leaf, form = leaves[number], forms[number]
         fields[name] = repr(_LEAF_DECODERS[form](leaf)).encode() if form in ("int", "float") else leaf
     fields[KEY_COLUMN] = fields[KEY_COLUMN].decode()

@@ -1,8 +1,8 @@
 """Write CSV with the media next to it: `samples.csv`, and `files/` with the parts that are not text.
 
-The columns are `__key__` and the names of the parts. A cell holds the text of the part, or the path of its file relative
-to `samples.csv`: of media, and of texts that CSV cannot hold (empty, not UTF-8, with a NUL, longer than 1 MiB). An
-empty cell means that the sample has no such part.
+The columns are `__key__` and the names of the parts. A cell holds the text of the part, or the path of its file,
+relative to `samples.csv`: of media, and of texts that CSV cannot hold (empty, not UTF-8, with a NUL, over 1 MiB).
+An empty cell means that the sample has no such part.
 
 Source: RFC 4180 (CSV), with line feeds as line ends.
 """
@@ -30,7 +30,7 @@ _SPECIAL = re.compile(r'[",\t\r\n]')
 
 @dataclass(frozen=True)
 class CsvExporter:
-    """Writes CSV or TSV from which the importer restores the same samples, byte for byte. `parts`: those of the folder."""
+    """Writes CSV or TSV from which `--from csv` restores the same samples, byte for byte. `parts`: of the folder."""
 
     name: str = "csv"
     about: str = "CSV, with media files beside it"

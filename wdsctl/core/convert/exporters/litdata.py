@@ -63,7 +63,10 @@ class LitDataExporter:
         for option in _OPTIONS:
             for name in given.parse_list_option(options, option):
                 if asked.setdefault(name, option) != option:
-                    raise UsageError(f"litdata: the part {name!r} is in the options {asked[name]} and {option}")
+                    raise UsageError(
+                        f"litdata: the options {asked[name]} and {option} both name the part {name!r}",
+                        hint="name the part in one of them",
+                    )
         types = {}
         for name, is_in_all in sorted(parts.items()):
             if name in (KEY_COLUMN, FILES_COLUMN, PARTS_COLUMN):
@@ -129,21 +132,10 @@ class LitDataExporter:
 
     def _encode_item(self, key: str, parts: Mapping[str, Part | FilePart]) -> Iterator[bytes]:
         """The bytes of an item: the sizes of its fields, then the fields."""
-        for name in parts:
-            if name not in self.parts:
-                raise unstorable_part_error(key, name, "is not in the listing of its source, so it has no field")
-        fields: list[bytes | FilePart] = []
-        for name, kind in self.types.items():
-            if name == KEY_COLUMN:
-                fields.append(_encode_key(key))
-            elif name == PARTS_COLUMN:
-                fields.append(json.dumps(sorted(parts)).encode())
-            elif name not in parts:
-                fields.append(b"null" if kind == "json" else b"")
-            else:
-                part = parts[name]
-                is_range = kind == "bytes" and isinstance(part, FilePart)
-                fields.append(part if is_range else _encode_value(key, name, part.data, kind))
+        other = next((name for name in parts if name not in self.parts), None)
+        if other is not None:
+            raise unstorable_part_error(key, other, "is not in the listing of its source, so it has no field")
+        fields = [_encode_field(key, name, kind, parts) for name, kind in self.types.items()]
         sizes = [each.size if isinstance(each, FilePart) else len(each) for each in fields]
         if max(sizes) > _MAX_CHUNK_BYTES:
             name = list(self.types)[sizes.index(max(sizes))]
@@ -156,7 +148,7 @@ class LitDataExporter:
                 yield each
 
     def _config(self) -> dict[str, Any]:
-        leaf = {"type": None, "context": None, "children_spec": []}
+        leaf: dict[str, Any] = {"type": None, "context": None, "children_spec": []}
         spec = {
             "type": "builtins.dict",
             "context": json.dumps(list(self.types)),
@@ -181,12 +173,24 @@ EXPORTER = LitDataExporter()
 
 
 def _litdata_type(part: str, *, is_in_all: bool) -> str:
-    """The LitData type of a part by its name. An empty value is no image, so images that some samples lack are bytes."""
+    """The LitData type of a part, by its name. An empty value is no image: images that some samples lack are bytes."""
     extension = part_extension(part)
     image = FORMAT_BY_EXTENSION.get(extension)
     if image and is_in_all and image.name in _IMAGE_TYPES:
         return _IMAGE_TYPES[image.name]
     return "json" if extension == "json" else "str" if extension in TEXT_PARTS else "bytes"
+
+
+def _encode_field(key: str, name: str, kind: str, parts: Mapping[str, Part | FilePart]) -> bytes | FilePart:
+    """The bytes of a field; a large part that stays as it is, unread. Empty, or null, if the sample lacks the part."""
+    if name == KEY_COLUMN:
+        return _encode_key(key)
+    if name == PARTS_COLUMN:
+        return json.dumps(sorted(parts)).encode()
+    if name not in parts:
+        return b"null" if kind == "json" else b""
+    part = parts[name]
+    return part if kind == "bytes" and isinstance(part, FilePart) else _encode_value(key, name, part.data, kind)
 
 
 def _encode_key(key: str) -> bytes:
@@ -270,5 +274,3 @@ def _copy_hashed(source: BinaryIO, file: BinaryIO, digest: Any) -> None:
     while block := source.read(1 << 20):
         digest.update(block)
         file.write(block)
-
-
