@@ -20,6 +20,7 @@ from benchmarks import (
     packing_bench,
     plans_bench,
     prepare_bench,
+    publish_bench,
     shards_bench,
     sources_bench,
     start_bench,
@@ -66,6 +67,7 @@ BENCHES = {
     "validate": Bench(validate_bench.CORPORA, validate_bench.validate_rows),
     "view": Bench(view_bench.CORPORA, view_bench.view_rows),
     "verbs": Bench(verbs_bench.CORPORA, verbs_bench.verbs_rows, rounds=3),
+    "publish": Bench(publish_bench.CORPORA, publish_bench.publish_rows, rounds=3),
     "uploads": Bench(uploads_bench.CORPORA, uploads_bench.uploads_rows, rounds=3, has_peers=False),
     "shards": Bench(shards_bench.CORPORA, shards_bench.shards_rows, rounds=1, has_peers=False),
 }

@@ -118,6 +118,14 @@ COLUMNS = {
         _LARGEST,
         _TREE,
     ),
+    "publish": (
+        Column("samples/s", "samples_per_second", decimals=0, is_rate=True),
+        Column("MB/s", "megabytes_per_second", decimals=0, is_rate=True),
+        _WALL,
+        _CPU,
+        _LARGEST,
+        _TREE,
+    ),
     "uploads": (
         Column("MB/s", "megabytes_per_second", decimals=1, is_rate=True),
         Column("CPU of the client, s", "client_cpu_seconds", decimals=2),
@@ -305,6 +313,13 @@ exactly the next batch. The target for resuming is the time of a cold start. If 
 the time to read the samples of its buffer and its groups again.
 """
 
+_PUBLISH = """\
+Both tools read the same tars of photographs (0.4 GB) from the page cache, and write the same fields (image, caption,
+key) into chunks of 64 MB. LitData's `optimize` reads the tars with tarfile, one tar per call. After each run, the
+benchmark counts the samples in index.json. Unlike `optimize`, `wdsctl convert` first plans all chunks, so that a killed
+run continues, and syncs every file. `export` writes its files from the catalog, and opens no shard.
+"""
+
 #: Title and text of each subject, in the order of the page.
 SUBJECTS = {
     "prepare": ("Preparing a dataset", _PREPARE),
@@ -321,6 +336,7 @@ SUBJECTS = {
     "view": ("Views", _VIEW),
     "verbs": ("Everyday commands", _VERBS),
     "stores": ("From a store", _STORES),
+    "publish": ("Publishing", _PUBLISH),
     "uploads": ("Uploads", _UPLOADS),
     "shards": ("Many shards", _SHARDS),
     "transport": ("From workers to the training process", _TRANSPORT),

@@ -596,6 +596,7 @@ def export(
     split_set: str = "",
     sample_tables: bool = True,
     hashed: bool = False,
+    license_id: str = "",
     overwrite: bool = False,
     catalog: PathText | None = None,
     progress: Progress | None = None,
@@ -607,6 +608,7 @@ def export(
     `split_set`: export the splits of this split set.
     `sample_tables`: for Energon, write index.sqlite, which joins and lookups by key need.
     `hashed`: for wids, read all shards and list their MD5 hashes (`--hash`).
+    `license_id`: for the Hub and Croissant, the license, such as "cc-by-4.0" (`--license`).
     `overwrite`: replace existing metadata.
     """
     from wdsctl.core.export.export import export as run_export
@@ -620,6 +622,7 @@ def export(
         overwrite=overwrite,
         sample_tables=sample_tables,
         hashed=hashed,
+        license_id=license_id,
     )
     return run_export(
         _path("root", root),

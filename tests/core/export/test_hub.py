@@ -10,7 +10,7 @@ import yaml
 
 from tests.build import a_dataset, an_image, samples
 from tests.core.export.readers import reader, run_in
-from wdsctl.core.errors import DatasetError
+from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.export.export import export
 from wdsctl.core.export.request import ExportReport, ExportRequest
 from wdsctl.core.index.index import index
@@ -97,6 +97,18 @@ def test_names_that_the_hub_reads_differently_are_refused(tmp_path: Path) -> Non
     with pytest.raises(DatasetError, match="the split name 'hold-out'") as caught:
         to_hub(a_root(tmp_path, named={"train": 1, "hold-out": 1}))
     assert caught.value.code == "WDS257"
+
+
+def test_the_license_is_in_the_card(tmp_path: Path) -> None:
+    report, head = to_hub(a_root(tmp_path), license_id="cc-by-4.0")
+    assert head["license"] == "cc-by-4.0"
+    assert "## License\n\ncc-by-4.0\n" in Path(report.path).read_text()
+
+
+@pytest.mark.parametrize(("target", "license_id"), [("hub", "my own terms"), ("energon", "mit"), ("wids", "mit")])
+def test_a_license_that_cannot_be_named_is_refused(tmp_path: Path, target: Any, license_id: str) -> None:
+    with pytest.raises(UsageError, match="license"):
+        export(a_root(tmp_path), ExportRequest(target=target, license_id=license_id))
 
 
 def test_datasets_loads_what_the_card_says(tmp_path: Path) -> None:

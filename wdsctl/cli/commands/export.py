@@ -59,6 +59,9 @@ def command(
         ),
     ] = True,
     hashed: Annotated[bool, typer.Option("--hash", help="wids: read all shards, and list their MD5 hashes.")] = False,
+    license_id: Annotated[
+        str, typer.Option("--license", metavar="ID", help="hub, croissant: the license, such as cc-by-4.0.")
+    ] = "",
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace existing metadata. Files of other names stay.")
     ] = False,
@@ -77,6 +80,7 @@ def command(
         overwrite=overwrite,
         sample_tables=sample_tables,
         hashed=hashed,
+        license_id=license_id,
     )
     with show_progress(common.output) as progress:
         report = export(root, request, catalog=catalog, progress=progress)

@@ -105,13 +105,15 @@ def write(source: ExportSource, request: ExportRequest, folder: str, _progress: 
     if unhashed:
         hashing = shell_command_at(source.location, "index", "--hash")
         notes.append(f"{pluralize(unhashed, 'shard')} without SHA-256, which mlcroissant requires; {hashing} adds it")
-    notes.append("license, url and citation are yours to add: the catalog does not know them")
+    unknown = "url and citation" if request.license_id else "license, url and citation"
+    notes.append(f"{unknown} are yours to add: the catalog does not know them")
     document = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": VERSION_URL,
         "name": os.path.basename(source.location.path.rstrip("/")),
         "description": f"{source.samples:,} samples in {pluralize(len(source.shards), 'tar')}, in WebDataset format.",
+        **({"license": request.license_id} if request.license_id else {}),
         "distribution": [*_file_objects(source), *_file_sets(source.parts, by_split)],
         "recordSet": [*_split_records(counts), *_record_sets(described, by_split)],
         **_provenance(source),

@@ -20,6 +20,7 @@ from wdsctl.core.files import make_folder
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.urls import is_url
 
+_LICENSE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*")
 #: Exists while an export writes into a folder.
 _LOCK_NAME = ".wdsctl-export.lock"
 #: The names of drafts of the files that targets write (`open_file_draft`).
@@ -39,6 +40,8 @@ def export(
         raise UsageError(
             f"unknown target {request.target!r}", hint=f"export to one of {', '.join(get_args(ExportTarget))}"
         )
+    if request.license_id:
+        _check_license(request)
     source = read_source(root, catalog)
     folder = _choose_folder(source.location, request)
     write: Callable[[ExportSource, ExportRequest, str, Progress], Written] = import_module(
@@ -59,6 +62,17 @@ def export(
         notes=written.notes,
         seconds=time.monotonic() - began,
     )
+
+
+def _check_license(request: ExportRequest) -> None:
+    """Raises UsageError for a license that is no identifier, and for a target whose metadata names none."""
+    if request.target not in ("hub", "croissant"):
+        raise UsageError(f"the metadata of {request.target} has no license", hint="omit --license")
+    if not _LICENSE.fullmatch(request.license_id):
+        raise UsageError(
+            f"--license: {request.license_id!r} is not the identifier of a license",
+            hint="pass an identifier such as cc-by-4.0, mit or other",
+        )
 
 
 def _remove_left_drafts(folder: str, source: ExportSource) -> None:

@@ -29,6 +29,7 @@ CARD_NAME = "README.md"
 _SPLIT_NAME = re.compile(r"\w+(\.\w+)*")
 _GLOB = re.compile(r"[*?\[\]]")
 
+_NO_LICENSE = "The license is not stated yet. Name it here, and in `license` at the top of this file."
 #: What the builder makes of a part, by its last extension. It gives the bytes of all others.
 _DTYPES = dict.fromkeys(("txt", "text", "transcript"), "string") | dict.fromkeys(
     ("cls", "cls2", "index", "inx", "id"), "int64"
@@ -65,7 +66,7 @@ def write(source: ExportSource, request: ExportRequest, folder: str, _progress: 
         notes.append(f"the card has no features: the Hub infers the structure of {join_with_and(parts)}")
     if splits.excluded_samples:
         notes.append(f"the Hub shows also the {pluralize(len(splits.excluded_samples), 'excluded sample')}")
-    card = _card(source, shards, features)
+    card = _card(source, shards, features, request.license_id)
     write_documents(folder, {CARD_NAME: card}, overwrite=request.overwrite)
     counts = {name: sum(shard.samples for shard in each) for name, each in shards.items()}
     return Written(os.path.join(folder, CARD_NAME), 1, counts, tuple(notes))
@@ -115,7 +116,9 @@ def _extension(part: str) -> str:
     return part.rpartition(".")[2].lower()
 
 
-def _card(source: ExportSource, shards: dict[str, list[ShardRow]], features: list[dict[str, str]] | None) -> str:
+def _card(
+    source: ExportSource, shards: dict[str, list[ShardRow]], features: list[dict[str, str]] | None, license_id: str
+) -> str:
     all_paths = [shard.path for shard in source.shards]
     samples = sum(shard.samples for each in shards.values() for shard in each)
     size = sum(shard.size for each in shards.values() for shard in each)
@@ -130,7 +133,7 @@ def _card(source: ExportSource, shards: dict[str, list[ShardRow]], features: lis
     ]
     info |= {"download_size": size, "dataset_size": size}
     head = {
-        "license": "unknown",
+        "license": license_id or "unknown",
         "tags": ["webdataset"],
         "size_categories": [next((name for limit, name in _SIZES.items() if samples < limit), "n>1T")],
         "configs": [
@@ -156,7 +159,7 @@ def _card(source: ExportSource, shards: dict[str, list[ShardRow]], features: lis
         f"format: each sample is a group of files in a tar.\n\n"
         f"| Split | Shards | Samples | Bytes |\n|---|--:|--:|--:|\n{rows}\n"
         f"| Part | Samples | Bytes |\n|---|--:|--:|\n{parts}\n"
-        "## License\n\nThe license is not stated yet. Name it here, and in `license` at the top of this file.\n"
+        f"## License\n\n{license_id or _NO_LICENSE}\n"
     )
 
 

@@ -12,7 +12,7 @@ ExportTarget = Literal["energon", "wids", "hub", "croissant"]
 class ExportRequest:
     """`out`: the folder to write to; empty for the dataset's root. `split_set`: the splits to export; "" is the default
     set. `overwrite`: replace existing metadata. `sample_tables`: with Energon's tables of samples. `hashed`: with
-    hashes for wids, which reads the shards.
+    hashes for wids, which reads the shards. `license_id`: for documents that name a license, such as `cc-by-4.0`.
     """
 
     target: ExportTarget
@@ -21,6 +21,7 @@ class ExportRequest:
     overwrite: bool = False
     sample_tables: bool = True
     hashed: bool = False
+    license_id: str = ""
 
 
 class Written(NamedTuple):
