@@ -31,7 +31,7 @@ Examples:
   wdsctl convert light/ whole/ --layout monolithic      the reverse
   wdsctl convert old/ new/                              .tar.gz to .tar
   wdsctl convert labels.csv shards/ -O files=image      from a CSV table
-  wdsctl convert shards/ hub/ --naming hub              for the Hugging Face Hub
+  wdsctl convert shards/ hub/ --naming hub              shards for the Hub
   wdsctl convert shards/ lit/ --to litdata --shard-size 64MB
 
 \b

@@ -341,7 +341,7 @@ def _write_plan(
         )
     grouper = SampleGrouper(request.apart, opened.split_names) if request.apart else None
     if request.naming:
-        check_split_names([name for name in names if "/" not in name], "", "name the splits anew with `wdsctl split`")
+        check_split_names([name for name in names if "/" not in name], "", "rename the splits with `wdsctl split`")
         grouper = SampleGrouper("split", opened.split_names, default_set_only=True)
     source_names = [spec.name for spec in opened.specs]
     facts = {"fingerprint": fingerprint, "splits": json.dumps(names), "made_from": json.dumps(inputs)}

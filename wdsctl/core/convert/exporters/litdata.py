@@ -59,22 +59,22 @@ class LitDataExporter:
         WDS237 for a reserved name, and for a number that some samples lack.
         """
         given.check_format_options(self.name, options, _OPTIONS)
-        asked: dict[str, str] = {}
+        chosen: dict[str, str] = {}
         for option in _OPTIONS:
             for name in given.parse_list_option(options, option):
-                if asked.setdefault(name, option) != option:
+                if chosen.setdefault(name, option) != option:
                     raise UsageError(
-                        f"litdata: the options {asked[name]} and {option} both name the part {name!r}",
+                        f"litdata: the options {chosen[name]} and {option} both name the part {name!r}",
                         hint="name the part in one of them",
                     )
         types = {}
         for name, is_in_all in sorted(parts.items()):
             if name in (KEY_COLUMN, FILES_COLUMN, PARTS_COLUMN):
                 raise _part_error(name, "has a reserved name", "rename the part: `--rename-part OLD=NEW`")
-            if asked.get(name) in ("int", "float") and not is_in_all:
-                hint = f"omit `-O to.{asked[name]}={name}`, or select samples that have it"
+            if chosen.get(name) in ("int", "float") and not is_in_all:
+                hint = f"omit `-O to.{chosen[name]}={name}`, or select samples that have it"
                 raise _part_error(name, "is missing in some samples, and a number cannot be empty", hint)
-            types[name] = {"binary": "bytes"}.get(asked.get(name, ""), asked.get(name)) or _litdata_type(
+            types[name] = {"binary": "bytes"}.get(chosen.get(name, ""), chosen.get(name)) or _litdata_type(
                 name, is_in_all=is_in_all
             )
         if not all(parts.values()):
