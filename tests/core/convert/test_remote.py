@@ -130,7 +130,7 @@ def test_prepare_writes_a_table_into_a_store(tmp_path: Path, dest: str) -> None:
     assert [name for name in stored(dest) if name.endswith(".tar")]
 
 
-@pytest.mark.parametrize("form", ["folder", "jsonl"])
+@pytest.mark.parametrize("form", ["folder", "jsonl", "csv"])
 def test_a_killed_conversion_to_files_is_continued(
     form: str, tmp_path: Path, dest: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

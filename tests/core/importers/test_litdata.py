@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.core.formats import held, refused
+from tests.core.formats import faults, held, refused
 
 FORMS = Path(__file__).parents[2] / "golden" / "forms"
 
@@ -64,6 +64,12 @@ def test_an_index_that_needs_code_or_does_not_fit_is_refused_with_a_code(
     tmp_path: Path, change: Any, code: str
 ) -> None:
     assert refused(changed(tmp_path, change), form="litdata").code == code
+
+
+def test_a_number_of_another_size_is_the_fault_of_its_row(tmp_path: Path) -> None:
+    path = changed(tmp_path, lambda index: index["config"]["data_format"].__setitem__(1, "int"))  # a caption
+
+    assert {error.code for error in faults(path).values()} == {"WDS232"}
 
 
 def test_a_pickled_field_can_be_left_out(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ def write_documents(folder: str, documents: Mapping[str, str], *, overwrite: boo
             path = os.path.join(folder, name)
             if os.path.lexists(path) and _read(path) != text.encode():
                 raise UsageError(
-                    "the file exists",
+                    "the file exists, with other content",
                     where=path,
                     hint="pass --overwrite to replace it, or export into another folder: add OUT to the command",
                 )

@@ -37,7 +37,6 @@ from wdsctl.core.importers.records.text import (
     read_text_head,
     text_encoding,
 )
-from wdsctl.core.importers.records.values import read_head
 from wdsctl.core.invocation import current_invocation
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
@@ -46,7 +45,7 @@ from wdsctl.core.urls import is_url
 _EXTENSIONS = tuple(f"{table}{packed}" for table in (".csv", ".tsv") for packed in ("", *UNPACK_COMMANDS))
 _PROBED_LINES = 20  # rows that detect the delimiter
 _SEP_LINE = re.compile(r'"?sep=([^\w"\r\n])"?[,;\t|]*\r?\n', re.IGNORECASE)  # Excel's first line
-_EXPORTED_FILES = ("samples.csv", "samples.tsv")
+_EXPORTED_FILES = tuple(f"samples{extension}" for extension in _EXTENSIONS)
 _EXPORTED_HEADS = (f"{KEY_COLUMN},".encode(), f"{KEY_COLUMN}\t".encode())
 _DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|"}
 
@@ -134,7 +133,23 @@ def _find_exported(path: str) -> list[_ExportedTable]:
 
 
 def _is_exported(path: str) -> bool:
-    return path.lower().endswith((".csv", ".tsv")) and read_head(path, len(KEY_COLUMN) + 1) in _EXPORTED_HEADS
+    """Whether `convert` wrote a table: its first column is `__key__`, and some of its files have the paths of keys.
+
+    Tables of others have such a column, too, such as those of data frames of WebDatasets.
+    """
+    if not path.lower().endswith(_EXTENSIONS):
+        return False
+    try:
+        if not read_text_head(path, takes_compressed=True).startswith(_EXPORTED_HEADS):
+            return False
+        rows = [
+            row.values for row in islice(TextRows([path], _open_reader(path, {"header": "yes"})).rows(0), PROBED_ROWS)
+        ]
+    except WdsctlError:
+        return False  # opening the source reports the error
+    cells = [(row[KEY_COLUMN], name, row[name]) for row in rows for name in row if not is_text_part(name) and row[name]]
+    cells = [each for each in cells if each[1] != KEY_COLUMN]
+    return not cells or any(cell == exported_file_path(key, name) for key, name, cell in cells)
 
 
 def _open_exported(tables: Sequence[_ExportedTable], options: Options) -> Source:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -52,12 +54,28 @@ def test_a_text_that_a_cell_cannot_hold_is_a_file(tmp_path: Path, data: bytes) -
 
 
 def test_an_edited_cell_of_media_leads_to_a_file_below_the_table_or_is_refused(tmp_path: Path) -> None:
-    folder = Path(written(tmp_path / "d", "csv", {"a": {"jpg": b"1", "txt": b"x"}}))
+    folder = Path(written(tmp_path / "d", "csv", {"a": {"jpg": b"1", "txt": b"x"}, "b": {"jpg": b"3"}}))
     (tmp_path / "secret.jpg").write_bytes(b"2")
     table = folder / "samples.csv"
     table.write_text(table.read_text().replace("files/a.jpg", "../secret.jpg"))
 
     assert {number: error.code for number, error in faults(folder).items()} == {0: "WDS230"}
+
+
+def test_a_compressed_table_is_the_same(tmp_path: Path) -> None:
+    samples = {"a": {"jpg": b"1", "txt": b"x"}}
+    folder = Path(written(tmp_path, "csv", samples))
+    (folder / "samples.csv.gz").write_bytes(gzip.compress((folder / "samples.csv").read_bytes()))
+    (folder / "samples.csv").unlink()
+
+    assert held(folder) == samples
+
+
+def test_a_table_of_others_with_such_a_column_is_a_table(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("__key__,label,url\na,dog,https://example.org/a\n")
+
+    (parts,) = held(tmp_path / "rows.csv").values()
+    assert json.loads(parts["json"]) == {"__key__": "a", "label": "dog", "url": "https://example.org/a"}
 
 
 @pytest.mark.parametrize("name", ["__key__", "__files__", " txt"])

@@ -130,7 +130,7 @@ def _make_row(number: int, shard: IndexedShardFile, opened: OffsetShard, row: in
         return empty._replace(values=shard.decode(opened, row))
     except WdsctlError as error:
         return empty._replace(fault=error)
-    except (ValueError, IndexError, LookupError, TypeError, ArithmeticError, RecursionError) as error:
+    except (ValueError, IndexError, LookupError, TypeError, ArithmeticError, RecursionError, struct.error) as error:
         fault = DatasetError(
             f"a field cannot be decoded: {error}",
             hint="copy the shard again from its origin",
