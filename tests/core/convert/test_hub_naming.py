@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.build import a_dataset, samples, some_shards
-from tests.core.conversions import keys, splits, to
+from tests.core.conversions import content, keys, splits, to
 from tests.core.export.readers import reader, run_in
 from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.export.export import export
@@ -21,10 +21,13 @@ from wdsctl.core.validate.request import ValidateRequest
 from wdsctl.core.validate.validate import validate
 
 LOADS = """
-import hashlib, json, sys
+import json, sys
 from datasets import load_dataset
-found = load_dataset("webdataset", data_dir=sys.argv[1], cache_dir=sys.argv[2])
-print(json.dumps({split: [[row["__key__"], row["txt"]] for row in rows] for split, rows in found.items()}))
+builder, folder, cache = sys.argv[1:]
+found = load_dataset(builder, data_dir=folder, cache_dir=cache) if builder else load_dataset(folder, cache_dir=cache)
+print(json.dumps({
+    split: {row["__key__"]: [row["txt"], bytes(row["bin"]).hex()] for row in rows} for split, rows in found.items()
+}))
 """
 
 
@@ -112,10 +115,20 @@ def test_options_that_contradict_the_names_are_refused(tmp_path: Path, options: 
         to(tmp_path / "hub", split_by_sample(tmp_path, shards=1), naming="hub", **options)
 
 
-def test_datasets_sees_the_same_splits_and_samples(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_card", [False, True])
+def test_datasets_sees_the_same_splits_and_samples(tmp_path: Path, *, has_card: bool) -> None:
     python = reader("datasets")
-    to(tmp_path / "hub", split_by_sample(tmp_path), naming="hub", shard_samples=25)
+    root = tmp_path / "hub"
+    to(root, split_by_sample(tmp_path), naming="hub", shard_samples=25)
+    if has_card:
+        export(str(root), ExportRequest(target="hub"))
 
-    found = json.loads(run_in(python, LOADS, str(tmp_path / "hub"), str(tmp_path / "cache")).splitlines()[-1])
+    output = run_in(python, LOADS, "" if has_card else "webdataset", str(root), str(tmp_path / "cache"))
+    found = json.loads(output.splitlines()[-1])
 
-    assert {split: len(rows) for split, rows in found.items()} == {"train": 48, "validation": 6, "test": 6}
+    validation = "val" if has_card else "validation"  # without a card, datasets renames the split
+    assert {split: len(rows) for split, rows in found.items()} == {"train": 48, validation: 6, "test": 6}
+    parts = content(root)
+    for rows in found.values():
+        for key, (text, data) in rows.items():
+            assert (text.encode(), bytes.fromhex(data)) == (parts[f"{key}.txt"], parts[f"{key}.bin"])
