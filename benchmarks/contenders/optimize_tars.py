@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from litdata import optimize
 from litdata.types import Jpeg
 
+_FIELDS: dict[str, Callable[[bytes], Any]] = {
+    "jpg": lambda data: Jpeg(bytes=data),
+    "json": json.loads,
+    "txt": bytes.decode,
+}
+
 
 def samples(path: str) -> Iterator[dict[str, Any]]:
-    """The samples of a tar, whose members `KEY.jpg` and `KEY.txt` follow each other."""
-    parts: dict[str, bytes] = {}
+    """The samples of a tar, whose members `KEY.jpg`, `KEY.json` and `KEY.txt` follow each other."""
     with tarfile.open(path) as tar:
-        for member in tar:
-            key, _, name = member.name.partition(".")
-            file = tar.extractfile(member)
-            parts[name] = file.read() if file else b""
-            if len(parts) == 2:
-                yield {"jpg": Jpeg(bytes=parts["jpg"]), "txt": parts["txt"].decode(), "__key__": key}
-                parts = {}
+        for key, members in groupby(tar, lambda member: member.name.partition(".")[0]):
+            fields = {}
+            for member in members:
+                name = member.name.partition(".")[2]
+                file = tar.extractfile(member)
+                fields[name] = _FIELDS[name](file.read() if file else b"")
+            yield {**fields, "__key__": key}
 
 
 def main(folder: Path, destination: Path) -> None:
