@@ -82,6 +82,7 @@ def written(folder: Path, form: str, samples: Mapping[str, Mapping[str, bytes]],
     if isinstance(target, exporters.ColumnExporter):
         names = {name for parts in samples.values() for name in parts}
         presence = {name: all(name in parts for parts in samples.values()) for name in names}
+        target.check_options(names, options or {})
         target = target.with_parts(presence, options or {})
     draft, path = folder / ".draft", folder / f"part-0{target.suffix}"
     unit = target.write(str(draft), ((key, _parts(parts)) for key, parts in samples.items()), options or {})

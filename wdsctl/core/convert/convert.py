@@ -374,8 +374,11 @@ def _check_columns(plan: PlanFile, resolved: ResolvedRequest) -> None:
     """Raise the errors of a format with columns for parts that cannot be columns, before anything is written."""
     exporter = exporters.get_exporter(resolved.request.target)
     if isinstance(exporter, exporters.ColumnExporter):
-        for folder in dict.fromkeys(unit.folder for unit in plan.units()):
-            exporter.with_parts(plan.parts(folder), dict(resolved.target_options))
+        options = dict(resolved.target_options)
+        presences = [plan.parts(folder) for folder in dict.fromkeys(unit.folder for unit in plan.units())]
+        exporter.check_options({name for parts in presences for name in parts}, options)
+        for parts in presences:
+            exporter.with_parts(parts, options)
 
 
 def _fingerprint(request: ConvertRequest, opened: OpenSources) -> str:

@@ -94,6 +94,7 @@ def test_names_and_options_that_contradict_each_other_are_refused(tmp_path: Path
     assert "reserved" in why(tmp_path, {"a": {"__parts__": b"x"}}).message
     assert "missing in some samples" in why(tmp_path, {"a": {"cls": b"1"}, "b": {"txt": b"x"}}, {"int": "cls"}).message
     assert "both name" in why(tmp_path, {"a": {"cls": b"1"}}, {"int": "cls", "binary": "cls"}).message
+    assert "did you mean cls?" in why(tmp_path, {"a": {"cls": b"1"}}, {"int": "clss"}).hint
     assert "no option 'text'" in why(tmp_path, {"a": {"cls": b"1"}}, {"text": "cls"}).message
 
 

@@ -6,7 +6,7 @@ Workers write units, one file or folder each. Then the exporter writes the files
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -58,10 +58,13 @@ PartPresence = Mapping[str, bool]
 class ColumnExporter(Exporter, Protocol):
     """A format that needs all columns of a folder before its first row."""
 
+    def check_options(self, parts: Collection[str], options: Options) -> None:
+        """Raises UsageError for a wrong option, or one that names another part than these: those of all folders."""
+
     def with_parts(self, parts: PartPresence, options: Options) -> Exporter:
         """This exporter, for a folder whose samples have these parts.
 
-        Raises UsageError for a wrong option, DatasetError WDS237 for a part that cannot be a column.
+        Raises DatasetError WDS237 for a part that cannot be a column.
         """
 
 

@@ -10,7 +10,7 @@ Source: RFC 4180 (CSV), with line feeds as line ends.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -39,9 +39,12 @@ class CsvExporter:
     template: str = DEFAULT_TEMPLATE
     parts: PartPresence = field(default_factory=dict)
 
-    def with_parts(self, parts: PartPresence, options: Options) -> CsvExporter:
-        """Raises DatasetError WDS237 for a part whose name cannot be a column."""
+    def check_options(self, parts: Collection[str], options: Options) -> None:  # noqa: ARG002 - of the protocol
+        """Raises UsageError for any option."""
         given.check_format_options(self.name, options, ())
+
+    def with_parts(self, parts: PartPresence, options: Options) -> CsvExporter:  # noqa: ARG002 - of the protocol
+        """Raises DatasetError WDS237 for a part whose name cannot be a column."""
         for name in parts:
             if name in (KEY_COLUMN, FILES_COLUMN) or name != name.strip() or "\0" in name or not _is_utf8(name):
                 raise DatasetError(

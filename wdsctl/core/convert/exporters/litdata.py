@@ -14,7 +14,7 @@ import json
 import os
 import struct
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, BinaryIO, cast
@@ -29,6 +29,7 @@ from wdsctl.core.importers.records.files import TEXT_PARTS, part_extension
 from wdsctl.core.importers.records.samples import FILES_COLUMN, KEY_COLUMN, PARTS_COLUMN
 from wdsctl.core.json_text import read_json
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION
+from wdsctl.core.samples.fields import did_you_mean
 
 INDEX_FILE = "index.json"
 
@@ -54,19 +55,27 @@ class LitDataExporter:
     parts: PartPresence = field(default_factory=dict)
     types: Mapping[str, str] = field(default_factory=dict)
 
-    def with_parts(self, parts: PartPresence, options: Options) -> LitDataExporter:
-        """Raises UsageError for a part in two options, or with another option than its content allows; DatasetError
-        WDS237 for a reserved name, and for a number that some samples lack.
-        """
+    def check_options(self, parts: Collection[str], options: Options) -> None:
+        """Raises UsageError for an unknown option, a part that no sample has, and a part in two options."""
         given.check_format_options(self.name, options, _OPTIONS)
         chosen: dict[str, str] = {}
         for option in _OPTIONS:
             for name in given.parse_list_option(options, option):
+                if name not in parts:
+                    raise UsageError(
+                        f"litdata: no sample has the part {name!r} of the option {option}",
+                        hint=f"{did_you_mean(name, parts)} the parts are {', '.join(sorted(parts))}".strip(),
+                    )
                 if chosen.setdefault(name, option) != option:
                     raise UsageError(
                         f"litdata: the options {chosen[name]} and {option} both name the part {name!r}",
                         hint="name the part in one of them",
                     )
+
+    def with_parts(self, parts: PartPresence, options: Options) -> LitDataExporter:
+        """Raises DatasetError WDS237 for a reserved name, and for a number that some samples lack."""
+        kinds = {"binary": "bytes", "int": "int", "float": "float"}
+        chosen = {name: kind for option, kind in kinds.items() for name in given.parse_list_option(options, option)}
         types = {}
         for name, is_in_all in sorted(parts.items()):
             if name in (KEY_COLUMN, FILES_COLUMN, PARTS_COLUMN):
@@ -74,9 +83,7 @@ class LitDataExporter:
             if chosen.get(name) in ("int", "float") and not is_in_all:
                 hint = f"omit `-O to.{chosen[name]}={name}`, or select samples that have it"
                 raise _part_error(name, "is missing in some samples, and a number cannot be empty", hint)
-            types[name] = {"binary": "bytes"}.get(chosen.get(name, ""), chosen.get(name)) or _litdata_type(
-                name, is_in_all=is_in_all
-            )
+            types[name] = chosen.get(name) or _litdata_type(name, is_in_all=is_in_all)
         if not all(parts.values()):
             types[PARTS_COLUMN] = "json"
         # The last field: LitData looks for a signature at the end of a chunk, and a key never has its NUL bytes.
