@@ -314,10 +314,11 @@ the time to read the samples of its buffer and its groups again.
 """
 
 _PUBLISH = """\
-Both tools read the same tars of photographs (0.4 GB) from the page cache, and write the same fields (image, JSON,
-caption, key) into chunks of 64 MB. LitData's `optimize` reads the tars with tarfile, one tar per call. After each run,
-the benchmark counts the samples in index.json. Unlike `optimize`, `wdsctl convert` first plans all chunks, so that a
-killed run continues, and syncs every file. `export` writes its files from the catalog, and opens no shard.
+Both tools read the same tars of photographs (0.4 GB) from the page cache, and write image, JSON, caption and key into
+chunks of 64 MB. LitData's `optimize` reads the tars with tarfile, one tar per call, and stores the values of the JSON
+as fields of their own; `convert` checks the JSON and stores its text. After each run, the benchmark counts the samples
+in index.json. Unlike `optimize`, `convert` first plans all chunks, so that a killed run continues, and syncs every
+file. `export` writes its files from the catalog, and opens no shard.
 """
 
 #: Title and text of each subject, in the order of the page.
