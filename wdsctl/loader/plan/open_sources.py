@@ -32,6 +32,7 @@ from wdsctl.loader.recipe.dataset import Dataset, locate_errors
 from wdsctl.loader.runtime.logs import logger
 from wdsctl.loader.stores import FileStore, PreparedStore, open_store
 from wdsctl.loader.stores.completed import CompletedSource
+from wdsctl.loader.windows.source import FrameSource
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,11 @@ class SourceOpener:
         if opened.polylithic is not None:
             media = self._open_aux_store(opened.polylithic.media, leaf)
             make = partial(CompletedSource, media=media, is_jsonl=opened.polylithic.form == "jsonl")
+        windows, sequences = self._dataset.delta_timestamps, opened.config.sequences
+        if sequences is not None and joined is None:
+            make = partial(FrameSource, sequences=sequences, windows=windows, tolerance_s=self._dataset.tolerance_s)
+        elif windows is not None:
+            raise _no_sequences_error(opened.location.display_path, leaf, is_joined=joined is not None)
         source = make(
             opened.location.root,
             opened.offsets,
@@ -296,6 +302,20 @@ def _split_of_lines(location: DatasetLocation, leaf: Leaf) -> str:
         "%s has no split %r: its only split, %r, is read instead", location.display_path, leaf.split_part, names[0]
     )
     return names[0]
+
+
+def _no_sequences_error(dataset: str, leaf: Leaf, *, is_joined: bool) -> UsageError:
+    if is_joined:
+        return UsageError(
+            "delta_timestamps does not apply to joined datasets",
+            where=leaf.where or leaf.path,
+            hint="remove delta_timestamps, or train on the datasets of the join without joining them",
+        )
+    return UsageError(
+        "delta_timestamps needs a dataset whose samples are frames of sequences",
+        where=dataset,
+        hint="write `sequences: {fps: 30}`, with the right rate, into dataset.yaml if its keys are SEQUENCE/NUMBER",
+    )
 
 
 def _check_no_join(leaf: Leaf) -> None:
