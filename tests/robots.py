@@ -180,3 +180,58 @@ def make_v30(
     (root / "meta/episodes/chunk-000").mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(rows), root / "meta/episodes/chunk-000/file-000.parquet")
     return str(root)
+
+
+class RobotReader:
+    """What LeRobot's reader gives for a frame, computed here from the files of a test dataset, without a seek.
+
+    A window is clamped to its episode; `_is_pad` marks what was clamped. Videos of one time lose the dimension of time,
+    columns do not. All floats are float32, all integers int64.
+    """
+
+    def __init__(self, root: str, lengths: Sequence[int] = LENGTHS, fps: int = FPS) -> None:
+        self.root, self.fps = Path(root), fps
+        self.info = json.loads((self.root / "meta/info.json").read_text())
+        self.table = pa.concat_tables([pq.read_table(path) for path in sorted(self.root.glob("data/*/*.parquet"))])
+        self.starts = np.cumsum([0, *lengths])
+        self._videos: dict[Path, tuple[list[float], list[np.ndarray]]] = {}
+
+    def item(self, index: int, deltas: Mapping[str, Sequence[float]], tolerance_s: float = 1e-4) -> dict[str, Any]:
+        episode = int(np.searchsorted(self.starts, index, side="right")) - 1
+        start, stop = int(self.starts[episode]), int(self.starts[episode + 1])
+        item: dict[str, Any] = {"task": TASKS[self.table["task_index"][index].as_py()]}
+        for name, feature in self.info["features"].items():
+            offsets = [round(delta * self.fps) for delta in deltas.get(name, [0])]
+            rows = [min(max(index + each, start), stop - 1) for each in offsets]
+            if name in deltas:
+                item[f"{name}_is_pad"] = np.array([not start <= index + each < stop for each in offsets])
+            if feature["dtype"] == "video":
+                frames = self._frames(name, episode, rows, tolerance_s)
+                item[name] = frames[0] if len(rows) == 1 else frames
+                continue
+            values = np.array([self.table[name][row].as_py() for row in rows])
+            values = values.astype({"f": np.float32, "i": np.int64, "b": np.bool_}[values.dtype.kind])
+            item[name] = values if name in deltas else values[0]
+        return item
+
+    def _frames(self, name: str, episode: int, rows: Sequence[int], tolerance_s: float) -> np.ndarray:
+        path, start = self.root / self._place(name, episode)[0], self._place(name, episode)[1]
+        if path not in self._videos:
+            with av.open(str(path)) as container:
+                shown = [(float(each.pts * each.time_base), each.to_ndarray(format="rgb24")) for each in container.decode(video=0)]
+            self._videos[path] = [time for time, _ in shown], [pixels for _, pixels in shown]
+        times, pixels = self._videos[path]
+        found = []
+        for row in rows:
+            wanted = start + float(np.float32(self.table["timestamp"][row].as_py()))
+            nearest = int(np.argmin(np.abs(np.array(times) - wanted)))
+            assert abs(times[nearest] - wanted) <= tolerance_s
+            found.append(pixels[nearest].transpose(2, 0, 1).astype(np.float32) / 255)
+        return np.stack(found)
+
+    def _place(self, name: str, episode: int) -> tuple[str, float]:
+        if self.info["codebase_version"] == "v2.1":
+            return f"videos/chunk-000/{name}/episode_{episode:06d}.mp4", 0.0
+        rows = pq.read_table(self.root / "meta/episodes/chunk-000/file-000.parquet").to_pylist()
+        file, start = rows[episode][f"videos/{name}/file_index"], rows[episode][f"videos/{name}/from_timestamp"]
+        return f"videos/{name}/chunk-000/file-{file:03d}.mp4", start
