@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import pickle
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import torch
 from tests.loader.running import digests, ids, rounds, saved_after, strict, taken
 from tests.preparing import prepare_request
 from tests.robots import CAMERAS, FPS, LENGTHS, RobotReader, frame_pixels, make_v21, make_v30, write_video
+from wdsctl import Dataset
 from wdsctl.core.errors import LoaderError, SampleFailed, UsageError
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.loader import DefaultTaskEncoder, Loader, SampleDecoder, WorkerConfig, get_loader, get_train_dataset
@@ -64,6 +65,20 @@ def test_every_frame_is_what_lerobot_reads(robots: str, windows: dict[str, list[
             else:
                 assert sample[name].numpy().dtype == values.dtype, name
                 np.testing.assert_array_equal(sample[name].numpy(), values, err_msg=f"{index} {name}")
+
+
+def test_a_dataset_gives_frames_by_position_and_by_key(robots: str) -> None:
+    reader = RobotReader(robots)
+    frames = Dataset(robots, delta_timestamps=WINDOWS)
+    index = LENGTHS[0] + 2
+    copy = pickle.loads(pickle.dumps(frames))
+    for sample in (frames[index], frames["episode_000001/000002"], copy[index]):
+        for name, values in reader.item(index, WINDOWS).items():
+            if name != "task":
+                np.testing.assert_array_equal(sample[name].numpy(), values, err_msg=name)
+    assert Dataset(robots, crude=True)[index]["json"]["frame_index"] == 2
+    with pytest.raises(UsageError, match="needs decoded frames"):
+        Dataset(robots, crude=True, delta_timestamps=WINDOWS)
 
 
 def test_batches_stack_windows_and_pads(robots: str) -> None:

@@ -33,6 +33,7 @@ from wdsctl.loader.runtime.logs import logger
 from wdsctl.loader.stores import FileStore, PreparedStore, open_store
 from wdsctl.loader.stores.completed import CompletedSource
 from wdsctl.loader.windows.source import FrameSource
+from wdsctl.loader.windows.windows import no_sequences_error
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ class SourceOpener:
         if sequences is not None and joined is None:
             make = partial(FrameSource, sequences=sequences, windows=windows, tolerance_s=self._dataset.tolerance_s)
         elif windows is not None:
-            raise _no_sequences_error(opened.location.display_path, leaf, is_joined=joined is not None)
+            raise _joined_windows_error(leaf) if joined is not None else no_sequences_error(opened.location.display_path)
         source = make(
             opened.location.root,
             opened.offsets,
@@ -304,17 +305,11 @@ def _split_of_lines(location: DatasetLocation, leaf: Leaf) -> str:
     return names[0]
 
 
-def _no_sequences_error(dataset: str, leaf: Leaf, *, is_joined: bool) -> UsageError:
-    if is_joined:
-        return UsageError(
-            "delta_timestamps does not apply to joined datasets",
-            where=leaf.where or leaf.path,
-            hint="remove delta_timestamps, or train on the datasets of the join without joining them",
-        )
+def _joined_windows_error(leaf: Leaf) -> UsageError:
     return UsageError(
-        "delta_timestamps needs a dataset whose samples are frames of sequences",
-        where=dataset,
-        hint="write `sequences: {fps: 30}`, with the right rate, into dataset.yaml if its keys are SEQUENCE/NUMBER",
+        "delta_timestamps does not apply to joined datasets",
+        where=leaf.where or leaf.path,
+        hint="remove delta_timestamps, or train on the datasets of the join without joining them",
     )
 
 

@@ -58,6 +58,15 @@ def frame_deltas(
     return {name: tuple(round(delta * fps) for delta in deltas) for name, deltas in windows.items()}
 
 
+def no_sequences_error(dataset: str) -> UsageError:
+    """The error for windows over a dataset without sequences."""
+    return UsageError(
+        "delta_timestamps needs a dataset whose samples are frames of sequences",
+        where=dataset,
+        hint="write `sequences: {fps: 30}`, with the right rate, into dataset.yaml if its keys are SEQUENCE/NUMBER",
+    )
+
+
 def _bad_windows_error(problem: str) -> UsageError:
     return UsageError(
         problem, hint='pass seconds by feature, such as delta_timestamps={"action": [0, 0.1, 0.2], "jpg": [-0.1, 0]}'
