@@ -30,7 +30,7 @@ def features(fps: int = FPS, cameras: Sequence[str] = CAMERAS, **more: Any) -> d
         "next.reward": {"dtype": "float32", "shape": [1], "names": None},
         "next.done": {"dtype": "bool", "shape": [1], "names": None},
         "gripper": {"dtype": "int32", "shape": [1], "names": None},
-        **{camera: video for camera in cameras},
+        **dict.fromkeys(cameras, video),
         "timestamp": {"dtype": "float32", "shape": [1], "names": None},
         "frame_index": {"dtype": "int64", "shape": [1], "names": None},
         "episode_index": {"dtype": "int64", "shape": [1], "names": None},
@@ -92,7 +92,9 @@ def write_video(path: Path, frames: np.ndarray, fps: int = FPS, keyframes: int =
         container.mux(stream.encode())
 
 
-def _write_info(root: Path, version: str, lengths: Sequence[int], fps: int, given: Mapping[str, Any], **more: Any) -> None:
+def _write_info(
+    root: Path, version: str, lengths: Sequence[int], fps: int, given: Mapping[str, Any], **more: Any
+) -> None:
     info = {
         "codebase_version": version,
         "robot_type": "test",
@@ -109,9 +111,7 @@ def _write_info(root: Path, version: str, lengths: Sequence[int], fps: int, give
     (root / "meta/info.json").write_text(json.dumps(info, indent=4))
 
 
-def make_v21(
-    root: Path, lengths: Sequence[int] = LENGTHS, fps: int = FPS, cameras: Sequence[str] = CAMERAS
-) -> str:
+def make_v21(root: Path, lengths: Sequence[int] = LENGTHS, fps: int = FPS, cameras: Sequence[str] = CAMERAS) -> str:
     """A dataset with a Parquet file and a video of each camera for each episode."""
     _write_info(
         root,
@@ -127,12 +127,16 @@ def make_v21(
     with open(root / "meta/tasks.jsonl", "w") as file:
         file.writelines(json.dumps({"task_index": i, "task": task}) + "\n" for i, task in enumerate(TASKS))
     with open(root / "meta/episodes.jsonl", "w") as file:
-        for i, length in enumerate(lengths):
-            file.write(json.dumps({"episode_index": i, "tasks": [TASKS[i % len(TASKS)]], "length": length}) + "\n")
+        file.writelines(
+            json.dumps({"episode_index": i, "tasks": [TASKS[i % len(TASKS)]], "length": length}) + "\n"
+            for i, length in enumerate(lengths)
+        )
     first = 0
     (root / "data/chunk-000").mkdir(parents=True)
     for i, length in enumerate(lengths):
-        pq.write_table(arrow_table(episode_table(i, length, first, fps)), root / f"data/chunk-000/episode_{i:06d}.parquet")
+        pq.write_table(
+            arrow_table(episode_table(i, length, first, fps)), root / f"data/chunk-000/episode_{i:06d}.parquet"
+        )
         for number, camera in enumerate(cameras):
             path = root / f"videos/chunk-000/{camera}/episode_{i:06d}.mp4"
             write_video(path, frame_pixels(number, i, length), fps)
@@ -140,9 +144,7 @@ def make_v21(
     return str(root)
 
 
-def make_v30(
-    root: Path, lengths: Sequence[int] = LENGTHS, fps: int = FPS, cameras: Sequence[str] = CAMERAS
-) -> str:
+def make_v30(root: Path, lengths: Sequence[int] = LENGTHS, fps: int = FPS, cameras: Sequence[str] = CAMERAS) -> str:
     """A dataset whose first two episodes share a Parquet file and the videos; the others share the next ones."""
     _write_info(
         root,
@@ -168,7 +170,10 @@ def make_v30(
             row |= {"dataset_from_index": first, "dataset_to_index": first + lengths[i]}
             for camera in cameras:
                 row |= {f"videos/{camera}/chunk_index": 0, f"videos/{camera}/file_index": file}
-                row |= {f"videos/{camera}/from_timestamp": start, f"videos/{camera}/to_timestamp": start + lengths[i] / fps}
+                row |= {
+                    f"videos/{camera}/from_timestamp": start,
+                    f"videos/{camera}/to_timestamp": start + lengths[i] / fps,
+                }
             rows.append(row | {"stats/action/mean": [0.0, 0.0]})
             start += lengths[i] / fps
             first += lengths[i]
@@ -218,7 +223,10 @@ class RobotReader:
         path, start = self.root / self._place(name, episode)[0], self._place(name, episode)[1]
         if path not in self._videos:
             with av.open(str(path)) as container:
-                shown = [(float(each.pts * each.time_base), each.to_ndarray(format="rgb24")) for each in container.decode(video=0)]
+                shown = [
+                    (float(each.pts * each.time_base), each.to_ndarray(format="rgb24"))
+                    for each in container.decode(video=0)
+                ]
             self._videos[path] = [time for time, _ in shown], [pixels for _, pixels in shown]
         times, pixels = self._videos[path]
         found = []

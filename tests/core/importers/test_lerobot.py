@@ -72,7 +72,11 @@ def test_both_layouts_have_the_same_frames(v21: str, v30: str) -> None:
 
 def test_a_number_comes_back_exactly(v21: str) -> None:
     table = pq.read_table(f"{v21}/{EPISODE}")
-    states = [[float("nan"), float("inf"), -0.0], [1e-45, 3.4028235e38, 0.1], *table["observation.state"].to_pylist()[2:]]
+    states = [
+        [float("nan"), float("inf"), -0.0],
+        [1e-45, 3.4028235e38, 0.1],
+        *table["observation.state"].to_pylist()[2:],
+    ]
     change_table(v21, "observation.state", pa.array(states, pa.list_(pa.float32(), 3)))
     lines = [line for line in lines_of(v21) if line["episode_index"] == 1]
     found = np.array([line["observation.state"] for line in lines], np.float64).astype(np.float32)
@@ -158,7 +162,11 @@ def test_a_feature_that_is_not_read_can_be_dropped(v21: str) -> None:
 
 
 BAD_TABLES: list[tuple[str, Any, str]] = [
-    ("timestamp", pa.array(np.array([0, 0.1, 0.2, 0.35, 0.4, 0.5, 0.6], np.float32)), "1 frames are not evenly spaced: episode_000001/000003"),
+    (
+        "timestamp",
+        pa.array(np.array([0, 0.1, 0.2, 0.35, 0.4, 0.5, 0.6], np.float32)),
+        "1 frames are not evenly spaced: episode_000001/000003",
+    ),
     ("timestamp", pa.array(np.array([0, 0.1, 0.2, np.nan, 0.4, 0.5, 0.6], np.float32)), "not evenly spaced"),
     ("frame_index", pa.array([0, 1, 2, 4, 3, 5, 6]), "frame_index of row 3 is 4, not 3"),
     ("episode_index", pa.array([1, 1, 1, 2, 1, 1, 1]), "episode_index of row 3 is 2, not 1"),
@@ -192,7 +200,7 @@ def test_a_table_that_is_too_short_or_damaged_is_refused(v21: str) -> None:
 def test_videos_that_are_missing_short_or_damaged_are_refused(v21: str) -> None:
     path = Path(v21) / f"videos/chunk-000/{CAMERAS[0]}/episode_000001.mp4"
     write_video(path, frame_pixels(0, 1, LENGTHS[1] - 1))
-    with pytest.raises(DatasetError, match="6 frames, but the tables of its episodes .* have 7"):
+    with pytest.raises(DatasetError, match=r"6 frames, but the tables of its episodes .* have 7"):
         read_all(v21)
     path.write_bytes(b"no video at all")
     with pytest.raises(DatasetError, match="no video that can be decoded"):

@@ -62,7 +62,9 @@ def test_the_frames_of_an_episode_are_in_one_split(tmp_path: Path) -> None:
 
 
 def test_new_episodes_are_added(tmp_path: Path) -> None:
-    small, large = (make_v21(tmp_path / name, lengths, cameras=()) for name, lengths in (("a", (4, 5)), ("b", (4, 5, 6))))
+    small, large = (
+        make_v21(tmp_path / name, lengths, cameras=()) for name, lengths in (("a", (4, 5)), ("b", (4, 5, 6)))
+    )
     prepare(small, None, prepare_request())
     for name in ("meta", "data"):
         shutil.copytree(Path(large) / name, Path(small) / name, dirs_exist_ok=True)

@@ -17,8 +17,15 @@ from tests.robots import CAMERAS, FPS, LENGTHS, RobotReader, frame_pixels, make_
 from wdsctl import Dataset
 from wdsctl.core.errors import LoaderError, SampleFailed, UsageError
 from wdsctl.core.prepare.prepare import prepare
-from wdsctl.loader import DefaultTaskEncoder, Loader, SampleDecoder, WorkerConfig, get_loader, get_train_dataset
-from wdsctl.loader import get_val_dataset
+from wdsctl.loader import (
+    DefaultTaskEncoder,
+    Loader,
+    SampleDecoder,
+    WorkerConfig,
+    get_loader,
+    get_train_dataset,
+    get_val_dataset,
+)
 
 WINDOWS: dict[str, list[float]] = {
     "action": [0, 0.1, 0.2, 0.3],
@@ -71,7 +78,7 @@ def test_a_dataset_gives_frames_by_position_and_by_key(robots: str) -> None:
     reader = RobotReader(robots)
     frames = Dataset(robots, delta_timestamps=WINDOWS)
     index = LENGTHS[0] + 2
-    copy = pickle.loads(pickle.dumps(frames))
+    copy = pickle.loads(pickle.dumps(frames))  # noqa: S301 - our own
     for sample in (frames[index], frames["episode_000001/000002"], copy[index]):
         for name, values in reader.item(index, WINDOWS).items():
             if name != "task":
@@ -161,7 +168,7 @@ def test_a_video_that_became_shorter_fails_its_samples_by_name(tmp_path: Path) -
     prepare(root, None, prepare_request())
     path = Path(root) / f"videos/chunk-000/{CAMERAS[0]}/episode_000001.mp4"
     write_video(path, frame_pixels(0, 1, LENGTHS[1] - 2))
-    with pytest.raises(SampleFailed, match="no frame of the video is at 0.5") as error:
+    with pytest.raises(SampleFailed, match=r"no frame of the video is at 0\.5") as error:
         samples(root, None)
     assert "episode_000001/000005" in error.value.where
     assert "episode_000001.mp4" in error.value.where
@@ -174,5 +181,3 @@ def test_a_video_at_another_rate_fails_where_no_frame_is_near(tmp_path: Path) ->
     write_video(path, frame_pixels(0, 0, LENGTHS[0]), fps=FPS - 1)
     with pytest.raises(SampleFailed, match=r"no frame of the video is at 0\.1.*nearest frame is at"):
         samples(root, None)
-
-

@@ -349,13 +349,8 @@ def _robot(robot: RobotReport, *, dry_run: bool) -> list[tuple[str, RenderableTy
     ]
     kept = robot.tables - robot.written
     done = "would be written" if dry_run else f"{format_count(robot.written)} written, {format_count(kept)} kept"
-    rows.append(
-        (
-            "write",
-            f"{format_count(robot.frames, 'frame')} of {format_count(robot.episodes, 'episode')} at {robot.fps:g} fps "
-            f"in {format_count(robot.tables, 'file')} of frames/ ({done})",
-        )
-    )
+    amount = f"{format_count(robot.frames, 'frame')} of {format_count(robot.episodes, 'episode')}"
+    rows.append(("write", f"{amount} at {robot.fps:g} fps in {format_count(robot.tables, 'file')} of frames/ ({done})"))
     rows.append(("", f"{format_count(robot.videos, 'video file')} stay in place"))
     return rows
 

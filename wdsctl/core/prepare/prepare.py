@@ -139,10 +139,9 @@ def _prepare(source: str, dest: str | None, request: PrepareRequest, progress: P
     if dest is None and request.index.selection is None and is_polylithic(source):
         return _prepare_polylithic(source, request, progress)
     form = recognise_form(source, dest, request.from_format) if request.index.selection is None else None
-    if form is not None and form.name == ROBOT_FORM:
-        return _prepare_robot_dataset(source, dest, form, request, progress)
     if form is not None and form.name not in (IN_PLACE, RAW_FOLDER):
-        return _prepare_from_format(source, dest, form, request, progress)
+        prepare_form = _prepare_robot_dataset if form.name == ROBOT_FORM else _prepare_from_format
+        return prepare_form(source, dest, form, request, progress)
     _check_no_layout(form, request)
     if dest is not None:
         check_source_and_dest(source, dest, request)

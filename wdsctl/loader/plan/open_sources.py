@@ -161,7 +161,9 @@ class SourceOpener:
         if sequences is not None and joined is None:
             make = partial(FrameSource, sequences=sequences, windows=windows, tolerance_s=self._dataset.tolerance_s)
         elif windows is not None:
-            raise _joined_windows_error(leaf) if joined is not None else no_sequences_error(opened.location.display_path)
+            raise (
+                _joined_windows_error(leaf) if joined is not None else no_sequences_error(opened.location.display_path)
+            )
         source = make(
             opened.location.root,
             opened.offsets,

@@ -166,9 +166,9 @@ def get_train_dataset(
     - `catalog`: the folder of the catalog if it is not in the dataset. `dataset_config`: a file to use instead of
       dataset.yaml, next to it. `split_config`: a file next to it or in `.nv-meta`, in the format of Energon's
       split.yaml, that replaces the catalog's splits.
-    - `delta_timestamps`: time windows of frames, for each feature the seconds relative to the frame, as LeRobot names
-      them: `{"action": [0, 0.1, 0.2]}`. A sample then has the feature as a tensor of (times, ...), and `NAME_is_pad` for
-      the times outside of the sequence. `tolerance_s`: how far a time may be from that of a frame.
+    - `delta_timestamps`: time windows of frames, for each feature the seconds relative to the frame, named as in
+      LeRobot: `{"action": [0, 0.1, 0.2]}`. A sample then has the feature as a tensor of (times, ...), and `NAME_is_pad`
+      for the times outside of the sequence. `tolerance_s`: how far a time may be from that of a frame.
     - `ban`: keys or restore keys of samples to exclude from now on. All others keep their positions in the order.
     - `changed_shards`: what to do with a shard that is missing or not what was indexed: "error" ends the run (WDS528),
       "skip" replaces its samples by others. Default: "error" in a resumed run, else "skip".

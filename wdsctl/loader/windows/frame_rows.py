@@ -38,7 +38,8 @@ class FrameRows:
         while stop < self._rows and self._is_frame(stop, name, number + stop - row):
             stop += 1
         if found is not None:
-            raise _gap_error(name, f"{self._offsets.key(found.start)} and {self._offsets.key(row)} are in different places")
+            apart = f"{self._offsets.key(found.start)} and {self._offsets.key(row)} are in different places"
+            raise _gap_error(name, apart)
         self._found[name] = FrameRange(start, stop)
         return self._found[name]
 
@@ -57,7 +58,7 @@ class FrameRows:
         if not slash or not number.isdecimal():
             raise SampleFailed(
                 f"the key {key!r} is not SEQUENCE/NUMBER",
-                hint="prepare the dataset with keys such as `episode_3/000042`, or remove `sequences` from dataset.yaml",
+                hint="prepare the dataset with keys such as a/000042, or remove `sequences` from dataset.yaml",
             )
         return name, int(number)
 

@@ -14,8 +14,8 @@ from wdsctl.core.array_types import Int64Array
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.dataset.sequences import TEXT, VIDEO, SequenceConfig
 from wdsctl.core.errors import SampleFailed, UsageError, WdsctlError
-from wdsctl.core.urls import is_url
 from wdsctl.core.samples.types import FieldKind
+from wdsctl.core.urls import is_url
 from wdsctl.loader.decoding import SampleDecoder, decode_raw
 from wdsctl.loader.decoding.av.open_videos import OpenVideos
 from wdsctl.loader.reading.decode_functions import DecodeFunctions
@@ -168,9 +168,9 @@ class FrameSource(SplitSource):
         for stop in range(1, len(ranges) + 1):
             begin, before = ranges[first], ranges[stop - 1]
             end = before.offset + before.size
-            if stop < len(ranges) and ranges[stop].path == begin.path:
-                if 0 <= ranges[stop].offset - end <= MAX_PART_GAP_BYTES:
-                    continue
+            is_same_file = stop < len(ranges) and ranges[stop].path == begin.path
+            if is_same_file and 0 <= ranges[stop].offset - end <= MAX_PART_GAP_BYTES:
+                continue
             data = self._storage.read(begin.path, begin.offset, end - begin.offset)
             pieces += [data[each.offset - begin.offset :][: each.size] for each in ranges[first:stop]]
             first = stop

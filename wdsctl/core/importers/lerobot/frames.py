@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -45,10 +46,11 @@ def frame_tables(dataset: RobotDataset) -> list[FrameTable]:
     tables = [
         FrameTable(path, tuple(episodes)) for path, episodes in groupby(dataset.episodes, lambda each: each.table)
     ]
-    paths = [table.path for table in tables]
-    twice = next((path for i, path in enumerate(paths) if path in paths[:i]), None) if len(set(paths)) < len(paths) else None
+    twice = next((path for path, count in Counter(table.path for table in tables).items() if count > 1), None)
     if twice is not None:
-        raise damaged_file_error("other episodes lie between the episodes of this file", os.path.join(dataset.root, twice))
+        raise damaged_file_error(
+            "other episodes lie between the episodes of this file", os.path.join(dataset.root, twice)
+        )
     return tables
 
 
@@ -106,14 +108,12 @@ def _check_columns(dataset: RobotDataset, schema: Any, path: str) -> None:
 def _check_rows(
     dataset: RobotDataset, table: FrameTable, file: Any, path: str, tolerance_s: float
 ) -> NDArray[np.float32]:
-    """Check that the rows are the frames of the episodes, evenly spaced. Returns their timestamps, as LeRobot has them."""
+    """Check that the rows are the frames of the episodes, evenly spaced. Returns their timestamps."""
     rows = file.read(columns=list(INDEX_COLUMNS), use_threads=False)
     if any(rows[name].null_count for name in INDEX_COLUMNS):
         raise damaged_file_error("an index column has nulls", path)
     if rows.num_rows != table.frames:
-        raise damaged_file_error(
-            f"it has {rows.num_rows:,} rows, but its episodes have {table.frames:,} frames", path
-        )
+        raise damaged_file_error(f"it has {rows.num_rows:,} rows, but its episodes have {table.frames:,} frames", path)
     numbers = {name: rows[name].to_numpy() for name in INDEX_COLUMNS}
     lengths = [episode.length for episode in table.episodes]
     frames = np.concatenate([np.arange(length) for length in lengths])
@@ -130,7 +130,9 @@ def _check_rows(
     tasks = numbers["task_index"]
     wrong = np.flatnonzero((tasks < 0) | (tasks >= len(dataset.tasks)))
     if len(wrong):
-        raise damaged_file_error(f"row {int(wrong[0])} has the task {tasks[wrong[0]]}, which is not in meta/tasks", path)
+        raise damaged_file_error(
+            f"row {int(wrong[0])} has the task {tasks[wrong[0]]}, which is not in meta/tasks", path
+        )
     times: NDArray[np.float32] = numbers["timestamp"].astype(np.float32)
     # A float32 cannot hold a time of many minutes to a tenth of a millisecond.
     allowed = tolerance_s + np.spacing(np.abs(times)).astype(np.float64)
@@ -139,8 +141,8 @@ def _check_rows(
         row = int(wrong[0])
         key = frame_key(int(expected["episode_index"][row]), int(frames[row]))
         raise damaged_file_error(
-            f"{len(wrong):,} frames are not evenly spaced: {key} has the timestamp {times[row]:g} s, but at "
-            f"{dataset.fps:g} fps frame {frames[row]} is at {frames[row] / dataset.fps:g} s (tolerance {tolerance_s:g} s)",
+            f"{len(wrong):,} frames are not evenly spaced: {key} has the timestamp {times[row]:g} s, and not "
+            f"{frames[row] / dataset.fps:g} s, as at {dataset.fps:g} fps (tolerance {tolerance_s:g} s)",
             path,
         )
     return times

@@ -223,9 +223,7 @@ def _read_episodes_v3(root: str, info: Mapping[str, Any], videos: list[str]) -> 
     folder = os.path.join(root, "meta/episodes")
     columns = ["episode_index", "length", "dataset_from_index", "dataset_to_index", "data/chunk_index"]
     columns += ["data/file_index"]
-    columns += [
-        f"videos/{key}/{name}" for key in videos for name in ("chunk_index", "file_index", "from_timestamp")
-    ]
+    columns += [f"videos/{key}/{name}" for key in videos for name in ("chunk_index", "file_index", "from_timestamp")]
     number = first = 0
     for path in find_tables(folder):
         with arrow.translate_arrow_errors(path):

@@ -69,13 +69,12 @@ def check_videos(dataset: RobotDataset) -> Iterator[VideoFile]:
 
 
 def _check_length(file: VideoFile, facts: VideoFacts, fps: float, path: str) -> None:
-    if facts.frames is not None and facts.frames_are == "stated":
-        if facts.frames < file.frames:
-            raise damaged_file_error(
-                f"it has {facts.frames:,} frames, but the tables of its episodes (the last is {file.episode}) have "
-                f"{file.frames:,}",
-                path,
-            )
+    if facts.frames is not None and facts.frames_are == "stated" and facts.frames < file.frames:
+        raise damaged_file_error(
+            f"it has {facts.frames:,} frames, but the tables of its episodes (the last is {file.episode}) have "
+            f"{file.frames:,}",
+            path,
+        )
     if facts.duration_s is not None and facts.duration_s + 0.5 / fps < file.until:
         raise damaged_file_error(
             f"it lasts {facts.duration_s:.3f} s, but episode {file.episode} needs {file.until:.3f} s", path
