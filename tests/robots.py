@@ -158,6 +158,12 @@ def make_v30(root: Path, lengths: Sequence[int] = LENGTHS, fps: int = FPS, camer
         video_path="videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4",
     )
     tasks = pa.table({"task_index": list(range(len(TASKS))), "__index_level_0__": list(TASKS)})
+    columns = [
+        {"name": name, "field_name": field, "pandas_type": kind, "numpy_type": kind, "metadata": None}
+        for name, field, kind in (("task_index", "task_index", "int64"), (None, "__index_level_0__", "object"))
+    ]
+    index = {"index_columns": ["__index_level_0__"], "columns": columns, "column_indexes": []}
+    tasks = tasks.replace_schema_metadata({"pandas": json.dumps(index)})  # as pandas writes an index
     pq.write_table(tasks, root / "meta/tasks.parquet")
     rows: list[dict[str, Any]] = []
     first = 0

@@ -115,9 +115,9 @@ class FrameSource(SplitSource):
     def _window(self, row: int, deltas: Sequence[int]) -> tuple[list[int], torch.Tensor]:
         """(rows, whether each stands in for a frame that the sequence does not have)."""
         start, stop = self._frames.sequence_of(row)
-        wanted = [row + delta for delta in deltas]
-        is_pad = torch.tensor([not start <= each < stop for each in wanted])
-        return [min(max(each, start), stop - 1) for each in wanted], is_pad
+        positions = [row + delta for delta in deltas]
+        is_pad = torch.tensor([not start <= each < stop for each in positions])
+        return [min(max(each, start), stop - 1) for each in positions], is_pad
 
     # Lines of JSON with features.
 
