@@ -74,6 +74,15 @@ def test_new_episodes_are_added(tmp_path: Path) -> None:
     assert len(keys(small, "train")) == 15
 
 
+def test_frames_of_a_table_that_is_gone_are_refused(tmp_path: Path) -> None:
+    large = make_v21(tmp_path / "a", (4, 5, 6), cameras=())
+    prepare(large, None, prepare_request())
+    small = make_v21(tmp_path / "b", (4, 5), cameras=())
+    shutil.copytree(Path(small) / "meta", Path(large) / "meta", dirs_exist_ok=True)
+    with pytest.raises(InputError, match=r"frames/chunk-000/episode_000002.jsonl belongs to no table"):
+        prepare(large, None, prepare_request())
+
+
 def test_a_dry_run_checks_everything_and_writes_nothing(tmp_path: Path) -> None:
     root = make_v21(tmp_path / "set", cameras=CAMERAS[:1])
     before = contents(root)

@@ -13,9 +13,11 @@ import torch
 
 from tests.loader.running import digests, ids, rounds, saved_after, strict, taken
 from tests.preparing import prepare_request
+from tests.remote import uploaded
 from tests.robots import CAMERAS, FPS, LENGTHS, RobotReader, frame_pixels, make_v21, make_v30, write_video
 from wdsctl import Dataset
 from wdsctl.core.errors import LoaderError, SampleFailed, UsageError
+from wdsctl.core.index.index import index
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.loader import (
     DefaultTaskEncoder,
@@ -26,6 +28,8 @@ from wdsctl.loader import (
     get_train_dataset,
     get_val_dataset,
 )
+
+pytestmark = pytest.mark.usefixtures("faulty_store")
 
 WINDOWS: dict[str, list[float]] = {
     "action": [0, 0.1, 0.2, 0.3],
@@ -172,6 +176,30 @@ def test_a_video_that_became_shorter_fails_its_samples_by_name(tmp_path: Path) -
         samples(root, None)
     assert "episode_000001/000005" in error.value.where
     assert "episode_000001.mp4" in error.value.where
+
+
+@pytest.mark.parametrize("path", ["../else.mp4", "/etc/hostname", "frames/link.mp4"])
+def test_a_line_names_no_video_outside_of_the_dataset(tmp_path: Path, path: str) -> None:
+    root = make_v21(tmp_path / "set")
+    frames = Path(root) / "frames/chunk-000/episode_000000.jsonl"
+    prepare(root, None, prepare_request())
+    (tmp_path / "else.mp4").write_bytes(b"")
+    (frames.parents[1] / "link.mp4").symlink_to(tmp_path / "else.mp4")
+    first = frames.read_text().splitlines()[0]
+    was = f"videos/chunk-000/{CAMERAS[0]}/episode_000000.mp4"
+    frames.write_text(first.replace(was, path) + "\n")
+    index(root)
+    with pytest.raises(SampleFailed) as error:
+        samples(root, None)
+    assert error.value.code == "WDS552"
+
+
+def test_videos_and_rows_are_read_at_a_url(robots: str) -> None:
+    url = "faulty://store/robots"
+    uploaded(robots, url, "*.jsonl")
+    uploaded(robots, url, "*.mp4")
+    here = digests(training(robots, max_samples_per_sequence=8), 7)
+    assert digests(training(url, catalog=f"{robots}/.wdsctl", max_samples_per_sequence=8), 7) == here
 
 
 def test_a_video_at_another_rate_fails_where_no_frame_is_near(tmp_path: Path) -> None:

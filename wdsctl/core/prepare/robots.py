@@ -28,6 +28,8 @@ from wdsctl.core.importers.records.samples import KEY_COLUMN
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.progress import Progress
 from wdsctl.core.samples.types import CRUDE
+from wdsctl.core.storage import source_files
+from wdsctl.core.text import path_for_message
 from wdsctl.core.urls import is_url, redact_secrets
 
 FORM = "lerobot"
@@ -93,6 +95,8 @@ def write_robot_frames(source: str, request: PrepareRequest, progress: Progress)
     tolerance = _parse_tolerance(options)
     tables = frame_tables(dataset)
     videos = len(video_files(dataset))
+    if os.path.isdir(os.path.join(source, FRAMES_FOLDER)):
+        _check_no_other_frames(source, tables)
     progress.phase("check videos", items=videos)
     for _ in check_videos(dataset):
         progress.advance(items=1)
@@ -165,6 +169,19 @@ def _resolve_config(location: DatasetLocation, dataset: RobotDataset, request: P
             hint="use the options of the first run (`wdsctl log` lists it), or move dataset.yaml away",
         )
     return None
+
+
+def _check_no_other_frames(root: str, tables: Iterable[FrameTable]) -> None:
+    """Raise InputError for a file in `frames/` that belongs to no table: its lines would be samples."""
+    own = {frames_path(table.path) for table in tables}
+    for path, _ in source_files.walk_facts(os.path.join(root, FRAMES_FOLDER)):
+        name = f"{FRAMES_FOLDER}/{path}"
+        if name.endswith(".jsonl") and name not in own:
+            raise InputError(
+                f"{path_for_message(name)} belongs to no table of the dataset",
+                where=path_for_message(root),
+                hint=f"move the file out of {FRAMES_FOLDER}/",
+            )
 
 
 def _write_tables(

@@ -7,6 +7,8 @@ from typing import NamedTuple
 from wdsctl.core.errors import SampleFailed
 from wdsctl.core.offsets.read import ShardIndex
 
+_MAX_DIGITS = 18  # of a frame's number
+
 
 class FrameRange(NamedTuple):
     """The frames [start, stop) of a sequence, as rows of the offsets file."""
@@ -55,7 +57,7 @@ class FrameRows:
     def _split(self, row: int) -> tuple[str, int]:
         key = self._offsets.key(row)
         name, slash, number = key.rpartition("/")
-        if not slash or not number.isdecimal():
+        if not slash or not (number.isascii() and number.isdecimal() and len(number) <= _MAX_DIGITS):
             raise SampleFailed(
                 f"the key {key!r} is not SEQUENCE/NUMBER",
                 hint="prepare the dataset with keys such as a/000042, or remove `sequences` from dataset.yaml",
