@@ -67,27 +67,27 @@ def test_every_frame_is_what_lerobot_reads(robots: str, windows: dict[str, list[
     reader = RobotReader(robots)
     found = samples(robots, windows)
     assert len(found) == sum(LENGTHS)
-    for index, sample in enumerate(found):
-        expected = reader.item(index, windows or {})
+    for i, sample in enumerate(found):
+        expected = reader.item(i, windows or {})
         assert {name for name in sample if not name.startswith("__")} == expected.keys()
         for name, values in expected.items():
             if name == "task":
                 assert sample[name] == values
             else:
                 assert sample[name].numpy().dtype == values.dtype, name
-                np.testing.assert_array_equal(sample[name].numpy(), values, err_msg=f"{index} {name}")
+                np.testing.assert_array_equal(sample[name].numpy(), values, err_msg=f"{i} {name}")
 
 
 def test_a_dataset_gives_frames_by_position_and_by_key(robots: str) -> None:
     reader = RobotReader(robots)
     frames = Dataset(robots, delta_timestamps=WINDOWS)
-    index = LENGTHS[0] + 2
+    i = LENGTHS[0] + 2
     copy = pickle.loads(pickle.dumps(frames))  # noqa: S301 - our own
-    for sample in (frames[index], frames["episode_000001/000002"], copy[index]):
-        for name, values in reader.item(index, WINDOWS).items():
+    for sample in (frames[i], frames["episode_000001/000002"], copy[i]):
+        for name, values in reader.item(i, WINDOWS).items():
             if name != "task":
                 np.testing.assert_array_equal(sample[name].numpy(), values, err_msg=name)
-    assert Dataset(robots, crude=True)[index]["json"]["frame_index"] == 2
+    assert Dataset(robots, crude=True)[i]["json"]["frame_index"] == 2
     with pytest.raises(UsageError, match="needs decoded frames"):
         Dataset(robots, crude=True, delta_timestamps=WINDOWS)
 
