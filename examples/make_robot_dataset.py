@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
@@ -21,7 +22,7 @@ CAMERA = "observation.images.top"
 TASK = "follow the dot"
 
 
-def make_episode(number: int, frames: int, first: int) -> dict[str, object]:
+def make_episode(number: int, frames: int, first: int) -> dict[str, Any]:
     """The columns of the table."""
     times = np.arange(frames) / FPS
     state = np.stack([np.sin(times + number), np.cos(times + number)], 1).astype(np.float32)

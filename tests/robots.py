@@ -21,7 +21,7 @@ TASKS = ("pick the cube", 'say "no" to ünknown')
 
 
 def features(fps: int = FPS, cameras: Sequence[str] = CAMERAS, **more: Any) -> dict[str, Any]:
-    video = {"dtype": "video", "shape": [SIZE[1], SIZE[0], 3], "names": ["height", "width", "channels"]}
+    video: dict[str, Any] = {"dtype": "video", "shape": [SIZE[1], SIZE[0], 3], "names": ["height", "width", "channels"]}
     video["info"] = {"video.fps": fps, "video.codec": "h264", "video.is_depth_map": False, "has_audio": False}
     return {
         "observation.state": {"dtype": "float32", "shape": [3], "names": ["a", "b", "c"]},
@@ -229,10 +229,8 @@ class RobotReader:
         path, start = self.root / self._place(name, episode)[0], self._place(name, episode)[1]
         if path not in self._videos:
             with av.open(str(path)) as container:
-                shown = [
-                    (float(each.pts * each.time_base), each.to_ndarray(format="rgb24"))
-                    for each in container.decode(video=0)
-                ]
+                frames = list(container.decode(video=0))
+            shown = [(each.time or 0.0, each.to_ndarray(format="rgb24")) for each in frames]
             self._videos[path] = [time for time, _ in shown], [pixels for _, pixels in shown]
         times, pixels = self._videos[path]
         found = []

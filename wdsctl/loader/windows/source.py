@@ -160,9 +160,9 @@ class FrameSource(SplitSource):
         ranges = self._reads_of_rows(rows)
         if self._remote is not None:
             kept = self._remote.announce(ranges)
-            data = [self._storage.read(*each) for each in ranges]
+            lines = [self._storage.read(*each) for each in ranges]
             del kept
-            return data
+            return lines
         pieces: list[bytes] = []
         first = 0
         for stop in range(1, len(ranges) + 1):
