@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from wdsctl.core.errors import InputError, UsageError, WdsctlError
@@ -66,6 +66,8 @@ class Dataset:
         decode: bool | SampleDecoder = True,
         crude: bool = False,
         trust_code: bool = False,
+        delta_timestamps: Mapping[str, Sequence[float]] | None = None,
+        tolerance_s: float = 1e-4,
     ) -> None:
         """Open a dataset.
 
@@ -76,6 +78,7 @@ class Dataset:
         bytes; a part above 64 MiB is a `LazyPart`.
         `crude`: return all parts by name, whatever sample type dataset.yaml names.
         `trust_code`: allow functions that dataset.yaml names.
+        `delta_timestamps`, `tolerance_s`: time windows of frames, see `wdsctl.loader.get_train_dataset`.
 
         Raises InputError if there is no such dataset (WDS301: not prepared), split (WDS211) or view (WDS330), and
         CatalogError if the catalog cannot be used. WDS236: torch is not installed.
@@ -85,7 +88,9 @@ class Dataset:
 
         with require_packages("wdsctl.Dataset"):
             from wdsctl.loader.decoding import SampleDecoder
-            from wdsctl.loader.reading.sample_reader import SampleChoice, SampleReader
+            from wdsctl.loader.reading.sample_reader import SampleChoice
+            from wdsctl.loader.windows.frame_reader import FrameReader
+            from wdsctl.loader.windows.windows import check_delta_timestamps, no_sequences_error
 
         path, folder = os.fspath(root), None if catalog is None else os.fspath(catalog)
         if not path or folder == "":
@@ -94,12 +99,18 @@ class Dataset:
         if named and view and named != view:
             raise UsageError(f"root names the view {named!r}, but view is {view!r}", hint="pass only one of them")
         decoder = decode if isinstance(decode, SampleDecoder) else SampleDecoder() if decode else None
-        choice = SampleChoice(split, view or named or None, decoder, crude or decoder is None, trust_code)
+        windows, tolerance = check_delta_timestamps(delta_timestamps, tolerance_s)
+        is_crude = crude or decoder is None
+        if windows is not None and is_crude:
+            raise UsageError("delta_timestamps needs decoded frames", hint="omit crude=True and decode=False")
+        choice = SampleChoice(split, view or named or None, decoder, is_crude, trust_code, windows, tolerance)
         polylithic = find_polylithic_folder(path, folder)
         self._reader: SampleReader
         if polylithic is None:
-            self._reader = SampleReader(location, choice, folder)
+            self._reader = FrameReader(location, choice, folder)
         else:
+            if windows is not None:
+                raise no_sequences_error(path)
             from wdsctl.loader.stores.completed import CompletedReader
 
             self._reader = CompletedReader(polylithic, choice, folder)

@@ -31,6 +31,7 @@ PACKING = ROOT / "docs" / "packing.md"
 MEDIA = ROOT / "docs" / "media.md"
 JSONL = ROOT / "docs" / "jsonl.md"
 POLYLITHIC = ROOT / "docs" / "polylithic.md"
+ROBOTS = ROOT / "docs" / "robots.md"
 FRAMEWORKS = ROOT / "docs" / "frameworks.md"
 ENERGON = ROOT / "docs" / "energon.md"
 VALIDATE = ROOT / "docs" / "validate.md"
@@ -63,6 +64,7 @@ RUN = {
     MEDIA: ("sh", "python"),
     JSONL: ("sh", "python"),
     POLYLITHIC: ("sh", "python"),
+    ROBOTS: ("sh", "python"),
     VALIDATE: ("sh", "python"),
     INDEXING: ("sh",),
     VIEWS: ("sh", "python"),
@@ -276,6 +278,13 @@ def test_the_guide_to_media_apart_from_labels_works_and_prints_what_it_says(modu
     assert "60 samples" in printed[1]
     assert "120 samples" in printed[-1]
     run_python(POLYLITHIC, module)
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_guide_to_robot_data_works_and_prints_what_it_says(module: ModuleType) -> None:
+    printed = [output for _, outputs in run_page(ROBOTS) for output in outputs]
+    assert "120 frames of 4 episodes at 10 fps in 1 file of frames/ (1 written, 0 kept)" in printed[-1]
+    run_python(ROBOTS, module)
 
 
 @pytest.mark.usefixtures("folder")

@@ -31,6 +31,7 @@ from wdsctl.core.dataset.location import locate
 from wdsctl.core.energon.split_yaml import parse_split_yaml
 from wdsctl.core.errors import WdsctlError
 from wdsctl.core.importers import protocol as importers_protocol
+from wdsctl.core.importers.lerobot.metadata import INDEX_COLUMNS, read_robot_dataset
 from wdsctl.core.importers.records.files import resolve_reference
 from wdsctl.core.index.index import index
 from wdsctl.core.media.keyframes import KeyframeIndex
@@ -328,6 +329,37 @@ def run_importers(data: bytes) -> None:
                 assert entry.key
 
 
+def run_lerobot(data: bytes) -> None:
+    """The description of a LeRobot dataset: the files that it names lie below the dataset."""
+    folder = os.path.join(_folder(), "robot/meta")
+    os.makedirs(folder, exist_ok=True)
+    _file("robot/meta/info.json", data)
+    _file("robot/meta/tasks.jsonl", b'{"task_index": 0, "task": "x"}')
+    _file("robot/meta/episodes.jsonl", b'{"episode_index": 0, "length": 5}\n{"episode_index": 1, "length": 2}')
+    with suppress(WdsctlError):
+        for episode in read_robot_dataset(os.path.dirname(folder)).episodes:
+            for path in (episode.table, *(place.path for place in episode.videos.values())):
+                assert not os.path.isabs(path), path
+                assert ".." not in path.split("/"), path
+
+
+def _robot_infos() -> Sequence[bytes]:
+    numbers = {name: {"dtype": "int64", "shape": [1]} for name in INDEX_COLUMNS}
+    video = {"dtype": "video", "shape": [4, 4, 3], "info": {"video.is_depth_map": False}}
+    info = {
+        "codebase_version": "v2.1",
+        "fps": 10,
+        "total_frames": 7,
+        "chunks_size": 1,
+        "features": {**numbers, "top": video},
+    }
+    paths = {
+        "data_path": "data/{episode_chunk:03d}/{episode_index:06d}.parquet",
+        "video_path": "{video_key}/{episode_index}.mp4",
+    }
+    return [json.dumps({**info, **paths}).encode()]
+
+
 def run_annotations(data: bytes) -> None:
     """An annotation file of each format, with one image beside it: every entry has a key, and is read or refused."""
     files = {"coco": "c/annotations/a_val.json", "voc": "v/Annotations/a.xml", "yolo": "y/labels/a.txt"}
@@ -417,6 +449,7 @@ TARGETS: dict[str, Target] = {
     "output": Target(run_output),
     "key_list": Target(run_key_list),
     "importers": Target(run_importers),
+    "lerobot": Target(run_lerobot, _robot_infos),
     "annotations": Target(run_annotations, _annotations),
     "sniff": Target(run_sniff, _heads),
     "conversation": Target(run_conversation, _conversations),

@@ -248,13 +248,14 @@ def ask_missing(command: PrepareCommand, interview: Interview, output: Output) -
     """Ask for the form of a source that could be several, the destination, and the split of a new dataset."""
     from wdsctl.core.dataset.split_rules import parse_split_shares
     from wdsctl.core.prepare.prepare import check_format_dest, check_source_and_dest
+    from wdsctl.core.prepare.robots import FORM as ROBOT_FORM
     from wdsctl.core.prepare.source import IN_PLACE, RAW_FOLDER
 
     dest, request = command.dest, command.request
     form = None if request.index.selection else _ask_form(command, interview, output)
     if form is not None and form.reason == _CHOSEN:
         request = replace(request, from_format=form.name)
-    is_imported = form is not None and form.name not in (IN_PLACE, RAW_FOLDER)
+    is_imported = form is not None and form.name not in (IN_PLACE, RAW_FOLDER, ROBOT_FORM)
 
     def check_dest(answer: str) -> str:
         if is_imported:
@@ -265,11 +266,13 @@ def ask_missing(command: PrepareCommand, interview: Interview, output: Output) -
 
     if dest is not None:
         check_dest(dest)
-    elif form is not None and form.name != IN_PLACE:
+    elif form is not None and form.name not in (IN_PLACE, ROBOT_FORM):
         question = "folder for the shards (? explains)"
         dest = interview.ask_until(
             question, check_dest, output, default=default_dest(command.source), choices=DEST_HELP
         )
+    elif form is not None and form.name == ROBOT_FORM:
+        output.note(f"{form.reason}: prepare writes a catalog and frames/, and leaves tables and videos in place")
     elif form is not None:
         output.note(f"{form.reason}: prepare writes only a catalog, and leaves the source in place")
     root = dest or command.source

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from wdsctl.core.index.index import IndexReport
     from wdsctl.core.prepare.prepare import PrepareReport
     from wdsctl.core.prepare.request import PrepareRequest
+    from wdsctl.core.prepare.robots import RobotReport
     from wdsctl.core.prepare.source import SourceForm
     from wdsctl.core.prepare.write import FolderReport, RenamedSample
 
@@ -299,6 +300,8 @@ def _steps(report: PrepareReport, type_note: str, *, explain: bool) -> Iterator[
             yield from (("", line) for line in _unlike_forms(report.form))
     if report.conversion is not None:
         yield from _conversion(report.conversion)
+    if report.robot is not None:
+        yield from _robot(report.robot, dry_run=report.dry_run)
     if report.folder is not None:
         yield from _folder(report.folder)
     if report.index is not None:
@@ -337,6 +340,19 @@ def _conversion(report: ConvertReport) -> list[tuple[str, RenderableType]]:
     rows.append(("write", f"{would}{format_count(done, 'sample')} in {format_count(report.files, 'shard')}, {amount}"))
     rows += [("layout", report.layout)] if report.layout else []
     return rows + [("", line) for line in left_out_lines(report)]
+
+
+def _robot(robot: RobotReport, *, dry_run: bool) -> list[tuple[str, RenderableType]]:
+    """The features of a LeRobot dataset, and what was written of it."""
+    rows: list[tuple[str, RenderableType]] = [
+        ("fields" if not i else "", line) for i, line in enumerate(field_lines(robot.fields))
+    ]
+    kept = robot.tables - robot.written
+    done = "would be written" if dry_run else f"{format_count(robot.written)} written, {format_count(kept)} kept"
+    amount = f"{format_count(robot.frames, 'frame')} of {format_count(robot.episodes, 'episode')}"
+    rows.append(("write", f"{amount} at {robot.fps:g} fps in {format_count(robot.tables, 'file')} of frames/ ({done})"))
+    rows.append(("", f"{format_count(robot.videos, 'video file')} stay in place"))
+    return rows
 
 
 def _given_type_note(request: PrepareRequest) -> str:

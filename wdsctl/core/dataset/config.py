@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from wdsctl.core.dataset import yaml_document
 from wdsctl.core.dataset.location import shell_command_for_file
+from wdsctl.core.dataset.sequences import SequenceConfig, format_sequences, parse_sequences
 from wdsctl.core.dataset.split_config import (
     format_exclude_section,
     format_sets_section,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 CONFIG_VERSION = 1
 
 _SAMPLE_KEYS = ("sample_type", "field_map", "optional", "sample_loader", "part_filter", "subflavors")
-_KNOWN_KEYS = ("version", *_SAMPLE_KEYS, "key_until", "refs", "split", "split_sets", "exclude")
+_KNOWN_KEYS = ("version", *_SAMPLE_KEYS, "key_until", "refs", "sequences", "split", "split_sets", "exclude")
 _ENERGON_KEYS = ("__module__", "__class__")
 _FUNCTION_SPEC = re.compile(r"[^\W\d][\w-]*\.py:[^\W\d]\w*")  # a function in a file beside dataset.yaml
 _HEADER = (
@@ -68,6 +69,7 @@ class DatasetConfig:
     refs: dict[str, str] = field(default_factory=dict)  # field of JSON -> the store whose entries it names
     key_until: str = ""  # a rule of `wdsctl.core.samples.naming`; empty if no name needed one
     optional: tuple[str, ...] = ()
+    sequences: SequenceConfig | None = None  # samples are frames of sequences
 
 
 def required_fields(config: DatasetConfig) -> dict[str, FieldPath]:
@@ -137,6 +139,7 @@ def parse_config(text: str, path: str = "dataset.yaml") -> DatasetConfig:
         exclude=parse_excludes(document),
         refs=_parse_refs(document),
         key_until=_parse_key_until(document),
+        sequences=_parse_sequences(document, sample_type),
     )
 
 
@@ -157,6 +160,7 @@ def dump_config(config: DatasetConfig) -> str:
     text += yaml_document.dump_yaml({"subflavors": config.subflavors})
     text += _format_key_until(config.key_until)
     text += _format_refs(config.refs)
+    text += "" if config.sequences is None else format_sequences(config.sequences)
     text += format_split_section(config.split) if config.split else ""
     return text + format_sets_section(config.split_sets) + format_exclude_section(config.exclude)
 
@@ -317,6 +321,14 @@ def _parse_key_until(document: YamlDocument) -> str:
 
 def _format_key_until(rule: str) -> str:
     return f"key_until: {rule}  {_KEY_REMARK}\n" if rule else ""
+
+
+def _parse_sequences(document: YamlDocument, sample_type: str) -> SequenceConfig | None:
+    sequences = parse_sequences(document)
+    if sequences is not None and sample_type != CRUDE:
+        message = f"sequences: the frames of sequences are {CRUDE}, but the sample type is {sample_type}"
+        raise config_error(message, document.where("sequences"), hint=f"write `sample_type: {CRUDE}`")
+    return sequences
 
 
 def _parse_refs(document: YamlDocument) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """Recognises and reads the formats of datasets. Each format has a module, which is imported on first use.
 
 `protocol` defines the interfaces of an importer and of an open source. `find_importers` asks each importer whether a
-path has its format; the answer is a score and a reason. `annotations` has the formats of media with annotation files.
-`records` has the code that several formats use. `prepare` and `convert` import this room.
+path has its format; the answer is a score and a reason. `annotations` has the formats of media with annotation files,
+`lerobot` LeRobot's datasets. `records` has the code that several formats use. `prepare` and `convert` import this room.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ MODULES = MappingProxyType(
         "shards": "shards",
         "packed": "compressed_tars",
         "polylithic": "polylithic",
+        "lerobot": "lerobot.importer",
         "folder": "folder",
         "imagefolder": "imagefolder",
         "scenes": "scenes",

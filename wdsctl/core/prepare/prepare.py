@@ -18,6 +18,7 @@ from wdsctl.core.catalog.stage import stage_catalog
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.finish import write_training_files
 from wdsctl.core.convert.request import ConvertReport, ConvertRequest, LayoutName
+from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.destination import check_destination
 from wdsctl.core.dataset.location import DatasetLocation, locate, note_catalog_location, shell_command
 from wdsctl.core.dataset.lock import check_lock_held, lock_dataset
@@ -51,6 +52,16 @@ from wdsctl.core.media.selection import parse_media_selection
 from wdsctl.core.prepare.archives import check_no_unread_archives, unpack_archives
 from wdsctl.core.prepare.polylithic import resolve_polylithic_config
 from wdsctl.core.prepare.request import PrepareRequest
+from wdsctl.core.prepare.robots import (
+    FORM as ROBOT_FORM,
+)
+from wdsctl.core.prepare.robots import (
+    RobotReport,
+    check_robot_request,
+    frames_request,
+    robot_split_rule,
+    write_robot_frames,
+)
 from wdsctl.core.prepare.source import (
     IN_PLACE,
     RAW_FOLDER,
@@ -66,7 +77,7 @@ from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.detect import Detection
 from wdsctl.core.samples.field_map import check_sample_type, validate_field_map
 from wdsctl.core.shards.list import find_jsonl_file
-from wdsctl.core.split.split import SplitReport, ensure_split
+from wdsctl.core.split.split import SplitReport, SplitRequest, ensure_split, split_dataset
 from wdsctl.core.storage.source_files import forget_listings
 from wdsctl.core.urls import is_url, normalize_root, redact_secrets
 
@@ -91,6 +102,7 @@ class PrepareReport:
     conversion: ConvertReport | None = None  # of a source that is neither raw files nor shards
     primary: str = ""  # the primary of a polylithic `dest`
     sample_type: str = ""  # of the complete samples of a polylithic `dest`
+    robot: RobotReport | None = None  # of a LeRobot dataset
 
 
 def prepare(
@@ -128,7 +140,8 @@ def _prepare(source: str, dest: str | None, request: PrepareRequest, progress: P
         return _prepare_polylithic(source, request, progress)
     form = recognise_form(source, dest, request.from_format) if request.index.selection is None else None
     if form is not None and form.name not in (IN_PLACE, RAW_FOLDER):
-        return _prepare_from_format(source, dest, form, request, progress)
+        prepare_form = _prepare_robot_dataset if form.name == ROBOT_FORM else _prepare_from_format
+        return prepare_form(source, dest, form, request, progress)
     _check_no_layout(form, request)
     if dest is not None:
         check_source_and_dest(source, dest, request)
@@ -211,6 +224,26 @@ def _prepare_from_format(
         conversion=conversion,
         up_to_date=report.up_to_date and conversion.up_to_date,
     )
+
+
+def _prepare_robot_dataset(
+    source: str, dest: str | None, form: SourceForm, request: PrepareRequest, progress: Progress
+) -> PrepareReport:
+    """Write the frames of a LeRobot dataset beside its tables, and prepare them in place."""
+    check_robot_request(source, dest, request)
+    robot = write_robot_frames(source, request, progress)
+    if request.index.dry_run:
+        return replace(_dry_run_report(source, source, form, None, None), robot=robot)
+    report = _prepare(source, None, frames_request(request), progress)
+    split = report.split
+    rule = robot_split_rule(request)
+    if request.split is not None:
+        current = load_config(locate(source, request.catalog).dataset_yaml).split
+        if current is None or not rule.is_satisfied_by(current):
+            change = SplitRequest(rule=rule, may_move=request.may_move)
+            split = split_dataset(source, change, catalog=request.catalog, wait=request.wait, progress=progress)
+    is_new = bool(robot.written) or split is not report.split
+    return replace(report, form=form, robot=robot, split=split, up_to_date=report.up_to_date and not is_new)
 
 
 def _prepare_polylithic(folder: str, request: PrepareRequest, progress: Progress) -> PrepareReport:

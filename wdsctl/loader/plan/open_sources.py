@@ -32,6 +32,8 @@ from wdsctl.loader.recipe.dataset import Dataset, locate_errors
 from wdsctl.loader.runtime.logs import logger
 from wdsctl.loader.stores import FileStore, PreparedStore, open_store
 from wdsctl.loader.stores.completed import CompletedSource
+from wdsctl.loader.windows.source import FrameSource
+from wdsctl.loader.windows.windows import no_sequences_error
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,13 @@ class SourceOpener:
         if opened.polylithic is not None:
             media = self._open_aux_store(opened.polylithic.media, leaf)
             make = partial(CompletedSource, media=media, is_jsonl=opened.polylithic.form == "jsonl")
+        windows, sequences = self._dataset.delta_timestamps, opened.config.sequences
+        if sequences is not None and joined is None:
+            make = partial(FrameSource, sequences=sequences, windows=windows, tolerance_s=self._dataset.tolerance_s)
+        elif windows is not None:
+            raise (
+                _joined_windows_error(leaf) if joined is not None else no_sequences_error(opened.location.display_path)
+            )
         source = make(
             opened.location.root,
             opened.offsets,
@@ -296,6 +305,14 @@ def _split_of_lines(location: DatasetLocation, leaf: Leaf) -> str:
         "%s has no split %r: its only split, %r, is read instead", location.display_path, leaf.split_part, names[0]
     )
     return names[0]
+
+
+def _joined_windows_error(leaf: Leaf) -> UsageError:
+    return UsageError(
+        "delta_timestamps does not apply to joined datasets",
+        where=leaf.where or leaf.path,
+        hint="remove delta_timestamps, or train on the datasets of the join without joining them",
+    )
 
 
 def _check_no_join(leaf: Leaf) -> None:

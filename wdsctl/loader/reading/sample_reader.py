@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import RLock
 from typing import Any, NamedTuple
@@ -31,13 +31,16 @@ KEYS_PER_READ = 4096  # keys that are read at a time
 
 class SampleChoice(NamedTuple):
     """Which samples to read, and how. `split` None: all samples; `view` None: no view; `decoder` None: bytes.
-    `is_crude`: samples are dicts of all parts, whatever dataset.yaml says."""
+    `is_crude`: samples are dicts of all parts, whatever dataset.yaml says. `delta_timestamps`, `tolerance_s`: time
+    windows of frames."""
 
     split: str | None
     view: str | None
     decoder: SampleDecoder | None
     is_crude: bool
     trust_code: bool
+    delta_timestamps: Mapping[str, Sequence[float]] | None = None
+    tolerance_s: float = 1e-4
 
 
 class SampleReader:
@@ -78,7 +81,7 @@ class SampleReader:
 
     def with_choice(self, choice: SampleChoice) -> SampleReader:
         """Another choice of samples of the same dataset."""
-        return SampleReader(self.location, choice, self.location.meta)
+        return type(self)(self.location, choice, self.location.meta)
 
     @property
     def sample_type(self) -> str:

@@ -16,6 +16,7 @@ from wdsctl.loader.reading.layout import RawMode
 from wdsctl.loader.recipe.hooks import warn_of_misspelled_hooks
 from wdsctl.loader.recipe.task_encoder import DefaultTaskEncoder, TaskEncoder, is_overridden
 from wdsctl.loader.recipe.worker_config import WorkerConfig
+from wdsctl.loader.windows.windows import check_delta_timestamps
 
 UnevenMode = Literal["pad", "drop", "keep"]
 AdoptMode = Literal["next_epoch"]
@@ -47,6 +48,9 @@ def check_common_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
         checked[name] = bool(checked[name])
     checked["catalog"] = None if checked["catalog"] is None else os.fspath(checked["catalog"])
     checked["trace"] = None if checked["trace"] is None else os.path.abspath(os.fspath(checked["trace"]))
+    checked["delta_timestamps"], checked["tolerance_s"] = check_delta_timestamps(
+        checked["delta_timestamps"], checked["tolerance_s"]
+    )
     _check_raw(checked["raw"], encoder, checked["path"])
     ban = checked["ban"]
     if isinstance(ban, (str, bytes)) or not isinstance(ban, Iterable):

@@ -33,6 +33,7 @@ from wdsctl.loader.recipe.arguments import (
 from wdsctl.loader.recipe.task_encoder import is_overridden
 from wdsctl.loader.recipe.worker_config import WorkerConfig
 from wdsctl.loader.stores.cache import CachePool
+from wdsctl.loader.windows.windows import TOLERANCE_S, DeltaTimestamps
 
 if TYPE_CHECKING:
     from wdsctl.loader.stores.shard_cache import ShardCache
@@ -76,6 +77,8 @@ class Dataset:
     crude: bool = False  # samples are dicts of all parts, whatever dataset.yaml says
     trust_code: bool = False
     cache_pool: CachePool | None = None  # for cookers that use one; passed to the loader
+    delta_timestamps: DeltaTimestamps | None = None  # seconds by feature
+    tolerance_s: float = TOLERANCE_S
     shard_cache: ShardCache | None = None  # for slices of datasets at URLs; passed to the loader
     changed_shards: ChangedShardsMode | None = None  # None: "error" when a state is resumed, else "skip"
 
@@ -142,6 +145,8 @@ def get_train_dataset(
     catalog: str | os.PathLike[str] | None = None,
     dataset_config: str | None = None,
     split_config: str | None = None,
+    delta_timestamps: DeltaTimestamps | None = None,
+    tolerance_s: float = TOLERANCE_S,
     raw: RawMode = "bytes",
     trace: str | os.PathLike[str] | None = None,
     ban: Sequence[Any] = (),
@@ -161,6 +166,9 @@ def get_train_dataset(
     - `catalog`: the folder of the catalog if it is not in the dataset. `dataset_config`: a file to use instead of
       dataset.yaml, next to it. `split_config`: a file next to it or in `.nv-meta`, in the format of Energon's
       split.yaml, that replaces the catalog's splits.
+    - `delta_timestamps`: time windows of frames, for each feature the seconds relative to the frame, named as in
+      LeRobot: `{"action": [0, 0.1, 0.2]}`. A sample then has the feature as a tensor of (times, ...), and `NAME_is_pad`
+      for the times outside of the sequence. `tolerance_s`: how far a time may be from that of a frame.
     - `ban`: keys or restore keys of samples to exclude from now on. All others keep their positions in the order.
     - `changed_shards`: what to do with a shard that is missing or not what was indexed: "error" ends the run (WDS528),
       "skip" replaces its samples by others. Default: "error" in a resumed run, else "skip".
@@ -225,6 +233,8 @@ def get_val_dataset(
     catalog: str | os.PathLike[str] | None = None,
     dataset_config: str | None = None,
     split_config: str | None = None,
+    delta_timestamps: DeltaTimestamps | None = None,
+    tolerance_s: float = TOLERANCE_S,
     raw: RawMode = "bytes",
     trace: str | os.PathLike[str] | None = None,
     ban: Sequence[Any] = (),

@@ -1,0 +1,145 @@
+"""`prepare` of LeRobot datasets: in place, with episodes kept together, and again when they grow."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.preparing import prepare_request
+from tests.robots import CAMERAS, LENGTHS, make_v21, make_v30
+from wdsctl.core.dataset.config import dump_config, load_config, parse_config
+from wdsctl.core.errors import DatasetError, InputError, UsageError
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.loader import get_loader, get_val_dataset
+
+
+def keys(root: str, split: str) -> list[str]:
+    from wdsctl import Dataset
+
+    return [sample["__key__"] for sample in Dataset(root, split=split)]
+
+
+def contents(root: str) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in Path(root).rglob("*") if path.is_file()}
+
+
+def test_a_dataset_is_prepared_in_place_and_nothing_of_it_is_changed_or_copied(tmp_path: Path) -> None:
+    root = make_v30(tmp_path / "set")
+    before = contents(root)
+    report = prepare(root, None, prepare_request())
+    after = contents(root)
+    assert report.robot is not None
+    assert (report.robot.episodes, report.robot.frames, report.robot.videos, report.robot.written) == (3, 28, 4, 2)
+    assert report.index is not None
+    assert report.index.samples == sum(LENGTHS)
+    assert {name: after[name] for name in before} == before
+    new = {name for name in after if name not in before and not name.startswith(".wdsctl")}
+    assert new == {"frames/chunk-000/file-000.jsonl", "frames/chunk-000/file-001.jsonl"}
+
+
+def test_a_second_run_writes_nothing(tmp_path: Path) -> None:
+    root = make_v21(tmp_path / "set", cameras=())
+    prepare(root, None, prepare_request(split={"train": 2, "val": 1}))
+    again = prepare(root, None, prepare_request(split={"train": 2, "val": 1}))
+    assert again.robot is not None
+    assert again.robot.written == 0
+    assert again.up_to_date
+
+
+def test_the_frames_of_an_episode_are_in_one_split(tmp_path: Path) -> None:
+    root = make_v30(tmp_path / "set", lengths=(5, 4, 3, 6, 2, 5), cameras=())
+    prepare(root, None, prepare_request(split={"train": 1, "val": 1}))
+    train, val = ({key.split("/")[0] for key in keys(root, name)} for name in ("train", "val"))
+    assert train
+    assert val
+    assert not train & val
+    report = prepare(root, None, prepare_request(split={"train": 1, "test": 1}, may_move=True))
+    assert report.split is not None
+    assert {split.name for split in report.split.splits} == {"train", "test"}
+
+
+def test_new_episodes_are_added(tmp_path: Path) -> None:
+    small, large = (
+        make_v21(tmp_path / name, lengths, cameras=()) for name, lengths in (("a", (4, 5)), ("b", (4, 5, 6)))
+    )
+    prepare(small, None, prepare_request())
+    for name in ("meta", "data"):
+        shutil.copytree(Path(large) / name, Path(small) / name, dirs_exist_ok=True)
+    report = prepare(small, None, prepare_request())
+    assert report.robot is not None
+    assert (report.robot.written, report.robot.tables) == (1, 3)
+    assert len(keys(small, "train")) == 15
+
+
+def test_frames_of_a_table_that_is_gone_are_refused(tmp_path: Path) -> None:
+    large = make_v21(tmp_path / "a", (4, 5, 6), cameras=())
+    prepare(large, None, prepare_request())
+    small = make_v21(tmp_path / "b", (4, 5), cameras=())
+    shutil.copytree(Path(small) / "meta", Path(large) / "meta", dirs_exist_ok=True)
+    with pytest.raises(InputError, match=r"frames/chunk-000/episode_000002.jsonl belongs to no table"):
+        prepare(large, None, prepare_request())
+
+
+def test_a_dry_run_checks_everything_and_writes_nothing(tmp_path: Path) -> None:
+    root = make_v21(tmp_path / "set", cameras=CAMERAS[:1])
+    before = contents(root)
+    report = prepare(root, None, prepare_request(dry_run=True))
+    assert report.robot is not None
+    assert report.robot.frames == sum(LENGTHS)
+    assert contents(root) == before
+    (Path(root) / "data/chunk-000/episode_000002.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DatasetError, match="damaged"):
+        prepare(root, None, prepare_request(dry_run=True))
+
+
+def test_a_feature_can_be_dropped_and_stays_so(tmp_path: Path) -> None:
+    root = make_v21(tmp_path / "set", cameras=CAMERAS[:1])
+    prepare(root, None, prepare_request(format_options={"drop": f"{CAMERAS[0]},action"}))
+    sample = next(iter(get_loader(get_val_dataset(root, split_part="train", batch_size=None))))
+    assert "action" not in sample
+    assert CAMERAS[0] not in sample
+    with pytest.raises(InputError, match="describes other frames"):
+        prepare(root, None, prepare_request())
+
+
+def test_options_that_do_not_apply_are_refused(tmp_path: Path) -> None:
+    root = make_v21(tmp_path / "set", cameras=())
+    with pytest.raises(UsageError, match="prepared in place"):
+        prepare(root, str(tmp_path / "dest"), prepare_request())
+    with pytest.raises(UsageError, match="--sample-type does not apply"):
+        prepare(root, None, prepare_request(sample_type="TextSample"))
+    with pytest.raises(UsageError, match="no option 'key'"):
+        prepare(root, None, prepare_request(format_options={"key": "x"}))
+    with pytest.raises(UsageError, match="tolerance_s=x"):
+        prepare(root, None, prepare_request(format_options={"tolerance_s": "x"}))
+
+
+def test_a_larger_tolerance_takes_timestamps_that_jitter(tmp_path: Path) -> None:
+    root = make_v21(tmp_path / "set", cameras=(), fps=3)
+    path = Path(root) / "meta/info.json"
+    info = json.loads(path.read_text())
+    path.write_text(json.dumps(info | {"fps": 3.001}))
+    with pytest.raises(DatasetError, match="not evenly spaced"):
+        prepare(root, None, prepare_request())
+    prepare(root, None, prepare_request(format_options={"tolerance_s": "0.01"}))
+
+
+def test_the_section_of_dataset_yaml_comes_back_and_is_checked(tmp_path: Path) -> None:
+    root = make_v21(tmp_path / "set")
+    prepare(root, None, prepare_request())
+    config = load_config(f"{root}/.wdsctl/dataset.yaml")
+    assert config.sequences is not None
+    assert config.sequences.features[CAMERAS[0]] == "video"
+    assert parse_config(dump_config(config)) == config
+    for text, told in (
+        ("sequences: {fps: 0}", "fps: expected a positive number, found 0"),
+        ("sequences: {fps: 3, features: {a: float31}}", "a: expected a dtype"),
+        ("sequences: {rate: 3}", "unknown key 'rate'"),
+    ):
+        with pytest.raises(DatasetError, match=told):
+            parse_config(f"sample_type: CrudeSample\n{text}\n")
+    with pytest.raises(DatasetError, match="the sample type is TextSample"):
+        parse_config("sample_type: TextSample\nfield_map: {text: txt}\nsequences: {fps: 3}\n")

@@ -1,0 +1,48 @@
+"""The frames beside those of LeRobot's own reader, where it is installed: 0.3 reads v2.1, later versions read v3.0."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.preparing import prepare_request
+from tests.robots import CAMERAS, LENGTHS, make_v21, make_v30
+from wdsctl import Dataset
+from wdsctl.core.prepare.prepare import prepare
+
+WINDOWS = {
+    "action": [0, 0.1, 0.2, 0.3],
+    "observation.state": [-0.2],
+    "observation.map": [0, 0.1],
+    "next.done": [-0.1, 0.5],
+    CAMERAS[0]: [-0.3, -0.1, 0.0, 0.8],
+    CAMERAS[1]: [0.1],
+}
+
+
+def test_every_value_is_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lerobot = pytest.importorskip("lerobot.datasets.lerobot_dataset")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    is_v3 = lerobot.CODEBASE_VERSION == "v3.0"
+    root = (make_v30 if is_v3 else make_v21)(tmp_path / "set")
+    stats = {name: [0.0, 1.0] for name in ("min", "max", "mean", "std")} | {"count": [1]}
+    with open(f"{root}/meta/episodes_stats.jsonl", "w") as file:  # LeRobot 0.3 needs it
+        file.writelines(
+            json.dumps({"episode_index": i, "stats": {"action": stats}}) + "\n" for i in range(len(LENGTHS))
+        )
+    prepare(root, None, prepare_request())
+    theirs = lerobot.LeRobotDataset("a/b", root=root, delta_timestamps=WINDOWS)
+    ours = Dataset(root, delta_timestamps=WINDOWS)
+    assert len(theirs) == len(ours)
+    for i in range(len(ours)):
+        expected, found = theirs[i], ours[i]
+        assert {name for name in found if not name.startswith("__")} == expected.keys()
+        for name, value in expected.items():
+            if isinstance(value, torch.Tensor):
+                assert found[name].dtype == value.dtype, name
+                assert torch.equal(found[name], value), (i, name)
+            elif name == "task":
+                assert found[name] == value
