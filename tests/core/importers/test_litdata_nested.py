@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wdsctl.core.importers.litdata import parse_json_field
+from wdsctl.core.samples.packed_json import parse_packed_json
 
 
 def text(value: str) -> bytes:
@@ -38,10 +38,10 @@ def text(value: str) -> bytes:
     ],
 )
 def test_every_tag_gives_its_value(data: bytes, value: Any) -> None:
-    assert parse_json_field(data) == value
+    assert parse_packed_json(data) == value
 
 
 @given(st.integers(0, 32).flatmap(lambda tag: st.binary(max_size=60).map(lambda rest: bytes([tag]) + rest)))
 def test_rubbish_is_a_value_or_a_value_error(data: bytes) -> None:
     with contextlib.suppress(ValueError, RecursionError):
-        parse_json_field(data)
+        parse_packed_json(data)

@@ -33,7 +33,7 @@ def changed(tmp_path: Path, change: Any, name: str = "mds") -> Path:
 def test_every_encoding_gives_what_was_written(name: str) -> None:
     found = held(FORMS / name)
 
-    assert list(found) == [f"{i:09d}" for i in range(5)]
+    assert list(found) == [*(f"shard.00000/{i}" for i in range(3)), "shard.00001/0", "shard.00001/1"]
     for i, parts in enumerate(found.values()):
         assert json.loads(parts["json"]) == {
             "caption": f"caption {i} é", "label": i, "meta": {"tags": [i, "x"]}, "score": i / 2,
@@ -55,7 +55,7 @@ def test_a_pickled_column_is_refused_and_can_be_left_out(tmp_path: Path) -> None
 
     assert error.code == "WDS234"
     assert error.hint == "pass `-O drop=meta` to skip the column"
-    assert "meta" not in json.loads(held(path, {"drop": "meta"})["000000000"]["json"])
+    assert "meta" not in json.loads(held(path, {"drop": "meta"})["shard.00000/0"]["json"])
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,9 @@ def test_folders_of_splits_are_one_source(tmp_path: Path) -> None:
     importer, match = importers.best_importer(str(root))
     found = held(root)
     assert (importer.name, match.reason) == ("mds", "train/index.json and val_small/index.json list MDS shards")
-    assert list(found)[4:6] == ["train/000000004", "val_small/000000005"]
-    assert found["val_small/000000005"] == found["train/000000000"] == held(FORMS / "mds")["000000000"]
+    assert list(found)[4:6] == ["train/shard.00001/1", "val_small/shard.00000/0"]
+    first = held(FORMS / "mds")["shard.00000/0"]
+    assert found["val_small/shard.00000/0"] == found["train/shard.00000/0"] == first
     assert convert([str(root)], str(tmp_path / "made")).datasets[0].splits == {"train": 5, "val_small": 5}
     assert reported(root) == []
 

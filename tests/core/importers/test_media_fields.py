@@ -9,8 +9,8 @@ import pytest
 
 from tests.build import a_folder, an_image
 from tests.core.formats import held
-from wdsctl.core.importers.records.files import extension_of_content
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION, MEDIA_EXTENSIONS, MEDIA_FORMATS, MediaFormat
+from wdsctl.core.media.sniff import extension_of_content
 
 ENDINGS = sorted(MEDIA_EXTENSIONS)
 

@@ -16,10 +16,10 @@ from wdsctl.core.catalog.read import Catalog, check_not_media_folder
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.location import META_FOLDER, DatasetLocation, locate, shell_command, shell_command_at
 from wdsctl.core.dataset.lock import describe_lock_holder, hold_lock
-from wdsctl.core.dataset.shard_names import unpack_command
+from wdsctl.core.dataset.shard_names import compressed_format, unpack_command
 from wdsctl.core.errors import CatalogError, Finding, InputError, UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.safe_open import check_beneath
-from wdsctl.core.shards.list import find_outside_shard, has_shards, has_tars, list_shards
+from wdsctl.core.shards.list import find_outside_shard, has_in_place_shards, has_shards, has_tars, list_shards
 from wdsctl.core.text import path_for_message, pluralize
 from wdsctl.core.urls import is_url, normalize_root, redact_secrets
 
@@ -66,7 +66,7 @@ def _no_catalog_error(location: DatasetLocation) -> WdsctlError:
             f"{shell_command('inspect', os.path.join(location.display_path, inside[0]))}",
             code="WDS301",
         )
-    if not has_shards(location.root, location.single_file):
+    if not has_shards(location.root, location.single_file) and not has_in_place_shards(location.root):
         return no_shards_error(location)
     listing = list_shards(location.root, only=location.single_file)
     packed = [finding.shard for finding in listing.findings if finding.code == "WDS113"]
@@ -93,7 +93,9 @@ def is_media_folder(root: str, catalog: str | None = None, *, media_requested: b
     """
     location = locate(root, catalog)
     if not os.path.exists(location.catalog):
-        return media_requested and not has_shards(location.root, location.single_file)
+        return media_requested and not (
+            has_shards(location.root, location.single_file) or has_in_place_shards(location.root)
+        )
     try:
         with Catalog(location.catalog) as published:
             return published.is_media_folder
@@ -114,9 +116,12 @@ def wait_for_catalog(location: DatasetLocation, wait: float, note: Callable[[str
 def only_compressed_error(location: DatasetLocation, packed: Sequence[str]) -> InputError:
     """`packed`: the paths of the files, which are compressed tars or JSONL."""
     tools = sorted({tool for path in packed if (tool := unpack_command(path))})
-    tars = f"run {shell_command('convert', location.display_path, 'DEST')} to unpack them into shards"
+    form = compressed_format(packed[0])
+    noun = f"compressed {'shard' if form else 'tar'}"
+    options = ("--from", form) if form else ()
+    tars = f"run {shell_command('convert', *options, location.display_path, 'DEST')} to unpack them into shards"
     return InputError(
-        f"found no tar files and no JSONL files, only {pluralize(len(packed), 'compressed tar')}",
+        f"found no tar files and no JSONL files, only {pluralize(len(packed), noun)}",
         where=location.display_path,
         hint=f"unpack them, for example with `{tools[0]} {path_for_message(packed[0])}`" if tools else tars,
         code="WDS113",

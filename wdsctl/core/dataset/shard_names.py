@@ -1,4 +1,4 @@
-"""Interpret shard names: which files are tar and JSONL datasets, and brace ranges such as `shard-{000..999}.tar`.
+"""Interpret shard names: which format a shard has, and brace ranges such as `shard-{000..999}.tar`.
 
 Sources: https://jsonlines.org (`.jsonl`; `.ndjson` is the same format); GNU Bash manual, "Brace Expansion" (commas,
 ranges, steps, leading zeros): `{train,val}/*.tar`, `{00..98..2}`.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import islice
+from typing import Literal
 
 from wdsctl.core.errors import UsageError
 from wdsctl.core.urls import is_url
@@ -20,8 +21,59 @@ TAR_SUFFIX = ".tar"
 UNPACK_COMMANDS = {".gz": "gunzip", ".zst": "unzstd", ".bz2": "bunzip2", ".xz": "unxz", ".lz4": "unlz4"}
 
 
+ShardFormat = Literal["tar", "jsonl", "mds", "litdata", "parquet", "zip"]
+
+#: Last extension -> format. LitData's extension is too general: `_LITDATA_NAME` recognises its chunks.
+_FORMAT_BY_SUFFIX: dict[str, ShardFormat] = {
+    TAR_SUFFIX: "tar",
+    **dict.fromkeys(JSONL_SUFFIXES, "jsonl"),
+    ".mds": "mds",
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    ".zip": "zip",
+}
+_LITDATA_NAME = re.compile(r"chunk-\d+-\d+(\.[a-z0-9]+)?\.bin")
+_COMPRESSED_MDS_NAME = re.compile(r".+\.mds\.(zstd|gz|bz2|br|snappy)")
+
+
+def shard_format(name: str) -> ShardFormat | None:
+    """The format of a shard of this name; None if no shard has such a name, or it is compressed."""
+    lower = name.lower()
+    found = _FORMAT_BY_SUFFIX.get(lower[lower.rfind(".") :])
+    if found is None and lower.endswith(".bin"):
+        match = _LITDATA_NAME.fullmatch(lower.rpartition("/")[2])
+        return "litdata" if match and not match[1] else None
+    return found
+
+
+_NOUNS: dict[ShardFormat | None, str] = {
+    "jsonl": "JSONL files",
+    "mds": "MDS shards",
+    "litdata": "LitData chunks",
+    "parquet": "Parquet files",
+    "zip": "zips",
+}
+
+
+def describe_format(name: str) -> str:
+    """What shards of the format of this name are called, in plural."""
+    return _NOUNS.get(shard_format(name), "tars")
+
+
+def is_tar_name(name: str) -> bool:
+    return name.lower().endswith(TAR_SUFFIX)
+
+
 def is_jsonl_name(name: str) -> bool:
     return name.lower().endswith(JSONL_SUFFIXES)
+
+
+def compressed_format(name: str) -> ShardFormat | None:
+    """The format of a compressed MDS shard or LitData chunk of this name; None for other names."""
+    base = name.lower().rpartition("/")[2]
+    if _COMPRESSED_MDS_NAME.fullmatch(base):
+        return "mds"
+    match = _LITDATA_NAME.fullmatch(base)
+    return "litdata" if match and match[1] else None
 
 
 def unpack_command(name: str) -> str:

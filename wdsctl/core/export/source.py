@@ -11,7 +11,7 @@ from wdsctl.core.catalog.totals import read_catalog_summary
 from wdsctl.core.catalog.values import PartCount, ShardRow
 from wdsctl.core.dataset.config import DatasetConfig, load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
-from wdsctl.core.dataset.shard_names import is_jsonl_name
+from wdsctl.core.dataset.shard_names import describe_format, is_tar_name
 from wdsctl.core.errors import CatalogError, DatasetError, InputError
 from wdsctl.core.index.first_use import ensure_current_catalog
 from wdsctl.core.index.freshness import MAX_CHECKED_SHARDS, check_freshness
@@ -54,9 +54,9 @@ def read_source(root: str, catalog: str | None) -> ExportSource:
             hint=f"{shell_command_at(location, 'validate')} tells why",
             code="WDS003",
         )
-    if any(is_jsonl_name(shard.path) for shard in shards):
+    if any(not is_tar_name(shard.path) for shard in shards):
         raise InputError(
-            "the dataset is JSONL, and export describes tars",
+            f"the dataset has {describe_format(shards[0].path)}, and export describes tars",
             where=location.display_path,
             hint=f"write tars: {shell_command_at(location, 'convert', 'DEST')}",
         )

@@ -25,7 +25,7 @@ from wdsctl.core.importers.records.compressed import open_text_file, strip_compr
 from wdsctl.core.importers.records.description import make_table_source
 from wdsctl.core.importers.records.files import PROBED_ROWS, exported_file_path, is_media_path, is_text_part
 from wdsctl.core.importers.records.folder_files import SPLIT_NAMES, scan_folder
-from wdsctl.core.importers.records.samples import FILES_COLUMN, KEY_COLUMN, TABLE_OPTIONS, exported_row_mapping
+from wdsctl.core.importers.records.samples import FILES_COLUMN, TABLE_OPTIONS, exported_row_mapping
 from wdsctl.core.importers.records.source import make_row_source
 from wdsctl.core.importers.records.tables import choose_tables, make_mapping, match_folder, open_table
 from wdsctl.core.importers.records.text import (
@@ -38,6 +38,7 @@ from wdsctl.core.importers.records.text import (
     text_encoding,
 )
 from wdsctl.core.invocation import current_invocation
+from wdsctl.core.samples.naming import KEY_COLUMN
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
 from wdsctl.core.urls import is_url

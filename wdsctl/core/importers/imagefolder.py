@@ -41,11 +41,11 @@ from wdsctl.core.importers.records.folder_files import (
     walk_files,
     walk_folders,
 )
-from wdsctl.core.importers.records.samples import SourceSample, failed_sample, row_number_key, safe_key, strip_extension
+from wdsctl.core.importers.records.samples import SourceSample, failed_sample, row_number_key, strip_extension
 from wdsctl.core.importers.records.source import SampleSource
 from wdsctl.core.media.kinds import MediaType
 from wdsctl.core.safe_open import check_entries_beneath
-from wdsctl.core.samples.naming import split_name
+from wdsctl.core.samples.naming import safe_key, split_name
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
 

@@ -21,13 +21,7 @@ from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.compressed import open_text_file
 from wdsctl.core.importers.records.description import make_table_source
 from wdsctl.core.importers.records.files import PROBED_ROWS
-from wdsctl.core.importers.records.samples import (
-    FILES_COLUMN,
-    KEY_COLUMN,
-    TABLE_OPTIONS,
-    RowMapping,
-    exported_row_mapping,
-)
+from wdsctl.core.importers.records.samples import FILES_COLUMN, TABLE_OPTIONS, RowMapping, exported_row_mapping
 from wdsctl.core.importers.records.source import make_row_source
 from wdsctl.core.importers.records.tables import (
     ReadFirstRows,
@@ -48,6 +42,7 @@ from wdsctl.core.importers.records.text import (
 )
 from wdsctl.core.importers.records.values import find_file_below
 from wdsctl.core.safe_open import check_entries_beneath
+from wdsctl.core.samples.naming import KEY_COLUMN
 from wdsctl.core.shards.jsonl_scan import is_truncated_json
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message

@@ -1,9 +1,8 @@
 """LitData folders: index.json and `chunk-*.bin` files, plain or compressed with zstd.
 
-A chunk is a table of offsets, then the items; an item is the sizes of its leaves, then the leaves. Leaves that are
-images, arrays or bytes become parts, all others one part `json`. Chunks that `wdsctl convert --to litdata` wrote become
-the original samples. A packed list or dict is a type byte, 32-bit counts,
-and values, all little-endian.
+Leaves that are images, arrays or bytes become parts, all others one part `json`. Chunks that `wdsctl convert --to
+litdata` wrote become the original samples. The parsing of the index and of plain chunks is in
+`wdsctl.core.shards.in_place`.
 
 Source: https://github.com/Lightning-AI/litData (README), and files that its writer produces.
 """
@@ -15,9 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.importers.mds import decode_jpeg_list
@@ -47,118 +43,31 @@ from wdsctl.core.importers.records.offset_shards import (
     map_file,
     split_fields,
 )
-from wdsctl.core.importers.records.samples import KEY_COLUMN, PARTS_COLUMN, RowMapping, exported_row_mapping
+from wdsctl.core.importers.records.samples import RowMapping, exported_row_mapping
 from wdsctl.core.importers.records.source import make_row_source
-from wdsctl.core.importers.records.values import encode_npy, raw_image_to_png
+from wdsctl.core.importers.records.values import encode_npy
 from wdsctl.core.json_text import read_json
-from wdsctl.core.text import escape_unprintable, path_for_message
-
-_MAX_TAG = 0x20  # tags are smaller; older files have JSON, whose first byte is larger
-
-
-def parse_json_field(data: bytes) -> Any:
-    """Parse a packed value or JSON. Raises ValueError for damaged data."""
-    if not data or data[0] > _MAX_TAG:
-        return read_json(data)
-    try:
-        return _BinaryReader(data).value()
-    except RecursionError as error:
-        raise ValueError("lists and dicts are nested too deep") from error
-    except struct.error as error:
-        raise ValueError(f"a list or dict is truncated: {error}") from error
-
-
-class _BinaryReader:
-    """Reads packed values in sequence from the start of the data."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def value(self) -> Any:
-        tag = self._unpack_one("B")
-        if tag not in _READER_OF_TAG:
-            raise ValueError(f"the tag {tag} is not known")
-        return _READER_OF_TAG[tag](self)
-
-    def text(self) -> str:
-        return self._take_bytes(self._unpack_one("I")).decode()
-
-    def json(self) -> Any:
-        return read_json(self._take_bytes(self._unpack_one("I")))
-
-    def texts(self) -> list[str]:
-        return [self.text() for _ in range(self._unpack_one("I"))]
-
-    def numbers(self, kind: str) -> list[Any]:
-        count = self._unpack_one("I")
-        if count * struct.calcsize(kind) > len(self._data):
-            raise ValueError("a list is truncated")
-        return list(self._unpack(f"{count}{kind}"))
-
-    def mapping(self) -> dict[str, Any]:
-        return {self.text(): self.value() for _ in range(self._unpack_one("I"))}
-
-    def records(self) -> list[dict[str, Any]]:
-        count, width = self._unpack("II")
-        names = [self.text() for _ in range(width)]
-        if width == 0 or count > len(self._data):
-            raise ValueError("a list of records is damaged")
-        return [{name: self.value() for name in names} for _ in range(count)]
-
-    def read_one(self, kind: str) -> Any:
-        return self._unpack_one(kind)
-
-    def _unpack_one(self, kind: str) -> Any:
-        return self._unpack(kind)[0]
-
-    def _unpack(self, kinds: str) -> tuple[Any, ...]:
-        values = struct.unpack_from(f"<{kinds}", self._data, self._at)
-        self._at += struct.calcsize(f"<{kinds}")
-        return values
-
-    def _take_bytes(self, count: int) -> bytes:
-        data = self._data[self._at : self._at + count]
-        if len(data) != count:
-            raise ValueError("a text is truncated")
-        self._at += count
-        return data
-
-
-_READER_OF_TAG: dict[int, Callable[[_BinaryReader], Any]] = {
-    0: _BinaryReader.json,
-    1: _BinaryReader.texts,
-    2: lambda reader: reader.numbers("q"),
-    3: lambda reader: reader.numbers("d"),
-    4: lambda reader: reader.numbers("?"),
-    5: _BinaryReader.mapping,
-    6: _BinaryReader.records,
-    7: _BinaryReader.text,
-    8: lambda reader: reader.read_one("q"),
-    9: lambda reader: reader.read_one("d"),
-    10: lambda reader: reader.read_one("?"),
-    11: lambda _: None,
-    # Tags of values in records.
-    0x10: lambda _: None,
-    0x11: _BinaryReader.text,
-    0x12: lambda reader: reader.read_one("q"),
-    0x13: lambda reader: reader.read_one("d"),
-    0x14: lambda reader: reader.read_one("?"),
-}
-
+from wdsctl.core.samples.naming import KEY_COLUMN, PARTS_COLUMN
+from wdsctl.core.samples.stored_values import (
+    RAW_IMAGE_EXTENSION,
+    is_stored_array,
+    raw_image_to_png,
+    stored_value_decoder,
+)
+from wdsctl.core.shards.in_place.litdata import (
+    ARROW_MAGIC,
+    FRAMED_MAGIC,
+    LIST_FORMATS,
+    ZSTD_MAGIC,
+    LeafTree,
+    LitDataChunk,
+    leaf_extension,
+    parse_index,
+)
+from wdsctl.core.shards.in_place.table_scan import BY_CONTENT
+from wdsctl.core.text import path_for_message
 
 LeafDecoder = Callable[[bytes], Any]
-
-#: Field -> the number of its leaf, or the numbers of the leaves of a list. Names of nested fields are joined with dots.
-LeafTree = Mapping[str, "int | Sequence[int]"]
-
-_NUMPY_DTYPES = ("<i1", "<i2", "<i4", "<i8", "<u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8", "<c8", "<c16", "?")
-_TORCH_DTYPES = {
-    **dict.fromkeys((0, 1), "<f4"), **dict.fromkeys((2, 3), "<f8"), **dict.fromkeys((4, 5), "<c8"),
-    **dict.fromkeys((6, 7), "<c16"), **dict.fromkeys((8, 9), "<f2"), 11: "u1", 12: "i1",
-    **dict.fromkeys((13, 14), "<i2"), **dict.fromkeys((15, 16), "<i4"), **dict.fromkeys((17, 18), "<i8"),
-    19: "?", 20: "<u2",
-}  # fmt: skip
 
 
 def is_media_format(encoding: str) -> bool:
@@ -168,17 +77,20 @@ def is_media_format(encoding: str) -> bool:
 
 def leaf_decoder(encoding: str, index: str) -> LeafDecoder:
     """The decoder of a leaf. Raises DatasetError WDS234 for pickles and for unknown encodings."""
-    kind, _, rest = encoding.partition(":")
+    kind = encoding.partition(":")[0]
     if kind in ("pickle", "graph"):
         raise _unsupported_error(f"a value is stored as {encoding!r}, and reading it could run code", index)
-    if kind in ("file", "image", "video", "audio", "nifti", "mesh"):
-        return (lambda data: {"bytes": data, "path": f"x.{rest}"}) if rest else bytes
-    if kind in ("no_header_numpy", "no_header_tensor") and rest.isdigit():
-        dtype = _dtype(_NUMPY_DTYPES if kind == "no_header_numpy" else _TORCH_DTYPES, int(rest))
-        return lambda data: _npy_file(np.frombuffer(data, dtype))
-    if encoding not in _LEAF_DECODERS:
+    if encoding in LIST_FORMATS:
+        return decode_jpeg_list
+    extension = leaf_extension(encoding)
+    if extension is None:
         raise _unsupported_error(f"a value is stored as {encoding!r}, which is not known", index)
-    return _LEAF_DECODERS[encoding]
+    if extension in _SPECIAL_DECODERS:
+        return _SPECIAL_DECODERS[extension]
+    decode = stored_value_decoder(extension)
+    if decode is not None:
+        return _npy_decoder(decode) if is_stored_array(extension) else decode
+    return lambda data: {"bytes": data, "path": f"x.{extension}"}
 
 
 def _unsupported_error(what: str, index: str) -> DatasetError:
@@ -187,92 +99,19 @@ def _unsupported_error(what: str, index: str) -> DatasetError:
     )
 
 
-def _dtype(table: Any, number: int) -> np.dtype[Any]:
-    try:
-        found: np.dtype[Any] = np.dtype(table[number])
-    except LookupError:
-        raise ValueError(f"an array has the unknown type {number}") from None
-    return found
+def _npy_decoder(decode: LeafDecoder) -> LeafDecoder:
+    return lambda data: {"bytes": encode_npy(decode(data)), "path": "x.npy"}
 
 
-def _npy_file(array: NDArray[Any]) -> dict[str, Any]:
-    return {"bytes": encode_npy(array), "path": "x.npy"}
-
-
-def _decode_numpy(data: bytes) -> dict[str, Any]:
-    number, count = struct.unpack_from("<2I", data)
-    shape = struct.unpack_from(f"<{count}I", data, 8)
-    return _npy_file(np.frombuffer(data, _dtype(_NUMPY_DTYPES, number), offset=8 + 4 * count).reshape(shape))
-
-
-def _decode_tensor(data: bytes) -> dict[str, Any]:
-    """Decode a tensor: like an array, but type, number of dimensions and shape are big-endian."""
-    number, count = struct.unpack_from(">2I", data)
-    shape = struct.unpack_from(f">{count}I", data, 8)
-    return _npy_file(np.frombuffer(data, _dtype(_TORCH_DTYPES, number), offset=8 + 4 * count).reshape(shape))
-
-
-_LEAF_DECODERS: dict[str, LeafDecoder] = {
-    "str": bytes.decode,
-    "text": bytes.decode,
-    "bool": lambda data: data[0] != 0,
-    "int": lambda data: struct.unpack("<q", data)[0],
-    "float": lambda data: struct.unpack("<d", data)[0],
-    "json": parse_json_field,
-    "bytes": bytes,
-    "file": bytes,
-    "jpeg": lambda data: {"bytes": data, "path": "x.jpg"},
-    "jpeg_array": decode_jpeg_list,
-    "pil": lambda data: {"bytes": raw_image_to_png(data), "path": "x.png"},
-    "pdf": lambda data: {"bytes": data, "path": "x.pdf"},
-    "tiff": lambda data: {"bytes": data, "path": "x.tif"},
-    "tifffile": lambda data: {"bytes": data, "path": "x.tif"},
-    "numpy": _decode_numpy,
-    "tensor": _decode_tensor,
+#: By the extension that the values have in place.
+_SPECIAL_DECODERS: dict[str, LeafDecoder] = {
+    BY_CONTENT: bytes,
+    "txt": bytes.decode,
+    RAW_IMAGE_EXTENSION: lambda data: {"bytes": raw_image_to_png(data), "path": "x.png"},
 }
-
-
-def parse_leaf_tree(spec: str, leaves: int) -> LeafTree:
-    """Map fields to leaves, from the `data_spec` of an index. Raises ValueError if it does not have `leaves` leaves.
-
-    Keys of nested dicts are joined with dots; a list of leaves becomes a list. If a row is a list, its fields are named
-    by their numbers; if it is a single value, the field is `value`.
-    """
-    described = read_json(spec)
-    root = described[1] if isinstance(described, list) and len(described) == 2 else described
-    fields: dict[str, int | Sequence[int]] = {}
-    try:
-        count = _number_leaves(root, "", fields, 0)
-    except RecursionError as error:
-        raise ValueError("the shape of a row is nested too deep") from error
-    if count != leaves:
-        raise ValueError(f"the shape of a row describes {count} values, but {leaves} are stored")
-    return fields
-
-
-def _number_leaves(node: Any, name: str, fields: dict[str, int | Sequence[int]], first: int) -> int:
-    """Add the leaves below `node` to `fields`, numbered from `first`; returns the number of the next leaf."""
-    kind, children = node.get("type"), node.get("children_spec") or []
-    if kind is None:
-        fields[name or "value"] = first
-        return first + 1
-    if kind.endswith("ict"):
-        names = [str(each) for each in read_json(node["context"])]
-    elif name and all(child.get("type") is None for child in children):
-        fields[name] = range(first, first + len(children))
-        return first + len(children)
-    else:
-        names = [str(i) for i in range(len(children))]
-    for child_name, child in zip(names, children, strict=True):
-        first = _number_leaves(child, f"{name}.{child_name}" if name else child_name, fields, first)
-    return first
-
 
 _DESCRIBED_ROWS = 4  # rows that are read to describe the source
 
-_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-_FRAMED_MAGIC = b"LDFZ01\0\0"  # items in zstd frames: header, offsets, frame table
-_ARROW_MAGIC = b"LDARW01\0"  # at the end of a chunk with Arrow rows
 _FILE_HEADER = struct.Struct("<8sHHIII")  # magic, version, flags, items, items per frame, frames
 _FRAME_HEADER = struct.Struct("<IIQII")  # first item, items, offset, bytes, decompressed bytes
 
@@ -329,24 +168,27 @@ def _is_index(head: bytes) -> bool:
 def _read_index(folder: IndexedFolder, dropped: Sequence[str]) -> tuple[list[IndexedShardFile], dict[str, bool]]:
     """The chunks of a folder, and its fields with whether they are media."""
     index = folder.index_file
-    content = read_json_object(index)
-    chunks, config = content.get("chunks"), content.get("config")
-    if not isinstance(chunks, list) or not isinstance(config, dict) or not chunks:
-        raise damaged_file_error("it lists no chunks", index)
-    _check(config, index)
-    forms = [str(form) for form in config.get("data_format") or ()]
     try:
-        tree = parse_leaf_tree(str(config.get("data_spec")), len(forms))
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise damaged_file_error(f"the shape of a row cannot be read: {error}", index) from error
+        known = parse_index(read_json_object(index))
+    except ValueError as error:
+        raise damaged_file_error(str(error), index) from error
+    if known.refusal:
+        raise DatasetError(
+            f"{known.refusal}, and wdsctl cannot read them",
+            hint="write the chunks again with litdata, unencrypted, for its default loader, and without compression or "
+            "with zstd; read Parquet files with `--from parquet`",
+            where=path_for_message(index),
+            code="WDS234",
+        )
+    forms, tree = known.formats, known.tree
     tree = {name: numbers for name, numbers in tree.items() if name not in dropped}
     used = {number for numbers in tree.values() for number in _leaf_numbers(numbers)}
     decoders = [leaf_decoder(form, index) if i in used else None for i, form in enumerate(forms)]
-    unpack = _item_decompressor(config)
+    unpack = (lambda data: decompress_zstd(data, "an item")) if known.are_items_compressed else bytes
     decode = partial(_row_values, tree, decoders, unpack)
-    if content.get("written_by") == "wdsctl" and KEY_COLUMN in tree:
+    if known.is_exported:
         decode = partial(_exported_parts, tree, forms, unpack)
-    shards = [_make_shard(folder.path, chunk, index, decode)._replace(split=folder.split) for chunk in chunks]
+    shards = [_make_shard(folder.path, chunk, index, decode)._replace(split=folder.split) for chunk in known.chunks]
     return shards, {
         name: any(is_media_format(forms[i]) for i in _leaf_numbers(numbers)) for name, numbers in tree.items()
     }
@@ -356,63 +198,30 @@ def _leaf_numbers(numbers: int | Sequence[int]) -> Sequence[int]:
     return (numbers,) if isinstance(numbers, int) else numbers
 
 
-def _check(config: Mapping[str, Any], index: str) -> None:
-    loader = str(config.get("item_loader") or "PyTreeLoader")
-    if config.get("encryption") or loader != "PyTreeLoader":
-        what = (
-            "the chunks are encrypted"
-            if config.get("encryption")
-            else f"the chunks are written for the item loader {escape_unprintable(loader)}"
-        )
-        raise DatasetError(
-            f"{what}, and wdsctl cannot read them",
-            hint="write the chunks again with litdata, unencrypted and for its default loader; read Parquet files "
-            "with `--from parquet`",
-            where=path_for_message(index),
-            code="WDS234",
-        )
-    compression = str(config.get("compression") or "zstd")
-    if compression.partition(":")[0] != "zstd":
-        raise DatasetError(
-            f"unknown compression {compression!r}",
-            hint="write the chunks again without compression or with zstd",
-            where=path_for_message(index),
-            code="WDS234",
-        )
-
-
-def _item_decompressor(config: Mapping[str, Any]) -> Callable[[bytes], bytes]:
-    """The function that decompresses an item, for chunks whose items are compressed one by one."""
-    if config.get("compression") and config.get("compression_level") == "sample":
-        return lambda data: decompress_zstd(data, "an item")
-    return bytes
-
-
 def _make_shard(
-    folder: str, chunk: Any, index: str, decode: Callable[[OffsetShard, int], Mapping[str, Any]]
+    folder: str, chunk: LitDataChunk, index: str, decode: Callable[[OffsetShard, int], Mapping[str, Any]]
 ) -> IndexedShardFile:
-    try:
-        file, samples, size = str(chunk["filename"]), int(chunk["chunk_size"]), int(chunk["chunk_bytes"])
-    except (LookupError, TypeError, ValueError) as error:
-        raise damaged_file_error(f"a chunk's entry is incomplete ({error})", index) from error
-    path = resolve_reference(folder, file, path_for_message(index))
-    return IndexedShardFile(path, samples, partial(_open_chunk, path, samples, size), decode)
+    path = resolve_reference(folder, chunk.name, path_for_message(index))
+    stem = chunk.name.removesuffix(".bin").removesuffix(".zstd")
+    return IndexedShardFile(
+        path, chunk.samples, partial(_open_chunk, path, chunk.samples, chunk.size), decode, stem=stem
+    )
 
 
 def _open_chunk(path: str, samples: int, size: int) -> OffsetShard:
     data = map_file(path)
-    if data[:4] == _ZSTD_MAGIC:
+    if data[:4] == ZSTD_MAGIC:
         return OffsetShard(decompress_zstd(data[:], path), path, samples)
     if len(data) < size:
         raise _broken_chunk_error(f"it has {len(data):,} bytes, but its index says {size:,}", path)
-    if data[-8:] == _ARROW_MAGIC:
+    if data[-8:] == ARROW_MAGIC:
         raise DatasetError(
             "the chunk stores its rows as Arrow, which wdsctl cannot read",
             hint="write the chunk again from rows with an image or bytes, or convert the original data",
             where=path_for_message(path),
             code="WDS234",
         )
-    return OffsetShard(_join_frames(data[:], path) if data[:8] == _FRAMED_MAGIC else data, path, samples)
+    return OffsetShard(_join_frames(data[:], path) if data[:8] == FRAMED_MAGIC else data, path, samples)
 
 
 def _join_frames(data: bytes, path: str) -> bytes:
@@ -463,7 +272,7 @@ def _exported_parts(
     for name, numbers in tree.items():
         (number,) = _leaf_numbers(numbers)  # a value per field, not a list
         leaf, form = leaves[number], forms[number]
-        fields[name] = repr(_LEAF_DECODERS[form](leaf)).encode() if form in ("int", "float") else leaf
+        fields[name] = repr(leaf_decoder(form, shard.path)(leaf)).encode() if form in ("int", "float") else leaf
     fields[KEY_COLUMN] = fields[KEY_COLUMN].decode()
     if PARTS_COLUMN not in fields:
         return fields

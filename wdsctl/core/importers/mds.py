@@ -43,10 +43,19 @@ from wdsctl.core.importers.records.offset_shards import (
     decompress,
     open_plain_shard,
 )
-from wdsctl.core.importers.records.samples import KEY_COLUMN, PARTS_COLUMN, RowMapping, exported_row_mapping
+from wdsctl.core.importers.records.samples import RowMapping, exported_row_mapping
 from wdsctl.core.importers.records.source import make_row_source
-from wdsctl.core.importers.records.values import encode_npy, raw_image_to_png
+from wdsctl.core.importers.records.values import encode_npy
 from wdsctl.core.json_text import read_json
+from wdsctl.core.samples.naming import KEY_COLUMN, PARTS_COLUMN
+from wdsctl.core.samples.stored_values import (
+    RAW_IMAGE_EXTENSION,
+    is_stored_array,
+    raw_image_to_png,
+    stored_value_decoder,
+)
+from wdsctl.core.shards.in_place.mds import encoding_extension, parse_entry
+from wdsctl.core.shards.in_place.table_scan import BY_CONTENT
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message
 
@@ -55,22 +64,21 @@ ColumnDecoder = Callable[[bytes], Any]
 
 def is_media_encoding(encoding: str) -> bool:
     """Whether values of an encoding are files, or are converted to files."""
-    return encoding.partition(":")[0] in {*_FILE_DECODERS, *_LIST_DECODERS, "ndarray", "bytes"}
+    kind = encoding.partition(":")[0]
+    return kind in {*_FILE_EXTENSIONS, *_LIST_DECODERS, RAW_IMAGE_EXTENSION, "ndarray", "bytes"}
 
 
 def column_decoder(column: str, encoding: str, index: str) -> ColumnDecoder:
     """The decoder of a column. Raises DatasetError WDS234 for pickles and for unknown encodings."""
-    kind, _, rest = encoding.partition(":")
-    if kind == "pkl":
+    extension = encoding_extension(encoding)
+    if extension == "pkl":
         raise DatasetError(
             f"the column {column!r} is pickled, and reading it could run code",
             hint=f"pass `-O drop={column}` to skip the column",
             where=path_for_message(index),
             code="WDS234",
         )
-    if kind == "ndarray":
-        return _array_decoder(rest)
-    found = _FILE_DECODERS.get(kind) or _LIST_DECODERS.get(kind) or _VALUE_DECODERS.get(kind)
+    found = _LIST_DECODERS.get(encoding) if extension is None else _value_decoder(extension)
     if found is None:
         raise DatasetError(
             f"the column {column!r} has the unknown encoding {encoding!r}",
@@ -81,12 +89,41 @@ def column_decoder(column: str, encoding: str, index: str) -> ColumnDecoder:
     return found
 
 
+#: Encodings whose values are files.
+_FILE_EXTENSIONS = {"jpeg": "jpg", "png": "png"}
+
+
+def _value_decoder(extension: str) -> ColumnDecoder:
+    """The decoder of values that have this extension in place (`wdsctl.core.shards.in_place.mds`)."""
+    if extension in _FILE_EXTENSIONS.values():
+        return _file_decoder(extension)
+    if extension in _SPECIAL_DECODERS:
+        return _SPECIAL_DECODERS[extension]
+    decode = stored_value_decoder(extension)
+    if decode is None:
+        raise ValueError(f"no decoder for {extension}")
+    return _npy_decoder(decode) if is_stored_array(extension) else decode
+
+
 def _file_decoder(extension: str) -> ColumnDecoder:
     return lambda data: {"bytes": data, "path": f"x.{extension}"}
 
 
+def _npy_decoder(decode: ColumnDecoder) -> ColumnDecoder:
+    return lambda data: {"bytes": encode_npy(decode(data)), "path": "x.npy"}
+
+
 def _decode_pil(data: bytes) -> dict[str, Any]:
     return {"bytes": raw_image_to_png(data), "path": "x.png"}
+
+
+_SPECIAL_DECODERS: dict[str, ColumnDecoder] = {
+    BY_CONTENT: bytes,
+    "txt": bytes.decode,
+    "json": json.loads,
+    "cls": lambda data: int(data.decode()),
+    RAW_IMAGE_EXTENSION: _decode_pil,
+}
 
 
 def _list_decoder(decode_element: ColumnDecoder, start: int) -> ColumnDecoder:
@@ -104,77 +141,16 @@ def _list_decoder(decode_element: ColumnDecoder, start: int) -> ColumnDecoder:
     return decode
 
 
-def _number_decoder(dtype: str) -> ColumnDecoder:
-    kind = np.dtype(dtype)
-    return lambda data: np.frombuffer(data, kind)[0].item()
-
-
-#: Encodings whose values are files, or are converted to files.
-_FILE_DECODERS: dict[str, ColumnDecoder] = {
-    "jpeg": _file_decoder("jpg"),
-    "png": _file_decoder("png"),
-    "pil": _decode_pil,
-}
 #: Several JPEG files in one value.
 decode_jpeg_list = _list_decoder(_file_decoder("jpg"), 0)
 
 _LIST_DECODERS: dict[str, ColumnDecoder] = {
     "jpeg_array": decode_jpeg_list,
     "jpegarray": decode_jpeg_list,
-    **{f"list[{kind}]": _list_decoder(decode, 4) for kind, decode in _FILE_DECODERS.items()},
+    "list[jpeg]": _list_decoder(_file_decoder("jpg"), 4),
+    "list[png]": _list_decoder(_file_decoder("png"), 4),
+    "list[pil]": _list_decoder(_decode_pil, 4),
 }
-_NUMBER_TYPES = (
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "float16",
-    "float32",
-    "float64",
-)
-_VALUE_DECODERS: dict[str, ColumnDecoder] = {
-    "bytes": bytes,
-    "str": bytes.decode,
-    "int": _number_decoder("<i8"),
-    "str_int": lambda data: int(data.decode()),
-    "str_float": lambda data: float(data.decode()),
-    "str_decimal": bytes.decode,
-    "json": json.loads,
-    **{name: _number_decoder(np.dtype(name).newbyteorder("<").str) for name in _NUMBER_TYPES},
-}
-#: Code of an array's type -> dtype. The code is the number of bits, plus 1 for signed integers and 2 for floats.
-_DTYPE_OF_CODE = {
-    **{8 * size: f"<u{size}" for size in (1, 2, 4, 8)},
-    **{8 * size + 1: f"<i{size}" for size in (1, 2, 4, 8)},
-    **{8 * size + 2: f"<f{size}" for size in (2, 4, 8)},
-}
-_SHAPE_DTYPES = ("u1", "<u2", "<u4", "<u8")
-
-
-def _array_decoder(rest: str) -> ColumnDecoder:
-    """The decoder of arrays. Type and shape are in the encoding (`uint8:2,3`), or in the bytes before the values."""
-    name, _, dims = rest.partition(":")
-    fixed_type = np.dtype(name).newbyteorder("<") if name in _NUMBER_TYPES else None
-    fixed_shape = tuple(map(int, dims.split(","))) if dims else None
-
-    def decode(data: bytes) -> dict[str, Any]:
-        at = 0
-        dtype, shape = fixed_type, fixed_shape
-        if dtype is None:
-            dtype, at = np.dtype(_DTYPE_OF_CODE[data[0]]), 1
-        if shape is None:
-            width = np.dtype(_SHAPE_DTYPES[data[at] & 3])
-            count = data[at] >> 2
-            shape = tuple(np.frombuffer(data, width, count, at + 1).tolist())
-            at += 1 + width.itemsize * count
-        return {"bytes": encode_npy(np.frombuffer(data, dtype, offset=at).reshape(shape)), "path": "x.npy"}
-
-    return decode
-
 
 _DESCRIBED_ROWS = 4  # rows that are read to describe the source
 
@@ -245,29 +221,24 @@ def _make_shard(folder: str, entry: Mapping[str, Any], index: str, dropped: Sequ
     outside the folder.
     """
     try:
-        names, encodings = list(entry["column_names"]), list(entry["column_encodings"])
-        sizes = list(entry["column_sizes"])
-        samples, raw, packed = int(entry["samples"]), entry["raw_data"], entry.get("zip_data")
-        raw_name, raw_size = str(raw["basename"]), int(raw["bytes"])
-        file = str(packed["basename"]) if packed else raw_name
-        form, compression = str(entry["format"]), str(entry.get("compression") or "")
+        known = parse_entry(entry)
     except (LookupError, TypeError, ValueError) as error:
         raise damaged_file_error(f"a shard's entry is incomplete ({error})", index) from error
-    if form != "mds" or not len(names) == len(encodings) == len(sizes):
-        raise damaged_file_error(f"a shard has format {form!r}, or columns without encoding or size", index)
+    (names, encodings, sizes), samples, raw_size = known.columns, known.samples, known.size
     columns = zip(names, encodings, strict=True)
-    decoders = [None if name in dropped else column_decoder(name, str(encoding), index) for name, encoding in columns]
-    plain = resolve_reference(folder, raw_name, path_for_message(index))
-    path = resolve_reference(folder, file, path_for_message(index))
-    if packed and not source_files.exists(path) and source_files.exists(plain):
+    decoders = [None if name in dropped else column_decoder(name, encoding, index) for name, encoding in columns]
+    plain = resolve_reference(folder, known.name, path_for_message(index))
+    path = resolve_reference(folder, known.file_name, path_for_message(index))
+    if known.packed_name and not source_files.exists(path) and source_files.exists(plain):
         path = plain
+    compression, stem = known.compression, known.name.removesuffix(".mds")
     if path == plain or not compression:
         opening = partial(_open_plain, path, samples, raw_size)
     else:
         opening = partial(_open_compressed, path, samples, raw_size, compression)
     if KEY_COLUMN in names:
-        return IndexedShardFile(path, samples, opening, partial(_exported_parts, names, sizes))
-    return IndexedShardFile(path, samples, opening, partial(_row_values, names, sizes, decoders))
+        return IndexedShardFile(path, samples, opening, partial(_exported_parts, names, sizes), stem=stem)
+    return IndexedShardFile(path, samples, opening, partial(_row_values, names, sizes, decoders), stem=stem)
 
 
 def _open_plain(path: str, samples: int, size: int) -> OffsetShard:

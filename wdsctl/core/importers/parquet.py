@@ -21,7 +21,7 @@ from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.description import make_table_source
 from wdsctl.core.importers.records.files import PROBED_ROWS
 from wdsctl.core.importers.records.row_splits import find_split_field
-from wdsctl.core.importers.records.samples import KEY_COLUMN, TABLE_OPTIONS, SourceRow, exported_row_mapping
+from wdsctl.core.importers.records.samples import TABLE_OPTIONS, SourceRow, exported_row_mapping
 from wdsctl.core.importers.records.source import make_row_source
 from wdsctl.core.importers.records.tables import (
     Table,
@@ -33,6 +33,7 @@ from wdsctl.core.importers.records.tables import (
 )
 from wdsctl.core.importers.records.values import find_file_below
 from wdsctl.core.safe_open import check_entries_beneath
+from wdsctl.core.samples.naming import KEY_COLUMN
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message
 from wdsctl.core.urls import is_url
@@ -91,7 +92,7 @@ class ParquetImporter:
         splits = splits_of(paths, root) if root else []
         schema = _open_parquet(paths[0]).schema_arrow
         labels = arrow.label_names(schema)
-        rows = ParquetRows(paths, tuple(schema.names), [table.base for table in tables], splits, labels)
+        rows = ParquetRows(paths, tuple(schema.names), [table.base for table in tables], splits, labels, root=root)
         mapping = make_mapping(self.name, options, tables, root, key=":row" if bytes_in else "", fields=schema.names)
         mapping = replace(
             mapping,
@@ -122,7 +123,8 @@ class ParquetRows:
     """The rows of several files. Skips row groups before the first requested row.
 
     `bases`: the folders that references in each file are relative to. `splits`: the split of each file. `labels`:
-    column -> names of its integer labels. `only`: the one column that is read; empty for all.
+    column -> names of its integer labels. `root`: the folder of the source; empty
+    if it is a file. `only`: the one column that is read; empty for all.
     """
 
     def __init__(
@@ -133,9 +135,11 @@ class ParquetRows:
         splits: Sequence[str] = (),
         labels: Mapping[str, Sequence[str]] = MappingProxyType({}),
         *,
+        root: str = "",
         only: str = "",
     ) -> None:
         self._files = files
+        self._root = root
         self._columns = columns
         self._bases = bases or [os.path.dirname(path) for path in files]
         self._splits = splits or [""] * len(files)
@@ -156,6 +160,9 @@ class ParquetRows:
 
     def _group(self, file: Any, at: int, group: int, number: int, skip: int) -> Iterator[SourceRow]:
         path, base, split = self._files[at], self._bases[at], self._splits[at]
+        name = path[len(self._root) :].lstrip("/") if self._root else os.path.basename(path)
+        stem = name[: name.rindex(".")]
+        in_file = sum(file.metadata.row_group(i).num_rows for i in range(group))  # rows before this group
         facts = file.metadata.row_group(group)
         at_once = max(1, min(1024, arrow.BATCH_BYTES * facts.num_rows // max(1, facts.total_byte_size)))
         done = 0
@@ -164,7 +171,7 @@ class ParquetRows:
             for i, values in enumerate(arrow.iter_rows(batch, past), done + past):
                 where = f"{path_for_message(path)}, row group {group}, row {i}"
                 arrow.add_label_names(values, self._labels)
-                yield SourceRow(number + i, where, values, None, base, split=split)
+                yield SourceRow(number + i, where, values, None, base, split=split, file_key=f"{stem}/{in_file + i}")
             done += batch.num_rows
 
     def _check(self, file: Any, path: str) -> None:

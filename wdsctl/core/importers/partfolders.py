@@ -31,8 +31,9 @@ from wdsctl.core.importers.records.folder_files import (
     unused_files_findings,
     walk_folders,
 )
-from wdsctl.core.importers.records.samples import SourceSample, row_number_key, safe_key, strip_extension
+from wdsctl.core.importers.records.samples import SourceSample, row_number_key, strip_extension
 from wdsctl.core.importers.records.source import SampleSource
+from wdsctl.core.samples.naming import safe_key
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
 

@@ -24,9 +24,9 @@ from wdsctl.core.importers.records.folder_files import (
     unused_files_findings,
     walk_folders,
 )
-from wdsctl.core.importers.records.samples import SourceSample, safe_key
+from wdsctl.core.importers.records.samples import SourceSample
 from wdsctl.core.importers.records.source import SampleSource
-from wdsctl.core.samples.naming import split_name
+from wdsctl.core.samples.naming import safe_key, split_name
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
 

@@ -13,9 +13,9 @@ from wdsctl.core.catalog.draft import CatalogDraft
 from wdsctl.core.catalog.presence import no_samples_findings
 from wdsctl.core.catalog.stage import CatalogStage
 from wdsctl.core.catalog.values import MISSING_STATUS, ShardRow
-from wdsctl.core.dataset.location import DatasetLocation
+from wdsctl.core.dataset.location import DatasetLocation, shell_command
 from wdsctl.core.dataset.root_spec import ALL_SHARDS, ShardSelection
-from wdsctl.core.dataset.shard_names import is_jsonl_name
+from wdsctl.core.dataset.shard_names import describe_format, is_jsonl_name, shard_format
 from wdsctl.core.errors import DatasetError, Finding, InputError, UsageError
 from wdsctl.core.files import remove_file, set_aside
 from wdsctl.core.index.changes import Changes, apply_renames_to_files, compare_shards, confirm_changes, detect_renames
@@ -41,6 +41,8 @@ from wdsctl.core.index.missing import (
 from wdsctl.core.index.request import IndexReport, IndexRequest, ShardRename
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.progress import Progress
+from wdsctl.core.shards.in_place.errors import UNSUPPORTED_CODE
+from wdsctl.core.shards.in_place.kinds import IN_PLACE_FORMATS
 from wdsctl.core.shards.jsonl_keys import JsonlKeyRule
 from wdsctl.core.shards.list import ShardListing, list_shards
 from wdsctl.core.shards.scan_unit import ScanOptions, ShardFile
@@ -299,9 +301,34 @@ def _draft(
             _add_rows(location, draft, plan, request.workers, progress)
         if plan.is_new_generation or not has_sound_offsets(location, draft.generation, plan.kept):
             rows, findings = merge_scans(location, draft, plan, request.workers, progress)
+            if not snapshot.rows:
+                _check_readable_in_place(location, rows, findings, draft.generation)
             if not (settings.key_until or request.skip_key_checks):
                 _check_keys(location, draft.generation, is_new=draft.generation != snapshot.generation)
     return rows, findings, draft.generation
+
+
+def _check_readable_in_place(
+    location: DatasetLocation, rows: Sequence[ShardRow], findings: Sequence[Finding], generation: int
+) -> None:
+    """Raise InputError WDS167 if no shard can be read in place, before the first catalog of a dataset is published."""
+    refused = [finding for finding in findings if finding.code == UNSUPPORTED_CODE]
+    if not refused or len(refused) < len(rows):
+        return
+    remove_file(location.offsets_path(generation))
+    form = shard_format(refused[0].shard)
+    command = (
+        shell_command("prepare", location.display_path, "DEST")
+        if form is None or form == "zip"
+        else shell_command("convert", "--from", IN_PLACE_FORMATS[form].importer, location.display_path, "DEST")
+    )
+    reason = refused[0].message.rpartition(": it cannot")[0]
+    raise InputError(
+        f"{describe_format(refused[0].shard)} cannot be read in place: {reason}",
+        where=f"{location.display_path} ({refused[0].shard})",
+        hint=f"{command} copies the samples into tars",
+        code=UNSUPPORTED_CODE,
+    )
 
 
 def _check_keys(location: DatasetLocation, generation: int, *, is_new: bool) -> None:

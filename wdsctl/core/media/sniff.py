@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from wdsctl.core.media.kinds import MediaType
+from wdsctl.core.media.kinds import USUAL_EXTENSION, MediaType
 
 SniffedFormat = tuple[MediaType, str]
 
@@ -354,3 +354,20 @@ def _is_json(text: str, *, is_whole: bool) -> bool:
     except (ValueError, RecursionError):
         return False  # an integer of more digits than Python reads, or nesting deeper than its stack
     return True
+
+
+#: Format -> its usual file extension.
+_USUAL_EXTENSION = {**USUAL_EXTENSION, "gzip": "gz", "bzip2": "bz2", "hdf5": "h5"}
+_EXTENSION_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,16}")
+
+
+def extension_of_content(head: bytes, size: int) -> str:
+    """The usual extension of the media file, array, archive or PDF that begins with `head`; `bin` for anything else.
+
+    Text is `bin` too: a column could hold text in one row and a number or JSON in the next, and get different names.
+    """
+    found = sniff(head[:4096], size)
+    if found.kind not in ("image", "video", "audio", "array", "archive") and found.format != "pdf":
+        return "bin"
+    ending = _USUAL_EXTENSION.get(found.format, found.format)
+    return ending if _EXTENSION_PATTERN.fullmatch(ending) else "bin"

@@ -24,9 +24,9 @@ from wdsctl.core.importers.lerobot.metadata import INFO_FILE, RobotDataset, read
 from wdsctl.core.importers.lerobot.videos import check_videos, video_files
 from wdsctl.core.importers.protocol import FieldUse, Options
 from wdsctl.core.importers.records import values as given
-from wdsctl.core.importers.records.samples import KEY_COLUMN
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.progress import Progress
+from wdsctl.core.samples.naming import KEY_COLUMN
 from wdsctl.core.samples.types import CRUDE
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -13,18 +14,28 @@ from wdsctl.core import importers
 from wdsctl.core.catalog.presence import check_no_outside_shards
 from wdsctl.core.dataset.location import locate, shell_command
 from wdsctl.core.dataset.raw_folder import ALTERNATIVE_SEPARATOR
-from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS, is_jsonl_name, split_file_root
+from wdsctl.core.dataset.shard_names import (
+    UNPACK_COMMANDS,
+    describe_format,
+    is_jsonl_name,
+    shard_format,
+    split_file_root,
+)
 from wdsctl.core.errors import InputError, UsageError, WdsctlError, join_indented
 from wdsctl.core.importers.jsonl import has_only_compressed_lines, is_object_per_line, names_files
+from wdsctl.core.importers.records.tables import iter_files
+from wdsctl.core.shards.in_place.parquet import has_bytes_in_place
 from wdsctl.core.shards.list import (
     COMPRESSED_TAR_SUFFIXES,
     ForbiddenFolder,
     are_shards,
     has_plain_tars,
     has_shards,
+    in_place_format,
     is_empty_folder,
 )
 from wdsctl.core.storage import source_files
+from wdsctl.core.storage.open import storage_for
 from wdsctl.core.text import path_for_message as shown
 from wdsctl.core.urls import is_chained, is_signed, is_url, redact_secrets, store_url
 
@@ -71,14 +82,18 @@ def recognise_form(source: str, dest: str | None = None, from_format: str = "") 
     """Recognise what the source is, from names and the heads of files. `from_format`: what the user says that it is.
 
     An earlier `prepare` of the source makes no difference. JSONL is prepared in place if it names no media files that
-    exist, and there is no DEST. Raises InputError if the source does not exist, is an empty folder, or has no form that
-    is known (WDS235); AmbiguousFormError; PermissionDenied.
+    exist, and there is no DEST; so are shards of other formats whose values are ranges of bytes. Raises InputError if
+    the source does not exist, is an empty folder, or has no form that is known (WDS235); AmbiguousFormError;
+    PermissionDenied.
     """
     check_source_exists(source)
     if from_format:
         return SourceForm(importers.get_importer(from_format).name, "--from")
     if reason := _why_shards(source):
         return SourceForm(IN_PLACE, reason)
+    in_place = _InPlaceMatch() if dest is not None else _match_in_place(source)
+    if in_place.reason:
+        return SourceForm(IN_PLACE, in_place.reason)
     forms = _rank_forms(source)
     if not forms:
         importers.best_importer(source)  # raises, and lists the formats
@@ -92,7 +107,8 @@ def recognise_form(source: str, dest: str | None = None, from_format: str = "") 
             return SourceForm(IN_PLACE, reason, tuple(RejectedForm(each.name, each.reason) for each in forms[1:]))
         forms = [*forms[1:], forms[0]]  # lines among other files
     best, *others = forms
-    return SourceForm(best.name, best.reason, tuple(RejectedForm(each.name, each.reason) for each in others))
+    reason = f"{best.reason}; not in place: {in_place.refusal}" if in_place.refusal else best.reason
+    return SourceForm(best.name, reason, tuple(RejectedForm(each.name, each.reason) for each in others))
 
 
 def _why_shards(source: str) -> str:
@@ -109,6 +125,37 @@ def _why_shards(source: str) -> str:
         return "it contains tars"
     check_no_outside_shards(source)
     return ""
+
+
+class _InPlaceMatch(NamedTuple):
+    """`reason`: why the source is prepared in place; empty if it is not. `refusal`: what rules that out, if known."""
+
+    reason: str = ""
+    refusal: str = ""
+
+
+def _match_in_place(source: str) -> _InPlaceMatch:
+    """Whether a folder has shards of another format than tar and JSONL that can be read where they are.
+
+    Of Parquet, reads the footer of the first file: a table without a column of bytes may name files, which only its
+    importer reads.
+    """
+    if is_signed(source) or is_chained(source) or not source_files.is_folder(source):
+        return _InPlaceMatch()
+    names = sorted(_visible(source)) if is_url(source) else sorted(iter_files(source))
+    form = in_place_format(names)
+    if form is None:
+        return _InPlaceMatch()
+    shards = [name for name in names if shard_format(name) == form]
+    if not shards:
+        return _InPlaceMatch("", "the shards are compressed")
+    if form == "parquet":
+        path = os.path.join(source, shards[0])
+        with closing(storage_for(source)) as storage:
+            has_bytes, refusal = has_bytes_in_place(partial(storage.read, path), storage.size(path))
+        if refusal or not has_bytes:
+            return _InPlaceMatch("", refusal)
+    return _InPlaceMatch(f"it contains {describe_format(shards[0])}, which are read in place")
 
 
 def _why_remote_shards(source: str) -> str:

@@ -14,17 +14,18 @@ from wdsctl.core.catalog.read import Catalog, check_not_media_folder
 from wdsctl.core.catalog.values import MISSING_STATUS, ShardRow
 from wdsctl.core.dataset.config import read_config_text
 from wdsctl.core.dataset.destination import check_destination, check_destination_empty
-from wdsctl.core.dataset.location import LOCK_FILE, META_FOLDER, DatasetLocation, locate
+from wdsctl.core.dataset.location import LOCK_FILE, META_FOLDER, DatasetLocation, locate, shell_command_at
 from wdsctl.core.dataset.lock import hold_lock, lock_dataset
 from wdsctl.core.dataset.remote_lock import hold_remote_marker
-from wdsctl.core.dataset.shard_names import is_jsonl_name
-from wdsctl.core.errors import CatalogError, Finding, StorageError, UsageError
+from wdsctl.core.dataset.shard_names import describe_format, is_jsonl_name, shard_format
+from wdsctl.core.errors import CatalogError, Finding, InputError, StorageError, UsageError
 from wdsctl.core.files import make_folder, write_text
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.repair.members import read_indexed_members
 from wdsctl.core.repair.unit import RepairedShard, RepairRequest, RepairUnit, repair_results, repair_shard
+from wdsctl.core.shards.in_place.kinds import IN_PLACE_FORMATS
 from wdsctl.core.shards.list import list_shards
 from wdsctl.core.shards.scan_unit import ShardFile
 from wdsctl.core.storage.open import workers_for
@@ -77,6 +78,7 @@ def repair(
     location = locate(root, catalog)
     dest = _resolve_dest(location, request)
     shards, rows, offsets = _list_shards(location)
+    _refuse_other_formats(location, shards)
     units = []
     for shard in shards:
         row = rows.get(shard.path)
@@ -193,6 +195,17 @@ def _resolve_dest(location: DatasetLocation, request: RepairRequest) -> str:
 def _is_below(folder: str, other: str) -> bool:
     """Whether `folder` is `other` or below it."""
     return f"{folder}/".startswith(f"{other}/")
+
+
+def _refuse_other_formats(location: DatasetLocation, shards: Sequence[ShardFile]) -> None:
+    form = shard_format(shards[0].path) if shards else None
+    if form in IN_PLACE_FORMATS:
+        raise InputError(
+            f"the dataset has {describe_format(shards[0].path)}, and repair writes tars and JSONL files",
+            where=location.display_path,
+            hint=f"{shell_command_at(location, 'validate')} names the damaged shards: copy them again from their "
+            "origin, or exclude them with `--exclude`",
+        )
 
 
 def _list_shards(location: DatasetLocation) -> tuple[Sequence[ShardFile], dict[str, ShardRow], str]:

@@ -13,6 +13,7 @@ sample's id consists of the number of its shard and its position in the shard. A
 from __future__ import annotations
 
 import re
+from hashlib import blake2b
 from string import Formatter
 from typing import Literal, NamedTuple, get_args
 
@@ -175,3 +176,53 @@ def _template_error(template: str, reason: str) -> UsageError:
         f"the template {template!r} cannot name shards: {reason}",
         hint="write for example train/shard-{index:06d}.tar, or omit the template for shard-{index:06d}.tar",
     )
+
+
+KEY_COLUMN = "__key__"  # rows with this field are exported samples: their other fields are parts
+PARTS_COLUMN = "__parts__"  # of exported rows: the parts of a sample, if not all samples have the same
+
+MAX_KEY_BYTES = 200  # bytes in UTF-8: with the name of a part, a file name stays below the usual limit of 255
+
+_NOT_KEY_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\\]")
+
+
+def safe_key(text: str) -> str:
+    """Turn `text` into a valid key, or an empty string if nothing is left.
+
+    The key has no dot in its last segment (parts begin there), no control characters or backslashes, no segments `.`
+    and `..`, and at most 200 bytes. Different texts may give the same key: `convert` detects collisions.
+    """
+    segments = [_NOT_KEY_CHARACTERS.sub("_", segment) for segment in text.split("/")]
+    segments = ["_" * len(segment) if set(segment) == {"."} else segment for segment in segments if segment]
+    if not segments:
+        return ""
+    key = "/".join([*segments[:-1], segments[-1].replace(".", "_")])
+    if key.startswith("__"):
+        key = key[1:]  # names that begin like __this__ are not samples to readers of WebDataset
+        key = f"x{key}" if key.startswith("__") else key
+    return key if len(key.encode()) <= MAX_KEY_BYTES else _shorten_key(key)
+
+
+def _shorten_key(key: str) -> str:
+    """Keep the beginning of the key, and append a hash of the whole: a key is always shortened in the same way."""
+    digest = blake2b(key.encode(), digest_size=8).hexdigest()
+    head = key.encode()[: MAX_KEY_BYTES - 17].decode("utf-8", "ignore").rstrip("/")
+    folder, slash, name = head.rpartition("/")
+    return f"{folder}{slash}{name.replace('.', '_')}-{digest}"
+
+
+def exported_key(text: str) -> str:
+    """The key of a row that has it in `KEY_COLUMN`; made safe if it is not a valid key, since the file may be foreign.
+
+    Empty if nothing valid is left.
+    """
+    is_key = split_name(f"{text}.x") == (text, "x") and not text.startswith("/") and ".." not in text.split("/")
+    return text if is_key and "\0" not in text else safe_key(text)
+
+
+_NOT_NAME_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def part_name_of_field(field: str) -> str:
+    """The name of a field as the first piece of a part's name; characters that are not allowed become `_`."""
+    return _NOT_NAME_CHARACTERS.sub("_", field) or "field"

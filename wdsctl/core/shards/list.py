@@ -1,7 +1,9 @@
-"""List the shards of a dataset: every tar or every JSONL file below the root, sorted by path.
+"""List the shards of a dataset: every tar, JSONL file, or shard of another format below the root, sorted by path.
 
-A dataset has one kind of shard, which file names alone decide. The listing reports compressed files as findings. In a
-remote store, each file has a number derived from its etag in place of a modification time: it changes with the content.
+A dataset has one format of shards, which file names alone decide: tars and JSONL files first, then the formats that are
+read in place. In a folder with an index.json (MDS, LitData), only the shards that it lists count. The listing reports
+compressed files as findings. In a remote store, each file has a number derived from its etag in place of a modification
+time: it changes with the content.
 """
 
 from __future__ import annotations
@@ -9,16 +11,29 @@ from __future__ import annotations
 import fnmatch
 import os
 import posixpath
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from stat import S_ISREG
 
 from wdsctl.core.dataset.root_spec import ALL_SHARDS, ShardSelection
-from wdsctl.core.dataset.shard_names import JSONL_SUFFIXES, UNPACK_COMMANDS, is_jsonl_name, unpack_command
+from wdsctl.core.dataset.shard_names import (
+    JSONL_SUFFIXES,
+    UNPACK_COMMANDS,
+    ShardFormat,
+    compressed_format,
+    describe_format,
+    is_jsonl_name,
+    shard_format,
+    unpack_command,
+)
 from wdsctl.core.errors import Finding, InputError, translate_os_errors
 from wdsctl.core.records import Records
 from wdsctl.core.safe_open import allow_path_hint, is_beneath, is_link_outside
-from wdsctl.core.shards.scan_unit import ShardFile
+from wdsctl.core.shards.in_place.folder_index import FolderIndexes, read_folder_indexes
+from wdsctl.core.shards.in_place.kinds import IN_PLACE_FORMATS
+from wdsctl.core.shards.scan_unit import ShardFile, read_small_file
+from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.remote_errors import etag_number
 from wdsctl.core.text import pluralize, printable_path
 from wdsctl.core.urls import is_url, redact_secrets
@@ -30,7 +45,7 @@ SIDECAR_SUFFIXES = (".md", ".rst", ".txt", ".json", ".yaml", ".yml", ".html", ".
 def keep_one_format(
     root: str, shards: Sequence[ShardFile], catalog_paths: Iterable[str]
 ) -> tuple[Sequence[ShardFile], list[Finding]]:
-    """Keep the shards in the dataset's format, and report the others in one finding.
+    """Keep the tars or the JSONL files, whichever is the dataset's format, and report the others in one finding.
 
     `catalog_paths`: the shard paths in the catalog; the first one decides the format. Raises InputError WDS127 if the
     folder has both tars and JSONL files and the catalog lists no shard.
@@ -71,6 +86,59 @@ def is_jsonl_folder(names: Iterable[str]) -> bool:
     return found
 
 
+def _keep_in_place(root: str, shards: Sequence[ShardFile], known: str | None, *, is_mixed: bool) -> list[ShardFile]:
+    """Keep the shards of one format: that of `known`, a path in the catalog, or the only one.
+
+    `is_mixed`: other files may be raw data. Zips and Parquet files among them are raw data, too. Raises InputError
+    WDS127 if there are several formats and no catalog.
+    """
+    by_format: dict[ShardFormat | None, list[ShardFile]] = {}
+    for shard in shards:
+        by_format.setdefault(shard_format(shard.path), []).append(shard)
+    if known is not None:
+        return by_format.get(shard_format(known), [])
+    if len(by_format) > 1:
+        counts = [f"{len(some):,} {describe_format(some[0].path)}" for some in by_format.values()]
+        raise InputError(
+            f"{' and '.join(counts)} in one folder: a dataset has one format",
+            where=redact_secrets(root),
+            hint="pass a folder that has one format, or ignore the others, for example with `--exclude '*.zip'`",
+            code="WDS127",
+        )
+    return [] if is_mixed and shard_format(shards[0].path) in ("parquet", "zip") else list(shards)
+
+
+def in_place_format(names: Iterable[str]) -> ShardFormat | None:
+    """The format of a folder with these paths, if all its shards can be read in place, and nothing could be raw data.
+
+    MDS shards and LitData chunks, compressed or not, have names of their own, so that other files may lie beside them.
+    """
+    found: set[ShardFormat] = set()
+    is_mixed = False
+    for name in names:
+        form = shard_format(name) or compressed_format(name)
+        if form in ("tar", "jsonl"):
+            return None
+        if form is not None:
+            found.add(form)
+        is_mixed = is_mixed or _may_be_raw(name)
+    if len(found) != 1:
+        return None
+    [form] = found
+    return None if is_mixed and form in ("parquet", "zip") else form
+
+
+def has_in_place_shards(root: str) -> bool:
+    """Whether `root` is a folder of shards of another format than tar and JSONL. Cost: a walk through the folder."""
+    return in_place_format(_paths(root)) is not None
+
+
+def _may_be_raw(name: str) -> bool:
+    """Whether a file of this name is neither a shard nor one that may lie beside shards."""
+    is_beside = "." not in posixpath.basename(name) or name.lower().endswith(SIDECAR_SUFFIXES)
+    return not (is_beside or shard_format(name) or compressed_format(name))
+
+
 COMPRESSED_TAR_SUFFIXES = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.lz4")
 COMPRESSED_JSONL_SUFFIXES = tuple(lines + packed for lines in JSONL_SUFFIXES for packed in UNPACK_COMMANDS)
 
@@ -103,38 +171,91 @@ def list_shards(
     there: list[str] = []
     last, is_sorted = "", True
     used: set[str] = set()
+    in_place: list[ShardFile] = []
+    is_mixed = False
+    known = next(iter(catalog_paths), None)
     for path, entry in _entries(root, only, findings):
         lower = path.lower()
         if not selection.is_all:
             if not (
                 selection.includes(path)
-                and lower.endswith((".tar", *COMPRESSED_TAR_SUFFIXES, *JSONL_SUFFIXES, *COMPRESSED_JSONL_SUFFIXES))
+                and (shard_format(path) or lower.endswith((*COMPRESSED_TAR_SUFFIXES, *COMPRESSED_JSONL_SUFFIXES)))
             ):
                 continue
             there.append(path)
         if exclude and (excluding := [pattern for pattern in exclude if fnmatch.fnmatchcase(path, pattern)]):
             used.update(excluding)
             continue
-        if lower.endswith((".tar", *JSONL_SUFFIXES)):
+        form = shard_format(path)
+        if form is not None:
             found = entry if isinstance(entry, ShardFile) else _stat_file(path, entry)
-            if isinstance(found, ShardFile):
+            if isinstance(found, Finding):
+                findings += [] if form in ("parquet", "zip") else [found]
+            elif form in IN_PLACE_FORMATS:
+                in_place.append(found)
+            else:
                 shards.append(found)
                 last, is_sorted = path, is_sorted and last <= path
-            else:
-                findings.append(found)
-        elif lower.endswith(COMPRESSED_TAR_SUFFIXES):
-            message = "a compressed shard has no random access and is skipped; run `wdsctl convert` to decompress it"
-            findings.append(Finding(code="WDS113", severity="error", message=message, shard=printable_path(path)))
-        elif tool := unpack_command(lower):
-            message = f"compressed JSONL has no random access and is skipped; decompress it with `{tool}`"
-            findings.append(Finding(code="WDS113", severity="error", message=message, shard=printable_path(path)))
-    kept, left_out = keep_one_format(root, shards, catalog_paths)
-    findings += left_out
+            continue
+        findings += _compressed_findings(path, lower)
+        is_mixed = is_mixed or _may_be_raw(path)
+    kept: Sequence[ShardFile]
+    if in_place and (shard_format(known) in IN_PLACE_FORMATS if known is not None else not shards):
+        in_place = _keep_in_place(root, in_place, known, is_mixed=is_mixed and selection.is_all)
+        kept, differences = _compare_with_indexes(root, in_place, exclude, selection)
+        kept = sorted(kept, key=lambda shard: shard.path)
+    else:
+        kept, differences = keep_one_format(root, shards, () if known is None else (known,))
+    findings += differences
     if not is_sorted:
         kept = sorted(kept, key=lambda shard: shard.path)
     findings.sort(key=lambda finding: finding.shard)
     unused = tuple(pattern for pattern in exclude if pattern not in used)
     return ShardListing(kept, tuple(findings), tuple(selection.unmatched(there)), unused)
+
+
+def _compressed_findings(path: str, lower: str) -> list[Finding]:
+    """The finding about a compressed shard; none for other files."""
+    if lower.endswith(COMPRESSED_TAR_SUFFIXES):
+        message = "a compressed shard has no random access and is skipped; run `wdsctl convert` to decompress it"
+    elif tool := unpack_command(lower):
+        message = f"compressed JSONL has no random access and is skipped; decompress it with `{tool}`"
+    elif packed := compressed_format(path):
+        command = IN_PLACE_FORMATS[packed].copy_command
+        message = f"a compressed shard has no random access and is skipped; `{command}` copies its samples into tars"
+    else:
+        return []
+    return [Finding(code="WDS113", severity="error", message=message, shard=printable_path(path))]
+
+
+def _compare_with_indexes(
+    root: str, shards: Sequence[ShardFile], exclude: Sequence[str], selection: ShardSelection
+) -> tuple[Sequence[ShardFile], list[Finding]]:
+    """Return the shards that their index.json lists, and how they differ from it. Only MDS and LitData have one."""
+    form = shard_format(shards[0].path) if shards else None
+    if form not in ("mds", "litdata"):
+        return shards, []
+    indexes = folder_indexes(
+        root, form, shards, lambda path: selection.includes(path) and not is_excluded(path, exclude)
+    )
+    unlisted = set(indexes.unlisted)
+    return [shard for shard in shards if shard.path not in unlisted] if unlisted else shards, indexes.findings
+
+
+def folder_indexes(
+    root: str, form: ShardFormat, shards: Sequence[ShardFile], is_selected: Callable[[str], bool] = lambda _: True
+) -> FolderIndexes:
+    """Read the index.json of the folders of these shards. Raises storage errors.
+
+    `is_selected`: whether a path belongs to the dataset: others are not missing.
+    """
+    with closing(storage_for(root)) as storage:
+        return read_folder_indexes(
+            form,
+            {shard.path: shard.size for shard in shards},
+            lambda path: read_small_file(storage, f"{root}/{path}"),
+            is_selected,
+        )
 
 
 def list_files(root: str, exclude: Sequence[str] = ()) -> ShardListing:
@@ -230,7 +351,7 @@ def find_outside_shard(root: str) -> str:
         pass
     names = (finding.shard for finding in findings if finding.code == "WDS409")
     return min(
-        (name for name in names if name.lower().endswith((".tar", *COMPRESSED_TAR_SUFFIXES)) or is_jsonl_name(name)),
+        (name for name in names if shard_format(name) or name.lower().endswith(COMPRESSED_TAR_SUFFIXES)),
         default="",
     )
 

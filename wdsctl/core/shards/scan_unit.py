@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from typing import Any
 
-from wdsctl.core.dataset.shard_names import is_jsonl_name
+from wdsctl.core.dataset.shard_names import is_jsonl_name, shard_format
 from wdsctl.core.errors import Finding, PermissionDenied, StorageError
 from wdsctl.core.job_results import ResultFolder
 from wdsctl.core.jobs import BatchLimits
+from wdsctl.core.shards.in_place.kinds import IN_PLACE_FORMATS, scan_in_place
+from wdsctl.core.shards.in_place.litdata import INDEX_FILE
 from wdsctl.core.shards.jsonl_keys import LINE_NUMBER_KEYS, JsonlKeyRule
 from wdsctl.core.shards.jsonl_scan import scan_jsonl
 from wdsctl.core.shards.readers import FIRST_FETCH_BYTES, BlockReader, HashingReader
 from wdsctl.core.shards.shard_scan import ShardScan, decode_scan, encode_scan
 from wdsctl.core.shards.tar_scan import scan_tar
 from wdsctl.core.storage.open import check_unchanged, storage_for
+from wdsctl.core.storage.storage import Storage
 from wdsctl.core.urls import is_url
 
 SCAN_BATCH = BatchLimits(32, 4 << 20)
@@ -82,9 +86,22 @@ def _result_name(unit: ScanUnit) -> str:
     facts = f"{SCAN_FORMAT_VERSION}\0{shard.path}\0{shard.size}\0{shard.mtime_ns}"
     if is_jsonl_name(shard.path):
         facts += f"\0{unit.options.key_rule.is_single_file}\0{unit.options.key_rule.field}"
+    form = shard_format(shard.path)
+    if form in IN_PLACE_FORMATS and IN_PLACE_FORMATS[form].needs_index:
+        facts += f"\0{_index_stamp(unit.root, shard.path)}"
     if unit.options.with_sha256:
         facts += "\0hashed"
     return blake2b(facts.encode(), digest_size=16).hexdigest()
+
+
+def _index_stamp(root: str, shard: str) -> str:
+    """What changes with the index.json that the scan of this shard reads: size and time, or size in a store."""
+    path = os.path.join(root, os.path.dirname(shard), INDEX_FILE)
+    with suppress(OSError):
+        if not is_url(root):
+            status = os.stat(path)
+            return f"{status.st_size} {status.st_mtime_ns}"
+    return ""
 
 
 def _decode_scan(unit: ScanUnit, facts: Mapping[str, Any], data: memoryview) -> ShardScan:
@@ -121,6 +138,25 @@ def threads_per_file(workers: int, batches: int) -> int:
     return min(_MAX_FILE_THREADS, max(1, workers // max(1, batches)))
 
 
+_MAX_INDEX_BYTES = 1 << 28
+
+
+def read_small_file(storage: Storage, path: str) -> bytes | None:
+    """The bytes of an index beside shards; None if there is none. Raises StorageError if it has more than 256 MiB."""
+    if not storage.exists(path):
+        return None
+    size = storage.size(path)
+    if size > _MAX_INDEX_BYTES:
+        raise StorageError(
+            f"the index has {size:,} bytes, more than {_MAX_INDEX_BYTES:,}", where=path, hint="check the file"
+        )
+    return storage.read(path, 0, size) if size else b""
+
+
+def _read_beside(storage: Storage, shard_path: str, name: str) -> bytes | None:
+    return read_small_file(storage, f"{shard_path.rpartition('/')[0]}/{name}")
+
+
 def scan_file(root: str, shard: ShardFile, options: ScanOptions = DEFAULT_SCAN, *, threads: int = 1) -> ShardScan:
     """Scan one shard. If the shard cannot be read, the result is a scan with the status `unreadable`.
 
@@ -132,6 +168,7 @@ def scan_file(root: str, shard: ShardFile, options: ScanOptions = DEFAULT_SCAN, 
     blocks = BlockReader(storage, path, shard.size)
     # Read a small tar in one request: a second request for its end takes longer than reading all of it.
     in_blocks = is_url(root) or (shard.size <= FIRST_FETCH_BYTES and not is_jsonl_name(shard.path))
+    form = shard_format(shard.path)
     read = blocks.read if in_blocks else partial(storage.read, path)
     hashing = HashingReader(read, shard.size) if options.with_sha256 else None
     read = hashing.read if hashing else read
@@ -139,6 +176,8 @@ def scan_file(root: str, shard: ShardFile, options: ScanOptions = DEFAULT_SCAN, 
         if is_jsonl_name(shard.path):
             most = 1 if options.with_sha256 or is_url(root) else threads
             scan = scan_jsonl(shard.path, read, shard.size, options.key_rule, threads=most)
+        elif form in IN_PLACE_FORMATS:
+            scan = scan_in_place(form, shard.path, read, shard.size, partial(_read_beside, storage, path))
         else:
             scan = scan_tar(shard.path, read, shard.size)
         if is_url(root) and shard.size > FIRST_FETCH_BYTES:  # read in more than one request

@@ -38,7 +38,7 @@ class ShardScan:
     keys: bytes  # all keys joined without separators, UTF-8
     key_sizes: NDArray[np.uint32]  # (samples,)
     offsets: Int64Array  # (samples,): the first header of each sample
-    sizes: Int64Array  # (samples,): bytes from there to the end of the last part, padding included
+    sizes: Int64Array  # (samples,): bytes from there to the end of the last part; in other formats, of its parts
     counts: NDArray[np.uint32]  # (samples,): number of parts of each sample
     extensions: tuple[str, ...]  # part names, in order of first appearance
     part_names: NDArray[np.uint32]  # (parts,): index into `extensions`

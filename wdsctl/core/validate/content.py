@@ -18,6 +18,12 @@ from wdsctl.core.checkpoint.torch_file import PICKLE_ERRORS, UnsupportedPickle, 
 from wdsctl.core.json_text import JsonReader
 from wdsctl.core.media.byte_range import MAX_KEPT_PAGES
 from wdsctl.core.media.kinds import MAX_DECODABLE_BYTES, MEDIA_KINDS, PartKind, part_kind
+from wdsctl.core.samples.stored_values import (
+    RAW_IMAGE_EXTENSION,
+    STORED_VALUE_ERRORS,
+    raw_image_to_png,
+    stored_value_decoder,
+)
 from wdsctl.core.validate.headers import (
     ReadShard,
     array_size_error,
@@ -42,7 +48,13 @@ _CHUNK_BYTES = 1 << 20  # bytes per read of a compressed member
 
 
 def has_decodable_content(part: str) -> bool:
-    return part_kind(part) != "other"
+    return part_kind(part) != "other" or _stored_decoder(part) is not None
+
+
+def _stored_decoder(part: str) -> Callable[[bytes], object] | None:
+    """What decodes a value of a shard in another format than tar; None for other parts."""
+    extension = part.rpartition(".")[2].lower()
+    return raw_image_to_png if extension == RAW_IMAGE_EXTENSION else stored_value_decoder(extension)
 
 
 def check_content(read: ReadShard, part: PartToCheck, findings: LocatedFindingCollector) -> None:
@@ -65,6 +77,12 @@ def check_content(read: ReadShard, part: PartToCheck, findings: LocatedFindingCo
         return
     if kind in ("json", "lines"):
         _check_json(read(part.offset, part.size), part, findings)
+        return
+    if decode := _stored_decoder(part.part):
+        try:
+            decode(read(part.offset, part.size))
+        except STORED_VALUE_ERRORS as error:
+            findings.add("WDS143", str(error), part)
         return
     code, message = _CHECKS[kind](read(part.offset, part.size))
     if code:

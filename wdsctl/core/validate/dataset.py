@@ -29,7 +29,7 @@ from wdsctl.core.catalog.values import MISSING_STATUS, ShardRow
 from wdsctl.core.dataset.config import DatasetConfig, load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate_view
 from wdsctl.core.dataset.lock import lock_dataset, publish_changes
-from wdsctl.core.dataset.shard_names import is_jsonl_name
+from wdsctl.core.dataset.shard_names import is_jsonl_name, shard_format
 from wdsctl.core.errors import SEVERITIES, DatasetError, Finding, UsageError
 from wdsctl.core.index.first_use import ensure_current_catalog
 from wdsctl.core.index.freshness import freshness_findings
@@ -38,10 +38,10 @@ from wdsctl.core.invocation import describe_request
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.shards.jsonl_keys import JsonlKeyRule
-from wdsctl.core.shards.list import list_shards
+from wdsctl.core.shards.list import folder_indexes, list_shards
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.urls import redact_secrets
-from wdsctl.core.validate.hashes import ExpectedHash, find_unhashed, read_checksum_files
+from wdsctl.core.validate.hashes import ExpectedHash, find_unhashed, index_hashes, read_checksum_files
 from wdsctl.core.validate.hub import hub_findings
 from wdsctl.core.validate.quarantine import quarantine_samples
 from wdsctl.core.validate.ref_stores import clear_store_cache
@@ -230,6 +230,12 @@ class _Validation:
             with closing(storage_for(self.location.root)) as storage:
                 listed = {shard.path for shard in shards}
                 expected, findings = read_checksum_files(storage, self.location.root, listed)
+            mds = [shard for shard in shards if shard_format(shard.path) == "mds"]
+            if mds:
+                indexes = folder_indexes(self.location.root, "mds", self.listing.shards)
+                for path, hashes in index_hashes(indexes.listed).items():
+                    if path in listed:
+                        expected.setdefault(path, []).extend(hashes)
             for row in self.rows:
                 if row.sha256 and row.path in listed:
                     expected.setdefault(row.path, []).insert(0, ExpectedHash(row.sha256, "the catalog"))

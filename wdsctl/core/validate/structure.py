@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise, repeat
 
 import numpy as np
@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 from wdsctl.core import tar_header
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.catalog.ledger_checks import LocatedFinding
-from wdsctl.core.dataset.shard_names import is_jsonl_name
+from wdsctl.core.dataset.shard_names import is_jsonl_name, shard_format
 from wdsctl.core.errors import Finding, PermissionDenied, Severity, StorageError
 from wdsctl.core.json_text import JsonReader
 from wdsctl.core.offsets.read import ShardColumns, open_cached_offsets
+from wdsctl.core.shards.in_place.zip import find_damaged_entries
 from wdsctl.core.shards.jsonl_findings import JsonlFindings
 from wdsctl.core.shards.scan_unit import ShardFile
 from wdsctl.core.shards.shard_scan import ShardScan
@@ -62,12 +63,28 @@ def check_structure(
     findings: Iterable[Finding] = scan.findings
     if is_jsonl_name(shard.path) and scan.samples:
         findings = check_jsonl_lines(root, shard, scan)
+    elif shard_format(shard.path) == "zip" and scan.samples:
+        findings = (*scan.findings, *_check_zip_entries(root, shard))
     found = [LocatedFinding(finding, _positions_of_finding(finding.code, scan)) for finding in findings]
     if indexed_layout_hash and scan.status != "unreadable" and indexed_layout_hash != scan.layout_hash():
         message = "has changed since it was indexed, though its size is the same"
         changed = Finding(code="WDS305", severity="error", message=message, shard=shard.path)
         found.append(LocatedFinding(changed, covers_shard=True))
     return tuple(found)
+
+
+def _check_zip_entries(root: str, shard: ShardFile) -> Iterator[Finding]:
+    """Compare each entry with its CRC-32. Reads the whole archive."""
+    path = os.path.join(root, shard.path)
+    with closing(storage_for(root, {path: shard.size})) as storage:
+        try:
+            wrong = find_damaged_entries(partial(storage.read, path), shard.size)
+        except (StorageError, PermissionDenied) as error:
+            yield Finding(code=error.code, severity="error", message=error.message, shard=shard.path)
+            return
+    if wrong:
+        message = f"entries whose bytes do not have their CRC-32, such as {wrong[0]!r}"
+        yield Finding(code="WDS233", severity="error", message=message, shard=shard.path, count=len(wrong))
 
 
 def _positions_of_finding(code: str, scan: ShardScan) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ import numpy as np
 from wdsctl.core.catalog.ledger_checks import LocatedFinding, LocatedFindingCollector, PartToCheck
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.values import ShardRow
-from wdsctl.core.dataset.shard_names import is_jsonl_name
+from wdsctl.core.dataset.shard_names import is_jsonl_name, is_tar_name
 from wdsctl.core.errors import Finding, PermissionDenied, StorageError
 from wdsctl.core.hashing import derive_seed, hash_values
 from wdsctl.core.shards.jsonl_keys import LINE_NUMBER_KEYS, JsonlKeyRule
@@ -127,7 +127,7 @@ def _is_as_indexed(context: CheckContext, unit: CheckUnit) -> bool:
     is_intact = unit.row is not None and unit.row.status == "ok" and unit.row.code is None
     if not is_intact or not context.offsets_path or set(unit.levels) - {"structure", "hashes"}:
         return False
-    if unit.row is None or is_url(context.root) or is_jsonl_name(unit.shard.path):
+    if unit.row is None or is_url(context.root) or not is_tar_name(unit.shard.path):
         return False
     path = os.path.join(context.root, unit.shard.path)
     with closing(LocalStorage(context.root, {path: unit.shard.size})) as storage:

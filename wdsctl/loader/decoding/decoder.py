@@ -52,7 +52,8 @@ class SampleDecoder:
 
     Other parts by extension: txt, caption, srt, html, csv and similar: str · json: parsed; jsonl: a list · cls, id,
     index: int · npy, npz: numpy arrays · pth, pt: what `torch.load(weights_only=True)` allows · msgpack, if installed.
-    All others stay bytes, pkl too: nothing is unpickled.
+    All others stay bytes, pkl too: nothing is unpickled. Values of shards in other formats (docs/in-place.md): int64,
+    float32 and other types: a number; float32x3x4: an array of this shape; mdsarray, litarray, littensor: arrays.
 
     `av_decode`, for all video and audio formats that the loader reads: `AVDecoder`, a lazy decoder that reads nothing
     until a method is called; `torch`, all frames or samples as `AVData`, with `video_decode_audio` the audio of videos
@@ -185,18 +186,15 @@ class SampleDecoder:
     ) -> DecodeFunction:
         ending, content = parts.last_extension(part), parts.part_content_type(part, kind)
         if content == "image":
-            return guard_decode(
-                part, image_decode_function(self._image_options, memory, threads), IMAGE_DECODE_ERRORS, self.max_bytes
-            )
+            decode_image = parts.with_raw_images(part, image_decode_function(self._image_options, memory, threads))
+            return guard_decode(part, decode_image, IMAGE_DECODE_ERRORS, self.max_bytes)
         if content == "mask":
-            return guard_decode(
-                part, partial(decode_mask, options=self._image_options), IMAGE_DECODE_ERRORS, self.max_bytes
-            )
+            decode_ids = parts.with_raw_images(part, partial(decode_mask, options=self._image_options))
+            return guard_decode(part, decode_ids, IMAGE_DECODE_ERRORS, self.max_bytes)
         if content in ("video", "audio") and self.av_decode is not None:
             return self._media_function(part)
-        decode, errors = parts.DECODER_BY_EXTENSION.get(
-            ending, parts.TEXT_DECODER if kind == "text" else (parts.decode_raw, ())
-        )
+        unknown: parts.Decoder = parts.TEXT_DECODER if kind == "text" else (parts.decode_raw, ())
+        decode, errors = parts.find_decoder(ending) or unknown
         if kind == "integer" and decode in (parts.decode_text, parts.decode_raw):
             decode, errors = parts.DECODER_BY_EXTENSION["cls"]
         if decode in parts.ARCHIVE_DECODERS:

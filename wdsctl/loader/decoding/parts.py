@@ -17,6 +17,14 @@ import numpy as np
 import torch
 
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION
+from wdsctl.core.samples.packed_json import parse_packed_json
+from wdsctl.core.samples.stored_values import (
+    RAW_IMAGE_EXTENSION,
+    STORED_VALUE_ERRORS,
+    is_stored_array,
+    raw_image_to_png,
+    stored_value_decoder,
+)
 from wdsctl.core.samples.types import FieldKind
 from wdsctl.loader.runtime.failures import FatalSampleError
 
@@ -134,6 +142,25 @@ DECODER_BY_EXTENSION: dict[str, tuple[Callable[[bytes], Any], ErrorTypes]] = {
     **dict.fromkeys(("msgpack", "msg", "mp"), (decode_msgpack, (*TEXT_DECODE_ERRORS, TypeError, MemoryError))),
 }
 
+Decoder = tuple[Callable[[bytes], Any], ErrorTypes]
+
+
+def find_decoder(extension: str) -> Decoder | None:
+    """The decoder of parts with this extension (in lower case) that are not media; None if they stay bytes."""
+    found = DECODER_BY_EXTENSION.get(extension)
+    if found is not None:
+        return found
+    decode = stored_value_decoder(extension)
+    return None if decode is None else (decode, STORED_VALUE_ERRORS)
+
+
+def with_raw_images(part: str, decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """A decoder of images as a decoder of this part, whose images may have no file format."""
+    if last_extension(part) != RAW_IMAGE_EXTENSION:
+        return decode
+    return lambda data: decode(raw_image_to_png(data, level=0))
+
+
 #: Decoders of compressed archives, whose unpacked size is checked first.
 ARCHIVE_DECODERS = frozenset((decode_npz, decode_torch))
 
@@ -145,6 +172,7 @@ def last_extension(part: str) -> str:
 
 #: Decoder -> content type. Other decoders of `DECODER_BY_EXTENSION` have none.
 _CONTENT_TYPES: dict[Any, str] = {decode_text: "text", decode_json: "json", decode_jsonl: "json"}
+_CONTENT_TYPES |= {parse_packed_json: "json"}
 _CONTENT_TYPES |= dict.fromkeys((decode_npy, decode_npz, decode_torch), "array")
 
 
@@ -154,10 +182,13 @@ def part_content_type(part: str, kind: FieldKind) -> str:
     An image that a mask takes is a mask.
     """
     extension = last_extension(part)
-    if kind == "mask" and not (FORMAT_BY_EXTENSION.get(extension) or extension in DECODER_BY_EXTENSION):
+    found = find_decoder(extension)
+    if kind == "mask" and not (FORMAT_BY_EXTENSION.get(extension) or found):
         return "mask"
-    if extension in DECODER_BY_EXTENSION:
-        return _CONTENT_TYPES.get(DECODER_BY_EXTENSION[extension][0], "")
+    if found is not None:
+        return "array" if is_stored_array(extension) else _CONTENT_TYPES.get(found[0], "")
+    if extension == RAW_IMAGE_EXTENSION:
+        return "mask" if kind == "mask" else "image"
     media_format = FORMAT_BY_EXTENSION.get(extension)
     if media_format and media_format.readers:
         return "mask" if kind == "mask" else media_format.media_type

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from wdsctl.core.importers.records.values import encode_npy, raw_image_to_png
+from wdsctl.core.importers.records.values import encode_npy
+from wdsctl.core.samples.stored_values import raw_image_to_png
 
 
 @pytest.mark.parametrize("mode", ["L", "LA", "RGB", "RGBA"])

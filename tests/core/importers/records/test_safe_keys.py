@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wdsctl.core.importers.records.samples import MAX_KEY_BYTES, safe_key, strip_extension
-from wdsctl.core.samples.naming import split_name
+from wdsctl.core.importers.records.samples import strip_extension
+from wdsctl.core.samples.naming import MAX_KEY_BYTES, safe_key, split_name
 
 
 @given(st.text(max_size=400))

@@ -22,8 +22,8 @@ from wdsctl.core.errors import DatasetError
 from wdsctl.core.importers.protocol import FilePart, Options, Part
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.files import exported_file_path
-from wdsctl.core.importers.records.samples import FILES_COLUMN, KEY_COLUMN
-from wdsctl.core.samples.naming import DEFAULT_TEMPLATE
+from wdsctl.core.importers.records.samples import FILES_COLUMN
+from wdsctl.core.samples.naming import DEFAULT_TEMPLATE, KEY_COLUMN
 
 _SPECIAL = re.compile(r'[",\t\r\n]')
 

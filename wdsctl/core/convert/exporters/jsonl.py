@@ -16,9 +16,9 @@ from wdsctl.core.convert.exporters.rows_and_files import inline_bytes, join_rows
 from wdsctl.core.importers.protocol import FilePart, Options, Part
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.files import part_extension
-from wdsctl.core.importers.records.samples import FILES_COLUMN, KEY_COLUMN
+from wdsctl.core.importers.records.samples import FILES_COLUMN
 from wdsctl.core.importers.records.values import encode_json
-from wdsctl.core.samples.naming import DEFAULT_TEMPLATE
+from wdsctl.core.samples.naming import DEFAULT_TEMPLATE, KEY_COLUMN
 
 _SAMPLES_FILE = "samples.jsonl"
 

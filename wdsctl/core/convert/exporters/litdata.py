@@ -26,10 +26,11 @@ from wdsctl.core.files import fsync_path, write_text
 from wdsctl.core.importers.protocol import FilePart, Options, Part
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.files import TEXT_PARTS, part_extension
-from wdsctl.core.importers.records.samples import FILES_COLUMN, KEY_COLUMN, PARTS_COLUMN
+from wdsctl.core.importers.records.samples import FILES_COLUMN
 from wdsctl.core.json_text import read_json
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION
 from wdsctl.core.samples.fields import did_you_mean
+from wdsctl.core.samples.naming import KEY_COLUMN, PARTS_COLUMN
 
 INDEX_FILE = "index.json"
 

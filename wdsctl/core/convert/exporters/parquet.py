@@ -21,9 +21,9 @@ from wdsctl.core.importers.protocol import Options, Part
 from wdsctl.core.importers.records import arrow
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.files import TEXT_PARTS, part_extension
-from wdsctl.core.importers.records.samples import FILES_COLUMN, KEY_COLUMN
+from wdsctl.core.importers.records.samples import FILES_COLUMN
 from wdsctl.core.media.kinds import PartKind, part_kind
-from wdsctl.core.samples.naming import DEFAULT_TEMPLATE
+from wdsctl.core.samples.naming import DEFAULT_TEMPLATE, KEY_COLUMN
 
 _ROW_GROUP_BYTES = 64 << 20  # a row group ends when it reaches this size
 _MAX_VALUE_BYTES = (1 << 31) - 1

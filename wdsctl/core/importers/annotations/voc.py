@@ -31,9 +31,10 @@ from wdsctl.core.importers.records.folder_files import (
     unused_files_findings,
     unused_finding,
 )
-from wdsctl.core.importers.records.samples import SourceSample, safe_key
+from wdsctl.core.importers.records.samples import SourceSample
 from wdsctl.core.importers.records.source import SampleSource
 from wdsctl.core.importers.records.values import encode_json
+from wdsctl.core.samples.naming import safe_key
 from wdsctl.core.text import path_for_message, pluralize
 
 _MAX_XML_BYTES = 4 << 20

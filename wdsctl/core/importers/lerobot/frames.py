@@ -22,7 +22,7 @@ from wdsctl.core.errors import DatasetError
 from wdsctl.core.importers.lerobot.metadata import INDEX_COLUMNS, Episode, Feature, RobotDataset, open_table
 from wdsctl.core.importers.protocol import damaged_file_error
 from wdsctl.core.importers.records import arrow
-from wdsctl.core.importers.records.samples import KEY_COLUMN
+from wdsctl.core.samples.naming import KEY_COLUMN
 from wdsctl.core.text import path_for_message
 
 TOLERANCE_S = 1e-4  # LeRobot's default

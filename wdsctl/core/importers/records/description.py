@@ -12,7 +12,7 @@ import numpy as np
 from wdsctl.core.errors import Finding
 from wdsctl.core.importers.protocol import FieldUse, FilePart, SourceDescription
 from wdsctl.core.importers.records.conversations import describe_conversations
-from wdsctl.core.importers.records.files import PROBED_ROWS, part_name_of_field
+from wdsctl.core.importers.records.files import PROBED_ROWS
 from wdsctl.core.importers.records.folder_files import media_type_of, unused_files_findings, unused_finding
 from wdsctl.core.importers.records.row_splits import RowSplits
 from wdsctl.core.importers.records.samples import RowMapping, media_part_names, with_file_name
@@ -20,6 +20,7 @@ from wdsctl.core.importers.records.source import RowReader, RowSampleReader, Sam
 from wdsctl.core.importers.records.stems import list_media
 from wdsctl.core.importers.records.survey import RowSurvey, contains, hash_text, repeated_values
 from wdsctl.core.importers.records.tables import iter_files
+from wdsctl.core.samples.naming import part_name_of_field
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
 from wdsctl.core.urls import is_url

@@ -18,8 +18,7 @@ from typing import Any
 from wdsctl.core.errors import DatasetError, UsageError, WdsctlError, wdsctl_error_from
 from wdsctl.core.importers.protocol import FilePart, Options
 from wdsctl.core.importers.records import values as given
-from wdsctl.core.media.kinds import MEDIA_EXTENSIONS, USUAL_EXTENSION
-from wdsctl.core.media.sniff import sniff
+from wdsctl.core.media.kinds import MEDIA_EXTENSIONS
 from wdsctl.core.safe_open import is_beneath
 from wdsctl.core.samples.fields import did_you_mean
 from wdsctl.core.storage import source_files
@@ -173,10 +172,7 @@ def _with_base_hint(hint: str, base_option: str) -> str:
     return f"{hint}; {base_option}" if base_option else hint
 
 
-#: Format -> its usual file extension.
-_USUAL_EXTENSION = {**USUAL_EXTENSION, "gzip": "gz", "bzip2": "bz2", "hdf5": "h5"}
 _EXTENSION_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,16}")
-_NOT_NAME_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]")
 
 #: A column whose values end in one of these extensions is taken for a column of references.
 REFERENCED_EXTENSIONS = MEDIA_EXTENSIONS | {
@@ -188,23 +184,6 @@ def extension_of_name(path: str) -> str:
     """The extension of a file name, in lower case; empty if there is none, or it cannot name a part."""
     ending = path[path.rfind("/") + 1 :].rpartition(".")
     return ending[2].lower() if ending[0] and _EXTENSION_PATTERN.fullmatch(ending[2]) else ""
-
-
-def extension_of_content(head: bytes, size: int) -> str:
-    """The usual extension of the media file, array, archive or PDF that begins with `head`; `bin` for anything else.
-
-    Text is `bin` too: a column could hold text in one row and a number or JSON in the next, and get different names.
-    """
-    found = sniff(head[:4096], size)
-    if found.kind not in ("image", "video", "audio", "array", "archive") and found.format != "pdf":
-        return "bin"
-    ending = _USUAL_EXTENSION.get(found.format, found.format)
-    return ending if _EXTENSION_PATTERN.fullmatch(ending) else "bin"
-
-
-def part_name_of_field(field: str) -> str:
-    """The name of a field as the first piece of a part's name; characters that are not allowed become `_`."""
-    return _NOT_NAME_CHARACTERS.sub("_", field) or "field"
 
 
 PROBED_ROWS = 100  # rows that detect which fields are references

@@ -12,11 +12,11 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from wdsctl.core.errors import DatasetError, UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.importers.records import arrow
 from wdsctl.core.importers.records.samples import SourceRow
+from wdsctl.core.shards.in_place.errors import ShardFormatError
+from wdsctl.core.shards.in_place.ranges import read_offset_table
 from wdsctl.core.storage import source_files
 from wdsctl.core.storage.source_files import RandomAccess
 from wdsctl.core.text import path_for_message
@@ -29,13 +29,10 @@ class OffsetShard:
         """Raises DatasetError WDS233 if the table does not match the shard's bytes or the index's count of samples."""
         self._data = data
         self.path = path
-        table = 4 * (samples + 2)
-        count = int.from_bytes(data[:4], "little") if len(data) >= 4 else 0
-        if len(data) < table or count != samples:
-            raise self.damaged(f"it has {count:,} samples in {len(data):,} bytes, but its index says {samples:,}")
-        offsets = np.frombuffer(data[4:table], "<u4").astype(np.int64)
-        if offsets[0] < table or (np.diff(offsets) < 0).any() or offsets[-1] > len(data):
-            raise self.damaged(f"its table of offsets does not fit its {len(data):,} bytes")
+        try:
+            offsets = read_offset_table(lambda at, size: data[at : at + size], len(data), samples)
+        except ShardFormatError as error:
+            raise self.damaged(error.message) from error
         self._offsets = offsets.tolist()
 
     @property
@@ -87,7 +84,8 @@ def split_fields(data: bytes, sizes: Sequence[int | None], where: str) -> list[b
 class IndexedShardFile(NamedTuple):
     """One shard of an index. `open` opens the shard; `decode` turns one of its samples into the values of a row.
 
-    `split`: the split of its samples, which is the beginning of their keys, too; empty for none.
+    `split`: the split of its samples, which is the beginning of their keys, too; empty for none. `stem`: the path of
+    the shard in its folder, without extensions, for keys that are numbers of rows.
     """
 
     path: str
@@ -95,6 +93,7 @@ class IndexedShardFile(NamedTuple):
     open: Callable[[], OffsetShard]
     decode: Callable[[OffsetShard, int], Mapping[str, Any]]
     split: str = ""
+    stem: str = ""
 
 
 class IndexedShardRows:
@@ -122,10 +121,9 @@ class IndexedShardRows:
 
 
 def _make_row(number: int, shard: IndexedShardFile, opened: OffsetShard, row: int) -> SourceRow:
-    split = shard.split
-    empty = SourceRow(
-        number, f"{path_for_message(shard.path)}, sample {row:,}", {}, prefix=f"{split}/" if split else "", split=split
-    )
+    where = f"{path_for_message(shard.path)}, sample {row:,}"
+    prefix = f"{shard.split}/" if shard.split else ""
+    empty = SourceRow(number, where, {}, prefix=prefix, split=shard.split, file_key=f"{prefix}{shard.stem}/{row}")
     try:
         return empty._replace(values=shard.decode(opened, row))
     except WdsctlError as error:

@@ -5,10 +5,8 @@ Keys are made valid for tars, file systems and databases.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from wdsctl.core.errors import DatasetError, UsageError, WdsctlError
@@ -20,36 +18,14 @@ from wdsctl.core.importers.records.conversations import (
     read_data_url,
 )
 from wdsctl.core.importers.records.files import (
-    extension_of_content,
     extension_of_name,
     make_file_part,
-    part_name_of_field,
     path_from_allowed,
 )
 from wdsctl.core.importers.records.values import encode_json
-from wdsctl.core.samples.naming import split_name
+from wdsctl.core.media.sniff import extension_of_content
+from wdsctl.core.samples.naming import KEY_COLUMN, exported_key, part_name_of_field, safe_key
 from wdsctl.core.text import escape_unprintable
-
-MAX_KEY_BYTES = 200  # bytes in UTF-8: with the name of a part, a file name stays below the usual limit of 255
-
-_NOT_KEY_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\\]")
-
-
-def safe_key(text: str) -> str:
-    """Turn `text` into a valid key, or an empty string if nothing is left.
-
-    The key has no dot in its last segment (parts begin there), no control characters or backslashes, no segments `.`
-    and `..`, and at most 200 bytes. Different texts may give the same key: `convert` detects collisions.
-    """
-    segments = [_NOT_KEY_CHARACTERS.sub("_", segment) for segment in text.split("/")]
-    segments = ["_" * len(segment) if set(segment) == {"."} else segment for segment in segments if segment]
-    if not segments:
-        return ""
-    key = "/".join([*segments[:-1], segments[-1].replace(".", "_")])
-    if key.startswith("__"):
-        key = key[1:]  # names that begin like __this__ are not samples to readers of WebDataset
-        key = f"x{key}" if key.startswith("__") else key
-    return key if len(key.encode()) <= MAX_KEY_BYTES else _shorten_key(key)
 
 
 def strip_extension(path: str) -> str:
@@ -64,17 +40,7 @@ def row_number_key(row: int, prefix: str = "") -> str:
     return f"{prefix}{row:09d}"
 
 
-def _shorten_key(key: str) -> str:
-    """Keep the beginning of the key, and append a hash of the whole: a key is always shortened in the same way."""
-    digest = blake2b(key.encode(), digest_size=8).hexdigest()
-    head = key.encode()[: MAX_KEY_BYTES - 17].decode("utf-8", "ignore").rstrip("/")
-    folder, slash, name = head.rpartition("/")
-    return f"{folder}{slash}{name.replace('.', '_')}-{digest}"
-
-
 RowPart = Part | FilePart
-
-KEY_COLUMN = "__key__"  # rows with this field are exported samples: their other fields are parts
 
 #: Options of every format whose samples are rows.
 ROW_OPTIONS = ("key", "files", "base", "text")
@@ -90,7 +56,8 @@ class SourceRow(NamedTuple):
 
     `number` counts from 0 and is the sample's index. `where` names the row in messages. `fault` says why the row has no
     values. `base`: the folder that references are relative to, unless the mapping has one. `split`: one of the source's
-    splits, or empty. `prefix`: the beginning of the key. `parts`: further parts of the sample.
+    splits, or empty. `prefix`: the beginning of the key. `parts`: further parts of the sample. `file_key`: the key of
+    a row that is named by its number in its file, with that file's path; empty to number all rows of the source.
     """
 
     number: int
@@ -101,6 +68,7 @@ class SourceRow(NamedTuple):
     prefix: str = ""
     split: str = ""
     parts: tuple[RowPart, ...] = ()
+    file_key: str = ""
 
 
 class _ReferenceBase(NamedTuple):
@@ -174,9 +142,9 @@ def row_to_sample(row: SourceRow, mapping: RowMapping) -> SourceSample:
     try:
         if mapping.key == KEY_COLUMN:
             return SourceSample(_exported_key(row), tuple(sorted(_exported_parts(row, mapping), key=_part_name)))
-        return SourceSample(
-            f"{row.prefix}{_row_key(row, mapping)}", tuple(sorted(_row_parts(row, mapping), key=_part_name))
-        )
+        is_numbered = mapping.key == ":row" and row.file_key
+        key = row.file_key if is_numbered else f"{row.prefix}{_row_key(row, mapping)}"
+        return SourceSample(key, tuple(sorted(_row_parts(row, mapping), key=_part_name)))
     except WdsctlError as error:
         return failed_sample(row.number, error, row.prefix)
 
@@ -381,8 +349,7 @@ def _exported_key(row: SourceRow) -> str:
             where=row.where,
             code="WDS232",
         )
-    is_key = split_name(f"{text}.x") == (text, "x") and not text.startswith("/") and ".." not in text.split("/")
-    return text if is_key and "\0" not in text else safe_key(text)
+    return exported_key(text)
 
 
 def _check_exported_row(row: SourceRow) -> None:
@@ -430,6 +397,3 @@ def _exported_parts(row: SourceRow, mapping: RowMapping) -> Iterator[RowPart]:
 
 #: In an exported row: part -> its file.
 FILES_COLUMN = "__files__"
-
-#: In an exported row of a format whose rows all have the same columns: the parts of the sample.
-PARTS_COLUMN = "__parts__"

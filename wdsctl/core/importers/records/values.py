@@ -1,6 +1,6 @@
-"""Convert values of rows to JSON, arrays to `.npy` and raw images to `.png`; parse the options of formats.
+"""Convert values of rows to JSON and arrays to `.npy`; parse the options of formats.
 
-Sources: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html; https://www.w3.org/TR/png.
+Source: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ import base64
 import io
 import json
 import math
-import struct
-import zlib
 from collections import deque
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
@@ -64,42 +62,11 @@ def to_json_value(value: Any) -> Any:
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=to_json_value)
 
 
-#: Mode of a raw image -> (color type in PNG, bytes per pixel).
-_PNG_COLOR_TYPES = {"L": (0, 1), "RGB": (2, 3), "LA": (4, 2), "RGBA": (6, 4)}
-
-
 def encode_npy(array: NDArray[Any]) -> bytes:
     """Encode an array as a `.npy` file. Raises ValueError for arrays of objects, which would need pickle."""
     file = io.BytesIO()
     np.lib.format.write_array(file, array, version=(1, 0), allow_pickle=False)
     return file.getvalue()
-
-
-def raw_image_to_png(data: bytes) -> bytes:
-    """Convert a raw image, as MDS and LitData store it, to PNG without loss.
-
-    The raw image is width, height and length of the mode (32 bits each, little-endian), the mode, and the pixels.
-    Raises ValueError if the sizes do not match, or the mode is not one of L, LA, RGB and RGBA.
-    """
-    if len(data) < 12:
-        raise ValueError("a raw image is truncated")
-    width, height, count = struct.unpack_from("<3I", data)
-    mode = data[12 : 12 + count].decode("ascii", "replace")
-    if mode not in _PNG_COLOR_TYPES:
-        raise ValueError(f"a raw image of mode {mode[:8]!r}: only L, LA, RGB and RGBA can be written as PNG")
-    colour, depth = _PNG_COLOR_TYPES[mode]
-    pixels = data[12 + count :]
-    stride = width * depth
-    if not width or not height or len(pixels) != stride * height:
-        raise ValueError(f"a raw image of {width} x {height} {mode} has {len(pixels):,} bytes of pixels")
-    lines = b"".join(b"\0" + pixels[at : at + stride] for at in range(0, len(pixels), stride))
-    head = struct.pack(">2I5B", width, height, 8, colour, 0, 0, 0)
-    chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(lines, 6)), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_png_chunk(*chunk) for chunk in chunks)
-
-
-def _png_chunk(chunk_type: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + chunk_type + data + struct.pack(">I", zlib.crc32(chunk_type + data))
 
 
 def check_format_options(format_name: str, options: Options, known: tuple[str, ...]) -> Options:
