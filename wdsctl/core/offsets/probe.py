@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from wdsctl.core.dataset.shard_names import is_jsonl_name
+from wdsctl.core.dataset.shard_names import is_tar_name
 from wdsctl.core.offsets.read import ShardIndex
 from wdsctl.core.tar_header import NAME_FIELD, TAR_BLOCK_BYTES, BadTarHeader, parse_header
 
@@ -36,7 +36,7 @@ class Probe(NamedTuple):
 def probes_of(index: ShardIndex, i: int) -> list[Probe]:
     """The probes of the i-th shard; none if it has no samples, or is not a tar."""
     first, after = int(index.shard_row[i]), int(index.shard_row[i + 1])
-    if first == after or is_jsonl_name(index.shards[i].path):
+    if first == after or not is_tar_name(index.shards[i].path):
         return []
     ends = [(first, index.parts(first)[:1]), (after - 1, index.parts(after - 1)[-1:])]
     found = [

@@ -1,0 +1,121 @@
+"""Shards of other formats, written by a few lines each: MDS, LitData chunks, Parquet and zips."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+Rows = Sequence[Mapping[str, bytes]]
+
+
+def mds_shard(columns: Mapping[str, str], rows: Rows, sizes: Mapping[str, int] | None = None) -> bytes:
+    """A shard of these columns (name -> encoding), whose values are given as they are stored."""
+    fixed = sizes or {}
+    settings = {
+        "column_encodings": list(columns.values()),
+        "column_names": list(columns),
+        "column_sizes": [fixed.get(name) for name in columns],
+        "compression": None,
+        "format": "mds",
+        "hashes": [],
+        "size_limit": None,
+        "version": 2,
+    }
+    text = json.dumps(settings, sort_keys=True).encode()
+    body = [
+        b"".join(struct.pack("<I", len(row[name])) for name in columns if name not in fixed)
+        + b"".join(row[name] for name in columns)
+        for row in rows
+    ]
+    at = 4 * (len(rows) + 2) + len(text)
+    offsets = [at]
+    for each in body:
+        offsets.append(offsets[-1] + len(each))
+    return struct.pack(f"<{len(offsets) + 1}I", len(rows), *offsets) + text + b"".join(body)
+
+
+def write_mds(
+    folder: Path,
+    columns: Mapping[str, str],
+    shards: Sequence[Rows],
+    sizes: Mapping[str, int] | None = None,
+    hashes: Sequence[Mapping[str, str]] | None = None,
+) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    entries = []
+    for i, rows in enumerate(shards):
+        data = mds_shard(columns, rows, sizes)
+        name = f"shard.{i:05}.mds"
+        (folder / name).write_bytes(data)
+        entries.append(
+            {
+                "column_encodings": list(columns.values()),
+                "column_names": list(columns),
+                "column_sizes": [(sizes or {}).get(column) for column in columns],
+                "compression": None,
+                "format": "mds",
+                "hashes": [],
+                "raw_data": {"basename": name, "bytes": len(data), "hashes": (hashes or [{}] * len(shards))[i]},
+                "samples": len(rows),
+                "size_limit": None,
+                "version": 2,
+                "zip_data": None,
+            }
+        )
+    (folder / "index.json").write_text(json.dumps({"shards": entries, "version": 2}))
+    return folder
+
+
+def write_litdata(folder: Path, fields: Mapping[str, str], chunks: Sequence[Rows], **config: Any) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    entries = []
+    for i, rows in enumerate(chunks):
+        items = [
+            struct.pack(f"<{len(fields)}I", *(len(row[name]) for name in fields))
+            + b"".join(row[name] for name in fields)
+            for row in rows
+        ]
+        offsets = [4 * (len(rows) + 2)]
+        for item in items:
+            offsets.append(offsets[-1] + len(item))
+        data = struct.pack(f"<{len(offsets) + 1}I", len(rows), *offsets) + b"".join(items)
+        (folder / f"chunk-0-{i}.bin").write_bytes(data)
+        entries.append({"chunk_bytes": len(data), "chunk_size": len(rows), "dim": None, "filename": f"chunk-0-{i}.bin"})
+    leaf = {"type": None, "context": None, "children_spec": []}
+    spec = [1, {"type": "builtins.dict", "context": json.dumps(list(fields)), "children_spec": [leaf] * len(fields)}]
+    index = {
+        "chunks": entries,
+        "config": {
+            "compression": None,
+            "data_format": list(fields.values()),
+            "data_spec": json.dumps(spec),
+            "encryption": None,
+            "item_loader": "PyTreeLoader",
+            **config,
+        },
+    }
+    (folder / "index.json").write_text(json.dumps(index))
+    return folder
+
+
+def write_parquet(path: Path, columns: Any, **options: Any) -> Path:
+    """A table whose values are ranges of bytes, unless the options say otherwise."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table = columns if isinstance(columns, pa.Table) else pa.table(columns)
+    pq.write_table(table, path, **{"compression": "none", "use_dictionary": False, **options})
+    return path
+
+
+def write_zip(path: Path, entries: Mapping[str, bytes], method: int = zipfile.ZIP_STORED) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, data in entries.items():
+            archive.writestr(name, data)
+    return path

@@ -1,0 +1,229 @@
+"""Training from shards of other formats in place: what a converted copy gives, and as exactly as from tars."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.in_place import write_litdata, write_mds, write_parquet, write_zip
+from tests.loader.datasets import Raw, a_dataset
+from tests.loader.mixed import everything, number_of
+from tests.loader.test_matrix import content
+from tests.places import placed
+from tests.preparing import prepare_request
+from wdsctl.core.blend import Blender
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.loader import DefaultTaskEncoder, WorkerConfig, get_loader, get_train_dataset, merge_states
+
+pytest.importorskip("pyarrow")
+
+FORMS = Path(__file__).parents[1] / "golden" / "forms"
+SIZES = {"tar": 120, "mds": 90, "litdata": 61, "parquet": 47, "zip": 33}
+STEPS = 240
+
+
+def _rows(name: str) -> list[dict[str, bytes]]:
+    return [{"number": b"%d" % i, "text": f"{name} {i}".encode()} for i in range(SIZES[name])]
+
+
+def _pieces(rows: list[dict[str, bytes]], size: int) -> list[list[dict[str, bytes]]]:
+    return [rows[at : at + size] for at in range(0, len(rows), size)]
+
+
+def write_all(folder: Path) -> dict[str, Path]:
+    """A dataset of each format, of several shards; the part `number` says which sample it is."""
+    columns = {"number": "str", "text": "str"}
+    roots = {name: folder / name for name in SIZES}
+    write_mds(roots["mds"], columns, _pieces(_rows("mds"), 40))
+    write_litdata(roots["litdata"], columns, _pieces(_rows("litdata"), 30))
+    for i, rows in enumerate(_pieces(_rows("parquet"), 20)):
+        table = {name: [row[name].decode() for row in rows] for name in columns} | {"raw": [b"x"] * len(rows)}
+        write_parquet(roots["parquet"] / f"part-{i}.parquet", table, row_group_size=7)
+    for i, rows in enumerate(_pieces(_rows("zip"), 20)):
+        entries = {f"{i}-{at}.{name}.txt": row[name] for at, row in enumerate(rows) for name in columns}
+        write_zip(roots["zip"] / f"part-{i}.zip", entries)
+    return roots
+
+
+@pytest.fixture(scope="module")
+def blend(tmp_path_factory: pytest.TempPathFactory) -> Blender:
+    folder = tmp_path_factory.mktemp("data")
+    roots = write_all(folder)
+    paths = {
+        "tar": a_dataset(
+            roots["tar"], SIZES["tar"], shard_samples=50, parts=lambda i: {"number.txt": b"%d" % i, "text.txt": b"x"}
+        )
+    }
+    for name in ("mds", "litdata", "parquet", "zip"):
+        paths[name] = str(roots[name])
+        report = prepare(paths[name], None, prepare_request(sample_type="CrudeSample"))
+        assert report.index is not None
+        assert report.index.samples == SIZES[name]
+    weights = {"tar": 5, "mds": 4, "litdata": 3, "parquet": 2, "zip": 1}
+    return Blender([({"path": path, "subflavors": {"name": name}}, weights[name]) for name, path in paths.items()])
+
+
+def ran(blend: Blender, ranks: int, workers: int, steps: int, state: Any = None) -> tuple[list[str], Any]:
+    """The batches of the world with every hook, on lanes that 1, 2 and 3 ranks divide, and the state after them."""
+    loaders = [get_loader(everything(blend, rank, ranks, workers, lanes=12)) for rank in range(ranks)]
+    for loader in loaders:
+        loader.restore_state_rank(state)
+    batches = [content(next(iter(loader))) for _ in range(steps) for loader in loaders]
+    merged = json.loads(json.dumps(merge_states([loader.state_dict() for loader in loaders])))
+    for loader in loaders:
+        loader.close()
+    return batches, merged
+
+
+@pytest.fixture(scope="module")
+def truth(blend: Blender) -> list[str]:
+    return ran(blend, 1, 0, STEPS)[0]
+
+
+@pytest.mark.parametrize(("ranks", "workers"), [(1, 2), (2, 0), (2, 2), (3, 0), (3, 2)])
+def test_ranks_and_workers_change_nothing_and_a_state_goes_on_in_any_others(
+    blend: Blender, truth: list[str], ranks: int, workers: int
+) -> None:
+    head, state = ran(blend, ranks, workers, 30 // ranks)
+    assert head == truth[: len(head)]
+    for other_ranks, other_workers in ((1, 0), (3, 0), (2, 2)):
+        tail, _ = ran(blend, other_ranks, other_workers, 36 // other_ranks, state)
+        assert tail == truth[len(head) : len(head) + 36]
+
+
+class Numbered(Raw):
+    def encode_sample(self, sample: Any) -> Any:
+        return {name: value for name, value in sample.items() if name.startswith("__")} | {"number": number_of(sample)}
+
+
+def test_nothing_comes_twice_and_nothing_is_missed_over_saves(blend: Blender) -> None:
+    seen: Counter[tuple[Any, ...]] = Counter()
+    state: Any = None
+    for ranks, steps in ((1, 9), (3, 11), (2, 7), (1, 400)):
+        loaders = [
+            get_loader(
+                get_train_dataset(
+                    blend,
+                    batch_size=3,
+                    shuffle_buffer_size=8,
+                    max_samples_per_sequence=3,
+                    lanes=12,
+                    task_encoder=Numbered(),
+                    worker_config=WorkerConfig(rank, ranks),
+                )
+            )
+            for rank in range(ranks)
+        ]
+        for loader in loaders:
+            loader.restore_state_rank(state)
+        for _ in range(steps):
+            for loader in loaders:
+                seen.update(tuple(key) for key in next(iter(loader))["__restore_key__"])
+        state = json.loads(json.dumps(merge_states([loader.state_dict() for loader in loaders])))
+    assert max(seen.values()) == 1
+    for source, size in enumerate(SIZES.values()):
+        assert Counter(number for each, number, *_ in seen if each == source)[0] == size
+
+
+def test_the_order_is_that_of_a_converted_copy(tmp_path: Path) -> None:
+    """The same samples in as many shards of the same sizes: the order depends on nothing else."""
+    rows = _pieces(_rows("mds"), 40)
+    write_mds(tmp_path / "mds", {"number": "str", "text": "str"}, rows)
+    prepare(str(tmp_path / "mds"), None, prepare_request(sample_type="CrudeSample"))
+    for i, piece in enumerate(rows):
+        copy = {f"{at}.{name}.txt": row[name] for at, row in enumerate(piece) for name in row}
+        write_zip(tmp_path / "zip" / f"part-{i}.zip", copy)
+    prepare(str(tmp_path / "zip"), None, prepare_request(sample_type="CrudeSample"))
+
+    orders = [
+        [batch["number.txt"] for _, batch in zip(range(70), loader_of(tmp_path / name), strict=False)]
+        for name in ("mds", "zip")
+    ]
+
+    assert orders[0] == orders[1]
+
+
+def loader_of(path: Path | str, encoder: Any = None, **options: Any) -> Any:
+    given = {"batch_size": 2, "shuffle_buffer_size": 8, "max_samples_per_sequence": 3, **options}
+    return get_loader(
+        get_train_dataset(str(path), task_encoder=encoder or Raw(), worker_config=WorkerConfig(0, 1, 0), **given)
+    )
+
+
+class Decoded(DefaultTaskEncoder[Any, Any, Any, Any]):
+    """Values as the loader decodes them, one sample a batch."""
+
+    def batch(self, samples: list[Any]) -> Any:
+        return samples[0]
+
+
+def decoded(path: Path | str, count: int) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    loader = loader_of(path, Decoded(), batch_size=1, shuffle_buffer_size=None, max_samples_per_sequence=None)
+    for _, sample in zip(range(count), loader, strict=False):
+        found[sample["__key__"]] = {name: value for name, value in sample.items() if not name.startswith("__")}
+    return found
+
+
+def is_equal(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, np.ndarray):
+        return one.dtype == other.dtype and np.array_equal(one, other)
+    if isinstance(one, float):
+        return math.isclose(one, other, rel_tol=0, abs_tol=0)
+    return type(one) is type(other) and one == other
+
+
+@pytest.mark.parametrize("form", ["mds", "litdata", "parquet"])
+def test_every_value_is_that_of_a_converted_copy(tmp_path: Path, form: str) -> None:
+    source = tmp_path / form
+    if form == "parquet":
+        jpeg = next(FORMS.glob("litdata/*.bin")).read_bytes()
+        jpeg = jpeg[jpeg.index(b"\xff\xd8\xff") : jpeg.index(b"\xff\xd9") + 2]
+        columns = {
+            "image": [jpeg, None, jpeg],
+            "raw": [b"a", b"b", b"c"],
+            "caption": ["é", "b", "c"],
+            "label": [1, 2, 3],
+        }
+        write_parquet(source / "data" / "part-0.parquet", columns)
+    else:
+        shutil.copytree(FORMS / form, source)
+    prepare(str(source), str(tmp_path / "copy"), prepare_request(sample_type="CrudeSample"))
+    prepare(str(source), None, prepare_request(sample_type="CrudeSample"))
+
+    count = 3 if form == "parquet" else 5
+    here, copy = decoded(source, count), decoded(tmp_path / "copy", count)
+
+    assert sorted(here) == sorted(copy)
+    assert len(here) == count
+    for key, parts in here.items():
+        fields = copy[key]["json"]
+        others = {name.partition(".")[0]: value for name, value in copy[key].items() if name != "json"}
+        assert {name.partition(".")[0] for name in parts} == {*fields, *others}
+        for name, value in parts.items():
+            column = name.partition(".")[0]
+            assert is_equal(value, fields[column] if column in fields else others[column]), (key, name)
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("place", ["s3"], indirect=True)
+@pytest.mark.parametrize("form", ["mds", "litdata", "parquet", "zip"])
+def test_a_dataset_in_a_store_is_read_there(tmp_path: Path, form: str) -> None:
+    url = placed(write_all(tmp_path)[form])
+    prepare(url, None, prepare_request(sample_type="CrudeSample"))
+
+    numbers = {
+        number for _, batch in zip(range(SIZES[form]), loader_of(url), strict=False) for number in batch["number.txt"]
+    }
+
+    assert len(numbers) == SIZES[form]
