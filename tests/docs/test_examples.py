@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -30,6 +31,7 @@ COLUMNS = ROOT / "docs" / "columns.md"
 PACKING = ROOT / "docs" / "packing.md"
 MEDIA = ROOT / "docs" / "media.md"
 JSONL = ROOT / "docs" / "jsonl.md"
+IN_PLACE = ROOT / "docs" / "in-place.md"
 POLYLITHIC = ROOT / "docs" / "polylithic.md"
 ROBOTS = ROOT / "docs" / "robots.md"
 FRAMEWORKS = ROOT / "docs" / "frameworks.md"
@@ -63,6 +65,7 @@ RUN = {
     PACKING: ("sh", "python"),
     MEDIA: ("sh", "python"),
     JSONL: ("sh", "python"),
+    IN_PLACE: ("sh", "python"),
     POLYLITHIC: ("sh", "python"),
     ROBOTS: ("sh", "python"),
     VALIDATE: ("sh", "python"),
@@ -270,6 +273,18 @@ def test_the_guide_to_jsonl_works_and_prints_what_it_says(module: ModuleType) ->
     assert "q-1  in qa.jsonl, position 0, train, 79 B" in printed[1].splitlines()
     assert "100 samples" in printed[-1]
     run_python(JSONL, module)
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_guide_to_other_formats_works(module: ModuleType) -> None:
+    shutil.copytree(ROOT / "tests" / "golden" / "forms" / "mds", "mds")
+    printed = [output for _, outputs in run_page(IN_PLACE) for output in outputs]
+    assert "it contains MDS shards, which are read in place" in printed[0]
+    assert "nothing wrong" in printed[2] or "WDS152" in printed[2]
+    run_python(IN_PLACE, module)
+    Path("table").mkdir()
+    shutil.move("captions.parquet", "table")
+    assert "2 samples" in run_command(["wdsctl", "index", "table"])
 
 
 @pytest.mark.usefixtures("folder")

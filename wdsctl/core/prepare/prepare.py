@@ -69,6 +69,7 @@ from wdsctl.core.prepare.source import (
     check_is_raw_folder,
     check_raw_folder,
     check_source_exists,
+    folder_split_rule,
     recognise_form,
 )
 from wdsctl.core.prepare.write import FolderReport, UploadFolders, survey_folder, write_folder
@@ -404,7 +405,13 @@ def _run_steps(
                 indexed = replace(indexed, findings=(*kept, *lacking))
             is_new = write_rule(here, request.index.key_until) or is_new
             split, is_divided = ensure_split(
-                here, request.split, request.split_by, request.seed, progress, may_move=request.may_move
+                here,
+                request.split,
+                request.split_by,
+                request.seed,
+                progress,
+                may_move=request.may_move,
+                default=partial(folder_split_rule, here),
             )
             is_new = is_new or is_divided
             if taken is None and not request.take_unsure and detection is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
@@ -12,7 +13,8 @@ from typing import NamedTuple
 
 from wdsctl.core import importers
 from wdsctl.core.catalog.presence import check_no_outside_shards
-from wdsctl.core.dataset.location import locate, shell_command
+from wdsctl.core.catalog.read import Catalog
+from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command
 from wdsctl.core.dataset.raw_folder import ALTERNATIVE_SEPARATOR
 from wdsctl.core.dataset.shard_names import (
     UNPACK_COMMANDS,
@@ -21,8 +23,10 @@ from wdsctl.core.dataset.shard_names import (
     shard_format,
     split_file_root,
 )
+from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import InputError, UsageError, WdsctlError, join_indented
 from wdsctl.core.importers.jsonl import has_only_compressed_lines, is_object_per_line, names_files
+from wdsctl.core.importers.records.folder_files import SPLIT_NAMES
 from wdsctl.core.importers.records.tables import iter_files
 from wdsctl.core.shards.in_place.parquet import has_bytes_in_place
 from wdsctl.core.shards.list import (
@@ -156,6 +160,24 @@ def _match_in_place(source: str) -> _InPlaceMatch:
         if refusal or not has_bytes:
             return _InPlaceMatch("", refusal)
     return _InPlaceMatch(f"it contains {describe_format(shards[0])}, which are read in place")
+
+
+_SPLIT_FOLDER = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9_-]+)?")
+
+
+def folder_split_rule(location: DatasetLocation) -> SplitRule | None:
+    """The splits of MDS shards or LitData chunks whose folders are all named after splits, as importers have them.
+
+    None for all other datasets.
+    """
+    with Catalog(location.catalog) as catalog:
+        paths = [row.path for row in catalog.shards()]
+    if not paths or shard_format(paths[0]) not in ("mds", "litdata"):
+        return None
+    folders = sorted({path.partition("/")[0] if "/" in path else "" for path in paths})
+    if not all(_SPLIT_FOLDER.fullmatch(name) and re.split("[-_]", name.lower())[0] in SPLIT_NAMES for name in folders):
+        return None
+    return SplitRule({}, patterns={name: (f"glob:{name}/**",) for name in folders})
 
 
 def _why_remote_shards(source: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from wdsctl.core.catalog.history import record_run
@@ -384,18 +384,20 @@ def ensure_split(
     progress: Progress,
     *,
     may_move: bool = False,
+    default: Callable[[], SplitRule | None] = lambda: None,
 ) -> tuple[SplitReport, bool]:
     """For `prepare`: make the requested split unless it exists. Returns the report, and whether anything was written.
 
     If none is requested (`shares` is None), an existing split stays. A dataset without one is split as dataset.yaml
-    says, or everything is `train`. Raises UsageError WDS238 like `split_dataset`.
+    says, else by the rule that `default` returns, else everything is `train`. Raises UsageError WDS238 like
+    `split_dataset`.
     """
     state = read_split_state(location)
     current = state.rules.get("")
     authored = load_config(location.dataset_yaml).split if os.path.exists(location.dataset_yaml) else None
     requested = SplitRule(dict(shares), by, seed) if shares is not None else None
     if current is None or (requested is not None and not requested.is_satisfied_by(current)):
-        rule = requested or authored or SplitRule(DEFAULT_SHARES, by, seed)
+        rule = requested or authored or default() or SplitRule(DEFAULT_SHARES, by, seed)
         return split_dataset_locked(location, SplitRequest(rule=rule, may_move=may_move), progress), True
     is_written = False
     if authored is None or requested is not None:

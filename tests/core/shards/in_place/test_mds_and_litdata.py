@@ -47,7 +47,8 @@ def samples_of(path: Path, root: Path | None = None) -> dict[str, dict[str, byte
 
 def refusal(path: Path, root: Path | None = None) -> tuple[str, str]:
     scan = scanned(path, root)
-    assert (scan.status, scan.samples) == ("bad", 0)
+    # Another index.json may make a chunk of LitData readable: the next run scans it again.
+    assert (scan.status, scan.samples) == ("unreadable" if path.suffix == ".bin" else "bad", 0)
     [finding] = scan.findings
     return finding.code, finding.message
 

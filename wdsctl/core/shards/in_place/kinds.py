@@ -56,7 +56,8 @@ def scan_in_place(form: ShardFormat, shard: str, read: ReadBytes, size: int, rea
     """Scan a shard of `size` bytes; findings name it `shard`. Raises what `read` raises, nothing else.
 
     `read_beside`: reads a file of the shard's folder; None if there is none. A damaged shard, and one that cannot be
-    read in place, has the status `bad` and a finding that says why.
+    read in place, has the status `bad` and a finding that says why; or `unreadable` if its index may be the reason, so
+    that the next run of `index` scans it again.
     """
     known = IN_PLACE_FORMATS[form]
     module, function = known.scanner
@@ -67,5 +68,6 @@ def scan_in_place(form: ShardFormat, shard: str, read: ReadBytes, size: int, rea
         message = error.message
         if error.code == UNSUPPORTED_CODE:
             message += f": it cannot be read in place; `{known.copy_command}` copies the samples into tars"
-        return bad_scan(Finding(code=error.code, severity="error", message=message, shard=shard))
+        finding = Finding(code=error.code, severity="error", message=message, shard=shard)
+        return bad_scan(finding, "unreadable" if known.needs_index else "bad")
     return result

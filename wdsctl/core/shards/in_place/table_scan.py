@@ -23,7 +23,7 @@ from wdsctl.core.shards.in_place.errors import damaged, unsupported
 from wdsctl.core.shards.in_place.ranges import read_rows, read_values
 from wdsctl.core.shards.jsonl_keys import LINE_NUMBER_KEYS, build_numbered_keys
 from wdsctl.core.shards.readers import ReadBytes
-from wdsctl.core.shards.shard_scan import ShardScan
+from wdsctl.core.shards.shard_scan import ShardScan, ShardStatus
 from wdsctl.core.shards.tar_findings import duplicate_findings
 
 _SNIFFED_BYTES = 4096  # of a value whose content decides its extension
@@ -75,12 +75,12 @@ def scan_columns(shard: str, read: ReadBytes, columns: Sequence[Column], rows: i
     return _assemble(shard, keys, key_sizes, parts, rows, None)
 
 
-def bad_scan(finding: Finding) -> ShardScan:
+def bad_scan(finding: Finding, status: ShardStatus = "bad") -> ShardScan:
     """The scan of a shard without readable samples."""
     empty = np.empty(0, np.int64)
     few = np.empty(0, np.uint32)
     return ShardScan(
-        status="bad",
+        status=status,
         keys=b"",
         key_sizes=few,
         offsets=empty,

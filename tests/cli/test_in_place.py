@@ -1,0 +1,168 @@
+"""Commands on shards of other formats: what each gives, and what each refuses by name."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.in_place import mds_shard, write_litdata, write_mds, write_parquet, write_zip
+from wdsctl.cli.main import main
+
+TEXTS = {"text": "str"}
+
+
+def rows(count: int, first: int = 0) -> list[dict[str, bytes]]:
+    return [{"text": f"text {first + i}".encode()} for i in range(count)]
+
+
+@pytest.fixture
+def mds(tmp_path: Path) -> Path:
+    return write_mds(tmp_path / "mds", TEXTS, [rows(3), rows(2, 3)])
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    def call(*words: Any) -> tuple[int, str, str]:
+        code = main([str(word) for word in words])
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return call
+
+
+def test_a_folder_is_prepared_listed_read_and_compared(mds: Path, tmp_path: Path, run: Run) -> None:
+    code, out, _ = run("prepare", mds, "--sample-type", "CrudeSample", "--split", "1,1", "--no-input")
+    assert (code, "MDS shards, which are read in place" in out) == (0, True)
+    assert run("get", mds, "shard.00001/1", "text.txt")[1] == "text 4"
+    assert run("ls", mds)[1].split() == ["shard.00000.mds", "shard.00001.mds"]
+    assert json.loads(run("inspect", mds, "--json")[1])["samples"] == 5
+    assert run("view", "create", mds, "long", "--where", "sample_size > 3")[0] == 0
+    assert run("diff", mds, mds)[0] == 0
+    assert len(run("checksum", mds)[1].splitlines()) == 2
+    assert run("validate", mds, "--level", "structure,content")[0] == 0
+    assert run("convert", mds, tmp_path / "tars")[0] == 0
+    assert run("get", tmp_path / "tars", "shard.00001/1", "text.txt")[1] == "text 4"
+
+
+def test_a_second_run_reads_only_what_is_new(mds: Path, run: Run) -> None:
+    assert run("index", mds)[0] == 0
+    assert "up to date" in run("index", mds)[1]
+    write_mds(mds, TEXTS, [rows(3), rows(2, 3), rows(4, 5)])
+
+    report = json.loads(run("index", mds, "--json")[1])
+
+    assert (report["added"], report["changed"], report["unchanged"], report["samples"]) == (1, 0, 2, 9)
+    (mds / "shard.00001.mds").write_bytes(mds_shard(TEXTS, rows(2, 7)))
+    assert json.loads(run("index", mds, "--json")[1])["samples"] == 9
+
+
+@pytest.mark.parametrize(("command", "words"), [("repair", "repair writes tars"), ("export", "export describes tars")])
+def test_what_needs_tars_is_refused_by_name(mds: Path, tmp_path: Path, run: Run, command: str, words: str) -> None:
+    run("index", mds)
+
+    code, _, err = run(command, mds, *([tmp_path / "out"] if command == "repair" else ["--to", "wids"]))
+
+    assert code != 0
+    assert "the dataset has MDS shards" in err
+    assert words in err
+
+
+def test_hashes_of_the_index_are_checked(tmp_path: Path, run: Run) -> None:
+    data = mds_shard(TEXTS, rows(2))
+    digest = hashlib.sha1(data, usedforsecurity=False).hexdigest()
+    root = write_mds(tmp_path / "mds", TEXTS, [rows(2)], hashes=[{"sha1": digest, "xxh64": "00"}])
+    run("index", root)
+
+    assert run("validate", root, "--level", "hashes")[0] == 0
+    (root / "shard.00000.mds").write_bytes(data.replace(b"text 1", b"test 1"))
+    run("index", root)
+    code, out, _ = run("validate", root, "--level", "hashes")
+    assert (code, "expected SHA-1" in out) == (1, True)
+
+
+def test_an_entry_of_a_zip_with_another_crc_is_found(tmp_path: Path, run: Run) -> None:
+    path = write_zip(tmp_path / "zips" / "a.zip", {"1.txt": b"text", "2.txt": b"more"})
+    run("index", tmp_path / "zips")
+    path.write_bytes(path.read_bytes().replace(b"more", b"moot"))
+
+    code, out, _ = run("validate", tmp_path / "zips")
+
+    assert (code, "CRC-32" in out) == (1, True)
+
+
+def test_missing_and_resized_shards_of_the_index_are_errors(mds: Path, run: Run) -> None:
+    (mds / "shard.00001.mds").unlink()
+    (mds / "shard.00000.mds").write_bytes(mds_shard(TEXTS, rows(1)))
+
+    code, out, _ = run("index", mds)
+    assert code == 5
+    assert out.count("WDS168") == 2
+    assert run("validate", mds)[0] == 1
+
+
+@pytest.mark.parametrize("form", ["parquet", "zip", "litdata"])
+def test_what_cannot_be_read_in_place_leaves_no_catalog_and_names_the_command(
+    tmp_path: Path, run: Run, form: str
+) -> None:
+    root = tmp_path / form
+    if form == "parquet":
+        pytest.importorskip("pyarrow")
+        write_parquet(root / "a.parquet", {"data": [b"\xff\xd8\xff"]}, compression="snappy")
+    elif form == "zip":
+        write_zip(root / "a.zip", {"1.txt": b"text" * 9}, zipfile.ZIP_DEFLATED)
+    else:
+        write_litdata(root, TEXTS, [rows(2)], item_loader="TokensLoader")
+
+    code, _, err = run("index", root)
+
+    assert code == 3
+    assert "WDS167" in err
+    assert "copies the samples into tars" in err
+    assert not (root / ".wdsctl" / "catalog.sqlite").exists()
+    assert run("prepare", root, "--no-input")[0] != 0
+
+
+def test_splits_of_folders_are_those_of_a_converted_copy(tmp_path: Path, run: Run) -> None:
+    for name in ("train", "val_small"):
+        write_mds(tmp_path / "mds" / name, TEXTS, [rows(3), rows(2, 3)])
+    run("prepare", tmp_path / "mds", tmp_path / "copy", "--sample-type", "CrudeSample", "--no-input")
+    run("prepare", tmp_path / "mds", "--sample-type", "CrudeSample", "--no-input")
+
+    splits = [json.loads(run("inspect", root, "--json")[1])["splits"] for root in (tmp_path / "mds", tmp_path / "copy")]
+
+    assert [{each["name"]: each["samples"] for each in found} for found in splits] == [{"train": 5, "val_small": 5}] * 2
+
+
+def test_two_formats_in_one_folder_are_refused(mds: Path, run: Run) -> None:
+    write_zip(mds / "a.zip", {"1.txt": b"x"})
+
+    code, _, err = run("index", mds)
+
+    assert (code, "WDS127" in err, "2 MDS shards and 1 zips" in err or "1 zips and 2 MDS shards" in err) == (
+        3,
+        True,
+        True,
+    )
+    assert run("index", mds, "--exclude", "*.zip")[0] == 0
+
+
+def test_a_wrong_index_of_litdata_is_read_again_when_it_is_corrected(tmp_path: Path, run: Run) -> None:
+    root = write_litdata(tmp_path / "lit", TEXTS, [rows(2), rows(2, 2)])
+    good = (root / "index.json").read_bytes()
+    index = json.loads(good)
+    index["chunks"][1]["chunk_size"] = 9
+    (root / "index.json").write_text(json.dumps(index))
+    assert json.loads(run("index", root, "--json")[1])["samples"] == 2
+
+    (root / "index.json").write_bytes(good)
+
+    assert json.loads(run("index", root, "--json")[1])["samples"] == 4
