@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from benchmarks import (
     folder_bench,
+    in_place_bench,
     install_bench,
     loader_bench,
     media_bench,
@@ -55,6 +56,7 @@ BENCHES = {
     "prepare": Bench(prepare_bench.CORPORA, prepare_bench.prepare_rows, rounds=3),
     "folder": Bench(folder_bench.CORPORA, folder_bench.folder_rows),
     "loader": Bench(loader_bench.CORPORA, loader_bench.loader_rows),
+    "in_place": Bench(in_place_bench.CORPORA, in_place_bench.in_place_rows),
     "stores": Bench(stores_bench.CORPORA, stores_bench.stores_rows, rounds=3),
     "transport": Bench(transport_bench.CORPORA, transport_bench.transport_rows),
     "sources": Bench(sources_bench.CORPORA, sources_bench.sources_rows),

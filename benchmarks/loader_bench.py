@@ -36,15 +36,15 @@ def loader_rows(wanted: Callable[[str], bool], rounds: int, worker_counts: Seque
         names = [name for name in _EVERYBODY if wanted(name) and (mode == "raw" or name not in _RAW_ONLY)]
         for workers in worker_counts:
             running = [name for name in names if not (workers and name in _WITHOUT_WORKERS)]
-            _verify(running, mode, workers)
-            contenders = [_contender(name, "photos", mode, workers, _SECONDS) for name in running]
+            verify(running, mode, workers)
+            contenders = [contender(name, "photos", mode, workers, _SECONDS) for name in running]
             yield compete(f"{mode}, {_workers(workers)}", contenders, rounds=rounds)
     readers = [name for name in _SHARD_READERS if wanted(name)]
-    contenders = [_contender(name, "tiny", "raw", 0, 1.0) for name in readers]
+    contenders = [contender(name, "tiny", "raw", 0, 1.0) for name in readers]
     yield compete("first batch of a million samples, 0 workers", contenders, rounds=rounds)
 
 
-def _contender(name: str, corpus: str, mode: str, workers: int, seconds: float) -> Contender:
+def contender(name: str, corpus: str, mode: str, workers: int, seconds: float) -> Contender:
     length = ("--workers", str(workers), "--seconds", f"{seconds:g}")
     return Contender(name=name, command=(*_script(name, corpus, mode), *length), after=_rates)
 
@@ -58,7 +58,7 @@ def _rates(cost: Cost) -> dict[str, float]:
     }
 
 
-def _verify(names: Sequence[str], mode: str, workers: int) -> None:
+def verify(names: Sequence[str], mode: str, workers: int) -> None:
     """One whole pass each, not timed: the same samples as the folder of files holds, to the last byte."""
     expected = _whole_pass("files", mode, 0)
     for name in names:

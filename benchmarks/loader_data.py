@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -21,6 +22,8 @@ def loader_data(contender: str, corpus: str) -> Path:
         return DATA / corpus
     if contender == "files":
         return _RAW
+    if contender in _IN_PLACE:
+        return _in_place(contender, corpus)
     if contender.startswith("wdsctl"):
         return _wdsctl(corpus)
     return _once(contender, corpus)
@@ -32,6 +35,25 @@ def _wdsctl(corpus: str) -> Path:
     root = linked_root("loader-wdsctl", corpus)
     kind = ("--sample-type", "CaptioningSample", "--field-map", "image=jpg,caption=txt")
     _run(ours("wdsctl"), "prepare", str(root), "--split", "1,0,0", *kind, "--workers", "2", "--no-input", "--quiet")
+    return root
+
+
+#: Ours -> the native reader whose files it reads in place.
+_IN_PLACE = {"wdsctl_mds": "mosaic", "wdsctl_litdata": "litdata"}
+
+
+@cache
+def _in_place(contender: str, corpus: str) -> Path:
+    """The files of the native reader, as hard links, with a catalog of ours beside them."""
+    native = _once(_IN_PLACE[contender], corpus)
+    root = DATA / f"loader-{contender}" / corpus
+    shutil.rmtree(root, ignore_errors=True)
+    root.mkdir(parents=True)
+    for file in native.iterdir():
+        if file.is_file():
+            os.link(file, root / file.name)
+    kind = ("--sample-type", "CaptioningSample", "--field-map", "image=jpg.jpg,caption=txt.bin")
+    _run(ours("wdsctl"), "prepare", str(root), "--split", "1,0,0", *kind, "--no-input", "--quiet")
     return root
 
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from benchmarks.results import Row
 
+#: Format -> ours, the native reader of the same files.
+IN_PLACE_RIVALS = {"MDS": ("wdsctl_mds", "mosaic"), "LitData": ("wdsctl_litdata", "litdata")}
+
 _LOADERS = ("energon", "webdataset", "mosaic", "litdata")
 _HIGHER_IS_BETTER = ("samples_per_second", "gigabytes_per_second")
 
@@ -118,6 +121,18 @@ _RESUMED = ("first batch of a million samples, begun and resumed", "resumed afte
 
 
 TARGETS = (
+    *(
+        Target(
+            subject="in_place",
+            row=f"{title}, raw, {workers} worker{'' if workers == 1 else 's'}",
+            ours=ours,
+            figure="samples_per_second",
+            bound=1,
+            rivals=(native,),
+        )
+        for title, (ours, native) in IN_PLACE_RIVALS.items()
+        for workers in (0, 2)
+    ),
     _prepare("prepare tiny, 2 workers", "wdsctl index", "wall_seconds", 10, "energon prepare"),
     _prepare("prepare tiny, 2 workers", "wdsctl prepare", "wall_seconds", 10, "energon prepare"),
     _prepare("prepare tiny, 2 workers", "wdsctl prepare", "catalog_bytes_a_sample", 100),

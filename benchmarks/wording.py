@@ -44,6 +44,13 @@ COLUMNS = {
         _LARGEST,
         _TREE,
     ),
+    "in_place": (
+        Column("samples/s", "samples_per_second", decimals=0, is_rate=True),
+        Column("first batch, s", "first_batch_seconds", decimals=3),
+        Column("CPU of all processes, us per sample", "cpu_seconds_a_sample", 1e-6, 1),
+        _WALL,
+        _LARGEST,
+    ),
     "stores": (
         Column("samples/s", "samples_per_second", decimals=0, is_rate=True),
         Column("first batch, round trips", "first_batch_trips", decimals=0),
@@ -299,6 +306,13 @@ These commands run as whole processes, from the page cache.
   catalog. The comparison is `cp` of the same bytes. After each run, the benchmark counts the samples.
 """
 
+_IN_PLACE = """\
+The photographs as MDS shards and as LitData chunks, written by the native libraries with their defaults, uncompressed.
+Both readers read the same files from the page cache, shuffled, and give lists of bytes. Before the timed rounds, each
+reads one whole pass, whose bytes must be those of the files. Indexing is the whole command `wdsctl index` without a
+catalog, with one process.
+"""
+
 _INSTALL = """\
 The time of `python -m venv` and `pip install -c constraints.txt`, in the environment of the repository. An untimed run
 fills pip's cache. torch is the build for CPUs; the build for CUDA, which pip installs from PyPI, is several times as
@@ -326,6 +340,7 @@ SUBJECTS = {
     "prepare": ("Preparing a dataset", _PREPARE),
     "folder": ("A folder to shards", _FOLDER),
     "loader": ("Loading", _LOADER),
+    "in_place": ("Other formats in place", _IN_PLACE),
     "sources": ("Many sources", _SOURCES),
     "plans": ("Large plans", _PLANS),
     "start": ("Starting", _START),
