@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.build import a_dataset, a_shard, reading, samples
+from tests.in_place import mds_shard, write_litdata, write_parquet, write_zip
 from wdsctl.core import importers
 from wdsctl.core.blend import read_blend, traverse
 from wdsctl.core.catalog.read import Catalog
@@ -28,6 +29,7 @@ from wdsctl.core.checkpoint.state import check_state, merge_states
 from wdsctl.core.columns.column_file import ColumnFacts, ColumnShard, read_column, write_column
 from wdsctl.core.dataset.config import dump_config, parse_config
 from wdsctl.core.dataset.location import locate
+from wdsctl.core.dataset.shard_names import ShardFormat
 from wdsctl.core.energon.split_yaml import parse_split_yaml
 from wdsctl.core.errors import WdsctlError
 from wdsctl.core.importers import protocol as importers_protocol
@@ -43,6 +45,7 @@ from wdsctl.core.safe_open import is_beneath
 from wdsctl.core.samples.conversations import normalize_conversation
 from wdsctl.core.samples.key_rules import SampleLayout, choose_key_rule
 from wdsctl.core.samples.naming import KEY_RULES, dotless_key, possible_keys, split_name_by_rule
+from wdsctl.core.shards.in_place.kinds import scan_in_place
 from wdsctl.core.shards.jsonl_scan import scan_jsonl
 from wdsctl.core.shards.tar_scan import scan_tar
 from wdsctl.core.text import escape_unprintable, printable_path
@@ -130,6 +133,45 @@ def run_jsonl(data: bytes) -> None:
     ours = [data[a:b].strip() for a, b in zip(scan.part_offsets.tolist(), ends.tolist(), strict=True)]
     theirs = [line.strip() for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n") if line.strip()]
     assert ours == theirs, "other lines than a text editor shows"
+
+
+def run_in_place(data: bytes) -> None:
+    """Shards of other formats: a scan returns, and its parts lie within the shard, in ascending order."""
+    index = b'{"chunks":[{"filename":"chunk-0-0.bin","chunk_size":2,"chunk_bytes":0}],"config":{"data_format":["str"],'
+    index += b'"data_spec":"[1, {\\"type\\": null}]"}}'
+    for form, name in _IN_PLACE_NAMES.items():
+        scan = scan_in_place(form, name, reading(data), len(data), lambda _: index)
+        ends = scan.part_offsets + scan.part_sizes
+        assert (scan.part_offsets >= 0).all(), "a part begins before the shard"
+        assert (scan.part_sizes >= 0).all(), "a part of a negative size"
+        assert (ends <= len(data)).all(), "a part ends behind the shard"
+        assert int(scan.counts.sum()) == len(ends), "parts of no sample"
+        samples = np.repeat(np.arange(scan.samples), scan.counts)
+        assert (np.diff(scan.part_offsets)[np.diff(samples) == 0] >= 0).all(), "parts of a sample are not ascending"
+        assert scan.findings or scan.status == "ok"
+
+
+_IN_PLACE_NAMES: dict[ShardFormat, str] = {
+    "mds": "a.mds",
+    "litdata": "chunk-0-0.bin",
+    "parquet": "a.parquet",
+    "zip": "a.zip",
+}
+
+
+def _in_place_shards() -> Sequence[bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        rows = [{"text": b"one", "data": b"\xff\xd8\xff12345"}, {"text": b"", "data": b"two"}]
+        chunk = write_litdata(root / "lit", {"text": "str"}, [rows]) / "chunk-0-0.bin"
+        archive = write_zip(root / "a.zip", {"a/1.txt": b"one", "a/1.jpg": b"two", "2.txt": b""})
+        tables = []
+        with suppress(ImportError):
+            for version in ("1.0", "2.0"):
+                columns = {"a": [b"\xff\xd8\xff", None, b"x"], "n": [1, 2, None], "t": ["x", "y", "z"]}
+                tables.append(write_parquet(root / f"{version}.parquet", columns, data_page_version=version))
+        files = [chunk, archive, *tables]
+        return [mds_shard({"text": "str", "data": "bytes"}, rows), *(file.read_bytes() for file in files)]
 
 
 # -- text that people write -------------------------------------------------------------------------------------------
@@ -435,6 +477,7 @@ def _heads() -> Sequence[bytes]:
 TARGETS: dict[str, Target] = {
     "tar": Target(run_tar, _tars),
     "jsonl": Target(run_jsonl),
+    "in_place": Target(run_in_place, _in_place_shards),
     "dataset_yaml": Target(run_dataset_yaml),
     "split_yaml": Target(run_split_yaml),
     "blend": Target(run_blend),

@@ -18,7 +18,7 @@ from wdsctl.core.samples.naming import KEY_COLUMN
 from wdsctl.core.shards.in_place.errors import ShardFormatError, damaged, unsupported
 from wdsctl.core.shards.in_place.parquet_pages import CODECS, ChunkPlace, ChunkValues, locate_values
 from wdsctl.core.shards.in_place.table_scan import BY_CONTENT, Column, scan_columns
-from wdsctl.core.shards.in_place.thrift import read_struct
+from wdsctl.core.shards.in_place.thrift import int_field, read_struct
 from wdsctl.core.shards.readers import ReadBytes
 from wdsctl.core.shards.shard_scan import ShardScan
 
@@ -107,7 +107,9 @@ def read_footer(read: ReadBytes, size: int) -> ParquetFooter:
         rows, groups = _integer(content, 3), list(content.get(4) or ())
         columns = list(_walk_schema(content[2]))
         stated = sum(_integer(group, 3) for group in groups)
-        is_whole = all(len(group[1]) == len(columns) for group in groups)
+        is_whole = all(
+            len(group[1]) == len(columns) and all(isinstance(chunk, dict) for chunk in group[1]) for group in groups
+        )
     except ShardFormatError:
         raise
     except (ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
@@ -210,9 +212,9 @@ def _refusals(footer: ParquetFooter) -> Iterator[str]:
             if chunk.get(1):
                 yield f"the column {column.name!r} is in another file"
                 break
-            codec = facts.get(4)
+            codec = int_field(facts, 4)
             if codec != 0:
-                name = CODECS[codec] if isinstance(codec, int) and 0 <= codec < len(CODECS) else f"codec {codec}"
+                name = CODECS[codec] if codec is not None and 0 <= codec < len(CODECS) else f"codec {codec}"
                 yield f"the column {column.name!r} is compressed with {name}"
                 break
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.shards.in_place.errors import damaged, unsupported
-from wdsctl.core.shards.in_place.thrift import read_struct
+from wdsctl.core.shards.in_place.thrift import int_field, read_struct, struct_field
 from wdsctl.core.shards.readers import ReadBytes
 
 CODECS = ("uncompressed", "Snappy", "gzip", "LZO", "Brotli", "LZ4", "Zstandard", "LZ4 (raw)")
@@ -66,8 +66,8 @@ def locate_values(read: ReadBytes, place: ChunkPlace) -> ChunkValues:
     at, end, left = place.start, place.start + place.size, place.values
     while left > 0:
         header, data_start = _read_header(read, at, end, place)
-        kind, data_size = header.get(1), header.get(3)
-        if not isinstance(data_size, int) or data_size < 0 or data_start + data_size > end:
+        kind, data_size = int_field(header, 1), int_field(header, 3)
+        if data_size is None or data_size < 0 or data_start + data_size > end:
             raise damaged(f"a page of the column {place.column!r} does not fit its chunk")
         at = data_start + data_size
         if kind in (_INDEX_PAGE, _DICTIONARY_PAGE):
@@ -111,40 +111,44 @@ def _parse_data_page(
     read: ReadBytes, header: dict[int, Any], start: int, size: int, place: ChunkPlace
 ) -> tuple[int, int, int]:
     """Return the number of values, the bytes of the definition levels, and the offset of the values after these."""
-    if header.get(1) == _DATA_PAGE:
-        plain: dict[int, Any] = header.get(5) or {}
-        count, level_encoding = plain.get(1), plain.get(3)
-        _check_encoding(plain.get(2), place)
+    if int_field(header, 1) == _DATA_PAGE:
+        plain = struct_field(header, 5)
+        count, level_encoding = int_field(plain, 1), int_field(plain, 3)
+        _check_encoding(int_field(plain, 2), place)
         if place.levels == 0:
             return _count(count, place), 0, start
         if level_encoding != _RLE:
-            name = _ENCODINGS.get(-1 if level_encoding is None else level_encoding, str(level_encoding))
+            name = _encoding_name(level_encoding)
             raise unsupported(f"the definition levels of the column {place.column!r} have the encoding {name}")
         levels_size = int.from_bytes(read(start, 4), "little") if size >= 4 else size
         if 4 + levels_size > size:
             raise damaged(f"the definition levels of the column {place.column!r} do not fit their page")
         return _count(count, place), levels_size, start + 4 + levels_size
-    facts: dict[int, Any] = header.get(8) or {}
+    facts = struct_field(header, 8)
     if facts.get(7, True) and header.get(2) != header.get(3):
         raise unsupported(f"the pages of the column {place.column!r} are compressed")
-    _check_encoding(facts.get(4), place)
-    level_bytes, repeat_bytes = facts.get(5), facts.get(6)
-    if repeat_bytes != 0 or not isinstance(level_bytes, int) or not 0 <= level_bytes <= size:
+    _check_encoding(int_field(facts, 4), place)
+    level_bytes, repeat_bytes = int_field(facts, 5), int_field(facts, 6)
+    if repeat_bytes != 0 or level_bytes is None or not 0 <= level_bytes <= size:
         raise damaged(f"the definition levels of the column {place.column!r} do not fit their page")
-    return _count(facts.get(1), place), level_bytes, start + level_bytes
+    return _count(int_field(facts, 1), place), level_bytes, start + level_bytes
 
 
-def _count(count: Any, place: ChunkPlace) -> int:
-    if not isinstance(count, int):
+def _count(count: int | None, place: ChunkPlace) -> int:
+    if count is None:
         raise damaged(f"a page of the column {place.column!r} does not state its number of values")
     return count
 
 
-def _check_encoding(encoding: Any, place: ChunkPlace) -> None:
+def _check_encoding(encoding: int | None, place: ChunkPlace) -> None:
     if encoding in _DICTIONARY_ENCODINGS:
         raise unsupported(f"the column {place.column!r} is dictionary-encoded")
     if encoding != _PLAIN:
-        raise unsupported(f"the column {place.column!r} has the encoding {_ENCODINGS.get(encoding, encoding)}")
+        raise unsupported(f"the column {place.column!r} has the encoding {_encoding_name(encoding)}")
+
+
+def _encoding_name(encoding: int | None) -> str:
+    return str(encoding) if encoding is None else _ENCODINGS.get(encoding, str(encoding))
 
 
 def _read_levels(read: ReadBytes, start: int, size: int, count: int, place: ChunkPlace) -> NDArray[np.bool_] | None:

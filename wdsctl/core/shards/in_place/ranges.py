@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ ByteRows = NDArray[np.uint8]
 
 def read_rows(read: ReadBytes, starts: Int64Array, width: int) -> ByteRows:
     """Return the `width` bytes from each of these offsets: (offsets, width). They must be within the shard."""
+    if _are_far_apart(starts, width):
+        joined = b"".join(map(read, starts.tolist(), repeat(width)))
+        return np.frombuffer(joined, np.uint8).reshape(len(starts), width)
     rows = np.empty((len(starts), width), np.uint8)
     columns = np.arange(width)
     for first, stop, base, end in _windows(starts, starts + width):
@@ -30,11 +33,19 @@ def read_rows(read: ReadBytes, starts: Int64Array, width: int) -> ByteRows:
 
 def read_values(read: ReadBytes, starts: Int64Array, sizes: Int64Array) -> Iterator[bytes]:
     """Yield the bytes of each of these ranges, which must be within the shard."""
-    ends = starts + sizes
-    for first, stop, base, end in _windows(starts, ends):
+    if _are_far_apart(starts, int(sizes.max(initial=0))):
+        for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
+            yield read(start, size) if size else b""
+        return
+    for first, stop, base, end in _windows(starts, starts + sizes):
         data = read(base, end - base) if end > base else b""
         for start, size in zip((starts[first:stop] - base).tolist(), sizes[first:stop].tolist(), strict=True):
             yield data[start : start + size]
+
+
+def _are_far_apart(starts: Int64Array, width: int) -> bool:
+    """Whether most ranges of this size are so far apart that each is a read of its own."""
+    return len(starts) > 1 and int(starts[-1] - starts[0]) > len(starts) * (width + _MAX_GAP_BYTES)
 
 
 def _windows(starts: Int64Array, ends: Int64Array) -> Iterator[tuple[int, int, int, int]]:

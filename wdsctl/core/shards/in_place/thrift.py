@@ -20,6 +20,18 @@ def read_struct(data: bytes, at: int = 0) -> tuple[dict[int, Any], int]:
     return _read_struct(data, at, 0)
 
 
+def struct_field(fields: dict[int, Any], number: int) -> dict[int, Any]:
+    """A field that is a struct; an empty struct if it is missing, or of another type."""
+    value = fields.get(number)
+    return value if isinstance(value, dict) else {}
+
+
+def int_field(fields: dict[int, Any], number: int) -> int | None:
+    """A field that is a whole number; None if it is missing, or of another type."""
+    value = fields.get(number)
+    return value if type(value) is int else None
+
+
 def _read_struct(data: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
     if depth > _MAX_DEPTH:
         raise ValueError("structs are nested too deep")
