@@ -85,7 +85,7 @@ def write_litdata(folder: Path, fields: Mapping[str, str], chunks: Sequence[Rows
         data = struct.pack(f"<{len(offsets) + 1}I", len(rows), *offsets) + b"".join(items)
         (folder / f"chunk-0-{i}.bin").write_bytes(data)
         entries.append({"chunk_bytes": len(data), "chunk_size": len(rows), "dim": None, "filename": f"chunk-0-{i}.bin"})
-    leaf = {"type": None, "context": None, "children_spec": []}
+    leaf: dict[str, Any] = {"type": None, "context": None, "children_spec": []}
     spec = [1, {"type": "builtins.dict", "context": json.dumps(list(fields)), "children_spec": [leaf] * len(fields)}]
     index = {
         "chunks": entries,

@@ -195,7 +195,7 @@ def test_every_value_is_that_of_a_converted_copy(tmp_path: Path, form: str) -> N
             "caption": ["é", "b", "c"],
             "label": [1, 2, 3],
         }
-        write_parquet(source / "data" / "part-0.parquet", columns)
+        write_parquet(source / "data" / "part-0.parquet", columns, row_group_size=2)
     else:
         shutil.copytree(FORMS / form, source)
     prepare(str(source), str(tmp_path / "copy"), prepare_request(sample_type="CrudeSample"))

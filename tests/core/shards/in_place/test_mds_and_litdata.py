@@ -230,7 +230,7 @@ def test_a_chunk_without_an_index_says_so(tmp_path: Path) -> None:
 
 def test_lists_and_nested_fields_have_a_part_for_each_leaf(tmp_path: Path) -> None:
     write_litdata(tmp_path, {"a": "int", "b": "int"}, [[{"a": bytes(8), "b": bytes([1, *bytes(7)])}]])
-    leaf = {"type": None, "context": None, "children_spec": []}
+    leaf: dict[str, Any] = {"type": None, "context": None, "children_spec": []}
     pair = {"type": "builtins.list", "context": "null", "children_spec": [leaf, leaf]}
     index = json.loads((tmp_path / "index.json").read_bytes())
     index["config"]["data_spec"] = json.dumps(
