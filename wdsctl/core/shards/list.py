@@ -135,8 +135,8 @@ def has_in_place_shards(root: str) -> bool:
 
 def _may_be_raw(name: str) -> bool:
     """Whether a file of this name is neither a shard nor one that may lie beside shards."""
-    is_beside = "." not in posixpath.basename(name) or name.lower().endswith(SIDECAR_SUFFIXES)
-    return not (is_beside or shard_format(name) or compressed_format(name))
+    is_sidecar = "." not in posixpath.basename(name) or name.lower().endswith(SIDECAR_SUFFIXES)
+    return not (is_sidecar or shard_format(name) or compressed_format(name))
 
 
 COMPRESSED_TAR_SUFFIXES = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.lz4")

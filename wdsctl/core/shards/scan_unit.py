@@ -153,7 +153,7 @@ def read_small_file(storage: Storage, path: str) -> bytes | None:
     return storage.read(path, 0, size) if size else b""
 
 
-def _read_beside(storage: Storage, shard_path: str, name: str) -> bytes | None:
+def _read_sibling(storage: Storage, shard_path: str, name: str) -> bytes | None:
     return read_small_file(storage, f"{shard_path.rpartition('/')[0]}/{name}")
 
 
@@ -177,7 +177,7 @@ def scan_file(root: str, shard: ShardFile, options: ScanOptions = DEFAULT_SCAN, 
             most = 1 if options.with_sha256 or is_url(root) else threads
             scan = scan_jsonl(shard.path, read, shard.size, options.key_rule, threads=most)
         elif form in IN_PLACE_FORMATS:
-            scan = scan_in_place(form, shard.path, read, shard.size, partial(_read_beside, storage, path))
+            scan = scan_in_place(form, shard.path, read, shard.size, partial(_read_sibling, storage, path))
         else:
             scan = scan_tar(shard.path, read, shard.size)
         if is_url(root) and shard.size > FIRST_FETCH_BYTES:  # read in more than one request

@@ -97,15 +97,15 @@ def _entries(
         message = f"the index cannot be read: {error}"
         findings.append(Finding(code="WDS233", severity="error", message=message, shard=path))
         return None
-    placed = []
+    found_below = []
     for each in found:
         below = posixpath.normpath(posixpath.join(folder, each.path))
         if below.startswith(("/", "../")) or below == "..":
             message = f"the index names {each.path!r}, which is outside the dataset"
             findings.append(Finding(code="WDS230", severity="error", message=message, shard=path))
             continue
-        placed.append(each._replace(path=below))
-    return placed
+        found_below.append(each._replace(path=below))
+    return found_below
 
 
 def _differences(folder: str, entries: Sequence[IndexedShard], shards: Mapping[str, int]) -> Iterator[Finding]:

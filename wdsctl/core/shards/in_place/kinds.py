@@ -18,7 +18,7 @@ from wdsctl.core.shards.in_place.table_scan import bad_scan
 from wdsctl.core.shards.readers import ReadBytes
 from wdsctl.core.shards.shard_scan import ShardScan
 
-ReadBeside = Callable[[str], bytes | None]
+ReadSibling = Callable[[str], bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,10 @@ IN_PLACE_FORMATS: dict[ShardFormat, InPlaceFormat] = {
 }
 
 
-def scan_in_place(form: ShardFormat, shard: str, read: ReadBytes, size: int, read_beside: ReadBeside) -> ShardScan:
+def scan_in_place(form: ShardFormat, shard: str, read: ReadBytes, size: int, read_sibling: ReadSibling) -> ShardScan:
     """Scan a shard of `size` bytes; findings name it `shard`. Raises what `read` raises, nothing else.
 
-    `read_beside`: reads a file of the shard's folder; None if there is none. A damaged shard, and one that cannot be
+    `read_sibling`: reads a file of the shard's folder; None if there is none. A damaged shard, and one that cannot be
     read in place, has the status `bad` and a finding that says why; or `unreadable` if its index may be the reason, so
     that the next run of `index` scans it again.
     """
@@ -63,7 +63,7 @@ def scan_in_place(form: ShardFormat, shard: str, read: ReadBytes, size: int, rea
     module, function = known.scanner
     scan: Any = getattr(importlib.import_module(f"wdsctl.core.shards.in_place.{module}"), function)
     try:
-        result: ShardScan = scan(shard, read, size, read_beside) if known.needs_index else scan(shard, read, size)
+        result: ShardScan = scan(shard, read, size, read_sibling) if known.needs_index else scan(shard, read, size)
     except ShardFormatError as error:
         message = error.message
         if error.code == UNSUPPORTED_CODE:

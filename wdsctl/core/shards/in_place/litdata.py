@@ -166,13 +166,13 @@ def _parse_index_file(data: bytes) -> LitDataIndex:
     return parse_index(read_json(data))
 
 
-def scan_litdata(shard: str, read: ReadBytes, size: int, read_beside: Callable[[str], bytes | None]) -> ShardScan:
-    """Scan a chunk of `size` bytes. `read_beside`: reads a file of the same folder; None if there is none.
+def scan_litdata(shard: str, read: ReadBytes, size: int, read_sibling: Callable[[str], bytes | None]) -> ShardScan:
+    """Scan a chunk of `size` bytes. `read_sibling`: reads a file of the same folder; None if there is none.
 
     Raises ShardFormatError, and what the readers raise. Cost: as `scan_mds`.
     """
     name = shard.rpartition("/")[2]
-    index = _read_index(read_beside)
+    index = _read_index(read_sibling)
     chunk = next((each for each in index.chunks if each.name == name), None)
     if chunk is None:
         raise damaged(f"{INDEX_FILE} does not list the chunk")
@@ -208,8 +208,8 @@ def _leaves(field: str, numbers: int | Sequence[int]) -> list[tuple[str, int]]:
     return [(f"{field}.{i}", number) for i, number in enumerate(numbers)]
 
 
-def _read_index(read_beside: Callable[[str], bytes | None]) -> LitDataIndex:
-    data = read_beside(INDEX_FILE)
+def _read_index(read_sibling: Callable[[str], bytes | None]) -> LitDataIndex:
+    data = read_sibling(INDEX_FILE)
     if data is None:
         raise damaged(f"there is no {INDEX_FILE} beside it, which says what its bytes are")
     try:
