@@ -235,7 +235,7 @@ def test_a_catalog_that_does_not_describe_the_shards_is_refused(tmp_path: Path) 
 def test_lines_and_datasets_without_splits_are_refused(tmp_path: Path) -> None:
     a_dataset(tmp_path / "lines", {"a.jsonl": b'{"text": "a"}\n'})
     index(str(tmp_path / "lines"))
-    with pytest.raises(InputError, match="the dataset is JSONL"):
+    with pytest.raises(InputError, match="the dataset has JSONL files"):
         to_energon(str(tmp_path / "lines"))
     a_dataset(tmp_path / "tars", {"a.tar": samples(0, 2)})
     index(str(tmp_path / "tars"))
