@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.core.formats import held
+from tests.core.formats import held, written
 from tests.in_place import mds_shard, write_litdata, write_mds
 from wdsctl.core.shards.list import list_shards
 from wdsctl.core.shards.scan_unit import ShardFile, scan_file
@@ -300,3 +300,13 @@ def test_folders_of_splits_have_an_index_each(tmp_path: Path) -> None:
 
     assert not listing.findings
     assert keys == list(held(tmp_path))
+
+
+def test_chunks_that_convert_wrote_are_the_original_samples(tmp_path: Path) -> None:
+    samples = {"a/1": {"jpg": b"\xff\xd8\xff", "txt": b"x"}, "a/2": {"txt": b""}}
+    folder = Path(written(tmp_path / "lit", "litdata", samples))
+    (folder / "part-0.bin").rename(folder / "chunk-0-0.bin")  # its name in a whole dataset
+    index = (folder / "index.json").read_text().replace("part-0.bin", "chunk-0-0.bin")
+    (folder / "index.json").write_text(index)
+
+    assert samples_of(folder / "chunk-0-0.bin") == samples == held(folder)
