@@ -86,7 +86,7 @@ CASES = (
     Case("job status job", REPORT, code=1),
     Case("job merge half", ("{here}/raw2/.wdsctl/catalog.sqlite",)),
     Case("job template job", DATA, "text"),
-    Case("view create ledger few --where position=0", ("few",)),
+    Case("view create prepared few --where position=0", ("few",)),
     Case("view list shards", ("first",), "name\tsamples\tshare\tshards\tchanged\tcreated_at\thash\tdefinition"),
     Case("view show shards first", ("first",)),
     Case("view diff shards first first", REPORT),

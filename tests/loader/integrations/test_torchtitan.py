@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -49,9 +50,7 @@ def adapter(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
             monkeypatch.setitem(sys.modules, name, ModuleType(name))
         sys.modules["torchtitan.components.dataloader"].BaseDataLoader = BaseDataLoader  # type: ignore[attr-defined]
         monkeypatch.delitem(sys.modules, "wdsctl.loader.integrations.torchtitan", raising=False)
-    from wdsctl.loader.integrations import torchtitan
-
-    yield torchtitan
+    yield importlib.import_module("wdsctl.loader.integrations.torchtitan")
     sys.modules.pop("wdsctl.loader.integrations.torchtitan", None)
 
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 EPILOG = """
 \b
 Examples:
-  wdsctl skill                                  print the text
-  wdsctl skill --install .claude/skills         for Claude Code, this project
-  wdsctl skill --install ~/.agents/skills       for Codex and others, all projects
+  wdsctl skill                              print the text
+  wdsctl skill --install .claude/skills     for Claude Code, in this project
+  wdsctl skill --install ~/.agents/skills   for Codex, in all projects
 
 \b
 --install writes DIR/wdsctl/SKILL.md, the place that the Agent Skills format
