@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import typer
+from typer.main import get_command
 
-from tests.cli.conftest import Stream, Wdsctl, a_tar
+from tests.cli.conftest import Stream, Wdsctl, a_tar, leaf_commands
 from tests.cli.json_schema import check
 from tests.core.job_states import job
 from wdsctl.cli.agents import AGENT_VARIABLES, has_agent
@@ -84,7 +84,7 @@ CASES = (
     Case("job plan {out} -- index shards --rebuild", ("{out}",)),
     Case("job run job --task 0", ()),
     Case("job status job", REPORT, code=1),
-    Case("job merge half", ("{here}/raw2/.wdsctl/catalog.sqlite",)),
+    Case("job merge half", ("{here}/half",)),
     Case("job template job", DATA, "text"),
     Case("view create prepared few --where position=0", ("few",)),
     Case("view list shards", ("first",), "name\tsamples\tshare\tshards\tchanged\tcreated_at\thash\tdefinition"),
@@ -127,6 +127,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"job plan {folder / 'job'} -- index {folder / 'raw2'}",
         f"job plan {folder / 'half'} -- index {folder / 'raw2'}",
         f"job run {folder / 'half'} --task 0",
+        f"job merge {folder / 'half'}",
         f"prepare {folder / 'raw'} {folder / 'prepared'} --split 1,1 --no-input",
     ]
     a_tar(folder / "raw2" / "a.tar", {"a.txt": b"a cat"})
@@ -161,22 +162,10 @@ def run(world: Path, tmp_path: Path, wdsctl: Wdsctl, monkeypatch: pytest.MonkeyP
     return call
 
 
-def commands() -> set[str]:
-    """All commands: `ls`, `view list`."""
-
-    def below(command: typer.core.TyperGroup, path: tuple[str, ...]) -> list[tuple[str, ...]]:
-        return [
-            each
-            for name, inner in command.commands.items()
-            for each in (below(inner, (*path, name)) if hasattr(inner, "commands") else [(*path, name)])
-        ]
-
-    return {" ".join(path) for path in below(typer.main.get_command(build_full_app()), ())}
-
-
 def test_every_command_has_a_case() -> None:
     lines = [case.line for case in CASES]
-    assert [name for name in commands() if not any(f"{line} ".startswith(f"{name} ") for line in lines)] == []
+    named = leaf_commands(get_command(build_full_app()))
+    assert [name for name, _ in named if not any(f"{line} ".startswith(f"{name} ") for line in lines)] == []
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.line)
@@ -254,3 +243,17 @@ def test_every_variable_has_a_source_in_the_decision() -> None:
 def test_tsv_has_one_line_a_row_whatever_the_cells_hold() -> None:
     rows = [("a\tb\nc\\d", None, True, ["x", 1]), ("\x1b[31m", b"\xff", 0.5, {"k": "v"})]
     assert tsv_lines(rows) == 'a\\tb\\nc\\\\d\t\ttrue\t["x", 1]\n\\x1b[31m\tff\t0.5\t{"k": "v"}\n'
+
+
+@pytest.mark.parametrize(("option", "expected"), [("--quiet", "{root}/.wdsctl/catalog.sqlite\n"), ("--json", "index")])
+def test_the_command_of_a_job_answers_as_its_merge_was_asked_to(
+    wdsctl: Wdsctl, tmp_path: Path, option: str, expected: str
+) -> None:
+    root = a_tar(tmp_path / "data" / "a.tar", {"a.txt": b"a cat"}).parent
+    wdsctl("job", "plan", tmp_path / "job", "--", "index", root)
+    wdsctl("job", "run", tmp_path / "job", "--task", 0)
+
+    merged = wdsctl("job", "merge", tmp_path / "job", option)
+
+    assert merged.code == 0
+    assert (merged.stdout if option == "--quiet" else merged.document["command"]) == expected.format(root=root)

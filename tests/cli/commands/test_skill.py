@@ -10,7 +10,7 @@ import yaml
 from PIL import Image
 from typer.main import get_command
 
-from tests.cli.conftest import Wdsctl
+from tests.cli.conftest import Wdsctl, leaf_commands
 from wdsctl.cli.app import build_full_app
 from wdsctl.cli.options import COMMON_FLAGS
 from wdsctl.cli.skill_text import TASKS, skill_text
@@ -38,7 +38,7 @@ def test_it_has_every_command_argument_and_option() -> None:
     sections = re.split(r"^(?=\S)", commands, flags=re.MULTILINE)[1:]
     named = {section.split("\n")[0]: section for section in sections}
     missing = []
-    for words, command in leaves(get_command(build_full_app()), ()):
+    for words, command in leaf_commands(get_command(build_full_app())):
         (head,) = [head for head in named if re.match(rf"{words}( [\[A-Z]|:)", head)]
         for parameter in command.get_params(typer.Context(command)):
             names = parameter.opts if parameter.param_type_name == "option" else [parameter.metavar.strip("[]")]
@@ -47,16 +47,6 @@ def test_it_has_every_command_argument_and_option() -> None:
                 explained = re.search(rf"^ *(\S+/)?{re.escape(known[-1])}[ :/]", shared + named[head], re.MULTILINE)
                 missing += [] if known and explained else [(words, names)]
     assert missing == []
-
-
-def leaves(group: typer.core.TyperGroup, path: tuple[str, ...]) -> list[tuple[str, typer.core.TyperCommand]]:
-    return [
-        leaf
-        for name, command in group.commands.items()
-        for leaf in (
-            leaves(command, (*path, name)) if hasattr(command, "commands") else [(" ".join((*path, name)), command)]
-        )
-    ]
 
 
 def test_the_commands_of_its_tasks_work(wdsctl: Wdsctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
