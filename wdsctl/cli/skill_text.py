@@ -17,14 +17,14 @@ from wdsctl.core.version import VERSION
 SKILL_NAME = "wdsctl"
 DESCRIPTION = (
     "Build, inspect, check, query, split and convert WebDataset datasets (tar shards or JSONL) with the command line "
-    "wdsctl. Use it for folders of .tar shards, for raw images, audio, video, text or tables that become training "
-    "data, and for errors with a code such as WDS102."
+    "wdsctl. Use it for folders of .tar shards, for raw media, texts or tables that become training data, and for "
+    "codes such as WDS102."
 )
 
 #: A test runs the commands of these tasks, one after the other, in a folder with `photos/`: pairs of jpg and txt.
 TASKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
-        "Build a dataset from raw files, then look at it",
+        "Build a dataset from raw files",
         ("wdsctl prepare photos shards --split 8,1,1 --no-input", "wdsctl inspect shards --json"),
     ),
     (
@@ -32,7 +32,7 @@ TASKS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("wdsctl ls shards --samples", "wdsctl get shards 0001 -p txt", "wdsctl inspect shards --samples 2 --json"),
     ),
     (
-        "Check a dataset, and learn what a code means",
+        "Check a dataset, explain a code",
         ("wdsctl validate shards --json", "wdsctl explain WDS102"),
     ),
     (
@@ -53,10 +53,10 @@ RULES = f"""\
 - stdout has the answer, stderr everything else. `--json` gives every answer as one document. Its schema has the name of
   the command, such as view-list; that of a failed command is error: `code`, `message`, `where`, `hint`.
 - Exit codes: {_EXIT_CODES}
-- `--quiet` prints only the names of what is listed or written, one a line.
+- `--quiet` prints only the names of what is listed or written, one per line.
 - In a pipe under a coding agent, lists are TSV and reports JSON, unless `WDSCTL_AGENT=0`.
-- Pass `--no-input`, and `--dry-run` before you write much. Pass `--yes` only if the user agreed to the effect.
-- Every command also has `--no-color`, `--debug`, `--config FILE`, `--allow-path DIR` and `--help`, which tells more.
+- Pass `--no-input`, and `--dry-run` before you write much. `--yes` confirms: ask the user first.
+- Every command also has `--no-color`, `--debug`, `--config FILE`, `--allow-path DIR` and `--help`.
 - `shards@NAME` is the view NAME of the dataset `shards`.
 """
 

@@ -16,7 +16,7 @@ from wdsctl.cli.options import COMMON_FLAGS
 from wdsctl.cli.skill_text import TASKS, skill_text
 from wdsctl.core.version import VERSION
 
-#: A context has better uses than the manual of one tool. 2,490 words are the text of today.
+#: A context has better uses than the manual of one tool. Today it has 2,500.
 MOST_WORDS = 2_600
 
 
