@@ -160,14 +160,16 @@ What `--help` says of each command, as `man wdsctl` does. [features.md](features
 [codes.md](codes.md) explains every code.
 
 Results go to stdout, everything else to stderr. With `--json` stdout is one JSON document that has `schema` (now 1)
-and `command`, or `error`, of a [schema](schemas/README.md). Options may be [configured](configuration.md). Progress is
-drawn on a terminal, and is a plain line now and then elsewhere.
+and `command`, or `error`, of a [schema](schemas/README.md). [scripts.md](scripts.md) says what `--quiet` prints, and
+what coding agents get. Options may be [configured](configuration.md). Progress is drawn on a terminal, and is a plain
+line now and then elsewhere.
 
 | Variable | Means |
 |---|---|
 | `WDSCTL_CATALOG` | a folder for the catalogs of all datasets, a subfolder each; `--catalog` wins over it |
 | `WDSCTL_COMMAND_OPTION`, `WDSCTL_OPTION` | an option of one command, or of all: [configuration](configuration.md) |
 | `WDSCTL_CONFIG` | a configuration file in the place of your own, or `none` |
+| `WDSCTL_AGENT` | `0`: answer a coding agent as people; `1`: answer as a [coding agent](scripts.md#coding-agents) |
 | `NO_COLOR`, `WDSCTL_NO_COLOR` | no colours |
 | `WDSCTL_DEBUG` | `1`: show the traceback of an error, as `--debug` |
 """

@@ -51,6 +51,7 @@ ANSWERS: dict[str, tuple[str, ...]] = {
     "migrate": ("core.energon.migrate:MigrationReport",),
     "prepare": ("core.prepare.prepare:PrepareReport", "core.index.media_folder:MediaFolderReport"),
     "repair": ("core.repair.repair:RepairReport",),
+    "skill": ("cli.commands.skill:SkillReport",),
     "split": (
         "core.split.report:SplitReport",
         "core.split.report:SplitSetsReport",

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from wdsctl.cli.agents import AGENT_VARIABLES
+
 if TYPE_CHECKING:
     from tests.stores.servers import Store
 
@@ -25,6 +27,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Nobody's configuration is part of a test, nor of what a test starts.
 for _name in [name for name in os.environ if name.startswith("WDSCTL_")]:
     del os.environ[_name]
+# Nor is the agent that may run the tests.
+for _name in AGENT_VARIABLES:
+    os.environ.pop(_name, None)
 # gcsfs asks for the type of a bucket over gRPC, which no emulator speaks; it reads this when it is imported.
 os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
 os.environ["XDG_CONFIG_HOME"] = os.path.join(tempfile.gettempdir(), "wdsctl-tests-have-no-configuration")

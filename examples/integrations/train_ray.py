@@ -72,7 +72,8 @@ def main() -> None:
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         os.environ.pop(name, None)
     ray.init(num_cpus=workers, include_dashboard=False)
-    at_most: Any = (1, workers)  # as many as Ray has resources for
+    is_elastic = hasattr(ScalingConfig, "elasticity_enabled")  # as many workers as Ray has resources for
+    at_most: Any = (1, workers) if is_elastic else workers
     trainer = TorchTrainer(
         train,
         train_loop_config={"dataset": os.path.abspath(args.dataset), "losses": str(losses)}

@@ -9,12 +9,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from tiny import BATCHES_PER_STEP, SAVE_EVERY, NextByte, arguments, report, training_data
 from torch import distributed
 from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
 from wdsctl.loader.integrations.transformers import WdsctlTrainerMixin
+
+# With several ranks on CPUs, transformers 4 loads the optimizer to "cpu:0", which torch.load does not know.
+torch.serialization.register_package(
+    100, lambda _: None, lambda storage, location: storage if location == "cpu:0" else None
+)
 
 
 class ByteTrainer(WdsctlTrainerMixin, Trainer):  # type: ignore[misc] # transformers has no types

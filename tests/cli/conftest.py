@@ -8,7 +8,7 @@ import json
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -83,6 +83,15 @@ def in_a_process() -> Callable[..., subprocess.CompletedProcess[str]]:
         )
 
     return call
+
+
+def leaf_commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """The commands of Typer's group and of the groups in it, such as (`view list`, its command)."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from leaf_commands(command, (*path, name))
+        else:
+            yield " ".join((*path, name)), command
 
 
 def a_tar(path: Path, members: dict[str, bytes]) -> Path:

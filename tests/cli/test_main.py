@@ -29,6 +29,7 @@ COMMANDS = (
     "trace",
     "doctor",
     "explain",
+    "skill",
     "export",
     "sql",
     "diff",

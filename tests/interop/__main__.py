@@ -31,13 +31,17 @@ _INSTALL_SECONDS, _TRIAL_SECONDS = 1800, 900
 @dataclass(frozen=True, slots=True)
 class Framework:
     """`packages`: what pip installs, for each version tried; empty: what the project depends on. `tests`: of the
-    adapter."""
+    adapter. `older_script`: for all versions but the newest, if they need another one."""
 
     name: str
     distribution: str
     script: str
     packages: tuple[tuple[str, ...], ...] = ((),)
     tests: str = ""
+    older_script: str = ""
+
+    def script_for(self, packages: tuple[str, ...]) -> str:
+        return self.script if packages == self.packages[0] else self.older_script or self.script
 
 
 FRAMEWORKS = (
@@ -64,6 +68,7 @@ FRAMEWORKS = (
         "train_torchtitan.py",
         (("torchtitan==0.3.0", "triton"), ("torchtitan==0.2.0", "triton")),
         "test_torchtitan.py",
+        "train_torchtitan_0_2.py",
     ),
     Framework(
         "NeMo AutoModel",
@@ -86,7 +91,8 @@ def try_framework(framework: Framework, packages: tuple[str, ...]) -> str:
         return f"| {framework.name} | {version} | not tried | it does not install here: {_cell(str(error))} |"
     try:
         with tempfile.TemporaryDirectory(prefix="interop-") as folder:
-            printed = _run([python, "-m", "tests.interop.trial", framework.script, folder], _TRIAL_SECONDS)
+            script = framework.script_for(packages)
+            printed = _run([python, "-m", "tests.interop.trial", script, folder], _TRIAL_SECONDS)
         trial = json.loads(printed.splitlines()[-1])
         if trial["problem"]:
             return f"| {framework.name} | {version} | no | {_cell(trial['problem'])} |"

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -129,6 +130,7 @@ ASKED: dict[str, list[tuple[str, ...]]] = {
     "trace": [("ROOT",), ("BLEND",)],
     "migrate": [("ROOT",), ("ROOT", "--diff"), ("SCRIPT",), ("SCRIPT", "--diff")],
     "export": [("ROOT", "DEST", "--to", target) for target in ("energon", "wids", "hub", "croissant")],
+    "skill": [(), ("--install", "DEST")],
     "explain": [(CANARY,)],
     "doctor": [("ROOT",)],
     "init": [("ROOT", "DEST")],
@@ -197,10 +199,14 @@ def words(world: Path, tmp_path: Path, wdsctl: Wdsctl, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("command", ASKED)
-def test_no_command_writes_what_a_terminal_obeys(wdsctl: Wdsctl, words: Callable[[str], str], command: str) -> None:
-    for asked in ASKED[command]:
+def test_no_command_writes_what_a_terminal_obeys(
+    wdsctl: Wdsctl, words: Callable[[str], str], command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for asked, agent in product(ASKED[command], "01"):
+        monkeypatch.setenv("WDSCTL_AGENT", agent)
         given = [*command.split(), *map(words, asked)]
-        for extra, is_terminal in (((), False), ((), True), (("--debug",), False), (("--json",), False)):
+        people = (((), True), (("--debug",), False), (("--json",), False), (("--quiet",), False))
+        for extra, is_terminal in (((), False), *(() if agent == "1" else people)):
             result = wdsctl(*given, *extra, stdout=Stream(is_terminal=is_terminal))
             told = f"{result.stdout}\n{result.stderr}"
             assert "wdsctl has a bug" not in told, told

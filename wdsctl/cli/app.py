@@ -62,6 +62,7 @@ SUMMARIES = {
     "migrate": "Rewrite a program for Energon to use wdsctl. Lists the changes; --write applies them.",
     "doctor": "Print versions and system facts for a bug report.",
     "explain": "Explain an error code and what to do about it.",
+    "skill": "Print how to use this version, as a skill for coding agents.",
     "job": "Run a command as tasks of an array job. Works with any scheduler and a shared folder.",
     "catalog": "Inspect, check and compact the catalog.",
     "view": "Manage views: named, frozen selections of samples.",

@@ -26,6 +26,7 @@ NOT_CONFIGURABLE = frozenset(
 #: Variables that are not options.
 NON_OPTION_VARIABLES = frozenset(
     {
+        "WDSCTL_AGENT",
         "WDSCTL_ALLOW_PATH",
         "WDSCTL_CATALOG",
         "WDSCTL_CONFIG",

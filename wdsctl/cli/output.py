@@ -18,8 +18,9 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
+from wdsctl.cli.agents import is_for_agent
 from wdsctl.core.errors import StorageError, WdsctlError, is_out_of_space
-from wdsctl.core.text import escape_control_chars, escape_json_controls
+from wdsctl.core.text import escape_control_chars, escape_json_controls, quote_ansi_c
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -48,6 +49,18 @@ class PartialDocument(Exception):  # noqa: N818 - it carries the error
         self.error = error
 
 
+@dataclass(frozen=True, slots=True)
+class TsvTable:
+    """A list as a table for programs: `columns` are the names of fields of the entries, as in their JSON."""
+
+    columns: Sequence[str]
+    entries: Iterable[Any]
+
+    def rows(self) -> Iterator[list[Any]]:
+        for entry in self.entries:
+            yield [getattr(entry, name) for name in self.columns]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
     """The output options of a command."""
@@ -56,14 +69,36 @@ class Output:
     quiet: bool = False
     no_color: bool = False
 
-    def answer(self, command: str, report: T, render: Callable[[T], Iterable[RenderableType]]) -> None:
-        """Write the command's report to stdout: as one JSON document, or as lines and tables for people."""
-        if self.json:
+    def answer(
+        self,
+        command: str,
+        report: T,
+        render: Callable[[T], Iterable[RenderableType]],
+        *,
+        names: Iterable[object] | None = None,
+        table: TsvTable | None = None,
+        is_explicit: bool = False,
+    ) -> None:
+        """Write the command's report to stdout, as one JSON document, or as lines and tables for people.
+
+        `names`: what --quiet prints instead, of a command that lists or writes things. A coding agent gets `table` as
+        TSV, or else the JSON document, unless the user asked for the text (`is_explicit`).
+        """
+        if self.quiet and names is not None and not self.json:
+            write_plain(sys.stdout, "".join(f"{quote_ansi_c(str(name))}\n" for name in names))
+        elif self.json or (self.is_for_agent and table is None and not is_explicit):
             write_plain(sys.stdout, json_document({"command": command, **to_json_types(report)}))
+        elif self.is_for_agent and table is not None:
+            write_plain(sys.stdout, tsv_lines([table.columns, *table.rows()]))
         else:
             write_styled(
                 sys.stdout, render_text(render(report), sys.stdout, is_colored=has_color(sys.stdout, self.no_color))
             )
+
+    @property
+    def is_for_agent(self) -> bool:
+        """Whether a coding agent reads stdout, and no option selects what it gets."""
+        return not self.json and is_for_agent()
 
     def note(self, *pieces: RenderableType) -> None:
         """Write a note to stderr, unless --quiet. A failure to write (a full disk) is ignored."""
@@ -101,6 +136,28 @@ def json_list_document(head: Mapping[str, Any], name: str, entries: Iterable[str
         yield f'\n], "error": {json_line(error_fields(error))}}}\n'
         raise PartialDocument(error) from error
     yield "]}\n" if first is None else "\n]}\n"
+
+
+_TSV_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+
+
+def tsv_lines(rows: Iterable[Sequence[Any]]) -> str:
+    r"""Rows as tab-separated values: \t, \n, \r and \\ escaped, other control characters as \x1b or \u202e.
+
+    None is an empty cell, bytes are in hex, and lists and mappings are JSON.
+    """
+    lines = ("\t".join(_tsv_text(value).translate(_TSV_ESCAPES) for value in row) + "\n" for row in rows)
+    return escape_control_chars("".join(lines))
+
+
+def _tsv_text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, bool | list | tuple | Mapping) or is_dataclass(value):
+        return json.dumps(to_json_types(value), ensure_ascii=False)
+    return str(value)
 
 
 def error_fields(error: WdsctlError) -> dict[str, str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,26 +28,29 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
     return a_dataset(tmp_path_factory.mktemp("data") / "shards", 100)
 
 
-@pytest.fixture
-def adapter(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The module of the adapter. Without torchtitan, its base class has what torchtitan 0.3 has in it."""
+@pytest.fixture(params=["0.2", "0.3"])
+def adapter(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Any:
+    """The module of the adapter. Without torchtitan, its base class has what that of each version has in it."""
     try:
-        import torchtitan.components
-    except ImportError:
+        if not version("torchtitan").startswith(request.param):
+            pytest.skip("another version of torchtitan is installed")
+    except PackageNotFoundError:
 
         class BaseDataLoader:
-            @dataclass(kw_only=True, slots=True)
-            class Config:
-                dataset: str = ""
-                dataset_path: str | None = None
+            pass
 
+        @dataclass(kw_only=True, slots=True)
+        class Config:
+            dataset: str = ""
+            dataset_path: str | None = None
+
+        if request.param == "0.3":
+            BaseDataLoader.Config = Config  # type: ignore[attr-defined]
         for name in ("torchtitan", "torchtitan.components", "torchtitan.components.dataloader"):
             monkeypatch.setitem(sys.modules, name, ModuleType(name))
         sys.modules["torchtitan.components.dataloader"].BaseDataLoader = BaseDataLoader  # type: ignore[attr-defined]
         monkeypatch.delitem(sys.modules, "wdsctl.loader.integrations.torchtitan", raising=False)
-    from wdsctl.loader.integrations import torchtitan
-
-    yield torchtitan
+    yield importlib.import_module("wdsctl.loader.integrations.torchtitan")
     sys.modules.pop("wdsctl.loader.integrations.torchtitan", None)
 
 
@@ -62,12 +67,25 @@ def numbers(loader: Any, count: int) -> list[Any]:
     return [inputs["input"][:, 0].tolist() for inputs, _ in islice(loader, count)]
 
 
-def test_a_batch_is_what_the_model_takes_and_the_labels(adapter: Any, path: str) -> None:
+def test_a_batch_is_what_the_model_takes_and_the_labels(
+    adapter: Any, path: str, request: pytest.FixtureRequest
+) -> None:
     inputs, labels = next(iter(a_loader(adapter, path)))
 
-    assert inputs.keys() == {"input", "positions"}
-    assert torch.equal(labels, inputs["input"] + 1)
-    assert inputs["positions"].tolist() == [list(range(8))] * 4
+    assert torch.equal(labels, inputs.pop("input") + 1)
+    if request.node.callspec.params["adapter"] == "0.3":
+        assert inputs.pop("positions").tolist() == [list(range(8))] * 4
+    assert not inputs
+
+
+def test_a_function_builds_the_loader_as_the_configuration_does(adapter: Any, path: str) -> None:
+    expected = a_loader(adapter, path)
+    build = adapter.WdsctlDataLoader.builder(expected.config)
+    job_config = SimpleNamespace(training=SimpleNamespace(local_batch_size=4))
+
+    loader = build(dp_world_size=1, dp_rank=0, tokenizer=None, job_config=job_config)
+
+    assert numbers(loader, 3) == numbers(expected, 3)
 
 
 def test_a_batch_without_labels_is_refused(adapter: Any) -> None:

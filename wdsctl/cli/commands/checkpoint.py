@@ -119,7 +119,7 @@ def redistribute(
     report = redistribute_checkpoint(
         inputs, out, ranks=ranks or 0, in_place=in_place, key=key, force=force or common.yes, dry_run=dry_run
     )
-    common.output.answer("checkpoint redistribute", report, render_redistribute)
+    common.output.answer("checkpoint redistribute", report, render_redistribute, names=report.files)
     return 0
 
 

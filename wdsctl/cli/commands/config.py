@@ -46,7 +46,7 @@ def show(*, common: options.CommonOptions) -> int:
     path = find_config_file(os.environ, common.config)
     variables, unknown = read_variables()
     settings = {(each.command, each.option): each for each in (*(read_settings(path) if path else ()), *variables)}
-    report = {
+    report: dict[str, Any] = {
         "file": redact_secrets(path or ""),
         "user_file": user_config_path(os.environ),
         "settings": [
@@ -55,7 +55,12 @@ def show(*, common: options.CommonOptions) -> int:
         ],
         "unknown_variables": unknown,
     }
-    common.output.answer("config show", report, render_config)
+    common.output.answer(
+        "config show",
+        report,
+        render_config,
+        names=(f"{each['command']}.{each['option']}".replace(" ", ".") for each in report["settings"]),
+    )
     return 0
 
 

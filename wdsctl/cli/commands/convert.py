@@ -258,7 +258,7 @@ def command(
     output = common.output
     with show_progress(output) as shown:
         report = convert(paths[:-1], paths[-1], chosen, progress=shown)
-    output.answer("convert", report, render_convert)
+    output.answer("convert", report, render_convert, names=[report.dest])
     if report.datasets and report.datasets[0].sample_type and not (report.dry_run or report.up_to_date or common.json):
         # Of media apart from labels the last one is the primary.
         main = report.datasets[-1 if layout == "polylithic" else 0]

@@ -12,7 +12,7 @@ import typer
 
 from wdsctl.cli import options
 from wdsctl.cli.formatting import wrap
-from wdsctl.cli.output import terminal_width
+from wdsctl.cli.output import TsvTable, terminal_width
 from wdsctl.cli.tables import make_table
 from wdsctl.core.codes import load_codes
 from wdsctl.core.errors import UsageError
@@ -42,7 +42,14 @@ def command(
     if code:
         common.output.answer("explain", ExplainReport(codes=(look_up(code),)), render_code)
     else:
-        common.output.answer("explain", ExplainReport(codes=tuple(map(look_up, load_codes()))), render_code_list)
+        report = ExplainReport(codes=tuple(map(look_up, load_codes())))
+        common.output.answer(
+            "explain",
+            report,
+            render_code_list,
+            names=(each.code for each in report.codes),
+            table=TsvTable(("code", "title"), report.codes),
+        )
     return 0
 
 

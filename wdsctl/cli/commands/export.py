@@ -86,7 +86,7 @@ def command(
         report = export(root, request, catalog=catalog, progress=progress)
         for note in report.notes:
             progress.note(escape_line(note))
-    common.output.answer("export", report, render_export)
+    common.output.answer("export", report, render_export, names=[report.path])
     return 0
 
 

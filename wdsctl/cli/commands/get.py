@@ -67,8 +67,8 @@ def command(
         if len(target.parts) > 1 and not is_folder:
             target = find_target(root, key, part=part, shard=shard, position=position, catalog=catalog)
         report = write_target(target, output, overwrite=common.yes, dry_run=dry_run)
-        if common.json:
-            common.output.answer("get", report, lambda _: ())
+        if common.json or common.quiet or common.output.is_for_agent:
+            common.output.answer("get", report, lambda _: (), names=(each.output or "" for each in report.parts))
         else:
             verb = "would write" if report.dry_run else "wrote"
             common.output.note(

@@ -131,9 +131,9 @@ def command(
         if folder_report is None:
             report = index_dataset(spec, request, catalog=catalog, wait=wait, progress=progress)
     if folder_report is not None:
-        common.output.answer("index", folder_report, render_media_folder_index)
+        common.output.answer("index", folder_report, render_media_folder_index, names=[folder_report.catalog])
         return errors.media_folder_exit_code(folder_report)
-    common.output.answer("index", report, render_index)
+    common.output.answer("index", report, render_index, names=[report.catalog])
     return errors.index_exit_code(report)
 
 

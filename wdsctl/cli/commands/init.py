@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -103,7 +104,8 @@ def command(
             workers=worker_count(workers),
             progress=progress,
         )
-    common.output.answer("init", report, render_init)
+    files = [os.path.join(report.folder, name) for name in report.files]
+    common.output.answer("init", report, render_init, names=files)
     return 0
 
 

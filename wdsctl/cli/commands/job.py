@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -107,12 +107,11 @@ def plan(
     common: options.CommonOptions,
 ) -> int:
     """Plan a command as tasks. Lists the inputs, and writes the units of work to JOB."""
-    from wdsctl.cli.main import run_inner
     from wdsctl.cli.progress import show_progress
     from wdsctl.core.executors.array_job import plan_job
 
     with show_progress(common.output) as progress:
-        outcome = plan_job(job, command or (), run_inner, tasks=tasks, progress=progress)
+        outcome = plan_job(job, command or (), _run_like(common), tasks=tasks, progress=progress)
     return _answer("job plan", outcome, common)
 
 
@@ -132,7 +131,7 @@ def run(
     number = find_task(os.environ) if task is None else task
     with show_progress(common.output) as progress:
         report = run_task(job, number, workers=worker_count(workers), progress=progress)
-    common.output.answer("job run", report, render_task)
+    common.output.answer("job run", report, render_task, names=())
     return 0
 
 
@@ -147,12 +146,11 @@ def status(job: JobArgument, *, common: options.CommonOptions) -> int:
 
 def merge(job: JobArgument, *, common: options.CommonOptions) -> int:
     """Finish the command with the results of all tasks, or plan its next stage."""
-    from wdsctl.cli.main import run_inner
     from wdsctl.cli.progress import show_progress
     from wdsctl.core.executors.array_job import merge_job
 
     with show_progress(common.output) as progress:
-        outcome = merge_job(job, run_inner, progress=progress)
+        outcome = merge_job(job, _run_like(common), progress=progress)
     return _answer("job merge", outcome, common)
 
 
@@ -171,9 +169,20 @@ def template(
 
     text = write_template(read_job(job), scheduler)
     common.output.answer(
-        "job template", JobTemplate(scheduler=scheduler, text=text), lambda each: each.text.rstrip("\n").split("\n")
+        "job template",
+        JobTemplate(scheduler=scheduler, text=text),
+        lambda each: each.text.rstrip("\n").split("\n"),
+        is_explicit=True,
     )
     return 0
+
+
+def _run_like(common: options.CommonOptions) -> Callable[[Sequence[str]], int]:
+    """Runs the command of a job, which answers as the options of this command say."""
+    from wdsctl.cli.main import run_inner
+
+    flags = [name for name, is_set in (("--json", common.json), ("--quiet", common.quiet)) if is_set]
+    return lambda arguments: run_inner([*flags, *arguments])
 
 
 def _answer(name: str, outcome: JobReport | int, common: options.CommonOptions) -> int:
@@ -181,7 +190,7 @@ def _answer(name: str, outcome: JobReport | int, common: options.CommonOptions) 
     if isinstance(outcome, int):
         common.output.note("the job is finished")
         return outcome
-    common.output.answer(name, outcome, render_job)
+    common.output.answer(name, outcome, render_job, names=[outcome.folder])
     return 0
 
 

@@ -48,7 +48,7 @@ def command(
     common: options.CommonOptions,
 ) -> int:
     """Show the history of a dataset. Lists every run with its time, outcome and generation."""
-    from wdsctl.cli.output import terminal_width
+    from wdsctl.cli.output import TsvTable, terminal_width
     from wdsctl.core.catalog.history import read_log, read_run
 
     if run is not None:
@@ -56,9 +56,17 @@ def command(
         return 0
     report = read_log(root, limit=limit, catalog=catalog)
     is_narrow = sys.stdout.isatty() and terminal_width(sys.stdout) < TABLE_COLUMNS
-    common.output.answer("log", report, partial(render_log, is_narrow=is_narrow))
+    common.output.answer(
+        "log",
+        report,
+        partial(render_log, is_narrow=is_narrow),
+        names=(each.id for each in report.runs),
+        table=TsvTable(_TSV_COLUMNS, report.runs),
+    )
     return 0 if report.runs else 3
 
+
+_TSV_COLUMNS = ("id", "started_at", "seconds", "status", "version", "command", "argv", "findings")
 
 #: A narrower terminal gets the command of each run on a line of its own.
 TABLE_COLUMNS = 78

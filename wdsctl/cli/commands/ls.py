@@ -61,7 +61,11 @@ def command(
     if len(kinds) > 1:
         raise UsageError(f"--{kinds[0]} and --{kinds[1]} exclude each other", hint="pass only one of them")
     with open_listing(root, prefix, what=kinds[0] if kinds else "shards", split=split, catalog=catalog) as listing:
-        texts = listing_document(listing) if common.json else _lines(listing, long=long, null=null)
+        texts = (
+            listing_document(listing)
+            if common.json
+            else _lines(listing, long=long and not common.quiet, null=null, is_tsv=common.output.is_for_agent)
+        )
         listed = write_entries(texts, is_raw=null and not (common.json or sys.stdout.isatty()))
     if not listed:
         common.output.note(f"no name begins with {prefix!r}" if prefix else "nothing found")
@@ -93,17 +97,35 @@ def write_entries(texts: Iterable[tuple[str, int]], *, is_raw: bool = False) -> 
     return written + pending
 
 
-def _lines(listing: DatasetListing, *, long: bool, null: bool) -> Iterator[tuple[str, int]]:
+def _lines(listing: DatasetListing, *, long: bool, null: bool, is_tsv: bool) -> Iterator[tuple[str, int]]:
     end = "\0" if null else "\n"
     # Names in a pipe are quoted too, since it may end in a pager. With -0, a program reads them.
     quote: Callable[[str], str] = str if null and not sys.stdout.isatty() else quote_ansi_c
     if not long:
         yield from ((quote(name) + end, 1) for name in listing.names)
         return
+    if is_tsv:
+        yield from _tsv(listing)
+        return
     for i, entry in enumerate(listing.entries):
         header = "" if i or null else f"{_HEADERS[listing.what]}\n"
         yield f"{header}{_long_line(entry, quote)}{end}", 1
 
+
+def _tsv(listing: DatasetListing) -> Iterator[tuple[str, int]]:
+    from wdsctl.cli.output import TsvTable, tsv_lines
+
+    columns = _TSV_COLUMNS[listing.what]
+    yield tsv_lines([columns]), 0
+    for row in TsvTable(columns, listing.entries).rows():
+        yield tsv_lines([row]), 1
+
+
+_TSV_COLUMNS: dict[ListingKind, tuple[str, ...]] = {
+    "shards": ("path", "size_bytes", "samples", "status"),
+    "samples": ("key", "shard", "position", "size_bytes", "parts"),
+    "parts": ("name", "key", "part", "shard", "offset", "size_bytes"),
+}
 
 #: The first line of a long listing, aligned with `_long_line`.
 _HEADERS: dict[ListingKind, str] = {

@@ -43,7 +43,13 @@ def command(
     if write and diff:
         raise UsageError("--diff shows what --write would change", hint="pass one of the two")
     report = migrate(path, write=write)
-    common.output.answer("migrate", report, render_diffs if diff else render_uses)
+    common.output.answer(
+        "migrate",
+        report,
+        render_diffs if diff else render_uses,
+        names=None if diff else report.changed,
+        is_explicit=diff,
+    )
     return 1 if report.needs_hand_work else 0
 
 

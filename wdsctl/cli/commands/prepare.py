@@ -205,7 +205,7 @@ def command(
         with show_progress(common.output) as progress:
             folder_report = index_if_media_folder(spec, request, catalog=catalog, wait=wait, progress=progress)
         if folder_report is not None:
-            common.output.answer("prepare", folder_report, render_media_folder_index)
+            common.output.answer("prepare", folder_report, render_media_folder_index, names=[folder_report.catalog])
             return errors.media_folder_exit_code(folder_report)
     prepare_request = PrepareRequest(
         from_format=from_format,
@@ -237,10 +237,15 @@ def command(
         )
     except UnsureTypeError as error:
         if not common.json:  # what was found and left out comes before the question that remains
-            output.answer("prepare", error.report, prepare_renderer(prepare_request, explain=explain))
+            output.answer("prepare", error.report, prepare_renderer(prepare_request, explain=explain), names=())
         raise
     report = outcome.report
-    output.answer("prepare", report, prepare_renderer(outcome.command.request, explain=explain))
+    output.answer(
+        "prepare",
+        report,
+        prepare_renderer(outcome.command.request, explain=explain),
+        names=[report.primary or report.dest],
+    )
     if not (report.dry_run or report.up_to_date or common.json):
         verb = "inspect" if report.split is not None else "validate"
         allowed = () if report.from_folder else common.allow_path or ()  # what links lead to lies in the shards then

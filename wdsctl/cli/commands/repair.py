@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -78,7 +79,7 @@ def command(
     )
     with show_progress(common.output) as progress:
         report = repair(root, request, catalog=catalog, workers=worker_count(workers), progress=progress)
-    common.output.answer("repair", report, repair_renderer(limit))
+    common.output.answer("repair", report, repair_renderer(limit), names=_written(report))
     return PARTIAL if report.findings else 0
 
 
@@ -99,6 +100,13 @@ def _check_options(encoding: str, *, in_place: bool, no_backup: bool, is_sure: b
             f"--encoding {encoding}: unknown encoding",
             hint="pass an encoding that Python knows, such as latin-1 or cp1252",
         ) from error
+
+
+def _written(report: RepairReport) -> Iterator[str]:
+    """The paths of the shards that the report says were written."""
+    for shard in report.repaired:
+        if shard.became in ("fixed", "copied"):
+            yield os.path.join(report.dest or report.root, shard.shard)
 
 
 def repair_renderer(limit: int) -> Callable[[RepairReport], Iterator[RenderableType]]:

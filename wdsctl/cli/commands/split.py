@@ -219,14 +219,16 @@ def _make_splits(
             hint = "pass `--set NAME` to create another split set and keep this one"
             raise UsageError("answered no: no sample was moved", hint=hint) from None
         report = run(may_move=True)
-    common.output.answer("split", report, render_split)
+    common.output.answer("split", report, render_split, names=(each.name for each in report.splits))
     return 0
 
 
 def _show(root: str, split_set: str, catalog: str | None, common: options.CommonOptions) -> int:
     from wdsctl.core.split.report import show_splits
 
-    common.output.answer("split", show_splits(root, split_set=split_set, catalog=catalog), render_sets)
+    report = show_splits(root, split_set=split_set, catalog=catalog)
+    splits = [each for split_set_summary in report.sets for each in split_set_summary.splits]
+    common.output.answer("split", report, render_sets, names=(each.name for each in splits))
     return 0
 
 
@@ -235,7 +237,9 @@ def _export(root: str, export: str, split_set: str, catalog: str | None, common:
 
     path = "" if export == "-" else export
     report = export_split(root, path, split_set=split_set, catalog=catalog, overwrite=common.yes)
-    common.output.answer("split", report, render_split_export)
+    common.output.answer(
+        "split", report, render_split_export, names=[report.path] if path else None, is_explicit=not path
+    )
     return 0
 
 

@@ -14,7 +14,7 @@ import typer
 
 from wdsctl.cli import options
 from wdsctl.cli.formatting import format_count
-from wdsctl.cli.output import has_color, json_line, json_list_document, render_text
+from wdsctl.cli.output import has_color, json_line, json_list_document, render_text, tsv_lines
 from wdsctl.cli.tables import make_table
 from wdsctl.core.text import escape_control_chars
 
@@ -79,7 +79,6 @@ def command(
 
 
 BLOCK_ROWS = 500  # rows formatted and written together
-_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 SqlRow = Sequence[Any]
 
@@ -101,8 +100,8 @@ def format_result(
         for block in blocks:
             yield _csv_lines([[_raw_text(value) for value in row] for row in block])
     elif output_format == "tsv":
-        yield _tsv_lines([result.columns])
-        yield from map(_tsv_lines, blocks)
+        yield tsv_lines([result.columns])
+        yield from map(tsv_lines, blocks)
     else:
         yield from _tables(result.columns, blocks, is_colored=has_color(sys.stdout, no_color))
 
@@ -138,13 +137,6 @@ def _csv_lines(rows: Sequence[SqlRow]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerows(rows)
     return escape_control_chars(text.getvalue())
-
-
-def _tsv_lines(rows: Sequence[SqlRow]) -> str:
-    r"""TSV with \t, \n, \r and \\ escaped, and other control characters as \x1b or \u202e. NULL is an empty field."""
-    return escape_control_chars(
-        "".join("\t".join(_raw_text(value).translate(_ESCAPES) for value in row) + "\n" for row in rows)
-    )
 
 
 def _json(columns: Sequence[str], blocks: Iterator[list[SqlRow]]) -> Iterator[str]:

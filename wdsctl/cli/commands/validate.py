@@ -66,8 +66,13 @@ FailOnOption = Annotated[
     ),
 ]
 FormatOption = Annotated[
-    Literal["text", "json", "sarif", "junit"],
-    typer.Option("--format", metavar="text|json|sarif|junit", help="Format of the report."),
+    Literal["text", "json", "sarif", "junit"] | None,
+    typer.Option(
+        "--format",
+        metavar="text|json|sarif|junit",
+        help="Format of the report. [default: text]",
+        show_default=False,
+    ),
 ]
 
 
@@ -116,7 +121,7 @@ def command(
     release: Annotated[bool, typer.Option("--release", help="Only release samples from quarantine.")] = False,
     fail_on: FailOnOption = "warning",
     limit: options.LimitOption = 20,
-    format: FormatOption = "text",  # noqa: A002 - the option's name
+    format: FormatOption = None,  # noqa: A002 - the option's name
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report to FILE, and text to stdout.")
     ] = None,
@@ -145,7 +150,7 @@ def command(
             )
         common.output.answer("validate", released, render_release)
         return 0
-    _check_format(format, output, is_json=common.json)
+    _check_format(format or "text", output, is_json=common.json)
     request = ValidateRequest(
         levels=parse_levels(level or ["structure", *(["refs"] if refs else [])]),
         share=parse_share(sample),
@@ -176,7 +181,7 @@ def _check_format(output_format: str, output: str | None, *, is_json: bool) -> N
 
 def _write_answer(
     report: ValidateReport,
-    output_format: str,
+    output_format: str | None,
     output: str | None,
     fail_on: str,
     limit: int,
@@ -187,14 +192,16 @@ def _write_answer(
     from wdsctl.core.directories import resolve_parent
     from wdsctl.core.files import write_text
 
-    selected = "json" if common.json else output_format
+    selected = "json" if common.json else output_format or "text"
     text = "" if selected == "text" else format_validation(report, selected, fail_on)
     if output is not None:
         write_text(resolve_parent(output), text)
     if text and output is None:
         write_plain(sys.stdout, text)
     else:
-        Output(no_color=common.no_color).answer("validate", report, validation_renderer(limit))
+        Output(no_color=common.no_color).answer(
+            "validate", report, validation_renderer(limit), is_explicit=output_format == "text"
+        )
 
 
 def validation_renderer(limit: int) -> Callable[[ValidateReport], Iterator[RenderableType]]:

@@ -9,6 +9,7 @@ import typer
 
 from wdsctl.cli import options
 from wdsctl.cli.formatting import display_path, escape_line, format_count, format_share
+from wdsctl.cli.output import TsvTable
 from wdsctl.cli.tables import labelled_lines, make_table
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def create(
             dry_run=dry_run,
             progress=progress,
         )
-    common.output.answer("view create", report, render_view)
+    common.output.answer("view create", report, render_view, names=[report.name])
     return 0
 
 
@@ -168,7 +169,14 @@ def list_command(
     """List the views of a dataset."""
     from wdsctl.core.views.show import list_views
 
-    common.output.answer("view list", list_views(root, catalog=catalog), render_view_list)
+    report = list_views(root, catalog=catalog)
+    common.output.answer(
+        "view list",
+        report,
+        render_view_list,
+        names=(each.name for each in report.views),
+        table=TsvTable(_TSV_COLUMNS, report.views),
+    )
     return 0
 
 
@@ -185,7 +193,8 @@ def show(
     from wdsctl.core.views.show import show_view
 
     root, (name,) = parse_views(root, [name], catalog)
-    common.output.answer("view show", show_view(root, name, keys=keys, catalog=catalog), render_view_details)
+    report = show_view(root, name, keys=keys, catalog=catalog)
+    common.output.answer("view show", report, render_view_details, names=[report.name])
     return 0
 
 
@@ -242,7 +251,7 @@ def export(
     chosen = form or ("jsonl" if out and is_jsonl_name(out) else "txt")
     if out and out != "-":
         report = export_view(root, name, out, chosen, catalog=catalog, overwrite=force or common.yes)
-        common.output.answer("view export", report, render_view_export)
+        common.output.answer("view export", report, render_view_export, names=[report.out])
         return 0
     if common.json:
         raise UsageError(
@@ -280,7 +289,7 @@ def refresh(
             dry_run=dry_run,
             progress=progress,
         )
-    common.output.answer("view refresh", report, render_refresh)
+    common.output.answer("view refresh", report, render_refresh, names=(each.name for each in report.views))
     return 0
 
 
@@ -300,7 +309,7 @@ def delete(
     root, (name,) = parse_views(root, [name], catalog)
     with show_progress(common.output) as progress:
         report = delete_view(root, name, catalog=catalog, dry_run=dry_run, progress=progress)
-    common.output.answer("view delete", report, render_delete)
+    common.output.answer("view delete", report, render_delete, names=[report.name])
     return 0
 
 
@@ -316,6 +325,8 @@ group = options.make_group(
 
 
 NAMES_SHOWN = 10
+#: Of `view list` for programs.
+_TSV_COLUMNS = ("name", "samples", "share", "shards", "changed", "created_at", "hash", "definition")
 
 
 def render_view(report: ViewReport) -> Iterator[RenderableType]:

@@ -1,12 +1,13 @@
 """torchtitan: a `BaseDataLoader` over a wdsctl dataset, whose state any data-parallel degree can restore.
 
-Name it in a configuration: `dataloader=WdsctlDataLoader.Config(dataset_path="shards", task_encoder=Encoder())`.
+Name it in a configuration: `dataloader=WdsctlDataLoader.Config(dataset_path="shards", task_encoder=Encoder())`. In
+torchtitan until 0.2, a `TrainSpec` names functions instead: `build_dataloader_fn=WdsctlDataLoader.builder(config)`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -21,6 +22,19 @@ try:
     from torchtitan.components.data import BaseDataLoader
 except ImportError:  # until 0.3
     from torchtitan.components.dataloader import BaseDataLoader
+
+
+@dataclass(kw_only=True, slots=True)
+class _Config:
+    """The fields that the configurations of all loaders have since torchtitan 0.3."""
+
+    dataset: str = ""
+    dataset_path: str | None = None
+
+
+#: Whether loaders have configurations; models take `positions` since the same version, 0.3.
+_HAS_CONFIG = hasattr(BaseDataLoader, "Config")
+_BaseConfig: Any = getattr(BaseDataLoader, "Config", _Config)
 
 #: torchtitan's batch: the model's arguments, of which `input` is the first one, and the labels.
 TrainerBatch = tuple[dict[str, Any], torch.Tensor]
@@ -40,7 +54,7 @@ def to_trainer_batch(batch: Any) -> TrainerBatch:
             f"torchtitan needs 'input' and 'labels' in a batch, which has {', '.join(sorted(batch.keys()))}",
             hint="return a dict with these from encode_batch, or pass to_batch=",
         )
-    if "positions" not in values:
+    if "positions" not in values and _HAS_CONFIG:
         values["positions"] = torch.arange(tokens.shape[-1]).expand(tokens.shape).contiguous()
     return {"input": tokens, **values}, labels
 
@@ -52,7 +66,7 @@ class WdsctlDataLoader(BaseDataLoader):  # type: ignore[misc] # checked without 
     """
 
     @dataclass(kw_only=True, slots=True)
-    class Config(BaseDataLoader.Config):  # type: ignore[misc]
+    class Config(_BaseConfig):  # type: ignore[misc]
         """`dataset_path`: of a dataset or a blend file. `split`: such as "val", for `Validator.Config.dataloader`.
 
         `repeat`, `infinite`: whether the data is endless; torchtitan's validator sets one of them. `options`: further
@@ -98,6 +112,17 @@ class WdsctlDataLoader(BaseDataLoader):  # type: ignore[misc] # checked without 
         )
         self.config = config
         self.job = WholeJob(get_loader(dataset))
+
+    @classmethod
+    def builder(cls, config: Config) -> Callable[..., WdsctlDataLoader]:
+        """For `TrainSpec.build_dataloader_fn` of torchtitan until 0.2."""
+
+        def build(*, dp_world_size: int, dp_rank: int, job_config: Any, infinite: bool = True, **_: Any) -> Any:
+            batch_size = job_config.training.local_batch_size
+            of_pass = replace(config, infinite=infinite)
+            return cls(of_pass, dp_world_size=dp_world_size, dp_rank=dp_rank, local_batch_size=batch_size)
+
+        return build
 
     def __iter__(self) -> Iterator[TrainerBatch]:
         return map(self.config.to_batch, self.job)
