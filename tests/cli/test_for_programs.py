@@ -236,7 +236,7 @@ def test_without_an_agent_and_on_a_terminal_people_are_answered(run: Run, monkey
 
 
 def test_every_variable_has_a_source_in_the_decision() -> None:
-    page = (Path(__file__).parents[2] / "docs/decisions/0051-agents-get-tables-and-json.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/decisions/0052-agents-get-tables-and-json.md").read_text(encoding="utf-8")
     assert [name for name in AGENT_VARIABLES if f"| `{name}` |" not in page] == []
 
 

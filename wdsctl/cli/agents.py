@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 
 #: Variables that coding agents set for the commands they run -> the values that count, or empty for any value.
-#: docs/decisions/0051-agents-get-tables-and-json.md has the source of each.
+#: docs/decisions/0052-agents-get-tables-and-json.md has the source of each.
 AGENT_VARIABLES: Mapping[str, frozenset[str]] = {
     "AI_AGENT": frozenset(),  # a common name, for any agent
     "AGENT": frozenset({"amp", "goose"}),  # other programs use this word, too
