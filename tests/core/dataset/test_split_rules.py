@@ -22,7 +22,7 @@ from wdsctl.core.errors import DatasetError, UsageError
 names = st.from_regex(r"[A-Za-z0-9_.-]{1,8}", fullmatch=True)
 texts = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=12).filter(str.strip)
 #: Names of files beside dataset.yaml.
-beside = texts.filter(lambda text: "/" not in text)
+beside = texts.filter(lambda text: "/" not in text and text != "..")
 shares = st.dictionaries(names, st.integers(1, 9), min_size=1, max_size=3)
 rules = st.one_of(
     st.builds(SplitRule, shares, st.sampled_from(["auto", "shard", "sample", "key"]), st.integers(-9, 9)),
@@ -38,7 +38,8 @@ rules = st.one_of(
     st.builds(SplitRule, shares, st.just("key"), fold=st.just((1, 3))),
 )
 lists = st.lists(texts, max_size=3).map(tuple)
-excludes = st.builds(Excludes, shards=lists, samples=lists, keys=lists, key_files=lists, codes=lists)
+key_files = st.lists(beside, max_size=3).map(tuple)
+excludes = st.builds(Excludes, shards=lists, samples=lists, keys=lists, key_files=key_files, codes=lists)
 
 
 @settings(max_examples=40)
