@@ -39,6 +39,14 @@ settings.register_profile("any machine", settings(), deadline=None, suppress_hea
 settings.load_profile("any machine")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def data_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test leaves catalogs of URLs in the user's data folder, or finds those of an earlier run."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data-home")))
+        yield
+
+
 @pytest.fixture
 def faulty_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An empty store under `faulty://` that does nothing wrong yet, and a place of its own for catalogs."""

@@ -111,8 +111,10 @@ _WORDS = re.compile(r"\.?[a-z0-9]+(?:[ ,|]+\.?[a-z0-9]+)+")
 _DEMUXERS = {reader for each in MEDIA_FORMATS if each.media_type != "image" for reader in each.readers}
 #: Folders in which sets of FFmpeg's demuxers are no lists of endings.
 _FFMPEG_FOLDERS = ("core/media/", "loader/decoding/av/")
-#: Words that are no endings: those that decide keys, which a new format must not rename, and those of JSON's keys.
+#: Words that are no endings: those that decide keys, which a new format must not rename, those of JSON's keys, and the
+#: formats of images that LitData decodes.
 _EXCEPTIONS = {
+    "core/convert/exporters/litdata.py": {"jpeg", "png", "webp"},
     "core/samples/naming.py": {"jpg", "jpeg", "png", "wav"},
     "core/samples/detect.py": {"jpg", "mp4", "wav"},
 }

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,7 +18,6 @@ from wdsctl.core.errors import SampleFailed, UsageError, WdsctlError
 from wdsctl.core.samples.types import FieldKind
 from wdsctl.core.urls import is_url
 from wdsctl.loader.decoding import SampleDecoder, decode_raw
-from wdsctl.loader.decoding.av.open_videos import OpenVideos
 from wdsctl.loader.reading.decode_functions import DecodeFunctions
 from wdsctl.loader.reading.layout import DecodeFunction
 from wdsctl.loader.reading.reference_blocks import MAX_PART_GAP_BYTES, ReferenceBlock
@@ -28,6 +28,9 @@ from wdsctl.loader.stores.folder import FolderStore, RemoteFolderStore
 from wdsctl.loader.windows.frame_rows import FrameRows
 from wdsctl.loader.windows.values import as_tensor, feature_value, parse_line, stack_values
 from wdsctl.loader.windows.windows import frame_deltas
+
+if TYPE_CHECKING:
+    from wdsctl.loader.decoding.av.open_videos import OpenVideos
 
 _CACHED_LINES = 8192  # of a source and process: windows of neighbouring frames overlap
 
@@ -71,7 +74,7 @@ class FrameSource(SplitSource):
         self._lines: OrderedDict[int, dict[str, Any]] = OrderedDict()
         self._is_float = _has_float_frames(decoder, self.dataset_path) if VIDEO in self._features.values() else False
         folder = RemoteFolderStore(root, None) if is_url(root) else FolderStore(root, None)
-        self._videos = OpenVideos(folder.open)
+        self._open_file = folder.open
         self.field_facts = {**self.field_facts, "sequences": repr(sequences), "windows": repr(self._deltas)}
         self.field_facts["tolerance_s"] = repr(tolerance_s)
         self.sample_kinds = None
@@ -103,8 +106,15 @@ class FrameSource(SplitSource):
         return super().prefetch_rows(self._with_windows(rows), units, starts=starts, due=due)
 
     def close(self) -> None:
-        self._videos.close()
+        if "_videos" in vars(self):
+            self._videos.close()
         super().close()
+
+    @cached_property
+    def _videos(self) -> OpenVideos:
+        from wdsctl.loader.decoding.av.open_videos import OpenVideos  # imports PyAV, which few datasets need
+
+        return OpenVideos(self._open_file)
 
     def _with_windows(self, rows: Int64Array) -> Int64Array:
         """These rows and those of their windows, each once. Windows may reach into another sequence here."""

@@ -227,7 +227,7 @@ def _encode_value(key: str, name: str, data: bytes, kind: str) -> bytes:
             return _encode_float(text)
     except UnicodeDecodeError as error:
         raise _unreadable_error(key, name, "is not UTF-8", "binary") from error
-    except (ValueError, RecursionError, OverflowError) as error:
+    except (ValueError, OverflowError) as error:
         if kind == "json":
             raise _unreadable_error(key, name, f"is not JSON that LitData reads ({error})", "binary") from error
         why = f"is {text[:40]!r}, and not a{'n' if kind == 'int' else ''} {kind} in its shortest form"
@@ -239,7 +239,10 @@ def _check_json(text: str) -> None:
     """Raises ValueError for JSON of which LitData would make something else: it uses orjson if that is installed."""
     if not text or ord(text[0]) <= _MAX_TAG:
         raise ValueError("it is empty, or begins with a blank")
-    value = json.loads(text, parse_constant=_refuse_constant, parse_int=_parse_int)
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant, parse_int=_parse_int)
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
     if "\\u" in text:
         json.dumps(value, ensure_ascii=False).encode()  # raises for half a surrogate pair
 
