@@ -12,6 +12,7 @@ from tests.build import some_shards
 from tests.cli.reports import DETECTION, a_prepare_report, a_split_report
 from tests.energon import energons
 from tests.remote import uploaded
+from tests.robots import make_v30
 from wdsctl.cli.options import parse_field_map_option, parse_size_option
 from wdsctl.cli.output import Output
 from wdsctl.cli.wizard import (
@@ -398,3 +399,14 @@ def test_the_default_destination_is_in_no_source(
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"a,b\n")
     assert default_dest(source) == dest
+
+
+def test_robot_data_without_videos_is_prepared_after_the_question_for_a_split(tmp_path: Path) -> None:
+    root, given = make_v30(tmp_path / "set", cameras=()), answers("")
+    outcome = prepare_with_questions(
+        PrepareCommand(source=root, dest=None, request=PrepareRequest()), Interview(given), QUIET
+    )
+    assert outcome.report.robot is not None
+    assert [question.split(",")[0] for question in given.asked] == ["split"]
+    assert outcome.report.form is not None
+    assert "not in place" not in outcome.report.form.reason

@@ -176,6 +176,8 @@ def detect_sample_type(command: PrepareCommand, output: Output) -> Detection | N
     from wdsctl.core.dataset.location import locate
     from wdsctl.core.index.index import is_energon_imported
     from wdsctl.core.prepare.preview import preview_sample_type
+    from wdsctl.core.prepare.robots import FORM as ROBOT_FORM
+    from wdsctl.core.prepare.source import recognise_form
 
     if command.preview is not None:
         return command.preview.detection
@@ -183,6 +185,9 @@ def detect_sample_type(command: PrepareCommand, output: Output) -> Detection | N
     if request.index.dry_run or (_is_prepared(root, request.catalog) and not request.redetect):
         return None
     if (is_url(root) or os.path.exists(root)) and not is_energon_imported(locate(root, request.catalog)):
+        return None
+    may_be_robot = command.dest is None and not request.index.selection
+    if may_be_robot and recognise_form(command.source, None, request.from_format).name == ROBOT_FORM:
         return None
     with show_progress(output) as progress:
         return preview_sample_type(command.source, command.dest, request, progress=progress)
@@ -267,6 +272,7 @@ def ask_missing(command: PrepareCommand, interview: Interview, output: Output) -
     if dest is not None:
         check_dest(dest)
     elif form is not None and form.name not in (IN_PLACE, ROBOT_FORM):
+        output.note(f"{form.name}: {form.reason}")
         question = "folder for the shards (? explains)"
         dest = interview.ask_until(
             question, check_dest, output, default=default_dest(command.source), choices=DEST_HELP

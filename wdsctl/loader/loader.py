@@ -99,7 +99,8 @@ class Loader:
         run = self._open_stream()
         if run.is_endless:
             raise TypeError(
-                "an endless training run has no length: iterate over the Loader itself, not over a DataLoader of it"
+                "an endless training has no length: pass virtual_epoch_length to get_train_dataset; if a torch "
+                "DataLoader asked, iterate over the Loader itself"
             )
         if self._balancer is not None:
             return self._balancer.batches_per_pass(run)

@@ -356,7 +356,7 @@ def _robot(robot: RobotReport, *, dry_run: bool) -> list[tuple[str, RenderableTy
     done = "would be written" if dry_run else f"{format_count(robot.written)} written, {format_count(kept)} kept"
     amount = f"{format_count(robot.frames, 'frame')} of {format_count(robot.episodes, 'episode')}"
     rows.append(("write", f"{amount} at {robot.fps:g} fps in {format_count(robot.tables, 'file')} of frames/ ({done})"))
-    rows.append(("", f"{format_count(robot.videos, 'video file')} stay in place"))
+    rows.append(("", f"{format_count(robot.videos, 'video file')} {'stays' if robot.videos == 1 else 'stay'} in place"))
     return rows
 
 

@@ -14,7 +14,16 @@ from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.open_catalog import missing_catalog_error, open_catalog_connection
 from wdsctl.core.catalog.read import Catalog, check_not_media_folder
 from wdsctl.core.catalog.values import ShardRow
-from wdsctl.core.dataset.location import META_FOLDER, DatasetLocation, locate, shell_command, shell_command_at
+from wdsctl.core.dataset.location import (
+    CONVERSION_FOLDER,
+    FINISHED_FILE,
+    META_FOLDER,
+    PLAN_FILE,
+    DatasetLocation,
+    locate,
+    shell_command,
+    shell_command_at,
+)
 from wdsctl.core.dataset.lock import describe_lock_holder, hold_lock
 from wdsctl.core.dataset.shard_names import compressed_format, unpack_command
 from wdsctl.core.errors import CatalogError, Finding, InputError, UsageError, WdsctlError, translate_os_errors
@@ -24,6 +33,7 @@ from wdsctl.core.text import path_for_message, pluralize
 from wdsctl.core.urls import is_url, normalize_root, redact_secrets
 
 MAX_NAMED_DATASETS = 3  # in an error
+_WRITERS = ("prepare", "convert")  # commands that write shards from a source
 
 #: Codes of members that are no part of a sample, and of shards without samples for another reason.
 _REASON_CODES = ("WDS112", "WDS111", "WDS118")
@@ -50,7 +60,31 @@ def check_catalog_exists(location: DatasetLocation) -> None:
             + shell_command_at(location, "index", "--break-lock"),
             code="WDS304",
         )
+    check_not_incomplete(location)
     raise _no_catalog_error(location)
+
+
+def check_not_incomplete(location: DatasetLocation) -> None:
+    """Raise CatalogError WDS301 if a command has written only some of its shards: the others would be missing."""
+    with suppress(CatalogError), Ledger.open_for_reading(location.ledger) as ledger:  # a damaged ledger has no plan
+        is_incomplete = has_unfinished_conversion(location) or any(
+            shard.state != "done" for shard in ledger.planned_shards()
+        )
+        writers = [run for run in ledger.runs() if run["command"] in _WRITERS] if is_incomplete else []
+    if is_incomplete and writers:
+        command = shell_command(writers[-1]["command"], *map(str, writers[-1]["argv"]))
+        raise CatalogError(
+            f"the dataset is incomplete: {command} did not finish, and has written only some of the shards",
+            where=location.display_path,
+            hint="run that command again: it continues where it stopped",
+            code="WDS301",
+        )
+
+
+def has_unfinished_conversion(location: DatasetLocation) -> bool:
+    """Whether `convert`, or a `prepare` that converts, was killed before it had written all files."""
+    folder = os.path.join(location.meta, CONVERSION_FOLDER)
+    return os.path.exists(os.path.join(folder, PLAN_FILE)) and not os.path.exists(os.path.join(folder, FINISHED_FILE))
 
 
 def _no_catalog_error(location: DatasetLocation) -> WdsctlError:

@@ -16,9 +16,7 @@ from wdsctl.core.catalog.history import record_run
 from wdsctl.core.catalog.presence import check_not_in_dataset
 from wdsctl.core.convert import exporters
 from wdsctl.core.convert.destination import (
-    FINISHED_FILE,
     OPTIONS_WITHOUT_EFFECT,
-    PLAN_FILE,
     check_destination_free,
     check_same_content,
     check_same_inputs,
@@ -49,7 +47,14 @@ from wdsctl.core.convert.sources import OpenSources, check_sources_unchanged, op
 from wdsctl.core.convert.unit import unit_path
 from wdsctl.core.convert.write import UNIT_RESULTS_FILE, finish_export, write_units
 from wdsctl.core.dataset.destination import check_destination, remove_path
-from wdsctl.core.dataset.location import DatasetLocation, locate, parse_root
+from wdsctl.core.dataset.location import (
+    CONVERSION_FOLDER,
+    FINISHED_FILE,
+    PLAN_FILE,
+    DatasetLocation,
+    locate,
+    parse_root,
+)
 from wdsctl.core.dataset.lock import lock_dataset
 from wdsctl.core.dataset.remote_lock import hold_remote_marker
 from wdsctl.core.errors import DatasetError, UsageError, WdsctlError
@@ -110,7 +115,7 @@ def _convert(sources: Sequence[str], dest: str, request: ConvertRequest, progres
     if not is_url(dest):
         make_folder(real_dest)
     location = locate(dest, writing=True, real_root=real_dest)
-    work = os.path.join(location.meta, "convert")
+    work = os.path.join(location.meta, CONVERSION_FOLDER)
     check_destination_free(location, dest, work)
     had_meta = os.path.isdir(location.meta)
     arguments = [*map(redact_secrets, sources), redact_secrets(dest), *describe_request(request)]

@@ -23,7 +23,7 @@ from wdsctl.core.convert.sources import OpenSources
 from wdsctl.core.convert.unit import UnitJob, close_sources, unit_path, write_unit
 from wdsctl.core.convert.write import UNFOLDING_MARKER_FILE, worker_count
 from wdsctl.core.dataset.destination import check_destination_empty, remove_partials, remove_path
-from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command
+from wdsctl.core.dataset.location import FINISHED_FILE, PLAN_FILE, DatasetLocation, locate, shell_command
 from wdsctl.core.dataset.lock import check_lock_held
 from wdsctl.core.directories import join_beneath
 from wdsctl.core.errors import UsageError, WdsctlError, translate_os_errors
@@ -33,9 +33,6 @@ from wdsctl.core.json_text import read_json
 from wdsctl.core.progress import Progress
 from wdsctl.core.text import path_for_message, pluralize
 from wdsctl.core.urls import is_url
-
-PLAN_FILE = "plan.sqlite"
-FINISHED_FILE = "finished.json"
 
 #: Options that do not change the output's bytes.
 OPTIONS_WITHOUT_EFFECT = frozenset(["workers", "wait", "restart", "dry_run", "overwrite", "finish"])

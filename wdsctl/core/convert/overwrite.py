@@ -8,12 +8,11 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from wdsctl.core.convert.destination import FINISHED_FILE
 from wdsctl.core.convert.finish import SIDE_FILES
 from wdsctl.core.convert.report import load_finished, write_finished
 from wdsctl.core.convert.request import ConvertReport
 from wdsctl.core.dataset.destination import remove_path
-from wdsctl.core.dataset.location import locate
+from wdsctl.core.dataset.location import CONVERSION_FOLDER, FINISHED_FILE, locate
 from wdsctl.core.dataset.lock import lock_dataset
 from wdsctl.core.directories import open_folder
 from wdsctl.core.errors import UsageError, translate_os_errors
@@ -56,7 +55,7 @@ def check_replaceable(dest: str) -> bool:
             where=location.catalog,
             hint="choose another DEST, or unset WDSCTL_CATALOG",
         )
-    finished = load_finished(os.path.join(location.meta, "convert"))
+    finished = load_finished(os.path.join(location.meta, CONVERSION_FOLDER))
     if finished is None:
         return False
     known = {name.split("/")[0] for name in finished.get("files") or ()}
@@ -82,7 +81,7 @@ def replace_destination(dest: str, report: ConvertReport, progress: Progress) ->
     def moved(path: str) -> str:
         return dest.rstrip("/") + path.removeprefix(draft)
 
-    work = os.path.join(locate(draft).meta, "convert")
+    work = os.path.join(locate(draft).meta, CONVERSION_FOLDER)
     finished = load_finished(work)
     if finished is None:
         raise UsageError(

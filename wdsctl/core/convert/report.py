@@ -11,11 +11,11 @@ from itertools import groupby
 from typing import Any
 
 from wdsctl.core.convert.carry import DroppedItem, dropped_findings, plan_carry
-from wdsctl.core.convert.destination import FINISHED_FILE
 from wdsctl.core.convert.plan import repeated_files
 from wdsctl.core.convert.plan_file import PlanFile, PlannedUnit, UnitResult
 from wdsctl.core.convert.request import ConvertedDataset, ConvertReport, ConvertRequest, ConvertSource
 from wdsctl.core.convert.sources import OpenSources
+from wdsctl.core.dataset.location import FINISHED_FILE
 from wdsctl.core.errors import DatasetError, Finding, Severity, UsageError, join_indented
 from wdsctl.core.files import write_text
 from wdsctl.core.json_text import read_json

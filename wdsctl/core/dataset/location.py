@@ -40,6 +40,7 @@ from wdsctl.core.urls import (
 CATALOG_VARIABLE = "WDSCTL_CATALOG"
 META_FOLDER = ".wdsctl"
 LOCK_FILE = "lock"
+CONVERSION_FOLDER, PLAN_FILE, FINISHED_FILE = "convert", "plan.sqlite", "finished.json"  # of `convert`
 ENERGON_META_FOLDER = ".nv-meta"  # Energon's metadata beside shards
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from wdsctl.core.catalog.history import record_run
 from wdsctl.core.catalog.ledger_file import has_quarantine
-from wdsctl.core.catalog.presence import is_media_folder
+from wdsctl.core.catalog.presence import check_not_incomplete, is_media_folder
 from wdsctl.core.catalog.read import Catalog, has_splits
 from wdsctl.core.catalog.stage import CatalogStage, stage_catalog
 from wdsctl.core.dataset.location import (
@@ -313,8 +313,9 @@ def _refuse_polylithic(root: str) -> None:
 
 
 def check_new_catalog(location: DatasetLocation, exclude: Sequence[str], spec: RootSpec) -> None:
-    """Call `check_has_shards` if there is no catalog and no process holds the lock."""
+    """Call `check_not_incomplete` and `check_has_shards` if there is no catalog and no process holds the lock."""
     if not os.path.exists(location.catalog) and not describe_lock_holder(location.lock):
+        check_not_incomplete(location)
         check_has_shards(location, exclude, spec.selection)
 
 

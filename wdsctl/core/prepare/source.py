@@ -111,7 +111,9 @@ def recognise_form(source: str, dest: str | None = None, from_format: str = "") 
             return SourceForm(IN_PLACE, reason, tuple(RejectedForm(each.name, each.reason) for each in forms[1:]))
         forms = [*forms[1:], forms[0]]  # lines among other files
     best, *others = forms
-    reason = f"{best.reason}; not in place: {in_place.refusal}" if in_place.refusal else best.reason
+    # Robot data has tables that cannot be read in place, and is prepared in place for all that.
+    is_refused = in_place.refusal and best.name != "lerobot"
+    reason = f"{best.reason}; not in place: {in_place.refusal}" if is_refused else best.reason
     return SourceForm(best.name, reason, tuple(RejectedForm(each.name, each.reason) for each in others))
 
 

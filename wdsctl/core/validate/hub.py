@@ -22,7 +22,10 @@ def hub_findings(offsets: Offsets, rows: Sequence[ShardRow], splits: SplitShards
     filled = sorted((row for row in rows if row.samples), key=lambda row: row.path)
     divided = [row.path for row in filled if sum(row.id in shards for shards in splits.values()) > 1]
     if divided:
-        message = "the Hub has splits of whole shards, but shards have samples in several splits"
+        message = (
+            "the shard has samples in several splits, but a split on the Hub is a list of whole shards; "
+            "`wdsctl convert DATASET DEST --naming hub` writes shards by split"
+        )
         yield Finding(code="WDS256", severity="error", message=message, shard=divided[0], count=len(divided))
     numbers = {shard.id: i for i, shard in enumerate(offsets.shards)}
     for name, row in _first_shards(filled, splits).items():
