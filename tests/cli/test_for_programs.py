@@ -196,6 +196,17 @@ def test_an_agent_gets_tsv_or_json(run: Run, case: Case, monkeypatch: pytest.Mon
         assert {row.count("\t") for row in rows} == {header.count("\t")}
 
 
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if (case.quiet, case.agent) == (REPORT, "json")], ids=lambda case: case.line
+)
+def test_quiet_reports_are_for_people_even_under_an_agent(
+    run: Run, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAUDECODE", "1")
+
+    assert not run(case, "--quiet")[1].startswith("{")
+
+
 @pytest.mark.parametrize(("options", "is_text"), [(("--json",), False), (("--quiet",), True)])
 def test_an_option_wins_over_the_agent(
     run: Run, options: tuple[str, ...], is_text: bool, monkeypatch: pytest.MonkeyPatch

@@ -98,7 +98,7 @@ class Output:
     @property
     def is_for_agent(self) -> bool:
         """Whether a coding agent reads stdout, and no option selects what it gets."""
-        return not self.json and is_for_agent()
+        return not (self.json or self.quiet) and is_for_agent()
 
     def note(self, *pieces: RenderableType) -> None:
         """Write a note to stderr, unless --quiet. A failure to write (a full disk) is ignored."""

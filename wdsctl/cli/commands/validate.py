@@ -199,7 +199,7 @@ def _write_answer(
     if text and output is None:
         write_plain(sys.stdout, text)
     else:
-        Output(no_color=common.no_color).answer(
+        Output(quiet=common.quiet, no_color=common.no_color).answer(
             "validate", report, validation_renderer(limit), is_explicit=output_format == "text"
         )
 
