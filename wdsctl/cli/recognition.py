@@ -32,6 +32,20 @@ def detection_rows(detection: Detection, *, explain: bool = False) -> list[tuple
     return rows
 
 
+def unused_rows(detection: Detection, fields: Sequence[FieldUse]) -> list[tuple[str, RenderableType]]:
+    """A line with the fields of a source that are stored, and that no field of the sample type reads."""
+    if not detection.field_map:
+        return []
+    used = format_field_map(detection.field_map)
+    names = [
+        escape_line(field.name) for field in fields if field.becomes.startswith("json[") and field.becomes not in used
+    ]
+    more = f" and {len(names) - FIELDS_SHOWN} more" if len(names) > FIELDS_SHOWN else ""
+    return (
+        [("", f"stored, not read by {detection.sample_type}: {', '.join(names[:FIELDS_SHOWN])}{more}")] if names else []
+    )
+
+
 def field_lines(fields: Sequence[FieldUse]) -> list[str]:
     """What becomes of each field of a source."""
     lines = []

@@ -22,7 +22,7 @@ from wdsctl.cli.commands.index import (
 )
 from wdsctl.cli.commands.split import rule_text, splits_table
 from wdsctl.cli.formatting import display_path, escape_line, format_count, format_field_map, format_size
-from wdsctl.cli.recognition import detection_rows, field_lines
+from wdsctl.cli.recognition import detection_rows, field_lines, unused_rows
 from wdsctl.cli.tables import finding_lines, labelled_lines, sort_by_severity
 from wdsctl.core.invocation import parse_part_names, worker_count
 from wdsctl.core.text import pluralize
@@ -313,6 +313,9 @@ def _steps(report: PrepareReport, type_note: str, *, explain: bool) -> Iterator[
         yield from _index(report.index, with_changes=report.conversion is None)
     if report.detection is not None and report.index is not None:
         yield from [("type", type_note)] if type_note else detection_rows(report.detection, explain=explain)
+        if not type_note and report.conversion is not None:
+            fields = [field for source in report.conversion.sources for field in source.fields]
+            yield from unused_rows(report.detection, fields)
         config = os.path.join(os.path.dirname(report.index.catalog), "dataset.yaml")
         yield "", display_path(os.path.join(report.dest, "monolithic.yaml") if report.primary else config)
     elif report.form is not None and report.conversion is not None and not report.dry_run:

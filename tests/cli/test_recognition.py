@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.cli.reports import DETECTION
+from wdsctl.cli.recognition import unused_rows
+from wdsctl.core.importers.protocol import FieldUse
+
+FIELDS = [FieldUse("file", "jpg"), FieldUse("caption", "json[caption]"), FieldUse("label", "json[label]")]
+
+
+def test_fields_that_are_stored_and_not_read_are_named() -> None:
+    detection = replace(
+        DETECTION, sample_type="CaptioningSample", field_map={"image": "jpg", "caption": "json[caption]"}
+    )
+    assert unused_rows(detection, FIELDS) == [("", "stored, not read by CaptioningSample: label")]
+    assert unused_rows(detection, FIELDS[:2]) == []
+
+
+def test_a_type_without_a_field_map_reads_everything() -> None:
+    assert unused_rows(replace(DETECTION, sample_type="CrudeSample", field_map={}), FIELDS) == []
