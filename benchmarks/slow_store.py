@@ -76,6 +76,7 @@ class _Server(ThreadingHTTPServer):
 
     def reset(self) -> None:
         self.requests = self.gets = self.sent = self.late = self.trips = 0
+        self.counted_from = object()  # requests of the run before, which may still wait, do not count
 
     def counts(self) -> StoreCounts:
         used = resource.getrusage(resource.RUSAGE_SELF)
@@ -91,10 +92,11 @@ class _Server(ThreadingHTTPServer):
             is_late = drawn < self.delays.late_share * (1 << 56)
             self.late += is_late
             seconds = self.delays.late if is_late else self.delays.usual
-            trip = self.trips + 1
+            trip, counted_from = self.trips + 1, self.counted_from
         time.sleep(seconds)
         with self.lock:
-            self.trips = max(self.trips, trip)
+            if counted_from is self.counted_from:
+                self.trips = max(self.trips, trip)
 
     def count_sent(self, size: int) -> None:
         with self.lock:
