@@ -28,6 +28,7 @@ from wdsctl.core.errors import InputError, UsageError, WdsctlError, join_indente
 from wdsctl.core.importers.jsonl import has_only_compressed_lines, is_object_per_line, names_files
 from wdsctl.core.importers.records.folder_files import SPLIT_NAMES
 from wdsctl.core.importers.records.tables import iter_files
+from wdsctl.core.prepare.robots import FORM as ROBOT_FORM
 from wdsctl.core.shards.in_place.parquet import has_bytes_in_place
 from wdsctl.core.shards.list import (
     COMPRESSED_TAR_SUFFIXES,
@@ -112,7 +113,7 @@ def recognise_form(source: str, dest: str | None = None, from_format: str = "") 
         forms = [*forms[1:], forms[0]]  # lines among other files
     best, *others = forms
     # Robot data has tables that cannot be read in place, and is prepared in place for all that.
-    is_refused = in_place.refusal and best.name != "lerobot"
+    is_refused = in_place.refusal and best.name != ROBOT_FORM
     reason = f"{best.reason}; not in place: {in_place.refusal}" if is_refused else best.reason
     return SourceForm(best.name, reason, tuple(RejectedForm(each.name, each.reason) for each in others))
 
