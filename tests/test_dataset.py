@@ -151,7 +151,7 @@ def test_a_key_that_repeats_is_told_with_its_positions(tmp_path: Path) -> None:
     assert ds[:2]["x"]["txt"] == "a.tar"
 
 
-@pytest.mark.parametrize("which", [1.5, None, [1, 2]])
+@pytest.mark.parametrize("which", [1.5, None, True, [1, 2]])
 def test_what_names_no_sample_is_a_usage_error(root: str, which: Any) -> None:
     with pytest.raises(UsageError, match="is not a position, key or slice"):
         wdsctl.Dataset(root)[which]

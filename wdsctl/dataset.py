@@ -233,6 +233,8 @@ class Dataset:
 
     def _position_at(self, index: int) -> int:
         try:
+            if isinstance(index, bool):  # True would be sample 1
+                raise TypeError
             number = operator.index(index)
         except TypeError as error:
             raise UsageError(

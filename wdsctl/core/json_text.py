@@ -20,6 +20,25 @@ def read_json(text: str | bytes | bytearray) -> Any:
         raise ValueError("the values are nested too deeply") from error
 
 
+def values_at_path(value: Any, path: str) -> Iterator[Any]:
+    """Yield the values at `a.b`, through lists on the way and at the end; skips null."""
+    values = [value]
+    for key in path.split("."):
+        values = [each[key] for each in _flatten(values) if isinstance(each, dict) and key in each]
+    return (each for each in _flatten(values) if each is not None)
+
+
+def _flatten(values: list[Any]) -> Iterator[Any]:
+    """Yield the items of nested lists, in order. Not recursive: JSON may be nested deeper than Python's stack."""
+    stack = values[::-1]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, list):
+            stack += value[::-1]
+        else:
+            yield value
+
+
 _ROWS_PER_PIECE = 1000
 _WINDOW_BYTES = 1 << 16
 _TAIL_BYTES = 4096  # in which the last row ends

@@ -12,6 +12,7 @@ import pytest
 
 import wdsctl
 from tests.core.init.datasets import SOURCES, make
+from tests.robots import CAMERAS, make_v30
 from wdsctl.core.init.init import init
 
 #: One thread: on a machine with few processors, more would wait for one another.
@@ -39,9 +40,7 @@ def write(tmp_path: Path, name: str, split: str = "train=2,val=1") -> Path:
     return tmp_path / "run"
 
 
-@pytest.mark.parametrize("name", SOURCES)
-def test_a_script_trains_and_resumes_where_it_ended(name: str, tmp_path: Path) -> None:
-    folder = write(tmp_path, name)
+def check_trains_and_resumes(folder: Path) -> None:
     first = run(folder, "--steps", "2", "--workers", "0")
     assert list(losses(first)) == [1, 2]
     assert re.search(r"^step 2  validation loss \d+\.\d+$", first, re.MULTILINE)
@@ -50,6 +49,20 @@ def test_a_script_trains_and_resumes_where_it_ended(name: str, tmp_path: Path) -
     assert second.startswith("resumed after step 2 ")
     assert list(losses(second)) == [4]
     assert sorted(path.name for path in folder.iterdir()) == ["README.md", "blend.yaml", "checkpoint.pt", "train.py"]
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_script_trains_and_resumes_where_it_ended(name: str, tmp_path: Path) -> None:
+    check_trains_and_resumes(write(tmp_path, name))
+
+
+@pytest.mark.parametrize("has_video", [True, False])
+def test_the_script_of_robot_data_trains_and_resumes(has_video: bool, tmp_path: Path) -> None:
+    root = make_v30(tmp_path / "robot", cameras=CAMERAS if has_video else ())
+    wdsctl.prepare(root, split="train=2,val=1", workers=1)
+    report = init(root, str(tmp_path / "run"))
+    assert (report.kind, report.val_split) == ("robot", "val")
+    check_trains_and_resumes(tmp_path / "run")
 
 
 def test_a_resumed_run_has_the_losses_of_an_uninterrupted_one(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 from tests.build import a_folder, reading
 from wdsctl.core.catalog.ledger_checks import LocatedFindingCollector, PartToCheck
 from wdsctl.core.errors import UsageError
-from wdsctl.core.validate.refs import RefRule, RefUsage, check_refs, find_media_names, values_at_path
+from wdsctl.core.json_text import values_at_path
+from wdsctl.core.validate.refs import RefRule, RefUsage, check_refs, find_media_names
 from wdsctl.core.validate.request import parse_ref
 
 SAMPLE = {"image": "1.jpg", "meta": {"image": "2.jpg"}, "turns": [{"image": ["3.jpg", None]}, {"text": "x"}]}

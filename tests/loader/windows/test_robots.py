@@ -209,3 +209,14 @@ def test_a_video_at_another_rate_fails_where_no_frame_is_near(tmp_path: Path) ->
     write_video(path, frame_pixels(0, 0, LENGTHS[0]), fps=FPS - 1)
     with pytest.raises(SampleFailed, match=r"no frame of the video is at 0\.1.*nearest frame is at"):
         samples(root, None)
+
+
+def test_a_missing_video_is_named_and_not_called_a_store(tmp_path: Path) -> None:
+    root = make_v21(tmp_path / "set")
+    prepare(root, None, prepare_request())
+    video = next(Path(root, "videos").rglob("episode_000000.mp4"))
+    video.unlink()
+    with pytest.raises(SampleFailed, match="the video 'videos/.*' is missing") as error:
+        Dataset(root)["episode_000000/000000"]
+    assert error.value.code == "WDS550"
+    assert "validate" in error.value.hint

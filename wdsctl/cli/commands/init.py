@@ -29,7 +29,7 @@ Examples:
 \b
 The script fits the sample type: conversations and questions about images,
 captions of images or films, text in images, speech, classes, texts, boxes,
-or masks. It trains a small model on one or several GPUs, or on a CPU,
+masks, or the actions of a robot. It trains a small model on one or several GPUs, or on a CPU,
 validates, saves and resumes. It needs pip install 'wdsctl[loader]'. See
 docs/init.md.
 """
@@ -59,6 +59,7 @@ def command(
     text: Annotated[bool, typer.Option("--text", help="A language model, with packing.")] = False,
     detect: Annotated[bool, typer.Option("--detect", help="Boxes of objects in images.")] = False,
     segment: Annotated[bool, typer.Option("--segment", help="Masks of images.")] = False,
+    robot: Annotated[bool, typer.Option("--robot", help="Actions of a robot, from cameras and state.")] = False,
     box_format: Annotated[
         Literal["xywh", "xyxy", "cxcywh", "normalized_xywh", "normalized_xyxy", "normalized_cxcywh"] | None,
         typer.Option(
@@ -86,6 +87,7 @@ def command(
         "text": text,
         "detect": detect,
         "segment": segment,
+        "robot": robot,
     }
     chosen = [name for name, is_set in flags.items() if is_set]
     if len(chosen) > 1:

@@ -166,7 +166,7 @@ def no_shards_error(location: DatasetLocation) -> InputError:
     """The error of a folder without shards. Raises what `check_no_outside_shards` raises."""
     check_no_outside_shards(location.root)
     return InputError(
-        "found no tar files and no JSONL files",
+        "found no shards: no tar or JSONL files, and none of a format that is read in place",
         where=location.display_path,
         hint=f"to write raw files into shards, run {shell_command('prepare', location.display_path, 'DEST')}",
         code="WDS003",

@@ -35,10 +35,9 @@ from wdsctl.core.importers.references import (
     open_media_store,
 )
 from wdsctl.core.importers.shards import SHARDS_OPTIONS, ShardsSource
-from wdsctl.core.json_text import read_json
+from wdsctl.core.json_text import read_json, values_at_path
 from wdsctl.core.safe_open import check_store
 from wdsctl.core.storage import source_files
-from wdsctl.core.validate.refs import values_at_path
 
 LARGE_PART_BYTES = 64 << 20  # media of this size and more are returned as ranges
 

@@ -14,9 +14,11 @@ from wdsctl.core.catalog.values import MediaSummary
 from wdsctl.core.dataset.config import DatasetConfig, load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command, shell_command_at
 from wdsctl.core.dataset.polylithic import is_polylithic, read_marker, read_polylithic_folder
+from wdsctl.core.dataset.sequences import FLOATS, SequenceConfig
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.files import make_folder, remove_file, write_text
-from wdsctl.core.init.kinds import KINDS, TrainingKind, choose_kind
+from wdsctl.core.importers.lerobot.metadata import OBSERVATION, read_robot_dataset
+from wdsctl.core.init.kinds import ACTION, KINDS, TrainingKind, choose_kind
 from wdsctl.core.init.labels import Classes, read_classes
 from wdsctl.core.init.render import render_blend, render_readme, render_script
 from wdsctl.core.inspect.inspect import InspectReport, inspect
@@ -35,8 +37,16 @@ _MAX_BATCH = 16
 _VAL_BATCHES = 50
 
 #: Sides of images that the scripts resize to, by kind. Those of smaller images are smaller.
-_SIDES: dict[TrainingKind, int] = {"classify": 64, "captions": 128, "ocr": 256, "video": 64, "segment": 64}
+_SIDES: dict[TrainingKind, int] = {
+    "classify": 64,
+    "captions": 128,
+    "ocr": 256,
+    "video": 64,
+    "segment": 64,
+    "robot": 64,
+}
 _SIDE_STEP = 32
+_HORIZON = 16
 
 _SCRIPTS: dict[TrainingKind, str] = {
     "vlm": "a transformer over the bytes of conversations and the patches of their images; the loss covers the "
@@ -50,6 +60,7 @@ _SCRIPTS: dict[TrainingKind, str] = {
     "text": "a transformer over the bytes of texts, packed into rows without attention between texts",
     "detect": "a convolutional network whose grid cells predict the objects centered in them",
     "segment": "a convolutional network that predicts the class of each pixel",
+    "robot": "a convolutional network for the cameras and a perceptron for the state, which predict the next actions",
 }
 
 
@@ -210,6 +221,8 @@ def _constants(
     if kind in _SIDES:
         how = "resized and padded" if kind == "ocr" else "cropped and resized"
         constants["SIDE"] = (_image_side(media, _SIDES[kind]), f"pixels of the sides of an image, {how}")
+    if kind == "robot" and config.sequences is not None:
+        constants |= _robot_constants(summary.root, config.sequences)
     if kind == "speech":
         remark = "longer recordings are skipped, as their transcripts cannot be cut"
         constants["MAX_SECONDS"] = (_max_seconds(media), remark)
@@ -239,6 +252,24 @@ def _constants(
             hint="remove --box-format, or pass --detect",
         )
     return constants
+
+
+def _robot_constants(root: str, sequences: SequenceConfig) -> dict[str, tuple[Any, str]]:
+    dataset = read_robot_dataset(root, kept=sequences.features)
+    sizes = {feature.name: math.prod(feature.shape) for feature in dataset.columns}
+    states = {
+        feature.name: sizes[feature.name]
+        for feature in dataset.columns
+        if feature.name.startswith(OBSERVATION) and feature.dtype in FLOATS
+    }
+    cameras = [feature.name for feature in dataset.videos]
+    return {
+        "FPS": (sequences.fps, "frames per second"),
+        "HORIZON": (_HORIZON, "the frame, and those after it, whose actions the model predicts"),
+        "CAMERAS": (cameras, "features with images"),
+        "STATES": (states, "features with numbers, and how many each has"),
+        "ACTION_SIZE": (sizes[ACTION], "numbers of an action"),
+    }
 
 
 def _image_side(media: Sequence[MediaSummary], default: int) -> int:

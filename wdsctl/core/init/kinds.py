@@ -16,7 +16,7 @@ from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES, FieldKind
 from wdsctl.core.text import join_with_and
 
 TrainingKind = Literal[
-    "vlm", "captions", "ocr", "video", "speech", "classify", "text", "detect", "segment"
+    "vlm", "captions", "ocr", "video", "speech", "classify", "text", "detect", "segment", "robot"
 ]  # fmt: skip
 TRAINING_KINDS: tuple[TrainingKind, ...] = get_args(TrainingKind)
 
@@ -38,7 +38,11 @@ KINDS: dict[TrainingKind, KindSpec] = {
     "text": KindSpec("texts", {"TextSample": ()}),
     "detect": KindSpec("boxes of objects in images", {"DetectionSample": ()}),
     "segment": KindSpec("masks of images", {"SegmentationSample": ()}),
+    "robot": KindSpec("actions of a robot", {}),  # by `sequences`: frames have no sample type
 }
+
+#: The feature that the script for robot data predicts.
+ACTION = "action"
 
 #: Fields of media that the script for conversations cannot read.
 _UNREAD_MEDIA: dict[str, FieldKind] = {"videos": "videos", "audios": "audios"}
@@ -56,6 +60,8 @@ def choose_kind(
 
     Raises DatasetError WDS224 if no script fits, or the one of `requested` does not.
     """
+    if _is_robot_data(config) and requested in (None, "robot"):
+        return _check_robot_features(location, config)
     kind = requested or next((name for name in TRAINING_KINDS if config.sample_type in KINDS[name].needs), None)
     if config.sample_loader:
         raise _no_script_error(
@@ -87,10 +93,27 @@ def choose_kind(
     return kind
 
 
+def _is_robot_data(config: DatasetConfig) -> bool:
+    return config.sequences is not None and bool(config.sequences.features)
+
+
+def _check_robot_features(location: DatasetLocation, config: DatasetConfig) -> TrainingKind:
+    features = {} if config.sequences is None else config.sequences.features
+    if ACTION not in features:
+        raise _no_script_error(
+            location,
+            f"the frames have no feature {ACTION!r}, only {join_with_and(tuple(features))}",
+            "write a training script by hand: docs/robots.md shows the loader",
+        )
+    return "robot"
+
+
 def _wrong_type_error(
     location: DatasetLocation, config: DatasetConfig, requested: TrainingKind | None, config_path: str
 ) -> DatasetError:
     fitting = next((name for name in TRAINING_KINDS if config.sample_type in KINDS[name].needs), None)
+    if _is_robot_data(config):
+        fitting = "robot"
     above = os.path.dirname(location.root)
     if config.sample_type == CRUDE and is_polylithic(above):
         return _no_script_error(
@@ -98,7 +121,7 @@ def _wrong_type_error(
             "the samples need the media in the folder beside this dataset",
             f"pass the folder that contains both: {shell_command('init', above)}",
         )
-    if config.sample_type == CRUDE:
+    if config.sample_type == CRUDE and fitting is None and requested != "robot":
         return _no_script_error(
             location,
             "the samples have no type (CrudeSample)",
@@ -113,9 +136,11 @@ def _wrong_type_error(
             if config.sample_type in SAMPLE_TYPES
             else f"use a built-in type in {config_path}: {readable}",
         )
+    needed = " or ".join(KINDS[requested].needs) or "the frames of a LeRobot dataset"
+    found = "frames of a LeRobot dataset" if fitting == "robot" else config.sample_type
     return _no_script_error(
         location,
-        f"--{requested} needs {' or '.join(KINDS[requested].needs)}, but the samples are {config.sample_type}",
+        f"--{requested} needs {needed}, but the samples are {found}",
         f"run {shell_command_at(location, 'init')} to write the script for {KINDS[fitting].about}"
         if fitting
         else f"set `sample_type` and `field_map` in {config_path}; docs/loader/samples.md lists the types",

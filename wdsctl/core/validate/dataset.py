@@ -54,6 +54,7 @@ from wdsctl.core.validate.refs import (
     select_matching_rules,
 )
 from wdsctl.core.validate.request import ValidateReport, ValidateRequest, ValidationLevel, match_shards
+from wdsctl.core.validate.robot_videos import robot_video_findings
 from wdsctl.core.validate.run_checks import CheckOutcome, check_shards, store_dataset_ref_findings
 from wdsctl.core.validate.schema import schema_rules_of
 from wdsctl.core.validate.unit import CheckContext, CheckUnit
@@ -174,7 +175,7 @@ class _Validation:
         elif self._has_level("refs") and not (request.refs or detected_refs):
             message = "no rule maps fields to stores: pass --refs FIELD=STORE, or write `refs:` in dataset.yaml"
             findings.append(Finding(code="WDS156", severity="note", message=message))
-        findings += self._part_findings()
+        findings += self._whole_dataset_findings()
         if request.target:
             findings += self._target_findings()
         if not self.is_partial:
@@ -325,7 +326,7 @@ class _Validation:
         with Catalog(self.location.catalog) as catalog:
             return [*hub_findings(self.offsets, self.rows, catalog.split_reader.split_shards(""))]
 
-    def _part_findings(self) -> Iterable[Finding]:
+    def _whole_dataset_findings(self) -> Iterable[Finding]:
         self.progress.phase("parts")
         if isinstance(self.offsets, Finding):
             return [self.offsets]
@@ -336,6 +337,7 @@ class _Validation:
             *([] if has_key_rule else key_findings(self.location, self.offsets)),
             *part_findings(self.offsets, self.parts, self.config),
             *colliding_part_findings(self.offsets),
+            *robot_video_findings(self.location.root, self.config.sequences, self.progress),
         ]
 
 

@@ -20,6 +20,7 @@ from wdsctl.core.dataset.config import DatasetConfig, dump_config, parse_config,
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import Finding, WdsctlError
 from wdsctl.core.files import write_text
+from wdsctl.core.json_text import values_at_path
 from wdsctl.core.media.kinds import MAX_DECODABLE_BYTES, MEDIA_KINDS, part_kind
 from wdsctl.core.safe_open import check_store
 from wdsctl.core.urls import is_url
@@ -99,25 +100,6 @@ def _check_name(
         "outside": ("WDS552", f"{name!r:.200} leads out of the store ({source})"),
     }[result.status]
     findings.add(code, message, part)
-
-
-def values_at_path(value: Any, path: str) -> Iterator[Any]:
-    """Yield the values at `a.b`, through lists on the way and at the end; skips null."""
-    values = [value]
-    for key in path.split("."):
-        values = [each[key] for each in _flatten(values) if isinstance(each, dict) and key in each]
-    return (each for each in _flatten(values) if each is not None)
-
-
-def _flatten(values: list[Any]) -> Iterator[Any]:
-    """Yield the items of nested lists, in order. Not recursive: JSON may be nested deeper than Python's stack."""
-    stack = values[::-1]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, list):
-            stack += value[::-1]
-        else:
-            yield value
 
 
 def find_media_names(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:

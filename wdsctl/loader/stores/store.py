@@ -232,6 +232,7 @@ def add_source(sample: Any, source: SourceInfo) -> None:
         set_field(sample, "__sources__", (*sources, source))
 
 
+MISSING_ENTRY = "WDS550"  # the code of `missing_entry_error`
 _MAX_SHOWN_NAMES = 5  # in a hint
 
 
@@ -244,7 +245,7 @@ def missing_entry_error(store: str, name: str, similar_names: Sequence[str] = ()
         f"the store has no {name!r}",
         where=f"store {store}, entry {name}",
         hint=hint or "check the reference in the primary; if the store has new files, run `wdsctl index` on it",
-        code="WDS550",
+        code=MISSING_ENTRY,
     )
 
 

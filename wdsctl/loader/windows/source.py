@@ -24,7 +24,9 @@ from wdsctl.loader.reading.reference_blocks import MAX_PART_GAP_BYTES, Reference
 from wdsctl.loader.reading.source import PlainSampleType, PrefetchUnit, SplitSource
 from wdsctl.loader.samples import BASE_FIELDS, CrudeSample
 from wdsctl.loader.samples.build import lazy_source_info
+from wdsctl.loader.samples.lazy_part import LazyPart
 from wdsctl.loader.stores.folder import FolderStore, RemoteFolderStore
+from wdsctl.loader.stores.store import MISSING_ENTRY
 from wdsctl.loader.windows.frame_rows import FrameRows
 from wdsctl.loader.windows.values import as_tensor, feature_value, parse_line, stack_values
 from wdsctl.loader.windows.windows import frame_deltas
@@ -74,7 +76,7 @@ class FrameSource(SplitSource):
         self._lines: OrderedDict[int, dict[str, Any]] = OrderedDict()
         self._is_float = _has_float_frames(decoder, self.dataset_path) if VIDEO in self._features.values() else False
         folder = RemoteFolderStore(root, None) if is_url(root) else FolderStore(root, None)
-        self._open_file = folder.open
+        self._files = folder
         self.field_facts = {**self.field_facts, "sequences": repr(sequences), "windows": repr(self._deltas)}
         self.field_facts["tolerance_s"] = repr(tolerance_s)
         self.sample_kinds = None
@@ -114,7 +116,19 @@ class FrameSource(SplitSource):
     def _videos(self) -> OpenVideos:
         from wdsctl.loader.decoding.av.open_videos import OpenVideos  # imports PyAV, which few datasets need
 
-        return OpenVideos(self._open_file)
+        return OpenVideos(self._open_video)
+
+    def _open_video(self, path: str) -> LazyPart:
+        try:
+            return self._files.open(path)
+        except SampleFailed as error:
+            if error.code != MISSING_ENTRY:
+                raise
+            raise SampleFailed(
+                f"the video {path!r} is missing",
+                hint="copy it from the origin of the dataset; `wdsctl validate` lists all that are missing",
+                code=MISSING_ENTRY,
+            ) from error
 
     def _with_windows(self, rows: Int64Array) -> Int64Array:
         """These rows and those of their windows, each once. Windows may reach into another sequence here."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,6 +25,8 @@ from wdsctl.core.text import path_for_message
 
 INFO_FILE = "meta/info.json"
 VERSIONS = ("v2.0", "v2.1", "v3.0")
+#: The names of features that a policy sees begin so.
+OBSERVATION = "observation."
 #: Columns that every table has.
 INDEX_COLUMNS = ("timestamp", "frame_index", "episode_index", "index", "task_index")
 _MAX_EPISODES = 100_000_000
@@ -84,8 +86,10 @@ class RobotDataset:
         return sum(episode.length for episode in self.episodes)
 
 
-def read_robot_dataset(root: str, dropped: tuple[str, ...] = ()) -> RobotDataset:
-    """Read the metadata. `dropped`: features to leave out.
+def read_robot_dataset(
+    root: str, dropped: tuple[str, ...] = (), *, kept: Collection[str] | None = None
+) -> RobotDataset:
+    """Read the metadata. `dropped`: features to leave out; with `kept`, also all others.
 
     Raises InputError WDS235 for an unknown version, DatasetError WDS233 for damaged metadata, WDS234 for a feature that
     wdsctl does not read, WDS230 for a path outside of the root.
@@ -103,6 +107,8 @@ def read_robot_dataset(root: str, dropped: tuple[str, ...] = ()) -> RobotDataset
     fps = info.get("fps")
     if isinstance(fps, bool) or not isinstance(fps, (int, float)) or not (math.isfinite(fps) and fps > 0):
         raise damaged_file_error(f"fps is {fps!r}, not a positive number", info_file)
+    if kept is not None and isinstance(info.get("features"), dict):
+        dropped = tuple(name for name in info["features"] if name in dropped or name not in kept)
     features = _read_features(info.get("features"), dropped, info_file)
     videos = [feature.name for feature in features if feature.dtype == VIDEO]
     is_v3 = version == "v3.0"

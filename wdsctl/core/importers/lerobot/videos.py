@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import NamedTuple
 
-from wdsctl.core.errors import DatasetError
+from wdsctl.core.errors import DatasetError, WdsctlError
 from wdsctl.core.importers.lerobot.metadata import RobotDataset
 from wdsctl.core.importers.protocol import damaged_file_error
 from wdsctl.core.media.byte_range import ByteRangeFile
@@ -47,25 +47,41 @@ def check_videos(dataset: RobotDataset) -> Iterator[VideoFile]:
     Raises DatasetError WDS231 for a missing file, WDS233 for one that is damaged or too short, PermissionDenied WDS409
     for a link out of the dataset.
     """
+    for file, error in videos_with_errors(dataset):
+        if error is not None:
+            raise error
+        yield file
+
+
+def videos_with_errors(dataset: RobotDataset) -> Iterator[tuple[VideoFile, WdsctlError | None]]:
+    """Yield each video with the error that `check_videos` raises for it."""
     with closing(LocalStorage(os.path.realpath(dataset.root))) as storage:
         for file in video_files(dataset):
-            path = os.path.join(os.path.realpath(dataset.root), file.path)
-            check_beneath(path, dataset.root)
-            if not os.path.isfile(path):
-                raise DatasetError(
-                    f"the video of episode {file.episode} is missing",
-                    where=path_for_message(path),
-                    hint="copy the file from the origin of the dataset",
-                    code="WDS231",
-                )
-            size = os.path.getsize(path)
-            head = storage.read(path, 0, min(size, _HEAD_BYTES))
-            facts = probe_media(ByteRangeFile.from_storage(storage, path, 0, size, head=head), sniff(head, size))
-            if not isinstance(facts, VideoFacts):
-                reason = facts.reason if isinstance(facts, Unreadable) else f"it holds {facts.kind}"
-                raise damaged_file_error(f"it is no video that can be decoded: {reason}", path)
-            _check_length(file, facts, dataset.fps, path)
-            yield file
+            try:
+                _check_video(storage, dataset, file)
+            except WdsctlError as error:
+                yield file, error
+            else:
+                yield file, None
+
+
+def _check_video(storage: LocalStorage, dataset: RobotDataset, file: VideoFile) -> None:
+    path = os.path.join(os.path.realpath(dataset.root), file.path)
+    check_beneath(path, dataset.root)
+    if not os.path.isfile(path):
+        raise DatasetError(
+            f"the video of episode {file.episode} is missing",
+            where=path_for_message(path),
+            hint="copy the file from the origin of the dataset",
+            code="WDS231",
+        )
+    size = os.path.getsize(path)
+    head = storage.read(path, 0, min(size, _HEAD_BYTES))
+    facts = probe_media(ByteRangeFile.from_storage(storage, path, 0, size, head=head), sniff(head, size))
+    if not isinstance(facts, VideoFacts):
+        reason = facts.reason if isinstance(facts, Unreadable) else f"it holds {facts.kind}"
+        raise damaged_file_error(f"it is no video that can be decoded: {reason}", path)
+    _check_length(file, facts, dataset.fps, path)
 
 
 def _check_length(file: VideoFile, facts: VideoFacts, fps: float, path: str) -> None:

@@ -1,0 +1,58 @@
+"""`validate` of a LeRobot dataset in place: its videos belong to it, though no shard holds them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.preparing import prepare_request
+from tests.robots import CAMERAS, make_v21
+from wdsctl.core.errors import Finding
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.validate.request import ValidateRequest
+from wdsctl.core.validate.validate import validate
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = make_v21(tmp_path / "set")
+    prepare(made, None, prepare_request(format_options={"drop": CAMERAS[1]}))
+    return Path(made)
+
+
+def check(root: Path, **request: object) -> list[Finding]:
+    return [each for each in validate(str(root), ValidateRequest(**request)).findings if each.severity == "error"]  # type: ignore[arg-type]
+
+
+def test_whole_videos_give_no_finding(root: Path) -> None:
+    assert not check(root)
+
+
+def test_a_missing_and_a_damaged_video_are_found_both(root: Path) -> None:
+    missing, damaged, whole = sorted((root / "videos").rglob(f"*{CAMERAS[0]}/*.mp4"))
+    missing.unlink()
+    damaged.write_bytes(damaged.read_bytes()[:200])
+    found = check(root)
+    assert [each.code for each in found] == ["WDS231", "WDS233"]
+    assert missing.name in found[0].message
+    assert damaged.name in found[1].message
+    assert whole.exists()
+
+
+def test_a_video_of_a_feature_that_was_left_out_is_not_checked(root: Path) -> None:
+    for path in (root / "videos").rglob(f"*{CAMERAS[1]}/*.mp4"):
+        path.unlink()
+    assert not check(root)
+
+
+def test_metadata_that_cannot_be_read_is_a_finding(root: Path) -> None:
+    info = json.loads((root / "meta/info.json").read_text())
+    (root / "meta/info.json").write_text(json.dumps({**info, "total_frames": 5}))
+    assert [each.code for each in check(root)] == ["WDS233"]
+
+
+def test_a_check_of_some_shards_opens_no_video(root: Path) -> None:
+    next((root / "videos").rglob(f"*{CAMERAS[0]}/*.mp4")).unlink()
+    assert not check(root, shards=("frames/**/*000000*",))
