@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import random
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,6 +21,7 @@ import torch
 
 from tests.in_place import write_litdata, write_mds, write_parquet, write_zip
 from tests.loader.datasets import Raw, a_dataset
+from tests.loader.in_place_process import blend_of
 from tests.loader.mixed import everything, number_of
 from tests.loader.test_matrix import content
 from tests.places import placed
@@ -54,7 +61,7 @@ def write_all(folder: Path) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def blend(tmp_path_factory: pytest.TempPathFactory) -> Blender:
+def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("data")
     roots = write_all(folder)
     paths = {
@@ -67,8 +74,12 @@ def blend(tmp_path_factory: pytest.TempPathFactory) -> Blender:
         report = prepare(paths[name], None, prepare_request(sample_type="CrudeSample"))
         assert report.index is not None
         assert report.index.samples == SIZES[name]
-    weights = {"tar": 5, "mds": 4, "litdata": 3, "parquet": 2, "zip": 1}
-    return Blender([({"path": path, "subflavors": {"name": name}}, weights[name]) for name, path in paths.items()])
+    return paths
+
+
+@pytest.fixture(scope="module")
+def blend(paths: dict[str, str]) -> Blender:
+    return blend_of(paths)
 
 
 def ran(blend: Blender, ranks: int, workers: int, steps: int, state: Any = None) -> tuple[list[str], Any]:
@@ -97,6 +108,36 @@ def test_ranks_and_workers_change_nothing_and_a_state_goes_on_in_any_others(
     for other_ranks, other_workers in ((1, 0), (3, 0), (2, 2)):
         tail, _ = ran(blend, other_ranks, other_workers, 36 // other_ranks, state)
         assert tail == truth[len(head) : len(head) + 36]
+
+
+@pytest.mark.slow
+def test_a_training_that_is_killed_goes_on_with_other_ranks_as_if_nothing_had_happened(
+    paths: dict[str, str], truth: list[str], tmp_path: Path
+) -> None:
+    rng = random.Random(7)
+    for ranks, workers in ((1, 2), (3, 0), (2, 1), (1, 0)):
+        arguments = [json.dumps(paths), str(tmp_path), str(ranks), str(workers), str(STEPS)]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.loader.in_place_process", *arguments], start_new_session=True
+        )
+        before = saved_batches(tmp_path)
+        while saved_batches(tmp_path) < before + 20:  # under way, and no moment of a step is spared
+            assert process.poll() is None
+            time.sleep(rng.uniform(0.001, 0.02))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    batches = (tmp_path / "batches").read_text().splitlines()[: saved_batches(tmp_path)]
+
+    assert len(batches) >= 80
+    assert batches[: len(truth)] == truth[: len(batches)]
+
+
+def saved_batches(folder: Path) -> int:
+    try:
+        return int(json.loads((folder / "state.json").read_text())["batches"])
+    except FileNotFoundError:
+        return 0
 
 
 class Numbered(Raw):

@@ -216,7 +216,7 @@ def test_a_missing_video_is_named_and_not_called_a_store(tmp_path: Path) -> None
     prepare(root, None, prepare_request())
     video = next(Path(root, "videos").rglob("episode_000000.mp4"))
     video.unlink()
-    with pytest.raises(SampleFailed, match="the video 'videos/.*' is missing") as error:
+    with pytest.raises(SampleFailed, match=r"the video 'videos/.*' is missing") as error:
         Dataset(root)["episode_000000/000000"]
     assert error.value.code == "WDS550"
     assert "validate" in error.value.hint
