@@ -1,6 +1,6 @@
 """Reads MDS or LitData with the library that owns the form, to show that it takes what `wdsctl convert` writes.
 
-`benchmarks/.venv-peers/bin/python -m benchmarks.check_forms FOLDER` prints every sample, an image as its size.
+`benchmarks/.venv-peers/bin/python -m benchmarks.check_forms FOLDER` prints every sample, an image as its size and a digest of its pixels.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def _plain(value: Any) -> Any:
         return [*array.shape, hashlib.sha256(array.tobytes()).hexdigest()]
     if isinstance(value, bytes | memoryview):
         return bytes(value).hex()
-    return list(value.size) if hasattr(value, "size") else value
+    if hasattr(value, "convert"):  # an image of Pillow
+        return [*value.size, hashlib.sha256(value.tobytes()).hexdigest()]
+    return value
 
 
 if __name__ == "__main__":
