@@ -1,7 +1,11 @@
-"""LeRobot datasets for tests, in the layouts v2.1 and v3.0: three episodes, two cameras, and their tables."""
+"""LeRobot datasets for tests, in the layouts v2.1 and v3.0: three episodes, two cameras, and their tables.
+
+The images of the camera `IN_TABLES` are in the tables, if a test asks for it.
+"""
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -12,15 +16,19 @@ import av
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from PIL import Image
 
 FPS = 10
 LENGTHS = (12, 7, 9)
 SIZE = (48, 32)  # width, height
 CAMERAS = ("observation.images.top", "observation.images.wrist")
+IN_TABLES = "observation.images.side"
 TASKS = ("pick the cube", 'say "no" to ünknown')
 
 
-def features(fps: int = FPS, cameras: Sequence[str] = CAMERAS, **more: Any) -> dict[str, Any]:
+def features(
+    fps: int = FPS, cameras: Sequence[str] = CAMERAS, *, has_images: bool = False, **more: Any
+) -> dict[str, Any]:
     video: dict[str, Any] = {"dtype": "video", "shape": [SIZE[1], SIZE[0], 3], "names": ["height", "width", "channels"]}
     video["info"] = {"video.fps": fps, "video.codec": "h264", "video.is_depth_map": False, "has_audio": False}
     return {
@@ -31,6 +39,7 @@ def features(fps: int = FPS, cameras: Sequence[str] = CAMERAS, **more: Any) -> d
         "next.done": {"dtype": "bool", "shape": [1], "names": None},
         "gripper": {"dtype": "int32", "shape": [1], "names": None},
         **dict.fromkeys(cameras, video),
+        **({IN_TABLES: {"dtype": "image", "shape": [SIZE[1], SIZE[0], 3], "names": None}} if has_images else {}),
         "timestamp": {"dtype": "float32", "shape": [1], "names": None},
         "frame_index": {"dtype": "int64", "shape": [1], "names": None},
         "episode_index": {"dtype": "int64", "shape": [1], "names": None},
@@ -40,10 +49,14 @@ def features(fps: int = FPS, cameras: Sequence[str] = CAMERAS, **more: Any) -> d
     }
 
 
-def episode_table(number: int, length: int, first: int, fps: int = FPS) -> dict[str, Any]:
+def episode_table(number: int, length: int, first: int, fps: int = FPS, *, has_images: bool = False) -> dict[str, Any]:
     """The columns of an episode. Its numbers have no short decimal text."""
     draws = np.random.default_rng(number)
+    images = [
+        {"bytes": _as_png(pixels), "path": f"{i}.png"} for i, pixels in enumerate(frame_pixels(2, number, length))
+    ]
     return {
+        **({IN_TABLES: images} if has_images else {}),
         "observation.state": list(draws.normal(size=(length, 3)).astype(np.float32)),
         "action": list((draws.normal(size=(length, 2)) * 1e-3).astype(np.float32)),
         "observation.map": [each.tolist() for each in draws.normal(size=(length, 2, 2))],
@@ -58,7 +71,14 @@ def episode_table(number: int, length: int, first: int, fps: int = FPS) -> dict[
     }
 
 
+def _as_png(pixels: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()
+
+
 _TYPES = {
+    IN_TABLES: pa.struct({"bytes": pa.binary(), "path": pa.string()}),
     "observation.state": pa.list_(pa.float32(), 3),
     "action": pa.list_(pa.float32(), 2),
     "observation.map": pa.list_(pa.list_(pa.float64())),
@@ -111,14 +131,21 @@ def _write_info(
     (root / "meta/info.json").write_text(json.dumps(info, indent=4))
 
 
-def make_v21(root: Path, lengths: Sequence[int] = LENGTHS, fps: int = FPS, cameras: Sequence[str] = CAMERAS) -> str:
+def make_v21(
+    root: Path,
+    lengths: Sequence[int] = LENGTHS,
+    fps: int = FPS,
+    cameras: Sequence[str] = CAMERAS,
+    *,
+    has_images: bool = False,
+) -> str:
     """A dataset with a Parquet file and a video of each camera for each episode."""
     _write_info(
         root,
         "v2.1",
         lengths,
         fps,
-        features(fps, cameras),
+        features(fps, cameras, has_images=has_images),
         total_chunks=1,
         total_videos=len(cameras) * len(lengths),
         data_path="data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet",
@@ -134,9 +161,8 @@ def make_v21(root: Path, lengths: Sequence[int] = LENGTHS, fps: int = FPS, camer
     first = 0
     (root / "data/chunk-000").mkdir(parents=True)
     for i, length in enumerate(lengths):
-        pq.write_table(
-            arrow_table(episode_table(i, length, first, fps)), root / f"data/chunk-000/episode_{i:06d}.parquet"
-        )
+        columns = episode_table(i, length, first, fps, has_images=has_images)
+        pq.write_table(arrow_table(columns), root / f"data/chunk-000/episode_{i:06d}.parquet")
         for number, camera in enumerate(cameras):
             path = root / f"videos/chunk-000/{camera}/episode_{i:06d}.mp4"
             write_video(path, frame_pixels(number, i, length), fps)
@@ -144,14 +170,21 @@ def make_v21(root: Path, lengths: Sequence[int] = LENGTHS, fps: int = FPS, camer
     return str(root)
 
 
-def make_v30(root: Path, lengths: Sequence[int] = LENGTHS, fps: int = FPS, cameras: Sequence[str] = CAMERAS) -> str:
+def make_v30(
+    root: Path,
+    lengths: Sequence[int] = LENGTHS,
+    fps: int = FPS,
+    cameras: Sequence[str] = CAMERAS,
+    *,
+    has_images: bool = False,
+) -> str:
     """A dataset whose first two episodes share a Parquet file and the videos; the others share the next ones."""
     _write_info(
         root,
         "v3.0",
         lengths,
         fps,
-        features(fps, cameras),
+        features(fps, cameras, has_images=has_images),
         data_files_size_in_mb=100,
         video_files_size_in_mb=500,
         data_path="data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet",
@@ -170,7 +203,7 @@ def make_v30(root: Path, lengths: Sequence[int] = LENGTHS, fps: int = FPS, camer
     for file, numbers in enumerate(([0, 1], list(range(2, len(lengths))))):
         tables, start = [], 0.0
         for i in numbers:
-            tables.append(arrow_table(episode_table(i, lengths[i], first, fps)))
+            tables.append(arrow_table(episode_table(i, lengths[i], first, fps, has_images=has_images)))
             row: dict[str, Any] = {"episode_index": i, "tasks": [TASKS[i % len(TASKS)]], "length": lengths[i]}
             row |= {"data/chunk_index": 0, "data/file_index": file}
             row |= {"dataset_from_index": first, "dataset_to_index": first + lengths[i]}
@@ -219,6 +252,12 @@ class RobotReader:
             if feature["dtype"] == "video":
                 frames = self._frames(name, episode, rows, tolerance_s)
                 item[name] = frames[0] if len(rows) == 1 else frames
+                continue
+            if feature["dtype"] == "image":
+                files = [io.BytesIO(self.table[name][row].as_py()["bytes"]) for row in rows]
+                images = np.stack([np.asarray(Image.open(file)).transpose(2, 0, 1) for file in files])
+                images = images.astype(np.float32) / 255
+                item[name] = images if name in deltas else images[0]
                 continue
             values = np.array([self.table[name][row].as_py() for row in rows])
             values = values.astype({"f": np.float32, "i": np.int64, "b": np.bool_}[values.dtype.kind])

@@ -120,7 +120,6 @@ BAD_INFO: list[tuple[Any, type[WdsctlError], str, str]] = [
     (lambda info: info.update(total_frames=99), DatasetError, "WDS233", "total_frames is 99"),
     (lambda info: info.update(features=[]), DatasetError, "WDS233", "no table of features"),
     (lambda info: info["features"].pop("timestamp"), DatasetError, "WDS233", "lack 'timestamp'"),
-    (_feature("cam", dtype="image", shape=[3, 4, 4]), DatasetError, "WDS234", "'cam'.*images in the tables"),
     (_feature("x", dtype="complex64"), DatasetError, "WDS234", "'x'.*unknown dtype 'complex64'"),
     (_feature("d", dtype="video", info={"video.is_depth_map": True}), DatasetError, "WDS234", "'d'.*depth map"),
     (_feature("a_is_pad", dtype="bool"), DatasetError, "WDS234", "'a_is_pad'.*name of a field"),

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from tests.preparing import prepare_request
-from tests.robots import CAMERAS, LENGTHS, make_v21, make_v30
+from tests.robots import CAMERAS, IN_TABLES, LENGTHS, make_v21, make_v30
+from wdsctl import Dataset
 from wdsctl.core.dataset.config import dump_config, load_config, parse_config
 from wdsctl.core.errors import DatasetError, InputError, UsageError
 from wdsctl.core.prepare.prepare import prepare
@@ -17,8 +24,6 @@ from wdsctl.loader import get_loader, get_val_dataset
 
 
 def keys(root: str, split: str) -> list[str]:
-    from wdsctl import Dataset
-
     return [sample["__key__"] for sample in Dataset(root, split=split)]
 
 
@@ -143,3 +148,60 @@ def test_the_section_of_dataset_yaml_comes_back_and_is_checked(tmp_path: Path) -
             parse_config(f"sample_type: CrudeSample\n{text}\n")
     with pytest.raises(DatasetError, match="the sample type is TextSample"):
         parse_config("sample_type: TextSample\nfield_map: {text: txt}\nsequences: {fps: 3}\n")
+
+
+def image_files(root: str) -> list[Path]:
+    return sorted(Path(root, "frames").rglob("*.images"))
+
+
+def test_images_in_tables_are_copied_once_to_files_named_by_their_content(tmp_path: Path) -> None:
+    root = make_v30(tmp_path / "set", cameras=(), has_images=True)
+    report = prepare(root, None, prepare_request())
+    assert report.robot is not None
+    assert [use.becomes for use in report.robot.fields if use.name == IN_TABLES] == ["image"]
+    before = [(path, path.stat().st_mtime_ns) for path in image_files(root)]
+    assert len(before) == 2
+    again = prepare(root, None, prepare_request())
+    assert again.up_to_date
+    assert [(path, path.stat().st_mtime_ns) for path in image_files(root)] == before
+
+
+def test_other_images_replace_the_file_of_the_earlier_ones(tmp_path: Path) -> None:
+    root = make_v21(tmp_path / "set", cameras=(), has_images=True)
+    prepare(root, None, prepare_request())
+    first, *others = image_files(root)
+    path = Path(root, "data/chunk-000/episode_000000.parquet")
+    table = pq.read_table(path)
+    images = table[IN_TABLES].to_pylist()
+    column = pa.array(images[::-1], table.schema.field(IN_TABLES).type)
+    pq.write_table(table.set_column(table.schema.get_field_index(IN_TABLES), IN_TABLES, column), path)
+    report = prepare(root, None, prepare_request())
+    assert report.robot is not None
+    assert report.robot.written == 1
+    assert first not in image_files(root)
+    assert set(others) < set(image_files(root))
+    assert len(image_files(root)) == len(others) + 1
+    sample = Dataset(root)["episode_000000/000000"]
+    last = np.asarray(Image.open(io.BytesIO(images[-1]["bytes"]))).transpose(2, 0, 1).astype(np.float32) / 255
+    np.testing.assert_array_equal(sample[IN_TABLES].numpy(), last)
+
+
+@pytest.mark.parametrize(
+    ("column", "code", "told"),
+    [
+        (pa.array([{"bytes": None, "path": "a.png"}] * LENGTHS[0]), "WDS233", "names the image 'a.png'"),
+        (pa.array([b"x"] * (LENGTHS[0] - 1) + [None]), "WDS233", "has no image in a row"),
+        (pa.array(["a.png"] * LENGTHS[0]), "WDS234", "has the type string"),
+    ],
+)
+def test_a_column_without_images_is_refused_before_anything_is_written(
+    tmp_path: Path, column: Any, code: str, told: str
+) -> None:
+    root = make_v21(tmp_path / "set", cameras=(), has_images=True)
+    path = Path(root, "data/chunk-000/episode_000000.parquet")
+    table = pq.read_table(path)
+    pq.write_table(table.set_column(table.schema.get_field_index(IN_TABLES), IN_TABLES, column), path)
+    with pytest.raises(DatasetError, match=told) as error:
+        prepare(root, None, prepare_request())
+    assert error.value.code == code
+    assert not image_files(root)

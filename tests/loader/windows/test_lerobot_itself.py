@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.preparing import prepare_request
-from tests.robots import CAMERAS, LENGTHS, make_v21, make_v30
+from tests.robots import CAMERAS, IN_TABLES, LENGTHS, make_v21, make_v30
 from wdsctl import Dataset
 from wdsctl.core.prepare.prepare import prepare
 
@@ -20,6 +20,7 @@ WINDOWS = {
     "next.done": [-0.1, 0.5],
     CAMERAS[0]: [-0.3, -0.1, 0.0, 0.8],
     CAMERAS[1]: [0.1],
+    IN_TABLES: [0, 0.1],
 }
 
 
@@ -27,7 +28,7 @@ def test_every_value_is_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     lerobot = pytest.importorskip("lerobot.datasets.lerobot_dataset")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     is_v3 = lerobot.CODEBASE_VERSION == "v3.0"
-    root = (make_v30 if is_v3 else make_v21)(tmp_path / "set")
+    root = (make_v30 if is_v3 else make_v21)(tmp_path / "set", has_images=True)
     stats = {name: [0.0, 1.0] for name in ("min", "max", "mean", "std")} | {"count": [1]}
     with open(f"{root}/meta/episodes_stats.jsonl", "w") as file:  # LeRobot 0.3 needs it
         file.writelines(

@@ -14,7 +14,7 @@ import torch
 from tests.loader.running import digests, ids, rounds, saved_after, strict, taken
 from tests.preparing import prepare_request
 from tests.remote import uploaded
-from tests.robots import CAMERAS, FPS, LENGTHS, RobotReader, frame_pixels, make_v21, make_v30, write_video
+from tests.robots import CAMERAS, FPS, IN_TABLES, LENGTHS, RobotReader, frame_pixels, make_v21, make_v30, write_video
 from wdsctl import Dataset
 from wdsctl.core.errors import LoaderError, SampleFailed, UsageError
 from wdsctl.core.index.index import index
@@ -38,13 +38,14 @@ WINDOWS: dict[str, list[float]] = {
     "timestamp": [-0.1, 0.0, 0.1],
     CAMERAS[0]: [-0.3, -0.1, 0.0, 0.8],
     CAMERAS[1]: [0.1],
+    IN_TABLES: [-0.1, 0.0],
 }
 
 
 @pytest.fixture(scope="module", params=["v2.1", "v3.0"])
 def robots(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     root = tmp_path_factory.mktemp("robots") / "set"
-    made = (make_v21 if request.param == "v2.1" else make_v30)(root)
+    made = (make_v21 if request.param == "v2.1" else make_v30)(root, has_images=True)
     prepare(made, None, prepare_request())
     return made
 

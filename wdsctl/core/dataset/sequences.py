@@ -2,7 +2,8 @@
 
 The key of a frame is `SEQUENCE/NUMBER`; the frames of a sequence are neighbours in the shards, and their numbers have
 no gaps. Without `features`, a frame has its parts. With `features`, it is a line of JSON, and has these of its values:
-numbers as tensors, texts, and the frames of videos, which the line names by path and time.
+numbers as tensors, texts, images, which the line names by file and range of bytes, and frames of videos, which it names
+by file and time.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from wdsctl.core.samples.fields import did_you_mean
 if TYPE_CHECKING:
     from wdsctl.core.dataset.yaml_document import YamlDocument
 
-VIDEO, TEXT = "video", "string"
+VIDEO, IMAGE, TEXT = "video", "image", "string"
 FLOATS = ("float16", "float32", "float64")
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")
 VALUE_DTYPES = (*FLOATS, *INTEGERS, "bool", TEXT)
-_DTYPES = (*VALUE_DTYPES, VIDEO)
+_DTYPES = (*VALUE_DTYPES, IMAGE, VIDEO)
 _REMARK = "# keys are SEQUENCE/NUMBER, one frame every 1/fps seconds; the loader reads time windows"
 
 

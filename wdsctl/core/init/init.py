@@ -262,7 +262,7 @@ def _robot_constants(root: str, sequences: SequenceConfig) -> dict[str, tuple[An
         for feature in dataset.columns
         if feature.name.startswith(OBSERVATION) and feature.dtype in FLOATS
     }
-    cameras = [feature.name for feature in dataset.videos]
+    cameras = [feature.name for feature in (*dataset.videos, *dataset.images)]
     return {
         "FPS": (sequences.fps, "frames per second"),
         "HORIZON": (_HORIZON, "the frame, and those after it, whose actions the model predicts"),

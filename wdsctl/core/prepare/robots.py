@@ -1,6 +1,7 @@
 """`prepare` of a LeRobot dataset, in place: its tables become JSONL in `frames/`, its videos stay where they are.
 
-The JSONL files are the shards, one for each Parquet file. A second run writes only files whose rows have changed.
+The JSONL files are the shards, one for each Parquet file. Images in a Parquet file, which are inside compressed pages,
+are copied to a file beside its lines. A second run writes only files whose rows have changed.
 """
 
 from __future__ import annotations
@@ -17,8 +18,16 @@ from wdsctl.core.dataset.root_spec import ShardSelection
 from wdsctl.core.dataset.sequences import SequenceConfig
 from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import InputError, UsageError
-from wdsctl.core.files import open_file_draft, write_text
-from wdsctl.core.importers.lerobot.frames import TOLERANCE_S, FrameTable, frame_lines, frame_tables
+from wdsctl.core.files import open_file_draft, remove_file, write_pieces, write_text
+from wdsctl.core.importers.lerobot.frames import (
+    TOLERANCE_S,
+    FrameImages,
+    FrameTable,
+    frame_lines,
+    frame_tables,
+    survey_images,
+    table_images,
+)
 from wdsctl.core.importers.lerobot.importer import describe_features
 from wdsctl.core.importers.lerobot.metadata import INFO_FILE, RobotDataset, read_robot_dataset
 from wdsctl.core.importers.lerobot.videos import check_videos, video_files
@@ -34,6 +43,7 @@ from wdsctl.core.urls import is_url, redact_secrets
 
 FORM = "lerobot"
 FRAMES_FOLDER = "frames"
+_IMAGES_SUFFIX = ".images"
 _SELECTION = ShardSelection(globs=(f"{FRAMES_FOLDER}/**/*.jsonl",))
 #: Splits keep the frames of an episode together.
 _GROUP = "json:episode_index"
@@ -105,7 +115,8 @@ def write_robot_frames(source: str, request: PrepareRequest, progress: Progress)
     if request.index.dry_run:
         written = 0
         for table in tables:
-            for _ in frame_lines(dataset, table, tolerance):
+            images = survey_images(dataset, table) if dataset.images else None
+            for _ in frame_lines(dataset, table, tolerance, images):
                 pass
             progress.advance(items=1)
     else:
@@ -140,6 +151,12 @@ def robot_split_rule(request: PrepareRequest) -> SplitRule:
 def frames_path(table: str) -> str:
     """The path of the lines of a Parquet file, both below the root."""
     return f"{FRAMES_FOLDER}/{os.path.splitext(table.removeprefix('data/'))[0]}.jsonl"
+
+
+def images_path(table: str, images: FrameImages) -> str:
+    """The path of the images of a Parquet file, both below the root. Other images get another name: lines never name a
+    file that others replace."""
+    return f"{frames_path(table).removesuffix('.jsonl')}.{images.digest}{_IMAGES_SUFFIX}"
 
 
 def _parse_tolerance(options: Options) -> float:
@@ -191,11 +208,27 @@ def _write_tables(
     written = 0
     for table in tables:
         path = os.path.join(dataset.root, frames_path(table.path))
+        images = survey_images(dataset, table) if dataset.images else None
+        image_file = "" if images is None else images_path(table.path, images)
+        if images is not None and not os.path.exists(os.path.join(dataset.root, image_file)):
+            write_pieces(os.path.join(dataset.root, image_file), table_images(dataset, table))
         with open_file_draft(path) as draft:
             with open(draft.path, "xb") as file:
-                file.writelines(frame_lines(dataset, table, tolerance))
+                file.writelines(frame_lines(dataset, table, tolerance, images, image_file))
             if not (os.path.isfile(path) and filecmp.cmp(draft.path, path, shallow=False)):
                 draft.publish()
                 written += 1
+        _remove_other_images(path, image_file)
         advance()
     return written
+
+
+def _remove_other_images(lines_path: str, image_file: str) -> None:
+    """Remove the images of an earlier version of these lines. `image_file`: of the current ones, or empty."""
+    folder, name = os.path.split(lines_path)
+    stem = name.removesuffix(".jsonl")
+    for other in os.listdir(folder):
+        digest = other.removeprefix(f"{stem}.").removesuffix(_IMAGES_SUFFIX)
+        is_images = other == f"{stem}.{digest}{_IMAGES_SUFFIX}" and "." not in digest
+        if is_images and other != os.path.basename(image_file):
+            remove_file(os.path.join(folder, other))

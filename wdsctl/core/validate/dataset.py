@@ -54,7 +54,7 @@ from wdsctl.core.validate.refs import (
     select_matching_rules,
 )
 from wdsctl.core.validate.request import ValidateReport, ValidateRequest, ValidationLevel, match_shards
-from wdsctl.core.validate.robot_videos import robot_video_findings
+from wdsctl.core.validate.robot_media import robot_media_findings
 from wdsctl.core.validate.run_checks import CheckOutcome, check_shards, store_dataset_ref_findings
 from wdsctl.core.validate.schema import schema_rules_of
 from wdsctl.core.validate.unit import CheckContext, CheckUnit
@@ -337,7 +337,9 @@ class _Validation:
             *([] if has_key_rule else key_findings(self.location, self.offsets)),
             *part_findings(self.offsets, self.parts, self.config),
             *colliding_part_findings(self.offsets),
-            *robot_video_findings(self.location.root, self.config.sequences, self.progress),
+            *robot_media_findings(
+                self.location.root, self.config.sequences, [row.path for row in self.rows], self.progress
+            ),
         ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import torch
 
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.dataset.config import DatasetConfig
-from wdsctl.core.dataset.sequences import TEXT, VIDEO, SequenceConfig
+from wdsctl.core.dataset.sequences import IMAGE, TEXT, VIDEO, SequenceConfig
 from wdsctl.core.errors import SampleFailed, UsageError, WdsctlError
 from wdsctl.core.samples.types import FieldKind
 from wdsctl.core.urls import is_url
@@ -34,6 +34,8 @@ from wdsctl.loader.windows.windows import frame_deltas
 if TYPE_CHECKING:
     from wdsctl.loader.decoding.av.open_videos import OpenVideos
 
+_PREPARE_HINT = "run `wdsctl prepare` on the dataset again"
+_OPEN_IMAGE_FILES = 8  # per source and process
 _CACHED_LINES = 8192  # of a source and process: windows of neighbouring frames overlap
 
 
@@ -74,7 +76,10 @@ class FrameSource(SplitSource):
         self._half_frame_s = 0.5 / sequences.fps
         self._frames = FrameRows(offsets)
         self._lines: OrderedDict[int, dict[str, Any]] = OrderedDict()
-        self._is_float = _has_float_frames(decoder, self.dataset_path) if VIDEO in self._features.values() else False
+        has_frames = not {IMAGE, VIDEO}.isdisjoint(self._features.values())
+        self._is_float = _has_float_frames(decoder, self.dataset_path) if has_frames else False
+        self._image_decoder = decoder or SampleDecoder(image_decode="torchrgb8")
+        self._image_files: OrderedDict[str, LazyPart] = OrderedDict()  # those used last
         folder = RemoteFolderStore(root, None) if is_url(root) else FolderStore(root, None)
         self._files = folder
         self.field_facts = {**self.field_facts, "sequences": repr(sequences), "windows": repr(self._deltas)}
@@ -110,25 +115,27 @@ class FrameSource(SplitSource):
     def close(self) -> None:
         if "_videos" in vars(self):
             self._videos.close()
+        while self._image_files:
+            self._image_files.popitem()[1].release()
         super().close()
 
     @cached_property
     def _videos(self) -> OpenVideos:
         from wdsctl.loader.decoding.av.open_videos import OpenVideos  # imports PyAV, which few datasets need
 
-        return OpenVideos(self._open_video)
+        return OpenVideos(partial(self._open_file, "video"))
 
-    def _open_video(self, path: str) -> LazyPart:
+    def _open_file(self, what: str, path: str) -> LazyPart:
         try:
             return self._files.open(path)
         except SampleFailed as error:
             if error.code != MISSING_ENTRY:
                 raise
-            raise SampleFailed(
-                f"the video {path!r} is missing",
-                hint="copy it from the origin of the dataset; `wdsctl validate` lists all that are missing",
-                code=MISSING_ENTRY,
-            ) from error
+            if what == "video":
+                hint = "copy it from the origin of the dataset; `wdsctl validate` lists all that are missing"
+            else:
+                hint = _PREPARE_HINT
+            raise SampleFailed(f"the {what} {path!r} is missing", hint=hint, code=MISSING_ENTRY) from error
 
     def _with_windows(self, rows: Int64Array) -> Int64Array:
         """These rows and those of their windows, each once. Windows may reach into another sequence here."""
@@ -156,6 +163,9 @@ class FrameSource(SplitSource):
             if dtype == VIDEO:
                 frames = self._decode(values, name)
                 sample[name] = frames.squeeze(0)
+            elif dtype == IMAGE:
+                images = [self._load_image(value, name) for value in values]
+                sample[name] = stack_values(images, name) if name in windows else images[0]
             elif dtype == TEXT:
                 sample[name] = values[0]
             else:
@@ -207,12 +217,28 @@ class FrameSource(SplitSource):
         except (TypeError, KeyError, ValueError) as error:
             raise SampleFailed(
                 f"{name!r} is no path and timestamp of a video: {places[0]!r}",
-                hint="run `wdsctl prepare` on the dataset again",
+                hint=_PREPARE_HINT,
             ) from error
         if len(paths) > 1:
-            raise SampleFailed(f"the frames of {name!r} are in several videos", hint="prepare the dataset again")
+            raise SampleFailed(f"the frames of {name!r} are in several videos", hint=_PREPARE_HINT)
         frames = self._videos.frames(paths.pop(), times, self._tolerance_s, self._half_frame_s)
         return frames.to(torch.float32) / 255 if self._is_float else frames
+
+    def _load_image(self, place: Any, name: str) -> Any:
+        try:
+            path, offset, size = str(place["path"]), int(place["offset"]), int(place["size"])
+        except (TypeError, KeyError, ValueError) as error:
+            raise SampleFailed(f"{name!r} is no range of bytes of an image: {place!r}", hint=_PREPARE_HINT) from error
+        if path in self._image_files:
+            self._image_files.move_to_end(path)
+        else:
+            self._image_files[path] = self._open_file("file of images", path)
+            if len(self._image_files) > _OPEN_IMAGE_FILES:
+                self._image_files.popitem(last=False)[1].release()
+        data = self._image_files[path].read(offset, size)
+        if len(data) != size:
+            raise SampleFailed(f"{path!r} ends before the image of {name!r}", hint=_PREPARE_HINT)
+        return self._image_decoder.function_for(name, None, "image")(data)
 
     # Frames with parts.
 

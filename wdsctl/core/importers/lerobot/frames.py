@@ -1,7 +1,8 @@
 """The rows of LeRobot's tables as lines of JSON, one a frame, and the checks that they are what the metadata says.
 
-A line has the key of the frame (`episode_000003/000042`), its values by feature, its task as text, and for each video
-the file and the time of the frame in it. A number is written with the fewest digits that give it back exactly.
+A line has the key of the frame (`episode_000003/000042`), its values by feature, its task as text, for each video the
+file and the time of the frame in it, and for each image in the table its range of bytes in a file beside the lines. A
+number is written with the fewest digits that give it back exactly.
 Infinities and NaN, which JSON does not have, are the texts "Infinity", "-Infinity" and "NaN".
 """
 
@@ -10,14 +11,16 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wdsctl.core.dataset.sequences import FLOATS, TEXT
+from wdsctl.core.array_types import Int64Array
+from wdsctl.core.dataset.sequences import FLOATS, IMAGE, TEXT
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.importers.lerobot.metadata import INDEX_COLUMNS, Episode, Feature, RobotDataset, open_table
 from wdsctl.core.importers.protocol import damaged_file_error
@@ -27,6 +30,7 @@ from wdsctl.core.text import path_for_message
 
 TOLERANCE_S = 1e-4  # LeRobot's default
 _BATCH_ROWS = 4096
+_BATCH_ROWS_WITH_IMAGES = 64
 _ODD_NUMBERS = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"', "-0": "-0.0"}
 
 
@@ -58,8 +62,55 @@ def frame_key(episode: int, frame: int) -> str:
     return f"episode_{episode:06d}/{frame:06d}"
 
 
-def frame_lines(dataset: RobotDataset, table: FrameTable, tolerance_s: float = TOLERANCE_S) -> Iterator[bytes]:
-    """Yield the lines of a file in pieces, with the newlines.
+class FrameImages(NamedTuple):
+    """The images in a Parquet file, as one file has them: frame by frame, and in a frame by feature.
+
+    `sizes`: (frames, features) in bytes. `digest`: of all bytes.
+    """
+
+    digest: str
+    sizes: Int64Array
+
+    @property
+    def offsets(self) -> Int64Array:
+        ends = np.cumsum(self.sizes).reshape(self.sizes.shape)
+        return ends - self.sizes
+
+
+def table_images(dataset: RobotDataset, table: FrameTable) -> Iterator[bytes]:
+    """Yield the files of all images in a Parquet file, frame by frame.
+
+    Memory: the images of 64 frames. Raises DatasetError WDS233 if one is missing, or only named by its path, WDS234 for
+    a column of another type.
+    """
+    path = os.path.join(dataset.root, table.path)
+    with arrow.translate_arrow_errors(path):
+        file = open_table(path)
+        _check_columns(dataset, file.schema_arrow, path)
+        names = [feature.name for feature in dataset.images]
+        for batch in file.iter_batches(_BATCH_ROWS_WITH_IMAGES, columns=names, use_threads=False):
+            columns = [_read_images(name, batch.column(name), path) for name in names]
+            for images in zip(*columns, strict=True):
+                yield from images
+
+
+def survey_images(dataset: RobotDataset, table: FrameTable) -> FrameImages:
+    """Read the images, and return their sizes. Raises what `table_images` raises."""
+    digest, sizes = blake2b(digest_size=8), []
+    for image in table_images(dataset, table):
+        digest.update(image)
+        sizes.append(len(image))
+    return FrameImages(digest.hexdigest(), np.array(sizes, np.int64).reshape(-1, max(1, len(dataset.images))))
+
+
+def frame_lines(
+    dataset: RobotDataset,
+    table: FrameTable,
+    tolerance_s: float = TOLERANCE_S,
+    images: FrameImages | None = None,
+    images_path: str = "",
+) -> Iterator[bytes]:
+    """Yield the lines of a file in pieces, with the newlines. `images_path`: below the root, of the file of `images`.
 
     Memory: some thousand rows. Raises DatasetError WDS233 if the rows are not those of the metadata, WDS234 for a
     column of another type.
@@ -72,8 +123,14 @@ def frame_lines(dataset: RobotDataset, table: FrameTable, tolerance_s: float = T
         row = 0
         names = [feature.name for feature in dataset.columns]
         for batch in file.iter_batches(_BATCH_ROWS, columns=names, use_threads=False):
-            yield _encode_batch(dataset, table, batch, times[row : row + batch.num_rows], row, path)
-            row += batch.num_rows
+            stop = row + batch.num_rows
+            columns = {
+                feature.name: _value_texts(feature, batch.column(feature.name), path) for feature in dataset.columns
+            }
+            if images is not None:
+                columns |= _image_texts(dataset, images, images_path, row, stop)
+            yield _encode_batch(dataset, table, columns, times[row:stop], row)
+            row = stop
 
 
 def _check_columns(dataset: RobotDataset, schema: Any, path: str) -> None:
@@ -84,9 +141,13 @@ def _check_columns(dataset: RobotDataset, schema: Any, path: str) -> None:
     unknown = next((name for name in schema.names if name not in known), None)
     if unknown is not None:
         raise damaged_file_error(f"the column {unknown!r} is not among the features of meta/info.json", path)
-    for feature in dataset.columns:
+    for feature in (*dataset.columns, *dataset.images):
         if feature.name not in schema.names:
             raise damaged_file_error(f"it has no column {feature.name!r}", path)
+        if feature.dtype == IMAGE:
+            if feature.name not in arrow.media_columns(schema):
+                raise _wrong_column_error(feature, schema, path)
+            continue
         kind = getattr(schema.field(feature.name).type, "storage_type", schema.field(feature.name).type)
         depth = 0
         while arrow.is_list_type(kind):
@@ -96,13 +157,17 @@ def _check_columns(dataset: RobotDataset, schema: Any, path: str) -> None:
         found = "text" if is_text else "bool" if types.is_boolean(kind) else ""
         is_number = types.is_floating(kind) if feature.dtype in FLOATS else types.is_integer(kind)
         if depth != len(feature.shape) or expected != found or not (expected or is_number):
-            raise DatasetError(
-                f"the column {feature.name!r} has the type {schema.field(feature.name).type}, but meta/info.json says "
-                f"{feature.dtype} of shape {list(feature.shape)}",
-                where=path_for_message(path),
-                hint=f"correct meta/info.json, or pass `-O drop={feature.name}`",
-                code="WDS234",
-            )
+            raise _wrong_column_error(feature, schema, path)
+
+
+def _wrong_column_error(feature: Feature, schema: Any, path: str) -> DatasetError:
+    return DatasetError(
+        f"the column {feature.name!r} has the type {schema.field(feature.name).type}, but meta/info.json says "
+        f"{feature.dtype} of shape {list(feature.shape)}",
+        where=path_for_message(path),
+        hint=f"correct meta/info.json, or pass `-O drop={feature.name}`",
+        code="WDS234",
+    )
 
 
 def _check_rows(
@@ -149,9 +214,13 @@ def _check_rows(
 
 
 def _encode_batch(
-    dataset: RobotDataset, table: FrameTable, batch: Any, times: NDArray[np.float32], first_row: int, path: str
+    dataset: RobotDataset,
+    table: FrameTable,
+    columns: Mapping[str, Sequence[str]],
+    times: NDArray[np.float32],
+    first_row: int,
 ) -> bytes:
-    columns = {feature.name: _value_texts(feature, batch.column(feature.name), path) for feature in dataset.columns}
+    """The lines of some rows. `columns`: the JSON of the values by feature."""
     tasks = [json.dumps(task) for task in dataset.tasks]
     heads = [(f"{json.dumps(name)}:", texts) for name, texts in columns.items()]
     numbers = [(f"{json.dumps(video.name)}:", video.name) for video in dataset.videos]
@@ -169,6 +238,30 @@ def _encode_batch(
             fields.append(f'{head}{{"path":{json.dumps(place.path)},"timestamp":{place.start + time!r}}}')
         lines.append("{" + ",".join(fields) + "}\n")
     return "".join(lines).encode()
+
+
+def _read_images(name: str, column: Any, path: str) -> list[bytes]:
+    found = []
+    for value in column.to_pylist():
+        data = value.get("bytes") if isinstance(value, dict) else value
+        if not isinstance(data, bytes) or not data:
+            named = value.get("path") if isinstance(value, dict) else None
+            what = f"names the image {named!r} instead of holding it" if named else "has no image in a row"
+            raise damaged_file_error(f"the column {name!r} {what}", path)
+        found.append(data)
+    return found
+
+
+def _image_texts(
+    dataset: RobotDataset, images: FrameImages, images_path: str, first: int, stop: int
+) -> dict[str, list[str]]:
+    """The JSON that names the images of some rows by file and range, by feature."""
+    path = json.dumps(images_path)
+    found = {}
+    for i, feature in enumerate(dataset.images):
+        places = zip(images.offsets[first:stop, i].tolist(), images.sizes[first:stop, i].tolist(), strict=True)
+        found[feature.name] = [f'{{"path":{path},"offset":{offset},"size":{size}}}' for offset, size in places]
+    return found
 
 
 def _value_texts(feature: Feature, column: Any, path: str) -> list[str]:

@@ -6,7 +6,7 @@ import json
 import os
 
 from wdsctl.core.dataset.location import shell_command
-from wdsctl.core.dataset.sequences import TEXT, VIDEO
+from wdsctl.core.dataset.sequences import IMAGE, TEXT, VIDEO
 from wdsctl.core.errors import UsageError, WdsctlError
 from wdsctl.core.importers.lerobot.metadata import INFO_FILE, RobotDataset
 from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Source
@@ -52,6 +52,8 @@ def describe_features(dataset: RobotDataset) -> tuple[FieldUse, ...]:
     for feature in dataset.features:
         if feature.dtype == VIDEO:
             becomes, note = "frames", "decoded from the video, which stays where it is"
+        elif feature.dtype == IMAGE:
+            becomes, note = "image", "copied from the table, which holds it compressed"
         elif feature.dtype == TEXT:
             becomes, note = "str", ""
         else:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from wdsctl.core.dataset.sequences import VALUE_DTYPES, VIDEO
+from wdsctl.core.dataset.sequences import IMAGE, VALUE_DTYPES, VIDEO
 from wdsctl.core.errors import DatasetError, InputError, translate_os_errors
 from wdsctl.core.importers.protocol import damaged_file_error, read_json_object
 from wdsctl.core.importers.records import arrow
@@ -77,9 +77,14 @@ class RobotDataset:
         return tuple(feature for feature in self.features if feature.dtype == VIDEO)
 
     @property
+    def images(self) -> tuple[Feature, ...]:
+        """The features whose images are in the tables."""
+        return tuple(feature for feature in self.features if feature.dtype == IMAGE)
+
+    @property
     def columns(self) -> tuple[Feature, ...]:
-        """The features in the tables."""
-        return tuple(feature for feature in self.features if feature.dtype != VIDEO)
+        """The features with numbers and texts in the tables."""
+        return tuple(feature for feature in self.features if feature.dtype not in (IMAGE, VIDEO))
 
     @property
     def frames(self) -> int:
@@ -150,11 +155,9 @@ def _read_feature(name: str, given: Mapping[str, Any], where: str) -> Feature:
     details = {**(given.get("video_info") or {}), **(given.get("info") or {})}
     is_depth = details.get("is_depth_map") or details.get("video.is_depth_map")
     reason = ""
-    if dtype == "image":
-        reason = "holds its images in the tables"
-    elif is_depth:
+    if is_depth:
         reason = "is a depth map"
-    elif dtype != VIDEO and dtype not in VALUE_DTYPES:
+    elif dtype not in (IMAGE, VIDEO, *VALUE_DTYPES):
         reason = f"has the unknown dtype {dtype!r}"
     elif name.startswith("__") or name.endswith("_is_pad") or name == "task":
         reason = "has the name of a field that wdsctl adds"

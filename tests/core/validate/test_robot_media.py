@@ -1,4 +1,4 @@
-"""`validate` of a LeRobot dataset in place: its videos belong to it, though no shard holds them."""
+"""`validate` of a LeRobot dataset in place: its videos and images belong to it, though no shard holds them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.preparing import prepare_request
-from tests.robots import CAMERAS, make_v21
+from tests.robots import CAMERAS, make_v21, make_v30
 from wdsctl.core.errors import Finding
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.validate.request import ValidateRequest
@@ -56,3 +56,18 @@ def test_metadata_that_cannot_be_read_is_a_finding(root: Path) -> None:
 def test_a_check_of_some_shards_opens_no_video(root: Path) -> None:
     next((root / "videos").rglob(f"*{CAMERAS[0]}/*.mp4")).unlink()
     assert not check(root, shards=("frames/**/*000000*",))
+
+
+@pytest.mark.parametrize("damage", ["missing", "short"])
+def test_a_file_of_images_that_is_missing_or_short_is_found(tmp_path: Path, damage: str) -> None:
+    root = Path(make_v30(tmp_path / "set", cameras=(), has_images=True))
+    prepare(str(root), None, prepare_request())
+    assert not check(root)
+    path = sorted(root.rglob("*.images"))[1]
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-1])
+    (found,) = check(root)
+    assert (found.code, found.shard) == ("WDS231", "frames/chunk-000/file-001.jsonl")
+    assert ("is missing" in found.message) == (damage == "missing")
