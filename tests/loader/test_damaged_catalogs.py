@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.build import a_shard
 from tests.loader.datasets import Raw, digest
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.index.index import index
@@ -32,6 +33,25 @@ def loader_of(path: Path, workers: int = 0, **options: object) -> Loader:
     config = WorkerConfig(num_workers=workers)
     given: dict[str, object] = {"batch_size": 100, "repeat": False, "task_encoder": Raw(), "worker_config": config}
     return get_loader(get_train_dataset(path, **{**given, **options}))  # type: ignore[arg-type]
+
+
+def test_a_loader_of_a_dataset_with_a_damaged_shard_says_so_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("a.tar", "b.tar"):
+        (tmp_path / name).write_bytes(a_shard({f"{name[0]}{i}.txt": b"x" for i in range(9)}))
+    prepare(str(tmp_path), None, PrepareRequest(sample_type="CrudeSample", split={"train": 1.0}))
+    list(loader_of(tmp_path, batch_size=2))
+    assert not caplog.records
+    data = (tmp_path / "a.tar").read_bytes()
+    (tmp_path / "a.tar").write_bytes(data[:4500])
+    index(str(tmp_path))
+
+    list(loader_of(tmp_path, batch_size=2))
+
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert message.startswith("1 shard of ")
+    assert f"`wdsctl validate {tmp_path}`" in message
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -199,6 +199,7 @@ def test_videos_and_rows_are_read_at_a_url(robots: str) -> None:
     url = "faulty://store/robots"
     uploaded(robots, url, "*.jsonl")
     uploaded(robots, url, "*.mp4")
+    uploaded(robots, url, "*.images")
     here = digests(training(robots, max_samples_per_sequence=8), 7)
     assert digests(training(url, catalog=f"{robots}/.wdsctl", max_samples_per_sequence=8), 7) == here
 

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wdsctl.core.catalog.database_file import DATABASE_ERRORS, error_text
 from wdsctl.core.catalog.open_catalog import (
@@ -28,6 +28,7 @@ from wdsctl.core.catalog.values import (
     MEDIA_FOLDER_KIND,
     SAMPLE_ROWS_FACT,
     SPLIT_FACTS,
+    TOTALS_FACT,
     CatalogShard,
     MediaSettings,
     PartCount,
@@ -41,6 +42,7 @@ from wdsctl.core.catalog.values import (
 )
 from wdsctl.core.dataset.location import shell_command_for_file
 from wdsctl.core.errors import InputError
+from wdsctl.core.json_text import read_json
 
 if TYPE_CHECKING:
     from wdsctl.core.catalog.media import MediaReader
@@ -56,6 +58,16 @@ _MEMBERSHIP = (
     "JOIN shard ON shard.id = t.shard JOIN split ON split.id = t.split WHERE {where} "
     "ORDER BY shard.removed, shard.id, split.id"
 )
+
+_DAMAGED = ("partial", "bad", "unreadable")  # statuses of shards
+
+
+class CurrentSplit(NamedTuple):
+    """A split in the current generation. `damaged`: `Catalog.damaged_shards`."""
+
+    generation: int
+    shards: list[SplitShard]
+    damaged: int
 
 
 class Catalog:
@@ -108,6 +120,15 @@ class Catalog:
     def generation(self) -> int:
         """The generation that the catalog describes. Raises CatalogError WDS302 if it states none."""
         return parse_generation(self.path, self.fact("generation"))
+
+    @property
+    def damaged_shards(self) -> int:
+        """The shards that end early or are broken inside, so that samples may be missing; 0 if nobody counted."""
+        try:
+            statuses = read_json(self.fact(TOTALS_FACT) or "{}").get("statuses", {})
+            return sum(int(count) for status, count in statuses.items() if status in _DAMAGED)
+        except (ValueError, TypeError, AttributeError):
+            return 0  # of totals that another version wrote
 
     @property
     def last_shard_id(self) -> int:
@@ -325,10 +346,10 @@ def read_split(path: str, name: str) -> list[SplitShard]:
         return catalog.split(name)
 
 
-def read_generation_and_split(path: str, name: str) -> tuple[int, list[SplitShard]]:
-    """Both of one moment, in half the time: a blend may have a thousand catalogs."""
+def read_current_split(path: str, name: str) -> CurrentSplit:
+    """All of one moment, in half the time: a blend may have a thousand catalogs."""
     with Catalog(path) as catalog:
-        return catalog.generation, catalog.split(name)
+        return CurrentSplit(catalog.generation, catalog.split(name), catalog.damaged_shards)
 
 
 def read_split_names(path: str) -> list[str]:

@@ -9,10 +9,10 @@ from functools import cached_property, partial
 from typing import NamedTuple
 
 from wdsctl.core.blend import Leaf
-from wdsctl.core.catalog.read import read_generation_and_split, read_split_names
+from wdsctl.core.catalog.read import read_current_split, read_split_names
 from wdsctl.core.catalog.splits import SplitShard
 from wdsctl.core.dataset.config import DatasetConfig, parse_config, read_config_text
-from wdsctl.core.dataset.location import DatasetLocation, locate, locate_view
+from wdsctl.core.dataset.location import DatasetLocation, locate, locate_view, shell_command_at
 from wdsctl.core.dataset.polylithic import PolylithicFolder, find_polylithic_folder
 from wdsctl.core.energon.meta import JSONL_INDEX_SUFFIX, find_meta_file
 from wdsctl.core.energon.split_file import find_split_file, read_split_from_file
@@ -20,6 +20,7 @@ from wdsctl.core.errors import CatalogError, InputError, StateMismatch, UsageErr
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.samples.types import CRUDE
 from wdsctl.core.storage.storage import LocalStorage
+from wdsctl.core.text import pluralize
 from wdsctl.core.urls import is_url
 from wdsctl.core.views.selections import intersect_selections, require_unchanged_view
 from wdsctl.loader.joins import EagerFunctions, JoinContext, open_joined_source
@@ -233,7 +234,10 @@ class SourceOpener:
                 return read_split_from_file(location, find_split_file(location, file), leaf.split_part)
             nonlocal split_part
             split_part = _split_of_lines(location, leaf) or leaf.split_part
-            return read_generation_and_split(location.catalog, split_part)
+            current = read_current_split(location.catalog, split_part)
+            if current.damaged:
+                _log_damage(location, current.damaged)
+            return current[:2]
 
         location, (current, of_split) = open_or_index(location, self._dataset.catalog, opened, divides=not file)
         parts, view_hash = of_split, ""
@@ -290,6 +294,16 @@ class SourceOpener:
         if text not in self._configs:
             self._configs[text] = parse_config(text, path)
         return self._configs[text]
+
+
+def _log_damage(location: DatasetLocation, shards: int) -> None:
+    logger.warning(
+        "%s of %s %s damaged, so that samples may be missing: %s lists them",
+        pluralize(shards, "shard"),
+        location.display_path,
+        "is" if shards == 1 else "are",
+        shell_command_at(location, "validate"),
+    )
 
 
 def _split_of_lines(location: DatasetLocation, leaf: Leaf) -> str:

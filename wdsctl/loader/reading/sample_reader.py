@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wdsctl.core.catalog.read import check_not_media_folder, read_current_generation, read_generation_and_split
+from wdsctl.core.catalog.read import check_not_media_folder, read_current_generation, read_current_split
 from wdsctl.core.catalog.splits import SplitShard
 from wdsctl.core.dataset.config import DatasetConfig, parse_config, read_config_text
 from wdsctl.core.dataset.location import DatasetLocation
@@ -61,7 +61,7 @@ class SampleReader:
 
         def read(location: DatasetLocation) -> tuple[int, list[SplitShard] | None]:
             if choice.split is not None:
-                return read_generation_and_split(location.catalog, choice.split)
+                return read_current_split(location.catalog, choice.split)[:2]
             check_not_media_folder(location.catalog)
             return read_current_generation(location.catalog), None
 
@@ -160,7 +160,7 @@ class SampleReader:
 
     def _reopen(self) -> None:
         split = self.choice.split
-        shards = None if split is None else read_generation_and_split(self.location.catalog, split)[1]
+        shards = None if split is None else read_current_split(self.location.catalog, split).shards
         try:
             self._open(shards)
         except CatalogError as error:
