@@ -1,6 +1,7 @@
 """Reads MDS or LitData with the library that owns the form, to show that it takes what `wdsctl convert` writes.
 
-`benchmarks/.venv-peers/bin/python -m benchmarks.check_forms FOLDER` prints every sample, an image as its size and a digest of its pixels.
+`benchmarks/.venv-peers/bin/python -m benchmarks.check_forms FOLDER` prints every sample, an image as its
+size and a digest of its pixels.
 """
 
 from __future__ import annotations

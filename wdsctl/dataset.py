@@ -89,7 +89,7 @@ class Dataset:
         with require_packages("wdsctl.Dataset"):
             from wdsctl.loader.decoding import SampleDecoder
             from wdsctl.loader.reading.sample_reader import SampleChoice
-            from wdsctl.loader.windows.frame_reader import FrameReader
+            from wdsctl.loader.windows.frame_reader import SequenceReader
             from wdsctl.loader.windows.windows import check_delta_timestamps, no_sequences_error
 
         path, folder = os.fspath(root), None if catalog is None else os.fspath(catalog)
@@ -107,7 +107,7 @@ class Dataset:
         polylithic = find_polylithic_folder(path, folder)
         self._reader: SampleReader
         if polylithic is None:
-            self._reader = FrameReader(location, choice, folder)
+            self._reader = SequenceReader(location, choice, folder)
         else:
             if windows is not None:
                 raise no_sequences_error(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wdsctl.core.catalog.values import PartCount, SplitCount
 from wdsctl.core.errors import Finding
 from wdsctl.core.index.index import IndexReport
-from wdsctl.core.inspect.inspect import InspectReport, PartSummary, SampleSummary, ShardSummary
+from wdsctl.core.inspect.inspect import InspectedShard, InspectReport, PartSummary, SampleSummary
 from wdsctl.core.prepare.prepare import PrepareReport
 from wdsctl.core.prepare.write import FolderReport
 from wdsctl.core.samples.detect import Detection, RejectedSampleType
@@ -76,7 +76,7 @@ def a_split_report(**changes: object) -> SplitReport:
 
 def an_inspect_report(**changes: object) -> InspectReport:
     shards = tuple(
-        ShardSummary(path=f"deep/train-{i:06}.tar", samples=10_000, size_bytes=GIB, status="ok") for i in range(12)
+        InspectedShard(path=f"deep/train-{i:06}.tar", samples=10_000, size_bytes=GIB, status="ok") for i in range(12)
     )
     preview = PartSummary(name="jpg", size_bytes=16_384, preview="640x480 JPEG RGB")
     facts: dict[str, object] = {

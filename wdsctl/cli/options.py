@@ -86,7 +86,7 @@ RootArgument = Annotated[
 ]
 
 
-def follow_to_primary(root: str) -> str:
+def primary_or_root(root: str) -> str:
     """`wdsctl.core.dataset.polylithic.follow_to_primary`, imported when a command runs."""
     from wdsctl.core.dataset import polylithic
 
@@ -99,7 +99,7 @@ SamplesArgument = Annotated[
     typer.Argument(
         metavar="ROOT",
         help="The dataset: a folder with shards at any depth, a .tar or .jsonl file, or a URL of one of these.",
-        callback=follow_to_primary,
+        callback=primary_or_root,
     ),
 ]
 #: Of commands that make the catalog, and so decide which shards it has.

@@ -95,7 +95,7 @@ def make_executor(workers: int, preload: Sequence[str] = ()) -> Executor:
     return LocalProcesses(workers, preload) if factory is None else factory(workers, preload)
 
 
-class Batch(NamedTuple, Generic[UnitT]):
+class UnitBatch(NamedTuple, Generic[UnitT]):
     """Units that run together. `label` names them in messages. `reads`: local paths that they need."""
 
     units: Sequence[UnitT]
@@ -242,7 +242,7 @@ def _run_left(
     fn, units, sizes, results = stage.fn, stage.units, stage.sizes, stage.results
     limits = ONE_BY_ONE if results is None and executor.workers <= 1 else stage.batch
     spans = batch_spans(array("q", (each.size_bytes for each in sizes)), executor.workers, limits)
-    batches = (Batch(units[start:end], unit_label(units[start]), stage.reads) for start, end in spans)
+    batches = (UnitBatch(units[start:end], unit_label(units[start]), stage.reads) for start, end in spans)
     caller_pid = os.getpid() if executor.shares_files else None
     with closing(executor.run(partial(_run_batch, fn, results, caller_pid), batches)) as outcomes:
         for number, outcome in outcomes:
@@ -275,7 +275,7 @@ def _run_batch(
     fn: Callable[[UnitT], ResultT],
     results: ResultFolder[UnitT, ResultT] | None,
     caller_pid: int | None,
-    batch: Batch[UnitT],
+    batch: UnitBatch[UnitT],
 ) -> _BatchOutcome[ResultT]:
     """Run the units of a batch. Other processes do not send results that are saved.
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from wdsctl.core.blend.yaml_tree import (
-    file_identity,
     folder_of,
     is_blend_file,
     is_jsonl_reference,
+    real_file,
     resolve_aux_path,
     resolve_blend_path,
 )
@@ -66,5 +66,5 @@ def test_blend_files_and_jsonl_are_told_by_their_names() -> None:
 def test_two_names_of_one_file_are_one(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(".")
 
-    assert file_identity(os.path.join(tmp_path, "loop", "a.yaml")) == file_identity(os.path.join(tmp_path, "a.yaml"))
-    assert file_identity("s3://bucket/a.yaml") == "s3://bucket/a.yaml"
+    assert real_file(os.path.join(tmp_path, "loop", "a.yaml")) == real_file(os.path.join(tmp_path, "a.yaml"))
+    assert real_file("s3://bucket/a.yaml") == "s3://bucket/a.yaml"

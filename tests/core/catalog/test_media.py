@@ -18,7 +18,7 @@ from wdsctl.core.index.index import index
 from wdsctl.core.index.media_folder import index_media_folder
 from wdsctl.core.index.request import MediaRequest
 from wdsctl.core.media.byte_range import ByteRangeFile
-from wdsctl.core.media.catalog_facts import MediaFormat, MediaMeasures
+from wdsctl.core.media.catalog_facts import MediaMeasures, SharedFacts
 from wdsctl.core.media.facts import Unreadable
 from wdsctl.core.media.media_scan import ScannedMedium
 from wdsctl.core.media.probe import probe_media
@@ -153,7 +153,7 @@ def test_settings_that_make_no_sense_are_damage(tmp_path: Path, text: str) -> No
 
 def test_an_image_takes_less_than_thirty_bytes_and_is_found_by_its_width(tmp_path: Path) -> None:
     path = str(tmp_path / "c.sqlite")
-    draw, form = random.Random(1), MediaFormat("image", "JPEG", "RGB", orientation=1)
+    draw, form = random.Random(1), SharedFacts("image", "JPEG", "RGB", orientation=1)
     sizes = [(draw.randint(64, 4096), draw.randint(64, 4096)) for _ in range(50_000)]
     with open_draft(path):
         pass

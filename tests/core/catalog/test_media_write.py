@@ -8,12 +8,12 @@ from tests.build import a_scan, a_shard, samples
 from tests.core.dumps import query
 from wdsctl.core.catalog.draft import CatalogDraft
 from wdsctl.core.catalog.stage import open_draft
-from wdsctl.core.media.catalog_facts import MediaFormat, MediaMeasures
+from wdsctl.core.media.catalog_facts import MediaMeasures, SharedFacts
 from wdsctl.core.media.media_scan import ScannedMedium
 from wdsctl.core.shards.scan_unit import ShardFile
 
-JPEG = MediaFormat("image", "JPEG", "RGB", orientation=1)
-CLIP = MediaFormat("video", "mp4", codec="h264", rotation=0, frames_are="stated", has_audio=0)
+JPEG = SharedFacts("image", "JPEG", "RGB", orientation=1)
+CLIP = SharedFacts("video", "mp4", codec="h264", rotation=0, frames_are="stated", has_audio=0)
 
 
 def image(row: int, width: int, part: str = "jpg") -> ScannedMedium:

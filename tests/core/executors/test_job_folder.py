@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from wdsctl.core.errors import InputError
-from wdsctl.core.executors.job_folder import Job, PlannedStage, PlannedUnit, read_job
+from wdsctl.core.executors.job_folder import Job, JobUnit, PlannedStage, read_job
 from wdsctl.core.executors.unit_results import UnitFunction
 from wdsctl.core.jobs import ONE_BY_ONE
 
@@ -13,7 +13,7 @@ SCAN = UnitFunction("wdsctl.core.shards.scan_unit:run_scan_unit", (), keeps_resu
 
 
 def a_stage(*sizes: int) -> PlannedStage:
-    units = tuple(PlannedUnit(f"{i:032x}", f"s{i}", size, 0, 0) for i, size in enumerate(sizes))
+    units = tuple(JobUnit(f"{i:032x}", f"s{i}", size, 0, 0) for i, size in enumerate(sizes))
     return PlannedStage(1, "scan", SCAN, ONE_BY_ONE, units, 0)
 
 

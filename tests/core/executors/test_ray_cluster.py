@@ -22,7 +22,7 @@ from wdsctl.core.executors import ray_cluster
 from wdsctl.core.executors.ray_cluster import PathProbe, RayExecutor, check_paths, probe_paths, using_ray
 from wdsctl.core.index.index import index_dataset
 from wdsctl.core.index.request import IndexRequest
-from wdsctl.core.jobs import Batch, make_executor
+from wdsctl.core.jobs import UnitBatch, make_executor
 
 ray = pytest.importorskip("ray")
 
@@ -120,15 +120,15 @@ def test_a_node_that_is_killed_in_the_middle_changes_nothing(nodes: TwoNodes, tm
     assert everything(tmp_path / "local") == everything(tmp_path / "ray")
 
 
-def batches(*units: Any) -> list[Batch[Any]]:
-    return [Batch([unit], f"unit-{unit}") for unit in units]
+def batches(*units: Any) -> list[UnitBatch[Any]]:
+    return [UnitBatch([unit], f"unit-{unit}") for unit in units]
 
 
 @pytest.mark.slow
 def test_a_worker_that_dies_runs_its_unit_again(executor: RayExecutor, tmp_path: Path) -> None:
     marks = str(tmp_path)
 
-    def die_once(batch: Batch[int]) -> int:
+    def die_once(batch: UnitBatch[int]) -> int:
         mark = os.path.join(marks, f"{batch.units[0]}")
         if not os.path.exists(mark):
             with open(mark, "w", encoding="ascii"):
@@ -140,7 +140,7 @@ def test_a_worker_that_dies_runs_its_unit_again(executor: RayExecutor, tmp_path:
 
 @pytest.mark.slow
 def test_a_unit_whose_worker_always_dies_is_an_error_that_names_it(executor: RayExecutor) -> None:
-    def die(batch: Batch[int]) -> int:
+    def die(batch: UnitBatch[int]) -> int:
         if batch.units[0] == 2:
             os.kill(os.getpid(), signal.SIGKILL)
         return batch.units[0]
@@ -152,7 +152,7 @@ def test_a_unit_whose_worker_always_dies_is_an_error_that_names_it(executor: Ray
 
 @pytest.mark.slow
 def test_an_error_of_a_unit_is_raised_as_it_is(executor: RayExecutor) -> None:
-    def fail(batch: Batch[int]) -> int:
+    def fail(batch: UnitBatch[int]) -> int:
         raise DatasetError("no", hint="yes", where="here", code="WDS202")
 
     with pytest.raises(DatasetError) as caught:
@@ -164,10 +164,10 @@ def test_an_error_of_a_unit_is_raised_as_it_is(executor: RayExecutor) -> None:
 def test_at_most_two_units_a_worker_are_in_flight(executor: RayExecutor) -> None:
     taken: list[int] = []
 
-    def units() -> Iterator[Batch[int]]:
+    def units() -> Iterator[UnitBatch[int]]:
         for i in range(20):
             taken.append(i)
-            yield Batch([i], "")
+            yield UnitBatch([i], "")
 
     running = executor.run(lambda batch: batch.units[0], units())
     next(running)
@@ -182,7 +182,7 @@ def test_a_straggler_is_named_and_started_a_second_time(
     monkeypatch.setattr(ray_cluster, "_STRAGGLER_SECONDS", 2.0)
     mark = str(tmp_path / "mark")
 
-    def slow_once(batch: Batch[int]) -> int:
+    def slow_once(batch: UnitBatch[int]) -> int:
         if batch.units[0] == 9 and not os.path.exists(mark):
             with open(mark, "w", encoding="ascii"):
                 time.sleep(120)
@@ -198,7 +198,7 @@ def test_a_straggler_is_named_and_started_a_second_time(
 def test_closing_cancels_the_units_and_they_clean_up(executor: RayExecutor, tmp_path: Path) -> None:
     folder = str(tmp_path)
 
-    def wait(batch: Batch[int]) -> int:
+    def wait(batch: UnitBatch[int]) -> int:
         if batch.units[0]:
             try:
                 with open(os.path.join(folder, "started"), "w", encoding="ascii"):

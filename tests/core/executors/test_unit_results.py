@@ -3,7 +3,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from wdsctl.core.executors.unit_results import UNIT_FUNCTIONS, UnitFunction, find_unit_function, load_function
+from wdsctl.core.executors.unit_results import UNIT_FUNCTIONS, UnitFunction, find_unit_function, load_unit_function
 from wdsctl.core.samples.naming import RawPart, RawSample
 from wdsctl.core.shards.write import WrittenShard
 from wdsctl.core.shards.write_job import ShardJob, UnreadableFile
@@ -15,7 +15,7 @@ JOB = ShardJob("/out/a.tar", "/raw", (RawSample("k", (RawPart("txt", 3, 5),)),))
 
 def test_every_function_of_the_table_exists() -> None:
     for function in UNIT_FUNCTIONS:
-        assert callable(load_function(function))
+        assert callable(load_unit_function(function))
 
 
 def test_other_functions_run_in_the_process_of_the_command() -> None:

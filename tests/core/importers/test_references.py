@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.importers.protocol import Part
-from wdsctl.core.importers.references import decode_line, encode_line, make_references_part
+from wdsctl.core.importers.references import encode_line, make_references_part, parts_of_line
 
 json_values = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text()),
@@ -38,7 +38,7 @@ def test_a_line_gives_back_every_byte_of_every_part(parts: dict[str, bytes]) -> 
 
     assert b"\n" not in line
     read: dict[str, Any] = json.loads(line)
-    assert decode_line(read) == given_parts
+    assert parts_of_line(read) == given_parts
     assert (read["key"], read["media"]) == ("k/1", {"left.jpg": "k/0.left.jpg", "mp4": "k/1.mp4"})
 
 
@@ -46,7 +46,7 @@ def test_a_line_gives_back_every_byte_of_every_part(parts: dict[str, bytes]) -> 
     "data", [b"NaN", b"[Infinity]", b'{"a": 1, "a": 2}', b"[" * 100_000, b"1e400", b'"\\ud800"', b"\xff"]
 )
 def test_json_that_json_would_not_give_back_is_kept_as_it_is(data: bytes) -> None:
-    assert decode_line(json.loads(encode_line("k", [Part("json", data)], {}))) == [Part("json", data)]
+    assert parts_of_line(json.loads(encode_line("k", [Part("json", data)], {}))) == [Part("json", data)]
 
 
 def test_plain_json_stands_in_the_line_as_json() -> None:
@@ -57,7 +57,7 @@ def test_plain_json_stands_in_the_line_as_json() -> None:
 @pytest.mark.parametrize("line", [{}, {"parts": 3}, {"parts": {"a": 3}}, {"parts": {"a": "x"}, "as": {"a": "morse"}}])
 def test_lines_of_others_are_refused(line: dict[str, Any]) -> None:
     with pytest.raises(DatasetError) as caught:
-        decode_line(line)
+        parts_of_line(line)
     assert caught.value.code == "WDS343"
 
 

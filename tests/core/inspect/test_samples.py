@@ -14,13 +14,13 @@ from wdsctl.core.index.index import index
 from wdsctl.core.index.media_folder import index_media_folder
 from wdsctl.core.index.request import MediaRequest
 from wdsctl.core.inspect.inspect import inspect
-from wdsctl.core.inspect.samples import SampleSelection, inspect_samples
+from wdsctl.core.inspect.samples import SampleQuery, inspect_samples
 from wdsctl.core.media.facts import ImageFacts
 from wdsctl.core.media.thumbnail import RgbImage
 from wdsctl.core.split.split import split_by_ratios
 
 
-def keys(root: str, pick: SampleSelection, **options: str) -> list[str]:
+def keys(root: str, pick: SampleQuery, **options: str) -> list[str]:
     return [sample.key for sample in inspect_samples(root, pick, catalog=options.get("catalog"))[0].shown]
 
 
@@ -34,40 +34,40 @@ def root(tmp_path: Path) -> str:
 
 def test_the_first_samples_and_those_of_a_split_come_in_order(root: str) -> None:
     everything = [f"{i:06d}" for i in range(30)]
-    assert keys(root, SampleSelection(count=3)) == everything[:3]
-    train, val = (keys(root, SampleSelection(count=99, split=name)) for name in ("train", "val"))
+    assert keys(root, SampleQuery(count=3)) == everything[:3]
+    train, val = (keys(root, SampleQuery(count=99, split=name)) for name in ("train", "val"))
     assert (len(train), len(val)) == (25, 5)
     assert sorted(train + val) == everything
     with pytest.raises(InputError, match="it has train, val"):
-        keys(root, SampleSelection(split="test"))
+        keys(root, SampleQuery(split="test"))
 
 
 def test_a_seed_draws_the_same_samples_again_without_repeats(root: str) -> None:
-    drawn = keys(root, SampleSelection(count=7, seed=1))
-    assert drawn == keys(root, SampleSelection(count=7, seed=1)) == sorted(set(drawn))
-    assert drawn != keys(root, SampleSelection(count=7, seed=2))
-    assert set(keys(root, SampleSelection(count=3, seed=1, split="val"))) <= set(
-        keys(root, SampleSelection(count=99, split="val"))
+    drawn = keys(root, SampleQuery(count=7, seed=1))
+    assert drawn == keys(root, SampleQuery(count=7, seed=1)) == sorted(set(drawn))
+    assert drawn != keys(root, SampleQuery(count=7, seed=2))
+    assert set(keys(root, SampleQuery(count=3, seed=1, split="val"))) <= set(
+        keys(root, SampleQuery(count=99, split="val"))
     )
-    assert len(keys(root, SampleSelection(count=99, seed=1))) == 30
+    assert len(keys(root, SampleQuery(count=99, seed=1))) == 30
 
 
 def test_a_key_shows_every_sample_that_has_it(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": {"k.txt": b"one"}, "b.tar": {"k.txt": b"two", "k.jpg": an_image("JPEG")}})
     index(root, media=MediaRequest(selection="jpg"))
-    report, pictures = inspect_samples(root, SampleSelection(key="k"), thumbnail_size=(8, 8))
+    report, pictures = inspect_samples(root, SampleQuery(key="k"), thumbnail_size=(8, 8))
     assert [(each.shard, each.parts[0].text) for each in report.shown] == [("a.tar", "one"), ("b.tar", "two")]
     assert isinstance(report.shown[1].parts[1].facts, ImageFacts)
     assert {place: type(picture) for place, picture in pictures.items()} == {(1, 1): RgbImage}
-    assert [each.shard for each in inspect_samples(root, SampleSelection(key="k", shard="b.tar"))[0].shown] == ["b.tar"]
+    assert [each.shard for each in inspect_samples(root, SampleQuery(key="k", shard="b.tar"))[0].shown] == ["b.tar"]
     with pytest.raises(InputError, match="no sample 'none'"):
-        inspect_samples(root, SampleSelection(key="none"))
+        inspect_samples(root, SampleQuery(key="none"))
 
 
 def test_a_part_that_cannot_be_read_is_told_and_the_others_are_shown(root: str) -> None:
     (Path(root) / "shard-000.tar").unlink()
     Path(root, "shard-001.tar").write_bytes(b"")
-    report, _ = inspect_samples(root, SampleSelection(count=11))
+    report, _ = inspect_samples(root, SampleQuery(count=11))
     problems = [bool(sample.parts[0].problem) for sample in report.shown]
     assert problems == [True] * 10 + [False]
     assert "has 0 bytes" in report.shown[5].parts[0].problem
@@ -77,11 +77,11 @@ def test_files_of_a_folder_of_media_are_samples(tmp_path: Path) -> None:
     film = a_film("mp4", video="libx264")
     root = a_folder(tmp_path, {"b.mp4": film, "a/x.png": an_image("PNG"), "notes.png": b"no picture"})
     index_media_folder(root, media=MediaRequest(selection="auto"))
-    report, pictures = inspect_samples(root, SampleSelection(count=9), thumbnail_size=(16, 16))
+    report, pictures = inspect_samples(root, SampleQuery(count=9), thumbnail_size=(16, 16))
     assert [sample.key for sample in report.shown] == ["a/x.png", "b.mp4", "notes.png"]
     assert sorted(pictures) == [(0, 0), (1, 0)]
-    assert keys(root, SampleSelection(count=1, seed=0)) == keys(root, SampleSelection(count=1, seed=0))
-    assert keys(root, SampleSelection(key="b.mp4")) == ["b.mp4"]
+    assert keys(root, SampleQuery(count=1, seed=0)) == keys(root, SampleQuery(count=1, seed=0))
+    assert keys(root, SampleQuery(key="b.mp4")) == ["b.mp4"]
 
 
 @pytest.mark.usefixtures("faulty_store")
@@ -90,7 +90,7 @@ def test_remote_samples_are_read_by_range(root: str, tmp_path: Path) -> None:
     catalog = str(tmp_path / "c")
     index(url, catalog=catalog)
     FaultyFileSystem.reads.clear()
-    report, _ = inspect_samples(url, SampleSelection(count=2), catalog=catalog)
+    report, _ = inspect_samples(url, SampleQuery(count=2), catalog=catalog)
     assert [part.text for part in report.shown[0].parts] == ["0 jpg ..", "0 txt .."]
     assert sum(stop - start for _, start, stop in FaultyFileSystem.reads) < 10_000
 

@@ -8,11 +8,11 @@ from wdsctl.core.samples.naming import split_name
 from wdsctl.core.shards.tar_blocks import (
     ByteRows,
     PartNames,
+    cut_names,
     first_dots,
     is_meta,
     name_lengths,
     rows_to_bytes,
-    slice_rows,
 )
 
 texts = st.text(st.sampled_from("ab._/ é"), min_size=1, max_size=12)
@@ -43,7 +43,7 @@ def test_rows_are_cut_from_their_own_start_to_their_own_end(spans: list[tuple[in
     ends = np.array([start + size for start, size in spans])
     matrix = a_matrix(["abcdefghijklmnopqrst"] * len(spans))
 
-    cut = rows_to_bytes(slice_rows(matrix, starts, ends))
+    cut = rows_to_bytes(cut_names(matrix, starts, ends))
 
     assert cut == [b"abcdefghijklmnopqrst"[a:b] for a, b in zip(starts, ends, strict=True)]
 

@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from wdsctl.core.errors import UsageError
 from wdsctl.core.validate.request import ValidateRequest, parse_share
-from wdsctl.core.validate.unit import sample_rows
+from wdsctl.core.validate.unit import draw_positions
 
 
 @given(st.floats(0.0001, 0.99), st.integers(0, 5), st.integers(0, 500))
 def test_a_sample_is_that_share_of_a_shard_and_at_least_one(share: float, seed: int, samples: int) -> None:
-    rows = sample_rows(ValidateRequest(share=share, seed=seed), "a.tar", samples)
+    rows = draw_positions(ValidateRequest(share=share, seed=seed), "a.tar", samples)
     assert list(rows) == sorted(set(rows))
     assert all(0 <= row < samples for row in rows)
     assert samples == 0 or max(1, samples * share - 1e-9) <= len(rows) <= samples * share + 1
@@ -19,14 +19,14 @@ def test_a_sample_is_that_share_of_a_shard_and_at_least_one(share: float, seed: 
 
 def test_the_same_seed_looks_at_the_same_samples_and_shards_differ() -> None:
     request, other_seed = (ValidateRequest(share=0.1, seed=seed) for seed in (7, 8))
-    rows = sample_rows(request, "a.tar", 1000)
-    assert rows == sample_rows(request, "a.tar", 1000)
-    assert rows != sample_rows(request, "b.tar", 1000)
-    assert rows != sample_rows(other_seed, "a.tar", 1000)
+    rows = draw_positions(request, "a.tar", 1000)
+    assert rows == draw_positions(request, "a.tar", 1000)
+    assert rows != draw_positions(request, "b.tar", 1000)
+    assert rows != draw_positions(other_seed, "a.tar", 1000)
 
 
 def test_without_a_share_it_is_every_sample() -> None:
-    assert sample_rows(ValidateRequest(), "a.tar", 3) == range(3)
+    assert draw_positions(ValidateRequest(), "a.tar", 3) == range(3)
 
 
 @pytest.mark.parametrize(("text", "share"), [("1%", 0.01), ("0.5", 0.5), (".5", 0.5), ("100%", 1.0), (" 2.5% ", 0.025)])

@@ -15,7 +15,7 @@ from wdsctl.loader.plan.weights import (
     effective_schedule,
     extend_edits,
     format_schedule,
-    parse_schedule,
+    parse_weight_schedule,
 )
 
 weights = st.lists(st.integers(0, 2**30), min_size=1, max_size=12).map(tuple)
@@ -31,18 +31,18 @@ def test_a_schedule_is_a_line_that_people_can_read() -> None:
     schedule = ((0, (5, 3, 1, 1, 1, 1)), (400, (1, 1, 0, 0, 0, 0)))
 
     assert format_schedule(schedule) == "0: 5 3 1x4 | 400: 1 1 0x4"
-    assert parse_schedule("0: 5 3 1x4 | 400: 1 1 0x4") == schedule
+    assert parse_weight_schedule("0: 5 3 1x4 | 400: 1 1 0x4") == schedule
 
 
 @given(schedules())
 def test_what_was_written_is_read(schedule: IntegerWeightSchedule) -> None:
-    assert parse_schedule(format_schedule(schedule)) == schedule
+    assert parse_weight_schedule(format_schedule(schedule)) == schedule
 
 
 @pytest.mark.parametrize("text", ["", "0:1", "0: x", "0: 1 | ", "a: 1"])
 def test_damaged_weights_are_told(text: str) -> None:
     with pytest.raises(StateMismatch, match="not the weights of a blend"):
-        parse_schedule(text)
+        parse_weight_schedule(text)
 
 
 def test_a_plan_without_weights_knows_none() -> None:

@@ -75,7 +75,7 @@ def command(
         typer.Argument(
             metavar="ROOT",
             help="A folder of shards, a .jsonl file, or a URL of either. Or a blend file.",
-            callback=options.follow_to_primary,
+            callback=options.primary_or_root,
         ),
     ],
     *,

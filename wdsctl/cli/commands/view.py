@@ -98,7 +98,7 @@ Examples:
 RootArgument = Annotated[
     str,
     typer.Argument(
-        metavar="ROOT", help="The dataset, or ROOT@NAME for a view of it.", callback=options.follow_to_primary
+        metavar="ROOT", help="The dataset, or ROOT@NAME for a view of it.", callback=options.primary_or_root
     ),
 ]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The view.", show_default=False)]

@@ -33,11 +33,11 @@ from wdsctl.core.blend.yaml_tree import (
     blend_error,
     check_keys,
     describe_node_value,
-    file_identity,
     folder_of,
     is_blend_file,
     is_jsonl_reference,
     parse_amount,
+    real_file,
     resolve_aux_path,
     resolve_blend_path,
     suggestion,
@@ -270,7 +270,7 @@ def _expand_file(node: Node, scope: Scope, file_cache: BlendFileCache) -> BlendC
 
 def _check_no_cycle(path: str, scope: Scope, location: NodeLocation) -> tuple[str, str]:
     """The file and split that are about to be opened. Raises DatasetError WDS601 if they are being read already."""
-    key = (file_identity(path), scope.split_part)
+    key = (real_file(path), scope.split_part)
     if key in scope.files:
         chain = [*scope.files[scope.files.index(key) :], key]
         message = "path: blend files refer to each other in a cycle: " + " -> ".join(

@@ -323,7 +323,7 @@ def is_jsonl_reference(path: str) -> bool:
     return is_jsonl_name(_without_query(path))
 
 
-def file_identity(path: str) -> str:
+def real_file(path: str) -> str:
     """An identity that is equal for all paths to one file."""
     return path if is_url(path) else os.path.realpath(path)
 

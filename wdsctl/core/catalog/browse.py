@@ -18,7 +18,7 @@ from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.values import PartLocation, SampleLocation, ShardSummary, SplitMembers
 from wdsctl.core.files import MALFORMED_ERRORS
 from wdsctl.core.json_text import read_json
-from wdsctl.core.media.catalog_facts import MediaFormat, MediaMeasures, facts_from_columns
+from wdsctl.core.media.catalog_facts import MediaMeasures, SharedFacts, facts_from_columns
 from wdsctl.core.media.facts import MediumFacts, Unreadable
 from wdsctl.core.samples.naming import INDEX_BITS, possible_keys
 from wdsctl.core.text import printable_path
@@ -31,7 +31,7 @@ _SAMPLE = (
 )
 _FILE = "SELECT id, path, size FROM file"
 _MEDIA_FACTS = ", ".join(
-    (*(f"media_form.{name}" for name in MediaFormat._fields), *(f"media.{name}" for name in MediaMeasures._fields))
+    (*(f"media_form.{name}" for name in SharedFacts._fields), *(f"media.{name}" for name in MediaMeasures._fields))
 )
 _WITH_FORMAT = "media JOIN media_form ON media_form.id = media.form"
 _FACTS_OF_SAMPLE = f"SELECT media.ext, {_MEDIA_FACTS} FROM {_WITH_FORMAT} WHERE sample = ?"
@@ -148,10 +148,10 @@ class CatalogBrowser:
         """The media facts of a sample, by part."""
         if not self.has_facts:
             return {}
-        count = len(MediaFormat._fields)
+        count = len(SharedFacts._fields)
         return {
             sample.parts[0].name if self.is_media_folder else self._part_names[ext]: facts_from_columns(
-                MediaFormat(*row[:count]), MediaMeasures(*row[count:])
+                SharedFacts(*row[:count]), MediaMeasures(*row[count:])
             )
             for ext, *row in self._rows(_FACTS_OF_SAMPLE, sample.id)
         }
@@ -159,11 +159,11 @@ class CatalogBrowser:
     def media_count(self) -> int:
         return int(self._rows("SELECT count(*) FROM media")[0][0])
 
-    def media_formats(self) -> dict[int, MediaFormat]:
+    def media_formats(self) -> dict[int, SharedFacts]:
         """The rows of `media_form`, by number."""
         return {
-            row[0]: MediaFormat(*row[1:])
-            for row in self._rows(f"SELECT id, {', '.join(MediaFormat._fields)} FROM media_form")
+            row[0]: SharedFacts(*row[1:])
+            for row in self._rows(f"SELECT id, {', '.join(SharedFacts._fields)} FROM media_form")
         }
 
     def media_blocks(self, size: int) -> Iterator[list[tuple[int, int, int | None, int | None, float | None]]]:
@@ -330,8 +330,8 @@ class NameLookup:
     def facts(self, part: NamedPart) -> MediumFacts | Unreadable | None:
         """The media facts of a part; None if the catalog has none."""
         rows = self._rows(_FACTS_OF_PART, part.sample, part.ext) if self.has_facts else []
-        count = len(MediaFormat._fields)
-        return facts_from_columns(MediaFormat(*rows[0][:count]), MediaMeasures(*rows[0][count:])) if rows else None
+        count = len(SharedFacts._fields)
+        return facts_from_columns(SharedFacts(*rows[0][:count]), MediaMeasures(*rows[0][count:])) if rows else None
 
     def keyframes(self, part: NamedPart) -> bytes | None:
         """The `KeyframeIndex.to_bytes()` of a part; None if it is not an indexed video."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from wdsctl.core.catalog.open_catalog import translate_catalog_errors
 from wdsctl.core.catalog.values import MediaSummary
-from wdsctl.core.media.catalog_facts import MediaFormat, MediaMeasures, facts_from_columns
+from wdsctl.core.media.catalog_facts import MediaMeasures, SharedFacts, facts_from_columns
 from wdsctl.core.media.facts import MediumFacts, Unreadable
 from wdsctl.core.media.media_scan import ScannedMedium
 from wdsctl.core.samples.naming import INDEX_BITS
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 _IDS_PER_QUERY = 500  # SQLite binds a limited number of values
 _FOLDER_SHARD = 0  # the shard in `media_count` that stands for all files of a media folder
 
-_FORMAT = ", ".join(f"media_form.{name}" for name in MediaFormat._fields)
+_FORMAT = ", ".join(f"media_form.{name}" for name in SharedFacts._fields)
 _MEASURES = ", ".join(f"media.{name}" for name in MediaMeasures._fields)
-_FORMAT_COLUMNS = len(MediaFormat._fields)
+_FORMAT_COLUMNS = len(SharedFacts._fields)
 _WITH_FORMAT = "media JOIN media_form ON media_form.id = media.form"
 _WITH_PART = f"{_WITH_FORMAT} JOIN ext ON ext.id = media.ext"
 
@@ -114,13 +114,13 @@ class MediaTables:
     def __init__(self, connection: sqlite3.Connection, part_number: Callable[[str], int]) -> None:
         self._connection = connection
         self._part_number = part_number
-        self._form_numbers: dict[MediaFormat, int] = {}
+        self._form_numbers: dict[SharedFacts, int] = {}
         self.reload_forms()
 
     def reload_forms(self) -> None:
         """Read the table `media_form`, after rows were copied into it."""
         rows = self._connection.execute("SELECT * FROM media_form")
-        self._form_numbers = {MediaFormat(*columns): number for number, *columns in rows}
+        self._form_numbers = {SharedFacts(*columns): number for number, *columns in rows}
 
     def put_shard(self, shard_id: int, digest: bytes, media: Sequence[ScannedMedium]) -> None:
         """Replace the media of a shard."""
@@ -182,7 +182,7 @@ class MediaTables:
     def _row(self, sample: int, medium: ScannedMedium) -> tuple[Any, ...]:
         return sample, self._part_number(medium.part), self._form_number(medium.media_format), *medium.measures
 
-    def _form_number(self, form: MediaFormat) -> int:
+    def _form_number(self, form: SharedFacts) -> int:
         if form not in self._form_numbers:
             self._form_numbers[form] = max(self._form_numbers.values(), default=0) + 1
             self._insert("media_form", [(self._form_numbers[form], *form)])
@@ -211,7 +211,7 @@ def summarize_media(connection: sqlite3.Connection) -> list[MediaSummary]:
     )
     tallies: dict[tuple[str, str], _MediaTally] = {}
     for part, *columns in connection.execute(query):
-        form = MediaFormat(*columns[:_FORMAT_COLUMNS])
+        form = SharedFacts(*columns[:_FORMAT_COLUMNS])
         tallies.setdefault((part, form.kind), _MediaTally()).add(form, *columns[_FORMAT_COLUMNS:])
     summaries = [tally.to_summary(part, kind) for (part, kind), tally in tallies.items()]
     return sorted(summaries, key=lambda summary: (summary.kind == "unreadable", -summary.media, summary.part))
@@ -228,7 +228,7 @@ def placeholders(count: int) -> str:
 
 
 def _facts(columns: Sequence[Any]) -> MediumFacts | Unreadable:
-    return facts_from_columns(MediaFormat(*columns[:_FORMAT_COLUMNS]), MediaMeasures(*columns[_FORMAT_COLUMNS:]))
+    return facts_from_columns(SharedFacts(*columns[:_FORMAT_COLUMNS]), MediaMeasures(*columns[_FORMAT_COLUMNS:]))
 
 
 @dataclass(slots=True)
@@ -243,7 +243,7 @@ class _MediaTally:
     height: tuple[int, int] | None = None
     seconds_range: tuple[float, float] | None = None
 
-    def add(self, form: MediaFormat, media: int, size_bytes: int, *measures: Any) -> None:
+    def add(self, form: SharedFacts, media: int, size_bytes: int, *measures: Any) -> None:
         min_width, max_width, min_height, max_height, seconds, min_seconds, max_seconds = measures
         self.media += media
         self.size_bytes += size_bytes
@@ -274,7 +274,7 @@ def _widen_range(value_range: Any, low: Any, high: Any) -> Any:
     return (low, high) if value_range is None else (min(value_range[0], low), max(value_range[1], high))
 
 
-def _describe_format(form: MediaFormat) -> str:
+def _describe_format(form: SharedFacts) -> str:
     if form.kind == "image":
         return f"{form.format} {form.mode}"
     if form.kind == "audio":

@@ -40,7 +40,7 @@ from wdsctl.core.errors import CatalogError, InputError, UsageError, WdsctlError
 from wdsctl.core.files import replace_atomically
 from wdsctl.core.offsets.block_checksums import BlockChecksums, append_checksums
 from wdsctl.core.offsets.mapped_arrays import map_file, read_array_header
-from wdsctl.core.offsets.read import IndexedShard, digest_shard_rows
+from wdsctl.core.offsets.read import ShardWithId, digest_shard_rows
 from wdsctl.core.samples.fields import did_you_mean
 
 CHUNK_VALUES = 1 << 20  # values processed together
@@ -195,7 +195,7 @@ def list_columns(location: DatasetLocation) -> dict[str, list[int]]:
 
 
 def read_column_values(
-    location: DatasetLocation, name: str, generation: int, *, shards: Sequence[IndexedShard] | None = None
+    location: DatasetLocation, name: str, generation: int, *, shards: Sequence[ShardWithId] | None = None
 ) -> Int64Array:
     """The values of a column: (samples,), int64, read-only, by row of the offsets file of `generation`.
 
@@ -206,7 +206,7 @@ def read_column_values(
 
 
 def find_column(
-    location: DatasetLocation, name: str, generation: int, *, shards: Sequence[IndexedShard] | None = None
+    location: DatasetLocation, name: str, generation: int, *, shards: Sequence[ShardWithId] | None = None
 ) -> ColumnFile:
     """A column with its header.
 
@@ -244,7 +244,7 @@ def read_column(path: str) -> ColumnFile:
         raise damaged() from error
 
 
-def digest_shards(shards: Iterable[IndexedShard]) -> str:
+def digest_shards(shards: Iterable[ShardWithId]) -> str:
     """A digest of shards in order, with sizes and layouts. 32 hex digits."""
     return digest_shard_rows((shard.id, shard.size, shard.layout_hash) for shard in shards)
 

@@ -21,7 +21,7 @@ from wdsctl.core.convert.plan_file import PlanFile, PlannedUnit
 from wdsctl.core.convert.request import ConvertRequest, ResolvedRequest
 from wdsctl.core.convert.sources import OpenSources
 from wdsctl.core.convert.unit import UnitJob, close_sources, unit_path, write_unit
-from wdsctl.core.convert.write import UNFOLDING_MARKER_FILE, worker_count
+from wdsctl.core.convert.write import UNFOLDING_MARKER_FILE, workers_of
 from wdsctl.core.dataset.destination import check_destination_empty, remove_partials, remove_path
 from wdsctl.core.dataset.location import FINISHED_FILE, PLAN_FILE, DatasetLocation, locate, shell_command
 from wdsctl.core.dataset.lock import check_lock_held
@@ -273,7 +273,7 @@ def has_same_output(
         finished = run_units(
             partial(_is_same, dest),
             [UnitJob(plan_path, unit, folder, resolved) for unit in units],
-            make_executor(worker_count(resolved)),
+            make_executor(workers_of(resolved)),
             phase="compare",
             progress=progress,
             size=lambda job: UnitSize(job.unit.samples, job.unit.size_bytes),

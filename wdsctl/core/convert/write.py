@@ -83,7 +83,7 @@ def write_units(
             finished = run_units(
                 write_unit,
                 jobs,
-                make_executor(workers_for(dest, worker_count(resolved)), _PRELOAD_MODULES),
+                make_executor(workers_for(dest, workers_of(resolved)), _PRELOAD_MODULES),
                 phase=f"write {stream}".rstrip(),
                 progress=progress,
                 size=lambda job: UnitSize(job.unit.samples, job.unit.size_bytes),
@@ -103,7 +103,7 @@ def write_units(
     return done, written
 
 
-def worker_count(resolved: ResolvedRequest) -> int:
+def workers_of(resolved: ResolvedRequest) -> int:
     return min((workers_for(spec.path, resolved.request.workers) for spec in resolved.sources), default=1)
 
 

@@ -209,9 +209,9 @@ def after_publication(location: DatasetLocation, call: Callable[[], None]) -> No
     if not location.published_url:
         call()
         return
-    from wdsctl.core.remote_catalogs.publish import after_publication
+    from wdsctl.core.remote_catalogs.publish import call_when_published
 
-    after_publication(location.meta, call)
+    call_when_published(location.meta, call)
 
 
 def describe_lock_holder(path: str) -> str:

@@ -42,7 +42,7 @@ from wdsctl.core.samples.naming import (
     RawSample,
     dotless_key,
 )
-from wdsctl.core.storage.source_files import read_head
+from wdsctl.core.storage.source_files import read_start
 from wdsctl.core.text import path_for_message, pluralize
 from wdsctl.core.urls import is_url
 
@@ -345,7 +345,7 @@ def _table_hint(root: str, scan: RawFolderScan, incomplete: Mapping[str, tuple[s
     for name in lone:
         path = os.path.join(root, name)
         with translate_os_errors(path, "read"):
-            head = read_head(path, _LABEL_HEAD_BYTES).decode("utf-8", "replace")
+            head = read_start(path, _LABEL_HEAD_BYTES).decode("utf-8", "replace")
         if any(word.rpartition("/")[2] in names for word in _WORD.findall(head)):
             command = shell_command(verb, path, "DEST", "--from", _LABEL_FORMATS[name.rpartition(".")[2].lower()])
             return f"if {path_for_message(name)} contains the labels of the files, run {command}; or "

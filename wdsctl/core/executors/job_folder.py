@@ -91,7 +91,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedUnit:
+class JobUnit:
     """A unit of a stage. `name`: identifies everything its result depends on. `end`: its last byte in the file."""
 
     name: str
@@ -109,7 +109,7 @@ class PlannedStage:
     phase: str
     function: UnitFunction
     batch: BatchLimits
-    units: Sequence[PlannedUnit]
+    units: Sequence[JobUnit]
     argument_bytes: int
 
     def find_done(self, job: Job) -> set[int]:
@@ -203,10 +203,10 @@ def read_stage(job: Job) -> PlannedStage:
         with _open_file(path) as file:
             facts, rows = read_with_rows(file.read(), "units")
         start = _count(facts["argument_bytes"])
-        units = Records(PlannedUnit)
+        units = Records(JobUnit)
         for name, label, size_bytes, encoded_bytes in rows:
             end = start + _count(encoded_bytes)
-            units.append(PlannedUnit(str(name), str(label), _count(size_bytes), start, end))
+            units.append(JobUnit(str(name), str(label), _count(size_bytes), start, end))
             start = end
         if facts["function"] not in UNIT_FUNCTIONS:
             raise ValueError(facts["function"])

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from wdsctl.core.errors import StorageError, UsageError, WdsctlError
 from wdsctl.core.extras import require_packages
 from wdsctl.core.job_results import ResultT, UnitT
-from wdsctl.core.jobs import Batch, Executor, using_executor
+from wdsctl.core.jobs import Executor, UnitBatch, using_executor
 from wdsctl.core.safe_open import ALLOW_PATH_VARIABLE
 from wdsctl.core.urls import is_url
 from wdsctl.core.version import VERSION
@@ -157,7 +157,7 @@ class RayExecutor:
                     if started is None:
                         break
                     index, unit = started
-                    if not settings.probes and isinstance(unit, Batch):
+                    if not settings.probes and isinstance(unit, UnitBatch):
                         settings = settings._replace(probes=probe_paths(unit.reads))
                     flying[index] = unit
                     self._start(remote, settings, shared, index, unit)
@@ -178,7 +178,7 @@ class RayExecutor:
 
     def _start(self, remote: Any, settings: _NodeSettings, shared: Any, index: int, unit: Any) -> None:
         reference = remote.remote(settings, shared, unit)
-        label = unit.label if isinstance(unit, Batch) and unit.label else f"unit {index + 1}"
+        label = unit.label if isinstance(unit, UnitBatch) and unit.label else f"unit {index + 1}"
         self._flights[reference] = _Flight(index, label, time.monotonic())
 
     def _collect(self) -> Iterator[tuple[int, _UnitOutcome]]:

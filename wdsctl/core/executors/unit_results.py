@@ -44,14 +44,14 @@ class UnitTypes(NamedTuple):
 
 @cache
 def unit_types(function: str) -> UnitTypes:
-    hints = get_type_hints(load_function(function))
+    hints = get_type_hints(load_unit_function(function))
     result = hints.pop("return")
     *arguments, unit = hints.values()
     return UnitTypes(tuple(arguments), unit, result)
 
 
 @cache
-def load_function(function: str) -> Callable[..., Any]:
+def load_unit_function(function: str) -> Callable[..., Any]:
     """Return a function of `UNIT_FUNCTIONS`. Raises KeyError for any other."""
     if function not in UNIT_FUNCTIONS:
         raise KeyError(function)
@@ -69,7 +69,7 @@ class UnitFunction:
     keeps_results: bool = False
 
     def bind(self) -> Callable[[Any], Any]:
-        function = load_function(self.function)
+        function = load_unit_function(self.function)
         return partial(function, *self.arguments) if self.arguments else function
 
     @property

@@ -40,7 +40,7 @@ from wdsctl.core.importers.records.offset_shards import (
     IndexedShardRows,
     OffsetShard,
     decompress_zstd,
-    map_file,
+    map_shard_file,
     split_fields,
 )
 from wdsctl.core.importers.records.samples import RowMapping, exported_row_mapping
@@ -209,7 +209,7 @@ def _make_shard(
 
 
 def _open_chunk(path: str, samples: int, size: int) -> OffsetShard:
-    data = map_file(path)
+    data = map_shard_file(path)
     if data[:4] == ZSTD_MAGIC:
         return OffsetShard(decompress_zstd(data[:], path), path, samples)
     if len(data) < size:

@@ -30,9 +30,9 @@ from wdsctl.core.importers.protocol import (
 from wdsctl.core.importers.references import (
     MediaStore,
     PreparedMediaStore,
-    decode_line,
     foreign_primary_error,
     open_media_store,
+    parts_of_line,
 )
 from wdsctl.core.importers.shards import SHARDS_OPTIONS, ShardsSource
 from wdsctl.core.json_text import read_json, values_at_path
@@ -170,7 +170,7 @@ class PolylithicSource:
             return parts, list(self._field_references(parts))
         if self._layout.form == "jsonl":
             line = _json_part(parts, "json")
-            return decode_line(line), [
+            return parts_of_line(line), [
                 (name, self._stores[0], entry) for name, entry in _reference_items(line.get("media"))
             ]
         references = _json_part(parts, REFERENCES_PART)

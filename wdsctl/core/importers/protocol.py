@@ -66,7 +66,7 @@ class FilePart:
             storage.close()
 
     def _open_storage(self) -> Storage:
-        return source_files.open_store(self.path) if is_url(self.path) else LocalStorage(self.root)
+        return source_files.open_storage_of(self.path) if is_url(self.path) else LocalStorage(self.root)
 
     def copy_to(self, descriptor: int) -> None:
         """Append the part to an open file. The kernel copies the bytes if the file systems support it."""

@@ -59,7 +59,7 @@ def encode_line(key: str, parts: Sequence[Part | FilePart], media: Mapping[str, 
     return _dump_json(line | ({"as": spelled} if spelled else {}))
 
 
-def decode_line(line: Mapping[str, Any]) -> list[Part]:
+def parts_of_line(line: Mapping[str, Any]) -> list[Part]:
     """The parts of a line that `encode_line` wrote. Raises DatasetError WDS343 for any other line."""
     try:
         spelled = line.get("as", {})
@@ -190,10 +190,10 @@ class FolderMediaStore:
     location: None = None
 
     def __init__(self, root: str) -> None:
-        self._root = source_files.resolve(root)
+        self._root = source_files.resolve_links(root)
 
     def find_entry(self, name: str) -> FilePart:
-        path = source_files.resolve(os.path.join(self._root, name))
+        path = source_files.resolve_links(os.path.join(self._root, name))
         if os.path.isabs(name) or ".." in name.split("/") or os.path.commonpath([path, self._root]) != self._root:
             raise DatasetError(
                 "a reference leads out of its folder",

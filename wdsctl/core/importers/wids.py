@@ -61,7 +61,7 @@ class _WidsSamples:
         self._shards = shards
         self._counts = [shard.samples for shard in shards]
         self._root = os.path.dirname(source_files.absolute(index))
-        self._storage = source_files.open_store(index) if is_url(index) else LocalStorage(self._root)
+        self._storage = source_files.open_storage_of(index) if is_url(index) else LocalStorage(self._root)
 
     def samples(self, start: int) -> Iterator[SourceSample]:
         first = 0

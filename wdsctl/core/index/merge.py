@@ -206,7 +206,7 @@ def offsets_files(location: DatasetLocation) -> list[str]:
     return [os.path.join(location.meta, name) for name in sorted(_names(location)) if _OFFSETS_NAME.fullmatch(name)]
 
 
-def last_generation(location: DatasetLocation) -> int:
+def last_offsets_generation(location: DatasetLocation) -> int:
     """The highest generation with an offsets file, from which a new catalog continues to count; 0 if there is none."""
     return max((int(match[1]) for name in _names(location) if (match := _OFFSETS_NAME.fullmatch(name))), default=0)
 

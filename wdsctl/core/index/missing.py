@@ -14,7 +14,7 @@ from wdsctl.core.dataset.root_spec import ALL_SHARDS, ShardSelection
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import CatalogError, Finding, InputError
-from wdsctl.core.index.merge import last_generation
+from wdsctl.core.index.merge import last_offsets_generation
 from wdsctl.core.index.request import IndexRequest
 from wdsctl.core.safe_open import check_beneath
 from wdsctl.core.shards.list import ShardListing
@@ -164,7 +164,9 @@ def read_snapshot(location: DatasetLocation, *, rebuild: bool) -> CatalogSnapsho
     except CatalogError as error:
         is_damaged = error.code == "WDS302"
         if error.code == "WDS301" or (rebuild and is_damaged):
-            return CatalogSnapshot([], _authored_rule(location), last_generation(location), is_damaged=is_damaged)
+            return CatalogSnapshot(
+                [], _authored_rule(location), last_offsets_generation(location), is_damaged=is_damaged
+            )
         raise
 
 

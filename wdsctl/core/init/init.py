@@ -20,7 +20,7 @@ from wdsctl.core.files import make_folder, remove_file, write_text
 from wdsctl.core.importers.lerobot.metadata import OBSERVATION, read_robot_dataset
 from wdsctl.core.init.kinds import ACTION, KINDS, TrainingKind, choose_kind
 from wdsctl.core.init.labels import Classes, read_classes
-from wdsctl.core.init.render import render_blend, render_readme, render_script
+from wdsctl.core.init.render import render_blend_file, render_readme, render_script
 from wdsctl.core.inspect.inspect import InspectReport, inspect
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.boxes import BoxFormat
@@ -141,7 +141,7 @@ def init(
     splits = {TRAIN: TRAIN, **({"val": val} if val else {})}
     texts = {
         "train.py": render_script(kind, constants, messages=_messages(kind, config)),
-        "blend.yaml": render_blend(_check_reference(location.path), splits),
+        "blend.yaml": render_blend_file(_check_reference(location.path), splits),
         "README.md": render_readme(
             _about(kind, samples[TRAIN], val, samples), shell_command_at(samples_at, "inspect")[1:-1]
         ),

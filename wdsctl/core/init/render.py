@@ -59,7 +59,7 @@ def _format_constant(name: str, value: Any, remark: str) -> str:
     return f"{name} = {text}{comment}"
 
 
-def render_blend(path: str, splits: Mapping[str, str]) -> str:
+def render_blend_file(path: str, splits: Mapping[str, str]) -> str:
     """The text of blend.yaml. `splits`: name in the file -> the split of the dataset that it is."""
     return _BLEND_NOTE + dump_yaml(
         {

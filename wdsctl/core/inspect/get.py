@@ -32,7 +32,7 @@ GET_CHUNK_BYTES = 64 << 20  # bytes per read: most parts in one read, and large 
 _MAX_KEYS_SEARCHED = 5_000_000  # limit for a search for similar keys without an index
 
 
-def check_catalog_exists(location: DatasetLocation) -> None:
+def check_dataset_prepared(location: DatasetLocation) -> None:
     """Raise the error of a missing catalog, with a hint. Imports SQLAlchemy only in that case."""
     if location.is_unprepared_tar or not os.path.exists(location.catalog):
         from wdsctl.core.index.first_use import ensure_current_catalog
@@ -122,7 +122,7 @@ def split_members(location: DatasetLocation, browser: CatalogBrowser, split: str
 def locate_indexed(root: str, catalog: str | None = None) -> tuple[DatasetLocation, str]:
     """Locate `ROOT` or `ROOT@VIEW`, check that it has a catalog, and return (location, view or "")."""
     location, view = locate_view(root, catalog)
-    check_catalog_exists(location)
+    check_dataset_prepared(location)
     return location, view
 
 

@@ -30,7 +30,7 @@ from wdsctl.core.urls import redact_secrets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShardSummary:
+class InspectedShard:
     path: str
     samples: int
     size_bytes: int
@@ -90,7 +90,7 @@ class InspectReport:
     looked_at: int
     parts: tuple[PartCount, ...]
     splits: tuple[SplitCount, ...]
-    shard_list: tuple[ShardSummary, ...]
+    shard_list: tuple[InspectedShard, ...]
     first: tuple[SampleSummary, ...]
     stale: tuple[Finding, ...]
     columns: tuple[ColumnReport, ...] = ()
@@ -137,7 +137,7 @@ def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> Inspe
         parts=totals.parts,
         splits=totals.splits,
         shard_list=tuple(
-            ShardSummary(path=row.path, samples=row.samples, size_bytes=row.size, status=row.status)
+            InspectedShard(path=row.path, samples=row.samples, size_bytes=row.size, status=row.status)
             for row in summary.first
         ),
         first=tuple(first),

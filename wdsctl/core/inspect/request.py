@@ -12,7 +12,7 @@ from wdsctl.core.errors import UsageError
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 
 if TYPE_CHECKING:
-    from wdsctl.core.inspect.samples import SampleSelection, Thumbnails
+    from wdsctl.core.inspect.samples import SampleQuery, Thumbnails
 
 InspectedKind = Literal["blend", "stats", "samples", "view", "media folder", "dataset"]
 
@@ -57,12 +57,12 @@ class InspectRequest:
             )
 
     @property
-    def sample_selection(self) -> SampleSelection:
-        from wdsctl.core.inspect.samples import SampleSelection
+    def sample_selection(self) -> SampleQuery:
+        from wdsctl.core.inspect.samples import SampleQuery
 
         if self.random is None:
-            return SampleSelection(count=self.samples or 0, key=self.key, shard=self.shard, split=self.split)
-        return SampleSelection(count=self.random, seed=self.seed or 0, split=self.split)
+            return SampleQuery(count=self.samples or 0, key=self.key, shard=self.shard, split=self.split)
+        return SampleQuery(count=self.random, seed=self.seed or 0, split=self.split)
 
 
 def inspect_requested(

@@ -28,7 +28,7 @@ Thumbnails = Mapping[tuple[int, int], RgbImage | Unreadable]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SampleSelection:
+class SampleQuery:
     """Selects all samples with `key`, the first `count` samples, or `count` samples drawn by `seed`."""
 
     count: int = 3
@@ -74,7 +74,7 @@ class SamplesReport:
 
 
 def inspect_samples(
-    root: str, selection: SampleSelection, *, catalog: str | None = None, thumbnail_size: tuple[int, int] | None = None
+    root: str, selection: SampleQuery, *, catalog: str | None = None, thumbnail_size: tuple[int, int] | None = None
 ) -> tuple[SamplesReport, Thumbnails]:
     """Return the selected samples; with `thumbnail_size`, also thumbnails of their images and videos.
 
@@ -132,7 +132,7 @@ def inspect_samples(
 
 
 def _select_samples(
-    location: DatasetLocation, browser: CatalogBrowser, selection: SampleSelection, members: SplitMembers | None
+    location: DatasetLocation, browser: CatalogBrowser, selection: SampleQuery, members: SplitMembers | None
 ) -> tuple[int, list[SampleLocation]]:
     if selection.key is not None:
         found = [

@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 from wdsctl.core.media.facts import AudioFacts, CountOrigin, ImageFacts, MediumFacts, Unreadable, VideoFacts
 
 
-class MediaFormat(NamedTuple):
+class SharedFacts(NamedTuple):
     """Facts that many media share. The fields are the columns of the table `media_form`."""
 
     kind: str
@@ -38,7 +38,7 @@ class MediaMeasures(NamedTuple):
     audio_samples: int | None = None
 
 
-def facts_to_columns(facts: MediumFacts | Unreadable) -> tuple[MediaFormat, MediaMeasures]:
+def facts_to_columns(facts: MediumFacts | Unreadable) -> tuple[SharedFacts, MediaMeasures]:
     """Split facts into format and measures. Numbers of 2^63 and more become None: only damaged headers state them."""
     form, numbers = _to_columns(facts)
     fields = numbers._asdict().items()
@@ -46,18 +46,18 @@ def facts_to_columns(facts: MediumFacts | Unreadable) -> tuple[MediaFormat, Medi
     return form, numbers._replace(**too_large)
 
 
-def _to_columns(facts: MediumFacts | Unreadable) -> tuple[MediaFormat, MediaMeasures]:
+def _to_columns(facts: MediumFacts | Unreadable) -> tuple[SharedFacts, MediaMeasures]:
     if isinstance(facts, Unreadable):
-        return MediaFormat(facts.kind, reason=facts.reason), MediaMeasures()
+        return SharedFacts(facts.kind, reason=facts.reason), MediaMeasures()
     if isinstance(facts, ImageFacts):
-        form = MediaFormat(facts.kind, facts.format, facts.mode, orientation=facts.orientation)
+        form = SharedFacts(facts.kind, facts.format, facts.mode, orientation=facts.orientation)
         return form, MediaMeasures(facts.width, facts.height)
     if isinstance(facts, AudioFacts):
         return _audio_format(facts), MediaMeasures(seconds=facts.duration_s, audio_samples=facts.samples)
     return _video_columns(facts)
 
 
-def facts_from_columns(media_format: MediaFormat, measures: MediaMeasures) -> MediumFacts | Unreadable:
+def facts_from_columns(media_format: SharedFacts, measures: MediaMeasures) -> MediumFacts | Unreadable:
     """Return the facts that `facts_to_columns` split."""
     if media_format.kind == "image":
         return _image_facts(media_format, measures)
@@ -68,8 +68,8 @@ def facts_from_columns(media_format: MediaFormat, measures: MediaMeasures) -> Me
     return Unreadable(reason=media_format.reason or "")
 
 
-def _audio_format(facts: AudioFacts) -> MediaFormat:
-    return MediaFormat(
+def _audio_format(facts: AudioFacts) -> SharedFacts:
+    return SharedFacts(
         facts.kind,
         facts.format,
         codec=facts.codec,
@@ -79,9 +79,9 @@ def _audio_format(facts: AudioFacts) -> MediaFormat:
     )
 
 
-def _video_columns(facts: VideoFacts) -> tuple[MediaFormat, MediaMeasures]:
+def _video_columns(facts: VideoFacts) -> tuple[SharedFacts, MediaMeasures]:
     audio = facts.audio
-    form = MediaFormat(
+    form = SharedFacts(
         facts.kind,
         facts.format,
         codec=facts.codec,
@@ -106,7 +106,7 @@ def _video_columns(facts: VideoFacts) -> tuple[MediaFormat, MediaMeasures]:
     )
 
 
-def _image_facts(media_format: MediaFormat, measures: MediaMeasures) -> ImageFacts:
+def _image_facts(media_format: SharedFacts, measures: MediaMeasures) -> ImageFacts:
     width, height = measures.width or 0, measures.height or 0
     is_sideways = (media_format.orientation or 1) >= 5
     return ImageFacts(
@@ -121,7 +121,7 @@ def _image_facts(media_format: MediaFormat, measures: MediaMeasures) -> ImageFac
 
 
 def _audio_facts(
-    media_format: MediaFormat, codec: str | None, seconds: float | None, samples: int | None
+    media_format: SharedFacts, codec: str | None, seconds: float | None, samples: int | None
 ) -> AudioFacts:
     return AudioFacts(
         format=media_format.format or "",
@@ -134,7 +134,7 @@ def _audio_facts(
     )
 
 
-def _video_facts(media_format: MediaFormat, measures: MediaMeasures) -> VideoFacts:
+def _video_facts(media_format: SharedFacts, measures: MediaMeasures) -> VideoFacts:
     width, height = measures.width or 0, measures.height or 0
     is_sideways = media_format.rotation in (90, 270)
     ratio = (measures.fps_num, measures.fps_den) if measures.fps_num and measures.fps_den else None

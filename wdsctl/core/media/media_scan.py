@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from wdsctl.core.errors import Finding
 from wdsctl.core.job_results import EncodedResult
-from wdsctl.core.media.catalog_facts import MediaFormat, MediaMeasures
+from wdsctl.core.media.catalog_facts import MediaMeasures, SharedFacts
 
 
 class ScannedMedium(NamedTuple):
@@ -17,7 +17,7 @@ class ScannedMedium(NamedTuple):
     row: int
     part: str
     size: int  # bytes
-    media_format: MediaFormat
+    media_format: SharedFacts
     measures: MediaMeasures
     keyframes: bytes | None = None  # the keyframe index of a video, if it was built
 
@@ -36,7 +36,7 @@ def encode_media_scan(_unit: object, found: MediaScan) -> EncodedResult | None:
     """Encode a scan for a result file. Returns None for an unreadable shard, so that the next run scans it again."""
     if found.is_unreadable:
         return None
-    forms: dict[MediaFormat, int] = {}
+    forms: dict[SharedFacts, int] = {}
     parts: dict[str, int] = {}
     rows = [
         [
@@ -60,7 +60,7 @@ def encode_media_scan(_unit: object, found: MediaScan) -> EncodedResult | None:
 
 
 def decode_media_scan(_unit: object, facts: Mapping[str, Any], data: memoryview) -> MediaScan:
-    forms = [MediaFormat(*form) for form in facts["forms"]]
+    forms = [SharedFacts(*form) for form in facts["forms"]]
     at, media = 0, []
     for row, part, size, form, indexed, *numbers in facts["media"]:
         if min(row, part, size, form, indexed) < 0:

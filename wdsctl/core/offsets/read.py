@@ -377,7 +377,7 @@ def _opened(path: str, _stamp: tuple[int, int]) -> Offsets:
     return Offsets(path)
 
 
-class IndexedShard(Protocol):
+class ShardWithId(Protocol):
     @property
     def id(self) -> int: ...
 
@@ -425,7 +425,7 @@ class ShardIndex(Protocol):
         """Which state of the dataset this is."""
 
     @property
-    def shards(self) -> Sequence[IndexedShard]: ...
+    def shards(self) -> Sequence[ShardWithId]: ...
 
     @property
     def layouts(self) -> Sequence[tuple[str, ...]]:

@@ -84,7 +84,7 @@ def publishing(folder: str, url: str, note: Callable[[str], None], *, is_record:
         del _AFTER_PUBLICATION[folder]
 
 
-def after_publication(folder: str, call: Callable[[], None]) -> None:
+def call_when_published(folder: str, call: Callable[[], None]) -> None:
     """Call `call` once the changes of the mirror in `folder` are published; at once if nobody publishes them."""
     if folder in _AFTER_PUBLICATION:
         _AFTER_PUBLICATION[folder].append(call)

@@ -46,7 +46,7 @@ def plain_members(data: bytes, base: int, file_size: int) -> tuple[TarMembers, i
     if len(rows) == 0 or rows[0] != 0:
         return None
     heads = blocks[rows]
-    sizes, numeric = parse_sizes(heads)
+    sizes, numeric = parse_size_fields(heads)
     nexts = rows + 1 + (sizes + TAR_BLOCK_BYTES - 1) // TAR_BLOCK_BYTES
     if not (nexts[:-1] == rows[1:]).all():
         chain = _chain(rows, nexts)
@@ -79,7 +79,7 @@ def plain_members(data: bytes, base: int, file_size: int) -> tuple[TarMembers, i
     return members, base + int(nexts[-1]) * TAR_BLOCK_BYTES
 
 
-def parse_sizes(heads: ByteRows) -> tuple[Int64Array, NDArray[np.bool_]]:
+def parse_size_fields(heads: ByteRows) -> tuple[Int64Array, NDArray[np.bool_]]:
     """Return the size fields, and which of them are plain: eleven octal digits and a terminator."""
     digits = heads[:, tar_header.SIZE_FIELD[0] : tar_header.SIZE_FIELD[1] - 1] - np.uint8(ord("0"))
     end = heads[:, tar_header.SIZE_FIELD[1] - 1]
@@ -192,7 +192,7 @@ def is_meta(names: ByteRows, dots: Int64Array) -> NDArray[np.bool_]:
     return meta
 
 
-def slice_rows(names: ByteRows, starts: Int64Array, ends: Int64Array) -> ByteRows:
+def cut_names(names: ByteRows, starts: Int64Array, ends: Int64Array) -> ByteRows:
     """Cut each row to its own start and end, and pad it with zeros."""
     widths = ends - starts
     across = np.arange(int(widths.max()))

@@ -19,11 +19,11 @@ from wdsctl.core.shards.shard_scan import ShardScan, ShardStatus
 from wdsctl.core.shards.tar_blocks import (
     PartNames,
     TarMembers,
+    cut_names,
     first_dots,
     is_meta,
     name_lengths,
     rows_to_bytes,
-    slice_rows,
 )
 from wdsctl.core.shards.tar_findings import FindingCollector, duplicate_findings, ending_findings
 from wdsctl.core.shards.tar_members import MAX_PADDING_BYTES, ArchiveEnd, ReadBytes, SpecialMember, walk_members
@@ -117,7 +117,7 @@ def _add_members(
     columns.key_sizes.append(key_sizes)
     columns.offsets.append(members.header_offsets[first])
     columns.first_parts.append(columns.part_count + np.flatnonzero(first))
-    columns.names.append(part_names.encode(slice_rows(names, dots + 1, sizes)))
+    columns.names.append(part_names.encode(cut_names(names, dots + 1, sizes)))
     columns.part_offsets.append(members.data_offsets)
     columns.part_sizes.append(members.sizes)
     columns.part_count += len(names)

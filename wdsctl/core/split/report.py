@@ -125,7 +125,7 @@ class SplitSetsReport:
     quarantine: int  # entries of the ledger's quarantine
 
 
-def count_splits(split_set: str, rule: SplitRule, split_shards: SplitShards) -> tuple[SplitCount, ...]:
+def count_split_shards(split_set: str, rule: SplitRule, split_shards: SplitShards) -> tuple[SplitCount, ...]:
     """Shards and samples of the splits of a set, by their full names."""
     return tuple(
         SplitCount(
@@ -221,7 +221,7 @@ def show_splits(root: str, *, split_set: str = "", catalog: str | None = None) -
     sets = []
     for name, rule in state.rules.items():
         if split_set in ("", name):
-            splits = count_splits(name, rule, read_split_shards(location, name))
+            splits = count_split_shards(name, rule, read_split_shards(location, name))
             without = samples - excluded - sum(split.samples for split in splits)
             sets.append(SplitSetSummary(name=name, rule=rule.description, splits=splits, without=without))
     return SplitSetsReport(

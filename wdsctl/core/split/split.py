@@ -56,7 +56,7 @@ from wdsctl.core.split.report import (
     SamplesWouldMoveError,
     SplitReport,
     StratumSummary,
-    count_splits,
+    count_split_shards,
     find_moves,
     find_reassigned,
     summarize_strata,
@@ -348,7 +348,7 @@ class _SplitPlan:
             splits=tuple(
                 count
                 for name in names
-                for count in count_splits(name, rules[name], self._assignment_of(name).split_shards)
+                for count in count_split_shards(name, rules[name], self._assignment_of(name).split_shards)
             ),
             dry_run=dry_run,
             rule=description,
@@ -412,7 +412,7 @@ def ensure_split(
         root=location.display_path,
         by=current.kind,
         seed=current.seed,
-        splits=count_splits("", current, read_split_shards(location, "")),
+        splits=count_split_shards("", current, read_split_shards(location, "")),
         dry_run=False,
         rule=current.description,
         sets=("",),

@@ -92,7 +92,7 @@ def is_link(path: str) -> bool:
     return not is_remote(path) and os.path.islink(path)
 
 
-def resolve(path: str) -> str:
+def resolve_links(path: str) -> str:
     """The path without links. Of a URL, without `.` and `..`."""
     return absolute(path) if is_remote(path) else os.path.realpath(path)
 
@@ -193,7 +193,7 @@ def open_file(path: str, *, buffer_bytes: int = PIECE_BYTES) -> BinaryIO:
     return io.BufferedReader(_StoreFile(path, stat_file(path).size), buffer_bytes)
 
 
-def read_head(path: str, size: int) -> bytes:
+def read_start(path: str, size: int) -> bytes:
     """The first `size` bytes of a file. Raises OSError."""
     with open_file(path, buffer_bytes=max(size, io.DEFAULT_BUFFER_SIZE)) as file:
         return file.read(size)
@@ -209,7 +209,7 @@ class RandomAccess(Protocol):
     def __getitem__(self, at: slice) -> bytes: ...
 
 
-def map_file(path: str) -> bytes | mmap.mmap | StoreBytes:
+def map_source(path: str) -> bytes | mmap.mmap | StoreBytes:
     """The bytes of a file, read when they are indexed. Raises OSError."""
     if is_remote(path):
         return StoreBytes(path, stat_file(path).size)
@@ -221,7 +221,7 @@ class StoreBytes:
     """The bytes of an object. Keeps one window of 8 MiB: neighbouring ranges cost one request."""
 
     def __init__(self, url: str, size: int) -> None:
-        self._storage = open_store(url, {url: size})
+        self._storage = open_storage_of(url, {url: size})
         self._url = url
         self._size = size
         self._start, self._window = 0, b""
@@ -254,7 +254,7 @@ class _StoreFile(RandomAccessFile):
 
     def __init__(self, url: str, size: int) -> None:
         super().__init__(size)
-        self._storage = open_store(url, {url: size})
+        self._storage = open_storage_of(url, {url: size})
         self._url = url
         self._announced: tuple[FileRange, object] | None = None
 
@@ -317,7 +317,7 @@ class _Block:
 
     def __init__(self, pieces: Sequence[tuple[FileRange, int]]) -> None:
         self._pieces = pieces
-        self._storage = open_store(pieces[0][0].path, {piece.path: size for piece, size in pieces})
+        self._storage = open_storage_of(pieces[0][0].path, {piece.path: size for piece, size in pieces})
         self._announcement: object = self._storage.announce((piece for piece, _ in pieces if piece.size), starts=True)
 
     def read(self) -> Iterator[bytes]:
@@ -340,7 +340,7 @@ def find_changed(files: Sequence[tuple[str, int]]) -> list[tuple[int, str]]:
     """(position, what has changed) of files at URLs, given as (URL, size), that are gone or have another size."""
     if not files:
         return []
-    storage = open_store(files[0][0])
+    storage = open_storage_of(files[0][0])
     try:
         sizes = storage.sizes([url for url, _ in files])
     finally:
@@ -352,7 +352,7 @@ def find_changed(files: Sequence[tuple[str, int]]) -> list[tuple[int, str]]:
     ]
 
 
-def open_store(url: str, expected: dict[str, int] | None = None) -> FsspecStorage:
+def open_storage_of(url: str, expected: dict[str, int] | None = None) -> FsspecStorage:
     """The storage of the store that a URL is in. `expected`: sizes in bytes that files must have."""
     from wdsctl.core.storage.remote import FsspecStorage
 
@@ -398,7 +398,7 @@ class _StoreListing:
     def __init__(self, root: str) -> None:
         self._root = root
         self._is_web = protocol(root) in ("http", "https")
-        self._storage = open_store(root)
+        self._storage = open_storage_of(root)
         self._folders: dict[str, _StoreFolder] = {}
         self._complete: list[str] = []  # URLs with a slash at the end: all folders below are listed
 

@@ -162,7 +162,7 @@ def pair_with_sources(batch: TracedBatch, batch_samples: TracedBatchSamples) -> 
         yield sources.get(number), sample
 
 
-def write_samples(
+def write_numbered_samples(
     out: str, samples: Sequence[SampleWithSource], resolver: SampleResolver, *, overwrite: bool
 ) -> tuple[str, ...]:
     """Write samples into the folder `out` as NUMBER-KEY.PART, numbered in order.

@@ -14,7 +14,7 @@ from wdsctl.core.trace import Trace, TracedBatch, read_trace
 from wdsctl.core.trace.datasets import TracedDatasets, parse_moved_roots
 from wdsctl.core.trace.format import RunFacts, SourceFacts
 from wdsctl.core.trace.read import Flaw
-from wdsctl.core.trace.samples import SampleResolver, TracedBatchSamples, pair_with_sources, write_samples
+from wdsctl.core.trace.samples import SampleResolver, TracedBatchSamples, pair_with_sources, write_numbered_samples
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +188,7 @@ def query_trace(folder: str, options: TraceOptions) -> TraceReport:
     written: tuple[str, ...] = ()
     if batches is not None and listed is not None and options.out is not None:
         samples = list(chain.from_iterable(map(pair_with_sources, batches, listed)))
-        written = write_samples(options.out, samples, lines, overwrite=options.overwrite)
+        written = write_numbered_samples(options.out, samples, lines, overwrite=options.overwrite)
     return TraceReport(
         folder=folder,
         runs=tuple(_summarize_run(file.facts, file.blocks) for file in found.files),

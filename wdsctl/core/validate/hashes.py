@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from wdsctl.core.catalog.ledger_checks import LocatedFinding
 from wdsctl.core.errors import Finding, PermissionDenied, StorageError
-from wdsctl.core.shards.in_place.folder_index import IndexedShard
+from wdsctl.core.shards.in_place.folder_index import ListedFile
 from wdsctl.core.shards.in_place.litdata import INDEX_FILE
 from wdsctl.core.storage.storage import Storage
 from wdsctl.core.text import pluralize
@@ -56,7 +56,7 @@ def file_hashes(read: ReadShard, size: int, algorithms: Iterable[str] = ("sha256
     return {name: digest.hexdigest() for name, digest in digests.items()}
 
 
-def index_hashes(listed: Mapping[str, IndexedShard]) -> dict[str, list[ExpectedHash]]:
+def index_hashes(listed: Mapping[str, ListedFile]) -> dict[str, list[ExpectedHash]]:
     """The hashes in the index.json of MDS shards that Python can compute, by shard."""
     return {
         path: [

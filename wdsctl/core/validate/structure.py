@@ -31,7 +31,7 @@ from wdsctl.core.shards.in_place.zip import find_damaged_entries
 from wdsctl.core.shards.jsonl_findings import JsonlFindings
 from wdsctl.core.shards.scan_unit import ShardFile
 from wdsctl.core.shards.shard_scan import ShardScan
-from wdsctl.core.shards.tar_blocks import ByteRows, parse_sizes, valid_checksums
+from wdsctl.core.shards.tar_blocks import ByteRows, parse_size_fields, valid_checksums
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import LocalStorage, Storage
 from wdsctl.core.tar_header import TAR_BLOCK_BYTES
@@ -206,7 +206,7 @@ def _have_plain_headers(headers: ByteRows, sizes: Int64Array, names: MemberNames
     magic = headers[:, tar_header.MAGIC_FIELD[0] : tar_header.MAGIC_FIELD[0] + 5]
     if not (magic == np.frombuffer(b"ustar", np.uint8)).all():
         return False
-    numbers, are_plain = parse_sizes(headers)
+    numbers, are_plain = parse_size_fields(headers)
     return bool(are_plain.all() and (numbers == sizes).all() and valid_checksums(headers).all())
 
 

@@ -206,7 +206,7 @@ def _check_samples(
     """Check the samples of a scanned shard. If a sample has a part twice, the last one counts."""
     collectors = {level: LocatedFindingCollector(unit.shard.path) for level in SAMPLE_LEVELS if level in unit.levels}
     layout_hash, ref_usage = scan.layout_hash(), RefUsage()
-    rows = sample_rows(context.request, unit.shard.path, scan.samples)
+    rows = draw_positions(context.request, unit.shard.path, scan.samples)
     with _open_shard(context, unit) as read:
         known_facts: CatalogFacts = {}
         has_facts = bool(unit.media_digest) and "headers" in unit.levels and layout_hash == unit.indexed_layout_hash
@@ -231,7 +231,7 @@ def _check_samples(
     )
 
 
-def sample_rows(request: ValidateRequest, shard: str, samples: int) -> list[int] | range:
+def draw_positions(request: ValidateRequest, shard: str, samples: int) -> list[int] | range:
     """Draw the positions of the samples to check, ascending: `request.share` of them, at least one if there are any.
 
     The choice depends on seed, shard and position only, not on the number of workers.

@@ -88,7 +88,7 @@ def format_schedule(schedule: IntegerWeightSchedule) -> str:
     return " | ".join(f"{begin}: {run_length_encode(weights)}" for begin, weights in schedule)
 
 
-def parse_schedule(text: str) -> IntegerWeightSchedule:
+def parse_weight_schedule(text: str) -> IntegerWeightSchedule:
     """The schedule of a text. Raises StateMismatch WDS502 for a text that `format_schedule` has not written."""
     try:
         return tuple(
@@ -107,8 +107,8 @@ def edits_from_facts(order_facts: dict[str, Any] | None) -> ScheduleEdits:
     if order_facts is None or not order_facts.get("weights"):
         return []
     return [
-        (0, parse_schedule(order_facts["weights"])),
-        *((batch, parse_schedule(text)) for batch, text in order_facts.get("weight_edits", [])),
+        (0, parse_weight_schedule(order_facts["weights"])),
+        *((batch, parse_weight_schedule(text)) for batch, text in order_facts.get("weight_edits", [])),
     ]
 
 

@@ -16,7 +16,7 @@ from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.polylithic import REFERENCES_PART, PolylithicFolder
 from wdsctl.core.errors import SampleFailed, WdsctlError
-from wdsctl.core.importers.references import decode_line
+from wdsctl.core.importers.references import parts_of_line
 from wdsctl.core.samples.types import CRUDE
 from wdsctl.loader.decoding import SampleDecoder
 from wdsctl.loader.reading.decode_functions import DecodeFunctions
@@ -138,7 +138,7 @@ class CompletedSource(SplitSource):
                 hint="convert the original dataset again with `--layout polylithic`",
                 code="WDS343",
             ) from error
-        return {part.name: part.data for part in decode_line(content)} if self._is_jsonl else own, references
+        return {part.name: part.data for part in parts_of_line(content)} if self._is_jsonl else own, references
 
 
 class CompletedReader(SampleReader):

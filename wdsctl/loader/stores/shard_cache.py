@@ -39,8 +39,8 @@ from wdsctl.loader.stores.shard_cache_folder import (
     remove_unit,
     unit_file_bytes,
     used_bytes,
+    write_cached_unit,
     write_lanes,
-    write_unit,
 )
 
 BYTES_PER_GIGABYTE = 1 << 30
@@ -217,7 +217,7 @@ class OpenShardCache:
                     return
                 index.sizes[unit], index.complete[unit] = size, 0
             try:
-                write_unit(self.folder, unit, parts)
+                write_cached_unit(self.folder, unit, parts)
             except OSError:
                 with self._lock.held():
                     index.sizes[unit] = 0

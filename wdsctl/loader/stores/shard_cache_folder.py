@@ -173,7 +173,7 @@ def unit_file_name(unit: int) -> str:
     return f"{unit % 256:02x}/{unit}"
 
 
-def write_unit(folder: str, unit: int, parts: Sequence[bytes]) -> None:
+def write_cached_unit(folder: str, unit: int, parts: Sequence[bytes]) -> None:
     """Write the file of a unit and rename it into place. Raises OSError."""
     path = os.path.join(folder, unit_file_name(unit))
     sizes = np.array([len(each) for each in parts], "<u8").tobytes()

@@ -10,7 +10,7 @@ from wdsctl.loader.windows.source import FrameSource
 from wdsctl.loader.windows.windows import no_sequences_error
 
 
-class FrameReader(SampleReader):
+class SequenceReader(SampleReader):
     def _new_source(self, config: DatasetConfig, decoder: SampleDecoder | None) -> SplitSource:
         choice = self.choice
         if config.sequences is None:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.dataset.sequences import FLOATS, IMAGE, TEXT
 from wdsctl.core.errors import DatasetError
-from wdsctl.core.importers.lerobot.metadata import INDEX_COLUMNS, Episode, Feature, RobotDataset, open_table
+from wdsctl.core.importers.lerobot.metadata import INDEX_COLUMNS, Episode, Feature, RobotDataset, open_parquet_file
 from wdsctl.core.importers.protocol import damaged_file_error
 from wdsctl.core.importers.records import arrow
 from wdsctl.core.samples.naming import KEY_COLUMN
@@ -85,7 +85,7 @@ def table_images(dataset: RobotDataset, table: FrameTable) -> Iterator[bytes]:
     """
     path = os.path.join(dataset.root, table.path)
     with arrow.translate_arrow_errors(path):
-        file = open_table(path)
+        file = open_parquet_file(path)
         _check_columns(dataset, file.schema_arrow, path)
         names = [feature.name for feature in dataset.images]
         for batch in file.iter_batches(_BATCH_ROWS_WITH_IMAGES, columns=names, use_threads=False):
@@ -117,7 +117,7 @@ def frame_lines(
     """
     path = os.path.join(dataset.root, table.path)
     with arrow.translate_arrow_errors(path):
-        file = open_table(path)
+        file = open_parquet_file(path)
         _check_columns(dataset, file.schema_arrow, path)
         times = _check_rows(dataset, table, file, path, tolerance_s)
         row = 0

@@ -27,7 +27,7 @@ class LeRobotImporter:
         if not source_files.is_file(info):
             return None
         try:
-            content = json.loads(source_files.read_head(info, _MAX_INFO_BYTES))
+            content = json.loads(source_files.read_start(info, _MAX_INFO_BYTES))
         except (OSError, WdsctlError, ValueError, RecursionError):
             return None
         if not isinstance(content, dict) or not {"codebase_version", "features"} <= content.keys():

@@ -221,7 +221,7 @@ def _read_lines(path: str) -> Iterator[dict[str, Any]]:
 def _read_tasks_v3(root: str) -> tuple[str, ...]:
     path = os.path.join(root, "meta/tasks.parquet")
     with arrow.translate_arrow_errors(path):
-        table = open_table(path).read()
+        table = open_parquet_file(path).read()
     names = [name for name in table.column_names if name != "task_index"]
     if len(names) != 1 or len(table.column_names) != 2:
         raise damaged_file_error(f"it has the columns {', '.join(table.column_names)}, not task_index and task", path)
@@ -234,9 +234,9 @@ def _read_episodes_v3(root: str, info: Mapping[str, Any], videos: list[str]) -> 
     columns += ["data/file_index"]
     columns += [f"videos/{key}/{name}" for key in videos for name in ("chunk_index", "file_index", "from_timestamp")]
     number = first = 0
-    for path in find_tables(folder):
+    for path in list_parquet_files(folder):
         with arrow.translate_arrow_errors(path):
-            file = open_table(path)
+            file = open_parquet_file(path)
             missing = next((name for name in columns if name not in file.schema_arrow.names), None)
             if missing is not None:
                 raise damaged_file_error(f"it has no column {missing!r}", path)
@@ -264,7 +264,7 @@ def _video_place(root: str, info: Mapping[str, Any], key: str, row: Mapping[str,
     return VideoPlace(_fill_template(root, info, "video_path", {**names, "video_key": key}), start)
 
 
-def find_tables(folder: str) -> list[str]:
+def list_parquet_files(folder: str) -> list[str]:
     """The Parquet files in the folders below `folder`, in the order in which LeRobot concatenates them."""
     found: list[str] = []
     with translate_os_errors(folder, "list"):
@@ -275,7 +275,7 @@ def find_tables(folder: str) -> list[str]:
     return found
 
 
-def open_table(path: str) -> Any:
+def open_parquet_file(path: str) -> Any:
     """Open a Parquet file. Raises UsageError WDS236 without pyarrow, and pyarrow's errors."""
     parquet = arrow.import_arrow_module("pyarrow.parquet", "a LeRobot dataset")
     with translate_os_errors(path, "read"):

@@ -34,7 +34,7 @@ _CHUNK_BYTES = 1 << 20
 
 def detect_file_compression(path: str) -> str:
     """The compression of a file by its first bytes, such as `gzip`; empty if there is none. Raises OSError."""
-    return detect_compression(source_files.read_head(path, COMPRESSION_HEAD_BYTES))
+    return detect_compression(source_files.read_start(path, COMPRESSION_HEAD_BYTES))
 
 
 def open_decompressed(path: str) -> IO[bytes]:

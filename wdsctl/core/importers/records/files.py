@@ -113,7 +113,7 @@ def _resolve_cached(path: str) -> str:
     """The real path. Caches the real paths of folders, which rows share."""
     folder, name = os.path.split(path)
     real = os.path.join(_real_folder(folder), name)
-    return source_files.resolve(real) if name in ("", ".", "..") or source_files.is_link(real) else real
+    return source_files.resolve_links(real) if name in ("", ".", "..") or source_files.is_link(real) else real
 
 
 def _allow_path_hint(base_option: str, path: str) -> str:
@@ -147,7 +147,7 @@ def is_below(base: str, real: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _real_folder(folder: str) -> str:
-    return source_files.resolve(folder)
+    return source_files.resolve_links(folder)
 
 
 def _outside_error(reference: str, what: str, where: str, way_out: str = "") -> WdsctlError:

@@ -52,10 +52,10 @@ class OffsetShard:
         )
 
 
-def map_file(path: str) -> RandomAccess:
+def map_shard_file(path: str) -> RandomAccess:
     """Map a file into memory; its pages are read when they are used."""
     with translate_os_errors(path, "read"):
-        return source_files.map_file(path)
+        return source_files.map_source(path)
 
 
 def split_fields(data: bytes, sizes: Sequence[int | None], where: str) -> list[bytes]:
@@ -140,7 +140,7 @@ def _make_row(number: int, shard: IndexedShardFile, opened: OffsetShard, row: in
 
 def open_plain_shard(path: str, samples: int) -> OffsetShard:
     """Open an uncompressed shard."""
-    return OffsetShard(map_file(path), path, samples)
+    return OffsetShard(map_shard_file(path), path, samples)
 
 
 #: Name in an index -> name in pyarrow, which reads what Python's library cannot.

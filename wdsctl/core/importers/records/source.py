@@ -35,7 +35,7 @@ _MAX_SKIPPED_SAMPLES = 256  # to skip more samples, open a new iterator
 LARGE_PART_BYTES = 64 << 20  # parts of this size and more are copied as ranges, not held in memory
 
 
-class SampleReader(Protocol):
+class RowSamples(Protocol):
     """Yields the samples of a format, without reading the files that their parts name."""
 
     def samples(self, start: int) -> Iterator[SourceSample]:
@@ -136,7 +136,7 @@ class SampleSource:
 
     def __init__(
         self,
-        samples: SampleReader,
+        samples: RowSamples,
         splits: Iterable[str] = (),
         describe: Callable[[], SourceDescription] = SourceDescription,
     ) -> None:
@@ -293,7 +293,7 @@ class _FetchedFiles:
 
     def __init__(self, sizes: dict[str, int]) -> None:
         self.sizes = sizes
-        self.storage = source_files.open_store(next(iter(sizes)), sizes)
+        self.storage = source_files.open_storage_of(next(iter(sizes)), sizes)
         ranges = [FileRange(url, 0, size) for url, size in sizes.items() if size]
         self._announcement: object = self.storage.announce(ranges, starts=True)
 
@@ -311,7 +311,7 @@ def _read_from_store(part: FilePart, fetched: _FetchedFiles | None) -> bytes:
     is_whole = part.offset == 0
     is_there = fetched is not None and part.path in fetched.sizes and part.size
     storage = fetched.storage if fetched is not None and is_there else None
-    own = storage or source_files.open_store(part.path, {part.path: part.size} if is_whole else {})
+    own = storage or source_files.open_storage_of(part.path, {part.path: part.size} if is_whole else {})
     try:
         if not part.size:
             _check_size(part)

@@ -172,7 +172,7 @@ def read_text_head(
             head = content.read(1 << 16)
     else:
         with translate_os_errors(path, "read"):
-            head = source_files.read_head(path, 1 << 16)
+            head = source_files.read_start(path, 1 << 16)
     packed = detect_compression(head)
     if packed:
         tool = next((tool for ending, tool in UNPACK_COMMANDS.items() if packed[:2] in ending), "unpack")
@@ -213,7 +213,7 @@ class JsonFile:
         self._path = path
         self._window = window
         with translate_os_errors(path, "read"):
-            self._data = source_files.map_file(path)
+            self._data = source_files.map_source(path)
         self._base = 0
         self._text = ""
         self._parser = json.JSONDecoder()

@@ -113,7 +113,7 @@ MAX_PROBED_NAMES = 10_000  # entries of folders that a search reads
 def read_head(path: str, size: int = 1 << 16) -> bytes:
     """The first `size` bytes of a file; empty if the file cannot be read."""
     try:
-        return source_files.read_head(path, size)
+        return source_files.read_start(path, size)
     except OSError:
         return b""
 

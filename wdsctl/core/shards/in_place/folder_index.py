@@ -19,7 +19,7 @@ from wdsctl.core.shards.in_place.mds import parse_entry
 MISMATCH_CODE = "WDS168"
 
 
-class IndexedShard(NamedTuple):
+class ListedFile(NamedTuple):
     """A shard as an index describes it. `path`: below the root. `is_exact`: whether it has this size, or more."""
 
     path: str
@@ -31,7 +31,7 @@ class IndexedShard(NamedTuple):
 class FolderIndexes(NamedTuple):
     """`listed`: path -> shard, of all indexes. `unlisted`: shards without an entry, though an index covers them."""
 
-    listed: dict[str, IndexedShard]
+    listed: dict[str, ListedFile]
     unlisted: list[str]
     findings: list[Finding]
 
@@ -51,7 +51,7 @@ def read_folder_indexes(
     for path in shards:
         by_folder.setdefault(path.rpartition("/")[0], []).append(path)
     findings: list[Finding] = []
-    listed: dict[str, IndexedShard] = {}
+    listed: dict[str, ListedFile] = {}
     unlisted: list[str] = []
     # Without shards in the root, an index.json there may be of something else.
     root_entries = _entries("", form, read_file, findings if "" in by_folder else [])
@@ -80,7 +80,7 @@ def _index_path(folder: str) -> str:
 
 def _entries(
     folder: str, form: ShardFormat, read_file: Callable[[str], bytes | None], findings: list[Finding]
-) -> list[IndexedShard] | None:
+) -> list[ListedFile] | None:
     """The entries of a folder's index; None if it has none, or it cannot be read, which is a finding."""
     path = _index_path(folder)
     data = read_file(path)
@@ -90,9 +90,9 @@ def _entries(
         content = read_json(data)
         if form == "mds":
             entries = [parse_entry(entry) for entry in content["shards"]]
-            found = [IndexedShard(each.name, each.size, is_exact=True, hashes=each.hashes) for each in entries]
+            found = [ListedFile(each.name, each.size, is_exact=True, hashes=each.hashes) for each in entries]
         else:
-            found = [IndexedShard(each.name, each.size, is_exact=False) for each in parse_index(content).chunks]
+            found = [ListedFile(each.name, each.size, is_exact=False) for each in parse_index(content).chunks]
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         message = f"the index cannot be read: {error}"
         findings.append(Finding(code="WDS233", severity="error", message=message, shard=path))
@@ -108,7 +108,7 @@ def _entries(
     return found_below
 
 
-def _differences(folder: str, entries: Sequence[IndexedShard], shards: Mapping[str, int]) -> Iterator[Finding]:
+def _differences(folder: str, entries: Sequence[ListedFile], shards: Mapping[str, int]) -> Iterator[Finding]:
     missing = [each.path for each in entries if each.path not in shards]
     if missing:
         message = f"shards that {_index_path(folder)} lists are missing"
