@@ -19,7 +19,7 @@ from tests.security.hostile import ATTACKS, a_journal_that_names, a_tree_that_ho
 from wdsctl.core.catalog.consistency import find_repeated_keys
 from wdsctl.core.catalog.ledger import Ledger, read_views
 from wdsctl.core.catalog.ledger_file import has_quarantine
-from wdsctl.core.catalog.read import Catalog, read_catalog_shards, read_generation_and_split
+from wdsctl.core.catalog.read import Catalog, read_catalog_shards, read_current_split
 from wdsctl.core.catalog.stage import open_draft
 from wdsctl.core.errors import CatalogError, InputError, WdsctlError
 from wdsctl.core.index.index import index
@@ -48,7 +48,7 @@ def test_a_hostile_catalog_is_damaged_for_all_that_read_it(root: str, name: str)
     ATTACKS[name](path)
 
     reads: dict[str, Callable[[], object]] = {
-        "split": lambda: read_generation_and_split(str(path), "train"),
+        "split": lambda: read_current_split(str(path), "train"),
         "shards": lambda: read_catalog_shards(str(path)),
         "sql": lambda: _asked(root),
         "catalog": lambda: _read(str(path)),
@@ -171,7 +171,7 @@ def test_a_hostile_ledger_is_damaged_and_set_aside(root: str, name: str) -> None
 def test_a_generation_that_cannot_be_is_damage(root: str, value: str) -> None:
     statements(f"UPDATE meta SET value = '{value}' WHERE key = 'generation'")(catalog_of(root))
     with pytest.raises(CatalogError, match="generation") as caught:
-        read_generation_and_split(str(catalog_of(root)), "train")
+        read_current_split(str(catalog_of(root)), "train")
     assert caught.value.code == "WDS302"
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.published import Machines, machines_in
 from tests.remote import FaultyFileSystem
-from wdsctl.core.catalog.read import read_generation_and_split
+from wdsctl.core.catalog.read import read_current_split
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.index.index import index
@@ -115,7 +115,7 @@ def test_the_samples_of_a_split_are_fetched_before_they_are_read(indexed: Path, 
     location = published(indexed, machine)
     size = os.path.getsize(location.offsets_path(1))
     offsets = Offsets(location.offsets_path(1))
-    _, parts = read_generation_and_split(location.catalog, "val")
+    parts = read_current_split(location.catalog, "val").shards
     selection = SampleSelection(offsets, parts)
     offsets.fetch_groups(selection.groups(offsets))
     assert 0 < fetched_bytes() < size / 2

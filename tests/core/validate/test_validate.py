@@ -299,7 +299,7 @@ def test_while_it_is_being_prepared_it_says_by_whom(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_shards_is_told_so(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="found no tar files") as caught:
+    with pytest.raises(InputError, match="found no shards") as caught:
         validate(a_folder(tmp_path, {"a.jpg": b"1"}))
     assert (caught.value.code, caught.value.hint) == (
         "WDS003",

@@ -20,7 +20,7 @@ from tests.energon import CAPTIONING, CRUDE, SPLIT, TRAIN, VAL, energons, energo
 from tests.loader.datasets import Raw
 from tests.loader.running import digests, saved_after, training_of
 from tests.remote import uploaded
-from wdsctl.core.catalog.read import read_generation_and_split
+from wdsctl.core.catalog.read import read_current_split
 from wdsctl.core.catalog.splits import SplitShard
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.errors import CatalogError, DatasetError, InputError, UsageError
@@ -138,7 +138,7 @@ def test_a_process_that_looked_just_before_another_was_done_reads_what_that_has_
         if not os.path.exists(place.catalog):
             index(root)
             raise InputError("the dataset has no split 'train'; it has none yet", hint="", code="WDS211")
-        return read_generation_and_split(place.catalog, "train")
+        return read_current_split(place.catalog, "train")[:2]
 
     _, (_, parts) = open_or_index(locate(root), None, opened)
     assert sum(part.samples for part in parts) == len(TRAIN)

@@ -29,9 +29,9 @@ Examples:
 \b
 The script fits the sample type: conversations and questions about images,
 captions of images or films, text in images, speech, classes, texts, boxes,
-masks, or the actions of a robot. It trains a small model on one or several GPUs, or on a CPU,
-validates, saves and resumes. It needs pip install 'wdsctl[loader]'. See
-docs/init.md.
+masks, or the actions of a robot. It trains a small model on one or several
+GPUs, or on a CPU, validates, saves and resumes. It needs pip install
+'wdsctl[loader]'. See docs/init.md.
 """
 
 DestArgument = Annotated[

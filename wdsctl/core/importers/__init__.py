@@ -2,7 +2,8 @@
 
 `protocol` defines the interfaces of an importer and of an open source. `find_importers` asks each importer whether a
 path has its format; the answer is a score and a reason. `annotations` has the formats of media with annotation files,
-`lerobot` LeRobot's datasets. `records` has the code that several formats use. `prepare` and `convert` import this room.
+`lerobot` LeRobot's datasets. `records` has the code that several formats use. `prepare`,
+`convert`, `validate` and `init` import this room.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Part, SampleListing, SourceEntry
 from wdsctl.core.offsets.read import Offsets
-from wdsctl.core.shards.list import has_shards, has_tars
+from wdsctl.core.shards.list import has_shards, has_tars, survey_folder
 from wdsctl.core.storage import source_files
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import FileRange
@@ -247,7 +247,7 @@ class ShardsImporter:
                 return FormatMatch(1.0, "the folder has a catalog")
             if sample_index.single_file and not is_jsonl_name(sample_index.single_file):
                 return FormatMatch(0.9, "the file is a tar")
-            if not sample_index.single_file and has_shards(sample_index.root):
+            if not sample_index.single_file and _has_shards(sample_index.root):
                 return FormatMatch(0.9, "the folder has .tar or .jsonl files")
         except (WdsctlError, OSError, ValueError):
             return None  # not a dataset of shards
@@ -262,6 +262,10 @@ class ShardsImporter:
 
 
 IMPORTER = ShardsImporter()
+
+
+def _has_shards(root: str) -> bool:
+    return has_shards(root) if is_url(root) else survey_folder(root).has_shards
 
 
 def _names_files_in_lines(path: str, location: DatasetLocation) -> bool:

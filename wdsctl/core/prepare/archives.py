@@ -28,6 +28,7 @@ from wdsctl.core.files import remove_tree
 from wdsctl.core.importers.protocol import damaged_file_error
 from wdsctl.core.importers.records.folder_files import LITTER_FOLDERS
 from wdsctl.core.importers.records.tables import iter_files
+from wdsctl.core.shards.list import survey_folder
 from wdsctl.core.text import path_for_message as shown
 from wdsctl.core.text import pluralize
 from wdsctl.core.urls import is_url
@@ -91,6 +92,10 @@ def find_archives(source: str, endings: tuple[str, ...]) -> list[str]:
     """
     if os.path.isfile(source):
         return [os.path.basename(source)] if source.lower().endswith(endings) else []
+    if not is_url(source) and os.path.isdir(source):
+        found = survey_folder(source).endings
+        if found is not None and found.isdisjoint(endings):
+            return []
     archives = [path for path in iter_files(source) if path.lower().endswith(endings)]
     if not archives:
         return []

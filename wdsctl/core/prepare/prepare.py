@@ -77,7 +77,7 @@ from wdsctl.core.prepare.write import check_dest_shards as check_holds_own
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.detect import Detection
 from wdsctl.core.samples.field_map import check_sample_type, validate_field_map
-from wdsctl.core.shards.list import find_jsonl_file
+from wdsctl.core.shards.list import find_jsonl_file, keep_surveys
 from wdsctl.core.split.split import SplitReport, SplitRequest, ensure_split, split_dataset
 from wdsctl.core.storage.source_files import forget_listings
 from wdsctl.core.urls import is_url, normalize_root, redact_secrets
@@ -120,10 +120,11 @@ def prepare(
     source, dest = normalize_root(source), None if dest is None else normalize_root(dest)
     forget_listings()
     _check_options(request)
-    if request.index.selection is not None or not may_unpack(request):
-        return _prepare(source, dest, request, progress)
-    with unpack_archives(source, dest, progress.note) as folder:
-        report = _prepare(folder, dest, request, progress)
+    with keep_surveys():
+        if request.index.selection is not None or not may_unpack(request):
+            return _prepare(source, dest, request, progress)
+        with unpack_archives(source, dest, progress.note) as folder:
+            report = _prepare(folder, dest, request, progress)
     return report if folder == source else replace(report, source=redact_secrets(source))
 
 

@@ -34,10 +34,10 @@ from wdsctl.core.shards.list import (
     COMPRESSED_TAR_SUFFIXES,
     ForbiddenFolder,
     are_shards,
-    has_plain_tars,
     has_shards,
     in_place_format,
     is_empty_folder,
+    survey_folder,
 )
 from wdsctl.core.storage import source_files
 from wdsctl.core.storage.open import storage_for
@@ -128,9 +128,11 @@ def _why_shards(source: str) -> str:
     location = locate(source)
     if is_empty_folder(location.root):
         raise InputError("the folder is empty", where=location.display_path, hint="check the path", code="WDS003")
-    if has_plain_tars(location.root):
+    survey = survey_folder(location.root)
+    if survey.has_plain_tars:
         return "it contains tars"
-    check_no_outside_shards(source)
+    if survey.outside_shard:
+        check_no_outside_shards(source)
     return ""
 
 
@@ -319,7 +321,12 @@ def check_raw_folder(source: str, dest: str, parts: Sequence[str]) -> None:
     named = [name for part in parts for name in part.split(ALTERNATIVE_SEPARATOR)]
     try:
         is_store = is_url(source)
-        holds = are_shards(_visible(source)) if is_store else has_shards(source, forbidden=_ancestor_inodes(dest))
+        if is_store:
+            holds = are_shards(_visible(source))
+        elif survey_folder(source).may_have_links:
+            holds = has_shards(source, forbidden=_ancestor_inodes(dest))
+        else:
+            holds = survey_folder(source).has_shards
     except ForbiddenFolder as link:
         raise UsageError(
             "the raw folder has a link to the destination",

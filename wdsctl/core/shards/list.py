@@ -12,9 +12,11 @@ import fnmatch
 import os
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from stat import S_ISREG
+from typing import TYPE_CHECKING, NamedTuple
 
 from wdsctl.core.dataset.root_spec import ALL_SHARDS, ShardSelection
 from wdsctl.core.dataset.shard_names import (
@@ -30,13 +32,15 @@ from wdsctl.core.dataset.shard_names import (
 from wdsctl.core.errors import Finding, InputError, translate_os_errors
 from wdsctl.core.records import Records
 from wdsctl.core.safe_open import allow_path_hint, is_beneath, is_link_outside
-from wdsctl.core.shards.in_place.folder_index import FolderIndexes, read_folder_indexes
 from wdsctl.core.shards.in_place.kinds import IN_PLACE_FORMATS
 from wdsctl.core.shards.scan_unit import ShardFile, read_small_file
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.remote_errors import etag_number
 from wdsctl.core.text import pluralize, printable_path
 from wdsctl.core.urls import is_url, redact_secrets
+
+if TYPE_CHECKING:
+    from wdsctl.core.shards.in_place.folder_index import FolderIndexes
 
 #: Files that may lie beside JSONL files without turning the folder into one of raw data.
 SIDECAR_SUFFIXES = (".md", ".rst", ".txt", ".json", ".yaml", ".yml", ".html", ".idx", ".md5", ".sha256")
@@ -249,6 +253,8 @@ def folder_indexes(
 
     `is_selected`: whether a path belongs to the dataset: others are not missing.
     """
+    from wdsctl.core.shards.in_place.folder_index import read_folder_indexes  # brings readers that few datasets need
+
     with closing(storage_for(root)) as storage:
         return read_folder_indexes(
             form,
@@ -329,14 +335,84 @@ def are_shards(paths: Iterable[str]) -> bool:
     return is_jsonl_folder(names)
 
 
+class FolderSurvey(NamedTuple):
+    """What the names below a folder say. The walk ends at the first uncompressed tar.
+
+    `has_shards`: as the function. `outside_shard`: the first link to a shard that leads out of the folder; empty if
+    none was found. `may_have_links`: whether there may be links to folders. `endings`: the last extensions of all
+    names, in lower case with the dot; None if not all are known.
+    """
+
+    has_plain_tars: bool
+    has_shards: bool
+    outside_shard: str
+    may_have_links: bool
+    endings: frozenset[str] | None
+
+
+_MAX_ENDINGS = 1000
+_kept_surveys: ContextVar[dict[str, FolderSurvey] | None] = ContextVar("kept surveys", default=None)
+
+
+@contextmanager
+def keep_surveys() -> Iterator[None]:
+    """Walk through every folder once for `survey_folder` within this context: several checks of one command ask."""
+    token = _kept_surveys.set({})
+    try:
+        yield
+    finally:
+        _kept_surveys.reset(token)
+
+
+def survey_folder(root: str) -> FolderSurvey:
+    """Survey a local folder. Cost: a walk through it, up to the first uncompressed tar."""
+    kept = _kept_surveys.get()
+    if kept is None:
+        return _survey_folder(root)
+    real = os.path.realpath(root)
+    if real not in kept:
+        kept[real] = _survey_folder(root)
+    return kept[real]
+
+
+def _survey_folder(root: str) -> FolderSurvey:
+    findings: list[Finding] = []
+    links: list[str] = []
+    endings: set[str] = set()
+    judged: set[str] = set()  # endings of which a second file says nothing new
+    has_packed_tars = has_lines = has_raw = False
+    for path, _ in _files(root, "", findings, set(), links=links):
+        ending = path[path.rfind(".") :].lower()
+        if ending in judged:
+            continue
+        name = posixpath.basename(path).lower()
+        if "." not in name:
+            continue
+        if ending == ".tar":
+            return FolderSurvey(True, True, "", may_have_links=True, endings=None)
+        endings.add(ending)
+        if name.endswith(COMPRESSED_TAR_SUFFIXES):
+            has_packed_tars = True
+        elif is_jsonl_name(name) or unpack_command(name):
+            has_lines = True
+        elif not name.endswith(SIDECAR_SUFFIXES):
+            has_raw = True
+        if ending not in UNPACK_COMMANDS:
+            judged.add(ending)
+    outside = [finding.shard for finding in findings if finding.code == "WDS409"]
+    endings.update(path[path.rfind(".") :].lower() for path in outside)
+    return FolderSurvey(
+        has_plain_tars=False,
+        has_shards=has_packed_tars or (has_lines and not has_raw),
+        outside_shard=_first_shard(outside),
+        may_have_links=bool(links),
+        endings=frozenset(endings) if len(endings) <= _MAX_ENDINGS else None,
+    )
+
+
 def has_tars(root: str) -> bool:
     """Whether there is a tar, compressed or not, at any depth below `root`."""
     return any(path.lower().endswith((".tar", *COMPRESSED_TAR_SUFFIXES)) for path in _paths(root))
-
-
-def has_plain_tars(root: str) -> bool:
-    """Whether there is an uncompressed tar at any depth below `root`."""
-    return any(path.lower().endswith(".tar") for path in _paths(root))
 
 
 def find_jsonl_file(root: str) -> str:
@@ -349,7 +425,10 @@ def find_outside_shard(root: str) -> str:
     findings: list[Finding] = []
     for _ in _files(root, "", findings, set()):
         pass
-    names = (finding.shard for finding in findings if finding.code == "WDS409")
+    return _first_shard(finding.shard for finding in findings if finding.code == "WDS409")
+
+
+def _first_shard(names: Iterable[str]) -> str:
     return min(
         (name for name in names if shard_format(name) or name.lower().endswith(COMPRESSED_TAR_SUFFIXES)),
         default="",
@@ -386,13 +465,14 @@ def _files(
     findings: list[Finding],
     above: set[tuple[int, int]],
     forbidden: frozenset[tuple[int, int]] = frozenset(),
+    links: list[str] | None = None,
 ) -> Iterator[tuple[str, str]]:
     """Yield (path relative to `root`, whole path) of every file below the folder `root`/`below` that is not hidden.
 
     Sorted by path. Memory: the names in the folders that lead to a file.
 
     Follows links that stay inside `root` or lead to a path that the user allows, but no loops. `above`: (device, inode)
-    of the folders that lead here.
+    of the folders that lead here. `links`: gets the names of links to folders.
     """
     folder = os.path.join(root, below)
     with translate_os_errors(folder, "list"):
@@ -404,37 +484,48 @@ def _files(
             raise ForbiddenFolder(below)
         try:
             with os.scandir(folder) as entries:
-                names, links_outside = _read_folder(entries, root)
+                names, links_outside, linked = _read_folder(entries, root)
         except PermissionError as error:
             if not below:
                 raise
             message = f"cannot read the folder: {error.strerror}"
             findings.append(Finding(code="WDS402", severity="error", message=message, shard=printable_path(below)))
             return
+    if links is not None:
+        links.extend(linked)
+    start = folder if folder.endswith("/") else f"{folder}/"
     names.sort()  # a folder ends with "/", so this is the order of the paths below
     for name in names:
         path = f"{below}/{name}" if below else name
         if name in links_outside:
             findings.append(outside_finding(root, path))
         elif name.endswith("/"):
-            yield from _files(root, path[:-1], findings, above | {mark}, forbidden)
+            yield from _files(root, path[:-1], findings, above | {mark}, forbidden, links)
         else:
-            yield path, os.path.join(folder, name)
+            yield path, start + name
 
 
-def _read_folder(entries: Iterable[os.DirEntry[str]], root: str) -> tuple[list[str], set[str]]:
-    """(names, those of links that leave `root`). Leaves out hidden files; a folder has `/` after its name."""
+def _read_folder(entries: Iterable[os.DirEntry[str]], root: str) -> tuple[list[str], set[str], list[str]]:
+    """(names, those of links that leave `root`, those of links to folders inside).
+
+    Leaves out hidden files; a folder has `/` after its name.
+    """
     names: list[str] = []
     links_outside: set[str] = set()
+    linked: list[str] = []
     for entry in entries:
         if entry.name.startswith("."):
             continue
         if is_link_outside(entry, root):
             links_outside.add(entry.name)
             names.append(entry.name)
+        elif _is_folder(entry):
+            names.append(f"{entry.name}/")
+            if entry.is_symlink():
+                linked.append(entry.name)
         else:
-            names.append(f"{entry.name}/" if _is_folder(entry) else entry.name)
-    return names, links_outside
+            names.append(entry.name)
+    return names, links_outside, linked
 
 
 def is_linked_outside(root: str, path: str) -> bool:

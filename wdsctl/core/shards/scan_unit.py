@@ -18,8 +18,7 @@ from wdsctl.core.dataset.shard_names import is_jsonl_name, shard_format
 from wdsctl.core.errors import Finding, PermissionDenied, StorageError
 from wdsctl.core.job_results import ResultFolder
 from wdsctl.core.jobs import BatchLimits
-from wdsctl.core.shards.in_place.kinds import IN_PLACE_FORMATS, scan_in_place
-from wdsctl.core.shards.in_place.litdata import INDEX_FILE
+from wdsctl.core.shards.in_place.kinds import IN_PLACE_FORMATS, INDEX_FILE, scan_in_place
 from wdsctl.core.shards.jsonl_keys import LINE_NUMBER_KEYS, JsonlKeyRule
 from wdsctl.core.shards.jsonl_scan import scan_jsonl
 from wdsctl.core.shards.readers import FIRST_FETCH_BYTES, BlockReader, HashingReader

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from wdsctl.core.catalog.ledger_checks import LocatedFinding
 from wdsctl.core.errors import Finding, PermissionDenied, StorageError
 from wdsctl.core.shards.in_place.folder_index import ListedFile
-from wdsctl.core.shards.in_place.litdata import INDEX_FILE
+from wdsctl.core.shards.in_place.kinds import INDEX_FILE
 from wdsctl.core.storage.storage import Storage
 from wdsctl.core.text import pluralize
 from wdsctl.core.validate.headers import ReadShard

@@ -31,8 +31,7 @@ from wdsctl.core.json_text import read_json
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION
 from wdsctl.core.samples.fields import did_you_mean
 from wdsctl.core.samples.naming import KEY_COLUMN, PARTS_COLUMN
-
-INDEX_FILE = "index.json"
+from wdsctl.core.shards.in_place.kinds import INDEX_FILE
 
 _MAX_CHUNK_BYTES = (1 << 32) - 1  # offsets have 32 bits
 _MEMORY_BYTES = 32 << 20  # larger chunks go through a temporary file

@@ -27,8 +27,7 @@ from wdsctl.core.importers.records.samples import FILES_COLUMN
 from wdsctl.core.json_text import read_json
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION
 from wdsctl.core.samples.naming import DEFAULT_TEMPLATE, KEY_COLUMN, PARTS_COLUMN
-
-INDEX_FILE = "index.json"
+from wdsctl.core.shards.in_place.kinds import INDEX_FILE
 
 _MAX_SHARD_BYTES = (1 << 32) - 1  # offsets have 32 bits
 _IMAGE_ENCODINGS = ("jpeg", "png")  # encodings with the same names as the formats in `FORMAT_BY_EXTENSION`

@@ -13,10 +13,9 @@ from wdsctl.core.importers.protocol import FormatMatch
 from wdsctl.core.importers.records.folder_files import SPLIT_NAMES, scan_folder
 from wdsctl.core.importers.records.values import read_head
 from wdsctl.core.invocation import current_invocation
+from wdsctl.core.shards.in_place.kinds import INDEX_FILE
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import join_with_and, path_for_message
-
-INDEX_FILE = "index.json"
 
 
 class IndexedFolder(NamedTuple):

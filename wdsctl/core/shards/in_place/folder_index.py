@@ -13,7 +13,8 @@ from typing import NamedTuple
 from wdsctl.core.dataset.shard_names import ShardFormat
 from wdsctl.core.errors import Finding
 from wdsctl.core.json_text import read_json
-from wdsctl.core.shards.in_place.litdata import INDEX_FILE, parse_index
+from wdsctl.core.shards.in_place.kinds import INDEX_FILE
+from wdsctl.core.shards.in_place.litdata import parse_index
 from wdsctl.core.shards.in_place.mds import parse_entry
 
 MISMATCH_CODE = "WDS168"

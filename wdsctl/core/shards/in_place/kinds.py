@@ -18,6 +18,9 @@ from wdsctl.core.shards.in_place.table_scan import bad_scan
 from wdsctl.core.shards.readers import ReadBytes
 from wdsctl.core.shards.shard_scan import ShardScan
 
+#: Describes the shards of a folder, in MDS and LitData.
+INDEX_FILE = "index.json"
+
 ReadSibling = Callable[[str], bytes | None]
 
 

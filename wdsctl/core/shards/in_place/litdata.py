@@ -15,13 +15,12 @@ from wdsctl.core.json_text import read_json
 from wdsctl.core.samples.naming import KEY_COLUMN
 from wdsctl.core.samples.stored_values import RAW_IMAGE_EXTENSION, litdata_dtype, raw_extension
 from wdsctl.core.shards.in_place.errors import damaged, unsupported
+from wdsctl.core.shards.in_place.kinds import INDEX_FILE
 from wdsctl.core.shards.in_place.ranges import field_ranges, read_offset_table
 from wdsctl.core.shards.in_place.table_scan import BY_CONTENT, Column, scan_columns
 from wdsctl.core.shards.readers import ReadBytes
 from wdsctl.core.shards.shard_scan import ShardScan
 from wdsctl.core.text import escape_unprintable
-
-INDEX_FILE = "index.json"
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 FRAMED_MAGIC = b"LDFZ01\0\0"  # items in zstd frames: header, offsets, frame table
