@@ -39,6 +39,18 @@ def test_newer_syntax_is_refused() -> None:
     assert not refused("match x:\n    case 1:\n        pass\n")
 
 
+@pytest.mark.skipif(MINIMUM >= (3, 11), reason="named tuples may be generic")
+def test_no_named_tuple_has_another_base() -> None:
+    files = [path for folder in ("wdsctl", "examples") for path in (ROOT / folder).rglob("*.py")]
+    wrong = [
+        f"{path.name}: {node.name}"
+        for path in files
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ClassDef) and len(node.bases) > 1 and "NamedTuple" in map(ast.unparse, node.bases)
+    ]
+    assert wrong == []
+
+
 def test_what_the_project_states_about_python_agrees() -> None:
     classifiers = SETTINGS["project"]["classifiers"]
     stated = [re.fullmatch(r"Programming Language :: Python :: 3\.(\d+)", each) for each in classifiers]

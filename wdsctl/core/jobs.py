@@ -95,7 +95,8 @@ def make_executor(workers: int, preload: Sequence[str] = ()) -> Executor:
     return LocalProcesses(workers, preload) if factory is None else factory(workers, preload)
 
 
-class UnitBatch(NamedTuple, Generic[UnitT]):
+@dataclass(frozen=True, slots=True)
+class UnitBatch(Generic[UnitT]):
     """Units that run together. `label` names them in messages. `reads`: local paths that they need."""
 
     units: Sequence[UnitT]
@@ -154,7 +155,8 @@ class Stage(Generic[UnitT, ResultT]):
     reads: Sequence[str]
 
 
-class FoundResult(NamedTuple, Generic[ResultT]):
+@dataclass(frozen=True, slots=True)
+class FoundResult(Generic[ResultT]):
     """A result that another process has left. `is_saved`, `load`: as in `FinishedUnit`."""
 
     is_saved: bool
@@ -264,7 +266,8 @@ def _run_left(
             )
 
 
-class _BatchOutcome(NamedTuple, Generic[ResultT]):
+@dataclass(frozen=True, slots=True)
+class _BatchOutcome(Generic[ResultT]):
     """(whether the result is saved, the result) of each unit, and results that the caller must save."""
 
     results: Sequence[tuple[bool, list[ResultT]]]
