@@ -199,7 +199,7 @@ def test_a_table_that_is_too_short_or_damaged_is_refused(v21: str) -> None:
 def test_videos_that_are_missing_short_or_damaged_are_refused(v21: str) -> None:
     path = Path(v21) / f"videos/chunk-000/{CAMERAS[0]}/episode_000001.mp4"
     write_video(path, frame_pixels(0, 1, LENGTHS[1] - 1))
-    with pytest.raises(DatasetError, match=r"6 frames, but the tables of its episodes .* have 7"):
+    with pytest.raises(DatasetError, match=r"6 frames, but the tables of episode 1 have 7"):
         read_all(v21)
     path.write_bytes(b"no video at all")
     with pytest.raises(DatasetError, match="no video that can be decoded"):

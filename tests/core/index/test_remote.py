@@ -119,7 +119,7 @@ def test_a_store_without_tars_has_nothing_to_prepare(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         prepare(URL, request=PrepareRequest(take_unsure=True))
     assert caught.value.code == "WDS003"
-    with pytest.raises(InputError, match="found no tar files"):
+    with pytest.raises(InputError, match="found no shards"):
         index(URL)
     assert not Path(locate(URL).meta).exists()
 

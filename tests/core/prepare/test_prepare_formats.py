@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import a_folder, some_shards, tree
+from tests.build import a_dataset, a_folder, some_shards, tree
+from tests.preparing import prepare_request
 from wdsctl.core import importers
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
@@ -22,6 +23,7 @@ from wdsctl.core.prepare import prepare as module
 from wdsctl.core.prepare.prepare import PrepareReport, prepare
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.prepare.source import AmbiguousFormError, recognise_form
+from wdsctl.core.progress import SilentProgress
 from wdsctl.core.samples.detect import Detection
 
 JPEG = b"\xff\xd8\xff\xe0\x00\x10JFIF\x00" + b"\0" * 40
@@ -252,3 +254,43 @@ def test_a_label_beside_a_caption_needs_no_answer(tmp_path: Path) -> None:
     assert report.detection is not None
     assert (report.detection.sample_type, report.detection.is_sure) == ("CaptioningSample", True)
     assert any("ImageClassificationSample would fit nearly as well" in reason for reason in report.detection.reasons)
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_splits_of_exported_rows_come_back(tmp_path: Path, form: str) -> None:
+    source = a_dataset(
+        tmp_path / "tars", {f"{name}/a.tar": {f"{name}{i}.txt": b"x" for i in range(3)} for name in ("train", "val")}
+    )
+    prepare(str(source), None, prepare_request(sample_type="CrudeSample"))
+    convert([str(source)], str(tmp_path / "rows"), ConvertRequest(to_format=form, apart="split"))
+
+    report = prepare(str(tmp_path / "rows"), str(tmp_path / "back"), prepare_request(sample_type="CrudeSample"))
+
+    assert report.split is not None
+    assert {split.name: split.samples for split in report.split.splits} == {"train": 3, "val": 3}
+
+
+def test_folders_of_tars_that_are_named_after_splits_are_splits(tmp_path: Path) -> None:
+    shards = {f"{name}/a.tar": {f"{name}{i}.txt": b"x" for i in range(3)} for name in ("train", "val_small")}
+    report = prepare(str(a_dataset(tmp_path / "a", shards)), None, prepare_request(sample_type="CrudeSample"))
+    assert report.split is not None
+    assert {split.name: split.samples for split in report.split.splits} == {"train": 3, "val_small": 3}
+    without_train = {name.replace("train", "test"): data for name, data in shards.items()}
+    report = prepare(str(a_dataset(tmp_path / "b", without_train)), None, prepare_request(sample_type="CrudeSample"))
+    assert report.split is not None
+    assert [split.name for split in report.split.splits] == ["train"]
+
+
+def test_folders_of_raw_files_that_are_named_after_splits_are_told(tmp_path: Path) -> None:
+    for name in ("train", "val"):
+        (tmp_path / "raw" / name).mkdir(parents=True)
+        (tmp_path / "raw" / name / "a.txt").write_text("x")
+    notes: list[str] = []
+
+    class Notes(SilentProgress):
+        def note(self, message: str) -> None:
+            notes.append(message)
+
+    prepare(str(tmp_path / "raw"), str(tmp_path / "out"), prepare_request(), progress=Notes())
+    (told,) = [note for note in notes if "folders" in note]
+    assert told.startswith("the folders train and val become parts of the keys, not splits")

@@ -41,6 +41,18 @@ def test_a_missing_and_a_damaged_video_are_found_both(root: Path) -> None:
     assert whole.exists()
 
 
+def test_the_level_content_decodes_the_videos(root: Path) -> None:
+    video = next((root / "videos").rglob(f"*{CAMERAS[0]}/episode_000000.mp4"))
+    data = bytearray(video.read_bytes())
+    at = data.index(b"mdat") + 750  # past the text that the encoder leaves at the start
+    data[at : at + 300] = bytes(byte ^ 0x5A for byte in data[at : at + 300])
+    video.write_bytes(data)
+    assert not check(root)
+    (found,) = check(root, levels=("structure", "headers", "content"))
+    assert found.code == "WDS233"
+    assert "not every frame can be decoded" in found.message
+
+
 def test_a_video_of_a_feature_that_was_left_out_is_not_checked(root: Path) -> None:
     for path in (root / "videos").rglob(f"*{CAMERAS[1]}/*.mp4"):
         path.unlink()

@@ -138,7 +138,17 @@ def render_repair(report: RepairReport, *, limit: int = 0) -> Iterator[Renderabl
     yield from (f"  {fix}: {format_count(times)}" for fix, times in sorted(total.items()))
     yield f"  checked {format_count(report.shards, 'shard')} in {format_duration(report.seconds)}"
     if report.fixed and not report.dry_run:
-        yield f"  prepare the copies: `wdsctl prepare {display_path(report.dest)}`"
+        yield from _next_steps(report)
+
+
+def _next_steps(report: RepairReport) -> Iterator[str]:
+    if any(shard.backup for shard in report.repaired):
+        yield f"  next: wdsctl index {display_path(report.root)}"
+        return
+    if report.sound and not report.copied:
+        only = f"only the {format_count(report.fixed, 'repaired shard')}"
+        yield f"  {display_path(report.dest)} has {only}; --all copies the sound ones too"
+    yield f"  next: wdsctl prepare {display_path(report.dest)}"
 
 
 def _verdict(report: RepairReport) -> str:

@@ -138,10 +138,14 @@ def _collision_error(
     keys = [key for _, key in connection.execute(f"{repeated_keys} LIMIT {_MAX_KEY_EXAMPLES}")]
     shown = ", ".join(map(path_for_message, keys)) + (", ..." if count > len(keys) else "")
     where = f" of {len(source_names)} datasets" if len(source_names) > 1 else ""
+    if len(source_names) > 1:
+        hint = "pass `--on-collision prefix` to prepend the name of the source, or `--on-collision keep-first` to drop "
+        hint += "later samples"
+    else:
+        hint = "make the keys unique; the rows of a table can be numbered instead: `-O key=:row`"
     return UsageError(
         f"{pluralize(count, 'key')}{where} would occur more than once in the destination: {shown}",
-        hint="pass `--on-collision prefix` to prepend the name of the source, or `--on-collision keep-first` to "
-        "drop later samples",
+        hint=hint,
         code="WDS340",
     )
 

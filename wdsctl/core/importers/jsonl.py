@@ -31,6 +31,7 @@ from wdsctl.core.importers.records.tables import (
     make_mapping,
     match_folder,
     open_table,
+    splits_of,
 )
 from wdsctl.core.importers.records.text import (
     Record,
@@ -96,10 +97,13 @@ class JsonlImporter:
         files = [table.path for table in tables]
         readers = [_make_reader(file, options) for file in (files if len(files) <= _MAX_PROBED_FILES else files[:1])]
         readers += [readers[0]] * (len(files) - len(readers))
-        rows = TextRows(files, readers, [table.base for table in tables], [table.split for table in tables])
         first = [row for table in tables for row in table.rows]
         if any(KEY_COLUMN in row for row in first):
-            return make_row_source(rows, exported_row_mapping(self.name, options), has_file_references=True)
+            of_files = splits_of(files, root) if root else []
+            exported = TextRows(files, readers, [table.base for table in tables], of_files)
+            mapping = exported_row_mapping(self.name, options)
+            return make_row_source(exported, mapping, dict.fromkeys(of_files), has_file_references=True)
+        rows = TextRows(files, readers, [table.base for table in tables], [table.split for table in tables])
         mapping = make_mapping(self.name, options, tables, root, key="") if first else RowMapping()
         return make_table_source(
             rows,

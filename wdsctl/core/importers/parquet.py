@@ -78,7 +78,9 @@ class ParquetImporter:
         schema = _open_parquet(files[0]).schema_arrow
         arrow.check_column_names(schema, files[0])
         if KEY_COLUMN in schema.names:
-            return make_row_source(ParquetRows(files, tuple(schema.names)), exported_row_mapping(self.name, options))
+            of_files = splits_of(files, root) if root else []
+            exported = ParquetRows(files, tuple(schema.names), splits=of_files)
+            return make_row_source(exported, exported_row_mapping(self.name, options), dict.fromkeys(of_files))
         bytes_in = arrow.media_columns(schema)
         # In a table with bytes, a text that looks like a file name is the name of these bytes.
         if bytes_in:

@@ -16,6 +16,7 @@ from wdsctl.core.catalog.read import Catalog, read_current_generation
 from wdsctl.core.catalog.splits import sample_flags
 from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.dataset.sequences import IMAGE, VIDEO
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Part, SampleListing, SourceEntry
@@ -239,33 +240,49 @@ class ShardsImporter:
         """Match a catalog, or shards."""
         try:
             sample_index = locate(path)
-            if source_files.exists(sample_index.catalog):
-                if _names_files_in_lines(path, sample_index):
-                    return FormatMatch(
-                        0.3, "the folder has a catalog, but its lines name files, which only --from jsonl reads"
-                    )
-                return FormatMatch(1.0, "the folder has a catalog")
-            if sample_index.single_file and not is_jsonl_name(sample_index.single_file):
-                return FormatMatch(0.9, "the file is a tar")
-            if not sample_index.single_file and _has_shards(sample_index.root):
-                return FormatMatch(0.9, "the folder has .tar or .jsonl files")
+            if _is_robot_data(sample_index):
+                return None  # of LeRobot, which speaks for itself
+            if not source_files.exists(sample_index.catalog):
+                return _match_by_names(sample_index)
+            if _names_files_in_lines(path, sample_index):
+                return FormatMatch(
+                    0.3, "the folder has a catalog, but its lines name files, which only --from jsonl reads"
+                )
+            return FormatMatch(1.0, "the folder has a catalog")
         except (WdsctlError, OSError, ValueError):
             return None  # not a dataset of shards
-        return None
 
     def open(self, path: str, options: Options) -> ShardsSource:
         """Open a dataset that has a catalog. Raises InputError, CatalogError, UsageError."""
         unknown = sorted(set(options) - set(SHARDS_OPTIONS))
         if unknown:
             raise UsageError(f"shards have no option {unknown[0]!r}", hint=f"use one of {', '.join(SHARDS_OPTIONS)}")
-        return ShardsSource(locate(path, options.get("catalog")), options)
+        location = locate(path, options.get("catalog"))
+        if _is_robot_data(location):
+            raise UsageError(
+                "the frames of a LeRobot dataset are not converted: their videos and images stay in the dataset",
+                where=location.display_path,
+                hint="train on the dataset where it is; views and splits select frames",
+            )
+        return ShardsSource(location, options)
 
 
 IMPORTER = ShardsImporter()
 
 
-def _has_shards(root: str) -> bool:
-    return has_shards(root) if is_url(root) else survey_folder(root).has_shards
+def _match_by_names(location: DatasetLocation) -> FormatMatch | None:
+    if location.single_file:
+        return None if is_jsonl_name(location.single_file) else FormatMatch(0.9, "the file is a tar")
+    has_any = has_shards(location.root) if is_url(location.root) else survey_folder(location.root).has_shards
+    return FormatMatch(0.9, "the folder has .tar or .jsonl files") if has_any else None
+
+
+def _is_robot_data(location: DatasetLocation) -> bool:
+    """Whether the shards are lines that name frames of videos, or images in other files."""
+    if is_url(location.root) or not os.path.exists(location.dataset_yaml):
+        return False
+    sequences = load_config(location.dataset_yaml).sequences
+    return sequences is not None and not {IMAGE, VIDEO}.isdisjoint(sequences.features.values())
 
 
 def _names_files_in_lines(path: str, location: DatasetLocation) -> bool:

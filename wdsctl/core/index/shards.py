@@ -47,6 +47,7 @@ from wdsctl.core.shards.jsonl_keys import JsonlKeyRule
 from wdsctl.core.shards.list import ShardListing, list_shards
 from wdsctl.core.shards.scan_unit import ScanOptions, ShardFile
 from wdsctl.core.storage.open import workers_for
+from wdsctl.core.text import path_for_message, pluralize
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +172,10 @@ def index_shards(stage: CatalogStage, request: IndexRequest, progress: Progress)
     require_shards(location, listing, snapshot.rows)
     if request.exclude and (unused := [each for each in listing.unused_excludes if each]):
         progress.note(f"nothing matches --exclude {', '.join(unused)}")
+    if listing.other_files and settings.selection.is_all and not location.single_file:
+        are_no = "is no shard" if listing.other_files == 1 else "are no shards"
+        example = path_for_message(listing.other_example)
+        progress.note(f"left out: {pluralize(listing.other_files, 'file')} that {are_no}, such as {example}")
     listing = check_named_shards(location, listing, request, known)
     key = _key_field(location, request.key, listing, snapshot)
     has_rows = needs_sample_rows(listing, request, snapshot.has_sample_rows, known)

@@ -171,18 +171,22 @@ _SPLIT_FOLDER = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9_-]+)?")
 
 
 def folder_split_rule(location: DatasetLocation) -> SplitRule | None:
-    """The splits of MDS shards or LitData chunks whose folders are all named after splits, as importers have them.
+    """The splits of shards in place whose folders are all named after splits, one of them for training.
 
     None for all other datasets.
     """
     with Catalog(location.catalog) as catalog:
-        paths = [row.path for row in catalog.shards()]
-    if not paths or shard_format(paths[0]) not in ("mds", "litdata"):
+        folders = sorted({row.path.partition("/")[0] if "/" in row.path else "" for row in catalog.shards()})
+    if not folders or not all(map(is_split_folder, folders)):
         return None
-    folders = sorted({path.partition("/")[0] if "/" in path else "" for path in paths})
-    if not all(_SPLIT_FOLDER.fullmatch(name) and re.split("[-_]", name.lower())[0] in SPLIT_NAMES for name in folders):
+    if not any(name.lower().startswith("train") for name in folders):
         return None
     return SplitRule({}, patterns={name: (f"glob:{name}/**",) for name in folders})
+
+
+def is_split_folder(name: str) -> bool:
+    """Whether a folder is named after a split, such as `train` or `val_small`."""
+    return bool(_SPLIT_FOLDER.fullmatch(name)) and re.split("[-_]", name.lower())[0] in SPLIT_NAMES
 
 
 def _why_remote_shards(source: str) -> str:

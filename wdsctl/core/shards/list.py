@@ -153,6 +153,8 @@ class ShardListing:
     findings: tuple[Finding, ...]  # compressed tars, folders that cannot be read
     unmatched_selection: tuple[str, ...] = ()  # names and globs of the selection that match no shard
     unused_excludes: tuple[str, ...] = ()  # patterns of `exclude` that match nothing
+    other_files: int = 0  # neither shards nor files that may lie beside shards
+    other_example: str = ""  # the first of these
 
 
 def list_shards(
@@ -176,7 +178,7 @@ def list_shards(
     last, is_sorted = "", True
     used: set[str] = set()
     in_place: list[ShardFile] = []
-    is_mixed = False
+    others, example = 0, ""
     known = next(iter(catalog_paths), None)
     for path, entry in _entries(root, only, findings):
         lower = path.lower()
@@ -202,20 +204,24 @@ def list_shards(
                 last, is_sorted = path, is_sorted and last <= path
             continue
         findings += _compressed_findings(path, lower)
-        is_mixed = is_mixed or _may_be_raw(path)
+        if _may_be_raw(path):
+            others += 1
+            example = example or path
     kept: Sequence[ShardFile]
     if in_place and (shard_format(known) in IN_PLACE_FORMATS if known is not None else not shards):
-        in_place = _keep_in_place(root, in_place, known, is_mixed=is_mixed and selection.is_all)
+        in_place = _keep_in_place(root, in_place, known, is_mixed=bool(others) and selection.is_all)
         kept, differences = _compare_with_indexes(root, in_place, exclude, selection)
         kept = sorted(kept, key=lambda shard: shard.path)
     else:
         kept, differences = keep_one_format(root, shards, () if known is None else (known,))
+        others += len(in_place)
+        example = example or next((shard.path for shard in in_place), "")
     findings += differences
     if not is_sorted:
         kept = sorted(kept, key=lambda shard: shard.path)
     findings.sort(key=lambda finding: finding.shard)
     unused = tuple(pattern for pattern in exclude if pattern not in used)
-    return ShardListing(kept, tuple(findings), tuple(selection.unmatched(there)), unused)
+    return ShardListing(kept, tuple(findings), tuple(selection.unmatched(there)), unused, others, example)
 
 
 def _compressed_findings(path: str, lower: str) -> list[Finding]:

@@ -338,7 +338,11 @@ class _Validation:
             *part_findings(self.offsets, self.parts, self.config),
             *colliding_part_findings(self.offsets),
             *robot_media_findings(
-                self.location.root, self.config.sequences, [row.path for row in self.rows], self.progress
+                self.location.root,
+                self.config.sequences,
+                [row.path for row in self.rows],
+                self.progress,
+                decodes=self._has_level("content"),
             ),
         ]
 

@@ -18,12 +18,13 @@ _MAX_LINE_BYTES = 16 << 20
 
 
 def robot_media_findings(
-    root: str, sequences: SequenceConfig | None, shards: Iterable[str], progress: Progress
+    root: str, sequences: SequenceConfig | None, shards: Iterable[str], progress: Progress, *, decodes: bool
 ) -> Iterator[Finding]:
     """A finding for each video and file of images that training could not read, and for unreadable metadata.
 
-    `sequences`: of dataset.yaml; features that it does not name were left out of the dataset. Yields nothing for other
-    datasets. Cost: some milliseconds a video, and a read of each file of lines for its last one.
+    `sequences`: of dataset.yaml; features that it does not name were left out of the dataset. `decodes`: decode every
+    frame of the videos, too. Yields nothing for other datasets. Cost: some milliseconds a video unless `decodes`, and a
+    read of each file of lines for its last one.
     """
     dtypes = set() if sequences is None else set(sequences.features.values())
     if sequences is None or not os.path.isfile(os.path.join(root, INFO_FILE)):
@@ -38,7 +39,7 @@ def robot_media_findings(
         yield _to_finding(error)
         return
     progress.phase("check videos", items=len(video_files(dataset)))
-    for _, problem in videos_with_errors(dataset):
+    for _, problem in videos_with_errors(dataset, decodes=decodes):
         progress.advance(items=1)
         if problem is not None:
             yield _to_finding(problem)

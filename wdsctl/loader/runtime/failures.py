@@ -139,6 +139,9 @@ class ChangedShardError(FatalSampleError):
     code = "WDS528"
 
 
+#: The code of SampleFailed for a file that a sample names, and that is missing.
+MISSING_ENTRY = "WDS550"
+
 #: The hint of ChangedShardError. No advice in it loses data.
 CHANGED_SHARD_HINT = (
     "restore the shard and resume from the same state; or pass changed_shards='skip' to replace its samples by others"
@@ -148,6 +151,8 @@ CHANGED_SHARD_HINT = (
 def is_changed_shard(error: BaseException | None) -> bool:
     """Whether a file was missing, or has changed since it was indexed."""
     while error is not None:
+        if isinstance(error, SampleFailed) and error.code == MISSING_ENTRY:
+            return False  # a file that the sample names
         if isinstance(error, FileNotFoundError) or (isinstance(error, StorageError) and error.code == "WDS403"):
             return True
         error = error.__cause__

@@ -15,7 +15,7 @@ from wdsctl.core.errors import SampleFailed, StorageDown, StorageError, WdsctlEr
 from wdsctl.core.media.facts import MediumFacts
 from wdsctl.core.storage.storage import Storage
 from wdsctl.loader.decoding import SampleDecoder, decode_raw
-from wdsctl.loader.runtime.failures import get_field, set_field
+from wdsctl.loader.runtime.failures import MISSING_ENTRY, get_field, set_field
 from wdsctl.loader.samples.build import SourceInfo
 from wdsctl.loader.samples.lazy_part import LAZY_PART_BYTES, LazyPart
 
@@ -232,7 +232,6 @@ def add_source(sample: Any, source: SourceInfo) -> None:
         set_field(sample, "__sources__", (*sources, source))
 
 
-MISSING_ENTRY = "WDS550"  # the code of `missing_entry_error`
 _MAX_SHOWN_NAMES = 5  # in a hint
 
 

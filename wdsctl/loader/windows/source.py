@@ -22,11 +22,11 @@ from wdsctl.loader.reading.decode_functions import DecodeFunctions
 from wdsctl.loader.reading.layout import DecodeFunction
 from wdsctl.loader.reading.reference_blocks import MAX_PART_GAP_BYTES, ReferenceBlock
 from wdsctl.loader.reading.source import PlainSampleType, PrefetchUnit, SplitSource
+from wdsctl.loader.runtime.failures import MISSING_ENTRY
 from wdsctl.loader.samples import BASE_FIELDS, CrudeSample
 from wdsctl.loader.samples.build import lazy_source_info
 from wdsctl.loader.samples.lazy_part import LazyPart
 from wdsctl.loader.stores.folder import FolderStore, RemoteFolderStore
-from wdsctl.loader.stores.store import MISSING_ENTRY
 from wdsctl.loader.windows.frame_rows import FrameRows
 from wdsctl.loader.windows.values import as_tensor, feature_value, parse_line, stack_values
 from wdsctl.loader.windows.windows import frame_deltas

@@ -22,12 +22,19 @@ _HEAD_BYTES = 4096
 
 
 class VideoFile(NamedTuple):
-    """`until`: seconds into the file until which episodes need it. `frames`: that they need. `episode`: the last."""
+    """`until`: seconds into the file until which episodes need it. `frames`: that they need. `first`, `episode`: the
+    first and the last of these episodes."""
 
     path: str
     until: float
     frames: int
+    first: int
     episode: int
+
+    @property
+    def episodes(self) -> str:
+        """For messages."""
+        return f"episode {self.episode}" if self.first == self.episode else f"episodes {self.first} to {self.episode}"
 
 
 def video_files(dataset: RobotDataset) -> list[VideoFile]:
@@ -35,9 +42,9 @@ def video_files(dataset: RobotDataset) -> list[VideoFile]:
     found: dict[str, VideoFile] = {}
     for episode in dataset.episodes:
         for path, start in episode.videos.values():
-            before = found.get(path, VideoFile(path, 0.0, 0, 0))
+            before = found.get(path, VideoFile(path, 0.0, 0, episode.number, 0))
             until = max(before.until, start + episode.length / dataset.fps)
-            found[path] = VideoFile(path, until, before.frames + episode.length, episode.number)
+            found[path] = VideoFile(path, until, before.frames + episode.length, before.first, episode.number)
     return list(found.values())
 
 
@@ -53,42 +60,52 @@ def check_videos(dataset: RobotDataset) -> Iterator[VideoFile]:
         yield file
 
 
-def videos_with_errors(dataset: RobotDataset) -> Iterator[tuple[VideoFile, WdsctlError | None]]:
-    """Yield each video with the error that `check_videos` raises for it."""
+def videos_with_errors(
+    dataset: RobotDataset, *, decodes: bool = False
+) -> Iterator[tuple[VideoFile, WdsctlError | None]]:
+    """Yield each video with the error that `check_videos` raises for it. `decodes`: decode every frame, too."""
     with closing(LocalStorage(os.path.realpath(dataset.root))) as storage:
         for file in video_files(dataset):
             try:
-                _check_video(storage, dataset, file)
+                _check_video(storage, dataset, file, decodes=decodes)
             except WdsctlError as error:
                 yield file, error
             else:
                 yield file, None
 
 
-def _check_video(storage: LocalStorage, dataset: RobotDataset, file: VideoFile) -> None:
+def _check_video(storage: LocalStorage, dataset: RobotDataset, file: VideoFile, *, decodes: bool) -> None:
     path = os.path.join(os.path.realpath(dataset.root), file.path)
     check_beneath(path, dataset.root)
     if not os.path.isfile(path):
         raise DatasetError(
-            f"the video of episode {file.episode} is missing",
+            f"the video of {file.episodes} is missing",
             where=path_for_message(path),
             hint="copy the file from the origin of the dataset",
             code="WDS231",
         )
     size = os.path.getsize(path)
     head = storage.read(path, 0, min(size, _HEAD_BYTES))
-    facts = probe_media(ByteRangeFile.from_storage(storage, path, 0, size, head=head), sniff(head, size))
+    content = sniff(head, size)
+    facts = probe_media(ByteRangeFile.from_storage(storage, path, 0, size, head=head), content)
     if not isinstance(facts, VideoFacts):
         reason = facts.reason if isinstance(facts, Unreadable) else f"it holds {facts.kind}"
         raise damaged_file_error(f"it is no video that can be decoded: {reason}", path)
     _check_length(file, facts, dataset.fps, path)
+    if not decodes:
+        return
+    from wdsctl.core.media.decode_check import check_stream_decodes  # brings PyAV
+
+    source = ByteRangeFile.from_storage(storage, path, 0, size, head=head)
+    verdict = check_stream_decodes(source, content.format)
+    if verdict.outcome != "sound":
+        raise damaged_file_error(f"not every frame can be decoded: {verdict.reason}", path)
 
 
 def _check_length(file: VideoFile, facts: VideoFacts, fps: float, path: str) -> None:
     if facts.frames is not None and facts.frames_are == "stated" and facts.frames < file.frames:
         raise damaged_file_error(
-            f"it has {facts.frames:,} frames, but the tables of its episodes (the last is {file.episode}) have "
-            f"{file.frames:,}",
+            f"it has {facts.frames:,} frames, but the tables of {file.episodes} have {file.frames:,}",
             path,
         )
     if facts.duration_s is not None and facts.duration_s + 0.5 / fps < file.until:
