@@ -119,7 +119,8 @@ def render_init(report: InitReport) -> Iterator[RenderableType]:
     names = ", ".join(report.files)
     yield f"{'would write' if report.dry_run else 'wrote'} {names} to {display_path(report.folder)}"
     classes = "" if report.classes is None else f", {pluralize(report.classes, 'class', 'classes')}"
-    yield f"{report.sample_type}: {report.about}{classes}"
+    samples = "LeRobot frames" if report.kind == "robot" else report.sample_type
+    yield f"{samples}: {report.about}{classes}"
     val = f"{format_count(report.val_samples)} in {report.val_split}" if report.val_split else "no validation split"
     yield f"{format_count(report.train_samples, 'sample')} in train, {val}"
     if report.unlabelled:

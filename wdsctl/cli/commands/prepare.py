@@ -26,6 +26,7 @@ from wdsctl.cli.recognition import detection_rows, field_lines, unused_rows
 from wdsctl.cli.tables import finding_lines, labelled_lines, sort_by_severity
 from wdsctl.core.invocation import parse_part_names, worker_count
 from wdsctl.core.text import pluralize
+from wdsctl.core.urls import is_url
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -317,7 +318,9 @@ def _steps(report: PrepareReport, type_note: str, *, explain: bool) -> Iterator[
             fields = [field for source in report.conversion.sources for field in source.fields]
             yield from unused_rows(report.detection, fields)
         config = os.path.join(os.path.dirname(report.index.catalog), "dataset.yaml")
-        yield "", display_path(os.path.join(report.dest, "monolithic.yaml") if report.primary else config)
+        config = os.path.join(report.dest, "monolithic.yaml") if report.primary else config
+        if report.dry_run or is_url(config) or os.path.exists(config):  # not if the type is not sure
+            yield "", display_path(config)
     elif report.form is not None and report.conversion is not None and not report.dry_run:
         sample_type = report.sample_type or report.conversion.datasets[-1].sample_type or "none"
         yield "type", f"{sample_type} (defined by {report.form.name})"

@@ -203,7 +203,7 @@ class _Validation:
             size_bytes=sum(row.size for row in rows),
             findings=tuple(sort_findings(findings)),
             seconds=time.monotonic() - self.started,
-            levels=request.levels,
+            levels=tuple(level for level in request.levels if level != "schema" or schema_rules_of(self.config)),
             unread=outcome.unread,
             share=request.share,
             seed=request.seed,
