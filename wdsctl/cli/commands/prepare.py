@@ -26,7 +26,6 @@ from wdsctl.cli.recognition import detection_rows, field_lines, unused_rows
 from wdsctl.cli.tables import finding_lines, labelled_lines, sort_by_severity
 from wdsctl.core.invocation import parse_part_names, worker_count
 from wdsctl.core.text import pluralize
-from wdsctl.core.urls import is_url
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -238,7 +237,8 @@ def command(
         )
     except UnsureTypeError as error:
         if not common.json:  # what was found and left out comes before the question that remains
-            output.answer("prepare", error.report, prepare_renderer(prepare_request, explain=explain), names=())
+            render = prepare_renderer(prepare_request, explain=explain, is_sure=False)
+            output.answer("prepare", error.report, render, names=())
         raise
     report = outcome.report
     output.answer(
@@ -268,16 +268,18 @@ NAMES_SHOWN = 10
 
 
 def prepare_renderer(
-    request: PrepareRequest, *, explain: bool = False
+    request: PrepareRequest, *, explain: bool = False, is_sure: bool = True
 ) -> Callable[[PrepareReport], Iterator[RenderableType]]:
     """A renderer that marks a sample type as given by the user, without the reasons for a detected one.
 
-    `explain`: show every form and sample type that was rejected.
+    `explain`: show every form and sample type that was rejected. `is_sure`: whether the sample type was written.
     """
-    return partial(render_prepare, type_note=_given_type_note(request), explain=explain)
+    return partial(render_prepare, type_note=_given_type_note(request), explain=explain, is_sure=is_sure)
 
 
-def render_prepare(report: PrepareReport, *, type_note: str = "", explain: bool = False) -> Iterator[RenderableType]:
+def render_prepare(
+    report: PrepareReport, *, type_note: str = "", explain: bool = False, is_sure: bool = True
+) -> Iterator[RenderableType]:
     if report.up_to_date and report.index is not None:
         yield f"{display_path(report.dest)}: up to date ({totals_text(report.index)})"
         if report.folder is not None:
@@ -290,14 +292,16 @@ def render_prepare(report: PrepareReport, *, type_note: str = "", explain: bool 
         has_route = report.source != report.dest
         route = f"{display_path(report.source)} -> " if has_route else ""
         yield f"{route}{display_path(report.dest)}{' (dry run: nothing is written)' if report.dry_run else ''}"
-        yield labelled_lines(list(_steps(report, type_note, explain=explain)))
+        yield labelled_lines(list(_steps(report, type_note, explain=explain, is_sure=is_sure)))
     if report.conversion is not None:
         yield from finding_lines(sort_by_severity(report.conversion.findings))
     if report.index is not None:
         yield from render_worst_findings(report.index)
 
 
-def _steps(report: PrepareReport, type_note: str, *, explain: bool) -> Iterator[tuple[str, RenderableType]]:
+def _steps(
+    report: PrepareReport, type_note: str, *, explain: bool, is_sure: bool
+) -> Iterator[tuple[str, RenderableType]]:
     """What the source is, and what each step of `prepare` did."""
     if report.form is not None:
         yield "from", f"{report.form.name}: {report.form.reason}"
@@ -319,7 +323,7 @@ def _steps(report: PrepareReport, type_note: str, *, explain: bool) -> Iterator[
             yield from unused_rows(report.detection, fields)
         config = os.path.join(os.path.dirname(report.index.catalog), "dataset.yaml")
         config = os.path.join(report.dest, "monolithic.yaml") if report.primary else config
-        if report.dry_run or is_url(config) or os.path.exists(config):  # not if the type is not sure
+        if is_sure:
             yield "", display_path(config)
     elif report.form is not None and report.conversion is not None and not report.dry_run:
         sample_type = report.sample_type or report.conversion.datasets[-1].sample_type or "none"
