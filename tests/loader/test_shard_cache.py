@@ -164,7 +164,7 @@ def test_a_full_disk_is_told_once_and_everything_is_read_from_the_store(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(shard_cache, "write_unit", full)
+    monkeypatch.setattr(shard_cache, "write_cached_unit", full)
     with caplog.at_level(logging.WARNING), a_training(URL, ShardCache(tmp_path / "cache", gbytes(2.0))) as loader:
         assert digests(loader, 100) == digests(a_training(local), 100)
     assert caplog.text.count("shard cache disabled; reading from the stores instead") == 1

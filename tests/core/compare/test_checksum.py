@@ -68,7 +68,7 @@ def test_a_folder_without_a_catalog_is_read(root: str) -> None:
 
 
 def test_a_folder_without_shards_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="found no tar files"):
+    with pytest.raises(InputError, match="found no shards"):
         list(checksum(str(tmp_path)))
 
 

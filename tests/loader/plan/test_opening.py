@@ -83,7 +83,7 @@ def test_a_dataset_that_is_not_there_is_told_with_the_line_that_names_it(tmp_pat
 
 def test_a_training_on_raw_files_is_told_how_they_become_shards(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a")
-    with pytest.raises(InputError, match="found no tar files") as caught:
+    with pytest.raises(InputError, match="found no shards") as caught:
         next(iter(get_loader(get_train_dataset(tmp_path))))
     assert (caught.value.code, caught.value.where) == ("WDS003", str(tmp_path))
     assert f"`wdsctl prepare {tmp_path} DEST`" in str(caught.value.hint)
