@@ -1,7 +1,7 @@
 """Run by a test in a process of its own, which it kills: train from a blend of several formats, saved after each step.
 
 `python -m tests.loader.in_place_process PATHS FOLDER RANKS WORKERS STEPS`. PATHS: JSON of `blend_of`. FOLDER gets
-`state.json`, replaced after each step, and `batches`, a line of digest for each batch of each rank.
+`state.json`, replaced after each step: the state, and the contents of all batches of all ranks so far.
 """
 
 from __future__ import annotations
@@ -30,14 +30,13 @@ def main(paths: str, folder: Path, ranks: int, workers: int, steps: int) -> None
     lines: list[str] = []
     if (folder / "state.json").exists():
         saved = json.loads((folder / "state.json").read_text())
-        lines = (folder / "batches").read_text().splitlines()[: saved["batches"]]
+        lines = saved["batches"]
         for loader in loaders:
             loader.restore_state_rank(saved["state"])
     for _ in range(steps):
         lines += [content(next(iter(loader))) for loader in loaders]
         state = merge_states([loader.state_dict() for loader in loaders])
-        (folder / "batches").write_text("\n".join(lines) + "\n")
-        (folder / "new.json").write_text(json.dumps({"batches": len(lines), "state": state}))
+        (folder / "new.json").write_text(json.dumps({"batches": lines, "state": state}))
         os.replace(folder / "new.json", folder / "state.json")
 
 

@@ -120,24 +120,25 @@ def test_a_training_that_is_killed_goes_on_with_other_ranks_as_if_nothing_had_ha
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.loader.in_place_process", *arguments], start_new_session=True
         )
-        before = saved_batches(tmp_path)
-        while saved_batches(tmp_path) < before + 20:  # under way, and no moment of a step is spared
+        before = len(saved_batches(tmp_path))
+        while len(saved_batches(tmp_path)) < before + 20:  # under way, and no moment of a step is spared
             assert process.poll() is None
             time.sleep(rng.uniform(0.001, 0.02))
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
-    batches = (tmp_path / "batches").read_text().splitlines()[: saved_batches(tmp_path)]
+    batches = saved_batches(tmp_path)
 
     assert len(batches) >= 80
     assert batches[: len(truth)] == truth[: len(batches)]
 
 
-def saved_batches(folder: Path) -> int:
+def saved_batches(folder: Path) -> list[str]:
     try:
-        return int(json.loads((folder / "state.json").read_text())["batches"])
+        found: list[str] = json.loads((folder / "state.json").read_text())["batches"]
     except FileNotFoundError:
-        return 0
+        return []
+    return found
 
 
 class Numbered(Raw):
