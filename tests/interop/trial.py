@@ -24,6 +24,7 @@ EXAMPLES = ROOT / "examples" / "integrations"
 
 STEPS, DIES_AT = 8, 5
 _RANKS_KILLED, _RANKS_RESUMED = 2, 3
+_GLOO_ABORT = "terminate called without an active exception"
 _TIMEOUT_SECONDS = 280
 
 
@@ -94,7 +95,9 @@ def run_ranks(command: Sequence[str], world: int) -> str:
         for process in processes[1:]:
             printed += process.communicate(timeout=_TIMEOUT_SECONDS)[0]
         codes = [process.returncode for process in processes]
-        if any(codes):
+        # Once in many runs, a thread of gloo aborts an interpreter that ends, after the last step of all ranks.
+        has_aborted = _GLOO_ABORT in printed and all(code in (0, -signal.SIGABRT) for code in codes)
+        if any(codes) and not has_aborted:
             raise RuntimeError(f"{' '.join(command)} ended with {codes}:\n{printed}")
         return printed
     finally:
