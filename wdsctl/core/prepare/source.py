@@ -171,15 +171,18 @@ _SPLIT_FOLDER = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9_-]+)?")
 
 
 def folder_split_rule(location: DatasetLocation) -> SplitRule | None:
-    """The splits of shards in place whose folders are all named after splits, one of them for training.
+    """The splits of shards in place whose folders are all named after splits; None for all other datasets.
 
-    None for all other datasets.
+    Tars and JSONL also need a folder for training: without one, all of them are for training. Importers give MDS and
+    LitData the splits of any such folders.
     """
     with Catalog(location.catalog) as catalog:
-        folders = sorted({row.path.partition("/")[0] if "/" in row.path else "" for row in catalog.shards()})
+        paths = [row.path for row in catalog.shards()]
+    folders = sorted({path.partition("/")[0] if "/" in path else "" for path in paths})
     if not folders or not all(map(is_split_folder, folders)):
         return None
-    if not any(name.lower().startswith("train") for name in folders):
+    has_train = any(name.lower().startswith("train") for name in folders)
+    if not has_train and shard_format(paths[0]) not in ("mds", "litdata"):
         return None
     return SplitRule({}, patterns={name: (f"glob:{name}/**",) for name in folders})
 

@@ -18,6 +18,7 @@ from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import LocalStorage, Storage
 from wdsctl.core.urls import redact_secrets
 from wdsctl.loader.decoding import SampleDecoder
+from wdsctl.loader.runtime.failures import MISSING_ENTRY
 from wdsctl.loader.samples.lazy_part import LazyPart
 from wdsctl.loader.stores.media_facts import MediaFactsIndex, no_facts_error
 from wdsctl.loader.stores.store import FileStore, StoreEntry, missing_entry_error, outside_folder_error
@@ -53,7 +54,7 @@ class FolderStore(FileStore):
                 f"cannot look up {name!r}: {error.strerror or error}",
                 where=f"store {self.path}, entry {name}",
                 hint="check the permissions of the file and the folders above it",
-                code="WDS550",
+                code=MISSING_ENTRY,
             ) from error
         if not S_ISREG(stat.st_mode):
             raise outside_folder_error(self.path, name, "is not a file")
