@@ -165,13 +165,16 @@ def write_page(rows: Sequence[str], *, without: str = "") -> None:
 
 
 def main() -> None:
-    names = [framework.name for framework in FRAMEWORKS]
+    names = list(dict.fromkeys(framework.distribution for framework in FRAMEWORKS))
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("frameworks", nargs="*", metavar="NAME", help=f"by default all of: {'; '.join(names)}")
+    parser.add_argument("frameworks", nargs="*", metavar="NAME", help=f"by default all of: {', '.join(names)}")
     parser.add_argument("--newest", action="store_true", help="without the versions of a year ago")
     args = parser.parse_args()
+    unknown = [name for name in args.frameworks if name not in names]
+    if unknown:
+        parser.error(f"unknown: {', '.join(unknown)}; known are {', '.join(names)}")
     for framework in FRAMEWORKS:
-        if args.frameworks and framework.name not in args.frameworks:
+        if args.frameworks and framework.distribution not in args.frameworks:
             continue
         rows = []
         for packages in framework.packages[: 1 if args.newest else None]:
