@@ -8,7 +8,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.spec import AbstractFileSystem
 
 from wdsctl.core.errors import InputError, PermissionDenied
-from wdsctl.core.shards.list import has_shards, is_empty_folder, list_shards
+from wdsctl.core.shards.list import is_empty_folder, list_shards
+from wdsctl.core.shards.survey import has_shards
 
 ROOT = "memory://listed"
 pytestmark = pytest.mark.usefixtures("faulty_store")

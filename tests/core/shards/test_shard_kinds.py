@@ -6,8 +6,10 @@ import pytest
 
 from tests.build import a_dataset, a_folder
 from wdsctl.core.dataset.location import locate
+from wdsctl.core.dataset.shard_names import is_jsonl_folder
 from wdsctl.core.errors import InputError
-from wdsctl.core.shards.list import find_jsonl_file, has_shards, has_tars, is_jsonl_folder, list_shards
+from wdsctl.core.shards.list import list_shards
+from wdsctl.core.shards.survey import find_jsonl_file, has_shards, has_tars
 
 
 def test_files_of_lines_are_shards_at_any_depth(tmp_path: Path) -> None:

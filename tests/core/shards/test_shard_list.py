@@ -9,7 +9,8 @@ import pytest
 
 from tests.build import a_dataset
 from wdsctl.core.errors import StorageError
-from wdsctl.core.shards.list import ShardListing, has_shards, list_shards
+from wdsctl.core.shards.list import ShardListing, list_shards
+from wdsctl.core.shards.survey import has_shards
 
 
 def paths(listing: ShardListing) -> list[str]:

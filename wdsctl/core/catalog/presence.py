@@ -28,7 +28,8 @@ from wdsctl.core.dataset.lock import describe_lock_holder, hold_lock
 from wdsctl.core.dataset.shard_names import compressed_format, unpack_command
 from wdsctl.core.errors import CatalogError, Finding, InputError, UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.safe_open import check_beneath
-from wdsctl.core.shards.list import find_outside_shard, has_in_place_shards, has_shards, has_tars, list_shards
+from wdsctl.core.shards.list import list_shards
+from wdsctl.core.shards.survey import find_outside_shard, has_in_place_shards, has_shards, has_tars
 from wdsctl.core.text import path_for_message, pluralize
 from wdsctl.core.urls import is_url, normalize_root, redact_secrets
 

@@ -1,4 +1,4 @@
-"""Interpret shard names: which format a shard has, and brace ranges such as `shard-{000..999}.tar`.
+"""Interpret names of shards: the format of a shard and of a folder, and brace ranges such as `shard-{000..999}.tar`.
 
 Sources: https://jsonlines.org (`.jsonl`; `.ndjson` is the same format); GNU Bash manual, "Brace Expansion" (commas,
 ranges, steps, leading zeros): `{train,val}/*.tar`, `{00..98..2}`.
@@ -6,8 +6,9 @@ ranges, steps, leading zeros): `{train,val}/*.tar`, `{00..98..2}`.
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Literal
 
@@ -83,6 +84,63 @@ def unpack_command(name: str) -> str:
         if lower.endswith(ending) and is_jsonl_name(lower.removesuffix(ending)):
             return tool
     return ""
+
+
+#: Files that may lie beside JSONL files without turning the folder into one of raw data.
+SIDECAR_SUFFIXES = (".md", ".rst", ".txt", ".json", ".yaml", ".yml", ".html", ".idx", ".md5", ".sha256")
+
+COMPRESSED_TAR_SUFFIXES = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.lz4")
+COMPRESSED_JSONL_SUFFIXES = tuple(lines + packed for lines in JSONL_SUFFIXES for packed in UNPACK_COMMANDS)
+
+
+def may_be_raw(name: str) -> bool:
+    """Whether a file of this name is neither a shard nor one that may lie beside shards."""
+    is_sidecar = "." not in posixpath.basename(name) or name.lower().endswith(SIDECAR_SUFFIXES)
+    return not (is_sidecar or shard_format(name) or compressed_format(name))
+
+
+def is_jsonl_folder(names: Iterable[str]) -> bool:
+    """Whether these paths include JSONL files, compressed or not, and nothing that could be raw data.
+
+    Files without an extension and files with one of `SIDECAR_SUFFIXES` are not raw data.
+    """
+    found = False
+    for name in names:
+        if is_jsonl_name(name) or unpack_command(name):
+            found = True
+        elif "." in posixpath.basename(name) and not name.lower().endswith(SIDECAR_SUFFIXES):
+            return False
+    return found
+
+
+def are_shards(paths: Iterable[str]) -> bool:
+    """Whether one of these paths is a tar, or they are those of a folder of JSONL. Stops at the first tar."""
+    names = []
+    for path in paths:
+        if path.lower().endswith((".tar", *COMPRESSED_TAR_SUFFIXES)):
+            return True
+        names.append(path)
+    return is_jsonl_folder(names)
+
+
+def in_place_format(names: Iterable[str]) -> ShardFormat | None:
+    """The format of a folder with these paths, if all its shards can be read in place, and nothing could be raw data.
+
+    MDS shards and LitData chunks, compressed or not, have names of their own, so that other files may lie beside them.
+    """
+    found: set[ShardFormat] = set()
+    is_mixed = False
+    for name in names:
+        form = shard_format(name) or compressed_format(name)
+        if form in ("tar", "jsonl"):
+            return None
+        if form is not None:
+            found.add(form)
+        is_mixed = is_mixed or may_be_raw(name)
+    if len(found) != 1:
+        return None
+    [form] = found
+    return None if is_mixed and form in ("parquet", "zip") else form
 
 
 def split_file_root(root: str) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, cast
 
+from wdsctl.core.dataset.shard_names import COMPRESSED_TAR_SUFFIXES
 from wdsctl.core.errors import DatasetError, Finding, InputError, StorageError, UsageError, translate_os_errors
 from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Part, SampleListing, SourceEntry
 from wdsctl.core.importers.records import values as given
@@ -28,7 +29,6 @@ from wdsctl.core.samples.naming import (
     parse_key_rule,
     split_name_by_rule,
 )
-from wdsctl.core.shards.list import COMPRESSED_TAR_SUFFIXES
 from wdsctl.core.shards.tar_members import MAX_EXTENDED_HEADER_BYTES
 from wdsctl.core.storage import source_files
 from wdsctl.core.tar_header import (

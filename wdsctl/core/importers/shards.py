@@ -21,7 +21,7 @@ from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Part, SampleListing, SourceEntry
 from wdsctl.core.offsets.read import Offsets
-from wdsctl.core.shards.list import has_shards, has_tars, survey_folder
+from wdsctl.core.shards.survey import has_shards, has_tars, survey_folder
 from wdsctl.core.storage import source_files
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import FileRange

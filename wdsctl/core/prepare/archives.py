@@ -28,7 +28,7 @@ from wdsctl.core.files import remove_tree
 from wdsctl.core.importers.protocol import damaged_file_error
 from wdsctl.core.importers.records.folder_files import LITTER_FOLDERS
 from wdsctl.core.importers.records.tables import iter_files
-from wdsctl.core.shards.list import survey_folder
+from wdsctl.core.shards.survey import survey_folder
 from wdsctl.core.text import path_for_message as shown
 from wdsctl.core.text import pluralize
 from wdsctl.core.urls import is_url

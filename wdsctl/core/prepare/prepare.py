@@ -78,7 +78,7 @@ from wdsctl.core.prepare.write import check_dest_shards as check_holds_own
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.detect import Detection
 from wdsctl.core.samples.field_map import check_sample_type, validate_field_map
-from wdsctl.core.shards.list import find_jsonl_file, keep_surveys
+from wdsctl.core.shards.survey import find_jsonl_file, keep_surveys
 from wdsctl.core.split.split import SplitReport, SplitRequest, ensure_split, split_dataset
 from wdsctl.core.storage.source_files import forget_listings
 from wdsctl.core.text import join_with_and

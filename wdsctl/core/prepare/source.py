@@ -17,8 +17,11 @@ from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command
 from wdsctl.core.dataset.raw_folder import ALTERNATIVE_SEPARATOR
 from wdsctl.core.dataset.shard_names import (
+    COMPRESSED_TAR_SUFFIXES,
     UNPACK_COMMANDS,
+    are_shards,
     describe_format,
+    in_place_format,
     is_jsonl_name,
     shard_format,
     split_file_root,
@@ -30,15 +33,8 @@ from wdsctl.core.importers.records.folder_files import SPLIT_NAMES
 from wdsctl.core.importers.records.tables import iter_files
 from wdsctl.core.prepare.robots import FORM as ROBOT_FORM
 from wdsctl.core.shards.in_place.parquet import has_bytes_in_place
-from wdsctl.core.shards.list import (
-    COMPRESSED_TAR_SUFFIXES,
-    ForbiddenFolder,
-    are_shards,
-    has_shards,
-    in_place_format,
-    is_empty_folder,
-    survey_folder,
-)
+from wdsctl.core.shards.list import ForbiddenFolder, is_empty_folder
+from wdsctl.core.shards.survey import has_shards, survey_folder
 from wdsctl.core.storage import source_files
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.text import path_for_message as shown

@@ -10,22 +10,21 @@ from __future__ import annotations
 
 import fnmatch
 import os
-import posixpath
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from contextvars import ContextVar
+from contextlib import closing
 from dataclasses import dataclass
 from stat import S_ISREG
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from wdsctl.core.dataset.root_spec import ALL_SHARDS, ShardSelection
 from wdsctl.core.dataset.shard_names import (
-    JSONL_SUFFIXES,
-    UNPACK_COMMANDS,
+    COMPRESSED_JSONL_SUFFIXES,
+    COMPRESSED_TAR_SUFFIXES,
     ShardFormat,
     compressed_format,
     describe_format,
     is_jsonl_name,
+    may_be_raw,
     shard_format,
     unpack_command,
 )
@@ -41,9 +40,6 @@ from wdsctl.core.urls import is_url, redact_secrets
 
 if TYPE_CHECKING:
     from wdsctl.core.shards.in_place.folder_index import FolderIndexes
-
-#: Files that may lie beside JSONL files without turning the folder into one of raw data.
-SIDECAR_SUFFIXES = (".md", ".rst", ".txt", ".json", ".yaml", ".yml", ".html", ".idx", ".md5", ".sha256")
 
 
 def keep_one_format(
@@ -76,20 +72,6 @@ def keep_one_format(
     return kept, [finding]
 
 
-def is_jsonl_folder(names: Iterable[str]) -> bool:
-    """Whether these paths include JSONL files, compressed or not, and nothing that could be raw data.
-
-    Files without an extension and files with one of `SIDECAR_SUFFIXES` are not raw data.
-    """
-    found = False
-    for name in names:
-        if is_jsonl_name(name) or unpack_command(name):
-            found = True
-        elif "." in posixpath.basename(name) and not name.lower().endswith(SIDECAR_SUFFIXES):
-            return False
-    return found
-
-
 def _keep_in_place(root: str, shards: Sequence[ShardFile], known: str | None, *, is_mixed: bool) -> list[ShardFile]:
     """Keep the shards of one format: that of `known`, a path in the catalog, or the only one.
 
@@ -110,41 +92,6 @@ def _keep_in_place(root: str, shards: Sequence[ShardFile], known: str | None, *,
             code="WDS127",
         )
     return [] if is_mixed and shard_format(shards[0].path) in ("parquet", "zip") else list(shards)
-
-
-def in_place_format(names: Iterable[str]) -> ShardFormat | None:
-    """The format of a folder with these paths, if all its shards can be read in place, and nothing could be raw data.
-
-    MDS shards and LitData chunks, compressed or not, have names of their own, so that other files may lie beside them.
-    """
-    found: set[ShardFormat] = set()
-    is_mixed = False
-    for name in names:
-        form = shard_format(name) or compressed_format(name)
-        if form in ("tar", "jsonl"):
-            return None
-        if form is not None:
-            found.add(form)
-        is_mixed = is_mixed or _may_be_raw(name)
-    if len(found) != 1:
-        return None
-    [form] = found
-    return None if is_mixed and form in ("parquet", "zip") else form
-
-
-def has_in_place_shards(root: str) -> bool:
-    """Whether `root` is a folder of shards of another format than tar and JSONL. Cost: a walk through the folder."""
-    return in_place_format(_paths(root)) is not None
-
-
-def _may_be_raw(name: str) -> bool:
-    """Whether a file of this name is neither a shard nor one that may lie beside shards."""
-    is_sidecar = "." not in posixpath.basename(name) or name.lower().endswith(SIDECAR_SUFFIXES)
-    return not (is_sidecar or shard_format(name) or compressed_format(name))
-
-
-COMPRESSED_TAR_SUFFIXES = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.lz4")
-COMPRESSED_JSONL_SUFFIXES = tuple(lines + packed for lines in JSONL_SUFFIXES for packed in UNPACK_COMMANDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +151,7 @@ def list_shards(
                 last, is_sorted = path, is_sorted and last <= path
             continue
         findings += _compressed_findings(path, lower)
-        if _may_be_raw(path):
+        if may_be_raw(path):
             others += 1
             example = example or path
     kept: Sequence[ShardFile]
@@ -274,7 +221,7 @@ def list_files(root: str, exclude: Sequence[str] = ()) -> ShardListing:
     """List all files below `root` that are not hidden, with any extension, in the form of `list_shards`."""
     files: list[ShardFile] = []
     findings: list[Finding] = []
-    for path, entry in _remote(root) if is_url(root) else _files(root, "", findings, set()):
+    for path, entry in walk_remote(root) if is_url(root) else walk_files(root, "", findings, set()):
         if is_excluded(path, exclude):
             continue
         found = entry if isinstance(entry, ShardFile) else _stat_file(path, entry, "file")
@@ -318,138 +265,15 @@ class ForbiddenFolder(Exception):  # noqa: N818 - a result of the walk; the call
     """A walk reached a forbidden folder. The argument is the folder's path below the root."""
 
 
-def has_shards(root: str, only: str = "", *, forbidden: frozenset[tuple[int, int]] = frozenset()) -> bool:
-    """Whether there is a tar, compressed or not, at any depth below `root`, or `root` is a folder of JSONL files.
-
-    The walk stops at the first tar. JSONL files beside media are labels, not shards (see `is_jsonl_folder`). With
-    `only`, the dataset is one file, and the answer is true.
-
-    `forbidden`: folders as (device, inode). Raises ForbiddenFolder if a link below `root` leads to one of them.
-    """
-    if only:
-        return True
-    return are_shards(path for path, _ in (_remote(root) if is_url(root) else _files(root, "", [], set(), forbidden)))
-
-
-def are_shards(paths: Iterable[str]) -> bool:
-    """Whether one of these paths is a tar, or they are those of a folder of JSONL. Stops at the first tar."""
-    names = []
-    for path in paths:
-        if path.lower().endswith((".tar", *COMPRESSED_TAR_SUFFIXES)):
-            return True
-        names.append(path)
-    return is_jsonl_folder(names)
-
-
-class FolderSurvey(NamedTuple):
-    """What the names below a folder say. The walk ends at the first uncompressed tar.
-
-    `has_shards`: as the function. `outside_shard`: the first link to a shard that leads out of the folder; empty if
-    none was found. `may_have_links`: whether there may be links to folders. `endings`: the last extensions of all
-    names, in lower case with the dot; None if not all are known.
-    """
-
-    has_plain_tars: bool
-    has_shards: bool
-    outside_shard: str
-    may_have_links: bool
-    endings: frozenset[str] | None
-
-
-_MAX_ENDINGS = 1000
-_kept_surveys: ContextVar[dict[str, FolderSurvey] | None] = ContextVar("kept surveys", default=None)
-
-
-@contextmanager
-def keep_surveys() -> Iterator[None]:
-    """Walk through every folder once for `survey_folder` within this context: several checks of one command ask."""
-    token = _kept_surveys.set({})
-    try:
-        yield
-    finally:
-        _kept_surveys.reset(token)
-
-
-def survey_folder(root: str) -> FolderSurvey:
-    """Survey a local folder. Cost: a walk through it, up to the first uncompressed tar."""
-    kept = _kept_surveys.get()
-    if kept is None:
-        return _survey_folder(root)
-    real = os.path.realpath(root)
-    if real not in kept:
-        kept[real] = _survey_folder(root)
-    return kept[real]
-
-
-def _survey_folder(root: str) -> FolderSurvey:
-    findings: list[Finding] = []
-    links: list[str] = []
-    endings: set[str] = set()
-    judged: set[str] = set()  # endings of which a second file says nothing new
-    has_packed_tars = has_lines = has_raw = False
-    for path, _ in _files(root, "", findings, set(), links=links):
-        ending = path[path.rfind(".") :].lower()
-        if ending in judged:
-            continue
-        name = posixpath.basename(path).lower()
-        if "." not in name:
-            continue
-        if ending == ".tar":
-            return FolderSurvey(True, True, "", may_have_links=True, endings=None)
-        endings.add(ending)
-        if name.endswith(COMPRESSED_TAR_SUFFIXES):
-            has_packed_tars = True
-        elif is_jsonl_name(name) or unpack_command(name):
-            has_lines = True
-        elif not name.endswith(SIDECAR_SUFFIXES):
-            has_raw = True
-        if ending not in UNPACK_COMMANDS:
-            judged.add(ending)
-    outside = [finding.shard for finding in findings if finding.code == "WDS409"]
-    endings.update(path[path.rfind(".") :].lower() for path in outside)
-    return FolderSurvey(
-        has_plain_tars=False,
-        has_shards=has_packed_tars or (has_lines and not has_raw),
-        outside_shard=_first_shard(outside),
-        may_have_links=bool(links),
-        endings=frozenset(endings) if len(endings) <= _MAX_ENDINGS else None,
-    )
-
-
-def has_tars(root: str) -> bool:
-    """Whether there is a tar, compressed or not, at any depth below `root`."""
-    return any(path.lower().endswith((".tar", *COMPRESSED_TAR_SUFFIXES)) for path in _paths(root))
-
-
-def find_jsonl_file(root: str) -> str:
-    """Return the path of the first JSONL file below `root`, in sort order; empty if there is none."""
-    return min((path for path in _paths(root) if is_jsonl_name(path)), default="")
-
-
-def find_outside_shard(root: str) -> str:
-    """Return the path below the folder `root` of a link to a shard outside of it; empty if there is none."""
-    findings: list[Finding] = []
-    for _ in _files(root, "", findings, set()):
-        pass
-    return _first_shard(finding.shard for finding in findings if finding.code == "WDS409")
-
-
-def _first_shard(names: Iterable[str]) -> str:
-    return min(
-        (name for name in names if shard_format(name) or name.lower().endswith(COMPRESSED_TAR_SUFFIXES)),
-        default="",
-    )
-
-
-def _paths(root: str) -> Iterator[str]:
-    return (path for path, _ in (_remote(root) if is_url(root) else _files(root, "", [], set())))
+def list_paths(root: str) -> Iterator[str]:
+    return (path for path, _ in (walk_remote(root) if is_url(root) else walk_files(root, "", [], set())))
 
 
 def _entries(
     root: str, only: str, findings: list[Finding]
 ) -> Iterable[tuple[str, str]] | Iterable[tuple[str, ShardFile]]:
     if not only:
-        return _remote(root) if is_url(root) else _files(root, "", findings, set())
+        return walk_remote(root) if is_url(root) else walk_files(root, "", findings, set())
     if is_url(root):
         return [(only, remote_file(root, only))]
     with translate_os_errors(root, "list"), os.scandir(root) as entries:
@@ -458,14 +282,14 @@ def _entries(
 
 def is_empty_folder(root: str) -> bool:
     """Whether `root` has no entries. On a disk, hidden files count; in a remote store they do not."""
-    return not (any(_remote(root)) if is_url(root) else os.listdir(root))
+    return not (any(walk_remote(root)) if is_url(root) else os.listdir(root))
 
 
-def _remote(root: str) -> Iterator[tuple[str, ShardFile]]:
+def walk_remote(root: str) -> Iterator[tuple[str, ShardFile]]:
     return ((file.path, file) for file in remote_files(root))
 
 
-def _files(
+def walk_files(
     root: str,
     below: str,
     findings: list[Finding],
@@ -506,7 +330,7 @@ def _files(
         if name in links_outside:
             findings.append(outside_finding(root, path))
         elif name.endswith("/"):
-            yield from _files(root, path[:-1], findings, above | {mark}, forbidden, links)
+            yield from walk_files(root, path[:-1], findings, above | {mark}, forbidden, links)
         else:
             yield path, start + name
 
