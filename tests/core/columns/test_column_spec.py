@@ -14,6 +14,7 @@ from wdsctl.core.errors import UsageError
         ("size:seg.png", ColumnSpec("size:seg.png", "size", "seg.png")),
         ("chars:txt", ColumnSpec("chars:txt", "chars", "txt")),
         ("json:meta.json:a.0.b", ColumnSpec("json:meta.json:a.0.b", "json", "meta.json", ("a", "0", "b"))),
+        ("int:json:w", ColumnSpec("int:json:w", "int", "json", ("w",))),
         ("media:seg.png:width", ColumnSpec("media:seg.png:width", "media", "seg.png", ("width",))),
         ("media:width", ColumnSpec("media:width", "python", "media", ("width",))),
         (
@@ -88,3 +89,14 @@ def test_json_that_has_no_such_number_is_an_error_with_the_reason(path: str, rea
 def test_a_sample_without_the_json_is_an_error() -> None:
     with pytest.raises(ValueError, match="no part 'json'"):
         JsonNumberReader("json", ("n",))({})
+
+
+@pytest.mark.parametrize("value", [640, 640.0, "640", " 640 "])
+def test_int_gives_a_number_that_may_be_text_as_the_cells_of_a_csv_are(value: object) -> None:
+    assert JsonNumberReader("json", ("w",), is_int=True)({"json": json.dumps({"w": value}).encode()}) == 640
+
+
+@pytest.mark.parametrize("value", ["", "wide", "6.5", "-1", [1], {}, True, None, "1" * 19])
+def test_int_refuses_what_is_no_whole_number(value: object) -> None:
+    with pytest.raises(ValueError, match="not a whole number$"):
+        JsonNumberReader("json", ("w",), is_int=True)({"json": json.dumps({"w": value}).encode()})

@@ -210,6 +210,17 @@ def test_a_column_that_let_failures_pass_goes_on_doing_so_when_it_is_brought_alo
     assert values(root, "n", 2) == {"0": 3, "1": 0, "2": 4, "3": 0}
 
 
+def test_lengths_of_strings_that_all_are_numbers_get_one_note_with_the_command_for_the_numbers(tmp_path: Path) -> None:
+    shards = {f"{i}.tar": {f"{i}.json": b'{"w": "%d", "name": "%s"}' % (640 + i, b"7" if i else b"a")} for i in range(3)}
+    root = a_dataset(tmp_path, shards)
+    report = index(root, columns={"w": "json:json:w", "name": "json:json:name"})
+
+    assert [(each.code, each.severity, each.count) for each in report.findings] == [("WDS315", "note", 3)]
+    assert "--drop-column w --column w=int:json:w" in report.findings[0].message
+    right = index(root, drop_columns=("w",), columns={"w": "int:json:w"})
+    assert (right.findings, values(root, "w")) == ((), {"0": 640, "1": 641, "2": 642})
+
+
 @pytest.mark.parametrize("on_error", ["error", "zero"])
 def test_a_shard_that_cannot_be_read_stops_no_other(tmp_path: Path, on_error: OnError) -> None:
     root = some_shards(tmp_path, 3)

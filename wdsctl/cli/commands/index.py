@@ -51,6 +51,7 @@ A column holds one integer per sample, for packing and buckets. FUNCTION is
   size:PART             size of a part in bytes; reads no data
   chars:PART            number of characters of a text
   json:PART:FIELD.PATH  a number in JSON, or the length of a string or list
+  int:PART:FIELD.PATH   a number in JSON, or in a string, as in cells of a CSV
   media:PART:NUMBER     a media fact: width, height, duration_ms, frames
 """
 

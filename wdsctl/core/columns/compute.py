@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from wdsctl.core.array_types import Int64Array
-from wdsctl.core.columns.spec import ColumnFunction, ColumnSpec, SampleParts, load_column_function
+from wdsctl.core.columns.spec import ColumnFunction, ColumnSpec, JsonNumberReader, SampleParts, load_column_function
 from wdsctl.core.errors import Finding, PermissionDenied, Severity, StorageError
 from wdsctl.core.job_results import EncodedResult, ResultFolder
 from wdsctl.core.offsets.read import Offsets, open_cached_offsets
@@ -141,6 +141,7 @@ class _RunningTask:
     values: Int64Array
     failed_count: int = 0
     failures: list[tuple[str, str]] = field(default_factory=list)
+    are_numbers_in_text: bool = True  # every value so far is the length of a string that is a whole number
 
     def add_sample(self, i: int, sample: SampleParts) -> None:
         """The value of the i-th sample of the shard."""
@@ -148,6 +149,9 @@ class _RunningTask:
         own = sample if parts is None else {name: sample[name] for name in sample if name in parts}
         try:
             self.values[i] = _parse_value(self.function.call({**own, "__key__": sample["__key__"]}))
+            if self.are_numbers_in_text:
+                reader = self.function.call
+                self.are_numbers_in_text = isinstance(reader, JsonNumberReader) and reader.has_number_in_text(own)
         except _InvalidValue as error:
             self._fail(sample, str(error))
         except Exception as error:  # noqa: BLE001 - any error of a user's function is a failure of this sample
@@ -160,6 +164,8 @@ class _RunningTask:
         if self.failed_count > MAX_NAMED_FAILURES:
             key, message = self.failures[MAX_NAMED_FAILURES]
             findings.append(self._finding(severity, key, message, self.failed_count - MAX_NAMED_FAILURES))
+        if self.are_numbers_in_text and self.failed_count < len(self.values):
+            findings.append(numbers_in_text_finding(self.task, len(self.values) - self.failed_count))
         is_complete = self.task.zero_if_failed or not self.failed_count
         return ComputedValues(self.values if is_complete else np.empty(0, np.int64), self.failed_count, tuple(findings))
 
@@ -171,6 +177,17 @@ class _RunningTask:
     def _finding(self, severity: Severity, key: str, message: str, count: int = 1) -> Finding:
         message = f"column {self.task.name}: {message}"
         return Finding(code="WDS313", severity=severity, message=message, shard=self.shard, key=key, count=count)
+
+
+def numbers_in_text_finding(task: ColumnTask, count: int) -> Finding:
+    """The note that a column has the lengths of strings that all are numbers, as the cells of a CSV are."""
+    spec = task.spec
+    command = f"--drop-column {task.name} --column {task.name}=int:{spec.part_or_module}:{'.'.join(spec.path)}"
+    message = (
+        f"column {task.name} has the lengths of strings that all are numbers; "
+        f"to store the numbers themselves, run `wdsctl index` with `{command}`"
+    )
+    return Finding(code="WDS315", severity="note", message=message, count=count)
 
 
 class _InvalidValue(ValueError):  # noqa: N818 - private

@@ -1,8 +1,9 @@
-"""What a column computes, as users write it: `MODULE:FUNCTION`, or one of four built-in functions.
+"""What a column computes, as users write it: `MODULE:FUNCTION`, or one of five built-in functions.
 
 size:PART             bytes of a part; nothing is read                              0 if a sample lacks the part
 chars:PART            characters of a part that is UTF-8                            0 where a sample lacks the part
 json:PART:FIELD.PATH  a number in a JSON part, or the length of a string or list    an error if it is missing
+int:PART:FIELD.PATH   a number in a JSON part, or a string that is one              an error if it is missing
 media:PART:NUMBER     a fact of a medium: width, duration_ms   0 where a sample lacks the part, or it has no such fact
 MODULE:FUNCTION       what a Python function returns; FUNCTION may be dotted
 
@@ -29,10 +30,10 @@ from wdsctl.core.errors import UsageError
 from wdsctl.core.json_text import read_json
 from wdsctl.core.samples.fields import did_you_mean
 
-SpecKind = Literal["size", "chars", "json", "media", "python"]
+SpecKind = Literal["size", "chars", "json", "int", "media", "python"]
 SampleParts = dict[str, Any]  # `__key__` -> str, part name -> bytes
 
-SPEC_HINT = "write size:PART, chars:PART, json:PART:FIELD.PATH, media:PART:NUMBER or MODULE:FUNCTION"
+SPEC_HINT = "write size:PART, chars:PART, json:PART:FIELD.PATH, int:PART:FIELD.PATH, media:PART:NUMBER or MODULE:FUNCTION"
 
 #: NUMBER of `media:PART:NUMBER` -> the expression over the columns of `v_media` that computes it, an integer.
 MEDIA_NUMBERS = {
@@ -46,6 +47,9 @@ MEDIA_NUMBERS = {
     "rate": "audio_rate",
     "samples": "audio_samples",
 }
+
+#: Of at most 18 digits: columns store 64 bits.
+_WHOLE_NUMBER = re.compile(r"\s*[0-9]{1,18}\s*")
 
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
@@ -74,10 +78,10 @@ def parse_column_spec(text: str) -> ColumnSpec:
     word, _, rest = text.partition(":")
     if word in ("size", "chars") and rest:
         return ColumnSpec(text, "size" if word == "size" else "chars", rest)
-    if word == "json" and rest:
+    if word in ("json", "int") and rest:
         part, _, path = rest.partition(":")
         if part and path and all(path.split(".")):
-            return ColumnSpec(text, "json", part, tuple(path.split(".")))
+            return ColumnSpec(text, "json" if word == "json" else "int", part, tuple(path.split(".")))
     elif word == "media" and ":" in rest:
         part, _, number = rest.rpartition(":")
         if part and number in MEDIA_NUMBERS:
@@ -114,24 +118,40 @@ class CharCounter:
 
 @dataclass(frozen=True, slots=True)
 class JsonNumberReader:
+    """`is_int`: a string is a number in text, as in the cells of a CSV; else the value is its length."""
+
     part: str
     path: tuple[str, ...]
+    is_int: bool = False
 
     def __call__(self, sample: SampleParts) -> int:
         """Compute the value of a sample. Raises ValueError with the reason if it has no such number, string or list."""
-        if self.part not in sample:
-            raise ValueError(f"the sample has no part {self.part!r}")
-        value = read_json(sample[self.part])
-        for i, step in enumerate(self.path):
-            value = _step_into(value, step, ".".join(self.path[: i + 1]))
-        if isinstance(value, str | list):
+        value = self.find(sample)
+        if self.is_int and isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value):
+            return int(value)
+        if isinstance(value, str | list) and not self.is_int:
             return len(value)
         if isinstance(value, float) and value.is_integer():
             return int(value)
         if isinstance(value, int) and not isinstance(value, bool):
             return value
-        found = "an object" if isinstance(value, dict) else json.dumps(value)
-        raise ValueError(f"{'.'.join(self.path)!r} is {found}, not a whole number, a string or a list")
+        found = "an object" if isinstance(value, dict) else "a list" if isinstance(value, list) else json.dumps(value)
+        accepted = "a whole number" if self.is_int else "a whole number, a string or a list"
+        raise ValueError(f"{'.'.join(self.path)!r} is {found}, not {accepted}")
+
+    def has_number_in_text(self, sample: SampleParts) -> bool:
+        """Whether the value is the length of a string that is a whole number. Raises ValueError as the call does."""
+        value = self.find(sample)
+        return not self.is_int and isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value) is not None
+
+    def find(self, sample: SampleParts) -> Any:
+        """The JSON value at the path. Raises ValueError if there is none."""
+        if self.part not in sample:
+            raise ValueError(f"the sample has no part {self.part!r}")
+        value = read_json(sample[self.part])
+        for i, step in enumerate(self.path):
+            value = _step_into(value, step, ".".join(self.path[: i + 1]))
+        return value
 
 
 def _step_into(value: Any, step: str, path: str) -> Any:
@@ -168,8 +188,9 @@ def load_column_function(spec: ColumnSpec) -> ColumnFunction:
     """Raise UsageError WDS312 if there is no such module or function, with the name that was probably meant."""
     if spec.kind == "chars":
         return ColumnFunction(CharCounter(spec.part_or_module), frozenset({spec.part_or_module}))
-    if spec.kind == "json":
-        return ColumnFunction(JsonNumberReader(spec.part_or_module, spec.path), frozenset({spec.part_or_module}))
+    if spec.kind in ("json", "int"):
+        reader = JsonNumberReader(spec.part_or_module, spec.path, is_int=spec.kind == "int")
+        return ColumnFunction(reader, frozenset({spec.part_or_module}))
     found = import_callable(spec)
     return ColumnFunction(found, _declared_parts(spec, found))
 

@@ -228,6 +228,7 @@ def compute_columns(
             units.append(ColumnUnit(location.root, location.offsets_path(offsets.generation), i, tasks))
     failed: dict[str, int] = {}
     findings: list[Finding] = []
+    notes: dict[str, list[Finding]] = {}  # column -> notes, at most one a shard
     by_name = {job.name: job for job in todo}
     executor = make_executor(workers, ("wdsctl.core.columns.compute",))
     # Other machines send the values: they may not see the folders of the results.
@@ -246,9 +247,16 @@ def compute_columns(
             found = each.result()
             for outcome in found if executor.shares_files else save_column_values(each.unit, found):
                 by_name[outcome.name].shards_read += 1
-                findings += outcome.findings
+                for finding in outcome.findings:
+                    if finding.severity == "note":
+                        notes.setdefault(outcome.name, []).append(finding)
+                    else:
+                        findings.append(finding)
                 if not outcome.is_saved:
                     failed[outcome.name] = failed.get(outcome.name, 0) + outcome.failed_count
+    for name, found_notes in notes.items():
+        if len(found_notes) == by_name[name].shards_read:  # true of every shard
+            findings.append(replace(found_notes[0], count=sum(note.count for note in found_notes)))
     return failed, findings
 
 
