@@ -46,7 +46,7 @@ def test_counts_are_exact(dataset: str) -> None:
     class Odd(Raw):
         def encode_sample(self, sample: Any) -> Any:
             if int(sample["__key__"]) % 2 == 0:
-                raise SkipSample
+                raise SkipSample("an even number")
             return sample
 
     loader = loader_of(dataset, Odd(), lanes=1, batch_size=5)
@@ -57,6 +57,7 @@ def test_counts_are_exact(dataset: str) -> None:
     assert sum(len(batch["__key__"]) for batch in batches) == 35
     assert (loader.stats.batches, loader.stats.samples) == (7, 35)
     assert loader.stats.skipped in range(30, 60), "all the even ones of the first pass, some of the second"
+    assert loader.stats.skip_reasons == {"an even number": loader.stats.skipped}
     assert loader.stats.load_seconds > 0
     assert loader.stats.encode_seconds > 0
     assert loader.stats.batch_seconds > 0

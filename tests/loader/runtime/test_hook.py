@@ -14,7 +14,7 @@ import torch
 from tests.loader.pipeline.made_up import failures_of, hook_of
 from wdsctl.core.errors import SampleFailed
 from wdsctl.loader import FatalSampleError, SkipSample
-from wdsctl.loader.runtime.failures import FailureTracker, reraise_exception
+from wdsctl.loader.runtime.failures import MAX_SKIP_REASONS, OTHER_REASONS, FailureTracker, reraise_exception
 from wdsctl.loader.runtime.stage import NO_OUTPUT
 
 
@@ -87,6 +87,19 @@ def test_what_is_skipped_is_counted_and_gives_nothing() -> None:
     assert outputs_of(skips, failures=failures) == []
     assert outputs_of(skips_then, failures=failures) == [1]
     assert failures.stats.skipped == 3
+
+
+def test_skipped_samples_are_counted_by_reason_and_reasons_beyond_a_hundred_together() -> None:
+    def skips(value: int) -> Any:
+        raise SkipSample(f"reason {value}")
+
+    failures = failures_of(reraise_exception)
+    for value in [*range(MAX_SKIP_REASONS + 3), 0]:
+        hook_of(skips).run(value, 7, failures, where)
+
+    reasons = failures.stats.skip_reasons
+    assert failures.stats.skipped == reasons.total() == MAX_SKIP_REASONS + 4
+    assert (reasons["reason 0"], reasons[OTHER_REASONS]) == (2, 3)
 
 
 @pytest.mark.parametrize("error", [ValueError("no good"), StopIteration(), KeyError("x")], ids=repr)

@@ -110,7 +110,7 @@ class MultiModalTaskEncoder(DefaultTaskEncoder[Any, MultiModalSequence, Any, dic
         tokens, is_answer = self._tokenize(text, spans)
         tokens, is_answer = tokens[: self.seq_length], is_answer[: self.seq_length]
         if not is_answer[1:].any():
-            raise SkipSample
+            raise SkipSample("no answer within seq_length")
         labels = torch.full_like(tokens, config.ignore_place_holder)
         labels[:-1] = torch.where(is_answer[1:], tokens[1:], labels[1:])
         image_count = int((tokens == self._image_id).sum()) // config.tokens_per_image

@@ -185,8 +185,8 @@ class SampleCursor:
             self._failures.tally.begin_rebuild(source.number)
         try:
             sample = source.load(block, i)
-        except SkipSample:  # of the joiner of a join
-            self._stats.skipped += 1
+        except SkipSample as skip:  # of the joiner of a join
+            self._stats.count_skip(skip)
             return NO_OUTPUT
         except Exception as error:  # noqa: BLE001 - a decoder may raise anything: all of it is reported
             self._failures.record_failure("load", error, None, source.describe_reference(block, i))

@@ -19,7 +19,6 @@ from wdsctl.loader.runtime.randomness import generator_states, restore_generator
 from wdsctl.loader.samples.lazy_part import LazyPart
 
 _EXHAUSTED = object()  # in place of a generator's next value
-_SKIPPED = object()
 _TYPES_WITHOUT_VIEWS = (str, bytes, int, float, bool, type(None), type, ModuleType, FunctionType)
 
 
@@ -98,23 +97,29 @@ def _call_both(first: Callable[[], Any], second: Callable[[], Any]) -> tuple[Any
 def _call_or_skip(call: Callable[[], Any]) -> Any:
     try:
         return call()
-    except SkipSample:
-        return _SKIPPED
+    except SkipSample as skip:
+        return skip
 
 
 def _require_same(name: str, first: Any, second: Any) -> Any:
     """The second of two equal results. Raises SkipSample if both skipped the sample."""
-    ends = [each for each in (first, second) if each is _EXHAUSTED or each is _SKIPPED]
-    if first is not second if ends else _comparable_bytes(first) != _comparable_bytes(second):
+    ends = [each for each in (first, second) if each is _EXHAUSTED or isinstance(each, SkipSample)]
+    if not _is_same_end(first, second) if ends else _comparable_bytes(first) != _comparable_bytes(second):
         raise FatalSampleError(
             f"{name} returned different results for the same sample, so that a resumed run would differ",
             hint="draw random numbers from torch, numpy or random, which are seeded per sample, and keep no state "
             "between samples",
             code="WDS508",
         )
-    if second is _SKIPPED:
-        raise SkipSample
+    if isinstance(second, SkipSample):
+        raise second
     return second
+
+
+def _is_same_end(first: Any, second: Any) -> bool:
+    if isinstance(first, SkipSample) and isinstance(second, SkipSample):
+        return first.args == second.args
+    return first is second
 
 
 def _comparable_bytes(value: Any) -> bytes:

@@ -49,6 +49,9 @@ class StoreCounts(dict[str, ReadCounts]):
 
 _NO_READS = ReadCounts()
 
+MAX_SKIP_REASONS = 100  # counted by a lane; a reason that names the sample would use memory without end
+OTHER_REASONS = "other reasons"
+
 
 @dataclass(slots=True)
 class Stats:
@@ -60,6 +63,7 @@ class Stats:
     batches: int = 0
     samples: int = 0  # in batches; a pack counts as one
     skipped: int = 0  # by SkipSample
+    skip_reasons: Counter[str] = field(default_factory=Counter)  # of SkipSample("reason"); never changed in place
     failed: int = 0  # left out because a hook or reading failed
     causes: Counter[str] = field(default_factory=Counter)  # of failures, by hook and error; never changed in place
     banned: int = 0
@@ -77,6 +81,15 @@ class Stats:
 
     def copy(self) -> Stats:
         return Stats(*_values(self))
+
+    def count_skip(self, skip: SkipSample) -> None:
+        """Count a skipped sample, by its reason if it has one."""
+        self.skipped += 1
+        if skip.args:
+            reason = str(skip)
+            if reason not in self.skip_reasons and len(self.skip_reasons) >= MAX_SKIP_REASONS:
+                reason = OTHER_REASONS
+            self.skip_reasons = self.skip_reasons + Counter({reason: 1})
 
     def count_reads(self, reads: Mapping[str, ReadCounts]) -> None:
         """Add what was read from stores."""
@@ -296,4 +309,8 @@ def _with_cause(located_error: WdsctlError, error: BaseException) -> WdsctlError
 
 
 class SkipSample(Exception):  # noqa: N818 - it is a request, not an error
-    """Raise this in a hook to leave the sample out. It is counted, and the next sample takes its place."""
+    """Raise this in a hook to leave the sample out. It is counted, and the next sample takes its place.
+
+    `raise SkipSample("too long")` also counts the reason, in `loader.stats.skip_reasons`. Use the same few reasons for
+    all samples: a lane counts 100 different ones, and the rest as "other reasons".
+    """

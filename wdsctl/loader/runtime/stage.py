@@ -107,8 +107,8 @@ class Hook:
         """Run a function of ours, which draws no random numbers."""
         try:
             output = self._require_output(self.call(value), "returned")
-        except SkipSample:
-            failures.stats.skipped += 1
+        except SkipSample as skip:
+            failures.stats.count_skip(skip)
             return NO_OUTPUT
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a hook may raise anything: all of it is reported
             failures.record_failure(self.name, error, value, where(value), self.tolerance)
@@ -144,8 +144,8 @@ class Hook:
             begin_hook(origin_hash)
             try:
                 output = self._require_output(next(steps, NO_OUTPUT), "yielded")
-            except SkipSample:
-                failures.stats.skipped += 1
+            except SkipSample as skip:
+                failures.stats.count_skip(skip)
                 return
             except (Exception, SystemExit) as error:  # noqa: BLE001 - see above
                 failures.record_failure(self.name, error, value, where(value), self.tolerance)
