@@ -13,10 +13,11 @@ from wdsctl.core.views.sql_guard import SCALAR_FUNCTIONS, Guard
 def told(text: str) -> UsageError:
     """What is said of a query over `v_row (width, ext)`."""
     query = Query(text, "the query", "docs/x.md")
-    guard = Guard({"v_row": ("width", "ext")}, SCALAR_FUNCTIONS)
+    guard = Guard({"v_row": ("width", "ext"), "v_key": ("key",)}, SCALAR_FUNCTIONS)
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute("CREATE TABLE sample (key)")
         connection.execute("CREATE VIEW v_row AS SELECT 1 AS width, 'jpg' AS ext")
+        connection.execute("CREATE VIEW v_key AS SELECT key FROM sample")
         guard.install(connection)
         try:
             query.check_quoted_names(query.tokens(), ("width", "ext", "v_row"))
@@ -33,6 +34,7 @@ def told(text: str) -> UsageError:
     [
         ("SELECT widht FROM v_row", "no such column: widht", "did you mean width?"),
         ("SELECT t.widht FROM v_row AS t", "no such column: t.widht", "did you mean width?"),
+        ("SELECT v.WIDTH FROM v_key AS v", "no such column: v.WIDTH", "WIDTH is a column of v_row"),
         ("SELECT 1 FROM v_rwo", "no such table: v_rwo", "did you mean v_row?"),
         ("SELECT lenght(ext) FROM v_row", "no such function: lenght", "did you mean length?"),
         ("SELECT lower() FROM v_row", "wrong number of arguments", "docs/x.md"),
