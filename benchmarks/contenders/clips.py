@@ -42,7 +42,7 @@ def wdsctl(asked: Asked) -> Callable[[Film], Any]:
     from wdsctl.core.storage.storage import LocalStorage
     from wdsctl.loader import AVDecoder, LazyPart, get_clips_uniform
 
-    storage = LocalStorage()
+    storage = LocalStorage("/")
     return lambda film: get_clips_uniform(
         AVDecoder(LazyPart(*film, storage)), asked.seconds, asked.clips, request_video=True, request_audio=asked.sound
     )

@@ -6,10 +6,10 @@ import os
 import re
 from dataclasses import fields
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from wdsctl.core.dataset import yaml_document
-from wdsctl.core.dataset.split_rules import Excludes, SplitRule, SplitRules, excludes_to_plain
+from wdsctl.core.dataset.split_rules import Excludes, SplitBy, SplitRule, SplitRules, excludes_to_plain
 from wdsctl.core.dataset.yaml_document import check_known_keys, config_error, describe_value, get_section, get_texts
 from wdsctl.core.samples.fields import did_you_mean
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from wdsctl.core.dataset.yaml_document import YamlDocument
 
 
-_BY_VALUES = ("auto", "shard", "sample", "key")
+_BY_VALUES: tuple[str, ...] = get_args(SplitBy)
 _KEYS = tuple(each.name for each in fields(SplitRule))
 _REMARK = "# the rule of `wdsctl split`, also applied to new shards"
 _SETS_REMARK = "# further sets: split_part is SET/NAME"
