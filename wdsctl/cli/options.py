@@ -157,7 +157,7 @@ ShardSizeOption = Annotated[
         metavar="SIZE",
         parser=parse_size_option,
         show_default=False,
-        help="Maximum bytes per shard, before any re-encoding. [default: 1GiB]",
+        help="Maximum bytes of source data per shard. [default: 1GiB]",
     ),
 ]
 TemplateOption = Annotated[

@@ -37,10 +37,10 @@ Examples:
 \b
 convert plans all output files before it writes the first one. If it is
 killed, run the same command again: it writes the remaining files. The output
-has the same bytes for any number of workers. convert copies splits, sample
-type and field map into prepared datasets; other formats and compressed shards
-cannot store them. It skips and counts samples that it cannot read or
-re-encode, and then exits with 5.
+has the same bytes for any number of workers. Tars keep splits, sample type
+and field map; other formats and compressed shards cannot store them. convert
+skips and counts samples that it cannot read or re-encode, and then exits with
+5.
 """
 
 PathsArgument = Annotated[
@@ -207,7 +207,8 @@ def command(
     """Write a new dataset from existing ones.
 
     Changes shard size, order or file format, selects samples, merges or divides datasets, stores media separately, or
-    re-encodes images and audio. The result is a prepared dataset. Does not modify the source.
+    re-encodes images and audio. The result is a prepared dataset,
+    unless --to names another format. Does not modify the source.
     """
     from wdsctl.cli.formatting import shell_argument
     from wdsctl.cli.progress import show_progress
