@@ -37,6 +37,7 @@ REFRESHES_PER_SECOND = 5
 #: Phase -> the noun for its items.
 PHASE_NOUNS = {
     "list": "files",
+    "sources": "samples",
     "write": "samples",
     "scan": "shards",
     "check": "shards",

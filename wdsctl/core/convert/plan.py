@@ -181,7 +181,7 @@ def write_plan(
     Cost: 6 us per sample, 12 us if `convert` reorders the samples.
     """
     with create_plan(path) as connection:
-        progress.phase("list")
+        progress.phase("sources")
         counts = _ListingCounts()
         references = FileReferences(connection)
         rows = _entry_rows(sources, request, grouper, splits, counts, references, progress)

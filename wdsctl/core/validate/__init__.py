@@ -2,8 +2,9 @@
 
 `validate` picks `dataset` or `blend`; `run_checks` checks shards in parallel and reuses stored results; `unit` checks
 one shard in a worker. The levels are `structure`, `headers`, `content`, `schema`, `refs` (with `ref_stores`) and
-`hashes`. `robot_media` checks the videos and images of a LeRobot dataset. `quarantine` excludes broken samples;
-`ci_formats` writes SARIF and JUnit. The command line and the Python API import it.
+`hashes`; a change of what a level finds also raises `CHECKS_FORMAT_VERSION` in `run_checks`, or stored results of
+unchanged shards stay in use. `robot_media` checks the videos and images of a LeRobot dataset. `quarantine` excludes
+broken samples; `ci_formats` writes SARIF and JUnit. The command line and the Python API import it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Packing methods: assign samples to packs by lengths and capacities alone.
+"""Packing methods: assign samples to packs by lengths and capacities alone. `plan` maps their names to these functions.
 
 `best_fit`, decreasing: the histogram packing of Krell et al., "Efficient Sequence Packing without Cross-contamination"
 (2021), over a table of packs by remaining capacity. The result equals that of best fit sample by sample (Johnson,
