@@ -246,6 +246,8 @@ def _read_item(item: Any, where: str) -> list[dict[str, Any]]:
 
 def _split_tokens(text: str) -> list[dict[str, Any]]:
     """Text and media items, in order."""
+    if "<" not in text:
+        return [{"type": "text", "text": text}]
     pieces = _TOKEN.split(text)
     items: list[dict[str, Any]] = []
     for i, piece in enumerate(pieces):
