@@ -98,5 +98,5 @@ def test_int_gives_a_number_that_may_be_text_as_the_cells_of_a_csv_are(value: ob
 
 @pytest.mark.parametrize("value", ["", "wide", "6.5", "-1", [1], {}, True, None, "1" * 19])
 def test_int_refuses_what_is_no_whole_number(value: object) -> None:
-    with pytest.raises(ValueError, match="not a whole number$"):
+    with pytest.raises(ValueError, match=r"not a whole number$"):
         JsonNumberReader("json", ("w",), is_int=True)({"json": json.dumps({"w": value}).encode()})

@@ -211,7 +211,9 @@ def test_a_column_that_let_failures_pass_goes_on_doing_so_when_it_is_brought_alo
 
 
 def test_lengths_of_strings_that_all_are_numbers_get_one_note_with_the_command_for_the_numbers(tmp_path: Path) -> None:
-    shards = {f"{i}.tar": {f"{i}.json": b'{"w": "%d", "name": "%s"}' % (640 + i, b"7" if i else b"a")} for i in range(3)}
+    shards = {
+        f"{i}.tar": {f"{i}.json": b'{"w": "%d", "name": "%s"}' % (640 + i, b"7" if i else b"a")} for i in range(3)
+    }
     root = a_dataset(tmp_path, shards)
     report = index(root, columns={"w": "json:json:w", "name": "json:json:name"})
 

@@ -33,7 +33,9 @@ from wdsctl.core.samples.fields import did_you_mean
 SpecKind = Literal["size", "chars", "json", "int", "media", "python"]
 SampleParts = dict[str, Any]  # `__key__` -> str, part name -> bytes
 
-SPEC_HINT = "write size:PART, chars:PART, json:PART:FIELD.PATH, int:PART:FIELD.PATH, media:PART:NUMBER or MODULE:FUNCTION"
+SPEC_HINT = (
+    "write size:PART, chars:PART, json:PART:FIELD.PATH, int:PART:FIELD.PATH, media:PART:NUMBER or MODULE:FUNCTION"
+)
 
 #: NUMBER of `media:PART:NUMBER` -> the expression over the columns of `v_media` that computes it, an integer.
 MEDIA_NUMBERS = {

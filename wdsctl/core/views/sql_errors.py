@@ -102,8 +102,9 @@ class Query:
             return self._denied_error(DeniedAccess("act", ""), guard)
         if match := _NO_COLUMN.match(message):
             elsewhere = [view for view, names in guard.views.items() if match[1].lower() in map(str.lower, names)]
-            meant = f"{match[1]} is a column of {', '.join(elsewhere)}" if elsewhere else did_you_mean(match[1], columns)
-            return self.error(message, meant or f"{self.doc} lists the columns")
+            if elsewhere:
+                return self.error(message, f"{match[1]} is a column of {', '.join(elsewhere)}")
+            return self.error(message, did_you_mean(match[1], columns) or f"{self.doc} lists the columns")
         if match := _NO_TABLE.match(message):
             if match[1].lower() in views:  # the query names it in another database
                 return self.error(message, f"write {match[1]} without a prefix")
