@@ -165,7 +165,7 @@ class _RunningTask:
             key, message = self.failures[MAX_NAMED_FAILURES]
             findings.append(self._finding(severity, key, message, self.failed_count - MAX_NAMED_FAILURES))
         if self.are_numbers_in_text and self.failed_count < len(self.values):
-            findings.append(numbers_in_text_finding(self.task, len(self.values) - self.failed_count))
+            findings.append(_numbers_in_text_finding(self.task, len(self.values) - self.failed_count))
         is_complete = self.task.zero_if_failed or not self.failed_count
         return ComputedValues(self.values if is_complete else np.empty(0, np.int64), self.failed_count, tuple(findings))
 
@@ -179,7 +179,7 @@ class _RunningTask:
         return Finding(code="WDS313", severity=severity, message=message, shard=self.shard, key=key, count=count)
 
 
-def numbers_in_text_finding(task: ColumnTask, count: int) -> Finding:
+def _numbers_in_text_finding(task: ColumnTask, count: int) -> Finding:
     """The note that a column has the lengths of strings that all are numbers, as the cells of a CSV are."""
     spec = task.spec
     command = f"--drop-column {task.name} --column {task.name}=int:{spec.part_or_module}:{'.'.join(spec.path)}"

@@ -221,7 +221,7 @@ def list_files(root: str, exclude: Sequence[str] = ()) -> ShardListing:
     """List all files below `root` that are not hidden, with any extension, in the form of `list_shards`."""
     files: list[ShardFile] = []
     findings: list[Finding] = []
-    for path, entry in walk_remote(root) if is_url(root) else walk_files(root, "", findings, set()):
+    for path, entry in walk_remote(root) if is_url(root) else walk_local(root, "", findings, set()):
         if is_excluded(path, exclude):
             continue
         found = entry if isinstance(entry, ShardFile) else _stat_file(path, entry, "file")
@@ -266,14 +266,15 @@ class ForbiddenFolder(Exception):  # noqa: N818 - a result of the walk; the call
 
 
 def list_paths(root: str) -> Iterator[str]:
-    return (path for path, _ in (walk_remote(root) if is_url(root) else walk_files(root, "", [], set())))
+    """The paths below `root`, a folder or URL, of all files that are not hidden. Cost: a walk, or a listing."""
+    return (path for path, _ in (walk_remote(root) if is_url(root) else walk_local(root, "", [], set())))
 
 
 def _entries(
     root: str, only: str, findings: list[Finding]
 ) -> Iterable[tuple[str, str]] | Iterable[tuple[str, ShardFile]]:
     if not only:
-        return walk_remote(root) if is_url(root) else walk_files(root, "", findings, set())
+        return walk_remote(root) if is_url(root) else walk_local(root, "", findings, set())
     if is_url(root):
         return [(only, remote_file(root, only))]
     with translate_os_errors(root, "list"), os.scandir(root) as entries:
@@ -286,10 +287,11 @@ def is_empty_folder(root: str) -> bool:
 
 
 def walk_remote(root: str) -> Iterator[tuple[str, ShardFile]]:
+    """(path below the URL, file) of every file that is not hidden. Raises as `remote_files`."""
     return ((file.path, file) for file in remote_files(root))
 
 
-def walk_files(
+def walk_local(
     root: str,
     below: str,
     findings: list[Finding],
@@ -330,7 +332,7 @@ def walk_files(
         if name in links_outside:
             findings.append(outside_finding(root, path))
         elif name.endswith("/"):
-            yield from walk_files(root, path[:-1], findings, above | {mark}, forbidden, links)
+            yield from walk_local(root, path[:-1], findings, above | {mark}, forbidden, links)
         else:
             yield path, start + name
 

@@ -20,7 +20,7 @@ from wdsctl.core.dataset.shard_names import (
     unpack_command,
 )
 from wdsctl.core.errors import Finding
-from wdsctl.core.shards.list import list_paths, walk_files, walk_remote
+from wdsctl.core.shards.list import list_paths, walk_local, walk_remote
 from wdsctl.core.urls import is_url
 
 
@@ -39,7 +39,7 @@ def has_shards(root: str, only: str = "", *, forbidden: frozenset[tuple[int, int
     """
     if only:
         return True
-    found = walk_remote(root) if is_url(root) else walk_files(root, "", [], set(), forbidden)
+    found = walk_remote(root) if is_url(root) else walk_local(root, "", [], set(), forbidden)
     return are_shards(path for path, _ in found)
 
 
@@ -91,7 +91,7 @@ def _survey_folder(root: str) -> FolderSurvey:
     endings: set[str] = set()
     judged: set[str] = set()  # endings of which a second file says nothing new
     has_packed_tars = has_lines = has_raw = False
-    for path, _ in walk_files(root, "", findings, set(), links=links):
+    for path, _ in walk_local(root, "", findings, set(), links=links):
         ending = path[path.rfind(".") :].lower()
         if ending in judged:
             continue
@@ -133,7 +133,7 @@ def find_jsonl_file(root: str) -> str:
 def find_outside_shard(root: str) -> str:
     """Return the path below the folder `root` of a link to a shard outside of it; empty if there is none."""
     findings: list[Finding] = []
-    for _ in walk_files(root, "", findings, set()):
+    for _ in walk_local(root, "", findings, set()):
         pass
     return _first_shard(finding.shard for finding in findings if finding.code == "WDS409")
 
