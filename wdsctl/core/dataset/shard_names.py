@@ -90,6 +90,7 @@ def unpack_command(name: str) -> str:
 SIDECAR_SUFFIXES = (".md", ".rst", ".txt", ".json", ".yaml", ".yml", ".html", ".idx", ".md5", ".sha256")
 
 COMPRESSED_TAR_SUFFIXES = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.lz4")
+ANY_TAR_SUFFIXES = (TAR_SUFFIX, *COMPRESSED_TAR_SUFFIXES)  # compressed or not
 COMPRESSED_JSONL_SUFFIXES = tuple(lines + packed for lines in JSONL_SUFFIXES for packed in UNPACK_COMMANDS)
 
 
@@ -117,7 +118,7 @@ def are_shards(paths: Iterable[str]) -> bool:
     """Whether one of these paths is a tar, or they are those of a folder of JSONL. Stops at the first tar."""
     names = []
     for path in paths:
-        if path.lower().endswith((".tar", *COMPRESSED_TAR_SUFFIXES)):
+        if path.lower().endswith(ANY_TAR_SUFFIXES):
             return True
         names.append(path)
     return is_jsonl_folder(names)

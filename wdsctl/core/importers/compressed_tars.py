@@ -11,7 +11,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, cast
 
-from wdsctl.core.dataset.shard_names import COMPRESSED_TAR_SUFFIXES
+from wdsctl.core.dataset.shard_names import ANY_TAR_SUFFIXES, COMPRESSED_TAR_SUFFIXES
 from wdsctl.core.errors import DatasetError, Finding, InputError, StorageError, UsageError, translate_os_errors
 from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Part, SampleListing, SourceEntry
 from wdsctl.core.importers.records import values as given
@@ -266,18 +266,14 @@ class CompressedTarImporter:
 def _list_tars(path: str) -> list[str]:
     """Paths of the tars below a folder, compressed or not, sorted; for a tar file, its own name."""
     if source_files.is_file(path):
-        is_one = path.lower().endswith((".tar", *COMPRESSED_TAR_SUFFIXES)) or _is_compressed_tar(path)
+        is_one = path.lower().endswith(ANY_TAR_SUFFIXES) or _is_compressed_tar(path)
         return [os.path.basename(path)] if is_one else []
     found: list[str] = []
     with suppress(OSError):
         for folder, folders, names in source_files.walk(path):
             folders[:] = [name for name in folders if not name.startswith(".")]
             below = os.path.relpath(folder, path)
-            tars = [
-                name
-                for name in names
-                if name.lower().endswith((".tar", *COMPRESSED_TAR_SUFFIXES)) and not name.startswith(".")
-            ]
+            tars = [name for name in names if name.lower().endswith(ANY_TAR_SUFFIXES) and not name.startswith(".")]
             found += [name if below == "." else f"{below}/{name}" for name in tars]
     return sorted(found)
 

@@ -17,6 +17,7 @@ from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command
 from wdsctl.core.dataset.raw_folder import ALTERNATIVE_SEPARATOR
 from wdsctl.core.dataset.shard_names import (
+    ANY_TAR_SUFFIXES,
     COMPRESSED_TAR_SUFFIXES,
     UNPACK_COMMANDS,
     are_shards,
@@ -336,7 +337,7 @@ def check_raw_folder(source: str, dest: str, parts: Sequence[str]) -> None:
             where=f"{os.path.join(source, str(link))} and {dest}",
             hint="choose a destination next to the raw folder",
         ) from link
-    if not holds or any(f".{part}".lower().endswith((".tar", *COMPRESSED_TAR_SUFFIXES)) for part in named):
+    if not holds or any(f".{part}".lower().endswith(ANY_TAR_SUFFIXES) for part in named):
         return
     raise UsageError(
         "the source already contains shards, which wdsctl prepares in place",

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from typing import NamedTuple
 
 from wdsctl.core.dataset.shard_names import (
+    ANY_TAR_SUFFIXES,
     COMPRESSED_TAR_SUFFIXES,
     SIDECAR_SUFFIXES,
     UNPACK_COMMANDS,
@@ -122,7 +123,7 @@ def _survey_folder(root: str) -> FolderSurvey:
 
 def has_tars(root: str) -> bool:
     """Whether there is a tar, compressed or not, at any depth below `root`."""
-    return any(path.lower().endswith((".tar", *COMPRESSED_TAR_SUFFIXES)) for path in list_paths(root))
+    return any(path.lower().endswith(ANY_TAR_SUFFIXES) for path in list_paths(root))
 
 
 def find_jsonl_file(root: str) -> str:
