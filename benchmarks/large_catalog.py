@@ -17,7 +17,7 @@ from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.offsets.bounds import ShardEntry
 from wdsctl.core.offsets.read import ShardColumns
 from wdsctl.core.offsets.write import OffsetsWriter
-from wdsctl.core.shards.scan_unit import ShardFile
+from wdsctl.core.shards.list import ShardFile
 from wdsctl.core.shards.shard_scan import ShardScan
 from wdsctl.core.split.split import split_by_ratios
 

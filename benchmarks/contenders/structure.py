@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.index.index import index
-from wdsctl.core.shards.scan_unit import ShardFile
+from wdsctl.core.shards.list import ShardFile
 from wdsctl.core.validate.request import ValidateRequest
 from wdsctl.core.validate.unit import CheckContext, CheckUnit, check_shard
 

@@ -45,8 +45,8 @@ from wdsctl.core.safe_open import is_beneath
 from wdsctl.core.samples.conversations import normalize_conversation
 from wdsctl.core.samples.key_rules import SampleLayout, choose_key_rule
 from wdsctl.core.samples.naming import KEY_RULES, dotless_key, possible_keys, split_name_by_rule
-from wdsctl.core.shards.in_place.kinds import scan_in_place
 from wdsctl.core.shards.jsonl_scan import scan_jsonl
+from wdsctl.core.shards.scan_unit import scan_in_place
 from wdsctl.core.shards.tar_scan import scan_tar
 from wdsctl.core.text import escape_unprintable, printable_path
 from wdsctl.core.urls import redact_secrets

@@ -101,6 +101,11 @@ def normalize_root(root: str) -> str:
     return root if "?" in rest else f"{scheme}{separator}{rest.rstrip('/')}"
 
 
+def without_query(path: str) -> str:
+    """The path, or the URL up to its `?`."""
+    return path.partition("?")[0] if is_url(path) else path
+
+
 def is_chained(root: str) -> bool:
     """Whether a URL has several fsspec layers: `simplecache::s3://bucket/shards`, `zip://a.tar::s3://bucket/x.zip`."""
     return is_url(root) and ("::" in root.partition("://")[0] or _CHAIN.search(root) is not None)

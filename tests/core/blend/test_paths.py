@@ -7,12 +7,12 @@ import pytest
 
 from wdsctl.core.blend.yaml_tree import (
     folder_of,
-    is_blend_file,
     is_jsonl_reference,
     real_file,
     resolve_aux_path,
     resolve_blend_path,
 )
+from wdsctl.core.dataset.location import is_blend_file
 
 
 @pytest.mark.parametrize(

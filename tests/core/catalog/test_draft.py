@@ -16,7 +16,7 @@ from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.index.catalog_check import orphan_problems
 from wdsctl.core.offsets.read import ShardColumns
-from wdsctl.core.shards.scan_unit import ShardFile
+from wdsctl.core.shards.list import ShardFile
 
 
 def a_catalog(folder: Path, *shards: bytes) -> str:

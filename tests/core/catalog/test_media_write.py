@@ -10,7 +10,7 @@ from wdsctl.core.catalog.draft import CatalogDraft
 from wdsctl.core.catalog.stage import open_draft
 from wdsctl.core.media.catalog_facts import MediaMeasures, SharedFacts
 from wdsctl.core.media.media_scan import ScannedMedium
-from wdsctl.core.shards.scan_unit import ShardFile
+from wdsctl.core.shards.list import ShardFile
 
 JPEG = SharedFacts("image", "JPEG", "RGB", orientation=1)
 CLIP = SharedFacts("video", "mp4", codec="h264", rotation=0, frames_are="stated", has_audio=0)

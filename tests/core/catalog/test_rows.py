@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.core.dumps import query
 from wdsctl.core.catalog.rows import parse_shard_columns, sample_rows
 from wdsctl.core.catalog.stage import open_draft
-from wdsctl.core.shards.scan_unit import ShardFile
+from wdsctl.core.shards.list import ShardFile
 from wdsctl.core.shards.shard_scan import ShardScan, split_texts
 
 SIZES = st.integers(0, 3) | st.integers(0, 10**6)

@@ -11,9 +11,9 @@ from tests.core.dumps import catalog_of, dump, query, split_of
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.location import locate
-from wdsctl.core.index.changes import compare_shards
+from wdsctl.core.index.freshness import compare_shards
 from wdsctl.core.index.index import IndexReport, index
-from wdsctl.core.shards.scan_unit import ShardFile
+from wdsctl.core.shards.list import ShardFile
 from wdsctl.core.split.split import split_by_ratios
 
 

@@ -16,8 +16,7 @@ from wdsctl.core.index.media_unit import (
     probe_files,
     split_into_units,
 )
-from wdsctl.core.shards.list import list_files
-from wdsctl.core.shards.scan_unit import ShardFile
+from wdsctl.core.shards.list import ShardFile, list_files
 
 
 def a_unit(root: str, selection: str = "auto") -> MediaFilesUnit:

@@ -10,12 +10,11 @@ from tests.build import an_image
 from tests.core.films import a_film
 from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.facts import ImageFacts, VideoFacts
+from wdsctl.core.samples.array_facts import ArrayFacts, array_facts
 from wdsctl.core.samples.preview import (
     MAX_PREVIEW_JSON_DEPTH,
     PART_HEAD_BYTES,
-    ArrayFacts,
     InspectedPart,
-    array_facts,
     inspect_part,
 )
 

@@ -9,11 +9,11 @@ import pytest
 from tests.build import Told, a_scan, a_shard, samples
 from wdsctl.core.jobs import LocalProcesses, run_units
 from wdsctl.core.shards.jsonl_keys import JsonlKeyRule
+from wdsctl.core.shards.list import ShardFile
 from wdsctl.core.shards.scan_unit import (
     SCAN_BATCH,
     ScanOptions,
     ScanUnit,
-    ShardFile,
     are_quick_scans,
     run_scan_unit,
     scan_file,

@@ -7,7 +7,8 @@ import pytest
 
 from tests.remote import FaultyFileSystem
 from wdsctl.core.samples.naming import RawPart, RawSample
-from wdsctl.core.shards.scan_unit import ShardFile, scan_file
+from wdsctl.core.shards.list import ShardFile
+from wdsctl.core.shards.scan_unit import scan_file
 from wdsctl.core.shards.upload import scan_samples, upload_shard
 from wdsctl.core.shards.write import ShardUpload, write_shard
 from wdsctl.core.storage.objects import ObjectStore

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from wdsctl.core.json_text import JsonReader
-from wdsctl.core.shards.scan_unit import ShardFile, scan_file
+from wdsctl.core.shards.list import ShardFile
+from wdsctl.core.shards.scan_unit import scan_file
 from wdsctl.core.validate.structure import check_jsonl_lines, line_defects
 
 

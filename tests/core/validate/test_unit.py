@@ -6,7 +6,7 @@ import pytest
 
 from tests.build import a_dataset, a_scan, a_shard, an_image, samples
 from wdsctl.core.catalog.values import ShardRow
-from wdsctl.core.shards.scan_unit import ShardFile
+from wdsctl.core.shards.list import ShardFile
 from wdsctl.core.validate.request import LEVELS, ValidateRequest, ValidationLevel
 from wdsctl.core.validate.unit import CheckContext, CheckResult, CheckUnit, check_shard, iterate_scanned_samples
 

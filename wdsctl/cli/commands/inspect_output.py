@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from wdsctl.core.inspect.histograms import Bin
     from wdsctl.core.inspect.samples import SamplesReport, SampleView, Thumbnails
     from wdsctl.core.inspect.stats import ContentKindCount, JsonKeySummary, Measure, StatsReport
-    from wdsctl.core.samples.preview import ArrayFacts, InspectedPart
+    from wdsctl.core.samples.array_facts import ArrayFacts
+    from wdsctl.core.samples.preview import InspectedPart
 
 
 #: Lines and characters of a text or JSON that are shown; `wdsctl get` writes all.

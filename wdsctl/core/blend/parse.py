@@ -34,7 +34,6 @@ from wdsctl.core.blend.yaml_tree import (
     check_keys,
     describe_node_value,
     folder_of,
-    is_blend_file,
     is_jsonl_reference,
     parse_amount,
     real_file,
@@ -42,6 +41,7 @@ from wdsctl.core.blend.yaml_tree import (
     resolve_blend_path,
     suggestion,
 )
+from wdsctl.core.dataset.location import is_blend_file
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.safe_open import check_store
 from wdsctl.core.urls import redact_secrets

@@ -31,7 +31,7 @@ from wdsctl.core.dataset.yaml_limits import (
     too_many_aliases_error,
 )
 from wdsctl.core.errors import DatasetError
-from wdsctl.core.urls import is_url, normalize_root, protocol, redact_secrets
+from wdsctl.core.urls import is_url, normalize_root, protocol, redact_secrets, without_query
 
 if TYPE_CHECKING:
     import yaml
@@ -315,12 +315,8 @@ def folder_of(path: str) -> str:
     return os.path.dirname(path)
 
 
-def is_blend_file(path: str) -> bool:
-    return _without_query(path).lower().endswith((".yaml", ".yml"))
-
-
 def is_jsonl_reference(path: str) -> bool:
-    return is_jsonl_name(_without_query(path))
+    return is_jsonl_name(without_query(path))
 
 
 def real_file(path: str) -> str:
@@ -332,7 +328,3 @@ def _join_url(folder: str, path: str) -> str:
     scheme, _, rest = folder.partition("://")
     bucket, _, inside = rest.partition("/")
     return f"{scheme}://{bucket}{posixpath.normpath(posixpath.join('/', inside, path))}"
-
-
-def _without_query(path: str) -> str:
-    return path.partition("?")[0] if is_url(path) else path

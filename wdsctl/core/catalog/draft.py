@@ -46,7 +46,7 @@ from wdsctl.core.errors import DatasetError
 from wdsctl.core.json_text import read_json
 from wdsctl.core.offsets.read import ShardColumns
 from wdsctl.core.samples.naming import INDEX_BITS
-from wdsctl.core.shards.scan_unit import ShardFile
+from wdsctl.core.shards.list import ShardFile
 from wdsctl.core.shards.shard_scan import ShardScan
 from wdsctl.core.version import VERSION
 

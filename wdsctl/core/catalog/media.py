@@ -14,7 +14,7 @@ from wdsctl.core.media.catalog_facts import MediaMeasures, SharedFacts, facts_fr
 from wdsctl.core.media.facts import MediumFacts, Unreadable
 from wdsctl.core.media.media_scan import ScannedMedium
 from wdsctl.core.samples.naming import INDEX_BITS
-from wdsctl.core.shards.scan_unit import ShardFile
+from wdsctl.core.shards.list import ShardFile
 
 if TYPE_CHECKING:
     from wdsctl.core.catalog.read import Catalog

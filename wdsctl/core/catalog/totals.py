@@ -14,7 +14,7 @@ from wdsctl.core.catalog.open_catalog import open_catalog_connection
 from wdsctl.core.catalog.read import count_parts, count_splits
 from wdsctl.core.catalog.values import TOTALS_FACT, MediaSummary, PartCount, ShardRow, SplitCount
 from wdsctl.core.json_text import read_json
-from wdsctl.core.offsets.read import digest_shard_rows
+from wdsctl.core.offsets.head import digest_shard_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,8 +39,9 @@ from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.errors import CatalogError, InputError, UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.files import replace_atomically
 from wdsctl.core.offsets.block_checksums import BlockChecksums, append_checksums
+from wdsctl.core.offsets.head import digest_shard_rows
 from wdsctl.core.offsets.mapped_arrays import map_file, read_array_header
-from wdsctl.core.offsets.read import ShardWithId, digest_shard_rows
+from wdsctl.core.offsets.read import ShardWithId
 from wdsctl.core.samples.fields import did_you_mean
 
 CHUNK_VALUES = 1 << 20  # values processed together

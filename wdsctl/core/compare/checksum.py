@@ -22,8 +22,7 @@ from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_
 from wdsctl.core.errors import Finding, InputError, PermissionDenied, StorageError
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
-from wdsctl.core.shards.list import is_linked_outside, list_shards
-from wdsctl.core.shards.scan_unit import ShardFile
+from wdsctl.core.shards.list import ShardFile, is_linked_outside, list_shards
 from wdsctl.core.storage.open import storage_for, workers_for
 from wdsctl.core.urls import is_url
 

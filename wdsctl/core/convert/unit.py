@@ -34,7 +34,8 @@ from wdsctl.core.errors import DatasetError, StorageDown, WdsctlError
 from wdsctl.core.files import open_file_draft
 from wdsctl.core.importers.protocol import DetailedSource, FilePart, Part, Source
 from wdsctl.core.importers.references import encode_line, make_references_part
-from wdsctl.core.shards.scan_unit import ScanUnit, ShardFile, scan_results
+from wdsctl.core.shards.list import ShardFile
+from wdsctl.core.shards.scan_unit import ScanUnit, scan_results
 from wdsctl.core.shards.tar_scan import scan_tar
 from wdsctl.core.urls import is_url
 

@@ -34,6 +34,7 @@ from wdsctl.core.urls import (
     redact_secrets,
     store_url,
     url_identity,
+    without_query,
 )
 
 #: Environment variable: a folder for catalogs, with a subfolder for each root. `--catalog` and `catalog=` override it.
@@ -432,6 +433,11 @@ class RootAndView(NamedTuple):
 
     root: str
     view: str = ""
+
+
+def is_blend_file(path: str) -> bool:
+    """Whether the name is that of a blend file, which names datasets, rather than of a dataset."""
+    return without_query(path).lower().endswith((".yaml", ".yml"))
 
 
 def parse_root(text: str, catalog: str | None = None) -> RootAndView:

@@ -1,4 +1,4 @@
-"""Find how the shards on disk differ from the catalog: by path, size and mtime; if only the mtime differs, by content.
+"""Confirm by content how the shards on disk differ from the catalog, and detect renamed shards.
 
 A shard whose content the catalog has under another path was renamed. It counts neither as new nor as missing.
 """
@@ -10,71 +10,21 @@ import os
 from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from typing import NamedTuple
 
 from wdsctl.core.catalog.values import MISSING_STATUS, ShardRow
 from wdsctl.core.dataset.location import DatasetLocation
-from wdsctl.core.dataset.root_spec import ALL_SHARDS, ShardSelection
 from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError, translate_os_errors
+from wdsctl.core.index.freshness import Changes
 from wdsctl.core.index.merge import offsets_files, scan_shards
 from wdsctl.core.offsets.write import rename_offsets_shards
 from wdsctl.core.progress import Progress
-from wdsctl.core.records import Records
-from wdsctl.core.shards.list import is_excluded
-from wdsctl.core.shards.scan_unit import ScanOptions, ShardFile, scan_file
+from wdsctl.core.shards.list import ShardFile
+from wdsctl.core.shards.scan_unit import ScanOptions, scan_file
 from wdsctl.core.shards.shard_scan import ShardScan
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """The differences between disk and catalog.
-
-    Every shard on disk is in `added`, `changed` or `same`. Every other row of the catalog is in `vanished` or
-    `excluded`.
-    """
-
-    added: Sequence[ShardFile]
-    changed: tuple[tuple[ShardRow, ShardFile], ...]
-    vanished: tuple[ShardRow, ...]
-    same: tuple[ShardRow, ...]
-    excluded: tuple[ShardRow, ...] = ()  # rows to remove: no longer selected, or a renamed shard took their path
-    touched: tuple[ShardRow, ...] = ()  # rows that stay with a new mtime, path, hash or status
-    renamed: tuple[tuple[ShardRow, ShardRow], ...] = ()  # (old row, new row); the new row is also in `same`
-
-
-def compare_shards(
-    shards: Sequence[ShardFile],
-    rows: Sequence[ShardRow],
-    exclude: Sequence[str] = (),
-    selection: ShardSelection = ALL_SHARDS,
-) -> Changes:
-    """Compare shards with the rows of the catalog by path, size and mtime. Reads no shard.
-
-    A shard that was missing, or was unreadable and can now be read, counts as changed.
-    """
-    if not rows:
-        return Changes(shards, (), (), ())
-    known = {row.path: row for row in rows}
-    added, changed, same = Records(ShardFile), [], []
-    for shard in shards:
-        row = known.pop(shard.path, None)
-        if row is None:
-            added.append(shard)
-        elif (
-            (row.size, row.mtime_ns) != (shard.size, shard.mtime_ns)
-            or (row.status == "unreadable" and shard.readable)
-            or row.status == MISSING_STATUS
-        ):
-            changed.append((row, shard))
-        else:
-            same.append(row)
-    unwanted = {path for path in known if is_excluded(path, exclude) or not selection.includes(path)}
-    excluded = tuple(row for row in known.values() if row.path in unwanted)
-    vanished = tuple(row for row in known.values() if row.path not in unwanted)
-    return Changes(added, tuple(changed), vanished, tuple(same), excluded)
 
 
 def confirm_changes(

@@ -1,25 +1,31 @@
-"""Check whether a catalog is up to date with its shards: all shards, or a subset if there are many."""
+"""Compare the files of shards with the rows of the catalog, and check whether a catalog is up to date.
+
+A check compares all shards, or a subset if there are many.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from wdsctl.core.catalog.totals import CatalogSummary
 from wdsctl.core.catalog.values import MISSING_STATUS, ShardRow, read_exclude_patterns, read_generation, read_selection
-from wdsctl.core.dataset.location import DatasetLocation
+from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
+from wdsctl.core.dataset.root_spec import ALL_SHARDS, ShardSelection
 from wdsctl.core.errors import CatalogError, Finding, PermissionDenied, StorageError
-from wdsctl.core.index.changes import compare_shards
-from wdsctl.core.index.missing import vanished_finding
-from wdsctl.core.offsets.probe import probes_of
-from wdsctl.core.offsets.read import Offsets
-from wdsctl.core.shards.list import is_linked_outside, list_shards, outside_finding, some_shards
-from wdsctl.core.shards.scan_unit import ShardFile
+from wdsctl.core.records import Records
+from wdsctl.core.shards.list import ShardFile, is_excluded, is_linked_outside, list_shards, outside_finding, some_shards
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import Storage
 from wdsctl.core.tar_header import TAR_BLOCK_BYTES
+from wdsctl.core.text import pluralize
 from wdsctl.core.urls import is_url
+
+if TYPE_CHECKING:
+    from wdsctl.core.offsets.read import Offsets
 
 #: The largest number of shards to check. A larger dataset is sampled; at a URL, one of ten of these shards is checked.
 MAX_CHECKED_SHARDS = 1_000
@@ -31,6 +37,63 @@ _UNREAD_STATUSES = (MISSING_STATUS, "unreadable")  # the content at the time of 
 
 #: Messages for a changed shard: one that was present, one that was missing.
 _CHANGED_MESSAGES = ("has changed since it was indexed", "exists, but was missing in the last run of index")
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The differences between disk and catalog.
+
+    Every shard on disk is in `added`, `changed` or `same`. Every other row of the catalog is in `vanished` or
+    `excluded`.
+    """
+
+    added: Sequence[ShardFile]
+    changed: tuple[tuple[ShardRow, ShardFile], ...]
+    vanished: tuple[ShardRow, ...]
+    same: tuple[ShardRow, ...]
+    excluded: tuple[ShardRow, ...] = ()  # rows to remove: no longer selected, or a renamed shard took their path
+    touched: tuple[ShardRow, ...] = ()  # rows that stay with a new mtime, path, hash or status
+    renamed: tuple[tuple[ShardRow, ShardRow], ...] = ()  # (old row, new row); the new row is also in `same`
+
+
+def compare_shards(
+    shards: Sequence[ShardFile],
+    rows: Sequence[ShardRow],
+    exclude: Sequence[str] = (),
+    selection: ShardSelection = ALL_SHARDS,
+) -> Changes:
+    """Compare shards with the rows of the catalog by path, size and mtime. Reads no shard.
+
+    A shard that was missing, or was unreadable and can now be read, counts as changed.
+    """
+    if not rows:
+        return Changes(shards, (), (), ())
+    known = {row.path: row for row in rows}
+    added, changed, same = Records(ShardFile), [], []
+    for shard in shards:
+        row = known.pop(shard.path, None)
+        if row is None:
+            added.append(shard)
+        elif (
+            (row.size, row.mtime_ns) != (shard.size, shard.mtime_ns)
+            or (row.status == "unreadable" and shard.readable)
+            or row.status == MISSING_STATUS
+        ):
+            changed.append((row, shard))
+        else:
+            same.append(row)
+    unwanted = {path for path in known if is_excluded(path, exclude) or not selection.includes(path)}
+    excluded = tuple(row for row in known.values() if row.path in unwanted)
+    vanished = tuple(row for row in known.values() if row.path not in unwanted)
+    return Changes(added, tuple(changed), vanished, tuple(same), excluded)
+
+
+def vanished_finding(location: DatasetLocation, first: str, count: int) -> Finding:
+    """A finding for `count` missing shards whose rows are kept. `first`: the path of one; empty if unknown."""
+    message = f"{pluralize(count, 'shard')} {'has' if count == 1 else 'have'} vanished, and "
+    message += f"{'its' if count == 1 else 'their'} rows are kept"
+    message += f" ({shell_command_at(location, 'index', '--missing', 'drop')} forgets them)"
+    return Finding(code="WDS306", severity="warning", message=message, shard=first, count=count)
 
 
 def check_freshness(location: DatasetLocation, summary: CatalogSummary) -> tuple[int, list[Finding]]:
@@ -100,6 +163,8 @@ def _find_with_same_ends(location: DatasetLocation, summary: CatalogSummary, row
 
     JSONL files are not read: an equal size is enough. Cost: two reads per tar.
     """
+    from wdsctl.core.offsets.read import Offsets  # brings numpy, which a check of names and sizes does not need
+
     try:
         offsets = Offsets(location.offsets_path(read_generation(location.catalog, summary.facts)))
     except (CatalogError, StorageError, PermissionDenied):
@@ -117,6 +182,8 @@ def _find_with_same_ends(location: DatasetLocation, summary: CatalogSummary, row
 
 
 def _has_same_ends(location: DatasetLocation, storage: Storage, offsets: Offsets, shard_index: int) -> bool:
+    from wdsctl.core.offsets.probe import probes_of
+
     path = os.path.join(location.root, offsets.shards[shard_index].path)
     try:
         return all(

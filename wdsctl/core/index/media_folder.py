@@ -31,8 +31,7 @@ from wdsctl.core.invocation import describe_request
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.media.selection import AUTO, parse_media_selection
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
-from wdsctl.core.shards.list import list_files
-from wdsctl.core.shards.scan_unit import ShardFile
+from wdsctl.core.shards.list import ShardFile, list_files
 from wdsctl.core.storage.open import workers_for
 from wdsctl.core.urls import redact_secrets
 

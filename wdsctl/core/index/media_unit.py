@@ -24,8 +24,8 @@ from wdsctl.core.media.probe import probe_media
 from wdsctl.core.media.selection import MediaGuess, parse_media_selection
 from wdsctl.core.media.sniff import sniff
 from wdsctl.core.offsets.read import Offsets, open_cached_offsets
+from wdsctl.core.shards.list import ShardFile
 from wdsctl.core.shards.read_parts import IndexedShard, batch_ranges, read_parts
-from wdsctl.core.shards.scan_unit import ShardFile
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import FileRange, Storage
 

@@ -29,12 +29,12 @@ from wdsctl.core.offsets.read import Offsets, ShardColumns
 from wdsctl.core.offsets.write import OffsetsWriter
 from wdsctl.core.progress import Progress
 from wdsctl.core.records import LazySequence, Records
+from wdsctl.core.shards.list import ShardFile
 from wdsctl.core.shards.scan_unit import (
     DEFAULT_SCAN,
     SCAN_BATCH,
     ScanOptions,
     ScanUnit,
-    ShardFile,
     are_quick_scans,
     run_scan_unit,
     scan_file,

@@ -14,6 +14,7 @@ from wdsctl.core.dataset.root_spec import ALL_SHARDS, ShardSelection
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import CatalogError, Finding, InputError
+from wdsctl.core.index.freshness import vanished_finding
 from wdsctl.core.index.merge import last_offsets_generation
 from wdsctl.core.index.request import IndexRequest
 from wdsctl.core.safe_open import check_beneath
@@ -100,14 +101,6 @@ def missing_findings(location: DatasetLocation, rows: Sequence[ShardRow]) -> lis
     """One finding for all missing shards whose rows are kept; none if no shard is missing."""
     gone = [row.path for row in rows if row.status == MISSING_STATUS]
     return [vanished_finding(location, gone[0], len(gone))] if gone else []
-
-
-def vanished_finding(location: DatasetLocation, first: str, count: int) -> Finding:
-    """A finding for `count` missing shards whose rows are kept. `first`: the path of one; empty if unknown."""
-    message = f"{pluralize(count, 'shard')} {'has' if count == 1 else 'have'} vanished, and "
-    message += f"{'its' if count == 1 else 'their'} rows are kept"
-    message += f" ({shell_command_at(location, 'index', '--missing', 'drop')} forgets them)"
-    return Finding(code="WDS306", severity="warning", message=message, shard=first, count=count)
 
 
 def needs_sample_rows(listing: ShardListing, request: IndexRequest, before: bool | None, known: Sequence[str]) -> bool:

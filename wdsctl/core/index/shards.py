@@ -18,7 +18,8 @@ from wdsctl.core.dataset.root_spec import ALL_SHARDS, ShardSelection
 from wdsctl.core.dataset.shard_names import describe_format, is_jsonl_name, shard_format
 from wdsctl.core.errors import DatasetError, Finding, InputError, UsageError
 from wdsctl.core.files import remove_file, set_aside
-from wdsctl.core.index.changes import Changes, apply_renames_to_files, compare_shards, confirm_changes, detect_renames
+from wdsctl.core.index.changes import apply_renames_to_files, confirm_changes, detect_renames
+from wdsctl.core.index.freshness import Changes, compare_shards
 from wdsctl.core.index.key_until import agreed_rule, check_suspicious_keys, check_tar_rule
 from wdsctl.core.index.merge import (
     MergePlan,
@@ -44,8 +45,8 @@ from wdsctl.core.progress import Progress
 from wdsctl.core.shards.in_place.errors import UNSUPPORTED_CODE
 from wdsctl.core.shards.in_place.kinds import IN_PLACE_FORMATS
 from wdsctl.core.shards.jsonl_keys import JsonlKeyRule
-from wdsctl.core.shards.list import ShardListing, list_shards
-from wdsctl.core.shards.scan_unit import ScanOptions, ShardFile
+from wdsctl.core.shards.list import ShardFile, ShardListing, list_shards
+from wdsctl.core.shards.scan_unit import ScanOptions
 from wdsctl.core.storage.open import workers_for
 from wdsctl.core.text import path_for_message, pluralize
 

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wdsctl.core.blend.yaml_tree import is_blend_file
 from wdsctl.core.catalog.values import MediaSummary
 from wdsctl.core.dataset.config import DatasetConfig, load_config
-from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command, shell_command_at
+from wdsctl.core.dataset.location import DatasetLocation, is_blend_file, locate, shell_command, shell_command_at
 from wdsctl.core.dataset.polylithic import is_polylithic, read_marker, read_polylithic_folder
 from wdsctl.core.dataset.sequences import FLOATS, SequenceConfig
 from wdsctl.core.errors import InputError, UsageError

@@ -18,7 +18,8 @@ from wdsctl.core.media.catalog_facts import MediaMeasures, facts_from_columns
 from wdsctl.core.media.facts import AudioFacts, ImageFacts, MediumFacts, Unreadable, VideoFacts
 from wdsctl.core.media.sniff import sniff
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
-from wdsctl.core.samples.preview import MAX_PREVIEW_JSON_BYTES, array_facts, inspect_part
+from wdsctl.core.samples.array_facts import array_facts
+from wdsctl.core.samples.preview import MAX_PREVIEW_JSON_BYTES, inspect_part
 
 MAX_JSON_PATHS = 200  # some JSON uses data as keys
 MAX_KEY_DEPTH = 4  # levels of nested objects

@@ -21,7 +21,7 @@ from wdsctl.core.index.freshness import MAX_CHECKED_SHARDS, check_freshness
 from wdsctl.core.index.request import ColumnReport, MediaReport, column_reports, current_media_report
 from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.facts import MediumFacts, Unreadable
-from wdsctl.core.offsets.read import check_offsets_head
+from wdsctl.core.offsets.head import check_offsets_head
 from wdsctl.core.samples.preview import PREVIEW_HEAD_BYTES, PartPreview, preview_facts, preview_part
 from wdsctl.core.samples.types import CRUDE
 from wdsctl.core.storage.open import storage_for

@@ -14,8 +14,7 @@ from wdsctl.core.index.request import MediaReport, media_report
 from wdsctl.core.media.facts import MediumFacts, Unreadable
 from wdsctl.core.media.selection import parse_media_selection
 from wdsctl.core.samples.preview import preview_facts
-from wdsctl.core.shards.list import list_files
-from wdsctl.core.shards.scan_unit import ShardFile
+from wdsctl.core.shards.list import ShardFile, list_files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

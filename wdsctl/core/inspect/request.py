@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from wdsctl.core.blend.yaml_tree import is_blend_file
 from wdsctl.core.catalog.presence import is_media_folder
-from wdsctl.core.dataset.location import parse_root
+from wdsctl.core.dataset.location import is_blend_file, parse_root
 from wdsctl.core.errors import UsageError
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 

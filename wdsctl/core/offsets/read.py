@@ -26,18 +26,16 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.array_types import Int64Array
-from wdsctl.core.dataset.location import shell_command_for_file
-from wdsctl.core.errors import CatalogError, translate_os_errors
+from wdsctl.core.errors import translate_os_errors
 from wdsctl.core.offsets.block_checksums import CHECKSUM_BLOCK_BYTES, BlockChecksums
 from wdsctl.core.offsets.bounds import (
     OffsetsColumns,
@@ -46,39 +44,13 @@ from wdsctl.core.offsets.bounds import (
     is_column_valid,
     parse_offsets_header,
 )
+from wdsctl.core.offsets.head import OFFSETS_MAGIC, offsets_error
 from wdsctl.core.offsets.mapped_arrays import MAX_UNMAPPED_BYTES, map_file, read_array_header
 
 if TYPE_CHECKING:
     from wdsctl.core.remote_catalogs.ranges import PartialFile
 
-OFFSETS_MAGIC = b"WDSOFF1\n"
 PARTIAL_SUFFIX_BYTES = 40  # after a file that was fetched in part (`wdsctl.core.remote_catalogs.ranges`)
-
-
-def check_offsets_head(path: str) -> None:
-    """Raise CatalogError WDS302 if the file is missing, or does not begin with the 16 bytes of an offsets file.
-
-    Further damage is detected when the file is opened, which reads the header with all shards.
-    """
-    with translate_os_errors(path, "read"):
-        try:
-            with open(path, "rb") as file:
-                head, size = file.read(16), os.fstat(file.fileno()).st_size
-        except FileNotFoundError as error:
-            raise offsets_error(path, "missing") from error
-    if not head.startswith(OFFSETS_MAGIC) or size < 16 + int.from_bytes(head[8:], "little"):
-        raise offsets_error(path, "damaged")
-
-
-def offsets_error(path: str, what: str) -> CatalogError:
-    return CatalogError(
-        f"the offsets file is {what}",
-        where=path,
-        hint=f"run {shell_command_for_file(path, 'index')} to write it again",
-        code="WDS302",
-    )
-
-
 GROUPS_PER_CHECK = 2048  # groups per step of a check of all groups
 SAMPLES_PER_GROUP = 512  # neighbouring samples that are checked together: some 16 KB
 
@@ -469,11 +441,3 @@ class ShardIndex(Protocol):
 
     def parts(self, row: int) -> list[tuple[str, int, int]]:
         """(part name, offset in the shard, size) of one sample, in tar order."""
-
-
-def digest_shard_rows(rows: Iterable[tuple[int, int, str]]) -> str:
-    """A digest of shards, (id, size in bytes, layout hash), in order. 32 hex digits. 0.7 us per shard."""
-    digest = blake2b(digest_size=16)
-    for number, size, layout_hash in rows:
-        digest.update(f"{number},{size},{layout_hash};".encode())
-    return digest.hexdigest()

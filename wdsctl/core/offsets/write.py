@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from wdsctl.core.files import replace_atomically
 from wdsctl.core.offsets.bounds import ShardEntry
+from wdsctl.core.offsets.head import OFFSETS_MAGIC
 from wdsctl.core.offsets.mapped_arrays import HeaderRows, write_arrays
-from wdsctl.core.offsets.read import COLUMN_DTYPES, OFFSETS_MAGIC, Offsets, ShardColumns
+from wdsctl.core.offsets.read import COLUMN_DTYPES, Offsets, ShardColumns
 
 _SHARDS = "shards"  # the list of shards in the header
 _APPENDED_COLUMNS = (_SHARDS, "key_start", "keys", "layout", "part_start", "part_offset", "part_size")

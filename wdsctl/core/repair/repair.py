@@ -26,8 +26,7 @@ from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.repair.members import read_indexed_members
 from wdsctl.core.repair.unit import RepairedShard, RepairRequest, RepairUnit, repair_results, repair_shard
 from wdsctl.core.shards.in_place.kinds import IN_PLACE_FORMATS
-from wdsctl.core.shards.list import list_shards
-from wdsctl.core.shards.scan_unit import ShardFile
+from wdsctl.core.shards.list import ShardFile, list_shards
 from wdsctl.core.storage.open import workers_for
 from wdsctl.core.text import escape_unprintable, pluralize
 from wdsctl.core.urls import is_url, normalize_root, redact_secrets

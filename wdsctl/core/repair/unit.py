@@ -24,8 +24,9 @@ from wdsctl.core.repair.jsonl import repair_lines
 from wdsctl.core.repair.members import ShardMember, find_missing, is_same_shard, members_of_scan, read_indexed_members
 from wdsctl.core.repair.salvage import TAR_RECORD_BYTES
 from wdsctl.core.repair.tar import plan_tar, repaired_tar_chunks
+from wdsctl.core.shards.list import ShardFile
 from wdsctl.core.shards.readers import BlockReader
-from wdsctl.core.shards.scan_unit import ShardFile, scan_file
+from wdsctl.core.shards.scan_unit import scan_file
 from wdsctl.core.shards.shard_scan import ShardScan
 from wdsctl.core.shards.tar_members import ReadBytes
 from wdsctl.core.storage.open import storage_for

@@ -1,26 +1,23 @@
 """Preview a part: text as text, JSON as a value, media as facts, arrays by shape and range, other content as bytes.
 
-Returns values, or one line; the caller draws them. The header of a NumPy array file gives type and shape, and its data
-give the range if they are not too large (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html).
-Nothing is unpickled: for an array of objects, only type and shape are known.
+Returns values, or one line; the caller draws them.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import math
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-from numpy.lib import format as npy
+from typing import TYPE_CHECKING, Any
 
 from wdsctl.core.errors import PermissionDenied, StorageError
 from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.facts import MediumFacts, Unreadable, describe_facts
 from wdsctl.core.media.probe import probe_media
 from wdsctl.core.media.sniff import SniffedContent, sniff
+
+if TYPE_CHECKING:
+    from wdsctl.core.samples.array_facts import ArrayFacts
 
 PREVIEW_TEXT_CHARS = 60  # characters of text in a line
 PREVIEW_HEAD_BYTES = 64 << 10  # bytes that hold most headers, and the beginning of a text
@@ -61,66 +58,6 @@ def _preview_text(head: bytes) -> str:
     text = " ".join(head[: 8 * PREVIEW_TEXT_CHARS].decode("utf-8", "replace").removeprefix("\ufeff").split())
     shown = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
     return shown if len(shown) <= PREVIEW_TEXT_CHARS else shown[: PREVIEW_TEXT_CHARS - 1] + "…"
-
-
-MAX_ARRAY_BYTES = 64 << 20  # bytes; larger arrays are not read for their range
-NPY_HEADER_BYTES = 64 << 10
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArrayFacts:
-    """Facts about an array. `dtype` in NumPy's notation.
-
-    `min`, `max` and `mean` are over the finite numbers; None if there are none, or the array is too large to read.
-    `odd`: how many numbers are not finite.
-    """
-
-    dtype: str
-    shape: tuple[int, ...]
-    min: float | None = None
-    max: float | None = None
-    mean: float | None = None
-    odd: int = 0
-
-
-def array_facts(source: ByteRangeFile, *, values: bool = True) -> ArrayFacts | None:
-    """Return the facts of an .npy file, or None if its header is damaged. `values=False`: read the header only."""
-    head = source.head or b""
-    if len(head) < min(NPY_HEADER_BYTES, source.size):
-        source.seek(0)
-        head = source.read(min(NPY_HEADER_BYTES, source.size)) or b""
-    file = io.BytesIO(head)
-    try:
-        version = npy.read_magic(file)
-        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, _, dtype = read(file)
-    except (ValueError, EOFError, TypeError, SyntaxError):
-        return None
-    facts = ArrayFacts(dtype=str(dtype), shape=tuple(int(side) for side in shape))
-    count = int(np.prod(shape, dtype=object)) if shape else 1
-    size = count * dtype.itemsize
-    if not values or dtype.hasobject or dtype.kind not in "biuf" or not 0 < size <= MAX_ARRAY_BYTES:
-        return facts
-    source.seek(file.tell())
-    data = source.read(size) or b""
-    if len(data) < size:
-        return facts
-    return _with_statistics(facts, np.frombuffer(data, dtype))
-
-
-def _with_statistics(facts: ArrayFacts, numbers: np.ndarray) -> ArrayFacts:
-    finite = numbers[np.isfinite(numbers)] if numbers.dtype.kind == "f" else numbers
-    odd = len(numbers) - len(finite)
-    if not len(finite):
-        return ArrayFacts(dtype=facts.dtype, shape=facts.shape, odd=odd)
-    return ArrayFacts(
-        dtype=facts.dtype,
-        shape=facts.shape,
-        min=float(finite.min()),
-        max=float(finite.max()),
-        mean=float(finite.mean(dtype=np.float64)),
-        odd=odd,
-    )
 
 
 PART_HEAD_BYTES = 64 << 10  # bytes read of every part, and the most shown of a text
@@ -190,13 +127,13 @@ class _PartInspector:
         if kind in _TEXT_KINDS:
             return self._text()
         if self.content.format == "npy":
+            from wdsctl.core.samples.array_facts import array_facts  # brings numpy
+
             array = array_facts(self.source)
             return {"array": array} if array else self._bytes()
         return {} if kind == "empty" else self._bytes()
 
     def _probe(self) -> MediumFacts | Unreadable:
-        from wdsctl.core.media.probe import probe_media
-
         return probe_media(self.source, self.content)
 
     def _json(self) -> dict[str, Any]:

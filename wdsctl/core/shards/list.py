@@ -32,7 +32,7 @@ from wdsctl.core.errors import Finding, InputError, translate_os_errors
 from wdsctl.core.records import Records
 from wdsctl.core.safe_open import allow_path_hint, is_beneath, is_link_outside
 from wdsctl.core.shards.in_place.kinds import IN_PLACE_FORMATS
-from wdsctl.core.shards.scan_unit import ShardFile, read_small_file
+from wdsctl.core.shards.readers import read_small_file
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.remote_errors import etag_number
 from wdsctl.core.text import pluralize, printable_path
@@ -40,6 +40,16 @@ from wdsctl.core.urls import is_url, redact_secrets
 
 if TYPE_CHECKING:
     from wdsctl.core.shards.in_place.folder_index import FolderIndexes
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFile:
+    """A shard as the listing of a folder describes it. `path` is relative to the root, with `/`."""
+
+    path: str
+    size: int  # bytes
+    mtime_ns: int  # in a remote store, a number that changes with the content
+    readable: bool = True
 
 
 def keep_one_format(

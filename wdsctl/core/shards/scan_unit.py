@@ -6,22 +6,26 @@ order of shards matters.
 
 from __future__ import annotations
 
+import importlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from typing import Any
 
-from wdsctl.core.dataset.shard_names import is_jsonl_name, shard_format
+from wdsctl.core.dataset.shard_names import ShardFormat, is_jsonl_name, shard_format
 from wdsctl.core.errors import Finding, PermissionDenied, StorageError
 from wdsctl.core.job_results import ResultFolder
 from wdsctl.core.jobs import BatchLimits
-from wdsctl.core.shards.in_place.kinds import IN_PLACE_FORMATS, INDEX_FILE, scan_in_place
+from wdsctl.core.shards.in_place.errors import UNSUPPORTED_CODE, ShardFormatError
+from wdsctl.core.shards.in_place.kinds import IN_PLACE_FORMATS, INDEX_FILE
+from wdsctl.core.shards.in_place.table_scan import bad_scan
 from wdsctl.core.shards.jsonl_keys import LINE_NUMBER_KEYS, JsonlKeyRule
 from wdsctl.core.shards.jsonl_scan import scan_jsonl
-from wdsctl.core.shards.readers import FIRST_FETCH_BYTES, BlockReader, HashingReader
+from wdsctl.core.shards.list import ShardFile
+from wdsctl.core.shards.readers import FIRST_FETCH_BYTES, BlockReader, HashingReader, ReadBytes, read_small_file
 from wdsctl.core.shards.shard_scan import ShardScan, decode_scan, encode_scan
 from wdsctl.core.shards.tar_scan import scan_tar
 from wdsctl.core.storage.open import check_unchanged, storage_for
@@ -33,16 +37,6 @@ _QUICK_BYTES = 1 << 29  # bytes of JSONL that one thread scans in 0.2 s
 _MAX_FILE_THREADS = 4  # threads for one JSONL file: three that read keep the one that searches busy
 
 SCAN_FORMAT_VERSION = 5  # raise it when the result of a scan changes, so that shards are scanned again
-
-
-@dataclass(frozen=True, slots=True)
-class ShardFile:
-    """A shard as the listing of a folder describes it. `path` is relative to the root, with `/`."""
-
-    path: str
-    size: int  # bytes
-    mtime_ns: int  # in a remote store, a number that changes with the content
-    readable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,23 +131,32 @@ def threads_per_file(workers: int, batches: int) -> int:
     return min(_MAX_FILE_THREADS, max(1, workers // max(1, batches)))
 
 
-_MAX_INDEX_BYTES = 1 << 28
-
-
-def read_small_file(storage: Storage, path: str) -> bytes | None:
-    """The bytes of an index beside shards; None if there is none. Raises StorageError if it has more than 256 MiB."""
-    if not storage.exists(path):
-        return None
-    size = storage.size(path)
-    if size > _MAX_INDEX_BYTES:
-        raise StorageError(
-            f"the index has {size:,} bytes, more than {_MAX_INDEX_BYTES:,}", where=path, hint="check the file"
-        )
-    return storage.read(path, 0, size) if size else b""
+ReadSibling = Callable[[str], bytes | None]
 
 
 def _read_sibling(storage: Storage, shard_path: str, name: str) -> bytes | None:
     return read_small_file(storage, f"{shard_path.rpartition('/')[0]}/{name}")
+
+
+def scan_in_place(form: ShardFormat, shard: str, read: ReadBytes, size: int, read_sibling: ReadSibling) -> ShardScan:
+    """Scan a shard of `size` bytes in a format read in place. Findings name it `shard`. Raises only what `read` raises.
+
+    `read_sibling`: reads a file of the shard's folder; None if there is none. A damaged shard, and one that cannot be
+    read in place, has the status `bad` and a finding that says why; or `unreadable` if its index may be the reason, so
+    that the next run of `index` scans it again.
+    """
+    known = IN_PLACE_FORMATS[form]
+    module, function = known.scanner
+    scan: Any = getattr(importlib.import_module(f"wdsctl.core.shards.in_place.{module}"), function)
+    try:
+        result: ShardScan = scan(shard, read, size, read_sibling) if known.needs_index else scan(shard, read, size)
+    except ShardFormatError as error:
+        message = error.message
+        if error.code == UNSUPPORTED_CODE:
+            message += f": it cannot be read in place; `{known.copy_command}` copies the samples into tars"
+        finding = Finding(code=error.code, severity="error", message=message, shard=shard)
+        return bad_scan(finding, "unreadable" if known.needs_index else "bad")
+    return result
 
 
 def scan_file(root: str, shard: ShardFile, options: ScanOptions = DEFAULT_SCAN, *, threads: int = 1) -> ShardScan:

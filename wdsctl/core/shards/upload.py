@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from wdsctl.core.samples.naming import RawSample, dotless_key
-from wdsctl.core.shards.scan_unit import ScanUnit, ShardFile, scan_results
+from wdsctl.core.shards.list import ShardFile
+from wdsctl.core.shards.scan_unit import ScanUnit, scan_results
 from wdsctl.core.shards.shard_scan import ShardScan
 from wdsctl.core.shards.tar_scan import scan_tar
 from wdsctl.core.shards.write import ShardUpload, StreamWriter, WrittenShard, write_samples

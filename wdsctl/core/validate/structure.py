@@ -29,7 +29,7 @@ from wdsctl.core.json_text import JsonReader
 from wdsctl.core.offsets.read import ShardColumns, open_cached_offsets
 from wdsctl.core.shards.in_place.zip import find_damaged_entries
 from wdsctl.core.shards.jsonl_findings import JsonlFindings
-from wdsctl.core.shards.scan_unit import ShardFile
+from wdsctl.core.shards.list import ShardFile
 from wdsctl.core.shards.shard_scan import ShardScan
 from wdsctl.core.shards.tar_blocks import ByteRows, parse_size_fields, valid_checksums
 from wdsctl.core.storage.open import storage_for

@@ -22,8 +22,9 @@ from wdsctl.core.dataset.shard_names import is_jsonl_name, is_tar_name
 from wdsctl.core.errors import Finding, PermissionDenied, StorageError
 from wdsctl.core.hashing import derive_seed, hash_values
 from wdsctl.core.shards.jsonl_keys import LINE_NUMBER_KEYS, JsonlKeyRule
+from wdsctl.core.shards.list import ShardFile
 from wdsctl.core.shards.readers import BlockReader
-from wdsctl.core.shards.scan_unit import ScanOptions, ShardFile, scan_file
+from wdsctl.core.shards.scan_unit import ScanOptions, scan_file
 from wdsctl.core.shards.shard_scan import ShardScan
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import LocalStorage

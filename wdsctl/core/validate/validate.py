@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wdsctl.core.blend.yaml_tree import is_blend_file
+from wdsctl.core.dataset.location import is_blend_file
 from wdsctl.core.dataset.polylithic import is_polylithic
 from wdsctl.core.errors import UsageError
 from wdsctl.core.progress import SILENT_PROGRESS, Progress

@@ -14,8 +14,8 @@ import pytest
 
 from tests.core.formats import held, written
 from tests.in_place import mds_shard, write_litdata, write_mds
-from wdsctl.core.shards.list import list_shards
-from wdsctl.core.shards.scan_unit import ShardFile, scan_file
+from wdsctl.core.shards.list import ShardFile, list_shards
+from wdsctl.core.shards.scan_unit import scan_file
 from wdsctl.core.shards.shard_scan import ShardScan
 
 FORMS = Path(__file__).parents[3] / "golden" / "forms"
