@@ -81,7 +81,9 @@ def test_inspect_loads_pyav_and_pillow_for_media_alone(tmp_path: Path) -> None:
     for root in (texts, sounds):
         index(root)
 
-    assert modules_after("inspect", texts).isdisjoint({"av", "PIL", "torch"})
+    loaded = modules_after("inspect", texts)
+    assert loaded.isdisjoint({"av", "PIL", "torch", "numpy"})
+    assert loaded.isdisjoint({"wdsctl.core.shards.scan_unit", "wdsctl.core.index.merge", "wdsctl.core.blend"})
     assert modules_after("inspect", sounds) & {"av", "PIL", "torch"} == {"av"}
 
 

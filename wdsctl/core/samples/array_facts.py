@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.lib import format as npy
+from typing import TYPE_CHECKING
 
 from wdsctl.core.media.byte_range import ByteRangeFile
+
+if TYPE_CHECKING:
+    import numpy as np
 
 MAX_ARRAY_BYTES = 64 << 20  # bytes; larger arrays are not read for their range
 NPY_HEADER_BYTES = 64 << 10
@@ -36,6 +37,9 @@ class ArrayFacts:
 
 def array_facts(source: ByteRangeFile, *, values: bool = True) -> ArrayFacts | None:
     """Return the facts of an .npy file, or None if its header is damaged. `values=False`: read the header only."""
+    import numpy as np  # takes longer than the rest of `inspect`, which seldom meets an array
+    from numpy.lib import format as npy
+
     head = source.head or b""
     if len(head) < min(NPY_HEADER_BYTES, source.size):
         source.seek(0)
@@ -60,6 +64,8 @@ def array_facts(source: ByteRangeFile, *, values: bool = True) -> ArrayFacts | N
 
 
 def _with_statistics(facts: ArrayFacts, numbers: np.ndarray) -> ArrayFacts:
+    import numpy as np
+
     finite = numbers[np.isfinite(numbers)] if numbers.dtype.kind == "f" else numbers
     odd = len(numbers) - len(finite)
     if not len(finite):

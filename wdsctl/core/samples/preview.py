@@ -8,16 +8,14 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wdsctl.core.errors import PermissionDenied, StorageError
 from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.facts import MediumFacts, Unreadable, describe_facts
 from wdsctl.core.media.probe import probe_media
 from wdsctl.core.media.sniff import SniffedContent, sniff
-
-if TYPE_CHECKING:
-    from wdsctl.core.samples.array_facts import ArrayFacts
+from wdsctl.core.samples.array_facts import ArrayFacts, array_facts
 
 PREVIEW_TEXT_CHARS = 60  # characters of text in a line
 PREVIEW_HEAD_BYTES = 64 << 10  # bytes that hold most headers, and the beginning of a text
@@ -127,8 +125,6 @@ class _PartInspector:
         if kind in _TEXT_KINDS:
             return self._text()
         if self.content.format == "npy":
-            from wdsctl.core.samples.array_facts import array_facts  # brings numpy
-
             array = array_facts(self.source)
             return {"array": array} if array else self._bytes()
         return {} if kind == "empty" else self._bytes()
