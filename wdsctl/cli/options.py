@@ -204,8 +204,8 @@ MediaOption = Annotated[
     typer.Option(
         "--media",
         metavar="[SELECTION]",
-        help="Read facts of images, audio and video from their headers. SELECTION: jpg,mp4 or '*.seg.png' or content. "
-        "[no value: all media]",
+        help="Read facts of images, audio and video from their headers. SELECTION: extensions or patterns such as "
+        "'jpg,*.seg.png'; or the word content, to ignore names. [no value: all media]",
     ),
 ]
 MediaIndexOption = Annotated[
