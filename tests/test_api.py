@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -16,6 +16,7 @@ import wdsctl
 from tests.build import a_folder
 from tests.core.captioned import captions
 from wdsctl.core.convert.request import ConvertReport
+from wdsctl.core.dataset.split_rules import SplitBy
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.index.media_folder import MediaFolderReport
 from wdsctl.core.index.request import IndexReport
@@ -94,6 +95,25 @@ def test_a_function_has_every_option_of_its_command_with_the_same_default(name: 
         mine = ours.get(renamed.get(option, option))
         if mine is not None and type(parameter.default) in (int, bool, float):
             assert mine.default == parameter.default, option
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_an_argument_takes_the_words_that_its_option_takes(name: str) -> None:
+    command: Callable[..., Any] = import_module(f"wdsctl.cli.commands.{name}").command
+    ours = {each.name: each.annotation for each in inspect.signature(getattr(wdsctl, name)).parameters.values()}
+    renamed = RENAMED.get(name, {})
+
+    for option, kind in get_type_hints(command).items():
+        annotation = ours.get(renamed.get(option, option), "")
+        if "Literal[" in annotation:
+            assert _words(eval(annotation, {"Literal": Literal})) - {""} == _words(kind) - {""}, option  # noqa: S307 - our own source
+    if "by" in ours:
+        assert _words(eval(ours["by"], {"Literal": Literal})) == set(get_args(SplitBy))  # noqa: S307
+
+
+def _words(kind: Any) -> set[str]:
+    """The words of `Literal["error", "skip"]`, or of an alternative to None; none if the kind is no choice of words."""
+    return {word for each in (kind, *get_args(kind)) if get_origin(each) is Literal for word in get_args(each)}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
