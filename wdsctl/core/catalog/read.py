@@ -295,12 +295,13 @@ class Catalog:
         names = [row[0] for row in self.rows("SELECT name FROM split ORDER BY id")]
         if name not in names:
             divide = shell_command_for_file(self.path, "split", "train=8,val=1,test=1")
+            only_train = shell_command_for_file(self.path, "split", "train=1")
             raise InputError(
                 f"the dataset has no split {name!r}; it has {', '.join(names) if names else 'none yet'}",
                 where=self.path,
                 hint=f"choose one of these splits, or run {divide} to split the dataset again"
                 if names
-                else f"{divide} makes splits",
+                else f"divide the samples with {divide}, or use all of them for training with {only_train}",
                 code="WDS211",
             )
 
