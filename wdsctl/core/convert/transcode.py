@@ -27,8 +27,7 @@ from wdsctl.core.convert.parts import (
     replace_extension,
 )
 from wdsctl.core.errors import SampleFailed
-from wdsctl.core.media.image import exif_orientation
-from wdsctl.core.media.kinds import PILLOW_FORMATS
+from wdsctl.core.media.image import exif_orientation, pillow_formats
 from wdsctl.core.media.stream import CONTAINER_OPTIONS
 from wdsctl.core.media.vorbis import decode_exact_frames
 
@@ -101,9 +100,7 @@ def transcode_image(name: str, data: bytes, options: ImageTranscodeOptions) -> t
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # damaged EXIF is dropped, large images fail below
-        Image.init()  # older versions of Pillow lack some formats, and `open` fails on their names
-        formats = [name for name in PILLOW_FORMATS if name in Image.OPEN]
-        image: Image.Image = Image.open(io.BytesIO(data), formats=formats)
+        image: Image.Image = Image.open(io.BytesIO(data), formats=pillow_formats())
         if image.width * image.height > MAX_PIXELS:
             raise ValueError(f"the image has {image.width} x {image.height} pixels; {MAX_PIXELS:,} are allowed")
         format_name = options.format_name or _FORMAT_OF_PILLOW.get(image.format or "")

@@ -21,8 +21,7 @@ from av.video.stream import VideoStream
 from PIL import Image, UnidentifiedImageError
 
 from wdsctl.core.media.byte_range import ByteRangeFile
-from wdsctl.core.media.image import BAD_HEADER_ERRORS
-from wdsctl.core.media.kinds import PILLOW_FORMATS
+from wdsctl.core.media.image import BAD_HEADER_ERRORS, pillow_formats
 from wdsctl.core.media.stream import (
     DEMUXERS,
     MAX_MISSING_SECONDS,
@@ -73,10 +72,9 @@ def check_image_decodes(data: bytes, *, max_pixels: int = MAX_CHECKED_PIXELS) ->
 
 
 def _check_image_decodes(data: bytes, max_pixels: int) -> DecodeVerdict:
-    Image.init()
     # `Image.open` refuses images above Pillow's own limit; the verdict is worded alike.
     try:
-        image = Image.open(io.BytesIO(data), formats=[name for name in PILLOW_FORMATS if name in Image.OPEN])
+        image = Image.open(io.BytesIO(data), formats=pillow_formats())
     except Image.DecompressionBombError:
         return DecodeVerdict("too large", f"the image has more than {max_pixels:,} pixels")
     if image.width * image.height > max_pixels:

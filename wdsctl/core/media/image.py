@@ -9,15 +9,18 @@ import io
 import struct
 import warnings
 import zlib
+from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from typing import IO, NamedTuple, cast
 
 from PIL import ExifTags, Image
 from PIL import __version__ as pillow_version
+from PIL.ImageFile import ImageFile
 
 from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.facts import ImageFacts, Unreadable
-from wdsctl.core.media.kinds import MEDIA_FORMATS
+from wdsctl.core.media.kinds import MEDIA_FORMATS, PILLOW_FORMATS
 
 _ALPHA_FLAG, _EXIF_FLAG = 0x10, 0x08  # flags of VP8X
 _MAX_EXIF_BYTES = 1 << 20  # bytes: the orientation is in the first hundred
@@ -74,8 +77,33 @@ def _read_exactly(source: ByteRangeFile, size: int) -> bytes:
     return data
 
 
-#: Format as `sniff` calls it -> Pillow's module and name, to import one module instead of forty.
+#: Format as `sniff` calls it -> module and name of Pillow's reader.
 PILLOW_READERS = {each.name: (each.pillow_module, each.readers[0]) for each in MEDIA_FORMATS if each.pillow_module}
+
+
+def open_with_reader(format_name: str, file: IO[bytes]) -> ImageFile:
+    """Read the header of an image with the reader of its format. Imports one module of Pillow instead of forty.
+
+    `Image.open` refuses images that are too large to decode; the reader itself returns their size. Raises ImportError
+    if the installed Pillow lacks the reader, and BAD_HEADER_ERRORS.
+    """
+    module, name = PILLOW_READERS[format_name]
+    import_module(module)
+    return Image.OPEN[name][0](file, "")
+
+
+@cache
+def pillow_formats() -> tuple[str, ...]:
+    """Pillow's names of the formats that wdsctl opens, as far as they are installed, for `Image.open(formats=...)`.
+
+    The first call imports all readers (0.1 s).
+    """
+    Image.init()
+    for module, _ in PILLOW_READERS.values():
+        with suppress(ImportError):  # older versions of Pillow lack some formats
+            import_module(module)
+    return tuple(name for name in PILLOW_FORMATS if name in Image.OPEN)
+
 
 #: Exceptions that Pillow raises for damaged headers.
 BAD_HEADER_ERRORS: tuple[type[Exception], ...] = (
@@ -98,7 +126,7 @@ def image_facts(source: ByteRangeFile, format_name: str) -> ImageFacts | Unreada
             if format_name == "webp":
                 return _webp_facts(source)
             if format_name in PILLOW_READERS:
-                return _pillow_facts(source, *PILLOW_READERS[format_name])
+                return _pillow_facts(source, format_name)
         except BAD_HEADER_ERRORS:
             return Unreadable(reason="its header is damaged or cut off")
         except ImportError:
@@ -106,12 +134,9 @@ def image_facts(source: ByteRangeFile, format_name: str) -> ImageFacts | Unreada
     return Unreadable(reason=f"wdsctl cannot read {format_name}")
 
 
-def _pillow_facts(source: ByteRangeFile, module: str, name: str) -> ImageFacts:
-    import_module(f"PIL.{module}")
-    # `Image.open` refuses images that are too large to decode. The factory behind it still returns their size.
-    factory, _ = Image.OPEN[name]
-    image = factory(_rewind(source), "")
-    return _make_facts(name, image.mode, _stored_size(image), exif_orientation(image))
+def _pillow_facts(source: ByteRangeFile, format_name: str) -> ImageFacts:
+    image = open_with_reader(format_name, _rewind(source))
+    return _make_facts(PILLOW_READERS[format_name][1], image.mode, _stored_size(image), exif_orientation(image))
 
 
 def _rewind(source: ByteRangeFile) -> IO[bytes]:

@@ -19,10 +19,10 @@ class MediaFormat(NamedTuple):
 
     `name`: the name in `sniff`; a container for both video and audio has a row for each. `extensions`: in lower case,
     the usual one first, which a file without an extension gets. `readers`: Pillow's names of an image format, or
-    FFmpeg's demuxers; FFmpeg chooses among several. `pillow_module`: the module of Pillow with the reader. `encoder`:
-    what transcoding writes the format with, a format name of Pillow or a codec name of FFmpeg; empty if transcoding
-    cannot write it. `also_holds`: other formats that files with these extensions may hold, without their names being
-    wrong.
+    FFmpeg's demuxers; FFmpeg chooses among several. `pillow_module`: the module with the reader, of Pillow or of a
+    plugin for it. `encoder`: what transcoding writes the format with, a format name of Pillow or a codec name of
+    FFmpeg; empty if transcoding cannot write it. `also_holds`: other formats that files with these extensions may hold,
+    without their names being wrong.
     """
 
     name: str
@@ -37,19 +37,21 @@ class MediaFormat(NamedTuple):
 #: The likeliest format of each media type comes first: detection takes it if several parts of a sample would fit.
 #: Pillow tries its readers in this order, so formats without a signature (TGA) have to come late.
 MEDIA_FORMATS = (
-    MediaFormat("jpeg", "image", ("jpg", "jpeg", "jpe", "jfif"), ("JPEG",), "JpegImagePlugin", "JPEG"),
-    MediaFormat("png", "image", ("png", "apng"), ("PNG",), "PngImagePlugin", "PNG"),
-    MediaFormat("webp", "image", ("webp",), ("WEBP",), "WebPImagePlugin", "WEBP"),
-    MediaFormat("avif", "image", ("avif",), ("AVIF",), "AvifImagePlugin"),
-    MediaFormat("tiff", "image", ("tif", "tiff"), ("TIFF",), "TiffImagePlugin"),
-    MediaFormat("bmp", "image", ("bmp", "dib"), ("BMP", "DIB"), "BmpImagePlugin"),
-    MediaFormat("gif", "image", ("gif",), ("GIF",), "GifImagePlugin"),
-    MediaFormat("jpeg2000", "image", ("jp2", "j2k", "jpx", "jpf", "j2c", "jpc"), ("JPEG2000",), "Jpeg2KImagePlugin"),
-    MediaFormat("pnm", "image", ("ppm", "pgm", "pbm", "pnm"), ("PPM",), "PpmImagePlugin"),
-    MediaFormat("ico", "image", ("ico",), ("ICO",), "IcoImagePlugin"),
-    MediaFormat("tga", "image", ("tga",), ("TGA",), "TgaImagePlugin"),
-    MediaFormat("sgi", "image", ("sgi", "bw"), ("SGI",), "SgiImagePlugin"),
-    MediaFormat("pcx", "image", ("pcx",), ("PCX",), "PcxImagePlugin"),
+    MediaFormat("jpeg", "image", ("jpg", "jpeg", "jpe", "jfif"), ("JPEG",), "PIL.JpegImagePlugin", "JPEG"),
+    MediaFormat("png", "image", ("png", "apng"), ("PNG",), "PIL.PngImagePlugin", "PNG"),
+    MediaFormat("webp", "image", ("webp",), ("WEBP",), "PIL.WebPImagePlugin", "WEBP"),
+    MediaFormat("avif", "image", ("avif",), ("AVIF",), "PIL.AvifImagePlugin"),
+    MediaFormat("tiff", "image", ("tif", "tiff"), ("TIFF",), "PIL.TiffImagePlugin"),
+    MediaFormat("bmp", "image", ("bmp", "dib"), ("BMP", "DIB"), "PIL.BmpImagePlugin"),
+    MediaFormat("gif", "image", ("gif",), ("GIF",), "PIL.GifImagePlugin"),
+    MediaFormat(
+        "jpeg2000", "image", ("jp2", "j2k", "jpx", "jpf", "j2c", "jpc"), ("JPEG2000",), "PIL.Jpeg2KImagePlugin"
+    ),
+    MediaFormat("pnm", "image", ("ppm", "pgm", "pbm", "pnm"), ("PPM",), "PIL.PpmImagePlugin"),
+    MediaFormat("ico", "image", ("ico",), ("ICO",), "PIL.IcoImagePlugin"),
+    MediaFormat("tga", "image", ("tga",), ("TGA",), "PIL.TgaImagePlugin"),
+    MediaFormat("sgi", "image", ("sgi", "bw"), ("SGI",), "PIL.SgiImagePlugin"),
+    MediaFormat("pcx", "image", ("pcx",), ("PCX",), "PIL.PcxImagePlugin"),
     MediaFormat("heic", "image", ("heic", "heif")),
     MediaFormat("jxl", "image", ("jxl",)),
     MediaFormat("mp4", "video", ("mp4", "m4v", "3gp"), ("mov",), also_holds=("mov", "m4a")),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import warnings
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import islice
 from typing import IO, TYPE_CHECKING, cast
 
@@ -82,19 +81,17 @@ def encode_jpeg(image: RgbImage) -> bytes:
 
 
 def _decode_image(source: ByteRangeFile, format_name: str, width: int, height: int) -> Image.Image | Unreadable:
-    from PIL import Image, ImageOps
+    from PIL import ImageOps
 
-    from wdsctl.core.media.image import BAD_HEADER_ERRORS, PILLOW_READERS
+    from wdsctl.core.media.image import BAD_HEADER_ERRORS, PILLOW_READERS, open_with_reader
 
-    module, name = PILLOW_READERS.get(format_name, ("", ""))
-    if not name:
+    if format_name not in PILLOW_READERS:
         return Unreadable(reason=f"wdsctl cannot decode {format_name}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            import_module(f"PIL.{module}")
             source.seek(0)
-            image = Image.OPEN[name][0](cast("IO[bytes]", source), "")
+            image = open_with_reader(format_name, cast("IO[bytes]", source))
             if image.width * image.height > MAX_SOURCE_PIXELS:
                 return Unreadable(reason=f"{image.width}x{image.height} pixels are too many for a thumbnail")
             image.draft("RGB", (2 * width, 2 * height))

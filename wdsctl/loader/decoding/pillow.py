@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import ExifTags, Image, UnidentifiedImageError
 
-from wdsctl.core.media.image import exif_orientation
-from wdsctl.core.media.kinds import PILLOW_FORMATS
+from wdsctl.core.media.image import exif_orientation, pillow_formats
 from wdsctl.loader.decoding.jpeg import reduction_factor
 from wdsctl.loader.decoding.limits import check_pixel_count
 
@@ -130,9 +129,6 @@ def _unreadable_error(reason: str) -> ValueError:
 #: The formats whose plugins Pillow imports with the first image.
 COMMON_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "PPM")
 
-#: The other formats that are opened; the first such image imports all of Pillow's plugins (0.1 s).
-RARE_FORMATS = tuple(name for name in PILLOW_FORMATS if name not in COMMON_FORMATS)
-
 #: What Pillow and libjpeg-turbo raise for files that are damaged or too large.
 IMAGE_DECODE_ERRORS: tuple[type[Exception], ...] = (
     *(OSError, ValueError, SyntaxError, EOFError, RuntimeError, OverflowError, IndexError, MemoryError),
@@ -201,10 +197,9 @@ def _identify_format(data: bytes) -> ImageFile:
     try:
         return Image.open(io.BytesIO(data), formats=COMMON_FORMATS)
     except UnidentifiedImageError:
-        Image.init()
-        available = [name for name in RARE_FORMATS if name in Image.OPEN]
+        rare = [name for name in pillow_formats() if name not in COMMON_FORMATS]
     try:
-        return Image.open(io.BytesIO(data), formats=available)
+        return Image.open(io.BytesIO(data), formats=rare)
     except UnidentifiedImageError:
         # Pillow's own message is the address of the buffer.
         raise ValueError("not an image of a supported format" if data else "the part is empty") from None
