@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wdsctl.loader.packing.plan import METHODS, plan_window
+from wdsctl.loader.packing.methods import METHODS
+from wdsctl.loader.packing.plan import plan_window
 
 Ints = NDArray[np.int64]
 

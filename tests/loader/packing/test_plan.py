@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from wdsctl.core.errors import UsageError
-from wdsctl.loader.packing.plan import METHODS, PackingPlan, plan_packs
+from wdsctl.loader.packing.methods import METHODS
+from wdsctl.loader.packing.plan import PackingPlan, plan_packs
 
 methods = st.sampled_from(METHODS)
 lengths_of_one = st.lists(st.integers(0, 130), max_size=80)

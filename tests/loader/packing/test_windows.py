@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wdsctl.loader.packing.plan import METHODS, TARGET_FILL, plan_packs, plan_window
+from wdsctl.loader.packing.methods import METHODS
+from wdsctl.loader.packing.plan import TARGET_FILL, plan_packs, plan_window
 
 methods = st.sampled_from(METHODS)
 streams = st.lists(st.integers(0, 110), max_size=150)

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from wdsctl.core.samples.types import CRUDE, MEDIA_LIST_KINDS, SAMPLE_TYPES
+from wdsctl.core.samples.types import COMPOSED_TYPES, CRUDE, MEDIA_LIST_KINDS, SAMPLE_TYPES
 from wdsctl.loader import samples
 from wdsctl.loader.samples import BASE_FIELDS, SAMPLE_CLASSES, CaptioningSample, Sample
 from wdsctl.loader.samples.base import is_required
+from wdsctl.loader.samples.compose import compose_function
 
 
 def own_fields(kind: type[Sample]) -> list[dataclasses.Field[object]]:
@@ -19,6 +20,7 @@ def own_fields(kind: type[Sample]) -> list[dataclasses.Field[object]]:
 def test_the_types_are_those_that_the_core_knows() -> None:
     assert list(SAMPLE_CLASSES) == list(SAMPLE_TYPES)
     assert hasattr(samples, CRUDE)
+    assert {name for name, kind in SAMPLE_CLASSES.items() if compose_function(kind)} == set(COMPOSED_TYPES)
 
 
 @pytest.mark.parametrize("name", SAMPLE_TYPES)

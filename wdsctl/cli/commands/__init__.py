@@ -1,7 +1,8 @@
 """One module per command: its options, the call of `wdsctl.core`, and how its report looks in a terminal.
 
-The reports of `inspect` are long, and `inspect_output` renders two of them. Heavy imports are inside functions, so that
-`wdsctl --help` starts at once. Only `wdsctl.cli.app` imports the commands, by name.
+`inspect` prints the summary of a dataset, with the tables of splits, columns and media from `split` and `index`;
+`inspect_output` prints single samples and `--stats`. Heavy imports are inside functions, so that `wdsctl --help` starts
+at once. Only `wdsctl.cli.app` imports the commands, by name.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Literal
 
 from wdsctl.core.dataset.config import DatasetConfig, required_fields
 from wdsctl.core.dataset.polylithic import REFERENCES_PART
-from wdsctl.core.samples.types import CRUDE, MEDIA_LIST_KINDS, SAMPLE_TYPES
+from wdsctl.core.samples.types import COMPOSED_TYPES, CRUDE, MEDIA_LIST_KINDS, SAMPLE_TYPES
 
 _BLEND_TEMPLATE = """\
 # Written by `wdsctl convert --layout polylithic`. The task encoder needs the cooker in cook.py beside this file:
@@ -75,13 +75,6 @@ def parts_of(sample):
     return own, line["media"]'''
 
 
-#: Types whose fields are not the values of the field map as they are: see `wdsctl.loader.compose_fields`.
-_COMPOSED_TYPES = (
-    *("ConversationSample", "PreferenceSample", "DetectionSample"),
-    *("AudioSample", "TranscriptionSample", "VideoSample"),
-)
-
-
 def blend_yaml(splits: Sequence[str]) -> str:
     """The blend file for the splits of the default set, or `train` if there are none."""
     entries = "".join(
@@ -94,7 +87,7 @@ def cooker_code(config: DatasetConfig, primary_form: Literal["tar", "jsonl"]) ->
     """The code of the cooker, which builds the dataset's sample type, or else crude samples with all parts."""
     is_typed = config.sample_type in SAMPLE_TYPES and config.sample_type != CRUDE and bool(config.field_map)
     names = ["basic_sample_keys", "cooker", *([config.sample_type] if is_typed else [])]
-    names += ["compose_fields"] if is_typed and config.sample_type in _COMPOSED_TYPES else []
+    names += ["compose_fields"] if is_typed and config.sample_type in COMPOSED_TYPES else []
     own = _JSONL_PARTS_CODE if primary_form == "jsonl" else _TAR_PARTS_CODE
     imports = "from base64 import b64decode\n\n" if primary_form == "jsonl" else ""
     if is_typed:
@@ -123,7 +116,7 @@ def _typed_body(config: DatasetConfig) -> str:
     needed = required_fields(config)
     kinds = {field.name: field.kind for field in SAMPLE_TYPES[config.sample_type]}
     lines = [f"    return {config.sample_type}(", "        **basic_sample_keys(sample),"]
-    composes = config.sample_type in _COMPOSED_TYPES
+    composes = config.sample_type in COMPOSED_TYPES
     if composes:
         lines += ["        **compose_fields(", f"            {config.sample_type},", "            {"]
     for name, source in config.field_map.items():

@@ -178,6 +178,11 @@ class SplitRule:
         return "stratum" if self.stratify else self.by
 
     @property
+    def value_name(self) -> str:
+        """The name of the value in each sample that alone decides its split; empty if there is none."""
+        return self.group_by
+
+    @property
     def is_counted(self) -> bool:
         """Whether the rule counts shards or samples. Other rules derive the split from the sample alone."""
         return self.kind in ("auto", "shard", "sample")

@@ -186,3 +186,9 @@ def is_custom_type(sample_type: str) -> bool:
 
 #: The type of samples in a dataset without a sample type: a dict of the parts.
 CRUDE = "CrudeSample"
+
+#: The types of which some fields are composed of several values of the field map: see `wdsctl.loader.compose_fields`.
+COMPOSED_TYPES = (
+    *("ConversationSample", "PreferenceSample", "DetectionSample"),
+    *("AudioSample", "TranscriptionSample", "VideoSample"),
+)

@@ -402,12 +402,14 @@ def _assign_rest_of_shard(
 
 
 def _sample_origins(row: ShardRow, before: SplitMembership, rule: SplitRule, origins: SampleOrigins) -> Int64Array:
-    """(samples,): the former position of each sample. Samples of groups are matched only if their content is the same:
-    in a shard that only grew, or when only their raw files were renamed.
+    """(samples,): the former position of each sample.
+
+    If a value in the sample decides the split, samples are matched only if their content is the same: in a shard that
+    only grew, or when only their raw files were renamed.
     """
     if before.layout_hash == row.layout_hash:
         return np.arange(row.samples)
-    if row.path in origins.by_path and (not rule.group_by or row.path in origins.grown):
+    if row.path in origins.by_path and (not rule.value_name or row.path in origins.grown):
         return origins.by_path[row.path]
     if row.path in origins.renamed:
         return origins.renamed[row.path]

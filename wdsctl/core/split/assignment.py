@@ -204,7 +204,7 @@ class AssignmentBuilder:
             if self.rule.kind == "keys":
                 code, what = GAP, f"{verb_for(self.gap_samples)} not in any list"
             else:
-                code, what = NO_VALUE, f"{verb_for(self.gap_samples, 'have', 'has')} no {self.rule.group_by}"
-                hint = f"check that {self.rule.group_by} is the right name; {hint}"
+                code, what = NO_VALUE, f"{verb_for(self.gap_samples, 'have', 'has')} no {self.rule.value_name}"
+                hint = f"check that {self.rule.value_name} is the right name; {hint}"
         message = f"{pluralize(self.gap_samples, 'sample')} {what}: {join_names(names, len(names))}"
         return SplitProblem(code, message, hint, self.gap_samples)

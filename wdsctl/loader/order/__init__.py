@@ -2,7 +2,8 @@
 
 `shuffle`, `permutation` and `repeats` order one dataset, `growth` one that grew; `mixture` blends datasets by weights,
 `lane_order` divides it into lanes, `rank_lanes` gives the lanes to ranks, `passes` divides finite passes. `README.md`
-derives it. `plan`, `pipeline`, `resume`, `run` and `stores` import this room.
+derives it. Whoever changes the order raises `ORDER_VERSION` in `shuffle`. `plan`, `pipeline`, `resume`, `run` and
+`stores` import this room.
 """
 
 from __future__ import annotations

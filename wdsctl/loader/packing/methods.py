@@ -1,4 +1,4 @@
-"""Packing methods: assign samples to packs by lengths and capacities alone. `plan` maps their names to these functions.
+"""Packing methods: assign samples to packs by lengths and capacities alone. The last lines name them.
 
 `best_fit`, decreasing: the histogram packing of Krell et al., "Efficient Sequence Packing without Cross-contamination"
 (2021), over a table of packs by remaining capacity. The result equals that of best fit sample by sample (Johnson,
@@ -19,13 +19,19 @@ sufficient: each sample is compared with all packs, or each pack with all sample
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from heapq import heappop, heappush
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.array_types import Int64Array
+
+PackingMethod = Literal["best_fit", "first_fit_decreasing", "sequential", "knapsack"]
+
+METHODS: tuple[str, ...] = get_args(PackingMethod)
 
 
 def best_fit(lengths: Int64Array, capacity: int) -> Int64Array:
@@ -309,3 +315,18 @@ def _budget_shares(sizes: Int64Array, capacities: Int64Array) -> NDArray[np.floa
     for budget, capacity in enumerate(capacities.tolist()):
         shares += sizes[:, budget] / capacity
     return shares
+
+
+class Algorithm(NamedTuple):
+    """Two functions: (sizes, capacity or capacities) -> pack of each sample."""
+
+    one_budget: Callable[[Int64Array, int], Int64Array]
+    several_budgets: Callable[[Int64Array, Int64Array], Int64Array]
+
+
+#: Every method beside "sequential", which does not sort the samples.
+ALGORITHMS: dict[str, Algorithm] = {
+    "best_fit": Algorithm(best_fit, partial(fit_with_budgets, is_best=True)),
+    "first_fit_decreasing": Algorithm(first_fit, partial(fit_with_budgets, is_best=False)),
+    "knapsack": Algorithm(knapsack, knapsack_with_budgets),
+}

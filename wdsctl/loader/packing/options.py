@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from wdsctl.core.errors import UsageError, require_int
-from wdsctl.loader.packing.plan import METHODS, PackingMethod
+from wdsctl.loader.packing.methods import METHODS, PackingMethod
 from wdsctl.loader.runtime.identity import qualified_name
 
 LengthSource = str | Callable[[Any], int]

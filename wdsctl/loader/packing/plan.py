@@ -5,35 +5,16 @@ A stream is planned window by window. Packs that are not full enough are held ba
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.errors import UsageError
-from wdsctl.loader.packing.methods import (
-    best_fit,
-    first_fit,
-    fit_with_budgets,
-    knapsack,
-    knapsack_with_budgets,
-    sequential,
-)
-
-PackingMethod = Literal["best_fit", "first_fit_decreasing", "sequential", "knapsack"]
-
-METHODS: tuple[str, ...] = get_args(PackingMethod)
-#: A method beside "sequential" is in both tables: (sizes, capacity) -> pack of each sample.
-SINGLE_BUDGET_METHODS = {"best_fit": best_fit, "first_fit_decreasing": first_fit, "knapsack": knapsack}
-SEVERAL_BUDGETS_METHODS: dict[str, Callable[[Int64Array, Int64Array], Int64Array]] = {
-    "best_fit": partial(fit_with_budgets, is_best=True),
-    "first_fit_decreasing": partial(fit_with_budgets, is_best=False),
-    "knapsack": knapsack_with_budgets,
-}
+from wdsctl.loader.packing.methods import ALGORITHMS, METHODS, PackingMethod, sequential
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +109,10 @@ def _assign_packs(sizes: Int64Array, capacities: Int64Array, shares: NDArray[Any
     if method == "sequential":
         return sequential(sizes, capacities)
     if len(capacities) == 1:
-        return SINGLE_BUDGET_METHODS[method](sizes[:, 0], int(capacities[0]))
+        return ALGORITHMS[method].one_budget(sizes[:, 0], int(capacities[0]))
     order = np.argsort(-shares, kind="stable")
     pack = np.empty(len(sizes), np.int64)
-    pack[order] = SEVERAL_BUDGETS_METHODS[method](sizes[order], capacities)
+    pack[order] = ALGORITHMS[method].several_budgets(sizes[order], capacities)
     return pack
 
 

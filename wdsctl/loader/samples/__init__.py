@@ -1,7 +1,8 @@
 """The samples that hooks receive: typed ones, crude ones for datasets without a type, and parts that are read lazily.
 
-`types` and `base` define the classes, `build` builds samples from parts, `display` shows them in notebooks, `registry`
-and `trust` decide which user code may run. Every room from `decoding` up may import it.
+`types` and `base` define the classes (their fields as data: `core/samples/types.py`), `build` builds samples from
+parts, `display` shows them in notebooks, `registry` and `trust` decide which user code may run. Every room from
+`decoding` up may import it.
 """
 
 from __future__ import annotations
