@@ -136,7 +136,7 @@ here; `--json` carries the code too. {count} codes.
 | Exit code | Means |
 |---|---|
 | 0 | done |
-| 1 | findings (`validate`), or a bug, which leaves a traceback |
+| 1 | a check found something, the loader failed, or a bug, which leaves a traceback |
 | 2 | usage |
 | 3 | the input is missing or unreadable |
 | 4 | permission |
@@ -146,8 +146,8 @@ here; `--json` carries the code too. {count} codes.
 
 ## Errors in Python
 
-All derive from `WdsctlError` and have `message`, `hint`, `where` and `code`. A class has a code of its own; where more
-is known, an error carries a closer one.
+All derive from `WdsctlError` and have `message`, `hint`, `where` and `code`. Each class has a default code; an error
+whose cause is known has a more specific one.
 
 | Class | Also a | Exit code | Code |
 |---|---|---|---|

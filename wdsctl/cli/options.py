@@ -205,7 +205,7 @@ MediaOption = Annotated[
         "--media",
         metavar="[SELECTION]",
         help="Read facts of images, audio and video from their headers. SELECTION: extensions or patterns such as "
-        "'jpg,*.seg.png'; or the word content, to ignore names. [no value: all media]",
+        "'jpg,*.seg.png'; or 'content', to recognise media by content instead of names. [no value: all media]",
     ),
 ]
 MediaIndexOption = Annotated[

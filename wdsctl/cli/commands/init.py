@@ -49,30 +49,37 @@ def command(
     dest: DestArgument = None,
     *,
     vlm: Annotated[
-        bool, typer.Option("--vlm", help="Conversations or questions about images: loss over the answers.")
+        bool,
+        typer.Option("--vlm", help="Train on conversations or questions about images, with the loss over the answers."),
     ] = False,
-    captions: Annotated[bool, typer.Option("--captions", help="Captions of images.")] = False,
-    ocr: Annotated[bool, typer.Option("--ocr", help="Text in images.")] = False,
-    video: Annotated[bool, typer.Option("--video", help="Captions of films.")] = False,
-    speech: Annotated[bool, typer.Option("--speech", help="Transcripts of speech, by CTC.")] = False,
-    classify: Annotated[bool, typer.Option("--classify", help="Classes of images.")] = False,
-    text: Annotated[bool, typer.Option("--text", help="A language model, with packing.")] = False,
-    detect: Annotated[bool, typer.Option("--detect", help="Boxes of objects in images.")] = False,
-    segment: Annotated[bool, typer.Option("--segment", help="Masks of images.")] = False,
-    robot: Annotated[bool, typer.Option("--robot", help="Actions of a robot, from cameras and state.")] = False,
+    captions: Annotated[bool, typer.Option("--captions", help="Train on captions of images.")] = False,
+    ocr: Annotated[bool, typer.Option("--ocr", help="Train on text in images.")] = False,
+    video: Annotated[bool, typer.Option("--video", help="Train on captions of videos.")] = False,
+    speech: Annotated[bool, typer.Option("--speech", help="Train on transcripts of speech, by CTC.")] = False,
+    classify: Annotated[bool, typer.Option("--classify", help="Train on classes of images.")] = False,
+    text: Annotated[bool, typer.Option("--text", help="Train a language model, with packing.")] = False,
+    detect: Annotated[bool, typer.Option("--detect", help="Train on boxes of objects in images.")] = False,
+    segment: Annotated[bool, typer.Option("--segment", help="Train on masks of images.")] = False,
+    robot: Annotated[
+        bool, typer.Option("--robot", help="Train on the actions of a robot, from cameras and state.")
+    ] = False,
     box_format: Annotated[
         Literal["xywh", "xyxy", "cxcywh", "normalized_xywh", "normalized_xyxy", "normalized_cxcywh"] | None,
         typer.Option(
             "--box-format",
             metavar="FORMAT",
-            help="Box format of samples without one: xywh, xyxy or cxcywh, also with normalized_.",
+            help="Box format, if the samples do not state it: xywh, xyxy, cxcywh, or one of these with normalized_.",
         ),
     ] = None,
     workers: options.WorkersOption = None,
     dry_run: options.DryRunOption = False,
     common: options.CommonOptions,
 ) -> int:
-    """Write a training script, blend file and README for a dataset."""
+    """Write a training script, blend file and README for a dataset.
+
+    The sample type of the dataset decides what the script trains, unless one
+    of the options --vlm to --robot does.
+    """
     from wdsctl.cli.progress import show_progress
     from wdsctl.core.errors import UsageError
     from wdsctl.core.init.init import init

@@ -75,7 +75,7 @@ def command(
     ] = None,
     rest: Annotated[
         str,
-        typer.Option("--rest", metavar="NAME", help="Split for all other samples, or none for no split."),
+        typer.Option("--rest", metavar="NAME", help="Split for all other samples; 'none' leaves them without a split."),
     ] = "",
     source: Annotated[str, typer.Option("--from", metavar="FILE", help="Use a split.yaml of Energon.")] = "",
     folds: Annotated[

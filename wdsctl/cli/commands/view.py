@@ -98,7 +98,9 @@ Examples:
 RootArgument = Annotated[
     str,
     typer.Argument(
-        metavar="ROOT", help="The dataset, or ROOT@NAME for a view of it.", callback=options.primary_or_root
+        metavar="ROOT",
+        help="The dataset. ROOT@NAME also names the view, in place of NAME.",
+        callback=options.primary_or_root,
     ),
 ]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The view.", show_default=False)]
