@@ -294,3 +294,28 @@ def test_folders_of_raw_files_that_are_named_after_splits_are_told(tmp_path: Pat
     prepare(str(tmp_path / "raw"), str(tmp_path / "out"), prepare_request(), progress=Notes())
     (told,) = [note for note in notes if "folders" in note]
     assert told.startswith("the folders train and val become parts of the keys, not splits")
+
+
+def test_the_labels_of_a_training_table_are_the_samples_labels_though_the_test_table_has_none(tmp_path: Path) -> None:
+    train = "image,label\n" + "".join(f"{i}.jpg,{i % 3}\n" for i in range(6))
+    test = "image\n" + "".join(f"{i}.jpg\n" for i in range(6, 9))
+    tables = {"train.csv": train.encode(), "test.csv": test.encode()}
+    source = a_folder(tmp_path / "raw", {**pictures(9), **tables})
+
+    report = prepare(source, str(tmp_path / "out"))
+
+    config = load_config(locate(str(tmp_path / "out")).dataset_yaml)
+    assert (config.sample_type, config.field_map) == (
+        "ImageClassificationSample",
+        {"image": "jpg", "label": "json[label]"},
+    )
+    assert config.optional == ("label",)
+    assert splits(report) == {"test": 3, "train": 6}
+
+
+def test_a_key_that_no_examined_sample_has_is_refused_in_a_field_map(tmp_path: Path) -> None:
+    source = a_table(tmp_path / "raw")
+
+    with pytest.raises(UsageError, match="no sample that was examined has the key 'captoin' in json") as caught:
+        prepare(source, str(tmp_path / "out"), PrepareRequest(field_map={"image": "jpg", "caption": "json[captoin]"}))
+    assert (caught.value.code, caught.value.hint) == ("WDS220", "did you mean caption?")

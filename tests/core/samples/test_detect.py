@@ -498,3 +498,22 @@ def test_the_next_best_type_comes_first_among_the_rejected_ones() -> None:
     last = [rejected.sample_type for rejected in found.rejected][-7:]
     assert {"VideoSample", "AudioSample", "ConversationSample"} <= set(last)
     assert len(found.rejected) == len(SAMPLE_TYPES) - 1
+
+
+def test_whole_numbers_in_a_table_without_types_are_labels() -> None:
+    found = infer_sample_type(seen(jpg=JPEG, json={"label": "3", "zip": "00123"}))
+
+    assert (found.sample_type, found.field_map) == (
+        "ImageClassificationSample",
+        {"image": "jpg", "label": "json[label]"},
+    )
+    assert "label: json[label] is in 100 % of samples, whole numbers as text (24 of 24 read)" in found.reasons
+
+
+@pytest.mark.parametrize(("having", "sample_type"), [(60, "ImageClassificationSample"), (40, "ImageSample")])
+def test_a_label_that_most_samples_have_is_an_optional_field(having: int, sample_type: str) -> None:
+    found = infer_sample_type(seen(jpg=JPEG, json=(having, b'{"label": "3"}')))
+
+    assert found.sample_type == sample_type
+    assert found.optional == (("label",) if having == 60 else ())
+    assert any(reason.endswith("; None in the others") for reason in found.reasons) == (having == 60)

@@ -320,3 +320,23 @@ def test_a_pattern_matches_what_shells_match(pattern: str, name: str) -> None:
 @pytest.mark.parametrize("text", ["images=jpg,*.jpg,messages=json", "boxes=json[annotations][*][bbox],image=jpg"])
 def test_the_option_takes_patterns_and_stars(text: str) -> None:
     assert format_field_map_text(parse_field_map_text(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [("7", 7), ("-1", -1), (" 003\n", 3), (7, 7), ("7.5", "7.5"), ("²", "²"), ("9" * 20, "9" * 20)],
+)
+def test_a_text_that_spells_a_whole_number_is_one_in_a_field_of_whole_numbers(value: object, number: object) -> None:
+    sample = {"json": json.dumps({"label": value}).encode()}
+
+    assert extract_field(parse_field_path("json[label]"), sample, kind="integer") == number
+    assert extract_field(parse_field_path("json[label]"), sample, kind="text") == value
+
+
+def test_an_empty_cell_is_no_whole_number() -> None:
+    sample = {"json": b'{"label": "", "class": "2"}'}
+
+    assert extract_field(parse_field_path("json[label],json[class]"), sample, kind="integer") == 2
+    assert extract_field(parse_field_path("json[label]"), sample, kind="integer", default=None) is None
+    with pytest.raises(FieldMissing):
+        extract_field(parse_field_path("json[label]"), sample, kind="integer")

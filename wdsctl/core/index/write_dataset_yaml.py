@@ -27,6 +27,8 @@ from wdsctl.core.progress import Progress
 from wdsctl.core.samples.detect import Detection, infer_sample_type
 from wdsctl.core.samples.evidence import Evidence, PartEvidence, percent
 from wdsctl.core.samples.field_map import format_field_map_text, validate_field_map
+from wdsctl.core.samples.field_path import parse_field_path
+from wdsctl.core.samples.fields import did_you_mean, list_first_names
 from wdsctl.core.samples.types import CRUDE
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import FileRange, Storage
@@ -255,4 +257,28 @@ def resolve_sample_type(
         )
     with as_usage_errors():
         validate_field_map(sample_type, field_map, names, where="--field-map")
+    for name, path in request.field_map.items():
+        _check_keys_exist(name, path, detection)
     return sample_type, field_map
+
+
+def _check_keys_exist(name: str, path: str, detection: Detection) -> None:
+    """Raise UsageError WDS220 if a field is a key of JSON parts, and no examined object has the key."""
+    alternatives = parse_field_path(path).alternatives
+    missing = [
+        access
+        for access in alternatives
+        if access.steps
+        and isinstance(access.steps[0], str)
+        and access.part in detection.json_keys
+        and access.steps[0] not in detection.json_keys[access.part]
+    ]
+    if len(missing) < len(alternatives):
+        return
+    key, known = str(missing[0].steps[0]), detection.json_keys[missing[0].part]
+    raise UsageError(
+        f"{name}: no sample that was examined has the key {key!r} in {missing[0].part}",
+        hint=did_you_mean(key, known) or f"the keys are {list_first_names(known)}",
+        where="--field-map",
+        code="WDS220",
+    )

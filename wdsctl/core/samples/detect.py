@@ -8,13 +8,14 @@ type fits, the samples are `CrudeSample`: dicts of the parts.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from wdsctl.core.samples.evidence import Evidence, JsonKeyFacts, PartEvidence, PartFacts, examine_part, percent
 from wdsctl.core.samples.field_path import FieldPath, PartAccess
 from wdsctl.core.samples.fields import find_parts
-from wdsctl.core.samples.fill import FilledField, fill_field
+from wdsctl.core.samples.fill import MIN_FILLED_SHARE, MIN_OPTIONAL_SHARE, FilledField, fill_field
 from wdsctl.core.samples.types import CRUDE, MEDIA_LIST_KINDS, SAMPLE_TYPES
 
 if TYPE_CHECKING:
@@ -101,8 +102,8 @@ class Detection:
 
     `confidence`: 0 to 1; 0 if no type fits. `rejected`: all other types, the next best first. `kinds`: the content of
     each part, such as `image/jpeg`. `unused_media`: parts with images, video or audio that no field uses. `optional`:
-    the fields that some samples may lack. `reasons`, and the reason of a rejected candidate, are short sentences for a
-    terminal.
+    the fields that some samples may lack. `json_keys`: the keys that the examined objects of each part have. `reasons`,
+    and the reason of a rejected candidate, are short sentences for a terminal.
     """
 
     sample_type: str
@@ -113,6 +114,7 @@ class Detection:
     kinds: dict[str, str]
     unused_media: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
+    json_keys: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     @property
     def is_sure(self) -> bool:
@@ -146,12 +148,13 @@ def infer_sample_type(evidence: Evidence, *, is_jsonl: bool = False) -> Detectio
     names = ("TextSample", "ConversationSample", "PreferenceSample") if is_jsonl else tuple(SAMPLE_TYPES)
     outcomes = [_try_jsonl(name, facts) if is_jsonl else _try_sample_type(name, facts) for name in names]
     kinds = {part.name: part.label for part in facts}
+    json_keys = {part.name: tuple(dict.fromkeys(str(key.path[0]) for key in part.keys)) for part in facts if part.keys}
     # sorted() is stable: of equal scores, the type that comes first in SAMPLE_TYPES wins.
     misfits = sorted((one for one in outcomes if isinstance(one, _Misfit)), key=lambda one: -one.has)
     fits = sorted((one for one in outcomes if isinstance(one, _Candidate)), key=lambda one: -one.score)
     rejected = tuple(RejectedSampleType(one.sample_type, one.reason) for one in misfits)
     if not fits:
-        return Detection(CRUDE, {}, 0.0, _crude_reasons(facts), rejected, kinds)
+        return Detection(CRUDE, {}, 0.0, _crude_reasons(facts), rejected, kinds, json_keys=json_keys)
     best, *others = fits
     rivals = [other for other in others if best.score - other.score < _RIVAL_MARGIN and not _is_subset_of(other, best)]
     lost = tuple(RejectedSampleType(other.sample_type, _why_lost(best, other)) for other in others)
@@ -166,8 +169,10 @@ def infer_sample_type(evidence: Evidence, *, is_jsonl: bool = False) -> Detectio
         tuple(
             field.name
             for field in SAMPLE_TYPES[best.sample_type]
-            if field.kind in MEDIA_LIST_KINDS and field.name in best.filled
+            if field.name in best.filled
+            and (field.kind in MEDIA_LIST_KINDS or best.filled[field.name].share < MIN_FILLED_SHARE)
         ),
+        json_keys=json_keys,
     )
 
 
@@ -178,7 +183,9 @@ def _try_sample_type(sample_type: str, facts: Sequence[PartFacts]) -> _Candidate
     missing: dict[str, str] = {}
     for field in fields:
         taken = [str(other.path) for other in filled.values()]
-        found = fill_field(field, facts, taken, lone_text=rule.any_text == field.name)
+        may_lack = field.name in rule.marks and not field.required
+        least = MIN_OPTIONAL_SHARE if may_lack else MIN_FILLED_SHARE
+        found = fill_field(field, facts, taken, lone_text=rule.any_text == field.name, min_share=least)
         if isinstance(found, FilledField):
             filled[field.name] = found
         else:
@@ -295,7 +302,10 @@ def _rivalry(best: _Candidate, rivals: Sequence[_Candidate]) -> float:
 
 
 def _reasons(best: _Candidate, rivals: Sequence[_Candidate], facts: Sequence[PartFacts]) -> tuple[str, ...]:
-    reasons = [filled.reason for filled in best.filled.values()]
+    reasons = [
+        f"{filled.reason}{'; None in the others' if filled.share < MIN_FILLED_SHARE else ''}"
+        for filled in best.filled.values()
+    ]
     if best.unused:
         reasons.append("not used: " + ", ".join(f"{part.name} ({part.label})" for part in best.unused))
     reasons += [oddity for part in facts for oddity in part.oddities]

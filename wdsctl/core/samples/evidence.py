@@ -16,6 +16,7 @@ from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION
 from wdsctl.core.media.sniff import SniffedContent, sniff
 from wdsctl.core.samples.conversations import is_conversation, normalize_conversation
 from wdsctl.core.samples.field_path import EVERY_ITEM
+from wdsctl.core.samples.fields import spells_integer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -80,7 +81,8 @@ class JsonKeyFacts(NamedTuple):
 
     `share`: the share of all samples in which the key is present and not null. `found`: how many of the `examined`
     objects have it. `kind`: text, integer, number, boolean, object, list (also "list of text", "list of numbers",
-    "list of lists", "list of objects"), conversation, "conversation with media", or mixed.
+    "list of lists", "list of objects"), conversation, "conversation with media", or mixed. `spelled_share`: the
+    share in which the key is a text that spells a whole number, as in CSV; 0 if it is any other text in some.
     """
 
     path: tuple[str | None, ...]
@@ -88,6 +90,7 @@ class JsonKeyFacts(NamedTuple):
     kind: str
     found: int
     examined: int
+    spelled_share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,16 +212,18 @@ def _display_name(content: SniffedContent) -> str:
 def _json_key_facts(wholes: Sequence[bytes], share: float) -> tuple[JsonKeyFacts, ...]:
     """Return the keys of the objects and of objects directly inside them, in order of first appearance."""
     objects = [parsed for parsed in map(_parse_json, wholes) if isinstance(parsed, dict)]
-    kinds: dict[tuple[str | None, ...], list[str]] = {}
+    values: dict[tuple[str | None, ...], list[Any]] = {}
     for path, value in chain.from_iterable(map(_walk_json_keys, objects)):
         if value is not None:
-            kinds.setdefault(path, []).append(_value_kind(value))
+            values.setdefault(path, []).append(value)
     looked = len(objects)
     facts = []
-    for path, found in kinds.items():
+    for path, found in values.items():
         # An empty list has every key that the items of other lists have.
         count = len(found) + sum(EVERY_ITEM in path and each.get(path[0]) == [] for each in objects)
-        facts.append(JsonKeyFacts(path, share * count / looked, _merge_kinds(set(found)), count, looked))
+        kind = _merge_kinds(set(map(_value_kind, found)))
+        spelled = sum(map(spells_integer, found)) if all(spells_integer(each) or each == "" for each in found) else 0
+        facts.append(JsonKeyFacts(path, share * count / looked, kind, count, looked, share * spelled / looked))
     return tuple(facts)
 
 

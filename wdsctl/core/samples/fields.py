@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from wdsctl.core.errors import DatasetError
@@ -24,6 +25,7 @@ class FieldMissing(DatasetError, KeyError):  # noqa: N818 - the name says what i
 
 
 _NO_DEFAULT: Any = object()
+_INTEGER = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
 
 
 def is_collecting(path: FieldPath, kind: FieldKind) -> bool:
@@ -81,8 +83,9 @@ def extract_field(
 
     A part that a path enters is a dict or list, or bytes or text, which are parsed as JSON. `decoded` keeps parsed
     parts: pass the same dict for all fields of one sample, so that each part is parsed once. A null in the JSON is a
-    value. Without `default`, raises FieldMissing, whose message lists what the sample has. Raises DatasetError WDS220
-    if a part is not JSON.
+    value. For a field of whole numbers, a text that spells one gives the number, and an empty text is no value. Without
+    `default`, raises FieldMissing, whose message lists what the sample has. Raises DatasetError WDS220 if a part is not
+    JSON.
     """
     is_optional = default is not _NO_DEFAULT
     if is_collecting(path, kind):
@@ -96,12 +99,20 @@ def extract_field(
             return parts[access.part]
         value = _part_as_json(access.part, parts[access.part], {} if decoded is None else decoded)
         try:
-            return follow_steps(value, access.steps, allows_gaps=is_optional)
+            found = follow_steps(value, access.steps, allows_gaps=is_optional)
         except LookupError:
             continue
+        if kind == "integer" and found == "":
+            continue  # an empty cell of a table
+        return int(found) if kind == "integer" and spells_integer(found) else found
     if is_optional:
         return default
     raise _missing_field_error(path, parts)
+
+
+def spells_integer(value: Any) -> bool:
+    """Whether a value is a text such as `7` or `-1`, like cells of CSV. At most 19 digits, which fit into 64 bits."""
+    return isinstance(value, str) and value.isascii() and _INTEGER.fullmatch(value) is not None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: A part or key can fill a field if at least this share of the samples have it.
 MIN_FILLED_SHARE = 0.95
+#: The same for an optional field that distinguishes a type: the samples of a test set may lack their label.
+MIN_OPTIONAL_SHARE = 0.5
 #: The usual part names of a sample's only image, video or audio, the likeliest first.
 _USUAL_MEDIA_NAMES = {
     "image": (*media_extensions("image"), "image", "img"),
@@ -105,11 +107,17 @@ class _Way(NamedTuple):
 
 
 def fill_field(
-    field: SampleField, facts: Sequence[PartFacts], used_paths: Iterable[str], *, lone_text: bool
+    field: SampleField,
+    facts: Sequence[PartFacts],
+    used_paths: Iterable[str],
+    *,
+    lone_text: bool,
+    min_share: float = MIN_FILLED_SHARE,
 ) -> FilledField | UnfilledField:
     """Return the best source of a field, or why there is none. `used_paths`: the paths that other fields use already.
 
-    `lone_text`: the only text part is a source, whatever its name.
+    `lone_text`: the only text part is a source, whatever its name. `min_share`: the share of the samples that must have
+    a source; a source that more samples have comes first.
     """
     if field.kind in _USUAL_MEDIA_NAMES:
         return _fill_from_media(field, facts)
@@ -122,7 +130,8 @@ def fill_field(
         # Lists of other media have the same pattern, and subtitles are the text and its segments.
         if str(found.path) not in used or field.kind in MEDIA_LIST_KINDS or field.name == "segments"
     ]
-    best = next((found for found in free if found.share >= MIN_FILLED_SHARE), None)
+    shares = (MIN_FILLED_SHARE, min_share)
+    best = next((found for share in shares for found in free if found.share >= share), None)
     if best is not None:
         return best
     if free:
@@ -240,7 +249,7 @@ def _keys_by_name(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[Fi
         for key in part.keys:
             if field.name == "labels" and key.kind == "list of text" and _name_of(key) not in field.json_names:
                 continue  # `category` is a list of names
-            if kinds is None or key.kind in kinds:
+            if kinds is None or key.kind in kinds or (field.kind == "integer" and key.spelled_share):
                 # `messages` takes the whole object, whose system prompt and tools belong to the conversation.
                 is_whole = field.name == "messages" and len(key.path) == 1
                 yield from _from_key(field, part, key, () if is_whole else key.path)
@@ -306,8 +315,11 @@ def _from_key(
     path = FieldPath((PartAccess(part.name, steps),))
     quality = 1 - 0.01 * names.index(name) - 0.02 * (len(key.path) - 1)
     seen = f"{key.found} of {key.examined}"
-    reason = f"{field.name}: {path} is in {percent(key.share)} of samples, {key.kind} ({seen} read)"
-    yield FilledField(path, quality, key.share, name, reason)
+    share, kind = key.share, key.kind
+    if field.kind == "integer" and key.spelled_share:
+        share, kind = key.spelled_share, "whole numbers as text"
+    reason = f"{field.name}: {path} is in {percent(share)} of samples, {kind} ({seen} read)"
+    yield FilledField(path, quality, share, name, reason)
 
 
 def _name_of(key: JsonKeyFacts) -> str:
