@@ -222,6 +222,12 @@ def test_errors_are_those_of_the_package(tmp_path: Path) -> None:
     assert error.value.hint
 
 
+def test_options_of_a_format_are_a_mapping(tmp_path: Path) -> None:
+    options: Any = ["key=:row"]
+    with pytest.raises(UsageError, match="option is a list, expected a mapping"):
+        wdsctl.prepare(tmp_path / "rows.csv", tmp_path / "out", option=options)
+
+
 def test_a_progress_is_told(shards: Path) -> None:
     from tests.build import Told
 

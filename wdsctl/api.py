@@ -122,7 +122,7 @@ def prepare(
             return folder_report
     request = PrepareRequest(
         from_format=from_format,
-        format_options=dict(option or {}),
+        format_options=_format_options(option),
         shard_samples=shard_samples,
         shard_size=parse_size_bytes(shard_size),
         template=template,
@@ -551,7 +551,7 @@ def convert(
         ConvertRequest(
             from_format=from_format,
             to_format=to_format,
-            format_options=dict(option or {}),
+            format_options=_format_options(option),
             shard_samples=shard_samples,
             shard_size=parse_size_bytes(shard_size),
             template=template,
@@ -655,3 +655,11 @@ def _field_map(field_map: str | Mapping[str, str]) -> dict[str, str]:
     from wdsctl.core.samples.field_map import parse_field_map_text
 
     return parse_field_map_text(field_map) if field_map.strip() else {}
+
+
+def _format_options(option: Mapping[str, str] | None) -> dict[str, str]:
+    if option is not None and not isinstance(option, Mapping):
+        raise UsageError(
+            f"option is a {type(option).__name__}, expected a mapping", hint='pass a dict, such as {"key": ":row"}'
+        )
+    return dict(option or {})

@@ -105,6 +105,14 @@ def test_a_file_without_a_list_of_objects_is_refused(tmp_path: Path, data: bytes
     assert (error.code, error.message) == ("WDS233", "the file has no list of objects")
 
 
+def test_a_mapping_of_files_is_refused_with_the_command_that_makes_a_list_of_it(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {"t.json": b'{"a.jpg": "a cat", "b.jpg": "a dog"}'})
+
+    error = refused(f"{root}/t.json", form="json")
+    assert error.code == "WDS233"
+    assert "jq 'to_entries | map({file: .key, text: .value})'" in error.hint
+
+
 def test_utf_16_is_refused_with_the_command(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"t.json": json.dumps(ITEMS).encode("utf-16")})
 

@@ -19,6 +19,7 @@ from wdsctl.loader.plan.component_orders import (
     OrderSizes,
     choose_order_sizes,
     component_orders,
+    warn_about_batch_size,
     warn_about_window_size,
 )
 from wdsctl.loader.plan.components import SourceRange
@@ -159,6 +160,22 @@ def test_sizes_that_leave_batches_of_neighbours_are_told(
 
     assert bool(caplog.messages) == is_told
     assert all("parallel_shard_iters=16" in message for message in caplog.messages)
+
+
+@pytest.mark.parametrize(
+    ("options", "is_told"),
+    [({"batch_size": 9}, False), ({"batch_size": 10}, True), ({"batch_size": 10, "repeat": False}, False), ({}, False)],
+)
+def test_a_batch_that_is_larger_than_the_dataset_is_told(
+    options: dict[str, Any], is_told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    dataset = get_train_dataset("data", **options)
+    sizes = choose_order_sizes(dataset, [], None, ONE)
+    orders = component_orders(dataset, [ENTRY, ENTRY], [[a_piece("a", 4)], [a_piece("b", 5)]], sizes, [1, 1], {}, {})
+    with caplog.at_level(logging.WARNING, "wdsctl.loader"):
+        warn_about_batch_size(dataset, orders)
+
+    assert any("9 samples, fewer than a batch of 10" in message for message in caplog.messages) == is_told
 
 
 def test_a_dataset_that_is_one_window_is_mixed_whole(caplog: pytest.LogCaptureFixture) -> None:

@@ -487,7 +487,8 @@ def _unit_suffix(request: ConvertRequest, stream: Stream) -> str:
 
 
 def _empty_plan_error(counts: PlanCounts, request: ConvertRequest) -> InputError:
-    hint = "check --split and --where, and that the source has samples"
+    given = [name for name, value in (("--split", request.split), ("--where", request.where)) if value]
+    hint = f"check {' and '.join(given)}" if given else "the source has no samples: check that it is the right file"
     if counts.bare:
         hint = "check --parts: no sample has a part to write"
     elif counts.apart:

@@ -130,6 +130,18 @@ def warn_about_window_size(dataset: Dataset, orders: Sequence[ShuffledOrder]) ->
             return
 
 
+def warn_about_batch_size(dataset: Dataset, orders: Sequence[ShuffledOrder]) -> None:
+    """Warn if an endless training has fewer samples than a batch, so that every batch has samples several times."""
+    samples = sum(each.n for each in orders)
+    if isinstance(dataset, TrainDataset) and dataset.repeat and samples < (dataset.batch_size or 0):
+        logger.warning(
+            "the dataset has %d samples, fewer than a batch of %d: every batch has some of them several times; pass a "
+            "smaller batch_size, or repeat=False for one incomplete batch per epoch",
+            samples,
+            dataset.batch_size,
+        )
+
+
 def shuffled_order(n: int, seed: int, passes: int, sizes: OrderSizes, turn_samples: int) -> ShuffledOrder:
     """The order of n samples, in slices and windows of these sizes."""
     size = slice_size(n, sizes.lanes, sizes.slice_samples)

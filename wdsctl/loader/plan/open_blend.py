@@ -13,7 +13,13 @@ from wdsctl.core.checkpoint.state import describe_differences
 from wdsctl.core.errors import StateMismatch, UsageError, join_indented
 from wdsctl.loader.order.growth import GrownOrder
 from wdsctl.loader.order.mixture import Mixture
-from wdsctl.loader.plan.component_orders import OrderSizes, choose_order_sizes, component_orders, warn_about_window_size
+from wdsctl.loader.plan.component_orders import (
+    OrderSizes,
+    choose_order_sizes,
+    component_orders,
+    warn_about_batch_size,
+    warn_about_window_size,
+)
 from wdsctl.loader.plan.components import Component, SourceRange, open_source_ranges
 from wdsctl.loader.plan.growth import add_past_versions, past_versions_to_facts, read_past_versions
 from wdsctl.loader.plan.open_sources import SourceOpener
@@ -128,6 +134,7 @@ def open_blend(
         orders = component_orders(dataset, entries, source_ranges, sizes, turn_samples, growth_draws, seeds)
     if saved is None:
         warn_about_window_size(dataset, orders)
+        warn_about_batch_size(dataset, orders)
         _warn_of_unused_parts(dataset, opener.sources)
     components = tuple(map(Component, orders, source_ranges))
     mixtures, begin_batches, weight_facts = blend_weights(

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from wdsctl.core.errors import DatasetError, WdsctlError
+from wdsctl.core.errors import DatasetError, UsageError, WdsctlError
 from wdsctl.core.importers.records.files import find_base, make_file_part, path_from_allowed, resolve_reference
+from wdsctl.core.importers.records.values import check_format_options
 
 
 @pytest.mark.parametrize(
@@ -99,3 +100,18 @@ def test_the_error_names_the_folder_that_would_allow_it(rooms: Path) -> None:
 def test_a_key_is_made_of_the_path_below_the_folder_that_is_named(rooms: Path) -> None:
     for reference in (f"{rooms}/images/1.jpg", "../images/1.jpg", "images/1.jpg"):
         assert path_from_allowed(str(rooms), str(rooms / "labels"), reference, "row 1") == "images/1.jpg"
+
+
+@pytest.mark.parametrize("reference", ["images\\a.jpg", " images/a.jpg", "images/A.JPG", "images/a.JPG "])
+def test_a_reference_that_nearly_names_a_file_is_told_the_file(tmp_path: Path, reference: str) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "a.jpg").touch()
+
+    with pytest.raises(DatasetError, match="the file does not exist") as error:
+        make_file_part("jpg", str(tmp_path), reference, "row 3")
+    assert error.value.hint == "there is 'images/a.jpg': spell the reference like the file"
+
+
+def test_a_base_that_is_no_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"csv: the folder .*/nowhere of the option base does not exist"):
+        check_format_options("csv", {"base": str(tmp_path / "nowhere")}, ("base",))

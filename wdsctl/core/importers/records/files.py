@@ -50,9 +50,39 @@ def make_file_part(name: str, base: str, reference: str, where: str, *, allowed:
             raise _missing_file_error(reference, "not a regular file", where, _BASE_OPTION_HINT)
         return FilePart(name, path, 0, status.st_size, allowed or base)
     except (FileNotFoundError, NotADirectoryError) as error:
+        similar = _find_similar_file(allowed or base, reference)
+        if similar:
+            raise DatasetError(
+                f"{path_for_message(reference)!r}: the file does not exist",
+                hint=f"there is {path_for_message(similar)!r}: spell the reference like the file",
+                where=where,
+                code="WDS231",
+            ) from error
         raise _missing_file_error(reference, "the file does not exist", where, _BASE_OPTION_HINT) from error
     except OSError as error:
         raise wdsctl_error_from(error, path, "read") from error
+
+
+def _find_similar_file(base: str, reference: str) -> str:
+    """A file that differs from the reference in blanks around it, backslashes, or upper and lower case; else empty."""
+    path = reference.strip().replace("\\", "/")
+    if is_url(base) or path.startswith("/") or ".." in path.split("/"):
+        return ""
+    folder, name = os.path.split(path)
+    found = (
+        name
+        if os.path.isfile(os.path.join(base, path))
+        else _names_by_lower(os.path.join(base, folder)).get(name.lower())
+    )
+    return os.path.join(folder, found) if found else ""
+
+
+@lru_cache(maxsize=64)
+def _names_by_lower(folder: str) -> Mapping[str, str]:
+    try:
+        return {name.lower(): name for name in os.listdir(folder)}
+    except OSError:
+        return {}
 
 
 def resolve_reference(base: str, reference: str, where: str, *, base_option: str = "") -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from wdsctl.core.errors import DatasetError, WdsctlError
+from wdsctl.core.importers.records.files import is_media_path
 from wdsctl.core.importers.records.samples import SourceRow
 from wdsctl.core.importers.records.source import RowCheckpoints, RowPosition
 from wdsctl.core.importers.records.text import JsonFile
@@ -102,6 +104,9 @@ def _find_list(file: JsonFile, table: JsonTable) -> int:
         names.append(name)
     message = f"the file has no list {table.member!r}" if table.member else "the file has no list of objects"
     hint = f"its members are {', '.join(names[:10])}" if names else "pass a file with a list of objects"
+    if names and is_media_path(names[0]) and not table.member:
+        program = "to_entries | map({file: .key, text: .value})"
+        hint = f"make a list of objects of the members: jq {shlex.quote(program)} {shlex.quote(table.path)} > rows.json"
     raise DatasetError(message, hint=hint, where=path_for_message(table.path), code="WDS233")
 
 

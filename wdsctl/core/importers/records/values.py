@@ -22,6 +22,7 @@ from wdsctl.core.importers.protocol import Options
 from wdsctl.core.safe_open import is_link_outside
 from wdsctl.core.samples.fields import did_you_mean
 from wdsctl.core.storage import source_files
+from wdsctl.core.text import path_for_message
 
 
 def encode_json(value: Any) -> bytes:
@@ -75,6 +76,12 @@ def check_format_options(format_name: str, options: Options, known: tuple[str, .
         if name not in known:
             has = f"its options are {', '.join(known)}" if known else "it has none"
             raise UsageError(f"{format_name} has no option {name!r}", hint=f"{did_you_mean(name, known)} {has}".strip())
+    base = options.get("base", "")
+    if base and not source_files.is_folder(base):
+        raise UsageError(
+            f"{format_name}: the folder {path_for_message(base)} of the option base does not exist",
+            hint="check the path; it is relative to the working directory",
+        )
     return options
 
 
