@@ -57,8 +57,8 @@ Examples:
 If prepare is killed, run the same command again: it does the remaining work.
 On a terminal, it asks for missing options before it writes anything (? lists
 the choices), and ends by printing the command that asks no questions.
-prepare refuses a SOURCE that is neither the folder that DEST was built from
-nor a copy of it. If you moved that folder and then changed it, pass --yes.
+If DEST was already built, SOURCE must be the folder that it was built from,
+or a copy of it. If you moved that folder and then changed it, pass --yes.
 """
 
 SourceArgument = Annotated[

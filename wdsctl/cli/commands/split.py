@@ -61,7 +61,7 @@ def command(
         ),
     ] = "",
     stratify: Annotated[
-        str, typer.Option("--stratify", metavar="VALUE", help="Divide the samples of each value by the ratios.")
+        str, typer.Option("--stratify", metavar="VALUE", help="Apply the ratios to each value separately.")
     ] = "",
     pattern: Annotated[
         list[str] | None,
