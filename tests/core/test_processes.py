@@ -262,3 +262,26 @@ except KeyboardInterrupt:
     command = [sys.executable, "-c", script, *moment.split()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.stderr) == ("interrupted\n", "")
+
+
+def test_a_worker_that_is_stopped_in_a_destructor_stops_and_prints_nothing() -> None:
+    program = """
+import os, signal, sys, time
+from wdsctl.core import processes
+
+class Busy:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.05)
+
+def unit(seconds):
+    busy = Busy()
+    del busy
+    time.sleep(seconds)
+
+sys.unraisablehook = processes._stop_after_destructor
+processes._run_in_worker(unit, 30)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=False)
+
+    assert (done.returncode, done.stderr) == (1, "")

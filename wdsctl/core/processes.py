@@ -176,6 +176,7 @@ def _init_worker(stop_pipe: Connection, environment: Mapping[str, str]) -> None:
         os.environ.clear()
         os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.unraisablehook = _stop_after_destructor
     threading.Thread(target=_watch_parent, args=(stop_pipe,), daemon=True, name="wdsctl-watch").start()
 
 
@@ -202,3 +203,13 @@ def _run_in_worker(fn: Callable[[UnitT], ResultT], unit: UnitT) -> ResultT:
 
 def _stop(_signal: int, _frame: FrameType | None) -> None:
     raise _Stopped
+
+
+def _stop_after_destructor(unraisable: sys.UnraisableHookArgs) -> None:
+    """Stop the worker although the signal came in a destructor, from which Python lets no exception out."""
+    if unraisable.exc_type is _Stopped:
+        again = threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGTERM))
+        again.daemon = True
+        again.start()
+    else:
+        sys.__unraisablehook__(unraisable)
