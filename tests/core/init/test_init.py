@@ -78,6 +78,8 @@ def test_classes_are_taken_from_the_data(tmp_path: Path) -> None:
     assert constant(tmp_path / "run", "CLASSES") == [0, 1, 2]
     init(of_classes(tmp_path / "gaps", [7, 2, 7, 2, -1]), str(tmp_path / "run2"))
     assert constant(tmp_path / "run2", "CLASSES") == [-1, 2, 7]
+    init(of_classes(tmp_path / "cells of a table", ["3", "0", "3"]), str(tmp_path / "run3"))
+    assert constant(tmp_path / "run3", "CLASSES") == [0, 3]
 
 
 def test_samples_without_a_label_are_counted(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def _typed_body(config: DatasetConfig) -> str:
     if composes:
         lines += ["        **compose_fields(", f"            {config.sample_type},", "            {"]
     for name, source in config.field_map.items():
-        options = f", kind={kinds[name]!r}" if kinds[name] in MEDIA_LIST_KINDS else ""
+        options = f", kind={kinds[name]!r}" if kinds[name] in (*MEDIA_LIST_KINDS, "integer") else ""
         options += "" if name in needed else ", optional=True"
         value = f"field(sample, media, {source!r}{options}),"
         lines.append(f"                {name!r}: {value}" if composes else f"        {name}={value}")

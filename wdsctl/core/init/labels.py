@@ -119,7 +119,7 @@ def read_shard_labels(unit: LabelUnit) -> ShardLabels:
 
 def _labels_in(path: FieldPath, parts: dict[str, bytes], unit: LabelUnit, where: str) -> Iterable[Label] | None:
     """The labels of a sample, as the loader hands them out; None if it has no label."""
-    value = extract_field(path, parts, default=None)
+    value = extract_field(path, parts, kind="integer" if unit.is_integer else "any", default=None)
     if value is None:
         return None
     if isinstance(value, bytes):
