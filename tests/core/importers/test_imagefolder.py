@@ -210,6 +210,28 @@ def test_splits_without_classes_are_no_classes(tmp_path: Path) -> None:
     assert importers.best_importer(a_folder(tmp_path, files))[0].name == "folder"
 
 
+@pytest.mark.parametrize("folder", ["test", "Test1", "unlabeled", "val"])
+def test_an_evaluation_folder_without_class_folders_is_left_out_and_reported(tmp_path: Path, folder: str) -> None:
+    files = {f"{split}/{name}/{split}{name}.jpg": b"1" for split in ("train", "dev") for name in ("cat", "dog")}
+    root = a_folder(tmp_path / "raw", files | {f"{folder}/{i}.jpg": b"1" for i in range(2)})
+
+    (made,) = convert([root], str(tmp_path / "made")).datasets
+
+    assert (made.sample_type, made.splits) == ("ImageClassificationSample", {"train": 2, "dev": 2})
+    assert [parts["cls"] for parts in held(root).values()] == [b"0", b"1", b"0", b"1"]
+    finding = described(root).findings[0]
+    assert (finding.code, finding.severity, finding.count) == ("WDS239", "warning", 2)
+    assert f"{folder}/ has no class folders" in finding.message
+    assert finding.message.endswith(f"run `wdsctl prepare {root}/{folder} DEST`")
+
+
+@pytest.mark.parametrize(("flat", "with_classes"), [("train", "val"), ("training", "test")])
+def test_training_data_without_class_folders_has_no_classes(tmp_path: Path, flat: str, with_classes: str) -> None:
+    files = {f"{with_classes}/{name}/1{name}.jpg": b"1" for name in ("cat", "dog")}
+
+    assert importers.best_importer(a_folder(tmp_path, files | {f"{flat}/1.jpg": b"1"}))[0].name == "folder"
+
+
 def test_audio_and_video_may_have_classes_too(tmp_path: Path) -> None:
     sounds = a_folder(tmp_path / "s", {"yes/1.wav": b"1", "no/1.wav": b"2", "no/2.wav": b"2"})
     clips = a_folder(tmp_path / "v", {"run/v_1.avi": b"1", "jump/v_2.avi": b"2"})

@@ -19,6 +19,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from wdsctl.core.dataset.config import DatasetConfig
+from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.errors import Finding, InputError, Severity, WdsctlError, translate_os_errors
 from wdsctl.core.importers.class_names import read_class_names
 from wdsctl.core.importers.protocol import (
@@ -64,6 +65,9 @@ _MAX_STRAYS = 500
 #: Files of a class whose names differ in the extension only are one file in two formats, and not the parts of one
 #: sample, if they have the same media type and there are 4 names for each such name.
 _REPEAT_FACTOR = 4
+
+#: Folders beside splits, in lower case, whose images have no class.
+_UNLABELED = frozenset({"unlabeled", "unlabelled"})
 
 #: Lists of files beside the classes -> their split, as in Speech Commands. All other files are for training.
 _SPLIT_LISTS = {"validation_list.txt": "val", "testing_list.txt": "test"}
@@ -121,13 +125,15 @@ IMPORTER = ImageFolderImporter()
 class _Layout(NamedTuple):
     """`top`: the folder that holds splits or classes, with a trailing slash unless it is the root. `splits`: folder ->
     split. `classes`: the names of the class folders in any split, sorted. `nested`: an example of a path if every class
-    only has folders, which differ from class to class.
+    only has folders, which differ from class to class. `unlabeled`: the folders beside the splits whose media are not
+    in class folders, such as `test` of a competition.
     """
 
     top: str
     splits: Mapping[str, str]
     classes: tuple[str, ...]
     nested: str
+    unlabeled: tuple[str, ...] = ()
 
     def class_folders(self) -> list[str]:
         """Candidates for the paths of class folders; in a split, some may not exist."""
@@ -154,17 +160,28 @@ def _find_layout(root: str, *, probes: int | None = None) -> _Layout | None:
         if len(below) == 1 and split_of_folder(folders[0]):
             break
         top, names, folders = f"{top}{folders[0]}/", inner, below
-    splits = {name: split_of_folder(name) for name in folders if name.lower() == split_of_folder(name)}
-    by_split = {name: _class_names(root, f"{top}{name}/", probes) for name in splits}
-    if splits and (len(splits) == len(folders) or any(split.startswith("train") for split in splits.values())):
-        # All splits must have classes: train/1.jpg is an image without a class.
-        classes = {name for found in by_split.values() for name in found} if all(by_split.values()) else set()
+    named = {name: split_of_folder(name) for name in folders if name.lower() == split_of_folder(name)}
+    unlabeled = tuple(
+        name for name in folders if _may_lack_classes(name) and not _class_names(root, f"{top}{name}/", probes)
+    )
+    has_train = any(split.startswith("train") for split in named.values())
+    if named and (has_train or len({*named, *unlabeled}) == len(folders)):
+        splits = {name: split for name, split in named.items() if name not in unlabeled}
+        by_split = [_class_names(root, f"{top}{name}/", probes) for name in splits]
+        # All other splits must have classes: train/1.jpg is an image without a class.
+        classes = {name for found in by_split for name in found} if all(by_split) else set()
     else:
-        splits, classes = {}, set(_class_names(root, top, probes))
+        splits, unlabeled, classes = {}, (), set(_class_names(root, top, probes))
     if not classes:
         return None
-    layout = _Layout(top, splits, tuple(sorted(classes)), "")
+    layout = _Layout(top, splits, tuple(sorted(classes)), "", unlabeled)
     return layout._replace(nested=_nested_example(root, layout, probes))
+
+
+def _may_lack_classes(name: str) -> bool:
+    """Whether a folder beside training data is for evaluation or unlabeled by its name, such as `test1`."""
+    split = split_of_folder(name)
+    return name.lower() in _UNLABELED or (bool(split) and not split.startswith("train"))
 
 
 def _has_many_media(names: Iterable[str]) -> bool:
@@ -374,6 +391,11 @@ class _ClassFolderSamples:
             split = self._split_of.get("/".join(segments), "train")
         return split, "/".join(segments[:-1]) if self._is_deepest else segments[0]
 
+    def _unlabeled_folder(self, path: str) -> str:
+        """The folder of unlabeled media that has this file, as a path without a trailing slash; empty if none has."""
+        folders = (f"{self._layout.top}{name}" for name in self._layout.unlabeled)
+        return next((folder for folder in folders if path.startswith(f"{folder}/")), "")
+
     def samples(self, start: int) -> Iterator[SourceSample]:
         for sample_index, (path, shares_stem) in enumerate(islice(self._media(), start, None), start):
             yield self._sample(sample_index, path, path if shares_stem else strip_extension(path))
@@ -407,6 +429,7 @@ class _ClassFolderSamples:
         files: Counter[str] = Counter()  # by extension
         classes: Counter[tuple[str, str]] = Counter()  # by split and class
         unused: list[str] = []
+        unlabeled: Counter[str] = Counter()  # by folder beside the splits
         repeats: list[str] = []
         hidden = listed = 0
         for prefix, names in walk_folders(self._root):
@@ -422,12 +445,15 @@ class _ClassFolderSamples:
                     first = stems.setdefault(strip_extension(path), path)
                     if first != path:
                         repeats.append(path_for_message(first) + " and " + path_for_message(path))
+                elif media_type_of(path) and (folder := self._unlabeled_folder(path)):
+                    unlabeled[folder] += 1
                 elif not (self._split_of and name in _SPLIT_LISTS and prefix == self._layout.top):
                     unused.append(path)
         media_types = {media_type_of(f"x.{extension}") for extension in files}
         unused = [path for path in unused if path not in self._class_names.files]
         findings = [
             *unused_files_findings(unused, "not a media file in a class folder", hidden),
+            *(_unlabeled_finding(self._root, folder, count) for folder, count in unlabeled.items()),
             *self._class_findings(classes),
         ]
         if repeats:
@@ -523,6 +549,17 @@ def _class_finding(names: list[str], what: str, *, severity: Severity = "warning
         severity=severity,
         message=f"{pluralize(len(names), 'class', 'classes')}, such as {path_for_message(names[0])}: {what}",
         count=len(names),
+    )
+
+
+def _unlabeled_finding(root: str, folder: str, count: int) -> Finding:
+    are = "file is" if count == 1 else "files are"
+    return Finding(
+        code="WDS239",
+        severity="warning",
+        message=f"{count:,} media {are} in no sample: {path_for_message(folder)}/ has no class folders. To prepare it "
+        f"alone, without classes, run {shell_command('prepare', os.path.join(root, folder), 'DEST')}",
+        count=count,
     )
 
 
