@@ -6,6 +6,7 @@ import json
 import tarfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import locate
+from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.importers.protocol import FormatMatch
 from wdsctl.core.index.write_dataset_yaml import UnsureTypeError
@@ -23,8 +25,8 @@ from wdsctl.core.prepare import prepare as module
 from wdsctl.core.prepare.prepare import PrepareReport, prepare
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.prepare.source import AmbiguousFormError, recognise_form
-from wdsctl.core.progress import SilentProgress
 from wdsctl.core.samples.detect import Detection
+from wdsctl.core.split.split import SplitRequest, split_dataset
 
 JPEG = b"\xff\xd8\xff\xe0\x00\x10JFIF\x00" + b"\0" * 40
 
@@ -281,19 +283,56 @@ def test_folders_of_tars_that_are_named_after_splits_are_splits(tmp_path: Path) 
     assert [split.name for split in report.split.splits] == ["train"]
 
 
-def test_folders_of_raw_files_that_are_named_after_splits_are_told(tmp_path: Path) -> None:
+def split_folder_warnings(root: Path, files: list[str], **options: Any) -> list[str]:
+    a_folder(root / "raw", dict.fromkeys(files, b"x"))
+    options = {"sample_type": "CrudeSample", "on_missing": "keep"} | options
+    report = prepare(str(root / "raw"), str(root / "out"), prepare_request(from_format="folder", **options))
+    assert report.index is not None
+    return [each.message for each in report.index.findings if (each.code, each.severity) == ("WDS258", "warning")]
+
+
+@pytest.mark.parametrize("top", ["", "data/"])
+def test_folders_of_raw_files_that_are_named_like_splits_are_a_warning(tmp_path: Path, top: str) -> None:
+    (warning,) = split_folder_warnings(tmp_path, [f"{top}train/a.txt", f"{top}val/b.txt", "extra/c.txt"])
+
+    assert f"folders {top}train and {top}val are named like splits, but all 2 samples are for training" in warning
+    assert "classes" not in warning
+    assert f"(`wdsctl ls {tmp_path}/out {top}train/ --samples > train.txt`, and so on)" in warning
+    assert warning.endswith(f"`wdsctl split {tmp_path}/out --keys train=train.txt --keys val=val.txt`")
+
+
+def test_the_warning_says_that_class_folders_in_folders_of_splits_are_not_classes(tmp_path: Path) -> None:
+    (warning,) = split_folder_warnings(tmp_path, ["train/a/1.txt", "train/b/2.txt", "val/b/3.txt"])
+
+    assert "The folders inside are not classes, either." in warning
+    assert "wdsctl prepare" not in warning
+
+
+@pytest.mark.parametrize(
+    ("files", "options"),
+    [
+        (["train/a.txt", "val/b.txt"], {"split": {"train": 1.0, "val": 1.0}}),
+        (["train/a.txt", "plane/b.txt"], {}),
+        (["test_1/a.txt", "test_2/b.txt"], {}),
+    ],
+)
+def test_requested_splits_and_single_names_of_splits_are_no_warning(
+    tmp_path: Path, files: list[str], options: dict[str, Any]
+) -> None:
+    assert split_folder_warnings(tmp_path, files, **options) == []
+
+
+def test_the_warning_about_folders_named_like_splits_ends_when_the_dataset_has_splits(tmp_path: Path) -> None:
+    files = ["train/a.txt", "val/b.txt"]
+    assert len(split_folder_warnings(tmp_path, files)) == len(split_folder_warnings(tmp_path, files)) == 1
+
+    keys = {}
     for name in ("train", "val"):
-        (tmp_path / "raw" / name).mkdir(parents=True)
-        (tmp_path / "raw" / name / "a.txt").write_text("x")
-    notes: list[str] = []
+        keys[name] = str(tmp_path / f"{name}.txt")
+        Path(keys[name]).write_text(f"{name}/{'a' if name == 'train' else 'b'}\n")
+    split_dataset(str(tmp_path / "out"), SplitRequest(rule=SplitRule({}, keys=keys)))
 
-    class Notes(SilentProgress):
-        def note(self, message: str) -> None:
-            notes.append(message)
-
-    prepare(str(tmp_path / "raw"), str(tmp_path / "out"), prepare_request(), progress=Notes())
-    (told,) = [note for note in notes if "folders" in note]
-    assert told.startswith("the folders train and val become parts of the keys, not splits")
+    assert split_folder_warnings(tmp_path, files) == []
 
 
 def test_the_labels_of_a_training_table_are_the_samples_labels_though_the_test_table_has_none(tmp_path: Path) -> None:

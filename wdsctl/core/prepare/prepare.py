@@ -70,9 +70,9 @@ from wdsctl.core.prepare.source import (
     check_raw_folder,
     check_source_exists,
     folder_split_rule,
-    is_split_folder,
     recognise_form,
 )
+from wdsctl.core.prepare.split_folders import split_folder_findings
 from wdsctl.core.prepare.write import FolderReport, UploadFolders, survey_folder, write_folder
 from wdsctl.core.prepare.write import check_dest_shards as check_holds_own
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
@@ -81,7 +81,6 @@ from wdsctl.core.samples.field_map import check_sample_type, validate_field_map
 from wdsctl.core.shards.survey import find_jsonl_file, keep_surveys
 from wdsctl.core.split.split import SplitReport, SplitRequest, ensure_split, split_dataset
 from wdsctl.core.storage.source_files import forget_listings
-from wdsctl.core.text import join_with_and
 from wdsctl.core.urls import is_url, normalize_root, redact_secrets
 
 if TYPE_CHECKING:
@@ -158,7 +157,6 @@ def _prepare(source: str, dest: str | None, request: PrepareRequest, progress: P
         if request.index.dry_run:
             return _dry_run_of_folder(source, root, form, request, progress)
         listing = survey_source(source, root, request, progress)  # raises before anything is written
-        _note_unused_splits(listing, source, root, request, progress)
         key_until = None if listing.keys.is_open else listing.keys.rule
         request = replace(request, index=replace(request.index, key_until=key_until))
         if not is_url(root):
@@ -176,27 +174,6 @@ def _prepare(source: str, dest: str | None, request: PrepareRequest, progress: P
         error.report = replace(error.report, form=form)
         raise
     return replace(report, form=form)
-
-
-def _note_unused_splits(
-    listing: RawListing, source: str, dest: str, request: PrepareRequest, progress: Progress
-) -> None:
-    """Say that the folders of raw files are no splits, if they are named after some, and no splits are requested."""
-    if request.split is not None:
-        return
-    folders: dict[str, None] = {}
-    for sample in listing.samples:
-        name, slash, _ = sample.key.partition("/")
-        if not slash or not is_split_folder(name):
-            return
-        folders[name] = None
-    if len(folders) > 1:
-        first = next(iter(folders))
-        each = shell_command("prepare", os.path.join(source, first), os.path.join(dest, first))
-        progress.note(
-            f"the folders {join_with_and(tuple(folders))} become parts of the keys, not splits. To keep them as "
-            f"splits, prepare each ({each}, and so on), then {shell_command('prepare', dest)}"
-        )
 
 
 def _run_locked(
@@ -439,6 +416,10 @@ def _run_steps(
                 default=partial(folder_split_rule, here),
             )
             is_new = is_new or is_divided
+            if listing is not None and request.split is None and [each.name for each in split.splits] == ["train"]:
+                unused = split_folder_findings((sample.key for sample in listing.samples), dest)
+                entry.findings += unused
+                indexed = replace(indexed, findings=(*indexed.findings, *unused))
             if taken is None and not request.take_unsure and detection is not None:
                 unsure = UnsureTypeError(location, detection) if is_doubtful(detection, type_request) else None
     report = PrepareReport(
