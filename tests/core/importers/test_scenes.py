@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.build import a_folder, an_image
 from tests.core.formats import described, held, refused, reported
 from wdsctl.core import importers
@@ -54,6 +56,53 @@ def test_folders_of_numbered_files_or_of_pairs_are_no_scenes_for_sure(tmp_path: 
         assert "scenes" not in [importer.name for importer, _ in importers.find_importers(root)]
     error = refused(pairs)
     assert (error.code, "folder: " in error.message, "scenes: " in error.message) == ("WDS235", True, True)
+
+
+@pytest.mark.parametrize("note", ["list.txt", "README.txt"])
+@pytest.mark.parametrize("counts", [(6, 8), (30, 31)])
+def test_folders_of_many_numbered_photos_are_classes_also_with_another_file_in_each(
+    tmp_path: Path, note: str, counts: tuple[int, int]
+) -> None:
+    files = [f"{name}/{i:03d}.jpg" for name, count in zip(("cat", "dog"), counts, strict=True) for i in range(count)]
+    root = a_folder(tmp_path, dict.fromkeys([*files, f"cat/{note}", f"dog/{note}"], b"1"))
+
+    assert importers.best_importer(root)[0].name == "imagefolder"
+
+
+def test_folders_of_photos_with_the_same_numbers_and_a_readme_are_classes(tmp_path: Path) -> None:
+    files = {f"{name}/{i:03d}.jpg": b"1" for name in ("cat", "dog") for i in range(30)}
+    root = a_folder(tmp_path, files | {f"{name}/README.txt": b"1" for name in ("cat", "dog")})
+
+    assert importers.best_importer(root)[0].name == "imagefolder"
+    assert len(held(root)) == 60
+
+
+def test_a_few_numbered_media_beside_a_named_file_are_the_parts_of_a_sample(tmp_path: Path) -> None:
+    captioned = some_scenes(tmp_path / "captioned", "", "1.jpg", "caption.txt")
+    views = some_scenes(tmp_path / "views", "", "1.jpg", "2.jpg", "camera.json")
+    masks = some_scenes(tmp_path / "masks", "", "image.jpg", *(f"mask_{i}.png" for i in range(8)))
+
+    for root in (captioned, views, masks):
+        assert importers.best_importer(root)[0].name == "scenes"
+
+
+@pytest.mark.parametrize(("folders", "views"), [(3, 8), (20, 24)])
+def test_many_folders_of_the_same_numbered_media_are_asked_about(tmp_path: Path, folders: int, views: int) -> None:
+    names = [f"{i:02d}.png" for i in range(views)] + ["camera.json"]
+
+    check_is_asked_about(a_folder(tmp_path, {f"{chr(97 + i)}/{name}": b"1" for i in range(folders) for name in names}))
+
+
+@pytest.mark.parametrize("count", [6, 30])
+def test_numbered_media_beside_a_single_named_one_are_asked_about(tmp_path: Path, count: int) -> None:
+    files = [f"{name}/{i:03d}.jpg" for name in ("cat", "dog") for i in range(count)]
+
+    check_is_asked_about(a_folder(tmp_path, dict.fromkeys([*files, "cat/cover.jpg", "dog/cover.jpg"], b"1")))
+
+
+def check_is_asked_about(root: str) -> None:
+    error = refused(root)
+    assert (error.code, "imagefolder: " in error.message, "scenes: " in error.message) == ("WDS235", True, True)
 
 
 def test_a_folder_without_media_is_refused(tmp_path: Path) -> None:

@@ -343,8 +343,10 @@ def _have_equal_names(probed: list[list[str]]) -> bool:
 
 
 def _have_equal_words(probed: list[list[str]]) -> bool:
-    """Whether all folders have the same names of files, and one without a digit: it names a role, not a number."""
-    return _have_equal_names(probed) and any(not re.search("[0-9]", strip_extension(name)) for name in probed[0])
+    """Whether all folders have the same names of files, and most media have no digit: they name roles, not numbers."""
+    media = [name for name in probed[0] if media_type_of(name)]
+    words = [name for name in media if not re.search("[0-9]", strip_extension(name))]
+    return _have_equal_names(probed) and 2 * len(words) > len(media)
 
 
 class _ClassFolderSamples:

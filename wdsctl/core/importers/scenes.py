@@ -1,6 +1,7 @@
 """A folder for each sample: `0001/rgb.jpg` and `0001/depth.png` are the parts `rgb.jpg` and `depth.png` of `0001`.
 
-All folders have files of the same names. Folders named like splits, above them, are splits.
+All folders have files of the same names, which say what the files are. Folders of many numbered files are classes of
+photos or frames of videos, also with a text file in each. Folders named like splits, above them, are splits.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
+from statistics import median
 from typing import NamedTuple
 
 from wdsctl.core.errors import Finding, InputError, WdsctlError
@@ -19,12 +21,13 @@ from wdsctl.core.importers.records.folder_files import (
     FolderFiles,
     FolderNames,
     ListedSamples,
+    is_document,
     media_type_of,
     split_of_folder,
     unused_files_findings,
     walk_folders,
 )
-from wdsctl.core.importers.records.samples import SourceSample
+from wdsctl.core.importers.records.samples import SourceSample, strip_extension
 from wdsctl.core.importers.records.source import SampleSource
 from wdsctl.core.samples.naming import safe_key, split_name
 from wdsctl.core.storage import source_files
@@ -32,6 +35,12 @@ from wdsctl.core.text import path_for_message, pluralize
 
 _PROBED_FOLDERS = 20
 _USUAL_SHARE = 0.8  # a name is usual if so many folders have it
+
+#: Media of a sample whose names are numbered: so few are parts of it, and so many may also be the photos of a class.
+_FEW_NUMBERED = 4
+_SOME_NUMBERED = 12
+_SURE_SCORE = 0.8
+_UNSURE_SCORE = 0.7  # that of class folders: the user decides
 
 
 class ScenesImporter:
@@ -48,16 +57,17 @@ class ScenesImporter:
             probed = list(islice(below, _PROBED_FOLDERS))
         except (OSError, WdsctlError):
             return None
-        usual = _usual_names(names for _, names in probed)
+        usual = [name for name in _usual_names(names for _, names in probed) if not is_document(name)]
         stems = Counter(key[0] for key in map(split_name, usual) if key)
         words = [stem for stem in stems if not re.search("[0-9]", stem)]
         is_leaf = all(not names.folders for _, names in probed)
         if len(probed) < 2 or len(stems) < 2 or not words or not is_leaf or not any(map(media_type_of, usual)):
             return None
         shown = ", ".join(path_for_message(name) for name in usual[:2])
+        score = _score_names([names.files for _, names in probed], usual)
         # left.jpg, left.json, right.jpg and right.json may be one sample or two.
-        score = 0.2 if max(stems.values()) > 1 else 0.8
-        return FormatMatch(score, f"all folders have files named {shown}")
+        score = min(score, 0.2) if max(stems.values()) > 1 else score
+        return FormatMatch(score, f"all folders have files named {shown}") if score else None
 
     def open(self, path: str, options: Options) -> Source:
         given.check_format_options(self.name, options, ())
@@ -134,6 +144,30 @@ class _SceneFolder:
         used = {f"{scene.prefix}{name}" for scene in self.scenes for name in scene.names}
         unused = (path for path in self.files.paths if path not in used)
         yield from unused_files_findings(unused, "it is not in the folder of any sample", self.files.hidden)
+
+
+def _score_names(folders: list[list[str]], usual: list[str]) -> float:
+    """How clearly the files of each folder are one sample; 0 if they are not. `usual`: names that most folders have.
+
+    Names without digits tell media apart; one alone, such as `cover.jpg`, may be beside photos. If all media are
+    numbered, the folders must have the same numbers: few of them, or there must be many such folders.
+    """
+    named = [name for name in usual if media_type_of(name) and not _is_numbered(name)]
+    numbered = [tuple(name for name in files if media_type_of(name) and _is_numbered(name)) for files in folders]
+    if named:
+        like_it = [sum(extension_of_name(name) == extension_of_name(named[0]) for name in names) for names in numbered]
+        is_few = median(like_it) <= _FEW_NUMBERED and median(map(len, numbered)) <= _SOME_NUMBERED
+        return _SURE_SCORE if len(named) > 1 or is_few else _UNSURE_SCORE
+    names, count = Counter(numbered).most_common(1)[0]
+    if count < _USUAL_SHARE * len(folders):
+        return 0.0
+    if len(names) <= _FEW_NUMBERED:
+        return _SURE_SCORE
+    return _UNSURE_SCORE if len(names) <= _SOME_NUMBERED or len(folders) == _PROBED_FOLDERS else 0.0
+
+
+def _is_numbered(name: str) -> bool:
+    return bool(re.search("[0-9]", strip_extension(name)))
 
 
 def _usual_names(folders: Iterator[FolderNames]) -> list[str]:
