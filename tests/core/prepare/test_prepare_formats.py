@@ -87,6 +87,16 @@ def test_folders_of_classes_keep_their_labels_and_splits(tmp_path: Path) -> None
     )
 
 
+def test_detection_finds_the_type_of_class_folders_in_their_shards(tmp_path: Path) -> None:
+    dest = str(tmp_path / "made")
+    prepare(class_folders(tmp_path / "raw"), dest)
+    written = load_config(locate(dest).dataset_yaml)
+
+    report = prepare(dest, None, prepare_request(redetect=True))
+
+    assert (report.detection is not None, load_config(locate(dest).dataset_yaml).field_map) == (True, written.field_map)
+
+
 def test_compressed_tars_are_unpacked(tmp_path: Path) -> None:
     convert([some_shards(tmp_path / "a", 2, 4)], str(tmp_path / "gz"), ConvertRequest(compress="gz"))
     report = prepare(str(tmp_path / "gz"), str(tmp_path / "made"), PrepareRequest(take_unsure=True))

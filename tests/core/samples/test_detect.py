@@ -388,6 +388,42 @@ def test_two_types_that_fit_alike_lower_the_confidence_and_are_named() -> None:
     assert found.confidence < 0.7
 
 
+def labelled(cls: str, *texts: str) -> Evidence:
+    """A hundred samples, of which those with these numbers and texts were read."""
+    parts = {
+        "jpg": (JPEG,) * len(texts),
+        "cls": tuple(each.encode() for each in cls),
+        "txt": tuple(each.encode() for each in texts),
+    }
+    return Evidence(100, tuple(PartEvidence(name, 100, heads) for name, heads in parts.items()))
+
+
+def test_a_text_that_repeats_for_each_number_is_the_name_of_the_class() -> None:
+    found = infer_sample_type(labelled("0011", "cat", "cat", "dog\n", "dog"))
+
+    assert (found.sample_type, found.is_sure) == ("ImageClassificationSample", True)
+    assert found.field_map == {"image": "jpg", "label": "cls", "label_name": "txt"}
+    assert any(reason.endswith("one for each number in cls") for reason in found.reasons)
+
+
+@pytest.mark.parametrize(
+    ("cls", "texts"),
+    [
+        ("0011", ("a cat", "a cat asleep", "a dog", "a dog")),  # captions differ in a class
+        ("0123", ("a cat", "a dog", "a cow", "a pig")),  # nothing repeats
+        ("0012", ("a cat", "a cat", "a dog", "a cow")),  # a single repetition
+        ("0011", ("a pet",) * 4),
+        ("1111", ("a cat",) * 4),
+        ("0011", ("x" * 81, "x" * 81, "dog", "dog")),
+        ("0011", ("a\nb", "a\nb", "dog", "dog")),
+    ],
+)
+def test_a_text_beside_a_number_that_does_not_name_it_is_a_caption(cls: str, texts: tuple[str, ...]) -> None:
+    found = infer_sample_type(labelled(cls, *texts))
+
+    assert (found.sample_type, found.is_sure) == ("CaptioningSample", False)
+
+
 def test_a_text_part_says_more_than_a_record_beside_it() -> None:
     found = infer_sample_type(seen(jpg=JPEG, txt=b"a dog", json=b'{"label": 3, "class": "dog", "source": "dog.jpg"}'))
 

@@ -9,10 +9,18 @@ type fits, the samples are `CrudeSample`: dicts of the parts.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from wdsctl.core.samples.evidence import Evidence, JsonKeyFacts, PartEvidence, PartFacts, examine_part, percent
+from wdsctl.core.samples.evidence import (
+    Evidence,
+    JsonKeyFacts,
+    PartEvidence,
+    PartFacts,
+    examine_part,
+    find_class_names,
+    percent,
+)
 from wdsctl.core.samples.field_path import FieldPath, PartAccess
 from wdsctl.core.samples.fields import find_parts
 from wdsctl.core.samples.fill import MIN_FILLED_SHARE, MIN_OPTIONAL_SHARE, FilledField, fill_field
@@ -144,7 +152,8 @@ def infer_sample_type(evidence: Evidence, *, is_jsonl: bool = False) -> Detectio
     `is_jsonl`: the samples are lines of JSON, which hold no media but may refer to some, so that only types without
     media can fit.
     """
-    facts = tuple(examine_part(part, evidence.samples) for part in evidence.parts if part.samples)
+    evidence = replace(evidence, parts=tuple(part for part in evidence.parts if part.samples))
+    facts = find_class_names(evidence, [examine_part(part, evidence.samples) for part in evidence.parts])
     names = ("TextSample", "ConversationSample", "PreferenceSample") if is_jsonl else tuple(SAMPLE_TYPES)
     outcomes = [_try_jsonl(name, facts) if is_jsonl else _try_sample_type(name, facts) for name in names]
     kinds = {part.name: part.label for part in facts}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _TEXT_KINDS = {"text", "integer", "number", "json"}
 _CONSENSUS_SHARE = 0.9
+_MAX_NAME_BYTES = 80  # of the name of a class
+_MIN_REPEATED_NAMES = 2
 _DISPLAY_NAMES = {
     "jpeg2000": "JPEG 2000",
     "matroska": "Matroska",
@@ -99,6 +101,7 @@ class PartFacts:
 
     `kind`: a kind of content, or mixed, or unknown if no content was examined. `format`: the most frequent format.
     `content_summary`: the content in words. `oddities`: sentences about content that contradicts the name or the rest.
+    `names_of`: the part whose numbers a text names, see `find_class_names`; empty for other parts.
     """
 
     name: str
@@ -108,6 +111,7 @@ class PartFacts:
     content_summary: str
     oddities: tuple[str, ...]
     keys: tuple[JsonKeyFacts, ...] = ()
+    names_of: str = ""
 
     @property
     def label(self) -> str:
@@ -139,6 +143,40 @@ def examine_part(part: PartEvidence, samples: int) -> PartFacts:
     return PartFacts(
         part.name, share, kind, form, _summarize_contents(contents), _find_oddities(part.name, kind, contents), keys
     )
+
+
+def find_class_names(evidence: Evidence, facts: Sequence[PartFacts]) -> tuple[PartFacts, ...]:
+    """Return the facts, with `names_of` of the texts that name the numbers in another part, such as `cat` for `0`.
+
+    Both parts are in all samples. Each number has one short text, and each text one number. At least two samples repeat
+    the text of another one: captions differ from sample to sample.
+    """
+    values = {
+        part.name: _short_values(part)
+        for part, fact in zip(evidence.parts, facts, strict=True)
+        if part.samples == evidence.samples and fact.kind in ("text", "integer")
+    }
+    numbers = [fact.name for fact in facts if fact.kind == "integer" and values.get(fact.name)]
+    return tuple(
+        replace(fact, names_of=next((each for each in numbers if _are_names(values[each], values[fact.name])), ""))
+        if fact.kind == "text" and values.get(fact.name)
+        else fact
+        for fact in facts
+    )
+
+
+def _short_values(part: PartEvidence) -> list[str]:
+    """The values of the samples that were read, in their order; empty if one is empty or long, or has several lines."""
+    sizes = part.sizes or tuple(map(len, part.heads))
+    values = [head[: _MAX_NAME_BYTES + 1].decode("utf-8", "replace").strip() for head in part.heads]
+    are_short = all(size <= _MAX_NAME_BYTES for size in sizes) and all(len(each.splitlines()) == 1 for each in values)
+    return values if are_short else []
+
+
+def _are_names(numbers: list[str], texts: list[str]) -> bool:
+    pairs = len(set(zip(numbers, texts, strict=False)))
+    is_one_to_one = len(numbers) == len(texts) and pairs == len(set(numbers)) == len(set(texts))
+    return is_one_to_one and pairs > 1 and len(texts) - pairs >= _MIN_REPEATED_NAMES
 
 
 def percent(share: float) -> str:

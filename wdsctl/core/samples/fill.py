@@ -237,6 +237,14 @@ def _parts_called_text(field: SampleField, facts: Sequence[PartFacts]) -> Iterat
     yield from (_from_part(field, part, part.name) for part in _subtitle_parts(facts))
 
 
+def _names_of_numbers(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
+    """Texts that name the classes whose numbers are in another part."""
+    if field.name == "label_name":
+        for part in facts:
+            if part.names_of:
+                yield _from_part(field, part, part.name, remark=f", one for each number in {part.names_of}")
+
+
 def _only_text(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
     texts = [part for part in facts if part.kind == "text"]
     if len(texts) == 1:
@@ -293,6 +301,7 @@ _WAYS = (
     _Way(0.95, _parts_called_text, takes_any_text=True),
     _Way(1.0, _keys_by_name),
     _Way(1.0, _objects_of_pairs),
+    _Way(0.95, _names_of_numbers),
     _Way(0.9, _first_items_by_name, takes_any_text=True),
     _Way(0.85, _only_text, takes_any_text=True),
 )
