@@ -318,6 +318,15 @@ def test_the_warning_says_that_class_folders_in_folders_of_splits_are_not_classe
     assert "wdsctl prepare" not in warning
 
 
+def test_a_dry_run_warns_about_folders_that_are_named_like_splits(tmp_path: Path) -> None:
+    root = a_folder(tmp_path / "raw", {"train/a.txt": b"x", "val/b.txt": b"x"})
+
+    report = prepare(root, str(tmp_path / "out"), prepare_request(dry_run=True))
+
+    assert report.folder is not None
+    assert [each.code for each in report.folder.findings] == ["WDS258"]
+
+
 @pytest.mark.parametrize(
     ("files", "options"),
     [

@@ -297,6 +297,8 @@ def render_prepare(
         yield from finding_lines(sort_by_severity(report.conversion.findings))
     if report.index is not None:
         yield from render_worst_findings(report.index)
+    elif report.folder is not None:
+        yield from finding_lines(report.folder.findings)
 
 
 def _steps(

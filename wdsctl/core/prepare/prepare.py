@@ -544,10 +544,14 @@ def _catalog_layout_hashes(location: DatasetLocation) -> dict[str, str]:
 def _dry_run_of_folder(
     source: str, dest: str, form: SourceForm | None, request: PrepareRequest, progress: Progress
 ) -> PrepareReport:
-    """Plan the shards of a raw folder. A dry run cannot predict the later steps."""
+    """Plan the shards of a raw folder. A dry run cannot predict the later steps, except the split of a new dataset."""
     listing = survey_source(source, dest, request, progress)
     with _peek_ledger(dest, request) as ledger:
+        is_new = not ledger.planned_shards()
         folder = write_folder(source, dest, request, ledger=ledger, listing=listing, progress=progress)
+    if is_new and request.split is None:
+        unused = split_folder_findings((sample.key for sample in listing.samples), dest)
+        folder = replace(folder, findings=(*folder.findings, *unused))
     return _dry_run_report(source, dest, form, folder, None)
 
 
