@@ -167,3 +167,13 @@ def test_other_archives_in_a_raw_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"1 archive in the source, such as more\.7z") as caught:
         prepare(root, str(tmp_path / "made"))
     assert caught.value.code == "WDS240"
+
+
+def test_commands_in_findings_about_zips_do_not_name_the_removed_folder(tmp_path: Path) -> None:
+    files = {f"train/{name}/{i}{name}.jpg": JPEG + bytes([i]) for name in ("cat", "dog") for i in range(2)}
+    a_folder(tmp_path, {"raw.zip": a_zip(files | {"test/9.jpg": JPEG})})
+
+    report = prepare(str(tmp_path / "raw.zip"), str(tmp_path / "made"))
+
+    assert report.conversion is not None
+    assert report.conversion.findings[0].message.endswith("run `wdsctl prepare FOLDER/test DEST`")

@@ -126,7 +126,16 @@ def prepare(
             return _prepare(source, dest, request, progress)
         with unpack_archives(source, dest, progress.note) as folder:
             report = _prepare(folder, dest, request, progress)
-    return report if folder == source else replace(report, source=redact_secrets(source))
+    return report if folder == source else _name_unpacked(report, source, folder)
+
+
+def _name_unpacked(report: PrepareReport, source: str, folder: str) -> PrepareReport:
+    """The report of unpacked zips: commands in its findings must not name `folder`, which is removed now."""
+    conversion = report.conversion
+    if conversion is not None:
+        named = (replace(each, message=each.message.replace(folder, "FOLDER")) for each in conversion.findings)
+        conversion = replace(conversion, findings=tuple(named))
+    return replace(report, source=redact_secrets(source), conversion=conversion)
 
 
 def may_unpack(request: PrepareRequest) -> bool:
