@@ -47,7 +47,8 @@ def an_evil_checkpoint() -> bytes:
         ("npy", an_array()),
         ("npz", arrays()),
         ("pth", a_checkpoint()),
-        ("json", b""),
+        ("txt", b""),
+        ("jsonl", b""),
     ],
 )
 def test_what_decodes_is_sound(looked: Looked, name: str, data: bytes) -> None:
@@ -60,6 +61,8 @@ def test_what_decodes_is_sound(looked: Looked, name: str, data: bytes) -> None:
     [
         ("jpg", an_image("JPEG")[:-200], "WDS143", "it "),
         ("png", flipped(an_image("PNG"), -14), "WDS147", "the checksum of its chunk IDAT"),
+        ("json", b"", "WDS144", "at character 0"),
+        ("cls", b"", "WDS143", "not a whole number: b''"),
         ("json", b'{"a": }', "WDS144", "at character 6"),
         ("json", b"[" * 100_000, "WDS144", "nested too deep"),
         ("json", b"1" * 5000, "WDS144", "too many digits"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import AsNobody, a_dataset, rewritten, tree
+from tests.build import AsNobody, a_dataset, an_image, rewritten, tree
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_checks import read_quarantine
 from wdsctl.core.catalog.read import Catalog
@@ -49,6 +49,14 @@ def test_broken_samples_are_kept_out_of_all_splits_and_no_shard_is_touched(tmp_p
     with Ledger.open_for_reading(locate(root).ledger) as ledger:
         kept = [(row.shard, row.position, row.key, row.code) for row in read_quarantine(ledger)]
     assert kept == [(f"{i}.tar", 2, f"{i}2", "WDS144") for i in range(3)]
+
+
+def test_empty_media_are_kept_out_and_empty_texts_stay(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": {"0.jpg": b"", "0.txt": b"a", "1.jpg": an_image("JPEG"), "1.txt": b""}})
+    index(root)
+    assert validate(root, CONTENT).quarantine is not None
+    with Ledger.open_for_reading(locate(root).ledger) as ledger:
+        assert [(row.key, row.code) for row in read_quarantine(ledger)] == [("0", "WDS140")]
 
 
 def test_what_is_kept_out_already_is_not_kept_out_twice(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from wdsctl.core.catalog.ledger_checks import LocatedFindingCollector, PartToChe
 from wdsctl.core.checkpoint.torch_file import PICKLE_ERRORS, UnsupportedPickle, unpickle_safely
 from wdsctl.core.json_text import JsonReader
 from wdsctl.core.media.byte_range import MAX_KEPT_PAGES
-from wdsctl.core.media.kinds import MAX_DECODABLE_BYTES, MEDIA_KINDS, PartKind, part_kind
+from wdsctl.core.media.kinds import ARRAY_KINDS, MAX_DECODABLE_BYTES, MEDIA_KINDS, PartKind, part_kind
 from wdsctl.core.samples.stored_values import (
     RAW_IMAGE_EXTENSION,
     STORED_VALUE_ERRORS,
@@ -58,13 +58,13 @@ def _stored_decoder(part: str) -> Callable[[bytes], object] | None:
 
 
 def check_content(read: ReadShard, part: PartToCheck, findings: LocatedFindingCollector) -> None:
-    """Add defects of a part's content to `findings`. The scan reports empty parts. Raises storage errors.
+    """Add defects of a part's content to `findings`. Raises storage errors. `headers` reports empty media and arrays.
 
     Takes the time of decoding. Memory: the part and its decoded form; for audio and video a few pages and frames.
     """
-    if part.size == 0:
-        return
     kind = part_kind(part.part)
+    if part.size == 0 and kind in MEDIA_KINDS | ARRAY_KINDS:
+        return
     if kind in MEDIA_KINDS:
         _check_medium(read, part, findings)
         return
@@ -75,16 +75,17 @@ def check_content(read: ReadShard, part: PartToCheck, findings: LocatedFindingCo
         if defect := npy_error(read, part):
             findings.add("WDS143", defect, part)
         return
+    data = read(part.offset, part.size) if part.size else b""
     if kind in ("json", "lines"):
-        _check_json(read(part.offset, part.size), part, findings)
+        _check_json(data, part, findings)
         return
     if decode := _stored_decoder(part.part):
         try:
-            decode(read(part.offset, part.size))
+            decode(data)
         except STORED_VALUE_ERRORS as error:
             findings.add("WDS143", str(error), part)
         return
-    code, message = _CHECKS[kind](read(part.offset, part.size))
+    code, message = _CHECKS[kind](data)
     if code:
         findings.add(code, message, part)
 

@@ -39,11 +39,12 @@ def read_part_header(read: ReadShard, part: PartToCheck) -> tuple[bytes, Sniffed
 def check_header(
     read: ReadShard, part: PartToCheck, catalog_facts: CatalogFacts, findings: LocatedFindingCollector
 ) -> None:
-    """Add defects of a part's header to `findings`. The scan reports empty parts. Raises storage errors.
+    """Add defects of a part's header to `findings`. Raises storage errors.
 
     Takes 0.1 to 10 ms per medium. Reads 64 KiB, or more if the header is longer.
     """
     if part.size == 0:
+        findings.add("WDS140", "it is empty", part)
         return
     head, content = read_part_header(read, part)
     kind = part_kind(part.part)
