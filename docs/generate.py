@@ -120,7 +120,7 @@ MORE_MEANINGS = {
     "v_sample_split": "sample in a split; a sample in several split sets has a row for each",
     "v_excluded": "shard from which a rule or the quarantine excludes samples",
     "v_run": "command that wrote or checked something. `argv` (the arguments of the command) and `details` are JSON",
-    "v_finding": "finding; `run_id` is the `id` of the run in `v_run`",
+    "v_finding": "finding of a run: `validate` has one per damaged sample; `run_id` is the `id` of the run in `v_run`",
     "v_view": "[view](views.md); `definition` is JSON and contains the options that created the view",
     "v_quarantine": "quarantined sample, or quarantined shard: `position` is then null",
 }

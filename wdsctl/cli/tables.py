@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -67,11 +68,29 @@ def count_severities(findings: Sequence[Finding]) -> str:
 def finding_lines(findings: Iterable[Finding]) -> Iterator[RenderableType]:
     """Render findings like errors: code, title and count, then the first location and the message."""
     for finding in findings:
-        yield _finding_heading(finding)
-        message = "" if finding.message == finding_title(finding) else finding.message
-        yield labelled_lines(
-            [("-->", relative_paths(": ".join(filter(None, (finding_location(finding), message)))))], gap=1
-        )
+        yield _finding_heading(finding, finding.count)
+        yield _location_line(finding)
+
+
+def grouped_finding_lines(findings: Sequence[Finding], shown: Sequence[Finding]) -> Iterator[RenderableType]:
+    """Render the `shown` ones of the findings: a heading per code and severity, then each location and message."""
+    groups: dict[tuple[str, str], list[Finding]] = {}
+    for finding in shown:
+        groups.setdefault((finding.severity, finding.code), []).append(finding)
+    entries, counts = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for finding in findings:
+        entries[finding.severity, finding.code] += 1
+        counts[finding.severity, finding.code] += finding.count
+    for kind, group in groups.items():
+        yield _finding_heading(group[0], counts[kind])
+        for finding in group:
+            yield _location_line(finding, with_count=entries[kind] > 1)
+
+
+def _location_line(finding: Finding, *, with_count: bool = False) -> RenderableType:
+    message = "" if finding.message == finding_title(finding) else finding.message
+    line = ": ".join(filter(None, (finding_location(finding), message)))
+    return labelled_lines([("-->", relative_paths(f"{line}{_times(finding.count) if with_count else ''}"))], gap=1)
 
 
 def finding_title(finding: Finding) -> str:
@@ -92,11 +111,14 @@ def finding_location(finding: Finding) -> str:
     return ", ".join(parts)
 
 
-def _finding_heading(finding: Finding) -> Text:
+def _finding_heading(finding: Finding, count: int) -> Text:
     from rich.text import Text
 
-    times = f" ({format_count(finding.count)} times)" if finding.count > 1 else ""
     return Text.assemble(
         (f"{finding.severity}[{finding.code}]", SEVERITY_STYLES[finding.severity]),
-        f": {finding_title(finding)}{times}",
+        f": {finding_title(finding)}{_times(count)}",
     )
+
+
+def _times(count: int) -> str:
+    return f" ({format_count(count)} times)" if count > 1 else ""

@@ -231,7 +231,7 @@ SEVERITIES: tuple[Severity, ...] = ("note", "warning", "error")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One kind of problem in one place. `count` is the number of occurrences.
+    """One kind of problem in one place: in one sample, a shard, or a dataset. `count` is the number of occurrences.
 
     `key`, `part` and `offset` (in bytes) belong to the first occurrence.
     """

@@ -3,6 +3,7 @@ from __future__ import annotations
 from tests.cli.conftest import Show
 from tests.cli.reports import a_validate_report
 from wdsctl.cli.commands.validate import render_validation, validation_renderer
+from wdsctl.core.errors import Finding
 
 
 def test_findings_then_a_table_then_the_verdict(piped: Show) -> None:
@@ -36,3 +37,26 @@ def test_a_sound_dataset_gets_two_lines(piped: Show) -> None:
     lines = piped(render_validation(a_validate_report(findings=())))
     assert len(lines) == 2
     assert lines[0] == "shards: nothing wrong"
+
+
+def test_the_samples_of_a_code_are_listed_below_one_heading_up_to_the_limit(piped: Show) -> None:
+    facts = {"code": "WDS143", "severity": "error", "message": "cut off", "shard": "a.tar", "part": "jpg"}
+    named = [Finding(**facts, key=str(i), offset=512 * i, count=1 + i % 2) for i in range(4)]  # type: ignore[arg-type]
+    other = Finding(code="WDS140", severity="error", message="it is empty", shard="b.tar", key="x")
+    report = a_validate_report(findings=(*named, other))
+    assert piped(validation_renderer(0)(report))[:7] == [
+        "error[WDS143]: a part cannot be decoded (6 times)",
+        "  --> a.tar (byte 0), sample 0, part jpg: cut off",
+        "  --> a.tar (byte 512), sample 1, part jpg: cut off (2 times)",
+        "  --> a.tar (byte 1,024), sample 2, part jpg: cut off",
+        "  --> a.tar (byte 1,536), sample 3, part jpg: cut off (2 times)",
+        "error[WDS140]: the header of a part is invalid",
+        "  --> b.tar, sample x: it is empty",
+    ]
+    assert piped(validation_renderer(2)(report))[:5] == [
+        "error[WDS143]: a part cannot be decoded (6 times)",
+        "  --> a.tar (byte 0), sample 0, part jpg: cut off",
+        "error[WDS140]: the header of a part is invalid",
+        "  --> b.tar, sample x: it is empty",
+        "... and 3 more (--limit 0 lists them all)",
+    ]

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 from wdsctl.core.catalog.ledger_checks import (
+    MAX_NAMED_SAMPLES,
     LocatedFinding,
     LocatedFindingCollector,
     PartToCheck,
+    SampleFault,
     located_findings_from_json,
     located_findings_to_json,
     merge_located_findings,
+    name_samples,
 )
 from wdsctl.core.errors import Finding
 
@@ -28,15 +31,19 @@ def test_one_finding_a_code_and_part_with_the_first_place_and_all_samples() -> N
 
 def test_what_the_ledger_keeps_comes_back_as_it_was() -> None:
     odd = Finding(code="WDS144", severity="error", message='"\ud800\n', shard="ü.tar", key="k\x00", offset=7)
-    found = (LocatedFinding(odd, (1, 2)), LocatedFinding(odd, covers_shard=True))
-    assert located_findings_from_json(located_findings_to_json(found)) == found
+    faults = (SampleFault(1, "k\x00", 7, 1, '"\ud800\n'), SampleFault(2, "ü", None, 3, ""))
+    found = (LocatedFinding(odd, (1, 2), faults=faults), LocatedFinding(odd, covers_shard=True))
+    stored = located_findings_to_json(found)
+    assert located_findings_from_json(stored) == found
+    assert located_findings_from_json(stored, with_faults=False) == (found[0]._replace(faults=()), found[1])
 
 
 def at(*places: int, code: str = "WDS143", count: int = 0) -> LocatedFinding:
     said = Finding(
         code=code, severity="error", message="m", key=f"k{places[0]}", part="jpg", count=count or len(places)
     )
-    return LocatedFinding(said, places)
+    faults = tuple(SampleFault(place, f"k{place}", None, 1, "m") for place in places)
+    return LocatedFinding(said, places, faults=faults if len(places) > 1 else ())
 
 
 def test_looks_at_the_same_samples_are_one_finding_a_code_with_all_samples_and_the_first_of_them() -> None:
@@ -53,3 +60,32 @@ def test_findings_of_a_shard_that_say_different_things_stay_several() -> None:
         for said in "xy"
     ]
     assert merge_located_findings(sums) == merge_located_findings(sums, sums[:1]) == tuple(sums)
+
+
+def test_each_sample_is_named_with_its_own_place_message_and_count() -> None:
+    found = LocatedFindingCollector("a.tar")
+    for row in (3, 1, 3):
+        found.add("WDS143", f"row {row}", PartToCheck(row, f"k{row}", "jpg", 100 * row, 1))
+    [located] = found.to_findings()
+    named = [(each.key, each.offset, each.message, each.count) for each in name_samples(located)]
+    assert named == [("k1", 100, "row 1", 1), ("k3", 300, "row 3", 2)]
+
+
+def test_after_a_thousand_samples_of_a_shard_the_others_are_counted() -> None:
+    found = LocatedFindingCollector("a.tar")
+    for row in range(MAX_NAMED_SAMPLES + 7):
+        found.add("WDS143", "m", PartToCheck(row, f"k{row}", "jpg", row, 1))
+    [located] = found.to_findings()
+    *named, rest = name_samples(located)
+    assert len(located.positions) == MAX_NAMED_SAMPLES + 7
+    assert (len(named), named[-1].key) == (MAX_NAMED_SAMPLES, "k999")
+    assert (rest.key, rest.offset, rest.count) == ("", None, 7)
+    assert rest.message == "more samples of this shard, after the first 1,000"
+
+
+def test_a_thousand_named_samples_take_a_few_kilobytes_of_the_ledger() -> None:
+    found = LocatedFindingCollector("a.tar")
+    for row in range(MAX_NAMED_SAMPLES):
+        message = f"it cannot be decoded: image file is truncated ({row % 97} bytes not processed)"
+        found.add("WDS143", message, PartToCheck(row, f"folder/{row:06d}", "jpg", 30_011 * row, 1))
+    assert len(located_findings_to_json(found.to_findings())) < 24_000

@@ -14,10 +14,10 @@ from wdsctl.core.validate.structure import check_jsonl_lines, line_defects
     ("line", "code", "said"),
     [
         (b'{"a": 1}', "", ""),
-        (b'{"a": [{"b": NaN}]}', "WDS158", "such as one where NaN is not a JSON number"),
+        (b'{"a": [{"b": NaN}]}', "WDS158", "NaN is not a JSON number"),
         (b'{"a": -Infinity}', "WDS158", "-Infinity"),
-        (b'{"a": {"b": 1, "c": 2, "b": 1}}', "WDS159", "such as one where an object has the name 'b' more than once"),
-        (b"[1]", "WDS121", "not JSON objects"),
+        (b'{"a": {"b": 1, "c": 2, "b": 1}}', "WDS159", "an object has the name 'b' more than once"),
+        (b"[1]", "WDS121", "not a JSON object"),
         (b'{"a": 1,}', "WDS123", "at character"),
         (b"{" * 3, "WDS123", "at character 1 of the line"),
         (b'{"a": ' * 100_000 + b"}" * 100_000, "WDS123", "nested too deep"),
@@ -38,8 +38,10 @@ def test_lines_are_checked_however_they_are_read_together(tmp_path: Path, monkey
     scan = scan_file(str(tmp_path), file)
     for together in (1, 20, 4 << 20):
         monkeypatch.setattr("wdsctl.core.validate.structure.JSONL_READ_BYTES", together)
-        [finding] = check_jsonl_lines(str(tmp_path), file, scan)
+        [located] = check_jsonl_lines(str(tmp_path), file, scan)
+        finding = located.finding
         assert (finding.code, finding.count, finding.key, finding.offset) == ("WDS123", 15, "a/0", 0)
+        assert [fault.key for fault in located.faults] == [f"a/{i}" for i in range(0, 100, 7)]
 
 
 def test_a_file_that_is_gone_meanwhile_is_a_finding(tmp_path: Path) -> None:
@@ -47,7 +49,7 @@ def test_a_file_that_is_gone_meanwhile_is_a_finding(tmp_path: Path) -> None:
     file = ShardFile("a.jsonl", 6, 0)
     scan = scan_file(str(tmp_path), file)
     (tmp_path / "a.jsonl").write_bytes(b"{}\n")
-    assert [each.code for each in check_jsonl_lines(str(tmp_path), file, scan)] == ["WDS403"]
+    assert [each.finding.code for each in check_jsonl_lines(str(tmp_path), file, scan)] == ["WDS403"]
 
 
 def test_what_others_read_otherwise_is_a_warning_and_what_does_not_parse_an_error(tmp_path: Path) -> None:
@@ -55,7 +57,7 @@ def test_what_others_read_otherwise_is_a_warning_and_what_does_not_parse_an_erro
     (tmp_path / "a.jsonl").write_bytes(data)
     file = ShardFile("a.jsonl", len(data), 0)
 
-    found = check_jsonl_lines(str(tmp_path), file, scan_file(str(tmp_path), file))
+    found = [each.finding for each in check_jsonl_lines(str(tmp_path), file, scan_file(str(tmp_path), file))]
 
     told = [(each.code, each.severity, each.count) for each in found]
     assert told == [("WDS158", "warning", 2), ("WDS159", "warning", 1), ("WDS123", "error", 1)]

@@ -50,6 +50,7 @@ def test_every_kind_of_damage_is_found_the_gravest_first(tmp_path: Path, workers
         ("WDS102", "b.tar"),
         ("WDS103", "c.tar"),
         ("WDS104", "d.tar"),
+        ("WDS104", "d.tar"),
         ("WDS105", "e.tar"),
         ("WDS107", "f.tar"),
         ("WDS101", "h.tar"),

@@ -13,7 +13,7 @@ import typer
 
 from wdsctl.cli import options
 from wdsctl.cli.formatting import display_path, escape_line, format_count, format_duration, relative_paths
-from wdsctl.cli.tables import finding_lines, labelled_lines, make_table, sort_by_severity
+from wdsctl.cli.tables import grouped_finding_lines, labelled_lines, make_table, sort_by_severity
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -102,7 +102,8 @@ def render_run(report: RunReport) -> Iterator[RenderableType]:
             ("findings", ", ".join(f"{code}: {format_count(n)}" for code, n in run.findings.items()) or "none"),
         ]
     )
-    yield from finding_lines(sort_by_severity(report.findings))
+    findings = sort_by_severity(report.findings)
+    yield from grouped_finding_lines(findings, findings)
 
 
 def _row(run: LoggedRun) -> tuple[str, ...]:

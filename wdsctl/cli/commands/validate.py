@@ -22,7 +22,7 @@ from wdsctl.cli.formatting import (
     view_suffix,
 )
 from wdsctl.cli.output import json_document, to_json_types
-from wdsctl.cli.tables import count_severities, finding_lines, make_table, sort_by_severity
+from wdsctl.cli.tables import count_severities, grouped_finding_lines, make_table, sort_by_severity
 from wdsctl.core.codes import load_codes
 from wdsctl.core.errors import SEVERITIES, Finding, Severity
 from wdsctl.core.invocation import worker_count
@@ -212,7 +212,7 @@ def validation_renderer(limit: int) -> Callable[[ValidateReport], Iterator[Rende
 def render_validation(report: ValidateReport, *, limit: int = 0) -> Iterator[RenderableType]:
     findings = sort_by_severity(report.findings)
     shown = select_examples(findings, limit) if limit else findings
-    yield from finding_lines(shown)
+    yield from grouped_finding_lines(findings, shown)
     if len(shown) < len(findings):
         yield f"... and {format_count(len(findings) - len(shown))} more (--limit 0 lists them all)"
     if findings:

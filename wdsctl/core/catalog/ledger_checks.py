@@ -10,7 +10,9 @@ applies after the shard is rewritten.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Literal, NamedTuple
 
@@ -21,18 +23,33 @@ from wdsctl.core.json_text import read_json
 #: Which samples a check covered: all, some, or none if the shard could not be read.
 CheckReach = Literal["all", "some", "none"]
 
+#: Of one shard, code and part, the samples that findings name. The others are counted, to bound memory and the ledger.
+MAX_NAMED_SAMPLES = 1000
+
 _TEMPORARY_PREFIX = "\0"  # no path begins with it; renames go through temporary names, as shards may swap names
+
+
+class SampleFault(NamedTuple):
+    """What is wrong with one sample of a finding. `times`: the number of occurrences in the sample."""
+
+    position: int  # of the sample in the shard
+    key: str
+    offset: int | None  # bytes
+    times: int
+    message: str
 
 
 class LocatedFinding(NamedTuple):
     """A finding of one shard, and the positions of its samples, ascending, from 0; empty if it concerns the shard.
 
-    `covers_shard`: no sample of the shard can be trusted.
+    `covers_shard`: no sample of the shard can be trusted. `faults`: the first `MAX_NAMED_SAMPLES` samples, by position;
+    empty if only the first sample is known, which `finding` names.
     """
 
     finding: Finding
     positions: tuple[int, ...] = ()
     covers_shard: bool = False
+    faults: tuple[SampleFault, ...] = ()
 
 
 class PartToCheck(NamedTuple):
@@ -47,11 +64,12 @@ class PartToCheck(NamedTuple):
 
 @dataclass(slots=True)
 class LocatedFindingCollector:
-    """Collects the findings of one level in one shard: one finding per code and part, with its first location."""
+    """Collects the findings of one level in one shard: one finding per code and part, with its samples."""
 
     shard: str
     _first: dict[tuple[str, str], Finding] = field(default_factory=dict)
     _positions: dict[tuple[str, str], dict[int, None]] = field(default_factory=dict)
+    _faults: dict[tuple[str, str], dict[int, SampleFault]] = field(default_factory=dict)
     _counts: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def add(self, code: str, message: str, part: PartToCheck, severity: Severity = "error") -> None:
@@ -68,12 +86,39 @@ class LocatedFindingCollector:
             )
         self._positions.setdefault(kind, {})[part.position] = None
         self._counts[kind] = self._counts.get(kind, 0) + 1
+        faults = self._faults.setdefault(kind, {})
+        if known := faults.get(part.position):
+            faults[part.position] = known._replace(times=known.times + 1)
+        elif len(faults) < MAX_NAMED_SAMPLES:
+            faults[part.position] = SampleFault(part.position, part.key, part.offset, 1, message)
 
     def to_findings(self) -> tuple[LocatedFinding, ...]:
         return tuple(
-            LocatedFinding(replace(first, count=self._counts[kind]), tuple(sorted(self._positions[kind])))
+            locate_finding(replace(first, count=self._counts[kind]), self._positions[kind], self._faults[kind].values())
             for kind, first in self._first.items()
         )
+
+
+def locate_finding(
+    finding: Finding, positions: Iterable[int], faults: Iterable[SampleFault], *, covers_shard: bool = False
+) -> LocatedFinding:
+    """Build a finding of samples in any order. Keeps no faults if there is one sample, which the finding names."""
+    ascending = tuple(sorted(positions))
+    named = tuple(sorted(faults))[:MAX_NAMED_SAMPLES] if len(ascending) > 1 else ()
+    return LocatedFinding(finding, ascending, covers_shard, named)
+
+
+def name_samples(located: LocatedFinding) -> Iterator[Finding]:
+    """One finding per named sample, then one that counts the others. Their counts add up to that of `located`."""
+    if not located.faults:
+        yield located.finding
+        return
+    for fault in located.faults:
+        yield replace(located.finding, key=fault.key, offset=fault.offset, count=fault.times, message=fault.message)
+    rest = located.finding.count - sum(fault.times for fault in located.faults)
+    if rest > 0:
+        message = f"more samples of this shard, after the first {len(located.faults):,}"
+        yield replace(located.finding, key="", offset=None, count=rest, message=message)
 
 
 def merge_located_findings(*finding_sets: Iterable[LocatedFinding]) -> tuple[LocatedFinding, ...]:
@@ -97,22 +142,51 @@ def _both(one: LocatedFinding, other: LocatedFinding) -> LocatedFinding:
         return other
     first = min(one, other, key=lambda located: located.positions[0]).finding
     count = one.finding.count + other.finding.count - len(positions & others)
-    return LocatedFinding(
-        replace(first, count=count), tuple(sorted(positions | others)), one.covers_shard or other.covers_shard
+    faults = {fault.position: fault for located in (other, one) for fault in _known_faults(located)}
+    return locate_finding(
+        replace(first, count=count),
+        positions | others,
+        faults.values(),
+        covers_shard=one.covers_shard or other.covers_shard,
     )
+
+
+def _known_faults(located: LocatedFinding) -> tuple[SampleFault, ...]:
+    if located.faults or not located.positions:
+        return located.faults
+    first = located.finding
+    count = first.count if len(located.positions) == 1 else 1
+    return (SampleFault(located.positions[0], first.key, first.offset, count, first.message),)
 
 
 def located_findings_to_json(found: Iterable[LocatedFinding]) -> str:
     """Findings as JSON for the ledger, which `located_findings_from_json` parses."""
-    rows = [[asdict(each.finding), list(each.positions), each.covers_shard] for each in found]
+    rows = [[asdict(each.finding), each.positions, each.covers_shard, _pack_faults(each.faults)] for each in found]
     return json.dumps(rows, separators=(",", ":"), ensure_ascii=True)
 
 
-def located_findings_from_json(text: str) -> tuple[LocatedFinding, ...]:
+def located_findings_from_json(text: str, *, with_faults: bool = True) -> tuple[LocatedFinding, ...]:
+    """Parse findings from the ledger. `with_faults`: False to save time and memory if no sample has to be named."""
     return tuple(
-        LocatedFinding(Finding(**finding), tuple(positions), covers_shard)
-        for finding, positions, covers_shard in read_json(text)
+        LocatedFinding(
+            Finding(**finding),
+            tuple(positions),
+            covers_shard,
+            _unpack_faults(packed[0]) if packed and with_faults else (),
+        )
+        for finding, positions, covers_shard, *packed in read_json(text)
     )
+
+
+def _pack_faults(faults: Sequence[SampleFault]) -> str:
+    """Compress faults to about 10 bytes per sample, as a run reads the findings of all shards at once."""
+    if not faults:
+        return ""
+    return b64encode(zlib.compress(json.dumps(faults, separators=(",", ":")).encode(), 6)).decode()
+
+
+def _unpack_faults(packed: str) -> tuple[SampleFault, ...]:
+    return tuple(SampleFault(*each) for each in read_json(zlib.decompress(b64decode(packed)))) if packed else ()
 
 
 class StoredCheck(NamedTuple):

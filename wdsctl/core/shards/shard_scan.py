@@ -8,7 +8,7 @@ bytes a line.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from itertools import pairwise
@@ -95,6 +95,11 @@ class ShardScan:
         ends = np.append(0, np.cumsum(self.key_sizes, dtype=np.int64))
         start, stop, _ = rows.indices(self.samples)
         return split_texts(self.keys, ends[start : stop + 1])
+
+    def decode_keys_at(self, rows: Sequence[int]) -> list[str]:
+        """Return the keys of some samples."""
+        ends = np.append(0, np.cumsum(self.key_sizes, dtype=np.int64))
+        return [self.keys[ends[row] : ends[row + 1]].decode() for row in rows]
 
 
 def split_texts(joined: bytes, bounds: NDArray[np.int64]) -> list[str]:

@@ -92,7 +92,8 @@ def read_known_findings(ledger: Ledger, codes: Collection[str]) -> KnownFindings
     for row in rows:
         if not any(code in row.findings for code in codes):
             continue  # parses JSON only where a code occurs
-        findings = tuple(each for each in located_findings_from_json(row.findings) if each.finding.code in codes)
+        stored = located_findings_from_json(row.findings, with_faults=False)
+        findings = tuple(each for each in stored if each.finding.code in codes)
         if findings:
             levels.add(row.level)
             shard = (row.shard, row.layout_hash)

@@ -166,7 +166,7 @@ class _Validation:
         )
         if self.view_samples is not None:
             _filter_to_view(outcome, rows, self.view_samples, self.offsets)
-        findings += [each.finding for located in outcome.located_findings.values() for each in located]
+        findings += outcome.named_findings()
         findings += self._freshness_findings(outcome, paths)
         if self._has_level("hashes"):
             findings += find_unhashed({unit.shard.path: unit.expected_hashes for unit in units})
@@ -348,9 +348,16 @@ class _Validation:
 
 
 def sort_findings(findings: Iterable[Finding]) -> list[Finding]:
-    """Sort by severity, the gravest first, then by shard, code and key."""
+    """Sort by severity, the gravest first, then by shard, code and key. Those that only count samples come last."""
     return sorted(
-        findings, key=lambda finding: (-SEVERITIES.index(finding.severity), finding.shard, finding.code, finding.key)
+        findings,
+        key=lambda finding: (
+            -SEVERITIES.index(finding.severity),
+            finding.shard,
+            finding.code,
+            not finding.key and finding.offset is None,
+            finding.key,
+        ),
     )
 
 
@@ -369,15 +376,24 @@ def _filter_to_view(
         filtered: list[LocatedFinding] = []
         for located in outcome.located_findings.pop(row.path, []):
             positions = tuple(each for each in located.positions if each < row.samples and is_in_view[each])
-            if positions == located.positions:
+            if not located.positions:  # also the lines of a JSONL file
+                filtered.append(located._replace(faults=()))
+            elif positions == located.positions:
                 filtered.append(located)
             elif positions:
-                finding = replace(located.finding, count=len(positions))
-                if positions[0] != located.positions[0]:  # a finding has the key of its first sample
+                faults = tuple(
+                    each for each in located.faults if each.position < row.samples and is_in_view[each.position]
+                )
+                unnamed = len(positions) - len(faults)
+                finding = replace(located.finding, count=unnamed + sum(each.times for each in faults))
+                if faults:  # the first samples: a finding has the place and message of its first sample
+                    first = faults[0]
+                    finding = replace(finding, key=first.key, offset=first.offset, message=first.message)
+                elif positions[0] != located.positions[0]:
                     key = ""
                     if isinstance(offsets, Offsets) and row.path in shard_starts:
                         key = offsets.key(shard_starts[row.path] + positions[0])
                     finding = replace(finding, key=key, offset=None)
-                filtered.append(located._replace(finding=finding, positions=positions))
+                filtered.append(located._replace(finding=finding, positions=positions, faults=faults))
         if filtered:
             outcome.located_findings[row.path] = filtered

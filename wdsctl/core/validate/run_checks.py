@@ -10,6 +10,7 @@ resume: a complete run expires them, and those of an interrupted run are valid f
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ from hashlib import blake2b
 
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_checks import (
+    MAX_NAMED_SAMPLES,
     CheckReach,
     LocatedFinding,
     StoredCheck,
@@ -26,9 +28,11 @@ from wdsctl.core.catalog.ledger_checks import (
     located_findings_from_json,
     located_findings_to_json,
     merge_located_findings,
+    name_samples,
     read_checks,
     store_checks,
 )
+from wdsctl.core.errors import Finding
 from wdsctl.core.jobs import BatchLimits, UnitSize, make_executor, run_units
 from wdsctl.core.progress import Progress
 from wdsctl.core.storage.open import workers_for
@@ -43,7 +47,10 @@ from wdsctl.core.validate.unit import (
     check_shard,
 )
 
-CHECKS_FORMAT_VERSION = 6  # raise it when the findings of a level change, so that stored ones are not reused
+CHECKS_FORMAT_VERSION = 7  # raise it when the findings of a level change, so that stored ones are not reused
+
+#: Samples of one code that a run names; the following shards only name their first sample, and count the others.
+MAX_NAMED_FINDINGS = 100_000
 
 _CHECK_BATCH = BatchLimits(64, 16 << 20)
 _DAY_S = 86_400
@@ -68,11 +75,34 @@ class CheckOutcome:
     is_complete: bool = True
     refs_digest: bytes = b""
     dataset_ref_findings: tuple[LocatedFinding, ...] | None = None
+    _unbounded_faults: int = 0  # added since `bound_faults`
 
     def add_findings(self, shard: str, by_level: Mapping[ValidationLevel, tuple[LocatedFinding, ...]]) -> None:
         for findings in by_level.values():
             if findings:
                 self.located_findings.setdefault(shard, []).extend(findings)
+                self._unbounded_faults += sum(len(each.faults) for each in findings)
+        if self._unbounded_faults > 2 * MAX_NAMED_FINDINGS:
+            self.bound_faults()
+
+    def bound_faults(self) -> None:
+        """Drop the faults of a code after `MAX_NAMED_FINDINGS` samples, by shard: in whatever order shards finish."""
+        named: Counter[str] = Counter()
+        for shard in sorted(self.located_findings):
+            before = dict(named)
+            for i, located in enumerate(self.located_findings[shard]):
+                code = located.finding.code
+                if located.faults and before.get(code, 0) >= MAX_NAMED_FINDINGS:
+                    self.located_findings[shard][i] = located._replace(faults=())
+                named[code] += min(located.finding.count, MAX_NAMED_SAMPLES)
+        self._unbounded_faults = 0
+
+    def named_findings(self) -> Iterator[Finding]:
+        """The findings of all shards, with one finding per named sample."""
+        self.bound_faults()
+        for found in self.located_findings.values():
+            for located in found:
+                yield from name_samples(located)
 
     def add_result(self, shard: str, result: CheckResult) -> None:
         self.add_findings(shard, result.findings)

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import pairwise, repeat
 
@@ -22,13 +24,12 @@ from numpy.typing import NDArray
 
 from wdsctl.core import tar_header
 from wdsctl.core.array_types import Int64Array
-from wdsctl.core.catalog.ledger_checks import LocatedFinding
+from wdsctl.core.catalog.ledger_checks import MAX_NAMED_SAMPLES, LocatedFinding, SampleFault, locate_finding
 from wdsctl.core.dataset.shard_names import is_jsonl_name, shard_format
-from wdsctl.core.errors import Finding, PermissionDenied, Severity, StorageError
+from wdsctl.core.errors import Finding, PermissionDenied, StorageError
 from wdsctl.core.json_text import JsonReader
 from wdsctl.core.offsets.read import ShardColumns, open_cached_offsets
 from wdsctl.core.shards.in_place.zip import find_damaged_entries
-from wdsctl.core.shards.jsonl_findings import JsonlFindings
 from wdsctl.core.shards.list import ShardFile
 from wdsctl.core.shards.shard_scan import ShardScan
 from wdsctl.core.shards.tar_blocks import ByteRows, parse_size_fields, valid_checksums
@@ -43,11 +44,15 @@ JSONL_READ_BYTES = 4 << 20  # bytes per read; a longer line is read alone
 
 _MAX_BATCH_HEADERS = 4096  # headers per comparison: 2 MB
 _REPEATED_KEY_CODES = ("WDS104", "WDS105")
-#: Lines that Python parses, but other readers reject or read differently.
-_ODD_LINE_MESSAGES = {
-    "WDS158": "lines with numbers that are not valid JSON",
-    "WDS159": "lines with a repeated name in an object",
+#: Messages about one sample. Those of the scan are about all samples of a shard.
+_MESSAGES_OF_SAMPLE = {
+    "WDS104": "its files are not adjacent",
+    "WDS105": "its key is a duplicate, with the same parts",
+    "WDS107": "it has a part twice",
+    "WDS110": "it has 0 bytes",
 }
+#: Codes of lines that Python parses, but other readers reject or read differently.
+_ODD_LINE_CODES = ("WDS158", "WDS159")
 
 MemberNames = NDArray[np.bytes_]
 
@@ -60,12 +65,12 @@ def check_structure(
     `indexed_layout_hash`: the hash of the shard of this size in the catalog; empty if unknown. Reads the lines of
     JSONL.
     """
-    findings: Iterable[Finding] = scan.findings
     if is_jsonl_name(shard.path) and scan.samples:
-        findings = check_jsonl_lines(root, shard, scan)
-    elif shard_format(shard.path) == "zip" and scan.samples:
-        findings = (*scan.findings, *_check_zip_entries(root, shard))
-    found = [LocatedFinding(finding, _positions_of_finding(finding.code, scan)) for finding in findings]
+        found = check_jsonl_lines(root, shard, scan)
+    else:
+        found = [located for finding in scan.findings for located in _name_samples(finding, scan)]
+    if shard_format(shard.path) == "zip" and scan.samples:
+        found += map(LocatedFinding, _check_zip_entries(root, shard))
     if indexed_layout_hash and scan.status != "unreadable" and indexed_layout_hash != scan.layout_hash():
         message = "has changed since it was indexed, though its size is the same"
         changed = Finding(code="WDS305", severity="error", message=message, shard=shard.path)
@@ -87,21 +92,64 @@ def _check_zip_entries(root: str, shard: ShardFile) -> Iterator[Finding]:
         yield Finding(code="WDS233", severity="error", message=message, shard=shard.path, count=len(wrong))
 
 
-def _positions_of_finding(code: str, scan: ShardScan) -> tuple[int, ...]:
-    """Return the positions of the samples that a training run would read wrongly."""
+def _name_samples(finding: Finding, scan: ShardScan) -> Iterator[LocatedFinding]:
+    """Add the samples to a finding of a scan, which names only the first one, if the scan still has them."""
+    if finding.code == "WDS110":
+        yield from _name_empty_parts(finding, scan)
+        return
+    positions, rows = _rows_of_finding(finding.code, scan)
+    named = rows[:MAX_NAMED_SAMPLES] if len(rows) > 1 else []
+    message = _MESSAGES_OF_SAMPLE.get(finding.code, finding.message)
+    faults = [
+        SampleFault(row, key, int(scan.offsets[row]), 1, message)
+        for row, key in zip(named, scan.decode_keys_at(named), strict=True)
+    ]
+    yield locate_finding(finding, positions, faults)
+
+
+def _name_empty_parts(finding: Finding, scan: ShardScan) -> Iterator[LocatedFinding]:
+    """Divide a finding by the names of parts. Members that belong to no sample are only counted."""
+    members = np.flatnonzero(scan.part_sizes == 0)
+    rows = np.repeat(np.arange(scan.samples), scan.counts)[members]
+    names, offsets = scan.part_names[members], scan.part_offsets[members]
+    for name in np.unique(names).tolist():
+        same = np.flatnonzero(names == name)
+        named, starts = rows[same[:MAX_NAMED_SAMPLES]].tolist(), offsets[same[:MAX_NAMED_SAMPLES]].tolist()
+        faults = [
+            SampleFault(row, key, start, 1, _MESSAGES_OF_SAMPLE[finding.code])
+            for row, key, start in zip(named, scan.decode_keys_at(named), starts, strict=True)
+        ]
+        first = replace(
+            finding,
+            message=faults[0].message,
+            key=faults[0].key,
+            part=scan.extensions[name],
+            offset=faults[0].offset,
+            count=len(same),
+        )
+        yield locate_finding(first, set(rows[same].tolist()), faults)
+    if finding.count > len(members):
+        yield LocatedFinding(replace(finding, count=finding.count - len(members)))
+
+
+def _rows_of_finding(code: str, scan: ShardScan) -> tuple[list[int], list[int]]:
+    """Return the positions of the samples that a training run would read wrongly, and of those that a finding names."""
     if code == "WDS107":
         samples = np.repeat(np.arange(scan.samples), scan.counts)
         sample_parts = np.sort((samples << 32) + scan.part_names)
-        return tuple(np.unique(sample_parts[1:][sample_parts[1:] == sample_parts[:-1]] >> 32).tolist())
+        rows: list[int] = np.unique(sample_parts[1:][sample_parts[1:] == sample_parts[:-1]] >> 32).tolist()
+        return rows, rows
     # If a shard has both kinds of repeated keys, the kind of each sample is unknown.
     if {finding.code for finding in scan.findings if finding.code in _REPEATED_KEY_CODES} != {code}:
-        return ()
-    rows: dict[str, list[int]] = {}
+        return [], []
+    rows_by_key: dict[str, list[int]] = {}
     for row, key in enumerate(scan.decode_keys()):
-        rows.setdefault(key, []).append(row)
-    # All fragments of an interleaved sample are incomplete. Of duplicates, the first is kept.
-    skipped = 0 if code == "WDS104" else 1
-    return tuple(sorted(row for repeats in rows.values() if len(repeats) > 1 for row in repeats[skipped:]))
+        rows_by_key.setdefault(key, []).append(row)
+    repeats = sorted(row for rows in rows_by_key.values() for row in rows[1:])
+    if code != "WDS104":
+        return repeats, repeats  # of duplicates, the first is kept
+    # All fragments of an interleaved sample are incomplete.
+    return sorted(row for rows in rows_by_key.values() if len(rows) > 1 for row in rows), repeats
 
 
 def is_as_indexed(storage: LocalStorage, path: str, size: int, offsets_path: str, shard_id: int) -> bool:
@@ -210,46 +258,60 @@ def _have_plain_headers(headers: ByteRows, sizes: Int64Array, names: MemberNames
     return bool(are_plain.all() and (numbers == sizes).all() and valid_checksums(headers).all())
 
 
-def check_jsonl_lines(root: str, shard: ShardFile, scan: ShardScan) -> tuple[Finding, ...]:
-    """Parse every line. Return the findings of the scan, and one finding per kind of defect in lines."""
+def check_jsonl_lines(root: str, shard: ShardFile, scan: ShardScan) -> list[LocatedFinding]:
+    """Parse every line. Return the findings of the scan, and one finding per kind of defect with its first lines.
+
+    Leaves out the positions of lines, as a file may have many millions of lines with a defect.
+    """
     path = os.path.join(root, shard.path)
-    defects: dict[str, tuple[int, str, int]] = {}  # code -> first row, message, number of lines
+    defects: dict[str, list[tuple[int, str]]] = {}  # code -> row and message of the first lines
+    counts: Counter[str] = Counter()
     reader = JsonReader()
     try:
         with closing(storage_for(root, {path: shard.size})) as storage:
             for row, line in _read_lines(storage, path, scan):
                 for code, message in line_defects(line, reader).items():
-                    first_row, first_message, count = defects.get(code, (row, message, 0))
-                    defects[code] = first_row, first_message, count + 1
+                    counts[code] += 1
+                    if counts[code] <= MAX_NAMED_SAMPLES:
+                        defects.setdefault(code, []).append((row, message))
     except (StorageError, PermissionDenied) as error:
         unread = Finding(code=error.code, severity="error", message=error.message, shard=shard.path)
-        return (*scan.findings, unread)
-    collector = JsonlFindings(shard.path)
-    for code, (row, message, count) in defects.items():
-        [key] = scan.decode_keys(slice(row, row + 1))
-        severity: Severity = "warning" if code in _ODD_LINE_MESSAGES else "error"
-        collector.add_line(code, message, key, int(scan.offsets[row]), count, severity=severity)
-    return (*(each for each in scan.findings if each.code != "WDS121"), *collector.to_findings())
+        return [*map(LocatedFinding, scan.findings), LocatedFinding(unread)]
+    found = [LocatedFinding(each) for each in scan.findings if each.code != "WDS121"]
+    for code, lines in defects.items():
+        keys = scan.decode_keys_at([row for row, _ in lines])
+        faults = tuple(
+            SampleFault(row, key, int(scan.offsets[row]), 1, message)
+            for (row, message), key in zip(lines, keys, strict=True)
+        )
+        first = Finding(
+            code=code,
+            severity="warning" if code in _ODD_LINE_CODES else "error",
+            message=faults[0].message,
+            shard=shard.path,
+            key=faults[0].key,
+            offset=faults[0].offset,
+            count=counts[code],
+        )
+        found.append(LocatedFinding(first, faults=faults if len(faults) > 1 else ()))
+    return found
 
 
 def line_defects(line: bytes, reader: JsonReader) -> dict[str, str]:
-    """Return the codes of a line's defects, each with a message for lines like it; empty if the line is valid."""
+    """Return the codes of a line's defects, each with a message; empty if the line is valid."""
     try:
         value = reader.read(line)
     except UnicodeDecodeError as error:
-        return {
-            "WDS124": f"lines that are not UTF-8, such as one with {error.reason} at byte {error.start:,} of the line"
-        }
+        return {"WDS124": f"the line is not UTF-8: {error.reason} at byte {error.start:,} of the line"}
     except json.JSONDecodeError as error:
-        example = f"{error.msg}, at character {error.pos:,} of the line"
-        return {"WDS123": f"lines that do not parse, such as one with: {example}"}
+        return {"WDS123": f"the line does not parse: {error.msg}, at character {error.pos:,} of the line"}
     except RecursionError:
-        return {"WDS123": "lines that do not parse, such as one with objects nested too deep"}
+        return {"WDS123": "the line does not parse: it has objects nested too deep"}
     except ValueError:  # an integer with more digits than Python parses
-        return {"WDS123": "lines that do not parse, such as one with a number of too many digits"}
+        return {"WDS123": "the line does not parse: it has a number with too many digits"}
     if not isinstance(value, dict):
-        return {"WDS121": "lines that are not JSON objects"}
-    return {code: f"{_ODD_LINE_MESSAGES[code]}, such as one where {odd}" for code, odd in reader.oddities.items()}
+        return {"WDS121": "the line is not a JSON object"}
+    return dict(reader.oddities)
 
 
 def _read_lines(storage: Storage, path: str, scan: ShardScan) -> Iterator[tuple[int, bytes]]:
