@@ -10,12 +10,12 @@ import pytest
 
 from tests.build import a_dataset, an_image
 from wdsctl.core.catalog.ledger import Ledger
-from wdsctl.core.catalog.ledger_checks import LocatedFindingCollector, PartToCheck
+from wdsctl.core.catalog.ledger_checks import MAX_NAMED_FINDINGS, LocatedFindingCollector, PartToCheck
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import Finding
 from wdsctl.core.index.index import index
 from wdsctl.core.validate.ci_formats import format_junit, format_sarif
-from wdsctl.core.validate.run_checks import MAX_NAMED_FINDINGS, CheckOutcome
+from wdsctl.core.validate.run_checks import CheckOutcome
 from wdsctl.core.validate.validate import ValidateRequest, validate
 
 CONTENT = ValidateRequest(levels=("structure", "headers", "content"))

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from wdsctl.core.catalog.database_file import check_row_types, savepoint, translate_disk_full
+from wdsctl.core.catalog.ledger_checks import MAX_NAMED_FINDINGS
 from wdsctl.core.catalog.open_catalog import no_sample_rows_error, translate_catalog_errors
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.rows import has_implied_rows, open_catalog_offsets
@@ -26,7 +27,7 @@ from wdsctl.core.offsets.key_index import HASH_CHUNK_KEYS, OffsetsRows, sort_key
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.progress import Progress
 from wdsctl.core.samples.field_map import parse_field_map
-from wdsctl.core.samples.fields import find_parts
+from wdsctl.core.samples.fields import did_you_mean, find_parts
 from wdsctl.core.samples.naming import INDEX_BITS
 from wdsctl.core.samples.types import SAMPLE_TYPES
 from wdsctl.core.shards.jsonl_keys import LINE_NUMBER_KEYS
@@ -155,15 +156,20 @@ def part_findings(offsets: Offsets, parts: Sequence[PartCount], config: DatasetC
             yield Finding(code="WDS131", severity="note" if name in mapped else "warning", message=message, part=name)
 
 
-def missing_field_findings(offsets: Offsets, config: DatasetConfig, severity: Severity = "error") -> Iterator[Finding]:
-    """Samples without the parts of a required field. Cost: none if all samples have the same parts."""
+def missing_field_findings(
+    offsets: Offsets, config: DatasetConfig, severity: Severity = "error", *, names_samples: bool = True
+) -> Iterator[Finding]:
+    """Samples without the parts of a required field. Cost: none if all samples have the same parts.
+
+    `names_samples`: whether each sample has a finding, up to `MAX_NAMED_FINDINGS`; otherwise one finding counts them.
+    """
     needed = required_fields(config)
     alternatives: dict[tuple[str, ...], str] = {}
     for field, names in _field_parts(offsets, config).items():
         if field in needed:
             alternatives.setdefault(names, " or ".join(access.part for access in needed[field].alternatives))
     for names, described in alternatives.items():
-        yield from _missing_part_findings(offsets, names, severity, described)
+        yield from _missing_part_findings(offsets, names, severity, described, names_samples=names_samples)
 
 
 def required_parts(offsets: Offsets, config: DatasetConfig) -> list[tuple[str, ...]]:
@@ -233,24 +239,42 @@ def _field_parts(offsets: Offsets, config: DatasetConfig) -> dict[str, tuple[str
 
 
 def _missing_part_findings(
-    offsets: Offsets, names: tuple[str, ...], severity: Severity, described: str
+    offsets: Offsets, names: tuple[str, ...], severity: Severity, described: str, *, names_samples: bool = True
 ) -> Iterator[Finding]:
-    """One finding for all samples that have none of these parts, with the first of them. `described`: the parts in
+    """A finding for each sample that has none of these parts, up to `MAX_NAMED_FINDINGS`, then one for the others.
+
+    One finding with the first sample if no sample has the parts, or without `names_samples`. `described`: the parts in
     words.
     """
     lacking = [i for i, layout in enumerate(offsets.layouts) if not set(names) & set(layout)]
     count, first = offsets.find_with_layouts(lacking)
-    if count:
-        others = "" if severity == "error" else f", which {offsets.samples - count:,} others have"
-        yield Finding(
-            code="WDS108",
-            severity=severity,
-            message=f"samples without {described}{others}",
-            shard=offsets.shards[offsets.shard_of(first)].path,
-            key=offsets.key(first),
-            part=names[0] if names else described,
-            count=count,
-        )
+    if not count:
+        return
+    having = offsets.samples - count
+    having_text = f"{pluralize(having, 'other')} {'has' if having == 1 else 'have'}"
+    others = "" if severity == "error" else f", which {having_text}"
+    message = f"samples without {described}{others}"
+    if not having:
+        near = next(filter(None, (did_you_mean(name, offsets.extensions) for name in names)), "")
+        message = f"no sample has {described}{near and f': {near}'}"
+    found = Finding(
+        code="WDS108",
+        severity=severity,
+        message=message,
+        shard=offsets.shards[offsets.shard_of(first)].path,
+        key=offsets.key(first),
+        part=names[0] if names else described,
+        count=count,
+    )
+    if offsets.layout is None or not having or not names_samples:
+        yield found
+        return
+    for row in np.flatnonzero(np.isin(offsets.layout, lacking))[:MAX_NAMED_FINDINGS].tolist():
+        shard = offsets.shards[offsets.shard_of(row)].path
+        yield replace(found, message=f"it lacks {described}{others}", shard=shard, key=offsets.key(row), count=1)
+    if count > MAX_NAMED_FINDINGS:
+        message = f"more samples without {described}, after the first {MAX_NAMED_FINDINGS:,}"
+        yield replace(found, message=message, shard="", key="", count=count - MAX_NAMED_FINDINGS)
 
 
 @dataclass(frozen=True, slots=True)

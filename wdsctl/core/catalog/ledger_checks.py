@@ -25,6 +25,8 @@ CheckReach = Literal["all", "some", "none"]
 
 #: Of one shard, code and part, the samples that findings name. The others are counted, to bound memory and the ledger.
 MAX_NAMED_SAMPLES = 1000
+#: Of one code in a dataset, the samples that findings name. The following shards name only their first sample.
+MAX_NAMED_FINDINGS = 100_000
 
 _TEMPORARY_PREFIX = "\0"  # no path begins with it; renames go through temporary names, as shards may swap names
 

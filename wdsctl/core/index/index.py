@@ -126,7 +126,8 @@ def lacking_field_findings(location: DatasetLocation, generation: int, request: 
 
     try:
         config = load_config(location.dataset_yaml)
-        return tuple(missing_field_findings(Offsets(location.offsets_path(generation)), config, "warning"))
+        offsets = Offsets(location.offsets_path(generation))
+        return tuple(missing_field_findings(offsets, config, "warning", names_samples=False))
     except (DatasetError, CatalogError, StorageError, PermissionDenied):
         return ()
 

@@ -19,6 +19,7 @@ from hashlib import blake2b
 
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_checks import (
+    MAX_NAMED_FINDINGS,
     MAX_NAMED_SAMPLES,
     CheckReach,
     LocatedFinding,
@@ -48,9 +49,6 @@ from wdsctl.core.validate.unit import (
 )
 
 CHECKS_FORMAT_VERSION = 7  # raise it when the findings of a level change, so that stored ones are not reused
-
-#: Samples of one code that a run names; the following shards only name their first sample, and count the others.
-MAX_NAMED_FINDINGS = 100_000
 
 _CHECK_BATCH = BatchLimits(64, 16 << 20)
 _DAY_S = 86_400
