@@ -51,6 +51,18 @@ def test_broken_samples_are_kept_out_of_all_splits_and_no_shard_is_touched(tmp_p
     assert kept == [(f"{i}.tar", 2, f"{i}2", "WDS144") for i in range(3)]
 
 
+def test_lines_that_do_not_parse_are_kept_out(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.jsonl": b'{"a": 1}\n{"a": }\n{"a": NaN}\n[1]\n{"b"}\n'})
+    index(root)
+    split_by_ratios(root, {"train": 1}, by="sample")
+    kept = validate(root, ValidateRequest(quarantine=True)).quarantine
+    assert kept is not None
+    assert (kept.samples, kept.shards, kept.splits) == (3, 0, {"train": 2})
+    with Ledger.open_for_reading(locate(root).ledger) as ledger:
+        entries = [(row.position, row.key, row.code) for row in read_quarantine(ledger)]
+    assert entries == [(1, "a/1", "WDS123"), (3, "a/3", "WDS121"), (4, "a/4", "WDS123")]
+
+
 def test_empty_media_are_kept_out_and_empty_texts_stay(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": {"0.jpg": b"", "0.txt": b"a", "1.jpg": an_image("JPEG"), "1.txt": b""}})
     index(root)

@@ -376,7 +376,7 @@ def _filter_to_view(
         filtered: list[LocatedFinding] = []
         for located in outcome.located_findings.pop(row.path, []):
             positions = tuple(each for each in located.positions if each < row.samples and is_in_view[each])
-            if not located.positions:  # also the lines of a JSONL file
+            if not located.positions:  # also lines of JSONL with warnings
                 filtered.append(located._replace(faults=()))
             elif positions == located.positions:
                 filtered.append(located)

@@ -261,17 +261,20 @@ def _have_plain_headers(headers: ByteRows, sizes: Int64Array, names: MemberNames
 def check_jsonl_lines(root: str, shard: ShardFile, scan: ShardScan) -> list[LocatedFinding]:
     """Parse every line. Return the findings of the scan, and one finding per kind of defect with its first lines.
 
-    Leaves out the positions of lines, as a file may have many millions of lines with a defect.
+    Leaves out the positions of lines with warnings, as these may be all of many million lines.
     """
     path = os.path.join(root, shard.path)
     defects: dict[str, list[tuple[int, str]]] = {}  # code -> row and message of the first lines
     counts: Counter[str] = Counter()
+    positions: dict[str, list[int]] = {}  # code of an error -> rows
     reader = JsonReader()
     try:
         with closing(storage_for(root, {path: shard.size})) as storage:
             for row, line in _read_lines(storage, path, scan):
                 for code, message in line_defects(line, reader).items():
                     counts[code] += 1
+                    if code not in _ODD_LINE_CODES:
+                        positions.setdefault(code, []).append(row)
                     if counts[code] <= MAX_NAMED_SAMPLES:
                         defects.setdefault(code, []).append((row, message))
     except (StorageError, PermissionDenied) as error:
@@ -293,7 +296,8 @@ def check_jsonl_lines(root: str, shard: ShardFile, scan: ShardScan) -> list[Loca
             offset=faults[0].offset,
             count=counts[code],
         )
-        found.append(LocatedFinding(first, faults=faults if len(faults) > 1 else ()))
+        rows = tuple(positions.get(code, ()))
+        found.append(LocatedFinding(first, rows, faults=faults if len(faults) > 1 else ()))
     return found
 
 
