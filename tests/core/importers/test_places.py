@@ -95,6 +95,8 @@ SOURCES: dict[str, tuple[str, Callable[[Path], str]]] = {
     "ljspeech": ("", an_ljspeech),
     "scenes": ("", lambda root: some_scenes(root, "", "rgb.jpg", "depth.png")),
     "partfolders": ("", some_pairs),
+    "partfolders by words": ("", lambda root: some_pairs(root, "train/{}.jpg", "train_masks/mask_{}.png")),
+    "partnames": ("", lambda root: some_pairs(root, "{}.jpg", "{}_mask.png")),
     "huggingface": ("", copied("huggingface")),
     "litdata": ("", copied("litdata")),
     "litdata-zstd": ("", copied("litdata-zstd")),

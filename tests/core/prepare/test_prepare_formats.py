@@ -377,3 +377,33 @@ def test_a_key_that_no_examined_sample_has_is_refused_in_a_field_map(tmp_path: P
     with pytest.raises(UsageError, match="no sample that was examined has the key 'captoin' in json") as caught:
         prepare(source, str(tmp_path / "out"), PrepareRequest(field_map={"image": "jpg", "caption": "json[captoin]"}))
     assert (caught.value.code, caught.value.hint) == ("WDS220", "did you mean caption?")
+
+
+@pytest.mark.parametrize(
+    ("image", "mask", "key"),
+    [
+        ("images/{}.jpg", "masks/mask_{}.png", "{}"),
+        ("images/{}.jpg", "annotations/trimaps/{}.png", "{}"),
+        ("{}_sat.jpg", "{}_mask.png", "{}"),
+        ("train/{}.jpg", "train_masks/{}_mask.png", "train/{}"),
+    ],
+)
+def test_images_are_prepared_with_their_own_masks(tmp_path: Path, image: str, mask: str, key: str) -> None:
+    masks = {mask.format(n): b"\x89PNG\r\n\x1a\n" + bytes([n]) for n in range(12)}
+    images = {image.format(n): JPEG + bytes([n]) for n in range(12)}
+    source = a_folder(tmp_path / "raw", {**images, **masks})
+
+    report = prepare(source, str(tmp_path / "made"), PrepareRequest())
+
+    config = load_config(locate(str(tmp_path / "made")).dataset_yaml)
+    assert (config.sample_type, config.field_map) == ("SegmentationSample", {"image": "jpg", "mask": "mask.png"})
+    assert splits(report) == {"train": 12}
+    assert {key.format(n) for n in range(12)} == {name.partition(".")[0] for name in members_of(tmp_path / "made")}
+    for n in range(12):
+        assert members_of(tmp_path / "made")[f"{key.format(n)}.mask.png"] == masks[mask.format(n)]
+        assert members_of(tmp_path / "made")[f"{key.format(n)}.jpg"] == images[image.format(n)]
+
+
+def members_of(root: Path) -> dict[str, bytes]:
+    """The members of all shards below a folder."""
+    return {name: data for path in root.rglob("*.tar") for name, data in members(path).items()}

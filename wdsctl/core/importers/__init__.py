@@ -31,6 +31,7 @@ MODULES = MappingProxyType(
         "imagefolder": "imagefolder",
         "scenes": "scenes",
         "partfolders": "partfolders",
+        "partnames": "partnames",
         "csv": "csv",
         "jsonl": "jsonl",
         "llava": "llava",

@@ -55,6 +55,8 @@ _PROBED_CLASSES = 8
 _MAX_WRAPPERS = 3  # folders around the classes, such as 101_ObjectCategories/
 _SHOWN_CLASSES = 5
 
+CLASSES_SCORE = 0.7  # of folders that may well be classes
+
 #: Media beside the class folders are strays if the classes have at least 20 files for each of them. Of up to 10 files,
 #: this asks too much of small datasets: 4 files for each are enough. Counting ends at 500 strays.
 _STRAY_FACTOR = 20
@@ -275,7 +277,7 @@ def _match_classes(
     if _have_equal_names(probed) and all(re.fullmatch(r".*[0-9]{3,}", name) for name in layout.classes):
         return FormatMatch(0.2, f"possibly a folder for each class, such as {shown}; the folders may also be sequences")
     note = f"; {pluralize(len(strays), 'media file')} beside them" if strays else ""
-    return FormatMatch(0.7, f"media in a folder for each class, such as {shown}{note}")
+    return FormatMatch(CLASSES_SCORE, f"media in a folder for each class, such as {shown}{note}")
 
 
 def _list_outside_media(root: str, layout: _Layout) -> list[str]:

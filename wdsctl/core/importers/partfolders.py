@@ -1,8 +1,11 @@
 """A folder for each part: `images/7.jpg` and `masks/7.png` are the parts `jpg` and `mask.png` of one sample.
 
 The folders are below folders of splits, above them (`images/train/7.jpg`), or without any. One of them is named after
-media (`_MEDIA_FOLDERS`), or two form a pair (`_PAIRS`); the others have files of the same names. Names may have an
-addition for each part: `7_leftImg8bit.png`, `7_gtFine_labelIds.png`.
+media (`MEDIA_FOLDERS`), or two form a pair (`_PAIRS`); the others have files of the same names. Folders may also share
+the rest of their names: `train` and `train_masks`. Names of files may have an addition for each part:
+`7_leftImg8bit.png`, `7_gtFine_labelIds.png`, `mask_7.png` (see `records/roles.py`).
+
+Folders that are named like parts, but have files of other names, are refused: they are hardly classes.
 
 Sources: https://www.cityscapes-dataset.com/dataset-overview (additions to names);
 https://groups.csail.mit.edu/vision/datasets/ADE20K (images/ and annotations/ above the splits).
@@ -13,12 +16,13 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from itertools import islice, takewhile
+from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.errors import Finding, InputError, WdsctlError, translate_os_errors
+from wdsctl.core.importers.imagefolder import CLASSES_SCORE
 from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Source, SourceDescription
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.files import extension_of_name
@@ -31,21 +35,21 @@ from wdsctl.core.importers.records.folder_files import (
     unused_files_findings,
     walk_folders,
 )
+from wdsctl.core.importers.records.roles import (
+    MEDIA_FOLDERS,
+    PAIRED_SHARE,
+    TEXTS,
+    Partners,
+    find_openings,
+    role_config,
+    split_folder_role,
+)
 from wdsctl.core.importers.records.samples import SourceSample, row_number_key, strip_extension
 from wdsctl.core.importers.records.source import SampleSource
 from wdsctl.core.samples.naming import safe_key
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
 
-#: Names of folders, in lower case, whose files are samples. A class of pictures is hardly named like this.
-_MEDIA_FOLDERS = frozenset({
-    "image", "images", "img", "imgs", "jpegimages", "leftimg8bit", "photos", "pictures", "rgb", "video", "videos",
-    "audio", "audios", "wav", "wavs",
-})  # fmt: skip
-_MASK_FOLDERS = frozenset({
-    "mask", "masks", "annotation", "annotations", "label", "labels", "gt", "gts", "gtfine", "ground_truth",
-    "groundtruth", "seg", "segs", "segmentation", "segmentations", "segmentationclass", "segmentation_masks", "trimaps",
-})  # fmt: skip
 #: Two folders that are the sides of one task: the first has the inputs.
 _PAIRS = {
     "input": ("output", "outputs", "target", "targets", "gt"),
@@ -60,30 +64,44 @@ _MAX_WRAPPERS = 3  # folders around the folders of parts
 _PROBED_NAMES = 200
 _EQUAL_SHARE = 0.5  # of the probed files of a folder that have a file of the same name in the first one
 
-_SEPARATORS = "_-. "
+_NESTED_FOLDERS = 16  # below a folder of annotations that may be one of parts
 
 
 class PartFoldersImporter:
     """Keys are the paths of the first folder's files, without that folder and the extension. There are no options."""
 
     name = "partfolders"
-    about = "a folder for each part, with files of the same names: images/7.jpg and masks/7.png"
+    about = "a folder for each part, with files of matching names: images/7.jpg and masks/7.png"
 
     def recognise(self, path: str) -> FormatMatch | None:
         try:
             groups = _find_groups(path) if source_files.is_folder(path) else []
+            unpaired = _find_unpaired(path) if not groups and source_files.is_folder(path) else None
         except (OSError, WdsctlError):
             return None
+        if unpaired:
+            return FormatMatch(0.75, unpaired.reason)
         if not groups:
             return None
         first = groups[0]
         shown = join_with_and([path_for_message(f"{first.prefix}{name}") for name in (first.main, *first.others)])
-        return FormatMatch(0.83, f"{shown} have files of the same names")
+        # Classes such as face/ and face_mask/ may have numbered files.
+        score = 0.83 if all(group.is_clear for group in groups) else CLASSES_SCORE
+        return FormatMatch(score, f"{shown} have files of matching names")
 
     def open(self, path: str, options: Options) -> Source:
         given.check_format_options(self.name, options, ())
         with translate_os_errors(path, "list"):
             groups = _find_groups(path)
+            unpaired = None if groups else _find_unpaired(path)
+        if unpaired:
+            raise InputError(
+                unpaired.reason,
+                hint=f"give counterparts the same names, such as {path_for_message(unpaired.medium)} and "
+                f"{path_for_message(unpaired.counterpart)}; if the folders are classes, pass --from imagefolder",
+                where=path_for_message(path),
+                code="WDS003",
+            )
         if not groups:
             raise InputError(
                 "no two folders have files with the same names",
@@ -101,12 +119,14 @@ IMPORTER = PartFoldersImporter()
 
 class _Group(NamedTuple):
     """Folders below `prefix`, which ends in a slash unless it is the root: `main` has the media, `others` further parts
-    of the same samples.
+    of the same samples. `keys`: what their keys begin with. `is_clear`: whether the names of the folders say so.
     """
 
     prefix: str
     main: str
     others: tuple[str, ...]
+    keys: str
+    is_clear: bool = True
 
 
 class _Sample(NamedTuple):
@@ -117,39 +137,107 @@ class _Sample(NamedTuple):
     split: str
 
 
-def _find_groups(root: str) -> list[_Group]:
-    """The groups of folders: one in the root or in a lone folder below it, or one in each split. Raises OSError."""
+class _Unpaired(NamedTuple):
+    """Folders that are named like parts of samples, without pairs of files. `counterpart`: a path that would pair with
+    the path `medium`.
+    """
+
+    reason: str
+    medium: str
+    counterpart: str
+
+
+class _Level(NamedTuple):
+    """Folders beside each other, below `prefix`."""
+
+    prefix: str
+    folders: list[str]
+
+
+def _walk_levels(root: str) -> Iterator[list[_Level]]:
+    """Yield where folders of parts may be: in the root, in a lone folder below it, or in each split. Raises OSError."""
     prefix = ""
     for _ in range(_MAX_WRAPPERS + 1):
         names = list_folder(os.path.join(root, prefix), root)
-        group = _find_group(root, prefix, names.folders)
-        if group:
-            return [group]
+        yield [_Level(prefix, names.folders)]
         splits = [name for name in names.folders if name.lower() == split_of_folder(name)]
         if splits:
             below = [f"{prefix}{name}/" for name in splits]
-            found = [_find_group(root, each, list_folder(os.path.join(root, each), root).folders) for each in below]
-            return [each for each in found if each]
+            yield [_Level(each, list_folder(os.path.join(root, each), root).folders) for each in below]
+            return
         if len(names.folders) != 1 or any(map(media_type_of, names.files)):
-            return []
+            return
         prefix = f"{prefix}{names.folders[0]}/"
+
+
+def _find_groups(root: str) -> list[_Group]:
+    """The groups of folders of the first level that has any. Raises OSError."""
+    for levels in _walk_levels(root):
+        groups = [group for level in levels for group in _find_groups_in(root, level)]
+        if groups:
+            return groups
     return []
 
 
-def _find_group(root: str, prefix: str, folders: list[str]) -> _Group | None:
+def _find_groups_in(root: str, level: _Level) -> list[_Group]:
+    prefix, folders = level
     by_word = {name.lower(): name for name in reversed(folders)}
-    mains = [by_word[word] for word in sorted(_MEDIA_FOLDERS & by_word.keys())]
+    mains = [by_word[word] for word in sorted(MEDIA_FOLDERS & by_word.keys())]
     if not mains and len(folders) == 2:
         mains = [name for word, name in by_word.items() if any(each in by_word for each in _PAIRS.get(word, ()))]
     for main in mains:
-        others = tuple(name for name in folders if name != main and _have_equal_names(root, prefix, main, name))
+        others = tuple(each for name in folders if name != main for each in _find_others(root, prefix, main, name))
         if others:
-            return _Group(prefix, main, others)
-    return None
+            return [_Group(prefix, main, others, prefix)]
+    found = []
+    for core, main, roles in _folders_by_core(folders):
+        others = tuple(name for name in roles if _have_paired_names(root, prefix, main, name, share=PAIRED_SHARE))
+        if others:
+            found.append(_Group(prefix, main, others, f"{prefix}{core}/", is_clear=bool(split_of_folder(core))))
+    return found
 
 
-def _have_equal_names(root: str, prefix: str, main: str, other: str) -> bool:
-    """Whether the first files of the folder `other` have partners of the same names in the folder `main`."""
+def _folders_by_core(folders: list[str]) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield (rest of the name, folder of media, other folders) for folders such as `train` and `train_masks`."""
+    by_core: dict[str, dict[str, str]] = {}
+    for name in folders:
+        core, role = split = split_folder_role(name)
+        if core:
+            by_core.setdefault(core.lower(), {})[name] = split.kind if role else ""
+    for core, kinds in by_core.items():
+        mains = [name for name, kind in kinds.items() if kind in ("", "media")]
+        others = [name for name, kind in kinds.items() if kind in ("mask", "map")]
+        if len(mains) == 1 and others:
+            yield core, mains[0], others
+
+
+def _find_others(root: str, prefix: str, main: str, folder: str) -> Iterator[str]:
+    """Yield `folder` if its files are parts; else the folders below that are, if it is named like a part: trimaps in
+    annotations.
+    """
+    if _have_paired_names(root, prefix, main, folder):
+        yield folder
+        return
+    if not _is_named_like_part(folder):
+        return
+    found: list[str] = []
+    for path, _ in islice(walk_folders(root, f"{prefix}{folder}/"), 1, _NESTED_FOLDERS):
+        name = path[len(prefix) : -1]
+        if not any(name.startswith(f"{above}/") for above in found) and _have_paired_names(root, prefix, main, name):
+            found.append(name)
+    yield from found
+
+
+def _is_named_like_part(folder: str) -> bool:
+    core, role = name = split_folder_role(folder)
+    return not core and bool(role) and name.kind != "media"
+
+
+def _have_paired_names(root: str, prefix: str, main: str, other: str, *, share: float = _EQUAL_SHARE) -> bool:
+    """Whether the first files of the folder `other` have partners in the folder `main`.
+
+    `share`: of these files need a partner of the same stem. If names are equal without role words only, nearly all do.
+    """
     for path, names in islice(walk_folders(root, f"{prefix}{other}/"), 16):
         files = [name for name in names.files if extension_of_name(name)]
         if not files:
@@ -157,40 +245,47 @@ def _have_equal_names(root: str, prefix: str, main: str, other: str) -> bool:
         partner = os.path.join(root, f"{prefix}{main}/{path[len(prefix) + len(other) + 1 :]}")
         if not source_files.is_folder(partner):
             return False
-        media = [strip_extension(name) for name in list_folder(partner, root).files if media_type_of(name)]
-        stems = _index_stems(media)
-        probed = files[:_PROBED_NAMES]
-        found = {stem for name in probed if (stem := _partner_of(strip_extension(name), stems))}
-        matches = sum(1 for name in probed if _partner_of(strip_extension(name), stems))
-        return len(found) > 1 and matches >= _EQUAL_SHARE * len(probed)
+        partners = Partners(strip_extension(name) for name in list_folder(partner, root).files if media_type_of(name))
+        probed = [strip_extension(name) for name in files[:_PROBED_NAMES]]
+        same = [found.path for name in probed if (found := partners.find_by_stem(name))]
+        if len(set(same)) > 1 and len(same) >= share * len(probed):
+            return True
+        if split_folder_role(other.rpartition("/")[2]).kind not in ("mask", "map"):
+            return False
+        opening = find_openings(strip_extension(name) for name in files).get("", "")
+        paired = [found.path for name in probed if (found := partners.find(name, opening))]
+        return len(set(paired)) > 1 and len(paired) >= PAIRED_SHARE * len(probed)
     return False
 
 
-def _index_stems(paths: Iterable[str]) -> dict[str, str]:
-    """Path without the addition that all names have -> path. `paths` have no extensions."""
-    paths = list(paths)
-    addition = _common_addition(paths)
-    return {path[: len(path) - len(addition)]: path for path in paths}
+def _find_unpaired(root: str) -> _Unpaired | None:
+    """Folders of media and of another part, by their names, whose files do not match. Raises OSError."""
+    for level in (level for levels in _walk_levels(root) for level in levels):
+        prefix, folders = level
+        mains = [name for name in folders if name.lower() in MEDIA_FOLDERS]
+        pairs = [(main, name) for main in mains[:1] for name in folders if _is_named_like_part(name)]
+        pairs += [
+            (main, name) for core, main, others in _folders_by_core(folders) for name in others if split_of_folder(core)
+        ]
+        for main, other in pairs:
+            medium, example = _first_medium(root, f"{prefix}{main}/"), _first_medium(root, f"{prefix}{other}/")
+            if medium and example:
+                shown = join_with_and([path_for_message(f"{prefix}{name}/") for name in (main, other)])
+                reason = (
+                    f"{shown} are named like the parts of samples, but the names of their files do not match, such as "
+                    f"{path_for_message(medium)} and {path_for_message(example)}"
+                )
+                counterpart = strip_extension(medium[len(prefix) + len(main) + 1 :])
+                return _Unpaired(reason, medium, f"{prefix}{other}/{counterpart}.{extension_of_name(example)}")
+    return None
 
 
-def _common_addition(paths: list[str]) -> str:
-    """The end of all names, if it begins with a separator and has letters: `_leftImg8bit`."""
-    names = sorted(path.rpartition("/")[2][::-1] for path in paths)
-    if len(names) < 2:
-        return ""
-    same = takewhile(lambda pair: pair[0] == pair[1], zip(names[0], names[-1], strict=False))
-    end = "".join(one for one, _ in same)[::-1]
-    found = re.search(r"[_.-](?=[^\W\d_])[\w-]*$", end)
-    return found[0] if found else ""
-
-
-def _partner_of(path: str, stems: dict[str, str]) -> str:
-    """The path that this one belongs to: that of the same name, or the longest one that it begins with; "" if none."""
-    if path in stems:
-        return stems[path]
-    for end in range(len(path) - 1, path.rfind("/") + 1, -1):
-        if path[end] in _SEPARATORS and path[:end] in stems:
-            return stems[path[:end]]
+def _first_medium(root: str, folder: str) -> str:
+    """The first media file in a folder or below; empty if there is none in the first folders."""
+    for path, names in islice(walk_folders(root, folder), _NESTED_FOLDERS):
+        found = next(filter(media_type_of, names.files), "")
+        if found:
+            return f"{path}{found}"
     return ""
 
 
@@ -220,38 +315,40 @@ class _PartFolders:
                 files[part] = path
                 used.add(path)
                 self._parts[group.main, part] += 1
-        stems = _index_stems(by_name)
+        partners = Partners(by_name)
         for other in group.others:
-            used |= self._add_folder(group, other, by_name, stems)
+            used |= self._add_folder(group, other, by_name, partners)
         for name, files in by_name.items():
-            segments = next(iter(files.values())).split("/")[:-1]
+            segments = [*group.keys.split("/"), *next(iter(files.values())).split("/")[:-1]]
             split = next(filter(None, map(split_of_folder, segments)), "")
-            self.samples.append(_Sample(f"{group.prefix}{name}", files, split))
+            self.samples.append(_Sample(f"{group.keys}{name}", files, split))
         return used
 
     def _add_folder(
-        self, group: _Group, other: str, by_name: dict[str, dict[str, str]], stems: dict[str, str]
+        self, group: _Group, other: str, by_name: dict[str, dict[str, str]], partners: Partners
     ) -> set[str]:
         """Add the files of another folder to the samples. Returns the paths of those that have a sample."""
         top = f"{group.prefix}{other}/"
         paths = [path for path in self.files.paths if path.startswith(top) and extension_of_name(path)]
-        named = [(path, strip_extension(path[len(top) :])) for path in paths]
-        found = [(path, name, partner) for path, name in named if (partner := _partner_of(name, stems))]
-        stem_of = {partner: stem for stem, partner in stems.items()}
-        additions = {name[len(stem_of[partner]) :].strip(_SEPARATORS) for _, name, partner in found}
-        role = "mask" if other.lower() in _MASK_FOLDERS else re.sub(r"\W", "_", other.lower())
+        names = [strip_extension(path[len(top) :]) for path in paths]
+        openings = find_openings(names)
+        found = [
+            (path, partner)
+            for path, name in zip(paths, names, strict=True)
+            if (partner := partners.find(name, openings[name.rpartition("/")[0]])) is not None
+        ]
+        additions = {partner.addition for _, partner in found}
+        role = _part_of_folder(group, other)
         used = set[str]()
         have = set[str]()
-        for path, name, partner in found:
+        for path, (medium, addition) in found:
             extension = extension_of_name(path)
-            word = role
-            if len(additions) > 1:
-                word = re.sub(r"\W", "_", name[len(stem_of[partner]) :].strip(_SEPARATORS)) or role
-            is_lone_text = media_type_of(path) is None and len(additions) == 1 and extension in ("txt", "json")
-            part = extension if is_lone_text and extension not in by_name[partner] else f"{word}.{extension}"
-            have.add(partner)
-            if part not in by_name[partner]:
-                by_name[partner][part] = path
+            word = (re.sub(r"\W", "_", addition) if len(additions) > 1 else "") or role
+            is_lone_text = media_type_of(path) is None and len(additions) == 1 and extension in TEXTS
+            part = extension if is_lone_text and extension not in by_name[medium] else f"{word}.{extension}"
+            have.add(medium)
+            if part not in by_name[medium]:
+                by_name[medium][part] = path
                 used.add(path)
                 self._parts[other, part] += 1
         lacking = [name for name in by_name if name not in have]
@@ -292,11 +389,14 @@ class _PartFolders:
         yield from unused_files_findings(self._unused, reason, self.files.hidden)
 
     def _config(self) -> DatasetConfig | None:
-        """The sample type if the samples are images with one mask each; otherwise it is detected."""
-        parts = list(self._parts)
-        images = [part for _, part in parts if "." not in part and media_type_of(f"x.{part}") == "image"]
-        masks = [part for _, part in parts if part.startswith("mask.") and media_type_of(f"x.{part}") == "image"]
-        if not images or not masks or len(images) + len(masks) < len(parts):
-            return None
-        field_map = {"image": ",".join(sorted(set(images))), "mask": ",".join(sorted(set(masks)))}
-        return DatasetConfig("SegmentationSample", field_map)
+        return role_config(part for _, part in self._parts)
+
+
+def _part_of_folder(group: _Group, folder: str) -> str:
+    """The part that the files of a folder are: `mask` for `masks`, `train_masks` and `annotations/trimaps`."""
+    last = folder.rpartition("/")[2].lower()
+    core, role = name = split_folder_role(last)
+    has_core = group.keys != group.prefix
+    if name.kind == "mask" and (has_core or not core):
+        return "mask"
+    return role if has_core else re.sub(r"\W", "_", last)

@@ -11,6 +11,7 @@ from wdsctl.core.media.kinds import media_extensions
 from wdsctl.core.samples.evidence import JsonKeyFacts, PartFacts, percent
 from wdsctl.core.samples.field_path import EVERY_ITEM, FieldPath, PartAccess
 from wdsctl.core.samples.fields import find_parts
+from wdsctl.core.samples.naming import MASK_WORDS
 from wdsctl.core.samples.preferences import ANSWER_KEYS
 from wdsctl.core.samples.subtitles import has_subtitle_extension
 from wdsctl.core.samples.types import MEDIA_LIST_KINDS
@@ -31,8 +32,6 @@ _USUAL_MEDIA_NAMES = {
     "video": (*media_extensions("video"), "video"),
     "audio": (*media_extensions("audio"), "audio"),
 }
-#: Words in the name of an image that holds ids, not a picture.
-_MASK_WORDS = {"mask", "masks", "seg", "segmentation", "semantic", "panoptic", "label", "labels"}
 #: Further names, whose content decides: `label` is the name of a label if it is text; `class` is a label if it is a
 #: number.
 _FURTHER_FIELD_NAMES = {
@@ -193,7 +192,7 @@ def _with_alternatives(best: PartFacts, others: Sequence[PartFacts]) -> list[Par
 
 def _is_mask(part: PartFacts) -> bool:
     """Whether an image holds ids by its name. JPEG would change them."""
-    return part.kind == "image" and part.format != "jpeg" and bool(_MASK_WORDS & set(part.name_words))
+    return part.kind == "image" and part.format != "jpeg" and bool(MASK_WORDS & set(part.name_words))
 
 
 def _parts_by_name(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:

@@ -40,6 +40,8 @@ _LANGUAGES = (
     "ar bg bn cs da de el en es et fa fi fr he hi hr hu id it ja ko lt lv ms nl no pl pt ro ru sk sl sr sv ta th tr uk "
     "ur vi zh"
 )
+#: Words in the name of an image that holds ids, not a picture.
+MASK_WORDS = frozenset({"mask", "masks", "seg", "segmentation", "semantic", "panoptic", "label", "labels"})
 KNOWN_PART_WORDS = frozenset(f"{_PART_WORDS} {_COMPRESSIBLE_EXTENSIONS} {_LANGUAGES}".split())
 
 

@@ -1,0 +1,102 @@
+"""Parts in one folder, whose names differ in a word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_folder
+from tests.core.formats import described, held, refused, reported
+from wdsctl.core import importers
+from wdsctl.core.convert.convert import convert
+
+
+def some_files(root: Path, *names: str, numbers: Iterable[str] = ("0", "1", "10", "11")) -> str:
+    return a_folder(root, {name.format(n): f"{name} {n}".encode() for n in numbers for name in names})
+
+
+def formats_of(root: str) -> list[str]:
+    return [importer.name for importer, _ in importers.find_importers(root)]
+
+
+@pytest.mark.parametrize(
+    ("image", "mask"),
+    [
+        ("{}.jpg", "{}_mask.png"),
+        ("{}_sat.jpg", "{}_mask.png"),
+        ("img_{}.jpg", "mask_{}.png"),
+        ("{}.jpg", "mask{}.png"),
+        ("{}.png", "{}_Segmentation.PNG"),
+        ("{}_rgb.jpg", "{}_gt_mask.png"),
+    ],
+)
+def test_files_whose_names_differ_in_a_word_are_the_parts_of_a_sample(tmp_path: Path, image: str, mask: str) -> None:
+    root = some_files(tmp_path, image, mask)
+    extension = image[-3:]
+
+    assert importers.best_importer(root)[0].name == "partnames"
+    assert held(root) == {
+        n: {extension: f"{image} {n}".encode(), "mask.png": f"{mask} {n}".encode()} for n in ("0", "1", "10", "11")
+    }
+    assert reported(root) == []
+    config = described(root).config
+    assert config is not None
+    assert (config.sample_type, config.field_map) == ("SegmentationSample", {"image": extension, "mask": "mask.png"})
+
+
+def test_folders_are_part_of_the_key_and_splits_may_have_no_masks(tmp_path: Path) -> None:
+    root = some_files(tmp_path / "raw", "train/{}_sat.jpg", "train/{}_mask.png", "valid/{}_sat.jpg")
+
+    assert importers.best_importer(root)[0].name == "partnames"
+    assert set(held(root)) == {f"{split}/{n}" for split in ("train", "valid") for n in ("0", "1", "10", "11")}
+    assert reported(root) == [("WDS201", "error", 4)]
+    assert convert([root], str(tmp_path / "made")).datasets[0].splits == {"train": 4, "valid": 4}
+
+
+def test_further_files_of_a_sample_are_parts(tmp_path: Path) -> None:
+    root = some_files(tmp_path, "{}.jpg", "{}.txt", "{}_mask.png", "{}_depth.png", numbers=map(str, range(20)))
+    some_files(tmp_path, "{}_mask_1.png", numbers="7")
+
+    assert set(held(root)["1"]) == {"jpg", "txt", "mask.png", "depth.png"}
+    assert held(root)["7"]["mask_1.png"] == b"{}_mask_1.png 7"
+    assert reported(root) == []
+
+
+def test_several_words_for_masks_name_their_parts(tmp_path: Path) -> None:
+    root = some_files(tmp_path, "{}.jpg", "{}_seg.png", "{}_label.png")
+
+    assert set(held(root)["1"]) == {"jpg", "seg.png", "label.png"}
+
+
+def test_a_few_files_with_a_word_are_raw_files(tmp_path: Path) -> None:
+    root = some_files(tmp_path, "{}.jpg", numbers=map(str, range(30)))
+    a_folder(tmp_path, {f"{n}_mask.png": b"mask" for n in range(10)})
+
+    assert formats_of(root) == ["folder"]
+    assert held(root, form="partnames")["3"] == {"jpg": b"{}.jpg 3", "mask.png": b"mask"}
+    assert reported(root, form="partnames") == [("WDS201", "error", 20)]
+
+
+def test_files_without_a_medium_are_reported(tmp_path: Path) -> None:
+    root = some_files(tmp_path, "{}.jpg", "{}_mask.png", numbers=map(str, range(40)))
+    (tmp_path / "7.jpg").unlink()
+
+    assert "7" not in held(root)
+    assert reported(root) == [("WDS239", "error", 1)]
+
+
+def test_parts_after_a_dot_are_raw_files(tmp_path: Path) -> None:
+    assert formats_of(some_files(tmp_path, "{}.jpg", "{}.mask.png")) == ["folder"]
+
+
+def test_a_folder_without_words_is_refused(tmp_path: Path) -> None:
+    assert refused(some_files(tmp_path, "{}.jpg", "{}_other.png"), form="partnames").code == "WDS003"
+
+
+@pytest.mark.parametrize("names", [("{}.jpg", "{}_mask.png"), ("img_{}.jpg", "mask_{}.png")])
+def test_pairs_are_recognised_by_a_part_of_many_names(tmp_path: Path, names: tuple[str, str]) -> None:
+    root = some_files(tmp_path, *names, numbers=map(str, range(700)))
+
+    assert importers.best_importer(root)[0].name == "partnames"
