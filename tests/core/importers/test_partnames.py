@@ -55,6 +55,16 @@ def test_folders_are_part_of_the_key_and_splits_may_have_no_masks(tmp_path: Path
     assert convert([root], str(tmp_path / "made")).datasets[0].splits == {"train": 4, "valid": 4}
 
 
+def test_images_of_a_class_called_normal_have_masks(tmp_path: Path) -> None:
+    names = [f"{label}/{label} ({{}}){end}" for label in ("benign", "normal") for end in (".png", "_mask.png")]
+    root = some_files(tmp_path, *names)
+
+    assert importers.best_importer(root)[0].name == "partnames"
+    assert held(root)["normal/normal (10)"] == {
+        "png": b"normal/normal ({}).png 10", "mask.png": b"normal/normal ({})_mask.png 10",
+    }  # fmt: skip
+
+
 def test_further_files_of_a_sample_are_parts(tmp_path: Path) -> None:
     root = some_files(tmp_path, "{}.jpg", "{}.txt", "{}_mask.png", "{}_depth.png", numbers=map(str, range(20)))
     some_files(tmp_path, "{}_mask_1.png", numbers="7")

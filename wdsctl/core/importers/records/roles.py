@@ -40,6 +40,8 @@ TEXTS = ("txt", "json", "xml")  # extensions of parts that are no masks, whateve
 
 _ANY_WORD = "|".join(sorted(_WORDS, key=len, reverse=True))
 _ALL_WORDS = tuple(_WORDS)
+#: At the beginning, these are more often classes: `normal (1).png` has the mask `normal (1)_mask.png`.
+_FIRST_WORDS = _WORDS - {"normal", "normals", "edge", "edges", "flow", "pose"}
 _WORD_LENGTHS = sorted({len(word) for word in _WORDS}, reverse=True)
 _WORD_SEPARATORS = "_- "  # a dot is left to the rules of keys: 0.mask.png is a part of 0
 _JOINED_FOLDER = re.compile(rf"({'|'.join(sorted(SPLIT_NAMES, key=len, reverse=True))})({_ANY_WORD})")
@@ -87,7 +89,9 @@ def _first_word(name: str) -> str:
         (
             lower[:size]
             for size in _WORD_LENGTHS
-            if lower[:size] in _WORDS and _ends_word(lower[size : size + 1]) and lower[size:].strip(_WORD_SEPARATORS)
+            if lower[:size] in _FIRST_WORDS
+            and _ends_word(lower[size : size + 1])
+            and lower[size:].strip(_WORD_SEPARATORS)
         ),
         "",
     )
