@@ -17,8 +17,8 @@ from tests.core.importers.annotations.test_coco import a_whole_coco
 from tests.core.importers.annotations.test_speech import a_librispeech, an_ljspeech
 from tests.core.importers.annotations.test_voc import a_voc
 from tests.core.importers.annotations.test_yolo import SPLIT
-from tests.core.importers.test_partfolders import some_pairs
-from tests.core.importers.test_scenes import some_scenes
+from tests.core.importers.folders.test_partfolders import some_pairs
+from tests.core.importers.folders.test_scenes import some_scenes
 from tests.core.importers.test_wids import an_index
 from tests.remote import FaultyFileSystem, uploaded
 from wdsctl.core import importers

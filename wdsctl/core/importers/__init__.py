@@ -1,9 +1,9 @@
 """Recognises and reads the formats of datasets. Each format has a module, which is imported on first use.
 
 `protocol` defines the interfaces of an importer and of an open source. `find_importers` asks each importer whether a
-path has its format; the answer is a score and a reason. `annotations` has the formats of media with annotation files,
-`lerobot` LeRobot's datasets. `records` has the code that several formats use. `prepare`,
-`convert`, `validate` and `init` import this room.
+path has its format; the answer is a score and a reason. `folders` has the layouts of folders, `annotations` the formats
+of media with annotation files, `lerobot` LeRobot's datasets. `records` has the code that several formats use.
+`prepare`, `convert`, `validate` and `init` import this room.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ MODULES = MappingProxyType(
         "packed": "compressed_tars",
         "polylithic": "polylithic",
         "lerobot": "lerobot.importer",
-        "folder": "folder",
-        "imagefolder": "imagefolder",
-        "scenes": "scenes",
-        "partfolders": "partfolders",
-        "partnames": "partnames",
+        "folder": "folders.folder",
+        "imagefolder": "folders.imagefolder",
+        "scenes": "folders.scenes",
+        "partfolders": "folders.partfolders",
+        "partnames": "folders.partnames",
         "csv": "csv",
         "jsonl": "jsonl",
         "llava": "llava",
