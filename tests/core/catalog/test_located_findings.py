@@ -1,5 +1,12 @@
 from __future__ import annotations
 
+import json
+import zlib
+from base64 import b64encode
+from dataclasses import asdict
+
+import pytest
+
 from wdsctl.core.catalog.ledger_checks import (
     MAX_NAMED_SAMPLES,
     LocatedFinding,
@@ -89,3 +96,12 @@ def test_a_thousand_named_samples_take_a_few_kilobytes_of_the_ledger() -> None:
         message = f"it cannot be decoded: image file is truncated ({row % 97} bytes not processed)"
         found.add("WDS143", message, PartToCheck(row, f"folder/{row:06d}", "jpg", 30_011 * row, 1))
     assert len(located_findings_to_json(found.to_findings())) < 24_000
+
+
+@pytest.mark.parametrize("packed", [zlib.compress(b" " * (1 << 27) + b"[]"), b"no zlib"])
+def test_samples_that_unpack_to_too_much_are_malformed(packed: bytes) -> None:
+    finding = Finding(code="WDS143", severity="error", message="x", shard="a.tar")
+    row = [asdict(finding), [1], False, b64encode(packed).decode()]
+
+    with pytest.raises(ValueError, match=r"malformed|Expecting value"):
+        located_findings_from_json(json.dumps([row]))

@@ -28,6 +28,8 @@ MAX_NAMED_SAMPLES = 1000
 #: Of one code in a dataset, the samples that findings name. The following shards name only their first sample.
 MAX_NAMED_FINDINGS = 100_000
 
+_MAX_FAULTS_BYTES = 1 << 25  # of the JSON of one finding's faults: 32 KiB for each
+
 _TEMPORARY_PREFIX = "\0"  # no path begins with it; renames go through temporary names, as shards may swap names
 
 
@@ -188,7 +190,14 @@ def _pack_faults(faults: Sequence[SampleFault]) -> str:
 
 
 def _unpack_faults(packed: str) -> tuple[SampleFault, ...]:
-    return tuple(SampleFault(*each) for each in read_json(zlib.decompress(b64decode(packed)))) if packed else ()
+    """Unpack faults. Raises ValueError if they are malformed; the ledger may come from a store, with small bombs."""
+    if not packed:
+        return ()
+    try:
+        data = zlib.decompressobj().decompress(b64decode(packed), _MAX_FAULTS_BYTES)
+    except zlib.error as error:
+        raise ValueError(f"malformed faults: {error}") from error
+    return tuple(SampleFault(*each) for each in read_json(data))
 
 
 class StoredCheck(NamedTuple):
