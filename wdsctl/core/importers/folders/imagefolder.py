@@ -1,8 +1,8 @@
 """Folders of classes: images, video or audio in a folder for each class, below folders of splits or not.
 
 Parts: the media file, `cls` (number of the class by the order of folders) and `txt` (its name: that of the folder, or
-what a file such as LOC_synset_mapping.txt says). Keys are the paths
-without the extension; files of one folder whose names differ in the extension only keep it in their keys.
+what a file such as LOC_synset_mapping.txt says). Keys are the paths without the extension; files of one folder whose
+names differ in the extension only keep it in their keys.
 
 Sources: https://pytorch.org/vision/stable/generated/torchvision.datasets.ImageFolder.html (classes sorted by name);
 https://arxiv.org/abs/1804.03209 (Speech Commands, whose splits are lists of files).

@@ -27,8 +27,9 @@ from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Sourc
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.files import extension_of_name
 from wdsctl.core.importers.records.folder_files import (
-    FolderFiles,
     ListedSamples,
+    PairedFiles,
+    PairedFolder,
     list_folder,
     media_type_of,
     split_of_folder,
@@ -44,9 +45,8 @@ from wdsctl.core.importers.records.roles import (
     role_config,
     split_folder_role,
 )
-from wdsctl.core.importers.records.samples import SourceSample, row_number_key, strip_extension
+from wdsctl.core.importers.records.samples import strip_extension
 from wdsctl.core.importers.records.source import SampleSource
-from wdsctl.core.samples.naming import safe_key
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
 
@@ -127,14 +127,6 @@ class _Group(NamedTuple):
     others: tuple[str, ...]
     keys: str
     is_clear: bool = True
-
-
-class _Sample(NamedTuple):
-    """`files`: name of the part -> path."""
-
-    name: str
-    files: dict[str, str]
-    split: str
 
 
 class _Unpaired(NamedTuple):
@@ -289,10 +281,9 @@ def _first_medium(root: str, folder: str) -> str:
     return ""
 
 
-class _PartFolders:
+class _PartFolders(PairedFolder):
     def __init__(self, root: str, groups: list[_Group]) -> None:
-        self.files = FolderFiles(root)
-        self.samples: list[_Sample] = []
+        super().__init__(root)
         self._folders: Counter[str] = Counter()  # path of a folder of parts -> its files in samples
         self._parts: Counter[tuple[str, str]] = Counter()  # name of the folder, name of the part
         self._unused: list[str] = []
@@ -321,7 +312,7 @@ class _PartFolders:
         for name, files in by_name.items():
             segments = [*group.keys.split("/"), *next(iter(files.values())).split("/")[:-1]]
             split = next(filter(None, map(split_of_folder, segments)), "")
-            self.samples.append(_Sample(f"{group.keys}{name}", files, split))
+            self.samples.append(PairedFiles(f"{group.keys}{name}", files, split))
         return used
 
     def _add_folder(
@@ -355,15 +346,6 @@ class _PartFolders:
         if lacking:
             self._lacking[other, f"{group.prefix}{group.main}/{lacking[0]}"] += len(lacking)
         return used
-
-    @property
-    def split_names(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(sample.split for sample in self.samples if sample.split))
-
-    def make_sample(self, sample: _Sample) -> SourceSample:
-        parts = tuple(self.files.part(part, path) for part, path in sample.files.items())
-        key = safe_key(sample.name) or row_number_key(self.samples.index(sample))
-        return SourceSample(key, parts, split=sample.split)
 
     def describe(self) -> SourceDescription:
         return SourceDescription(tuple(self._field_uses()), tuple(self._findings()), self._config())

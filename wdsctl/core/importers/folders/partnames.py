@@ -20,17 +20,17 @@ from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Sourc
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.files import extension_of_name
 from wdsctl.core.importers.records.folder_files import (
-    FolderFiles,
     ListedSamples,
+    PairedFiles,
+    PairedFolder,
     media_type_of,
     split_of_folder,
     unused_files_findings,
     walk_folders,
 )
 from wdsctl.core.importers.records.roles import PAIRED_SHARE, TEXTS, RoleName, role_config, split_role
-from wdsctl.core.importers.records.samples import SourceSample, row_number_key, strip_extension
+from wdsctl.core.importers.records.samples import strip_extension
 from wdsctl.core.importers.records.source import SampleSource
-from wdsctl.core.samples.naming import safe_key
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
 
@@ -134,23 +134,14 @@ def _has_name(names: Sequence[str], name: str) -> bool:
     return at < len(names) and names[at] == name
 
 
-class _Sample(NamedTuple):
-    """`files`: name of the part -> path."""
-
-    name: str
-    files: dict[str, str]
-    split: str
-
-
 class _Named(NamedTuple):
     path: str
     role: RoleName
 
 
-class _NamedParts:
+class _NamedParts(PairedFolder):
     def __init__(self, root: str) -> None:
-        self.files = FolderFiles(root)
-        self.samples: list[_Sample] = []
+        super().__init__(root)
         by_core: dict[str, list[_Named]] = {}
         for path in self.files.paths:
             if extension_of_name(path):
@@ -166,7 +157,7 @@ class _NamedParts:
             files = self._files_of_sample(found)
             if files:
                 split = next(filter(None, map(split_of_folder, core.split("/")[:-1])), "")
-                self.samples.append(_Sample(core, files, split))
+                self.samples.append(PairedFiles(core, files, split))
                 used.update(files.values())
         self._unused = [path for path in self.files.paths if path not in used]
         self._parts = Counter(part for sample in self.samples for part in sample.files)
@@ -186,15 +177,6 @@ class _NamedParts:
                 word = "mask"
             files.setdefault(f"{word}.{extension}" if word else extension, path)
         return files
-
-    @property
-    def split_names(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(sample.split for sample in self.samples if sample.split))
-
-    def make_sample(self, sample: _Sample) -> SourceSample:
-        parts = tuple(self.files.part(part, path) for part, path in sample.files.items())
-        key = safe_key(sample.name) or row_number_key(self.samples.index(sample))
-        return SourceSample(key, parts, split=sample.split)
 
     def describe(self) -> SourceDescription:
         return SourceDescription(tuple(self._field_uses()), tuple(self._findings()), role_config(self._parts))

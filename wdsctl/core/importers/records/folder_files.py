@@ -19,9 +19,10 @@ from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
 from wdsctl.core.errors import DatasetError, Finding, WdsctlError, translate_os_errors
 from wdsctl.core.importers.protocol import FilePart
 from wdsctl.core.importers.records.files import extension_of_name
-from wdsctl.core.importers.records.samples import SourceSample, failed_sample
+from wdsctl.core.importers.records.samples import SourceSample, failed_sample, row_number_key
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION, MediaType
 from wdsctl.core.safe_open import check_beneath, is_link_outside
+from wdsctl.core.samples.naming import safe_key
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
 
@@ -215,6 +216,31 @@ class ListedSamples(Generic[Row]):
 
     def close(self) -> None:
         """Do nothing: no file stays open."""
+
+
+class PairedFiles(NamedTuple):
+    """The files of one sample. `files`: name of the part -> path."""
+
+    name: str
+    files: dict[str, str]
+    split: str
+
+
+class PairedFolder:
+    """A folder in whose samples several files belong together."""
+
+    def __init__(self, root: str) -> None:
+        self.files = FolderFiles(root)
+        self.samples: list[PairedFiles] = []
+
+    @property
+    def split_names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(sample.split for sample in self.samples if sample.split))
+
+    def make_sample(self, sample: PairedFiles) -> SourceSample:
+        parts = tuple(self.files.part(part, path) for part, path in sample.files.items())
+        key = safe_key(sample.name) or row_number_key(self.samples.index(sample))
+        return SourceSample(key, parts, split=sample.split)
 
 
 def unused_files_findings(paths: Iterable[str], reason: str, hidden: int = 0) -> list[Finding]:
