@@ -16,7 +16,7 @@ from fsspec.registry import _registry as opened_drivers
 from tests.remote import FaultyFileSystem, OnceEach, s3_server
 from wdsctl.core.errors import InputError, PermissionDenied, StorageDown, StorageError, WdsctlError
 from wdsctl.core.storage.remote import FsspecStorage
-from wdsctl.core.storage.remote_errors import MAX_TRIES, RetryPolicy
+from wdsctl.core.storage.remote_errors import FIRST_TRIES, MAX_TRIES, RetryPolicy
 from wdsctl.core.storage.storage import FileRange
 
 DATA = bytes(range(200))
@@ -38,11 +38,11 @@ def cut(path: str, start: int, stop: int, data: bytes) -> bytes:
     return data[:-1]
 
 
-def raising(error: Exception) -> OnceEach:
+def raising(error: Exception, times: int = FIRST_TRIES) -> OnceEach:
     def strike(path: str, start: int, stop: int, data: bytes) -> bytes:
         raise error
 
-    return OnceEach(strike, times=MAX_TRIES)
+    return OnceEach(strike, times=times)
 
 
 def test_a_read_gives_exactly_what_was_asked_for() -> None:
@@ -136,9 +136,20 @@ def test_what_may_pass_is_tried_again_and_then_told(error: Exception) -> None:
     with pytest.raises(StorageError, match="the store does not respond") as caught:
         a_storage().read(A, 0, 50)
     assert (caught.value.code, caught.value.where) == ("WDS408", A)
-    assert len(FaultyFileSystem.reads) == MAX_TRIES
+    assert len(FaultyFileSystem.reads) == FIRST_TRIES
 
     assert a_storage().read(A, 0, 50) == DATA[:50], "and it has passed"
+
+
+def test_a_store_that_has_answered_is_tried_more_often() -> None:
+    storage = a_storage()
+    storage.read(A, 0, 50)
+    FaultyFileSystem.reads.clear()
+    FaultyFileSystem.fault.append(raising(ConnectionResetError("reset"), times=MAX_TRIES))
+
+    with pytest.raises(StorageError, match="the store does not respond"):
+        storage.read(A, 50, 100)
+    assert len(FaultyFileSystem.reads) == MAX_TRIES
 
 
 def test_what_is_forbidden_is_not_tried_again() -> None:
@@ -249,8 +260,8 @@ def http_error(name: str, status: int) -> FileNotFoundError:
 @pytest.mark.parametrize(
     ("name", "status", "kind", "asked"),
     [
-        ("ClientResponseError", 503, StorageDown, MAX_TRIES),
-        ("ClientConnectionError", 0, StorageDown, MAX_TRIES),
+        ("ClientResponseError", 503, StorageDown, FIRST_TRIES),
+        ("ClientConnectionError", 0, StorageDown, FIRST_TRIES),
         ("ClientResponseError", 403, PermissionDenied, 1),
         ("ClientResponseError", 404, StorageError, 1),
     ],
@@ -298,7 +309,7 @@ def test_a_busy_store_is_told_by_the_status_where_its_driver_knows_no_name_for_i
 
     with pytest.raises(StorageDown, match="TooManyRequests"):
         a_storage().read(A, 0, 50)
-    assert len(FaultyFileSystem.reads) == MAX_TRIES
+    assert len(FaultyFileSystem.reads) == FIRST_TRIES
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,7 @@ class Prefetcher:
     async def _request_again(self, background: OpenRoot, request: RangeRequest, fetch: Fetch) -> bytes:
         """The bytes of a request, after retries of transient errors and short answers."""
         policy, begun = self._retry_policy, time.monotonic()
-        for tried in range(MAX_TRIES):
+        for tried in range(MAX_TRIES):  # not FIRST_TRIES: a run that fetches ahead is under way
             if tried:
                 if time.monotonic() - begun > policy.max_retry_seconds:
                     break

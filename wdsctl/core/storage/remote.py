@@ -26,6 +26,7 @@ from wdsctl.core.storage.remote_errors import (
     call_or_error,
     call_with_retries,
     etag_number,
+    note_answer,
     replaced_error,
     translate_remote,
     unwrap_driver_error,
@@ -305,7 +306,7 @@ class FsspecStorage:
         """Return the responses to all items, including exceptions. Retries transient errors and short responses."""
         responses: dict[int, Any] = {}
         remaining = list(range(len(items)))
-        for _ in self._retry_policy.attempts(redact_secrets(self._root)) if items else ():
+        for _ in self._retry_policy.attempts(self._root) if items else ():
             batch = [items[i] for i in remaining]
             if responses:
                 self._counter.add(ReadCounts(retries=len(batch)))
@@ -314,6 +315,7 @@ class FsspecStorage:
             responses.update(zip(remaining, new, strict=True))
             remaining = [i for i in remaining if should_retry(items[i], responses[i], is_short)]
             if not remaining:
+                note_answer(self._root)
                 break
         return [responses[i] for i in range(len(items))]
 

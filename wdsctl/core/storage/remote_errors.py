@@ -236,8 +236,10 @@ def _error_text(error: BaseException) -> str:
     return redact_secrets(" ".join(str(strerror or error).split())) or type(error).__name__
 
 
-MAX_TRIES = 4  # per request, including the first
+FIRST_TRIES = 4  # of a request, including the first, until the store has answered: its URL may be wrong
+MAX_TRIES = 7  # of a request to a store that has answered: with the pauses, they outlast 40 s without a network
 FIRST_PAUSE_SECONDS = 0.2  # before the second try; four times as long before each later one
+MAX_PAUSE_SECONDS = 12.8
 MAX_RETRY_SECONDS = 60.0  # no try begins after this time: drivers also retry, some of them for minutes
 
 
@@ -249,19 +251,29 @@ def ignore_retry(what: str, tried: int) -> None:
     """Do nothing."""
 
 
+_answering_stores: set[str] = set()  # that have answered a request of this process
+
+
+def note_answer(url: str) -> None:
+    """Remember that the store of a URL has answered: from now on, its requests get MAX_TRIES."""
+    _answering_stores.add(_store_of(url))
+
+
+def _store_of(url: str) -> str:
+    """Return the protocol and the bucket or host of a URL."""
+    return "/".join(url.rpartition("::")[2].split("/", 3)[:3])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
     first_pause_seconds: float = FIRST_PAUSE_SECONDS
     max_retry_seconds: float = MAX_RETRY_SECONDS
     on_retry: OnRetry = ignore_retry
 
-    def attempts(self, what: str) -> Iterator[int]:
-        """Yield the number of earlier tries, from 0, while another try may help. Pauses before each retry.
-
-        `what`: the redacted URL, for `on_retry`.
-        """
-        begun = time.monotonic()
-        for tried in range(MAX_TRIES):
+    def attempts(self, url: str) -> Iterator[int]:
+        """Yield the number of earlier tries, from 0, while another try may help. Pauses before each retry."""
+        begun, what = time.monotonic(), redact_secrets(url)
+        for tried in range(MAX_TRIES if _store_of(url) in _answering_stores else FIRST_TRIES):
             if tried:
                 if time.monotonic() - begun > self.max_retry_seconds:
                     return
@@ -271,17 +283,18 @@ class RetryPolicy:
 
     def pause_before(self, tried: int) -> float:
         """Seconds to wait before another try, after `tried` of them."""
-        return self.first_pause_seconds * 4.0 ** (tried - 1)
+        return min(self.first_pause_seconds * 4.0 ** (tried - 1), MAX_PAUSE_SECONDS)
 
 
 def call_with_retries(call: Callable[[], T], url: str, verb: str, policy: RetryPolicy) -> T:
     """Call a driver, and retry after transient errors. Raises WdsctlErrors only."""
-    for _ in policy.attempts(redact_secrets(url)):
+    for _ in policy.attempts(url):
         result = call_or_error(call)
         if not (isinstance(result, Exception) and is_transient(result)):
             break
     if isinstance(result, Exception):
         raise translate_remote(result, url, verb)
+    note_answer(url)
     return result
 
 
