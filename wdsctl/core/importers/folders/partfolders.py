@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.errors import Finding, InputError, WdsctlError, translate_os_errors
-from wdsctl.core.importers.folders.imagefolder import CLASSES_SCORE
+from wdsctl.core.importers.folders.class_folders import CLASSES_SCORE
 from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Source, SourceDescription
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.files import extension_of_name
