@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from wdsctl.core.catalog.history import RunRecord, record_run
-from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.open_catalog import open_catalog_connection
-from wdsctl.core.catalog.presence import check_holds_no_dataset, check_not_in_dataset
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.stage import stage_catalog
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.finish import write_training_files
-from wdsctl.core.convert.request import ConvertReport, ConvertRequest, LayoutName
+from wdsctl.core.convert.request import ConvertReport
 from wdsctl.core.dataset.config import load_config
-from wdsctl.core.dataset.destination import check_destination
 from wdsctl.core.dataset.location import DatasetLocation, locate, note_catalog_location, shell_command
 from wdsctl.core.dataset.lock import check_lock_held, lock_dataset
 from wdsctl.core.dataset.polylithic import is_polylithic, read_polylithic_folder
 from wdsctl.core.dataset.raw_folder import ALTERNATIVE_SEPARATOR, RawListing
 from wdsctl.core.dataset.remote_lock import hold_remote_marker
 from wdsctl.core.dataset.root_spec import RootSpec, parse_root_spec
-from wdsctl.core.errors import CatalogError, DatasetError, UsageError
+from wdsctl.core.errors import CatalogError, DatasetError
 from wdsctl.core.files import make_folder
 from wdsctl.core.index.index import (
     IndexReport,
@@ -37,19 +34,26 @@ from wdsctl.core.index.index import (
     is_energon_imported,
     lacking_field_findings,
 )
-from wdsctl.core.index.key_until import check_rule_unchanged, stored_rule, write_rule
+from wdsctl.core.index.key_until import write_rule
 from wdsctl.core.index.request import MediaRequest
 from wdsctl.core.index.write_dataset_yaml import (
     SampleTypeRequest,
     UnsureTypeError,
-    as_usage_errors,
     is_doubtful,
     set_aside_broken_config,
     write_dataset_yaml,
 )
 from wdsctl.core.invocation import describe_request
-from wdsctl.core.media.selection import parse_media_selection
-from wdsctl.core.prepare.archives import check_no_unread_archives, unpack_archives
+from wdsctl.core.prepare.archives import unpack_archives
+from wdsctl.core.prepare.checks import (
+    check_no_layout,
+    check_options,
+    check_source_and_dest,
+    conversion_request,
+    missing_dest_error,
+    peek_ledger,
+    survey_source,
+)
 from wdsctl.core.prepare.polylithic import resolve_polylithic_config
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.prepare.robots import (
@@ -66,18 +70,13 @@ from wdsctl.core.prepare.source import (
     IN_PLACE,
     RAW_FOLDER,
     SourceForm,
-    check_is_raw_folder,
-    check_raw_folder,
-    check_source_exists,
     folder_split_rule,
     recognise_form,
 )
 from wdsctl.core.prepare.split_folders import split_folder_findings
-from wdsctl.core.prepare.write import FolderReport, UploadFolders, survey_folder, write_folder
-from wdsctl.core.prepare.write import check_dest_shards as check_holds_own
+from wdsctl.core.prepare.write import FolderReport, UploadFolders, write_folder
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.detect import Detection
-from wdsctl.core.samples.field_map import check_sample_type, validate_field_map
 from wdsctl.core.shards.survey import find_jsonl_file, keep_surveys
 from wdsctl.core.split.split import SplitReport, SplitRequest, ensure_split, split_dataset
 from wdsctl.core.storage.source_files import forget_listings
@@ -120,7 +119,7 @@ def prepare(
     request = request or PrepareRequest()
     source, dest = normalize_root(source), None if dest is None else normalize_root(dest)
     forget_listings()
-    _check_options(request)
+    check_options(request)
     with keep_surveys():
         if request.index.selection is not None or not may_unpack(request):
             return _prepare(source, dest, request, progress)
@@ -154,12 +153,12 @@ def _prepare(source: str, dest: str | None, request: PrepareRequest, progress: P
     if form is not None and form.name not in (IN_PLACE, RAW_FOLDER):
         prepare_form = _prepare_robot_dataset if form.name == ROBOT_FORM else _prepare_from_format
         return prepare_form(source, dest, form, request, progress)
-    _check_no_layout(form, request)
+    check_no_layout(form, request)
     if dest is not None:
         check_source_and_dest(source, dest, request)
     from_folder = form is not None and (dest is not None or form.name == RAW_FOLDER)
     if from_folder and dest is None:
-        raise _missing_dest_error(source, "raw files are", find_jsonl_file(source))
+        raise missing_dest_error(source, "raw files are", find_jsonl_file(source))
     root = dest or source
     listing, home = None, ""
     if from_folder:
@@ -217,7 +216,7 @@ def _prepare_from_format(
     A run that was killed after the first step does the second one when it is repeated.
     """
     if dest is None:
-        raise _missing_dest_error(source, f"the samples of {form.name} ({form.reason}) are")
+        raise missing_dest_error(source, f"the samples of {form.name} ({form.reason}) are")
     conversion = convert([source], dest, conversion_request(form, request), progress=progress)
     if conversion.dry_run:
         return _dry_run_report(source, dest, form, None, None, conversion)
@@ -297,75 +296,6 @@ def _prepare_polylithic(folder: str, request: PrepareRequest, progress: Progress
         primary=redact_secrets(layout.primary),
         sample_type=config.sample_type,
     )
-
-
-#: The layout of `prepare` -> that of `convert`.
-_CONVERT_LAYOUTS: Mapping[str, LayoutName] = {"": "auto", "monolithic": "", "polylithic": "polylithic"}
-
-
-def conversion_request(form: SourceForm, request: PrepareRequest) -> ConvertRequest:
-    """The request of `convert` for a source of this form. Raises UsageError for options that apply to others only."""
-    only_raw = {"--parts": request.parts, "--on-missing": request.on_missing != "error"}
-    only_in_place = {
-        "--catalog": request.catalog,
-        "--exclude": request.index.exclude,
-        "--key-until": request.index.key_until,
-    }
-    for options, these in ((only_raw, "raw files"), (only_in_place, "shards and raw files")):
-        for name, is_given in options.items():
-            if is_given:
-                raise UsageError(
-                    f"{name} applies to {these} only, but the source is {form.name} ({form.reason})",
-                    hint=f"omit {name}; or, if the source is a folder of raw files, add `--from {RAW_FOLDER}`",
-                )
-    key = {"key": request.index.key} if request.index.key else {}
-    return ConvertRequest(
-        from_format=form.name,
-        format_options={**key, **request.format_options},
-        shard_samples=request.shard_samples,
-        shard_size=request.shard_size,
-        template=request.template,
-        layout=_CONVERT_LAYOUTS[request.layout],
-        workers=request.index.workers,
-        wait=request.wait,
-        restart=request.moved,
-        overwrite=request.overwrite,
-        dry_run=request.index.dry_run,
-        finish=False,
-    )
-
-
-def _missing_dest_error(source: str, what: str, jsonl: str = "") -> UsageError:
-    """`jsonl`: a JSONL file among the raw files, which may be meant."""
-    alone = f"; or prepare the JSONL alone: {shell_command('prepare', os.path.join(source, jsonl))}" if jsonl else ""
-    return UsageError(
-        f"missing DEST: {what} written as shards to a separate folder",
-        where=source,
-        hint=f"{shell_command('prepare', source, 'DEST')}{alone}",
-    )
-
-
-def check_format_dest(source: str, dest: str) -> None:
-    """Check the destination of a source that is neither raw files nor shards. Raises UsageError, PermissionDenied."""
-    check_destination([source], dest)
-    check_not_in_dataset(dest)
-
-
-def check_source_and_dest(source: str, dest: str, request: PrepareRequest) -> None:
-    """Check the raw folder and the destination before anything is written.
-
-    Raises UsageError, InputError, PermissionDenied. Cost: a walk through the raw folder.
-    """
-    check_is_raw_folder(source, are_shards=request.index.selection is not None)
-    check_source_exists(source)
-    check_destination([source], dest)
-    check_not_in_dataset(dest, request.catalog)
-    check_holds_no_dataset(dest)
-    check_raw_folder(source if is_url(source) else locate(source).root, dest, request.parts)
-    if not request.parts and not request.from_format:
-        check_no_unread_archives(source)
-    with _peek_ledger(dest, request) as ledger:
-        check_holds_own(dest, {record.name for record in ledger.planned_shards()})
 
 
 def _run_steps(
@@ -465,42 +395,6 @@ def _take_over_energon(
     )
 
 
-def _check_no_layout(form: SourceForm | None, request: PrepareRequest) -> None:
-    """Raises UsageError if the request names a layout, which raw files and shards do not have."""
-    if request.layout:
-        what = "raw files" if form is not None and form.name == RAW_FOLDER else "shards"
-        hint = "omit --layout; to store media separately, run `wdsctl convert SOURCE DEST --layout polylithic`"
-        raise UsageError(f"--layout applies to sources whose rows name files, but this source is {what}", hint=hint)
-
-
-def _check_options(request: PrepareRequest) -> None:
-    """Check the options that need no data, so that a mistake is found before hours of work. Raises UsageError."""
-    if request.index.media.selection is not None:
-        parse_media_selection(request.index.media.selection)
-    if request.sample_type:
-        with as_usage_errors():
-            check_sample_type(request.sample_type, where="--sample-type")
-            if request.field_map:
-                validate_field_map(request.sample_type, request.field_map, where="--field-map")
-
-
-def survey_source(source: str, dest: str, request: PrepareRequest, progress: Progress) -> RawListing:
-    """Call `survey_folder` with the key rule and the plan of `dest`, if it exists."""
-    kept = None
-    if is_url(dest) or os.path.isdir(dest):
-        location = locate(dest, request.catalog)
-        kept = stored_rule(location)
-        check_rule_unchanged(location, request.index.key_until, kept, source)
-    with _peek_ledger(dest, request) as ledger:
-        return survey_folder(source, dest, request, ledger=ledger, kept_rule=kept, progress=progress)
-
-
-def _peek_ledger(dest: str, request: PrepareRequest) -> Ledger:
-    """Open the ledger of the destination for reading; an empty one if there is none."""
-    is_there = is_url(dest) or os.path.isdir(dest)
-    return Ledger.open_for_reading(locate(dest, request.catalog).ledger if is_there else os.devnull)
-
-
 def _write_shards(
     location: DatasetLocation,
     source: str,
@@ -555,7 +449,7 @@ def _dry_run_of_folder(
 ) -> PrepareReport:
     """Plan the shards of a raw folder. A dry run cannot predict the later steps, except the split of a new dataset."""
     listing = survey_source(source, dest, request, progress)
-    with _peek_ledger(dest, request) as ledger:
+    with peek_ledger(dest, request) as ledger:
         is_new = not ledger.planned_shards()
         folder = write_folder(source, dest, request, ledger=ledger, listing=listing, progress=progress)
     if is_new and request.split is None:

@@ -20,8 +20,8 @@ from wdsctl.core.errors import WdsctlError, translate_os_errors
 from wdsctl.core.importers.protocol import DescribedSource, DetailedSource, Part, Source, SourceDescription
 from wdsctl.core.index.index import IndexRequest, index_locked
 from wdsctl.core.index.write_dataset_yaml import detect_dataset_type
+from wdsctl.core.prepare.checks import conversion_request, survey_source
 from wdsctl.core.prepare.plan import sample_size_bytes
-from wdsctl.core.prepare.prepare import conversion_request, survey_source
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.prepare.source import SourceForm
 from wdsctl.core.progress import SILENT_PROGRESS, Progress

@@ -1,0 +1,134 @@
+"""What `prepare` checks and surveys before anything is written; the preview and the wizard ask the same."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from wdsctl.core.catalog.ledger import Ledger
+from wdsctl.core.catalog.presence import check_holds_no_dataset, check_not_in_dataset
+from wdsctl.core.convert.request import ConvertRequest, LayoutName
+from wdsctl.core.dataset.destination import check_destination
+from wdsctl.core.dataset.location import locate, shell_command
+from wdsctl.core.dataset.raw_folder import RawListing
+from wdsctl.core.errors import UsageError
+from wdsctl.core.index.key_until import check_rule_unchanged, stored_rule
+from wdsctl.core.index.write_dataset_yaml import as_usage_errors
+from wdsctl.core.media.selection import parse_media_selection
+from wdsctl.core.prepare.archives import check_no_unread_archives
+from wdsctl.core.prepare.request import PrepareRequest
+from wdsctl.core.prepare.source import (
+    RAW_FOLDER,
+    SourceForm,
+    check_is_raw_folder,
+    check_raw_folder,
+    check_source_exists,
+)
+from wdsctl.core.prepare.write import check_dest_shards, survey_folder
+from wdsctl.core.progress import Progress
+from wdsctl.core.samples.field_map import check_sample_type, validate_field_map
+from wdsctl.core.urls import is_url
+
+#: The layout of `prepare` -> that of `convert`.
+_CONVERT_LAYOUTS: Mapping[str, LayoutName] = {"": "auto", "monolithic": "", "polylithic": "polylithic"}
+
+
+def conversion_request(form: SourceForm, request: PrepareRequest) -> ConvertRequest:
+    """The request of `convert` for a source of this form. Raises UsageError for options that apply to others only."""
+    only_raw = {"--parts": request.parts, "--on-missing": request.on_missing != "error"}
+    only_in_place = {
+        "--catalog": request.catalog,
+        "--exclude": request.index.exclude,
+        "--key-until": request.index.key_until,
+    }
+    for options, these in ((only_raw, "raw files"), (only_in_place, "shards and raw files")):
+        for name, is_given in options.items():
+            if is_given:
+                raise UsageError(
+                    f"{name} applies to {these} only, but the source is {form.name} ({form.reason})",
+                    hint=f"omit {name}; or, if the source is a folder of raw files, add `--from {RAW_FOLDER}`",
+                )
+    key = {"key": request.index.key} if request.index.key else {}
+    return ConvertRequest(
+        from_format=form.name,
+        format_options={**key, **request.format_options},
+        shard_samples=request.shard_samples,
+        shard_size=request.shard_size,
+        template=request.template,
+        layout=_CONVERT_LAYOUTS[request.layout],
+        workers=request.index.workers,
+        wait=request.wait,
+        restart=request.moved,
+        overwrite=request.overwrite,
+        dry_run=request.index.dry_run,
+        finish=False,
+    )
+
+
+def missing_dest_error(source: str, what: str, jsonl: str = "") -> UsageError:
+    """Build the error of a source that needs DEST. `jsonl`: a JSONL file among the raw files, which may be meant."""
+    alone = f"; or prepare the JSONL alone: {shell_command('prepare', os.path.join(source, jsonl))}" if jsonl else ""
+    return UsageError(
+        f"missing DEST: {what} written as shards to a separate folder",
+        where=source,
+        hint=f"{shell_command('prepare', source, 'DEST')}{alone}",
+    )
+
+
+def check_format_dest(source: str, dest: str) -> None:
+    """Check the destination of a source that is neither raw files nor shards. Raises UsageError, PermissionDenied."""
+    check_destination([source], dest)
+    check_not_in_dataset(dest)
+
+
+def check_source_and_dest(source: str, dest: str, request: PrepareRequest) -> None:
+    """Check the raw folder and the destination before anything is written.
+
+    Raises UsageError, InputError, PermissionDenied. Cost: a walk through the raw folder.
+    """
+    check_is_raw_folder(source, are_shards=request.index.selection is not None)
+    check_source_exists(source)
+    check_destination([source], dest)
+    check_not_in_dataset(dest, request.catalog)
+    check_holds_no_dataset(dest)
+    check_raw_folder(source if is_url(source) else locate(source).root, dest, request.parts)
+    if not request.parts and not request.from_format:
+        check_no_unread_archives(source)
+    with peek_ledger(dest, request) as ledger:
+        check_dest_shards(dest, {record.name for record in ledger.planned_shards()})
+
+
+def check_no_layout(form: SourceForm | None, request: PrepareRequest) -> None:
+    """Raises UsageError if the request names a layout, which raw files and shards do not have."""
+    if request.layout:
+        what = "raw files" if form is not None and form.name == RAW_FOLDER else "shards"
+        hint = "omit --layout; to store media separately, run `wdsctl convert SOURCE DEST --layout polylithic`"
+        raise UsageError(f"--layout applies to sources whose rows name files, but this source is {what}", hint=hint)
+
+
+def check_options(request: PrepareRequest) -> None:
+    """Check the options that need no data, so that a mistake is found before hours of work. Raises UsageError."""
+    if request.index.media.selection is not None:
+        parse_media_selection(request.index.media.selection)
+    if request.sample_type:
+        with as_usage_errors():
+            check_sample_type(request.sample_type, where="--sample-type")
+            if request.field_map:
+                validate_field_map(request.sample_type, request.field_map, where="--field-map")
+
+
+def survey_source(source: str, dest: str, request: PrepareRequest, progress: Progress) -> RawListing:
+    """Call `survey_folder` with the key rule and the plan of `dest`, if it exists."""
+    kept = None
+    if is_url(dest) or os.path.isdir(dest):
+        location = locate(dest, request.catalog)
+        kept = stored_rule(location)
+        check_rule_unchanged(location, request.index.key_until, kept, source)
+    with peek_ledger(dest, request) as ledger:
+        return survey_folder(source, dest, request, ledger=ledger, kept_rule=kept, progress=progress)
+
+
+def peek_ledger(dest: str, request: PrepareRequest) -> Ledger:
+    """Open the ledger of the destination for reading; an empty one if there is none."""
+    is_there = is_url(dest) or os.path.isdir(dest)
+    return Ledger.open_for_reading(locate(dest, request.catalog).ledger if is_there else os.devnull)
