@@ -83,8 +83,8 @@ class Dataset:
         Raises InputError if there is no such dataset (WDS301: not prepared), split (WDS211) or view (WDS330), and
         CatalogError if the catalog cannot be used. WDS236: torch is not installed.
         """
-        from wdsctl.core.dataset.location import locate_view
         from wdsctl.core.dataset.polylithic import find_polylithic_folder
+        from wdsctl.core.dataset.view_root import locate_view
 
         with require_packages("wdsctl.Dataset"):
             from wdsctl.loader.decoding import SampleDecoder

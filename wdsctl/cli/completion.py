@@ -99,7 +99,7 @@ def _dataset_names(
 ) -> list[str]:
     """Names in the dataset that is on the command line; none on any error, which a shell could not show."""
     from wdsctl.core.catalog.browse import CatalogBrowser
-    from wdsctl.core.dataset.location import locate_view
+    from wdsctl.core.dataset.view_root import locate_view
     from wdsctl.core.errors import WdsctlError
 
     # While an option lacks its value, Typer has not yet assigned the arguments before it.

@@ -12,7 +12,7 @@ from wdsctl.core.blend.yaml_tree import (
     resolve_aux_path,
     resolve_blend_path,
 )
-from wdsctl.core.dataset.location import is_blend_file
+from wdsctl.core.dataset.view_root import is_blend_file
 
 
 @pytest.mark.parametrize(

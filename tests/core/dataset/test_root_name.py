@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from wdsctl.core.dataset.location import RootAndView, check_view_name, locate, locate_view, parse_root
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.dataset.view_root import RootAndView, check_view_name, locate_view, parse_root
 from wdsctl.core.errors import InputError, UsageError
 
 

@@ -141,7 +141,7 @@ def create(
 ) -> int:
     """Create a view of the samples that match."""
     from wdsctl.cli.progress import show_progress
-    from wdsctl.core.dataset.location import parse_views
+    from wdsctl.core.dataset.view_root import parse_views
     from wdsctl.core.storage.source_files import absolute
     from wdsctl.core.views.definition import STDIN, ViewDefinition
     from wdsctl.core.views.views import create_view
@@ -191,7 +191,7 @@ def show(
     common: options.CommonOptions,
 ) -> int:
     """Show one view: its definition, and how many samples of each split it has."""
-    from wdsctl.core.dataset.location import parse_views
+    from wdsctl.core.dataset.view_root import parse_views
     from wdsctl.core.views.show import show_view
 
     root, (name,) = parse_views(root, [name], catalog)
@@ -213,7 +213,7 @@ def diff(
 ) -> int:
     """Show which samples are in only one of two views."""
     from wdsctl.cli.progress import show_progress
-    from wdsctl.core.dataset.location import parse_views
+    from wdsctl.core.dataset.view_root import parse_views
     from wdsctl.core.views.show import diff_views
 
     root, names = parse_views(root, [first, second], catalog, max_views=2)
@@ -244,8 +244,8 @@ def export(
     import sys
 
     from wdsctl.cli.output import write_plain
-    from wdsctl.core.dataset.location import parse_views
     from wdsctl.core.dataset.shard_names import is_jsonl_name
+    from wdsctl.core.dataset.view_root import parse_views
     from wdsctl.core.errors import UsageError
     from wdsctl.core.views.show import export_view, iter_exported_names
 
@@ -276,7 +276,7 @@ def refresh(
 ) -> int:
     """Update views to the current dataset. States saved on a changed view no longer resume."""
     from wdsctl.cli.progress import show_progress
-    from wdsctl.core.dataset.location import parse_root
+    from wdsctl.core.dataset.view_root import parse_root
     from wdsctl.core.views.views import refresh_views
 
     root, view = parse_root(root, catalog)
@@ -305,7 +305,7 @@ def delete(
 ) -> int:
     """Delete a view. Does not modify samples."""
     from wdsctl.cli.progress import show_progress
-    from wdsctl.core.dataset.location import parse_views
+    from wdsctl.core.dataset.view_root import parse_views
     from wdsctl.core.views.views import delete_view
 
     root, (name,) = parse_views(root, [name], catalog)

@@ -41,7 +41,7 @@ from wdsctl.core.blend.yaml_tree import (
     resolve_blend_path,
     suggestion,
 )
-from wdsctl.core.dataset.location import is_blend_file
+from wdsctl.core.dataset.view_root import is_blend_file
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.safe_open import check_store
 from wdsctl.core.urls import redact_secrets

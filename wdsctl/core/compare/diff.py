@@ -24,7 +24,7 @@ from wdsctl.core.compare.samples import (
     open_diff_rows,
 )
 from wdsctl.core.compare.sides import DiffSide, can_have_same_bytes, find_renamed_shards, has_same_layout, open_side
-from wdsctl.core.dataset.location import locate_view
+from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.errors import Finding, PermissionDenied, StorageError, UsageError
 from wdsctl.core.index.first_use import ensure_catalog_exists
 from wdsctl.core.progress import SILENT_PROGRESS, Progress

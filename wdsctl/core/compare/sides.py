@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from wdsctl.core.catalog.read import Catalog, check_not_media_folder, read_current_generation
 from wdsctl.core.catalog.splits import SampleFlags, SplitReader, sample_flags
-from wdsctl.core.dataset.location import DatasetLocation, locate_view, shell_command_at
+from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
+from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.offsets.bounds import ShardEntry
 from wdsctl.core.offsets.read import Offsets

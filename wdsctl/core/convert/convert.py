@@ -47,16 +47,10 @@ from wdsctl.core.convert.sources import OpenSources, check_sources_unchanged, op
 from wdsctl.core.convert.unit import unit_path
 from wdsctl.core.convert.write import UNIT_RESULTS_FILE, finish_export, write_units
 from wdsctl.core.dataset.destination import check_destination, remove_path
-from wdsctl.core.dataset.location import (
-    CONVERSION_FOLDER,
-    FINISHED_FILE,
-    PLAN_FILE,
-    DatasetLocation,
-    locate,
-    parse_root,
-)
+from wdsctl.core.dataset.location import CONVERSION_FOLDER, FINISHED_FILE, PLAN_FILE, DatasetLocation, locate
 from wdsctl.core.dataset.lock import lock_dataset
 from wdsctl.core.dataset.remote_lock import hold_remote_marker
+from wdsctl.core.dataset.view_root import parse_root
 from wdsctl.core.errors import DatasetError, UsageError, WdsctlError
 from wdsctl.core.export.hub import check_split_names
 from wdsctl.core.files import make_folder, remove_empty_folder

@@ -16,9 +16,10 @@ from wdsctl.core.catalog.read import Catalog, read_current_generation
 from wdsctl.core.convert.request import ConvertRequest, ConvertSource, RejectedFormat, SourceSpec
 from wdsctl.core.dataset.config import DatasetConfig, load_config
 from wdsctl.core.dataset.destination import require_source, unique_source_names
-from wdsctl.core.dataset.location import DatasetLocation, locate, parse_root, shell_command_at
+from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
 from wdsctl.core.dataset.lock import hold_lock
 from wdsctl.core.dataset.shard_names import unpack_command
+from wdsctl.core.dataset.view_root import parse_root
 from wdsctl.core.errors import DatasetError, Finding, InputError, UsageError
 from wdsctl.core.importers.polylithic import PolylithicSource
 from wdsctl.core.importers.protocol import DescribedSource, FormatMatch, Importer, Source, SourceDescription

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Literal, NamedTuple
 
-from wdsctl.core.dataset.location import parse_root
+from wdsctl.core.dataset.view_root import parse_root
 from wdsctl.core.errors import InputError
 from wdsctl.core.json_text import read_json
 from wdsctl.core.safe_open import check_beneath, regular_file_opener

@@ -11,9 +11,10 @@ from typing import Any
 
 from wdsctl.core.catalog.values import MediaSummary
 from wdsctl.core.dataset.config import DatasetConfig, load_config
-from wdsctl.core.dataset.location import DatasetLocation, is_blend_file, locate, shell_command, shell_command_at
+from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command, shell_command_at
 from wdsctl.core.dataset.polylithic import is_polylithic, read_marker, read_polylithic_folder
 from wdsctl.core.dataset.sequences import FLOATS, SequenceConfig
+from wdsctl.core.dataset.view_root import is_blend_file
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.files import make_folder, remove_file, write_text
 from wdsctl.core.importers.lerobot.metadata import OBSERVATION, read_robot_dataset

@@ -10,7 +10,7 @@ from wdsctl.core.blend.parse import entry_amount, node_kind, select_split_node
 from wdsctl.core.blend.read import root_node
 from wdsctl.core.blend.scope import Scope, child_scope, text_value
 from wdsctl.core.blend.yaml_tree import Node, folder_of, resolve_blend_path
-from wdsctl.core.dataset.location import is_blend_file
+from wdsctl.core.dataset.view_root import is_blend_file
 from wdsctl.core.urls import redact_secrets
 
 _AMOUNT_KEYS = {"blend": "weight", "datasets": "weight", "blend_epochized": "repetitions"}

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from wdsctl.core.catalog.browse import CatalogBrowser
 from wdsctl.core.catalog.values import PartLocation, SampleLocation, SplitMembers
-from wdsctl.core.dataset.location import DatasetLocation, locate_view, shell_command_at
+from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.dataset.polylithic import REFERENCES_PART
+from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.directories import resolve_parent
 from wdsctl.core.errors import DatasetError, InputError, StorageDown, StorageError, UsageError, translate_os_errors
 from wdsctl.core.files import write_pieces

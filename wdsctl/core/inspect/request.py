@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from wdsctl.core.catalog.presence import is_media_folder
-from wdsctl.core.dataset.location import is_blend_file, parse_root
+from wdsctl.core.dataset.view_root import is_blend_file, parse_root
 from wdsctl.core.errors import UsageError
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 

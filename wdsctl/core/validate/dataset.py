@@ -27,9 +27,10 @@ from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.splits import sample_flags
 from wdsctl.core.catalog.values import MISSING_STATUS, ShardRow
 from wdsctl.core.dataset.config import DatasetConfig, load_config
-from wdsctl.core.dataset.location import DatasetLocation, locate_view
+from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.dataset.lock import lock_dataset, publish_changes
 from wdsctl.core.dataset.shard_names import is_jsonl_name, shard_format
+from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.errors import SEVERITIES, DatasetError, Finding, UsageError
 from wdsctl.core.index.first_use import ensure_current_catalog
 from wdsctl.core.index.freshness import freshness_findings

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.catalog.read import read_current_generation
-from wdsctl.core.dataset.location import DatasetLocation, is_blend_file, locate
+from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.dataset.view_root import is_blend_file
 from wdsctl.core.errors import InputError
 from wdsctl.core.media.kinds import MEDIA_KINDS, part_kind
 from wdsctl.core.offsets.key_index import KeyIndex, offsets_digest, open_key_index

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wdsctl.core.dataset.location import is_blend_file
 from wdsctl.core.dataset.polylithic import is_polylithic
+from wdsctl.core.dataset.view_root import is_blend_file
 from wdsctl.core.errors import UsageError
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.validate.request import ReleaseReport, ValidateReport, ValidateRequest

@@ -12,7 +12,8 @@ from typing import Any
 
 from wdsctl.core.catalog.database_file import is_disk_full, recorded_page_problem, translate_disk_full, watch_statements
 from wdsctl.core.catalog.open_catalog import damaged_catalog_error, no_sample_rows_error
-from wdsctl.core.dataset.location import DatasetLocation, locate_view
+from wdsctl.core.dataset.location import DatasetLocation
+from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.errors import UsageError
 from wdsctl.core.index.first_use import ensure_catalog_exists
 from wdsctl.core.views.selections import read_view_samples

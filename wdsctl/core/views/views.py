@@ -10,8 +10,9 @@ from wdsctl.core.catalog.history import record_run
 from wdsctl.core.catalog.ledger import StoredView, drop_view, read_view, read_views, store_view
 from wdsctl.core.catalog.open_catalog import check_catalog_file
 from wdsctl.core.catalog.read import Catalog
-from wdsctl.core.dataset.location import DatasetLocation, check_view_name, locate, shell_command_at
+from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
 from wdsctl.core.dataset.lock import publish_changes
+from wdsctl.core.dataset.view_root import check_view_name
 from wdsctl.core.errors import CatalogError, InputError, PermissionDenied, UsageError
 from wdsctl.core.index.first_use import ensure_catalog_exists
 from wdsctl.core.progress import SILENT_PROGRESS, Progress

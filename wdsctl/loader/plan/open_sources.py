@@ -12,8 +12,9 @@ from wdsctl.core.blend import Leaf
 from wdsctl.core.catalog.read import read_current_split, read_split_names
 from wdsctl.core.catalog.splits import SplitShard
 from wdsctl.core.dataset.config import DatasetConfig, parse_config, read_config_text
-from wdsctl.core.dataset.location import DatasetLocation, locate, locate_view, shell_command_at
+from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
 from wdsctl.core.dataset.polylithic import PolylithicFolder, find_polylithic_folder
+from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.energon.meta import JSONL_INDEX_SUFFIX, find_meta_file
 from wdsctl.core.energon.split_file import find_split_file, read_split_from_file
 from wdsctl.core.errors import CatalogError, InputError, StateMismatch, UsageError

@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable
 from typing import TypeVar
 
-from wdsctl.core.dataset.location import DatasetLocation, locate_view
+from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.dataset.polylithic import find_polylithic_folder
+from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.errors import CatalogError, InputError
 from wdsctl.core.urls import is_url
 from wdsctl.loader.runtime.logs import logger

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from wdsctl.core.blend import Blender, BlendPlan, Leaf, read_blend, traverse
-from wdsctl.core.dataset.location import is_blend_file
+from wdsctl.core.dataset.view_root import is_blend_file
 from wdsctl.core.errors import CatalogError, InputError
 from wdsctl.core.urls import is_url, protocol, redact_repr
 from wdsctl.loader.packing.buckets import Buckets

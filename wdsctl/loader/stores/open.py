@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from wdsctl.core.catalog.browse import NameLookup
 from wdsctl.core.catalog.keyframe_file import KeyframeFile, open_keyframes
 from wdsctl.core.catalog.read import read_current_generation
-from wdsctl.core.dataset.location import DatasetLocation, is_blend_file, locate
+from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.dataset.view_root import is_blend_file
 from wdsctl.core.errors import CatalogError, InputError, PermissionDenied, SampleFailed, StateMismatch, UsageError
 from wdsctl.core.media.facts import MediumFacts
 from wdsctl.core.offsets.key_index import KeyIndex, offsets_digest, open_key_index
