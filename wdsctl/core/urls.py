@@ -11,35 +11,37 @@ from urllib.parse import parse_qsl, quote, unquote
 from wdsctl.core.text import escape_to_line
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(::[A-Za-z][\w+.:-]*)?://")
-_CHAIN = re.compile(r"::[A-Za-z][\w+.-]*://")
-_IDENTITY_USER = re.compile(r"(://)[^/\s@]*@")
-_IDENTITY_QUERY = re.compile(r"(://[^\s?'\"]*)\?[^\s'\"]*")
+# Patterns as text: `re` compiles one when it is first used, and keeps it. Few commands need these, and compiling them
+# all takes 3 ms.
+_CHAIN = r"::[A-Za-z][\w+.-]*://"
+_IDENTITY_USER = r"(://)[^/\s@]*@"
+_IDENTITY_QUERY = r"(://[^\s?'\"]*)\?[^\s'\"]*"
 
 SECRET_MASK = "***"  # noqa: S105 - replaces a secret
 MIN_SECRET_CHARS = 8  # minimum length of an environment variable's value to mask: shorter values may be ordinary words
 
 #: A URL within text. A quote ends it, unless characters of a URL follow. A URL that passed through path functions has a
 #: single slash.
-_URL_IN_TEXT = re.compile(
+_URL_IN_TEXT = (
     r"(?:[A-Za-z][A-Za-z0-9+.-]*://|(?<![A-Za-z])(?:https?|s?ftps?|ssh|s3a?|gc?s|abfss?|az|wasbs?|webdavs?):/"
     r"|[A-Za-z][A-Za-z0-9+.-]+:/(?=[^/\s:@]+:[^\s]*@))"
     r"[^\s'\"<>`]*(?:['\"][\w%=&+/@.-][^\s'\"<>`]*)*"
 )
-_SCHEME = re.compile(r"(:/{1,2})")
-_HOST_AND_PORT = re.compile(r"(?:localhost|\[[0-9A-Fa-f:.]+\]|[\w-]+(?:\.[\w-]+)+):\d{1,5}")
+_SCHEME = r"(:/{1,2})"
+_HOST_AND_PORT = r"(?:localhost|\[[0-9A-Fa-f:.]+\]|[\w-]+(?:\.[\w-]+)+):\d{1,5}"
 #: A percent-encoded URL: a parameter of another URL, or a file name.
-_ENCODED_USER = re.compile(r"(?i)(%3A%2F%2F)[^\s'\"/&]*%40")
-_ENCODED_QUERY = re.compile(r"(?i)(%3A%2F%2F[^\s'\"/&]*?)%3F[^\s'\"/&]*")
+_ENCODED_USER = r"(?i)(%3A%2F%2F)[^\s'\"/&]*%40"
+_ENCODED_QUERY = r"(?i)(%3A%2F%2F[^\s'\"/&]*?)%3F[^\s'\"/&]*"
 _VALUE = r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'&;,)}\]]+)"
 #: `name=value` with a name that marks a secret. Short names count only as URL parameters.
-_SECRET_PAIR = re.compile(
+_SENSITIVE_PAIR = (
     r"(?i)((?:(?<![A-Za-z0-9])(?:x-(?:amz|goog)-(?:signature|credential|security-token)|awsaccesskeyid|"
     r"(?:aws_)?secret_?(?:access_?)?key|(?:aws_)?session_?token|client_?secret|(?:access|refresh|id|auth|bearer)_?token|"
     r"api_?key|account_?key|sas_?token|sharedaccess(?:signature|key)|shared_access_signature|password|passwd|pwd)"
     r"|(?<=[?&])(?:sig|signature|token|key|secret|credential))"
     r"[\"']?(?:\s*=\s*|%3D|(?<=[\"'])\s*:\s*))" + _VALUE
 )
-_SECRET_HEADER = re.compile(
+_SENSITIVE_HEADER = (
     r"(?i)((?<![A-Za-z])(?:proxy-authorization|authorization|set-cookie|cookie|x-api-key|x-auth-token|"
     r"x-amz-security-token|x-ms-authorization-auxiliary)[\"']?\s*[:=]\s*)(?:\"[^\"\n]*\"|'[^'\n]*'|[^\r\n'\"}]+)"
 )
@@ -56,8 +58,9 @@ _SECRET_HINTS = (
     "keyid",
     *(f"key{end}" for end in ("=", "%", ":", "'", '"', " =", " :")),
 )
-_SECRET_NAME = re.compile(
-    r"SECRET|PASSWORD|PASSWD|(?<!\w)TOKEN$|_TOKEN$|ACCESS_KEY|ACCOUNT_KEY|API_KEY|STORAGE_KEY|SAS_TOKEN|CONNECTION_STRING"
+_SENSITIVE_NAME = (
+    r"SECRET|PASSWORD|PASSWD|(?<!\w)TOKEN$|_TOKEN$|ACCESS_KEY|ACCOUNT_KEY|API_KEY|STORAGE_KEY|SAS_TOKEN"
+    r"|CONNECTION_STRING"
 )
 
 
@@ -65,7 +68,7 @@ _SECRET_NAME = re.compile(
 CACHE_LAYERS = ("simplecache", "filecache", "blockcache")
 
 #: Parameters that sign a URL, without another effect on what it returns. Lower case; a star stands for any end.
-_SIGNING_PARAMETERS = re.compile(
+_SIGNING_PARAMETERS = (
     r"x-amz-(algorithm|credential|date|expires|signedheaders|signature|security-token|content-sha256|checksum-mode)"
     r"|x-goog-(algorithm|credential|date|expires|signedheaders|signature)|x-id"
     r"|awsaccesskeyid|googleaccessid|signature|expires|policy|key-pair-id|hash-algorithm"
@@ -108,7 +111,7 @@ def without_query(path: str) -> str:
 
 def is_chained(root: str) -> bool:
     """Whether a URL has several fsspec layers: `simplecache::s3://bucket/shards`, `zip://a.tar::s3://bucket/x.zip`."""
-    return is_url(root) and ("::" in root.partition("://")[0] or _CHAIN.search(root) is not None)
+    return is_url(root) and ("::" in root.partition("://")[0] or re.search(_CHAIN, root) is not None)
 
 
 def cache_layer(root: str) -> str:
@@ -129,7 +132,7 @@ def is_signature(query: str) -> bool:
     """
     names = [name.lower() for name, _ in parse_qsl(query, keep_blank_values=True)]
     return any(name in ("signature", "sig", "x-amz-signature", "x-goog-signature") for name in names) and all(
-        map(_SIGNING_PARAMETERS.fullmatch, names)
+        re.fullmatch(_SIGNING_PARAMETERS, name) for name in names
     )
 
 
@@ -162,7 +165,7 @@ def url_identity(root: str) -> str:
 
     Do not print the result: if the password contains a slash, a piece of it remains.
     """
-    return _IDENTITY_QUERY.sub(r"\1", _IDENTITY_USER.sub(r"\1", root))
+    return re.sub(_IDENTITY_QUERY, r"\1", re.sub(_IDENTITY_USER, r"\1", root))
 
 
 def redact_secrets(text: str) -> str:
@@ -175,12 +178,12 @@ def redact_secrets(text: str) -> str:
     """
     if ":/" in text:
         whole = _URL.match(text) is not None and not any(map(str.isspace, text))
-        text = _redact_url(text) if whole else _URL_IN_TEXT.sub(lambda found: _redact_url(found[0]), text)
+        text = _redact_url(text) if whole else re.sub(_URL_IN_TEXT, lambda found: _redact_url(found[0]), text)
     if "%" in text:
-        text = _ENCODED_QUERY.sub(r"\1", _ENCODED_USER.sub(r"\1", text))
+        text = re.sub(_ENCODED_QUERY, r"\1", re.sub(_ENCODED_USER, r"\1", text))
     low = text.lower()
     if any(word in low for word in _SECRET_HINTS):
-        text = _SECRET_PAIR.sub(_mask_value, _SECRET_HEADER.sub(_mask_value, text))
+        text = re.sub(_SENSITIVE_PAIR, _mask_value, re.sub(_SENSITIVE_HEADER, _mask_value, text))
     for value in _environment_secrets():
         text = text.replace(value, SECRET_MASK)
     return text
@@ -188,9 +191,9 @@ def redact_secrets(text: str) -> str:
 
 def _redact_url(url: str) -> str:
     """Remove user, password, query and secret fragments from one URL."""
-    scheme, slashes, rest = _SCHEME.split(url, maxsplit=1)
+    scheme, slashes, rest = re.split(_SCHEME, url, maxsplit=1)
     authority = rest.partition("/")[0]
-    if "@" in rest and (":" in authority and not _HOST_AND_PORT.fullmatch(authority)):
+    if "@" in rest and (":" in authority and not re.fullmatch(_HOST_AND_PORT, authority)):
         rest = rest[rest.rindex("@") + 1 :]
     elif "@" in authority:
         rest = rest[authority.rindex("@") + 1 :]
@@ -216,7 +219,7 @@ def _secret_variable_names(_size: int) -> list[str]:
 
     `_size`: the number of variables. It is the cache key, so that a new variable is noticed without a slow search.
     """
-    return [name for name in os.environ if _SECRET_NAME.search(name)]
+    return [name for name in os.environ if re.search(_SENSITIVE_NAME, name)]
 
 
 ValueT = TypeVar("ValueT")
