@@ -192,8 +192,8 @@ class OnceEach:
 
 
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Storages made from now on do not wait between two tries."""
-    monkeypatch.setitem(RetryPolicy.__init__.__kwdefaults__ or {}, "first_pause_seconds", 0.0)
+    """Storages of this process do not wait between two tries."""
+    monkeypatch.setattr(RetryPolicy, "pause_before", lambda *_: 0.0)
 
 
 def uploaded(folder: str | Path, url: str, pattern: str = "*.tar*") -> str:

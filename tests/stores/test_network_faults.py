@@ -18,9 +18,10 @@ from tests.stores.servers import Store, in_use
 from wdsctl.cli.main import main
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import WdsctlError
-from wdsctl.core.storage.remote_errors import FIRST_PAUSE_SECONDS, RetryPolicy
+from wdsctl.core.storage.remote_errors import RetryPolicy
 
 SAMPLES = 60
+PAUSE_BEFORE = RetryPolicy.pause_before  # as users have it, unlike the other tests
 BATCHES = 20  # more than an epoch of batches of four
 
 
@@ -90,7 +91,7 @@ def test_a_time_without_network_is_waited_for(
     proxy: FaultProxy, url: str, local: str, seconds: float, hang: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if seconds > 10:  # the driver alone gives up after a random time of some 8 s
-        monkeypatch.setitem(RetryPolicy.__init__.__kwdefaults__ or {}, "first_pause_seconds", FIRST_PAUSE_SECONDS)
+        monkeypatch.setattr(RetryPolicy, "pause_before", PAUSE_BEFORE)
     truth = digests(training_of(local), BATCHES)
     proxy.set_faults(Fault(method="GET", path=r"\.tar", times=1, before=lambda: proxy.go_offline(seconds, hang=hang)))
     assert prepared(url) == 0

@@ -152,6 +152,17 @@ def test_a_store_that_has_answered_is_tried_more_often() -> None:
     assert len(FaultyFileSystem.reads) == MAX_TRIES
 
 
+def test_a_store_that_answers_too_little_is_not_waited_for_as_one_that_is_silent() -> None:
+    storage = a_storage()
+    storage.read(A, 0, 50)
+    FaultyFileSystem.reads.clear()
+    FaultyFileSystem.fault.append(cut)
+
+    with pytest.raises(StorageError, match="short read"):
+        storage.read(A, 50, 100)
+    assert len(FaultyFileSystem.reads) == FIRST_TRIES
+
+
 def test_what_is_forbidden_is_not_tried_again() -> None:
     FaultyFileSystem.fault.append(raising(PermissionError("Forbidden")))
 

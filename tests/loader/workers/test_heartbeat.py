@@ -31,5 +31,5 @@ def test_the_third_try_is_told(caplog: pytest.LogCaptureFixture) -> None:
         heartbeat_on_retry("s3://bucket/a.tar", tried)
 
     assert [record.message for record in caplog.records] == [
-        "the store does not respond; retrying (3 of 4): s3://bucket/a.tar"
+        "the store does not respond; retrying (attempt 3): s3://bucket/a.tar"
     ]

@@ -24,6 +24,7 @@ from wdsctl.core.storage.hedging import HedgePolicy, hedged, policy_for
 from wdsctl.core.storage.ranges import RangeRequest, plan_requests
 from wdsctl.core.storage.read_ahead import Fetch, ReadAhead
 from wdsctl.core.storage.remote_errors import (
+    FIRST_TRIES,
     MAX_TRIES,
     RemoteFileChecker,
     RetryPolicy,
@@ -213,7 +214,7 @@ class Prefetcher:
                 self._counter.add(ReadCounts(retries=1))
             async with _request_limits(asyncio.get_running_loop())[fetch.is_urgent]:
                 response = await self._try_request(background, request, lambda: fetch.is_urgent)
-            if not should_retry(request, response, is_short):
+            if not should_retry(request, response, is_short, tried):
                 break
         if isinstance(response, BaseException):
             raise response
@@ -302,9 +303,14 @@ def is_short(request: RangeRequest, response: bytes) -> bool:
     return len(response) < request.stop - request.start
 
 
-def should_retry(item: T, response: Any, is_short: Callable[[T, Any], bool]) -> bool:
-    """Whether a driver's answer is a transient error, or too short."""
-    return is_transient(response) if isinstance(response, BaseException) else is_short(item, response)
+def should_retry(item: T, response: Any, is_short: Callable[[T, Any], bool], tried: int) -> bool:
+    """Whether a driver's answer is a transient error, or too short. `tried`: the number of earlier tries.
+
+    A store that sends a short answer again and again responds: the file itself is too short.
+    """
+    if isinstance(response, BaseException):
+        return is_transient(response)
+    return tried + 1 < FIRST_TRIES and is_short(item, response)
 
 
 async def _read_range(filesystem: Any, path: str, request: RangeRequest, mark: int) -> bytes:

@@ -306,14 +306,14 @@ class FsspecStorage:
         """Return the responses to all items, including exceptions. Retries transient errors and short responses."""
         responses: dict[int, Any] = {}
         remaining = list(range(len(items)))
-        for _ in self._retry_policy.attempts(self._root) if items else ():
+        for tried in self._retry_policy.attempts(self._root) if items else ():
             batch = [items[i] for i in remaining]
             if responses:
                 self._counter.add(ReadCounts(retries=len(batch)))
             result = call_or_error(partial(call, batch))
             new = [result] * len(batch) if isinstance(result, Exception) else map(unwrap_driver_error, result)
             responses.update(zip(remaining, new, strict=True))
-            remaining = [i for i in remaining if should_retry(items[i], responses[i], is_short)]
+            remaining = [i for i in remaining if should_retry(items[i], responses[i], is_short, tried)]
             if not remaining:
                 note_answer(self._root)
                 break

@@ -14,7 +14,6 @@ import struct
 import sys
 import tempfile
 
-from wdsctl.core.storage.remote_errors import MAX_TRIES
 from wdsctl.loader.runtime.logs import logger
 
 
@@ -180,4 +179,4 @@ def heartbeat_on_retry(request: str, attempts: int) -> None:
     """
     heartbeat()
     if attempts > 1:
-        logger.warning("the store does not respond; retrying (%d of %d): %s", attempts + 1, MAX_TRIES, request)
+        logger.warning("the store does not respond; retrying (attempt %d): %s", attempts + 1, request)
