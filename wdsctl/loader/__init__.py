@@ -36,11 +36,14 @@ if TYPE_CHECKING:
     from wdsctl.loader.recipe.worker_config import WorkerConfig
     from wdsctl.loader.resume.state import merge_states
     from wdsctl.loader.runtime.failures import FatalSampleError, SkipSample, Stats, log_exception, reraise_exception
-    from wdsctl.loader.samples import (
+    from wdsctl.loader.samples import CrudeSample, Sample, SourceInfo, edataclass
+    from wdsctl.loader.samples.compose import compose_fields
+    from wdsctl.loader.samples.lazy_part import LazyPart
+    from wdsctl.loader.samples.registry import register_joiner, register_sample_type
+    from wdsctl.loader.samples.types import (
         AudioSample,
         CaptioningSample,
         ConversationSample,
-        CrudeSample,
         DetectionSample,
         ImageClassificationSample,
         ImageSample,
@@ -48,21 +51,15 @@ if TYPE_CHECKING:
         MultiChoiceVQASample,
         OCRSample,
         PreferenceSample,
-        Sample,
         SegmentationSample,
         SimilarityInterleavedSample,
-        SourceInfo,
         TextSample,
         TranscriptionSample,
         VideoSample,
         VidQASample,
         VQAOCRSample,
         VQASample,
-        edataclass,
     )
-    from wdsctl.loader.samples.compose import compose_fields
-    from wdsctl.loader.samples.lazy_part import LazyPart
-    from wdsctl.loader.samples.registry import register_joiner, register_sample_type
     from wdsctl.loader.stores import FileStore, open_store
     from wdsctl.loader.stores.cache import CachePool, Lazy, NoCachePool
     from wdsctl.loader.stores.cookers import Cooker, basic_sample_keys, cooker
@@ -84,23 +81,23 @@ _EXPORTS_BY_MODULE = {
     "recipe.worker_config": ("WorkerConfig",),
     "resume.state": ("merge_states",),
     "runtime.failures": ("FatalSampleError", "log_exception", "reraise_exception", "SkipSample", "Stats"),
-    "samples": (
+    "samples": ("CrudeSample", "edataclass", "Sample", "SourceInfo"),
+    "samples.compose": ("compose_fields",),
+    "samples.lazy_part": ("LazyPart",),
+    "samples.registry": ("register_joiner", "register_sample_type"),
+    "samples.types": (
         "AudioSample",
         "CaptioningSample",
         "ConversationSample",
-        "CrudeSample",
         "DetectionSample",
-        "edataclass",
         "ImageClassificationSample",
         "ImageSample",
         "InterleavedSample",
         "MultiChoiceVQASample",
         "OCRSample",
         "PreferenceSample",
-        "Sample",
         "SegmentationSample",
         "SimilarityInterleavedSample",
-        "SourceInfo",
         "TextSample",
         "TranscriptionSample",
         "VideoSample",
@@ -108,9 +105,6 @@ _EXPORTS_BY_MODULE = {
         "VQAOCRSample",
         "VQASample",
     ),
-    "samples.compose": ("compose_fields",),
-    "samples.lazy_part": ("LazyPart",),
-    "samples.registry": ("register_joiner", "register_sample_type"),
     "stores": ("FileStore", "open_store"),
     "stores.cache": ("CachePool", "Lazy", "NoCachePool"),
     "stores.cookers": ("basic_sample_keys", "Cooker", "cooker"),

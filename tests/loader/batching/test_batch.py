@@ -8,15 +8,8 @@ import torch
 
 from wdsctl.core.errors import LoaderError
 from wdsctl.loader.batching.batch import Batch, CrudeBatch, batch_type_of
-from wdsctl.loader.samples import (
-    CaptioningSample,
-    CrudeSample,
-    ImageSample,
-    OCRSample,
-    SourceInfo,
-    TextSample,
-    edataclass,
-)
+from wdsctl.loader.samples import CrudeSample, SourceInfo, edataclass
+from wdsctl.loader.samples.types import CaptioningSample, ImageSample, OCRSample, TextSample
 
 
 def a_source(i: int) -> SourceInfo:

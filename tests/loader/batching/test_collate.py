@@ -10,7 +10,8 @@ from wdsctl.core.errors import LoaderError
 from wdsctl.loader.batching.batch import CrudeBatch, batch_type_of
 from wdsctl.loader.batching.collate import batch_list, batch_pad_stack, batch_stack, generic_batch
 from wdsctl.loader.decoding import BatchMemory
-from wdsctl.loader.samples import CaptioningSample, CrudeSample, TextSample
+from wdsctl.loader.samples import CrudeSample
+from wdsctl.loader.samples.types import CaptioningSample, TextSample
 
 
 def a_caption(key: str, image: object) -> CaptioningSample:

@@ -8,7 +8,7 @@ import torch
 
 from wdsctl.core.errors import LoaderError
 from wdsctl.loader.batching.columns import collate_field, gather_field
-from wdsctl.loader.samples import CaptioningSample
+from wdsctl.loader.samples.types import CaptioningSample
 
 
 @pytest.mark.parametrize(

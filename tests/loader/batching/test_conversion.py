@@ -10,7 +10,8 @@ import torch
 from wdsctl.core.errors import LoaderError
 from wdsctl.loader.batching.batch import Batch, CrudeBatch
 from wdsctl.loader.batching.collate import batch_to_type, convert_to_type
-from wdsctl.loader.samples import CaptioningSample, CrudeSample, edataclass
+from wdsctl.loader.samples import CrudeSample, edataclass
+from wdsctl.loader.samples.types import CaptioningSample
 
 
 class Pair(NamedTuple):

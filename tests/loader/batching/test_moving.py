@@ -12,7 +12,8 @@ from tests.loader.datasets import Raw, a_dataset, numbered
 from wdsctl.loader import get_loader, get_train_dataset
 from wdsctl.loader.batching import batch as moving
 from wdsctl.loader.batching.batch import Batch, CrudeBatch
-from wdsctl.loader.samples import TextSample, edataclass
+from wdsctl.loader.samples import edataclass
+from wdsctl.loader.samples.types import TextSample
 
 
 class Pinnable:

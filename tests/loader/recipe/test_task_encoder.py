@@ -19,7 +19,8 @@ from wdsctl.loader.recipe.task_encoder import (
     is_overridden,
     task_encoder_config,
 )
-from wdsctl.loader.samples import CaptioningSample, edataclass
+from wdsctl.loader.samples import edataclass
+from wdsctl.loader.samples.types import CaptioningSample
 
 AnyEncoder = TaskEncoder[Any, Any, Any, Any]
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from wdsctl.core.errors import UsageError
-from wdsctl.loader.samples import CaptioningSample, CrudeSample, ImageSample, Sample, SourceInfo, TextSample, edataclass
+from wdsctl.loader.samples import CrudeSample, Sample, SourceInfo, edataclass
+from wdsctl.loader.samples.types import CaptioningSample, ImageSample, TextSample
 
 
 def a_source(shard: str) -> SourceInfo:

@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 
 from wdsctl.core.errors import UsageError
-from wdsctl.loader.samples import CrudeSample, ImageClassificationSample, Sample, TextSample, edataclass, make_builder
+from wdsctl.loader.samples import CrudeSample, Sample, edataclass, make_builder
+from wdsctl.loader.samples.types import ImageClassificationSample, TextSample
 
 BASE = ("a/1", ("cats", 1), {"lang": "en"}, None)
 

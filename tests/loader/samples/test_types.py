@@ -8,9 +8,10 @@ import pytest
 
 from wdsctl.core.samples.types import COMPOSED_TYPES, CRUDE, MEDIA_LIST_KINDS, SAMPLE_TYPES
 from wdsctl.loader import samples
-from wdsctl.loader.samples import BASE_FIELDS, SAMPLE_CLASSES, CaptioningSample, Sample
+from wdsctl.loader.samples import BASE_FIELDS, SAMPLE_CLASSES, Sample
 from wdsctl.loader.samples.base import is_required
 from wdsctl.loader.samples.compose import compose_function
+from wdsctl.loader.samples.types import CaptioningSample
 
 
 def own_fields(kind: type[Sample]) -> list[dataclasses.Field[object]]:

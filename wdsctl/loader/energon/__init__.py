@@ -91,21 +91,18 @@ if TYPE_CHECKING:
     from wdsctl.loader.recipe.hooks import stateless
     from wdsctl.loader.recipe.task_encoder import AugmentTaskEncoder, DefaultTaskEncoder, TaskEncoder
     from wdsctl.loader.recipe.worker_config import WorkerConfig
-    from wdsctl.loader.samples import (
+    from wdsctl.loader.samples import CrudeSample, Sample, SourceInfo, edataclass
+    from wdsctl.loader.samples.types import (
         CaptioningSample,
-        CrudeSample,
         ImageClassificationSample,
         ImageSample,
         InterleavedSample,
         MultiChoiceVQASample,
         OCRSample,
-        Sample,
         SimilarityInterleavedSample,
-        SourceInfo,
         TextSample,
         VidQASample,
         VQASample,
-        edataclass,
     )
     from wdsctl.loader.stores.cookers import Cooker, basic_sample_keys, cooker
 
@@ -206,21 +203,18 @@ _EXPORTS_BY_MODULE = {
         "TaskEncoder",
     ),
     "recipe.worker_config": ("WorkerConfig",),
-    "samples": (
+    "samples": ("CrudeSample", "Sample", "SourceInfo", "edataclass"),
+    "samples.types": (
         "CaptioningSample",
-        "CrudeSample",
         "ImageClassificationSample",
         "ImageSample",
         "InterleavedSample",
         "MultiChoiceVQASample",
         "OCRSample",
-        "Sample",
         "SimilarityInterleavedSample",
-        "SourceInfo",
         "TextSample",
         "VQASample",
         "VidQASample",
-        "edataclass",
     ),
     "stores.cookers": (
         "Cooker",

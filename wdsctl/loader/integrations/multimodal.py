@@ -18,7 +18,8 @@ from wdsctl.core.errors import UsageError
 from wdsctl.loader.decoding import SampleDecoder
 from wdsctl.loader.recipe.task_encoder import DefaultTaskEncoder
 from wdsctl.loader.runtime.failures import SkipSample
-from wdsctl.loader.samples import CaptioningSample, ConversationSample, Sample, VQASample, edataclass
+from wdsctl.loader.samples import Sample, edataclass
+from wdsctl.loader.samples.types import CaptioningSample, ConversationSample, VQASample
 
 Messages = list[dict[str, Any]]
 

@@ -6,15 +6,14 @@ from wdsctl.loader.decoding import SampleDecoder
 from wdsctl.loader.decoding.av import AVData, AVDecoder
 from wdsctl.loader.energon.replaced import replaced
 from wdsctl.loader.energon.wrappers import SavableDataset
-from wdsctl.loader.samples import (
+from wdsctl.loader.samples import CrudeSample, Sample
+from wdsctl.loader.samples.types import (
     CaptioningSample,
-    CrudeSample,
     ImageClassificationSample,
     ImageSample,
     InterleavedSample,
     MultiChoiceVQASample,
     OCRSample,
-    Sample,
     SimilarityInterleavedSample,
     TextSample,
     VidQASample,
