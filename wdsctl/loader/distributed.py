@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from wdsctl.core.checkpoint.state import describe_differences, shorten_list
 from wdsctl.core.errors import LoaderError, UsageError, join_indented
 from wdsctl.core.hashing import json_digest
-from wdsctl.loader.recipe.dataset import Dataset, TrainDataset
+from wdsctl.loader.recipe.dataset import BaseDataset, TrainDataset
 from wdsctl.loader.recipe.worker_config import WorkerConfig
 from wdsctl.loader.run.build import has_random_hooks
 from wdsctl.loader.run.rank_stream import RankStream
@@ -253,7 +253,7 @@ def _group_size(group: Any) -> int:
     return distributed.get_world_size(group) if _is_initialized() else 1
 
 
-def needs_balance(dataset: Dataset) -> bool:
+def needs_balance(dataset: BaseDataset) -> bool:
     """Whether ranks may have unequal numbers of batches in a pass, and the recipe requires equal numbers."""
     is_endless = isinstance(dataset, TrainDataset) and dataset.repeat
     return not is_endless and dataset.uneven != "keep" and dataset.worker_config.world_size > 1
@@ -265,7 +265,7 @@ class RankBalancer:
     `is_padding`: whether the last drawn batch only pads the pass.
     """
 
-    def __init__(self, dataset: Dataset) -> None:
+    def __init__(self, dataset: BaseDataset) -> None:
         self.is_padding = False
         self._uneven = dataset.uneven
         self._workers = dataset.worker_config

@@ -23,7 +23,7 @@ from wdsctl.loader import distributed
 from wdsctl.loader.batching.batch import maybe_pin
 from wdsctl.loader.distributed import RankBalancer, needs_balance
 from wdsctl.loader.reading.source import SplitSource
-from wdsctl.loader.recipe.dataset import Dataset, TrainDataset, ValDataset, describe_order
+from wdsctl.loader.recipe.dataset import BaseDataset, TrainDataset, ValDataset, describe_order
 from wdsctl.loader.recipe.worker_config import WorkerConfig
 from wdsctl.loader.resume.restore import restore_by_key
 from wdsctl.loader.resume.state import LoaderState
@@ -53,7 +53,7 @@ class Loader:
     """
 
     def __init__(
-        self, dataset: Dataset, runtime_options: RuntimeOptions | None = None, *, pin_memory: bool = False
+        self, dataset: BaseDataset, runtime_options: RuntimeOptions | None = None, *, pin_memory: bool = False
     ) -> None:
         self._dataset = dataset
         self._runtime_options = runtime_options or RuntimeOptions()
@@ -407,7 +407,7 @@ IGNORED_ENERGON_OPTIONS = {
 
 
 def get_savable_loader(
-    dataset: Dataset,
+    dataset: BaseDataset,
     *,
     pin_memory: bool = False,
     watchdog_timeout_seconds: float | None = 60.0,
@@ -432,7 +432,7 @@ def get_savable_loader(
     the WorkerConfig's. `worker_config`: must be the dataset's. `energon_options`: further options of Energon's loaders,
     accepted without effect.
     """
-    if not isinstance(dataset, Dataset):
+    if not isinstance(dataset, BaseDataset):
         raise UsageError(
             f"expected a dataset from get_train_dataset or get_val_dataset, found {type(dataset).__name__}",
             hint="get_loader(get_train_dataset(path, batch_size=32))",
@@ -462,7 +462,7 @@ def get_savable_loader(
     return Loader(dataset, running, pin_memory=pin_memory)
 
 
-def get_loader(dataset: Dataset, **options: Any) -> Loader:
+def get_loader(dataset: BaseDataset, **options: Any) -> Loader:
     """The same as `get_savable_loader`: every loader can be saved."""
     return get_savable_loader(dataset, **options)
 

@@ -18,7 +18,7 @@ from wdsctl.loader.pipeline.pipeline import Pipeline
 from wdsctl.loader.plan.bans import Bans
 from wdsctl.loader.plan.open_blend import open_blend
 from wdsctl.loader.reading.source import SampleRefRange
-from wdsctl.loader.recipe.dataset import Dataset
+from wdsctl.loader.recipe.dataset import BaseDataset
 from wdsctl.loader.run.batch_ranges import BatchRange, BatchRangeRefs, BatchRangeRunner
 from wdsctl.loader.run.build import build_pipeline
 from wdsctl.loader.runtime.failures import Stats
@@ -32,17 +32,17 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [a_dataset(root / name, SAMPLES, shard_samples=11) for name in ("a", "b")]
 
 
-def lying(paths: list[str], **options: Any) -> Dataset:
+def lying(paths: list[str], **options: Any) -> BaseDataset:
     return get_val_dataset(paths[0], split_part="train", batch_size=4, task_encoder=Raw(), **options)
 
 
-def shuffled(paths: list[str], **options: Any) -> Dataset:
+def shuffled(paths: list[str], **options: Any) -> BaseDataset:
     return get_train_dataset(
         paths[0], repeat=False, batch_size=4, shuffle_buffer_size=16, task_encoder=Raw(), **options
     )
 
 
-def together(paths: list[str], **options: Any) -> Dataset:
+def together(paths: list[str], **options: Any) -> BaseDataset:
     blend = {"blend_epochized": [{"path": path, "repetitions": 1} for path in paths]}
     return get_train_dataset(blend, repeat=False, batch_size=4, shuffle_buffer_size=16, task_encoder=Raw(), **options)
 
@@ -50,7 +50,7 @@ def together(paths: list[str], **options: Any) -> Dataset:
 KINDS = [lying, shuffled, together]
 
 
-def opened(dataset: Dataset) -> tuple[Pipeline, BatchRanges]:
+def opened(dataset: BaseDataset) -> tuple[Pipeline, BatchRanges]:
     streams = open_blend(dataset, None)
     order = streams.components[0].order
     return build_pipeline(dataset, streams, Bans()), BatchRanges(order.n * max(1, order.passes), 4)

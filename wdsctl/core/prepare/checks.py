@@ -24,7 +24,7 @@ from wdsctl.core.prepare.source import (
     check_raw_folder,
     check_source_exists,
 )
-from wdsctl.core.prepare.write import check_dest_shards, survey_folder
+from wdsctl.core.prepare.write import check_dest_shards, list_source
 from wdsctl.core.progress import Progress
 from wdsctl.core.samples.field_map import check_sample_type, validate_field_map
 from wdsctl.core.urls import is_url
@@ -118,14 +118,14 @@ def check_options(request: PrepareRequest) -> None:
 
 
 def survey_source(source: str, dest: str, request: PrepareRequest, progress: Progress) -> RawListing:
-    """Call `survey_folder` with the key rule and the plan of `dest`, if it exists."""
+    """Call `list_source` with the key rule and the plan of `dest`, if it exists."""
     kept = None
     if is_url(dest) or os.path.isdir(dest):
         location = locate(dest, request.catalog)
         kept = stored_rule(location)
         check_rule_unchanged(location, request.index.key_until, kept, source)
     with peek_ledger(dest, request) as ledger:
-        return survey_folder(source, dest, request, ledger=ledger, kept_rule=kept, progress=progress)
+        return list_source(source, dest, request, ledger=ledger, kept_rule=kept, progress=progress)
 
 
 def peek_ledger(dest: str, request: PrepareRequest) -> Ledger:

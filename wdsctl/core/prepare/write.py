@@ -197,7 +197,7 @@ class FolderReport:
     findings: tuple[Finding, ...] = ()
 
 
-def survey_folder(
+def list_source(
     source: str,
     dest: str,
     request: PrepareRequest,
@@ -250,7 +250,7 @@ def write_folder(
     """Write the samples of the folder `source` as shards below `dest`, or continue an earlier run.
 
     The same files give the same bytes, for any number of workers and interruptions. The caller holds the lock of the
-    dataset; for a dry run, `ledger` may be open for reading. `listing`: the result of `survey_folder`. `real_dest`:
+    dataset; for a dry run, `ledger` may be open for reading. `listing`: the result of `list_source`. `real_dest`:
     `dest` without links. `uploads`: needed if `dest` is a URL. `read_layout_hashes`: path -> layout hash of the shards
     in the catalog. `check_lock` is called before any change and after every shard; it raises if the lock is lost.
     Raises UsageError, InputError, DatasetError, PermissionDenied, StorageError; finished shards stay, and no
@@ -261,7 +261,7 @@ def write_folder(
     """
     request = request or PrepareRequest()
     real_dest = real_dest or (dest if is_url(dest) else os.path.realpath(dest))
-    listing = listing or survey_folder(source, dest, request, ledger=ledger, progress=progress)
+    listing = listing or list_source(source, dest, request, ledger=ledger, progress=progress)
     partials = check_dest_shards(dest, {record.name for record in ledger.planned_shards()})
     records = _check_source(source, dest, listing, ledger, request, progress)
     written = _WriteResult()

@@ -20,7 +20,7 @@ from wdsctl.core.errors import LoaderError, UsageError, require_int
 from wdsctl.loader.energon.replaced import replaced
 from wdsctl.loader.loader import Loader
 from wdsctl.loader.recipe.arguments import AnyTaskEncoder
-from wdsctl.loader.recipe.dataset import Dataset, TrainDataset, ValDataset
+from wdsctl.loader.recipe.dataset import BaseDataset, TrainDataset, ValDataset
 from wdsctl.loader.recipe.task_encoder import AugmentTaskEncoder, is_overridden
 from wdsctl.loader.recipe.worker_config import WorkerConfig
 from wdsctl.loader.runtime.failures import SkipSample
@@ -105,7 +105,7 @@ class ConcatDataset:
 
 
 Wrapper = RepeatDataset | LimitDataset | ConcatDataset
-AnyDataset = Dataset | Wrapper
+AnyDataset = BaseDataset | Wrapper
 
 BatchDataset = replaced("BatchDataset")
 BlendDataset = replaced("BlendDataset")
@@ -116,12 +116,12 @@ MixBatchDataset = replaced("MixBatchDataset")
 PackingDataset = replaced("PackingDataset")
 ShuffleBufferDataset = replaced("ShuffleBufferDataset")
 
-for _kind in (Dataset, RepeatDataset, LimitDataset, ConcatDataset):
+for _kind in (BaseDataset, RepeatDataset, LimitDataset, ConcatDataset):
     SavableDataset.register(_kind)
 
 
 def EpochizeDataset(  # noqa: N802 - Energon's name
-    dataset: Dataset, length: int, worker_config: WorkerConfig | None = None
+    dataset: BaseDataset, length: int, worker_config: WorkerConfig | None = None
 ) -> TrainDataset:
     """The training with virtual epochs: a `for` loop ends after `length` batches per rank, the next one continues."""
     if not (isinstance(dataset, TrainDataset) and dataset.repeat):
@@ -145,14 +145,14 @@ def GcDataset(  # noqa: N802 - Energon's name
 
 
 def MapDataset(  # noqa: N802 - Energon's name
-    dataset: Dataset,
+    dataset: BaseDataset,
     map_fn: Callable[[Any], Any],
     *,
     stateless_map_fn: bool = False,  # noqa: ARG001 - Energon's
     map_fn_config: Any = None,  # noqa: ARG001 - Energon's
     failure_tolerance: int = 100,  # noqa: ARG001 - Energon's
     worker_config: WorkerConfig | None = None,
-) -> Dataset:
+) -> BaseDataset:
     """The dataset with `map_fn` applied to each batch, or to each sample without batches, by the workers.
 
     `map_fn` may be a generator of any number of outputs, may raise SkipSample, and gets the same random numbers after a
@@ -165,12 +165,12 @@ def MapDataset(  # noqa: N802 - Energon's name
 
 
 def FilterDataset(  # noqa: N802 - Energon's name
-    dataset: Dataset,
+    dataset: BaseDataset,
     *,
     filter_fn: Callable[[Any], bool],
     filter_fn_config: Any = None,  # noqa: ARG001 - Energon's
     worker_config: WorkerConfig | None = None,
-) -> Dataset:
+) -> BaseDataset:
     """The dataset without the batches (or samples, if it makes no batches) for which `filter_fn` returns false."""
     return MapDataset(dataset, _Keep(filter_fn), worker_config=worker_config)
 
@@ -214,7 +214,7 @@ class _ThenApply(AugmentTaskEncoder):
                 yield applied
 
 
-def _last_hook(dataset: Dataset) -> str:
+def _last_hook(dataset: BaseDataset) -> str:
     encoder = dataset.task_encoder
     if dataset.batch_size is not None or dataset.buckets is not None or is_overridden(encoder, "batch_group_criterion"):
         return "encode_batch"
@@ -282,19 +282,19 @@ class WrappedLoader:
             loader.close()
 
 
-def open_wrapped(dataset: Wrapper, open_loader: Callable[[Dataset], Loader]) -> WrappedLoader:
+def open_wrapped(dataset: Wrapper, open_loader: Callable[[BaseDataset], Loader]) -> WrappedLoader:
     """The loader of a wrapped dataset; `open_loader` makes those of the datasets in it."""
     return WrappedLoader(dataset, [open_loader(each) for each in _limited_leaves(dataset, None)])
 
 
-def leaves(dataset: AnyDataset) -> list[Dataset]:
+def leaves(dataset: AnyDataset) -> list[BaseDataset]:
     """The datasets that are wrapped, from the first to the last."""
     if isinstance(dataset, ConcatDataset):
         return [leaf for each in dataset.datasets for leaf in leaves(each)]
     return leaves(dataset.dataset) if isinstance(dataset, (RepeatDataset, LimitDataset)) else [dataset]
 
 
-def _limited_leaves(dataset: AnyDataset, limit: int | None) -> list[Dataset]:
+def _limited_leaves(dataset: AnyDataset, limit: int | None) -> list[BaseDataset]:
     """The leaves; a validation has a limit if a wrapper needs no more batches of it, so that none is prefetched."""
     if isinstance(dataset, LimitDataset):
         return _limited_leaves(dataset.dataset, dataset.length if limit is None else min(limit, dataset.length))
@@ -359,7 +359,7 @@ def _check_inner(wrapper: Wrapper) -> None:
     if not inner:
         raise UsageError(f"{name} has no datasets", hint="pass one dataset or more")
     for each in inner:
-        if not isinstance(each, (Dataset, RepeatDataset, LimitDataset, ConcatDataset)):
+        if not isinstance(each, (BaseDataset, RepeatDataset, LimitDataset, ConcatDataset)):
             raise UsageError(
                 f"{name} takes datasets, found {type(each).__name__}", hint="pass what get_val_dataset returns"
             )

@@ -14,7 +14,13 @@ from wdsctl.loader.order.shuffle import UNSHUFFLED, ShuffledOrder, slice_size
 from wdsctl.loader.plan.components import SourceRange, component_data_digest
 from wdsctl.loader.plan.weights import run_length_decode
 from wdsctl.loader.reading.source import SplitSource
-from wdsctl.loader.recipe.dataset import LANES_PER_RANK, VALIDATION_LANES, Dataset, TrainDataset, is_count_preserving
+from wdsctl.loader.recipe.dataset import (
+    LANES_PER_RANK,
+    VALIDATION_LANES,
+    BaseDataset,
+    TrainDataset,
+    is_count_preserving,
+)
 from wdsctl.loader.runtime.logs import logger
 
 LOCAL_SLICE_SAMPLES, REMOTE_SLICE_SAMPLES = 16, 128  # samples read together, by default
@@ -37,7 +43,7 @@ class OrderSizes:
 
 
 def choose_order_sizes(
-    dataset: Dataset,
+    dataset: BaseDataset,
     sources: Sequence[SplitSource],
     saved_order: Mapping[str, Any] | None,
     weights: Sequence[Fraction],
@@ -78,7 +84,7 @@ def choose_order_sizes(
 
 
 def component_orders(
-    dataset: Dataset,
+    dataset: BaseDataset,
     component_plans: Sequence[ArmPlan],
     source_ranges: Sequence[Sequence[SourceRange]],
     sizes: OrderSizes,
@@ -109,7 +115,7 @@ def component_orders(
     return orders
 
 
-def warn_about_window_size(dataset: Dataset, orders: Sequence[ShuffledOrder]) -> None:
+def warn_about_window_size(dataset: BaseDataset, orders: Sequence[ShuffledOrder]) -> None:
     """Warn if the chosen sizes shuffle so little that batches consist of neighbours.
 
     Energon's guides give 100 for both sizes, but Energon reads 16 slices at once.
@@ -130,7 +136,7 @@ def warn_about_window_size(dataset: Dataset, orders: Sequence[ShuffledOrder]) ->
             return
 
 
-def warn_about_batch_size(dataset: Dataset, orders: Sequence[ShuffledOrder]) -> None:
+def warn_about_batch_size(dataset: BaseDataset, orders: Sequence[ShuffledOrder]) -> None:
     """Warn if an endless training has fewer samples than a batch, so that every batch has samples several times."""
     samples = sum(each.n for each in orders)
     if isinstance(dataset, TrainDataset) and dataset.repeat and samples < (dataset.batch_size or 0):

@@ -26,7 +26,7 @@ from wdsctl.loader.plan.open_sources import SourceOpener
 from wdsctl.loader.plan.order_facts import order_facts
 from wdsctl.loader.plan.weights import blend_weights, sample_weights, saved_edits, used_entries
 from wdsctl.loader.reading.source import SplitSource
-from wdsctl.loader.recipe.dataset import Dataset, TrainDataset, read_blend_plan
+from wdsctl.loader.recipe.dataset import BaseDataset, TrainDataset, read_blend_plan
 from wdsctl.loader.runtime.logs import logger
 
 MAX_DATASETS_NAMED = 3  # datasets in one message
@@ -80,7 +80,7 @@ class OpenBlend:
 
 
 def open_blend(
-    dataset: Dataset,
+    dataset: BaseDataset,
     saved: dict[str, Any] | None = None,
     *,
     new_weights_from: int | None = None,
@@ -184,7 +184,7 @@ def open_blend(
 
 
 def reopen_blend(
-    dataset: Dataset, generations: list[int], order_facts: dict[str, Any], store_generations: dict[str, int]
+    dataset: BaseDataset, generations: list[int], order_facts: dict[str, Any], store_generations: dict[str, int]
 ) -> OpenBlend:
     """Open the same blend in a process that has only the recipe. Raises StateMismatch if the data has changed."""
     streams = open_blend(
@@ -199,7 +199,7 @@ def reopen_blend(
     return streams
 
 
-def _warn_of_unused_parts(dataset: Dataset, sources: Sequence[SplitSource]) -> None:
+def _warn_of_unused_parts(dataset: BaseDataset, sources: Sequence[SplitSource]) -> None:
     """Warn once which parts no field takes: otherwise a batch without them would be the first sign."""
     if dataset.worker_config.rank:
         return
@@ -217,7 +217,7 @@ def _warn_of_unused_parts(dataset: Dataset, sources: Sequence[SplitSource]) -> N
         )
 
 
-def _check_repeat(dataset: Dataset, entries: Sequence[ArmPlan]) -> None:
+def _check_repeat(dataset: BaseDataset, entries: Sequence[ArmPlan]) -> None:
     """Raise UsageError for one pass over a blend that draws by weight."""
     if len(entries) > 1 and isinstance(dataset, TrainDataset) and not dataset.repeat:
         raise UsageError(

@@ -30,7 +30,7 @@ from wdsctl.loader.reading.first_use import open_or_index
 from wdsctl.loader.reading.selection import SampleSelection
 from wdsctl.loader.reading.source import SplitSource
 from wdsctl.loader.reading.user_code import resolve_user_code
-from wdsctl.loader.recipe.dataset import Dataset, locate_errors
+from wdsctl.loader.recipe.dataset import BaseDataset, locate_errors
 from wdsctl.loader.runtime.logs import logger
 from wdsctl.loader.stores import FileStore, PreparedStore, open_store
 from wdsctl.loader.stores.completed import CompletedSource
@@ -76,7 +76,7 @@ class SourceOpener:
 
     def __init__(
         self,
-        dataset: Dataset,
+        dataset: BaseDataset,
         generations: Sequence[int] | None = None,
         stores: Mapping[str, int] | None = None,
     ) -> None:

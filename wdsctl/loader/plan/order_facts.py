@@ -10,12 +10,12 @@ from wdsctl.loader.plan.component_orders import OrderSizes
 from wdsctl.loader.plan.components import Component, component_digest
 from wdsctl.loader.plan.weights import run_length_encode
 from wdsctl.loader.reading.source import SplitSource
-from wdsctl.loader.recipe.dataset import Dataset, ValDataset
+from wdsctl.loader.recipe.dataset import BaseDataset, ValDataset
 from wdsctl.loader.runtime.identity import value_digest
 
 
 def order_facts(
-    dataset: Dataset,
+    dataset: BaseDataset,
     components: Sequence[Component],
     sources: Sequence[SplitSource],
     sizes: OrderSizes,
@@ -57,7 +57,7 @@ def _multiplier(components: Sequence[Component]) -> Any:
     return each[0] if len(set(each)) == 1 else value_digest(each)[:8]
 
 
-def _order_columns(dataset: Dataset) -> list[str]:
+def _order_columns(dataset: BaseDataset) -> list[str]:
     """The columns that packs or buckets use: with other values, other samples would be combined."""
     of_packs = list(dataset.packing.columns or ()) if dataset.packing is not None else []
     of_buckets = [dataset.buckets.column] if dataset.buckets is not None and dataset.buckets.column else []

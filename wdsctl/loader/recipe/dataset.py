@@ -38,7 +38,7 @@ from wdsctl.loader.windows.windows import TOLERANCE_S, DeltaTimestamps
 if TYPE_CHECKING:
     from wdsctl.loader.stores.shard_cache import ShardCache
 
-D = TypeVar("D", bound="Dataset")
+D = TypeVar("D", bound="BaseDataset")
 
 DEFAULT_SHUFFLE_BUFFER_SIZE = 1000  # samples shuffled together
 LANES_PER_RANK = 8
@@ -48,7 +48,7 @@ MAX_WAITING_SAMPLES = 100_000  # per lane, buffered while groups fill up
 
 @redact_repr
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dataset:
+class BaseDataset:
     """The arguments that training and validation share: see `get_train_dataset`. None: the loader chooses.
 
     `lanes`: of a validation only if samples are packed or grouped.
@@ -97,7 +97,7 @@ class Dataset:
 
 @redact_repr
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainDataset(Dataset):
+class TrainDataset(BaseDataset):
     """A shuffled stream, endless or of one pass. A state only fits a loader with the same arguments."""
 
     shuffle_buffer_size: int | None
@@ -112,7 +112,7 @@ class TrainDataset(Dataset):
 
 @redact_repr
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ValDataset(Dataset):
+class ValDataset(BaseDataset):
     """Identical finite passes in the order of the split. `limit`: maximum number of batches per rank."""
 
     limit: int | None
@@ -272,7 +272,7 @@ def get_val_datasets(path: DatasetPath, *, split_part: str = "val", **options: A
     return datasets
 
 
-def describe_order(dataset: Dataset) -> str:
+def describe_order(dataset: BaseDataset) -> str:
     """A phrase for the order, for `repr(loader)`."""
     if not isinstance(dataset, TrainDataset):
         return "the order of the split"
@@ -284,7 +284,7 @@ def describe_order(dataset: Dataset) -> str:
     return f"{dataset.shuffle_buffer_size or 1:,} samples shuffled together, {length}"
 
 
-def is_count_preserving(dataset: Dataset) -> bool:
+def is_count_preserving(dataset: BaseDataset) -> bool:
     """Whether every range of `batch_size` positions becomes one batch: nothing packs or groups samples."""
     return (
         dataset.packing is None
@@ -301,7 +301,7 @@ def resolve_changed_shards(dataset: D, *, is_resumed: bool) -> D:
     return replace(dataset, changed_shards="error" if is_resumed else "skip")
 
 
-def _check_paths(dataset: Dataset) -> None:
+def _check_paths(dataset: BaseDataset) -> None:
     """Raise errors of the blend file, and of datasets with a weight that do not exist. URLs are not requested."""
     if isinstance(dataset.path, str) and is_url(dataset.path) and is_blend_file(dataset.path):
         return
@@ -314,7 +314,7 @@ def _check_paths(dataset: Dataset) -> None:
                     _check_leaf(repeated_leaf.leaf, dataset)
 
 
-def _check_leaf(leaf: Leaf, dataset: Dataset) -> None:
+def _check_leaf(leaf: Leaf, dataset: BaseDataset) -> None:
     with locate_errors(leaf, dataset):
         check_dataset_exists(leaf.path, dataset.catalog)
         for reference in leaf.aux.values():
@@ -327,7 +327,7 @@ def _check_leaf(leaf: Leaf, dataset: Dataset) -> None:
 
 
 @contextmanager
-def locate_errors(leaf: Leaf, dataset: Dataset) -> Iterator[None]:
+def locate_errors(leaf: Leaf, dataset: BaseDataset) -> Iterator[None]:
     """Add the line of the blend file that names a dataset to errors of the dataset."""
     try:
         yield
@@ -338,7 +338,7 @@ def locate_errors(leaf: Leaf, dataset: Dataset) -> Iterator[None]:
         raise type(error)(error.message, hint=error.hint, where=where, code=error.code) from error
 
 
-def _not_iterable_error(dataset: Dataset) -> TypeError:
+def _not_iterable_error(dataset: BaseDataset) -> TypeError:
     """For `for` loops and torch's DataLoader. A TypeError is Python's protocol for objects that are not iterable."""
     return TypeError(
         f"{type(dataset).__name__} cannot be iterated: iterate get_loader(dataset), which replaces torch's DataLoader "
@@ -346,7 +346,7 @@ def _not_iterable_error(dataset: Dataset) -> TypeError:
     )
 
 
-def read_blend_plan(dataset: Dataset) -> BlendPlan:
+def read_blend_plan(dataset: BaseDataset) -> BlendPlan:
     """The plan of a dataset's path: a prepared dataset, a blend file, a mapping, a Blender or a plan.
 
     Raises what `read_blend` raises. Reads nothing of prepared datasets.

@@ -22,18 +22,18 @@ from wdsctl.loader.plan.growth import PastVersion, is_complete, past_versions_to
 from wdsctl.loader.plan.open_blend import OpenBlend, open_blend
 from wdsctl.loader.plan.plan import WEIGHT_FACTS
 from wdsctl.loader.plan.weights import edits_from_facts
-from wdsctl.loader.recipe.dataset import Dataset
+from wdsctl.loader.recipe.dataset import BaseDataset
 
 KEEP_OLD_DATASET_HINT = "omit adopt to continue with the earlier dataset"
 
 
-def find_new_generations(dataset: Dataset, streams: OpenBlend) -> list[int] | None:
+def find_new_generations(dataset: BaseDataset, streams: OpenBlend) -> list[int] | None:
     """The current generations of the datasets, if any differs from those in `streams`."""
     now = _open_current_streams(dataset, streams)
     return None if now.generations == streams.generations else now.generations
 
 
-def open_next_pass(dataset: Dataset, streams: OpenBlend, generations: list[int] | None) -> OpenBlend:
+def open_next_pass(dataset: BaseDataset, streams: OpenBlend, generations: list[int] | None) -> OpenBlend:
     """The blend that the next pass of a finite training reads: in these generations, if it adopts them."""
     if generations is None:
         return streams
@@ -41,7 +41,7 @@ def open_next_pass(dataset: Dataset, streams: OpenBlend, generations: list[int] 
 
 
 def adopt_growth(
-    dataset: Dataset,
+    dataset: BaseDataset,
     streams: OpenBlend,
     refs: RefStage,
     lane_layout: LaneLayout,
@@ -84,7 +84,7 @@ def adopt_growth(
     return adopted
 
 
-def _open_current_streams(dataset: Dataset, streams: OpenBlend) -> OpenBlend:
+def _open_current_streams(dataset: BaseDataset, streams: OpenBlend) -> OpenBlend:
     """The blend with the current data, closed, as if no component had grown since its last version began."""
     order = {key: value for key, value in streams.order_facts.items() if key != "seeds"}
     now = open_blend(dataset, {"generations": None, "plan": {"order": order}})
@@ -121,7 +121,7 @@ def _check_old_data_intact(new_streams: OpenBlend, grown_components: Sequence[in
             )
 
 
-def _check_weights(dataset: Dataset, streams: OpenBlend, new_streams: OpenBlend, *, has_grown: bool) -> None:
+def _check_weights(dataset: BaseDataset, streams: OpenBlend, new_streams: OpenBlend, *, has_grown: bool) -> None:
     """Raise StateMismatch if weights in tokens change and may not: nothing that they count has grown, or the state
     lacks the earlier weights, by which samples of a component are counted."""
     before, current = ([each.order_facts.get(key) for key in WEIGHT_FACTS] for each in (streams, new_streams))

@@ -23,7 +23,7 @@ from wdsctl.loader.plan.bans import Bans
 from wdsctl.loader.plan.components import Component
 from wdsctl.loader.plan.open_blend import OpenBlend, reopen_blend
 from wdsctl.loader.reading.source import SampleRef, SampleRefRange
-from wdsctl.loader.recipe.dataset import Dataset
+from wdsctl.loader.recipe.dataset import BaseDataset
 from wdsctl.loader.run.build import build_pipeline
 from wdsctl.loader.run.lane_runner import DrawnBatch
 from wdsctl.loader.run.transport import CompactingRunner, compact_batches
@@ -217,7 +217,7 @@ class BatchRangeRunnerFactory:
     `step`: from one range of a worker to its next.
     """
 
-    dataset: Dataset
+    dataset: BaseDataset
     streams: OpenBlend
     pipeline: Pipeline
     ranges: BatchRanges
@@ -250,7 +250,7 @@ def _new_ban_check(bans: Bans) -> BanCheck | None:
 
 
 def _reopen_factory(
-    dataset: Dataset,
+    dataset: BaseDataset,
     generations: list[int],
     order: dict[str, Any],
     stores: dict[str, int],

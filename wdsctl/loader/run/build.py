@@ -26,7 +26,7 @@ from wdsctl.loader.plan.incompatible_sources import are_incompatible, assume_not
 from wdsctl.loader.plan.open_blend import OpenBlend
 from wdsctl.loader.plan.plan import LoaderPlan
 from wdsctl.loader.reading.source import SplitSource
-from wdsctl.loader.recipe.dataset import Dataset, TrainDataset
+from wdsctl.loader.recipe.dataset import BaseDataset, TrainDataset
 from wdsctl.loader.recipe.determinism import with_determinism_check
 from wdsctl.loader.recipe.hooks import hook_options
 from wdsctl.loader.recipe.task_encoder import HOOKS, batch_function, is_conversion, is_overridden, task_encoder_config
@@ -40,7 +40,7 @@ MIN_EMPTY_DRAW_LIMIT = (
 )
 
 
-def build_pipeline(dataset: Dataset, streams: OpenBlend, bans: Bans, pass_number: int = 0) -> Pipeline:
+def build_pipeline(dataset: BaseDataset, streams: OpenBlend, bans: Bans, pass_number: int = 0) -> Pipeline:
     """The recipe of every lane. `pass_number`: the pass of a finite run that it is for."""
     is_finite = not (isinstance(dataset, TrainDataset) and dataset.repeat)
     refs = RefStage(
@@ -75,19 +75,19 @@ def build_pipeline(dataset: Dataset, streams: OpenBlend, bans: Bans, pass_number
     )
 
 
-def epoch_of_pass(dataset: Dataset, pass_number: int) -> int:
+def epoch_of_pass(dataset: BaseDataset, pass_number: int) -> int:
     """The epoch of the order that a finite pass reads: trainings take the next one, validations always the first."""
     return pass_number if isinstance(dataset, TrainDataset) else 0
 
 
-def build_lane_plan(dataset: Dataset, streams: OpenBlend) -> LoaderPlan:
+def build_lane_plan(dataset: BaseDataset, streams: OpenBlend) -> LoaderPlan:
     """The plan of a run by lanes."""
     return LoaderPlan(
         streams.order_facts, recipe_facts(dataset, streams), streams.component_names, store_digests(streams)
     )
 
 
-def recipe_facts(dataset: Dataset, streams: OpenBlend) -> dict[str, Any]:
+def recipe_facts(dataset: BaseDataset, streams: OpenBlend) -> dict[str, Any]:
     """The facts of the fingerprint's recipe tier."""
     fields = sorted({(source.sample_type, str(source.field_facts)) for source in streams.sources})
     packing = dataset.packing.config() if dataset.packing is not None else dataset.packing_buffer_size
@@ -107,13 +107,13 @@ def store_digests(streams: OpenBlend) -> dict[str, str]:
     return {name: json_digest(each)[:8] for name, each in held.items()}
 
 
-def has_random_hooks(dataset: Dataset) -> bool:
+def has_random_hooks(dataset: BaseDataset) -> bool:
     """Whether any hook may draw random numbers: only then are the caller's generators preserved."""
     encoder = dataset.task_encoder
     return bool(encoder.cookers) or any(is_overridden(encoder, hook) for hook in HOOKS)
 
 
-def _sample_hooks(dataset: Dataset) -> tuple[Hook, ...]:
+def _sample_hooks(dataset: BaseDataset) -> tuple[Hook, ...]:
     """The hooks that see one sample at a time, before packing."""
     names = ["encode_sample", "preencode_sample"]
     if dataset.packing is None and dataset.packing_buffer_size is None:
@@ -121,7 +121,7 @@ def _sample_hooks(dataset: Dataset) -> tuple[Hook, ...]:
     return tuple(_encoder_hook(dataset, name) for name in names if is_overridden(dataset.task_encoder, name))
 
 
-def _cook_hooks(dataset: Dataset, streams: OpenBlend) -> dict[int, Hook]:
+def _cook_hooks(dataset: BaseDataset, streams: OpenBlend) -> dict[int, Hook]:
     """The hook that cooks the samples of each source of crude samples, if the encoder has cookers."""
     encoder = dataset.task_encoder
     if not encoder.cookers:
@@ -139,7 +139,7 @@ def _cook_hooks(dataset: Dataset, streams: OpenBlend) -> dict[int, Hook]:
     return cooks
 
 
-def _pack_stage(dataset: Dataset, streams: OpenBlend, max_empty_draws: int) -> PackStageLike | None:
+def _pack_stage(dataset: BaseDataset, streams: OpenBlend, max_empty_draws: int) -> PackStageLike | None:
     encoder = dataset.task_encoder
     post = _encoder_hook(dataset, "postencode_sample") if is_overridden(encoder, "postencode_sample") else None
     if dataset.packing is not None:
@@ -157,7 +157,7 @@ def _pack_stage(dataset: Dataset, streams: OpenBlend, max_empty_draws: int) -> P
     )
 
 
-def _group_stage(dataset: Dataset, streams: OpenBlend) -> GroupStage | None:
+def _group_stage(dataset: BaseDataset, streams: OpenBlend) -> GroupStage | None:
     if dataset.buckets is not None:
         criterion: GroupCriterion = dataset.buckets.criterion(lambda number, name: streams.sources[number].column(name))
     elif is_overridden(dataset.task_encoder, "batch_group_criterion"):
@@ -174,7 +174,7 @@ def _are_unlike_sources(sources: Sequence[SplitSource], first: int, second: int)
 
 
 def _batch_stage(
-    dataset: Dataset, streams: OpenBlend, max_empty_draws: int, *, is_batched: bool, is_plain: bool
+    dataset: BaseDataset, streams: OpenBlend, max_empty_draws: int, *, is_batched: bool, is_plain: bool
 ) -> BatchStage:
     """The stage of batches. `is_plain`: samples go into batches as they were read, unless `batch` is overridden."""
     encoder = dataset.task_encoder
@@ -198,12 +198,12 @@ def _batch_stage(
     )
 
 
-def _encoder_hook(dataset: Dataset, name: str) -> Hook:
+def _encoder_hook(dataset: BaseDataset, name: str) -> Hook:
     call = getattr(dataset.task_encoder, name)
     return _new_hook(dataset, name, call, hook_options(call).failure_tolerance)
 
 
-def _new_hook(dataset: Dataset, name: str, call: Any, tolerance: int | None) -> Hook:
+def _new_hook(dataset: BaseDataset, name: str, call: Any, tolerance: int | None) -> Hook:
     return Hook(
         name,
         with_determinism_check(name, call) if dataset.check_determinism else call,

@@ -12,7 +12,7 @@ from wdsctl.loader.order.shuffle import ShuffledOrder
 from wdsctl.loader.pipeline.references import RefStage
 from wdsctl.loader.plan.components import Component, component_data_digest
 from wdsctl.loader.plan.open_blend import OpenBlend
-from wdsctl.loader.recipe.dataset import Dataset
+from wdsctl.loader.recipe.dataset import BaseDataset
 
 if TYPE_CHECKING:
     from wdsctl.loader.stores.shard_cache import OpenShardCache
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MIN_SHARE = 1e-9  # of a component that is not drawn from at first
 
 
-def bind_shard_cache(dataset: Dataset, streams: OpenBlend) -> OpenShardCache | None:
+def bind_shard_cache(dataset: BaseDataset, streams: OpenBlend) -> OpenShardCache | None:
     """Let the components of a blend read through the dataset's shard cache; None if there is nothing to cache.
 
     Components without windows are not cached, nor those that have grown during the job.

@@ -9,7 +9,7 @@ from wdsctl.core.errors import LoaderError, StorageError
 from wdsctl.core.storage.open import find_fork_unsafe
 from wdsctl.core.trace import SourceFacts, TraceWriter
 from wdsctl.loader.plan.open_blend import OpenBlend
-from wdsctl.loader.recipe.dataset import Dataset
+from wdsctl.loader.recipe.dataset import BaseDataset
 from wdsctl.loader.recipe.worker_config import WorkerConfig
 from wdsctl.loader.runtime.logs import logger
 from wdsctl.loader.workers import PoolOptions, TaskRunnerFactory, WorkerPool
@@ -229,7 +229,7 @@ def count_usable_workers(workers: WorkerConfig, lane_count: int) -> int:
     return min(workers.num_workers, lane_count)
 
 
-def check_lane_count(dataset: Dataset, lane_count: int) -> None:
+def check_lane_count(dataset: BaseDataset, lane_count: int) -> None:
     """Raise LoaderError WDS545 if a validation has fewer lanes than ranks and uneven="drop" would drop every batch.
     Logs a warning for other fewer lanes."""
     world = dataset.worker_config.world_size
@@ -254,7 +254,7 @@ def check_lane_count(dataset: Dataset, lane_count: int) -> None:
         )
 
 
-def open_tracer(dataset: Dataset, streams: OpenBlend) -> TraceWriter | None:
+def open_tracer(dataset: BaseDataset, streams: OpenBlend) -> TraceWriter | None:
     """The writer of this rank's trace, in the folder that the dataset names; None if the disk is full: a training must
     not end because of its trace. Raises StorageError, PermissionDenied otherwise."""
     sources = [

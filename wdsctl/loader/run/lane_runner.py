@@ -11,7 +11,7 @@ from wdsctl.loader.order.rank_lanes import LaneLayout
 from wdsctl.loader.pipeline.pipeline import LaneCursor, LaneState, Pipeline
 from wdsctl.loader.plan.bans import Bans
 from wdsctl.loader.plan.open_blend import OpenBlend, reopen_blend
-from wdsctl.loader.recipe.dataset import Dataset, TrainDataset
+from wdsctl.loader.recipe.dataset import BaseDataset, TrainDataset
 from wdsctl.loader.run.build import build_pipeline
 from wdsctl.loader.run.cached_units import bind_shard_cache
 from wdsctl.loader.run.transport import CompactingRunner, compact_batch, compact_batches
@@ -138,7 +138,7 @@ class LaneRunner:
 class LaneRunnerFactory:
     """Opens the lanes of a worker. A forked worker has inherited everything; any other reopens the datasets."""
 
-    dataset: Dataset
+    dataset: BaseDataset
     streams: OpenBlend
     pipeline: Pipeline
     lane_layout: LaneLayout
@@ -176,7 +176,7 @@ class LaneRunnerFactory:
 
 
 def _reopen_factory(
-    dataset: Dataset,
+    dataset: BaseDataset,
     generations: list[int],
     order: dict[str, Any],
     stores: dict[str, int],

@@ -29,7 +29,7 @@ from wdsctl.loader.pipeline.state_layout import check_state_layout
 from wdsctl.loader.plan.bans import Bans
 from wdsctl.loader.plan.open_blend import OpenBlend
 from wdsctl.loader.plan.plan import LoaderPlan
-from wdsctl.loader.recipe.dataset import Dataset, TrainDataset, ValDataset
+from wdsctl.loader.recipe.dataset import BaseDataset, TrainDataset, ValDataset
 from wdsctl.loader.resume.state import END_PASSED, LoaderState
 from wdsctl.loader.run.build import build_lane_plan, build_pipeline
 from wdsctl.loader.run.cached_units import bind_shard_cache, record_lanes
@@ -69,7 +69,9 @@ class LaneTurns:
     _lane_states: dict[int, LoaderState]  # after the last batch of each lane that has arrived
     _runner: LaneRunner
 
-    def __init__(self, dataset: Dataset, streams: OpenBlend, bans: Bans, *, pass_number: int, is_tracing: bool) -> None:
+    def __init__(
+        self, dataset: BaseDataset, streams: OpenBlend, bans: Bans, *, pass_number: int, is_tracing: bool
+    ) -> None:
         self._dataset = dataset
         self._streams = streams
         self._workers = dataset.worker_config

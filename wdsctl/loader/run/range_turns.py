@@ -13,7 +13,7 @@ from wdsctl.loader.pipeline.batches import END
 from wdsctl.loader.plan.bans import Bans
 from wdsctl.loader.plan.open_blend import OpenBlend
 from wdsctl.loader.plan.plan import LoaderPlan
-from wdsctl.loader.recipe.dataset import Dataset
+from wdsctl.loader.recipe.dataset import BaseDataset
 from wdsctl.loader.resume.state import END_PASSED, LoaderState
 from wdsctl.loader.run.batch_ranges import BatchRange, BatchRangeRunner, BatchRangeRunnerFactory
 from wdsctl.loader.run.build import build_pipeline, epoch_of_pass, recipe_facts, store_digests
@@ -38,7 +38,7 @@ class RangeTurns:
     _partial_ranges: dict[int, tuple[int, int]]  # those begun before turn 0
     _runner: BatchRangeRunner
 
-    def __init__(self, dataset: Dataset, streams: OpenBlend, bans: Bans, *, is_tracing: bool) -> None:
+    def __init__(self, dataset: BaseDataset, streams: OpenBlend, bans: Bans, *, is_tracing: bool) -> None:
         self._dataset = dataset
         self._streams = streams
         self._workers = dataset.worker_config

@@ -11,7 +11,7 @@ from wdsctl.loader.pipeline.pipeline import Pipeline
 from wdsctl.loader.plan.bans import bans_from_state, check_samples_left
 from wdsctl.loader.plan.open_blend import OpenBlend, open_blend
 from wdsctl.loader.plan.plan import LoaderPlan
-from wdsctl.loader.recipe.dataset import Dataset, TrainDataset, is_count_preserving, resolve_changed_shards
+from wdsctl.loader.recipe.dataset import BaseDataset, TrainDataset, is_count_preserving, resolve_changed_shards
 from wdsctl.loader.resume.growth import adopt_growth, find_new_generations, open_next_pass
 from wdsctl.loader.resume.state import LoaderState, build_rank_state, pass_end_status, state_for_rank
 from wdsctl.loader.run.build import has_random_hooks
@@ -55,7 +55,7 @@ class RankStream:
     _counted: Any = None  # pass and task of the last counted failures
 
     def __init__(
-        self, dataset: Dataset, state: Any = None, *, strict: bool = False, runtime_options: RuntimeOptions
+        self, dataset: BaseDataset, state: Any = None, *, strict: bool = False, runtime_options: RuntimeOptions
     ) -> None:
         self._dataset = dataset = resolve_changed_shards(dataset, is_resumed=state is not None)
         self._workers = workers = dataset.worker_config
