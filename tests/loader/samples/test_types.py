@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from wdsctl import loader
 from wdsctl.core.samples.types import COMPOSED_TYPES, CRUDE, MEDIA_LIST_KINDS, SAMPLE_TYPES
-from wdsctl.loader import samples
 from wdsctl.loader.samples import BASE_FIELDS, SAMPLE_CLASSES, Sample
 from wdsctl.loader.samples.base import is_required
 from wdsctl.loader.samples.compose import compose_function
@@ -20,7 +20,7 @@ def own_fields(kind: type[Sample]) -> list[dataclasses.Field[object]]:
 
 def test_the_types_are_those_that_the_core_knows() -> None:
     assert list(SAMPLE_CLASSES) == list(SAMPLE_TYPES)
-    assert hasattr(samples, CRUDE)
+    assert hasattr(loader, CRUDE)
     assert {name for name, kind in SAMPLE_CLASSES.items() if compose_function(kind)} == set(COMPOSED_TYPES)
 
 
@@ -40,7 +40,7 @@ def test_a_type_has_the_fields_that_the_core_knows_and_an_optional_one_is_none_o
 
 @pytest.mark.parametrize("name", SAMPLE_TYPES)
 def test_every_type_is_exported_has_slots_and_pickles(name: str) -> None:
-    kind: type[Sample] = getattr(samples, name)
+    kind: type[Sample] = getattr(loader, name)
     values: dict[str, Any] = {field.name: field.name for field in own_fields(kind)}
     sample = kind(__key__="a/1", **values)
 
