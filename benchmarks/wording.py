@@ -377,10 +377,10 @@ NOTES = """\
 - The kernel reports the memory of the largest process at its end. Memory of the whole tree is the proportional set
   size, sampled ten times per second in the untimed run.
 
-Reasons for missed targets:
+Reasons for missed targets. Times in microseconds and milliseconds come from the machine of 24 November:
 
 - **Raw without workers:** the remaining cost is the copy out of the page cache: 4 to 5 us for 18 KB in one call. The
-  memory of this machine limits its speed. Energon is faster on this machine than it was when the target was set. Three
+  memory of that machine limits its speed. Energon is faster there than it was when the target was set. Three
   alternating runs against LitData gave 1.04, 0.84 and 1.02 times: both are equally fast within the noise.
 - **Views** (`wdsctl_views`): reading every byte costs more than building the batch.
 - **Raw with workers:** every byte is copied twice, out of the page cache and into the user's own bytes. Two workers and
