@@ -40,14 +40,14 @@ from benchmarks.places import PEERS_PYTHON, REPORT, REPOSITORY, RESULTS
 from benchmarks.report import write_report
 from benchmarks.results import Row, Subject, save_subject
 
-Wanted = Callable[[str], bool]
+ContenderFilter = Callable[[str], bool]
 
 
 class Bench(NamedTuple):
     """The rows of one subject: the corpora they need, what makes them, and the rounds where nobody says how many."""
 
     corpora: Sequence[str]
-    rows: Callable[[Wanted, int], Iterable[Row]]
+    rows: Callable[[ContenderFilter, int], Iterable[Row]]
     rounds: int = 5
     has_peers: bool = True
 
@@ -85,7 +85,7 @@ def main() -> None:
         rows = bench.rows
         if name == "loader":
             rows = partial(loader_bench.loader_rows, worker_counts=given.loader_workers)
-        _measured(name, rows(partial(_is_wanted, given.contenders), given.rounds or bench.rounds))
+        _measured(name, rows(partial(_is_selected, given.contenders), given.rounds or bench.rounds))
     write_report()
     write_charts()
     print(REPORT.relative_to(REPOSITORY))
@@ -107,7 +107,7 @@ def _corpora(names: Sequence[str]) -> None:
     subprocess.run([str(PEERS_PYTHON), "-m", "benchmarks.corpora", *names], check=True, cwd=REPOSITORY)
 
 
-def _is_wanted(chosen: Sequence[str], contender: str) -> bool:
+def _is_selected(chosen: Sequence[str], contender: str) -> bool:
     """Whether a contender takes part: its name begins with a chosen word. With none chosen, everybody does."""
     return not chosen or any(contender.startswith(word) for word in chosen)
 

@@ -61,7 +61,7 @@ PANELS = (
 class Theme(NamedTuple):
     text: str
     muted: str
-    ours: str
+    wdsctl: str
     others: str
 
 
@@ -110,7 +110,7 @@ def _draw_panel(panel: Panel, figures: Mapping[str, float], top: int, theme: The
     for i, (label, figure) in enumerate(figures.items()):
         y = top + TITLE + i * (BAR + GAP)
         length = max(2.0, (WIDTH - LABEL - VALUE) * figure / longest)
-        colour = theme.ours if label == "wdsctl" else theme.others
+        colour = theme.wdsctl if label == "wdsctl" else theme.others
         yield f'<text x="{LABEL - 8}" y="{y + 12}" fill="{theme.text}" text-anchor="end">{escape(label)}</text>'
         yield f'<rect x="{LABEL}" y="{y}" width="{length:.1f}" height="{BAR}" rx="2" fill="{colour}"/>'
         yield f'<text x="{LABEL + length + 6:.1f}" y="{y + 12}" fill="{theme.muted}">{panel.text(figure)}</text>'

@@ -11,23 +11,23 @@ from pathlib import Path
 from benchmarks.competition import compete
 from benchmarks.contender import Contender
 from benchmarks.measure import ContenderError, Cost
-from benchmarks.places import DATA, PEERS_PYTHON, ours
+from benchmarks.places import DATA, PEERS_PYTHON, wdsctl_script
 from benchmarks.results import Row
 
 CORPORA = ("photos-raw",)
 _RAW = DATA / "photos-raw"
 
 
-def folder_rows(wanted: Callable[[str], bool], rounds: int) -> Iterator[Row]:
+def folder_rows(is_selected: Callable[[str], bool], rounds: int) -> Iterator[Row]:
     contenders = (_wdsctl(workers=2), _wdsctl(workers=1), _shardwriter())
-    yield compete("folder to shards", [each for each in contenders if wanted(each.name)], rounds=rounds)
+    yield compete("folder to shards", [each for each in contenders if is_selected(each.name)], rounds=rounds)
 
 
 def _wdsctl(workers: int) -> Contender:
     name = f"wdsctl prepare, {workers} worker{'s' if workers > 1 else ''}"
     destination = DATA / "wdsctl" / f"sharded-{workers}"
     options = ("--shard-samples", "1000", "--workers", str(workers), "--no-input", "--quiet")
-    return _writer(name, (ours("wdsctl"), "prepare", str(_RAW), str(destination), *options), destination)
+    return _writer(name, (wdsctl_script("wdsctl"), "prepare", str(_RAW), str(destination), *options), destination)
 
 
 def _shardwriter() -> Contender:

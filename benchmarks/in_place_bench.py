@@ -10,7 +10,7 @@ from benchmarks.contender import Contender
 from benchmarks.loader_bench import contender, verify
 from benchmarks.loader_data import loader_data
 from benchmarks.measure import ContenderError, Cost
-from benchmarks.places import ours
+from benchmarks.places import wdsctl_script
 from benchmarks.results import Row
 from benchmarks.targets import IN_PLACE_RIVALS
 from wdsctl.core.catalog.read import Catalog
@@ -22,14 +22,14 @@ SAMPLES = 20_000
 _SECONDS = 5.0
 
 
-def in_place_rows(wanted: Callable[[str], bool], rounds: int) -> Iterator[Row]:
+def in_place_rows(is_selected: Callable[[str], bool], rounds: int) -> Iterator[Row]:
     for title, names in IN_PLACE_RIVALS.items():
         for workers in WORKERS:
-            running = [name for name in names if wanted(name)]
+            running = [name for name in names if is_selected(name)]
             verify(running, "raw", workers)
             contenders = [contender(name, "photos", "raw", workers, _SECONDS) for name in running]
             yield compete(f"{title}, raw, {workers} worker{'' if workers == 1 else 's'}", contenders, rounds=rounds)
-    scans = [_index(title, names[0]) for title, names in IN_PLACE_RIVALS.items() if wanted(names[0])]
+    scans = [_index(title, names[0]) for title, names in IN_PLACE_RIVALS.items() if is_selected(names[0])]
     if scans:
         yield compete(INDEX_TITLE, scans, rounds=rounds)
 
@@ -46,7 +46,7 @@ def _index(title: str, name: str) -> Contender:
 
     return Contender(
         name=title,
-        command=(ours("wdsctl"), "index", str(root), "--workers", "1", "--quiet"),
+        command=(wdsctl_script("wdsctl"), "index", str(root), "--workers", "1", "--quiet"),
         before=lambda: shutil.rmtree(root / ".wdsctl", ignore_errors=True),
         after=check,
     )

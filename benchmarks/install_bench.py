@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from benchmarks.answers import answer
 from benchmarks.competition import compete
 from benchmarks.contender import Contender
-from benchmarks.places import OURS_PYTHON
+from benchmarks.places import WDSCTL_PYTHON
 from benchmarks.results import Row
 
 CORPORA: tuple[str, ...] = ()
@@ -16,8 +16,8 @@ TITLE = "a fresh environment"
 BEFORE = "a798522"
 
 
-def install_rows(wanted: Callable[[str], bool], rounds: int) -> Iterator[Row]:
-    if not wanted("wdsctl"):
+def install_rows(is_selected: Callable[[str], bool], rounds: int) -> Iterator[Row]:
+    if not is_selected("wdsctl"):
         return
     yield compete(
         TITLE,
@@ -31,4 +31,4 @@ def install_rows(wanted: Callable[[str], bool], rounds: int) -> Iterator[Row]:
 
 
 def _script(*more: str) -> tuple[str, ...]:
-    return (str(OURS_PYTHON), "-m", "benchmarks.contenders.install", *more)
+    return (str(WDSCTL_PYTHON), "-m", "benchmarks.contenders.install", *more)

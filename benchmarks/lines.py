@@ -42,13 +42,13 @@ def write_lines(path: Path, first: int, lines: int, text: Callable[[Random], str
 
 def caption(random: Random) -> str:
     """Of a line of 300 to 500 bytes, the rest."""
-    return _rest({"image": f"images/{random.randrange(10**9):09d}.jpg", "caption": _said(random, 250, 450)})
+    return _rest({"image": f"images/{random.randrange(10**9):09d}.jpg", "caption": _random_text(random, 250, 450)})
 
 
 def conversation(random: Random) -> str:
     """Of a line of 1.6 to 2.4 KB, the rest: four turns."""
     speakers = ("human", "gpt", "human", "gpt")
-    turns = [{"from": speaker, "value": _said(random, 350, 550)} for speaker in speakers]
+    turns = [{"from": speaker, "value": _random_text(random, 350, 550)} for speaker in speakers]
     return _rest({"image": f"images/{random.randrange(10**9):09d}.jpg", "conversations": turns})
 
 
@@ -56,7 +56,7 @@ def _rest(fields: dict[str, object]) -> str:
     return json.dumps(fields, ensure_ascii=False)[1:]
 
 
-def _said(random: Random, least: int, most: int) -> str:
+def _random_text(random: Random, least: int, most: int) -> str:
     size = random.randint(least, most)
-    said = " ".join(random.choices(_WORDS, k=size // 3))
-    return said[:size]
+    text = " ".join(random.choices(_WORDS, k=size // 3))
+    return text[:size]

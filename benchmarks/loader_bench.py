@@ -12,7 +12,7 @@ from benchmarks.competition import compete
 from benchmarks.contender import Contender
 from benchmarks.loader_data import loader_data
 from benchmarks.measure import ContenderError, Cost, measure
-from benchmarks.places import OURS_PYTHON, PEERS_PYTHON
+from benchmarks.places import PEERS_PYTHON, WDSCTL_PYTHON
 from benchmarks.results import Row
 
 CORPORA = ("photos-raw", "photos", "tiny")
@@ -30,16 +30,18 @@ _SECONDS = 5.0
 _PIXEL_TOLERANCE = 0.005
 
 
-def loader_rows(wanted: Callable[[str], bool], rounds: int, worker_counts: Sequence[int] = WORKERS) -> Iterator[Row]:
+def loader_rows(
+    is_selected: Callable[[str], bool], rounds: int, worker_counts: Sequence[int] = WORKERS
+) -> Iterator[Row]:
     """Rows for each number of workers; only the contenders whose name is wanted."""
     for mode in ("raw", "decoded"):
-        names = [name for name in _EVERYBODY if wanted(name) and (mode == "raw" or name not in _RAW_ONLY)]
+        names = [name for name in _EVERYBODY if is_selected(name) and (mode == "raw" or name not in _RAW_ONLY)]
         for workers in worker_counts:
             running = [name for name in names if not (workers and name in _WITHOUT_WORKERS)]
             verify(running, mode, workers)
             contenders = [contender(name, "photos", mode, workers, _SECONDS) for name in running]
             yield compete(f"{mode}, {_workers(workers)}", contenders, rounds=rounds)
-    readers = [name for name in _SHARD_READERS if wanted(name)]
+    readers = [name for name in _SHARD_READERS if is_selected(name)]
     contenders = [contender(name, "tiny", "raw", 0, 1.0) for name in readers]
     yield compete("first batch of a million samples, 0 workers", contenders, rounds=rounds)
 
@@ -81,7 +83,7 @@ def _whole_pass(name: str, mode: str, workers: int) -> dict[str, float]:
 
 
 def _script(name: str, corpus: str, mode: str) -> tuple[str, ...]:
-    python = OURS_PYTHON if name.startswith("wdsctl") else PEERS_PYTHON
+    python = WDSCTL_PYTHON if name.startswith("wdsctl") else PEERS_PYTHON
     data = _data(name, corpus)
     return (str(python), "-m", f"benchmarks.contenders.{name}", "--data", str(data), "--mode", mode)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 
-from benchmarks.places import DATA, PEERS_PYTHON, REPOSITORY, ours, peer
+from benchmarks.places import DATA, PEERS_PYTHON, REPOSITORY, peer, wdsctl_script
 from benchmarks.roots import linked_root
 
 _RAW = DATA / "photos-raw"
@@ -31,10 +31,21 @@ def loader_data(contender: str, corpus: str) -> Path:
 
 @cache
 def _wdsctl(corpus: str) -> Path:
-    """Every run anew: its files change while it is being worked on."""
+    """Prepared again in every run, because the code that writes it may have changed."""
     root = linked_root("loader-wdsctl", corpus)
     kind = ("--sample-type", "CaptioningSample", "--field-map", "image=jpg,caption=txt")
-    _run(ours("wdsctl"), "prepare", str(root), "--split", "1,0,0", *kind, "--workers", "2", "--no-input", "--quiet")
+    _run(
+        wdsctl_script("wdsctl"),
+        "prepare",
+        str(root),
+        "--split",
+        "1,0,0",
+        *kind,
+        "--workers",
+        "2",
+        "--no-input",
+        "--quiet",
+    )
     return root
 
 
@@ -53,7 +64,7 @@ def _in_place(contender: str, corpus: str) -> Path:
         if file.is_file():
             os.link(file, root / file.name)
     kind = ("--sample-type", "CaptioningSample", "--field-map", "image=jpg.jpg,caption=txt.bin")
-    _run(ours("wdsctl"), "prepare", str(root), "--split", "1,0,0", *kind, "--no-input", "--quiet")
+    _run(wdsctl_script("wdsctl"), "prepare", str(root), "--split", "1,0,0", *kind, "--no-input", "--quiet")
     return root
 
 

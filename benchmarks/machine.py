@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.places import OURS_PYTHON, PEERS_PYTHON
+from benchmarks.places import PEERS_PYTHON, WDSCTL_PYTHON
 
 OUR_PACKAGES = ("wdsctl", "torch", "numpy", "pillow", "simplejpeg", "sqlalchemy")
 PEER_PACKAGES = ("megatron-energon", "webdataset", "mosaicml-streaming", "litdata", "torch", "numpy", "pillow")
@@ -39,7 +39,7 @@ def machine() -> dict[str, str]:
 def versions() -> dict[str, dict[str, str]]:
     """Package versions of the environment under test (`ours`) and of the peers', if that was built."""
     peers = _versions(PEERS_PYTHON, PEER_PACKAGES) if PEERS_PYTHON.exists() else {}
-    return {"ours": _versions(OURS_PYTHON, OUR_PACKAGES), "peers": peers}
+    return {"ours": _versions(WDSCTL_PYTHON, OUR_PACKAGES), "peers": peers}
 
 
 def _versions(python: Path, packages: Sequence[str]) -> dict[str, str]:

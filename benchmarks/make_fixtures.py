@@ -21,7 +21,7 @@ SAMPLES = 5
 
 
 def main(forms: list[str]) -> None:
-    """Write these anew."""
+    """Write the fixtures of these formats again."""
     without_torchvision()
     import numpy as np
 

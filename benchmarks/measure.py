@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks.places import REPOSITORY, shown
 
 #: A contender that has not ended by then has hung: the slowest one takes minutes.
-PATIENCE_SECONDS = 1800
+TIMEOUT_SECONDS = 1800
 _TAIL_CHARACTERS = 3000
 #: How long a process may live on after the command that it belongs to.
 _ORPHANS_SECONDS = 10.0
@@ -51,12 +51,12 @@ def _environment() -> dict[str, str]:
 
 
 def measure(command: Sequence[str], *, started: Callable[[int], None] | None = None) -> Cost:
-    """Runs the command once, from the repository's root. `started` is told the process id.
+    """Run the command once, from the root of the repository. `started` is called with the process id.
 
     Raises ContenderError, with the end of stderr, if the command does not succeed.
     """
     _take_in_orphans()
-    mine = set(_children())
+    earlier_children = set(_children())
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         start = time.perf_counter()
         process = subprocess.Popen(
@@ -64,13 +64,13 @@ def measure(command: Sequence[str], *, started: Callable[[int], None] | None = N
         )
         if started:
             started(process.pid)
-        patience = threading.Timer(PATIENCE_SECONDS, process.kill)
-        patience.start()
+        timeout = threading.Timer(TIMEOUT_SECONDS, process.kill)
+        timeout.start()
         # Not Popen.wait: only wait4 tells what this one child and its descendants used.
         _, status, usage = os.wait4(process.pid, 0)
         wall_seconds = time.perf_counter() - start
-        patience.cancel()
-        orphans = sum(_waited_for(each) for each in _children() if each not in mine)
+        timeout.cancel()
+        orphans = sum(_waited_for(each) for each in _children() if each not in earlier_children)
         process.returncode = os.waitstatus_to_exitcode(status)
         output.seek(0)
         errors.seek(0)

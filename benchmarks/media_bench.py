@@ -16,7 +16,7 @@ from benchmarks.competition import compete
 from benchmarks.contender import Contender
 from benchmarks.corpora import CLIPS, PHOTO_SAMPLES
 from benchmarks.measure import ContenderError, Cost
-from benchmarks.places import DATA, ours, peer
+from benchmarks.places import DATA, peer, wdsctl_script
 from benchmarks.results import Row
 from benchmarks.roots import linked_root
 
@@ -28,17 +28,17 @@ _ROWS = (
 )
 
 
-def media_rows(wanted: Callable[[str], bool], rounds: int) -> Iterator[Row]:
+def media_rows(is_selected: Callable[[str], bool], rounds: int) -> Iterator[Row]:
     for title, corpus, media, part, width in _ROWS:
         contenders = [make(corpus, media, part, width) for make in (_wdsctl, _energon)]
-        yield compete(title, [each for each in contenders if wanted(each.name)], rounds=rounds)
-    yield from clip_rows(wanted, rounds)
+        yield compete(title, [each for each in contenders if is_selected(each.name)], rounds=rounds)
+    yield from clip_rows(is_selected, rounds)
 
 
 def _wdsctl(corpus: str, media: int, part: str, width: float) -> Contender:
     root = DATA / "wdsctl" / corpus
-    command = (ours("wdsctl"), "index", str(root), "--media", part, "--workers", "2", "--quiet")
-    bare = (ours("wdsctl"), "index", str(root), "--quiet")
+    command = (wdsctl_script("wdsctl"), "index", str(root), "--media", part, "--workers", "2", "--quiet")
+    bare = (wdsctl_script("wdsctl"), "index", str(root), "--quiet")
     return Contender(
         name="wdsctl index --media",
         command=command,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from benchmarks.competition import compete
 from benchmarks.contender import Contender
 from benchmarks.measure import Cost
-from benchmarks.places import OURS_PYTHON
+from benchmarks.places import WDSCTL_PYTHON
 from benchmarks.results import Row
 
 CORPORA: tuple[str, ...] = ()
@@ -17,18 +17,18 @@ ONE, TWO = "packing a million lengths", "packing a million lengths of two budget
 _METHODS = ("best_fit", "knapsack", "first_fit_decreasing", "sequential")
 
 
-def packing_rows(wanted: Callable[[str], bool], rounds: int) -> Iterator[Row]:
-    ours = [_contender(f"wdsctl {method}", method) for method in _METHODS if wanted("wdsctl")]
-    theirs = [_contender("the example's greedy", "example")] if wanted("example") else []
-    if ours + theirs:
-        yield compete(ONE, ours + theirs, rounds=rounds)
-    if ours:
+def packing_rows(is_selected: Callable[[str], bool], rounds: int) -> Iterator[Row]:
+    packers = [_contender(f"wdsctl {method}", method) for method in _METHODS if is_selected("wdsctl")]
+    examples = [_contender("the example's greedy", "example")] if is_selected("example") else []
+    if packers + examples:
+        yield compete(ONE, packers + examples, rounds=rounds)
+    if packers:
         two = [_contender(f"wdsctl {method}", method, "--budgets", "2") for method in _METHODS]
         yield compete(TWO, two, rounds=rounds)
 
 
 def _contender(name: str, *arguments: str) -> Contender:
-    command = (str(OURS_PYTHON), "-m", "benchmarks.contenders.packing", *arguments)
+    command = (str(WDSCTL_PYTHON), "-m", "benchmarks.contenders.packing", *arguments)
     return Contender(name=name, command=command, after=_answer)
 
 

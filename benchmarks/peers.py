@@ -14,13 +14,13 @@ _MARKER = PEERS / "built-from.txt"
 
 def ensure_peers() -> Path:
     """The peers' Python, installed unless it was built from these very requirements before."""
-    wanted = _REQUIREMENTS.read_text()
-    if not (_MARKER.is_file() and _MARKER.read_text() == wanted):
+    requirements = _REQUIREMENTS.read_text()
+    if not (_MARKER.is_file() and _MARKER.read_text() == requirements):
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(PEERS)], check=True)
         # torch alone and first: a plain resolve of the rest may pull the CUDA build, which is 5 GB.
-        _pip(_torch_requirement(wanted))
+        _pip(_torch_requirement(requirements))
         _pip("-r", str(_REQUIREMENTS))
-        _MARKER.write_text(wanted)
+        _MARKER.write_text(requirements)
     return PEERS_PYTHON
 
 

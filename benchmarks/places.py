@@ -15,14 +15,14 @@ PEERS = HERE / ".venv-peers"
 RESULTS = HERE / "results" / "latest.json"
 REPORT = REPOSITORY / "docs" / "benchmarks.md"
 
-#: The interpreter of the package under test; the console scripts stand beside it.
-OURS_PYTHON = Path(sys.executable)
+#: The interpreter of the package under test; its console scripts are in the same folder.
+WDSCTL_PYTHON = Path(sys.executable)
 PEERS_PYTHON = PEERS / "bin" / "python"
 
 
-def ours(script: str) -> str:
+def wdsctl_script(script: str) -> str:
     """The console script of the package under test."""
-    return str(OURS_PYTHON.parent / script)
+    return str(WDSCTL_PYTHON.parent / script)
 
 
 def peer(script: str) -> str:
@@ -38,7 +38,7 @@ def shown(command: Sequence[str]) -> str:
 def _shown_word(word: str) -> str:
     path = Path(word)
     if path.is_absolute():
-        if path.parent in (OURS_PYTHON.parent, PEERS / "bin"):
+        if path.parent in (WDSCTL_PYTHON.parent, PEERS / "bin"):
             return path.name
         if path.is_relative_to(DATA):
             return f"$DATA/{path.relative_to(DATA)}"

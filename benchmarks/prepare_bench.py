@@ -16,7 +16,7 @@ from benchmarks.competition import compete
 from benchmarks.contender import Contender
 from benchmarks.corpora import TINY_SAMPLES, TINY_WEBDATASET_SAMPLES
 from benchmarks.measure import ContenderError, Cost
-from benchmarks.places import DATA, ours, peer
+from benchmarks.places import DATA, peer, wdsctl_script
 from benchmarks.results import Row
 from benchmarks.roots import linked_root
 
@@ -30,28 +30,28 @@ _ROWS = (
 _FIELD_MAP = '{"image":"jpg","caption":"txt"}'
 
 
-def prepare_rows(wanted: Callable[[str], bool], rounds: int) -> Iterator[Row]:
+def prepare_rows(is_selected: Callable[[str], bool], rounds: int) -> Iterator[Row]:
     """One row a corpus and number of workers; only the contenders whose name is wanted."""
     for title, corpus, samples, workers in _ROWS:
         contenders = [make(corpus, samples, workers) for make in (_index, _prepare, _energon)]
-        yield compete(title, [each for each in contenders if wanted(each.name)], rounds=rounds)
+        yield compete(title, [each for each in contenders if is_selected(each.name)], rounds=rounds)
     contenders = [_export("tiny", TINY_SAMPLES), _energon("tiny", TINY_SAMPLES, 1)]
-    yield compete("Energon's metadata of tiny", [each for each in contenders if wanted(each.name)], rounds=rounds)
+    yield compete("Energon's metadata of tiny", [each for each in contenders if is_selected(each.name)], rounds=rounds)
 
 
 def _index(corpus: str, samples: int, workers: int) -> Contender:
     root = DATA / "wdsctl" / corpus
-    command = (ours("wdsctl"), "index", str(root), "--workers", str(workers), "--rebuild", "--quiet")
-    return _ours("wdsctl index", command, corpus, samples)
+    command = (wdsctl_script("wdsctl"), "index", str(root), "--workers", str(workers), "--rebuild", "--quiet")
+    return _wdsctl("wdsctl index", command, corpus, samples)
 
 
 def _prepare(corpus: str, samples: int, workers: int) -> Contender:
     root = DATA / "wdsctl" / corpus
     options = ("--split", "8,1,1", "--workers", str(workers), "--no-input", "--quiet")
-    return _ours("wdsctl prepare", (ours("wdsctl"), "prepare", str(root), *options), corpus, samples)
+    return _wdsctl("wdsctl prepare", (wdsctl_script("wdsctl"), "prepare", str(root), *options), corpus, samples)
 
 
-def _ours(name: str, command: tuple[str, ...], corpus: str, samples: int) -> Contender:
+def _wdsctl(name: str, command: tuple[str, ...], corpus: str, samples: int) -> Contender:
     catalog = DATA / "wdsctl" / corpus / ".wdsctl" / "catalog.sqlite"
     return Contender(
         name=name,
@@ -77,7 +77,7 @@ def _export(corpus: str, samples: int) -> Contender:
     root = DATA / "wdsctl" / corpus
     return Contender(
         name="wdsctl export",
-        command=(ours("wdsctl"), "export", str(root), "--to", "energon", "--quiet"),
+        command=(wdsctl_script("wdsctl"), "export", str(root), "--to", "energon", "--quiet"),
         before=partial(_indexed, corpus),
         after=partial(_index_figures, root / ".nv-meta" / "index.sqlite", "samples", samples),
     )
@@ -86,7 +86,7 @@ def _export(corpus: str, samples: int) -> Contender:
 def _indexed(corpus: str) -> None:
     _fresh("wdsctl", corpus)
     options = ("--split", "8,1,1", "--by", "shard", "--no-input", "--quiet")
-    subprocess.run([ours("wdsctl"), "prepare", str(DATA / "wdsctl" / corpus), *options], check=True)
+    subprocess.run([wdsctl_script("wdsctl"), "prepare", str(DATA / "wdsctl" / corpus), *options], check=True)
 
 
 def _fresh(contender: str, corpus: str) -> None:
@@ -100,5 +100,5 @@ def _index_figures(database: Path, table: str, samples: int, _: Cost) -> dict[st
     if found != samples:
         raise ContenderError(f"{database.name} holds {found} samples of {samples}")
     root = database.parent.parent
-    made = sum(path.stat().st_size for path in root.rglob("*") if path.is_file() and path.suffix != ".tar")
-    return {"catalog_bytes_a_sample": database.stat().st_size / samples, "made_bytes_a_sample": made / samples}
+    written = sum(path.stat().st_size for path in root.rglob("*") if path.is_file() and path.suffix != ".tar")
+    return {"catalog_bytes_a_sample": database.stat().st_size / samples, "made_bytes_a_sample": written / samples}

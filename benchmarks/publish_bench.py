@@ -16,7 +16,7 @@ from benchmarks.competition import compete
 from benchmarks.contender import Contender
 from benchmarks.corpora import PHOTO_SAMPLES
 from benchmarks.measure import ContenderError, Cost
-from benchmarks.places import DATA, PEERS_PYTHON, ours
+from benchmarks.places import DATA, PEERS_PYTHON, wdsctl_script
 from benchmarks.results import Row
 from benchmarks.roots import linked_root
 
@@ -27,18 +27,18 @@ EXPORT_TITLE = "metadata of 20,000 photographs"
 _CHUNK_SIZE = "64MB"
 
 
-def publish_rows(wanted: Callable[[str], bool], rounds: int) -> Iterator[Row]:
+def publish_rows(is_selected: Callable[[str], bool], rounds: int) -> Iterator[Row]:
     contenders = [_convert(), _optimize()]
-    yield compete(LITDATA_TITLE, [each for each in contenders if wanted(each.name)], rounds=rounds)
+    yield compete(LITDATA_TITLE, [each for each in contenders if is_selected(each.name)], rounds=rounds)
     exports = [_export("wids", "index.json"), _export("hub", "README.md")]
-    yield compete(EXPORT_TITLE, [each for each in exports if wanted(each.name)], rounds=rounds)
+    yield compete(EXPORT_TITLE, [each for each in exports if is_selected(each.name)], rounds=rounds)
 
 
 def _convert() -> Contender:
     destination = DATA / _HOME / "wdsctl"
     options = ("--to", "litdata", "--shard-size", _CHUNK_SIZE, "--shard-samples", "1000000", "--workers", "2")
     root = _indexed("convert")
-    command = (ours("wdsctl"), "convert", str(root), str(destination), *options, "--no-input", "--quiet")
+    command = (wdsctl_script("wdsctl"), "convert", str(root), str(destination), *options, "--no-input", "--quiet")
     return _chunk_writer("wdsctl convert", command, destination)
 
 
@@ -71,7 +71,7 @@ def _export(target: str, file: str) -> Contender:
     root = _indexed(target)
     return Contender(
         name=f"wdsctl export --to {target}",
-        command=(ours("wdsctl"), "export", str(root), "--to", target, "--quiet"),
+        command=(wdsctl_script("wdsctl"), "export", str(root), "--to", target, "--quiet"),
         before=partial((root / file).unlink, missing_ok=True),
         after=partial(_check_exported, root / file),
     )
@@ -87,5 +87,5 @@ def _indexed(name: str) -> Path:
     """The photographs with a catalog and splits of whole shards."""
     root = linked_root(_HOME, "photos", name=f"root-{name}")
     options = ("--split", "8,1,1", "--by", "shard", "--no-input", "--quiet")
-    subprocess.run([ours("wdsctl"), "prepare", str(root), *options], check=True)
+    subprocess.run([wdsctl_script("wdsctl"), "prepare", str(root), *options], check=True)
     return root

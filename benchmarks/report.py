@@ -34,11 +34,11 @@ def _section(subject: Subject) -> Iterator[str]:
 
 def _machine(subject: Subject) -> str:
     machine = subject.machine
-    ours, peers = (_packages(subject.versions[side]) for side in ("ours", "peers"))
+    wdsctl_packages, peer_packages = (_packages(subject.versions[side]) for side in ("ours", "peers"))
     return (
         f"Measured on {subject.date}: {machine['cpu']}, {machine['cores']} cores, {machine['memory']} of memory, "
-        f"{machine['system']}, Python {machine['python']}. Versions: {ours}."
-        f"{f' Versions of the other tools: {peers}.' if peers else ''}"
+        f"{machine['system']}, Python {machine['python']}. Versions: {wdsctl_packages}."
+        f"{f' Versions of the other tools: {peer_packages}.' if peer_packages else ''}"
     )
 
 
@@ -50,7 +50,7 @@ def _targets(subject: Subject) -> Iterator[str]:
     rows = {row.title: row for row in subject.rows}
     targets = [target for target in TARGETS if target.subject == subject.name and target.row in rows]
     table = [
-        (target.row, target.ours, _figure_words(target.figure), target.words, *_verdict(target, rows[target.row]))
+        (target.row, target.entry, _figure_words(target.figure), target.words, *_verdict(target, rows[target.row]))
         for target in targets
     ]
     if table:
@@ -91,8 +91,8 @@ def _ratio(entry: Entry, first: Entry, leading: Column) -> str:
     """How many times better the first entry is, by the leading column: the first one that all entries have."""
     if entry is first:
         return ""
-    mine, theirs = first.median[leading.figure], entry.median[leading.figure]
-    return f"{mine / theirs if leading.is_rate else theirs / mine:.2f} times"
+    first_value, value = first.median[leading.figure], entry.median[leading.figure]
+    return f"{first_value / value if leading.is_rate else value / first_value:.2f} times"
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

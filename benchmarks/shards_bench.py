@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 from benchmarks.competition import compete
 from benchmarks.contender import Contender
-from benchmarks.places import OURS_PYTHON
+from benchmarks.places import WDSCTL_PYTHON
 from benchmarks.results import Row
 from benchmarks.uploads_bench import figures_of
 
@@ -16,14 +16,14 @@ COUNTS = (10_000, 100_000)
 _NAMES = {"wdsctl index, 1 worker": "local", "array job of 2 tasks": "job", "Ray, 2 workers": "ray"}
 
 
-def shards_rows(wanted: Callable[[str], bool], rounds: int) -> Iterator[Row]:
+def shards_rows(is_selected: Callable[[str], bool], rounds: int) -> Iterator[Row]:
     names = {name: how for name, how in _NAMES.items() if how != "ray" or find_spec("ray")}
     for count in COUNTS:
-        contenders = [_contender(name, how, count) for name, how in names.items() if wanted(name)]
+        contenders = [_contender(name, how, count) for name, how in names.items() if is_selected(name)]
         yield compete(f"{count:,} shards", contenders, rounds=rounds)
 
 
 def _contender(name: str, how: str, count: int) -> Contender:
     options = ("--how", how, "--shards", str(count))
-    command = (str(OURS_PYTHON), "-m", "benchmarks.contenders.many_shards", *options)
+    command = (str(WDSCTL_PYTHON), "-m", "benchmarks.contenders.many_shards", *options)
     return Contender(name=name, command=command, after=figures_of)

@@ -155,10 +155,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._wait()
         path = self._path()
         with self.server.lock:
-            wanted = self.headers.get("If-Match")
+            etag = self.headers.get("If-Match")
             is_refused = self.headers.get("If-None-Match") == "*" and path.exists()
-            if wanted is not None:
-                is_refused = not path.exists() or self.server.tag_of(path) != wanted
+            if etag is not None:
+                is_refused = not path.exists() or self.server.tag_of(path) != etag
             if not is_refused:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 draft = path.with_name(f"{path.name}.draft")
@@ -193,8 +193,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _send_file(self, path: Path) -> None:
         size = path.stat().st_size
         start, stop, status = 0, size, 200
-        if wanted := self.headers.get("Range", "").removeprefix("bytes="):
-            first, _, last = wanted.partition("-")
+        if byte_range := self.headers.get("Range", "").removeprefix("bytes="):
+            first, _, last = byte_range.partition("-")
             start, stop, status = int(first), min(size, int(last) + 1) if last else size, 206
             if start >= size:
                 self._answer(416, b"<Error><Code>InvalidRange</Code></Error>")

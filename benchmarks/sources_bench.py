@@ -9,7 +9,7 @@ from benchmarks.answers import answer
 from benchmarks.competition import compete
 from benchmarks.contender import Contender
 from benchmarks.many_sources import COUNTS
-from benchmarks.places import OURS_PYTHON, REPOSITORY
+from benchmarks.places import REPOSITORY, WDSCTL_PYTHON
 from benchmarks.results import Row
 
 CORPORA: tuple[str, ...] = ()
@@ -17,10 +17,10 @@ _SECONDS = 3.0
 MODES = ("raw", "hook", "decoded")
 
 
-def sources_rows(wanted: Callable[[str], bool], rounds: int) -> Iterator[Row]:
-    if not wanted("wdsctl"):
+def sources_rows(is_selected: Callable[[str], bool], rounds: int) -> Iterator[Row]:
+    if not is_selected("wdsctl"):
         return
-    subprocess.run([str(OURS_PYTHON), "-m", "benchmarks.many_sources"], check=True, cwd=REPOSITORY)
+    subprocess.run([str(WDSCTL_PYTHON), "-m", "benchmarks.many_sources"], check=True, cwd=REPOSITORY)
     for mode in MODES:
         yield compete(title(mode), [_contender(count, mode) for count in COUNTS], rounds=rounds)
 
@@ -34,5 +34,5 @@ def name(count: int) -> str:
 
 
 def _contender(count: int, mode: str) -> Contender:
-    script = (str(OURS_PYTHON), "-m", "benchmarks.contenders.sources", "--sources", str(count), "--mode", mode)
+    script = (str(WDSCTL_PYTHON), "-m", "benchmarks.contenders.sources", "--sources", str(count), "--mode", mode)
     return Contender(name=name(count), command=(*script, "--seconds", f"{_SECONDS:g}"), after=answer)

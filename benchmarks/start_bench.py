@@ -10,7 +10,7 @@ from benchmarks.competition import compete
 from benchmarks.contender import Contender
 from benchmarks.loader_data import loader_data
 from benchmarks.measure import Cost
-from benchmarks.places import OURS_PYTHON, ours
+from benchmarks.places import WDSCTL_PYTHON, wdsctl_script
 from benchmarks.results import Row
 
 CORPORA = ("tiny",)
@@ -18,13 +18,13 @@ CORPORA = ("tiny",)
 _FAR = 60_000
 
 
-def start_rows(wanted: Callable[[str], bool], rounds: int) -> Iterator[Row]:
-    if not wanted("wdsctl"):
+def start_rows(is_selected: Callable[[str], bool], rounds: int) -> Iterator[Row]:
+    if not is_selected("wdsctl"):
         return
     helps = [
-        Contender(name="wdsctl --help", command=(ours("wdsctl"), "--help"), after=_nothing_more),
+        Contender(name="wdsctl --help", command=(wdsctl_script("wdsctl"), "--help"), after=_nothing_more),
         Contender(
-            name="import typer, rich", command=(str(OURS_PYTHON), "-c", "import typer, rich"), after=_nothing_more
+            name="import typer, rich", command=(str(WDSCTL_PYTHON), "-c", "import typer, rich"), after=_nothing_more
         ),
     ]
     yield compete("help", helps, rounds=4 * rounds)
@@ -41,7 +41,7 @@ def start_rows(wanted: Callable[[str], bool], rounds: int) -> Iterator[Row]:
 
 
 def _script(data: str, *more: str) -> tuple[str, ...]:
-    return (str(OURS_PYTHON), "-m", "benchmarks.contenders.resume", "--data", data, *more)
+    return (str(WDSCTL_PYTHON), "-m", "benchmarks.contenders.resume", "--data", data, *more)
 
 
 def _nothing_more(_: Cost) -> dict[str, float]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from benchmarks.answers import answer
 from benchmarks.competition import compete
 from benchmarks.contender import Contender
-from benchmarks.places import OURS_PYTHON, REPOSITORY
+from benchmarks.places import REPOSITORY, WDSCTL_PYTHON
 from benchmarks.results import Row
 
 CORPORA: tuple[str, ...] = ()
@@ -22,13 +22,13 @@ SHAPES = (
 )
 
 
-def states_rows(wanted: Callable[[str], bool], rounds: int) -> Iterator[Row]:
-    if not wanted("wdsctl"):
+def states_rows(is_selected: Callable[[str], bool], rounds: int) -> Iterator[Row]:
+    if not is_selected("wdsctl"):
         return
-    subprocess.run([str(OURS_PYTHON), "-m", "benchmarks.many_sources"], check=True, cwd=REPOSITORY)
+    subprocess.run([str(WDSCTL_PYTHON), "-m", "benchmarks.many_sources"], check=True, cwd=REPOSITORY)
     yield compete(TITLE, [_contender(*shape) for shape in SHAPES], rounds=rounds)
 
 
 def _contender(name: str, shape: str, sources: int) -> Contender:
-    script = (str(OURS_PYTHON), "-m", "benchmarks.contenders.states")
+    script = (str(WDSCTL_PYTHON), "-m", "benchmarks.contenders.states")
     return Contender(name=name, command=(*script, "--shape", shape, "--sources", str(sources)), after=answer)

@@ -15,7 +15,7 @@ from benchmarks.contender import Contender
 from benchmarks.corpora import PHOTO_SAMPLES
 from benchmarks.loader_data import loader_data
 from benchmarks.measure import ContenderError, Cost, measure
-from benchmarks.places import DATA, OURS_PYTHON, PEERS_PYTHON, REPOSITORY, ours
+from benchmarks.places import DATA, PEERS_PYTHON, REPOSITORY, WDSCTL_PYTHON, wdsctl_script
 from benchmarks.results import Row
 from benchmarks.slow_store import Delays, SlowStore, start_store
 
@@ -39,8 +39,8 @@ _URLS = {
 _CACHES = ("mosaic", "litdata")
 
 
-def stores_rows(wanted: Callable[[str], bool], rounds: int) -> Iterator[Row]:
-    names = [name for name in _URLS if wanted(name)]
+def stores_rows(is_selected: Callable[[str], bool], rounds: int) -> Iterator[Row]:
+    names = [name for name in _URLS if is_selected(name)]
     for name in names:
         _fill_bucket(name)
     with start_store(_STORE) as store, _in_environment(store):
@@ -80,7 +80,7 @@ def _first_batch(name: str, store: SlowStore) -> Contender:
 
 
 def _script(name: str, data: str, workers: int) -> tuple[str, ...]:
-    python = OURS_PYTHON if name == "wdsctl" else PEERS_PYTHON
+    python = WDSCTL_PYTHON if name == "wdsctl" else PEERS_PYTHON
     cache = ("--cache", str(_CACHE)) if name in _CACHES and "://" in data else ()
     options = ("--data", data, "--mode", "decoded", "--workers", str(workers), *cache)
     return (str(python), "-m", f"benchmarks.contenders.{name}", *options)
@@ -156,7 +156,7 @@ def _fill_bucket(name: str) -> None:
 
 def _prepare() -> None:
     kind = ("--sample-type", "CaptioningSample", "--field-map", "image=jpg,caption=txt", "--split", "1,0,0")
-    command = (ours("wdsctl"), "prepare", _URLS["wdsctl"], *kind, "--no-input", "--quiet")
+    command = (wdsctl_script("wdsctl"), "prepare", _URLS["wdsctl"], *kind, "--no-input", "--quiet")
     subprocess.run(command, check=True, cwd=REPOSITORY, stdout=subprocess.DEVNULL)
 
 

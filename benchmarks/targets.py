@@ -18,7 +18,7 @@ _HIGHER_IS_BETTER = ("samples_per_second", "gigabytes_per_second")
 class Target:
     subject: str
     row: str
-    ours: str
+    entry: str
     figure: str
     bound: float
     #: The rivals; the best of them counts. Empty: the bound is for our own figure, and is the most it may be, or of a
@@ -45,16 +45,16 @@ class Verdict:
 
 def judge(target: Target, row: Row) -> Verdict | None:
     """None if one of the two sides was not measured."""
-    mine = _figure(row, target.ours, target.figure)
-    if mine is None:
+    value = _figure(row, target.entry, target.figure)
+    if value is None:
         return None
     is_rate = target.figure in _HIGHER_IS_BETTER
     if not target.rivals:
-        return Verdict(_quantity(target.figure, mine), mine >= target.bound if is_rate else mine <= target.bound)
-    theirs = [figure for name in target.rivals if (figure := _figure(row, name, target.figure)) is not None]
-    if not theirs:
+        return Verdict(_quantity(target.figure, value), value >= target.bound if is_rate else value <= target.bound)
+    rival_values = [figure for name in target.rivals if (figure := _figure(row, name, target.figure)) is not None]
+    if not rival_values:
         return None
-    ratio = mine / max(theirs) if is_rate else min(theirs) / mine
+    ratio = value / max(rival_values) if is_rate else min(rival_values) / value
     if target.bound >= 1 or is_rate:
         words = f"{ratio:.2f} times"
     else:
@@ -81,38 +81,38 @@ _QUANTITIES: tuple[tuple[str, Callable[[float], str]], ...] = (
 
 
 def _quantity(figure: str, value: float) -> str:
-    return next(told(value) for ending, told in _QUANTITIES if figure.endswith(ending))
+    return next(as_text(value) for ending, as_text in _QUANTITIES if figure.endswith(ending))
 
 
-def _prepare(row: str, ours: str, figure: str, bound: float, *rivals: str) -> Target:
-    return Target(subject="prepare", row=row, ours=ours, figure=figure, bound=bound, rivals=rivals)
+def _prepare(row: str, entry: str, figure: str, bound: float, *rivals: str) -> Target:
+    return Target(subject="prepare", row=row, entry=entry, figure=figure, bound=bound, rivals=rivals)
 
 
-def _loader(row: str, figure: str, bound: float, *rivals: str, ours: str = "wdsctl") -> Target:
-    return Target(subject="loader", row=row, ours=ours, figure=figure, bound=bound, rivals=rivals)
+def _loader(row: str, figure: str, bound: float, *rivals: str, entry: str = "wdsctl") -> Target:
+    return Target(subject="loader", row=row, entry=entry, figure=figure, bound=bound, rivals=rivals)
 
 
-def _start(row: str, ours: str, figure: str, bound: float, *rivals: str) -> Target:
-    return Target(subject="start", row=row, ours=ours, figure=figure, bound=bound, rivals=rivals)
+def _start(row: str, entry: str, figure: str, bound: float, *rivals: str) -> Target:
+    return Target(subject="start", row=row, entry=entry, figure=figure, bound=bound, rivals=rivals)
 
 
 def _sources(mode: str, figure: str) -> Target:
     row, few = f"{mode}, by the number of sources", ("1 source",)
-    return Target(subject="sources", row=row, ours="1,000 sources", figure=figure, bound=0.9, rivals=few)
+    return Target(subject="sources", row=row, entry="1,000 sources", figure=figure, bound=0.9, rivals=few)
 
 
 def _plans(row: str, figure: str, bound: float) -> Target:
     """A thousand million samples may take `bound` times what a million take."""
     small = ("1,000,000 samples",)
-    return Target(subject="plans", row=row, ours="1,000,000,000 samples", figure=figure, bound=1 / bound, rivals=small)
+    return Target(subject="plans", row=row, entry="1,000,000,000 samples", figure=figure, bound=1 / bound, rivals=small)
 
 
-def _verbs(row: str, ours: str, figure: str, bound: float, *rivals: str) -> Target:
-    return Target(subject="verbs", row=row, ours=ours, figure=figure, bound=bound, rivals=rivals)
+def _verbs(row: str, entry: str, figure: str, bound: float, *rivals: str) -> Target:
+    return Target(subject="verbs", row=row, entry=entry, figure=figure, bound=bound, rivals=rivals)
 
 
-def _stores(row: str, figure: str, bound: float, *rivals: str, ours: str = "wdsctl") -> Target:
-    return Target(subject="stores", row=row, ours=ours, figure=figure, bound=bound, rivals=rivals)
+def _stores(row: str, figure: str, bound: float, *rivals: str, entry: str = "wdsctl") -> Target:
+    return Target(subject="stores", row=row, entry=entry, figure=figure, bound=bound, rivals=rivals)
 
 
 _MEMORY = "memory of index, 2 workers"
@@ -125,12 +125,12 @@ TARGETS = (
         Target(
             subject="in_place",
             row=f"{title}, raw, {workers} worker{'' if workers == 1 else 's'}",
-            ours=ours,
+            entry=entry,
             figure="samples_per_second",
             bound=1,
             rivals=(native,),
         )
-        for title, (ours, native) in IN_PLACE_RIVALS.items()
+        for title, (entry, native) in IN_PLACE_RIVALS.items()
         for workers in (0, 2)
     ),
     _prepare("prepare tiny, 2 workers", "wdsctl index", "wall_seconds", 10, "energon prepare"),
@@ -143,7 +143,7 @@ TARGETS = (
     Target(
         subject="folder",
         row="folder to shards",
-        ours="wdsctl prepare, 2 workers",
+        entry="wdsctl prepare, 2 workers",
         figure="wall_seconds",
         bound=2,
         rivals=("webdataset ShardWriter",),
@@ -152,7 +152,7 @@ TARGETS = (
         Target(
             subject="media",
             row=row,
-            ours="wdsctl index --media",
+            entry="wdsctl index --media",
             figure="wall_seconds",
             bound=2,
             rivals=("energon prepare-media",),
@@ -161,7 +161,7 @@ TARGETS = (
     ),
     *(
         Target(
-            subject="media", row=row, ours="wdsctl AVDecoder", figure="extract_seconds", bound=bound, rivals=(rival,)
+            subject="media", row=row, entry="wdsctl AVDecoder", figure="extract_seconds", bound=bound, rivals=(rival,)
         )
         for row, bound, rival in (
             ("5 clips of 2 s of 100 short videos", 2, "energon AVDecoder"),
@@ -171,7 +171,7 @@ TARGETS = (
     ),
     _loader("raw, 0 workers", "samples_per_second", 1, "litdata"),
     _loader("raw, 0 workers", "samples_per_second", 50, "energon"),
-    _loader("raw, 0 workers", "samples_per_second", 3, "litdata", ours="wdsctl_views"),
+    _loader("raw, 0 workers", "samples_per_second", 3, "litdata", entry="wdsctl_views"),
     _loader("raw, 2 workers", "samples_per_second", 6, *_LOADERS),
     _loader("decoded, 0 workers", "samples_per_second", 5, "energon"),
     _loader("decoded, 0 workers", "samples_per_second", 2.4, "litdata"),
@@ -189,7 +189,7 @@ TARGETS = (
         for figure, bound in (("start_seconds", 1.5), ("window_far_seconds", 1.5), ("tree_peak_bytes", 1.1))
     ),
     *(
-        Target(subject="states", row=_STATES, ours=shape, figure=figure, bound=bound)
+        Target(subject="states", row=_STATES, entry=shape, figure=figure, bound=bound)
         for shape in ("plain", "blend of 100", "blend of 1,000", "blend of 100, packed and grouped")
         for figure, bound in (
             ("budget_share", 1.0),
@@ -198,15 +198,15 @@ TARGETS = (
         )
     ),
     *(
-        _stores(f"decoded photographs from a store, {workers} workers", "samples_per_second", bound, rival, ours=mine)
+        _stores(f"decoded photographs from a store, {workers} workers", "samples_per_second", bound, rival, entry=value)
         for workers in (2, 0)
-        for mine, bound, rival in (("wdsctl", 0.8, "wdsctl, a disk"), ("wdsctl, 1 % late", 0.95, "wdsctl"))
+        for value, bound, rival in (("wdsctl", 0.8, "wdsctl, a disk"), ("wdsctl, 1 % late", 0.95, "wdsctl"))
     ),
     _stores("first batch from a store, 0 workers", "first_batch_trips", 3),
     Target(
         subject="validate",
         row="structure of 20,000 photographs",
-        ours="wdsctl validate",
+        entry="wdsctl validate",
         figure="gigabytes_per_second",
         bound=0.8,
         rivals=("reading all of it",),
@@ -215,7 +215,7 @@ TARGETS = (
         Target(
             subject="view",
             row="opening ten million samples",
-            ours=f"a view of {share} of it",
+            entry=f"a view of {share} of it",
             figure="view_seconds",
             bound=0.1,
         )
@@ -230,7 +230,7 @@ TARGETS = (
     *(_verbs(_MEMORY, f"{samples} samples", "tree_peak_bytes", 300e6) for samples in ("1,000,000", "5,000,000")),
     _verbs(_MEMORY, "5,000,000 samples", "tree_peak_bytes", 1 / 1.1, "1,000,000 samples"),
     *(
-        Target(subject="packing", row="packing a million lengths", ours=f"wdsctl {method}", figure=figure, bound=bound)
+        Target(subject="packing", row="packing a million lengths", entry=f"wdsctl {method}", figure=figure, bound=bound)
         for method in ("best_fit", "knapsack", "first_fit_decreasing")
         for figure, bound in (("empty_percent", 0.2), ("plan_seconds", 2.0))
     ),

@@ -15,7 +15,7 @@ from benchmarks.competition import compete
 from benchmarks.contender import Contender
 from benchmarks.corpora import LINES, PHOTO_SAMPLES
 from benchmarks.measure import ContenderError, Cost
-from benchmarks.places import DATA, REPOSITORY, ours
+from benchmarks.places import DATA, REPOSITORY, wdsctl_script
 from benchmarks.results import Row
 from benchmarks.roots import linked_root
 
@@ -44,14 +44,14 @@ SIZES = (100_000, 1_000_000, 5_000_000)
 CONVERT_TITLE = "20,000 photographs in other shards"
 
 
-def verbs_rows(wanted: Callable[[str], bool], rounds: int) -> Iterator[Row]:
-    if not wanted("wdsctl"):
+def verbs_rows(is_selected: Callable[[str], bool], rounds: int) -> Iterator[Row]:
+    if not is_selected("wdsctl"):
         return
     gets = [_get(name, options) for name, options in GET_NAMES.items()]
     yield compete(GET_TITLE, gets, rounds=max(GETS, rounds))
     for corpus, title in LINES_TITLES.items():
         yield compete(title, [_lines(corpus, name, more) for name, more in LINES_NAMES.items()], rounds=rounds)
-    # What is told of these is the memory of the untimed run.
+    # For these, the page shows the memory of the untimed run.
     yield compete(MEMORY_TITLE, [_memory(samples) for samples in SIZES], rounds=1)
     yield compete(CONVERT_TITLE, [_convert(2), _convert(1), _copy()], rounds=rounds)
 
@@ -63,7 +63,7 @@ def size_name(samples: int) -> str:
 def _get(name: str, options: tuple[str, ...]) -> Contender:
     root = linked_root(HOME, "tiny", name="get-without-rows" if options else "get")
     subprocess.run((*_index(root), *options), check=True, cwd=REPOSITORY, stdout=subprocess.DEVNULL)
-    return Contender(name=name, command=(ours("wdsctl"), "get", str(root), _KEY, "--part", "txt"), after=_got)
+    return Contender(name=name, command=(wdsctl_script("wdsctl"), "get", str(root), _KEY, "--part", "txt"), after=_got)
 
 
 def _got(cost: Cost) -> dict[str, float]:
@@ -116,14 +116,14 @@ def _fresh(corpus: str, *, shards: int | None = None, name: str = "") -> None:
 
 
 def _index(root: Path) -> tuple[str, ...]:
-    return (ours("wdsctl"), "index", str(root), "--workers", "2", "--no-input", "--quiet")
+    return (wdsctl_script("wdsctl"), "index", str(root), "--workers", "2", "--no-input", "--quiet")
 
 
 def _convert(workers: int) -> Contender:
     name = f"wdsctl convert, {workers} worker{'s' if workers > 1 else ''}"
     destination = DATA / HOME / f"converted-{workers}"
     options = ("--shard-samples", "700", "--workers", str(workers), "--no-input", "--quiet")
-    command = (ours("wdsctl"), "convert", str(DATA / "photos"), str(destination), *options)
+    command = (wdsctl_script("wdsctl"), "convert", str(DATA / "photos"), str(destination), *options)
     return _writer(name, command, destination)
 
 

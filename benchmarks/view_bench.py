@@ -8,7 +8,7 @@ from benchmarks.answers import answer
 from benchmarks.competition import compete
 from benchmarks.contender import Contender
 from benchmarks.large_catalog import ensure_large
-from benchmarks.places import OURS_PYTHON
+from benchmarks.places import WDSCTL_PYTHON
 from benchmarks.results import Row
 from wdsctl.core.views.definition import ViewDefinition
 from wdsctl.core.views.views import create_view
@@ -27,8 +27,8 @@ EXPRESSIONS = {
 }
 
 
-def view_rows(wanted: Callable[[str], bool], rounds: int) -> Iterator[Row]:
-    if not wanted("wdsctl"):
+def view_rows(is_selected: Callable[[str], bool], rounds: int) -> Iterator[Row]:
+    if not is_selected("wdsctl"):
         return
     root = str(ensure_large(SAMPLES))
     for share in VIEWS.values():
@@ -40,11 +40,11 @@ def view_rows(wanted: Callable[[str], bool], rounds: int) -> Iterator[Row]:
     yield compete(
         OPEN_TITLE, [*opened, Contender(name=WHOLE, command=_script(root, "--open"), after=answer)], rounds=rounds
     )
-    made = [
+    creations = [
         Contender(name=name, command=_script(root, "--create", text), after=answer)
         for name, text in EXPRESSIONS.items()
     ]
-    yield compete(CREATE_TITLE, made, rounds=1)
+    yield compete(CREATE_TITLE, creations, rounds=1)
 
 
 def _name(share: str) -> str:
@@ -52,4 +52,4 @@ def _name(share: str) -> str:
 
 
 def _script(root: str, *more: str) -> tuple[str, ...]:
-    return (str(OURS_PYTHON), "-m", "benchmarks.contenders.views", "--root", root, *more)
+    return (str(WDSCTL_PYTHON), "-m", "benchmarks.contenders.views", "--root", root, *more)

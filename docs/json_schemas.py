@@ -158,18 +158,18 @@ EDIT = "<!-- Written by docs/json_schemas.py from the reports of the verbs. Edit
 
 def pages() -> dict[str, str]:
     """File name -> text of every schema, and of the page that lists them."""
-    made = {f"{command.replace(' ', '-')}.json": _text(schema) for command, schema in schemas().items()}
-    rows = "".join(f"- [{name.removesuffix('.json')}]({name})\n" for name in sorted(made))
-    return {"README.md": README.format(edit=EDIT, rows=rows), **made}
+    documents = {f"{command.replace(' ', '-')}.json": _text(schema) for command, schema in schemas().items()}
+    rows = "".join(f"- [{name.removesuffix('.json')}]({name})\n" for name in sorted(documents))
+    return {"README.md": README.format(edit=EDIT, rows=rows), **documents}
 
 
 def schemas() -> dict[str, dict[str, Any]]:
     """Command (or `error`) -> the schema of its document."""
     kinds = {command: tuple(map(_named, names)) for command, names in ANSWERS.items()} | OWN
-    made = {command: _document(command, kinds[command]) for command in sorted(kinds)}
+    documents = {command: _document(command, kinds[command]) for command in sorted(kinds)}
     fields_of_error = {"schema": {"const": JSON_SCHEMA_VERSION}, "error": _of(Failure, {})}
-    made["error"] = _whole("error", [_object(fields_of_error, is_open=False)], _definitions(Failure))
-    return made
+    documents["error"] = _whole("error", [_object(fields_of_error, is_open=False)], _definitions(Failure))
+    return documents
 
 
 def _named(name: str) -> type:
@@ -214,23 +214,23 @@ def _of(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     """The schema of a type; dataclasses go to the definitions, by their names."""
     origin, arguments = get_origin(kind), get_args(kind)
     if kind in PLAIN:
-        made: dict[str, Any] = {"type": PLAIN[kind]}
+        documents: dict[str, Any] = {"type": PLAIN[kind]}
     elif origin is Literal:
-        made = {"enum": list(arguments)}
+        documents = {"enum": list(arguments)}
     elif origin in (Union, types.UnionType):
-        made = {"anyOf": [_of(each, definitions) for each in arguments]}
+        documents = {"anyOf": [_of(each, definitions) for each in arguments]}
     elif isinstance(origin, type) and issubclass(origin, Mapping):
-        made = {"type": "object", "additionalProperties": _of(arguments[1], definitions)}
+        documents = {"type": "object", "additionalProperties": _of(arguments[1], definitions)}
     elif isinstance(origin, type) and issubclass(origin, Sequence):
         several = [_of(each, definitions) for each in dict.fromkeys(arguments) if each is not ...]
-        made = {"type": "array", "items": several[0] if len(several) == 1 else {"anyOf": several}}
+        documents = {"type": "array", "items": several[0] if len(several) == 1 else {"anyOf": several}}
     elif isinstance(kind, type) and is_dataclass(kind):
-        made = _defined(kind, definitions)
+        documents = _defined(kind, definitions)
     elif isinstance(kind, type) and issubclass(kind, tuple):  # a named tuple is a list in JSON
-        made = {"type": "array"}
+        documents = {"type": "array"}
     else:
-        made = {}
-    return made
+        documents = {}
+    return documents
 
 
 def _defined(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
@@ -249,9 +249,9 @@ def _text(schema: dict[str, Any]) -> str:
 
 def stale(folder: Path) -> list[str]:
     """The files that are not what they should be, or should not be there."""
-    wanted = pages()
+    expected = pages()
     there = {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()} if folder.exists() else {}
-    return sorted(name for name in wanted.keys() | there.keys() if wanted.get(name) != there.get(name))
+    return sorted(name for name in expected.keys() | there.keys() if expected.get(name) != there.get(name))
 
 
 def run(argv: list[str] | None = None, folder: Path = HERE) -> int:
@@ -262,12 +262,12 @@ def run(argv: list[str] | None = None, folder: Path = HERE) -> int:
         if names:
             sys.stdout.write(f"stale in docs/schemas: {', '.join(names)}: run `make docs`\n")
         return 1 if names else 0
-    made = pages()
+    documents = pages()
     folder.mkdir(exist_ok=True)
     for path in folder.iterdir():
-        if path.name not in made:
+        if path.name not in documents:
             path.unlink()
-    for name, text in made.items():
+    for name, text in documents.items():
         (folder / name).write_text(text, encoding="utf-8")
     return 0
 

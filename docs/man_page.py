@@ -39,7 +39,7 @@ def page() -> str:
 
 
 def _help(text: str) -> Iterator[str]:
-    """What `--help` says: lists of arguments, options and commands are set anew, examples stay as they are."""
+    """The text of `--help`, with its lists of arguments, options and commands rewrapped and its examples unchanged."""
     is_after = False
     for block in text.rstrip().split("\n\n"):
         head, _, rest = block.partition("\n")
@@ -85,12 +85,12 @@ def _text(line: str) -> str:
 
 
 def run(argv: list[str]) -> int:
-    made = page()
+    text = page()
     if argv != ["--check"]:
         PAGE.parent.mkdir(exist_ok=True)
-        PAGE.write_text(made, encoding="ascii")
+        PAGE.write_text(text, encoding="ascii")
         return 0
-    if PAGE.exists() and PAGE.read_text(encoding="ascii") == made:
+    if PAGE.exists() and PAGE.read_text(encoding="ascii") == text:
         return 0
     sys.stdout.write("docs/man/wdsctl.1 is stale: run `make docs`\n")
     return 1

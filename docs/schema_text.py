@@ -32,9 +32,9 @@ def _tables(metadata: MetaData, *, is_there: bool) -> list[str]:
     """All tables with their indexes; `is_there`: those that may be there are left as they are."""
     found: list[str] = []
     for table in metadata.sorted_tables:
-        made: list[DDLElement] = [CreateTable(table, if_not_exists=is_there)]
-        made += [CreateIndex(index, if_not_exists=is_there) for index in table.indexes]
-        found += [str(each.compile(dialect=sqlite.dialect())) for each in made]
+        statements: list[DDLElement] = [CreateTable(table, if_not_exists=is_there)]
+        statements += [CreateIndex(index, if_not_exists=is_there) for index in table.indexes]
+        found += [str(each.compile(dialect=sqlite.dialect())) for each in statements]
     return found
 
 

@@ -82,18 +82,18 @@ def kept(folder: Path) -> Path:
 
 
 def demo(folder: Path) -> None:
-    say("1. A raw folder, the way people have them: pictures, captions and facts, side by side in a folder a class.")
+    print_step("1. A raw folder as people have it: images, captions and facts, one folder for each class.")
     example(folder, "make_raw_folder.py", "raw")
-    say("2. Prepare it: write WebDataset shards, index them, split them 8 : 1 : 1.")
+    print_step("2. Prepare it: write WebDataset shards, index them, split them 8 : 1 : 1.")
     wdsctl(folder, "prepare", "raw", "photos", "--split", "8,1,1", "--shard-samples", "50", "--no-input")
-    say("3. Look at what is there, and check the header of every file in the shards.")
+    print_step("3. Look at what is there, and check the header of every file in the shards.")
     wdsctl(folder, "inspect", "photos")
     wdsctl(folder, "validate", "photos")
-    say(f"4. Train {STEPS} steps, and save model and loader after step {SAVE_AT}.")
+    print_step(f"4. Train {STEPS} steps, and save model and loader after step {SAVE_AT}.")
     first = train(folder, "--save-at", str(SAVE_AT))
-    say("5. A new process resumes from the save.")
+    print_step("5. A new process resumes from the save.")
     second = train(folder, "--resume", "state.pt")
-    say("6. Did the second process get the batches that the first one got?")
+    print_step("6. Did the second process get the batches that the first one got?")
     compare(first, second)
 
 
@@ -147,13 +147,13 @@ def wrapped(typed: list[str]) -> list[str]:
 
 def environment() -> dict[str, str]:
     """Ours, with this checkout importable, 80 columns, and no catalog place that belongs to another dataset."""
-    ours = {name: value for name, value in os.environ.items() if name != "WDSCTL_CATALOG"}
-    paths = [str(HERE.parent), *filter(None, [ours.get("PYTHONPATH")])]
-    return ours | {"PYTHONPATH": os.pathsep.join(paths), "COLUMNS": "80", "PYTHONIOENCODING": "utf-8"}
+    inherited = {name: value for name, value in os.environ.items() if name != "WDSCTL_CATALOG"}
+    paths = [str(HERE.parent), *filter(None, [inherited.get("PYTHONPATH")])]
+    return inherited | {"PYTHONPATH": os.pathsep.join(paths), "COLUMNS": "80", "PYTHONIOENCODING": "utf-8"}
 
 
 def compare(first: list[str], second: list[str]) -> None:
-    """Raises DemoError unless both runs printed the same digests, and as many as they were asked for."""
+    """Raise DemoError unless both runs printed the same digests, and as many as requested."""
     seen, again = digests(first), digests(second)
     if len(seen) != DIGESTS + 1:
         raise DemoError(f"the first run printed {len(seen)} digests instead of {DIGESTS + 1}")
@@ -182,7 +182,7 @@ def rate(lines: list[str], what: str) -> str:
     return next((line.removeprefix(start) for line in lines if line.startswith(start)), "?")
 
 
-def say(text: str) -> None:
+def print_step(text: str) -> None:
     print("\n" + textwrap.fill(text, 78) + "\n", flush=True)
 
 

@@ -39,8 +39,8 @@ def open_stream(request: Request) -> Stream:
     table = _Table(maps, np.repeat(np.arange(len(maps)), list(map(len, spans))), np.concatenate(spans))
     if not request.workers:
         return passes(partial(_one_pass, table, np.random.default_rng(0), request.is_raw), once=request.once)
-    made = partial(_of_worker, table, request.workers, request.once)
-    return shared(made, request.workers, _SHAPE, None if request.is_raw else _decode)
+    open_worker_stream = partial(_of_worker, table, request.workers, request.once)
+    return shared(open_worker_stream, request.workers, _SHAPE, None if request.is_raw else _decode)
 
 
 def _one_pass(table: _Table, random: np.random.Generator, is_raw: bool) -> Iterator[Batch]:

@@ -17,7 +17,7 @@ import shutil
 from pathlib import Path
 
 from benchmarks.measure import Cost, measure
-from benchmarks.places import DATA, ours
+from benchmarks.places import DATA, wdsctl_script
 from wdsctl.core.tar_header import END_OF_ARCHIVE, TAR_BLOCK_BYTES, build_tar_header
 
 _SAMPLES = 4
@@ -51,7 +51,7 @@ def index_shards(how: str, shards: int) -> dict[str, float]:
     root, job = ensure_shards(shards), DATA / f"shards-{shards}-job"
     for folder in (root / ".wdsctl", job):
         shutil.rmtree(folder, ignore_errors=True)
-    wdsctl = ours("wdsctl")
+    wdsctl = wdsctl_script("wdsctl")
     if how == "job":
         steps: list[tuple[str, ...]] = [
             (wdsctl, "job", "plan", str(job), "--tasks", str(_TASKS), "--", "index", str(root))

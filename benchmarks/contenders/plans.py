@@ -1,10 +1,11 @@
 """A plan of so many samples without a byte of them: orders, blend, lanes and states, walked as a training walks them.
 
-    python -m benchmarks.contenders.plans --samples N --arms A
+    python -m benchmarks.contenders.plans --samples N --components C
 
-A blend of A arms with N samples in all (weights 1, 2, 3, ... by turns), 8 lanes, slices of 16, windows of 1,000. One
-lane is drawn from at its beginning, half way through the epoch, and a thousand epochs on; in each place a window's
-worth of references is timed, after the first ones. What came is checked: positions, shares within 2 picks.
+A blend of C components with N samples in all (weights 1, 2, 3, ... by turns), 8 lanes, slices of 16, windows of 1,000.
+The script draws from one lane at its beginning, half way through the epoch, and a thousand epochs later. Each time it
+measures as many references as a window has, after the first ones, and checks their positions and the share of each
+component, within 2 draws.
 """
 
 from __future__ import annotations
@@ -64,14 +65,14 @@ class NoFiles:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--samples", type=int, required=True)
-    parser.add_argument("--arms", type=int, required=True)
+    parser.add_argument("--components", type=int, required=True)
     given = parser.parse_args()
     # What Python imports, and numpy sets up, when it first draws is no work of the plan's.
     plan(10_000, 2).open(new_layout(_LANES).lanes[0]).take(_TAKE)
     gc.collect()
     before = tree_bytes(os.getpid())
     begun = time.perf_counter()
-    stage = plan(given.samples, given.arms)
+    stage = plan(given.samples, given.components)
     cursors = [stage.open(lane) for lane in new_layout(_LANES).lanes]
     for cursor in cursors:
         cursor.take(1)
@@ -83,18 +84,18 @@ def main() -> None:
     print(json.dumps({"start_seconds": seconds, **windows, "held_bytes": held}))
 
 
-def plan(samples: int, arms: int) -> RefStage:
-    """The first stage of a training over `arms` datasets of equal sizes."""
-    n = samples // arms
+def plan(samples: int, components: int) -> RefStage:
+    """The first stage of a training over `components` datasets of equal sizes."""
+    n = samples // components
     size = slice_size(n, _LANES, _SLICE)
     return RefStage(
-        components=[_arm(number, n, size) for number in range(arms)],
-        blends=(Mixture(integer_weights([Fraction(1 + number % 3) for number in range(arms)])),),
+        components=[_component(number, n, size) for number in range(components)],
+        blends=(Mixture(integer_weights([Fraction(1 + number % 3) for number in range(components)])),),
         mix_seed=derive_seed("plans", samples),
     )
 
 
-def _arm(number: int, n: int, size: int) -> Component:
+def _component(number: int, n: int, size: int) -> Component:
     order = ShuffledOrder(
         n=n, slice_samples=size, window_samples=_WINDOW, seed=derive_seed("plans", number), passes=1, lanes=_LANES
     )

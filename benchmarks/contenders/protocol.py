@@ -49,7 +49,7 @@ class Request:
         return self.mode == "raw"
 
 
-#: (images, captions) of one batch. None stands for the end of a pass in a stream that starts its passes anew.
+#: (images, captions) of one batch. None is the end of a pass in a stream that restarts after each pass.
 Batch = tuple[Any, Sequence[Any]]
 Stream = Iterator[Batch | None]
 

@@ -85,7 +85,7 @@ def main() -> None:
     saved = _saved(loader, _samples(first))
     saving = _median(lambda: _seconds(loader.state_dict), _SAVES)
     cold, sample, resumed = _openings(dataset, saved, loader)
-    allowed = {place: cold + sample * made_again(each.state) for place, each in saved.items()}
+    allowed = {place: cold + sample * count_rebuilt_samples(each.state) for place, each in saved.items()}
     sizes = {place: len(json.dumps(each.state)) for place, each in saved.items()}
     shares = {place: sizes[place] / budget(_LANES, given.sources, each.pending) for place, each in saved.items()}
     figures = {f"resumed_{place}_seconds": seconds for place, seconds in resumed.items()}
@@ -116,7 +116,7 @@ def budget(lanes: int, sources: int, pending: int) -> int:
     return 1024 + 256 * lanes + 16 * sources + 8 * pending
 
 
-def made_again(state: dict[str, Any]) -> int:
+def count_rebuilt_samples(state: dict[str, Any]) -> int:
     """Samples that the lane of the next batch has to make again before it goes on."""
     cursor = state["cursors"][str((state["batches_drawn"] - state["first_batch"]) % len(state["lanes"]))]
     again = {address[0] if isinstance(address, list) else address for address in pending_addresses(cursor["stream"])}

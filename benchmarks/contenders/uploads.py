@@ -22,7 +22,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 from benchmarks.measure import Cost, measure
-from benchmarks.places import DATA, OURS_PYTHON, REPOSITORY, ours
+from benchmarks.places import DATA, REPOSITORY, WDSCTL_PYTHON, wdsctl_script
 
 URL = "s3://bucket/shards"
 SHARD_SIZE = "64MiB"
@@ -66,7 +66,7 @@ def ensure_tars(raw: Path) -> list[Path]:
 
 def _prepare(raw: Path, destination: str, workers: int) -> tuple[str, ...]:
     options = ("--shard-size", SHARD_SIZE, "--workers", str(workers), "--yes", "--quiet")
-    return (ours("wdsctl"), "prepare", str(raw), destination, *options)
+    return (wdsctl_script("wdsctl"), "prepare", str(raw), destination, *options)
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def upload(how: str, workers: int, megabytes_per_second: float, files: int) -> t
     """What an upload took, and its bytes. Raises SystemExit if the server has other shards than the disk."""
     raw = ensure_raw(files)
     tars = ensure_tars(raw)
-    put = (str(OURS_PYTHON), "-c", _PUT, URL.removeprefix("s3://"), *map(str, tars))
+    put = (str(WDSCTL_PYTHON), "-c", _PUT, URL.removeprefix("s3://"), *map(str, tars))
     # A new server is empty: a mirror that an earlier run left for its URL would be wrong.
     with TemporaryDirectory() as state, running_sink(megabytes_per_second) as endpoint:
         os.environ |= {

@@ -21,7 +21,7 @@ from wdsctl.core.views.views import create_view, delete_view
 from wdsctl.loader import DefaultTaskEncoder, get_train_dataset
 from wdsctl.loader.plan.open_blend import open_blend
 
-_MADE = "made-by-the-benchmark"
+_VIEW = "made-by-the-benchmark"
 
 
 class Raw(DefaultTaskEncoder[Any, Any, Any, Any]):
@@ -31,9 +31,9 @@ class Raw(DefaultTaskEncoder[Any, Any, Any, Any]):
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--root", required=True)
-    wanted = parser.add_mutually_exclusive_group(required=True)
-    wanted.add_argument("--open", nargs="?", const="")
-    wanted.add_argument("--create")
+    action = parser.add_mutually_exclusive_group(required=True)
+    action.add_argument("--open", nargs="?", const="")
+    action.add_argument("--create")
     given = parser.parse_args()
     print(json.dumps(created(given.root, given.create) if given.create else opened(given.root, given.open)))
 
@@ -56,9 +56,9 @@ def opened(root: str, view: str) -> dict[str, float]:
 
 def created(root: str, expression: str) -> dict[str, float]:
     begun = time.perf_counter()
-    report = create_view(root, _MADE, ViewDefinition(where=expression))
+    report = create_view(root, _VIEW, ViewDefinition(where=expression))
     seconds = time.perf_counter() - begun
-    delete_view(root, _MADE)
+    delete_view(root, _VIEW)
     return {"create_seconds": seconds, "samples": report.samples}
 
 

@@ -70,24 +70,24 @@ def make(dest: Path, clips: int) -> list[dict[str, str]]:
     """Write all files; returns the lines of questions.jsonl."""
     for kind in ("photos", "sounds", "clips"):
         (dest / "raw" / kind).mkdir(parents=True)
-    lines = [*photographs(dest / "raw"), *sounds(dest / "raw"), *films(dest / "raw", clips)]
+    lines = [*make_photographs(dest / "raw"), *make_sounds(dest / "raw"), *make_videos(dest / "raw", clips)]
     text = "".join(json.dumps({"id": f"q{i:04d}", **line}) + "\n" for i, line in enumerate(lines))
     (dest / "questions.jsonl").write_text(text, encoding="utf-8", newline="\n")
     shutil.copyfile(HERE / "train.yaml", dest / "train.yaml")
     return lines
 
 
-def asked(media: str, **answers: str) -> Iterator[dict[str, str]]:
+def ask_about(media: str, **answers: str) -> Iterator[dict[str, str]]:
     """A line for each question about a file; `answers`: by the question, with _ for spaces."""
     for question, answer in answers.items():
         yield {"media": media, "question": question.replace("_", " ") + "?", "answer": answer}
 
 
-def photographs(raw: Path) -> Iterator[dict[str, str]]:
+def make_photographs(raw: Path) -> Iterator[dict[str, str]]:
     for file, about in captions():
         name = f"photos/{file}"
         shutil.copyfile(PHOTOS / file, raw / name)
-        yield from asked(name, What_is_seen=about["caption"], What_kind_of_picture_is_it=about["class"])
+        yield from ask_about(name, What_is_seen=about["caption"], What_kind_of_picture_is_it=about["class"])
 
 
 def captions() -> list[tuple[str, dict[str, str]]]:
@@ -97,16 +97,16 @@ def captions() -> list[tuple[str, dict[str, str]]]:
 # Sounds: beeps of a pitch, and a made-up voice that says so many syllables.
 
 
-def sounds(raw: Path) -> Iterator[dict[str, str]]:
+def make_sounds(raw: Path) -> Iterator[dict[str, str]]:
     for pitch, beats in PITCHES.items():
         for count in range(1, len(NUMBERS) + 1):
             name = f"sounds/{pitch}-{count}.wav"
             write_sound(raw / name, "wav", "pcm_s16le", repeated(tone(beats, 0.2), count))
-            yield from asked(name, How_many_beeps_are_there=NUMBERS[count - 1], How_high_are_they=pitch)
+            yield from ask_about(name, How_many_beeps_are_there=NUMBERS[count - 1], How_high_are_they=pitch)
     for count in range(1, len(NUMBERS) + 1):
         name = f"sounds/voice-{count}.flac"
         write_sound(raw / name, "flac", "flac", repeated(syllable(110 + 10 * count), count))
-        yield from asked(name, How_many_syllables_are_said=NUMBERS[count - 1], Who_is_heard="a voice")
+        yield from ask_about(name, How_many_syllables_are_said=NUMBERS[count - 1], Who_is_heard="a voice")
 
 
 def tone(beats: float, seconds: float) -> Wave:
@@ -164,7 +164,7 @@ def put_sound(out: Any, stream: Any, wave: Wave) -> None:
 # Clips: a camera that goes over a photograph, and a tone that rises or falls meanwhile.
 
 
-def films(raw: Path, count: int) -> Iterator[dict[str, str]]:
+def make_videos(raw: Path, count: int) -> Iterator[dict[str, str]]:
     photos = captions()
     for i in range(count):
         file, about = photos[i % len(photos)]
@@ -173,7 +173,7 @@ def films(raw: Path, count: int) -> Iterator[dict[str, str]]:
         name = f"clips/{i:03d}.mp4"
         with Image.open(PHOTOS / file) as photo:
             write_clip(raw / name, photo.convert("RGB"), way, rises=rises)
-        yield from asked(
+        yield from ask_about(
             name,
             Where_does_the_camera_go=way,
             What_is_seen=about["caption"],

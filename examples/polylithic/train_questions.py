@@ -55,8 +55,8 @@ def cook(sample: Any, media: Any) -> dict[str, Any]:
     elif line["media"].startswith("clips/"):
         pictures = get_single_frames_uniform(found, FRAMES, video_out_frame_size=(SIDE, SIDE))
     if isinstance(found, AVDecoder):
-        heard = found.using(audio_rate=SOUND_RATE, audio_channels=1, audio_format="float")
-        (samples,), _ = heard.get_audio_clips([(0, SOUND_SECONDS)])
+        audio = found.using(audio_rate=SOUND_RATE, audio_channels=1, audio_format="float")
+        (samples,), _ = audio.get_audio_clips([(0, SOUND_SECONDS)])
         sound[: samples.shape[1]] = samples[0, : len(sound)]
     return {
         **basic_sample_keys(sample),
@@ -94,8 +94,8 @@ class Model(nn.Module):
     def forward(self, batch: Any) -> Tensor:
         pictures = batch["pictures"].reshape(-1, 3, SIDE, SIDE).float() / 255
         seen = self.pictures(pictures).reshape(len(batch["question"]), -1)
-        heard = self.sound(batch["sound"][:, None]).flatten(1)
-        logits: Tensor = self.answer(torch.cat([self.words(words_of(batch["question"])), seen, heard], 1))
+        audio = self.sound(batch["sound"][:, None]).flatten(1)
+        logits: Tensor = self.answer(torch.cat([self.words(words_of(batch["question"])), seen, audio], 1))
         return logits
 
 

@@ -137,8 +137,8 @@ def evaluate(model: SpeechModel, path: str) -> None:
         for batch in loader:
             log_probabilities, steps = model(batch.sound, batch.sound_length)
             for i, best in enumerate(log_probabilities.argmax(-1)):
-                heard = [word for word in torch.unique_consecutive(best[: steps[i]]).tolist() if word]
-                right += heard == batch.words[i, : batch.words_length[i]].tolist()
+                recognised = [word for word in torch.unique_consecutive(best[: steps[i]]).tolist() if word]
+                right += recognised == batch.words[i, : batch.words_length[i]].tolist()
                 total += 1
     print(f"transcribed {right} of {total} recordings of the validation split without an error")
 

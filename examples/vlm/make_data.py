@@ -76,9 +76,9 @@ def make_sample(folder: Path, number: int, seed: int) -> dict[str, Any]:
 def draw_picture(path: Path, rng: random.Random) -> tuple[str, list[Shape]]:
     """Draw a picture; returns its ground and its shapes from left to right."""
     width, height = rng.choice(SIZES)
-    ground = rng.choice(list(GROUNDS))
+    background = rng.choice(list(GROUNDS))
     shapes = [(rng.choice(list(COLOURS)), rng.choice(SHAPES)) for _ in range(rng.randint(1, 4))]
-    picture = Image.new("RGB", (width, height), GROUNDS[ground])
+    picture = Image.new("RGB", (width, height), GROUNDS[background])
     draw = ImageDraw.Draw(picture)
     step = width / len(shapes)
     for i, (colour, form) in enumerate(shapes):
@@ -92,18 +92,18 @@ def draw_picture(path: Path, rng: random.Random) -> tuple[str, list[Shape]]:
         else:
             draw.polygon([(x, box[1]), (box[2], box[3]), (box[0], box[3])], COLOURS[colour])
     picture.save(path)
-    return ground, shapes
+    return background, shapes
 
 
-def questions(ground: str, shapes: list[Shape]) -> list[tuple[str, str]]:
+def questions(background: str, shapes: list[Shape]) -> list[tuple[str, str]]:
     """Questions about one picture, with their answers."""
     first = f"a {shapes[0][0]} {shapes[0][1]}"
     listed = ", ".join(f"a {colour} {form}" for colour, form in shapes)
     return [
-        ("Describe the picture.", f"On a {ground} ground there is, from left to right: {listed}."),
+        ("Describe the picture.", f"On a {background} ground there is, from left to right: {listed}."),
         ("How many shapes are there?", f"There {plural(len(shapes))}."),
         ("What is on the left?", f"On the left is {first}."),
-        ("What colour is the ground?", f"The ground is {ground}."),
+        ("What colour is the ground?", f"The ground is {background}."),
     ]
 
 

@@ -1,4 +1,4 @@
-"""A film of ten minutes in a shard: `python -m benchmarks.long_film SHARD`. H.264 with B-frames, 320x240, 24 a second.
+"""Write a shard with a ten-minute video: `python -m benchmarks.long_video SHARD`. H.264, B-frames, 320x240, 24 fps.
 
 Runs in the peers' environment, which has PyAV.
 """
@@ -19,7 +19,7 @@ SECONDS = 600
 _WIDTH, _HEIGHT, _FPS = 320, 240, 24
 
 
-def long_film() -> bytes:
+def encode_long_video() -> bytes:
     """A pattern that moves, with noise that does not predict itself."""
     noise = np.random.default_rng(0).integers(0, 60, (_HEIGHT, 2 * _WIDTH), dtype=np.uint8)
     target = io.BytesIO()
@@ -42,7 +42,7 @@ def long_film() -> bytes:
 def main() -> None:
     shard = Path(sys.argv[1])
     shard.parent.mkdir(parents=True, exist_ok=True)
-    data, draft = long_film(), shard.with_suffix(".partial")
+    data, draft = encode_long_video(), shard.with_suffix(".partial")
     with tarfile.open(draft, "w", format=tarfile.USTAR_FORMAT) as tar:
         member = tarfile.TarInfo("film.mp4")
         member.size = len(data)
