@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from demo import DemoError, digests, example, last_loss, run_demo, say, wdsctl
+from demo import DemoError, digests, example, last_loss, print_step, run_demo, wdsctl
 
 STEPS, SAVE_AT = 20, 10
 
@@ -15,23 +15,23 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def demo(folder: Path, clips: int) -> None:
-    say("1. Media in a folder: photographs, sounds and clips. Beside them a file of questions that name them.")
+    print_step("1. Media in a folder: photographs, sounds and clips. Beside them a file of questions that name them.")
     example(folder, "polylithic/make_media.py", ".", *([] if clips == 16 else ["--clips", str(clips)]))
-    say(
+    print_step(
         "2. Prepare the media: shards, their facts, and where the clips can be entered. They have no order of training."
     )
     options = ("--sample-type", "CrudeSample", "--media", "--media-index", "--no-input")
     wdsctl(folder, "prepare", "raw", "media", "--shard-samples", "20", *options)
-    say("3. Prepare the questions. Samples are lines; nothing is copied.")
+    print_step("3. Prepare the questions. Samples are lines; nothing is copied.")
     in_place = ("--from", "shards", "--key", "id", "--sample-type", "CrudeSample", "--no-input")
     wdsctl(folder, "prepare", "questions.jsonl", *in_place)
-    say("4. Does everything that the questions name exist?")
+    print_step("4. Does everything that the questions name exist?")
     wdsctl(folder, "validate", "questions.jsonl", "--level", "refs", "--refs", "media=media")
-    say(f"5. Train {STEPS} steps in one process, and save model and loader after step {SAVE_AT}.")
+    print_step(f"5. Train {STEPS} steps in one process, and save model and loader after step {SAVE_AT}.")
     first = train(folder, "--save-at", str(SAVE_AT))
-    say("6. A new process resumes from the save, with two workers that look up, read and decode.")
+    print_step("6. A new process resumes from the save, with two workers that look up, read and decode.")
     second = train(folder, "--resume", "media-state.pt", "--workers", "2")
-    say("7. Did the second process get the batches that the first one got?")
+    print_step("7. Did the second process get the batches that the first one got?")
     compare(first, second)
 
 

@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-from demo import DemoError, example, run_demo, say, step, wdsctl
+from demo import DemoError, example, print_step, run_demo, step, wdsctl
 
 HERE = Path(__file__).resolve().parent
 STEPS, SAVE_EVERY, KILL_AT = 150, 20, 47
@@ -18,15 +18,15 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def demo(folder: Path, steps: int) -> None:
-    say("1. Recordings, and a CSV that says what is heard in each.")
+    print_step("1. Recordings, and a CSV that says what is heard in each.")
     example(folder, "speech/make_speech.py", "data")
-    say("2. Prepare them, with the durations that their headers state, and make a column of these.")
+    print_step("2. Prepare them, with the durations that their headers state, and make a column of these.")
     wdsctl(folder, "prepare", "data/transcripts.csv", "shards", "--split", "9,1", "--media", "--no-input")
     wdsctl(folder, "index", "shards", "--column", "ms=media:wav:duration_ms")
-    say(f"3. Train {steps} steps on batches of similar durations.")
+    print_step(f"3. Train {steps} steps on batches of similar durations.")
     truth = lines_by_step(train(folder, "one.pt", steps))
     check_buckets(truth)
-    say(f"4. Train again, kill the process with SIGKILL at step {KILL_AT}, and run the same command again.")
+    print_step(f"4. Train again, kill the process with SIGKILL at step {KILL_AT}, and run the same command again.")
     train(folder, "two.pt", steps, kill_at=KILL_AT)
     resumed = lines_by_step(train(folder, "two.pt", steps))
     first = KILL_AT - KILL_AT % SAVE_EVERY + 1  # after the last checkpoint

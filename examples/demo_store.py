@@ -9,7 +9,7 @@ import sys
 import warnings
 from pathlib import Path
 
-from demo import DemoError, example, run_demo, say, step, wdsctl
+from demo import DemoError, example, print_step, run_demo, step, wdsctl
 
 HERE = Path(__file__).resolve().parent
 ROOT, STATES = "s3://corpora/photos", "s3://corpora/states"
@@ -36,7 +36,7 @@ def demo(folder: Path, steps: int) -> None:
             AWS_DEFAULT_REGION="us-east-1",
             XDG_DATA_HOME=str(folder / "data-home"),
         )
-        say(f"An S3 server runs at {os.environ['AWS_ENDPOINT_URL']}.")
+        print_step(f"An S3 server runs at {os.environ['AWS_ENDPOINT_URL']}.")
         make_bucket()
         run(folder, steps)
     finally:
@@ -50,13 +50,13 @@ def make_bucket() -> None:
 
 
 def run(folder: Path, steps: int) -> None:
-    say("1. A raw folder on this machine, and its shards in the store.")
+    print_step("1. A raw folder on this machine, and its shards in the store.")
     example(folder, "make_raw_folder.py", "raw")
     wdsctl(folder, "prepare", "raw", ROOT, "--split", "8,1,1", "--shard-samples", "50", "--no-input")
     wdsctl(folder, "inspect", ROOT)
-    say(f"2. Two ranks train {steps} steps from the store.")
+    print_step(f"2. Two ranks train {steps} steps from the store.")
     truth = [train(folder, f"{STATES}/one", rank, steps) for rank in range(RANKS)]
-    say(f"3. Train again, kill each rank with SIGKILL at step {KILL_AT}, and run the same commands again.")
+    print_step(f"3. Train again, kill each rank with SIGKILL at step {KILL_AT}, and run the same commands again.")
     for rank in range(RANKS):
         train(folder, f"{STATES}/two", rank, steps, kill_at=KILL_AT)
     again = [train(folder, f"{STATES}/two", rank, steps) for rank in range(RANKS)]
@@ -66,7 +66,7 @@ def run(folder: Path, steps: int) -> None:
             raise DemoError("the resumed training has other batches")
     print(f"yes: on both ranks, steps {first} to {steps} have the very same batches as without the kill")
     wdsctl(folder, "checkpoint", "info", f"{STATES}/two")
-    say("4. A Ray cluster of two nodes, both on this machine, indexes the shards from scratch.")
+    print_step("4. A Ray cluster of two nodes, both on this machine, indexes the shards from scratch.")
     index_with_ray(folder)
 
 

@@ -8,7 +8,7 @@ import re
 import sys
 from pathlib import Path
 
-from demo import DemoError, example, run_demo, say, step, wdsctl
+from demo import DemoError, example, print_step, run_demo, step, wdsctl
 
 from wdsctl.core.trace import read_trace
 
@@ -25,24 +25,24 @@ def main(argv: list[str] | None = None) -> int:
 def demo(folder: Path, samples: int) -> None:
     os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is downloaded
     os.environ["OMP_NUM_THREADS"] = "1"  # two ranks share this machine
-    say("1. Conversations about pictures, as LLaVA has them: one JSON file that names pictures.")
+    print_step("1. Conversations about pictures, as LLaVA has them: one JSON file that names pictures.")
     example(folder, "vlm/make_data.py", "data", "--samples", str(samples))
-    say("2. Prepare them.")
+    print_step("2. Prepare them.")
     wdsctl(folder, "prepare", "data/train.json", "shards", "--split", "9,1", "--no-input")
-    say("3. Build a tokenizer, a chat template and an image processor of transformers.")
+    print_step("3. Build a tokenizer, a chat template and an image processor of transformers.")
     example(folder, "vlm/processor.py", "data/train.json", "processor")
-    say(f"4. Train {STEPS} steps on packs of up to {CAPACITY} tokens.")
+    print_step(f"4. Train {STEPS} steps on packs of up to {CAPACITY} tokens.")
     truth = losses(train(folder, "one"))
-    say(f"5. Train again, kill the process with SIGKILL at step {KILL_AT}, and run the same command again.")
+    print_step(f"5. Train again, kill the process with SIGKILL at step {KILL_AT}, and run the same command again.")
     compare(truth, losses(train(folder, "two", kill_at=KILL_AT)), range(1, KILL_AT + 1))
     first = KILL_AT - KILL_AT % SAVE_EVERY + 1  # after the last checkpoint
     compare(truth, losses(train(folder, "two")), range(first, STEPS + 1))
     print(f"yes: steps {first} to {STEPS} have the very same losses as without the kill, bit for bit")
-    say(f"6. Train on two ranks. One of them gets SIGKILL at step {KILL_AT // 2}; run the same command again.")
+    print_step(f"6. Train on two ranks. One of them gets SIGKILL at step {KILL_AT // 2}; run the same command again.")
     train(folder, "ranks", ranks=2, kill_at=KILL_AT // 2)
     train(folder, "ranks", ranks=2)
     check_ranks(folder, samples)
-    say("7. The loss of each conversation of the validation split, alone in its row and in a pack.")
+    print_step("7. The loss of each conversation of the validation split, alone in its row and in a pack.")
     check_packing(evaluate(folder), evaluate(folder, "--capacity", str(CAPACITY)))
 
 

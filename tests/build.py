@@ -1,4 +1,4 @@
-"""Builders in words: shards, datasets, and what a folder holds, for tests at every level."""
+"""Builders of shards and datasets, and the state of a folder, for tests at every level."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.places import placed, update_copy
+from tests.places import place_dataset, update_copy
 from wdsctl.core.index.request import IndexReport
 from wdsctl.core.shards.shard_scan import ShardScan
 from wdsctl.core.shards.tar_members import ReadBytes
 from wdsctl.core.shards.tar_scan import scan_tar
 
 Files = Mapping[str, bytes] | Sequence[tuple[str, bytes]]
-AsNobody = Callable[[Callable[[], Any]], Any]  # the fixture that does something as a user who owns nothing
+AsNobody = Callable[[Callable[[], Any]], Any]  # the fixture that calls a function as a user who owns nothing
 
 
 def a_shard(files: Files, *, format: int = tarfile.USTAR_FORMAT) -> bytes:  # noqa: A002 - tarfile's own word
-    """The bytes of a tar with these members, as Python's tarfile writes them. Pairs, where a name comes twice."""
+    """The bytes of a tar with these members, as Python's tarfile writes them. Use pairs for duplicate names."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w", format=format) as archive:
         for name, data in files.items() if isinstance(files, Mapping) else files:
@@ -31,7 +31,7 @@ def a_shard(files: Files, *, format: int = tarfile.USTAR_FORMAT) -> bytes:  # no
 
 
 def an_archive(members: Iterable[tarfile.TarInfo], *, format: int = tarfile.PAX_FORMAT) -> bytes:  # noqa: A002
-    """The bytes of a tar with these members, whatever they are; data is zeros."""
+    """The bytes of a tar with these members of any type; data is zeros."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w", format=format) as archive:
         for member in members:
@@ -40,7 +40,7 @@ def an_archive(members: Iterable[tarfile.TarInfo], *, format: int = tarfile.PAX_
 
 
 def samples(first: int, count: int, *parts: str, size: int = 8) -> dict[str, bytes]:
-    """Members of `count` samples, `000000` and on from `first`, each with these parts (jpg and txt if none is said)."""
+    """Members of `count` samples, numbered from `first`, each with these parts (default: jpg and txt)."""
     return {
         f"{i:06d}.{part}": f"{i} {part} ".encode().ljust(size, b".")
         for i in range(first, first + count)
@@ -49,9 +49,9 @@ def samples(first: int, count: int, *parts: str, size: int = 8) -> dict[str, byt
 
 
 def a_dataset(root: Path, shards: Mapping[str, Files | bytes]) -> str:
-    """A folder with these shards: members by name, or the bytes of the file. Returns where the test's place has it."""
+    """A folder with these shards: members by name, or the bytes of the file. Returns its path in the test's place."""
     a_folder(root, {name: data if isinstance(data, bytes) else a_shard(data) for name, data in shards.items()})
-    return placed(root)
+    return place_dataset(root)
 
 
 def a_folder(root: Path, files: Mapping[str, bytes]) -> str:
@@ -65,12 +65,12 @@ def a_folder(root: Path, files: Mapping[str, bytes]) -> str:
 
 
 def some_shards(root: Path, count: int, each: int = 5, *, first: int = 0) -> str:
-    """`count` shards of `each` samples with a jpg and a txt: `shard-000.tar` and on from `first`."""
+    """`count` shards of `each` samples with a jpg and a txt, named `shard-000.tar`, numbered from `first`."""
     return a_dataset(root, {f"shard-{i:03d}.tar": samples(i * each, each) for i in range(first, first + count)})
 
 
 def linked_shards(folder: Path) -> str:
-    """A dataset in `folder` of two links to shards in `folder/blobs`, as a cache of downloads has it."""
+    """A dataset in `folder` of two links to shards in `folder/blobs`, like a download cache."""
     some_shards(folder / "blobs", 2)
     (folder / "snapshot").mkdir()
     for i in range(2):
@@ -78,16 +78,16 @@ def linked_shards(folder: Path) -> str:
     return str(folder / "snapshot")
 
 
-def rewritten(path: str | Path, content: bytes | Files) -> None:
-    """Put something else into a shard, and move its time, as whoever writes later does."""
+def rewrite_shard(path: str | Path, content: bytes | Files) -> None:
+    """Replace the content of a shard and advance its mtime, as a later write would."""
     before = os.stat(path).st_mtime_ns
     Path(path).write_bytes(content if isinstance(content, bytes) else a_shard(content))
     os.utime(path, ns=(before + 1_000_000_000, before + 1_000_000_000))
     update_copy(Path(path))
 
 
-def reading(data: bytes) -> ReadBytes:
-    """A shard in memory, read as strictly as storage reads: exactly the bytes asked for, within the file."""
+def memory_reader(data: bytes) -> ReadBytes:
+    """A reader of a shard in memory that is as strict as storage: a read must lie within the file."""
 
     def read(offset: int, size: int) -> bytes:
         if not 0 <= offset <= offset + size <= len(data):
@@ -98,7 +98,7 @@ def reading(data: bytes) -> ReadBytes:
 
 
 def tree(root: str | Path) -> dict[str, tuple[int, int, int]]:
-    """Every file below, with inode, size and time: two trees are equal if nothing was written between them."""
+    """Every file below `root` with inode, size and time: two trees are equal if nothing was written between them."""
     found = {}
     for folder, folders, names in os.walk(root):
         for name in [*names, *folders]:
@@ -110,12 +110,12 @@ def tree(root: str | Path) -> dict[str, tuple[int, int, int]]:
 
 
 def a_scan(data: bytes) -> ShardScan:
-    """What a scan says of a shard in memory."""
-    return scan_tar("a.tar", reading(data), len(data))
+    """The scan of a shard in memory."""
+    return scan_tar("a.tar", memory_reader(data), len(data))
 
 
 def an_image(form: str, **options: object) -> bytes:
-    """The bytes of a small picture in one of Pillow's formats."""
+    """The bytes of a small image in one of Pillow's formats."""
     from PIL import Image
 
     file = io.BytesIO()
@@ -128,8 +128,8 @@ def codes(found: ShardScan | IndexReport) -> list[str]:
     return [finding.code for finding in found.findings]
 
 
-class Told:
-    """A progress that remembers what it was told."""
+class RecordingProgress:
+    """A progress that records the calls of its methods."""
 
     def __init__(self, *, at_advance: Callable[[], None] = lambda: None) -> None:
         self.phases: list[tuple[str, int | None, int | None]] = []

@@ -1,4 +1,4 @@
-"""What all tests stand on."""
+"""Settings and fixtures of all tests."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from wdsctl.cli.agents import AGENT_VARIABLES
 if TYPE_CHECKING:
     from tests.stores.servers import Store
 
-# A shell starts what it runs in the background with Ctrl-C ignored, and every process below inherits that: tests of
-# Ctrl-C would wait for one that never comes.
+# A shell starts background jobs with SIGINT ignored, and every child process inherits that: tests of Ctrl-C would
+# wait forever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Nobody's configuration is part of a test, nor of what a test starts.
+# No user's configuration affects a test or the processes that it starts.
 for _name in [name for name in os.environ if name.startswith("WDSCTL_")]:
     del os.environ[_name]
-# Nor is the agent that may run the tests.
+# Nor does a coding agent that runs the tests.
 for _name in AGENT_VARIABLES:
     os.environ.pop(_name, None)
-# gcsfs asks for the type of a bucket over gRPC, which no emulator speaks; it reads this when it is imported.
+# gcsfs asks for the type of a bucket over gRPC, which no emulator supports; it reads this variable at import.
 os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
 os.environ["XDG_CONFIG_HOME"] = os.path.join(tempfile.gettempdir(), "wdsctl-tests-have-no-configuration")
 
-# How long an example takes says something of the machine only, and of what else it does.
+# The time of an example depends on the machine and its load only, so it has no deadline.
 settings.register_profile("any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def data_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test leaves catalogs of URLs in the user's data folder, or finds those of an earlier run."""
+    """Keeps catalogs of URLs in a temporary folder, apart from the user's data folder and from earlier runs."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data-home")))
         yield
@@ -49,7 +49,7 @@ def data_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture
 def faulty_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An empty store under `faulty://` that does nothing wrong yet, and a place of its own for catalogs."""
+    """An empty store under `faulty://` without faults yet, and a separate folder for catalogs."""
     from tests.remote import FaultyFileSystem
 
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))
@@ -60,7 +60,7 @@ def faulty_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
 
 @pytest.fixture
 def delayed_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An empty store under `delayed://` without a delay yet, and a place of its own for catalogs."""
+    """An empty store under `delayed://` without a delay yet, and a separate folder for catalogs."""
     from tests.remote import DelayedFileSystem
 
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))
@@ -89,7 +89,7 @@ def running_store() -> Iterator[Callable[[str], Store]]:
 def use_store(
     running_store: Callable[[str], Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[str], str]]:
-    """Returns the URL of an empty folder in the named store, which drivers then find until the test ends."""
+    """Returns the URL of an empty folder in the named store, which drivers can use until the test ends."""
     from tests.stores.servers import in_use
 
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))
@@ -104,7 +104,7 @@ def use_store(
 
 @pytest.fixture(params=["rclone", "moto", "azurite", "google"])
 def store_folder(request: pytest.FixtureRequest, use_store: Callable[[str], str]) -> str:
-    """The URL of an empty folder, in one store after another."""
+    """The URL of an empty folder, in each store in turn."""
     return use_store(request.param)
 
 
@@ -127,7 +127,7 @@ def place(
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[str]:
-    """Where builders put the test's datasets (`tests/places.py`): folders of this machine, or an S3 store."""
+    """Where builders put the test's datasets (`tests/places.py`): local folders or an S3 store."""
     from tests.places import STORES, StorePlace, datasets_in
 
     if request.param == "local":

@@ -1,4 +1,4 @@
-"""Datasets as Energon's `prepare` leaves them: shards, and what it writes of them into `.nv-meta`."""
+"""Datasets as Energon's `prepare` writes them: shards, and its metadata in `.nv-meta`."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ exclude:
 - parts/data-1.tar
 - "parts/data-0.tar/{000001..000002}"
 """
-#: What it comes to, of five shards of four samples.
+#: The keys of these splits, with five shards of four samples.
 TRAIN = ["000000", "000003", "000008", "000009", "000010", "000011"]
 VAL = ["000012", "000013", "000014", "000015"]
 
 
-def energons(
+def an_energon_dataset(
     root: Path,
     *,
     shards: int = 5,
@@ -40,7 +40,7 @@ def energons(
     dataset: str | None = CAPTIONING,
     counts: Mapping[str, int] | None = None,
 ) -> str:
-    """A dataset of shards `parts/data-N.tar` of four samples, of which the last one is in no split."""
+    """A dataset of shards `parts/data-N.tar` of four samples; the last shard is in no split."""
     names = [f"parts/data-{i}.tar" for i in range(shards)]
     a_dataset(root, {name: samples(4 * i, 4) for i, name in enumerate(names)})
     info = {"energon_version": "7.4.1", "shard_counts": dict.fromkeys(names, 4) if counts is None else counts}
@@ -54,8 +54,8 @@ def energons(
     return str(root)
 
 
-def energons_lines(path: Path, count: int = 6) -> str:
-    """A file of lines with the index that Energon's `prepare` writes beside it: where each line begins, and the end."""
+def an_energon_jsonl(path: Path, count: int = 6) -> str:
+    """A JSONL file with the index that Energon's `prepare` writes next to it: the start of each line, and the end."""
     lines = [json.dumps({"text": f"line {i}"}).encode() + b"\n" for i in range(count)]
     path.write_bytes(b"".join(lines))
     ends = np.cumsum([0, *map(len, lines)], dtype="<u8")

@@ -1,4 +1,4 @@
-"""A disk on which there is no more room, without one."""
+"""Simulates a full disk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def files_of_at_most(size: int) -> Iterator[None]:
-    """The system lets no file of this process grow beyond `size` bytes: the write that reaches it is a short one."""
+    """Limits the files of this process to `size` bytes; the write that reaches the limit is short."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

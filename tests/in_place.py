@@ -1,4 +1,4 @@
-"""Shards of other formats, written by a few lines each: MDS, LitData chunks, Parquet and zips."""
+"""Minimal writers of shards in other formats: MDS, LitData chunks, Parquet and zip."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Rows = Sequence[Mapping[str, bytes]]
 
 
 def mds_shard(columns: Mapping[str, str], rows: Rows, sizes: Mapping[str, int] | None = None) -> bytes:
-    """A shard of these columns (name -> encoding), whose values are given as they are stored."""
+    """An MDS shard of these columns (name -> encoding); values are given in their stored form."""
     fixed = sizes or {}
     settings = {
         "column_encodings": list(columns.values()),
@@ -103,7 +103,7 @@ def write_litdata(folder: Path, fields: Mapping[str, str], chunks: Sequence[Rows
 
 
 def write_parquet(path: Path, columns: Any, **options: Any) -> Path:
-    """A table whose values are ranges of bytes, unless the options say otherwise."""
+    """Writes a table whose values are plain ranges of bytes, unless the options change that."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,8 +1,8 @@
-"""Where a test's datasets are: in folders of this machine, or copied into a store.
+"""The location of a test's datasets: local folders, or copies in a store.
 
 The fixture `place` chooses. Builders of datasets return `placed(folder)`: the folder itself, or the URL of its copy. A
-test that changes files later calls `placed` again, so that the copy has the same files. Catalogs are not copied: what
-the verbs read and write there is theirs.
+test that changes files later calls `placed` again, so that the copy has the same files. Catalogs are not copied:
+only the commands under test read and write them there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 #: Names of stores in `pytest.mark.parametrize("place", ..., indirect=True)`, beside `local`, and their servers.
 STORES = {"s3": "moto", "rclone": "rclone", "azurite": "azurite", "google": "google", "memory": None}
 
-#: For a smaller set of tests: the stores that `place` leaves out.
+#: The stores that `place` omits, for a smaller set of tests.
 other_stores = pytest.mark.parametrize("place", [name for name in STORES if name != "s3"], indirect=True)
 
 
@@ -62,16 +62,16 @@ def _files(folder: Path) -> Iterator[tuple[Path, tuple[int, int]]]:
             yield Path(at, name), (stat.st_size, stat.st_mtime_ns)
 
 
-_current: list[StorePlace] = []  # of the test that runs; none: this machine
+_current: list[StorePlace] = []  # of the running test; empty: local folders
 
 
-def placed(folder: str | Path) -> str:
+def place_dataset(folder: str | Path) -> str:
     """Return where the dataset of a folder is: the folder itself, or the URL of its copy, brought up to date."""
     return _current[-1].copy(Path(folder)) if _current else str(folder)
 
 
 def folder_of(root: str) -> Path:
-    """Return the folder of which `placed` returned this."""
+    """Return the folder for which `placed` returned this location."""
     return _current[-1].folder_of(root) if _current else Path(root)
 
 

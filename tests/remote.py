@@ -1,4 +1,4 @@
-"""Stores for the tests: one in memory, one that fails on purpose, and S3 on this machine."""
+"""Stores for the tests: one in memory, one that injects faults, and S3 on this machine."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from wdsctl.core.storage.objects import ObjectStore
 from wdsctl.core.storage.remote_errors import RetryPolicy
 
 Fault = Callable[[str, int, int, bytes], bytes]
-QUIET_SECONDS = 0.1  # without a new request, after which those that wait are all that there are
+QUIET_SECONDS = 0.1  # without a new request, after which all parked requests are released
 
 
 class FaultyFileSystem(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
-    """The store in memory under `faulty://`. Reads and questions are counted, and go through `fault` and `ask`.
+    """The store in memory under `faulty://`. Reads, `info` and `find` are recorded; `fault` changes reads.
 
-    A fault gets path, start, stop and the bytes, and returns others, or raises.
+    A fault gets path, start, stop and the bytes, and returns other bytes or raises.
     """
 
     protocol = "faulty"
     cachable = False
     reads: ClassVar[list[tuple[str, int, int]]] = []
-    asked: ClassVar[list[str]] = []
+    metadata_requests: ClassVar[list[str]] = []
     fault: ClassVar[list[Fault]] = []
     denied: ClassVar[list[Exception]] = []
 
@@ -48,21 +48,21 @@ class FaultyFileSystem(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no
         return data
 
     def info(self, path: str, **kwargs: Any) -> Any:
-        self.asked.append(path)
+        self.metadata_requests.append(path)
         if self.denied:
             raise self.denied[0]
         return super().info(path, **kwargs)
 
     def find(self, path: str, **kwargs: Any) -> Any:
-        self.asked.append(path)
+        self.metadata_requests.append(path)
         if self.denied:
             raise self.denied[0]
         return super().find(path, **kwargs)
 
     @classmethod
     def reset(cls) -> None:
-        for kept in (cls.reads, cls.asked, cls.fault, cls.denied):
-            kept.clear()
+        for records in (cls.reads, cls.metadata_requests, cls.fault, cls.denied):
+            records.clear()
         MemoryFileSystem.store.clear()
         MemoryFileSystem.pseudo_dirs[:] = [""]
 
@@ -80,12 +80,12 @@ class DelayedFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
     cachable = False
     files: ClassVar[dict[str, bytes]] = {}
     reads: ClassVar[list[tuple[str, int, int]]] = []
-    asked: ClassVar[list[str]] = []
-    under_way: ClassVar[list[int]] = [0, 0]  # now, and at most
+    metadata_requests: ClassVar[list[str]] = []
+    running_requests: ClassVar[list[int]] = [0, 0]  # current and maximum number
     fault: ClassVar[list[Fault]] = []
     delay: ClassVar[list[float]] = [0.0]
     late: ClassVar[list[Callable[[int], float]]] = []
-    counts_trips: ClassVar[list[bool]] = [False]  # whether requests wait until `round_trips` lets them go
+    counts_trips: ClassVar[list[bool]] = [False]  # whether requests wait until `round_trips` releases them
     parked: ClassVar[list[asyncio.Future[None]]] = []
 
     @classmethod
@@ -95,13 +95,13 @@ class DelayedFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
     async def _cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
         number = len(self.reads)
         self.reads.append((path, start or 0, end or 0))
-        self.under_way[0] += 1
-        self.under_way[1] = max(self.under_way)
+        self.running_requests[0] += 1
+        self.running_requests[1] = max(self.running_requests)
         try:
-            await self._travel()
+            await self._wait_for_trip()
             await asyncio.sleep(self.delay[0] + sum(late(number) for late in self.late))
         finally:
-            self.under_way[0] -= 1
+            self.running_requests[0] -= 1
         if path not in self.files:
             raise FileNotFoundError(path)
         data = self.files[path][start:end]
@@ -111,8 +111,8 @@ class DelayedFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
 
     async def _info(self, path: str, **_: Any) -> dict[str, Any]:
         path = self._strip_protocol(path)
-        self.asked.append(path)
-        await self._travel()
+        self.metadata_requests.append(path)
+        await self._wait_for_trip()
         await asyncio.sleep(self.delay[0])
         if path in self.files:
             return self._facts(path)
@@ -126,7 +126,7 @@ class DelayedFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
     async def _pipe_file(self, path: str, value: bytes, **_: Any) -> None:
         self.files[path] = value
 
-    async def _travel(self) -> None:
+    async def _wait_for_trip(self) -> None:
         if self.counts_trips[0]:
             self.parked.append(asyncio.get_running_loop().create_future())
             await self.parked[-1]
@@ -137,9 +137,9 @@ class DelayedFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
 
     @classmethod
     def reset(cls) -> None:
-        for kept in (cls.files, cls.reads, cls.asked, cls.fault, cls.late):
-            kept.clear()
-        cls.under_way[:] = [0, 0]
+        for records in (cls.files, cls.reads, cls.metadata_requests, cls.fault, cls.late):
+            records.clear()
+        cls.running_requests[:] = [0, 0]
         cls.delay[:] = [0.0]
         cls.counts_trips[:] = [False]
         cls.parked.clear()
@@ -149,9 +149,9 @@ fsspec.register_implementation("delayed", DelayedFileSystem, clobber=True)
 
 
 def round_trips(action: Callable[[], object]) -> int:
-    """How many times requests travel together to the store under `delayed://` and back while `action` runs.
+    """Count the round trips to the store under `delayed://` while `action` runs.
 
-    All requests wait until no further one arrives, and then get their answers at once.
+    All requests wait until no further one arrives, and are then answered together as one round trip.
     """
     trips, parked = 0, DelayedFileSystem.parked
     DelayedFileSystem.counts_trips[:] = [True]
@@ -163,22 +163,22 @@ def round_trips(action: Callable[[], object]) -> int:
             known, quiet_since = len(parked), time.monotonic()
         elif known and time.monotonic() - quiet_since > QUIET_SECONDS:
             trips += thread.is_alive()
-            answered, parked[:], known = list(parked), [], -1
-            for each in answered:
-                each.get_loop().call_soon_threadsafe(_answer, each)
+            released, parked[:], known = list(parked), [], -1
+            for each in released:
+                each.get_loop().call_soon_threadsafe(_release, each)
         time.sleep(0.002)
     thread.join()
     DelayedFileSystem.counts_trips[:] = [False]
     return trips
 
 
-def _answer(request: asyncio.Future[None]) -> None:
-    if not request.done():  # one that was cancelled
+def _release(request: asyncio.Future[None]) -> None:
+    if not request.done():  # not cancelled
         request.set_result(None)
 
 
 class OnceEach:
-    """A fault that strikes each range `times` times, and then lets it through."""
+    """Applies a fault to each range `times` times, then lets reads of it succeed."""
 
     def __init__(self, strike: Fault, times: int = 1) -> None:
         self._strike = strike
@@ -191,21 +191,21 @@ class OnceEach:
         return self._strike(path, start, stop, data) if count < self._times else data
 
 
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Storages of this process do not wait between two tries."""
+def remove_retry_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove the pauses between attempts from the storages of this process."""
     monkeypatch.setattr(RetryPolicy, "pause_before", lambda *_: 0.0)
 
 
-def uploaded(folder: str | Path, url: str, pattern: str = "*.tar*") -> str:
-    """Put every shard below a folder into a store, or what else the pattern means; returns the URL."""
+def upload_shards(folder: str | Path, url: str, pattern: str = "*.tar*") -> str:
+    """Copy every shard below a folder, or every file matching the pattern, into a store; return the URL."""
     filesystem, base = fsspec.url_to_fs(url)
     for path in filter(Path.is_file, sorted(Path(folder).rglob(pattern))):
         filesystem.pipe_file(f"{base}/{path.relative_to(folder).as_posix()}", path.read_bytes())
     return url
 
 
-def stored(url: str, ending: str = "") -> dict[str, bytes]:
-    """Return the objects below a folder of a store whose names end so, but for the catalog's: name to bytes."""
+def read_objects(url: str, ending: str = "") -> dict[str, bytes]:
+    """Return the objects below a folder of a store whose names end with `ending`, except the catalog's, by name."""
     store = ObjectStore(url)
     names = [each.url.removeprefix(f"{url}/") for each in store.list(url)]
     return {name: store.get(f"{url}/{name}")[0] for name in names if ".wdsctl/" not in name and name.endswith(ending)}
@@ -213,6 +213,6 @@ def stored(url: str, ending: str = "") -> dict[str, bytes]:
 
 @contextmanager
 def s3_server() -> Iterator[str]:
-    """An S3 server on this machine with a bucket `bucket`; yields its endpoint. What drivers read is set for it."""
+    """An S3 server on this machine with a bucket `bucket`; yields its endpoint. The settings of drivers point to it."""
     with moto_server() as store, in_use(store):
         yield store.endpoint

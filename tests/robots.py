@@ -90,7 +90,7 @@ def arrow_table(columns: Mapping[str, Any]) -> pa.Table:
 
 
 def frame_pixels(camera: int, number: int, length: int) -> np.ndarray:
-    """(length, height, width, 3): each frame another shade, so that a wrong one is noticed."""
+    """Return (length, height, width, 3) pixels; each frame has another shade, so that a wrong frame is detected."""
     width, height = SIZE
     shades = (np.arange(length) * 37 + number * 53 + camera * 101) % 200 + 20
     frames = np.empty((length, height, width, 3), np.uint8)
@@ -113,7 +113,7 @@ def write_video(path: Path, frames: np.ndarray, fps: int = FPS, keyframes: int =
 
 
 def _write_info(
-    root: Path, version: str, lengths: Sequence[int], fps: int, given: Mapping[str, Any], **more: Any
+    root: Path, version: str, lengths: Sequence[int], fps: int, feature_map: Mapping[str, Any], **more: Any
 ) -> None:
     info = {
         "codebase_version": version,
@@ -124,7 +124,7 @@ def _write_info(
         "chunks_size": 1000,
         "fps": fps,
         "splits": {"train": f"0:{len(lengths)}"},
-        "features": dict(given),
+        "features": dict(feature_map),
         **more,
     }
     (root / "meta").mkdir(parents=True, exist_ok=True)
@@ -227,10 +227,10 @@ def make_v30(
 
 
 class RobotReader:
-    """What LeRobot's reader gives for a frame, computed here from the files of a test dataset, without a seek.
+    """Computes the frames of LeRobot's reader from the files of a test dataset, without seeking.
 
-    A window is clamped to its episode; `_is_pad` marks what was clamped. Videos of one time lose the dimension of time,
-    columns do not. All floats are float32, all integers int64.
+    A window is clamped to its episode; `_is_pad` marks the clamped positions. For videos, a window of one time has no
+    time dimension; for columns, it has one. All floats are float32, all integers int64.
     """
 
     def __init__(self, root: str, lengths: Sequence[int] = LENGTHS, fps: int = FPS) -> None:
@@ -269,14 +269,14 @@ class RobotReader:
         if path not in self._videos:
             with av.open(str(path)) as container:
                 frames = list(container.decode(video=0))
-            shown = [(each.time or 0.0, each.to_ndarray(format="rgb24")) for each in frames]
-            self._videos[path] = [time for time, _ in shown], [pixels for _, pixels in shown]
+            decoded = [(each.time or 0.0, each.to_ndarray(format="rgb24")) for each in frames]
+            self._videos[path] = [time for time, _ in decoded], [pixels for _, pixels in decoded]
         times, pixels = self._videos[path]
         found = []
         for row in rows:
-            wanted = start + float(np.float32(self.table["timestamp"][row].as_py()))
-            nearest = int(np.argmin(np.abs(np.array(times) - wanted)))
-            assert abs(times[nearest] - wanted) <= tolerance_s
+            target = start + float(np.float32(self.table["timestamp"][row].as_py()))
+            nearest = int(np.argmin(np.abs(np.array(times) - target)))
+            assert abs(times[nearest] - target) <= tolerance_s
             found.append(pixels[nearest].transpose(2, 0, 1).astype(np.float32) / 255)
         return np.stack(found)
 

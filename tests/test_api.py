@@ -35,8 +35,8 @@ from wdsctl.core.views.views import create_view
 HEAVY = ("torch", "numpy", "sqlalchemy", "sqlite3", "PIL", "av", "yaml", "fsspec", "typer", "rich", "webdataset")
 FUNCTIONS = ("prepare", "index", "split", "inspect", "validate", "convert", "export")
 
-#: Options of the command line that write or draw an answer, which a function returns.
-OF_THE_TERMINAL = {
+#: Options of the command line that print or draw a result, which a function returns.
+TERMINAL_OPTIONS = {
     "prepare": {"explain"},
     "inspect": {"images"},
     "validate": {"format", "output", "limit", "fail_on"},
@@ -47,14 +47,14 @@ RENAMED = {"split": {"source": "from_file"}, "convert": {"paths": "source"}}
 
 
 def modules_after(program: str) -> set[str]:
-    """What a fresh interpreter has loaded after the program."""
-    done = subprocess.run(
+    """Return the modules that a new interpreter has loaded after running the program."""
+    result = subprocess.run(
         [sys.executable, "-c", f"{program}\nimport sys\nprint(*sys.modules)"],
         capture_output=True,
         text=True,
         check=True,
     )
-    return set(done.stdout.split())
+    return set(result.stdout.split())
 
 
 @pytest.fixture
@@ -66,14 +66,14 @@ def shards(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("use", ["", "wdsctl.prepare", "wdsctl.Dataset", "dir(wdsctl)"])
-def test_importing_wdsctl_and_naming_its_functions_loads_nothing_heavy(use: str) -> None:
+def test_import_wdsctl_loads_no_heavy_modules(use: str) -> None:
     loaded = modules_after(f"import wdsctl\n{use}")
 
     assert loaded.isdisjoint(HEAVY)
     assert not any(name.startswith(("wdsctl.cli", "wdsctl.loader")) for name in loaded)
 
 
-def test_every_public_name_is_there_and_no_other() -> None:
+def test_public_names_match_all() -> None:
     assert all(getattr(wdsctl, name) is not None for name in wdsctl.__all__)
     assert dir(wdsctl) == wdsctl.__all__
     assert wdsctl.loader is import_module("wdsctl.loader")
@@ -82,75 +82,77 @@ def test_every_public_name_is_there_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_function_has_every_option_of_its_command_with_the_same_default(name: str) -> None:
+def test_functions_have_options_and_defaults_of_their_commands(name: str) -> None:
     command: Callable[..., Any] = import_module(f"wdsctl.cli.commands.{name}").command
-    theirs = inspect.signature(command).parameters
-    ours = inspect.signature(getattr(wdsctl, name)).parameters
-    renamed, left_out = RENAMED.get(name, {}), {"common", *OF_THE_TERMINAL.get(name, ())}
-    expected = {renamed.get(option, option) for option in theirs if option not in left_out}
+    options = inspect.signature(command).parameters
+    parameters = inspect.signature(getattr(wdsctl, name)).parameters
+    renamed, omitted = RENAMED.get(name, {}), {"common", *TERMINAL_OPTIONS.get(name, ())}
+    expected = {renamed.get(option, option) for option in options if option not in omitted}
 
-    assert expected <= set(ours)
-    assert set(ours) - expected <= {"yes", "progress", "dest"}
-    for option, parameter in theirs.items():
-        mine = ours.get(renamed.get(option, option))
-        if mine is not None and type(parameter.default) in (int, bool, float):
-            assert mine.default == parameter.default, option
+    assert expected <= set(parameters)
+    assert set(parameters) - expected <= {"yes", "progress", "dest"}
+    for option, parameter in options.items():
+        own = parameters.get(renamed.get(option, option))
+        if own is not None and type(parameter.default) in (int, bool, float):
+            assert own.default == parameter.default, option
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_an_argument_takes_the_words_that_its_option_takes(name: str) -> None:
+def test_arguments_accept_choices_of_their_options(name: str) -> None:
     command: Callable[..., Any] = import_module(f"wdsctl.cli.commands.{name}").command
-    ours = {each.name: each.annotation for each in inspect.signature(getattr(wdsctl, name)).parameters.values()}
+    parameters = {each.name: each.annotation for each in inspect.signature(getattr(wdsctl, name)).parameters.values()}
     renamed = RENAMED.get(name, {})
 
     for option, kind in get_type_hints(command).items():
-        annotation = ours.get(renamed.get(option, option), "")
+        annotation = parameters.get(renamed.get(option, option), "")
         if "Literal[" in annotation:
-            assert _words(eval(annotation, {"Literal": Literal})) - {""} == _words(kind) - {""}, option  # noqa: S307 - our own source
-    if "by" in ours:
-        assert _words(eval(ours["by"], {"Literal": Literal})) == set(get_args(SplitBy))  # noqa: S307
+            assert _choices(eval(annotation, {"Literal": Literal})) - {""} == _choices(kind) - {""}, option  # noqa: S307 - our own source
+    if "by" in parameters:
+        assert _choices(eval(parameters["by"], {"Literal": Literal})) == set(get_args(SplitBy))  # noqa: S307
 
 
-def _words(kind: Any) -> set[str]:
-    """The words of `Literal["error", "skip"]`, or of an alternative to None; none if the kind is no choice of words."""
+def _choices(kind: Any) -> set[str]:
+    """Return the choices of `Literal["error", "skip"]`, also of an optional one; empty if the kind is no Literal."""
     return {word for each in (kind, *get_args(kind)) if get_origin(each) is Literal for word in get_args(each)}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_help_tells_every_argument(name: str) -> None:
+def test_docstrings_describe_every_argument(name: str) -> None:
     function = getattr(wdsctl, name)
-    told = function.__doc__ or ""
+    help_text = function.__doc__ or ""
     everywhere = {"source", "dest", "root", "progress", "catalog", "dry_run", "wait", "workers"}
 
-    assert f"wdsctl {name}" in told
+    assert f"wdsctl {name}" in help_text
     assert [
-        each for each in inspect.signature(function).parameters if each not in everywhere and f"`{each}`" not in told
+        each
+        for each in inspect.signature(function).parameters
+        if each not in everywhere and f"`{each}`" not in help_text
     ] == []
 
 
-def test_a_dataset_is_prepared_indexed_inspected_split_validated_and_converted(shards: Path, tmp_path: Path) -> None:
-    again = wdsctl.prepare(str(tmp_path / "raw"), shards, shard_samples=4, workers=1)
+def test_functions_prepare_index_inspect_split_validate_and_convert(shards: Path, tmp_path: Path) -> None:
+    repeated = wdsctl.prepare(str(tmp_path / "raw"), shards, shard_samples=4, workers=1)
     indexed = wdsctl.index(shards, column={"bytes": "size:jpg"}, media=True, workers=1)
     summary = wdsctl.inspect(shards)
-    divided = wdsctl.split(shards, {"train": 3, "val": 1}, by="sample", seed=1, yes=True, workers=1)
-    checked = wdsctl.validate(shards, level="content,schema", sample="50%", workers=1)
+    split = wdsctl.split(shards, {"train": 3, "val": 1}, by="sample", seed=1, yes=True, workers=1)
+    validated = wdsctl.validate(shards, level="content,schema", sample="50%", workers=1)
     converted = wdsctl.convert(shards, tmp_path / "new", shard_size="1MB", parts="jpg,txt", shuffle=True, workers=1)
 
-    assert isinstance(again, PrepareReport)
-    assert again.up_to_date
+    assert isinstance(repeated, PrepareReport)
+    assert repeated.up_to_date
     assert isinstance(indexed, IndexReport)
     assert [column.name for column in indexed.columns] == ["bytes"]
     assert isinstance(summary, InspectReport)
     assert {each.name: each.samples for each in summary.splits} == {"train": 6, "val": 3, "test": 3}
-    assert isinstance(divided, SplitReport)
+    assert isinstance(split, SplitReport)
     assert {each.name: each.samples for each in wdsctl.inspect(shards).splits} == {"train": 9, "val": 3}
-    assert isinstance(checked, ValidateReport)
-    assert (checked.findings, checked.share) == ((), 0.5)
+    assert isinstance(validated, ValidateReport)
+    assert (validated.findings, validated.share) == ((), 0.5)
     assert isinstance(converted, ConvertReport)
     assert (converted.samples, converted.files) == (12, 1)
 
 
-def test_inspect_and_validate_return_the_report_of_what_is_asked(shards: Path, tmp_path: Path) -> None:
+def test_inspect_and_validate_return_report_of_requested_kind(shards: Path, tmp_path: Path) -> None:
     create_view(str(shards), "few", ViewDefinition(sample="5"))
     blend = tmp_path / "blend.yaml"
     blend.write_text("splits:\n  train:\n    path: shards\n", encoding="utf-8")
@@ -168,7 +170,7 @@ def test_inspect_and_validate_return_the_report_of_what_is_asked(shards: Path, t
     assert isinstance(wdsctl.validate(shards, release=True, workers=1), ReleaseReport)
 
 
-def test_a_folder_of_media_is_indexed_as_it_is(tmp_path: Path) -> None:
+def test_prepare_and_index_accept_media_folder(tmp_path: Path) -> None:
     folder = a_folder(tmp_path / "media", {name: data for name, data in captions(0, 3).items() if name.endswith("jpg")})
 
     report = wdsctl.prepare(folder, media=True, workers=1)
@@ -183,7 +185,7 @@ def test_a_folder_of_media_is_indexed_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("call", "message"),
     [
         (lambda _: wdsctl.index(""), "root is ''"),
         (lambda root: wdsctl.index(root, catalog=""), "catalog is ''"),
@@ -198,40 +200,40 @@ def test_a_folder_of_media_is_indexed_as_it_is(tmp_path: Path) -> None:
         (lambda root: wdsctl.prepare(root, parts="jpg,,txt"), "empty name"),
     ],
 )
-def test_what_makes_no_sense_is_a_usage_error_that_nothing_was_done_for(
-    shards: Path, wrong: Callable[[str], Any], said: str
+def test_invalid_arguments_raise_usage_error_without_effect(
+    shards: Path, call: Callable[[str], Any], message: str
 ) -> None:
-    with pytest.raises(UsageError, match=said):
-        wrong(str(shards))
+    with pytest.raises(UsageError, match=message):
+        call(str(shards))
     assert not Path(f"{shards}-new").exists()
 
 
-def test_samples_move_only_where_it_is_said(shards: Path) -> None:
+def test_split_moves_samples_only_with_yes(shards: Path) -> None:
     with pytest.raises(UsageError) as refused:
         wdsctl.split(shards, "1,1", by="sample", seed=5, workers=1)
-    moved = wdsctl.split(shards, "1,1", by="sample", seed=5, yes=True, workers=1)
+    report = wdsctl.split(shards, "1,1", by="sample", seed=5, yes=True, workers=1)
 
     assert refused.value.code == "WDS238"
-    assert moved.moved
+    assert report.moved
 
 
-def test_errors_are_those_of_the_package(tmp_path: Path) -> None:
+def test_functions_raise_wdsctl_errors(tmp_path: Path) -> None:
     with pytest.raises(wdsctl.WdsctlError) as error:
         wdsctl.inspect(tmp_path / "nowhere")
     assert isinstance(error.value, InputError)
     assert error.value.hint
 
 
-def test_options_of_a_format_are_a_mapping(tmp_path: Path) -> None:
+def test_prepare_refuses_format_options_that_are_no_mapping(tmp_path: Path) -> None:
     options: Any = ["key=:row"]
     with pytest.raises(UsageError, match="option is a list, expected a mapping"):
         wdsctl.prepare(tmp_path / "rows.csv", tmp_path / "out", option=options)
 
 
-def test_a_progress_is_told(shards: Path) -> None:
-    from tests.build import Told
+def test_index_reports_progress(shards: Path) -> None:
+    from tests.build import RecordingProgress
 
-    told = Told()
-    wdsctl.index(shards, rebuild=True, workers=1, progress=told)
+    progress = RecordingProgress()
+    wdsctl.index(shards, rebuild=True, workers=1, progress=progress)
 
-    assert told.phases
+    assert progress.phases

@@ -1,4 +1,4 @@
-"""`wdsctl.Dataset`: any sample by position or key, in any process, as a training would get it."""
+"""`wdsctl.Dataset`: any sample by position or key, in any process, as in a training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import wdsctl
-from tests.build import a_shard, rewritten
+from tests.build import a_shard, rewrite_shard
 from tests.core.captioned import captions
 from tests.loader.datasets import a_dataset, numbered
 from wdsctl.core.errors import CatalogError, InputError, StateMismatch, StorageError, UsageError
@@ -40,7 +40,7 @@ def pictures(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_dataset_is_a_sequence_of_its_samples(root: str) -> None:
+def test_dataset_is_a_sequence_of_its_samples(root: str) -> None:
     ds = wdsctl.Dataset(root)
 
     assert len(ds) == 100
@@ -49,7 +49,7 @@ def test_a_dataset_is_a_sequence_of_its_samples(root: str) -> None:
     assert list(ds.keys()) == [f"{i:06}" for i in range(100)]
 
 
-def test_samples_are_found_by_key(root: str) -> None:
+def test_dataset_finds_samples_by_key(root: str) -> None:
     ds = wdsctl.Dataset(root)
 
     assert ds["000041"]["txt"] == "text 41"
@@ -58,9 +58,7 @@ def test_samples_are_found_by_key(root: str) -> None:
     assert 41 not in ds
 
 
-def test_a_slice_is_a_dataset_of_the_same_kind_that_has_read_nothing(
-    root: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slice_is_a_dataset_and_reads_nothing(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ds = wdsctl.Dataset(root)
     with monkeypatch.context() as patched:
         patched.setattr(os, "pread", None)
@@ -78,7 +76,7 @@ def test_a_slice_is_a_dataset_of_the_same_kind_that_has_read_nothing(
     assert ds[200:]
 
 
-def test_a_split_and_a_view_have_their_samples_alone(root: str) -> None:
+def test_splits_and_views_contain_only_their_samples(root: str) -> None:
     create_view(root, "late", ViewDefinition(where="key >= '000090'"))
     ds, val = wdsctl.Dataset(root), wdsctl.Dataset(root, split="val")
     late = ds.view("late")
@@ -92,26 +90,26 @@ def test_a_split_and_a_view_have_their_samples_alone(root: str) -> None:
     assert len(val.split(None)) == 100
 
 
-def test_a_validation_gets_the_same_samples_in_the_same_order(root: str) -> None:
+def test_dataset_order_equals_order_of_validation(root: str) -> None:
     val = wdsctl.Dataset(root, split="val")
-    trained = [key for batch in get_loader(get_val_dataset(root, batch_size=7)) for key in batch["__key__"]]
+    validation_keys = [key for batch in get_loader(get_val_dataset(root, batch_size=7)) for key in batch["__key__"]]
 
-    assert trained == list(val.keys())
+    assert validation_keys == list(val.keys())
 
 
-def test_a_sample_is_decoded_as_a_training_decodes_it(pictures: Path) -> None:
+def test_dataset_decodes_samples_like_training(pictures: Path) -> None:
     ds = wdsctl.Dataset(pictures)
-    own = wdsctl.Dataset(pictures, decode=SampleDecoder(image_decode="rgb8"))
+    custom = wdsctl.Dataset(pictures, decode=SampleDecoder(image_decode="rgb8"))
 
     assert isinstance(ds[3], CaptioningSample)
     assert ds[3].caption == "a picture of number 3"
     assert (ds[3].image.shape, ds[3].image.dtype) == ((3, 8, 8), torch.float32)
-    assert own[3].image.shape == (8, 8, 3)
+    assert custom[3].image.shape == (8, 8, 3)
     assert ds.sample_type == "CaptioningSample"
     assert isinstance(wdsctl.Dataset(pictures, crude=True)[3], CrudeSample)
 
 
-def test_without_decoding_a_sample_is_all_parts_as_bytes(pictures: Path) -> None:
+def test_decode_false_returns_parts_as_bytes(pictures: Path) -> None:
     sample = wdsctl.Dataset(pictures, decode=False)["003"]
 
     assert {name: value for name, value in sample.items() if not name.startswith("__")} == {
@@ -120,7 +118,7 @@ def test_without_decoding_a_sample_is_all_parts_as_bytes(pictures: Path) -> None
     }
 
 
-def test_a_position_out_of_range_is_an_index_error_with_a_hint(root: str) -> None:
+def test_position_out_of_range_raises_index_error_with_hint(root: str) -> None:
     ds = wdsctl.Dataset(root)[:10]
     for position in (10, -11, 1 << 70):
         with pytest.raises(IndexError) as error:
@@ -129,7 +127,7 @@ def test_a_position_out_of_range_is_an_index_error_with_a_hint(root: str) -> Non
         assert error.value.hint == "positions are 0 to 9"
 
 
-def test_an_unknown_key_is_a_key_error_with_a_hint(root: str) -> None:
+def test_unknown_key_raises_key_error_with_hint(root: str) -> None:
     with pytest.raises(KeyError, match="no sample 'nobody'") as error:
         wdsctl.Dataset(root)["nobody"]
     with pytest.raises(KeyError, match="but not among these 10 samples"):
@@ -140,7 +138,7 @@ def test_an_unknown_key_is_a_key_error_with_a_hint(root: str) -> None:
     assert pickle.loads(pickle.dumps(error.value)).hint == error.value.hint  # noqa: S301 - our own
 
 
-def test_a_key_that_repeats_is_told_with_its_positions(tmp_path: Path) -> None:
+def test_duplicate_key_error_lists_positions(tmp_path: Path) -> None:
     for name in ("a.tar", "b.tar"):
         (tmp_path / name).write_bytes(a_shard({"x.txt": name.encode(), f"{name[0]}.txt": b""}))
     wdsctl.index(tmp_path, workers=1)
@@ -151,13 +149,13 @@ def test_a_key_that_repeats_is_told_with_its_positions(tmp_path: Path) -> None:
     assert ds[:2]["x"]["txt"] == "a.tar"
 
 
-@pytest.mark.parametrize("which", [1.5, None, True, [1, 2]])
-def test_what_names_no_sample_is_a_usage_error(root: str, which: Any) -> None:
+@pytest.mark.parametrize("item", [1.5, None, True, [1, 2]])
+def test_invalid_index_type_raises_usage_error(root: str, item: Any) -> None:
     with pytest.raises(UsageError, match="is not a position, key or slice"):
-        wdsctl.Dataset(root)[which]
+        wdsctl.Dataset(root)[item]
 
 
-def test_what_is_not_there_is_told_when_a_dataset_is_opened(root: str, tmp_path: Path) -> None:
+def test_dataset_refuses_missing_splits_views_and_catalogs(root: str, tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(a_shard(captions(0, 1)))
     for arguments, error, code in (
         ((root, "dev"), InputError, "WDS211"),
@@ -172,7 +170,7 @@ def test_what_is_not_there_is_told_when_a_dataset_is_opened(root: str, tmp_path:
         wdsctl.Dataset(root)[:5].split("val")
 
 
-def test_queries_give_rows_by_column_and_may_not_write(root: str) -> None:
+def test_sql_returns_rows_as_dicts_and_refuses_writes(root: str) -> None:
     ds = wdsctl.Dataset(root)
 
     assert ds.sql("SELECT key, shard FROM v_sample WHERE key = '000041'") == [
@@ -185,7 +183,7 @@ def test_queries_give_rows_by_column_and_may_not_write(root: str) -> None:
             ds.sql(query)
 
 
-def test_a_pickle_has_neither_arrays_nor_files_and_gives_the_same_samples(root: str) -> None:
+def test_pickle_is_small_and_restores_same_samples(root: str) -> None:
     ds = wdsctl.Dataset(root, split="val")[3:20:2]
     text = pickle.dumps(ds)
     again = pickle.loads(text)  # noqa: S301 - our own
@@ -196,7 +194,7 @@ def test_a_pickle_has_neither_arrays_nor_files_and_gives_the_same_samples(root: 
     assert pickle.loads(pickle.dumps(again)).root == ds.root  # noqa: S301 - our own
 
 
-def test_a_pickle_of_a_dataset_that_has_changed_is_refused(tmp_path: Path) -> None:
+def test_pickle_of_changed_dataset_is_refused(tmp_path: Path) -> None:
     root = a_dataset(tmp_path / "shards", 40, split={"train": 3, "val": 1}, split_by="sample")
     text, whole = pickle.dumps(wdsctl.Dataset(root, split="val")), pickle.dumps(wdsctl.Dataset(root))
     wdsctl.split(root, {"train": 1, "val": 1}, by="sample", seed=9, yes=True, workers=1)
@@ -213,17 +211,17 @@ def test_a_pickle_of_a_dataset_that_has_changed_is_refused(tmp_path: Path) -> No
             pickle.loads(whole)[0]  # noqa: S301 - our own
 
 
-def test_a_shard_that_was_replaced_is_refused(tmp_path: Path) -> None:
+def test_replaced_shard_is_refused(tmp_path: Path) -> None:
     root = a_dataset(tmp_path / "shards", 40)
     ds = wdsctl.Dataset(root)
-    rewritten(f"{root}/shard-000.tar", {"other.txt": b"other"})
+    rewrite_shard(f"{root}/shard-000.tar", {"other.txt": b"other"})
 
     with pytest.raises(StorageError, match="when it was indexed"):
         ds[0]
     assert ds[39]["txt"] == "text 39"
 
 
-def test_forked_processes_read_beside_each_other(root: str) -> None:
+def test_forked_processes_read_dataset_concurrently(root: str) -> None:
     ds = wdsctl.Dataset(root)
     expected = [sample["txt"] for sample in ds]
     children = []
@@ -238,7 +236,7 @@ def test_forked_processes_read_beside_each_other(root: str) -> None:
     assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0, 0]
 
 
-def test_threads_share_a_dataset(root: str) -> None:
+def test_threads_share_dataset(root: str) -> None:
     ds = wdsctl.Dataset(root)
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda i: ds[i]["json"]["number"], list(range(100)) * 4))
@@ -247,7 +245,7 @@ def test_threads_share_a_dataset(root: str) -> None:
 
 
 @pytest.mark.parametrize("start_method", ["fork", "spawn"])
-def test_it_is_a_map_style_dataset_of_torch(root: str, start_method: str) -> None:
+def test_dataset_works_as_map_style_dataset_of_torch(root: str, start_method: str) -> None:
     ds = wdsctl.Dataset(root, split="train")
     loader: DataLoader[Any] = DataLoader(
         ds,  # type: ignore[arg-type]
@@ -264,7 +262,7 @@ def test_it_is_a_map_style_dataset_of_torch(root: str, start_method: str) -> Non
     assert sorted(keys) == sorted(ds.keys())
 
 
-def test_a_million_samples_cost_no_list_of_them(root: str) -> None:
+def test_dataset_stores_positions_as_range(root: str) -> None:
     ds = wdsctl.Dataset(root)
     state = vars(ds)
 
@@ -272,8 +270,8 @@ def test_a_million_samples_cost_no_list_of_them(root: str) -> None:
     assert isinstance(state["_positions"], range)
 
 
-class SafeTags(HTMLParser):
-    """Collects what a page has in it."""
+class TagCollector(HTMLParser):
+    """Collects the tags and attributes of a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -285,9 +283,9 @@ class SafeTags(HTMLParser):
         self.attributes += [(name, value or "") for name, value in attrs]
 
 
-def checked(page: str) -> SafeTags:
-    """The page, which may have nothing in it that runs or loads."""
-    found = SafeTags()
+def check_page(page: str) -> TagCollector:
+    """Check that a page contains nothing that runs or loads; return its tags and attributes."""
+    found = TagCollector()
     found.feed(page)
     assert found.tags <= {"div", "b", "table", "tr", "td", "img"}
     assert {name for name, _ in found.attributes} <= {"style", "src", "alt"}
@@ -299,16 +297,16 @@ def checked(page: str) -> SafeTags:
 HOSTILE = '"><script>alert(1)</script><img src="https://example.org/x" onerror="alert(2)">\x1b[2J\u202e'
 
 
-def hostile(i: int) -> dict[str, bytes]:
+def hostile_parts(i: int) -> dict[str, bytes]:
     return {**numbered(i), "txt": (HOSTILE * 5_000).encode(), "html": HOSTILE.encode(), "<b>": b"bold"}
 
 
-def test_html_of_hostile_data_neither_runs_nor_loads_nor_floods(tmp_path: Path) -> None:
-    root = a_dataset(tmp_path / "<script>alert(3)<", 50, parts=hostile)
+def test_html_of_hostile_data_is_safe_and_short(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path / "<script>alert(3)<", 50, parts=hostile_parts)
     ds = wdsctl.Dataset(root)
     batch = generic_batch(list(ds[:20]))
     for page in (ds._repr_html_(), ds[0]._repr_html_(), batch._repr_html_()):
-        checked(page)
+        check_page(page)
         assert len(page) < 30_000
     assert all("\x1b" not in text for text in (repr(ds), repr(batch), repr(ds[0])))
 
@@ -318,20 +316,20 @@ def test_html_shows_pictures_captions_and_facts(pictures: Path) -> None:
     batch = generic_batch(list(ds))
     page = ds._repr_html_()
 
-    assert [name for name, _ in checked(page).attributes].count("src") == 4
+    assert [name for name, _ in check_page(page).attributes].count("src") == 4
     assert "a picture of number" in page
     assert all(word in page for word in ("CaptioningSample", "train", "a.tar", "2 more"))
-    assert [name for name, _ in checked(ds[0]._repr_html_()).attributes].count("src") == 1
-    assert [name for name, _ in checked(batch._repr_html_()).attributes].count("src") == 6
+    assert [name for name, _ in check_page(ds[0]._repr_html_()).attributes].count("src") == 1
+    assert [name for name, _ in check_page(batch._repr_html_()).attributes].count("src") == 6
     assert "float32 tensor (6, 3, 8, 8)" in batch._repr_html_()
 
 
-def test_html_of_a_dataset_that_cannot_be_read_says_so(pictures: Path) -> None:
+def test_html_of_unreadable_dataset_reports_error(pictures: Path) -> None:
     ds = wdsctl.Dataset(pictures)
     (pictures / "a.tar").unlink()
 
     assert "WDS408" in ds._repr_html_()
 
 
-def test_a_repr_names_the_dataset_without_its_secrets(root: str) -> None:
+def test_repr_shows_root_split_and_sample_count(root: str) -> None:
     assert repr(wdsctl.Dataset(root, split="val")) == f"<Dataset {root!r}, split='val': 30 samples>"

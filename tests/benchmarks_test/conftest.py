@@ -1,4 +1,4 @@
-"""The benchmarks are no installed package: they are imported from the repository's root."""
+"""The benchmarks are not an installed package, so they are imported from the repository's root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tiny shards are built from arrays, so tarfile must agree with every header."""
+"""The tiny shards are built from arrays, so tarfile must accept every header."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def members(path: Path) -> list[tarfile.TarInfo]:
+def read_members(path: Path) -> list[tarfile.TarInfo]:
     with tarfile.open(path) as tar:
         return tar.getmembers()
 
 
-def test_a_tiny_shard_holds_two_parts_a_sample_in_tar_order(tmp_path: Path) -> None:
+def test_tiny_shard_holds_two_parts_per_sample_in_tar_order(tmp_path: Path) -> None:
     shard = tmp_path / "a.tar"
 
     write_tiny_shard(shard, first=123_456, samples=3, mtime=1_700_000_000)
 
-    names = [member.name for member in members(shard)]
+    names = [member.name for member in read_members(shard)]
     assert names == [f"000{number}.{part}" for number in (123_456, 123_457, 123_458) for part in ("jpg", "txt")]
 
 
-def test_a_tiny_shard_is_read_to_the_last_byte_of_every_part(tmp_path: Path) -> None:
+def test_tiny_shard_parts_are_readable_to_last_byte(tmp_path: Path) -> None:
     shard = tmp_path / "a.tar"
 
     write_tiny_shard(shard, first=0, samples=200, mtime=1_700_000_000)
@@ -42,18 +42,16 @@ def test_a_tiny_shard_is_read_to_the_last_byte_of_every_part(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("mtime", "headers"), [(1_700_000_000, 0), (1_700_000_000.25, 4)])
-def test_only_a_fractional_time_puts_a_pax_header_before_every_member(
-    tmp_path: Path, mtime: float, headers: int
-) -> None:
+def test_fractional_mtime_adds_pax_header_before_every_member(tmp_path: Path, mtime: float, headers: int) -> None:
     shard = tmp_path / "a.tar"
 
     write_tiny_shard(shard, first=0, samples=2, mtime=mtime)
 
     assert shard.read_bytes().count(b"PaxHeader") == headers
-    assert {float(member.mtime) for member in members(shard)} == {float(mtime)}
+    assert {float(member.mtime) for member in read_members(shard)} == {float(mtime)}
 
 
-def test_the_same_shard_is_built_byte_for_byte_again(tmp_path: Path) -> None:
+def test_write_tiny_shard_is_deterministic(tmp_path: Path) -> None:
     for name in ("a.tar", "b.tar"):
         write_tiny_shard(tmp_path / name, first=7, samples=5, mtime=1_700_000_000)
 

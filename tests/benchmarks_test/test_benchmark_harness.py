@@ -1,4 +1,4 @@
-"""What the harness measures, and what it tells."""
+"""What the harness measures and what it reports."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def a_subject(name: str, *rows: Row) -> Subject:
     return Subject(name=name, date="2026-01-01", machine=machine, versions=versions, rows=list(rows))
 
 
-def test_the_cost_of_a_command_includes_the_cpu_of_its_children() -> None:
+def test_measure_includes_cpu_of_child_processes() -> None:
     assert measure(python(BURN_IN_A_CHILD)).cpu_seconds >= 0.3
 
 
-def test_the_peak_memory_grows_with_what_the_command_holds() -> None:
-    # From a process of its own: the kernel counts what a child shared with its parent before it began, and a test
-    # runner may hold more than the command does.
+def test_peak_bytes_grow_with_memory_of_command() -> None:
+    # In a process of its own: the kernel counts what a child shared with its parent before it began, and a test
+    # runner may hold more memory than the command.
     code = (
         "import sys; from benchmarks.measure import measure\n"
         "for held in (0, 200_000_000):\n"
@@ -60,12 +60,12 @@ def test_the_peak_memory_grows_with_what_the_command_holds() -> None:
     assert large - small > 150_000_000
 
 
-def test_a_contender_that_fails_is_an_error_with_its_last_words() -> None:
+def test_failing_contender_raises_error_with_its_stderr() -> None:
     with pytest.raises(ContenderError, match="no such luck"):
         measure(python("raise SystemExit('no such luck')"))
 
 
-def test_every_contender_runs_once_a_round_after_a_warm_up_and_never_always_first() -> None:
+def test_compete_alternates_order_of_contenders_after_warm_up() -> None:
     order: list[str] = []
 
     def contender(name: str) -> Contender:
@@ -81,14 +81,14 @@ def test_every_contender_runs_once_a_round_after_a_warm_up_and_never_always_firs
     assert [len(entry.rounds) for entry in row.entries] == [2, 2]
 
 
-def test_a_command_is_shown_without_paths_of_this_machine() -> None:
+def test_shown_command_has_no_paths_of_this_machine() -> None:
     command = (str(PEERS / "bin" / "energon"), "prepare", str(DATA / "energon" / "tiny"), "--field-map", '{"a":"b"}')
 
     assert shown(command) == """energon prepare $DATA/energon/tiny --field-map '{"a":"b"}'"""
 
 
-def test_a_ratio_is_taken_against_the_best_rival() -> None:
-    target = Target(subject="s", row="r", ours="us", figure="samples_per_second", bound=2, rivals=("a", "b"))
+def test_judge_compares_with_best_rival() -> None:
+    target = Target(subject="s", row="r", entry="us", figure="samples_per_second", bound=2, rivals=("a", "b"))
     row = Row(
         title="r", entries=[an_entry(name, samples_per_second=rate) for name, rate in (("us", 6), ("a", 1), ("b", 4))]
     )
@@ -99,8 +99,8 @@ def test_a_ratio_is_taken_against_the_best_rival() -> None:
     assert (verdict.measured, verdict.is_met) == ("1.50 times", False)
 
 
-def test_less_time_is_better() -> None:
-    target = Target(subject="s", row="r", ours="us", figure="wall_seconds", bound=10, rivals=("a",))
+def test_judge_treats_less_time_as_better() -> None:
+    target = Target(subject="s", row="r", entry="us", figure="wall_seconds", bound=10, rivals=("a",))
     row = Row(title="r", entries=[an_entry("us", wall_seconds=2), an_entry("a", wall_seconds=30)])
 
     verdict = judge(target, row)
@@ -109,13 +109,13 @@ def test_less_time_is_better() -> None:
     assert (verdict.measured, verdict.is_met) == ("15.00 times", True)
 
 
-def test_nothing_is_judged_that_was_not_measured() -> None:
-    target = Target(subject="s", row="r", ours="us", figure="wall_seconds", bound=10, rivals=("a",))
+def test_judge_returns_none_for_unmeasured_target() -> None:
+    target = Target(subject="s", row="r", entry="us", figure="wall_seconds", bound=10, rivals=("a",))
 
     assert judge(target, Row(title="r", entries=[an_entry("a", wall_seconds=30)])) is None
 
 
-def test_saving_a_subject_leaves_the_others_in_the_file(tmp_path: Path) -> None:
+def test_save_subject_keeps_other_subjects_in_file(tmp_path: Path) -> None:
     file = tmp_path / "results.json"
     first, second = a_subject("folder"), a_subject("loader", Row(title="r", entries=[an_entry("us", wall_seconds=1)]))
 
@@ -125,7 +125,7 @@ def test_saving_a_subject_leaves_the_others_in_the_file(tmp_path: Path) -> None:
     assert load_subjects(file) == {"folder": first, "loader": second}
 
 
-def test_the_report_sets_every_target_beside_what_was_measured(tmp_path: Path) -> None:
+def test_report_lists_targets_with_measured_values(tmp_path: Path) -> None:
     row = Row(
         title="folder to shards",
         entries=[
@@ -142,36 +142,36 @@ def test_the_report_sets_every_target_beside_what_was_measured(tmp_path: Path) -
     assert "| webdataset ShardWriter | 9.00 | 4.50 times |" in page
 
 
-def test_every_target_has_a_subject_of_the_report() -> None:
+def test_every_target_has_subject_of_report() -> None:
     assert {target.subject for target in TARGETS} <= set(SUBJECTS)
 
 
-def test_every_subject_is_measured_and_has_its_words_and_columns() -> None:
+def test_every_subject_has_bench_and_columns() -> None:
     assert set(BENCHES) == set(SUBJECTS) == set(COLUMNS)
 
 
-def test_the_cpu_of_a_process_that_outlives_its_parent_counts() -> None:
-    # The middle process is gone at once; what it left behind goes on for a while.
+def test_measure_includes_cpu_of_process_that_outlives_its_parent() -> None:
+    # The middle process ends at once; its child runs on for a while.
     code = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {BURN!r}])"
 
     assert measure(python(code)).cpu_seconds >= 0.3
 
 
-def test_the_cpu_of_a_tree_has_that_of_children_under_way_and_of_those_that_ended() -> None:
+def test_tree_cpu_seconds_include_running_and_ended_children() -> None:
     before = tree_cpu_seconds(os.getpid())
     with subprocess.Popen(python(f"{BURN}\nprint(1, flush=True)\ninput()"), **PIPED) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        under_way = tree_cpu_seconds(os.getpid()) - before
+        running = tree_cpu_seconds(os.getpid()) - before
         child.communicate(b"\n")
     ended = tree_cpu_seconds(os.getpid()) - before
 
-    assert under_way >= 0.25
+    assert running >= 0.25
     assert ended >= 0.25
 
 
-def test_a_rate_may_fall_short_of_a_rival_by_a_share() -> None:
-    target = Target(subject="s", row="r", ours="us", figure="samples_per_second", bound=0.85, rivals=("a",))
+def test_rate_target_below_one_allows_lower_rate_than_rival() -> None:
+    target = Target(subject="s", row="r", entry="us", figure="samples_per_second", bound=0.85, rivals=("a",))
     row = Row(title="r", entries=[an_entry("us", samples_per_second=9), an_entry("a", samples_per_second=10)])
 
     verdict = judge(target, row)
@@ -181,8 +181,8 @@ def test_a_rate_may_fall_short_of_a_rival_by_a_share() -> None:
     assert (verdict.measured, verdict.is_met) == ("0.90 times", True)
 
 
-def test_memory_may_be_a_little_more_than_a_rivals() -> None:
-    target = Target(subject="s", row="r", ours="us", figure="tree_peak_bytes", bound=1 / 1.1, rivals=("a",))
+def test_memory_target_below_one_allows_more_memory_than_rival() -> None:
+    target = Target(subject="s", row="r", entry="us", figure="tree_peak_bytes", bound=1 / 1.1, rivals=("a",))
     row = Row(title="r", entries=[an_entry("us", tree_peak_bytes=120), an_entry("a", tree_peak_bytes=100)])
 
     verdict = judge(target, row)

@@ -1,4 +1,4 @@
-"""What the rows about scale stand on: their corpora, their budgets, and the checks that a figure must pass."""
+"""The parts of the scale benchmarks: their corpora, their budgets, and the checks that a figure must pass."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import plans_bench, sources_bench, states_bench, view_bench
 from benchmarks.contenders.plans import check, plan
-from benchmarks.contenders.states import budget, made_again
+from benchmarks.contenders.states import budget, count_rebuilt_samples
 from benchmarks.many_sources import COUNTS, ensure_sources
 from benchmarks.targets import TARGETS
 from wdsctl.core.checkpoint.addresses import encode_address
@@ -24,7 +24,7 @@ class Raw(DefaultTaskEncoder[Any, Any, Any, Any]):
     decoder = None
 
 
-def test_sources_share_the_samples_and_are_ready_for_training(tmp_path: Path) -> None:
+def test_sources_share_samples_and_are_ready_for_training(tmp_path: Path) -> None:
     roots = ensure_sources(2, tmp_path, samples=40)
 
     keys = set()
@@ -34,7 +34,7 @@ def test_sources_share_the_samples_and_are_ready_for_training(tmp_path: Path) ->
     assert keys == {f"{number:09d}" for number in range(40)}
 
 
-def test_sources_that_stand_complete_are_not_built_again(tmp_path: Path) -> None:
+def test_ensure_sources_keeps_complete_sources(tmp_path: Path) -> None:
     (root,) = ensure_sources(1, tmp_path, samples=4)
     (root / "mark").touch()
 
@@ -42,14 +42,14 @@ def test_sources_that_stand_complete_are_not_built_again(tmp_path: Path) -> None
     assert (root / "mark").exists()
 
 
-@pytest.mark.parametrize("arms", [1, 7])
-def test_a_plan_without_files_passes_its_own_check(arms: int) -> None:
-    stage = plan(10**6, arms)
+@pytest.mark.parametrize("components", [1, 7])
+def test_plan_without_files_passes_its_check(components: int) -> None:
+    stage = plan(10**6, components)
 
     check(stage, stage.open(new_layout(8).lanes[3]).take(2000))
 
 
-def test_a_plan_that_gives_a_sample_twice_is_found_out() -> None:
+def test_check_fails_for_sample_drawn_twice() -> None:
     stage = plan(10**6, 1)
     refs = stage.open(new_layout(8).lanes[0]).take(500)
 
@@ -57,7 +57,7 @@ def test_a_plan_that_gives_a_sample_twice_is_found_out() -> None:
         check(stage, [*refs, *refs])
 
 
-def test_a_plan_whose_shares_are_off_is_found_out() -> None:
+def test_check_fails_for_wrong_component_shares() -> None:
     stage = plan(10**6, 2)
     refs = stage.open(new_layout(8).lanes[0]).take(500)
 
@@ -65,12 +65,12 @@ def test_a_plan_whose_shares_are_off_is_found_out() -> None:
         check(stage, [ref for ref in refs if ref[0].number == 0])
 
 
-def test_the_budget_counts_lanes_sources_and_every_sample_that_waits() -> None:
+def test_budget_counts_lanes_sources_and_pending_samples() -> None:
     assert budget(lanes=2, sources=10, pending=3) == 1024 + 2 * 256 + 10 * 16 + 3 * 8
 
 
 @pytest.mark.parametrize(
-    ("pack", "again"),
+    ("pack", "expected"),
     [
         ({"upstream": [92, 1], "packs": 2, "emitted": 1}, {5, 6, 7, 93, 94, 95, 96, 97, 98, 99}),
         ({"upstream": [93, 0], "packs": 1, "emitted": 0}, {5, 6, 7, 93, 94, 95, 96, 97, 98, 99}),
@@ -78,9 +78,7 @@ def test_the_budget_counts_lanes_sources_and_every_sample_that_waits() -> None:
     ],
     ids=["a buffer under way", "the same from a pick that was not begun", "a buffer that is over"],
 )
-def test_what_is_made_again_is_what_the_lane_of_the_next_batch_has_each_once(
-    pack: dict[str, Any], again: set[int]
-) -> None:
+def test_resume_recomputes_distinct_pending_samples_of_next_lane(pack: dict[str, Any], expected: set[int]) -> None:
     waiting = "".join(map(encode_address, [{"samples": [5, 6, 98], "step": 0}, {"samples": [6], "step": 1}, 7]))
     here = {"draws": 100, "stream": {"upstream": {"upstream": pack, "waiting": waiting}, "emitted": 0}}
     other = {
@@ -90,22 +88,25 @@ def test_what_is_made_again_is_what_the_lane_of_the_next_batch_has_each_once(
 
     state = {"batches_drawn": 7, "first_batch": 4, "lanes": [[0, []], [1, []]], "cursors": {"0": other, "1": here}}
 
-    assert made_again(state) == len(again)
+    assert count_rebuilt_samples(state) == len(expected)
 
 
-def test_a_lane_that_holds_nothing_makes_nothing_again() -> None:
+def test_resume_recomputes_nothing_for_lane_without_pending_samples() -> None:
     cursor = {"draws": 5, "stream": {"upstream": [5, 0], "emitted": 0}}
 
-    assert made_again({"batches_drawn": 0, "first_batch": 0, "lanes": [[0, []]], "cursors": {"0": cursor}}) == 0
+    assert (
+        count_rebuilt_samples({"batches_drawn": 0, "first_batch": 0, "lanes": [[0, []]], "cursors": {"0": cursor}}) == 0
+    )
 
 
-def test_the_targets_about_scale_name_rows_and_contenders_that_there_are() -> None:
+def test_scale_targets_name_existing_rows_and_contenders() -> None:
     rows = {
         "sources": {
             sources_bench.title(mode): {sources_bench.name(count) for count in COUNTS} for mode in sources_bench.MODES
         },
         "plans": {
-            plans_bench.title(arms): {plans_bench.name(size) for size in plans_bench.SIZES} for arms in plans_bench.ARMS
+            plans_bench.title(components): {plans_bench.name(size) for size in plans_bench.SIZES}
+            for components in plans_bench.COMPONENTS
         },
         "states": {states_bench.TITLE: {name for name, _, _ in states_bench.SHAPES}},
         "view": {view_bench.OPEN_TITLE: {*view_bench.VIEWS, view_bench.WHOLE}},
@@ -114,4 +115,4 @@ def test_the_targets_about_scale_name_rows_and_contenders_that_there_are() -> No
 
     assert targets
     for target in targets:
-        assert {target.ours, *target.rivals} <= rows[target.subject][target.row]
+        assert {target.entry, *target.rivals} <= rows[target.subject][target.row]

@@ -1,4 +1,4 @@
-"""The store of the benchmark answers drivers of S3 and plain HTTP, counts, and is late when it should be."""
+"""The benchmark's store answers S3 drivers and plain HTTP, counts requests, and delays them as configured."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> Iterator[SlowStore]:
         yield running
 
 
-def test_drivers_of_s3_write_list_and_read_with_conditions(store: SlowStore) -> None:
+def test_slow_store_supports_s3_put_get_list_and_stat(store: SlowStore) -> None:
     objects = ObjectStore("s3://bucket/a")
     written = objects.put("s3://bucket/a/one.bin", DATA)
 
@@ -38,44 +38,44 @@ def test_drivers_of_s3_write_list_and_read_with_conditions(store: SlowStore) -> 
     assert objects.stat("s3://bucket/a/two.bin") is None
 
 
-def fetched(url: str, **headers: str) -> tuple[int, bytes]:
+def fetch(url: str, **headers: str) -> tuple[int, bytes]:
     with urllib.request.urlopen(urllib.request.Request(url, headers=headers)) as answer:  # noqa: S310 - of this machine
         return answer.status, answer.read()
 
 
-def test_ranges_and_whole_objects_are_counted(store: SlowStore, tmp_path: Path) -> None:
+def test_slow_store_counts_ranges_and_whole_objects(store: SlowStore, tmp_path: Path) -> None:
     (tmp_path / "bucket" / "one.bin").write_bytes(DATA)
     store.set_delays(Delays())
     address = f"{store.url}/bucket/one.bin"
 
-    assert fetched(address, Range="bytes=10-19") == (206, DATA[10:20])
-    assert fetched(address) == (200, DATA)
+    assert fetch(address, Range="bytes=10-19") == (206, DATA[10:20])
+    assert fetch(address) == (200, DATA)
     counts = store.counts
     assert (counts.requests, counts.gets, counts.sent, counts.late) == (2, 2, 10 + len(DATA), 0)
     assert counts.trips == 2, "one after the other"
 
 
-def test_requests_at_the_same_time_are_one_round_trip(store: SlowStore, tmp_path: Path) -> None:
+def test_slow_store_counts_concurrent_requests_as_one_round_trip(store: SlowStore, tmp_path: Path) -> None:
     (tmp_path / "bucket" / "one.bin").write_bytes(DATA)
     store.set_delays(Delays(1.0))
     with ThreadPoolExecutor(4) as threads:
-        assert len(set(threads.map(fetched, [f"{store.url}/bucket/one.bin"] * 4))) == 1
+        assert len(set(threads.map(fetch, [f"{store.url}/bucket/one.bin"] * 4))) == 1
 
     assert (store.counts.requests, store.counts.trips) == (4, 1)
 
 
-def test_a_share_of_the_requests_is_late(store: SlowStore, tmp_path: Path) -> None:
+def test_slow_store_delays_share_of_requests(store: SlowStore, tmp_path: Path) -> None:
     (tmp_path / "bucket" / "one.bin").write_bytes(DATA)
     store.set_delays(Delays(late=0.001, late_share=0.2))
     for _ in range(100):
-        fetched(f"{store.url}/bucket/one.bin")
+        fetch(f"{store.url}/bucket/one.bin")
 
     assert 5 < store.counts.late < 40
     store.set_delays(Delays())
     assert store.counts.late == 0
 
 
-def test_the_contender_reads_so_many_samples_from_the_store(store: SlowStore, tmp_path: Path) -> None:
+def test_wdsctl_contender_reads_given_number_of_samples_from_store(store: SlowStore, tmp_path: Path) -> None:
     a_dataset(tmp_path / "bucket" / "shards", 300, shard_samples=100, parts=lambda i: {"jpg": DATA, "txt": b"%d" % i})
     environment = {**os.environ, "XDG_DATA_HOME": str(tmp_path / "home")}
     url = "s3://bucket/shards"

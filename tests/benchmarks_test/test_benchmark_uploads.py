@@ -1,4 +1,4 @@
-"""What the rows about uploads and many shards stand on: the server, equal uploads, and catalogs that are counted."""
+"""The parts of the upload and many-shards benchmarks: the server, equal uploads, and complete catalogs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
         yield ObjectStore("s3://bucket")
 
 
-def test_the_server_keeps_objects_and_refuses_what_conditions_forbid(store: ObjectStore) -> None:
+def test_sink_stores_objects_and_refuses_writes_with_stale_tag(store: ObjectStore) -> None:
     data = os.urandom(2 * PART_BYTES + 77)
     with store.open_upload("s3://bucket/a/large") as upload:
         upload.write(data)
@@ -47,8 +47,8 @@ def test_the_server_keeps_objects_and_refuses_what_conditions_forbid(store: Obje
     assert store.stat("s3://bucket/a/small") is None
 
 
-@pytest.mark.parametrize("how", ["prepare", "put"])
-def test_both_uploads_send_the_shards_of_the_disk(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", ["prepare", "put"])
+def test_upload_sends_all_shards_on_disk(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"):
         monkeypatch.setenv(name, "")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -56,19 +56,19 @@ def test_both_uploads_send_the_shards_of_the_disk(how: str, tmp_path: Path, monk
     raw = uploads.ensure_raw(30, tmp_path)
     monkeypatch.setattr(uploads, "ensure_raw", lambda _files: raw)
 
-    cost, size_bytes = uploads.upload(how, 1, 0, 30)
+    cost, size_bytes = uploads.upload(method, 1, 0, 30)
 
     assert size_bytes == sum(path.stat().st_size for path in tmp_path.glob("uploads-raw-30-tars/*.tar"))
     assert cost.cpu_seconds > 0
 
 
-@pytest.mark.parametrize("how", ["local", "job"])
-def test_all_tiny_shards_are_in_the_catalog(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", ["local", "job"])
+def test_index_shards_catalogs_all_tiny_shards(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(many_shards, "DATA", tmp_path)
     root = many_shards.ensure_shards(40, tmp_path)
     monkeypatch.setattr(many_shards, "ensure_shards", lambda _count: root)
 
-    figures = many_shards.index_shards(how, 40)
+    figures = many_shards.index_shards(method, 40)
 
     assert figures["steps_cpu_seconds"] > 0
-    assert ("merge_cpu_share" in figures) == (how == "job")
+    assert ("merge_cpu_share" in figures) == (method == "job")

@@ -1,4 +1,4 @@
-"""What the rows about the daily verbs stand on: their corpora and roots, and the checks that a figure must pass."""
+"""The parts of the benchmarks of daily commands: their corpora and roots, and the checks that a figure must pass."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def two_lines(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("text", "least", "most"), [(caption, 300, 520), (conversation, 1500, 2600)])
-def test_lines_are_objects_of_the_promised_sizes_with_their_numbers(
+def test_write_lines_writes_numbered_objects_within_size_range(
     tmp_path: Path, text: Callable[[Random], str], least: int, most: int
 ) -> None:
     write_lines(tmp_path / "a.jsonl", 7, 300, text)
@@ -38,14 +38,14 @@ def test_lines_are_objects_of_the_promised_sizes_with_their_numbers(
     assert all(least <= len(line) <= most for line in lines)
 
 
-def test_the_same_lines_are_written_again(tmp_path: Path) -> None:
+def test_write_lines_is_deterministic(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write_lines(tmp_path / name, 0, 20, conversation)
 
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-def test_a_root_may_have_the_first_shards_alone_under_a_name_of_its_own(tmp_path: Path) -> None:
+def test_linked_root_limits_shards_and_takes_name(tmp_path: Path) -> None:
     (tmp_path / "corpus").mkdir()
     for name in ("a.tar", "b.tar", "c.jsonl", "notes.txt"):
         (tmp_path / "corpus" / name).touch()
@@ -58,7 +58,7 @@ def test_a_root_may_have_the_first_shards_alone_under_a_name_of_its_own(tmp_path
 
 
 @pytest.mark.parametrize("has_rows", [True, False])
-def test_an_index_passes_its_check_with_rows_where_there_are_to_be_rows(two_lines: Path, *, has_rows: bool) -> None:
+def test_check_indexed_verifies_samples_and_presence_of_rows(two_lines: Path, *, has_rows: bool) -> None:
     index(str(two_lines), sample_rows=has_rows)
 
     verbs_bench.check_indexed(two_lines, 2, has_rows=has_rows)
@@ -68,8 +68,8 @@ def test_an_index_passes_its_check_with_rows_where_there_are_to_be_rows(two_line
         verbs_bench.check_indexed(two_lines, 3, has_rows=has_rows)
 
 
-def test_a_rate_without_rivals_is_to_be_reached() -> None:
-    target = Target(subject="s", row="r", ours="us", figure="gigabytes_per_second", bound=0.5)
+def test_rate_target_without_rivals_is_an_absolute_bound() -> None:
+    target = Target(subject="s", row="r", entry="us", figure="gigabytes_per_second", bound=0.5)
 
     assert target.words == "≥ 0.50 GB/s"
     for rate, is_met in ((0.4, False), (0.6, True)):
@@ -80,7 +80,7 @@ def test_a_rate_without_rivals_is_to_be_reached() -> None:
         assert (verdict.measured, verdict.is_met) == (f"{rate:.2f} GB/s", is_met)
 
 
-def test_the_targets_of_the_verbs_name_rows_and_contenders_that_there_are() -> None:
+def test_verb_targets_name_existing_rows_and_contenders() -> None:
     rows = {
         verbs_bench.GET_TITLE: set(verbs_bench.GET_NAMES),
         verbs_bench.MEMORY_TITLE: set(map(verbs_bench.size_name, verbs_bench.SIZES)),
@@ -90,4 +90,4 @@ def test_the_targets_of_the_verbs_name_rows_and_contenders_that_there_are() -> N
 
     assert targets
     for target in targets:
-        assert {target.ours, *target.rivals} <= rows[target.row]
+        assert {target.entry, *target.rivals} <= rows[target.row]

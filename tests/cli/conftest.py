@@ -1,4 +1,4 @@
-"""The command line as a user has it: words in, an exit code and two streams out."""
+"""Fixtures that run the command line: arguments in, exit code and two streams out."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Result:
 
     @property
     def document(self) -> Any:
-        """stdout as the one JSON document that it must be, of the schema that docs/schemas has of it."""
+        """stdout as one JSON document, checked against its schema in docs/schemas."""
         document = json.loads(self.stdout)
         check(document)
         return document
@@ -55,7 +55,7 @@ class Wdsctl(Protocol):
 
 
 @pytest.fixture(autouse=True)
-def _plain_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("NO_COLOR", "WDSCTL_NO_COLOR", "WDSCTL_DEBUG", "WDSCTL_CATALOG", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -74,8 +74,8 @@ def wdsctl() -> Wdsctl:
 
 
 @pytest.fixture
-def in_a_process() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run `python -m wdsctl ARGV` in an interpreter of its own."""
+def run_in_process() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run `python -m wdsctl ARGV` in a separate interpreter."""
 
     def call(*argv: str, **options: Any) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -86,7 +86,7 @@ def in_a_process() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 def leaf_commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """The commands of Typer's group and of the groups in it, such as (`view list`, its command)."""
+    """The commands of a Typer group and its subgroups, as pairs of name (such as `view list`) and command."""
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
             yield from leaf_commands(command, (*path, name))
@@ -121,7 +121,7 @@ def shards(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def truncated(shards: Path) -> Path:
-    """The same, with one shard cut in the middle of a member."""
+    """The shards, one of them cut in the middle of a member."""
     path = shards / "train-000004.tar"
     path.write_bytes(path.read_bytes()[: 512 * 9 + 3])
     return shards
@@ -139,12 +139,12 @@ def photos(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def piped() -> Show:
-    """The lines that a file gets."""
+def render_piped() -> Show:
+    """The lines that are written to a file."""
     return lambda pieces: render_text(pieces, Stream(), is_colored=False).splitlines()
 
 
 @pytest.fixture
-def on_a_terminal() -> Show:
-    """The lines that a terminal of 80 columns gets."""
+def render_on_terminal() -> Show:
+    """The lines that are written to a terminal of 80 columns."""
     return lambda pieces: render_text(pieces, Stream(is_terminal=True), is_colored=False).splitlines()

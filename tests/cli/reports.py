@@ -1,4 +1,4 @@
-"""Reports as the verbs give them, for the renderers' tests: a dataset of 5,029 shards, told in words."""
+"""Reports of the commands for tests of the renderers: a dataset of 5,029 shards."""
 
 from __future__ import annotations
 

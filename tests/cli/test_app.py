@@ -12,23 +12,23 @@ from wdsctl.cli.options import COMMAND_GROUPS
 
 
 @pytest.mark.parametrize("name", SUMMARIES)
-def test_the_list_says_what_a_commands_own_help_begins_with(name: str) -> None:
+def test_summaries_match_first_paragraph_of_command_help(name: str) -> None:
     module = import_module(f"wdsctl.cli.commands.{name}")
-    said = module.HELP if name in COMMAND_GROUPS else str(inspect.getdoc(module.command))
-    assert SUMMARIES[name] == said.partition("\n\n")[0]
+    help_text = module.HELP if name in COMMAND_GROUPS else str(inspect.getdoc(module.command))
+    assert SUMMARIES[name] == help_text.partition("\n\n")[0]
 
 
-def test_every_group_is_a_command() -> None:
+def test_command_groups_have_summaries() -> None:
     assert set(SUMMARIES) >= COMMAND_GROUPS
 
 
-def test_only_the_command_that_runs_is_imported() -> None:
+def test_only_the_running_command_is_imported() -> None:
     assert not [name for name in modules_after("--help") if name.startswith("wdsctl.cli.commands.")]
     loaded = [name for name in modules_after("log", "--help") if name.startswith("wdsctl.cli.commands.")]
     assert loaded == ["wdsctl.cli.commands.log"]
 
 
-def test_a_word_that_is_no_command_is_compared_with_those_that_are(wdsctl: Wdsctl) -> None:
+def test_unknown_command_suggests_similar_one(wdsctl: Wdsctl) -> None:
     result = wdsctl("validat", "x")
     assert (result.code, result.stderr.splitlines()[0]) == (
         2,

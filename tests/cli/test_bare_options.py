@@ -27,17 +27,17 @@ from wdsctl.cli.app import BARE_OPTION_VALUES, fill_bare_options
         ([], []),
     ],
 )
-def test_an_option_without_a_value_gets_the_one_for_that(words: list[str], expected: list[str]) -> None:
+def test_fill_bare_options_inserts_default_values(words: list[str], expected: list[str]) -> None:
     assert fill_bare_options(words) == expected
 
 
 @given(st.lists(st.sampled_from(["--media", "jpg", "a/b", "--json", "--", "index"])))
-def test_nothing_is_lost_and_nothing_but_values_is_added(words: list[str]) -> None:
-    made = fill_bare_options(words)
-    added = len(made) - len(words)
-    assert sorted(made) == sorted([*words, *[BARE_OPTION_VALUES["--media"]] * added])
+def test_fill_bare_options_only_adds_values(words: list[str]) -> None:
+    filled = fill_bare_options(words)
+    added = len(filled) - len(words)
+    assert sorted(filled) == sorted([*words, *[BARE_OPTION_VALUES["--media"]] * added])
 
 
 @given(st.lists(st.sampled_from(["--media", "jpg", "a/b", "--json", "index"])))
-def test_words_that_are_complete_stay_as_they_are(words: list[str]) -> None:
+def test_fill_bare_options_is_idempotent(words: list[str]) -> None:
     assert fill_bare_options(fill_bare_options(words)) == fill_bare_options(words)

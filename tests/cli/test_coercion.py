@@ -11,7 +11,7 @@ from typer.main import get_command
 from wdsctl.cli.app import NotPlainValue, build_full_app, coerce_plain, use_plain_coercion
 from wdsctl.cli.options import parse_size_option
 
-SHOWN: list[dict[str, Any]] = []
+RECEIVED: list[dict[str, Any]] = []
 
 
 def show(  # noqa: PLR0917 - as many kinds of options as there are
@@ -25,11 +25,11 @@ def show(  # noqa: PLR0917 - as many kinds of options as there are
     seed: int = 0,
     rows: Annotated[bool | None, typer.Option("--rows/--no-rows")] = None,
 ) -> None:
-    SHOWN.append(dict(locals()))
+    RECEIVED.append(dict(locals()))
 
 
-def shown(words: list[str], *, is_light: bool) -> dict[str, Any] | str:
-    """What the command gets, or what Typer says."""
+def run_command(words: list[str], *, is_light: bool) -> dict[str, Any] | str:
+    """The values that the command receives, or Typer's error message."""
     app = typer.Typer(rich_markup_mode=None)
     app.command()(show)
     command = use_plain_coercion(get_command(app)) if is_light else get_command(app)
@@ -37,7 +37,7 @@ def shown(words: list[str], *, is_light: bool) -> dict[str, Any] | str:
         command(args=words, standalone_mode=False)
     except typer.TyperException as error:
         return error.format_message()
-    return SHOWN.pop()
+    return RECEIVED.pop()
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def shown(words: list[str], *, is_light: bool) -> dict[str, Any] | str:
         "",
     ],
 )
-def test_a_value_is_what_typer_makes_of_it_and_an_error_says_what_typer_says(line: str) -> None:
+def test_plain_coercion_has_values_and_errors_of_typer(line: str) -> None:
     words = shlex.split(line)
-    assert shown(words, is_light=True) == shown(words, is_light=False)
+    assert run_command(words, is_light=True) == run_command(words, is_light=False)
 
 
 @pytest.mark.parametrize(
@@ -83,25 +83,25 @@ def test_a_value_is_what_typer_makes_of_it_and_an_error_says_what_typer_says(lin
         ("x", str, {"parser": int}),
     ],
 )
-def test_what_is_not_plain_is_left_to_typer(value: Any, annotation: Any, info: dict[str, Any]) -> None:
-    told = SimpleNamespace(parser=None, min=None, max=None, clamp=False, case_sensitive=True)
-    vars(told).update(info)
+def test_coerce_plain_rejects_what_is_left_to_typer(value: Any, annotation: Any, info: dict[str, Any]) -> None:
+    spec = SimpleNamespace(parser=None, min=None, max=None, clamp=False, case_sensitive=True)
+    vars(spec).update(info)
     with pytest.raises(NotPlainValue):
-        coerce_plain(value, annotation, told)
+        coerce_plain(value, annotation, spec)
 
 
-def test_every_default_of_every_command_is_plain() -> None:
+def test_coerce_plain_keeps_defaults_of_all_commands() -> None:
     def options(command: Any) -> list[Any]:
         inner = [each for one in getattr(command, "commands", {}).values() for each in options(one)]
         return [*command.params, *inner]
 
     for option in options(get_command(build_full_app())):
-        told = option.type_descriptor
-        if option.default is not None and told.annotation is not bool and not callable(option.default):
-            assert coerce_plain(option.default, told.annotation, told.parameter_info) == option.default
+        spec = option.type_descriptor
+        if option.default is not None and spec.annotation is not bool and not callable(option.default):
+            assert coerce_plain(option.default, spec.annotation, spec.parameter_info) == option.default
 
 
-def test_a_typer_that_does_it_another_way_is_left_as_it_is() -> None:
+def test_use_plain_coercion_ignores_unknown_parameters() -> None:
     app = typer.Typer()
     app.command()(show)
     command = get_command(app)

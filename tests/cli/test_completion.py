@@ -23,16 +23,16 @@ def root(wdsctl: Wdsctl, shards: Path) -> Path:
     return shards
 
 
-def offered(*words: object, light: Collection[str] = ()) -> list[str]:
-    """What bash is told for the last of these words. `light`: what may be loaded though it is heavy elsewhere."""
-    surroundings = os.environ | {
+def complete(*words: object, light: Collection[str] = ()) -> list[str]:
+    """The completions of the last word in bash. `light`: heavy modules that may be loaded here."""
+    environment = os.environ | {
         "_WDSCTL_COMPLETE": "complete_bash",
         "COMP_WORDS": " ".join(["wdsctl", *(shlex.quote(str(word)) for word in words)]),
         "COMP_CWORD": str(len(words)),
     }
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "wdsctl"],
-        env=surroundings,
+        env=environment,
         capture_output=True,
         text=True,
         timeout=60,
@@ -60,32 +60,30 @@ def offered(*words: object, light: Collection[str] = ()) -> list[str]:
         (("diff", "ROOT", "--cont"), ["--content"]),
     ],
 )
-def test_names_that_the_dataset_has_are_offered_without_loading_anything_heavy(
-    root: Path, words: tuple[str, ...], names: list[str]
-) -> None:
-    assert offered(*(root if word == "ROOT" else word for word in words)) == names
+def test_completion_offers_names_without_heavy_imports(root: Path, words: tuple[str, ...], names: list[str]) -> None:
+    assert complete(*(root if word == "ROOT" else word for word in words)) == names
 
 
-def test_keys_of_lines_are_offered_from_the_offsets(wdsctl: Wdsctl, tmp_path: Path) -> None:
+def test_completion_offers_keys_of_lines(wdsctl: Wdsctl, tmp_path: Path) -> None:
     lines = tmp_path / "data.jsonl"
     lines.write_bytes(b"".join(b'{"id": "q%d"}\n' % i for i in range(30)))
     wdsctl("index", lines, "--key", "id")
-    assert offered("get", lines, "q2", light={"numpy"}) == ["q2", *(f"q{i}" for i in range(20, 30))]
+    assert complete("get", lines, "q2", light={"numpy"}) == ["q2", *(f"q{i}" for i in range(20, 30))]
 
 
-def test_the_catalog_that_is_named_is_asked(wdsctl: Wdsctl, shards: Path, tmp_path: Path) -> None:
+def test_completion_reads_catalog_of_catalog_option(wdsctl: Wdsctl, shards: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     wdsctl("index", shards, "--catalog", elsewhere)
     wdsctl("split", shards, "train=8,val=1", "--catalog", elsewhere)
-    assert offered("inspect", "--catalog", elsewhere, shards, "--split", "v") == ["val"]
+    assert complete("inspect", "--catalog", elsewhere, shards, "--split", "v") == ["val"]
 
 
-@pytest.mark.parametrize("there", ["nowhere", "."])
-def test_where_nothing_is_known_nothing_is_offered_and_nothing_is_said(tmp_path: Path, there: str) -> None:
-    assert offered("ls", tmp_path / there, "--split", "") == []
+@pytest.mark.parametrize("folder", ["nowhere", "."])
+def test_completion_is_empty_for_unknown_dataset(tmp_path: Path, folder: str) -> None:
+    assert complete("ls", tmp_path / folder, "--split", "") == []
 
 
-def test_bash_completes_by_the_script_that_is_shown(root: Path, tmp_path: Path) -> None:
+def test_bash_completion_script_completes_splits(root: Path, tmp_path: Path) -> None:
     tool = tmp_path / "bin" / "wdsctl"
     tool.parent.mkdir()
     tool.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m wdsctl "$@"\n')
@@ -137,12 +135,12 @@ def hostile(tmp_path: Path, wdsctl: Wdsctl) -> Path:
     return tmp_path / "hostile"
 
 
-def test_names_with_what_a_shell_gives_a_meaning_are_not_offered(hostile: Path) -> None:
-    assert offered("get", hostile, "") == ["kept/1-a_b+c@d%e,f=g:h"]
+def test_completion_omits_names_with_shell_metacharacters(hostile: Path) -> None:
+    assert complete("get", hostile, "") == ["kept/1-a_b+c@d%e,f=g:h"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_no_shell_runs_what_is_offered(hostile: Path, tmp_path: Path, shell: str) -> None:
+def test_completion_scripts_run_no_offered_name(hostile: Path, tmp_path: Path, shell: str) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
     program = tmp_path / "bin" / "wdsctl"
@@ -151,10 +149,10 @@ def test_no_shell_runs_what_is_offered(hostile: Path, tmp_path: Path, shell: str
     program.chmod(0o755)
     home = tmp_path / "home"
     home.mkdir()
-    surroundings = os.environ | {"PATH": f"{program.parent}:{os.environ['PATH']}", "HOME": str(home)}
+    environment = os.environ | {"PATH": f"{program.parent}:{os.environ['PATH']}", "HOME": str(home)}
     script = subprocess.run(
         [str(program)],
-        env=surroundings | {"_WDSCTL_COMPLETE": f"source_{shell}"},
+        env=environment | {"_WDSCTL_COMPLETE": f"source_{shell}"},
         capture_output=True,
         text=True,
         timeout=60,
@@ -162,7 +160,7 @@ def test_no_shell_runs_what_is_offered(hostile: Path, tmp_path: Path, shell: str
     ).stdout
     line = f"wdsctl get {hostile} k"
     (home / "script").write_text(script)
-    asked = {
+    code = {
         "bash": f"source ~/script; COMP_WORDS=({line}); COMP_CWORD=3; _wdsctl_completion wdsctl; "
         'printf "%s\\n" "${COMPREPLY[@]}"',
         "zsh": 'compdef() { :; }; _arguments() { print -rl -- "$@"; }; source ~/script; '
@@ -170,7 +168,7 @@ def test_no_shell_runs_what_is_offered(hostile: Path, tmp_path: Path, shell: str
         "fish": f"source ~/script; complete -C '{line}'",
     }[shell]
     done = subprocess.run(
-        [shell, "-c", asked], env=surroundings, capture_output=True, text=True, timeout=60, check=False, cwd=home
+        [shell, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=False, cwd=home
     )
     assert "kept/1-a_b+c@d%e,f=g" in done.stdout, done.stderr
     assert "touch" not in done.stdout

@@ -27,7 +27,7 @@ def variables() -> dict[str, Any]:
     return {f"{each.command} {each.option}": each.value for each in read_variables()[0]}
 
 
-def test_the_table_of_a_command_overrides_what_is_above_all_tables(read: Read) -> None:
+def test_command_table_overrides_top_level_options(read: Read) -> None:
     settings = read("seed = 3\n[split]\nseed = 4\n[view.create]\nseed = 9\n")
     assert {name: value for name, value in settings.items() if name.split()[0] in {"split", "view", "prepare"}} == {
         "prepare seed": "3",
@@ -36,7 +36,7 @@ def test_the_table_of_a_command_overrides_what_is_above_all_tables(read: Read) -
     }
 
 
-def test_values_of_a_file(read: Read) -> None:
+def test_read_settings_converts_values(read: Read) -> None:
     text = '[index]\nhash = false\nexclude = ["a b", "c"]\nmedia = true\n[ls]\nsplit = "x"\n'
     assert read(text) == {
         "index hash": False,
@@ -47,11 +47,11 @@ def test_values_of_a_file(read: Read) -> None:
     assert read("[index]\nmedia = false\n") == {}
 
 
-def test_one_text_is_a_list_of_one(read: Read) -> None:
+def test_read_settings_wraps_text_in_list(read: Read) -> None:
     assert read('[index]\nexclude = "a b"\n') == {"index exclude": ["a b"]}
 
 
-def test_an_option_name_may_have_underscores(read: Read) -> None:
+def test_read_settings_accepts_underscores_in_option_names(read: Read) -> None:
     assert read('[prepare]\nshard_size = "1GiB"\n') == {"prepare shard-size": "1GiB"}
 
 
@@ -73,7 +73,7 @@ def test_an_option_name_may_have_underscores(read: Read) -> None:
         ("[index]\ncolumn = 'x=evil:run'", "index.column: this option cannot be configured", ""),
     ],
 )
-def test_what_is_wrong_in_a_file_is_refused_with_a_suggestion(
+def test_read_settings_refuses_invalid_file_with_hint(
     read: Read, tmp_path: Path, text: str, message: str, hint: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
@@ -83,14 +83,14 @@ def test_what_is_wrong_in_a_file_is_refused_with_a_suggestion(
     assert hint in error.hint
 
 
-def test_the_variable_of_a_command_overrides_that_of_all_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_variable_overrides_general_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WDSCTL_SEED", "5")
     monkeypatch.setenv("WDSCTL_VIEW_CREATE_SEED", "6")
     found = variables()
     assert (found["view create seed"], found["split seed"]) == ("6", "5")
 
 
-def test_a_variable_without_an_option_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_variables_lists_unknown_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WDSCTL_INDEX_WORKER", "3")
     monkeypatch.setenv("WDSCTL_CATALOG", "x")
     monkeypatch.setenv("WDSCTL_YES", "1")

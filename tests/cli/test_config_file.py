@@ -15,8 +15,8 @@ from wdsctl.cli.config_file import (
 from wdsctl.core.errors import InputError
 
 
-def found(folder: Path, named: str | None = None, **environment: str) -> str | None:
-    return find_config_file({"XDG_CONFIG_HOME": str(folder / "home"), **environment}, named)
+def find(folder: Path, option: str | None = None, **environment: str) -> str | None:
+    return find_config_file({"XDG_CONFIG_HOME": str(folder / "home"), **environment}, option)
 
 
 def a_file(path: Path, text: str = "workers = 1\n") -> str:
@@ -25,28 +25,28 @@ def a_file(path: Path, text: str = "workers = 1\n") -> str:
     return str(path)
 
 
-def test_the_users_own_file_counts_and_none_from_where_they_work(
+def test_find_config_file_reads_user_file_not_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a").mkdir()
     a_file(tmp_path / "a" / "wdsctl.toml")
     a_file(tmp_path / "pyproject.toml", "[tool.wdsctl]\n")
     monkeypatch.chdir(tmp_path / "a")
-    assert found(tmp_path) is None
+    assert find(tmp_path) is None
     user = a_file(tmp_path / "home" / "wdsctl" / "wdsctl.toml")
-    assert found(tmp_path) == user
+    assert find(tmp_path) == user
     assert user_config_path({"XDG_CONFIG_HOME": str(tmp_path / "home")}) == user
 
 
-def test_a_file_that_is_named_stands_alone_and_the_option_before_the_variable(tmp_path: Path) -> None:
+def test_find_config_file_prefers_option_then_variable(tmp_path: Path) -> None:
     a_file(tmp_path / "home" / "wdsctl" / "wdsctl.toml")
     other, third = a_file(tmp_path / "other.toml"), a_file(tmp_path / "third.toml")
-    assert found(tmp_path, WDSCTL_CONFIG=other) == other
-    assert found(tmp_path, third, WDSCTL_CONFIG=other) == third
-    assert found(tmp_path, "none", WDSCTL_CONFIG=other) is None
+    assert find(tmp_path, WDSCTL_CONFIG=other) == other
+    assert find(tmp_path, third, WDSCTL_CONFIG=other) == third
+    assert find(tmp_path, "none", WDSCTL_CONFIG=other) is None
 
 
-def test_a_relative_home_of_configurations_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_config_path_ignores_relative_xdg_config_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
     a_file(tmp_path / "wdsctl" / "wdsctl.toml")
@@ -54,7 +54,7 @@ def test_a_relative_home_of_configurations_is_none(tmp_path: Path, monkeypatch: 
     assert find_config_file({"XDG_CONFIG_HOME": "."}) is None
 
 
-def test_a_file_here_that_does_not_count_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_has_unused_config_detects_file_in_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert not has_unused_config({})
     a_file(tmp_path / "wdsctl.toml")
@@ -65,25 +65,25 @@ def test_a_file_here_that_does_not_count_is_seen(tmp_path: Path, monkeypatch: py
     assert not has_unused_config({"XDG_CONFIG_HOME": str(tmp_path / "home")})
 
 
-@pytest.mark.parametrize("what", ["pipe", "deep", "large"])
-def test_a_file_that_would_be_waited_for_or_never_end_is_refused(tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize("kind", ["pipe", "deep", "large"])
+def test_read_config_file_refuses_pipes_and_oversized_files(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "wdsctl.toml"
-    if what == "pipe":
+    if kind == "pipe":
         os.mkfifo(path)
     else:
-        path.write_text("a = " + "[" * 100_000 if what == "deep" else "#" * (MAX_CONFIG_BYTES + 1))
+        path.write_text("a = " + "[" * 100_000 if kind == "deep" else "#" * (MAX_CONFIG_BYTES + 1))
     with pytest.raises(InputError, match="cannot read the configuration") as caught:
         read_config_file(str(path))
     assert caught.value.code == "WDS010"
 
 
 @pytest.mark.parametrize("none", ["none", ""])
-def test_no_file_may_be_asked_for(tmp_path: Path, none: str) -> None:
+def test_find_config_file_returns_none_if_disabled(tmp_path: Path, none: str) -> None:
     a_file(tmp_path / "home" / "wdsctl" / "wdsctl.toml")
-    assert found(tmp_path, WDSCTL_CONFIG=none) is None
+    assert find(tmp_path, WDSCTL_CONFIG=none) is None
 
 
-def test_tables_of_either_file(tmp_path: Path) -> None:
+def test_read_config_file_reads_wdsctl_and_pyproject_tables(tmp_path: Path) -> None:
     assert read_config_file(a_file(tmp_path / "wdsctl.toml", "\ufeffworkers = 1\n[index]\nhash = true\n")) == {
         "workers": 1,
         "index": {"hash": True},
@@ -101,7 +101,7 @@ def test_tables_of_either_file(tmp_path: Path) -> None:
         ("pyproject.toml", b"[tool]\nwdsctl = 1", "tool.wdsctl is not a table"),
     ],
 )
-def test_a_file_that_does_not_parse_is_refused_by_name(tmp_path: Path, name: str, text: bytes, words: str) -> None:
+def test_read_config_file_names_invalid_file(tmp_path: Path, name: str, text: bytes, words: str) -> None:
     path = tmp_path / name
     path.write_bytes(text)
     with pytest.raises(InputError) as caught:

@@ -11,12 +11,12 @@ from tests.cli.test_startup import modules_after
 from wdsctl.cli.config import _variable_names, all_options, read_variables
 
 Process = Callable[..., object]
-OWN = "home/wdsctl/wdsctl.toml"  # the user's, in the tests
+OWN = "home/wdsctl/wdsctl.toml"  # the user's file in these tests
 
 
 @pytest.fixture
 def runs(wdsctl: Wdsctl, shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A dataset with three runs, and a working directory beside it."""
+    """A dataset with three runs; its parent is the working directory."""
     for _ in range(3):
         wdsctl("index", shards)
     monkeypatch.chdir(tmp_path)
@@ -25,21 +25,21 @@ def runs(wdsctl: Wdsctl, shards: Path, tmp_path: Path, monkeypatch: pytest.Monke
     return shards
 
 
-def listed(wdsctl: Wdsctl, *words: object) -> int:
+def count_runs(wdsctl: Wdsctl, *words: object) -> int:
     result = wdsctl("log", *words, "--json")
     assert result.code == 0, result.stdout
     return len(result.document["runs"])
 
 
-def test_flag_then_variable_then_the_file_then_default(
+def test_flag_overrides_variable_overrides_file_overrides_default(
     wdsctl: Wdsctl, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert listed(wdsctl, runs) == 3
+    assert count_runs(wdsctl, runs) == 3
     (tmp_path / OWN).write_text("[log]\nlimit = 2\n")
-    assert listed(wdsctl, runs) == 2
+    assert count_runs(wdsctl, runs) == 2
     monkeypatch.setenv("WDSCTL_LOG_LIMIT", "1")
-    assert listed(wdsctl, runs) == 1
-    assert listed(wdsctl, runs, "-n", 3) == 3
+    assert count_runs(wdsctl, runs) == 1
+    assert count_runs(wdsctl, runs, "-n", 3) == 3
 
 
 @pytest.mark.parametrize("folder", ["inside", "", "shards"])
@@ -51,18 +51,18 @@ def test_flag_then_variable_then_the_file_then_default(
         ("wdsctl.toml", "[log\n"),
     ],
 )
-def test_a_file_that_nobody_named_changes_nothing(
+def test_config_files_in_working_directory_are_ignored(
     wdsctl: Wdsctl, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, name: str, text: str
 ) -> None:
     (tmp_path / "inside").mkdir()
     (tmp_path / folder / name).write_text(text)
     monkeypatch.chdir(tmp_path / "inside")
-    assert listed(wdsctl, runs) == 3
+    assert count_runs(wdsctl, runs) == 3
     monkeypatch.chdir(runs)
-    assert listed(wdsctl, ".") == 3
+    assert count_runs(wdsctl, ".") == 3
 
 
-def test_a_file_that_came_with_a_dataset_cannot_excuse_its_faults(
+def test_config_file_in_dataset_is_ignored_by_validate(
     wdsctl: Wdsctl, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (runs / "broken.tar").write_bytes(b"no tar")
@@ -72,7 +72,7 @@ def test_a_file_that_came_with_a_dataset_cannot_excuse_its_faults(
     assert wdsctl("--config", "wdsctl.toml", "validate", ".").code == 0
 
 
-def test_a_file_here_that_is_not_used_is_said_once_with_how_to_use_it(
+def test_unused_config_file_is_reported_with_hint(
     wdsctl: Wdsctl, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "wdsctl.toml").write_text("[log]\nlimit = 1\n")
@@ -94,39 +94,39 @@ def test_a_file_here_that_is_not_used_is_said_once_with_how_to_use_it(
         ("log", "--config", "absent.toml", "ROOT", "--config", "mine.toml"),
     ],
 )
-def test_a_file_may_be_named_on_either_side_of_the_command(
+def test_config_option_is_accepted_before_and_after_command(
     wdsctl: Wdsctl, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     (tmp_path / "mine.toml").write_text("[log]\nlimit = 1\n")
     monkeypatch.setenv("WDSCTL_CONFIG", "absent.toml")
-    given = [str(runs) if word == "ROOT" else word for word in words]
-    assert len(wdsctl(*given, *([] if "--json" in given else ["--json"])).document["runs"]) == 1
+    arguments = [str(runs) if word == "ROOT" else word for word in words]
+    assert len(wdsctl(*arguments, *([] if "--json" in arguments else ["--json"])).document["runs"]) == 1
 
 
-def test_a_value_that_looks_like_the_option_names_no_file(wdsctl: Wdsctl, runs: Path, tmp_path: Path) -> None:
+def test_config_option_as_value_of_other_option_is_ignored(wdsctl: Wdsctl, runs: Path, tmp_path: Path) -> None:
     (tmp_path / "evil.toml").write_text("[ls]\nlong = true\n")
     for words in (("--split", "--config=evil.toml"), ("--split", "--config"), ("--", "--config=evil.toml")):
         assert "evil" not in wdsctl("ls", runs, *words).stdout
 
 
-def test_a_file_that_is_named_and_empty_or_absent_is_told_of(wdsctl: Wdsctl, runs: Path) -> None:
+def test_empty_or_missing_config_path_is_reported(wdsctl: Wdsctl, runs: Path) -> None:
     assert "--config is empty" in wdsctl("log", runs, "--config", "").stderr
     assert wdsctl("log", runs, "--config", "absent.toml").code == 2
     assert wdsctl("log", runs, "--config").code == 2
 
 
-def test_flags_and_lists_reach_their_commands(wdsctl: Wdsctl, runs: Path, tmp_path: Path) -> None:
+def test_configured_flags_and_lists_reach_command(wdsctl: Wdsctl, runs: Path, tmp_path: Path) -> None:
     (tmp_path / OWN).write_text('[index]\nhash = true\nexclude = ["*3.tar", "*4.tar"]\nmedia = false\n')
     document = wdsctl("index", runs, "--json").document
     assert (document["shards"], document["hashed"]) == (8, 8)
 
 
-def test_commands_of_groups_are_configured_too(wdsctl: Wdsctl, runs: Path, tmp_path: Path) -> None:
+def test_subcommands_are_configurable(wdsctl: Wdsctl, runs: Path, tmp_path: Path) -> None:
     (tmp_path / OWN).write_text('[view.create]\nwhere = "position = 0"\n')
     assert wdsctl("view", "create", runs, "first", "--json").document["samples"] == 10
 
 
-def test_a_value_that_an_option_does_not_take_is_blamed_on_the_file(wdsctl: Wdsctl, runs: Path, tmp_path: Path) -> None:
+def test_invalid_configured_value_is_reported_with_config_file(wdsctl: Wdsctl, runs: Path, tmp_path: Path) -> None:
     (tmp_path / OWN).write_text("[log]\nlimit = 'many'\n")
     result = wdsctl("log", runs)
     assert (result.code, result.stderr.splitlines()[:2]) == (
@@ -134,10 +134,10 @@ def test_a_value_that_an_option_does_not_take_is_blamed_on_the_file(wdsctl: Wdsc
         ["error[WDS010]: invalid value for '--limit' / '-n': expected a whole number", f"  --> {OWN}"],
     )
     assert wdsctl("log", runs, "--limit", "many").stderr.startswith("error[WDS001]")
-    assert listed(wdsctl, runs, "--limit", 1) == 1
+    assert count_runs(wdsctl, runs, "--limit", 1) == 1
 
 
-def test_a_mistake_stops_every_command_but_help_and_those_that_look_into_it(
+def test_invalid_config_stops_commands_except_help_version_and_explain(
     wdsctl: Wdsctl, runs: Path, tmp_path: Path
 ) -> None:
     (tmp_path / OWN).write_text("[indx]\n")
@@ -155,7 +155,7 @@ def test_a_mistake_stops_every_command_but_help_and_those_that_look_into_it(
         assert wdsctl(*words).code == 0
 
 
-def test_a_command_and_all_commands_share_no_variable() -> None:
+def test_variable_names_of_options_are_unique() -> None:
     commands = all_options()
     own = [_variable_names(command, option)[0] for command, options in commands.items() for option in options]
     shared = {name for options in commands.values() for option in options for name in _variable_names("", option)}
@@ -163,13 +163,13 @@ def test_a_command_and_all_commands_share_no_variable() -> None:
     assert shared.isdisjoint(own)
 
 
-def test_help_does_not_read_a_configuration() -> None:
+def test_help_imports_no_toml_parser() -> None:
     assert "tomllib" not in modules_after("--help")
     assert "tomllib" not in modules_after("config", "show")
     assert sys.version_info >= (3, 10)
 
 
-def test_a_variable_sets_flags_and_lists(wdsctl: Wdsctl, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_set_flags_and_lists(wdsctl: Wdsctl, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WDSCTL_INDEX_HASH", "1")
     monkeypatch.setenv("WDSCTL_EXCLUDE", "*3.tar *4.tar")
     document = wdsctl("index", runs, "--json").document
@@ -180,7 +180,7 @@ def test_a_variable_sets_flags_and_lists(wdsctl: Wdsctl, runs: Path, monkeypatch
 
 
 @pytest.mark.parametrize("name", ["YES", "CATALOG_VACUUM_YES", "INDEX_CATALOG", "INDEX_TRUST_CODE", "GET_OUTPUT"])
-def test_no_variable_sets_an_option_that_must_be_typed(
+def test_variables_cannot_set_command_line_only_options(
     wdsctl: Wdsctl, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv(f"WDSCTL_{name}", "1")
@@ -190,14 +190,12 @@ def test_no_variable_sets_an_option_that_must_be_typed(
     assert not (tmp_path / "1").exists()
 
 
-def test_an_option_that_is_typed_overrides_the_file_even_where_it_is_a_flag(
-    wdsctl: Wdsctl, runs: Path, tmp_path: Path
-) -> None:
+def test_command_line_flag_overrides_config_file(wdsctl: Wdsctl, runs: Path, tmp_path: Path) -> None:
     (tmp_path / OWN).write_text("[index]\nhash = true\n")
     assert wdsctl("index", runs, "--no-hash", "--json").document["hashed"] == 0
 
 
-def test_a_conflict_with_a_configured_option_names_the_file(wdsctl: Wdsctl, runs: Path, tmp_path: Path) -> None:
+def test_conflict_with_configured_option_names_config_file(wdsctl: Wdsctl, runs: Path, tmp_path: Path) -> None:
     (tmp_path / OWN).write_text("[inspect]\nseed = 4\n")
     result = wdsctl("inspect", runs)
     assert (result.code, "--seed" in result.stderr) == (2, True)

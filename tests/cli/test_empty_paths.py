@@ -11,8 +11,8 @@ from tests.cli.conftest import Wdsctl
 from wdsctl.cli.app import build_full_app
 from wdsctl.cli.options import PATH_METAVARS
 
-#: Arguments that are no paths.
-OTHERS = {
+#: Arguments that are not paths.
+NON_PATH_METAVARS = {
     "CODE",
     "COMMAND",
     "KEY",
@@ -47,7 +47,7 @@ OTHERS = {
         (["get", "shards", "0/0000", "-o", ""], "--output"),
     ],
 )
-def test_a_path_that_is_empty_is_refused_and_nothing_is_made(
+def test_empty_path_is_refused_and_nothing_is_written(
     wdsctl: Wdsctl, shards: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], name: str
 ) -> None:
     monkeypatch.chdir(shards.parent)
@@ -58,13 +58,13 @@ def test_a_path_that_is_empty_is_refused_and_nothing_is_made(
     assert not (shards / ".wdsctl").exists()
 
 
-def test_an_empty_prefix_is_no_path(wdsctl: Wdsctl, shards: Path) -> None:
+def test_empty_prefix_is_accepted(wdsctl: Wdsctl, shards: Path) -> None:
     wdsctl("index", shards)
     assert wdsctl("ls", shards, "").code == 0
 
 
-def test_every_argument_is_known_to_be_a_path_or_not() -> None:
-    assert set(_metavars()) <= PATH_METAVARS | OTHERS
+def test_every_argument_is_classified_as_path_or_not() -> None:
+    assert set(_metavars()) <= PATH_METAVARS | NON_PATH_METAVARS
 
 
 def _metavars() -> Iterator[str]:

@@ -18,7 +18,7 @@ TRUNCATED = DatasetError(
 PLAIN = ErrorFormat(json=False, no_color=False, debug=False)
 
 
-def test_an_error_says_what_where_and_one_thing_to_try(capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_error_prints_message_location_and_hint(capsys: pytest.CaptureFixture[str]) -> None:
     assert errors.report_error(TRUNCATED, PLAIN) == 3
     assert capsys.readouterr() == (
         "",
@@ -26,11 +26,11 @@ def test_an_error_says_what_where_and_one_thing_to_try(capsys: pytest.CaptureFix
     )
 
 
-def test_an_error_without_a_place_has_no_arrow() -> None:
+def test_format_error_without_location_has_no_arrow() -> None:
     assert "-->" not in errors.format_error(WdsctlError("x", hint="y"), is_colored=False)
 
 
-def test_an_error_is_one_document_under_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_error_prints_json_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert errors.report_error(TRUNCATED, ErrorFormat(json=True, no_color=False, debug=False)) == 3
 
     captured = capsys.readouterr()
@@ -46,7 +46,7 @@ def test_an_error_is_one_document_under_json(capsys: pytest.CaptureFixture[str])
     }
 
 
-def test_debug_shows_the_traceback_of_an_error_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_error_prints_traceback_with_debug(capsys: pytest.CaptureFixture[str]) -> None:
     try:
         raise DatasetError("outer", hint="h") from OSError("inner")
     except DatasetError as error:
@@ -58,18 +58,18 @@ def test_debug_shows_the_traceback_of_an_error_too(capsys: pytest.CaptureFixture
     assert captured.endswith("error[WDS200]: outer\n  help: h\n")
 
 
-def test_a_message_of_several_lines_is_indented_and_moves_no_cursor() -> None:
+def test_format_error_indents_and_escapes_lines() -> None:
     text = errors.format_error(WdsctlError(join_indented("3 samples", "\x1b[2Ja\nb"), hint="h"), is_colored=False)
     assert text == "error[WDS000]: 3 samples\n    \\x1b[2Ja\\nb\n  help: h\n"
 
 
-def test_the_code_is_coloured_and_nothing_else() -> None:
+def test_format_error_colours_only_the_code() -> None:
     text = errors.format_error(WdsctlError("x", hint="h"), is_colored=True)
     assert text.splitlines()[0].endswith("\x1b[0m: x")
 
 
 @pytest.mark.parametrize(
-    ("words", "manner"),
+    ("words", "expected"),
     [
         ([], PLAIN),
         (["index", "X", "--json"], ErrorFormat(json=True, no_color=False, debug=False)),
@@ -77,17 +77,17 @@ def test_the_code_is_coloured_and_nothing_else() -> None:
         (["--debug", "--no-color"], ErrorFormat(json=False, no_color=True, debug=True)),
     ],
 )
-def test_the_manner_is_read_from_the_bare_words(words: list[str], manner: ErrorFormat) -> None:
-    assert ErrorFormat.from_args(words) == manner
+def test_error_format_is_read_from_arguments(words: list[str], expected: ErrorFormat) -> None:
+    assert ErrorFormat.from_args(words) == expected
 
 
 @pytest.mark.parametrize(("value", "is_debug"), [("1", True), ("0", False), ("", False)])
-def test_the_environment_can_ask_for_tracebacks(monkeypatch: pytest.MonkeyPatch, value: str, is_debug: bool) -> None:
+def test_error_format_reads_debug_from_environment(monkeypatch: pytest.MonkeyPatch, value: str, is_debug: bool) -> None:
     monkeypatch.setenv("WDSCTL_DEBUG", value)
     assert ErrorFormat.from_args([]).debug is is_debug
 
 
-def test_a_usage_error_of_typer_takes_our_shape() -> None:
+def test_convert_typer_error_returns_usage_error() -> None:
     error = errors.convert_typer_error(typer.BadParameter("'3x' is no size.", param_hint="--shard-size"))
 
     assert error.exit_code == 2

@@ -1,4 +1,4 @@
-"""What programs read: `--quiet` prints names, and a coding agent gets TSV or JSON. For every command."""
+"""Output for programs, for every command: `--quiet` prints names, and a coding agent gets TSV or JSON."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from wdsctl.cli.output import tsv_lines
 from wdsctl.core.codes import load_codes
 from wdsctl.core.trace import SourceFacts, TraceWriter
 
-#: What `--quiet` prints: an answer for people as without it, or data that the command was asked for.
+#: What `--quiet` prints: the same report as without it, or the requested data.
 REPORT, DATA = "its report", "its data"
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A command line and what `--quiet` prints of it; `agent`: what an agent gets. `{out}` is a new path."""
+    """A command line and its output with `--quiet`; `agent`: the output for an agent. `{out}` is a new path."""
 
     line: str
     quiet: str | tuple[str, ...]
@@ -101,7 +101,7 @@ ONE_TABLE = Case("view list shards", ())
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the cases name."""
+    """A folder with everything that the cases use."""
     folder = tmp_path_factory.mktemp("world")
     for root in ("shards", "ledger"):
         for i, name in enumerate("ab"):
@@ -146,7 +146,7 @@ Run = Callable[..., tuple[int, str, str, str]]
 
 @pytest.fixture
 def run(world: Path, tmp_path: Path, wdsctl: Wdsctl, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs the line of a case with further options, in the world. Returns code, stdout, stderr, and a new `{out}`."""
+    """Runs the line of a case with further options, in `world`. Returns code, stdout, stderr, and `{out}`."""
     monkeypatch.chdir(world)
     runs: list[str] = []
 
@@ -164,12 +164,12 @@ def run(world: Path, tmp_path: Path, wdsctl: Wdsctl, monkeypatch: pytest.MonkeyP
 
 def test_every_command_has_a_case() -> None:
     lines = [case.line for case in CASES]
-    named = leaf_commands(get_command(build_full_app()))
-    assert [name for name, _ in named if not any(f"{line} ".startswith(f"{name} ") for line in lines)] == []
+    commands = leaf_commands(get_command(build_full_app()))
+    assert [name for name, _ in commands if not any(f"{line} ".startswith(f"{name} ") for line in lines)] == []
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.line)
-def test_quiet_prints_names_and_nothing_else(run: Run, case: Case) -> None:
+def test_quiet_prints_only_names(run: Run, case: Case) -> None:
     code, stdout, stderr, out = run(case, "--quiet")
 
     assert (code, stderr) == (case.code, "")
@@ -182,7 +182,7 @@ def test_quiet_prints_names_and_nothing_else(run: Run, case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.line)
-def test_an_agent_gets_tsv_or_json(run: Run, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_agent_output_is_tsv_or_json(run: Run, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAUDECODE", "1")
     code, stdout, _, _ = run(case)
 
@@ -199,16 +199,14 @@ def test_an_agent_gets_tsv_or_json(run: Run, case: Case, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     "case", [case for case in CASES if (case.quiet, case.agent) == (REPORT, "json")], ids=lambda case: case.line
 )
-def test_quiet_reports_are_for_people_even_under_an_agent(
-    run: Run, case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_quiet_reports_are_not_json_with_agent(run: Run, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAUDECODE", "1")
 
     assert not run(case, "--quiet")[1].startswith("{")
 
 
 @pytest.mark.parametrize(("options", "is_text"), [(("--json",), False), (("--quiet",), True)])
-def test_an_option_wins_over_the_agent(
+def test_output_options_override_agent_detection(
     run: Run, options: tuple[str, ...], is_text: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = run(ONE_TABLE, *options)[1]
@@ -231,35 +229,33 @@ def test_an_option_wins_over_the_agent(
         ({"WDSCTL_AGENT": "1"}, True),
     ],
 )
-def test_an_agent_is_known_by_its_variable(variables: dict[str, str], is_agent: bool) -> None:
+def test_has_agent_detects_agent_variables(variables: dict[str, str], is_agent: bool) -> None:
     assert has_agent(variables) is is_agent
 
 
-def test_without_an_agent_and_on_a_terminal_people_are_answered(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    for_people = run(ONE_TABLE)[1]
+def test_terminal_output_is_human_readable_even_with_agent(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    human_output = run(ONE_TABLE)[1]
     monkeypatch.setenv("CLAUDECODE", "1")
-    with_agent = run(ONE_TABLE)[1]
+    agent_output = run(ONE_TABLE)[1]
     monkeypatch.setattr(Stream, "isatty", lambda _: True)
     monkeypatch.setenv("NO_COLOR", "1")
 
-    assert run(ONE_TABLE)[1] == for_people != with_agent
-    assert with_agent.startswith("name\tsamples\t")
+    assert run(ONE_TABLE)[1] == human_output != agent_output
+    assert agent_output.startswith("name\tsamples\t")
 
 
-def test_every_variable_has_a_source_in_the_decision() -> None:
+def test_every_agent_variable_is_documented_in_decision_0052() -> None:
     page = (Path(__file__).parents[2] / "docs/decisions/0052-agents-get-tables-and-json.md").read_text(encoding="utf-8")
     assert [name for name in AGENT_VARIABLES if f"| `{name}` |" not in page] == []
 
 
-def test_tsv_has_one_line_a_row_whatever_the_cells_hold() -> None:
+def test_tsv_lines_have_one_line_per_row() -> None:
     rows = [("a\tb\nc\\d", None, True, ["x", 1]), ("\x1b[31m", b"\xff", 0.5, {"k": "v"})]
     assert tsv_lines(rows) == 'a\\tb\\nc\\\\d\t\ttrue\t["x", 1]\n\\x1b[31m\tff\t0.5\t{"k": "v"}\n'
 
 
 @pytest.mark.parametrize(("option", "expected"), [("--quiet", "{root}/.wdsctl/catalog.sqlite\n"), ("--json", "index")])
-def test_the_command_of_a_job_answers_as_its_merge_was_asked_to(
-    wdsctl: Wdsctl, tmp_path: Path, option: str, expected: str
-) -> None:
+def test_job_merge_output_follows_quiet_and_json(wdsctl: Wdsctl, tmp_path: Path, option: str, expected: str) -> None:
     root = a_tar(tmp_path / "data" / "a.tar", {"a.txt": b"a cat"}).parent
     wdsctl("job", "plan", tmp_path / "job", "--", "index", root)
     wdsctl("job", "run", tmp_path / "job", "--task", 0)

@@ -9,7 +9,7 @@ from wdsctl.cli import formatting
 
 
 @pytest.mark.parametrize(
-    ("size_bytes", "shown"),
+    ("size_bytes", "expected"),
     [
         (0, "0 B"),
         (1023, "1,023 B"),
@@ -20,16 +20,16 @@ from wdsctl.cli import formatting
         (1024**6 * 2000, "2,048,000.0 PiB"),
     ],
 )
-def test_a_size_is_shown_in_the_largest_unit_that_leaves_a_whole_number(size_bytes: int, shown: str) -> None:
-    assert formatting.format_size(size_bytes) == shown
+def test_format_size_uses_largest_fitting_unit(size_bytes: int, expected: str) -> None:
+    assert formatting.format_size(size_bytes) == expected
 
 
-def test_progress_is_shown_in_the_unit_of_the_total() -> None:
+def test_format_size_progress_uses_unit_of_total() -> None:
     assert formatting.format_size_progress(1024**2, 40 * 1024**3) == "0.0/40.0 GiB"
 
 
 @pytest.mark.parametrize(
-    ("part", "shown"),
+    ("part", "expected"),
     [
         (0, "0 %"),
         (1, "100 %"),
@@ -40,12 +40,12 @@ def test_progress_is_shown_in_the_unit_of_the_total() -> None:
         (1.5, "150 %"),
     ],
 )
-def test_only_the_whole_is_a_hundred_percent_and_only_nothing_is_zero(part: float, shown: str) -> None:
-    assert formatting.format_share(part) == shown
+def test_format_share_rounds_neither_to_0_nor_to_100_percent(part: float, expected: str) -> None:
+    assert formatting.format_share(part) == expected
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"),
+    ("seconds", "expected"),
     [
         (0.84, "0.8 s"),
         (9.97, "10 s"),
@@ -56,45 +56,45 @@ def test_only_the_whole_is_a_hundred_percent_and_only_nothing_is_zero(part: floa
         (187_200, "2 d 4 h"),
     ],
 )
-def test_a_time_is_shown_in_its_two_largest_units(seconds: float, shown: str) -> None:
-    assert formatting.format_duration(seconds) == shown
+def test_format_duration_uses_two_largest_units(seconds: float, expected: str) -> None:
+    assert formatting.format_duration(seconds) == expected
 
 
-def test_one_is_singular_and_thousands_have_separators() -> None:
+def test_format_count_handles_singular_and_separators() -> None:
     assert formatting.format_count(1, "shard") == "1 shard"
     assert formatting.format_count(0, "shard") == "0 shards"
     assert formatting.format_count(1_204_332, "sample") == "1,204,332 samples"
     assert formatting.format_count(5_029) == "5,029"
 
 
-def test_nothing_in_a_name_moves_the_cursor() -> None:
+def test_escape_line_escapes_control_characters() -> None:
     assert formatting.escape_line("a\x1b[2J\nb\udcff") == "a\\x1b[2J\\nb\\udcff"
     assert formatting.escape_line("Grüße/日本 1.jpg") == "Grüße/日本 1.jpg"
 
 
-def test_a_path_below_the_working_directory_is_shown_relative_to_it() -> None:
+def test_display_path_is_relative_below_working_directory() -> None:
     assert formatting.display_path(os.path.join(os.getcwd(), "a", "b.tar")) == os.path.join("a", "b.tar")
     assert formatting.display_path(os.getcwd()) == "."
     assert formatting.display_path("/elsewhere/b.tar") == "/elsewhere/b.tar"
 
 
-def test_paths_in_a_sentence_are_relative_to_where_one_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_relative_paths_shortens_paths_in_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    said = f"`wdsctl index {tmp_path}/a --rebuild`, '{tmp_path}/b c' and /x{tmp_path}/d; `wdsctl validate {tmp_path}`"
+    text = f"`wdsctl index {tmp_path}/a --rebuild`, '{tmp_path}/b c' and /x{tmp_path}/d; `wdsctl validate {tmp_path}`"
     assert (
-        formatting.relative_paths(said) == f"`wdsctl index a --rebuild`, 'b c' and /x{tmp_path}/d; `wdsctl validate .`"
+        formatting.relative_paths(text) == f"`wdsctl index a --rebuild`, 'b c' and /x{tmp_path}/d; `wdsctl validate .`"
     )
     dashed = f"`wdsctl index {tmp_path}/-a`, `wdsctl ls '{tmp_path}/-b c' --samples`"
     assert formatting.relative_paths(dashed) == "`wdsctl index ./-a`, `wdsctl ls './-b c' --samples`"
 
 
-def test_a_path_that_people_copy_is_no_option_and_one_word(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_shell_argument_quotes_and_protects_leading_dash(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     assert formatting.shell_argument(f"{tmp_path}/-weird") == "./-weird"
     assert formatting.shell_argument("a folder/-x") == "'a folder/-x'"
 
 
-def test_the_text_after_the_options_fits_the_terminal() -> None:
+def test_fit_epilog_wraps_to_terminal_width() -> None:
     epilog = "\n\b\nExamples:\n  wdsctl ls d            every shard\n\n\b\nFirst line\nand the second.\n"
 
     assert formatting.fit_epilog(epilog, 80) == epilog

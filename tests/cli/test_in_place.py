@@ -1,4 +1,4 @@
-"""Commands on shards of other formats: what each gives, and what each refuses by name."""
+"""Commands on shards of formats that are read in place: their results and refusals."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
     return call
 
 
-def test_a_folder_is_prepared_listed_read_and_compared(mds: Path, tmp_path: Path, run: Run) -> None:
+def test_commands_work_on_mds_in_place(mds: Path, tmp_path: Path, run: Run) -> None:
     code, out, _ = run("prepare", mds, "--sample-type", "CrudeSample", "--split", "1,1", "--no-input")
     assert (code, "MDS shards, which are read in place" in out) == (0, True)
     assert run("get", mds, "shard.00001/1", "text.txt")[1] == "text 4"
@@ -53,7 +53,7 @@ def test_a_folder_is_prepared_listed_read_and_compared(mds: Path, tmp_path: Path
     assert run("get", tmp_path / "tars", "shard.00001/1", "text.txt")[1] == "text 4"
 
 
-def test_a_second_run_reads_only_what_is_new(mds: Path, run: Run) -> None:
+def test_index_again_reads_only_new_shards(mds: Path, run: Run) -> None:
     assert run("index", mds)[0] == 0
     assert "up to date" in run("index", mds)[1]
     write_mds(mds, TEXTS, [rows(3), rows(2, 3), rows(4, 5)])
@@ -66,7 +66,7 @@ def test_a_second_run_reads_only_what_is_new(mds: Path, run: Run) -> None:
 
 
 @pytest.mark.parametrize(("command", "words"), [("repair", "repair writes tars"), ("export", "export describes tars")])
-def test_what_needs_tars_is_refused_by_name(mds: Path, tmp_path: Path, run: Run, command: str, words: str) -> None:
+def test_commands_that_need_tars_refuse_mds(mds: Path, tmp_path: Path, run: Run, command: str, words: str) -> None:
     run("index", mds)
 
     code, _, err = run(command, mds, *([tmp_path / "out"] if command == "repair" else ["--to", "wids"]))
@@ -76,7 +76,7 @@ def test_what_needs_tars_is_refused_by_name(mds: Path, tmp_path: Path, run: Run,
     assert words in err
 
 
-def test_hashes_of_the_index_are_checked(tmp_path: Path, run: Run) -> None:
+def test_validate_checks_hashes_of_mds_index(tmp_path: Path, run: Run) -> None:
     data = mds_shard(TEXTS, rows(2))
     digest = hashlib.sha1(data, usedforsecurity=False).hexdigest()
     root = write_mds(tmp_path / "mds", TEXTS, [rows(2)], hashes=[{"sha1": digest, "xxh64": "00"}])
@@ -89,7 +89,7 @@ def test_hashes_of_the_index_are_checked(tmp_path: Path, run: Run) -> None:
     assert (code, "expected SHA-1" in out) == (1, True)
 
 
-def test_an_entry_of_a_zip_with_another_crc_is_found(tmp_path: Path, run: Run) -> None:
+def test_validate_reports_crc_mismatch_in_zip(tmp_path: Path, run: Run) -> None:
     path = write_zip(tmp_path / "zips" / "a.zip", {"1.txt": b"text", "2.txt": b"more"})
     run("index", tmp_path / "zips")
     path.write_bytes(path.read_bytes().replace(b"more", b"moot"))
@@ -99,7 +99,7 @@ def test_an_entry_of_a_zip_with_another_crc_is_found(tmp_path: Path, run: Run) -
     assert (code, "CRC-32" in out) == (1, True)
 
 
-def test_missing_and_resized_shards_of_the_index_are_errors(mds: Path, run: Run) -> None:
+def test_index_reports_missing_and_resized_mds_shards(mds: Path, run: Run) -> None:
     (mds / "shard.00001.mds").unlink()
     (mds / "shard.00000.mds").write_bytes(mds_shard(TEXTS, rows(1)))
 
@@ -110,7 +110,7 @@ def test_missing_and_resized_shards_of_the_index_are_errors(mds: Path, run: Run)
 
 
 @pytest.mark.parametrize("form", ["parquet", "zip", "litdata"])
-def test_what_cannot_be_read_in_place_leaves_no_catalog_and_names_the_command(
+def test_index_of_unsupported_shards_writes_no_catalog_and_suggests_command(
     tmp_path: Path, run: Run, form: str
 ) -> None:
     root = tmp_path / form
@@ -131,7 +131,7 @@ def test_what_cannot_be_read_in_place_leaves_no_catalog_and_names_the_command(
     assert run("prepare", root, "--no-input")[0] != 0
 
 
-def test_splits_of_folders_are_those_of_a_converted_copy(tmp_path: Path, run: Run) -> None:
+def test_folder_splits_match_those_of_converted_copy(tmp_path: Path, run: Run) -> None:
     for name in ("train", "val_small"):
         write_mds(tmp_path / "mds" / name, TEXTS, [rows(3), rows(2, 3)])
     run("prepare", tmp_path / "mds", tmp_path / "copy", "--sample-type", "CrudeSample", "--no-input")
@@ -142,7 +142,7 @@ def test_splits_of_folders_are_those_of_a_converted_copy(tmp_path: Path, run: Ru
     assert [{each["name"]: each["samples"] for each in found} for found in splits] == [{"train": 5, "val_small": 5}] * 2
 
 
-def test_two_formats_in_one_folder_are_refused(mds: Path, run: Run) -> None:
+def test_index_refuses_two_formats_in_one_folder(mds: Path, run: Run) -> None:
     write_zip(mds / "a.zip", {"1.txt": b"x"})
 
     code, _, err = run("index", mds)
@@ -155,7 +155,7 @@ def test_two_formats_in_one_folder_are_refused(mds: Path, run: Run) -> None:
     assert run("index", mds, "--exclude", "*.zip")[0] == 0
 
 
-def test_a_wrong_index_of_litdata_is_read_again_when_it_is_corrected(tmp_path: Path, run: Run) -> None:
+def test_index_reads_corrected_litdata_index_again(tmp_path: Path, run: Run) -> None:
     root = write_litdata(tmp_path / "lit", TEXTS, [rows(2), rows(2, 2)])
     good = (root / "index.json").read_bytes()
     index = json.loads(good)

@@ -56,8 +56,8 @@ InAProcess = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS, *GROUPED])
-def test_help_is_as_agreed(wdsctl: Wdsctl, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
-    """A change is a decision: COLUMNS=80 TERM=dumb python -m wdsctl COMMAND --help > tests/golden/help/COMMAND.txt"""
+def test_help_matches_golden_file(wdsctl: Wdsctl, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    """To update: COLUMNS=80 TERM=dumb python -m wdsctl COMMAND --help > tests/golden/help/COMMAND.txt"""
     monkeypatch.setenv("TERM", "dumb")
 
     result = wdsctl(*command.split(), "--help")
@@ -70,7 +70,7 @@ def test_help_is_as_agreed(wdsctl: Wdsctl, monkeypatch: pytest.MonkeyPatch, comm
 
 @pytest.mark.parametrize("columns", [50, 60])
 @pytest.mark.parametrize("command", ["", "prepare", "ls", "validate", "sql"])
-def test_help_fits_narrow_terminals_but_for_commands(
+def test_help_fits_narrow_terminals_except_examples(
     wdsctl: Wdsctl, monkeypatch: pytest.MonkeyPatch, command: str, columns: int
 ) -> None:
     monkeypatch.setenv("TERM", "dumb")
@@ -79,7 +79,7 @@ def test_help_fits_narrow_terminals_but_for_commands(
 
     examples = lines.index("  Examples:")
     too_long = [line for line in lines[:examples] if len(line) > columns]
-    assert [line for line in too_long if len(line.split()) > 2] == []  # an option with its values stays whole
+    assert [line for line in too_long if len(line.split()) > 2] == []  # an option and its values are not broken
     assert [line for line in lines[examples:] if len(line) > columns and not line.startswith("    ")] == []
 
 
@@ -88,34 +88,34 @@ def test_every_command_has_examples(wdsctl: Wdsctl, command: str) -> None:
     assert f"Examples:\n    wdsctl {command} " in wdsctl(*command.split(), "--help").stdout
 
 
-def test_every_golden_help_is_of_a_command() -> None:
-    named = {command.replace(" ", "-") for command in GROUPED}
-    assert {path.stem for path in GOLDEN.iterdir()} == {"wdsctl", *COMMANDS, *named}
+def test_golden_help_files_match_commands() -> None:
+    grouped = {command.replace(" ", "-") for command in GROUPED}
+    assert {path.stem for path in GOLDEN.iterdir()} == {"wdsctl", *COMMANDS, *grouped}
     assert {command.name for command in build_full_app().registered_commands} == set(COMMANDS)
     assert {
         f"{group.name} {command.name}"
         for group in build_full_app().registered_groups
-        for command in _commands_of(group)
+        for command in _list_commands(group)
     } == {command for command in GROUPED if " " in command}
 
 
-def _commands_of(group: typer.models.TyperInfo) -> list[typer.models.CommandInfo]:
+def _list_commands(group: typer.models.TyperInfo) -> list[typer.models.CommandInfo]:
     return [] if group.typer_instance is None else group.typer_instance.registered_commands
 
 
-def test_no_words_at_all_show_the_help(wdsctl: Wdsctl) -> None:
+def test_wdsctl_without_arguments_prints_help(wdsctl: Wdsctl) -> None:
     result = wdsctl()
     assert (result.code, result.stderr) == (0, "")
     assert result.stdout.startswith("Usage: wdsctl")
 
 
-def test_a_group_without_its_command_is_an_error_of_usage(wdsctl: Wdsctl) -> None:
+def test_group_without_subcommand_exits_with_2(wdsctl: Wdsctl) -> None:
     result = wdsctl("catalog")
     assert (result.code, result.stdout, result.stderr.startswith("Usage: wdsctl catalog")) == (2, "", True)
 
 
 @pytest.mark.parametrize(
-    ("words", "same"),
+    ("words", "equivalent"),
     [
         (("help",), ("--help",)),
         (("help", "prepare"), ("prepare", "--help")),
@@ -123,14 +123,16 @@ def test_a_group_without_its_command_is_an_error_of_usage(wdsctl: Wdsctl) -> Non
         (("version",), ("--version",)),
     ],
 )
-def test_words_that_people_try_first(wdsctl: Wdsctl, words: tuple[str, ...], same: tuple[str, ...]) -> None:
+def test_help_and_version_words_match_options(
+    wdsctl: Wdsctl, words: tuple[str, ...], equivalent: tuple[str, ...]
+) -> None:
     result = wdsctl(*words)
     assert result.code == 0
-    assert result.stdout == wdsctl(*same).stdout != ""
+    assert result.stdout == wdsctl(*equivalent).stdout != ""
 
 
 @pytest.mark.parametrize("option", ["--version", "-V"])
-def test_the_version_is_told(wdsctl: Wdsctl, option: str) -> None:
+def test_version_option_prints_version(wdsctl: Wdsctl, option: str) -> None:
     assert wdsctl(option).stdout == f"wdsctl {VERSION}\n"
 
 
@@ -167,7 +169,7 @@ def test_the_version_is_told(wdsctl: Wdsctl, option: str) -> None:
         (["explain", "WDS102", "WDS103"], "unexpected extra argument", "run `wdsctl explain --help`"),
     ],
 )
-def test_usage_errors_have_the_shape_of_all_errors(wdsctl: Wdsctl, argv: list[str], message: str, hint: str) -> None:
+def test_usage_errors_have_standard_format(wdsctl: Wdsctl, argv: list[str], message: str, hint: str) -> None:
     result = wdsctl(*argv)
 
     assert (result.code, result.stdout) == (2, "")
@@ -177,47 +179,47 @@ def test_usage_errors_have_the_shape_of_all_errors(wdsctl: Wdsctl, argv: list[st
     assert help_line.startswith(f"  help: {hint}")
 
 
-def test_usage_errors_are_documents_under_json_on_either_side_of_the_command(wdsctl: Wdsctl) -> None:
+def test_usage_errors_are_json_documents_with_json_option(wdsctl: Wdsctl) -> None:
     for argv in (["--json", "index"], ["index", "--json"]):
         result = wdsctl(*argv)
         assert (result.code, result.stderr) == (2, "")
         assert result.document["error"]["code"] == "WDS001"
 
 
-def test_colours_are_for_a_terminal_that_wants_them(wdsctl: Wdsctl) -> None:
+def test_errors_are_coloured_only_on_terminal(wdsctl: Wdsctl) -> None:
     assert "\x1b" not in wdsctl("index").stderr
     assert "\x1b[" in wdsctl("index", stderr=Stream(is_terminal=True)).stderr
     assert "\x1b" not in wdsctl("index", "--no-color", stderr=Stream(is_terminal=True)).stderr
 
 
-def test_a_missing_dataset_is_an_error_of_input(wdsctl: Wdsctl, tmp_path: Path) -> None:
+def test_missing_dataset_exits_with_3(wdsctl: Wdsctl, tmp_path: Path) -> None:
     result = wdsctl("index", tmp_path / "nowhere")
     assert result.code == 3
     assert result.stderr.startswith("error[WDS002]: ")
     assert str(tmp_path / "nowhere") in result.stderr
 
 
-def test_what_is_no_error_of_ours_is_a_bug_and_keeps_its_traceback(wdsctl: Wdsctl) -> None:
-    class Cursed(Stream):
+def test_unexpected_exception_is_reported_as_bug_with_traceback(wdsctl: Wdsctl) -> None:
+    class RaisingStream(Stream):
         def write(self, text: str) -> int:
             raise RuntimeError("planted")
 
-    result = wdsctl("explain", stdout=Cursed())
+    result = wdsctl("explain", stdout=RaisingStream())
 
     assert result.code == 1
     assert "RuntimeError: planted" in result.stderr
     assert result.stderr.endswith("wdsctl has a bug: please report it with the lines above and the command\n")
 
 
-def test_a_full_disk_under_stdout_is_an_error_with_a_code(wdsctl: Wdsctl) -> None:
-    class Full(Stream):
+def test_full_disk_on_stdout_is_reported_with_code(wdsctl: Wdsctl) -> None:
+    class FullStream(Stream):
         name = "<stdout>"
 
         def write(self, text: str) -> int:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     for argv in (["explain"], ["explain", "--json"]):
-        result = wdsctl(*argv, stdout=Full())
+        result = wdsctl(*argv, stdout=FullStream())
 
         assert result.code == 3
         assert result.stderr.startswith(
@@ -228,7 +230,7 @@ def test_a_full_disk_under_stdout_is_an_error_with_a_code(wdsctl: Wdsctl) -> Non
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
 @pytest.mark.parametrize("argv", [["explain"], ["explain", "--json"], ["explain", "WDS102"], ["--help"], ["ls", "-h"]])
-def test_a_stdout_that_is_full_leaves_one_error_and_its_exit_code(argv: list[str]) -> None:
+def test_full_stdout_prints_one_error_and_exits_with_3(argv: list[str]) -> None:
     with open("/dev/full", "w") as full:
         result = subprocess.run(
             [sys.executable, "-m", "wdsctl", *argv], stdout=full, stderr=subprocess.PIPE, timeout=60, check=False
@@ -237,7 +239,7 @@ def test_a_stdout_that_is_full_leaves_one_error_and_its_exit_code(argv: list[str
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
-def test_where_stderr_is_full_too_the_exit_code_still_tells() -> None:
+def test_full_stderr_keeps_exit_code() -> None:
     with open("/dev/full", "w") as full:
         result = subprocess.run(
             [sys.executable, "-m", "wdsctl", "index"], stdout=full, stderr=full, timeout=60, check=False
@@ -245,24 +247,24 @@ def test_where_stderr_is_full_too_the_exit_code_still_tells() -> None:
     assert result.returncode == 2
 
 
-def test_ctrl_c_says_how_to_go_on(wdsctl: Wdsctl) -> None:
-    class Impatient(Stream):
+def test_interrupt_prints_how_to_continue(wdsctl: Wdsctl) -> None:
+    class InterruptedStream(Stream):
         def write(self, text: str) -> int:
             raise KeyboardInterrupt
 
-    result = wdsctl("explain", stdout=Impatient())
+    result = wdsctl("explain", stdout=InterruptedStream())
 
     assert result.code == 130
     assert result.stderr == "interrupted; run the same command again to continue\n"
 
 
-def test_it_runs_as_a_module(in_a_process: InAProcess) -> None:
-    result = in_a_process("--version")
+def test_wdsctl_runs_as_module(run_in_process: InAProcess) -> None:
+    result = run_in_process("--version")
     assert (result.returncode, result.stdout, result.stderr) == (0, f"wdsctl {VERSION}\n", "")
 
 
 @pytest.mark.parametrize("argv", [["explain"], ["explain", "--json"], ["--help"]])
-def test_a_reader_who_left_is_no_error(argv: list[str]) -> None:
+def test_closed_pipe_exits_quietly(argv: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     result = subprocess.run(
@@ -272,10 +274,10 @@ def test_a_reader_who_left_is_no_error(argv: list[str]) -> None:
     assert (result.returncode, result.stderr) == (141, b"")
 
 
-def test_completion_is_offered(in_a_process: InAProcess) -> None:
-    surroundings = os.environ | {
+def test_completion_offers_commands(run_in_process: InAProcess) -> None:
+    environment = os.environ | {
         "_WDSCTL_COMPLETE": "complete_bash",
         "COMP_WORDS": "wdsctl ins",
         "COMP_CWORD": "1",
     }
-    assert in_a_process(env=surroundings).stdout.split() == ["inspect"]
+    assert run_in_process(env=environment).stdout.split() == ["inspect"]

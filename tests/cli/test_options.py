@@ -12,7 +12,7 @@ from wdsctl.core.invocation import worker_count
 
 
 @pytest.mark.parametrize(
-    ("words", "ordered"),
+    ("words", "expected"),
     [
         (["--json", "inspect", "X"], ["inspect", "--json", "X"]),
         (["-q", "--no-color", "inspect", "X", "--json"], ["inspect", "-q", "--no-color", "X", "--json"]),
@@ -32,36 +32,36 @@ from wdsctl.core.invocation import worker_count
         ([], []),
     ],
 )
-def test_common_options_may_stand_before_the_command(words: list[str], ordered: list[str]) -> None:
-    assert options.move_common_options(words) == ordered
+def test_move_common_options_moves_them_behind_command(words: list[str], expected: list[str]) -> None:
+    assert options.move_common_options(words) == expected
 
 
 @given(st.lists(st.sampled_from(["--json", "-q", "inspect", "X", "--help", "-x", "--config", "--config=x"])))
-def test_no_word_is_lost_or_invented(words: list[str]) -> None:
+def test_move_common_options_keeps_all_words(words: list[str]) -> None:
     assert sorted(options.move_common_options(words)) == sorted(words)
 
 
-def test_every_spelling_of_a_common_option_is_known() -> None:
-    spelled = {option for annotation in options.COMMON_OPTIONS.values() for option in _spellings(annotation)}
-    assert spelled == options.COMMON_FLAGS
+def test_common_flags_have_every_spelling() -> None:
+    spellings = {option for annotation in options.COMMON_OPTIONS.values() for option in _list_spellings(annotation)}
+    assert spellings == options.COMMON_FLAGS
 
 
-def test_a_command_gets_the_common_options_as_one_value() -> None:
-    seen = []
+def test_with_common_passes_common_options_as_one_value() -> None:
+    calls = []
 
     def function(root: options.RootArgument, *, common: options.CommonOptions) -> int:
-        seen.append((root, common))
+        calls.append((root, common))
         return 3
 
     command = options.with_common(function)
 
     assert list(inspect.signature(command).parameters) == ["root", *options.COMMON_OPTIONS]
-    chosen = dict.fromkeys(options.COMMON_OPTIONS, False) | {"json": True, "config": None, "allow_path": None}
-    assert command(root="X", **chosen) == 3
-    assert seen == [("X", options.CommonOptions(json=True))]
+    arguments = dict.fromkeys(options.COMMON_OPTIONS, False) | {"json": True, "config": None, "allow_path": None}
+    assert command(root="X", **arguments) == 3
+    assert calls == [("X", options.CommonOptions(json=True))]
 
 
-def test_a_broken_pipe_inside_is_not_taken_for_a_closed_stdout() -> None:
+def test_with_common_converts_internal_broken_pipe() -> None:
     def function(*, common: options.CommonOptions) -> int:
         raise BrokenPipeError
 
@@ -69,11 +69,11 @@ def test_a_broken_pipe_inside_is_not_taken_for_a_closed_stdout() -> None:
         options.with_common(function)(**dict.fromkeys(options.COMMON_OPTIONS, False))
 
 
-def test_the_default_is_the_cpus_that_may_be_used_and_no_more_than_16() -> None:
+def test_worker_count_defaults_to_available_cpus_up_to_16() -> None:
     assert 1 <= worker_count(None) <= min(16, os.cpu_count() or 1)
     assert worker_count(40) == 40
 
 
-def _spellings(annotation: object) -> tuple[str, ...]:
+def _list_spellings(annotation: object) -> tuple[str, ...]:
     [option] = annotation.__metadata__  # type: ignore[attr-defined]
     return (option.default, *option.param_decls)

@@ -31,7 +31,7 @@ class Outer:
     nothing: Inner | None = None
 
 
-class Broken(Stream):
+class FailingStream(Stream):
     def __init__(self, error: OSError) -> None:
         super().__init__()
         self.error = error
@@ -40,7 +40,7 @@ class Broken(Stream):
         raise self.error
 
 
-def test_a_report_becomes_one_document_with_a_schema_and_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_writes_report_as_json_document(capsys: pytest.CaptureFixture[str]) -> None:
     report = Outer(1 << 30, (Inner("ä"),), {"train": 0.8})
 
     Output(json=True).answer("index", report, lambda _: [])
@@ -55,7 +55,7 @@ def test_a_report_becomes_one_document_with_a_schema_and_the_command(capsys: pyt
     }
 
 
-def test_quiet_silences_stderr_and_not_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_output_silences_notes_only(capsys: pytest.CaptureFixture[str]) -> None:
     def render(report: Inner) -> Iterator[str]:
         yield report.name
 
@@ -66,24 +66,26 @@ def test_quiet_silences_stderr_and_not_the_answer(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize(("variable", "value"), [("NO_COLOR", "1"), ("WDSCTL_NO_COLOR", "1"), ("TERM", "dumb")])
-def test_the_environment_can_refuse_colours(monkeypatch: pytest.MonkeyPatch, variable: str, value: str) -> None:
+def test_has_color_is_false_if_environment_forbids_it(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
     assert output.has_color(Stream(is_terminal=True))
     monkeypatch.setenv(variable, value)
     assert not output.has_color(Stream(is_terminal=True))
 
 
-def test_each_stream_is_judged_by_itself() -> None:
+def test_has_color_depends_on_stream() -> None:
     assert output.has_color(Stream(is_terminal=True))
     assert not output.has_color(Stream())
     assert not output.has_color(Stream(is_terminal=True), no_color=True)
 
 
-def test_an_empty_no_color_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_has_color_ignores_empty_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "")
     assert output.has_color(Stream(is_terminal=True))
 
 
-def test_what_is_piped_is_never_cut_wrapped_padded_or_coloured() -> None:
+def test_piped_text_is_not_wrapped_padded_or_coloured() -> None:
     long = "/".join(["folder"] * 100)
 
     text = output.render_text(
@@ -96,7 +98,7 @@ def test_what_is_piped_is_never_cut_wrapped_padded_or_coloured() -> None:
     assert "x" * 500 in text
 
 
-def test_a_table_fits_the_terminal_and_loses_nothing() -> None:
+def test_table_fits_terminal_and_keeps_text() -> None:
     long = "/".join(["folder"] * 30)
 
     text = output.render_text(
@@ -108,19 +110,19 @@ def test_a_table_fits_the_terminal_and_loses_nothing() -> None:
     assert "".join(line.split()[0] for line in text.splitlines()[1:]) == long
 
 
-def test_markup_in_a_name_is_text() -> None:
+def test_render_text_escapes_markup() -> None:
     assert "[bold]a[/]" in output.render_text(["[bold]a[/]"], Stream(), is_colored=False)
 
 
-def test_a_reader_who_left_is_told_apart_from_a_full_disk() -> None:
+def test_write_plain_distinguishes_closed_pipe_from_full_disk() -> None:
     with pytest.raises(PipeClosed):
-        output.write_plain(Broken(BrokenPipeError()), "x")
+        output.write_plain(FailingStream(BrokenPipeError()), "x")
     with pytest.raises(StorageError, match="No space left"):
-        output.write_plain(Broken(OSError(28, "No space left on device")), "x")
+        output.write_plain(FailingStream(OSError(28, "No space left on device")), "x")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
-def test_a_full_disk_under_stderr_ends_no_command(tmp_path: Path) -> None:
+def test_full_stderr_does_not_stop_command(tmp_path: Path) -> None:
     a_shard(tmp_path / "data" / "a.tar", [("000000", numbered(0))])
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "wdsctl", "prepare", str(tmp_path / "data"), "--json"]
@@ -130,7 +132,7 @@ def test_a_full_disk_under_stderr_ends_no_command(tmp_path: Path) -> None:
     assert json.loads(result.stdout)["command"] == "prepare"
 
 
-def test_bytes_go_behind_the_text_and_into_a_stream_of_text_as_far_as_they_are_text(
+def test_write_bytes_keeps_order_and_escapes_for_text_streams(
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
     with open(1, "w", encoding="utf-8", closefd=False) as stdout:

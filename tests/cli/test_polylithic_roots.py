@@ -1,4 +1,4 @@
-"""Commands at the folder of a polylithic dataset: about samples and splits they mean its primary."""
+"""Commands at the root of a polylithic dataset read and change the samples and splits of its primary."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.cli.conftest import Wdsctl
 
 @pytest.fixture
 def root(tmp_path: Path, wdsctl: Wdsctl) -> Path:
-    """Twelve questions about three pictures, each picture stored once."""
+    """Twelve questions about three images, each image stored once."""
     source = tmp_path / "source"
     source.mkdir()
     for name in "abc":
@@ -41,7 +41,7 @@ def root(tmp_path: Path, wdsctl: Wdsctl) -> Path:
         ["catalog", "check"],
     ],
 )
-def test_the_folder_stands_for_its_primary(wdsctl: Wdsctl, root: Path, command: list[str]) -> None:
+def test_commands_at_root_have_output_of_primary(wdsctl: Wdsctl, root: Path, command: list[str]) -> None:
     verb = 2 if command[0] in ("view", "catalog") else 1
     answers = [wdsctl(*command[:verb], path, *command[verb:]) for path in (root, root / "primary")]
 
@@ -49,12 +49,12 @@ def test_the_folder_stands_for_its_primary(wdsctl: Wdsctl, root: Path, command: 
     assert answers[0].stdout == answers[1].stdout != ""
 
 
-def test_a_view_is_named_after_the_folder(wdsctl: Wdsctl, root: Path) -> None:
+def test_view_is_addressed_at_root(wdsctl: Wdsctl, root: Path) -> None:
     assert wdsctl("view", "create", root, "first", "--where", "key LIKE 'a%'").code == 0
     assert wdsctl("ls", f"{root}@first", "--samples").stdout.split() == ["a0", "a1", "a2", "a3"]
 
 
-def test_inspect_names_the_media_and_the_complete_samples(wdsctl: Wdsctl, root: Path) -> None:
+def test_inspect_prints_media_folder_and_field_of_media(wdsctl: Wdsctl, root: Path) -> None:
     lines = wdsctl("inspect", root).stdout.splitlines()
     document = json.loads(wdsctl("inspect", root, "--json").stdout)
 
@@ -64,29 +64,29 @@ def test_inspect_names_the_media_and_the_complete_samples(wdsctl: Wdsctl, root: 
     assert json.loads(wdsctl("inspect", root / "media", "--json").stdout)["polylithic"] is None
 
 
-def test_a_split_of_the_folder_is_a_split_of_the_primary(wdsctl: Wdsctl, root: Path) -> None:
+def test_split_at_root_splits_primary(wdsctl: Wdsctl, root: Path) -> None:
     assert wdsctl("split", root, "train=1,val=1", "--yes").code == 0
     assert {split.name for split in api.inspect(root).splits} == {"train", "val"}
     api.split(root, "9,1", yes=True)
     assert api.inspect(root / "primary").splits == api.inspect(root).splits
 
 
-def test_a_part_of_the_media_says_where_it_is(wdsctl: Wdsctl, root: Path) -> None:
+def test_get_of_media_part_names_reference_part(wdsctl: Wdsctl, root: Path) -> None:
     assert "the part refs.json, which names the media of this sample" in wdsctl("get", root, "a0", "jpg").stderr
 
 
-def test_index_would_mix_both(wdsctl: Wdsctl, root: Path) -> None:
+def test_index_refuses_polylithic_root(wdsctl: Wdsctl, root: Path) -> None:
     for more in ([], ["--dry-run"]):
         result = wdsctl("index", root, *more)
         assert result.code == 2
         assert f"`wdsctl prepare {root}` updates both" in result.stderr.replace("\n", " ").replace("  ", " ")
 
 
-def test_validate_checks_both_and_quarantines_in_both(wdsctl: Wdsctl, root: Path) -> None:
+def test_validate_checks_and_quarantines_primary_and_media(wdsctl: Wdsctl, root: Path) -> None:
     assert wdsctl("validate", root).code == 0
     shard = next((root / "media").glob("*.tar"))
     data = bytearray(shard.read_bytes())
-    data[512:1024] = bytes(512)  # the first picture
+    data[512:1024] = bytes(512)  # the first image
     shard.write_bytes(data)
 
     found = wdsctl("validate", root, "--level", "content", "--again", "--json")
@@ -98,7 +98,7 @@ def test_validate_checks_both_and_quarantines_in_both(wdsctl: Wdsctl, root: Path
     assert released["released"] == 1
 
 
-def test_references_to_missing_media_are_findings(wdsctl: Wdsctl, root: Path, tmp_path: Path) -> None:
+def test_validate_refs_is_refused_at_root(wdsctl: Wdsctl, root: Path, tmp_path: Path) -> None:
     marker = json.loads((root / "polylithic.json").read_text())
     assert marker["primary"] == "primary"
     assert wdsctl("validate", root, "--refs", f"image={tmp_path}").code == 2

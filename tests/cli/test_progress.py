@@ -26,24 +26,24 @@ class Clock:
 @dataclass
 class Log:
     clock: Clock = field(default_factory=Clock)
-    said: list[str] = field(default_factory=list)
+    printed: list[str] = field(default_factory=list)
 
     def lines(self) -> LineProgress:
-        return LineProgress(self.said.append, self.clock)
+        return LineProgress(self.printed.append, self.clock)
 
 
-def bars(clock: Clock, width: int = 80) -> tuple[BarProgress, io.StringIO]:
+def make_bars(clock: Clock, width: int = 80) -> tuple[BarProgress, io.StringIO]:
     screen = io.StringIO()
     return BarProgress(Console(file=screen, force_terminal=True, width=width, legacy_windows=False), clock), screen
 
 
-def verb_that_fails(error: type[BaseException]) -> None:
+def fail_in_progress(error: type[BaseException]) -> None:
     with show_progress(Output()) as progress:
         progress.phase("scan", items=2)
         raise error
 
 
-def test_a_log_gets_a_line_every_thirty_seconds() -> None:
+def test_line_progress_prints_every_30_seconds() -> None:
     log = Log()
     lines = log.lines()
     lines.phase("scan", items=5029, size_bytes=40 * GIB)
@@ -53,10 +53,10 @@ def test_a_log_gets_a_line_every_thirty_seconds() -> None:
         lines.advance(items=1)
         lines.print_if_due()
 
-    assert len(log.said) == 4
+    assert len(log.printed) == 4
 
 
-def test_a_line_tells_how_far_and_how_long() -> None:
+def test_line_progress_prints_amounts_and_eta() -> None:
     log = Log()
     lines = log.lines()
     lines.phase("scan", items=5029, size_bytes=40 * GIB)
@@ -65,10 +65,10 @@ def test_a_line_tells_how_far_and_how_long() -> None:
     lines.advance(items=1204, size_bytes=10 * GIB, doing="train-000017.tar")
     lines.print_if_due()
 
-    assert log.said == ["scan: 1,204/5,029 shards, 10.0/40.0 GiB, ETA 3 h, at train-000017.tar"]
+    assert log.printed == ["scan: 1,204/5,029 shards, 10.0/40.0 GiB, ETA 3 h, at train-000017.tar"]
 
 
-def test_a_phase_without_totals_says_what_it_has() -> None:
+def test_line_progress_without_totals_prints_counts() -> None:
     log = Log()
     lines = log.lines()
     lines.phase("list")
@@ -77,10 +77,10 @@ def test_a_phase_without_totals_says_what_it_has() -> None:
     lines.advance(items=70_000)
     lines.print_if_due()
 
-    assert log.said == ["list: 70,000 files"]
+    assert log.printed == ["list: 70,000 files"]
 
 
-def test_a_phase_of_an_unknown_name_counts_without_a_noun() -> None:
+def test_line_progress_of_unknown_phase_prints_no_noun() -> None:
     log = Log()
     lines = log.lines()
     lines.phase("dream", items=3)
@@ -89,10 +89,10 @@ def test_a_phase_of_an_unknown_name_counts_without_a_noun() -> None:
     lines.advance(items=1)
     lines.print_if_due()
 
-    assert log.said == ["dream: 1/3, ETA 1 min"]
+    assert log.printed == ["dream: 1/3, ETA 1 min"]
 
 
-def test_the_end_of_a_phase_is_told_only_if_it_took_long() -> None:
+def test_line_progress_prints_end_of_long_phases_only() -> None:
     log = Log()
     lines = log.lines()
 
@@ -102,10 +102,10 @@ def test_the_end_of_a_phase_is_told_only_if_it_took_long() -> None:
     log.clock.now_s += 61
     lines.finish()
 
-    assert log.said == ["merge: 0/2, done in 1 min 1 s"]
+    assert log.printed == ["merge: 0/2, done in 1 min 1 s"]
 
 
-def test_nothing_is_said_before_the_first_phase() -> None:
+def test_line_progress_prints_nothing_before_first_phase() -> None:
     log = Log()
     lines = log.lines()
     log.clock.now_s += 100
@@ -114,87 +114,87 @@ def test_nothing_is_said_before_the_first_phase() -> None:
     lines.print_if_due()
     lines.finish()
 
-    assert log.said == []
+    assert log.printed == []
 
 
-def test_a_note_is_told_at_once() -> None:
+def test_line_progress_prints_notes_at_once() -> None:
     log = Log()
     log.lines().note("the catalog goes\nelsewhere")
-    assert log.said == ["the catalog goes\\nelsewhere"]
+    assert log.printed == ["the catalog goes\\nelsewhere"]
 
 
-def test_lines_come_also_while_the_verb_waits() -> None:
+def test_line_progress_prints_while_command_waits() -> None:
     log = Log()
-    said = threading.Event()
+    printed = threading.Event()
 
-    def say(line: str) -> None:
-        log.said.append(line)
-        said.set()
+    def print_line(line: str) -> None:
+        log.printed.append(line)
+        printed.set()
 
-    with LineProgress(say, log.clock, check_every_s=0.001) as lines:
+    with LineProgress(print_line, log.clock, check_every_s=0.001) as lines:
         lines.phase("scan", items=2)
         log.clock.now_s += 30
-        assert said.wait(timeout=60)
+        assert printed.wait(timeout=60)
 
-    assert log.said[0] == "scan: 0/2 shards"
+    assert log.printed[0] == "scan: 0/2 shards"
 
 
-def test_a_phase_that_fails_is_not_called_done() -> None:
+def test_line_progress_of_failed_phase_prints_no_end() -> None:
     log = Log()
 
-    def verb() -> None:
+    def fail() -> None:
         with log.lines() as lines:
             lines.phase("scan", items=2)
             log.clock.now_s += 100
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        verb()
+        fail()
 
-    assert not [line for line in log.said if "done" in line]
+    assert not [line for line in log.printed if "done" in line]
 
 
-def test_a_bar_shows_phase_figures_and_the_slowest() -> None:
+def test_bar_progress_shows_phase_figures_and_current_item() -> None:
     clock = Clock()
-    drawn, screen = bars(clock)
-    with drawn:
-        drawn.phase("scan", items=5029, size_bytes=40 * GIB)
+    progress_bar, screen = make_bars(clock)
+    with progress_bar:
+        progress_bar.phase("scan", items=5029, size_bytes=40 * GIB)
         clock.now_s += 10
-        drawn.advance(items=1204, size_bytes=10 * GIB, doing="train-000017.tar")
+        progress_bar.advance(items=1204, size_bytes=10 * GIB, doing="train-000017.tar")
 
     text = screen.getvalue()
     for fact in ("scan", "1,204/5,029 shards, 10.0/40.0 GiB, 1.0 GiB/s, ETA 30 s", "train-000017.tar"):
         assert fact in text
 
 
-def test_a_long_name_does_not_break_the_display() -> None:
-    drawn, screen = bars(Clock())
-    with drawn:
-        drawn.phase("scan", items=10)
-        drawn.advance(doing="x" * 300)
+def test_bar_progress_shortens_long_names() -> None:
+    progress_bar, screen = make_bars(Clock())
+    with progress_bar:
+        progress_bar.phase("scan", items=10)
+        progress_bar.advance(doing="x" * 300)
 
     assert "x" * 81 not in screen.getvalue()
     assert "…" in screen.getvalue()
 
 
-def test_a_note_stands_above_the_bar() -> None:
-    drawn, screen = bars(Clock())
-    with drawn:
-        drawn.phase("scan", items=10)
-        drawn.note("the catalog goes elsewhere [bold]")
+def test_bar_progress_prints_notes_on_own_line() -> None:
+    progress_bar, screen = make_bars(Clock())
+    with progress_bar:
+        progress_bar.phase("scan", items=10)
+        progress_bar.note("the catalog goes elsewhere [bold]")
 
     assert "the catalog goes elsewhere [bold]\n" in screen.getvalue()
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_the_cursor_comes_back_however_the_verb_ends(
+def test_bar_progress_restores_cursor_after_failure(
     monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
     screen = Stream(is_terminal=True)
     monkeypatch.setattr("sys.stderr", screen)
 
     with pytest.raises(error):
-        verb_that_fails(error)
+        fail_in_progress(error)
 
     text = screen.getvalue()
     assert text.count(HIDE_CURSOR) == text.count(SHOW_CURSOR) == 1
@@ -209,7 +209,7 @@ def test_quiet_shows_neither_progress_nor_notes(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_dumb_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_progress_prints_lines_on_dumb_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setattr("sys.stderr", Stream(is_terminal=True))
 
@@ -218,7 +218,7 @@ def test_a_dumb_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("is_terminal", "kind"), [(True, LineProgress), (False, BarProgress)])
-def test_no_bar_runs_into_lines_of_data_on_the_same_terminal(
+def test_show_progress_prints_lines_if_data_streams_to_terminal(
     monkeypatch: pytest.MonkeyPatch, is_terminal: bool, kind: type
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
@@ -229,7 +229,7 @@ def test_no_bar_runs_into_lines_of_data_on_the_same_terminal(
         assert isinstance(progress, kind)
 
 
-def test_without_colour_the_bar_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bar_progress_has_no_colour_with_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Stream(is_terminal=True)
     monkeypatch.setattr("sys.stderr", screen)
     monkeypatch.setenv("NO_COLOR", "1")

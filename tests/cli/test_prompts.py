@@ -14,14 +14,14 @@ from wdsctl.cli.prompts import TerminalPrompter, may_ask
 @pytest.mark.parametrize(
     "ask", [lambda: TerminalPrompter().text("where", "here"), lambda: TerminalPrompter().confirm("so")]
 )
-def test_whoever_leaves_a_question_leaves_its_line(
+def test_prompter_ends_line_when_aborted(
     ask: Callable[[], object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO())  # its end is that of Ctrl-D
+    monkeypatch.setattr("sys.stdin", io.StringIO())  # its end is read like Ctrl-D
     with pytest.raises(typer.Abort):
         ask()
-    written = capsys.readouterr()
-    assert (written.out, written.err[-1]) == ("", "\n")
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err[-1]) == ("", "\n")
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_whoever_leaves_a_question_leaves_its_line(
         (CommonOptions(json=True), True, False),
     ],
 )
-def test_who_is_not_at_a_terminal_is_not_asked(
+def test_may_ask_requires_terminal_and_input(
     common: CommonOptions, is_terminal: bool, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", Stream(is_terminal=is_terminal))

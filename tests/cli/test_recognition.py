@@ -9,7 +9,7 @@ from wdsctl.core.importers.protocol import FieldUse
 FIELDS = [FieldUse("file", "jpg"), FieldUse("caption", "json[caption]"), FieldUse("label", "json[label]")]
 
 
-def test_fields_that_are_stored_and_not_read_are_named() -> None:
+def test_unused_rows_names_stored_fields_that_are_not_read() -> None:
     detection = replace(
         DETECTION, sample_type="CaptioningSample", field_map={"image": "jpg", "caption": "json[caption]"}
     )
@@ -17,5 +17,5 @@ def test_fields_that_are_stored_and_not_read_are_named() -> None:
     assert unused_rows(detection, FIELDS[:2]) == []
 
 
-def test_a_type_without_a_field_map_reads_everything() -> None:
+def test_unused_rows_is_empty_without_field_map() -> None:
     assert unused_rows(replace(DETECTION, sample_type="CrudeSample", field_map={}), FIELDS) == []

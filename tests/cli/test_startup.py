@@ -1,4 +1,4 @@
-"""Start-up is part of the design: help comes at once, because it loads nothing that it does not need."""
+"""Start-up is fast: a command imports only the modules that it needs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pytest
 import torch
 
 from tests.build import a_dataset
-from tests.core.films import a_wav
 from tests.core.job_states import a_rank_state
+from tests.core.media_files import a_wav
 from wdsctl.core.index.index import index
 
 HEAVY = ("torch", "sqlalchemy", "numpy", "PIL", "av", "yaml", "fsspec", "webdataset", "simplejpeg", "sqlite3")
 
 
 def modules_after(*argv: str) -> set[str]:
-    """What a fresh interpreter has loaded after `main(argv)`."""
+    """The modules that a fresh interpreter has imported after `main(argv)`."""
     program = f"""
 import sys
 from wdsctl.cli.main import main
@@ -46,26 +46,26 @@ print(*sys.modules, file=sys.stderr)
         ["checkpoint", "info", "--help"],
     ],
 )
-def test_help_and_explain_load_nothing_heavy(argv: list[str]) -> None:
+def test_help_and_explain_import_no_heavy_modules(argv: list[str]) -> None:
     loaded = modules_after(*argv)
     assert loaded.isdisjoint(HEAVY)
-    rooms = {".".join(name.split(".")[:3]) for name in loaded if name.startswith("wdsctl.") and name.count(".") > 2}
-    assert rooms <= {"wdsctl.cli.commands", "wdsctl.core.samples", "wdsctl.core.dataset"}
+    packages = {".".join(name.split(".")[:3]) for name in loaded if name.startswith("wdsctl.") and name.count(".") > 2}
+    assert packages <= {"wdsctl.cli.commands", "wdsctl.core.samples", "wdsctl.core.dataset"}
     assert "wdsctl.loader" not in loaded
 
 
-def test_plain_values_are_taken_without_pydantic(tmp_path: Path) -> None:
+def test_plain_option_values_need_no_pydantic(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.jsonl": b'{"a": 1}\n'})
     loaded = modules_after("index", root, "--workers", "2", "--exclude", "x*", "--missing", "drop", "--wait")
     assert loaded.isdisjoint({"pydantic", "sqlalchemy"})
     assert loaded.isdisjoint({"multiprocessing", "asyncio"})
 
 
-def test_help_draws_nothing_with_rich() -> None:
+def test_help_does_not_import_rich() -> None:
     assert "rich" not in modules_after("--help")
 
 
-def test_checkpoints_are_read_without_torch(tmp_path: Path) -> None:
+def test_checkpoint_info_does_not_import_torch(tmp_path: Path) -> None:
     path = tmp_path / "state.pt"
     torch.save({"loader": a_rank_state(), "weights": torch.ones(3)}, path)
 
@@ -75,20 +75,20 @@ def test_checkpoints_are_read_without_torch(tmp_path: Path) -> None:
     assert not any(name.startswith("wdsctl.loader") for name in loaded)
 
 
-def test_inspect_loads_pyav_and_pillow_for_media_alone(tmp_path: Path) -> None:
+def test_inspect_imports_pyav_only_for_media(tmp_path: Path) -> None:
     texts = a_dataset(tmp_path / "texts", {"a.tar": {"1.txt": b"words"}})
-    sounds = a_dataset(tmp_path / "sounds", {"a.tar": {"1.wav": a_wav()}})
-    for root in (texts, sounds):
+    audio = a_dataset(tmp_path / "sounds", {"a.tar": {"1.wav": a_wav()}})
+    for root in (texts, audio):
         index(root)
 
     loaded = modules_after("inspect", texts)
     assert loaded.isdisjoint({"av", "PIL", "torch", "numpy"})
     assert loaded.isdisjoint({"wdsctl.core.shards.scan_unit", "wdsctl.core.index.merge", "wdsctl.core.blend"})
-    assert modules_after("inspect", sounds) & {"av", "PIL", "torch"} == {"av"}
+    assert modules_after("inspect", audio) & {"av", "PIL", "torch"} == {"av"}
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.tar"])
-def test_a_first_index_loads_no_database_layer_and_nothing_of_what_nobody_asked_for(tmp_path: Path, name: str) -> None:
+def test_first_index_imports_neither_sqlalchemy_nor_unused_modules(tmp_path: Path, name: str) -> None:
     shards: dict[str, Any] = {"a.tar": {"1.txt": b"words"}}
     if name == "a.jsonl":
         shards = dict.fromkeys((name, f"more/{name}"), b'{"a": 1}\n' * 5)
@@ -100,14 +100,14 @@ def test_a_first_index_loads_no_database_layer_and_nothing_of_what_nobody_asked_
     assert loaded.isdisjoint({"wdsctl.core.index.columns", "wdsctl.core.index.media", "wdsctl.core.split.reapply"})
 
 
-def test_get_and_ls_need_no_database_layer_and_no_arrays(tmp_path: Path) -> None:
+def test_get_and_ls_import_neither_sqlalchemy_nor_numpy(tmp_path: Path) -> None:
     root = a_dataset(tmp_path / "d", {"a.tar": {"1.txt": b"words"}})
     index(root)
     for words in (["get", root, "1"], ["ls", root, "--samples"]):
         assert modules_after(*words).isdisjoint(set(HEAVY) - {"sqlite3"} | {"rich"})
 
 
-def test_help_does_not_read_the_text_of_codes() -> None:
+def test_help_does_not_load_codes() -> None:
     program = """
 import sys
 from wdsctl.cli.main import main

@@ -21,32 +21,30 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Stream:
     return Stream(is_terminal=True)
 
 
-def text(columns: int, terminal: Stream, monkeypatch: pytest.MonkeyPatch, rows: list[tuple[str, ...]]) -> str:
+def render(columns: int, terminal: Stream, monkeypatch: pytest.MonkeyPatch, rows: list[tuple[str, ...]]) -> str:
     monkeypatch.setenv("COLUMNS", str(columns))
     return render_text([make_table(NAMES, rows)], terminal, is_colored=False)
 
 
-def test_a_table_that_fits_is_a_table(terminal: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = text(80, terminal, monkeypatch, [ROW, ROW]).splitlines()
+def test_table_that_fits_is_not_wrapped(terminal: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = render(80, terminal, monkeypatch, [ROW, ROW]).splitlines()
     assert lines[0].split() == ["name", "bytes", "when", "samples"]
     assert len(lines) == 3
 
 
-def test_a_table_that_does_not_fit_breaks_its_widest_column_first(
-    terminal: Stream, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lines = text(60, terminal, monkeypatch, [ROW]).splitlines()
+def test_table_that_does_not_fit_wraps_widest_column_first(terminal: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = render(60, terminal, monkeypatch, [ROW]).splitlines()
     assert all(figure in lines[1] for figure in ("12,345,678,901", "1,234,567"))
 
 
-def test_names_are_seen_where_there_are_no_rows(terminal: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "name" in text(40, terminal, monkeypatch, [])
+def test_table_without_rows_has_headers(terminal: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "name" in render(40, terminal, monkeypatch, [])
 
 
 @given(st.integers(24, 120))
-def test_no_width_cuts_a_figure(columns: int) -> None:
+def test_table_keeps_all_figures_at_any_width(columns: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        shown = text(columns, Stream(is_terminal=True), patch, [ROW])
+        shown = render(columns, Stream(is_terminal=True), patch, [ROW])
     assert Counter(filter(str.isdigit, shown)) == Counter(filter(str.isdigit, "".join(ROW)))
     assert all(len(line) <= columns for line in shown.splitlines())
 
@@ -55,7 +53,7 @@ def test_no_width_cuts_a_figure(columns: int) -> None:
     st.lists(st.tuples(st.sampled_from(["", "a", "shards", "größe", "日本"]), st.text(max_size=40)), max_size=4),
     st.text(st.sampled_from("ab \t\n\x1b\u202e"), max_size=10),
 )
-def test_labelled_lines_in_a_pipe_are_those_that_rich_draws(rows: list[tuple[str, str]], line: str) -> None:
+def test_piped_labelled_lines_match_rich_output(rows: list[tuple[str, str]], line: str) -> None:
     pieces: list[RenderableType] = [line, labelled_lines(rows), "end"]
     table = make_table(("of rich",), [])
 

@@ -26,7 +26,7 @@ NOISE = RgbImage(100, 90, bytes((i * 7919 >> 3) % 256 for i in range(27_000)))
 
 
 @pytest.mark.parametrize(
-    ("environment", "manner"),
+    ("environment", "protocol"),
     [
         ({}, "blocks"),
         ({"TERM": "xterm-256color"}, "blocks"),
@@ -42,12 +42,12 @@ NOISE = RgbImage(100, 90, bytes((i * 7919 >> 3) % 256 for i in range(27_000)))
         ({"TERM": "screen-256color", "TERM_PROGRAM": "iTerm.app"}, "blocks"),
     ],
 )
-def test_a_terminal_is_known_by_what_it_says_of_itself(environment: dict[str, str], manner: ImageProtocol) -> None:
-    assert detect_image_protocol(environment) == manner
-    assert choose_image_protocol("auto", Stream(is_terminal=True), is_colored=True, environment=environment) == manner
+def test_detect_image_protocol_reads_environment(environment: dict[str, str], protocol: ImageProtocol) -> None:
+    assert detect_image_protocol(environment) == protocol
+    assert choose_image_protocol("auto", Stream(is_terminal=True), is_colored=True, environment=environment) == protocol
 
 
-def test_nothing_is_drawn_into_a_pipe_or_without_colours() -> None:
+def test_image_protocol_is_none_in_pipe_or_without_colours() -> None:
     for stream, is_colored in ((Stream(), True), (Stream(is_terminal=True), False)):
         assert choose_image_protocol("kitty", stream, is_colored=is_colored, environment={}) == "none"
     assert max_image_size("none", 80) is None
@@ -55,12 +55,12 @@ def test_nothing_is_drawn_into_a_pipe_or_without_colours() -> None:
 
 
 @pytest.mark.parametrize("picture", [SMALL, NOISE])
-def test_a_png_is_what_others_read(picture: RgbImage) -> None:
+def test_png_file_is_readable_by_pillow(picture: RgbImage) -> None:
     with Image.open(io.BytesIO(png_file(picture))) as image:
         assert (image.size, image.mode, image.tobytes()) == ((picture.width, picture.height), "RGB", picture.rgb)
 
 
-def test_kitty_gets_the_pixels_in_pieces_it_takes() -> None:
+def test_kitty_sequence_splits_pixels_into_chunks() -> None:
     pieces = [piece.removeprefix("\x1b_G") for piece in kitty_sequence(NOISE).split("\x1b\\")[:-1]]
     heads, data = zip(*(piece.split(";") for piece in pieces), strict=True)
     assert "s=100,v=90" in heads[0]
@@ -70,13 +70,13 @@ def test_kitty_gets_the_pixels_in_pieces_it_takes() -> None:
     assert zlib.decompress(b64decode("".join(data))) == NOISE.rgb
 
 
-def test_iterm_gets_a_file_with_its_size() -> None:
+def test_iterm_sequence_has_png_with_size() -> None:
     head, data = iterm_sequence(SMALL).removeprefix("\x1b]1337;File=").removesuffix("\x07").split(":")
     assert b64decode(data) == png_file(SMALL)
     assert f"size={len(png_file(SMALL))}" in head
 
 
-def test_sixels_draw_every_pixel_once() -> None:
+def test_sixel_sequence_draws_every_pixel_once() -> None:
     body = sixel_sequence(SMALL).removeprefix('\x1bP0;1q"1;1;3;2').removesuffix("\x1b\\")
     strokes = [part for part in body.split("#")[1:] if ";" not in part]
     bits = [[0, 0, 0] for _ in strokes]
@@ -86,7 +86,7 @@ def test_sixels_draw_every_pixel_once() -> None:
     assert [sum(column) for column in zip(*bits, strict=True)] == [3, 3, 3]
 
 
-def test_a_terminal_without_half_blocks_gets_no_picture_made_of_them() -> None:
+def test_image_protocol_is_none_if_encoding_lacks_half_blocks() -> None:
     stream = io.TextIOWrapper(Terminal(), "latin-1")
     assert choose_image_protocol("auto", stream, is_colored=True, environment={}) == "none"
     assert choose_image_protocol("blocks", stream, is_colored=True, environment={}) == "none"

@@ -26,17 +26,17 @@ from wdsctl.core.samples.field_map import format_field_map_text
         ("9007199254740993", 9_007_199_254_740_993),
     ],
 )
-def test_a_size_counts_as_gnu_tools_do(text: str, size_bytes: int) -> None:
+def test_parse_size_option_uses_units_of_gnu_tools(text: str, size_bytes: int) -> None:
     assert options.parse_size_option(text) == size_bytes
 
 
 @pytest.mark.parametrize("text", ["", "big", "-1", "0", "0.1B", "1XB", "1iB", "1 2", "GiB", "1e9"])
-def test_what_is_no_size_is_refused(text: str) -> None:
+def test_parse_size_option_refuses_invalid_sizes(text: str) -> None:
     with pytest.raises(typer.BadParameter):
         options.parse_size_option(text)
 
 
-def test_part_names_forgive_a_leading_dot() -> None:
+def test_parse_part_names_accepts_leading_dot() -> None:
     assert parse_part_names("jpg, .seg.png") == ("jpg", "seg.png")
     assert parse_part_names("") == ()
     with pytest.raises(UsageError):
@@ -52,14 +52,14 @@ def test_part_names_forgive_a_leading_dot() -> None:
         (' {"image": "jpg", "caption": "json[a=b]"}', {"image": "jpg", "caption": "json[a=b]"}),
     ],
 )
-def test_a_field_map_is_pairs_or_json(text: str, fields: dict[str, str]) -> None:
+def test_parse_field_map_option_accepts_pairs_and_json(text: str, fields: dict[str, str]) -> None:
     assert options.parse_field_map_option(text) == fields
 
 
 @pytest.mark.parametrize(
     "text", ["jpg", "=jpg", "image=", "image=jpg,image=png", "image=jpg,,", "{", '{"a": 1}', "{}x"]
 )
-def test_what_is_no_field_map_is_refused(text: str) -> None:
+def test_parse_field_map_option_refuses_invalid_text(text: str) -> None:
     with pytest.raises(UsageError):
         options.parse_field_map_option(text)
 
@@ -68,5 +68,5 @@ PATHS = ["jpg", "jpg,png", "json[caption]", "json[a][0],txt", '"a,b"[x]', 'json[
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True), st.sampled_from(PATHS)))
-def test_a_field_map_written_out_is_read_back_as_it_was(fields: dict[str, str]) -> None:
+def test_format_field_map_text_round_trips(fields: dict[str, str]) -> None:
     assert options.parse_field_map_option(format_field_map_text(fields)) == fields

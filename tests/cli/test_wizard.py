@@ -10,8 +10,8 @@ import pytest
 
 from tests.build import some_shards
 from tests.cli.reports import DETECTION, a_prepare_report, a_split_report
-from tests.energon import energons
-from tests.remote import uploaded
+from tests.energon import an_energon_dataset
+from tests.remote import upload_shards
 from tests.robots import make_v30
 from wdsctl.cli.options import parse_field_map_option, parse_size_option
 from wdsctl.cli.output import Output
@@ -37,31 +37,31 @@ QUIET = Output(quiet=True)
 
 @dataclass
 class Answers:
-    """Answers in order; what was asked is kept."""
+    """A prompter that returns the answers in order and records the questions."""
 
     answers: Iterator[str | bool]
-    asked: list[str] = field(default_factory=list)
+    questions: list[str] = field(default_factory=list)
 
     def text(self, question: str, default: str) -> str:
-        self.asked.append(question)
+        self.questions.append(question)
         answer = next(self.answers)
         assert isinstance(answer, str)
         return answer or default
 
     def confirm(self, question: str, *, default: bool = True, choices: str = "") -> bool:
-        self.asked.append(question)
+        self.questions.append(question)
         answer = next(self.answers)
         assert isinstance(answer, bool)
         return answer
 
 
-def answers(*given: str | bool) -> Answers:
-    return Answers(iter(given))
+def make_answers(*values: str | bool) -> Answers:
+    return Answers(iter(values))
 
 
 @dataclass
-class Runs:
-    """Stands for the verb: keeps the requests and reports what it is told to."""
+class FakePrepare:
+    """A fake prepare that records the requests and returns the given report."""
 
     report: PrepareReport = field(default_factory=lambda: a_prepare_report(detection=DETECTION))
     requests: list[PrepareCommand] = field(default_factory=list)
@@ -71,10 +71,10 @@ class Runs:
         return self.report
 
 
-def talk(request: PrepareCommand, ask: Answers, runs: Runs, output: Output = QUIET) -> PrepareOutcome:
-    """Nothing has run when the last question is asked."""
+def run_wizard(request: PrepareCommand, ask: Answers, prepare: FakePrepare, output: Output = QUIET) -> PrepareOutcome:
+    """Run the wizard with these answers and a fake prepare."""
     return prepare_with_questions(
-        request, Interview(ask), output, runs, lambda _request, _output: runs.report.detection
+        request, Interview(ask), output, prepare, lambda _request, _output: prepare.report.detection
     )
 
 
@@ -87,15 +87,15 @@ def photos(tmp_path: Path) -> str:
     return str(folder)
 
 
-def test_a_raw_folder_needs_a_destination_and_a_split(photos: str) -> None:
-    ask, runs = answers("", "8,1,1", True), Runs()
+def test_wizard_asks_for_destination_split_and_type_of_raw_folder(photos: str) -> None:
+    ask, prepare = make_answers("", "8,1,1", True), FakePrepare()
 
-    talk(PrepareCommand(source=photos, dest=None, request=PrepareRequest()), ask, runs)
+    run_wizard(PrepareCommand(source=photos, dest=None, request=PrepareRequest()), ask, prepare)
 
-    [request] = runs.requests
+    [request] = prepare.requests
     assert request.dest == f"{photos}-shards"
     assert request.request.split == parse_split_shares("8,1,1")
-    assert [question.split()[0] for question in ask.asked] == ["folder", "split,", "use"]
+    assert [question.split()[0] for question in ask.questions] == ["folder", "split,", "use"]
 
 
 @pytest.mark.parametrize(
@@ -108,51 +108,59 @@ def test_a_raw_folder_needs_a_destination_and_a_split(photos: str) -> None:
         ("sub/..", "{here}-shards"),
     ],
 )
-def test_the_folder_for_the_shards_is_beside_the_raw_one(
+def test_default_dest_is_next_to_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, dest: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert default_dest(source) == dest.format(here=tmp_path)
 
 
-def test_what_the_flags_say_is_not_asked(photos: str) -> None:
-    ask, runs = answers(), Runs()
+def test_wizard_asks_nothing_that_options_define(photos: str) -> None:
+    ask, prepare = make_answers(), FakePrepare()
     options = PrepareRequest(split={"train": 1.0}, sample_type="CaptioningSample")
 
-    talk(PrepareCommand(source=photos, dest="shards", request=options), ask, runs)
+    run_wizard(PrepareCommand(source=photos, dest="shards", request=options), ask, prepare)
 
-    assert ask.asked == []
-    assert runs.requests == [PrepareCommand(source=photos, dest="shards", request=options)]
-
-
-def test_an_empty_split_leaves_everything_in_train(photos: str) -> None:
-    runs = Runs()
-    talk(PrepareCommand(source=photos, dest="shards", request=PrepareRequest()), answers("", True), runs)
-    assert runs.requests[0].request.split is None
+    assert ask.questions == []
+    assert prepare.requests == [PrepareCommand(source=photos, dest="shards", request=options)]
 
 
-def test_an_answer_that_makes_no_sense_is_asked_again(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
-    runs = Runs()
+def test_wizard_empty_split_answer_means_no_split(photos: str) -> None:
+    prepare = FakePrepare()
+    run_wizard(PrepareCommand(source=photos, dest="shards", request=PrepareRequest()), make_answers("", True), prepare)
+    assert prepare.requests[0].request.split is None
+
+
+def test_wizard_asks_again_after_invalid_split(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
+    prepare = FakePrepare()
 
     request = PrepareCommand(source=photos, dest="shards", request=PrepareRequest())
-    talk(request, answers("8,,1", "9,1", True), runs, Output())
+    run_wizard(request, make_answers("8,,1", "9,1", True), prepare, Output())
 
-    assert runs.requests[0].request.split == parse_split_shares("9,1")
+    assert prepare.requests[0].request.split == parse_split_shares("9,1")
     assert "before or after a comma" in capsys.readouterr().err
 
 
-def test_a_detection_that_is_rejected_is_replaced_before_anything_runs(photos: str) -> None:
-    ask, runs = answers("9,1", False, "vqua", "vqa", "", "image=jpg,context=txt", "image=jpg,context=json[q]"), Runs()
+def test_wizard_replaces_rejected_detection_before_prepare_runs(photos: str) -> None:
+    ask, prepare = (
+        make_answers("9,1", False, "vqua", "vqa", "", "image=jpg,context=txt", "image=jpg,context=json[q]"),
+        FakePrepare(),
+    )
 
-    talk(PrepareCommand(source=photos, dest="shards", request=PrepareRequest()), ask, runs)
+    run_wizard(PrepareCommand(source=photos, dest="shards", request=PrepareRequest()), ask, prepare)
 
-    [request] = runs.requests
+    [request] = prepare.requests
     assert request.request.sample_type == "VQASample"
     assert request.request.field_map == {"image": "jpg", "context": "json[q]"}
 
 
-def test_the_detection_is_shown_with_its_reasons(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
-    talk(PrepareCommand(source=photos, dest="shards", request=PrepareRequest()), answers("9,1", True), Runs(), Output())
+def test_wizard_prints_detection_with_reasons(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run_wizard(
+        PrepareCommand(source=photos, dest="shards", request=PrepareRequest()),
+        make_answers("9,1", True),
+        FakePrepare(),
+        Output(),
+    )
 
     shown = capsys.readouterr()
     assert shown.out == ""
@@ -160,108 +168,124 @@ def test_the_detection_is_shown_with_its_reasons(photos: str, capsys: pytest.Cap
     assert "not VQASample: no question in json" in shown.err
 
 
-def test_a_crude_dataset_has_no_fields_to_ask_for(photos: str) -> None:
-    runs = Runs()
-    talk(PrepareCommand(source=photos, dest="shards", request=PrepareRequest()), answers("", False, "crude"), runs)
-    assert (runs.requests[0].request.sample_type, runs.requests[0].request.field_map) == ("CrudeSample", {})
+def test_wizard_asks_no_fields_of_crude_sample(photos: str) -> None:
+    prepare = FakePrepare()
+    run_wizard(
+        PrepareCommand(source=photos, dest="shards", request=PrepareRequest()),
+        make_answers("", False, "crude"),
+        prepare,
+    )
+    assert (prepare.requests[0].request.sample_type, prepare.requests[0].request.field_map) == ("CrudeSample", {})
 
 
-def test_nothing_has_run_when_the_last_question_is_left(photos: str) -> None:
-    runs = Runs()
+def test_wizard_runs_nothing_if_aborted_at_last_question(photos: str) -> None:
+    prepare = FakePrepare()
     with pytest.raises(StopIteration):
-        talk(PrepareCommand(source=photos, dest="shards", request=PrepareRequest()), answers("8,1,1", False), runs)
+        run_wizard(
+            PrepareCommand(source=photos, dest="shards", request=PrepareRequest()),
+            make_answers("8,1,1", False),
+            prepare,
+        )
 
-    assert runs.requests == []
+    assert prepare.requests == []
 
 
-def test_a_type_that_is_accepted_is_the_one_that_is_written(photos: str) -> None:
-    runs = Runs()
-    outcome = talk(PrepareCommand(source=photos, dest="shards", request=PrepareRequest()), answers("", True), runs)
+def test_wizard_passes_accepted_type_to_prepare(photos: str) -> None:
+    prepare = FakePrepare()
+    outcome = run_wizard(
+        PrepareCommand(source=photos, dest="shards", request=PrepareRequest()), make_answers("", True), prepare
+    )
 
-    [request] = runs.requests
+    [request] = prepare.requests
     assert (request.request.sample_type, request.request.field_map) == (DETECTION.sample_type, DETECTION.field_map)
     assert "--sample-type CaptioningSample" in " ".join(command_lines(outcome.command, 1000))
 
 
-def test_a_question_mark_lists_the_choices_and_the_question_comes_again(
-    photos: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ask, runs = answers("?", "", "?", "8,1,1", False, "?", "vqa", "?", "image=jpg,context=json[q]"), Runs()
-    talk(PrepareCommand(source=photos, dest=None, request=PrepareRequest()), ask, runs)
+def test_wizard_question_mark_lists_choices_and_asks_again(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
+    ask, prepare = (
+        make_answers("?", "", "?", "8,1,1", False, "?", "vqa", "?", "image=jpg,context=json[q]"),
+        FakePrepare(),
+    )
+    run_wizard(PrepareCommand(source=photos, dest=None, request=PrepareRequest()), ask, prepare)
 
-    assert [question.split()[0] for question in ask.asked] == [
+    assert [question.split()[0] for question in ask.questions] == [
         *("folder", "folder", "split,", "split,", "use", "sample", "sample", "field", "field")
     ]
     shown = capsys.readouterr().err
-    for said in ("train=0.98,val=0.02", "OCRSample: ", "fields of VQASample", "(optional)", "parts: jpg, json"):
-        assert said in shown
+    for text in ("train=0.98,val=0.02", "OCRSample: ", "fields of VQASample", "(optional)", "parts: jpg, json"):
+        assert text in shown
 
 
-def test_a_detection_with_many_reasons_fits_on_a_screen_with_its_question(
-    photos: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wizard_shortens_long_list_of_reasons(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
     many = replace(DETECTION, reasons=tuple(f"reason {i} {'so ' * 30}" for i in range(30)))
-    runs = Runs(a_prepare_report(detection=many))
-    talk(PrepareCommand(source=photos, dest="shards", request=PrepareRequest()), answers("", True), runs, Output())
+    prepare = FakePrepare(a_prepare_report(detection=many))
+    run_wizard(
+        PrepareCommand(source=photos, dest="shards", request=PrepareRequest()),
+        make_answers("", True),
+        prepare,
+        Output(),
+    )
 
     shown = capsys.readouterr().err
     assert "more reasons" in shown
     assert len(shown.splitlines()) < 22
 
 
-def test_a_type_that_was_not_detected_is_not_asked_about(photos: str) -> None:
-    ask = answers("")
-    talk(
+def test_wizard_asks_no_type_without_detection(photos: str) -> None:
+    ask = make_answers("")
+    run_wizard(
         PrepareCommand(source=photos, dest="shards", request=PrepareRequest()),
         ask,
-        Runs(a_prepare_report(detection=None)),
+        FakePrepare(a_prepare_report(detection=None)),
     )
-    assert len(ask.asked) == 1
+    assert len(ask.questions) == 1
 
 
-def test_a_dataset_that_is_prepared_already_is_not_asked_about_its_split(tmp_path: Path) -> None:
+def test_wizard_asks_no_split_of_prepared_dataset(tmp_path: Path) -> None:
     (tmp_path / ".wdsctl").mkdir()
     (tmp_path / ".wdsctl" / "dataset.yaml").write_text("")
     (tmp_path / "a.tar").write_bytes(b"")
-    ask, runs = answers(), Runs(a_prepare_report(up_to_date=True, detection=None))
+    ask, prepare = make_answers(), FakePrepare(a_prepare_report(up_to_date=True, detection=None))
 
-    talk(PrepareCommand(source=str(tmp_path), dest=None, request=PrepareRequest()), ask, runs)
+    run_wizard(PrepareCommand(source=str(tmp_path), dest=None, request=PrepareRequest()), ask, prepare)
 
-    assert ask.asked == []
-
-
-def test_a_dataset_that_energon_has_divided_is_not_asked_about_its_split(tmp_path: Path) -> None:
-    ask, runs = answers(), Runs(report=a_prepare_report(detection=None))
-    talk(PrepareCommand(source=energons(tmp_path), dest=None, request=PrepareRequest()), ask, runs)
-    assert (ask.asked, runs.requests[0].request.split) == ([], None)
+    assert ask.questions == []
 
 
-def test_lines_are_prepared_in_place_and_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wizard_asks_no_split_of_energon_dataset_with_splits(tmp_path: Path) -> None:
+    ask, prepare = make_answers(), FakePrepare(report=a_prepare_report(detection=None))
+    run_wizard(PrepareCommand(source=an_energon_dataset(tmp_path), dest=None, request=PrepareRequest()), ask, prepare)
+    assert (ask.questions, prepare.requests[0].request.split) == ([], None)
+
+
+def test_wizard_prepares_jsonl_in_place_and_prints_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "qa.jsonl").write_bytes(b"{}\n")
-    ask = answers("8,1,1", True)
-    runs = Runs()
+    ask = make_answers("8,1,1", True)
+    prepare = FakePrepare()
 
-    talk(PrepareCommand(source=str(tmp_path / "qa.jsonl"), dest=None, request=PrepareRequest()), ask, runs, Output())
+    run_wizard(
+        PrepareCommand(source=str(tmp_path / "qa.jsonl"), dest=None, request=PrepareRequest()), ask, prepare, Output()
+    )
 
     assert "JSONL that names no media files beside it: prepare writes only a catalog" in capsys.readouterr().err
-    assert [request.dest for request in runs.requests] == [None]
-    assert not any("folder for the shards" in question for question in ask.asked)
+    assert [request.dest for request in prepare.requests] == [None]
+    assert not any("folder for the shards" in question for question in ask.questions)
 
 
-def test_yes_confirms_and_still_lets_values_be_asked() -> None:
-    interview = Interview(answers("shards"), yes=True)
+def test_interview_with_yes_confirms_but_asks_for_values() -> None:
+    interview = Interview(make_answers("shards"), yes=True)
     assert interview.confirm("use it?")
     assert not interview.has_prompted
     assert interview.text("folder") == "shards"
     assert interview.has_prompted
 
 
-def test_only_what_differs_from_the_defaults_is_in_the_command() -> None:
+def test_command_lines_omit_default_options() -> None:
     request = PrepareCommand(source="my photos", dest=None, request=PrepareRequest(index=IndexRequest(workers=7)))
     assert command_lines(request, 80) == ["  wdsctl prepare 'my photos' --no-input"]
 
 
-def test_every_option_can_be_said_in_the_command() -> None:
+def test_command_lines_include_every_option() -> None:
     options = PrepareRequest(
         shard_samples=5,
         shard_size=1000,
@@ -284,35 +308,33 @@ def test_every_option_can_be_said_in_the_command() -> None:
 
     assert words[:4] == ["wdsctl", "prepare", "a", "b"]
     flags = words[4:]
-    said = {flag: flags[i + 1] for i, flag in enumerate(flags[:-1]) if flag.startswith("--")}
-    assert parse_split_shares(said["--split"]) == options.split
-    assert parse_field_map_option(said["--field-map"]) == options.field_map
-    assert parse_size_option(said["--shard-size"]) == 1000
+    values = {flag: flags[i + 1] for i, flag in enumerate(flags[:-1]) if flag.startswith("--")}
+    assert parse_split_shares(values["--split"]) == options.split
+    assert parse_field_map_option(values["--field-map"]) == options.field_map
+    assert parse_size_option(values["--shard-size"]) == 1000
     assert [flags[i + 1] for i, flag in enumerate(flags) if flag == "--exclude"] == ["a*", "b c"]
     expected = replace(options, split=None, field_map={})
     for name in ("shard_samples", "template", "on_missing", "seed", "sample_type", "catalog", "missing", "key"):
         holder = expected if hasattr(expected, name) else expected.index
-        assert said[f"--{name.replace('_', '-')}"] == str(getattr(holder, name))
-    assert said["--by"] == "sample"
-    assert said["--parts"] == "jpg,txt"
+        assert values[f"--{name.replace('_', '-')}"] == str(getattr(holder, name))
+    assert values["--by"] == "sample"
+    assert values["--parts"] == "jpg,txt"
     assert {"--redetect", "--yes", "--dry-run", "--no-input"} <= set(flags)
 
 
-def test_a_dataset_at_a_url_is_asked_for_its_split_and_its_password_is_not_repeated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wizard_asks_split_of_url_and_hides_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
-    url = uploaded(some_shards(tmp_path / "local", 1), "memory://ann:secret@wizard/shards")
-    ask, runs = answers("8,2", True), Runs()
+    url = upload_shards(some_shards(tmp_path / "local", 1), "memory://ann:secret@wizard/shards")
+    ask, prepare = make_answers("8,2", True), FakePrepare()
 
-    outcome = talk(PrepareCommand(source=url, dest=None, request=PrepareRequest()), ask, runs)
+    outcome = run_wizard(PrepareCommand(source=url, dest=None, request=PrepareRequest()), ask, prepare)
 
-    assert runs.requests[0].source == url
-    [said] = command_lines(outcome.command, 1000)
-    assert said.startswith("  wdsctl prepare memory://wizard/shards --split train=8,val=2 --sample-type ")
+    assert prepare.requests[0].source == url
+    [line] = command_lines(outcome.command, 1000)
+    assert line.startswith("  wdsctl prepare memory://wizard/shards --split train=8,val=2 --sample-type ")
 
 
-def test_a_long_command_goes_on_in_the_next_line_as_a_shell_has_it() -> None:
+def test_command_lines_continue_with_backslash() -> None:
     options = PrepareRequest(split=parse_split_shares("8,1,1"), template="train-{index:06d}.tar", parts=("jpg", "txt"))
     request = PrepareCommand(source="a folder of photos", dest="a folder of shards", request=options)
     lines = command_lines(request, 60)
@@ -324,20 +346,20 @@ def test_a_long_command_goes_on_in_the_next_line_as_a_shell_has_it() -> None:
     assert shlex.split("\n".join(lines).replace(" \\\n", " ")) == shlex.split(whole)
 
 
-def test_a_type_that_is_not_sure_is_said_in_the_command_without_questions(photos: str) -> None:
+def test_wizard_confirms_uncertain_type_and_adds_it_to_command(photos: str) -> None:
     doubtful = replace(DETECTION, unused_media=("png",))
-    ask, runs = answers(True), Runs(report=a_prepare_report(detection=doubtful))
+    ask, prepare = make_answers(True), FakePrepare(report=a_prepare_report(detection=doubtful))
     options = PrepareRequest(split={"train": 1.0})
 
-    outcome = talk(PrepareCommand(source=photos, dest="shards", request=options), ask, runs)
+    outcome = run_wizard(PrepareCommand(source=photos, dest="shards", request=options), ask, prepare)
 
-    assert ask.asked == ["the detection is uncertain; use the detected type?"]
-    assert [request.request.sample_type for request in runs.requests] == [DETECTION.sample_type]
+    assert ask.questions == ["the detection is uncertain; use the detected type?"]
+    assert [request.request.sample_type for request in prepare.requests] == [DETECTION.sample_type]
     assert "--sample-type" in " ".join(command_lines(outcome.command, 200))
 
 
 @pytest.mark.parametrize("answer", [True, False])
-def test_samples_change_their_split_where_the_answer_is_yes(photos: str, answer: bool) -> None:
+def test_wizard_moves_samples_between_splits_only_if_confirmed(photos: str, answer: bool) -> None:
     move = Move(before="train", after="val", samples=3, keys=("a.tar/1",))
     refused = SamplesWouldMoveError(a_split_report(moved=(move,), reassigned=(move,)))
     requests: list[PrepareCommand] = []
@@ -352,38 +374,36 @@ def test_samples_change_their_split_where_the_answer_is_yes(photos: str, answer:
         source=photos, dest="shards", request=PrepareRequest(split={"train": 1.0}, sample_type="X")
     )
     with contextlib.nullcontext() if answer else pytest.raises(SamplesWouldMoveError):
-        outcome = prepare_with_questions(request, Interview(answers(answer)), QUIET, run)
+        outcome = prepare_with_questions(request, Interview(make_answers(answer)), QUIET, run)
         assert "--yes" in command_lines(outcome.command, 1000)[0]
     assert len(requests) == 1 + answer
 
 
-def test_a_source_of_another_format_is_shown_and_keeps_its_own_splits(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wizard_keeps_splits_of_imported_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for split in ("train", "val"):
         for label in ("cat", "dog"):
             picture = tmp_path / "net" / split / label / "0.jpg"
             picture.parent.mkdir(parents=True)
             picture.write_bytes(b"\xff\xd8\xff\xe0")
-    ask, runs = answers(""), Runs(a_prepare_report(detection=None))
+    ask, prepare = make_answers(""), FakePrepare(a_prepare_report(detection=None))
     command = PrepareCommand(source=str(tmp_path / "net"), dest=None, request=PrepareRequest())
-    prepare_with_questions(command, Interview(ask), Output(), runs)
+    prepare_with_questions(command, Interview(ask), Output(), prepare)
 
-    assert [question.split()[0] for question in ask.asked] == ["folder"]
+    assert [question.split()[0] for question in ask.questions] == ["folder"]
     assert "ImageClassificationSample (defined by imagefolder)" in capsys.readouterr().err
-    assert runs.requests[0].request.split is None
+    assert prepare.requests[0].request.split is None
 
 
-def test_of_two_forms_that_fit_equally_the_answer_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wizard_asks_which_of_two_equal_formats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "0.jpg").write_bytes(b"\xff\xd8\xff\xe0")
     both = [(importers.get_importer(name), FormatMatch(0.6, f"looks like {name}")) for name in ("coco", "folder")]
     monkeypatch.setattr(importers, "find_importers", lambda _: both)
-    ask, runs = answers("neither", "folder", "", "", True), Runs()
+    ask, prepare = make_answers("neither", "folder", "", "", True), FakePrepare()
     command = PrepareCommand(source=str(tmp_path / "data"), dest=None, request=PrepareRequest())
-    outcome = talk(command, ask, runs)
+    outcome = run_wizard(command, ask, prepare)
 
-    assert ask.asked[0] == ask.asked[1] == "the source could be coco or folder; which is it?"
+    assert ask.questions[0] == ask.questions[1] == "the source could be coco or folder; which is it?"
     assert "--from folder" in " ".join(command_lines(outcome.command, 1000))
 
 
@@ -391,7 +411,7 @@ def test_of_two_forms_that_fit_equally_the_answer_decides(tmp_path: Path, monkey
     ("source", "dest"),
     [("photos/labels.csv", "photos-shards"), ("labels.csv", "labels-shards"), ("a/b/", "a/b-shards")],
 )
-def test_the_default_destination_is_in_no_source(
+def test_default_dest_is_outside_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, dest: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -401,12 +421,12 @@ def test_the_default_destination_is_in_no_source(
     assert default_dest(source) == dest
 
 
-def test_robot_data_without_videos_is_prepared_after_the_question_for_a_split(tmp_path: Path) -> None:
-    root, given = make_v30(tmp_path / "set", cameras=()), answers("")
+def test_wizard_asks_only_split_for_robot_data_without_videos(tmp_path: Path) -> None:
+    root, ask = make_v30(tmp_path / "set", cameras=()), make_answers("")
     outcome = prepare_with_questions(
-        PrepareCommand(source=root, dest=None, request=PrepareRequest()), Interview(given), QUIET
+        PrepareCommand(source=root, dest=None, request=PrepareRequest()), Interview(ask), QUIET
     )
     assert outcome.report.robot is not None
-    assert [question.split(",")[0] for question in given.asked] == ["split"]
+    assert [question.split(",")[0] for question in ask.questions] == ["split"]
     assert outcome.report.form is not None
     assert "not in place" not in outcome.report.form.reason

@@ -1,4 +1,4 @@
-"""The contract of everything that can be saved: what `wdsctl.loader.runtime.stage` promises of cursors, as one test."""
+"""The contract of objects with a state: what `wdsctl.loader.runtime.stage` promises of cursors, as one test."""
 
 from __future__ import annotations
 
@@ -14,41 +14,43 @@ class Savable(Protocol):
 
 
 def assert_savable(fresh: Callable[[], Savable], step: Callable[[Any], Any], steps: int) -> None:
-    """Save before every step, through JSON, into a fresh one: the rest is equal, whatever the position.
+    """Save before every step, through JSON, and load into a new object: the remaining steps are equal.
 
-    `fresh` makes one at its beginning; `step` draws from it and returns something that can be compared.
+    `fresh` makes an object at its beginning; `step` draws from it and returns a comparable value.
     """
-    undisturbed = fresh()
-    truth = [step(undisturbed) for _ in range(steps)]
+    reference = fresh()
+    expected = [step(reference) for _ in range(steps)]
 
-    saved_one = fresh()
+    source = fresh()
     states, drawn = [], []
     for _ in range(steps):
-        states.append(_saved(saved_one))
-        drawn.append(step(saved_one))
-    assert drawn == truth, "saving changed what came"
+        states.append(read_state(source))
+        drawn.append(step(source))
+    assert drawn == expected, "saving changed what came"
     shapes = {json.dumps(shape_of(state), sort_keys=True) for state in states}
     assert len(shapes) == 1, f"a state has the same keys and types at every position, not {shapes}"
     assert len({json.dumps(state, sort_keys=True) for state in states}) > 1, "no state differed: nothing was tested"
 
     for position, state in enumerate(states):
         restored = fresh()
-        given = json.dumps(state)
+        text = json.dumps(state)
         restored.load_state_dict(state)
-        assert json.dumps(_saved(restored)) == given, f"a restored state says where it is at once (position {position})"
-        assert [step(restored) for _ in range(steps - position)] == truth[position:], f"saved at position {position}"
-        assert json.dumps(state) == given, "a state that was restored is left as it was"
+        assert json.dumps(read_state(restored)) == text, (
+            f"a restored state says where it is at once (position {position})"
+        )
+        assert [step(restored) for _ in range(steps - position)] == expected[position:], f"saved at position {position}"
+        assert json.dumps(state) == text, "a state that was restored is left as it was"
 
 
 def shape_of(value: Any) -> Any:
-    """Keys and types, without values. Lists may vary, in their length and in what waits in them."""
+    """Keys and types, without values. Lists may vary in length and content."""
     if isinstance(value, dict):
         return {key: shape_of(each) for key, each in sorted(value.items())}
     return type(value).__name__
 
 
-def _saved(one: Savable) -> dict[str, Any]:
-    """Its state as a file would give it back. Twice: asking changes nothing, and what was said stays as it is."""
+def read_state(one: Savable) -> dict[str, Any]:
+    """The state after a round trip through JSON. Reads it twice: reading must not change the state."""
     first = one.state_dict()
     text = json.dumps(first, sort_keys=True)
     assert json.dumps(one.state_dict(), sort_keys=True) == text, "asking for the state changed it"

@@ -9,7 +9,7 @@ import torch
 
 
 def an_array() -> bytes:
-    """2 x 3 of float32."""
+    """A float32 array of shape (2, 3)."""
     file = io.BytesIO()
     np.save(file, np.arange(6, dtype=np.float32).reshape(2, 3))
     return file.getvalue()

@@ -1,4 +1,4 @@
-"""Raw photographs with captions."""
+"""Raw images with captions."""
 
 from __future__ import annotations
 

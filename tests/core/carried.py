@@ -1,4 +1,4 @@
-"""A dataset with columns and facts of media, and what a dataset has of both, by the keys of its samples."""
+"""A dataset with columns and media facts, and readers that return both by sample key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wdsctl.core.index.request import MediaRequest
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.split.split import split_by_ratios
 
-NUMBER = "tests.core.counting:number"  # the number that the key is: tells whose value a value is
+NUMBER = "tests.core.counting:number"  # the key as a number, so that each value identifies its sample
 COLUMNS = {
     "n": NUMBER,
     "words": "tests.core.counting:words",  # declares its parts
@@ -29,7 +29,7 @@ COLUMNS = {
 def a_source(
     root: Path, count: int = 3, each: int = 4, *, first: int = 0, columns: dict[str, str] | None = None, **options: Any
 ) -> str:
-    """Samples `000000` and on from `first`: a jpg and a txt each, no two alike, with facts of media and two splits."""
+    """Samples numbered from `first`, each with a unique jpg and txt, with media facts and two splits."""
     shards = {}
     for shard in range(count):
         numbers = range(first + shard * each, first + (shard + 1) * each)
@@ -45,18 +45,18 @@ def a_source(
 
 
 def columns(root: str | Path) -> dict[str, dict[str, int]]:
-    """Of every column that is in force, the value of every sample by its key."""
+    """The values of every current column, by sample key."""
     place = locate(str(root))
     generation = read_current_generation(place.catalog)
     offsets, found = Offsets(place.offsets_path(generation)), {}
-    for name in (name for name, made in list_columns(place).items() if generation in made):
+    for name in (name for name, generations in list_columns(place).items() if generation in generations):
         values = read_column_values(place, name, generation, shards=offsets.shards).tolist()
         found[name] = {offsets.key(row): value for row, value in enumerate(values)}
     return found
 
 
 def media(root: str | Path) -> dict[str, Any]:
-    """The facts of every medium, by its name."""
+    """The media facts of every part, by file name."""
     place = locate(str(root))
     offsets, found = Offsets(place.offsets_path(read_current_generation(place.catalog))), {}
     with Catalog(place.catalog) as catalog:
@@ -68,9 +68,9 @@ def media(root: str | Path) -> dict[str, Any]:
     return found
 
 
-def of(found: dict[str, dict[str, int]], keys: set[str]) -> dict[str, dict[str, int]]:
+def select_keys(found: dict[str, dict[str, int]], keys: set[str]) -> dict[str, dict[str, int]]:
     return {name: {key: values[key] for key in values if key in keys} for name, values in found.items()}
 
 
-def told(report: ConvertReport) -> list[str]:
+def carry_messages(report: ConvertReport) -> list[str]:
     return [found.message for found in report.findings if found.code == "WDS346"]

@@ -1,4 +1,4 @@
-"""What the tests of permissions need: they run as root in places, and root may read everything."""
+"""Fixtures for tests of permissions and full disks. Tests may run as root, and root may read everything."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOBODY = 65534
 
 @pytest.fixture
 def public_path() -> Iterator[Path]:
-    """A temporary folder that other users may enter; pytest's own they may not."""
+    """A temporary folder that other users may enter; they may not enter tmp_path."""
     path = Path(tempfile.mkdtemp(prefix="wdsctl-"))
     path.chmod(0o777)
     yield path
@@ -31,24 +31,24 @@ def public_path() -> Iterator[Path]:
 
 @pytest.fixture
 def a_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Mounts a file system of a size such as `2m`; a test that needs one is skipped where that is not allowed."""
-    place = tmp_path / "disk"
+    """Mounts a file system of a size such as `2m`; skips the test if mounting is not allowed."""
+    mount_point = tmp_path / "disk"
 
     def mount(size: str) -> Path:
-        place.mkdir()
-        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)]
+        mount_point.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(mount_point)]
         if subprocess.run(command, check=False, capture_output=True).returncode:
             pytest.skip("no file system can be mounted here")
-        return place
+        return mount_point
 
     yield mount
-    if place.is_mount():
-        subprocess.run(["umount", str(place)], check=True)
+    if mount_point.is_mount():
+        subprocess.run(["umount", str(mount_point)], check=True)
 
 
 @pytest.fixture
 def as_nobody() -> Callable[[Callable[[], Any]], Any]:
-    """Call a function as a user who owns nothing: its result, or the exception it raised."""
+    """Calls a function as a user who owns nothing; returns its result or the exception it raised."""
     return _as_nobody
 
 
@@ -65,20 +65,20 @@ def _as_nobody(fn: Callable[[], Any]) -> Any:
             os.setresgid(NOBODY, NOBODY, NOBODY)
             os.setresuid(NOBODY, NOBODY, NOBODY)
             os.write(write, pickle.dumps(_outcome(fn)))
-        except BaseException:  # noqa: BLE001 - whatever it is, it must not run on as a second pytest
+        except BaseException:  # noqa: BLE001 - the child must never continue as a second pytest
             traceback.print_exc()
         os._exit(0)
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
-        said = pipe.read()
+        output = pipe.read()
     os.waitpid(child, 0)
-    if not said:
+    if not output:
         pytest.skip("cannot become another user here")
-    return pickle.loads(said)  # noqa: S301 - our own child
+    return pickle.loads(output)  # noqa: S301 - our own child
 
 
 def _outcome(fn: Callable[[], Any]) -> Any:
     try:
         return fn()
-    except Exception as error:  # noqa: BLE001 - handed to the test, which says what it should be
+    except Exception as error:  # noqa: BLE001 - returned to the test, which checks it
         return error

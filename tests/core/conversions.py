@@ -1,4 +1,4 @@
-"""Conversions, and what is in the datasets that they make."""
+"""Runs conversions and reads the datasets that they write."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wdsctl.core.prepare.request import PrepareRequest
 Members = list[tuple[str, bytes]]
 
 
-def to(dest: Path, *sources: str | Path, **options: Any) -> ConvertReport:
+def convert_to(dest: Path, *sources: str | Path, **options: Any) -> ConvertReport:
     return convert([str(source) for source in sources], str(dest), ConvertRequest(**options))
 
 
@@ -44,7 +44,7 @@ def keys(root: Path) -> list[str]:
 
 
 def files(root: Path) -> dict[str, bytes]:
-    """Everything but what we keep for ourselves."""
+    """All files except those of .wdsctl."""
     paths = (path for path in sorted(root.rglob("*")) if path.is_file())
     return {str(p.relative_to(root)): p.read_bytes() for p in paths if ".wdsctl" not in p.parts}
 
@@ -54,7 +54,7 @@ def splits(root: Path) -> dict[str, int]:
         return {split.name: split.samples for split in catalog.splits()}
 
 
-def prepared(root: Path, count: int = 4, each: int = 10) -> str:
+def a_prepared_dataset(root: Path, count: int = 4, each: int = 10) -> str:
     source = some_shards(root, count, each)
     prepare(source, None, PrepareRequest(split={"train": 8, "val": 2}, split_by="sample", take_unsure=True))
     return source

@@ -20,12 +20,12 @@ words.parts = ("txt",)  # type: ignore[attr-defined]
 
 
 def number(sample: Sample) -> np.int32:
-    """The number that the key is; a number of numpy."""
+    """The number in the key, as a numpy integer."""
     return np.int32(int(sample["__key__"]))
 
 
 def given(sample: Sample) -> int:
-    """How many things are in the sample, which must be bytes but for its key."""
+    """The number of entries of the sample; all values except the key must be bytes."""
     if not all(isinstance(value, str if name == "__key__" else bytes) for name, value in sample.items()):
         raise TypeError("not bytes")
     return len(sample)
@@ -38,19 +38,19 @@ def not_fives(sample: Sample) -> int:
 
 
 def noted(sample: Sample) -> int:
-    """The number that the key is; leaves a line in the file that COUNTED names."""
+    """The number in the key; appends the key to the file that COUNTED names."""
     with open(os.environ["COUNTED"], "a", encoding="utf-8") as file:
         file.write(f"{sample['__key__']}\n")
     return int(sample["__key__"])
 
 
 def loud(sample: Sample) -> int:
-    print("look at", sample["__key__"])  # noqa: T201 - what it is about
+    print("look at", sample["__key__"])  # noqa: T201 - the output is what is tested
     return 1
 
 
 def emptied(sample: Sample) -> int:
-    """Takes from its sample what it has read: no other column may notice."""
+    """Removes all entries of its sample, which must not affect other columns."""
     return len([sample.pop(name) for name in list(sample)])
 
 

@@ -1,4 +1,4 @@
-"""What a catalog says, without what differs from one making to the next."""
+"""The content of a catalog, without values that differ between two runs."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ def query(path: str | Path, sql: str) -> list[Any]:
 
 
 def dump(root: str | Path) -> dict[str, list[Any]]:
-    """Every row of every table, in the order of its key."""
+    """Every row of every table, ordered by its key."""
     path = catalog_of(root)
     return {table: query(path, f"SELECT * FROM {table} ORDER BY 1, 2") for table in TABLES}
 
 
 def split_of(root: str | Path) -> dict[tuple[str, int], str]:
-    """(shard's path, place in it) of every sample that is in a split -> the split."""
+    """(path of the shard, position in it) -> split, for every sample that is in a split."""
     path = catalog_of(root)
     sizes = {row[0]: (row[1], row[2]) for row in query(path, "SELECT id, path, samples FROM shard")}
-    dealt: dict[tuple[str, int], str] = {}
+    split_names: dict[tuple[str, int], str] = {}
     sql = "SELECT split.name, shard, bits FROM split_shard JOIN split ON split.id = split_shard.split"
     for name, shard, bits in query(path, sql):
         shard_path, count = sizes[shard]
         for i in range(count):
             if bits is None or bits[i // 8] >> i % 8 & 1:
-                assert (shard_path, i) not in dealt, "in two splits"
-                dealt[shard_path, i] = name
-    return dealt
+                assert (shard_path, i) not in split_names, "in two splits"
+                split_names[shard_path, i] = name
+    return split_names

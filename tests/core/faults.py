@@ -1,4 +1,4 @@
-"""Two hundred injected faults, what finds each of them, and what the loader makes of it.
+"""Two hundred injected faults, which levels find each of them, and how the loader treats them.
 
 `python -m tests.core.faults` writes the table into docs/validate.md; a slow test compares the two.
 """
@@ -36,12 +36,12 @@ from wdsctl.loader import DefaultTaskEncoder, get_loader, get_train_dataset
 
 LEVELS: tuple[ValidationLevel, ...] = ("structure", "headers", "content", "hashes")
 KINDS = ("bit flip", "truncation", "swapped members", "zeroed page", "renamed shard")
-EACH = 40  # of every kind
+EACH = 40  # faults of every kind
 
 PAGE = Path(__file__).parents[2] / "docs" / "validate.md"
 BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"
 
-_PAGE = 4096  # bytes that a disk or a kernel loses together
+_PAGE = 4096  # bytes that a disk or a kernel loses at once
 
 
 class Fault(NamedTuple):
@@ -50,36 +50,36 @@ class Fault(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """`found`: the levels with an error or a warning. `loader`: "told", "right" or "other": see `by_loader`."""
+class FaultOutcome:
+    """`found`: the levels with an error or a warning. `loader`: "told", "right" or "other": see `classify_loading`."""
 
     fault: Fault
     found: frozenset[str]
     loader: str
 
 
-def the_faults() -> list[Fault]:
+def injected_faults() -> list[Fault]:
     return [Fault(kind, seed) for kind in KINDS for seed in range(EACH)]
 
 
-def sound(root: Path) -> str:
-    """Four shards of eight samples: JPEG, PNG, a sound and an array, each with JSON; hashed and with facts of media."""
+def make_intact_dataset(root: Path) -> str:
+    """Four shards of eight samples: JPEG, PNG, audio and arrays, each with JSON; with hashes and media facts."""
     rng = np.random.default_rng(5)
     shards = {
         f"{part}.tar": {
             f"{part}-{i:02d}.{name}": data
             for i in range(8)
-            for name, data in ((part, made(part, rng)), ("json", b'{"caption": "number %d", "score": 0.5}' % i))
+            for name, data in ((part, make_part(part, rng)), ("json", b'{"caption": "number %d", "score": 0.5}' % i))
         }
         for part in ("jpg", "png", "wav", "npy")
     }
-    made_at = a_dataset(root, shards)
-    index(made_at, hashed=True, media=MediaRequest(selection="auto"))
-    split_by_ratios(made_at, {"train": 1})
-    return made_at
+    dataset_root = a_dataset(root, shards)
+    index(dataset_root, hashed=True, media=MediaRequest(selection="auto"))
+    split_by_ratios(dataset_root, {"train": 1})
+    return dataset_root
 
 
-def made(part: str, rng: np.random.Generator) -> bytes:
+def make_part(part: str, rng: np.random.Generator) -> bytes:
     file = io.BytesIO()
     if part in ("jpg", "png"):
         picture = Image.fromarray(rng.integers(0, 255, (6, 8, 3), dtype=np.uint8)).resize((96, 72))
@@ -94,7 +94,7 @@ def made(part: str, rng: np.random.Generator) -> bytes:
 
 
 def inject(fault: Fault, root: str) -> None:
-    """Damage one shard as rot, a bad copy or a hand would. Where its size stays, its time stays, too."""
+    """Damages one shard like bit rot, a bad copy or a user; the modification time of the file stays the same."""
     rng = random.Random(f"{fault.kind} {fault.seed}")
     names = sorted(name for name in os.listdir(root) if name.endswith(".tar"))
     path = f"{root}/{rng.choice(names)}"
@@ -108,7 +108,7 @@ def inject(fault: Fault, root: str) -> None:
     elif fault.kind == "truncation":
         del data[rng.randrange(1, _used(data)) :]
     elif fault.kind == "swapped members":
-        data = _swapped(data, rng)
+        data = _swap_members(data, rng)
     else:
         at = rng.randrange(0, _used(data), _PAGE)
         data[at : at + _PAGE] = bytes(len(data[at : at + _PAGE]))
@@ -117,18 +117,20 @@ def inject(fault: Fault, root: str) -> None:
 
 
 def _used(data: bytearray) -> int:
-    """Bytes before the end mark: what is behind it, no reader sees."""
+    """The number of bytes before the end mark; no reader reads what follows."""
     scan = a_scan(bytes(data))
     return int(scan.offsets[-1] + scan.sizes[-1])
 
 
-def _swapped(data: bytearray, rng: random.Random) -> bytearray:
-    """Two members in each other's place; or, every other time, two members' contents of one size."""
+def _swap_members(data: bytearray, rng: random.Random) -> bytearray:
+    """Swaps two members; or, every other time, the contents of two members of one size."""
     scan = a_scan(bytes(data))
     spans = [(at, size) for at, size in zip(scan.part_offsets.tolist(), scan.part_sizes.tolist(), strict=True)]
     if rng.random() < 0.5:
-        alike = [(i, j) for i, one in enumerate(spans) for j, two in enumerate(spans) if i < j and one[1] == two[1]]
-        different = [pair for pair in alike if data_of(data, spans[pair[0]]) != data_of(data, spans[pair[1]])]
+        equal_sizes = [
+            (i, j) for i, one in enumerate(spans) for j, two in enumerate(spans) if i < j and one[1] == two[1]
+        ]
+        different = [pair for pair in equal_sizes if data_of(data, spans[pair[0]]) != data_of(data, spans[pair[1]])]
         if different:
             one, two = (spans[i] for i in rng.choice(different))
             first, second = data_of(data, one), data_of(data, two)
@@ -145,7 +147,7 @@ def data_of(data: bytearray, span: tuple[int, int]) -> bytes:
 
 
 def _rename(path: str, names: Sequence[str], rng: random.Random) -> None:
-    """A new name; or, every other time, two shards change names."""
+    """Renames the shard; or, every other time, swaps the names of two shards."""
     folder, name = os.path.split(path)
     if rng.random() < 0.5:
         os.rename(path, f"{folder}/other-{name}")
@@ -156,8 +158,8 @@ def _rename(path: str, names: Sequence[str], rng: random.Random) -> None:
     os.rename(f"{folder}/x", f"{folder}/{other}")
 
 
-def found_by(root: str) -> frozenset[str]:
-    """The levels that find something wrong. What `validate` tells of the listing belongs to structure."""
+def find_levels(root: str) -> frozenset[str]:
+    """The levels that find something wrong. Findings of `validate` about the listing count as structure."""
     report = validate(root, ValidateRequest(levels=LEVELS, again=True))
     levels: set[str] = set()
     with Ledger.open_for_reading(locate(root).ledger) as ledger:
@@ -169,64 +171,64 @@ def found_by(root: str) -> frozenset[str]:
     if any(each.code == "WDS305" for each in report.findings):
         levels.add("structure")
     if any(each.code == "WDS152" for each in report.findings):
-        levels.add("hashes")  # a shard that nobody has noted a hash of: it was not there under this name
+        levels.add("hashes")  # a shard without a recorded hash: it had another name
     return frozenset(levels)
 
 
-class Bytes(DefaultTaskEncoder):
-    """Parts as they are: what is told is told by reading, not by decoding."""
+class RawBytesEncoder(DefaultTaskEncoder):
+    """Returns parts undecoded, so that faults are reported by reading and not by decoding."""
 
     decoder = None
 
 
-def delivered(root: str) -> dict[str, tuple[tuple[str, bytes], ...]]:
-    """What one pass of a training is given, by key."""
+def load_samples(root: str) -> dict[str, tuple[tuple[str, bytes], ...]]:
+    """The samples of one pass of a training dataset, by key."""
     dataset = get_train_dataset(
-        root, batch_size=1, repeat=False, task_encoder=Bytes(), shuffle_over_epochs_multiplier=None
+        root, batch_size=1, repeat=False, task_encoder=RawBytesEncoder(), shuffle_over_epochs_multiplier=None
     )
-    given = {}
+    loaded = {}
     for batch in get_loader(dataset):
         parts = {name: value[0] for name, value in batch.items() if not name.startswith("__")}
-        given[batch["__key__"][0]] = tuple(sorted((name, value) for name, value in parts.items() if value is not None))
-    return given
+        loaded[batch["__key__"][0]] = tuple(sorted((name, value) for name, value in parts.items() if value is not None))
+    return loaded
 
 
-def by_loader(root: str, before: dict[str, tuple[tuple[str, bytes], ...]]) -> str:
-    """What the loader does with the damaged dataset and the catalog of before.
+def classify_loading(root: str, before: dict[str, tuple[tuple[str, bytes], ...]]) -> str:
+    """How the loader reads the damaged dataset with the catalog of the intact one.
 
-    "told": it raises, or leaves samples out and counts them. "right": every sample is, byte for byte, what it was.
-    "other": some bytes are others; that is what hashes are for.
+    "told": it raises, or skips samples and counts them. "right": every sample has its original bytes.
+    "other": some bytes differ, which only hashes detect.
     """
     try:
-        now = delivered(root)
+        current = load_samples(root)
     except (WdsctlError, OSError):
         return "told"
-    if now == before:
+    if current == before:
         return "right"
-    return "told" if all(before[key] == parts for key, parts in now.items()) else "other"
+    return "told" if all(before[key] == parts for key, parts in current.items()) else "other"
 
 
-def run(faults: Sequence[Fault], folder: Path) -> Iterator[Seen]:
-    """Inject each into a fresh copy. Raises AssertionError where looking at a dataset changes it."""
-    good = sound(folder / "good")
-    before = delivered(good)
+def run(faults: Sequence[Fault], folder: Path) -> Iterator[FaultOutcome]:
+    """Injects each fault into a fresh copy. Raises AssertionError if reading a dataset changes it."""
+    intact = make_intact_dataset(folder / "good")
+    before = load_samples(intact)
     for fault in faults:
         root = str(folder / "damaged")
-        shutil.copytree(good, root)
+        shutil.copytree(intact, root)
         inject(fault, root)
-        damaged = contents(root)
-        seen = Seen(fault, found_by(root), by_loader(root, before))
-        if contents(root) != damaged:
+        damaged = read_shards(root)
+        seen = FaultOutcome(fault, find_levels(root), classify_loading(root, before))
+        if read_shards(root) != damaged:
             raise AssertionError(f"{fault}: the data has changed")
         shutil.rmtree(root)
         yield seen
 
 
-def contents(root: str) -> dict[str, bytes]:
+def read_shards(root: str) -> dict[str, bytes]:
     return {name: Path(root, name).read_bytes() for name in os.listdir(root) if name.endswith(".tar")}
 
 
-def table(seen: Sequence[Seen]) -> str:
+def table(seen: Sequence[FaultOutcome]) -> str:
     """The table of docs/validate.md."""
     head = (
         "fault",
@@ -238,21 +240,23 @@ def table(seen: Sequence[Seen]) -> str:
     )
     rows = [head, tuple("---" for _ in head)]
     for kind in (*KINDS, "all"):
-        mine = [each for each in seen if kind in (each.fault.kind, "all")]
-        levels = [sum(level in each.found for each in mine) for level in LEVELS]
-        loader = [sum(each.loader == what for each in mine) for what in ("told", "right", "other")]
-        rows.append((kind, *(str(number) for number in (len(mine), *levels, *loader))))
+        selected = [each for each in seen if kind in (each.fault.kind, "all")]
+        levels = [sum(level in each.found for each in selected) for level in LEVELS]
+        loader = [
+            sum(each.loader == loading_class for each in selected) for loading_class in ("told", "right", "other")
+        ]
+        rows.append((kind, *(str(number) for number in (len(selected), *levels, *loader))))
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def main() -> None:
     logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory() as folder:
-        made_now = table(list(run(the_faults(), Path(folder))))
+        new_table = table(list(run(injected_faults(), Path(folder))))
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n{made_now}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
-    sys.stdout.write(made_now + "\n")
+    PAGE.write_text(f"{before}{BEGIN}\n{new_table}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    sys.stdout.write(new_table + "\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A tiny driver of sources and targets, in the place of the engine: what a form holds, and samples written to one."""
+"""Runs importers and exporters without the convert engine: reads the samples of a source, and writes samples."""
 
 from __future__ import annotations
 
@@ -16,42 +16,46 @@ from wdsctl.core.importers.protocol import DescribedSource, DetailedSource, Opti
 Samples = dict[str, dict[str, bytes]]
 
 
-def held(path: str | Path, options: Options | None = None, *, form: str = "") -> Samples:
-    """All samples of a source, by key; what is told of them without reading is compared with what is read."""
-    found: Samples = {}
+def read_samples(path: str | Path, options: Options | None = None, *, form: str = "") -> Samples:
+    """All samples of a source, by key; their listing is compared with what is read."""
+    restored: Samples = {}
     importer = importers.get_importer(form) if form else importers.best_importer(str(path))[0]
     with importer.open(str(path), options or {}) as source:
         assert isinstance(source, DetailedSource)
-        known = list(source.list_samples())
-        for place, entry in enumerate(source.entries()):
-            parts = source.read(place)
+        listings = list(source.list_samples())
+        for sample_index, entry in enumerate(source.entries()):
+            parts = source.read(sample_index)
             names = [part.name for part in parts]
             assert names == sorted(set(names))
-            assert known[place][:3] == (place, entry.key, tuple((part.name, len(part.data)) for part in parts))
+            assert listings[sample_index][:3] == (
+                sample_index,
+                entry.key,
+                tuple((part.name, len(part.data)) for part in parts),
+            )
             assert entry.size_bytes == sum(len(part.data) for part in parts)
-            assert entry.key not in found
-            found[entry.key] = {part.name: bytes(part.data) for part in parts}
-    with importer.open(str(path), options or {}) as source:  # as a worker has it: anew, and not from the start
-        for place in sorted({len(found) - 1, len(found) // 2}, reverse=True) if found else ():
-            assert [part.name for part in source.read(place)] == list(found[list(found)[place]])
-    return found
+            assert entry.key not in restored
+            restored[entry.key] = {part.name: bytes(part.data) for part in parts}
+    with importer.open(str(path), options or {}) as source:  # like a worker: opened again, and not read from the start
+        for sample_index in sorted({len(restored) - 1, len(restored) // 2}, reverse=True) if restored else ():
+            assert [part.name for part in source.read(sample_index)] == list(restored[list(restored)[sample_index]])
+    return restored
 
 
-def faults(path: str | Path, options: Options | None = None, *, form: str = "") -> dict[int, WdsctlError]:
-    """What is wrong with single samples, by place; the others are read without an error."""
-    wrong: dict[int, WdsctlError] = {}
+def read_errors(path: str | Path, options: Options | None = None, *, form: str = "") -> dict[int, WdsctlError]:
+    """The errors of single samples, by index; the other samples are read without an error."""
+    errors: dict[int, WdsctlError] = {}
     importer = importers.get_importer(form) if form else importers.best_importer(str(path))[0]
     with importer.open(str(path), options or {}) as source:
-        for place, _ in enumerate(source.entries()):
+        for sample_index, _ in enumerate(source.entries()):
             try:
-                source.read(place)
+                source.read(sample_index)
             except WdsctlError as error:
-                wrong[place] = error
-    return wrong
+                errors[sample_index] = error
+    return errors
 
 
-def refused(path: str | Path, options: Options | None = None, *, form: str = "") -> WdsctlError:
-    """Why a source cannot be opened or listed at all."""
+def open_error(path: str | Path, options: Options | None = None, *, form: str = "") -> WdsctlError:
+    """The error of a source that cannot be opened or listed."""
     try:
         importer = importers.get_importer(form) if form else importers.best_importer(str(path))[0]
         with importer.open(str(path), options or {}) as source:
@@ -62,21 +66,25 @@ def refused(path: str | Path, options: Options | None = None, *, form: str = "")
     raise AssertionError("it was taken")
 
 
-def described(path: str | Path, options: Options | None = None, *, form: str = "") -> SourceDescription:
-    """What a source says becomes of it."""
+def describe_source(path: str | Path, options: Options | None = None, *, form: str = "") -> SourceDescription:
+    """The description of a source."""
     importer = importers.get_importer(form) if form else importers.best_importer(str(path))[0]
     with importer.open(str(path), options or {}) as source:
         assert isinstance(source, DescribedSource)
         return source.describe()
 
 
-def reported(path: str | Path, options: Options | None = None, *, form: str = "") -> list[tuple[str, str, int]]:
+def description_findings(
+    path: str | Path, options: Options | None = None, *, form: str = ""
+) -> list[tuple[str, str, int]]:
     """The findings of a description: code, severity and count."""
-    return [(each.code, each.severity, each.count) for each in described(path, options, form=form).findings]
+    return [(each.code, each.severity, each.count) for each in describe_source(path, options, form=form).findings]
 
 
-def written(folder: Path, form: str, samples: Mapping[str, Mapping[str, bytes]], options: Options | None = None) -> str:
-    """One unit of a target with these samples, in a folder of its own, finished as the engine does it."""
+def write_unit(
+    folder: Path, form: str, samples: Mapping[str, Mapping[str, bytes]], options: Options | None = None
+) -> str:
+    """Writes one unit with these samples into a folder of its own, and finishes it like the engine."""
     folder.mkdir(parents=True, exist_ok=True)
     target = exporters.get_exporter(form)
     if isinstance(target, exporters.ColumnExporter):

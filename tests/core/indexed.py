@@ -1,4 +1,4 @@
-"""What is in a dataset by its catalog and offsets file, for tests of `index`."""
+"""Reads the content of a dataset through its catalog and offsets file, for tests of `index`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def offsets(root: str) -> Offsets:
 
 
 def contents(root: str) -> list[tuple[str, list[tuple[str, bytes]]]]:
-    """Every sample by the offsets file, its parts read from the shards."""
+    """Every sample of the offsets file, with its parts read from the shards."""
     found = []
     columns = offsets(root)
     for row in range(columns.samples):

@@ -1,4 +1,4 @@
-"""States as a loader saves them, made of numbers, for what reads them without a loader."""
+"""Loader states made of plain numbers, for tests of code that reads states without a loader."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLAN: dict[str, Any] = {
 
 
 def a_cursor(picks: int, *, waiting: int = 2, levels: int = 1, bans: int = 0) -> dict[str, Any]:
-    """Of a lane that packs and groups, with `waiting` packs of two samples in its groups."""
+    """The cursor of a lane that packs and groups, with `waiting` packs of two samples in its groups."""
     addresses = "".join(
         encode_address({"samples": [pick, [pick + 1, 1]], "step": 0}) for pick in range(0, 2 * waiting, 2)
     )
@@ -36,7 +36,7 @@ def a_cursor(picks: int, *, waiting: int = 2, levels: int = 1, bans: int = 0) ->
 
 
 def a_rank_state(rank: int = 0, world: int = 1, *, lanes: int = 8, drawn: int = 40, **changes: Any) -> dict[str, Any]:
-    """Of a training that began with this geometry, `drawn` a multiple of `world`."""
+    """A rank's state of a training that began with this geometry; `drawn` is a multiple of `world`."""
     own = range((drawn + rank) % world, lanes, world)
     state = {
         "version": 1,
@@ -63,7 +63,7 @@ def job(world: int = 4, **changes: Any) -> list[dict[str, Any]]:
 
 
 def a_pass_state(rank: int = 0, world: int = 1, **changes: Any) -> dict[str, Any]:
-    """Of a validation that runs through positions, without lanes."""
+    """A rank's state of a validation, which runs through positions without lanes."""
     order = {"order_version": 1, "split": "val", "samples": 12, "validation": True}
     plan = {"order": order, "recipe": "0" * 32, "stages": []}
     state = a_rank_state(rank, world, lanes=0, drawn=4 * world, plan=plan)

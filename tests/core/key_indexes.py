@@ -1,4 +1,4 @@
-"""An index of keys alone, for the tests of joins: in shards of so many."""
+"""An index that has only keys and shards, for the tests of joins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wdsctl.core.offsets.read import ShardIndex
 
 
 class KeyIndex:
-    """What a join asks of an index."""
+    """The attributes and methods of an index that a join uses."""
 
     generation = 1
 

@@ -1,4 +1,4 @@
-"""A small dataset with everything that views speak of, and what it holds, found out without a catalog."""
+"""A small dataset with everything that views can refer to, and its expected rows, computed without a catalog."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def picture(width: int, height: int) -> bytes:
 
 
 def shards(count: int = 3, each: int = 8) -> dict[str, dict[str, bytes]]:
-    """Of each sample a jpg, a txt and, of every third, a second jpg. Keys repeat over shards, and some are odd."""
-    made: dict[str, dict[str, bytes]] = {}
+    """Each sample has a jpg and a txt, every third also a second jpg. The first shard has unusual keys."""
+    result: dict[str, dict[str, bytes]] = {}
     for shard in range(count):
         members: dict[str, bytes] = {}
         for i in range(each):
@@ -40,12 +40,12 @@ def shards(count: int = 3, each: int = 8) -> dict[str, dict[str, bytes]]:
             if number % 3 == 0:
                 members[f"{key}.seg.jpg"] = picture(8, 200)
             members[f"{key}.txt"] = b"x" * (number * 7 % 30)
-        made[f"s-{shard:03d}.tar"] = members
-    return made
+        result[f"s-{shard:03d}.tar"] = members
+    return result
 
 
 def a_gallery(root: Path, count: int = 3, each: int = 8) -> str:
-    """The dataset: indexed with facts of media and the column `bytes`, split by sample."""
+    """Makes the dataset, indexed with media facts and the column `bytes`, and split by sample."""
     path = a_dataset(root, shards(count, each))
     index(path, media=MediaRequest(selection="auto"), columns={"bytes": "size:jpg"})
     split_by_ratios(path, {"train": 3, "val": 1}, by="sample")
@@ -53,14 +53,14 @@ def a_gallery(root: Path, count: int = 3, each: int = 8) -> str:
 
 
 def rows_of(root: str) -> list[Row]:
-    """What `view create --where` looks at, from the tars and the table of splits: a row a part."""
+    """The rows that `view create --where` filters, one per part, read from the tars and the table of splits."""
     from PIL import Image
 
-    dealt = split_of(root)
+    splits = split_of(root)
     rows: list[Row] = []
     for path in sorted(Path(root).glob("*.tar")):
         places: dict[str, int] = {}
-        mine: list[Row] = []
+        shard_rows: list[Row] = []
         with tarfile.open(path) as tar:
             for member in tar:
                 key, _, part = member.name.partition(".")
@@ -69,7 +69,7 @@ def rows_of(root: str) -> list[Row]:
                 place = places.setdefault(key, len(places))
                 is_image = part.endswith("jpg")
                 size = Image.open(data).size if is_image else (None, None)
-                mine.append(
+                shard_rows.append(
                     {
                         "key": key,
                         "shard": path.name,
@@ -81,10 +81,10 @@ def rows_of(root: str) -> list[Row]:
                         "width": size[0],
                         "height": size[1],
                         "kind": "image" if is_image else None,
-                        "split": dealt.get((path.name, place)),
+                        "split": splits.get((path.name, place)),
                     }
                 )
-        for row in mine:
-            row["bytes"] = next(r["size"] for r in mine if (r["key"], r["part"]) == (row["key"], "jpg"))
-        rows += mine
+        for row in shard_rows:
+            row["bytes"] = next(r["size"] for r in shard_rows if (r["key"], r["part"]) == (row["key"], "jpg"))
+        rows += shard_rows
     return rows

@@ -15,7 +15,7 @@ FEW = PrepareRequest(shard_samples=4)
 
 
 def a_folder(root: Path, samples: int, *, first: int = 0, size: int = 300) -> Path:
-    """Samples of two parts whose bytes follow from their names."""
+    """Writes samples of two parts, whose bytes are determined by their names."""
     for i in range(first, first + samples):
         folder = root / f"{i % 3}"
         folder.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ def shards(dest: Path) -> dict[str, bytes]:
 
 
 def others(dest: Path) -> list[str]:
-    """Files that are neither shards nor ours to keep."""
+    """Names of files that are neither shards nor files of wdsctl."""
     files = [path for path in dest.rglob("*") if path.is_file() and ".wdsctl" not in path.parts]
     return [path.name for path in files if path.suffix != ".tar"]
 

@@ -1,4 +1,4 @@
-"""A dataset of films in pieces, for tests of splits: groups, labels, copies; and who is where."""
+"""Datasets of video pieces with groups and labels for tests of splits, and the split of every sample."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.split.report import SplitReport
 from wdsctl.core.split.split import SplitRequest, split_by_ratios, split_dataset
 
-EACH = 10  # samples of a shard
-FILM = 4  # samples of a film: films straddle shards
+SHARD_SAMPLES = 10  # samples of a shard
+VIDEO_SAMPLES = 4  # samples of a video: some videos span two shards
 LABELS = ("cat", "dog", "eel")
 BALANCED = SplitRule({"train": 3, "val": 1}, group_by="json:film.id", stratify="json:label")
 
 
-def film_shards(first: int, count: int) -> dict[str, dict[str, bytes]]:
-    """Shards by name, from the `first` on."""
-    return {f"shard-{i:03d}.tar": _members(i * EACH) for i in range(first, first + count)}
+def video_shards(first: int, count: int) -> dict[str, dict[str, bytes]]:
+    """Shards by name, starting with number `first`."""
+    return {f"shard-{i:03d}.tar": _members(i * SHARD_SAMPLES) for i in range(first, first + count)}
 
 
-def a_divided(root: Path) -> str:
+def a_split_dataset(root: Path) -> str:
     """Six plain shards, divided by shard."""
     path = some_shards(root, 6)
     index(path)
@@ -35,34 +35,34 @@ def a_divided(root: Path) -> str:
     return path
 
 
-def films(root: Path, count: int = 20, *, first: int = 0) -> str:
-    """Such a dataset, indexed."""
-    path = a_dataset(root, film_shards(first, count))
+def a_video_dataset(root: Path, count: int = 20, *, first: int = 0) -> str:
+    """An indexed dataset of video pieces."""
+    path = a_dataset(root, video_shards(first, count))
     index(path)
     return path
 
 
-def film_of(key: str) -> str:
+def video_of(key: str) -> str:
     return key.split("/", maxsplit=1)[0]
 
 
-def make(root: str, rule: SplitRule | None, **options: Any) -> SplitReport:
-    """Divide by this rule, whatever moves by it."""
+def split_by_rule(root: str, rule: SplitRule | None, **options: Any) -> SplitReport:
+    """Divides by this rule; samples may move between splits."""
     options.setdefault("may_move", True)
     dry_run = options.pop("dry_run", False)
     return split_dataset(root, SplitRequest(rule=rule, **options), dry_run=dry_run)
 
 
-def by_film(splits: dict[str, str]) -> dict[str, set[str]]:
-    """The splits that each film is in."""
-    films_of: dict[str, set[str]] = {}
+def splits_by_video(splits: dict[str, str]) -> dict[str, set[str]]:
+    """The splits that contain each video."""
+    splits_by_video: dict[str, set[str]] = {}
     for sample, name in splits.items():
-        films_of.setdefault(film_of(sample.split("/", 1)[1]), set()).add(name)
-    return films_of
+        splits_by_video.setdefault(video_of(sample.split("/", 1)[1]), set()).add(name)
+    return splits_by_video
 
 
 def splits_of(root: str, of_set: str = "") -> dict[str, str]:
-    """SHARD/KEY -> the split of a set that has the sample. Fails where two have it."""
+    """Maps SHARD/KEY to the split of the set that contains the sample. Fails if two splits contain it."""
     place = locate(root)
     offsets = Offsets(place.offsets_path(read_current_generation(place.catalog)))
     at = {shard.id: i for i, shard in enumerate(offsets.shards)}
@@ -85,10 +85,10 @@ def splits_of(root: str, of_set: str = "") -> dict[str, str]:
 
 def _members(first: int) -> dict[str, bytes]:
     members = {}
-    for number in range(first, first + EACH):
-        key = f"film{number // FILM:03d}/{number:05d}"
+    for number in range(first, first + SHARD_SAMPLES):
+        key = f"film{number // VIDEO_SAMPLES:03d}/{number:05d}"
         members[f"{key}.jpg"] = f"picture {number}".encode().ljust(24, b".")
-        facts = {"film": {"id": number // FILM}, "label": LABELS[number % 3] if number % 5 else "rare"}
+        facts = {"film": {"id": number // VIDEO_SAMPLES}, "label": LABELS[number % 3] if number % 5 else "rare"}
         members[f"{key}.json"] = json.dumps(facts).encode()
         members[f"{key}.cls"] = str(number % 4).encode()
     return members

@@ -1,4 +1,4 @@
-"""The text file of the codes: its form, and what `load_codes` makes of it."""
+"""The format of the text file of the codes, and what `load_codes` reads from it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wdsctl.core.codes import CODES_FILE, REMEDY_LABEL, load_codes
 
 
 @pytest.mark.parametrize("code", load_codes())
-def test_a_code_has_a_title_a_meaning_and_a_remedy_of_one_line_each(code: str) -> None:
+def test_code_has_title_meaning_and_remedy_of_one_line_each(code: str) -> None:
     assert re.fullmatch(r"WDS\d{3}", code)
     title, meaning, remedy = load_codes()[code]
     for text in (title, meaning, remedy):
@@ -21,7 +21,7 @@ def test_a_code_has_a_title_a_meaning_and_a_remedy_of_one_line_each(code: str) -
     assert remedy.endswith(".")
 
 
-def test_every_remedy_has_its_label_and_no_section_is_lost() -> None:
+def test_every_code_section_has_labelled_remedy() -> None:
     with open(CODES_FILE, encoding="utf-8") as file:
         text = file.read()
 

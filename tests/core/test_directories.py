@@ -1,4 +1,4 @@
-"""The way to all that is written: no link is followed, and a folder that is held stays the same."""
+"""Folders are opened for writing without following links, and an open folder stays the same one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wdsctl.core.errors import InputError, StorageError
 
 PACKAGE = Path(wdsctl.__file__).parent
 
-#: What makes, changes or removes files by path. `open` for writing is looked at by its mode.
+#: Functions that create, change or remove files by path. `open` is checked by its mode.
 WRITES = {
     *(f"os.{name}" for name in ("unlink", "remove", "replace", "rename", "renames", "rmdir", "removedirs", "makedirs")),
     *(f"os.{name}" for name in ("mkdir", "utime", "symlink", "link", "chmod", "chown", "lchown", "truncate", "mkfifo")),
@@ -22,7 +22,7 @@ WRITES = {
     *(f"tempfile.{name}" for name in ("mkstemp", "mkdtemp", "NamedTemporaryFile")),
 }
 
-#: Who may do so, and why. `directories.py` and `files.py` are the door itself.
+#: Modules that may call them, and why. `directories.py` and `files.py` are the safe functions ("the door").
 ALLOWED = {
     "core/directories.py": "the door",
     "core/files.py": "the door",
@@ -45,7 +45,7 @@ ALLOWED = {
     "loader/workers/spawn.py": "a descriptor that the parent has opened",
 }
 
-#: Who opens SQLite files that may be written.
+#: Modules that call `sqlite3.connect`, and for what.
 CONNECTS = {
     "core/sqlite_file.py": "the door",
     "core/catalog/database_file.py": "immutable files, to read",
@@ -58,7 +58,7 @@ CONNECTS = {
 }
 
 
-def _writes(call: ast.Call) -> bool:
+def _is_write(call: ast.Call) -> bool:
     name = ast.unparse(call.func)
     if name in WRITES:
         return True
@@ -67,25 +67,25 @@ def _writes(call: ast.Call) -> bool:
         text = ast.unparse(mode[0]) if mode else ""
         if name == "os.open":
             return any(flag in text for flag in ("O_WRONLY", "O_RDWR", "O_CREAT")) and "O_EXCL" not in text
-        # `x` follows no link in the last place and replaces nothing: it is for drafts, in a folder that is held.
+        # Mode `x` follows no link at the end of a path and replaces nothing: it is for drafts in an open folder.
         is_new = "x" in text or ast.unparse(call.args[0]).startswith("create_in(")
         return any(letter in text for letter in "wa+") and not is_new
     return False
 
 
-def test_nothing_but_the_door_writes_or_deletes_by_path() -> None:
+def test_only_allowed_modules_write_or_delete_by_path() -> None:
     found = set()
     for path in PACKAGE.rglob("*.py"):
         name = path.relative_to(PACKAGE).as_posix()
         for node in ast.walk(ast.parse(path.read_text())):
             is_null = isinstance(node, ast.Call) and "os.devnull" in ast.unparse(node)
-            if isinstance(node, ast.Call) and not is_null and _writes(node):
+            if isinstance(node, ast.Call) and not is_null and _is_write(node):
                 found.add((name, ast.unparse(node.func)))
     assert {(name, what) for name, what in found if name not in ALLOWED} == set()
     assert {name for name, _ in found} == set(ALLOWED)
 
 
-def test_sqlite_files_that_are_written_are_opened_by_one_module() -> None:
+def test_only_listed_modules_open_sqlite_files() -> None:
     found = {
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
@@ -95,20 +95,20 @@ def test_sqlite_files_that_are_written_are_opened_by_one_module() -> None:
     assert found == set(CONNECTS)
 
 
-def test_a_folder_is_reached_without_following_a_link(tmp_path: Path) -> None:
+def test_open_folder_refuses_links_in_path(tmp_path: Path) -> None:
     (tmp_path / "real" / "deep").mkdir(parents=True)
     (tmp_path / "link").symlink_to("real")
     for path in ("link", "link/deep", "link/new"):
-        with pytest.raises(InputError) as raised, open_folder(str(tmp_path / path), create=True):
+        with pytest.raises(InputError) as caught, open_folder(str(tmp_path / path), create=True):
             pass
-        assert (raised.value.code, raised.value.where) == ("WDS415", str(tmp_path / "link"))
+        assert (caught.value.code, caught.value.where) == ("WDS415", str(tmp_path / "link"))
     assert os.listdir(tmp_path / "real") == ["deep"]
 
 
-def test_what_is_missing_is_made_or_told(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError) as raised, open_folder(str(tmp_path / "a" / "b")):
+def test_open_folder_creates_missing_folders_only_on_request(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught, open_folder(str(tmp_path / "a" / "b")):
         pass
-    assert raised.value.filename == str(tmp_path / "a")
+    assert caught.value.filename == str(tmp_path / "a")
     with open_folder(str(tmp_path / "a" / "b"), create=True) as folder:
         assert os.path.samestat(os.fstat(folder.descriptor), os.stat(tmp_path / "a" / "b"))
     (tmp_path / "file").touch()
@@ -116,7 +116,7 @@ def test_what_is_missing_is_made_or_told(tmp_path: Path) -> None:
         pass
 
 
-def test_a_held_folder_stays_the_same_and_says_that_it_was_moved(tmp_path: Path) -> None:
+def test_open_folder_detects_that_it_was_moved_or_replaced(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     with open_folder(str(tmp_path / "a")) as folder:
         folder.check_in_place()
@@ -131,7 +131,7 @@ def test_a_held_folder_stays_the_same_and_says_that_it_was_moved(tmp_path: Path)
             folder.check_in_place()
 
 
-def test_what_the_user_names_is_resolved_but_for_its_last_name(tmp_path: Path) -> None:
+def test_resolve_parent_does_not_resolve_last_name(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     (tmp_path / "real" / "file").symlink_to("elsewhere")
@@ -139,7 +139,7 @@ def test_what_the_user_names_is_resolved_but_for_its_last_name(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["../x", "a/../../x", "/x", "a\0b"])
-def test_a_name_from_data_does_not_lead_out_of_its_folder(name: str) -> None:
+def test_join_beneath_refuses_names_that_lead_outside(name: str) -> None:
     with pytest.raises(InputError, match="leads out"):
         join_beneath("/data", name)
     assert join_beneath("/data", "a", "", "b..c.tar") == "/data/a/b..c.tar"

@@ -20,8 +20,8 @@ else:
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-#: Extras that wdsctl itself needs nothing of: for work on it, for its examples, and those that repeat others.
-NOT_OF_WDSCTL = ("all", "dev", "examples")
+#: Extras that wdsctl does not need itself: for development, for the examples, and those that combine others.
+NON_RUNTIME_EXTRAS = ("all", "dev", "examples")
 #: The packages that the project names; each is in the base or in an extra.
 NAMED = {"typer", "rich", "webdataset", "pyyaml", "sqlalchemy", "fsspec", "s3fs", "torch", "pillow", "av"}
 
@@ -30,27 +30,29 @@ def names_of(requirements: list[str]) -> set[str]:
     return {re.split(r"[\[<>=; ]", each, maxsplit=1)[0] for each in requirements}
 
 
-def test_the_table_has_the_packages_of_the_extras() -> None:
+def test_extra_of_package_matches_pyproject() -> None:
     extras = PROJECT["optional-dependencies"]
-    stated = {package: extra for extra in extras if extra not in NOT_OF_WDSCTL for package in names_of(extras[extra])}
-    assert stated == EXTRA_OF_PACKAGE
-    assert extras["all"] == [f"wdsctl[{','.join(extra for extra in extras if extra not in NOT_OF_WDSCTL)}]"]
+    actual = {
+        package: extra for extra in extras if extra not in NON_RUNTIME_EXTRAS for package in names_of(extras[extra])
+    }
+    assert actual == EXTRA_OF_PACKAGE
+    assert extras["all"] == [f"wdsctl[{','.join(extra for extra in extras if extra not in NON_RUNTIME_EXTRAS)}]"]
     assert "wdsctl[all]" in extras["dev"]
 
 
-def test_the_base_has_no_torch_and_every_named_package_has_a_place() -> None:
+def test_base_has_no_torch_and_every_named_package_is_listed() -> None:
     base = names_of(PROJECT["dependencies"])
     assert base.isdisjoint(EXTRA_OF_PACKAGE)
     assert base - {"tomli"} == set(BASE_PACKAGES)
     assert base | set(EXTRA_OF_PACKAGE) >= NAMED
 
 
-def test_drivers_of_stores_come_with_an_extra_of_their_name() -> None:
+def test_store_drivers_are_in_extra_of_their_scheme() -> None:
     for scheme, extra in (("s3", "s3"), ("gs", "gcs"), ("az", "azure"), ("https", "http")):
         assert install_command(DRIVER_PACKAGES[scheme]) == f"pip install 'wdsctl[{extra}]'"
 
 
-def test_a_package_that_is_missing_is_named_with_the_command_that_installs_it() -> None:
+def test_missing_package_is_reported_with_install_command() -> None:
     with pytest.raises(UsageError) as caught, require_packages("the loader"):
         raise ModuleNotFoundError("No module named 'torch'", name="torch.utils.data")
     assert (caught.value.code, caught.value.hint) == ("WDS236", "pip install 'wdsctl[loader]'")
@@ -60,13 +62,13 @@ def test_a_package_that_is_missing_is_named_with_the_command_that_installs_it() 
 @pytest.mark.parametrize(
     "error", [ModuleNotFoundError("x", name="mine"), ModuleNotFoundError("x"), ImportError("x", name="torch")]
 )
-def test_other_failed_imports_stay_as_they_are(error: ImportError) -> None:
+def test_require_packages_passes_other_import_errors(error: ImportError) -> None:
     with pytest.raises(ImportError) as caught, require_packages("the loader"):
         raise error
     assert caught.value is error
 
 
-WITHOUT = """
+BLOCK_PACKAGES = """
 import sys
 for name in sys.argv[1].split(","):
     sys.modules[name] = None
@@ -76,7 +78,7 @@ import wdsctl
 
 def run_without(packages: str, program: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", WITHOUT + program, packages, str(folder)],
+        [sys.executable, "-c", BLOCK_PACKAGES + program, packages, str(folder)],
         capture_output=True,
         text=True,
         timeout=120,
@@ -91,7 +93,7 @@ def raw_folder(folder: Path) -> None:
         (folder / "raw" / f"{i}.txt").write_text(f"text {i}")
 
 
-def test_the_functions_work_without_any_optional_package(tmp_path: Path) -> None:
+def test_core_functions_work_without_optional_packages(tmp_path: Path) -> None:
     raw_folder(tmp_path)
     program = """
 folder = sys.argv[2]
@@ -100,8 +102,8 @@ print(wdsctl.inspect(f"{folder}/shards").samples, wdsctl.validate(f"{folder}/sha
 wdsctl.convert(f"{folder}/shards", f"{folder}/other")
 print(wdsctl.inspect(f"{folder}/other").samples)
 """
-    done = run_without(",".join(EXTRA_OF_PACKAGE), program, tmp_path)
-    assert (done.returncode, done.stdout) == (0, "4 ()\n4\n"), done.stderr
+    completed = run_without(",".join(EXTRA_OF_PACKAGE), program, tmp_path)
+    assert (completed.returncode, completed.stdout) == (0, "4 ()\n4\n"), completed.stderr
 
 
 @pytest.mark.parametrize(
@@ -113,31 +115,33 @@ print(wdsctl.inspect(f"{folder}/other").samples)
         ("wdsctl.Dataset(sys.argv[2])", "wdsctl.Dataset needs torch"),
     ],
 )
-def test_the_loader_without_torch_says_what_to_type(tmp_path: Path, program: str, what: str) -> None:
-    done = run_without(
+def test_loader_without_torch_reports_install_command(tmp_path: Path, program: str, what: str) -> None:
+    completed = run_without(
         "torch", f"\ntry:\n    {program}\nexcept wdsctl.WdsctlError as error:\n    print(error)", tmp_path
     )
-    assert done.stdout == f"WDS236: {what}, which is not installed\n  hint: pip install 'wdsctl[loader]'\n", done.stderr
+    assert completed.stdout == f"WDS236: {what}, which is not installed\n  hint: pip install 'wdsctl[loader]'\n", (
+        completed.stderr
+    )
 
 
-def test_as_webdataset_without_webdataset_says_what_to_type(tmp_path: Path) -> None:
-    done = run_without(
+def test_as_webdataset_without_webdataset_reports_install_command(tmp_path: Path) -> None:
+    completed = run_without(
         "webdataset",
         "\ntry:\n    wdsctl.loader.as_webdataset\nexcept wdsctl.WdsctlError as error:\n    print(error)",
         tmp_path,
     )
-    assert "needs webdataset" in done.stdout, done.stderr
-    assert "pip install 'wdsctl[loader]'" in done.stdout
+    assert "needs webdataset" in completed.stdout, completed.stderr
+    assert "pip install 'wdsctl[loader]'" in completed.stdout
 
 
-def test_a_command_on_a_store_without_its_driver_says_what_to_type(tmp_path: Path) -> None:
+def test_command_on_store_without_driver_reports_install_command(tmp_path: Path) -> None:
     for url, extra in (("s3://bucket/d", "s3"), ("http://127.0.0.1:9/d/", "http")):
         program = f"""
 from wdsctl.cli.main import main
 sys.exit(main(["index", "{url}", "--catalog", sys.argv[2] + "/c"]))
 """
-        done = run_without("s3fs,aiohttp", program, tmp_path)
-        assert done.returncode == 3
-        assert "error[WDS406]" in done.stderr
-        assert f"pip install 'wdsctl[{extra}]'" in done.stderr
-        assert "Traceback" not in done.stderr
+        completed = run_without("s3fs,aiohttp", program, tmp_path)
+        assert completed.returncode == 3
+        assert "error[WDS406]" in completed.stderr
+        assert f"pip install 'wdsctl[{extra}]'" in completed.stderr
+        assert "Traceback" not in completed.stderr

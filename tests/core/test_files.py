@@ -11,7 +11,7 @@ from wdsctl.core.errors import PermissionDenied, StorageError
 from wdsctl.core.files import replace_atomically, set_aside, write_atomically, write_text
 
 
-def test_a_file_is_there_whole_and_nothing_else_is(tmp_path: Path) -> None:
+def test_write_text_replaces_file_and_leaves_no_draft(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "a.txt"
     write_text(str(path), "é\n")
     write_text(str(path), "second\n")
@@ -21,7 +21,7 @@ def test_a_file_is_there_whole_and_nothing_else_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_whatever_goes_wrong_what_was_there_stays(tmp_path: Path, durable: bool) -> None:
+def test_failed_write_keeps_old_content(tmp_path: Path, durable: bool) -> None:
     path = tmp_path / "a.txt"
     path.write_text("first")
 
@@ -31,7 +31,7 @@ def test_whatever_goes_wrong_what_was_there_stays(tmp_path: Path, durable: bool)
     assert os.listdir(tmp_path) == ["a.txt"]
 
 
-def test_writers_of_one_file_leave_one_another_alone_and_the_last_to_end_wins(tmp_path: Path) -> None:
+def test_concurrent_writers_do_not_interfere_and_last_to_finish_wins(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     with replace_atomically(str(path)) as one:
         Path(one).write_text("one")
@@ -42,7 +42,7 @@ def test_writers_of_one_file_leave_one_another_alone_and_the_last_to_end_wins(tm
     assert os.listdir(tmp_path) == ["a.txt"]
 
 
-def test_a_full_disk_is_said_with_the_place(tmp_path: Path) -> None:
+def test_full_disk_is_reported_as_wds401(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("first")
 
@@ -56,9 +56,7 @@ def test_a_full_disk_is_said_with_the_place(tmp_path: Path) -> None:
     assert path.read_text() == "first"
 
 
-def test_a_folder_that_may_not_be_written_is_said(
-    public_path: Path, as_nobody: Callable[[Callable[[], Any]], Any]
-) -> None:
+def test_unwritable_folder_is_reported(public_path: Path, as_nobody: Callable[[Callable[[], Any]], Any]) -> None:
     (public_path / "closed").mkdir(mode=0o755)
     error = as_nobody(lambda: write_text(str(public_path / "closed" / "a.txt"), "x"))
 
@@ -66,7 +64,7 @@ def test_a_folder_that_may_not_be_written_is_said(
     assert str(public_path / "closed") in error.where
 
 
-def test_what_is_set_aside_is_kept_under_a_name_of_its_own(tmp_path: Path) -> None:
+def test_set_aside_keeps_each_file_under_its_own_name(tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
     for content in ("first", "second"):
         path.write_text(content)
@@ -76,7 +74,7 @@ def test_what_is_set_aside_is_kept_under_a_name_of_its_own(tmp_path: Path) -> No
     assert [(tmp_path / f"a.sqlite.broken-{n}").read_text() for n in (1, 2)] == ["first", "second"]
 
 
-def test_a_journal_goes_with_the_database_that_is_set_aside(tmp_path: Path) -> None:
+def test_set_aside_moves_journal_with_database(tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
     path.write_text("database")
     (tmp_path / "a.sqlite-journal").write_text("journal")

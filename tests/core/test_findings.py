@@ -10,11 +10,11 @@ FOUND = [
 ]
 
 
-def test_findings_are_picked_by_how_grave_they_are() -> None:
+def test_findings_at_least_selects_by_severity() -> None:
     assert [found.code for found in findings_at_least(FOUND, "error")] == ["WDS101"]
     assert [found.code for found in findings_at_least(FOUND, "warning")] == ["WDS110", "WDS101", "WDS110"]
     assert findings_at_least(FOUND, "note") == FOUND
 
 
-def test_places_are_counted_and_not_findings() -> None:
+def test_count_by_code_adds_counts_of_findings() -> None:
     assert count_by_code(FOUND) == {"WDS110": 5, "WDS111": 1, "WDS101": 1}

@@ -11,7 +11,7 @@ from wdsctl.core.import_guard import without_current_folder
 
 
 @pytest.mark.parametrize("version", [(3, 10), sys.version_info])
-def test_interpreters_do_not_look_for_modules_in_the_current_folder(
+def test_subprocesses_do_not_import_from_current_folder(
     version: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "this.py").write_text("print('evil')\n")
@@ -19,13 +19,15 @@ def test_interpreters_do_not_look_for_modules_in_the_current_folder(
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
     monkeypatch.setattr(sys, "version_info", version)
     with without_current_folder():
-        said = subprocess.run((sys.executable, "-c", "import this"), capture_output=True, text=True, check=True).stdout
+        output = subprocess.run(
+            (sys.executable, "-c", "import this"), capture_output=True, text=True, check=True
+        ).stdout
 
-    assert "Zen" in said
+    assert "Zen" in output
     assert (os.getcwd(), "PYTHONSAFEPATH" in os.environ) == (str(tmp_path), False)
 
 
-def test_what_the_user_has_said_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_current_folder_keeps_pythonsafepath_of_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONSAFEPATH", "yes")
     with without_current_folder():
         pass

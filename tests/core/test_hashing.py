@@ -1,4 +1,4 @@
-"""Keys are canonical, apart for every purpose, and the same for ever."""
+"""Seeds are canonical, distinct for every purpose, and never change."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ GOLDEN_MIX = [
 
 
 @pytest.mark.parametrize(("parts", "key"), GOLDEN)
-def test_keys_never_change(parts: tuple[int | str | bytes, ...], key: int) -> None:
+def test_derive_seed_never_changes(parts: tuple[int | str | bytes, ...], key: int) -> None:
     assert derive_seed(*parts) == key
 
 
 @pytest.mark.parametrize(("key", "value", "mixed"), GOLDEN_MIX)
-def test_mixed_keys_never_change(key: int, value: int, mixed: int) -> None:
+def test_hash_one_value_never_changes(key: int, value: int, mixed: int) -> None:
     assert hash_one_value(key, value) == mixed
 
 
 @settings(deadline=None)
 @given(PARTS, PARTS)
-def test_only_the_same_parts_have_the_same_key(one: list[int | str | bytes], other: list[int | str | bytes]) -> None:
+def test_only_equal_parts_have_equal_seeds(one: list[int | str | bytes], other: list[int | str | bytes]) -> None:
     same = one == other and [type(part) for part in one] == [type(part) for part in other]
 
     assert (derive_seed(*one) == derive_seed(*other)) is same
@@ -72,44 +72,42 @@ def test_only_the_same_parts_have_the_same_key(one: list[int | str | bytes], oth
         ((2**64 + 1,), (1,)),
     ],
 )
-def test_look_alikes_have_different_keys(one: tuple[int | str, ...], other: tuple[int | str, ...]) -> None:
+def test_similar_parts_have_different_seeds(one: tuple[int | str, ...], other: tuple[int | str, ...]) -> None:
     assert derive_seed(*one) != derive_seed(*other)
 
 
 @settings(deadline=None)
 @given(PARTS, st.lists(st.integers(), max_size=4))
-def test_keys_that_differ_in_the_last_part_are_those_that_each_would_have(
-    parts: list[int | str | bytes], lasts: list[int]
-) -> None:
+def test_derive_seeds_equals_derive_seed_of_each_last_part(parts: list[int | str | bytes], lasts: list[int]) -> None:
     assert derive_seeds(parts, lasts) == [derive_seed(*parts, last) for last in lasts]
 
 
-def test_seeds_and_epochs_never_meet() -> None:
+def test_seeds_of_seed_epoch_pairs_are_distinct() -> None:
     keys = {derive_seed("slices", seed, epoch) for seed, epoch in product(range(100), repeat=2)}
 
     assert len(keys) == 100 * 100
 
 
 @pytest.mark.parametrize("part", [True, None, 1.0, np.int64(1), (1,)], ids=repr)
-def test_what_has_no_canonical_bytes_is_refused(part: Any) -> None:
+def test_derive_seed_refuses_parts_without_canonical_bytes(part: Any) -> None:
     with pytest.raises(TypeError, match="a key can hash int, str and bytes"):
         derive_seed("a", part)
 
 
 @settings(deadline=None)
 @given(WORDS, st.lists(WORDS))
-def test_many_keys_at_once_are_the_keys_one_by_one(key: int, values: list[int]) -> None:
+def test_hash_values_equals_hash_one_value_of_each(key: int, values: list[int]) -> None:
     mixed = hash_values(key, np.array(values, dtype=np.uint64))
 
     assert mixed.dtype == np.uint64
     assert mixed.tolist() == [hash_one_value(key, value) for value in values]
 
 
-def test_negative_values_wrap_in_both_forms() -> None:
+def test_negative_values_wrap_in_both_functions() -> None:
     assert hash_values(9, np.array([-1, -(2**63)])).tolist() == [hash_one_value(9, -1), hash_one_value(9, -(2**63))]
 
 
-def test_mixing_leaves_its_input_alone() -> None:
+def test_hash_values_does_not_change_its_input() -> None:
     values = np.arange(5, dtype=np.uint64)
 
     hash_values(3, values)
@@ -117,7 +115,7 @@ def test_mixing_leaves_its_input_alone() -> None:
     assert values.tolist() == [0, 1, 2, 3, 4]
 
 
-def test_neighbouring_values_and_keys_differ_in_about_half_the_bits() -> None:
+def test_hashes_of_neighbouring_values_differ_in_half_the_bits() -> None:
     keys = [hash_one_value(key, value) for key in range(20) for value in range(50)]
 
     flips = [(one ^ other).bit_count() for one, other in pairwise(keys)]
@@ -127,7 +125,7 @@ def test_neighbouring_values_and_keys_differ_in_about_half_the_bits() -> None:
     assert min(flips) > 12
 
 
-def test_each_value_may_have_a_key_of_its_own() -> None:
+def test_hash_values_accepts_array_of_keys() -> None:
     keys = np.array([[1], [MASK_64]], np.uint64)
     values = np.array([5, 6, 7])
 

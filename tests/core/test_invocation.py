@@ -34,23 +34,21 @@ class Request:
         (Request(facts={"key": "s3://me:word@host/x?sign=1"}), ["facts=key=s3://host/x"]),
     ],
 )
-def test_a_call_is_said_by_what_is_not_as_it_is_by_default_and_without_secrets(
-    request_: Request, words: list[str]
-) -> None:
+def test_describe_request_lists_non_default_values_without_secrets(request_: Request, words: list[str]) -> None:
     assert describe_request(request_) == words
 
 
-def test_a_long_list_is_cut() -> None:
+def test_describe_request_truncates_long_list() -> None:
     (word,) = describe_request(Request(names=("shard",) * 10_000))
     assert len(word) == MAX_ARGUMENT_CHARS
 
 
-def test_no_secret_is_left_where_a_list_is_cut() -> None:
+def test_truncated_list_contains_no_secret() -> None:
     (word,) = describe_request(Request(names=("x" * (MAX_ARGUMENT_CHARS - 20), "s3://me:password@host/x")))
     assert ":pass" not in word
 
 
-def test_what_was_typed_goes_before_what_the_verb_got_and_ends_with_its_block() -> None:
+def test_current_invocation_returns_typed_command_inside_block() -> None:
     with recording_invocation("index", ["s3://me:word@host/x", "--missing", "keep"]):
         assert current_invocation("prepare", ["x"]) == ("index", ("s3://host/x", "--missing", "keep"))
     assert current_invocation("prepare", ["x"]) == ("prepare", ["x"])

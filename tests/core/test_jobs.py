@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.build import Told
+from tests.build import RecordingProgress
 from wdsctl.core.errors import StorageError
 from wdsctl.core.files import BytesLike
 from wdsctl.core.job_results import EncodedResult, ResultFolder
@@ -19,7 +19,7 @@ ResultT = TypeVar("ResultT")
 
 
 def square(unit: tuple[str, int]) -> int:
-    """Leaves a line in the log, whose path is in the unit."""
+    """Appends the number of the unit to the log, whose path is in the unit."""
     with open(unit[0], "a", encoding="ascii") as log:
         log.write(f"{unit[1]}\n")
     return unit[1] ** 2
@@ -60,7 +60,7 @@ def log_of(tmp_path: Path) -> list[int]:
     return sorted(map(int, log.read_text().split())) if log.exists() else []
 
 
-class Backwards:
+class ReversedExecutor:
     """An executor that pickles nothing and finishes units from last to first."""
 
     shares_files = True
@@ -74,7 +74,7 @@ class Backwards:
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("batch", [BatchLimits(1, 0), BatchLimits(5, 1 << 20)])
 @pytest.mark.parametrize("is_kept", [False, True])
-def test_every_unit_is_yielded_once_with_its_result(
+def test_run_units_yields_every_unit_once_with_its_result(
     tmp_path: Path, workers: int, batch: BatchLimits, is_kept: bool
 ) -> None:
     units = some_units(tmp_path, 50)
@@ -88,17 +88,17 @@ def test_every_unit_is_yielded_once_with_its_result(
 
 
 @pytest.mark.parametrize("is_kept", [False, True])
-def test_units_come_in_their_order_whatever_order_they_finish_in(tmp_path: Path, is_kept: bool) -> None:
+def test_ordered_run_yields_units_in_input_order(tmp_path: Path, is_kept: bool) -> None:
     units = some_units(tmp_path, 9)
     results = a_folder(tmp_path) if is_kept else None
     list(run_units(square, units[3:5], LocalProcesses(1), results=results))
-    found = run_units(square, units, Backwards(), results=results, is_ordered=True)
+    found = run_units(square, units, ReversedExecutor(), results=results, is_ordered=True)
 
     assert [(each.index, each.result()) for each in found] == [(i, i * i) for i in range(9)]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_units_that_finished_before_an_error_do_not_run_again(tmp_path: Path, workers: int) -> None:
+def test_units_finished_before_error_do_not_run_again(tmp_path: Path, workers: int) -> None:
     units, results = some_units(tmp_path, 5), a_folder(tmp_path)
     with pytest.raises(StorageError):
         list(run_units(fail_at_three, units[:4], LocalProcesses(workers), results=results))
@@ -111,7 +111,7 @@ def test_units_that_finished_before_an_error_do_not_run_again(tmp_path: Path, wo
     assert workers > 1 or saved == {"unit-0", "unit-1", "unit-2"}
 
 
-def test_units_that_run_together_share_a_file_and_are_found_one_by_one(tmp_path: Path) -> None:
+def test_batched_units_share_result_file_and_are_found_singly(tmp_path: Path) -> None:
     units, results = some_units(tmp_path, 40), a_folder(tmp_path)
     list(run_units(square, units, LocalProcesses(1), results=results, batch=BatchLimits(10, 1 << 20)))
     (tmp_path / "log").unlink()
@@ -122,7 +122,7 @@ def test_units_that_run_together_share_a_file_and_are_found_one_by_one(tmp_path:
     assert log_of(tmp_path) == []
 
 
-def test_a_result_that_must_not_be_kept_is_handed_over_and_runs_again(tmp_path: Path) -> None:
+def test_unsaved_result_is_returned_and_computed_again(tmp_path: Path) -> None:
     units, results = some_units(tmp_path, 8), a_folder(tmp_path)
     for _ in range(2):
         found = list(run_units(square, units, LocalProcesses(2), results=results, is_ordered=True))
@@ -132,7 +132,7 @@ def test_a_result_that_must_not_be_kept_is_handed_over_and_runs_again(tmp_path: 
 
 
 @pytest.mark.parametrize("size", [0, 11, 30, -1])
-def test_a_damaged_result_counts_as_none(tmp_path: Path, size: int) -> None:
+def test_damaged_result_counts_as_missing(tmp_path: Path, size: int) -> None:
     units, results = some_units(tmp_path, 3), a_folder(tmp_path)
     list(run_units(square, units, LocalProcesses(1), results=results))
     path = Path(results.path(units[2]))
@@ -143,7 +143,7 @@ def test_a_damaged_result_counts_as_none(tmp_path: Path, size: int) -> None:
     assert [each.result() for each in run_units(square, units, LocalProcesses(2), results=results)] == [0, 1, 4]
 
 
-def test_of_a_file_that_was_cut_the_results_before_the_cut_stay(tmp_path: Path) -> None:
+def test_truncated_result_file_keeps_results_before_cut(tmp_path: Path) -> None:
     units, results = some_units(tmp_path, 4), a_folder(tmp_path)
     assert results.save(units, [0, 1, 4, 9]) == [True] * 4
     path = Path(results.path(units[0]))
@@ -154,7 +154,7 @@ def test_of_a_file_that_was_cut_the_results_before_the_cut_stay(tmp_path: Path) 
     assert log_of(tmp_path) == [3]
 
 
-def test_every_flipped_bit_is_noticed_or_harmless(tmp_path: Path) -> None:
+def test_flipped_bit_is_detected_or_harmless(tmp_path: Path) -> None:
     units, results = some_units(tmp_path, 4), a_folder(tmp_path)
     results.save(units[3:], [9])
     path = Path(results.path(units[3]))
@@ -166,8 +166,8 @@ def test_every_flipped_bit_is_noticed_or_harmless(tmp_path: Path) -> None:
         assert results.load(units[3]) in (None, 9)
 
 
-def test_a_result_of_another_unit_is_refused(tmp_path: Path) -> None:
-    """Whoever may write into the folder can compute checksums, too."""
+def test_result_of_another_unit_is_refused(tmp_path: Path) -> None:
+    """Anyone who can write into the folder can compute checksums, too."""
     units, results = some_units(tmp_path, 2), a_folder(tmp_path)
     other = ResultFolder(results.folder, name_of, lambda _unit, _result: ({"result": 7}, []), decode)
     other.save(units[:1], [0])
@@ -175,7 +175,7 @@ def test_a_result_of_another_unit_is_refused(tmp_path: Path) -> None:
     assert results.load(units[0]) is None
 
 
-def test_files_that_are_no_results_are_passed_over(tmp_path: Path) -> None:
+def test_files_that_are_not_results_are_ignored(tmp_path: Path) -> None:
     units, results = some_units(tmp_path, 2), a_folder(tmp_path)
     Path(results.folder, "values").mkdir(parents=True)
     Path(results.folder, ".unit-0.result.1.partial").write_bytes(b"cut")
@@ -185,26 +185,26 @@ def test_files_that_are_no_results_are_passed_over(tmp_path: Path) -> None:
     assert [each.result() for each in run_units(square, units, LocalProcesses(1), results=results)] == [0, 1]
 
 
-def test_the_progress_counts_what_is_left(tmp_path: Path) -> None:
+def test_progress_counts_only_remaining_units(tmp_path: Path) -> None:
     units, results = some_units(tmp_path, 6), a_folder(tmp_path)
     results.save(units[:1], [0])
-    told = Told()
+    recorder = RecordingProgress()
     found = run_units(
         square,
         units,
         LocalProcesses(1),
         results=results,
         phase="scan",
-        progress=told,
+        progress=recorder,
         size=lambda unit: UnitSize(2, unit[1]),
     )
     assert [each.index for each in found] == list(range(6))
-    assert (told.phases, told.items, told.size_bytes) == ([("scan", 10, 15)], 10, 15)
-    list(run_units(square, units[:5], LocalProcesses(1), results=results, phase="scan", progress=told))
-    assert len(told.phases) == 1
+    assert (recorder.phases, recorder.items, recorder.size_bytes) == ([("scan", 10, 15)], 10, 15)
+    list(run_units(square, units[:5], LocalProcesses(1), results=results, phase="scan", progress=recorder))
+    assert len(recorder.phases) == 1
 
 
-def test_many_small_units_run_together_and_large_ones_alone() -> None:
+def test_batch_spans_groups_small_units_and_isolates_large_ones() -> None:
     limits = BatchLimits(32, 4 << 20)
     sizes = [10] * 1000 + [limits.size_bytes] * 3 + [10] * 5
     spans = batch_spans(sizes, 2, limits)

@@ -16,7 +16,7 @@ from wdsctl.core.import_guard import (
 )
 
 
-def test_a_module_of_a_package_is_found_and_the_package_not_imported(tmp_path: Path) -> None:
+def test_find_module_origin_finds_module_without_importing_package(tmp_path: Path) -> None:
     (tmp_path / "wds_outer" / "wds_space").mkdir(parents=True)
     (tmp_path / "wds_outer" / "__init__.py").write_text("raise SystemExit(9)\n")
     (tmp_path / "wds_outer" / "wds_space" / "inner.py").write_text("raise SystemExit(9)\n")
@@ -32,12 +32,12 @@ def test_a_module_of_a_package_is_found_and_the_package_not_imported(tmp_path: P
     assert not [name for name in sys.modules if name.startswith("wds_outer")]
 
 
-def test_what_is_imported_already_says_where_it_is_from() -> None:
+def test_find_module_origin_uses_file_of_imported_module() -> None:
     assert find_module_origin("wdsctl.core.errors", []) == sys.modules["wdsctl.core.errors"].__file__
     assert (find_module_origin("sys", []), find_module_origin("wds_none", sys.path)) == ("", None)
 
 
-def test_the_folder_that_nobody_asked_for_is_left_out_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_implicit_folder_removes_and_restores_empty_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", ["", "/one", "/two", ""])
 
     with without_implicit_folder():
@@ -45,18 +45,18 @@ def test_the_folder_that_nobody_asked_for_is_left_out_and_comes_back(monkeypatch
     assert sys.path == ["", "/one", "/two", ""]
 
 
-def test_another_process_is_told_what_stands_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_implicit_folder_is_passed_to_other_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", ["", "/one"])
     monkeypatch.setattr(import_guard, "_implicit_entries", {""})
     assert find_implicit_folder(["/here", "/one"]) == "/here"
-    assert find_implicit_folder(["/one", "/one"]) == ""  # asked for as well
+    assert find_implicit_folder(["/one", "/one"]) == ""  # also requested explicitly
 
     add_implicit_folder("/here")
     monkeypatch.setattr(sys, "path", ["/here", "/one"])
     assert explicit_path() == ["/one"]
 
 
-def test_a_path_is_within_a_folder_by_its_name_or_its_real_name(tmp_path: Path) -> None:
+def test_is_within_compares_names_and_real_paths(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "data")
 

@@ -24,7 +24,7 @@ from wdsctl.core.errors import DatasetError, PermissionDenied, StorageDown, Stor
         (errno.EMFILE, StorageDown, "WDS408"),
     ],
 )
-def test_an_errno_becomes_an_error_with_a_code(number: int, kind: type[Exception], code: str) -> None:
+def test_errno_is_translated_to_error_with_code(number: int, kind: type[Exception], code: str) -> None:
     with pytest.raises(kind) as caught, translate_os_errors("some/where", "write"):
         raise OSError(number, os.strerror(number))
 
@@ -35,30 +35,30 @@ def test_an_errno_becomes_an_error_with_a_code(number: int, kind: type[Exception
     assert error.hint
 
 
-def test_the_path_that_the_system_names_is_the_place() -> None:
+def test_error_location_is_path_named_by_system() -> None:
     with pytest.raises(StorageError) as caught, translate_os_errors("the/folder"):
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", "the/folder/file")
 
     assert caught.value.where == "the/folder/file"
 
 
-def test_our_own_errors_pass_unchanged() -> None:
-    ours = StorageError("said already", hint="try this", where="there")
+def test_wdsctl_errors_pass_unchanged() -> None:
+    original = StorageError("said already", hint="try this", where="there")
 
     with pytest.raises(StorageError) as caught, translate_os_errors("elsewhere"):
-        raise ours
+        raise original
 
-    assert caught.value is ours
+    assert caught.value is original
 
 
-def test_other_errors_are_not_touched() -> None:
+def test_other_errors_pass_unchanged() -> None:
     with pytest.raises(DatasetError), translate_os_errors("somewhere"):
         raise DatasetError("not the system's", hint="none")
     with pytest.raises(KeyError), translate_os_errors("somewhere"):
         raise KeyError("a bug")
 
 
-def test_the_name_of_a_draft_is_nobodys_business() -> None:
+def test_error_location_hides_name_of_draft() -> None:
     with pytest.raises(StorageError) as caught, translate_os_errors("some/catalog.sqlite", "write"):
         raise OSError(errno.EIO, "bad", "some/.catalog.sqlite.12.partial")
     assert caught.value.where == "some/catalog.sqlite"

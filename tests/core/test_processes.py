@@ -25,8 +25,8 @@ def process_of(_: int) -> int:
     return os.getpid()
 
 
-def process_beside_another(folder: str) -> int:
-    """Waits until another process is at work, too."""
+def wait_for_other_process(folder: str) -> int:
+    """Waits until another process runs, too."""
     with open(f"{folder}/{os.getpid()}", "w", encoding="ascii"):
         while len(os.listdir(folder)) < 2:
             time.sleep(0.01)
@@ -46,7 +46,7 @@ def die_at_three(n: int) -> int:
 
 
 def mark_and_wait(folder: str) -> None:
-    """Leaves a file there for as long as it works, which is for ever."""
+    """Creates a file, waits until it is stopped, and removes the file."""
     path = f"{folder}/{os.getpid()}"
     try:
         with open(path, "x", encoding="ascii"):
@@ -59,9 +59,7 @@ def allowed_folders(_: int) -> str | None:
     return os.environ.get(ALLOW_PATH_VARIABLE)
 
 
-def test_what_was_allowed_after_the_first_pool_holds_in_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_allowed_paths_apply_to_next_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(ALLOW_PATH_VARIABLE, raising=False)
     assert dict(LocalProcesses(2).run(allowed_folders, range(2))) == {0: None, 1: None}
     monkeypatch.setenv(ALLOW_PATH_VARIABLE, "")
@@ -73,23 +71,23 @@ def test_what_was_allowed_after_the_first_pool_holds_in_the_next(
 
 @pytest.mark.parametrize("workers", [0, 1, 2, 3])
 @pytest.mark.parametrize("n", [0, 1, 2, 20])
-def test_every_unit_gives_its_result_once(workers: int, n: int) -> None:
+def test_every_unit_yields_its_result_once(workers: int, n: int) -> None:
     assert sorted(LocalProcesses(workers).run(square, range(n))) == [(i, i * i) for i in range(n)]
 
 
 @pytest.mark.parametrize(("workers", "n"), [(1, 5), (4, 1)])
-def test_one_worker_or_one_unit_stays_in_this_process(workers: int, n: int) -> None:
+def test_one_worker_or_one_unit_runs_in_this_process(workers: int, n: int) -> None:
     assert {pid for _, pid in LocalProcesses(workers).run(process_of, range(n))} == {os.getpid()}
 
 
 def test_several_workers_are_several_processes(tmp_path: Path) -> None:
-    pids = {pid for _, pid in LocalProcesses(2).run(process_beside_another, [str(tmp_path)] * 8)}
+    pids = {pid for _, pid in LocalProcesses(2).run(wait_for_other_process, [str(tmp_path)] * 8)}
 
     assert len(pids) == 2
     assert os.getpid() not in pids
 
 
-def test_a_pool_that_was_warmed_up_works_as_ever() -> None:
+def test_warmed_up_pool_works_normally() -> None:
     before = signal.getsignal(signal.SIGINT)
 
     warm_up_workers(["wdsctl.core.shards.write"])
@@ -99,7 +97,7 @@ def test_a_pool_that_was_warmed_up_works_as_ever() -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_a_unit_raises_is_raised_as_it_is(workers: int) -> None:
+def test_unit_error_is_raised_unchanged(workers: int) -> None:
     with pytest.raises(DatasetError) as caught:
         list(LocalProcesses(workers).run(fail_at_three, range(10)))
 
@@ -107,7 +105,7 @@ def test_what_a_unit_raises_is_raised_as_it_is(workers: int) -> None:
     assert (error.message, error.hint, error.where, error.code) == ("three", "not three", "unit 3", "WDS202")
 
 
-def test_a_worker_that_dies_is_an_error_with_a_hint() -> None:
+def test_dead_worker_is_reported_with_hint() -> None:
     with pytest.raises(StorageError) as caught:
         list(LocalProcesses(2).run(die_at_three, range(10)))
 
@@ -115,7 +113,7 @@ def test_a_worker_that_dies_is_an_error_with_a_hint() -> None:
     assert "--workers" in caught.value.hint
 
 
-def test_workers_that_cannot_be_started_are_an_error_of_their_own() -> None:
+def test_failure_to_start_workers_is_reported() -> None:
     program = """
 import os, resource
 from wdsctl.core.errors import StorageError
@@ -130,7 +128,7 @@ except StorageError as error:
     print(error.code, error.where == "", error.message)
 """
     for free in ("0", "3", "8"):  # too few for the server, for its pipes, for the workers
-        done = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-c", program],
             env=os.environ | {"FREE": free},
             capture_output=True,
@@ -138,10 +136,10 @@ except StorageError as error:
             timeout=60,
             check=False,
         )
-        assert done.stdout.startswith("WDS407 True cannot start worker processes: Too many open files"), done
+        assert completed.stdout.startswith("WDS407 True cannot start worker processes: Too many open files"), completed
 
 
-def test_units_are_taken_as_they_are_needed() -> None:
+def test_units_are_consumed_lazily() -> None:
     taken: list[int] = []
 
     def units() -> Iterator[int]:
@@ -154,7 +152,7 @@ def test_units_are_taken_as_they_are_needed() -> None:
         assert len(taken) <= 2 * 2
 
 
-def test_giving_up_stops_the_units_under_way_and_lets_them_tidy_up(tmp_path: Path) -> None:
+def test_closing_results_stops_running_units_and_lets_them_clean_up(tmp_path: Path) -> None:
     with closing(LocalProcesses(2).run(mark_first, [str(tmp_path)] * 3)) as results:
         next(results)
         while not os.listdir(tmp_path):
@@ -164,7 +162,7 @@ def test_giving_up_stops_the_units_under_way_and_lets_them_tidy_up(tmp_path: Pat
 
 
 def mark_first(folder: str) -> None:
-    """The first comes back at once, the rest never."""
+    """The first call returns at once, the others wait for ever."""
     try:
         os.mkdir(f"{folder}.first")
     except FileExistsError:
@@ -206,7 +204,7 @@ def busy(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether it runs; one that ended and waits to be reaped does not."""
+    """Whether the process runs; a zombie does not."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii") as file:
             return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
@@ -214,7 +212,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def test_workers_end_at_once_when_their_parent_is_killed(busy: tuple[subprocess.Popen[bytes], Path]) -> None:
+def test_workers_exit_when_parent_is_killed(busy: tuple[subprocess.Popen[bytes], Path]) -> None:
     process, folder = busy
     workers = [int(name) for name in os.listdir(folder)]
     assert all(map(is_alive, workers))
@@ -228,7 +226,7 @@ def test_workers_end_at_once_when_their_parent_is_killed(busy: tuple[subprocess.
     assert not any(map(is_alive, workers))
 
 
-def test_ctrl_c_is_the_parents_alone_and_leaves_nothing_behind(busy: tuple[subprocess.Popen[bytes], Path]) -> None:
+def test_ctrl_c_is_reported_by_parent_only_and_leaves_no_files(busy: tuple[subprocess.Popen[bytes], Path]) -> None:
     process, folder = busy
 
     os.killpg(process.pid, signal.SIGINT)
@@ -243,7 +241,7 @@ def test_ctrl_c_is_the_parents_alone_and_leaves_nothing_behind(busy: tuple[subpr
 @pytest.mark.parametrize(
     "moment", ["return _launch", "return _spawn_process", "call _start_executor_manager_thread", "return submit"]
 )
-def test_ctrl_c_while_a_worker_starts_leaves_no_traceback(moment: str) -> None:
+def test_ctrl_c_during_worker_start_leaves_no_traceback(moment: str) -> None:
     script = """
 import os, signal, sys
 from wdsctl.core.jobs import LocalProcesses
@@ -260,11 +258,11 @@ except KeyboardInterrupt:
     print("interrupted")
 """
     command = [sys.executable, "-c", script, *moment.split()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.stdout, done.stderr) == ("interrupted\n", "")
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (completed.stdout, completed.stderr) == ("interrupted\n", "")
 
 
-def test_a_worker_that_is_stopped_in_a_destructor_stops_and_prints_nothing() -> None:
+def test_worker_stopped_in_destructor_exits_silently() -> None:
     program = """
 import os, signal, sys, time
 from wdsctl.core import processes
@@ -282,6 +280,6 @@ def unit(seconds):
 sys.unraisablehook = processes._stop_after_destructor
 processes._run_in_worker(unit, 30)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=False)
+    completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=False)
 
-    assert (done.returncode, done.stderr) == (1, "")
+    assert (completed.returncode, completed.stderr) == (1, "")

@@ -25,7 +25,7 @@ class Pair(NamedTuple):
 ITEMS = [Item(i * 7 - 5, f"ä-{i % 3}\ud800", i % 2 == 0, None if i % 5 else "") for i in range(1000)]
 
 
-def test_records_are_the_values_they_were_made_of() -> None:
+def test_records_equal_their_source_values() -> None:
     records = Records(Item, ITEMS)
     assert list(records) == ITEMS
     assert records == ITEMS
@@ -38,12 +38,12 @@ def test_records_are_the_values_they_were_made_of() -> None:
 @pytest.mark.parametrize(
     "index", [0, 1, 999, -1, -1000, slice(3, 9), slice(9, 3), slice(None, None, -7), slice(990, 2000)]
 )
-def test_an_index_or_slice_gives_what_a_list_gives(index: int | slice) -> None:
+def test_records_index_and_slice_like_list(index: int | slice) -> None:
     assert Records(Item, ITEMS)[index] == ITEMS[index]
     assert LazySequence(len(ITEMS), ITEMS.__getitem__)[index] == ITEMS[index]
 
 
-def test_an_access_in_order_sees_what_was_appended_meanwhile() -> None:
+def test_sequential_access_sees_appended_records() -> None:
     records = Records(Item, ITEMS[:300])
     assert [records[i] for i in range(300)] == ITEMS[:300]
     records.append(ITEMS[300])
@@ -52,12 +52,12 @@ def test_an_access_in_order_sees_what_was_appended_meanwhile() -> None:
         records[301]
 
 
-def test_a_number_beyond_64_bits_is_refused() -> None:
+def test_records_refuse_number_beyond_64_bits() -> None:
     with pytest.raises(OverflowError):
         Records(Pair, [Pair(1 << 63, 0)])
 
 
-def test_a_record_takes_the_bytes_of_its_columns() -> None:
+def test_records_need_only_bytes_of_their_columns() -> None:
     records = Records(Item, (Item(i, "path/of/a/shard.tar", True) for i in range(10_000)))
     columns = [*records._columns, records._ends, records._texts]
     assert sum(map(sys.getsizeof, columns)) < 10_000 * 48 * 1.2

@@ -38,21 +38,21 @@ def member_of(name: bytes, data: bytes) -> tuple[tarfile.TarInfo, bytes]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_member_reads_back_under_its_name(name: bytes) -> None:
+def test_member_is_readable_under_its_name(name: bytes) -> None:
     member, data = member_of(name, b"hello")
 
     assert (member.name.encode(), data) == (name, b"hello")
 
 
 @given(st.text(st.characters(exclude_characters="\0/", exclude_categories=["Cs"]), min_size=1, max_size=300))
-def test_any_name_reads_back(name: str) -> None:
+def test_any_member_name_round_trips(name: str) -> None:
     member, _ = member_of(name.encode(), b"")
 
     assert member.name == name
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nothing_in_a_header_varies_with_who_writes_it_and_when(name: bytes) -> None:
+def test_header_is_independent_of_user_and_time(name: bytes) -> None:
     member, _ = member_of(name, b"")
 
     assert (member.mode, member.uid, member.gid, member.mtime) == (0o644, 0, 0, 0)
@@ -60,7 +60,7 @@ def test_nothing_in_a_header_varies_with_who_writes_it_and_when(name: bytes) -> 
     assert member.isreg()
 
 
-def test_the_bytes_of_a_header_are_fixed() -> None:
+def test_header_bytes_never_change() -> None:
     expected = (
         b"a.jpg" + bytes(95) + b"0000644\0" + b"0000000\0" + b"0000000\0" + b"00000000005\0" + b"00000000000\0"
         b"006662\0 0" + bytes(100) + b"ustar\x0000" + bytes(247)
@@ -71,11 +71,11 @@ def test_the_bytes_of_a_header_are_fixed() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("size", [0, 1, 511, 512, 513])
-def test_the_planned_size_is_the_size(name: bytes, size: int) -> None:
+def test_member_bytes_equals_written_size(name: bytes, size: int) -> None:
     assert member_bytes(name, size) == len(build_tar_header(name, size)) + size + -size % TAR_BLOCK_BYTES
 
 
-def test_a_size_from_8_gib_on_is_in_a_pax_header() -> None:
+def test_size_from_8_gib_is_stored_in_pax_header() -> None:
     small, large = build_tar_header(b"a.mp4", 8**11 - 1), build_tar_header(b"a.mp4", 8**11)
 
     assert len(small) == TAR_BLOCK_BYTES
@@ -85,7 +85,7 @@ def test_a_size_from_8_gib_on_is_in_a_pax_header() -> None:
 
 
 @pytest.mark.parametrize("length", [*range(84, 92), *range(983, 993)])
-def test_a_pax_record_counts_its_own_digits(length: int) -> None:
+def test_pax_record_length_includes_its_own_digits(length: int) -> None:
     """Around the lengths at which the count itself grows by a digit."""
     name = b"n" * (length + 100)
 

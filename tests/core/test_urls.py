@@ -14,34 +14,34 @@ from wdsctl.core.urls import (
 
 
 @pytest.mark.parametrize("root", ["s3://bucket/shards", "memory://x", "https://host/x", "GS://bucket"])
-def test_a_scheme_makes_a_url(root: str) -> None:
+def test_is_url_accepts_schemes(root: str) -> None:
     assert is_url(root)
 
 
 @pytest.mark.parametrize("root", ["shards", "/data/a:b", "./s3:/x", "C:x", "file:///data/shards", ""])
-def test_paths_and_file_urls_are_paths(root: str) -> None:
+def test_paths_and_file_urls_are_not_urls(root: str) -> None:
     assert not is_url(root)
 
 
-def test_a_file_url_is_the_path_it_names() -> None:
+def test_normalize_root_converts_file_url_to_path() -> None:
     assert normalize_root("file:///data/my%20shards") == "/data/my shards"
     assert normalize_root("file://localhost/data") == "/data"
 
 
-def test_a_url_has_no_slash_at_its_end_and_a_path_is_left_alone() -> None:
+def test_normalize_root_strips_trailing_slash_of_urls_only() -> None:
     assert normalize_root("s3://bucket/shards//") == "s3://bucket/shards"
     assert normalize_root("shards/") == "shards/"
     assert normalize_root("s3://") == "s3://"
     assert protocol("S3://bucket") == "s3"
 
 
-def test_a_url_of_several_layers_is_told_apart() -> None:
+def test_is_chained_recognizes_url_chains() -> None:
     assert is_chained("simplecache::s3://bucket/x")
     assert not is_chained("s3://bucket/x::y")
     assert not is_chained("a::b")
 
 
-def test_user_password_and_query_are_never_shown() -> None:
+def test_redact_secrets_removes_user_password_and_query() -> None:
     assert redact_secrets("ftp://ann:secret@host/x") == "ftp://host/x"
     assert (
         redact_secrets("cannot get https://host/x.tar?X-Amz-Signature=abc, sorry")
@@ -85,14 +85,14 @@ SECRET = "hunter2hunter2"  # noqa: S105 - of nobody
         f"simplecache::https://ann:{SECRET}@host/x",
     ],
 )
-def test_what_is_secret_is_never_shown(text: str) -> None:
+def test_redact_secrets_hides_secrets(text: str) -> None:
     assert SECRET not in redact_secrets(text)
     assert redact_secrets(redact_secrets(text)) == redact_secrets(text)
     assert SECRET not in redact_secrets(f"one\n{text}\ntwo")
     assert SECRET not in redact_secrets(repr(text))
 
 
-def test_what_variables_of_the_environment_hold_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redact_secrets_hides_values_of_secret_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY_OF_A_TEST", SECRET)
     monkeypatch.setenv("A_TOKEN", "/run/secrets/token")
     _secret_variable_names.cache_clear()
@@ -114,10 +114,10 @@ def test_what_variables_of_the_environment_hold_is_never_shown(monkeypatch: pyte
         "the key of the sample: a=b",
     ],
 )
-def test_what_is_not_secret_is_shown(text: str) -> None:
+def test_redact_secrets_keeps_harmless_text(text: str) -> None:
     assert redact_secrets(text) == text
 
 
-def test_data_is_told_apart_by_what_names_it() -> None:
+def test_url_identity_distinguishes_data_but_not_signatures() -> None:
     assert url_identity("ftp://a:b@h/x@1") != url_identity("ftp://a:b@g/x@1")
     assert url_identity("https://h/x?sig=1") == url_identity("https://h/x?sig=2")

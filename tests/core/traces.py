@@ -1,4 +1,4 @@
-"""Builders in words: the traces that the ranks of a job write."""
+"""Builders of the traces that the ranks of a job write."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def a_writer(
 
 
 def origins_of(number: int, samples: int = 2, *, run: int = 0) -> list[Origin]:
-    """Which samples batch `number` has in these tests."""
+    """The samples of batch `number` in these tests."""
     return [(0, run, 1 << 28 | (number * samples + i)) for i in range(samples)]
 
 
 def a_run(folder: Path, world: int, first: int, stop: int, *, run: int = 0) -> list[str]:
-    """All ranks of a run draw the batches from `first` up to `stop`; returns the paths of their files."""
+    """Writes the batches from `first` up to `stop` as all ranks of a run; returns the paths of their files."""
     paths = []
     for rank in range(world):
         writer = a_writer(folder, rank, world)
@@ -39,14 +39,14 @@ def a_run(folder: Path, world: int, first: int, stop: int, *, run: int = 0) -> l
     return paths
 
 
-def told(trace: Trace, **asked: int) -> dict[int, list[Origin]]:
-    """Batch number -> its restore keys, of all that a trace tells."""
-    return {batch.number: keys(batch.origins.tolist()) for batch in trace.batches(**asked)}
+def restore_keys_by_batch(trace: Trace, **selection: int) -> dict[int, list[Origin]]:
+    """Maps batch numbers to restore keys, for all selected batches of a trace."""
+    return {batch.number: restore_keys(batch.origins.tolist()) for batch in trace.batches(**selection)}
 
 
-def keys(rows: Iterable[Sequence[int]]) -> list[Origin]:
+def restore_keys(rows: Iterable[Sequence[int]]) -> list[Origin]:
     return [tuple(row[:3] if row[3] < 0 else row) for row in rows]
 
 
-def read(folder: Path) -> Trace:
+def read_folder(folder: Path) -> Trace:
     return read_trace(str(folder))

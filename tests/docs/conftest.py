@@ -1,4 +1,4 @@
-"""A small dataset of real photographs, made once, and a folder with a copy of it for each page."""
+"""A small dataset of photographs, created once, and a working folder with a copy of it for each page."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from wdsctl.core.prepare.request import PrepareRequest
 
 
 @pytest.fixture(autouse=True)
-def _plain_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("WDSCTL_CATALOG", "WDSCTL_DEBUG", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def example_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with `shards`: 120 samples of 32 x 32, split 8 : 1 : 1."""
-    folder = tmp_path_factory.mktemp("made")
+    folder = tmp_path_factory.mktemp("example_data")
     script = str(ROOT / "examples" / "make_raw_folder.py")
     arguments = [str(folder / "raw"), "--samples", "120", "--size", "32"]
     subprocess.run([sys.executable, script, *arguments], check=True, capture_output=True)
@@ -40,14 +40,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where a page's commands run: it has `examples`, as a clone does."""
+    """The working folder of a page's commands; it contains `examples`, like a clone."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.fixture
-def dataset(folder: Path, made: Path) -> Path:
-    """The same with the dataset `shards`."""
-    shutil.copytree(made / "shards", folder / "shards")
+def dataset(folder: Path, example_data: Path) -> Path:
+    """The working folder with the dataset `shards`."""
+    shutil.copytree(example_data / "shards", folder / "shards")
     return folder

@@ -7,23 +7,23 @@ import shutil
 from pathlib import Path
 
 from tests.build import a_dataset
-from tests.core.films import a_wav
+from tests.core.media_files import a_wav
 from tests.docs.pages import ROOT
 from wdsctl.core.index.index import index
 
 FORMS = ROOT / "tests" / "golden" / "forms"
 
 
-def build(folder: Path, made: Path) -> None:
-    """`made`: a folder with `raw` and `shards`, as tests/docs/conftest.py makes it."""
-    shutil.copytree(made / "shards", folder / "shards")
-    images = sorted((made / "raw").rglob("*.jpg"))[:12]
+def build(folder: Path, source: Path) -> None:
+    """`source`: a folder with `raw` and `shards`, as created by tests/docs/conftest.py."""
+    shutil.copytree(source / "shards", folder / "shards")
+    images = sorted((source / "raw").rglob("*.jpg"))[:12]
     for image in images:
         for part in (image, image.with_suffix(".txt"), image.with_suffix(".json")):
-            copied = folder / "raw" / part.relative_to(made / "raw")
-            copied.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(part, copied)
-    names = [image.relative_to(made / "raw").as_posix() for image in images]
+            copy = folder / "raw" / part.relative_to(source / "raw")
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(part, copy)
+    names = [image.relative_to(source / "raw").as_posix() for image in images]
     _write(folder / "questions.jsonl", "".join(_line(id=f"q{i}", image=name) for i, name in enumerate(names)))
     _write(folder / "keys.txt", "".join(f"{name.removesuffix('.jpg')}\n" for name in names[:4]))
     _write(folder / "list.txt", "".join(f"shards/shard-00000{i}.tar\n" for i in range(6)))
@@ -42,9 +42,9 @@ def _forms(folder: Path, images: list[Path], names: list[str]) -> None:
     for name in ("huggingface", "mds", "litdata"):
         shutil.copytree(FORMS / name, folder / name)
     for image, name in zip(images, names, strict=True):
-        for copied in (folder / "classes" / name, folder / "images" / name):
-            copied.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(image, copied)
+        for copy in (folder / "classes" / name, folder / "images" / name):
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(image, copy)
     _write(folder / "rows.csv", "image,text\n" + "".join(f"images/{name},a cat\n" for name in names))
     _write(folder / "rows.jsonl", "".join(_line(image=f"images/{name}", text="a cat") for name in names))
     talk = [{"from": "human", "value": "<image>\nWhat?"}, {"from": "gpt", "value": "A cat."}]

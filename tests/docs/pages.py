@@ -20,21 +20,21 @@ PAGES = sorted(
 )
 
 _BLOCK = re.compile(
-    r"(?:^<!-- (?P<mark>not run|file): (?P<said>.+?) -->\n)?^```(?P<language>\S*)\n(?P<text>.*?)^```$",
+    r"(?:^<!-- (?P<mark>not run|file): (?P<note>.+?) -->\n)?^```(?P<language>\S*)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """`line`: of its fence, from 1. `mark`: `not run`, `file` or nothing; `said`: the reason, or the file's name."""
+    """`line`: of its fence, from 1. `mark`: `not run`, `file` or nothing; `note`: the reason, or the file's name."""
 
     page: Path
     line: int
     language: str
     text: str
     mark: str
-    said: str
+    note: str
 
     def __str__(self) -> str:
         return f"{name_of(self.page)}:{self.line}"
@@ -53,7 +53,7 @@ def blocks(page: Path) -> list[Block]:
             language=match["language"],
             text=match["text"],
             mark=match["mark"] or "",
-            said=match["said"] or "",
+            note=match["note"] or "",
         )
         for match in _BLOCK.finditer(text)
     ]

@@ -1,4 +1,4 @@
-"""The page about blend files: every file on it is read, and its code runs beside them."""
+"""Every file on the page about blend files is valid, and the code of the page runs with them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wdsctl.core.blend.scope import COMMON_NODE_KEYS
 from wdsctl.core.errors import DatasetError
 
 PAGE = ROOT / "docs" / "blend-files.md"
-FILES = {block.said: block.text for block in blocks(PAGE) if block.mark == "file"}
+FILES = {block.note: block.text for block in blocks(PAGE) if block.mark == "file"}
 
 
 @pytest.fixture(autouse=True)
@@ -25,21 +25,21 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_example_is_read(name: str) -> None:
-    assert sum(arm.weight for arm in read_blend(name).components) == 1
+def test_every_example_is_readable(name: str) -> None:
+    assert sum(component.weight for component in read_blend(name).components) == 1
 
 
 def test_every_yaml_block_is_an_example() -> None:
     assert len(FILES) == sum(block.language == "yaml" for block in blocks(PAGE)) > 3
 
 
-def test_the_code_of_the_page_runs() -> None:
+def test_code_of_page_runs() -> None:
     for block in [block for block in blocks(PAGE) if block.language == "python"]:
         exec(compile("\n" * block.line + block.text, str(PAGE), "exec"), {})  # noqa: S102 - the page is ours
 
 
-def test_the_examples_come_to_what_the_page_says() -> None:
-    assert [arm.weight for arm in read_blend("first.yaml").components] == [Fraction(3, 4), Fraction(1, 4)]
+def test_examples_have_documented_weights() -> None:
+    assert [component.weight for component in read_blend("first.yaml").components] == [Fraction(3, 4), Fraction(1, 4)]
     assert {leaf.subsets[-1] for leaf in read_blend("subset.yaml").leaves} == {Subset(Fraction(0), Fraction(1, 2))}
     assert [[str(weight) for weight in each.weights] for each in read_blend("schedule.yaml").schedule] == [
         ["3/4", "1/4", "0"],
@@ -50,7 +50,7 @@ def test_the_examples_come_to_what_the_page_says() -> None:
         read_blend("anchors.yaml", split_part="val")
 
 
-def test_every_key_is_on_the_page() -> None:
+def test_every_key_is_documented() -> None:
     text = PAGE.read_text(encoding="utf-8")
     keys = {*COMMON_NODE_KEYS, *KEYS_BY_KIND, *(key for keys in ENTRY_KEYS_BY_KIND.values() for key in keys)}
     keys |= {key for keys in KEYS_BY_KIND.values() for key in keys}

@@ -50,7 +50,7 @@ CONFIGURATION = ROOT / "docs" / "configuration.md"
 PYTHON = ROOT / "docs" / "python.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 
-#: Written by others for others to read: `make demo` runs the examples' commands, `make bench` those of the benchmarks.
+#: Pages that other commands run: `make demo` runs those of the examples, `make bench` those of the benchmarks.
 ELSEWHERE = (ROOT / "examples" / "README.md", ROOT / "docs" / "benchmarks.md")
 
 #: What the tests of this file run. A block elsewhere that could be run must be marked.
@@ -92,28 +92,28 @@ def run_command(words: list[str]) -> str:
         assert code == 0, err.getvalue()
         return out.getvalue()
     assert program == "python", f"no test runs {program}: mark the block"
-    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    completed = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout
 
 
 def run_page(page: Path) -> Iterator[tuple[Block, list[str]]]:
     """Run the shell blocks of a page in order; yields each with what its commands print. Writes marked files."""
     for block in blocks(page):
         if block.mark == "file":
-            Path(block.said).write_text(block.text, encoding="utf-8")
+            Path(block.note).write_text(block.text, encoding="utf-8")
         elif block.language == "sh" and not block.mark:
             yield block, [run_command(words) for words in commands(block)]
 
 
 def run_python(page: Path, module: ModuleType) -> None:
-    """Run the Python blocks of a page in order; each prints what the block after it says, or nothing."""
-    every = blocks(page)
-    expected = {id(block): output.text for block, output in pairwise(every) if output.language == "text"}
-    for block in every:
+    """Run the Python blocks of a page in order; each prints the text block after it, or nothing."""
+    page_blocks = blocks(page)
+    expected = {id(block): output.text for block, output in pairwise(page_blocks) if output.language == "text"}
+    for block in page_blocks:
         if block.language != "python" or block.mark:
             continue
-        # Lines in a traceback are the page's.
+        # Line numbers in a traceback are those of the page.
         code = compile("\n" * block.line + block.text, str(block.page), "exec")
         with contextlib.redirect_stdout(io.StringIO()) as out:
             exec(code, vars(module))  # noqa: S102 - the page is ours
@@ -122,16 +122,16 @@ def run_python(page: Path, module: ModuleType) -> None:
 
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Where the Python blocks of a page run. Dataclasses look their module up by name."""
+    """The module in which the Python blocks of a page run. Dataclasses look up their module by name."""
     page = ModuleType("page")
     monkeypatch.setitem(sys.modules, "page", page)
     return page
 
 
 @pytest.mark.usefixtures("folder")
-def test_the_readme_works_and_its_training_resumes_exactly() -> None:
-    printed = [output for _, outputs in run_page(README) for output in outputs]
-    twice = "".join(printed[-2:])
+def test_readme_runs_and_its_training_resumes_exactly() -> None:
+    page_outputs = [output for _, outputs in run_page(README) for output in outputs]
+    twice = "".join(page_outputs[-2:])
     Path("checkpoint.pt").unlink()
     Path("once.py").write_text(Path("train.py").read_text(encoding="utf-8").replace("step + 20", "step + 40"), "utf-8")
 
@@ -142,66 +142,66 @@ def test_the_readme_works_and_its_training_resumes_exactly() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_the_guide_to_preparing_works() -> None:
-    printed = {block.text: outputs for block, outputs in run_page(PREPARE)}
+def test_prepare_page_runs() -> None:
+    page_outputs = {block.text: outputs for block, outputs in run_page(PREPARE)}
 
-    (again,) = [outputs for text, outputs in printed.items() if "--force" in text]
-    assert "up to date" in again[0]
-    assert "7 shards" in again[2]
-
-
-@pytest.mark.usefixtures("folder")
-def test_the_guide_to_indexing_works() -> None:
-    printed = [output for _, outputs in run_page(INDEXING) for output in outputs]
-
-    assert "selection  shard-{000000..000003}.tar" in printed[2]
-    assert "up to date (4 shards, 40 samples" in printed[3]
-    assert "2 added, 4 unchanged" in printed[4]
-    assert "hashed   6 of 6 shards" in printed[5]
-    assert "without sample rows" in printed[7]
+    (repeated,) = [outputs for text, outputs in page_outputs.items() if "--force" in text]
+    assert "up to date" in repeated[0]
+    assert "7 shards" in repeated[2]
 
 
 @pytest.mark.usefixtures("folder")
-def test_the_guide_to_views_works() -> None:
-    printed = {block.text.split("\n")[0]: outputs for block, outputs in run_page(VIEWS)}
+def test_indexing_page_runs() -> None:
+    page_outputs = [output for _, outputs in run_page(INDEXING) for output in outputs]
 
-    (trained,) = [outputs for first, outputs in printed.items() if first == "python train.py"]
-    assert len(trained[0].split(",")) == 4
-    assert trained[1].splitlines() == ["count(*)", "40"]
-    (differing,) = [outputs for first, outputs in printed.items() if first.startswith("wdsctl view diff")]
-    assert "only some   0 samples" in differing[0]
-    assert differing[1].count("unchanged") == 4
+    assert "selection  shard-{000000..000003}.tar" in page_outputs[2]
+    assert "up to date (4 shards, 40 samples" in page_outputs[3]
+    assert "2 added, 4 unchanged" in page_outputs[4]
+    assert "hashed   6 of 6 shards" in page_outputs[5]
+    assert "without sample rows" in page_outputs[7]
 
 
 @pytest.mark.usefixtures("folder")
-def test_the_guide_to_columns_works(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> None:
+def test_views_page_runs() -> None:
+    page_outputs = {block.text.split("\n")[0]: outputs for block, outputs in run_page(VIEWS)}
+
+    (train_outputs,) = [outputs for first, outputs in page_outputs.items() if first == "python train.py"]
+    assert len(train_outputs[0].split(",")) == 4
+    assert train_outputs[1].splitlines() == ["count(*)", "40"]
+    (diff_outputs,) = [outputs for first, outputs in page_outputs.items() if first.startswith("wdsctl view diff")]
+    assert "only some   0 samples" in diff_outputs[0]
+    assert diff_outputs[1].count("unchanged") == 4
+
+
+@pytest.mark.usefixtures("folder")
+def test_columns_page_runs(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> None:
     monkeypatch.delitem(sys.modules, "lengths", raising=False)
-    printed = [output for _, outputs in run_page(COLUMNS) for output in outputs]
+    page_outputs = [output for _, outputs in run_page(COLUMNS) for output in outputs]
     (block,) = [block for block in blocks(COLUMNS) if block.language == "python" and not block.mark]
     with contextlib.redirect_stdout(io.StringIO()) as out:
         exec(compile(block.text, str(COLUMNS), "exec"), module.__dict__)  # noqa: S102 - a block of the page
 
-    assert "letters" in printed[3]
+    assert "letters" in page_outputs[3]
     total, most = map(int, out.getvalue().split())
     assert total >= most > 0
     del sys.modules["lengths"]
 
 
 @pytest.mark.usefixtures("folder")
-def test_the_guide_to_splits_works(module: ModuleType) -> None:
-    printed = {
+def test_splits_page_runs(module: ModuleType) -> None:
+    page_outputs = {
         words: output
         for block, outputs in run_page(SPLITS)
         for words, output in zip(block.text.splitlines(), outputs, strict=True)
     }
     run_python(SPLITS, module)
 
-    assert "5 samples are excluded now" in printed["wdsctl split shards --exclude-shard shard-000003.tar"]
-    assert "no sample is excluded now" in printed["wdsctl split shards --no-excludes"]
-    assert "no content is in several splits" in printed["wdsctl split shards --leaks jpg"]
+    assert "5 samples are excluded now" in page_outputs["wdsctl split shards --exclude-shard shard-000003.tar"]
+    assert "no sample is excluded now" in page_outputs["wdsctl split shards --no-excludes"]
+    assert "no content is in several splits" in page_outputs["wdsctl split shards --leaks jpg"]
 
 
-def test_the_dataset_yaml_of_the_guide_to_splits_is_read() -> None:
+def test_dataset_yaml_of_splits_page_is_valid() -> None:
     (block,) = [block for block in blocks(SPLITS) if block.language == "yaml"]
 
     config = parse_config(f"sample_type: CrudeSample\n{block.text}")
@@ -210,7 +210,7 @@ def test_the_dataset_yaml_of_the_guide_to_splits_is_read() -> None:
     assert config.exclude.shards == ("shard-003.tar",)
 
 
-def test_the_dataset_yaml_of_the_guide_is_read() -> None:
+def test_dataset_yaml_of_prepare_page_is_valid() -> None:
     (block,) = [block for block in blocks(PREPARE) if block.language == "yaml"]
 
     config = parse_config(block.text)
@@ -220,38 +220,38 @@ def test_the_dataset_yaml_of_the_guide_is_read() -> None:
 
 @pytest.mark.usefixtures("dataset")
 @pytest.mark.parametrize("page", LOADER, ids=name_of)
-def test_the_guide_to_loading_works_and_prints_what_it_says(page: Path, module: ModuleType) -> None:
+def test_loader_pages_run_with_documented_output(page: Path, module: ModuleType) -> None:
     run_python(page, module)
 
 
 @pytest.mark.usefixtures("dataset")
-def test_the_guide_to_python_works_and_prints_what_it_says(module: ModuleType) -> None:
+def test_python_page_runs_with_documented_output(module: ModuleType) -> None:
     run_python(PYTHON, module)
 
 
 @pytest.mark.usefixtures("dataset")
-def test_the_guide_to_other_frameworks_works(module: ModuleType) -> None:
+def test_frameworks_page_runs(module: ModuleType) -> None:
     run_python(FRAMEWORKS, module)
 
 
 @pytest.mark.usefixtures("dataset")
-def test_the_guide_for_users_of_energon_works_and_prints_what_it_says(module: ModuleType) -> None:
+def test_energon_page_runs_with_documented_output(module: ModuleType) -> None:
     line = "from megatron.energon import WorkerConfig, get_savable_loader, get_train_dataset\n"
     Path("train.py").write_text(line, encoding="utf-8")
     expected = next(block.text for block in blocks(ENERGON) if block.language == "text")
 
-    printed = [output for _, outputs in run_page(ENERGON) for output in outputs]
+    page_outputs = [output for _, outputs in run_page(ENERGON) for output in outputs]
     run_python(ENERGON, module)
 
-    assert printed == [expected]
+    assert page_outputs == [expected]
 
 
-@pytest.mark.filterwarnings("ignore")  # those of the framework
+@pytest.mark.filterwarnings("ignore")  # warnings of the framework
 @pytest.mark.usefixtures("dataset")
 @pytest.mark.parametrize("framework", ["lightning", "accelerate", "transformers"])
-def test_the_block_for_a_framework_works_where_it_is_installed(framework: str, module: ModuleType) -> None:
-    (block,) = [block for block in blocks(FRAMEWORKS) if block.said.startswith(f"it needs {framework}")]
-    for package in block.said.removeprefix("it needs ").split(" and "):
+def test_framework_block_runs_when_framework_is_installed(framework: str, module: ModuleType) -> None:
+    (block,) = [block for block in blocks(FRAMEWORKS) if block.note.startswith(f"it needs {framework}")]
+    for package in block.note.removeprefix("it needs ").split(" and "):
         pytest.importorskip(package, reason="the project does not depend on it")
     run_python(FRAMEWORKS, module)
 
@@ -259,28 +259,28 @@ def test_the_block_for_a_framework_works_where_it_is_installed(framework: str, m
 
 
 @pytest.mark.usefixtures("dataset")
-def test_the_guide_to_media_works_and_prints_what_it_says(module: ModuleType) -> None:
-    printed = [output for _, outputs in run_page(MEDIA) for output in outputs]
-    assert "media by auto: 120 images" in printed[1].splitlines()
-    assert "a folder of media, 20 files" in printed[-1]
+def test_media_page_runs_with_documented_output(module: ModuleType) -> None:
+    page_outputs = [output for _, outputs in run_page(MEDIA) for output in outputs]
+    assert "media by auto: 120 images" in page_outputs[1].splitlines()
+    assert "a folder of media, 20 files" in page_outputs[-1]
     run_python(MEDIA, module)
 
 
 @pytest.mark.usefixtures("folder")
-def test_the_guide_to_jsonl_works_and_prints_what_it_says(module: ModuleType) -> None:
-    printed = [output for _, outputs in run_page(JSONL) for output in outputs]
-    assert "4 samples" in printed[0]
-    assert "q-1  in qa.jsonl, position 0, train, 79 B" in printed[1].splitlines()
-    assert "100 samples" in printed[-1]
+def test_jsonl_page_runs_with_documented_output(module: ModuleType) -> None:
+    page_outputs = [output for _, outputs in run_page(JSONL) for output in outputs]
+    assert "4 samples" in page_outputs[0]
+    assert "q-1  in qa.jsonl, position 0, train, 79 B" in page_outputs[1].splitlines()
+    assert "100 samples" in page_outputs[-1]
     run_python(JSONL, module)
 
 
 @pytest.mark.usefixtures("folder")
-def test_the_guide_to_other_formats_works(module: ModuleType) -> None:
+def test_in_place_page_runs(module: ModuleType) -> None:
     shutil.copytree(ROOT / "tests" / "golden" / "forms" / "mds", "mds")
-    printed = [output for _, outputs in run_page(IN_PLACE) for output in outputs]
-    assert "it contains MDS shards, which are read in place" in printed[0]
-    assert "nothing wrong" in printed[2] or "WDS152" in printed[2]
+    page_outputs = [output for _, outputs in run_page(IN_PLACE) for output in outputs]
+    assert "it contains MDS shards, which are read in place" in page_outputs[0]
+    assert "nothing wrong" in page_outputs[2] or "WDS152" in page_outputs[2]
     run_python(IN_PLACE, module)
     Path("table").mkdir()
     shutil.move("captions.parquet", "table")
@@ -288,97 +288,97 @@ def test_the_guide_to_other_formats_works(module: ModuleType) -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_the_guide_to_media_apart_from_labels_works_and_prints_what_it_says(module: ModuleType) -> None:
-    printed = [output for _, outputs in run_page(POLYLITHIC) for output in outputs]
-    assert "60 samples" in printed[1]
-    assert "120 samples" in printed[-1]
+def test_polylithic_page_runs_with_documented_output(module: ModuleType) -> None:
+    page_outputs = [output for _, outputs in run_page(POLYLITHIC) for output in outputs]
+    assert "60 samples" in page_outputs[1]
+    assert "120 samples" in page_outputs[-1]
     run_python(POLYLITHIC, module)
 
 
 @pytest.mark.usefixtures("folder")
-def test_the_guide_to_robot_data_works_and_prints_what_it_says(module: ModuleType) -> None:
-    printed = [output for _, outputs in run_page(ROBOTS) for output in outputs]
-    assert "120 frames of 4 episodes at 10 fps in 1 file of frames/ (1 written, 0 kept)" in printed[-1]
+def test_robots_page_runs_with_documented_output(module: ModuleType) -> None:
+    page_outputs = [output for _, outputs in run_page(ROBOTS) for output in outputs]
+    assert "120 frames of 4 episodes at 10 fps in 1 file of frames/ (1 written, 0 kept)" in page_outputs[-1]
     run_python(ROBOTS, module)
 
 
 @pytest.mark.usefixtures("folder")
-def test_the_guide_to_validating_works_and_its_damage_is_found() -> None:
-    printed = {block.text: outputs for block, outputs in run_page(VALIDATE)}
-    (damaged,) = [outputs for text, outputs in printed.items() if "damage.py" in text]
-    assert "1 sample and 0 whole shards" in damaged[3]
-    assert "released 1 from quarantine" in damaged[4]
-    (repaired,) = [outputs for text, outputs in printed.items() if "wdsctl repair" in text]
-    assert "3 copied unchanged" in repaired[1]
+def test_validate_page_runs_and_finds_its_damage() -> None:
+    page_outputs = {block.text: outputs for block, outputs in run_page(VALIDATE)}
+    (damage_outputs,) = [outputs for text, outputs in page_outputs.items() if "damage.py" in text]
+    assert "1 sample and 0 whole shards" in damage_outputs[3]
+    assert "released 1 from quarantine" in damage_outputs[4]
+    (repair_outputs,) = [outputs for text, outputs in page_outputs.items() if "wdsctl repair" in text]
+    assert "3 copied unchanged" in repair_outputs[1]
 
 
 @pytest.mark.usefixtures("dataset")
-def test_the_guide_to_looking_at_data_works() -> None:
-    printed = {block.text: outputs for block, outputs in run_page(INSPECT)}
-    (got,) = [outputs for text, outputs in printed.items() if "get shards" in text]
-    assert Path("caption.txt").read_text() == got[0] == Path("sample/animal/0002.txt").read_text()
-    (listed,) = [outputs for text, outputs in printed.items() if "ls shards" in text]
-    assert listed[2].splitlines()[:2] == ["animal/0000.jpg", "animal/0000.json"]
+def test_inspect_page_runs() -> None:
+    page_outputs = {block.text: outputs for block, outputs in run_page(INSPECT)}
+    (get_outputs,) = [outputs for text, outputs in page_outputs.items() if "get shards" in text]
+    assert Path("caption.txt").read_text() == get_outputs[0] == Path("sample/animal/0002.txt").read_text()
+    (list_outputs,) = [outputs for text, outputs in page_outputs.items() if "ls shards" in text]
+    assert list_outputs[2].splitlines()[:2] == ["animal/0000.jpg", "animal/0000.json"]
 
 
 @pytest.mark.usefixtures("folder")
-def test_the_guide_to_converting_works(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> None:
+def test_convert_page_runs(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
-    printed = [output for _, outputs in run_page(CONVERT) for output in outputs]
-    assert "60 samples in 4 files of shards" in printed[2]
-    assert "72 samples" in printed[5]
+    page_outputs = [output for _, outputs in run_page(CONVERT) for output in outputs]
+    assert "60 samples in 4 files of shards" in page_outputs[2]
+    assert "72 samples" in page_outputs[5]
     run_python(CONVERT, module)
     monkeypatch.delitem(sys.modules, "cook")
 
 
 @pytest.mark.usefixtures("folder")
-def test_the_page_of_forms_works_and_parquet_gives_back_what_it_was_given() -> None:
-    printed = [output for _, outputs in run_page(FORMATS) for output in outputs]
-    assert "24 samples in 3 files of shards" in printed[1]
-    assert "24 samples in 1 file of parquet" in printed[2]
-    assert "parquet: has shard-000000.parquet" in printed[3]
-    assert "1 sample in 1 file of shards" in printed[4]
+def test_formats_page_runs_and_parquet_round_trips() -> None:
+    page_outputs = [output for _, outputs in run_page(FORMATS) for output in outputs]
+    assert "24 samples in 3 files of shards" in page_outputs[1]
+    assert "24 samples in 1 file of parquet" in page_outputs[2]
+    assert "parquet: has shard-000000.parquet" in page_outputs[3]
+    assert "1 sample in 1 file of shards" in page_outputs[4]
 
 
 @pytest.mark.usefixtures("folder")
-def test_the_guide_to_history_works() -> None:
-    printed = [output for _, outputs in run_page(HISTORY) for output in outputs]
-    assert "nothing differs (by keys, and the bytes of parts" in printed[2]
-    assert printed[3].splitlines()[-1].endswith("prepare raw shards --shard-samples 10 --split 8,1,1 --no-input")
-    assert [line.split()[1] for line in printed[5].splitlines()] == [f"shard-00000{i}.tar" for i in range(6)]
+def test_history_page_runs() -> None:
+    page_outputs = [output for _, outputs in run_page(HISTORY) for output in outputs]
+    assert "nothing differs (by keys, and the bytes of parts" in page_outputs[2]
+    assert page_outputs[3].splitlines()[-1].endswith("prepare raw shards --shard-samples 10 --split 8,1,1 --no-input")
+    assert [line.split()[1] for line in page_outputs[5].splitlines()] == [f"shard-00000{i}.tar" for i in range(6)]
 
 
 @pytest.mark.usefixtures("folder")
-def test_the_guide_to_exports_works() -> None:
-    printed = [output for _, outputs in run_page(EXPORT) for output in outputs]
-    assert any("exported 60 samples in 6 shards to energon" in output for output in printed)
+def test_export_page_runs() -> None:
+    page_outputs = [output for _, outputs in run_page(EXPORT) for output in outputs]
+    assert any("exported 60 samples in 6 shards to energon" in output for output in page_outputs)
     assert all(Path(f"shards/{name}").exists() for name in (".nv-meta/.info.json", "index.json", "README.md"))
 
 
 @pytest.mark.usefixtures("dataset")
-def test_the_guide_to_training_scripts_works() -> None:
-    [(_, [wrote, first, second])] = run_page(INIT)
-    assert wrote.startswith("wrote train.py, blend.yaml, README.md to shards-train\n")
+def test_init_page_runs() -> None:
+    [(_, [creation, first, second])] = run_page(INIT)
+    assert creation.startswith("wrote train.py, blend.yaml, README.md to shards-train\n")
     assert "step 4  loss" in first
     assert second.startswith("resumed after step 4 ")
     assert "step 6  loss" in second
 
 
 @pytest.mark.usefixtures("folder")
-def test_the_guide_to_configuration_works() -> None:
-    printed = [output for _, outputs in run_page(CONFIGURATION) for output in outputs]
-    assert '--shard-size  "1GiB"     prepare' in printed[0]
+def test_configuration_page_runs() -> None:
+    page_outputs = [output for _, outputs in run_page(CONFIGURATION) for output in outputs]
+    assert '--shard-size  "1GiB"     prepare' in page_outputs[0]
 
 
 @pytest.mark.usefixtures("folder")
-def test_the_guide_to_packing_works_and_prints_what_it_says(module: ModuleType) -> None:
+def test_packing_page_runs_with_documented_output(module: ModuleType) -> None:
     assert len(list(run_page(PACKING))) == 1
     run_python(PACKING, module)
 
 
 @pytest.mark.usefixtures("dataset")
 @pytest.mark.parametrize("query", [block.text for block in blocks(CATALOG) if block.language == "sql"])
-def test_the_queries_of_the_catalogs_page_give_rows(query: str) -> None:
+def test_queries_of_catalog_page_return_rows(query: str) -> None:
     with contextlib.closing(
         sqlite3.connect("file:shards/.wdsctl/catalog.sqlite?mode=ro&immutable=1", uri=True)
     ) as connection:
@@ -386,30 +386,32 @@ def test_the_queries_of_the_catalogs_page_give_rows(query: str) -> None:
 
 
 @pytest.mark.usefixtures("dataset")
-def test_the_state_in_the_architecture_has_the_keys_of_a_state() -> None:
+def test_state_in_architecture_page_has_keys_of_real_state() -> None:
     (block,) = [block for block in blocks(ARCHITECTURE) if block.language == "json"]
-    shown = json.loads(block.text)
+    documented_state = json.loads(block.text)
 
     state = get_loader(get_train_dataset("shards", batch_size=4)).state_dict()
 
-    assert list(shown) == list(state)
-    assert list(shown["plan"]["order"]) == list(state["plan"]["order"])
-    assert {type(shown[key]) for key in shown} == {type(state[key]) for key in shown}
-    assert shown["cursors"]["0"].keys() == state["cursors"]["0"].keys()
-    assert len(shown["lanes"]) == shown["plan"]["order"]["lanes"] == len(shown["cursors"])
+    assert list(documented_state) == list(state)
+    assert list(documented_state["plan"]["order"]) == list(state["plan"]["order"])
+    assert {type(documented_state[key]) for key in documented_state} == {type(state[key]) for key in documented_state}
+    assert documented_state["cursors"]["0"].keys() == state["cursors"]["0"].keys()
+    assert (
+        len(documented_state["lanes"]) == documented_state["plan"]["order"]["lanes"] == len(documented_state["cursors"])
+    )
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in ELSEWHERE], ids=name_of)
-def test_a_block_runs_or_says_why_not(page: Path) -> None:
+def test_every_code_block_runs_or_gives_reason(page: Path) -> None:
     for block in blocks(page):
         assert block.language, f"{block}: a block names its language"
         if block.mark == "not run":
-            assert len(block.said.split()) > 2, f"{block}: say why it does not run"
+            assert len(block.note.split()) > 2, f"{block}: say why it does not run"
         elif block.language in ("sh", "python", "sql"):
             assert block.language in RUN.get(page, ()), f"{block}: nothing runs it"
 
 
-def test_the_text_of_the_readme_fits_in_80_columns() -> None:
+def test_readme_text_fits_in_80_columns() -> None:
     lines = re.findall(r"^(?![|<]|  <|!\[).{81,}$", README.read_text(encoding="utf-8"), re.MULTILINE)
 
     assert lines == []

@@ -1,4 +1,4 @@
-"""Every row of docs/features.md does what it says: its commands run, and exit with what stands behind them."""
+"""The commands of every row of docs/features.md run and exit with the documented code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COMMAND = re.compile(r"`((?:wdsctl|python|mv|_WDSCTL_COMPLETE=\w+) [^`]+)`(?: \
 @dataclass(frozen=True, slots=True)
 class Row:
     feature: str
-    commands: tuple[tuple[str, int], ...]  # with what each exits with
+    commands: tuple[tuple[str, int], ...]  # with their exit codes
 
 
 def sections() -> Iterator[tuple[str, list[Row]]]:
@@ -43,10 +43,10 @@ SECTIONS = dict(sections())
 
 
 @pytest.fixture(scope="module")
-def world(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def world(example_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("features")
     with contextlib.redirect_stderr(io.StringIO()):
-        build(folder, made)
+        build(folder, example_data)
     return folder
 
 
@@ -56,7 +56,7 @@ class Stdin(io.TextIOWrapper):
 
 
 def run(command: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
-    """Run one command here; `< FILE` and `> FILE` as in a shell. Returns its exit code and what it said."""
+    """Run one command here; `< FILE` and `> FILE` as in a shell. Returns its exit code and output."""
     words = shlex.split(command)
     while "=" in words[0]:
         monkeypatch.setenv(*words.pop(0).split("=", 1))
@@ -67,41 +67,41 @@ def run(command: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
         exec(words[2], {})  # noqa: S102 - the page is ours
         return 0, ""
     data = Path(words[words.index("<") + 1]).read_bytes() if "<" in words else b""
-    written = Path(words[words.index(">") + 1]) if ">" in words else None
+    output_path = Path(words[words.index(">") + 1]) if ">" in words else None
     words = words[1 : min(words.index(sign) if sign in words else len(words) for sign in "<>")]
     monkeypatch.setattr("sys.stdin", Stdin(data))
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()) as err:
         code = main(words)
     out.flush()
-    said = out.buffer.getvalue()
-    if written is not None:
-        written.write_bytes(said)
-    return code, f"{said.decode('utf-8', 'replace')}\n{err.getvalue()}"
+    output = out.buffer.getvalue()
+    if output_path is not None:
+        output_path.write_bytes(output)
+    return code, f"{output.decode('utf-8', 'replace')}\n{err.getvalue()}"
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_every_feature_is_shown_by_its_commands(
+def test_commands_of_features_exit_with_documented_code(
     section: str, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(world, tmp_path / "here")
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setenv("WDSCTL_WORKERS", "1")  # starting processes would take longer than all of the work
     for row in SECTIONS[section]:
-        for command, wanted in row.commands:
-            code, said = run(command, monkeypatch)
-            assert code == wanted, f"{row.feature}: `{command}` exits with {code}\n{said[-2000:]}"
+        for command, expected_code in row.commands:
+            code, output = run(command, monkeypatch)
+            assert code == expected_code, f"{row.feature}: `{command}` exits with {code}\n{output[-2000:]}"
 
 
-def test_every_row_has_commands_and_nothing_that_is_not_run() -> None:
+def test_every_row_has_commands_and_every_command_is_run() -> None:
     for rows in SECTIONS.values():
         assert rows
         assert all(row.commands for row in rows)
-    said = re.findall(r"`(wdsctl [^`]+)`", PAGE.read_text(encoding="utf-8"))
-    assert len(said) == sum(command.startswith("wdsctl") for row in _rows() for command, _ in row.commands)
+    listed_commands = re.findall(r"`(wdsctl [^`]+)`", PAGE.read_text(encoding="utf-8"))
+    assert len(listed_commands) == sum(command.startswith("wdsctl") for row in _rows() for command, _ in row.commands)
 
 
-def test_every_command_is_in_the_table() -> None:
+def test_every_command_is_in_table() -> None:
     shown = {
         words[1] for row in _rows() for command, _ in row.commands if (words := shlex.split(command))[0] == "wdsctl"
     }

@@ -1,4 +1,4 @@
-"""The pages that are made from the code are what the code makes."""
+"""The pages that are generated from the code are up to date."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def generator() -> ModuleType:
     return module
 
 
-def test_the_generated_pages_are_up_to_date() -> None:
-    done = subprocess.run([sys.executable, str(SCRIPT), "--check"], capture_output=True, text=True, check=False)
+def test_generated_pages_are_up_to_date() -> None:
+    completed = subprocess.run([sys.executable, str(SCRIPT), "--check"], capture_output=True, text=True, check=False)
 
-    assert (done.returncode, done.stdout) == (0, "")
+    assert (completed.returncode, completed.stdout) == (0, "")
 
 
-def test_a_stale_page_fails_the_check_with_a_diff(
+def test_stale_page_fails_check_with_diff(
     generator: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert generator.run([], tmp_path) == 0
@@ -50,7 +50,7 @@ def test_a_stale_page_fails_the_check_with_a_diff(
     assert page.read_text(encoding="utf-8").startswith("# Numbers")
 
 
-def test_a_missing_page_fails_the_check(generator: ModuleType, tmp_path: Path) -> None:
+def test_missing_page_fails_check(generator: ModuleType, tmp_path: Path) -> None:
     assert generator.run(["--check"], tmp_path) == 1
 
 

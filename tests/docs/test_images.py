@@ -1,4 +1,4 @@
-"""The pictures of README show what the commands print and what was measured."""
+"""The images of the README show the output of the commands and the measured results."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 IMAGES = REPOSITORY / "docs" / "images"
 
 
-def test_the_recording_shows_what_the_commands_print() -> None:
+def test_recording_shows_output_of_commands() -> None:
     script = [sys.executable, str(REPOSITORY / "docs" / "recording.py"), "--check"]
-    done = subprocess.run(script, capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, done.stdout) == (0, "")
+    completed = subprocess.run(script, capture_output=True, text=True, timeout=120, check=False)
+    assert (completed.returncode, completed.stdout) == (0, "")
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_the_chart_shows_the_results(theme: str) -> None:
+def test_chart_shows_results(theme: str) -> None:
     assert (IMAGES / f"speed-{theme}.svg").read_text() == draw_chart(load_subjects(RESULTS), THEMES[theme])
 
 
-def test_the_pictures_fetch_and_run_nothing() -> None:
+def test_images_contain_no_scripts_and_no_links() -> None:
     for picture in IMAGES.glob("*.svg"):
         text = picture.read_text()
         assert "<script" not in text

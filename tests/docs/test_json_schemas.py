@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.json_schema import mismatch
+from tests.cli.json_schema import find_mismatch
 from tests.docs.pages import ROOT
 from wdsctl.cli.app import build_full_app
 
@@ -25,11 +25,11 @@ def generator() -> ModuleType:
     return module
 
 
-def test_the_schemas_are_up_to_date(generator: ModuleType) -> None:
+def test_schemas_are_up_to_date(generator: ModuleType) -> None:
     assert generator.stale(ROOT / "docs" / "schemas") == [], "run `make docs`"
 
 
-def test_a_stale_schema_fails_the_check(generator: ModuleType, tmp_path: Path) -> None:
+def test_stale_schema_fails_check(generator: ModuleType, tmp_path: Path) -> None:
     assert generator.run([], tmp_path / "schemas") == 0
     assert generator.run(["--check"], tmp_path / "schemas") == 0
     (tmp_path / "schemas" / "log.json").write_text("{}")
@@ -38,7 +38,7 @@ def test_a_stale_schema_fails_the_check(generator: ModuleType, tmp_path: Path) -
     assert generator.run(["--check"], tmp_path / "schemas") == 1
 
 
-def test_every_command_that_answers_has_a_schema(generator: ModuleType) -> None:
+def test_every_command_has_schema(generator: ModuleType) -> None:
     app = build_full_app()
     names = {str(command.name) for command in app.registered_commands}
     for group in app.registered_groups:
@@ -48,7 +48,7 @@ def test_every_command_that_answers_has_a_schema(generator: ModuleType) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "wrong"),
+    ("value", "expected"),
     [
         ({"a": 1, "b": ["x"]}, ""),
         ({"a": 1.5, "b": []}, "$.a: 1.5 is no integer"),
@@ -58,11 +58,11 @@ def test_every_command_that_answers_has_a_schema(generator: ModuleType) -> None:
         ({"a": 1, "b": [], "c": 0}, "$: c is not expected"),
     ],
 )
-def test_the_checker_finds_what_is_wrong(value: Any, wrong: str) -> None:
+def test_mismatch_reports_first_difference(value: Any, expected: str) -> None:
     schema = {
         "type": "object",
         "properties": {"a": {"type": "integer"}, "b": {"type": "array", "items": {"$ref": "#/$defs/Text"}}},
         "required": ["a", "b"],
         "additionalProperties": False,
     }
-    assert mismatch(json.loads(json.dumps(value)), schema, {"Text": {"type": "string"}}) == wrong
+    assert find_mismatch(json.loads(json.dumps(value)), schema, {"Text": {"type": "string"}}) == expected

@@ -1,4 +1,4 @@
-"""The manual page is what `--help` says, and renders."""
+"""The manual page matches `--help` and renders."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ PAGE = ROOT / "docs" / "man" / "wdsctl.1"
 MACROS = {".TH", ".SH", ".SS", ".PP", ".TP", ".B", ".I", ".nf", ".fi", '.\\"'}
 
 
-def test_the_page_is_up_to_date() -> None:
-    done = subprocess.run([sys.executable, str(SCRIPT), "--check"], capture_output=True, text=True, check=False)
+def test_man_page_is_up_to_date() -> None:
+    completed = subprocess.run([sys.executable, str(SCRIPT), "--check"], capture_output=True, text=True, check=False)
 
-    assert (done.returncode, done.stdout) == (0, "")
+    assert (completed.returncode, completed.stdout) == (0, "")
 
 
-def test_every_command_has_its_section() -> None:
+def test_every_command_has_section() -> None:
     headings = re.findall(r"^## (wdsctl .*)$", (ROOT / "docs" / "cli.md").read_text(encoding="utf-8"), re.MULTILINE)
 
     assert headings == re.findall(r"^\.SS (.*)$", PAGE.read_text(encoding="ascii"), re.MULTILINE)
 
 
-def test_no_line_is_taken_for_a_macro_that_is_none() -> None:
+def test_man_page_contains_only_known_macros() -> None:
     lines = PAGE.read_text(encoding="ascii").splitlines()
 
     assert {line.split(" ")[0] for line in lines if line.startswith(".")} == MACROS
@@ -49,18 +49,18 @@ def test_no_line_is_taken_for_a_macro_that_is_none() -> None:
         ("a ≥ b", "a \\[u2265] b"),
     ],
 )
-def test_letters_that_mean_something_to_roff_are_escaped(line: str, escaped: str) -> None:
+def test_roff_special_characters_are_escaped(line: str, escaped: str) -> None:
     text: Callable[[str], str] = runpy.run_path(str(SCRIPT))["_text"]
 
     assert text(line) == escaped
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="there is no groff here")
-def test_it_renders_without_a_warning() -> None:
-    done = subprocess.run(
+def test_man_page_renders_without_warning() -> None:
+    completed = subprocess.run(
         ["groff", "-man", "-Tutf8", "-ww", "-P-cbou", str(PAGE)], capture_output=True, text=True, check=True
     )
 
-    assert done.stderr == ""
-    assert "\nNAME\n       wdsctl - build and manage WebDataset datasets" in done.stdout
-    assert "\n       --missing error|keep|drop\n" in done.stdout
+    assert completed.stderr == ""
+    assert "\nNAME\n       wdsctl - build and manage WebDataset datasets" in completed.stdout
+    assert "\n       --missing error|keep|drop\n" in completed.stdout

@@ -1,4 +1,4 @@
-"""The threat model names tests, and they are there."""
+"""The tests that the threat model names exist."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ PAGE = TESTS.parent / "docs" / "security.md"
 _NAMED = re.compile(r"`((?:\.\./)?[\w/]+\.py)::(\w+)`")
 
 
-def test_every_test_that_the_threat_model_names_is_there() -> None:
-    named = _NAMED.findall(PAGE.read_text())
-    assert len(named) > 30
-    for file, name in named:
+def test_every_test_named_in_threat_model_exists() -> None:
+    references = _NAMED.findall(PAGE.read_text())
+    assert len(references) > 30
+    for file, name in references:
         path = TESTS / "security" / file
         assert re.search(rf"^def {name}\(", path.read_text(), re.MULTILINE), f"{file} has no {name}"
 
 
-def test_every_line_of_the_threat_model_names_a_test() -> None:
+def test_every_threat_names_test() -> None:
     rows = [
         line
         for line in PAGE.read_text().splitlines()

@@ -22,7 +22,7 @@ PACKAGE = sorted((ROOT / "wdsctl").rglob("*.py"))
 #: The base of all errors, which is never raised itself.
 BASE_CODE = "WDS000"
 
-#: The guide to the loader: its own pages, and the topics that have a page beside them.
+#: The guide to the loader: its own pages, and the pages about related topics.
 GUIDE = "\n".join(
     path.read_text(encoding="utf-8")
     for path in (
@@ -54,41 +54,41 @@ def test_relative_links_resolve(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_paths_of_the_project_that_a_page_names_exist(page: Path) -> None:
-    named = re.findall(r"`((?:wdsctl|tests|docs|examples|benchmarks)/[\w./-]+)`", prose(page))
+def test_paths_named_on_page_exist(page: Path) -> None:
+    paths = re.findall(r"`((?:wdsctl|tests|docs|examples|benchmarks)/[\w./-]+)`", prose(page))
 
-    assert [path for path in named if not path.isupper() and "NAME" not in path and not (ROOT / path).exists()] == []
+    assert [path for path in paths if not path.isupper() and "NAME" not in path and not (ROOT / path).exists()] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_codes_that_a_page_names_exist(page: Path) -> None:
+def test_codes_named_on_page_exist(page: Path) -> None:
     assert set(re.findall(r"WDS\d{3}", page.read_text(encoding="utf-8"))) <= set(load_codes())
 
 
-def test_every_code_is_raised_or_found_somewhere_and_no_other_is() -> None:
+def test_every_code_is_used_and_every_used_code_exists() -> None:
     used = {code for path in PACKAGE for code in re.findall(r"WDS\d{3}", path.read_text(encoding="utf-8"))}
 
     assert used - {BASE_CODE} == set(load_codes())
 
 
-def test_codes_stand_in_order() -> None:
+def test_codes_are_in_order() -> None:
     assert list(load_codes()) == sorted(load_codes())
 
 
-def test_every_error_class_has_a_code_that_is_explained() -> None:
+def test_every_error_class_has_documented_code() -> None:
     assert {error.code for error in ERRORS.values() if error is not WdsctlError} <= set(load_codes())
 
 
-def raised() -> Iterator[tuple[str, ast.Call]]:
-    """Every place in the package that makes one of our errors by the name of its class."""
+def error_calls() -> Iterator[tuple[str, ast.Call]]:
+    """Every call in the package that creates an error by its class name, with its location."""
     for path in PACKAGE:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ERRORS:
                 yield f"{name_of(path)}:{node.lineno}", node
 
 
-def test_every_error_is_made_with_a_hint() -> None:
-    places = list(raised())
+def test_every_error_is_created_with_hint() -> None:
+    places = list(error_calls())
 
     assert len(places) > 50
     for place, call in places:
@@ -98,32 +98,32 @@ def test_every_error_is_made_with_a_hint() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ERRORS))
-def test_no_error_class_can_be_made_without_a_hint(name: str) -> None:
+def test_error_class_requires_hint(name: str) -> None:
     with pytest.raises(TypeError, match="hint"):
         ERRORS[name]("something is wrong")  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("name", wdsctl.loader.__all__)
-def test_every_public_name_of_the_loader_is_in_its_guide(name: str) -> None:
+def test_every_public_name_of_loader_is_in_guide(name: str) -> None:
     assert re.search(rf"\b{name}\b", GUIDE)
 
 
 @pytest.mark.parametrize("function", [wdsctl.loader.get_train_dataset, wdsctl.loader.get_val_dataset])
-def test_every_argument_of_a_dataset_is_in_the_guide(function: Callable[..., object]) -> None:
+def test_every_dataset_argument_is_in_guide(function: Callable[..., object]) -> None:
     assert [name for name in inspect.signature(function).parameters if name != "path" and f"`{name}" not in GUIDE] == []
 
 
-def test_the_index_of_the_guide_links_to_each_of_its_pages() -> None:
+def test_guide_index_links_to_every_page() -> None:
     index = (ROOT / "docs" / "loader.md").read_text(encoding="utf-8")
 
     assert [path.name for path in (ROOT / "docs" / "loader").glob("*.md") if f"(loader/{path.name})" not in index] == []
 
 
-def test_the_changelog_has_the_version_of_the_package() -> None:
+def test_changelog_has_version_of_package() -> None:
     assert f"## [{VERSION}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
-def test_decisions_are_numbered_without_gaps_and_say_what_was_given_up() -> None:
+def test_decisions_are_numbered_and_have_all_sections() -> None:
     pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 
     assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1))

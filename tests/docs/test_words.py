@@ -1,4 +1,4 @@
-"""Names are the field's terms (docs/glossary.md). A word that was retired does not come back."""
+"""Names are the field's terms (docs/glossary.md). Retired words are not used again."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import wdsctl
 from tests.docs.pages import ROOT
 
-PACKAGE = Path(wdsctl.__file__).parent
+FOLDERS = ("wdsctl", "tests", "examples", "benchmarks", "docs")
 
-#: Each of these named something for which the field has a term, or named neither a type nor a role.
+#: Words for which the field has a term, or that name neither a type nor a role.
 RETIRED_IN_NAMES = frozenset(
     [
         "afresh",
@@ -82,16 +81,16 @@ RETIRED_IN_NAMES = frozenset(
     ]
 )
 
-#: The same for texts that people read: docstrings, comments, messages, help and pages.
+#: Retired words in texts: docstrings, comments, messages, help and pages.
 RETIRED_IN_TEXT = re.compile(
     r"\b(afresh|anew|barren|freight|manieth|nursery|(?:is|are|be|been|was|were) told|tells? of)\b", re.IGNORECASE
 )
 
 
-def test_no_name_in_the_package_is_a_retired_word() -> None:
+def test_names_contain_no_retired_word() -> None:
     found = [
-        f"{path.relative_to(PACKAGE)}:{line}: {name}"
-        for path in sorted(PACKAGE.rglob("*.py"))
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in _modules()
         for name, line in _names(ast.parse(path.read_text(encoding="utf-8")))
         if RETIRED_IN_NAMES.intersection(_words(name))
     ]
@@ -99,9 +98,10 @@ def test_no_name_in_the_package_is_a_retired_word() -> None:
     assert found == []
 
 
-def test_no_text_in_the_package_or_on_a_page_has_a_retired_word() -> None:
+def test_texts_and_pages_contain_no_retired_word() -> None:
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *(ROOT / "docs").glob("*.md")]
-    pages += [*(ROOT / "docs" / "loader").glob("*.md"), PACKAGE / "core" / "codes.md", *PACKAGE.rglob("*.py")]
+    pages += [*(ROOT / "docs" / "loader").glob("*.md"), ROOT / "wdsctl" / "core" / "codes.md"]
+    pages += [path for path in _modules() if path != Path(__file__)]
 
     found = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
@@ -113,12 +113,18 @@ def test_no_text_in_the_package_or_on_a_page_has_a_retired_word() -> None:
     assert found == []
 
 
+def _modules() -> list[Path]:
+    """All Python files of the repository, without environments and other hidden folders."""
+    paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    return sorted(path for path in paths if not any(part.startswith(".") for part in path.relative_to(ROOT).parts))
+
+
 def _words(name: str) -> set[str]:
     return set(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().split("_"))
 
 
 def _names(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """What a module names: classes, functions, parameters, variables and attributes."""
+    """The names that a module defines: classes, functions, parameters, variables and attributes."""
     for node in ast.walk(tree):
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():

@@ -1,6 +1,6 @@
-"""What Python imports first where this folder is on its path: ends the run at the n-th call of a function of `os`.
+"""Python imports this first if this folder is on its path: it ends the run at the n-th call of a function of `os`.
 
-It does so by a signal. The calls of all its processes are counted, by bytes in one file. See `tests/killing.py`.
+It ends the run by a signal. Calls of all processes are counted together, as bytes in one file. See `tests/killing.py`.
 """
 
 from __future__ import annotations
@@ -10,31 +10,31 @@ import stat
 from typing import Any
 
 
-def _arm(seam: str, nth: int, parent_only: str, sends: int, counted: str) -> None:
-    call, write = getattr(os, seam), os.write
+def _install_counter(function: str, nth: int, parent_only: str, signal_number: int, counter_path: str) -> None:
+    call, write = getattr(os, function), os.write
 
-    def counting(*given: Any, **named: Any) -> Any:
-        # What goes through pipes is how processes talk to each other: no part of the work.
-        if seam != "write" or stat.S_ISREG(os.fstat(given[0]).st_mode):
-            count = os.open(counted, os.O_WRONLY | os.O_APPEND)
+    def call_and_count(*args: Any, **kwargs: Any) -> Any:
+        # Writes to pipes are communication between processes and are not counted.
+        if function != "write" or stat.S_ISREG(os.fstat(args[0]).st_mode):
+            count = os.open(counter_path, os.O_WRONLY | os.O_APPEND)
             write(count, b".")
             if os.lseek(count, 0, os.SEEK_CUR) == nth:
-                _end(sends, is_alone=parent_only == "True")
+                _end(signal_number, is_alone=parent_only == "True")
             os.close(count)
-        return call(*given, **named)
+        return call(*args, **kwargs)
 
-    setattr(os, seam, counting)
+    setattr(os, function, call_and_count)
 
 
-def _end(sends: int, *, is_alone: bool) -> None:
+def _end(signal_number: int, *, is_alone: bool) -> None:
     import multiprocessing
 
     parent = multiprocessing.parent_process()
     if not is_alone:
-        os.killpg(0, sends)
+        os.killpg(0, signal_number)
         return
-    os.kill(os.getpid() if parent is None or parent.pid is None else parent.pid, sends)
+    os.kill(os.getpid() if parent is None or parent.pid is None else parent.pid, signal_number)
 
 
-_seam, _nth, _parent_only, _sends, _counted = os.environ["DIES_AT"].split(" ", 4)
-_arm(_seam, int(_nth), _parent_only, int(_sends), _counted)
+_function, _nth, _parent_only, _signal_number, _counter_path = os.environ["DIES_AT"].split(" ", 4)
+_install_counter(_function, int(_nth), _parent_only, int(_signal_number), _counter_path)

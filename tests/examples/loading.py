@@ -1,4 +1,4 @@
-"""Imports the scripts of an example, which import each other by name as they do when Python runs one of them."""
+"""Imports the scripts of an example. They import each other by name, as when Python runs one of them."""
 
 from __future__ import annotations
 

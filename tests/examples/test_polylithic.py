@@ -1,4 +1,4 @@
-"""The example of questions about media that lie apart: it is made, prepared, trained on and resumed as it says."""
+"""The example of questions about media in another dataset: its data, its preparation, training and resume."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ EXAMPLE = ROOT / "examples" / "polylithic"
 
 
 def run(script: str, *arguments: str) -> int:
-    """A script of the example, in this process."""
+    """Run a script of the example in this process; returns its exit code."""
     code = runpy.run_path(str(EXAMPLE / script))["main"](list(arguments))
     assert isinstance(code, int)
     return code
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def example_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("polylithic")
     assert run("make_media.py", str(folder), "--clips", "2") == 0
     options = PrepareRequest(
@@ -46,38 +46,40 @@ def lines_of(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [line for line in capsys.readouterr().out.splitlines() if line.startswith(("batch", "    q"))]
 
 
-def test_the_media_and_the_questions_are_the_same_every_time(made: Path, tmp_path: Path) -> None:
+def test_make_media_is_reproducible(example_folder: Path, tmp_path: Path) -> None:
     run("make_media.py", str(tmp_path), "--clips", "2")
 
     def content(folder: Path) -> dict[str, bytes]:
         files = [folder / "questions.jsonl", *(path for path in (folder / "raw").rglob("*") if path.is_file())]
         return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
-    assert content(tmp_path) == content(made)
+    assert content(tmp_path) == content(example_folder)
 
 
-def test_every_reference_resolves_and_a_wrong_one_is_told(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_valid_references_resolve_and_invalid_one_is_reported(
+    example_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(made)
-    wrong = tmp_path / "wrong.jsonl"
-    wrong.write_text((made / "questions.jsonl").read_text() + json.dumps({"media": "photos/Bison.jpg"}) + "\n")
-    prepare(str(wrong), None, PrepareRequest(from_format="shards", sample_type="CrudeSample"))
+    monkeypatch.chdir(example_folder)
+    invalid_file = tmp_path / "wrong.jsonl"
+    invalid_file.write_text(
+        (example_folder / "questions.jsonl").read_text() + json.dumps({"media": "photos/Bison.jpg"}) + "\n"
+    )
+    prepare(str(invalid_file), None, PrepareRequest(from_format="shards", sample_type="CrudeSample"))
     capsys.readouterr()
 
     codes = [
-        main(["validate", lines, "--level", "refs", "--refs", f"media={made / 'media'}"])
-        for lines in ("questions.jsonl", str(wrong))
+        main(["validate", lines, "--level", "refs", "--refs", f"media={example_folder / 'media'}"])
+        for lines in ("questions.jsonl", str(invalid_file))
     ]
 
     assert codes == [0, 1]
     assert "'photos/Bison.jpg' does not exist, but 'photos/bison.jpg' does" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_training_is_resumed_with_the_same_questions_pictures_and_sounds(
-    made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_training_resumes_with_same_questions_and_media(
+    example_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(made)
+    monkeypatch.chdir(example_folder)
     training = ("train_questions.py", "train.yaml", "--steps", "4")
     assert run(*training, "--save-at", "2") == 0
     first = lines_of(capsys)
@@ -87,7 +89,7 @@ def test_a_training_is_resumed_with_the_same_questions_pictures_and_sounds(
         assert lines_of(capsys) == first
 
 
-def test_what_cannot_be_done_is_told_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_scripts_report_errors_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "raw").mkdir()
 
     codes: list[Any] = [
@@ -100,8 +102,8 @@ def test_what_cannot_be_done_is_told_in_a_line(tmp_path: Path, capsys: pytest.Ca
 
 
 @pytest.mark.slow
-def test_make_demo_media_ends_well() -> None:
-    done = subprocess.run(
+def test_make_demo_media_succeeds() -> None:
+    completed = subprocess.run(
         [sys.executable, str(ROOT / "examples" / "demo_media.py")],
         capture_output=True,
         text=True,
@@ -109,5 +111,5 @@ def test_make_demo_media_ends_well() -> None:
         check=False,
     )
 
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "yes: batches 11 to 20 are identical" in done.stdout
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert "yes: batches 11 to 20 are identical" in completed.stdout

@@ -35,7 +35,7 @@ def dataset(data: Path) -> str:
     return shards
 
 
-def test_the_recordings_are_the_same_every_time(data: Path, tmp_path: Path) -> None:
+def test_make_speech_is_reproducible(data: Path, tmp_path: Path) -> None:
     load_script("speech", "make_speech").main([str(tmp_path), "--samples", "60"])
 
     def content(folder: Path) -> dict[str, bytes]:
@@ -44,7 +44,7 @@ def test_the_recordings_are_the_same_every_time(data: Path, tmp_path: Path) -> N
     assert content(tmp_path) == content(data)
 
 
-def test_every_transcript_arrives_with_its_recording(data: Path, dataset: str) -> None:
+def test_every_transcript_has_its_recording(data: Path, dataset: str) -> None:
     speech = load_script("speech", "train_speech")
     with open(data / "transcripts.csv", encoding="utf-8", newline="") as file:
         truth = {row["audio"].removesuffix(".wav"): row["text"] for row in csv.DictReader(file)}
@@ -60,7 +60,7 @@ def test_every_transcript_arrives_with_its_recording(data: Path, dataset: str) -
         assert 44 + 2 * length == (data / f"{key}.wav").stat().st_size
 
 
-def test_the_recordings_of_a_batch_belong_to_one_bucket(dataset: str) -> None:
+def test_recordings_of_batch_belong_to_one_bucket(dataset: str) -> None:
     speech = load_script("speech", "train_speech")
     buckets = Buckets(of="ms", edges=speech.EDGES_MS, max_tokens=speech.BATCH_MS)
     stream = get_train_dataset(dataset, task_encoder=speech.Encoder(), buckets=buckets)
@@ -75,7 +75,7 @@ def test_the_recordings_of_a_batch_belong_to_one_bucket(dataset: str) -> None:
     assert len({len(batch.sound) for batch in batches}) > 1
 
 
-def test_a_training_resumes_with_the_same_losses(
+def test_training_resumes_with_same_losses(
     dataset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -93,19 +93,19 @@ def test_a_training_resumes_with_the_same_losses(
     assert second == truth[2:]
 
 
-def test_the_page_shows_the_code_of_the_example() -> None:
+def test_page_shows_code_of_example() -> None:
     code = "".join(path.read_text(encoding="utf-8") for path in (EXAMPLES / "speech").glob("*.py"))
-    shown = [block for block in blocks(ROOT / "docs" / "speech.md") if block.language == "python"]
+    page_blocks = [block for block in blocks(ROOT / "docs" / "speech.md") if block.language == "python"]
 
-    assert shown
-    for block in shown:
+    assert page_blocks
+    for block in page_blocks:
         missing = [line for line in block.text.splitlines() if line.strip() and line.strip() not in code]
         assert missing == [], str(block)
 
 
 @pytest.mark.slow
-def test_make_demo_speech_ends_well() -> None:
-    done = subprocess.run(
+def test_make_demo_speech_succeeds() -> None:
+    completed = subprocess.run(
         [sys.executable, str(EXAMPLES / "demo_speech.py"), "--steps", "60"],
         capture_output=True,
         text=True,
@@ -113,5 +113,5 @@ def test_make_demo_speech_ends_well() -> None:
         check=False,
     )
 
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("yes: ") == 2
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert completed.stdout.count("yes: ") == 2

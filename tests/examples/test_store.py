@@ -11,14 +11,14 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_make_demo_store_ends_well() -> None:
-    done = subprocess.run(
+def test_make_demo_store_succeeds() -> None:
+    completed = subprocess.run(
         [sys.executable, str(ROOT / "examples" / "demo_store.py"), "--steps", "30"],
         capture_output=True,
         text=True,
         timeout=580,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "yes: on both ranks, steps 11 to 30" in done.stdout
-    assert done.stdout.count("8 shards, 400 samples") == 4
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert "yes: on both ranks, steps 11 to 30" in completed.stdout
+    assert completed.stdout.count("8 shards, 400 samples") == 4

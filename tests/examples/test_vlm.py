@@ -45,7 +45,7 @@ def dataset(data: Path) -> str:
 
 
 def a_row(key: str, length: int, pictures: int, generator: torch.Generator) -> Any:
-    """A conversation as the encoder makes it: its second half is what the assistant says."""
+    """A conversation as the encoder builds it; its second half is the assistant's."""
     tokens = torch.randint(3, 50, (length,), generator=generator)
     tokens[1 : 1 + pictures * PATCHES] = IMAGE
     return load_script("vlm", "encode").Row(
@@ -86,7 +86,7 @@ def model() -> Any:
     return load_script("vlm", "model").VisionLanguageModel(PROCESSOR)
 
 
-def test_the_data_is_the_same_every_time(data: Path, tmp_path: Path) -> None:
+def test_make_data_is_reproducible(data: Path, tmp_path: Path) -> None:
     load_script("vlm", "make_data").main([str(tmp_path), "--samples", "20"])
 
     def content(folder: Path) -> dict[str, bytes]:
@@ -95,7 +95,7 @@ def test_the_data_is_the_same_every_time(data: Path, tmp_path: Path) -> None:
     assert content(tmp_path) == content(data)
 
 
-def test_prepare_makes_conversations_with_pictures_in_their_places(data: Path, dataset: str) -> None:
+def test_prepare_builds_conversations_with_images_in_place(data: Path, dataset: str) -> None:
     class Pictures(TaskEncoder[Any, Any, Any, Any]):
         decoder = SampleDecoder(image_decode="pilrgb")
 
@@ -114,7 +114,7 @@ def test_prepare_makes_conversations_with_pictures_in_their_places(data: Path, d
         assert first[-1]["text"] == item["conversations"][0]["value"].removeprefix("<image>\n" * len(sample.images))
 
 
-def test_a_pack_says_where_its_conversations_begin(rows: list[Any], pack: Any) -> None:
+def test_pack_stores_starts_of_its_conversations(rows: list[Any], pack: Any) -> None:
     assert pack.cu_seqlens.tolist() == [0, 60, 69, 159]
     assert pack.cu_seqlens.dtype == torch.int32
     assert pack.positions.tolist() == [*range(60), *range(9), *range(90)]
@@ -122,7 +122,7 @@ def test_a_pack_says_where_its_conversations_begin(rows: list[Any], pack: Any) -
     assert len(pack.pixels) == 3
 
 
-def test_a_conversation_in_a_pack_has_the_losses_that_it_has_alone(rows: list[Any], pack: Any, model: Any) -> None:
+def test_conversation_in_pack_has_same_losses_as_alone(rows: list[Any], pack: Any, model: Any) -> None:
     together = losses_of(model, pack)
 
     for row, losses in zip(rows, together, strict=True):
@@ -130,26 +130,26 @@ def test_a_conversation_in_a_pack_has_the_losses_that_it_has_alone(rows: list[An
         torch.testing.assert_close(losses, alone, atol=1e-5, rtol=0)
 
 
-def test_without_the_ends_of_conversations_the_losses_differ(rows: list[Any], pack: Any, model: Any) -> None:
+def test_losses_differ_without_boundaries_of_conversations(rows: list[Any], pack: Any, model: Any) -> None:
     together = losses_of(model, pack, torch.tensor([0, len(pack.tokens)]))
 
     (alone,) = losses_of(model, rows[-1])
     assert (together[-1] - alone).abs().max() > 1e-3
 
 
-def test_no_loss_is_of_the_first_token_of_a_conversation(pack: Any, model: Any) -> None:
+def test_first_token_of_conversation_has_no_loss(pack: Any, model: Any) -> None:
     pack.loss_mask[:] = True
 
     assert [len(losses) for losses in losses_of(model, pack)] == [59, 8, 89]
 
 
-def test_a_row_without_pictures_gives_gradients_to_the_vision_tower(rows: list[Any], model: Any) -> None:
+def test_row_without_images_gives_gradients_to_vision_tower(rows: list[Any], model: Any) -> None:
     torch.cat(losses_of(model, rows[1])).sum().backward()  # type: ignore[no-untyped-call]
 
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
-def test_the_loss_is_of_what_the_assistant_says(data: Path, dataset: str, tmp_path: Path) -> None:
+def test_loss_mask_covers_turns_of_assistant(data: Path, dataset: str, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers", reason="pip install 'wdsctl[examples]'")
     load_script("vlm", "processor").main([str(data / "train.json"), str(tmp_path)])
     processor = transformers.AutoProcessor.from_pretrained(tmp_path)
@@ -157,12 +157,12 @@ def test_the_loss_is_of_what_the_assistant_says(data: Path, dataset: str, tmp_pa
     truth = {item["id"]: item["conversations"] for item in json.loads((data / "train.json").read_text())}
 
     for row in get_loader(get_val_dataset(dataset, split_part="train", task_encoder=encoder)):
-        said = "".join(f"{turn['value']}<|end|>" for turn in truth[row.keys[0]] if turn["from"] == "gpt")
-        assert processor.tokenizer.decode(row.tokens[row.loss_mask]) == said
+        expected = "".join(f"{turn['value']}<|end|>" for turn in truth[row.keys[0]] if turn["from"] == "gpt")
+        assert processor.tokenizer.decode(row.tokens[row.loss_mask]) == expected
         assert (row.tokens == processor.image_token_id).sum() == PATCHES * len(row.pixels)
 
 
-def test_a_template_that_marks_no_turn_of_the_assistant_is_refused() -> None:
+def test_template_without_assistant_mask_is_refused() -> None:
     def apply_chat_template(messages: Any, **options: Any) -> dict[str, torch.Tensor]:
         return {"input_ids": torch.arange(5)[None], "assistant_masks": torch.zeros(1, 5, dtype=torch.int64)}
 
@@ -172,24 +172,24 @@ def test_a_template_that_marks_no_turn_of_the_assistant_is_refused() -> None:
         encoder.encode_sample(SimpleNamespace(messages=[]))
 
 
-def test_the_page_shows_the_code_of_the_example() -> None:
+def test_page_shows_code_of_example() -> None:
     code = "".join(path.read_text(encoding="utf-8") for path in (EXAMPLES / "vlm").glob("*.py"))
-    shown = [block for block in blocks(ROOT / "docs" / "vlm.md") if block.language == "python"]
+    page_blocks = [block for block in blocks(ROOT / "docs" / "vlm.md") if block.language == "python"]
 
-    assert shown
-    for block in shown:
+    assert page_blocks
+    for block in page_blocks:
         missing = [line for line in block.text.splitlines() if line.strip() and line.strip() not in code]
         assert missing == [], str(block)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_make_demo_vlm_ends_well() -> None:
+def test_make_demo_vlm_succeeds() -> None:
     pytest.importorskip("transformers", reason="pip install 'wdsctl[examples]'")
 
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, str(EXAMPLES / "demo_vlm.py")], capture_output=True, text=True, timeout=580, check=False
     )
 
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("yes: ") == 3
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert completed.stdout.count("yes: ") == 3

@@ -1,10 +1,10 @@
-"""`make fuzz`: hostile input for what reads data, guided by coverage where atheris is installed.
+"""`make fuzz`: hostile input for the readers, guided by coverage if atheris is installed.
 
 python -m tests.fuzz [--seconds N] [--inputs N] [TARGET ...]
 
-Each target runs in a process of its own for so many seconds (FUZZ_SECONDS, 60). What it raises, an input that takes
-longer than a second, and memory above 2 GB are findings: the input is written to `findings/` beside this file, the rest
-goes on, and the exit status is 1.
+Each target runs in its own process for the given seconds (FUZZ_SECONDS, 60). An exception, an input that takes longer
+than a second, and memory above 2 GB are findings: the input is written to `findings/` next to this file, the other
+targets continue, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from typing import Any
 
 FINDINGS = Path(__file__).parent / "findings"
 SLOW_SECONDS = 1
-HANGS_SECONDS = 10
-MOST_BYTES = 2 << 30
-_LONGEST = 1 << 16  # bytes of an input
+HANG_SECONDS = 10
+MAX_BYTES = 2 << 30
+_MAX_INPUT_BYTES = 1 << 16  # bytes of an input
 
 
 def main() -> int:
@@ -39,20 +39,20 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float(os.environ.get("FUZZ_SECONDS", "60")))
     parser.add_argument("--one", action="store_true", help="in this process")
     parser.add_argument("targets", nargs="*")
-    given = parser.parse_args()
-    if given.one:
-        return _one(given.targets[0], given.seconds)
+    args = parser.parse_args()
+    if args.one:
+        return _run_target(args.targets[0], args.seconds)
     from tests.fuzz.targets import TARGETS
 
     failed = 0
-    for name in given.targets or TARGETS:
-        words = [sys.executable, "-m", "tests.fuzz", "--one", "--seconds", str(given.seconds), name]
+    for name in args.targets or TARGETS:
+        words = [sys.executable, "-m", "tests.fuzz", "--one", "--seconds", str(args.seconds), name]
         failed += subprocess.run(words, check=False).returncode != 0
     return int(failed > 0)
 
 
-def _one(name: str, seconds: float) -> int:
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES + _used(), resource.RLIM_INFINITY))
+def _run_target(name: str, seconds: float) -> int:
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES + _used_bytes(), resource.RLIM_INFINITY))
     try:
         atheris = importlib.import_module("atheris")
     except ImportError:
@@ -62,68 +62,68 @@ def _one(name: str, seconds: float) -> int:
             from tests.fuzz import targets
     else:
         from tests.fuzz import targets
-    fuzzing = _Fuzzing(name, targets.TARGETS[name].run)
+    fuzz_run = _FuzzRun(name, targets.TARGETS[name].run)
     if atheris is None:
-        fuzzing.mutate(targets.inputs_of(name), seconds)
-        return fuzzing.told(seconds)
-    _guided(atheris, fuzzing, targets.inputs_of(name), seconds)
+        fuzz_run.mutate(targets.inputs_of(name), seconds)
+        return fuzz_run.report(seconds)
+    _guided(atheris, fuzz_run, targets.inputs_of(name), seconds)
     return 0
 
 
-def _guided(atheris: Any, fuzzing: _Fuzzing, begin: Sequence[bytes], seconds: float) -> None:
-    """By libFuzzer, which keeps what reaches new code. It does not return, so the process ends at the first input that
-    comes too late."""
+def _guided(atheris: Any, fuzz_run: _FuzzRun, initial_inputs: Sequence[bytes], seconds: float) -> None:
+    """Fuzz with libFuzzer, which keeps inputs that reach new code. It never returns, so the process exits at the first
+    input after the end of its time."""
     folder = tempfile.mkdtemp(prefix="wdsctl-corpus-")
-    for number, data in enumerate(begin):
+    for number, data in enumerate(initial_inputs):
         Path(folder, f"{number:04}").write_bytes(data)
     until = time.monotonic() + seconds
 
-    def one(data: bytes) -> None:
+    def run_one(data: bytes) -> None:
         if time.monotonic() > until:
-            os._exit(fuzzing.told(seconds))
-        fuzzing.run(data)
+            os._exit(fuzz_run.report(seconds))
+        fuzz_run.run(data)
 
-    words = [sys.argv[0], folder, f"-max_len={_LONGEST}", "-rss_limit_mb=0", "-timeout=0", "-verbosity=0"]
-    atheris.Setup(words, one)
+    words = [sys.argv[0], folder, f"-max_len={_MAX_INPUT_BYTES}", "-rss_limit_mb=0", "-timeout=0", "-verbosity=0"]
+    atheris.Setup(words, run_one)
     atheris.Fuzz()
 
 
-class _Fuzzing:
+class _FuzzRun:
     def __init__(self, name: str, run: Callable[[bytes], None]) -> None:
         self.name = name
         self.inputs = 0
         self.findings: set[str] = set()
         self._run = run
-        signal.signal(signal.SIGALRM, _hangs)
+        signal.signal(signal.SIGALRM, _raise_timeout)
 
     def run(self, data: bytes) -> None:
         self.inputs += 1
-        begun = time.monotonic()
-        signal.setitimer(signal.ITIMER_REAL, HANGS_SECONDS)
+        started_at = time.monotonic()
+        signal.setitimer(signal.ITIMER_REAL, HANG_SECONDS)
         try:
             self._run(data)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
             where = traceback.extract_tb(error.__traceback__)[-1]
-            self._found(data, f"{type(error).__name__} at {Path(where.filename).name}:{where.lineno}: {error}")
+            self._record_finding(data, f"{type(error).__name__} at {Path(where.filename).name}:{where.lineno}: {error}")
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-        if time.monotonic() - begun > SLOW_SECONDS:
-            self._found(data, f"slow: {time.monotonic() - begun:.1f} s")
+        if time.monotonic() - started_at > SLOW_SECONDS:
+            self._record_finding(data, f"slow: {time.monotonic() - started_at:.1f} s")
 
-    def mutate(self, begin: Sequence[bytes], seconds: float) -> None:
-        """Without a guide: known inputs, cut, joined, flipped, and with numbers at their borders."""
-        for data in begin:
+    def mutate(self, initial_inputs: Sequence[bytes], seconds: float) -> None:
+        """Fuzz without coverage: known inputs, then mutations: cut, joined, with flipped bits and extreme numbers."""
+        for data in initial_inputs:
             self.run(data)
-        draw, until, corpus = random.Random(0), time.monotonic() + seconds, list(begin)
+        draw, until, corpus = random.Random(0), time.monotonic() + seconds, list(initial_inputs)
         while time.monotonic() < until:
-            self.run(_mutated(draw, corpus))
+            self.run(_mutate(draw, corpus))
 
-    def told(self, seconds: float) -> int:
-        """Prints what was done; the exit status."""
+    def report(self, seconds: float) -> int:
+        """Prints a summary; returns the exit status."""
         print(f"{self.name}: {self.inputs:,} inputs in {seconds:.0f} s, {len(self.findings)} findings", flush=True)
         return int(len(self.findings) > 0)
 
-    def _found(self, data: bytes, what: str) -> None:
+    def _record_finding(self, data: bytes, what: str) -> None:
         cause = what.partition(": ")[0]
         if cause in self.findings:
             return
@@ -149,7 +149,7 @@ _NUMBERS = (
 )
 
 
-def _mutated(draw: random.Random, corpus: Sequence[bytes]) -> bytes:
+def _mutate(draw: random.Random, corpus: Sequence[bytes]) -> bytes:
     data = bytearray(draw.choice(corpus))
     for _ in range(draw.randint(1, 6)):
         at = draw.randrange(len(data) + 1)
@@ -167,15 +167,15 @@ def _mutated(draw: random.Random, corpus: Sequence[bytes]) -> bytes:
                 data[at:at] = data[at : at + draw.randint(1, 512)]
             case _:
                 data[at : at + 8] = draw.choice((0, 1, (1 << 63) - 1, (1 << 64) - 1, 1 << 32)).to_bytes(8, "little")
-    return bytes(data[:_LONGEST])
+    return bytes(data[:_MAX_INPUT_BYTES])
 
 
-def _hangs(*_: object) -> None:
-    raise TimeoutError(f"no end after {HANGS_SECONDS} s")
+def _raise_timeout(*_: object) -> None:
+    raise TimeoutError(f"no end after {HANG_SECONDS} s")
 
 
-def _used() -> int:
-    """Address space that the process has already, of which libraries reserve gigabytes."""
+def _used_bytes() -> int:
+    """The address space that the process uses already; libraries reserve gigabytes of it."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[0]) * resource.getpagesize()
 

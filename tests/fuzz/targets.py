@@ -1,7 +1,7 @@
-"""What is fuzzed: functions from bytes to nothing, each with what must hold. Whatever they raise is a finding.
+"""The fuzz targets: functions of bytes that check what must hold. Whatever they raise is a finding.
 
-Errors of ours are how hostile input ends, so targets swallow them; nothing else. Each has some sound inputs to begin
-with, made here or files `seeds/NAME/sound-*`, and files of what was a finding once.
+Hostile input ends in an error of wdsctl, so targets ignore those errors and no others. Each target has initial valid
+inputs, built here or read from `seeds/NAME/sound-*`, and files with former findings.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.build import a_dataset, a_shard, reading, samples
+from tests.build import a_dataset, a_shard, memory_reader, samples
 from tests.in_place import mds_shard, write_litdata, write_parquet, write_zip
 from wdsctl.core import importers
 from wdsctl.core.blend import read_blend, traverse
@@ -57,7 +57,7 @@ _BLOCK = 512
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`run` raises where something does not hold. `sound`: makes inputs that are as they should be."""
+    """`run` raises if something does not hold. `sound` builds valid inputs."""
 
     run: Callable[[bytes], None]
     sound: Callable[[], Sequence[bytes]] = tuple
@@ -65,7 +65,7 @@ class Target:
 
 @cache
 def _folder() -> str:
-    """A folder in memory, where there is one: targets write thousands of files a second."""
+    """A folder in memory if possible, as targets write thousands of files a second."""
     return tempfile.mkdtemp(prefix="wdsctl-fuzz-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)  # noqa: S108
 
 
@@ -79,8 +79,8 @@ def _file(name: str, data: bytes) -> str:
 
 
 def run_tar(data: bytes) -> None:
-    """Every part lies within the file; where Python's tarfile takes the archive for whole, it has the same members."""
-    scan = scan_tar("a.tar", reading(data), len(data))
+    """Every part lies within the file; if Python's tarfile accepts the archive, it has the same members."""
+    scan = scan_tar("a.tar", memory_reader(data), len(data))
     ends = scan.part_offsets + scan.part_sizes
     assert (scan.part_sizes >= 0).all(), "a part has no size"
     assert (scan.part_offsets >= 0).all(), "a part is nowhere"
@@ -90,21 +90,21 @@ def run_tar(data: bytes) -> None:
     keys = scan.decode_keys()
     if scan.status != "ok" or scan.findings:
         return
-    theirs = _members(data)
-    if theirs is None:
+    expected = _members(data)
+    if expected is None:
         return
     names = np.repeat(np.arange(scan.samples), scan.counts).tolist()
-    ours = [
+    actual = [
         (f"{keys[row]}.{scan.extensions[part]}", offset, size)
         for row, part, offset, size in zip(
             names, scan.part_names.tolist(), scan.part_offsets.tolist(), scan.part_sizes.tolist(), strict=True
         )
     ]
-    assert ours == theirs, f"tarfile has other members: {ours[:3]} and {theirs[:3]}"
+    assert actual == expected, f"tarfile has other members: {actual[:3]} and {expected[:3]}"
 
 
 def _members(data: bytes) -> list[tuple[str, int, int]] | None:
-    """What tarfile finds; None where it does not read all, or where names are none that both understand."""
+    """The members that tarfile finds; None if it cannot read all of them, or if names are not supported by both."""
     try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
             found = archive.getmembers()
@@ -123,24 +123,24 @@ def _tars() -> Sequence[bytes]:
 
 
 def run_jsonl(data: bytes) -> None:
-    """Lines are what stands between line ends, and lie within the file."""
-    scan = scan_jsonl("a.jsonl", reading(data), len(data))
+    """Lines are the texts between line ends, and lie within the file."""
+    scan = scan_jsonl("a.jsonl", memory_reader(data), len(data))
     ends = scan.part_offsets + scan.part_sizes
     assert (scan.part_sizes > 0).all(), "an empty line"
     assert (ends <= len(data)).all(), "a line ends behind the file"
     if scan.status != "ok" or scan.findings:
         return
-    ours = [data[a:b].strip() for a, b in zip(scan.part_offsets.tolist(), ends.tolist(), strict=True)]
-    theirs = [line.strip() for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n") if line.strip()]
-    assert ours == theirs, "other lines than a text editor shows"
+    actual = [data[a:b].strip() for a, b in zip(scan.part_offsets.tolist(), ends.tolist(), strict=True)]
+    expected = [line.strip() for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n") if line.strip()]
+    assert actual == expected, "other lines than a text editor shows"
 
 
 def run_in_place(data: bytes) -> None:
     """Shards of other formats: a scan returns, and its parts lie within the shard, in ascending order."""
     index = b'{"chunks":[{"filename":"chunk-0-0.bin","chunk_size":2,"chunk_bytes":0}],"config":{"data_format":["str"],'
     index += b'"data_spec":"[1, {\\"type\\": null}]"}}'
-    for form, name in _IN_PLACE_NAMES.items():
-        scan = scan_in_place(form, name, reading(data), len(data), lambda _: index)
+    for format_name, name in _IN_PLACE_NAMES.items():
+        scan = scan_in_place(format_name, name, memory_reader(data), len(data), lambda _: index)
         ends = scan.part_offsets + scan.part_sizes
         assert (scan.part_offsets >= 0).all(), "a part begins before the shard"
         assert (scan.part_sizes >= 0).all(), "a part of a negative size"
@@ -178,7 +178,7 @@ def _in_place_shards() -> Sequence[bytes]:
 
 
 def run_dataset_yaml(data: bytes) -> None:
-    """What parses can be written, and parses again to the same."""
+    """A config that parses can be written, and parses again to the same value."""
     with suppress(WdsctlError, UnicodeDecodeError):
         config = parse_config(data.decode())
         assert parse_config(dump_config(config)) == config, "it is another one when it is written and read"
@@ -190,7 +190,7 @@ def run_split_yaml(data: bytes) -> None:
 
 
 def run_blend(data: bytes) -> None:
-    """Nothing is imported and nothing opened but the file; weights are numbers that an order can be made of."""
+    """Only the file itself is opened and nothing is imported; weights are numbers that define an order."""
     path = _file("blend.yaml", data)
     with suppress(WdsctlError):
         for reference in traverse(read_blend(path)):
@@ -201,7 +201,7 @@ def run_blend(data: bytes) -> None:
 
 
 def run_state(data: bytes) -> None:
-    """A state that passes is one that a merge takes or refuses."""
+    """A state that passes the check is merged or refused."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
@@ -219,7 +219,7 @@ def _states() -> Sequence[bytes]:
 
 
 def run_checkpoint(data: bytes) -> None:
-    """A file of any program: no code of it runs, and what it promises takes no memory."""
+    """A file of any program: none of its code runs, and its declared sizes allocate no memory."""
     for name in ("a.pt", "a.json"):
         with suppress(WdsctlError):
             read_states(_file(name, data))
@@ -238,13 +238,13 @@ def _prepared() -> str:
     return root
 
 
-def _body(data: bytes) -> bytes:
-    """A file without its checksums, which `_sealed` puts behind it again: else no other change would be looked at."""
+def _without_checksums(data: bytes) -> bytes:
+    """A file without its checksums. `_add_checksums` appends new ones, without which every change would be refused."""
     blocks, rest = divmod(len(data), 4096 + 8)
     return data[: blocks * 4096] if not rest else data
 
 
-def _sealed(name: str, body: bytes) -> str:
+def _add_checksums(name: str, body: bytes) -> str:
     path = _file(name, body)
     with open(path, "r+b") as file:
         append_checksums(file)
@@ -252,9 +252,9 @@ def _sealed(name: str, body: bytes) -> str:
 
 
 def run_offsets(data: bytes) -> None:
-    """All that the file says of a sample lies within its shard, or it is refused."""
+    """All parts of a sample lie within its shard, or the file is refused."""
     with suppress(WdsctlError):
-        offsets = Offsets(_sealed("offsets-1.bin", data))
+        offsets = Offsets(_add_checksums("offsets-1.bin", data))
         if offsets.samples > 1000:
             return
         for row in range(offsets.samples):
@@ -266,13 +266,13 @@ def run_offsets(data: bytes) -> None:
 
 def _offsets() -> Sequence[bytes]:
     place = locate(_prepared())
-    return [_body(Path(place.offsets_path(1)).read_bytes())]
+    return [_without_checksums(Path(place.offsets_path(1)).read_bytes())]
 
 
 def run_column(data: bytes) -> None:
     """A column has a number for each sample, or is refused."""
     with suppress(WdsctlError):
-        column = read_column(_sealed("sizes-1.bin", data))
+        column = read_column(_add_checksums("sizes-1.bin", data))
         assert len(column.values) == column.facts.samples
 
 
@@ -280,11 +280,11 @@ def _columns() -> Sequence[bytes]:
     facts = ColumnFacts("sizes", "size:txt", "", 2, "")
     path = os.path.join(_folder(), "sizes-2.bin")
     write_column(path, facts, [ColumnShard(i, bytes(16), 0, np.arange(4, dtype=np.int64)) for i in (1, 2)])
-    return [_body(Path(path).read_bytes())]
+    return [_without_checksums(Path(path).read_bytes())]
 
 
 def run_catalog(data: bytes) -> None:
-    """Whatever a catalog holds, readers end, with an answer or an error of ours."""
+    """Whatever a catalog contains, readers return or raise an error of wdsctl."""
     path = _file("catalog.sqlite", data)
     with suppress(WdsctlError), Catalog(path) as catalog:
         catalog.shards()
@@ -312,7 +312,7 @@ def _keyframes() -> Sequence[bytes]:
 
 
 def run_reference(data: bytes) -> None:
-    """A reference that is taken leads to what is beneath its folder, whatever links stand there."""
+    """An accepted reference leads to a path beneath its folder, whatever links the folder contains."""
     root = _reference_folder()
     with suppress(WdsctlError, UnicodeDecodeError):
         path = resolve_reference(root, data.decode("utf-8", "surrogateescape"), "row 1")
@@ -330,7 +330,7 @@ def _reference_folder() -> str:
 
 
 def run_name(data: bytes) -> None:
-    """A name is one key and one part by every rule, which together are the name again."""
+    """Every rule divides a name into one key and one part, which joined are the name again."""
     name = data.decode("utf-8", "surrogateescape")
     for rule in KEY_RULES:
         split = split_name_by_rule(name, rule)
@@ -344,29 +344,29 @@ def run_name(data: bytes) -> None:
 
 
 def run_output(data: bytes) -> None:
-    """What is shown has nothing in it that a terminal obeys, and no password."""
+    """Shown text contains no terminal control characters and no password."""
     text = data.decode("utf-8", "surrogateescape")
     for line in (escape_unprintable(text), escape_unprintable(printable_path(text))):
         assert line.isprintable() or all(c.isprintable() or c == " " for c in line), f"{line!r} is not printable"
-    said = redact_secrets(f"s3://user:SECRET@host/{text}")
-    assert "SECRET" not in said, f"{said!r} shows the password"
+    output = redact_secrets(f"s3://user:SECRET@host/{text}")
+    assert "SECRET" not in output, f"{output!r} shows the password"
 
 
 def run_key_list(data: bytes) -> None:
     path = _file("keys.txt", data)
     with suppress(WdsctlError):
         keys = read_key_list("", path)
-        theirs = [line.removesuffix(b"\r") for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n")]
-        assert [keys.key(row).encode() for row in range(len(keys.key_start) - 1)] == [each for each in theirs if each]
+        expected = [line.removesuffix(b"\r") for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n")]
+        assert [keys.key(row).encode() for row in range(len(keys.key_start) - 1)] == [each for each in expected if each]
 
 
 def run_importers(data: bytes) -> None:
-    """An index in JSON, as other tools write it: what it names lies beside it."""
-    for form, name in (("wids", "index.json"), ("mds", "mds/index.json"), ("litdata", "lit/index.json")):
+    """A JSON index as other tools write it: its entries have keys."""
+    for format_name, name in (("wids", "index.json"), ("mds", "mds/index.json"), ("litdata", "lit/index.json")):
         os.makedirs(os.path.dirname(os.path.join(_folder(), name)) or ".", exist_ok=True)
         path = _file(name, data)
-        root = path if form == "wids" else os.path.dirname(path)
-        with suppress(WdsctlError), importers.get_importer(form).open(root, {}) as source:
+        root = path if format_name == "wids" else os.path.dirname(path)
+        with suppress(WdsctlError), importers.get_importer(format_name).open(root, {}) as source:
             for _, entry in zip(range(3), source.entries(), strict=False):
                 assert entry.key
 
@@ -405,7 +405,7 @@ def _robot_infos() -> Sequence[bytes]:
 def run_annotations(data: bytes) -> None:
     """An annotation file of each format, with one image beside it: every entry has a key, and is read or refused."""
     files = {"coco": "c/annotations/a_val.json", "voc": "v/Annotations/a.xml", "yolo": "y/labels/a.txt"}
-    for form, name in {**files, "speech": "s/a.trans.txt"}.items():
+    for format_name, name in {**files, "speech": "s/a.trans.txt"}.items():
         path = os.path.join(_folder(), name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         _file(name, data)
@@ -413,11 +413,11 @@ def run_annotations(data: bytes) -> None:
         for image in ("val/a.png", "JPEGImages/a.png", "images/a.png", "a.wav"):
             os.makedirs(os.path.dirname(os.path.join(_folder(), top, image)), exist_ok=True)
             _file(f"{top}/{image}", b"")
-        _find_and_read(form, os.path.join(_folder(), top))
+        _find_and_read(format_name, os.path.join(_folder(), top))
 
 
-def _find_and_read(form: str, root: str) -> None:
-    importer = importers.get_importer(form)
+def _find_and_read(format_name: str, root: str) -> None:
+    importer = importers.get_importer(format_name)
     importer.recognise(root)
     with suppress(WdsctlError), importer.open(root, {}) as source:
         assert isinstance(source, importers_protocol.DescribedSource)
@@ -446,22 +446,22 @@ def _annotations() -> Sequence[bytes]:
 
 
 def run_conversation(data: bytes) -> None:
-    """Every image of a conversation that is taken has one place, in order."""
+    """Every image of an accepted conversation has one position, in order."""
     with suppress(WdsctlError):
         messages = normalize_conversation(data, images=[1, 2]).messages
-        placed = [item["image"] for message in messages for item in message["content"] if item["type"] == "image"]
-        if placed != [1, 2]:
-            raise AssertionError(f"the images are at {placed}")
+        image_order = [item["image"] for message in messages for item in message["content"] if item["type"] == "image"]
+        if image_order != [1, 2]:
+            raise AssertionError(f"the images are at {image_order}")
 
 
 def _conversations() -> Sequence[bytes]:
-    told = [{"from": "human", "value": "<image> and <image>"}, {"from": "gpt", "value": "yes"}]
+    turns = [{"from": "human", "value": "<image> and <image>"}, {"from": "gpt", "value": "yes"}]
     content = [{"type": "image_url", "image_url": {"url": "a.jpg"}}, {"type": "text", "text": "<image> hi"}]
     calls = [{"from": "function_call", "value": '{"name": "x"}'}, {"role": "tool", "content": "y"}]
     return [
-        json.dumps(told).encode(),
+        json.dumps(turns).encode(),
         json.dumps({"messages": [{"role": "user", "content": content}], "system": "z", "tools": "[]"}).encode(),
-        json.dumps({"conversations": [*told, *calls]}).encode(),
+        json.dumps({"conversations": [*turns, *calls]}).encode(),
         b'{"question": "who?", "answer": "me"}',
     ]
 
@@ -500,6 +500,6 @@ TARGETS: dict[str, Target] = {
 
 
 def inputs_of(name: str) -> list[bytes]:
-    """What a target begins with: sound inputs, and what was a finding once."""
-    kept = [path.read_bytes() for path in sorted((SEEDS / name).glob("*"))]
-    return [*TARGETS[name].sound(), *kept, b""]
+    """The initial inputs of a target: valid inputs, and former findings."""
+    seeds = [path.read_bytes() for path in sorted((SEEDS / name).glob("*"))]
+    return [*TARGETS[name].sound(), *seeds, b""]

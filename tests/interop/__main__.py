@@ -1,7 +1,7 @@
 """`make interop`: try the examples of examples/integrations with each framework, and write the results to the docs.
 
-Each framework is installed into an environment of its own, which shares torch and other packages with the one that runs
-this. A framework runs at its newest version, and at the one of a year ago; then the adapter's tests run there.
+Each framework is installed into its own environment, which shares torch and other packages with the current one.
+A framework is tried at its newest version and at that of a year ago; then the adapter's tests run there.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _INSTALL_SECONDS, _TRIAL_SECONDS = 1800, 900
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """`packages`: what pip installs, for each version tried; empty: what the project depends on. `tests`: of the
-    adapter. `older_script`: for all versions but the newest, if they need another one."""
+    """`packages`: what pip installs for each version; empty for a dependency of the project. `tests`: the tests of the
+    adapter. `older_script`: the script for all versions but the newest, if they need another one."""
 
     name: str
     distribution: str
@@ -82,7 +82,7 @@ FRAMEWORKS = (
 
 
 def try_framework(framework: Framework, packages: tuple[str, ...]) -> str:
-    """A row of the table."""
+    """Try one version; returns its row of the table."""
     version = packages[0].rpartition("==")[2] if packages else "-"
     try:
         python = make_environment(packages)
@@ -92,8 +92,8 @@ def try_framework(framework: Framework, packages: tuple[str, ...]) -> str:
     try:
         with tempfile.TemporaryDirectory(prefix="interop-") as folder:
             script = framework.script_for(packages)
-            printed = _run([python, "-m", "tests.interop.trial", script, folder], _TRIAL_SECONDS)
-        trial = json.loads(printed.splitlines()[-1])
+            output = _run([python, "-m", "tests.interop.trial", script, folder], _TRIAL_SECONDS)
+        trial = json.loads(output.splitlines()[-1])
         if trial["problem"]:
             return f"| {framework.name} | {version} | no | {_cell(trial['problem'])} |"
         if framework.tests:
@@ -131,14 +131,16 @@ def _run(command: list[str], timeout: int) -> str:
     """Run a command in the repository, and return its stdout. Raises RuntimeError with its last line."""
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     try:
-        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=timeout, check=False)
+        completed = subprocess.run(
+            command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=timeout, check=False
+        )
     except subprocess.TimeoutExpired as error:
         raise RuntimeError(f"no result after {timeout} s") from error
-    if done.returncode:
-        sys.stderr.write(done.stdout + done.stderr)
-        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    if completed.returncode:
+        sys.stderr.write(completed.stdout + completed.stderr)
+        lines = [line for line in (completed.stdout + completed.stderr).splitlines() if line.strip()]
         raise RuntimeError(next((line for line in reversed(lines) if "rror" in line), lines[-1] if lines else "failed"))
-    return done.stdout
+    return completed.stdout
 
 
 def _cell(text: str) -> str:

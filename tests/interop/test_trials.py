@@ -1,4 +1,4 @@
-"""The examples of examples/integrations, each with the framework that is installed here: `make interop` tries all."""
+"""The examples of examples/integrations with the installed frameworks; `make interop` tries all of them."""
 
 from __future__ import annotations
 
@@ -22,27 +22,23 @@ from tests.interop.trial import EXAMPLES, Trial, a_dataset_of_texts, losses_of, 
         ("train_transformers.py", "accelerate"),
     ],
 )
-def test_a_killed_training_resumes_on_other_ranks_with_the_same_losses(
-    script: str, package: str, tmp_path: Path
-) -> None:
+def test_killed_training_resumes_on_other_ranks_with_same_losses(script: str, package: str, tmp_path: Path) -> None:
     if find_spec(package) is None:
         pytest.skip(f"{package} is not installed: `make interop` installs it")
 
     assert try_example(script, a_dataset_of_texts(tmp_path), tmp_path) == Trial("", resumed_at=5)
 
 
-def test_every_example_is_tried_by_make_interop() -> None:
-    tried = {framework.script_for(packages) for framework in FRAMEWORKS for packages in framework.packages}
-    assert tried == {path.name for path in EXAMPLES.glob("train_*.py")}
+def test_make_interop_tries_every_example() -> None:
+    scripts = {framework.script_for(packages) for framework in FRAMEWORKS for packages in framework.packages}
+    assert scripts == {path.name for path in EXAMPLES.glob("train_*.py")}
 
 
-def test_losses_are_read_from_what_was_printed() -> None:
+def test_losses_of_parses_printed_losses() -> None:
     assert losses_of("a warning\nstep 1 loss 5.25\nstep 12 loss 0.5\n") == {1: 5.25, 12: 0.5}
 
 
-def test_a_result_replaces_the_row_of_its_framework_and_version(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_write_page_replaces_row_of_framework_and_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "before\n<!-- interop: begin (written by `make interop`) -->\n<!-- interop: end -->\nafter\n", encoding="utf-8"

@@ -1,7 +1,7 @@
-"""The trial of an example of examples/integrations: undisturbed, killed, and resumed on another number of ranks.
+"""The trial of an example of examples/integrations: uninterrupted, killed, and resumed on another number of ranks.
 
-One rank trains undisturbed. Two ranks train, and both end by SIGKILL. Three ranks resume. All must have had the losses
-of the undisturbed training.
+One rank trains without interruption. Two ranks train and are killed by SIGKILL. Three ranks resume. All losses must
+equal those of the uninterrupted training.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def try_example(script: str, dataset: str, folder: Path, python: str = sys.execu
     return Trial("", min(resumed))
 
 
-def losses_of(printed: str) -> dict[int, float]:
-    return {int(step): float(loss) for step, loss in re.findall(r"^step (\d+) loss ([\d.]+)$", printed, re.MULTILINE)}
+def losses_of(output: str) -> dict[int, float]:
+    return {int(step): float(loss) for step, loss in re.findall(r"^step (\d+) loss ([\d.]+)$", output, re.MULTILINE)}
 
 
 def run_ranks(command: Sequence[str], world: int) -> str:
@@ -72,15 +72,21 @@ def run_ranks(command: Sequence[str], world: int) -> str:
 
     When rank 0 ends by SIGKILL, the other ranks are killed, too. Raises RuntimeError if a rank fails otherwise.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    everywhere = {"WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    one_thread = {"OMP_NUM_THREADS": 1, "TORCHELASTIC_RUN_ID": port, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": ROOT}
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    common_variables = {"WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    thread_variables = {
+        "OMP_NUM_THREADS": 1,
+        "TORCHELASTIC_RUN_ID": port,
+        "CUDA_VISIBLE_DEVICES": "",
+        "PYTHONPATH": ROOT,
+    }
     processes = [
         subprocess.Popen(
             command,
-            env=os.environ | {name: str(value) for name, value in (everywhere | one_thread | ranks).items()},
+            env=os.environ
+            | {name: str(value) for name, value in (common_variables | thread_variables | ranks).items()},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -89,17 +95,17 @@ def run_ranks(command: Sequence[str], world: int) -> str:
         for ranks in ({"RANK": rank, "LOCAL_RANK": rank} for rank in range(world))
     ]
     try:
-        printed = processes[0].communicate(timeout=_TIMEOUT_SECONDS)[0]
+        output = processes[0].communicate(timeout=_TIMEOUT_SECONDS)[0]
         if processes[0].returncode == -signal.SIGKILL:
-            return printed
+            return output
         for process in processes[1:]:
-            printed += process.communicate(timeout=_TIMEOUT_SECONDS)[0]
+            output += process.communicate(timeout=_TIMEOUT_SECONDS)[0]
         codes = [process.returncode for process in processes]
         # Once in many runs, a thread of gloo aborts an interpreter that ends, after the last step of all ranks.
-        has_aborted = _GLOO_ABORT in printed and all(code in (0, -signal.SIGABRT) for code in codes)
+        has_aborted = _GLOO_ABORT in output and all(code in (0, -signal.SIGABRT) for code in codes)
         if any(codes) and not has_aborted:
-            raise RuntimeError(f"{' '.join(command)} ended with {codes}:\n{printed}")
-        return printed
+            raise RuntimeError(f"{' '.join(command)} ended with {codes}:\n{output}")
+        return output
     finally:
         for process in processes:
             if process.poll() is None:

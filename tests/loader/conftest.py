@@ -10,9 +10,9 @@ NAMES = ("data", "anywhere", "one", "two", "data0", "data1", "data2")
 
 
 @pytest.fixture
-def unopened(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with datasets in it that may be named and not opened."""
-    folder = tmp_path_factory.mktemp("unopened")
+def unopened_datasets(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with datasets whose paths are valid but which must not be opened."""
+    folder = tmp_path_factory.mktemp("unopened_datasets")
     for name in NAMES:
         meta = folder / name / ".wdsctl"
         meta.mkdir(parents=True)

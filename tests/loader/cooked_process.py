@@ -1,4 +1,4 @@
-"""Run by a test in a process of its own: a training that packs over media of a store, with a pool, goes on from states.
+"""Run by a test in a separate process: resumes a packing training with media from a store, and a cache pool.
 
 `python -m tests.loader.cooked_process BLEND FOLDER WORKERS`. FOLDER has states.json; prints digests, as JSON.
 """
@@ -15,14 +15,14 @@ from wdsctl.loader import FileStoreCachePool
 
 
 def main(blend: str, folder: str, workers: str) -> None:
-    told = []
+    results = []
     for state in json.loads((Path(folder) / "states.json").read_text(encoding="utf-8")):
         pool = FileStoreCachePool(Path(folder) / "other cache")
         with packing(json.loads(blend), pool=pool, num_workers=int(workers)) as loader:
             loader.load_state_dict(state)
-            told.append(digests(loader, 3))
+            results.append(digests(loader, 3))
         pool.close()
-    print(json.dumps(told))  # noqa: T201 - to the test
+    print(json.dumps(results))  # noqa: T201 - read by the test
 
 
 if __name__ == "__main__":

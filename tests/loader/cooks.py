@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from tests.build import an_image
-from tests.loader.running import strict
-from tests.loader.stores.stores import a_tar_store, blend, primaries
+from tests.loader.running import raising_worker_config
+from tests.loader.stores.stores import a_tar_store, blend_with_stores, make_primary_dataset
 from wdsctl.loader import (
     Cooker,
     DefaultTaskEncoder,
@@ -37,12 +37,12 @@ class Texts(DefaultTaskEncoder[Any, Any, Any, Any]):
 @cooker(need_primary=True, need_cache=True)
 def with_lazy(sample: Any, media: Any, primary: Any, cache: Any) -> dict[str, Any]:
     number = primary.get(".json", sample)["number"]
-    aside = cache.to_cache(torch.full((3,), number), f"number {number}")
-    return {**sample, "lazy": cache.get_lazy(media, sample["json"]["media"]), "aside": aside, "number": number}
+    cached = cache.to_cache(torch.full((3,), number), f"number {number}")
+    return {**sample, "lazy": cache.get_lazy(media, sample["json"]["media"]), "aside": cached, "number": number}
 
 
 class Packs(DefaultTaskEncoder[Any, Any, Any, Any]):
-    """Packs of samples of which each has an image that is read when the pack is made."""
+    """Packs of samples whose images are read when the pack is built."""
 
     cookers = (Cooker(with_lazy),)
 
@@ -52,8 +52,8 @@ class Packs(DefaultTaskEncoder[Any, Any, Any, Any]):
 
     def postencode_sample(self, sample: Any) -> Any:
         noise = float(torch.rand(1))
-        image, aside = sample.pop("lazy").get(sample), sample.pop("aside").get()
-        return {**sample, "image": image, "noise": noise, "aside": aside}
+        image, cached = sample.pop("lazy").get(sample), sample.pop("aside").get()
+        return {**sample, "image": image, "noise": noise, "aside": cached}
 
     def pack_selected_samples(self, samples: list[Any]) -> Any:
         sources = tuple(source for sample in samples for source in sample["__sources__"])
@@ -64,7 +64,7 @@ class Packs(DefaultTaskEncoder[Any, Any, Any, Any]):
 
 def packing(path: Any, rank: int = 0, world: int = 1, pool: Any = None, **options: Any) -> Any:
     workers = {name: options.pop(name) for name in ("num_workers", "start_method") if name in options}
-    config = strict(rank, world)
+    config = raising_worker_config(rank, world)
     config = WorkerConfig(rank, world, global_error_handler=config.global_error_handler, **workers)
     options = {"batch_size": 2, "shuffle_buffer_size": 8, "packing_buffer_size": 7, "lanes": 4, **options}
     dataset = get_train_dataset(path, task_encoder=Packs(), worker_config=config, **options)
@@ -72,8 +72,10 @@ def packing(path: Any, rank: int = 0, world: int = 1, pool: Any = None, **option
 
 
 def blend_of_texts(root: Path) -> dict[str, Any]:
-    return blend(primaries(root / "primary"), media=a_tar_store(root / "media"))
+    return blend_with_stores(make_primary_dataset(root / "primary"), media=a_tar_store(root / "media"))
 
 
 def blend_of_images(root: Path) -> dict[str, Any]:
-    return blend(primaries(root / "primary", 40, "m/{}.png"), media=a_tar_store(root / "media", IMAGES))
+    return blend_with_stores(
+        make_primary_dataset(root / "primary", 40, "m/{}.png"), media=a_tar_store(root / "media", IMAGES)
+    )

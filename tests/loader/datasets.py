@@ -1,4 +1,4 @@
-"""Datasets for the loader's tests, in words: so many samples of so many parts, prepared for real."""
+"""Builders of small prepared datasets for the tests of the loader."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.places import placed
-from tests.preparing import prepare_request
+from tests.places import place_dataset
+from tests.prepare_requests import prepare_request
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.loader import DefaultTaskEncoder
 
@@ -19,13 +19,13 @@ Parts = Mapping[str, bytes]
 
 
 class Raw(DefaultTaskEncoder[Any, Any, Any, Any]):
-    """The bytes as they are."""
+    """Returns the bytes of all parts undecoded."""
 
     decoder = None
 
 
 def numbered(i: int) -> Parts:
-    """A sample that says which it is."""
+    """The parts of sample `i`, which contain its number."""
     return {"txt": f"text {i}".encode(), "json": json.dumps({"number": i}).encode()}
 
 
@@ -52,21 +52,21 @@ def a_dataset(
     for shard, start in enumerate(range(0, samples, shard_samples)):
         rows = range(start, min(start + shard_samples, samples))
         a_shard(root / f"shard-{shard:03}.tar", ((f"{i:06}", parts(i)) for i in rows))
-    dataset = placed(root)
+    dataset = place_dataset(root)
     prepare(dataset, None, prepare_request(**{"sample_type": "CrudeSample", **options}))
     return dataset
 
 
 def at_place(local: str, **options: Any) -> str:
-    """A dataset that several tests share, at the place of this test."""
-    dataset = placed(local)
+    """A dataset that several tests share, at the storage location of this test."""
+    dataset = place_dataset(local)
     if dataset != local:
         prepare(dataset, None, prepare_request(**{"sample_type": "CrudeSample", **options}))
     return dataset
 
 
 def digest(batch: Any) -> str:
-    """What is in a batch, byte for byte: keys, passes and values of all fields."""
+    """A hash of a batch, byte for byte: keys, passes and values of all fields."""
     fields = {name: batch[name] for name in batch.keys() if name != "__sources__"}  # noqa: SIM118 - a Batch is no dict
     return hashlib.sha256(repr(sorted((name, _plain(value)) for name, value in fields.items())).encode()).hexdigest()
 

@@ -1,4 +1,4 @@
-"""A loader and hooks that several tests share: hooks that fail when they are told to, hooks that draw."""
+"""A loader and task encoders that tests share: hooks that fail on request, hooks that draw random numbers."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ import numpy as np
 import torch
 
 from tests.loader.datasets import Raw
-from tests.loader.running import strict, training_of
+from tests.loader.running import make_training_loader, raising_worker_config
 from wdsctl.loader import Loader
 
 
 def loader_of(path: str, encoder: Any = None, **options: Any) -> Loader:
     """A training on two lanes, in windows of eight samples and batches of four, that stops at the first failure."""
-    return training_of(path, encoder=encoder, **{"lanes": 2, "worker_config": strict(), **options})
+    return make_training_loader(
+        path, encoder=encoder, **{"lanes": 2, "worker_config": raising_worker_config(), **options}
+    )
 
 
 class Fails(Raw):
-    """Raises `error` in one of its hooks, at its n-th call from when it is told to, so many times."""
+    """Raises `error` in one hook, `times` times, starting at the n-th call after `in_calls`."""
 
     def __init__(self, hook: str, error: BaseException) -> None:
         self.hook, self.error = hook, error
@@ -57,9 +59,9 @@ class Draws(Raw):
             yield {**sample, "copy": copy, "noise": noise}
 
     def batch(self, samples: list[Any]) -> Any:
-        made = super().batch(samples)
-        made["cut"] = (random.random(), np.random.rand(), float(torch.rand(1)))  # noqa: NPY002 - as hooks do
-        return made
+        batch = super().batch(samples)
+        batch["cut"] = (random.random(), np.random.rand(), float(torch.rand(1)))  # noqa: NPY002 - as hooks do
+        return batch
 
     def encode_batch(self, batch: Any) -> Any:
         batch["level"] = (random.random(), np.random.rand(), float(torch.rand(1)))  # noqa: NPY002 - as hooks do

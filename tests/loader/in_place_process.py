@@ -1,4 +1,4 @@
-"""Run by a test in a process of its own, which it kills: train from a blend of several formats, saved after each step.
+"""Run by a test in a separate process, which it kills: trains on a blend of several formats, saves after each step.
 
 `python -m tests.loader.in_place_process PATHS FOLDER RANKS WORKERS STEPS`. PATHS: JSON of `blend_of`. FOLDER gets
 `state.json`, replaced after each step: the state, and the contents of all batches of all ranks so far.

@@ -1,6 +1,6 @@
-"""One rank of a job over gloo with a real loader: saved to one rank, restored from it, evened out with the others.
+"""One rank of a job over gloo with a real loader: saved to one rank, restored from it, with even step counts.
 
-`python -m tests.loader.job_process RANK WORLD STORE DATASET`. Prints what it saw, as JSON.
+`python -m tests.loader.job_process RANK WORLD STORE DATASET`. Prints a report as JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wdsctl.loader import Loader, SkipSample, WorkerConfig, get_loader, get_trai
 
 
 class Skips(Raw):
-    """Leaves out most of what the first lanes have, so that ranks have unlike numbers of batches."""
+    """Skips every third sample, so that ranks have different numbers of batches."""
 
     def encode_sample(self, sample: Any) -> Any:
         if int(sample["__key__"]) % 3 == 0:
@@ -38,33 +38,33 @@ def loader_of(path: str, rank: int, world: int, **options: Any) -> Loader:
     return get_loader(get_train_dataset(path, worker_config=config, **options))
 
 
-def saved_and_restored(path: str, rank: int, world: int) -> dict[str, Any]:
+def check_restore(path: str, rank: int, world: int) -> dict[str, Any]:
     loader = loader_of(path, rank, world)
     list(islice(loader, 5))
     states = loader.save_state_global(0)
-    truth = [digest(batch) for batch in islice(loader, 6)]
-    again = loader_of(path, rank, world)
-    again.restore_state_global(states, src_rank=0)
+    expected = [digest(batch) for batch in islice(loader, 6)]
+    restored = loader_of(path, rank, world)
+    restored.restore_state_global(states, src_rank=0)
     return {
         "has states": states is not None,
-        "goes on": [digest(batch) for batch in islice(again, 6)] == truth,
+        "goes on": [digest(batch) for batch in islice(restored, 6)] == expected,
     }
 
 
-def evened_out(path: str, rank: int, world: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def count_uneven_steps(path: str, rank: int, world: int) -> dict[str, Any]:
+    results: dict[str, Any] = {}
     for uneven in ("drop", "pad"):
         for name, encoder in (("runs", Skips()), ("lanes", Grouped())):
             loader = loader_of(path, rank, world, repeat=False, uneven=uneven, task_encoder=encoder)
             for number in range(2):
                 padding = [loader.is_padding for _ in loader]
-                found[f"{uneven} {name} {number}"] = [len(padding), sum(padding)]
-    return found
+                results[f"{uneven} {name} {number}"] = [len(padding), sum(padding)]
+    return results
 
 
-def last_steps(path: str, rank: int, world: int) -> dict[str, Any]:
-    """Passes of ranks that keep unlike numbers of batches, saved when the first of them has ended: runs of which only
-    one rank has another, and lanes of which one rank has more."""
+def check_last_steps(path: str, rank: int, world: int) -> dict[str, Any]:
+    """Passes over ranks with different numbers of batches, saved after the first rank has ended: batch ranges of which
+    only one rank has another one, and lanes of which one rank has more batches."""
     workers = WorkerConfig(rank, world, data_parallel_group=distributed.group.WORLD)
 
     def runs() -> Loader:
@@ -74,36 +74,36 @@ def last_steps(path: str, rank: int, world: int) -> dict[str, Any]:
         options: dict[str, Any] = {"split_part": "train", "lanes": 5, "task_encoder": Grouped()}
         return get_loader(get_val_dataset(path, batch_size=3, worker_config=workers, **options))
 
-    found: dict[str, Any] = {}
-    for fresh in (runs, lanes):
+    results: dict[str, Any] = {}
+    for make_loader in (runs, lanes):
         counts: list[Any] = [None] * world
-        distributed.all_gather_object(counts, len(list(fresh())))
+        distributed.all_gather_object(counts, len(list(make_loader())))
         least, most = min(counts), max(counts)
-        loader, again = fresh(), fresh()
+        loader, restored = make_loader(), make_loader()
         list(islice(loader, least + 1))
-        again.restore_state_global(loader.save_state_global(0), src_rank=0)
-        # Of runs it is known that nobody has any more: the next pass follows.
-        left = counts[rank] if fresh is runs else max(0, counts[rank] - least - 1)
-        found[f"last steps, {fresh.__name__}"] = [least < most, len(list(again)) == left]
-    return found
+        restored.restore_state_global(loader.save_state_global(0), src_rank=0)
+        # With batch ranges, all ranks know that none are left, so the next pass follows.
+        left = counts[rank] if make_loader is runs else max(0, counts[rank] - least - 1)
+        results[f"last steps, {make_loader.__name__}"] = [least < most, len(list(restored)) == left]
+    return results
 
 
-def padded(path: str, rank: int, world: int) -> dict[str, Any]:
-    """A validation that has one lane, and so batches for one rank, saved after two steps: what came of each digest."""
+def count_padding(path: str, rank: int, world: int) -> dict[str, Any]:
+    """A validation with one lane, so with batches for one rank only, saved after two steps: counts of batches."""
     workers = WorkerConfig(rank, world, data_parallel_group=distributed.group.WORLD)
     options: dict[str, Any] = {"split_part": "train", "batch_size": 3, "lanes": 1, "task_encoder": Grouped()}
 
-    def fresh() -> Loader:
+    def make_loader() -> Loader:
         return get_loader(get_val_dataset(path, uneven="pad", worker_config=workers, **options))
 
-    whole, loader, again = fresh(), fresh(), fresh()
+    whole, loader, restored = make_loader(), make_loader(), make_loader()
     counts = [len(list(whole)), sum(whole.is_padding for _ in whole)]
     list(islice(loader, 2))
-    again.restore_state_global(loader.save_state_global(0), src_rank=0)
-    return {"padded": [*counts, len(list(again)), len(list(again))]}
+    restored.restore_state_global(loader.save_state_global(0), src_rank=0)
+    return {"padded": [*counts, len(list(restored)), len(list(restored))]}
 
 
-def other_plans(path: str, rank: int, world: int) -> str:
+def check_other_plans(path: str, rank: int, world: int) -> str:
     try:
         next(iter(loader_of(path, rank, world, seed=rank)))
     except WdsctlError as error:
@@ -113,18 +113,18 @@ def other_plans(path: str, rank: int, world: int) -> str:
 
 def main(rank: int, world: int, store: str, path: str) -> None:
     distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
-    told = {
-        **saved_and_restored(path, rank, world),
-        **evened_out(path, rank, world),
-        **last_steps(path, rank, world),
-        **padded(path, rank, world),
-        "other plans": other_plans(path, rank, world),
+    report = {
+        **check_restore(path, rank, world),
+        **count_uneven_steps(path, rank, world),
+        **check_last_steps(path, rank, world),
+        **count_padding(path, rank, world),
+        "other plans": check_other_plans(path, rank, world),
     }
-    print(json.dumps(told))  # noqa: T201 - to the test
+    print(json.dumps(report))  # noqa: T201 - read by the test
     distributed.barrier()
     distributed.destroy_process_group()
     sys.stdout.flush()
-    # What gloo's threads do while an interpreter ends is not asked here: once in many runs they abort it.
+    # Skip the interpreter's shutdown, which gloo's threads abort once in many runs.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""A training of everything at once: a blend of three, hooks that skip, repeat and draw, packs, groups, generators."""
+"""A training that uses all features: a blend of three, hooks that skip, repeat and draw, packs, groups, generators."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ WEIGHTS = (5, 3, 1)
 
 
 def number_of(sample: Any) -> int:
-    """The number of a sample: its key, or in shards of other formats, whose keys count anew, what a part says."""
+    """The number of a sample: its key, or a part's value in shards of other formats, whose keys restart per shard."""
     own = next((sample[name] for name in sample if name.startswith("number.")), None)
     return int(sample["__key__"]) if own is None else int(own)
 
 
 class Everything(Raw):
-    """Every hook there is. A sample's `number` says how often it is repeated, how long it is, and in which group."""
+    """Implements every hook. A sample's number determines its repetitions, its length and its group."""
 
     def preencode_sample(self, sample: Any) -> Iterator[Any]:
         number = number_of(sample)
@@ -61,7 +61,7 @@ class Everything(Raw):
 
 
 def a_blend(folder: Path) -> Blender:
-    """Three prepared datasets of unlike sizes, one of them of several shards."""
+    """A blend of three prepared datasets of different sizes, one of them with several shards."""
     entries = []
     for name, (samples, weight) in enumerate(zip(SIZES, WEIGHTS, strict=True)):
         path = a_dataset(folder / f"part{name}", samples, shard_samples=50, parts=numbered)
@@ -70,7 +70,7 @@ def a_blend(folder: Path) -> Blender:
 
 
 def everything(blend: Any, rank: int = 0, world: int = 1, workers: int = 0, **options: Any) -> TrainDataset:
-    given = {
+    arguments = {
         "batch_size": 2,
         "packing_buffer_size": 12,
         "shuffle_buffer_size": 8,
@@ -79,4 +79,4 @@ def everything(blend: Any, rank: int = 0, world: int = 1, workers: int = 0, **op
         "task_encoder": Everything(),
         **options,
     }
-    return get_train_dataset(blend, worker_config=WorkerConfig(rank, world, workers), **given)
+    return get_train_dataset(blend, worker_config=WorkerConfig(rank, world, workers), **arguments)

@@ -1,4 +1,4 @@
-"""Run by a test in a process of its own: restore a state, print the digests of the next batches."""
+"""A script that a test runs in another process: restores a state and prints the digests of the next batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Grown data on ranks, lanes and workers: all go over at one slot, and make the batches that one alone makes."""
+"""Grown data on ranks, lanes and workers: all adopt it at one slot and yield the batches of a single process."""
 
 from __future__ import annotations
 
@@ -14,84 +14,86 @@ from tests.loader.growing import (
     Skips,
     grow,
     loader_of,
-    resumed,
+    resume_loader,
     whole_epochs,
 )
-from tests.loader.running import Packs, digests, restore_keys, rounds, saved_after, taken
+from tests.loader.running import Packs, digests, restore_keys, save_state_after, take_batches, take_rounds
 from wdsctl.core.errors import StateMismatch
 from wdsctl.loader import WorkerConfig, merge_states
 
 
 @pytest.mark.parametrize("encoder", [Raw(), Skips()], ids=["plain", "skips"])
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 4), (4, 1)])
-def test_ranks_that_divide_the_lanes_go_over_with_the_same_global_batches(
+def test_adoption_on_ranks_that_divide_lanes_keeps_global_batches(
     before: int, after: int, encoder: Raw, tmp_path: Path
 ) -> None:
     root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
     world = [loader_of(root, rank, before, encoder=encoder) for rank in range(before)]
-    rounds(world, 8 // before)
+    take_rounds(world, 8 // before)
     state = merge_states([loader.state_dict() for loader in world])
     grow(root)
 
-    truth = [digest(batch) for batch in rounds([resumed(root, state, encoder=encoder)], 40)]
-    found = rounds([resumed(root, state, rank, after, encoder=encoder) for rank in range(after)], 40 // after)
+    expected = [digest(batch) for batch in take_rounds([resume_loader(root, state, encoder=encoder)], 40)]
+    actual = take_rounds(
+        [resume_loader(root, state, rank, after, encoder=encoder) for rank in range(after)], 40 // after
+    )
 
-    assert [digest(batch) for batch in found] == truth
+    assert [digest(batch) for batch in actual] == expected
 
 
 @pytest.mark.parametrize("encoder", [Raw(), Packs()], ids=["plain", "packs"])
-def test_lanes_that_split_before_and_after_repeat_nothing_and_miss_nothing(encoder: Raw, tmp_path: Path) -> None:
+def test_adoption_between_lane_splits_covers_every_sample_once(encoder: Raw, tmp_path: Path) -> None:
     options: dict[str, Any] = {"encoder": encoder}
     options |= {"packing_buffer_size": 9} if isinstance(encoder, Packs) else {}
     root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
     loader = loader_of(root, **options)
-    batches = taken(loader, 3)
-    three = [resumed(root, merge_states([loader.state_dict()]), rank, 3, **options) for rank in range(3)]
-    batches += rounds(three, 2)
+    batches = take_batches(loader, 3)
+    three = [resume_loader(root, merge_states([loader.state_dict()]), rank, 3, **options) for rank in range(3)]
+    batches += take_rounds(three, 2)
     grow(root)
     state = merge_states([each.state_dict() for each in three])
-    two = [resumed(root, state, rank, 2, **options) for rank in range(2)]
-    batches += rounds(two, 3)
+    two = [resume_loader(root, state, rank, 2, **options) for rank in range(2)]
+    batches += take_rounds(two, 3)
     state = merge_states([each.state_dict() for each in two])
-    five = [resumed(root, state, rank, 5, **options) for rank in range(5)]
-    batches += rounds(five, 3)
+    five = [resume_loader(root, state, rank, 5, **options) for rank in range(5)]
+    batches += take_rounds(five, 3)
     states = [each.state_dict() for each in five]
 
-    rest = rounds(five, 200)
+    rest = take_rounds(five, 200)
 
-    # Children that took over no open window are ahead of those that did.
+    # Child lanes without an open window are ahead of those with one.
     old, new = whole_epochs(restore_keys(batches + rest), 0, SAMPLES, SAMPLES + NEW, under_way=20)
     assert old > 0
     assert new > 2
-    again = [resumed(root, states, rank, 5, **options) for rank in range(5)]
-    assert [digest(batch) for batch in rounds(again, 200)] == [digest(batch) for batch in rest]
+    reloaded = [resume_loader(root, states, rank, 5, **options) for rank in range(5)]
+    assert [digest(batch) for batch in take_rounds(reloaded, 200)] == [digest(batch) for batch in rest]
 
 
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
-def test_workers_go_over_as_the_process_does(method: Any, tmp_path: Path) -> None:
+def test_workers_adopt_growth_like_single_process(method: Any, tmp_path: Path) -> None:
     root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
-    state = saved_after(loader_of(root), 5)
+    state = save_state_after(loader_of(root), 5)
     grow(root)
-    truth = digests(resumed(root, state), 40)
+    expected = digests(resume_loader(root, state), 40)
 
     workers = WorkerConfig(num_workers=2, start_method=method)
-    with resumed(root, state, worker_config=workers) as loader:
-        batches = taken(loader, 40)
-    assert [digest(batch) for batch in batches] == truth
+    with resume_loader(root, state, worker_config=workers) as loader:
+        batches = take_batches(loader, 40)
+    assert [digest(batch) for batch in batches] == expected
     keys = {info.index for batch in batches for info in batch["__sources__"]}
     assert len(keys) == SAMPLES + NEW, "rows of the catalog of now"
 
 
-def test_a_rank_alone_does_not_know_where_all_go_over(tmp_path: Path) -> None:
+def test_adoption_requires_states_of_all_ranks(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
     world = [loader_of(root, rank, 2) for rank in range(2)]
-    rounds(world, 3)
+    take_rounds(world, 3)
     states = [loader.state_dict() for loader in world]
-    resumed(root, states[0], 0, 2)  # nothing has grown yet
+    resume_loader(root, states[0], 0, 2)  # nothing has grown yet
     grow(root)
 
     with pytest.raises(StateMismatch, match="the states of all ranks") as raised:
-        resumed(root, states[0], 0, 2)
+        resume_loader(root, states[0], 0, 2)
 
     assert "merge_states" in raised.value.hint
-    resumed(root, states, 0, 2)
+    resume_loader(root, states, 0, 2)

@@ -1,4 +1,4 @@
-"""A shard that is not what was indexed ends a resumed run, which would drift, and is elsewhere a skip that is told."""
+"""A shard that changed since indexing stops a resumed run, which would drift; other runs skip it with a warning."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.loader.datasets import Raw, a_dataset, a_shard, digest, numbered
-from tests.loader.running import digests, ids, saved_after, taken, through_json
+from tests.loader.running import digests, ids, json_round_trip, save_state_after, take_batches
 from wdsctl.core.errors import UsageError
 from wdsctl.core.index.index import index
 from wdsctl.loader import Loader, WorkerConfig, get_loader, get_train_dataset, get_val_dataset
@@ -35,66 +35,62 @@ def resumed(path: Path, state: Any, workers: int = 0, **options: Any) -> Loader:
     return loader
 
 
-def shorter(shard: Path) -> None:
+def shorten(shard: Path) -> None:
     a_shard(shard, ((f"{i:06}", numbered(i)) for i in range(20, 30)))
 
 
-def of_other_names(shard: Path) -> None:
+def change_keys(shard: Path) -> None:
     size = shard.stat().st_size
     a_shard(shard, ((f"x{i:05}", numbered(i)) for i in range(20, 40)))
     assert shard.stat().st_size == size
 
 
-def gone(shard: Path) -> None:
+def remove(shard: Path) -> None:
     shard.unlink()
 
 
-def cut_short(shard: Path) -> None:
+def truncate(shard: Path) -> None:
     shard.write_bytes(shard.read_bytes()[:-5000])
 
 
-CHANGES = [shorter, of_other_names, gone, cut_short]
+CHANGES = [shorten, change_keys, remove, truncate]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_resumed_run_ends_at_a_shard_that_is_not_what_was_indexed(
-    dataset: Path, change: Callable[[Path], None], workers: int
-) -> None:
-    state = saved_after(loader_of(dataset), 3)
+def test_resumed_run_raises_at_changed_shard(dataset: Path, change: Callable[[Path], None], workers: int) -> None:
+    state = save_state_after(loader_of(dataset), 3)
     change(dataset / "shard-001.tar")
 
     with resumed(dataset, state, workers) as loader, pytest.raises(ChangedShardError) as raised:
-        taken(loader, 60)
+        take_batches(loader, 60)
 
     assert raised.value.code == "WDS528"
     assert "shard-001.tar" in raised.value.where
     assert raised.value.hint.startswith("restore the shard")
 
 
-def test_what_came_before_the_error_is_what_would_have_come_and_the_state_there_goes_on(dataset: Path) -> None:
-    state = saved_after(loader_of(dataset), 3)
-    truth = digests(resumed(dataset, state), 60)
+def test_batches_before_changed_shard_are_exact_and_state_resumes(dataset: Path) -> None:
+    state = save_state_after(loader_of(dataset), 3)
+    expected = digests(resumed(dataset, state), 60)
     shard = dataset / "shard-001.tar"
     whole = shard.read_bytes()
-    shorter(shard)
+    shorten(shard)
     loader = resumed(dataset, state)
-    given: list[str] = []
+    actual: list[str] = []
     with pytest.raises(ChangedShardError):
-        given.extend(map(digest, loader))
-    later = through_json(loader.state_dict())
+        actual.extend(map(digest, loader))
+    later = json_round_trip(loader.state_dict())
     shard.write_bytes(whole)
 
-    assert given == truth[: len(given)]
-    assert digests(resumed(dataset, later), 60 - len(given)) == truth[len(given) :]
+    assert actual == expected[: len(actual)]
+    assert digests(resumed(dataset, later), 60 - len(actual)) == expected[len(actual) :]
 
 
-def test_a_run_that_begins_leaves_it_out_and_says_how_much_is_lost(
-    dataset: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    shorter(dataset / "shard-001.tar")
+def test_new_run_skips_changed_shard_and_logs_lost_share(dataset: Path, caplog: pytest.LogCaptureFixture) -> None:
+    shorten(dataset / "shard-001.tar")
     with caplog.at_level(logging.WARNING, "wdsctl.loader"), loader_of(dataset) as loader:
-        batches = taken(loader, 60)
+        batches = take_batches(loader, 60)
 
     assert len({key[2] for key in ids(batches)}) == 20 * (SHARDS - 1)
     lines = [line for line in caplog.messages if "shard-001.tar" in line and "cannot be read" in line]
@@ -103,51 +99,51 @@ def test_a_run_that_begins_leaves_it_out_and_says_how_much_is_lost(
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_lost_shard_is_one_warning_beside_the_share_of_failures(
+def test_changed_shard_is_logged_once(
     dataset: Path, change: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     change(dataset / "shard-001.tar")
     with caplog.at_level(logging.WARNING, "wdsctl.loader"), loader_of(dataset) as loader:
-        taken(loader, 60)
+        take_batches(loader, 60)
 
     (line,) = [line for line in caplog.messages if "shard-001.tar" in line and "of the last" not in line]
     assert "restore the shards" in line
 
 
-def test_an_option_chooses(dataset: Path) -> None:
-    state = saved_after(loader_of(dataset), 3)
-    gone(dataset / "shard-001.tar")
+def test_changed_shards_option_selects_skip_or_error(dataset: Path) -> None:
+    state = save_state_after(loader_of(dataset), 3)
+    remove(dataset / "shard-001.tar")
 
-    assert len(taken(resumed(dataset, state, changed_shards="skip"), 60)) == 60
+    assert len(take_batches(resumed(dataset, state, changed_shards="skip"), 60)) == 60
     with pytest.raises(ChangedShardError):
-        taken(loader_of(dataset, changed_shards="error"), 60)
+        take_batches(loader_of(dataset, changed_shards="error"), 60)
     with pytest.raises(UsageError, match="changed_shards"):
         loader_of(dataset, changed_shards="never")
 
 
-def test_a_validation_that_is_resumed_is_held_to_the_same(dataset: Path) -> None:
-    def passed(state: Any = None) -> Loader:
+def test_resumed_validation_raises_at_changed_shard(dataset: Path) -> None:
+    def val_loader(state: Any = None) -> Loader:
         loader = get_loader(get_val_dataset(dataset, split_part="train", batch_size=4, task_encoder=Raw()))
         if state is not None:
             loader.load_state_dict(state)
         return loader
 
-    state = saved_after(passed(), 2)
-    gone(dataset / "shard-002.tar")
+    state = save_state_after(val_loader(), 2)
+    remove(dataset / "shard-002.tar")
 
     with pytest.raises(ChangedShardError):
-        list(passed(state))
-    assert len(ids(list(passed()))) == 60
+        list(val_loader(state))
+    assert len(ids(list(val_loader()))) == 60
 
 
-def test_a_copy_with_other_times_and_a_dataset_that_was_indexed_again_are_no_changes(dataset: Path) -> None:
-    state = saved_after(loader_of(dataset), 3)
-    truth = digests(resumed(dataset, state), 40)
+def test_copied_shards_and_repeated_index_are_no_changes(dataset: Path) -> None:
+    state = save_state_after(loader_of(dataset), 3)
+    expected = digests(resumed(dataset, state), 40)
     for shard in dataset.glob("*.tar"):
         data = shard.read_bytes()
         shard.unlink()
         shard.write_bytes(data)
 
-    assert digests(resumed(dataset, state), 40) == truth
+    assert digests(resumed(dataset, state), 40) == expected
     index(str(dataset))
-    assert digests(resumed(dataset, state), 40) == truth
+    assert digests(resumed(dataset, state), 40) == expected

@@ -1,4 +1,4 @@
-"""From a LLaVA file with pictures to messages with each picture in its place."""
+"""A LLaVA file with images becomes messages with each image in its place."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from wdsctl.loader import (
 )
 from wdsctl.loader.runtime.failures import reraise_exception
 
-IMAGES = 12  # so that natural order differs from that of texts
+IMAGES = 12  # so that numeric order differs from that of texts
 
 
 def picture(width: int) -> bytes:
@@ -67,8 +67,8 @@ def samples_of(path: Path, encoder: Any = None, workers: int = 0) -> dict[str, C
     return {sample.__key__: sample for sample in islice(get_loader(dataset), 4)}
 
 
-def shown(sample: ConversationSample) -> list[tuple[str, list[Any]]]:
-    """Roles and items; an image is its width, which is the color of its pixels, too."""
+def contents_of(sample: ConversationSample) -> list[tuple[str, list[Any]]]:
+    """Returns roles and items; an image is represented by its width, which is also the color of its pixels."""
     messages = []
     for message in sample.messages:
         items = []
@@ -81,7 +81,7 @@ def shown(sample: ConversationSample) -> list[tuple[str, list[Any]]]:
     return messages
 
 
-TOLD = {
+EXPECTED = {
     "one": [("user", [1, "What?"]), ("assistant", ["1"]), ("user", ["Sure?"]), ("assistant", ["yes"])],
     "many": [
         ("user", [each for i in range(1, IMAGES + 1) for each in (i, "and ")][:-1]),
@@ -93,7 +93,7 @@ TOLD = {
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_every_picture_of_a_llava_file_is_in_its_place_in_the_messages(tmp_path: Path, workers: int) -> None:
+def test_images_of_llava_file_keep_their_position_in_messages(tmp_path: Path, workers: int) -> None:
     convert([str(a_llava_file(tmp_path / "raw"))], str(tmp_path / "out"), ConvertRequest())
 
     config = load_config(str(tmp_path / "out/.wdsctl/dataset.yaml"))
@@ -103,14 +103,14 @@ def test_every_picture_of_a_llava_file_is_in_its_place_in_the_messages(tmp_path:
         ("images",),
     )
     samples = samples_of(tmp_path / "out", workers=workers)
-    assert {key: shown(sample) for key, sample in samples.items()} == TOLD
+    assert {key: contents_of(sample) for key, sample in samples.items()} == EXPECTED
     assert [image.shape[-1] for image in samples["many"].images] == list(range(1, IMAGES + 1))
     assert samples["text"].images == []
     message = samples["one"].messages[0]
     assert message["content"][0]["image"] is samples["one"].images[0]
 
 
-def test_the_cooker_of_a_polylithic_conversion_builds_the_same_conversations(tmp_path: Path) -> None:
+def test_cooker_of_polylithic_conversion_builds_same_conversations(tmp_path: Path) -> None:
     convert([str(a_llava_file(tmp_path / "raw"))], str(tmp_path / "flat"), ConvertRequest())
     convert([str(tmp_path / "flat")], str(tmp_path / "out"), ConvertRequest(media=("png",), layout="polylithic"))
     spec = importlib.util.spec_from_file_location("cook_of_a_test", tmp_path / "out/cook.py")
@@ -124,10 +124,10 @@ def test_the_cooker_of_a_polylithic_conversion_builds_the_same_conversations(tmp
 
     samples = samples_of(tmp_path / "out/blend.yaml", Cooks())
 
-    assert {key: shown(sample) for key, sample in samples.items()} == TOLD
+    assert {key: contents_of(sample) for key, sample in samples.items()} == EXPECTED
 
 
-def test_a_batch_of_conversations_has_a_list_for_each_sample(tmp_path: Path) -> None:
+def test_batch_of_conversations_has_lists_per_sample(tmp_path: Path) -> None:
     convert([str(a_llava_file(tmp_path / "raw"))], str(tmp_path / "out"), ConvertRequest())
 
     (batch,) = islice(get_loader(get_train_dataset(str(tmp_path / "out"), batch_size=4, task_encoder=Encoder())), 1)
@@ -136,7 +136,7 @@ def test_a_batch_of_conversations_has_a_list_for_each_sample(tmp_path: Path) -> 
     assert sorted(len(messages) for messages in batch.messages) == [2, 3, 4, 4]
 
 
-def test_conversations_in_tars_are_found_with_images_that_some_lack(tmp_path: Path) -> None:
+def test_prepare_detects_conversations_with_optional_images(tmp_path: Path) -> None:
     chat = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
     seen = [{"role": "user", "content": "<image>hi"}, {"role": "assistant", "content": "hello"}]
     files = {}

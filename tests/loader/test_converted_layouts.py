@@ -1,4 +1,4 @@
-"""What `convert` makes of a dataset trains as the dataset did."""
+"""Datasets that `convert` writes train like their source."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ Step = tuple[list[str], bytes, list[str]]
 
 
 def steps(path: Path, count: int, cook: Any = None, text: str = "caption") -> list[Step]:
-    """Keys, pixels and texts of the first batches."""
+    """Returns keys, pixels and texts of the first batches."""
 
     class Encoder(DefaultTaskEncoder):
         cookers = (Cooker(cook),) if cook else ()
 
     loader = get_loader(get_train_dataset(str(path), batch_size=4, task_encoder=Encoder()))
-    found = []
+    result = []
     for batch, _ in zip(loader, range(count), strict=False):
-        found.append((list(batch.__key__), batch.image.numpy().tobytes(), list(getattr(batch, text))))
-    return found
+        result.append((list(batch.__key__), batch.image.numpy().tobytes(), list(getattr(batch, text))))
+    return result
 
 
-def cook_beside(path: Path) -> Any:
+def load_cook(path: Path) -> Any:
     spec = importlib.util.spec_from_file_location("cook_of_a_test", path / "cook.py")
     assert spec is not None
     assert spec.loader is not None
@@ -52,13 +52,13 @@ def cook_beside(path: Path) -> Any:
     return module.cook
 
 
-def to(dest: Path, source: Path, **options: Any) -> Path:
+def convert_to(dest: Path, source: Path, **options: Any) -> Path:
     convert([str(source)], str(dest), ConvertRequest(**options))
     return dest
 
 
 @pytest.mark.parametrize("primary", ["tar", "jsonl"])
-def test_media_apart_train_as_they_did_in_one_piece(tmp_path: Path, primary: Any) -> None:
+def test_polylithic_conversion_trains_like_monolithic_dataset(tmp_path: Path, primary: Any) -> None:
     shard: dict[str, bytes] = {}
     for i in range(12):
         shard |= {f"{i:03d}.png": _picture(i), f"{i:03d}.json": json.dumps({"caption": f"number {i}"}).encode()}
@@ -66,16 +66,16 @@ def test_media_apart_train_as_they_did_in_one_piece(tmp_path: Path, primary: Any
     a_dataset(source, {"0.tar": shard})
     prepare(str(source), None, PrepareRequest(split={"train": 1}))
 
-    poly = to(tmp_path / "poly", source, layout="polylithic", media=("png",), primary=primary, shard_samples=5)
-    back = to(tmp_path / "back", poly)
+    poly = convert_to(tmp_path / "poly", source, layout="polylithic", media=("png",), primary=primary, shard_samples=5)
+    back = convert_to(tmp_path / "back", poly)
 
     whole = steps(source, 7)
-    assert steps(poly / "blend.yaml", 7, cook_beside(poly)) == whole
+    assert steps(poly / "blend.yaml", 7, load_cook(poly)) == whole
     assert steps(back, 7) == whole
     assert len({pixels for _, pixels, _ in whole}) == 7
 
 
-def test_a_blend_with_a_store_becomes_one_dataset_and_two_again(tmp_path: Path) -> None:
+def test_blend_with_store_converts_to_monolithic_and_back(tmp_path: Path) -> None:
     media = tmp_path / "media"
     a_dataset(media, {"0.tar": {f"p/{i}.png": _picture(i) for i in range(12)}})
     prepare(str(media), None, PrepareRequest(split={"train": 1}))
@@ -85,10 +85,10 @@ def test_a_blend_with_a_store_becomes_one_dataset_and_two_again(tmp_path: Path) 
     blend = tmp_path / "train.yaml"
     blend.write_text("splits:\n  train:\n    path: questions.jsonl\n    aux:\n      images: media\n")
 
-    mono = to(tmp_path / "mono", blend, format_options={"media": "image"})
+    mono = convert_to(tmp_path / "mono", blend, format_options={"media": "image"})
     fields = {"image": "png", "context": "json[question]", "answers": "json[answer]"}
     prepare(str(mono), None, PrepareRequest(sample_type="VQASample", field_map=fields))
-    poly = to(tmp_path / "poly", mono, layout="polylithic", media=("png",))
+    poly = convert_to(tmp_path / "poly", mono, layout="polylithic", media=("png",))
 
     @cooker
     def cook(sample: Any, images: Any) -> VQASample:
@@ -96,9 +96,9 @@ def test_a_blend_with_a_store_becomes_one_dataset_and_two_again(tmp_path: Path) 
         image = images.get(line["image"], sample)
         return VQASample(**basic_sample_keys(sample), image=image, context=line["question"], answers=line["answer"])
 
-    wanted = steps(blend, 5, cook, "answers")
-    assert steps(mono, 5, text="answers") == wanted
-    assert steps(poly / "blend.yaml", 5, cook_beside(poly), "answers") == wanted
+    expected = steps(blend, 5, cook, "answers")
+    assert steps(mono, 5, text="answers") == expected
+    assert steps(poly / "blend.yaml", 5, load_cook(poly), "answers") == expected
 
 
 def _picture(i: int) -> bytes:

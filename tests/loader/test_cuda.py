@@ -1,4 +1,4 @@
-"""What only a machine with a GPU can show. Elsewhere it is skipped; everything around it is tested without one."""
+"""Tests that need a GPU; they are skipped elsewhere, where tests without a GPU cover the same code."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def batches(path: str, workers: int, *, pin_memory: bool = False) -> list[Any]:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_batches_come_in_pinned_memory_and_go_to_the_gpu(tmp_path: Path, workers: int) -> None:
+def test_pinned_batches_can_be_moved_to_gpu(tmp_path: Path, workers: int) -> None:
     path = a_dataset(tmp_path, 8, shard_samples=4, parts=numbered)
 
     expected = [batch["number"].tolist() for batch in batches(path, workers)]
@@ -44,14 +44,14 @@ def test_batches_come_in_pinned_memory_and_go_to_the_gpu(tmp_path: Path, workers
     assert [batch["number"].tolist() for batch in moved] == expected
 
 
-def test_workers_begin_and_end_beside_a_gpu_that_is_in_use(tmp_path: Path) -> None:
+def test_workers_start_and_stop_while_gpu_is_in_use(tmp_path: Path) -> None:
     path = a_dataset(tmp_path, 8, shard_samples=4, parts=numbered)
     weights = torch.arange(1 << 20, device="cuda", dtype=torch.float64)
     total = float(weights.sum())
 
-    with_workers = [batch["__key__"] for batch in batches(path, 2)]
+    keys = [batch["__key__"] for batch in batches(path, 2)]
 
-    assert with_workers == [batch["__key__"] for batch in batches(path, 0)]
+    assert keys == [batch["__key__"] for batch in batches(path, 0)]
     assert float(weights.sum()) == total
     assert float((weights.cpu() - torch.arange(1 << 20)).abs().max()) == 0
 

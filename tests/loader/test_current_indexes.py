@@ -1,4 +1,4 @@
-"""`current_sample_index` and `current_batch_index` in hooks: whatever the workers, after a resume, and in restores."""
+"""`current_sample_index` and `current_batch_index` in hooks: with workers, after a resume and in restored samples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wdsctl.loader import Loader, Packing, WorkerConfig, get_loader, get_train_d
 
 
 class Numbered(Raw):
-    """Samples and batches that have the numbers that their hooks saw."""
+    """Stores the indexes that its hooks see in samples and batches."""
 
     def encode_sample(self, sample: Any) -> Any:
         return {**sample, "sample": self.current_sample_index}
@@ -34,7 +34,7 @@ class NumberedPacks(Numbered):
 
 
 class NumberedOnRestore(Numbered):
-    """Restored batches have no number."""
+    """Does not read the batch index, which restored batches lack."""
 
     def encode_batch(self, batch: Any) -> Any:
         return batch
@@ -61,7 +61,7 @@ def facts(batches: Any) -> list[Any]:
     return [(batch["number"], batch["batch"], batch["__key__"], batch["sample"]) for batch in batches]
 
 
-def test_numbers_do_not_depend_on_workers_and_continue_after_a_resume(path: str) -> None:
+def test_indexes_are_independent_of_workers_and_continue_after_resume(path: str) -> None:
     loader = a_loader(path)
     first = facts(islice(loader, 7))
     state = loader.state_dict()
@@ -78,15 +78,15 @@ def test_numbers_do_not_depend_on_workers_and_continue_after_a_resume(path: str)
     resumed.close()
 
 
-def test_ranks_have_equal_batch_numbers_at_a_step_and_the_samples_of_one_rank(path: str) -> None:
-    alone = facts(islice(a_loader(path), 12))
+def test_ranks_have_equal_batch_indexes_and_samples_of_single_rank(path: str) -> None:
+    single = facts(islice(a_loader(path), 12))
     ranks = [facts(islice(a_loader(path, rank, 3), 4)) for rank in range(3)]
 
     assert [[number for number, *_ in rank] for rank in ranks] == [[0, 1, 2, 3]] * 3
-    assert [each[1:] for step in zip(*ranks, strict=True) for each in step] == [each[1:] for each in alone]
+    assert [each[1:] for step in zip(*ranks, strict=True) for each in step] == [each[1:] for each in single]
 
 
-def test_on_other_ranks_numbers_are_those_of_a_job_that_began_with_them(path: str) -> None:
+def test_batch_indexes_on_other_rank_counts_match_new_job(path: str) -> None:
     two = [a_loader(path, rank, 2) for rank in range(2)]
     for loader in two:
         list(islice(loader, 6))
@@ -100,7 +100,7 @@ def test_on_other_ranks_numbers_are_those_of_a_job_that_began_with_them(path: st
     assert {tuple(number for number, *_ in facts(islice(loader, 3))) for loader in four} == {(3, 4, 5)}
 
 
-def test_a_restored_sample_and_batch_have_their_numbers(path: str) -> None:
+def test_restored_samples_and_batches_have_their_indexes(path: str) -> None:
     loader = a_loader(path, task_encoder=NumberedOnRestore())
     batch = list(islice(loader, 5))[-1]
 
@@ -111,7 +111,7 @@ def test_a_restored_sample_and_batch_have_their_numbers(path: str) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_validation_counts_from_0_in_every_pass(workers: int, path: str) -> None:
+def test_validation_counts_batches_from_0_in_every_pass(workers: int, path: str) -> None:
     config = WorkerConfig(num_workers=workers)
     loader = get_loader(get_val_dataset(path, batch_size=5, task_encoder=Numbered(), worker_config=config))
 
@@ -122,7 +122,7 @@ def test_a_validation_counts_from_0_in_every_pass(workers: int, path: str) -> No
     loader.close()
 
 
-def test_a_packed_validation_counts_its_batches(path: str) -> None:
+def test_packed_validation_has_increasing_batch_indexes(path: str) -> None:
     packing = Packing(length=count_bytes, capacity=30, window=40)
     options: dict[str, Any] = {"batch_size": 2, "task_encoder": NumberedPacks(), "packing": packing, "lanes": 4}
     ranks = [
@@ -141,7 +141,7 @@ def count_bytes(sample: Any) -> int:
     return len(sample["txt"])
 
 
-def test_a_generator_sees_the_number_of_its_sample_at_every_step(path: str) -> None:
+def test_generator_hook_has_index_of_its_sample_at_every_step(path: str) -> None:
     samples = list(islice(a_loader(path, batch_size=None, task_encoder=Steps()), 24))
 
     keys = [each["__key__"] for each in samples]
@@ -149,7 +149,7 @@ def test_a_generator_sees_the_number_of_its_sample_at_every_step(path: str) -> N
     assert len({(each["__key__"], each["sample"]) for each in samples}) == 12
 
 
-def test_outside_of_hooks_the_numbers_are_unknown(path: str) -> None:
+def test_current_indexes_raise_outside_hooks(path: str) -> None:
     loader = a_loader(path)
     next(iter(loader))
 

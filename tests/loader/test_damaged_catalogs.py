@@ -1,4 +1,4 @@
-"""A catalog's files that were changed on the disk end a training with the way to get them back: never wrong samples."""
+"""Damaged catalog files stop a training with a hint how to repair them; they never yield wrong samples."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SAMPLES = 40_000
 
 @pytest.fixture
 def dataset(tmp_path: Path) -> Path:
-    """Enough samples for a file that is mapped."""
+    """A dataset large enough that its offsets file is memory-mapped."""
     path = tmp_path / "data" / "lines.jsonl"
     path.parent.mkdir()
     path.write_text("".join(f"{json.dumps({'n': i, 'text': 'x' * (i % 90)})}\n" for i in range(SAMPLES)))
@@ -31,13 +31,11 @@ def dataset(tmp_path: Path) -> Path:
 
 def loader_of(path: Path, workers: int = 0, **options: object) -> Loader:
     config = WorkerConfig(num_workers=workers)
-    given: dict[str, object] = {"batch_size": 100, "repeat": False, "task_encoder": Raw(), "worker_config": config}
-    return get_loader(get_train_dataset(path, **{**given, **options}))  # type: ignore[arg-type]
+    defaults: dict[str, object] = {"batch_size": 100, "repeat": False, "task_encoder": Raw(), "worker_config": config}
+    return get_loader(get_train_dataset(path, **{**defaults, **options}))  # type: ignore[arg-type]
 
 
-def test_a_loader_of_a_dataset_with_a_damaged_shard_says_so_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_loader_warns_once_about_damaged_shard(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     for name in ("a.tar", "b.tar"):
         (tmp_path / name).write_bytes(a_shard({f"{name[0]}{i}.txt": b"x" for i in range(9)}))
     prepare(str(tmp_path), None, PrepareRequest(sample_type="CrudeSample", split={"train": 1.0}))
@@ -55,33 +53,31 @@ def test_a_loader_of_a_dataset_with_a_damaged_shard_says_so_once(
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_flipped_byte_in_the_offsets_ends_a_training_and_index_makes_the_file_again(
-    dataset: Path, workers: int
-) -> None:
+def test_flipped_bit_in_offsets_stops_training_and_index_repairs_it(dataset: Path, workers: int) -> None:
     (path,) = (dataset / ".wdsctl").glob("offsets-*.bin")
     whole = path.read_bytes()
     assert len(whole) > MAX_UNMAPPED_BYTES
-    truth = [digest(batch) for batch in loader_of(dataset)]
+    expected = [digest(batch) for batch in loader_of(dataset)]
     for at in (len(whole) // 3, len(whole) // 2, len(whole) * 4 // 5):
         data = bytearray(whole)
         data[at] ^= 4
         path.unlink()
         path.write_bytes(data)
 
-        found: list[str] = []
+        actual: list[str] = []
         with pytest.raises(CatalogError) as raised, loader_of(dataset, workers) as loader:
-            found.extend(map(digest, loader))
+            actual.extend(map(digest, loader))
         assert raised.value.code == "WDS302"
         assert raised.value.where == str(path)
         assert f"wdsctl index {dataset}" in raised.value.hint
-        assert found == truth[: len(found)]
+        assert actual == expected[: len(actual)]
 
         index(str(dataset))
         assert path.read_bytes() == whole
-    assert [digest(batch) for batch in loader_of(dataset, workers)] == truth
+    assert [digest(batch) for batch in loader_of(dataset, workers)] == expected
 
 
-def test_a_flipped_byte_in_a_column_ends_a_training_that_packs_by_it(dataset: Path) -> None:
+def test_flipped_bit_in_column_stops_training_that_packs_by_it(dataset: Path) -> None:
     index(str(dataset), columns={"tokens": "size:json"})
     (path,) = (dataset / ".wdsctl" / "columns").glob("tokens-*.bin")
     data = bytearray(path.read_bytes())

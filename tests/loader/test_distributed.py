@@ -1,4 +1,4 @@
-"""What ranks tell one another, over gloo between real processes, and in a process without any group."""
+"""What ranks exchange: over gloo between real processes, and in a process without a group."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from wdsctl.loader.distributed import (
 
 
 @pytest.fixture(scope="module", params=[2, 3], ids=["two", "three"])
-def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What each of so many processes got."""
+def reports(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """Starts two or three processes and returns the report of each."""
     world: int = request.param
     store = tmp_path_factory.mktemp("gloo") / "store"
     command = [sys.executable, "-m", "tests.loader.distributed_process"]
@@ -34,85 +34,85 @@ def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         )
         for rank in range(world)
     ]
-    ended = [process.communicate(timeout=120) for process in processes]
-    assert [process.returncode for process in processes] == [0] * world, "\n".join(errors for _, errors in ended)
-    return [json.loads(output) for output, _ in ended]
+    outputs = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0] * world, "\n".join(errors for _, errors in outputs)
+    return [json.loads(output) for output, _ in outputs]
 
 
-def test_rank_and_size_that_are_left_out_are_those_of_the_job_or_the_group(told: list[dict[str, Any]]) -> None:
-    world = len(told)
+def test_default_rank_and_world_size_match_job_or_group(reports: list[dict[str, Any]]) -> None:
+    world = len(reports)
     in_groups = [[0, 1], *([rank, world - 1] for rank in range(world - 1))]
 
-    assert [each["left out"] for each in told] == [[[rank, world], in_groups[rank]] for rank in range(world)]
+    assert [each["left out"] for each in reports] == [[[rank, world], in_groups[rank]] for rank in range(world)]
 
 
-def test_a_loader_that_was_made_before_the_job_began_does_not_take_itself_for_the_only_one(
-    told: list[dict[str, Any]],
+def test_loader_created_before_process_group_is_rejected(
+    reports: list[dict[str, Any]],
 ) -> None:
-    for early, late, alone in (each["places"] for each in told):
-        assert f"each of the {len(told)} ranks would get the same batches" in early[1]
-        assert (late, alone) == (None, None)
+    for early, late, single in (each["places"] for each in reports):
+        assert f"each of the {len(reports)} ranks would get the same batches" in early[1]
+        assert (late, single) == (None, None)
 
 
-def test_states_come_together_on_one_rank_in_the_order_of_the_ranks(told: list[dict[str, Any]]) -> None:
-    assert all(each["gathered"] for each in told)
-    assert len({json.dumps(each["gathered on all"]) for each in told}) == 1
-    assert [own["rank"] for own in told[0]["gathered on all"]] == list(range(len(told)))
-    *others, last = [each["gathered on the last"] for each in told]
-    assert last == [{"rank": rank, "of": "é" * rank} for rank in range(len(told))]
+def test_gather_states_returns_states_in_rank_order(reports: list[dict[str, Any]]) -> None:
+    assert all(each["gathered"] for each in reports)
+    assert len({json.dumps(each["gathered on all"]) for each in reports}) == 1
+    assert [state["rank"] for state in reports[0]["gathered on all"]] == list(range(len(reports)))
+    *others, last = [each["gathered on the last"] for each in reports]
+    assert last == [{"rank": rank, "of": "é" * rank} for rank in range(len(reports))]
     assert others == [None] * len(others)
 
 
-def test_every_rank_gets_its_own_state_from_the_one_that_has_them(told: list[dict[str, Any]]) -> None:
-    assert all(each["scattered"] for each in told)
+def test_scatter_states_sends_each_rank_its_state(reports: list[dict[str, Any]]) -> None:
+    assert all(each["scattered"] for each in reports)
 
 
-def test_a_merged_state_and_the_states_of_another_world_go_to_all_ranks_whole(told: list[dict[str, Any]]) -> None:
-    assert all(each["merged"] and each["of another world"] for each in told)
+def test_scatter_states_sends_merged_and_foreign_states_to_all_ranks(reports: list[dict[str, Any]]) -> None:
+    assert all(each["merged"] and each["of another world"] for each in reports)
 
 
-def test_every_rank_gets_all_states_of_those_that_each_gives_or_that_one_has(told: list[dict[str, Any]]) -> None:
-    assert [each["everybody's"] for each in told] == [[True] * 4] * len(told)
+def test_every_rank_receives_all_states(reports: list[dict[str, Any]]) -> None:
+    assert [each["everybody's"] for each in reports] == [[True] * 4] * len(reports)
 
 
-def test_all_ranks_hear_that_there_are_no_states(told: list[dict[str, Any]]) -> None:
-    assert [each["of nobody"] for each in told] == [
+def test_scatter_without_states_raises_on_all_ranks(reports: list[dict[str, Any]]) -> None:
+    assert [each["of nobody"] for each in reports] == [
         ["WDS500", "rank 0 has no states to send to the other ranks"]
-    ] * len(told)
+    ] * len(reports)
 
 
-def test_all_ranks_know_what_any_and_what_all_say(told: list[dict[str, Any]]) -> None:
-    assert [(each["any"], each["all"]) for each in told] == [([True, False], [True, False])] * len(told)
+def test_any_rank_and_all_ranks_agree_on_all_ranks(reports: list[dict[str, Any]]) -> None:
+    assert [(each["any"], each["all"]) for each in reports] == [([True, False], [True, False])] * len(reports)
 
 
-def test_a_plan_that_differs_is_refused_on_all_ranks_by_name(told: list[dict[str, Any]]) -> None:
-    last = len(told) - 1
-    words = f"the plan of rank {last} differs from that of rank 0:\n  seed: 1 on rank 0, 7 on rank {last}"
+def test_different_plan_is_rejected_on_all_ranks(reports: list[dict[str, Any]]) -> None:
+    last = len(reports) - 1
+    message = f"the plan of rank {last} differs from that of rank 0:\n  seed: 1 on rank 0, 7 on rank {last}"
 
-    assert [each["same"] for each in told] == [None] * len(told)
-    assert [each["other"] for each in told] == [["WDS520", words]] * len(told)
+    assert [each["same"] for each in reports] == [None] * len(reports)
+    assert [each["other"] for each in reports] == [["WDS520", message]] * len(reports)
 
 
-def test_a_group_of_other_ranks_than_the_loaders_is_refused(told: list[dict[str, Any]]) -> None:
-    for rank, each in enumerate(told):
+def test_check_group_rejects_other_rank_than_loader(reports: list[dict[str, Any]]) -> None:
+    for rank, each in enumerate(reports):
         assert each["mine"] is None
-        code, words = each["not mine"]
+        code, message = each["not mine"]
         assert code == "WDS001"
-        assert f"this process as rank {rank} of {len(told)}" in words
+        assert f"this process as rank {rank} of {len(reports)}" in message
 
 
-def test_groups_of_some_processes_speak_among_themselves(told: list[dict[str, Any]]) -> None:
-    others = [{"rank": rank} for rank in range(1, len(told))]
-    for rank, each in enumerate(told):
+def test_subgroups_exchange_states_among_their_processes(reports: list[dict[str, Any]]) -> None:
+    others = [{"rank": rank} for rank in range(1, len(reports))]
+    for rank, each in enumerate(reports):
         assert each["rank in its group"] == ([rank - 1, len(others)] if rank else [0, 1])
         assert each["gathered in its group"] == ([{"rank": 0}] if rank == 0 else others if rank == 1 else None)
-        assert each["a rank outside"][1].startswith(f"src_rank {len(told) - (rank > 0)} is out of range")
+        assert each["a rank outside"][1].startswith(f"src_rank {len(reports) - (rank > 0)} is out of range")
         assert each["a process outside"][1].startswith(f"process {0 if rank else 1} is not in the data-parallel group")
-    if len(told) == 3:
-        assert [each["scattered in its group"] for each in told] == [{"rank": 0}, {"rank": 0}, {"rank": 1}]
+    if len(reports) == 3:
+        assert [each["scattered in its group"] for each in reports] == [{"rank": 0}, {"rank": 0}, {"rank": 1}]
 
 
-def test_without_torch_distributed_this_process_is_the_only_rank() -> None:
+def test_process_without_torch_distributed_is_only_rank() -> None:
     state = a_rank_state()
 
     assert gather_states(state) == [state]

@@ -1,4 +1,4 @@
-"""Weights that were edited: refused, or with `adopt_weights` in force from where the state stands, exactly."""
+"""Edited weights are rejected, or with `adopt_weights` applied exactly from the position of the state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.loader.datasets import Raw, a_dataset, digest, numbered
-from tests.loader.running import Packs, digests, ids, restore_keys, rounds, taken, through_json, training_of
+from tests.loader.running import (
+    Packs,
+    digests,
+    ids,
+    json_round_trip,
+    make_training_loader,
+    restore_keys,
+    take_batches,
+    take_rounds,
+)
 from wdsctl.core.blend import Blender
 from wdsctl.core.errors import StateMismatch
 from wdsctl.loader import Loader, Packing, WorkerConfig, merge_states
@@ -29,9 +38,11 @@ def blend(paths: tuple[str, ...], *weights: int, **options: Any) -> Blender:
 
 
 def loader_of(blend: Any, rank: int = 0, world: int = 1, state: Any = None, **options: Any) -> Loader:
-    loader = training_of(blend, rank, world, **{"lanes": LANES, "batch_size": 5, "adopt_weights": True, **options})
+    loader = make_training_loader(
+        blend, rank, world, **{"lanes": LANES, "batch_size": 5, "adopt_weights": True, **options}
+    )
     if state is not None:
-        loader.load_state_dict(through_json(state))
+        loader.load_state_dict(json_round_trip(state))
     return loader
 
 
@@ -40,9 +51,9 @@ def shares(batches: list[Any]) -> list[float]:
     return [counts[source] / sum(counts.values()) for source in range(3)]
 
 
-def test_other_weights_are_refused_with_a_hint_that_names_the_option(paths: tuple[str, ...]) -> None:
+def test_edited_weights_are_rejected_with_hint_about_adopt_weights(paths: tuple[str, ...]) -> None:
     loader = loader_of(blend(paths, 3, 1, 1), adopt_weights=False)
-    taken(loader, 5)
+    take_batches(loader, 5)
 
     with pytest.raises(StateMismatch, match="weights: 0: 3 1 1 in the state, 0: 1 1 1 here") as raised:
         loader_of(blend(paths, 1, 1, 1), state=loader.state_dict(), adopt_weights=False)
@@ -54,40 +65,40 @@ def test_other_weights_are_refused_with_a_hint_that_names_the_option(paths: tupl
 
 
 @pytest.mark.parametrize("place", [0, 1, 6, 13])
-def test_new_weights_are_in_force_from_where_the_state_stands(place: int, paths: tuple[str, ...]) -> None:
+def test_adopted_weights_apply_from_position_of_state(place: int, paths: tuple[str, ...]) -> None:
     loader = loader_of(blend(paths, 8, 1, 1))
-    before = taken(loader, place)
+    before = take_batches(loader, place)
 
-    after = taken(loader_of(blend(paths, 1, 1, 2), state=loader.state_dict()), 80)
+    after = take_batches(loader_of(blend(paths, 1, 1, 2), state=loader.state_dict()), 80)
 
     assert shares(after) == pytest.approx([0.25, 0.25, 0.5], abs=0.03)
     assert set(Counter(ids([*before, *after])).values()) == {1}
 
 
-def test_the_same_weights_go_on_as_without_the_option(paths: tuple[str, ...]) -> None:
+def test_adopt_weights_with_equal_weights_changes_nothing(paths: tuple[str, ...]) -> None:
     weights = blend(paths, 3, 1, 1)
-    truth = digests(loader_of(weights, adopt_weights=False), 40)
+    expected = digests(loader_of(weights, adopt_weights=False), 40)
     loader = loader_of(weights)
-    taken(loader, 10)
+    take_batches(loader, 10)
     state = loader.state_dict()
 
-    assert digests(loader_of(weights, state=state), 30) == truth[10:]
+    assert digests(loader_of(weights, state=state), 30) == expected[10:]
     assert "edits" not in state["plan"]["order"]
 
 
-def test_states_after_an_edit_go_on_exactly_also_without_the_option(paths: tuple[str, ...]) -> None:
+def test_states_after_edit_resume_exactly_without_option(paths: tuple[str, ...]) -> None:
     loader = loader_of(blend(paths, 8, 1, 1))
-    taken(loader, 7)
-    now = blend(paths, 1, 3, 2)
-    loader = loader_of(now, state=loader.state_dict())
-    states, truth = [], []
+    take_batches(loader, 7)
+    edited = blend(paths, 1, 3, 2)
+    loader = loader_of(edited, state=loader.state_dict())
+    states, expected = [], []
     for _ in range(20):
         states.append(loader.state_dict())
-        truth += digests(loader, 1)
+        expected += digests(loader, 1)
 
     for place, state in enumerate(states):
         for option in (True, False):
-            assert digests(loader_of(now, state=state, adopt_weights=option), 20 - place) == truth[place:]
+            assert digests(loader_of(edited, state=state, adopt_weights=option), 20 - place) == expected[place:]
 
 
 @pytest.mark.parametrize(
@@ -95,73 +106,73 @@ def test_states_after_an_edit_go_on_exactly_also_without_the_option(paths: tuple
     [
         ((8, 1, 1), "fork"),
         pytest.param((8, 1, 1), "spawn", marks=pytest.mark.slow),
-        ((0, 1, 0), "spawn"),  # datasets that are raised
+        ((0, 1, 0), "spawn"),  # raises components from the weight 0
     ],
 )
-def test_ranks_and_workers_edit_at_the_same_batch_with_their_own_states(
+def test_ranks_and_workers_adopt_weights_at_same_batch(
     weights: tuple[int, ...], method: Any, paths: tuple[str, ...]
 ) -> None:
     first = [loader_of(blend(paths, *weights), rank, 2) for rank in range(2)]
-    rounds(first, 4)
+    take_rounds(first, 4)
     states = [loader.state_dict() for loader in first]
-    now = blend(paths, 1, 1, 2)
-    truth = [digest(batch) for batch in rounds([loader_of(now, state=states)], 24)]
+    edited = blend(paths, 1, 1, 2)
+    expected = [digest(batch) for batch in take_rounds([loader_of(edited, state=states)], 24)]
 
-    two = [loader_of(now, rank, 2, states[rank]) for rank in range(2)]
-    assert [digest(batch) for batch in rounds(two, 12)] == truth
+    two = [loader_of(edited, rank, 2, states[rank]) for rank in range(2)]
+    assert [digest(batch) for batch in take_rounds(two, 12)] == expected
     workers = WorkerConfig(num_workers=2, start_method=method)
-    with loader_of(now, state=states, worker_config=workers) as loader:
-        assert digests(loader, 24) == truth
+    with loader_of(edited, state=states, worker_config=workers) as loader:
+        assert digests(loader, 24) == expected
 
 
-def test_lanes_that_split_before_and_after_an_edit_repeat_nothing(paths: tuple[str, ...]) -> None:
+def test_lane_splits_before_and_after_edit_repeat_no_sample(paths: tuple[str, ...]) -> None:
     loader = loader_of(blend(paths, 8, 1, 1))
-    batches = taken(loader, 5)
+    batches = take_batches(loader, 5)
     three = [loader_of(blend(paths, 1, 4, 1), rank, 3, merge_states([loader.state_dict()])) for rank in range(3)]
-    batches += rounds(three, 5)
+    batches += take_rounds(three, 5)
     state = merge_states([each.state_dict() for each in three])
     five = [loader_of(blend(paths, 2, 0, 1), rank, 5, state) for rank in range(5)]
-    batches += rounds(five, 2)
+    batches += take_rounds(five, 2)
     states = [each.state_dict() for each in five]
 
-    rest = rounds(five, 20)
+    rest = take_rounds(five, 20)
 
     assert set(Counter(ids([*batches, *rest])).values()) == {1}
-    again = [loader_of(blend(paths, 2, 0, 1), rank, 5, states) for rank in range(5)]
-    assert [digest(batch) for batch in rounds(again, 20)] == [digest(batch) for batch in rest]
+    reloaded = [loader_of(blend(paths, 2, 0, 1), rank, 5, states) for rank in range(5)]
+    assert [digest(batch) for batch in take_rounds(reloaded, 20)] == [digest(batch) for batch in rest]
     assert shares(rest)[1] == 0
 
 
-def test_a_dataset_may_be_given_up_and_taken_up_again_where_it_was(paths: tuple[str, ...]) -> None:
+def test_component_continues_after_weight_0(paths: tuple[str, ...]) -> None:
     loader = loader_of(blend(paths, 2, 1, 1))
-    batches = taken(loader, 9)
+    batches = take_batches(loader, 9)
     for weights in ((1, 0, 0), (1, 1, 0), (2, 1, 1)):
         loader = loader_of(blend(paths, *weights), state=loader.state_dict())
-        found = taken(loader, 12)
-        assert [share > 0 for share in shares(found)] == [weight > 0 for weight in weights]
-        batches += found
+        result = take_batches(loader, 12)
+        assert [share > 0 for share in shares(result)] == [weight > 0 for weight in weights]
+        batches += result
 
     assert set(Counter(ids(batches)).values()) == {1}
     assert [batch for batch, _ in loader.state_dict()["plan"]["order"]["weight_edits"]] == [9, 21, 33]
 
 
-def test_a_schedule_may_be_edited_and_an_edit_may_be_a_schedule(paths: tuple[str, ...]) -> None:
+def test_adopt_weights_accepts_edited_schedule(paths: tuple[str, ...]) -> None:
     first = blend(paths, 1, 0, 0, schedule=[{"step": 4, "weights": [0, 1, 0]}, {"step": 30, "weights": [0, 0, 1]}])
     loader = loader_of(first)
-    taken(loader, 8)
+    take_batches(loader, 8)
     second = blend(paths, 0, 0, 1, schedule=[{"step": 12, "weights": [1, 0, 0]}])
 
     loader = loader_of(second, state=loader.state_dict())
 
-    found = [{source for source, *_ in batch["__restore_key__"]} for batch in taken(loader, 30)]
-    assert found == [{2}] * 4 + [{0}] * 26
-    again = loader_of(second, state=loader.state_dict(), adopt_weights=False)
-    assert digests(again, 9) == digests(loader, 9)
+    result = [{source for source, *_ in batch["__restore_key__"]} for batch in take_batches(loader, 30)]
+    assert result == [{2}] * 4 + [{0}] * 26
+    reloaded = loader_of(second, state=loader.state_dict(), adopt_weights=False)
+    assert digests(reloaded, 9) == digests(loader, 9)
 
 
-def test_two_edits_at_one_place_are_the_last_one(paths: tuple[str, ...]) -> None:
+def test_last_of_two_edits_at_same_position_wins(paths: tuple[str, ...]) -> None:
     loader = loader_of(blend(paths, 8, 1, 1))
-    taken(loader, 6)
+    take_batches(loader, 6)
     state = loader.state_dict()
     once = digests(loader_of(blend(paths, 1, 1, 2), state=state), 20)
 
@@ -170,9 +181,9 @@ def test_two_edits_at_one_place_are_the_last_one(paths: tuple[str, ...]) -> None
     assert digests(loader_of(blend(paths, 1, 1, 2), state=between), 20) == once
 
 
-def test_other_entries_are_another_blend(paths: tuple[str, ...]) -> None:
+def test_adopt_weights_rejects_other_blend_entries(paths: tuple[str, ...]) -> None:
     loader = loader_of(blend(paths, 3, 1, 1))
-    taken(loader, 3)
+    take_batches(loader, 3)
 
     with pytest.raises(StateMismatch, match="has 3 entries, but this blend has 2") as raised:
         loader_of(Blender([(paths[0], 1), (paths[1], 1)]), state=loader.state_dict())
@@ -182,9 +193,9 @@ def test_other_entries_are_another_blend(paths: tuple[str, ...]) -> None:
 
 
 def samples_of(loader: Loader, batches: int) -> list[Any]:
-    """(dataset, pass, sample) of each sample of the next batches. Numbers of datasets go by when they came in."""
-    found = taken(loader, batches)
-    return [(loader.sources[source].dataset_path, *rest) for source, *rest in ids(found)]
+    """Returns (dataset path, pass, sample) of the next batches. Component numbers depend on the time of first use."""
+    result = take_batches(loader, batches)
+    return [(loader.sources[source].dataset_path, *rest) for source, *rest in ids(result)]
 
 
 SOME_WEIGHTS = st.tuples(*[st.sampled_from([0, 0, 1, 2, 5])] * 3).filter(any)
@@ -192,44 +203,42 @@ SOME_WEIGHTS = st.tuples(*[st.sampled_from([0, 0, 1, 2, 5])] * 3).filter(any)
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(SOME_WEIGHTS, st.integers(0, 9)), min_size=1, max_size=6))
-def test_any_weights_may_follow_any_others_and_nothing_comes_twice_or_is_missed(
+def test_any_sequence_of_weights_covers_every_sample_once(
     paths: tuple[str, ...], history: list[tuple[tuple[int, ...], int]]
 ) -> None:
-    came: list[Any] = []
+    drawn_ids: list[Any] = []
     state = None
     for weights, batches in [*history, ((1, 1, 1), 120)]:
         loader = loader_of(blend(paths, *weights), state=state)
-        found = samples_of(loader, batches)
-        counts = Counter(path for path, *_ in found)
+        result = samples_of(loader, batches)
+        counts = Counter(path for path, *_ in result)
         for path, weight in zip(paths, weights, strict=True):
-            share = len(found) * weight / sum(weights)
+            share = len(result) * weight / sum(weights)
             assert abs(counts[path] - share) <= (3.37 * LANES if weight else 0)
-        came += found
-        state = through_json(loader.state_dict())
+        drawn_ids += result
+        state = json_round_trip(loader.state_dict())
         following = digests(loader, 3)
         for option in (True, False):
             assert digests(loader_of(blend(paths, *weights), state=state, adopt_weights=option), 3) == following
 
-    assert set(Counter(came).values()) == {1}
-    firsts = Counter(path for path, passes, _ in came if not passes)
+    assert set(Counter(drawn_ids).values()) == {1}
+    firsts = Counter(path for path, passes, _ in drawn_ids if not passes)
     assert [firsts[path] for path in paths] == [50, 30, 11]
 
 
-def test_a_state_from_before_the_first_batch_takes_weights_that_leave_a_dataset_out(paths: tuple[str, ...]) -> None:
+def test_state_before_first_batch_accepts_weight_0(paths: tuple[str, ...]) -> None:
     two = paths[:2]
     loader = loader_of(blend(two, 0, 1), state=loader_of(blend(two, 1, 1)).state_dict())
-    taken(loader, 5)
+    take_batches(loader, 5)
     state = loader.state_dict()
 
     for option in (True, False):
-        again = loader_of(blend(two, 0, 1), state=state, adopt_weights=option)
-        assert digests(again, 5) == digests(loader_of(blend(two, 0, 1), state=state), 5)
-    assert shares(taken(loader_of(blend(two, 1, 1), state=state), 40))[:2] == pytest.approx([0.5, 0.5], abs=0.05)
+        reloaded = loader_of(blend(two, 0, 1), state=state, adopt_weights=option)
+        assert digests(reloaded, 5) == digests(loader_of(blend(two, 0, 1), state=state), 5)
+    assert shares(take_batches(loader_of(blend(two, 1, 1), state=state), 40))[:2] == pytest.approx([0.5, 0.5], abs=0.05)
 
 
-def test_a_dataset_that_began_with_the_weight_0_may_be_raised_and_need_not_be_there_before(
-    paths: tuple[str, ...], tmp_path: Any
-) -> None:
+def test_missing_component_of_weight_0_can_be_raised_later(paths: tuple[str, ...], tmp_path: Any) -> None:
     late = str(tmp_path / "late")
     three = (late, *paths[:2])
     loader = loader_of(blend(three, 0, 1, 0))
@@ -251,21 +260,21 @@ def test_a_dataset_that_began_with_the_weight_0_may_be_raised_and_need_not_be_th
     assert loader.state_dict()["plan"]["order"]["blend_entries"] == [[1], [0]]
 
 
-def test_a_dataset_is_raised_where_lanes_were_split_and_split_again_after_it(paths: tuple[str, ...]) -> None:
+def test_component_is_raised_from_weight_0_between_lane_splits(paths: tuple[str, ...]) -> None:
     loader = loader_of(blend(paths, 0, 1, 0))
-    came = ids(taken(loader, 5))
+    drawn_ids = ids(take_batches(loader, 5))
     state = loader.state_dict()
     for ranks, weights in ((3, (0, 1, 0)), (3, (1, 1, 0)), (5, (1, 0, 2)), (2, (1, 1, 1))):
         world = [loader_of(blend(paths, *weights), rank, ranks, state) for rank in range(ranks)]
-        came += ids(rounds(world, 5))
-        state = merge_states([through_json(each.state_dict()) for each in world])
+        drawn_ids += ids(take_rounds(world, 5))
+        state = merge_states([json_round_trip(each.state_dict()) for each in world])
 
-    assert set(Counter(came).values()) == {1}
+    assert set(Counter(drawn_ids).values()) == {1}
     assert state["plan"]["order"]["blend_entries"] == [[1], [0], [2]]
 
 
 @pytest.mark.parametrize("entries", [[], [1], [[9]], [["a"]], "x", [[]]])
-def test_damaged_entries_of_a_state_are_told(entries: Any, paths: tuple[str, ...]) -> None:
+def test_damaged_blend_entries_of_state_are_rejected(entries: Any, paths: tuple[str, ...]) -> None:
     state = loader_of(blend(paths, 3, 1, 1)).state_dict()
     state["plan"]["order"]["blend_entries"] = entries
 
@@ -275,7 +284,7 @@ def test_damaged_entries_of_a_state_are_told(entries: Any, paths: tuple[str, ...
 
 
 class Joined(Raw):
-    """Packs by length, which keep the restore keys of their samples."""
+    """Packs by length and keeps the restore keys of the samples."""
 
     def pack_selected_samples(self, samples: list[Any]) -> Any:
         return {**samples[0], "members": [sample["__restore_key__"] for sample in samples]}
@@ -286,16 +295,18 @@ def letters(sample: Any) -> int:
 
 
 @pytest.mark.parametrize("by_hooks", [True, False])
-def test_packs_that_are_under_way_go_on_when_a_dataset_is_raised(by_hooks: bool, paths: tuple[str, ...]) -> None:
+def test_open_packs_continue_when_component_is_raised(by_hooks: bool, paths: tuple[str, ...]) -> None:
     options: dict[str, Any] = {"encoder": Joined(), "packing": Packing(capacity=40, length=letters, window=64)}
     if by_hooks:
         options = {"encoder": Packs(), "packing_buffer_size": 9}
     loader = loader_of(blend(paths, 0, 1, 0), **options)
-    came = restore_keys(taken(loader, 7))
+    drawn_ids = restore_keys(take_batches(loader, 7))
     for weights in ((0, 1, 1), (1, 1, 1), (0, 0, 1), (1, 1, 1)):
         loader = loader_of(blend(paths, *weights), state=loader.state_dict(), **options)
-        came += restore_keys(taken(loader, 9))
-        again = loader_of(blend(paths, *weights), state=loader.state_dict(), adopt_weights=False, **options)
-        assert digests(again, 4) == digests(loader_of(blend(paths, *weights), state=loader.state_dict(), **options), 4)
+        drawn_ids += restore_keys(take_batches(loader, 9))
+        reloaded = loader_of(blend(paths, *weights), state=loader.state_dict(), adopt_weights=False, **options)
+        assert digests(reloaded, 4) == digests(
+            loader_of(blend(paths, *weights), state=loader.state_dict(), **options), 4
+        )
 
-    assert set(Counter(came).values()) == {1}
+    assert set(Counter(drawn_ids).values()) == {1}

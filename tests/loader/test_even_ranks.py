@@ -1,4 +1,4 @@
-"""What ranks do that have not equally many batches: keep them, pad, drop; alone where that is known, else together."""
+"""Ranks with unequal numbers of batches keep, pad or drop them; they communicate only if hooks decide the number."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def loader_of(path: str, rank: int, uneven: Any, encoder: Any = None) -> Loader:
         ("pad", [[False] * 3, [False, False, True]]),
     ],
 )
-def test_ranks_have_as_many_batches_as_was_asked_for_in_every_pass(
+def test_uneven_option_determines_batches_of_ranks_in_every_pass(
     uneven: str, padding: list[list[bool]], dataset: str
 ) -> None:
     for rank in range(2):
@@ -47,13 +47,13 @@ def test_ranks_have_as_many_batches_as_was_asked_for_in_every_pass(
         assert len(loader) == len(padding[rank])
 
 
-def test_padding_is_the_last_batch_once_more(dataset: str) -> None:
+def test_padding_repeats_last_batch(dataset: str) -> None:
     batches = list(loader_of(dataset, 1, "pad"))
 
     assert batches[2] is batches[1]
 
 
-def test_a_rank_without_any_batch_pads_with_that_of_another(tmp_path: Path) -> None:
+def test_rank_without_batch_pads_with_batch_of_another_rank(tmp_path: Path) -> None:
     path = a_dataset(tmp_path, 1, parts=numbered, split={"val": 1.0})
     loaders = [loader_of(path, rank, "pad") for rank in range(2)]
 
@@ -65,17 +65,17 @@ def test_a_rank_without_any_batch_pads_with_that_of_another(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 3])
-def test_a_state_of_any_step_is_padded_with_the_same_batch(steps: int, dataset: str) -> None:
-    truth = [digest(batch) for batch in loader_of(dataset, 1, "pad")]
+def test_resumed_pass_is_padded_with_same_batch(steps: int, dataset: str) -> None:
+    expected = [digest(batch) for batch in loader_of(dataset, 1, "pad")]
     loader, resumed = loader_of(dataset, 1, "pad"), loader_of(dataset, 1, "pad")
     list(islice(loader, steps))
 
     resumed.load_state_dict(loader.state_dict())
 
-    assert [digest(batch) for batch in resumed] == (truth[steps:] or truth)
+    assert [digest(batch) for batch in resumed] == (expected[steps:] or expected)
 
 
-def test_a_rank_on_which_every_batch_fails_has_nothing_to_pad_with(tmp_path: Path) -> None:
+def test_rank_with_only_failed_batches_cannot_pad(tmp_path: Path) -> None:
     path = a_dataset(tmp_path, 3, shard_samples=1, parts=numbered, split={"val": 1.0})
     for tar in sorted(Path(path).rglob("*.tar"))[:2]:
         tar.write_bytes(b"")
@@ -90,7 +90,7 @@ def test_a_rank_on_which_every_batch_fails_has_nothing_to_pad_with(tmp_path: Pat
 
 
 @pytest.mark.parametrize("uneven", ["pad", "drop"])
-def test_where_hooks_decide_the_ranks_have_to_talk(uneven: str, dataset: str) -> None:
+def test_uneven_option_needs_torch_distributed_if_hooks_decide_batches(uneven: str, dataset: str) -> None:
     with pytest.raises(LoaderError, match=r"needs torch\.distributed") as raised:
         next(iter(loader_of(dataset, 0, uneven, Draws())))
 

@@ -1,4 +1,4 @@
-"""A state that was saved by this release is gone on with for ever: it guards the order and the state's form.
+"""Every later release resumes states of this release: the file guards the order and the form of states.
 
 A change to the file is a decision: raise ORDER_VERSION or the state's version, and say so in the changelog.
 """
@@ -35,7 +35,7 @@ def training(path: str, rank: int = 0, world: int = 1) -> Loader:
 
 
 def blend(path: str) -> Loader:
-    """Two thirds of the one, one third of a part of the other, with weights that change on the way."""
+    """Two thirds of one dataset and one third of a subset of it, with weights that change by a schedule."""
     parts = {"path": path, "split_part": "val", "subset": {"range": [1, 8]}}
     blender = Blender([(path, 2), (parts, 1)], schedule=[{"step": 9, "weights": [1, 3]}])
     options: dict[str, Any] = {"batch_size": 3, "shuffle_buffer_size": 6, "max_samples_per_sequence": 2, "lanes": 2}
@@ -47,7 +47,7 @@ def validation(path: str) -> Loader:
 
 
 class Packs(Raw):
-    """Two of every third sample, packs of two or three, and batches of packs of one size."""
+    """Yields two copies of every third sample, packs of two or three, and batches of packs of one size."""
 
     def encode_sample(self, sample: Any) -> Iterator[Any]:
         for copy in range(1 + (int(sample["__key__"]) % 3 == 0)):
@@ -63,7 +63,7 @@ class Packs(Raw):
         return len(sample["__key__"]), None
 
 
-def packed(path: str) -> Loader:
+def packing_training(path: str) -> Loader:
     options: dict[str, Any] = {"batch_size": 3, "packing_buffer_size": 8, "seed": 7, "max_samples_per_sequence": 2}
     return get_loader(get_train_dataset(path, lanes=2, task_encoder=Packs(), **options))
 
@@ -72,7 +72,7 @@ LOADERS: dict[str, tuple[Callable[[str], Loader], int]] = {
     "training": (training, 21),
     "blend": (blend, 13),
     "validation": (validation, 2),
-    "packed": (packed, 7),
+    "packed": (packing_training, 7),
 }
 
 
@@ -80,20 +80,20 @@ def keys(batches: Iterable[Any], count: int) -> list[str]:
     return [" ".join(batch["__key__"]) for batch in islice(batches, count)]
 
 
-def written(path: str) -> dict[str, Any]:
-    """What the file holds. To write it anew: `python -m tests.loader.test_golden_state`."""
-    made: dict[str, Any] = {}
-    for name, (opened, steps) in LOADERS.items():
-        loader = opened(path)
+def make_golden(path: str) -> dict[str, Any]:
+    """Returns the contents of the file. To rewrite it: `python -m tests.loader.test_golden_state`."""
+    contents: dict[str, Any] = {}
+    for name, (open_loader, steps) in LOADERS.items():
+        loader = open_loader(path)
         batches = iter(loader)
         first = keys(batches, steps)
         state = loader.state_dict()
-        made[name] = {"first": first, "state": state, "next": keys(batches, 9 if name == "validation" else 12)}
-    return made
+        contents[name] = {"first": first, "state": state, "next": keys(batches, 9 if name == "validation" else 12)}
+    return contents
 
 
 @pytest.mark.parametrize("name", LOADERS)
-def test_a_state_of_version_1_goes_on_with_the_very_next_batches(name: str, dataset: str) -> None:
+def test_state_of_version_1_resumes_with_next_batches(name: str, dataset: str) -> None:
     loader = LOADERS[name][0](dataset)
 
     loader.load_state_dict(GOLDEN[name]["state"], strict=True)
@@ -101,7 +101,7 @@ def test_a_state_of_version_1_goes_on_with_the_very_next_batches(name: str, data
     assert keys(loader, 12) == GOLDEN[name]["next"]
 
 
-def test_a_state_of_version_1_goes_on_on_two_ranks(dataset: str) -> None:
+def test_state_of_version_1_resumes_on_two_ranks(dataset: str) -> None:
     merged = {**GOLDEN["training"]["state"], "kind": "world", "rank": -1}
     world = [training(dataset, rank, 2) for rank in range(2)]
     for loader in world:
@@ -112,11 +112,11 @@ def test_a_state_of_version_1_goes_on_on_two_ranks(dataset: str) -> None:
     assert [key for pair in zip(*streams, strict=True) for key in pair] == GOLDEN["training"]["next"]
 
 
-def test_the_order_and_the_form_of_states_are_what_they_were(dataset: str) -> None:
-    found = written(dataset)
+def test_order_and_form_of_states_are_unchanged(dataset: str) -> None:
+    actual = make_golden(dataset)
 
-    assert found == GOLDEN
-    assert shape_of(found) == shape_of(GOLDEN)
+    assert actual == GOLDEN
+    assert shape_of(actual) == shape_of(GOLDEN)
 
 
 def main() -> None:
@@ -125,7 +125,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         parts = {"train": 4.0, "val": 1.0}
         root = a_dataset(Path(folder), 50, shard_samples=12, parts=lambda i: {"txt": b"%d" % i}, split=parts)
-        text = json.dumps(written(root), indent=1) + "\n"
+        text = json.dumps(make_golden(root), indent=1) + "\n"
     (FOLDER / "state-v1.json").write_text(text, encoding="utf-8")
 
 

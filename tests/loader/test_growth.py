@@ -1,4 +1,4 @@
-"""A dataset that grows: what was begun goes on as it was, and what begins anew sees everything."""
+"""A dataset that grows: saved jobs continue with the samples they had, and new jobs use all samples."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from pathlib import Path
 import pytest
 
 from tests.loader.datasets import a_dataset, a_shard, numbered
-from tests.loader.running import digests, ids, saved_after, training_of
-from tests.places import placed
+from tests.loader.running import digests, ids, make_training_loader, save_state_after
+from tests.places import place_dataset
 from wdsctl.core.errors import StateMismatch
 from wdsctl.core.index.index import index
 
 SAMPLES = 96
 
 
-def grown(root: Path) -> None:
+def grow_dataset(root: Path) -> None:
     a_shard(root / "shard-900.tar", ((f"new-{i}", numbered(i)) for i in range(30)))
-    index(placed(root))
+    index(place_dataset(root))
 
 
 @pytest.mark.usefixtures("place")
-def test_a_state_goes_on_with_the_generation_it_was_saved_on(tmp_path: Path) -> None:
+def test_state_resumes_with_its_generation_after_growth(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered)
-    loader = training_of(root)
-    state = saved_after(loader, 5)
-    truth = digests(training_of(root), 60)[5:]
-    grown(tmp_path)
-    resumed, fresh = training_of(root), training_of(root)
+    loader = make_training_loader(root)
+    state = save_state_after(loader, 5)
+    expected = digests(make_training_loader(root), 60)[5:]
+    grow_dataset(tmp_path)
+    resumed, fresh = make_training_loader(root), make_training_loader(root)
 
     resumed.load_state_dict(state)
 
-    assert digests(resumed, 55) == truth
+    assert digests(resumed, 55) == expected
     assert resumed.state_dict()["generations"] == [1]
     assert fresh.config()["order"]["samples"] == SAMPLES + 30
     assert {key for batch in islice(fresh, 64) for key in batch["__key__"]} >= {f"new-{i}" for i in range(30)}
@@ -42,94 +42,94 @@ def test_a_state_goes_on_with_the_generation_it_was_saved_on(tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("place")
-def test_a_loader_that_is_running_does_not_see_what_is_added(tmp_path: Path) -> None:
+def test_running_loader_ignores_added_shards(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered)
-    truth = digests(training_of(root), 60)
-    loader = training_of(root)
+    expected = digests(make_training_loader(root), 60)
+    loader = make_training_loader(root)
     first = digests(loader, 5)
 
-    grown(tmp_path)
+    grow_dataset(tmp_path)
 
-    assert first + digests(loader, 55) == truth
+    assert first + digests(loader, 55) == expected
 
 
-def test_a_state_goes_on_after_all_shards_were_touched(tmp_path: Path) -> None:
+def test_state_resumes_after_shards_are_touched(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered)
-    state = saved_after(training_of(root), 5)
-    truth = digests(training_of(root), 60)[5:]
+    state = save_state_after(make_training_loader(root), 5)
+    expected = digests(make_training_loader(root), 60)[5:]
     for path in tmp_path.glob("*.tar"):
         os.utime(path)
     index(root)
 
-    resumed = training_of(root)
+    resumed = make_training_loader(root)
     resumed.load_state_dict(state)
-    assert digests(resumed, 55) == truth
+    assert digests(resumed, 55) == expected
     assert resumed.state_dict()["generations"] == [1]
 
 
-@pytest.mark.parametrize("more", [False, True])
-def test_a_state_goes_on_after_shards_were_renamed(tmp_path: Path, more: bool) -> None:
+@pytest.mark.parametrize("grows", [False, True])
+def test_state_resumes_after_shards_are_renamed(tmp_path: Path, grows: bool) -> None:
     root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered)
-    state = saved_after(training_of(root), 5)
-    truth = ids(list(islice(training_of(root), 60))[5:])
+    state = save_state_after(make_training_loader(root), 5)
+    expected = ids(list(islice(make_training_loader(root), 60))[5:])
     for number, path in enumerate(sorted(tmp_path.glob("*.tar"))):
         path.rename(tmp_path / f"renamed-{9 - number}.tar")
-    if more:
-        grown(tmp_path)
+    if grows:
+        grow_dataset(tmp_path)
     index(root)
 
-    resumed = training_of(root)
+    resumed = make_training_loader(root)
     resumed.load_state_dict(state)
-    assert ids(list(islice(resumed, 55))) == truth
+    assert ids(list(islice(resumed, 55))) == expected
     assert resumed.state_dict()["generations"] == [1]
 
 
 @pytest.mark.usefixtures("place")
-def test_a_catalog_without_rows_of_samples_trains_as_one_with_them(tmp_path: Path) -> None:
+def test_catalog_without_sample_rows_trains_identically(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered)
-    truth = digests(training_of(root), 60)
-    state = saved_after(training_of(root), 5)
+    expected = digests(make_training_loader(root), 60)
+    state = save_state_after(make_training_loader(root), 5)
     index(root, sample_rows=False)
 
-    resumed = training_of(root)
+    resumed = make_training_loader(root)
     resumed.load_state_dict(state)
-    assert digests(training_of(root), 60) == truth
-    assert digests(resumed, 55) == truth[5:]
+    assert digests(make_training_loader(root), 60) == expected
+    assert digests(resumed, 55) == expected[5:]
 
 
-def test_a_state_goes_on_when_a_lost_offsets_file_was_made_again(tmp_path: Path) -> None:
+def test_state_resumes_after_lost_offsets_file_is_rewritten(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered)
-    state = saved_after(training_of(root), 5)
-    truth = digests(training_of(root), 60)[5:]
+    state = save_state_after(make_training_loader(root), 5)
+    expected = digests(make_training_loader(root), 60)[5:]
     (tmp_path / ".wdsctl" / "offsets-1.bin").unlink()
     index(root)
 
-    resumed = training_of(root)
+    resumed = make_training_loader(root)
     resumed.load_state_dict(state)
-    assert digests(resumed, 55) == truth
+    assert digests(resumed, 55) == expected
 
 
-def test_a_generation_whose_shards_have_all_changed_says_so(tmp_path: Path) -> None:
+def test_state_rejects_generation_with_all_shards_replaced(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered)
-    state = saved_after(training_of(root), 5)
+    state = save_state_after(make_training_loader(root), 5)
     for path in tmp_path.glob("*.tar"):
         path.unlink()
     a_shard(tmp_path / "shard-900.tar", ((f"new-{i}", numbered(i)) for i in range(30)))
     index(root, missing="drop")
 
     with pytest.raises(StateMismatch, match="samples of generation 1 that are no longer in the split"):
-        training_of(root).load_state_dict(state)
+        make_training_loader(root).load_state_dict(state)
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"rubbish" * 99)])
-def test_a_generation_that_is_gone_says_so(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+def test_state_rejects_lost_generation(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered)
-    state = saved_after(training_of(root), 5)
-    grown(tmp_path)
+    state = save_state_after(make_training_loader(root), 5)
+    grow_dataset(tmp_path)
     damage(tmp_path / ".wdsctl" / "offsets-1.bin")
 
     with pytest.raises(StateMismatch, match="generation 1 of the dataset, which is no longer kept") as raised:
-        training_of(root).load_state_dict(state)
+        make_training_loader(root).load_state_dict(state)
 
     assert raised.value.hint
     assert ".wdsctl" in raised.value.where

@@ -1,4 +1,4 @@
-"""Training from shards of other formats in place: what a converted copy gives, and as exactly as from tars."""
+"""Training in place from shards of other formats gives the samples of a converted copy, as exactly as tars do."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.loader.datasets import Raw, a_dataset
 from tests.loader.in_place_process import blend_of
 from tests.loader.mixed import everything, number_of
 from tests.loader.test_matrix import content
-from tests.places import placed
-from tests.preparing import prepare_request
+from tests.places import place_dataset
+from tests.prepare_requests import prepare_request
 from wdsctl.core.blend import Blender
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.loader import DefaultTaskEncoder, WorkerConfig, get_loader, get_train_dataset, merge_states
@@ -82,8 +82,8 @@ def blend(paths: dict[str, str]) -> Blender:
     return blend_of(paths)
 
 
-def ran(blend: Blender, ranks: int, workers: int, steps: int, state: Any = None) -> tuple[list[str], Any]:
-    """The batches of the world with every hook, on lanes that 1, 2 and 3 ranks divide, and the state after them."""
+def run_world(blend: Blender, ranks: int, workers: int, steps: int, state: Any = None) -> tuple[list[str], Any]:
+    """Return the global batches with every hook, on lanes that 1, 2 and 3 ranks divide, and the state after them."""
     loaders = [get_loader(everything(blend, rank, ranks, workers, lanes=12)) for rank in range(ranks)]
     for loader in loaders:
         loader.restore_state_rank(state)
@@ -96,22 +96,22 @@ def ran(blend: Blender, ranks: int, workers: int, steps: int, state: Any = None)
 
 @pytest.fixture(scope="module")
 def truth(blend: Blender) -> list[str]:
-    return ran(blend, 1, 0, STEPS)[0]
+    return run_world(blend, 1, 0, STEPS)[0]
 
 
 @pytest.mark.parametrize(("ranks", "workers"), [(1, 2), (2, 0), (2, 2), (3, 0), (3, 2)])
-def test_ranks_and_workers_change_nothing_and_a_state_goes_on_in_any_others(
+def test_states_resume_exactly_on_other_ranks_and_workers(
     blend: Blender, truth: list[str], ranks: int, workers: int
 ) -> None:
-    head, state = ran(blend, ranks, workers, 30 // ranks)
+    head, state = run_world(blend, ranks, workers, 30 // ranks)
     assert head == truth[: len(head)]
     for other_ranks, other_workers in ((1, 0), (3, 0), (2, 2)):
-        tail, _ = ran(blend, other_ranks, other_workers, 36 // other_ranks, state)
+        tail, _ = run_world(blend, other_ranks, other_workers, 36 // other_ranks, state)
         assert tail == truth[len(head) : len(head) + 36]
 
 
 @pytest.mark.slow
-def test_a_training_that_is_killed_goes_on_with_other_ranks_as_if_nothing_had_happened(
+def test_killed_training_resumes_exactly_on_other_ranks(
     paths: dict[str, str], truth: list[str], tmp_path: Path
 ) -> None:
     rng = random.Random(7)
@@ -121,7 +121,7 @@ def test_a_training_that_is_killed_goes_on_with_other_ranks_as_if_nothing_had_ha
             [sys.executable, "-m", "tests.loader.in_place_process", *arguments], start_new_session=True
         )
         before = len(saved_batches(tmp_path))
-        while len(saved_batches(tmp_path)) < before + 20:  # under way, and no moment of a step is spared
+        while len(saved_batches(tmp_path)) < before + 20:  # training is running; the kill can hit any moment of a step
             assert process.poll() is None
             time.sleep(rng.uniform(0.001, 0.02))
         os.killpg(process.pid, signal.SIGKILL)
@@ -146,7 +146,7 @@ class Numbered(Raw):
         return {name: value for name, value in sample.items() if name.startswith("__")} | {"number": number_of(sample)}
 
 
-def test_nothing_comes_twice_and_nothing_is_missed_over_saves(blend: Blender) -> None:
+def test_each_sample_is_read_once_across_saves_and_rank_changes(blend: Blender) -> None:
     seen: Counter[tuple[Any, ...]] = Counter()
     state: Any = None
     for ranks, steps in ((1, 9), (3, 11), (2, 7), (1, 400)):
@@ -175,8 +175,8 @@ def test_nothing_comes_twice_and_nothing_is_missed_over_saves(blend: Blender) ->
         assert Counter(number for each, number, *_ in seen if each == source)[0] == size
 
 
-def test_the_order_is_that_of_a_converted_copy(tmp_path: Path) -> None:
-    """The same samples in as many shards of the same sizes: the order depends on nothing else."""
+def test_order_in_place_equals_order_of_converted_copy(tmp_path: Path) -> None:
+    """The same samples in shards of the same number and sizes: the order depends on nothing else."""
     rows = _pieces(_rows("mds"), 40)
     write_mds(tmp_path / "mds", {"number": "str", "text": "str"}, rows)
     prepare(str(tmp_path / "mds"), None, prepare_request(sample_type="CrudeSample"))
@@ -194,22 +194,22 @@ def test_the_order_is_that_of_a_converted_copy(tmp_path: Path) -> None:
 
 
 def loader_of(path: Path | str, encoder: Any = None, **options: Any) -> Any:
-    given = {"batch_size": 2, "shuffle_buffer_size": 8, "max_samples_per_sequence": 3, **options}
+    settings = {"batch_size": 2, "shuffle_buffer_size": 8, "max_samples_per_sequence": 3, **options}
     return get_loader(
-        get_train_dataset(str(path), task_encoder=encoder or Raw(), worker_config=WorkerConfig(0, 1, 0), **given)
+        get_train_dataset(str(path), task_encoder=encoder or Raw(), worker_config=WorkerConfig(0, 1, 0), **settings)
     )
 
 
-class Decoded(DefaultTaskEncoder[Any, Any, Any, Any]):
+class SingleSamples(DefaultTaskEncoder[Any, Any, Any, Any]):
     """Values as the loader decodes them, one sample a batch."""
 
     def batch(self, samples: list[Any]) -> Any:
         return samples[0]
 
 
-def decoded(path: Path | str, count: int) -> dict[str, dict[str, Any]]:
+def decode_samples(path: Path | str, count: int) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
-    loader = loader_of(path, Decoded(), batch_size=1, shuffle_buffer_size=None, max_samples_per_sequence=None)
+    loader = loader_of(path, SingleSamples(), batch_size=1, shuffle_buffer_size=None, max_samples_per_sequence=None)
     for _, sample in zip(range(count), loader, strict=False):
         found[sample["__key__"]] = {name: value for name, value in sample.items() if not name.startswith("__")}
     return found
@@ -226,7 +226,7 @@ def is_equal(one: Any, other: Any) -> bool:
 
 
 @pytest.mark.parametrize("form", ["mds", "litdata", "parquet"])
-def test_every_value_is_that_of_a_converted_copy(tmp_path: Path, form: str) -> None:
+def test_values_in_place_equal_values_of_converted_copy(tmp_path: Path, form: str) -> None:
     source = tmp_path / form
     if form == "parquet":
         jpeg = next(FORMS.glob("litdata/*.bin")).read_bytes()
@@ -244,11 +244,11 @@ def test_every_value_is_that_of_a_converted_copy(tmp_path: Path, form: str) -> N
     prepare(str(source), None, prepare_request(sample_type="CrudeSample"))
 
     count = 3 if form == "parquet" else 5
-    here, copy = decoded(source, count), decoded(tmp_path / "copy", count)
+    original, copy = decode_samples(source, count), decode_samples(tmp_path / "copy", count)
 
-    assert sorted(here) == sorted(copy)
-    assert len(here) == count
-    for key, parts in here.items():
+    assert sorted(original) == sorted(copy)
+    assert len(original) == count
+    for key, parts in original.items():
         fields = copy[key]["json"]
         others = {name.partition(".")[0]: value for name, value in copy[key].items() if name != "json"}
         assert {name.partition(".")[0] for name in parts} == {*fields, *others}
@@ -260,8 +260,8 @@ def test_every_value_is_that_of_a_converted_copy(tmp_path: Path, form: str) -> N
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("place", ["s3"], indirect=True)
 @pytest.mark.parametrize("form", ["mds", "litdata", "parquet", "zip"])
-def test_a_dataset_in_a_store_is_read_there(tmp_path: Path, form: str) -> None:
-    url = placed(write_all(tmp_path)[form])
+def test_loader_reads_foreign_formats_from_s3(tmp_path: Path, form: str) -> None:
+    url = place_dataset(write_all(tmp_path)[form])
     prepare(url, None, prepare_request(sample_type="CrudeSample"))
 
     numbers = {

@@ -1,4 +1,4 @@
-"""Ctrl-C in a training: the next loop goes on with the very batch that would have come."""
+"""Ctrl-C in a training: the next loop continues with exactly the batch that was due."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.loader.datasets import Raw, a_dataset, digest, numbered
-from tests.loader.running import training_of
-from tests.loader.workers.interrupts import interrupted_within
+from tests.loader.running import make_training_loader
+from tests.loader.workers.interrupts import interrupt_within
 from wdsctl import loader as package
 from wdsctl.loader import Loader, WorkerConfig
 from wdsctl.loader.run import range_turns
@@ -27,58 +27,58 @@ class Grouped(Raw):
         return int(sample["__key__"]) % 3, None
 
 
-def endless_or_finite(path: str, kind: str, workers: int, **config: Any) -> Loader:
-    """A training, without end or in passes of some 30 batches."""
+def loader_of(path: str, kind: str, workers: int, **config: Any) -> Loader:
+    """Return an endless loader, or a finite one with passes of some 30 batches."""
     encoder = Grouped() if kind == "groups" else Raw()
-    given: dict[str, Any] = {"lanes": 4, "repeat": kind == "endless"}
-    return training_of(path, encoder=encoder, worker_config=WorkerConfig(0, 1, workers, **config), **given)
+    settings: dict[str, Any] = {"lanes": 4, "repeat": kind == "endless"}
+    return make_training_loader(path, encoder=encoder, worker_config=WorkerConfig(0, 1, workers, **config), **settings)
 
 
-def pass_after_pass(loader: Loader) -> Iterator[str]:
+def digests_of_passes(loader: Loader) -> Iterator[str]:
     while True:
         yield from map(digest, loader)
 
 
-# A socket that was made a moment before the interrupt is closed by its own end, and says so.
+# A socket created just before the interrupt is closed by its finalizer, which emits a ResourceWarning.
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(("kind", "prefetch"), [("endless", None), ("endless", 3), ("finite", None), ("groups", None)])
-def test_interrupts_at_any_moment_of_a_loop_lose_no_batch_and_repeat_none(
+def test_interrupts_at_any_moment_neither_lose_nor_repeat_batches(
     dataset: str, kind: str, prefetch: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Between two bytecodes, too: after a result came and before it is written down, for one."""
+    """Interrupts also hit between two bytecodes, for example after a result arrives and before it is recorded."""
     caplog.set_level(logging.CRITICAL)
-    truth = list(islice(pass_after_pass(endless_or_finite(dataset, kind, 0)), 600))
-    got: list[str] = []
+    expected = list(islice(digests_of_passes(loader_of(dataset, kind, 0)), 600))
+    actual: list[str] = []
     interrupts = 0
-    with endless_or_finite(dataset, kind, 2, prefetch_factor=prefetch) as loader:
+    with loader_of(dataset, kind, 2, prefetch_factor=prefetch) as loader:
         batches = iter(loader)
-        with interrupted_within(Loader._draw_or_begin_pass, package):
-            while len(got) < len(truth):
+        with interrupt_within(Loader._draw_or_begin_pass, package):
+            while len(actual) < len(expected):
                 try:
                     batch = next(batches)
                 except (KeyboardInterrupt, StopIteration) as stop:
                     interrupts += isinstance(stop, KeyboardInterrupt)
                     batches = iter(loader)
                 else:
-                    got.append(digest(batch))
-    assert got == truth
+                    actual.append(digest(batch))
+    assert actual == expected
     assert interrupts
 
 
-def test_an_interrupt_while_the_next_pass_is_begun_without_the_last_ones_workers_loses_nothing(
+def test_interrupt_while_starting_new_workers_for_next_pass_loses_no_batch(
     dataset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    undisturbed = endless_or_finite(dataset, "finite", 0)
-    first, second = ([*map(digest, undisturbed)] for _ in range(2))
-    with endless_or_finite(dataset, "finite", 1, persistent_workers=False) as loader:
+    uninterrupted = loader_of(dataset, "finite", 0)
+    first, second = ([*map(digest, uninterrupted)] for _ in range(2))
+    with loader_of(dataset, "finite", 1, persistent_workers=False) as loader:
         batches = iter(loader)
         assert [digest(next(batches)) for _ in first] == first
         with monkeypatch.context() as patch:
-            patch.setattr(range_turns, "epoch_of_pass", interrupt)
+            patch.setattr(range_turns, "epoch_of_pass", raise_interrupt)
             with pytest.raises(KeyboardInterrupt):
                 next(batches)
         assert [digest(batch) for batch in loader] == second
 
 
-def interrupt(*_: Any) -> None:
+def raise_interrupt(*_: Any) -> None:
     raise KeyboardInterrupt

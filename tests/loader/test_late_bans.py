@@ -1,4 +1,4 @@
-"""A ban that is given at a restore reaches what windows, buffers and groups hold, and the rest comes as it would."""
+"""A ban given at a restore removes samples held in windows, buffers and groups; all others come unchanged."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pytest
 import torch
 
 from tests.loader.datasets import Parts, Raw, a_dataset, at_place
-from tests.loader.running import digests, saved_after, taken, through_json, training_of
+from tests.loader.running import digests, json_round_trip, make_training_loader, save_state_after, take_batches
 from wdsctl.core.index.index import index
 from wdsctl.core.trace.trace import TraceOptions, query_trace
 from wdsctl.loader import Loader, merge_states
 from wdsctl.loader.packing import Packing
 
 SAMPLES = 90
-BEFORE = 3  # batches that have come when a ban is given
+BEFORE = 3  # batches before a ban is given
 
 
 def lettered(i: int) -> Parts:
@@ -70,11 +70,11 @@ class GroupedBuffers(Buffered):
         return len(sample["texts"][0]) % 3, 2
 
 
-def held(sample: Any) -> int:
+def letter_count(sample: Any) -> int:
     return len(sample["letters"])
 
 
-#: What holds samples between two batches.
+#: Loader options under which different stages hold samples between two batches.
 HOLDERS: dict[str, dict[str, Any]] = {
     "nothing": {"encoder": Raw()},
     "groups": {"encoder": Grouped(), "batch_size": None},
@@ -88,7 +88,7 @@ HOLDERS: dict[str, dict[str, Any]] = {
     "windows of functions": {
         "encoder": Letters(),
         "batch_size": 1,
-        "packing": Packing(length=held, capacity=30, window=24, method="sequential"),
+        "packing": Packing(length=letter_count, capacity=30, window=24, method="sequential"),
     },
     "windows of pieces": {
         "encoder": Letters(),
@@ -98,7 +98,7 @@ HOLDERS: dict[str, dict[str, Any]] = {
     "windows of pieces by functions": {
         "encoder": Letters(),
         "batch_size": 1,
-        "packing": Packing(length=held, capacity=9, window=24, too_long="split"),
+        "packing": Packing(length=letter_count, capacity=9, window=24, too_long="split"),
     },
     "groups of packs of windows": {
         "encoder": GroupedPacks(),
@@ -110,45 +110,45 @@ each_holder = pytest.mark.parametrize("options", HOLDERS.values(), ids=HOLDERS)
 
 
 def loader_of(path: str, options: dict[str, Any], rank: int = 0, world: int = 1, **more: Any) -> Loader:
-    return training_of(path, rank, world, **{"lanes": 2, **options, **more})
+    return make_training_loader(path, rank, world, **{"lanes": 2, **options, **more})
 
 
-def inside(batches: list[Any]) -> list[Any]:
-    """The restore keys of all samples, of those in packs too."""
+def restore_keys(batches: list[Any]) -> list[Any]:
+    """Return the restore keys of all samples, including those in packs."""
     keys = [key for batch in batches for key in batch["__restore_key__"]]
     return [each for key in keys for each in (key[2:] if key[0] == "pack" else [key])]
 
 
-def names(keys: list[Any]) -> set[Any]:
+def sample_ids(keys: list[Any]) -> set[Any]:
     return {(source, sample) for source, _, sample, *_ in keys}
 
 
 @each_holder
-def test_what_is_held_and_banned_does_not_come_and_nothing_else_is_missing(options: Any, dataset: str) -> None:
+def test_late_ban_removes_exactly_banned_samples_from_buffers(options: Any, dataset: str) -> None:
     loader = loader_of(dataset, options, repeat=False)
-    taken(loader, BEFORE)
-    state = through_json(loader.state_dict())
-    rest = taken(loader, 1000)
-    ban = [*inside(rest[1:4]), *inside(rest)[-20::3]]
+    take_batches(loader, BEFORE)
+    state = json_round_trip(loader.state_dict())
+    rest = take_batches(loader, 1000)
+    ban = [*restore_keys(rest[1:4]), *restore_keys(rest)[-20::3]]
     resumed = loader_of(dataset, options, repeat=False, ban=ban)
     resumed.load_state_dict(state)
 
-    came = Counter(inside(taken(resumed, 1000)))
+    actual = Counter(restore_keys(take_batches(resumed, 1000)))
 
-    assert came == Counter(key for key in inside(rest) if (key[0], key[2]) not in names(ban))
-    assert resumed.stats.banned >= len(names(ban))
+    assert actual == Counter(key for key in restore_keys(rest) if (key[0], key[2]) not in sample_ids(ban))
+    assert resumed.stats.banned >= len(sample_ids(ban))
 
 
 @each_holder
-def test_after_a_ban_a_state_of_any_batch_goes_on_exactly(options: Any, dataset: str) -> None:
+def test_states_saved_after_late_ban_resume_exactly(options: Any, dataset: str) -> None:
     loader = loader_of(dataset, options)
-    state, ban = saved_after(loader, BEFORE), inside(taken(loader, 4))
-    undisturbed = loader_of(dataset, options, ban=ban)
-    undisturbed.load_state_dict(state)
-    states, truth = [through_json(undisturbed.state_dict())], []
+    state, ban = save_state_after(loader, BEFORE), restore_keys(take_batches(loader, 4))
+    uninterrupted = loader_of(dataset, options, ban=ban)
+    uninterrupted.load_state_dict(state)
+    states, truth = [json_round_trip(uninterrupted.state_dict())], []
     for _ in range(20):
-        truth += digests(undisturbed, 1)
-        states.append(through_json(undisturbed.state_dict()))
+        truth += digests(uninterrupted, 1)
+        states.append(json_round_trip(uninterrupted.state_dict()))
 
     for place in range(0, 16, 3):
         resumed = loader_of(dataset, options)
@@ -157,9 +157,9 @@ def test_after_a_ban_a_state_of_any_batch_goes_on_exactly(options: Any, dataset:
 
 
 @each_holder
-def test_a_ban_means_the_same_on_any_number_of_ranks(options: Any, dataset: str) -> None:
+def test_late_ban_has_same_effect_on_any_number_of_ranks(options: Any, dataset: str) -> None:
     loader = loader_of(dataset, options)
-    state, ban = merge_states([saved_after(loader, BEFORE)]), inside(taken(loader, 4))
+    state, ban = merge_states([save_state_after(loader, BEFORE)]), restore_keys(take_batches(loader, 4))
     streams = []
     for world in (1, 2):
         ranks = [loader_of(dataset, options, rank, world, ban=ban) for rank in range(world)]
@@ -172,93 +172,96 @@ def test_a_ban_means_the_same_on_any_number_of_ranks(options: Any, dataset: str)
 
 
 @pytest.mark.parametrize("holder", ["buffers", "windows of functions"])
-def test_a_later_ban_reaches_what_an_earlier_one_left(holder: str, dataset: str) -> None:
+def test_second_late_ban_applies_to_samples_kept_by_first(holder: str, dataset: str) -> None:
     options = HOLDERS[holder]
     loader = loader_of(dataset, options)
-    state = saved_after(loader, BEFORE)
-    first, second = (inside(taken(loader, 2)) for _ in range(2))
+    state = save_state_after(loader, BEFORE)
+    first, second = (restore_keys(take_batches(loader, 2)) for _ in range(2))
     once = loader_of(dataset, options, ban=first)
     once.load_state_dict(state)
     twice = loader_of(dataset, options, ban=second)
-    twice.load_state_dict(saved_after(once, 1))
+    twice.load_state_dict(save_state_after(once, 1))
 
-    came = taken(twice, 30)
+    actual = take_batches(twice, 30)
 
-    assert not names(inside(came)) & names(first + second)
+    assert not sample_ids(restore_keys(actual)) & sample_ids(first + second)
     assert len(twice.state_dict()["bans"]) == 2
 
 
 @each_holder
-def test_what_a_trace_tells_of_a_step_can_be_banned(options: Any, dataset: str, tmp_path: Path) -> None:
+def test_samples_that_trace_reports_for_step_can_be_banned(options: Any, dataset: str, tmp_path: Path) -> None:
     with loader_of(dataset, options, trace=tmp_path / "trace") as loader:
-        state = saved_after(loader, BEFORE)
-        batches = taken(loader, 4)
+        state = save_state_after(loader, BEFORE)
+        batches = take_batches(loader, 4)
     report = query_trace(str(tmp_path / "trace"), TraceOptions(step=BEFORE + 2))
     samples = [sample for batch in report.batches or () for sample in batch.samples]
     resumed = loader_of(dataset, options, ban=[sample.restore_key for sample in samples])
     resumed.load_state_dict(state)
 
     assert all(sample.key for sample in samples)
-    assert names(list(map(attrgetter("restore_key"), samples))) == names(inside(batches[2:3]))
-    assert not names(inside(taken(resumed, 12))) & names(inside(batches[2:3]))
+    assert sample_ids(list(map(attrgetter("restore_key"), samples))) == sample_ids(restore_keys(batches[2:3]))
+    assert not sample_ids(restore_keys(take_batches(resumed, 12))) & sample_ids(restore_keys(batches[2:3]))
 
 
 @pytest.mark.usefixtures("place")
-def test_a_pack_without_what_is_banned_keeps_its_other_samples(dataset: str) -> None:
+def test_pack_keeps_other_samples_when_one_is_banned(dataset: str) -> None:
     options = HOLDERS["windows of columns"]
     loader = loader_of(dataset, options, lanes=1)
-    state = saved_after(loader, BEFORE)
-    (pack,) = inside_packs(taken(loader, 1))
+    state = save_state_after(loader, BEFORE)
+    (pack,) = packs_of(take_batches(loader, 1))
     resumed = loader_of(dataset, options, lanes=1, ban=[pack[0]])
     resumed.load_state_dict(state)
 
-    assert inside_packs(taken(resumed, 1)) == [pack[1:]]
+    assert packs_of(take_batches(resumed, 1)) == [pack[1:]]
     assert resumed.stats.banned == 1
 
 
-def inside_packs(batches: list[Any]) -> list[list[Any]]:
+def packs_of(batches: list[Any]) -> list[list[Any]]:
     return [list(key[2:]) for batch in batches for key in batch["__restore_key__"]]
 
 
 class Halves(Raw):
-    """Two batches of each."""
+    """Two batches from each list of samples."""
 
     def batch(self, samples: list[Any]) -> Iterator[Any]:
         yield super().batch(samples[:2])
         yield super().batch(samples[2:])
 
 
-def test_a_batch_of_which_a_part_has_left_is_finished_before_a_ban_begins(dataset: str) -> None:
+def test_partly_emitted_batch_is_finished_before_ban_takes_effect(dataset: str) -> None:
     options: dict[str, Any] = {"encoder": Halves(), "batch_size": 4, "lanes": 1}
     loader = loader_of(dataset, options)
-    state = saved_after(loader, 3)
-    half, *later = taken(loader, 40)
-    ban = inside([half, later[0]])
+    state = save_state_after(loader, 3)
+    half, *later = take_batches(loader, 40)
+    ban = restore_keys([half, later[0]])
     resumed = loader_of(dataset, options, ban=ban)
     resumed.load_state_dict(state)
     again = loader_of(dataset, options, ban=ban)
-    again.load_state_dict(through_json(resumed.state_dict()))
+    again.load_state_dict(json_round_trip(resumed.state_dict()))
 
-    came = taken(resumed, 31)
+    actual = take_batches(resumed, 31)
 
-    assert inside(came[:1]) == inside([half])
-    assert inside(came[1:]) == [key for key in inside(later) if (key[0], key[2]) not in names(ban)][: 2 * 30]
-    assert inside(taken(again, 31)) == inside(came)
+    assert restore_keys(actual[:1]) == restore_keys([half])
+    assert (
+        restore_keys(actual[1:])
+        == [key for key in restore_keys(later) if (key[0], key[2]) not in sample_ids(ban)][: 2 * 30]
+    )
+    assert restore_keys(take_batches(again, 31)) == restore_keys(actual)
 
 
-def test_of_a_pass_a_batch_whose_first_part_is_banned_has_its_other_part(dataset: str) -> None:
+def test_finite_pass_finishes_partly_emitted_batch_despite_ban(dataset: str) -> None:
     options: dict[str, Any] = {"encoder": Halves(), "batch_size": 4, "repeat": False}
     loader = loader_of(dataset, options)
-    left = taken(loader, 3)[-1]
-    state = through_json(loader.state_dict())
-    rest, ban = inside(taken(loader, 1000)), inside([left])
+    last = take_batches(loader, 3)[-1]
+    state = json_round_trip(loader.state_dict())
+    rest, ban = restore_keys(take_batches(loader, 1000)), restore_keys([last])
     resumed = loader_of(dataset, options, ban=ban)
     resumed.load_state_dict(state)
     again = loader_of(dataset, options)
-    again.load_state_dict(through_json(resumed.state_dict()))
+    again.load_state_dict(json_round_trip(resumed.state_dict()))
 
-    assert inside(taken(resumed, 1000)) == inside(taken(again, 1000)) == rest
-    assert not names(inside(taken(resumed, 1000))) & names(ban), "the next pass"
+    assert restore_keys(take_batches(resumed, 1000)) == restore_keys(take_batches(again, 1000)) == rest
+    assert not sample_ids(restore_keys(take_batches(resumed, 1000))) & sample_ids(ban), "the next pass"
 
 
 class Thrice(Raw):
@@ -268,19 +271,19 @@ class Thrice(Raw):
 
 
 @pytest.mark.parametrize("batch_size", [None, 2])
-def test_the_rest_of_a_sample_that_was_under_way_does_not_come(batch_size: int | None, dataset: str) -> None:
+def test_ban_drops_remaining_outputs_of_partly_emitted_sample(batch_size: int | None, dataset: str) -> None:
     options = {"encoder": Thrice(), "batch_size": batch_size, "lanes": 1}
     loader = loader_of(dataset, options)
-    (first,) = taken(loader, 1)
+    (first,) = take_batches(loader, 1)
     key = first["__key__"] if batch_size is None else first["__key__"][0]
-    state = through_json(loader.state_dict())
-    truth = keys_of(taken(loader, 30))
+    state = json_round_trip(loader.state_dict())
+    truth = keys_of(take_batches(loader, 30))
     resumed = loader_of(dataset, options, ban=[key])
     resumed.load_state_dict(state)
 
-    wanted = [each for each in truth if each != key]
+    expected = [each for each in truth if each != key]
 
-    assert keys_of(taken(resumed, 20)) == wanted[: 20 * (batch_size or 1)]
+    assert keys_of(take_batches(resumed, 20)) == expected[: 20 * (batch_size or 1)]
 
 
 def keys_of(batches: list[Any]) -> list[str]:

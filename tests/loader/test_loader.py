@@ -1,4 +1,4 @@
-"""The loader as a training has it: what it counts, opening and closing, and asking for what there is not."""
+"""The loader in a training: its counters, opening and closing, and invalid requests."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 
 from tests.loader.datasets import Raw, a_dataset, a_shard, at_place, digest, numbered
 from tests.loader.hooked import Draws, loader_of
-from tests.loader.running import digests, taken
-from tests.opened import open_files
+from tests.loader.running import digests, take_batches
+from tests.open_files import open_files
 from wdsctl.core.errors import CatalogError, InputError, UsageError
 from wdsctl.loader import (
     DefaultTaskEncoder,
@@ -38,11 +38,11 @@ def dataset(whole: str) -> str:
     return at_place(whole)
 
 
-# What is counted.
+# Counters.
 
 
 @pytest.mark.usefixtures("place")
-def test_counts_are_exact(dataset: str) -> None:
+def test_loader_stats_count_batches_samples_and_skips_exactly(dataset: str) -> None:
     class Odd(Raw):
         def encode_sample(self, sample: Any) -> Any:
             if int(sample["__key__"]) % 2 == 0:
@@ -50,7 +50,7 @@ def test_counts_are_exact(dataset: str) -> None:
             return sample
 
     loader = loader_of(dataset, Odd(), lanes=1, batch_size=5)
-    batches = taken(loader, 6 + 1)
+    batches = take_batches(loader, 6 + 1)
     resumed = loader_of(dataset, Odd(), lanes=1, batch_size=5)
     resumed.load_state_dict(loader.state_dict())
 
@@ -64,15 +64,15 @@ def test_counts_are_exact(dataset: str) -> None:
     assert (resumed.stats.batches, resumed.stats.samples, resumed.stats.skipped) == (0, 0, 0)
 
 
-def test_samples_one_by_one_are_counted_too(dataset: str) -> None:
+def test_loader_stats_count_samples_without_batches(dataset: str) -> None:
     loader = loader_of(dataset, batch_size=None)
 
-    taken(loader, 9)
+    take_batches(loader, 9)
 
     assert (loader.stats.batches, loader.stats.samples) == (9, 9)
 
 
-def test_config_is_json_and_names_the_plan(dataset: str) -> None:
+def test_loader_config_is_json_with_plan_fingerprint(dataset: str) -> None:
     config = loader_of(dataset).config()
 
     assert json.loads(json.dumps(config)) == config
@@ -85,8 +85,8 @@ def test_config_is_json_and_names_the_plan(dataset: str) -> None:
 # Opening and closing.
 
 
-def test_a_loader_that_is_closed_gives_its_files_back_and_goes_on_when_it_is_asked(dataset: str) -> None:
-    truth = digests(loader_of(dataset), 12)
+def test_closed_loader_releases_files_and_continues_on_next_use(dataset: str) -> None:
+    expected = digests(loader_of(dataset), 12)
     before = open_files(dataset)
     loader = loader_of(dataset)
 
@@ -96,68 +96,68 @@ def test_a_loader_that_is_closed_gives_its_files_back_and_goes_on_when_it_is_ask
     closed = open_files(dataset)
     with loader:
         rest = digests(loader, 7)
-    left = open_files(dataset)
+    after_exit = open_files(dataset)
     del loader
 
-    assert first + rest == truth
+    assert first + rest == expected
     assert len(running) > len(closed)
-    assert closed == left == before, "small offsets are read, not mapped: nothing stays open"
+    assert closed == after_exit == before, "small offsets are read, not mapped: nothing stays open"
     assert open_files(dataset) == before
 
 
-def test_a_loader_that_is_dropped_gives_its_files_back(dataset: str) -> None:
+def test_deleted_loader_releases_its_files(dataset: str) -> None:
     before = open_files(dataset)
 
     for _ in range(3):
-        taken(loader_of(dataset), 3)
+        take_batches(loader_of(dataset), 3)
 
     assert open_files(dataset) == before
 
 
-def test_restoring_again_and_again_opens_no_more_files(dataset: str) -> None:
+def test_repeated_restores_open_no_more_files(dataset: str) -> None:
     loader = loader_of(dataset)
-    taken(loader, 5)
+    take_batches(loader, 5)
     before = open_files(dataset)
 
     for _ in range(5):
         loader.load_state_dict(loader.state_dict())
-        taken(loader, 5)
+        take_batches(loader, 5)
 
     assert open_files(dataset) == before
 
 
 @pytest.mark.usefixtures("place")
-def test_two_loaders_run_side_by_side(dataset: str) -> None:
-    truth = [digests(loader_of(dataset, Draws(), seed=seed), 8) for seed in (1, 2)]
+def test_two_loaders_run_independently_side_by_side(dataset: str) -> None:
+    expected = [digests(loader_of(dataset, Draws(), seed=seed), 8) for seed in (1, 2)]
     one, two = loader_of(dataset, Draws(), seed=1), loader_of(dataset, Draws(), seed=2)
 
     both = [[digest(batch) for batch in pair] for pair in islice(zip(one, two, strict=False), 8)]
 
-    assert [list(each) for each in zip(*both, strict=True)] == truth
+    assert [list(each) for each in zip(*both, strict=True)] == expected
 
 
-def test_a_loader_runs_in_another_thread(dataset: str) -> None:
-    truth = digests(loader_of(dataset, Draws()), 8)
+def test_loader_runs_in_another_thread(dataset: str) -> None:
+    expected = digests(loader_of(dataset, Draws()), 8)
     found: list[str] = []
     thread = threading.Thread(target=lambda: found.extend(digests(loader_of(dataset, Draws()), 8)))
 
     thread.start()
     thread.join(60)
 
-    assert found == truth
+    assert found == expected
 
 
-def test_two_loops_over_one_loader_share_its_place(dataset: str) -> None:
-    truth = digests(loader_of(dataset), 6)
+def test_two_iterators_of_one_loader_share_its_position(dataset: str) -> None:
+    expected = digests(loader_of(dataset), 6)
     loader = loader_of(dataset)
     one, two = iter(loader), iter(loader)
 
-    assert [digest(next(stream)) for stream in (one, two, two, one, two, one)] == truth
+    assert [digest(next(stream)) for stream in (one, two, two, one, two, one)] == expected
 
 
 @pytest.mark.usefixtures("place")
-def test_a_loop_goes_on_from_a_state_that_is_loaded_in_it(dataset: str) -> None:
-    truth = digests(loader_of(dataset), 6)
+def test_running_loop_continues_from_state_loaded_in_it(dataset: str) -> None:
+    expected = digests(loader_of(dataset), 6)
     loader = loader_of(dataset)
     begin = loader.state_dict()
     found = []
@@ -166,13 +166,13 @@ def test_a_loop_goes_on_from_a_state_that_is_loaded_in_it(dataset: str) -> None:
         if len(found) == 3:
             loader.load_state_dict(begin)
 
-    assert found == truth[:3] + truth
+    assert found == expected[:3] + expected
 
 
-# Asking for what there is not.
+# Invalid requests.
 
 
-def test_a_loader_that_traces_reads_a_state_once(dataset: str, tmp_path: Path) -> None:
+def test_loader_with_trace_warns_once_when_loading_state(dataset: str, tmp_path: Path) -> None:
     state = loader_of(dataset).state_dict()
 
     with pytest.warns(UserWarning, match="other hooks") as warned:
@@ -181,7 +181,7 @@ def test_a_loader_that_traces_reads_a_state_once(dataset: str, tmp_path: Path) -
     assert len(warned) == 1
 
 
-def test_a_training_has_no_length_and_a_list_of_some_can_be_made(dataset: str) -> None:
+def test_endless_loader_has_no_length_but_can_be_sliced(dataset: str) -> None:
     loader = loader_of(dataset)
 
     with pytest.raises(TypeError, match="endless training"):
@@ -192,7 +192,7 @@ def test_a_training_has_no_length_and_a_list_of_some_can_be_made(dataset: str) -
 @pytest.mark.parametrize(
     "options", [{}, {"repeat": False}, {"repeat": False, "batch_size": 1000, "batch_drop_last": True}]
 )
-def test_every_loader_and_every_dataset_is_true_and_is_not_opened_for_it(dataset: str, options: Any) -> None:
+def test_loaders_and_datasets_are_truthy_without_being_opened(dataset: str, options: Any) -> None:
     recipe = get_train_dataset(dataset, task_encoder=Raw(), **{"batch_size": 4, **options})
     loader = get_loader(recipe)
 
@@ -202,31 +202,31 @@ def test_every_loader_and_every_dataset_is_true_and_is_not_opened_for_it(dataset
     assert loader._stream is None
 
 
-@pytest.mark.parametrize("what", ["a path", None, 7])
-def test_a_loader_runs_a_dataset_and_nothing_else(what: Any) -> None:
-    with pytest.raises(UsageError, match=f"found {type(what).__name__}") as raised:
-        get_savable_loader(what)
+@pytest.mark.parametrize("argument", ["a path", None, 7])
+def test_get_savable_loader_refuses_what_is_not_a_dataset(argument: Any) -> None:
+    with pytest.raises(UsageError, match=f"found {type(argument).__name__}") as raised:
+        get_savable_loader(argument)
 
     assert "get_train_dataset" in raised.value.hint
 
 
 @pytest.mark.usefixtures("place")
-def test_a_split_that_there_is_not_is_refused_with_those_there_are(dataset: str) -> None:
+def test_loader_refuses_unknown_split_and_lists_existing_ones(dataset: str) -> None:
     with pytest.raises(InputError, match="no split 'dev'; it has train") as raised:
         loader_of(dataset, split_part="dev").state_dict()
 
     assert raised.value.code == "WDS211"
 
 
-def test_a_split_without_samples_is_refused(tmp_path: Path) -> None:
+def test_loader_refuses_split_without_samples(tmp_path: Path) -> None:
     from wdsctl.core.index.index import index
 
     root = a_dataset(tmp_path, 10, shard_samples=5, split={"train": 1.0, "val": 1.0})
     loader = get_loader(get_val_dataset(root, task_encoder=Raw()))
     (key, *_) = [batch["__key__"] for batch in loader]
     kept = "shard-001.tar" if key == "000000" else "shard-000.tar"
-    gone = "shard-000.tar" if key == "000000" else "shard-001.tar"
-    (tmp_path / gone).unlink()
+    removed = "shard-000.tar" if key == "000000" else "shard-001.tar"
+    (tmp_path / removed).unlink()
     index(root, missing="drop")
 
     with pytest.raises(InputError, match="the split 'val' has no samples") as raised:
@@ -236,7 +236,7 @@ def test_a_split_without_samples_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / kept).exists()
 
 
-def test_a_dataset_without_a_catalog_is_refused(tmp_path: Path) -> None:
+def test_loader_refuses_dataset_without_catalog(tmp_path: Path) -> None:
     a_shard(tmp_path / "a.tar", [("1", {"txt": b"1"})])
     with pytest.raises(CatalogError) as raised:
         loader_of(str(tmp_path)).state_dict()
@@ -245,19 +245,19 @@ def test_a_dataset_without_a_catalog_is_refused(tmp_path: Path) -> None:
     assert "wdsctl prepare" in raised.value.hint
 
 
-@pytest.mark.usefixtures("unopened")
-def test_nothing_is_opened_before_it_is_needed() -> None:
+@pytest.mark.usefixtures("unopened_datasets")
+def test_get_loader_opens_nothing_before_first_batch() -> None:
     loader = get_loader(get_train_dataset("data", batch_size=4))
 
     with pytest.raises(CatalogError, match="catalog"):
         next(iter(loader))
 
 
-def test_a_training_warns_of_nothing(dataset: str, recwarn: pytest.WarningsRecorder) -> None:
+def test_training_emits_no_warnings(dataset: str, recwarn: pytest.WarningsRecorder) -> None:
     loader = loader_of(dataset, DefaultTaskEncoder[Any, Any, Any, Any]())
-    taken(loader, 20)
+    take_batches(loader, 20)
     loader.load_state_dict(loader.state_dict())
-    taken(loader, 20)
+    take_batches(loader, 20)
     loader.close()
     del loader
     gc.collect()

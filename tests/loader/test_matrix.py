@@ -1,4 +1,4 @@
-"""Everything at once, saved anywhere and resumed on any ranks and workers: the stream goes on undisturbed."""
+"""All features at once, saved anywhere and resumed on any ranks and workers: the stream continues unchanged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.loader.mixed import SIZES, a_blend, everything
 from wdsctl.core.blend import Blender
 from wdsctl.loader import Loader, SkipSample, WorkerConfig, get_loader, get_train_dataset, merge_states
 
-STEPS = 600  # world batches of the undisturbed run: into the third epoch of the smallest dataset and more
+STEPS = 600  # global batches of the uninterrupted run: into the third epoch of the smallest dataset at least
 SHAPES = [(1, 0), (1, 2), (2, 1), (4, 2)]  # ranks and workers
 
 
@@ -26,14 +26,14 @@ def blend(tmp_path_factory: pytest.TempPathFactory) -> Blender:
 
 @pytest.fixture(scope="module")
 def truth(blend: Blender) -> list[str]:
-    """What the world's batches are, undisturbed, on one rank without workers."""
+    """The global batches of an uninterrupted run on one rank without workers."""
     batches, state, _ = run(blend, 1, 0, STEPS)
     assert_crossed_everything(batches, state)
     return [content(batch) for batch in batches]
 
 
 def content(batch: Any) -> str:
-    """All of a batch that can be compared, tensors to the last bit."""
+    """Return everything in a batch that can be compared, tensors to the last bit."""
     fields = {name: value for name, value in batch.items() if name != "__sources__"}
     return repr([(name, _plain(value)) for name, value in sorted(fields.items())])
 
@@ -43,7 +43,7 @@ def _plain(value: Any) -> Any:
 
 
 def run(blend: Any, ranks: int, workers: int, steps: int, state: Any = None) -> tuple[list[Any], Any, list[Loader]]:
-    """`steps` batches of each rank in the order of the world, and the merged state after them, through JSON."""
+    """Return `steps` batches of each rank in global order, and the merged state after them, through JSON."""
     loaders = [get_loader(everything(blend, rank, ranks, workers)) for rank in range(ranks)]
     for loader in loaders:
         loader.restore_state_rank(state)
@@ -72,7 +72,7 @@ def assert_crossed_everything(batches: list[Any], state: Any) -> None:
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 @pytest.mark.parametrize("steps", [0, 1, 7, 23, 60])
-def test_ranks_that_divide_the_lanes_see_the_same_global_batches(
+def test_ranks_that_divide_lanes_see_same_global_batches(
     blend: Blender, truth: list[str], ranks: int, steps: int
 ) -> None:
     head, state, _ = run(blend, ranks, 0, steps)
@@ -83,7 +83,7 @@ def test_ranks_that_divide_the_lanes_see_the_same_global_batches(
 
 
 @pytest.mark.parametrize(("ranks", "workers"), SHAPES)
-def test_workers_change_nothing(blend: Blender, truth: list[str], ranks: int, workers: int) -> None:
+def test_batches_are_independent_of_worker_count(blend: Blender, truth: list[str], ranks: int, workers: int) -> None:
     head, state, _ = run(blend, ranks, workers, 17)
     assert [content(batch) for batch in head] == truth[: len(head)]
     tail, _, _ = run(blend, 1, 2, 40, state)
@@ -93,7 +93,7 @@ def test_workers_change_nothing(blend: Blender, truth: list[str], ranks: int, wo
 @pytest.mark.slow
 @pytest.mark.parametrize("before", SHAPES)
 @pytest.mark.parametrize("after", SHAPES)
-def test_a_state_of_any_ranks_and_workers_goes_on_in_any_others(
+def test_states_resume_exactly_across_rank_and_worker_counts(
     blend: Blender, truth: list[str], before: tuple[int, int], after: tuple[int, int]
 ) -> None:
     for steps in (3, 14, 29):
@@ -102,8 +102,8 @@ def test_a_state_of_any_ranks_and_workers_goes_on_in_any_others(
         assert [content(batch) for batch in tail] == truth[len(head) : len(head) + 64]
 
 
-class Counted(Raw):
-    """Hooks that skip and repeat, and say of which sample and pass each output is."""
+class SkipsAndRepeats(Raw):
+    """Hooks that skip and repeat samples; the restore key of each output names its sample and pass."""
 
     def encode_sample(self, sample: Any) -> Any:
         number = int(sample["__key__"])
@@ -113,7 +113,7 @@ class Counted(Raw):
             yield {**sample, "copy": copy}
 
 
-def counted(path: Any, rank: int, ranks: int) -> Loader:
+def counting_loader(path: Any, rank: int, ranks: int) -> Loader:
     return get_loader(
         get_train_dataset(
             path,
@@ -121,56 +121,56 @@ def counted(path: Any, rank: int, ranks: int) -> Loader:
             shuffle_buffer_size=8,
             max_samples_per_sequence=3,
             lanes=8,
-            task_encoder=Counted(),
+            task_encoder=SkipsAndRepeats(),
             worker_config=WorkerConfig(rank, ranks),
         )
     )
 
 
-def seen_by(loaders: list[Loader], steps: int) -> Counter[tuple[Any, ...]]:
-    """How often each output of each sample came, by (source, pass, id, step)."""
+def count_outputs(loaders: list[Loader], steps: int) -> Counter[tuple[Any, ...]]:
+    """Count the outputs of each sample by (source, pass, id, step)."""
     batches = [next(iter(loader)) for _ in range(steps) for loader in loaders]
     return Counter(tuple(key) for batch in batches for key in batch["__restore_key__"])
 
 
 @pytest.mark.parametrize("is_blend", [False, True], ids=["one dataset", "blend of three"])
 @pytest.mark.parametrize("steps", [1, 4, 9])
-def test_where_lanes_split_nothing_comes_twice_and_nothing_is_missed(
+def test_lane_split_neither_repeats_nor_loses_samples(
     blend: Blender, tmp_path: Path, steps: int, is_blend: bool
 ) -> None:
     path: Any = blend if is_blend else a_dataset(tmp_path, 240, shard_samples=50, parts=numbered)
     seen: Counter[tuple[Any, ...]] = Counter()
     state: Any = None
     for ranks in (8, 6, 12, 1):
-        loaders = [counted(path, rank, ranks) for rank in range(ranks)]
+        loaders = [counting_loader(path, rank, ranks) for rank in range(ranks)]
         for loader in loaders:
             loader.restore_state_rank(state)
-        seen += seen_by(loaders, steps if ranks > 1 else 700)
+        seen += count_outputs(loaders, steps if ranks > 1 else 700)
         state = json.loads(json.dumps(merge_states([loader.state_dict() for loader in loaders])))
     assert len(state["lanes"]) == 24
     assert max(seen.values()) == 1, "nothing comes twice"
     sizes = dict(enumerate(SIZES)) if is_blend else {0: 240}
     for source, size in sizes.items():
-        wanted = [number for number in range(size) if number % 31 != 7]
-        outputs = len(wanted) + sum(number % 9 == 0 for number in wanted)
+        kept = [number for number in range(size) if number % 31 != 7]
+        outputs = len(kept) + sum(number % 9 == 0 for number in kept)
         passes = Counter(number for each, number, *_ in seen if each == source)
         assert passes[0] == passes[1] == outputs, "nothing of a finished pass is missing"
 
 
-def test_a_split_that_is_followed_by_others_goes_on_exactly(blend: Blender) -> None:
-    loaders = [counted(blend, rank, 6) for rank in range(6)]
+def test_state_saved_after_lane_split_resumes_exactly(blend: Blender) -> None:
+    loaders = [counting_loader(blend, rank, 6) for rank in range(6)]
     first = merge_states([loader.state_dict() for loader in loaders])
-    seen_by(loaders, 5)
+    count_outputs(loaders, 5)
     middle = json.loads(json.dumps(merge_states([loader.state_dict() for loader in loaders])))
     truth = [next(iter(loader))["__restore_key__"] for _ in range(6) for loader in loaders]
-    again = [counted(blend, rank, 6) for rank in range(6)]
+    again = [counting_loader(blend, rank, 6) for rank in range(6)]
     for loader in again:
         loader.load_state_dict(middle)
     assert [next(iter(loader))["__restore_key__"] for _ in range(6) for loader in again] == truth
     assert len(first["lanes"]) == len(middle["lanes"]) == 24
 
 
-def test_a_state_saved_right_after_a_restore_is_the_state_that_was_restored(blend: Blender) -> None:
+def test_state_saved_right_after_restore_equals_restored_state(blend: Blender) -> None:
     _, state, _ = run(blend, 1, 0, 23)
     for workers in (0, 2):
         loader = get_loader(everything(blend, 0, 1, workers))
@@ -180,7 +180,7 @@ def test_a_state_saved_right_after_a_restore_is_the_state_that_was_restored(blen
         loader.close()
 
 
-def test_batches_that_workers_made_ahead_are_not_in_a_state(blend: Blender, truth: list[str]) -> None:
+def test_state_excludes_batches_prefetched_by_workers(blend: Blender, truth: list[str]) -> None:
     loader = get_loader(everything(blend, 0, 1, 2))
     for _ in range(5):
         next(iter(loader))
@@ -191,21 +191,21 @@ def test_batches_that_workers_made_ahead_are_not_in_a_state(blend: Blender, trut
     assert [content(batch) for batch in tail] == truth[5:25]
 
 
-def test_breaking_out_of_a_loop_loses_nothing_with_workers(blend: Blender, truth: list[str]) -> None:
+def test_breaking_out_of_loop_loses_no_batches_with_workers(blend: Blender, truth: list[str]) -> None:
     loader = get_loader(everything(blend, 0, 1, 2))
-    got: list[str] = []
+    received: list[str] = []
     for count in (1, 4, 7):
         for i, batch in enumerate(loader, 1):
-            got.append(content(batch))
+            received.append(content(batch))
             if i == count:
                 break
     loader.close()
-    assert got == truth[:12]
-    got.append(content(next(iter(loader))))
+    assert received == truth[:12]
+    received.append(content(next(iter(loader))))
     loader.close()
-    assert got == truth[:13]
+    assert received == truth[:13]
 
 
-def test_batches_that_are_kept_do_not_change(blend: Blender, truth: list[str]) -> None:
+def test_kept_batches_are_not_overwritten(blend: Blender, truth: list[str]) -> None:
     kept, _, _ = run(blend, 1, 2, 120)
     assert [content(batch) for batch in kept] == truth[:120]

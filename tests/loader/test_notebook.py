@@ -1,4 +1,4 @@
-"""A training in a notebook, in a real kernel: its classes, the button that stops a cell, and exact resumption."""
+"""Training in a notebook with a real kernel: classes defined in cells, interrupted cells, and exact resumption."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.loader.datasets import a_dataset
 
 pytestmark = pytest.mark.slow
 
-MOST = 120  # seconds that a cell may take: a bound, and no measure
+CELL_TIMEOUT = 120  # seconds that a cell may take: an upper bound, not a measurement
 FIRST_CELL = """
 import json, os, threading, time
 from itertools import islice
@@ -45,28 +45,28 @@ truth = taken(a_loader(0), 30)
 
 
 class Kernel:
-    """A kernel as a notebook has one."""
+    """A Jupyter kernel, as a notebook starts it."""
 
     def __init__(self, folder: Path) -> None:
         self._manager = KernelManager(connection_file=str(folder / "kernel.json"))
-        places = {name: str(folder / name) for name in ("JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR")}
-        self._manager.start_kernel(cwd=str(folder), env={**os.environ, **places})
+        folders = {name: str(folder / name) for name in ("JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR")}
+        self._manager.start_kernel(cwd=str(folder), env={**os.environ, **folders})
         self._client = self._manager.blocking_client()
         self._client.start_channels()
-        self._client.wait_for_ready(timeout=MOST)
+        self._client.wait_for_ready(timeout=CELL_TIMEOUT)
 
     def run(self, cell: str, stop_at: str = "") -> tuple[str, str]:
-        """What a cell prints, and the error that it ends with, or nothing. `stop_at`: when it prints this, the button
-        that stops a cell is pressed: SIGINT for the kernel and whatever is in its group."""
+        """Return what a cell prints, and the error that it ends with, or "". When it prints `stop_at`, the cell is
+        interrupted as the stop button does it: SIGINT to the process group of the kernel."""
         printed: list[str] = []
 
-        def hear(message: dict[str, Any]) -> None:
+        def on_output(message: dict[str, Any]) -> None:
             if message["msg_type"] == "stream":
                 printed.append(message["content"]["text"])
                 if stop_at and stop_at in printed[-1]:
                     self._manager.interrupt_kernel()
 
-        content = self._client.execute_interactive(cell, timeout=MOST, output_hook=hear)["content"]
+        content = self._client.execute_interactive(cell, timeout=CELL_TIMEOUT, output_hook=on_output)["content"]
         error = f"{content['ename']}: {content['evalue']}" if content["status"] == "error" else ""
         return "".join(printed), error
 
@@ -78,7 +78,7 @@ class Kernel:
     def end(self) -> None:
         self._client.stop_channels()
         self._manager.shutdown_kernel(now=True)
-        ensure_event_loop().close()  # jupyter_client makes one, and leaves it open
+        ensure_event_loop().close()  # jupyter_client creates a loop and leaves it open
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
         kernel.end()
 
 
-def test_workers_that_are_forked_know_the_classes_of_a_notebook_and_a_state_resumes_exactly(kernel: Kernel) -> None:
+def test_forked_workers_use_notebook_classes_and_states_resume_exactly(kernel: Kernel) -> None:
     kernel.check("""
 with a_loader() as loader:
     assert taken(loader, 10) == truth[:10]
@@ -104,7 +104,7 @@ with a_loader(state=state) as resumed:
 """)
 
 
-def test_a_cell_that_is_stopped_in_a_step_goes_on_with_the_next_batch(kernel: Kernel) -> None:
+def test_cell_interrupted_in_step_continues_with_next_batch(kernel: Kernel) -> None:
     kernel.check("loader, seen = a_loader(), []")
     _, error = kernel.run(
         """
@@ -127,7 +127,7 @@ with a_loader(state=state) as resumed:
 """)
 
 
-def test_a_cell_that_is_stopped_while_it_waits_for_a_batch_gets_that_batch_later(kernel: Kernel) -> None:
+def test_cell_interrupted_while_waiting_gets_same_batch_later(kernel: Kernel) -> None:
     kernel.check("""
 loader = a_loader()
 assert taken(loader, 3) == truth[:3]
@@ -159,7 +159,7 @@ waiting.close()
 """)
 
 
-def test_a_hook_class_of_a_notebook_needs_fork_and_the_error_says_so(kernel: Kernel) -> None:
+def test_spawn_with_notebook_hook_class_reports_that_fork_is_needed(kernel: Kernel) -> None:
     printed, error = kernel.run("""
 try:
     taken(a_loader(1, start_method="spawn"), 1)

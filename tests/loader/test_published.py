@@ -1,4 +1,4 @@
-"""Training from a dataset whose catalog is published beside its shards: with nothing but the URL."""
+"""Training from a dataset whose catalog is published beside its shards: the URL is enough."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 from tests.build import a_shard, samples, some_shards
 from tests.loader.datasets import Raw
 from tests.loader.running import digests
-from tests.preparing import prepare_request
-from tests.published import Machines, machines_in
-from tests.remote import FaultyFileSystem, uploaded
+from tests.machines import Machines, machines_in
+from tests.prepare_requests import prepare_request
+from tests.remote import FaultyFileSystem, upload_shards
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import StateMismatch
 from wdsctl.core.index.index import index
@@ -51,9 +51,9 @@ def add_shard(number: int) -> None:
     fsspec.filesystem("faulty").pipe_file(f"/store/shards/shard-{number:03d}.tar", a_shard(samples(number * 5, 5)))
 
 
-def test_a_job_resumes_on_another_machine_in_the_generation_of_its_state(tmp_path: Path, machine: Machines) -> None:
+def test_job_resumes_on_another_machine_with_generation_of_its_state(tmp_path: Path, machine: Machines) -> None:
     machine("writer")
-    uploaded(some_shards(tmp_path / "local", 8), URL)
+    upload_shards(some_shards(tmp_path / "local", 8), URL)
     prepare(URL, None, prepare_request(sample_type="CrudeSample", split={"train": 1}))
     machine("node")
     first = loader(URL)
@@ -79,10 +79,10 @@ def test_a_job_resumes_on_another_machine_in_the_generation_of_its_state(tmp_pat
         third.load_state_dict(state)
 
 
-def test_a_job_that_runs_goes_on_while_a_newer_catalog_is_published_and_read(tmp_path: Path, machine: Machines) -> None:
+def test_running_job_continues_while_newer_catalog_is_published(tmp_path: Path, machine: Machines) -> None:
     machine("writer")
     local = some_shards(tmp_path / "local", 8)
-    uploaded(local, URL)
+    upload_shards(local, URL)
     prepare(URL, None, prepare_request(sample_type="CrudeSample", split={"train": 1}))
     machine("node")
     expected = digests(loader(URL), 8)
@@ -97,7 +97,7 @@ def test_a_job_that_runs_goes_on_while_a_newer_catalog_is_published_and_read(tmp
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_job_of_a_small_split_fetches_a_part_of_the_offsets(
+def test_job_on_small_split_fetches_only_part_of_offsets(
     tmp_path: Path, machine: Machines, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
     monkeypatch.setattr(ranges, "MIN_PARTIAL_BYTES", 1 << 20)

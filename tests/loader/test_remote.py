@@ -1,4 +1,4 @@
-"""Training from a store that is not mounted: the stream of the local dataset, byte for byte, in few requests."""
+"""Training from a store that is not mounted gives the batches of the local dataset, byte for byte, in few requests."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import fsspec
 import pytest
 
 from tests.loader.datasets import Parts, Raw, a_dataset, digest, numbered
-from tests.loader.running import digests, strict
-from tests.preparing import prepare_request
-from tests.remote import FaultyFileSystem, impatient, s3_server, uploaded
+from tests.loader.running import digests, raising_worker_config
+from tests.prepare_requests import prepare_request
+from tests.remote import FaultyFileSystem, remove_retry_pauses, s3_server, upload_shards
 from wdsctl.core.errors import SampleFailed, StorageError, UsageError, WdsctlError
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
@@ -25,12 +25,12 @@ SPLIT = {"train": 4, "val": 1}
 pytestmark = pytest.mark.usefixtures("faulty_store")
 
 
-def both(
+def local_and_remote(
     tmp_path: Path, url: str = URL, samples: int = 300, parts: Callable[[int], Parts] = numbered, **options: Any
 ) -> tuple[str, str]:
-    """A dataset on a disk, and its copy in a store."""
+    """Create a dataset on disk and a copy in a store; return both paths."""
     local = a_dataset(tmp_path / "local", samples, shard_samples=samples // 5, parts=parts, split=SPLIT, **options)
-    uploaded(local, url)
+    upload_shards(local, url)
     prepare(url, None, prepare_request(**{"sample_type": "CrudeSample", "split": SPLIT, **options}))
     return local, url
 
@@ -41,16 +41,16 @@ def a_training(path: str, encoder: Any = None, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("encoder", [Raw(), DefaultTaskEncoder()], ids=["bulk", "decoded"])
-def test_the_stream_does_not_depend_on_where_the_dataset_lies(tmp_path: Path, encoder: Any) -> None:
-    local, url = both(tmp_path)
-    ours, theirs = (a_training(path, encoder, max_samples_per_sequence=8) for path in (local, url))
+def test_batches_are_independent_of_storage_location(tmp_path: Path, encoder: Any) -> None:
+    local, url = local_and_remote(tmp_path)
+    expected, actual = (a_training(path, encoder, max_samples_per_sequence=8) for path in (local, url))
 
-    assert digests(theirs, 70) == digests(ours, 70)
-    assert theirs.config()["order"] == ours.config()["order"]
+    assert digests(actual, 70) == digests(expected, 70)
+    assert actual.config()["order"] == expected.config()["order"]
 
 
-def test_a_split_by_sample_and_a_validation_give_what_the_local_ones_give(tmp_path: Path) -> None:
-    local, url = both(tmp_path, split_by="sample")
+def test_remote_validation_on_split_by_sample_equals_local_one(tmp_path: Path) -> None:
+    local, url = local_and_remote(tmp_path, split_by="sample")
     passes = [
         [digest(batch) for batch in get_loader(get_val_dataset(path, batch_size=7, task_encoder=Raw()))]
         for path in (local, url)
@@ -60,23 +60,23 @@ def test_a_split_by_sample_and_a_validation_give_what_the_local_ones_give(tmp_pa
     assert passes[0] == passes[1]
 
 
-def test_a_state_that_was_saved_on_a_disk_goes_on_from_a_store_and_back(tmp_path: Path) -> None:
-    local, url = both(tmp_path)
+def test_state_resumes_across_local_disk_and_remote_store(tmp_path: Path) -> None:
+    local, url = local_and_remote(tmp_path)
     whole = digests(a_training(local), 40)
     first = a_training(local)
-    begun = digests(first, 11)
+    actual = digests(first, 11)
 
     second = a_training(url)
     second.load_state_dict(first.state_dict())
-    begun += digests(second, 9)
+    actual += digests(second, 9)
     third = a_training(local)
     third.load_state_dict(second.state_dict())
 
-    assert begun + digests(third, 20) == whole
+    assert actual + digests(third, 20) == whole
 
 
-def test_a_window_is_read_in_a_few_requests(tmp_path: Path) -> None:
-    _, url = both(tmp_path, samples=600)
+def test_window_is_read_in_few_requests(tmp_path: Path) -> None:
+    _, url = local_and_remote(tmp_path, samples=600)
     loader = a_training(url, lanes=1, shuffle_buffer_size=240, max_samples_per_sequence=60)
     FaultyFileSystem.reads.clear()
 
@@ -84,12 +84,12 @@ def test_a_window_is_read_in_a_few_requests(tmp_path: Path) -> None:
     assert len(FaultyFileSystem.reads) <= 9, "four slices of sixty, each in at most two shards, and the next window"
 
 
-def test_parts_that_are_read_one_by_one_are_fetched_together_too(tmp_path: Path) -> None:
+def test_selected_parts_are_fetched_together(tmp_path: Path) -> None:
     def parts(i: int) -> dict[str, bytes]:
         return {"a.txt": f"a {i}".encode(), "bin": bytes(100 << 10), "b.txt": f"b {i}".encode()}
 
     fields = {"context": "a.txt", "answers": "b.txt", "image": "a.txt"}
-    _, url = both(tmp_path, samples=120, parts=parts, sample_type="VQASample", field_map=fields)
+    _, url = local_and_remote(tmp_path, samples=120, parts=parts, sample_type="VQASample", field_map=fields)
     loader = a_training(url, Raw(), lanes=1, shuffle_buffer_size=48, max_samples_per_sequence=6)
     FaultyFileSystem.reads.clear()
 
@@ -97,57 +97,55 @@ def test_parts_that_are_read_one_by_one_are_fetched_together_too(tmp_path: Path)
     assert len(FaultyFileSystem.reads) < 12, "and not two a sample"
 
 
-def test_a_url_counts_as_remote(tmp_path: Path) -> None:
-    local, url = both(tmp_path, samples=3000)
+def test_url_gets_remote_default_of_max_samples_per_sequence(tmp_path: Path) -> None:
+    local, url = local_and_remote(tmp_path, samples=3000)
 
     assert a_training(local, lanes=1).config()["order"]["max_samples_per_sequence"] == 16
     assert a_training(url, lanes=1).config()["order"]["max_samples_per_sequence"] == 128
 
 
 @pytest.mark.parametrize("damage", ["truncated", "longer"])
-def test_a_shard_that_is_not_what_was_indexed_is_refused(tmp_path: Path, damage: str) -> None:
-    _, url = both(tmp_path)
+def test_loader_refuses_shard_whose_size_changed_since_indexing(tmp_path: Path, damage: str) -> None:
+    _, url = local_and_remote(tmp_path)
     filesystem, base = fsspec.url_to_fs(url)
     data = filesystem.cat_file(f"{base}/shard-000.tar")
     filesystem.pipe_file(f"{base}/shard-000.tar", data[:-512] if damage == "truncated" else data + bytes(512))
 
     with pytest.raises(WdsctlError) as caught:
-        digests(a_training(url, Raw(), worker_config=strict()), 60)
+        digests(a_training(url, Raw(), worker_config=raising_worker_config()), 60)
     assert caught.value.code == "WDS403"
     assert "shard shard-000.tar" in caught.value.where
     assert URL in caught.value.where
 
 
-def test_a_store_that_breaks_off_gives_an_error_and_then_the_same_batches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    impatient(monkeypatch)
-    local, url = both(tmp_path, samples=500)
+def test_loader_continues_exactly_after_store_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    remove_retry_pauses(monkeypatch)
+    local, url = local_and_remote(tmp_path, samples=500)
     options = {"max_samples_per_sequence": 4, "shuffle_buffer_size": 8}
     whole = digests(a_training(local, Raw(), **options), 60)
-    loader = a_training(url, Raw(), worker_config=strict(), **options)
-    given = digests(loader, 5)
+    loader = a_training(url, Raw(), worker_config=raising_worker_config(), **options)
+    batches = digests(loader, 5)
     stream = iter(loader)
 
-    def gone(path: str, start: int, stop: int, data: bytes) -> bytes:
+    def fail_read(path: str, start: int, stop: int, data: bytes) -> bytes:
         raise ConnectionResetError("reset by peer")
 
-    FaultyFileSystem.fault.append(gone)
-    with pytest.raises((StorageError, SampleFailed), match="does not respond"):  # after what was fetched ahead
-        given.extend(map(digest, stream))
+    FaultyFileSystem.fault.append(fail_read)
+    with pytest.raises((StorageError, SampleFailed), match="does not respond"):  # after the prefetched batches
+        batches.extend(map(digest, stream))
     FaultyFileSystem.fault.clear()
 
-    assert given + digests(loader, 60 - len(given)) == whole
+    assert batches + digests(loader, 60 - len(batches)) == whole
 
 
-def test_views_of_a_url_are_refused() -> None:
+def test_raw_views_of_url_are_refused() -> None:
     with pytest.raises(UsageError, match="URLs do not support"):
         get_train_dataset(URL, task_encoder=Raw(), raw="view")
 
 
-def test_no_password_is_in_the_sources_of_a_sample(tmp_path: Path) -> None:
+def test_sources_of_sample_contain_no_password(tmp_path: Path) -> None:
     local = a_dataset(tmp_path / "local", 20)
-    url = uploaded(local, "memory://ann:secret@store/shards")
+    url = upload_shards(local, "memory://ann:secret@store/shards")
     prepare(url, None, PrepareRequest(sample_type="CrudeSample"))
 
     batch = next(iter(a_training(url)))
@@ -155,21 +153,21 @@ def test_no_password_is_in_the_sources_of_a_sample(tmp_path: Path) -> None:
     assert {source.dataset_path for source in batch.__sources__} == {"memory://store/shards"}
 
 
-def test_s3_gives_the_stream_of_the_disk_and_tells_of_a_changed_object(tmp_path: Path) -> None:
+def test_s3_batches_equal_local_ones_and_changed_object_is_reported(tmp_path: Path) -> None:
     with s3_server():
-        local, url = both(tmp_path, "s3://bucket/train")
+        local, url = local_and_remote(tmp_path, "s3://bucket/train")
         options = {"max_samples_per_sequence": 8}
 
         assert digests(a_training(url, **options), 60) == digests(a_training(local, **options), 60)
 
         fsspec.filesystem("s3").pipe_file("bucket/train/shard-000.tar", b"something else")
         with pytest.raises(WdsctlError) as caught:
-            digests(a_training(url, Raw(), worker_config=strict()), 60)
+            digests(a_training(url, Raw(), worker_config=raising_worker_config()), 60)
         assert caught.value.code == "WDS403"
 
 
-def test_a_view_is_read_from_a_store_as_from_a_disk(tmp_path: Path) -> None:
-    local, url = both(tmp_path)
+def test_view_in_store_gives_batches_of_local_view(tmp_path: Path) -> None:
+    local, url = local_and_remote(tmp_path)
     for root in (local, url):
         create_view(root, "odd", ViewDefinition(where="position % 2 = 1"))
     assert digests(a_training(f"{url}@odd"), 8) == digests(a_training(f"{local}@odd"), 8)

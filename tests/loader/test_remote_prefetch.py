@@ -1,4 +1,4 @@
-"""Windows are fetched before their first sample is wanted, and nothing but the time depends on it."""
+"""Windows are prefetched before their first sample is needed; prefetching changes timing only."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from tests.loader.datasets import Raw, a_dataset, digest
 from tests.loader.running import digests
-from tests.preparing import prepare_request
-from tests.remote import DelayedFileSystem, round_trips, uploaded
+from tests.prepare_requests import prepare_request
+from tests.remote import DelayedFileSystem, round_trips, upload_shards
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.storage.read_ahead import process_budget
 from wdsctl.loader import DefaultTaskEncoder, WorkerConfig, get_loader, get_train_dataset, get_val_dataset
@@ -23,10 +23,10 @@ pytestmark = pytest.mark.usefixtures("delayed_store")
 
 @pytest.fixture
 def local(tmp_path: Path) -> str:
-    """A dataset on a disk; its copy is in the store."""
+    """A dataset on disk; the store has a copy."""
     split = {"train": 4, "val": 1}
     root = a_dataset(tmp_path / "local", SAMPLES, shard_samples=64, split=split)
-    uploaded(root, URL)
+    upload_shards(root, URL)
     prepare(URL, None, prepare_request(sample_type="CrudeSample", split=split))
     DelayedFileSystem.reads.clear()
     return root
@@ -41,7 +41,7 @@ def a_training(path: str, workers: int = 0, encoder: Any = None, **options: Any)
 
 
 def wait_until_idle() -> None:
-    """Return when nothing has been fetched in the background for a moment."""
+    """Wait until no fetch has run in the background for a moment."""
     idle = 0
     end = time.monotonic() + 20
     while idle < 10 and time.monotonic() < end:
@@ -52,15 +52,15 @@ def wait_until_idle() -> None:
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("encoder", [Raw(), DefaultTaskEncoder()], ids=["bulk", "decoded"])
-def test_batches_and_states_are_those_of_the_disk(local: str, workers: int, encoder: Any) -> None:
+def test_prefetched_batches_and_states_equal_local_ones(local: str, workers: int, encoder: Any) -> None:
     DelayedFileSystem.delay[:] = [0.002]
     DelayedFileSystem.late.append(lambda number: 0.3 if number % 40 == 7 else 0.0)
-    with a_training(local, 0, encoder) as ours, a_training(URL, workers, encoder) as theirs:
+    with a_training(local, 0, encoder) as expected, a_training(URL, workers, encoder) as actual:
         for _ in range(3):
-            assert digests(theirs, 30) == digests(ours, 30)
-            assert theirs.state_dict()["cursors"] == ours.state_dict()["cursors"]
-        state = theirs.state_dict()
-        following = digests(ours, 20)
+            assert digests(actual, 30) == digests(expected, 30)
+            assert actual.state_dict()["cursors"] == expected.state_dict()["cursors"]
+        state = actual.state_dict()
+        following = digests(expected, 20)
 
     with a_training(URL, 2 - workers, encoder) as resumed:
         resumed.load_state_dict(state)
@@ -68,7 +68,7 @@ def test_batches_and_states_are_those_of_the_disk(local: str, workers: int, enco
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_validation_and_a_finite_training_are_those_of_the_disk(local: str, workers: int) -> None:
+def test_remote_validation_and_finite_training_equal_local_ones(local: str, workers: int) -> None:
     config = WorkerConfig(num_workers=workers)
 
     def passes(path: str) -> list[str]:
@@ -80,7 +80,7 @@ def test_a_validation_and_a_finite_training_are_those_of_the_disk(local: str, wo
     assert passes(URL) == passes(local)
 
 
-def test_only_the_first_batches_of_lanes_wait_for_the_store(local: str) -> None:
+def test_only_first_batches_of_lanes_wait_for_store(local: str) -> None:
     DelayedFileSystem.delay[:] = [0.03]
     loader = a_training(URL)
     digests(loader, 4)
@@ -96,13 +96,13 @@ def test_only_the_first_batches_of_lanes_wait_for_the_store(local: str) -> None:
     assert counts.requests > 30
 
 
-def test_the_first_batch_takes_two_round_trips(local: str) -> None:
+def test_first_batch_takes_two_round_trips(local: str) -> None:
     stream = iter(a_training(URL))
 
     assert round_trips(lambda: next(stream)) == 2, "facts of its shards, and its window"
 
 
-def test_all_first_windows_come_in_the_round_trips_of_the_first_one(local: str) -> None:
+def test_first_windows_of_all_lanes_are_fetched_in_parallel(local: str) -> None:
     loader = a_training(URL)
     stream = iter(loader)
     next(stream)
@@ -115,12 +115,12 @@ def test_all_first_windows_come_in_the_round_trips_of_the_first_one(local: str) 
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_reads_are_counted_by_store(local: str, workers: int) -> None:
-    with a_training(URL, workers) as loader, a_training(local, workers) as of_disk:
+def test_loader_stats_count_reads_by_store(local: str, workers: int) -> None:
+    with a_training(URL, workers) as loader, a_training(local, workers) as local_loader:
         batches = digests(loader, 40)
         counts = loader.stats.stores
-        assert len(digests(of_disk, 40)) == len(batches)
-        assert of_disk.stats.stores == {}
+        assert len(digests(local_loader, 40)) == len(batches)
+        assert local_loader.stats.stores == {}
 
     assert list(counts) == [URL]
     reads = counts[URL]
@@ -130,7 +130,7 @@ def test_reads_are_counted_by_store(local: str, workers: int) -> None:
     assert "stores={" in repr(loader.stats)
 
 
-def test_no_byte_of_a_window_is_fetched_twice(local: str) -> None:
+def test_prefetch_fetches_no_byte_of_window_twice(local: str) -> None:
     loader = a_training(URL, lanes=1, shuffle_buffer_size=512)
     digests(loader, 30)  # less than half of the window
 

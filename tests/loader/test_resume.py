@@ -1,4 +1,4 @@
-"""Saved anywhere, resumed anywhere: the rest of the stream is the rest of the undisturbed run."""
+"""A state saved anywhere and resumed anywhere continues with the batches of the uninterrupted run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import torch
 
 from tests.contracts.savable import shape_of
 from tests.loader.datasets import Raw, a_dataset, at_place, digest, numbered
-from tests.loader.running import ids, rounds, taken, through_json, training_of
+from tests.loader.running import ids, json_round_trip, make_training_loader, take_batches, take_rounds
 from wdsctl.loader import Loader, SkipSample, merge_states
 
 SAMPLES, BATCH, WINDOW = 240, 7, 8
@@ -25,7 +25,7 @@ STEPS = EPOCHS * SAMPLES // BATCH + 12  # into the third pass
 
 
 class Hooked(Raw):
-    """Hooks that skip, repeat and draw: whatever a state could forget shows in what comes after it."""
+    """Hooks that skip, repeat and draw random numbers, so that anything missing from a state changes later batches."""
 
     def encode_sample(self, sample: Any) -> Any:
         number = int(sample["__key__"])
@@ -50,7 +50,9 @@ def dataset(whole: str) -> str:
 
 
 def loader_of(path: str, rank: int = 0, world: int = 1, encoder: Any = None, **options: Any) -> Loader:
-    return training_of(path, rank, world, encoder, **{"batch_size": BATCH, "max_samples_per_sequence": 4, **options})
+    return make_training_loader(
+        path, rank, world, encoder, **{"batch_size": BATCH, "max_samples_per_sequence": 4, **options}
+    )
 
 
 def assert_crossed_windows_shards_and_epochs(batches: list[Any], state: Any) -> None:
@@ -61,38 +63,40 @@ def assert_crossed_windows_shards_and_epochs(batches: list[Any], state: Any) -> 
 
 
 @pytest.mark.parametrize("encoder", [Raw(), Hooked()], ids=["bytes", "hooks that skip, repeat and draw"])
-def test_a_state_of_any_batch_gives_all_the_batches_after_it(dataset: str, encoder: Any) -> None:
+def test_state_saved_after_any_batch_resumes_exactly(dataset: str, encoder: Any) -> None:
     loader = loader_of(dataset, encoder=encoder)
     states, truth, batches = [], [], []
     for batch in islice(loader, STEPS):
         batches.append(batch)
         truth.append(digest(batch))
-        states.append(through_json(loader.state_dict()))
+        states.append(json_round_trip(loader.state_dict()))
     assert_crossed_windows_shards_and_epochs(batches, states[-1])
 
     for step, state in enumerate(states[:-1], 1):
         resumed = loader_of(dataset, encoder=encoder)
         resumed.load_state_dict(state)
-        assert [digest(batch) for batch in taken(resumed, STEPS - step)] == truth[step:], f"saved after batch {step}"
+        assert [digest(batch) for batch in take_batches(resumed, STEPS - step)] == truth[step:], (
+            f"saved after batch {step}"
+        )
 
 
-def test_a_state_is_known_at_once_after_a_restore_and_before_the_first_batch(dataset: str) -> None:
+def test_state_saved_before_first_batch_equals_restored_state(dataset: str) -> None:
     loader = loader_of(dataset)
-    fresh = through_json(loader.save_state_rank())
-    truth = [digest(batch) for batch in taken(loader, 20)]
-    state = through_json(loader.save_state_rank())
+    fresh = json_round_trip(loader.save_state_rank())
+    truth = [digest(batch) for batch in take_batches(loader, 20)]
+    state = json_round_trip(loader.save_state_rank())
 
     for saved, expected in ((fresh, truth[:5]), (state, None)):
         resumed = loader_of(dataset)
         resumed.restore_state_rank(saved)
-        assert through_json(resumed.save_state_rank()) == saved
+        assert json_round_trip(resumed.save_state_rank()) == saved
         again = loader_of(dataset)
         again.restore_state_rank(resumed.save_state_rank())
-        first = [digest(batch) for batch in taken(again, 5)]
-        assert first == (expected or [digest(batch) for batch in taken(loader, 5)])
+        first = [digest(batch) for batch in take_batches(again, 5)]
+        assert first == (expected or [digest(batch) for batch in take_batches(loader, 5)])
 
 
-def test_a_state_has_the_same_keys_and_types_at_every_batch_and_stays_small(dataset: str) -> None:
+def test_states_have_constant_structure_and_stay_small(dataset: str) -> None:
     loader = loader_of(dataset, encoder=Hooked())
     shapes, sizes = set(), set()
     for _ in islice(loader, STEPS):
@@ -104,40 +108,40 @@ def test_a_state_has_the_same_keys_and_types_at_every_batch_and_stays_small(data
     assert max(sizes) <= 1024 + 256 * 8
 
 
-def test_a_loader_that_is_running_can_be_sent_back(dataset: str) -> None:
+def test_running_loader_rewinds_to_loaded_state(dataset: str) -> None:
     loader = loader_of(dataset)
-    taken(loader, 3)
+    take_batches(loader, 3)
     state = loader.state_dict()
-    truth = [digest(batch) for batch in taken(loader, 10)]
+    truth = [digest(batch) for batch in take_batches(loader, 10)]
 
     loader.load_state_dict(state)
 
-    assert [digest(batch) for batch in taken(loader, 10)] == truth
+    assert [digest(batch) for batch in take_batches(loader, 10)] == truth
 
 
-def test_breaking_out_of_a_loop_loses_nothing(dataset: str) -> None:
-    truth = [digest(batch) for batch in taken(loader_of(dataset), 12)]
+def test_breaking_out_of_loop_loses_no_batches(dataset: str) -> None:
+    truth = [digest(batch) for batch in take_batches(loader_of(dataset), 12)]
     loader = loader_of(dataset)
 
-    pieces = [digest(batch) for _ in range(4) for batch in taken(loader, 3)]
+    pieces = [digest(batch) for _ in range(4) for batch in take_batches(loader, 3)]
 
     assert pieces == truth
 
 
 @pytest.mark.parametrize("place", [1, 8, 33, 34, 60, STEPS - 2])
-def test_a_fresh_process_goes_on_with_the_very_next_batch(dataset: str, place: int, tmp_path: Path) -> None:
+def test_new_process_resumes_with_next_batch(dataset: str, place: int, tmp_path: Path) -> None:
     loader = loader_of(dataset, encoder=Raw())
-    taken(loader, place)
+    take_batches(loader, place)
     (tmp_path / "state.json").write_text(json.dumps(loader.state_dict()), encoding="utf-8")
-    truth = [digest(batch) for batch in taken(loader, 10)]
+    truth = [digest(batch) for batch in take_batches(loader, 10)]
 
     root = str(Path(__file__).parents[2])
     command = [sys.executable, "-m", "tests.loader.resume_process", dataset, str(tmp_path / "state.json"), "10"]
     environment = {**os.environ, "PYTHONPATH": root}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=root, env=environment)
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=root, env=environment)
 
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == truth
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == truth
 
 
 def world_of(path: str, ranks: int, state: Any = None, **options: Any) -> list[Loader]:
@@ -150,41 +154,41 @@ def world_of(path: str, ranks: int, state: Any = None, **options: Any) -> list[L
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 @pytest.mark.parametrize("place", [0, 5, 8, 37])
-def test_one_rank_becomes_several_and_the_global_batches_stay(dataset: str, ranks: int, place: int) -> None:
+def test_resume_from_one_rank_on_several_keeps_global_batches(dataset: str, ranks: int, place: int) -> None:
     loader = loader_of(dataset, encoder=Hooked())
-    taken(loader, place)
-    state = through_json(merge_states([loader.state_dict()]))
-    truth = [digest(batch) for batch in taken(loader, 6 * ranks)]
+    take_batches(loader, place)
+    state = json_round_trip(merge_states([loader.state_dict()]))
+    truth = [digest(batch) for batch in take_batches(loader, 6 * ranks)]
 
     world = world_of(dataset, ranks, state, encoder=Hooked())
 
-    assert [digest(batch) for batch in rounds(world, 6)] == truth
+    assert [digest(batch) for batch in take_rounds(world, 6)] == truth
 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 1), (4, 2), (2, 4), (8, 4)])
-def test_ranks_may_change_where_they_divide_the_lanes(dataset: str, before: int, after: int) -> None:
+def test_resume_keeps_global_batches_when_rank_counts_divide_lanes(dataset: str, before: int, after: int) -> None:
     world = world_of(dataset, before, lanes=8)
-    rounds(world, 16 // before + 3)
-    states = through_json([loader.state_dict() for loader in world])
-    truth = [digest(batch) for batch in rounds(world, 24 // before)]
+    take_rounds(world, 16 // before + 3)
+    states = json_round_trip([loader.state_dict() for loader in world])
+    truth = [digest(batch) for batch in take_rounds(world, 24 // before)]
 
     resumed = world_of(dataset, after, states, lanes=8)
 
-    assert [digest(batch) for batch in rounds(resumed, 24 // after)] == truth
+    assert [digest(batch) for batch in take_rounds(resumed, 24 // after)] == truth
 
 
 @pytest.mark.parametrize("place", [0, 3, 8, 30])
-def test_one_rank_becomes_three_and_nothing_comes_twice_or_is_missed(dataset: str, place: int) -> None:
+def test_resume_with_lane_split_neither_repeats_nor_loses_samples(dataset: str, place: int) -> None:
     loader = loader_of(dataset)
-    before = taken(loader, place)
-    world = world_of(dataset, 3, through_json(merge_states([loader.state_dict()])))
+    before = take_batches(loader, place)
+    world = world_of(dataset, 3, json_round_trip(merge_states([loader.state_dict()])))
 
-    after = rounds(world, 60)
+    after = take_rounds(world, 60)
     batches = before + after
 
     counts = Counter(ids(batches))
     assert set(counts.values()) == {1}, "a sample came twice in one pass"
-    lanes = [through_json(each.state_dict()) for each in world]
+    lanes = [json_round_trip(each.state_dict()) for each in world]
     assert sum(len(state["cursors"]) for state in lanes) == 24
     seen = Counter(epoch for _, epoch, _ in counts)
     assert [seen[epoch] for epoch in range(EPOCHS)] == [SAMPLES] * EPOCHS, "a sample was missed"
@@ -192,22 +196,22 @@ def test_one_rank_becomes_three_and_nothing_comes_twice_or_is_missed(dataset: st
 
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("after", [1, 2, 4, 6])
-def test_three_ranks_become_others_and_the_global_batches_stay(dataset: str, after: int) -> None:
+def test_resume_after_lane_split_keeps_global_batches_on_other_ranks(dataset: str, after: int) -> None:
     loader = loader_of(dataset)
-    taken(loader, 10)
-    world = world_of(dataset, 3, through_json(merge_states([loader.state_dict()])))
-    rounds(world, 8)
-    states = through_json([each.state_dict() for each in world])
-    truth = [digest(batch) for batch in rounds(world, 24 // 3)]
+    take_batches(loader, 10)
+    world = world_of(dataset, 3, json_round_trip(merge_states([loader.state_dict()])))
+    take_rounds(world, 8)
+    states = json_round_trip([each.state_dict() for each in world])
+    truth = [digest(batch) for batch in take_rounds(world, 24 // 3)]
 
     resumed = world_of(dataset, after, states)
 
-    assert [digest(batch) for batch in rounds(resumed, 24 // after)] == truth
+    assert [digest(batch) for batch in take_rounds(resumed, 24 // after)] == truth
 
 
-def test_what_a_hook_draws_depends_on_the_sample_and_the_pass_alone(dataset: str) -> None:
+def test_random_numbers_of_hooks_are_independent_of_rank_count(dataset: str) -> None:
     def noise(world: list[Loader]) -> dict[tuple[Any, ...], list[float]]:
-        batches = rounds(world, 40 // len(world))
+        batches = take_rounds(world, 40 // len(world))
         return {
             (key, copy): drawn.tolist()
             for batch in batches
@@ -222,13 +226,15 @@ def test_what_a_hook_draws_depends_on_the_sample_and_the_pass_alone(dataset: str
 
 
 @pytest.mark.parametrize(("samples", "lanes"), [(n, lanes) for n in (1, 7, 500, 20_000) for lanes in (1, 8, 64)])
-def test_every_sample_comes_once_an_epoch(samples: int, lanes: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_every_sample_is_read_once_per_epoch(
+    samples: int, lanes: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     root = tmp_path_factory.getbasetemp() / f"once-{samples}"
     if not root.exists():
         a_dataset(root, samples, shard_samples=max(1, samples // 4), parts=lambda i: {"txt": str(i).encode()})
     loader = loader_of(str(root), batch_size=None, shuffle_buffer_size=1000, lanes=lanes)
 
-    keys = [sample["__restore_key__"] for sample in taken(loader, 3 * samples + 4 * lanes * 16)]
+    keys = [sample["__restore_key__"] for sample in take_batches(loader, 3 * samples + 4 * lanes * 16)]
 
     counts = Counter(keys)
     assert set(counts.values()) == {1}

@@ -1,4 +1,4 @@
-"""Weights that change: at the step that the blend says, exactly resumed around it, and after lanes were split."""
+"""Scheduled weights change at the step in the blend and resume exactly around it, also after lane splits."""
 
 from __future__ import annotations
 
@@ -8,13 +8,21 @@ from typing import Any
 import pytest
 
 from tests.loader.datasets import Raw, a_dataset, digest, numbered
-from tests.loader.running import digests, ids, rounds, saved_after, taken, through_json, training_of
+from tests.loader.running import (
+    digests,
+    ids,
+    json_round_trip,
+    make_training_loader,
+    save_state_after,
+    take_batches,
+    take_rounds,
+)
 from wdsctl.core.blend import Blender
 from wdsctl.core.errors import StateMismatch
 from wdsctl.loader import Loader, WorkerConfig, merge_states
 from wdsctl.loader.packing import Packing
 
-STEPS = (6, 15)  # of the training, whatever its ranks
+STEPS = (6, 15)  # of the training, on any number of ranks
 LANES, BATCH = 4, 5
 
 
@@ -29,7 +37,7 @@ def blend(tmp_path_factory: pytest.TempPathFactory) -> Blender:
 
 
 def loader_of(blend: Blender, rank: int = 0, world: int = 1, **options: Any) -> Loader:
-    return training_of(blend, rank, world, **{"lanes": LANES, "batch_size": BATCH, **options})
+    return make_training_loader(blend, rank, world, **{"lanes": LANES, "batch_size": BATCH, **options})
 
 
 def world_of(blend: Blender, ranks: int, state: Any = None) -> list[Loader]:
@@ -44,17 +52,17 @@ def sources(batch: Any) -> set[int]:
 
 
 @pytest.mark.parametrize("world", [1, 2, 4])
-def test_weights_change_with_the_very_batch_of_their_step_on_every_rank(world: int, blend: Blender) -> None:
+def test_weights_change_exactly_at_scheduled_step_on_every_rank(world: int, blend: Blender) -> None:
     for loader in world_of(blend, world):
-        found = [sources(batch) for batch in taken(loader, 24)]
+        found = [sources(batch) for batch in take_batches(loader, 24)]
 
         assert found[: STEPS[0]] == [{0}] * STEPS[0]
         assert found[STEPS[0] : STEPS[1]] == [{1}] * (STEPS[1] - STEPS[0])
         assert set().union(*found[STEPS[1] :]) == {0, 2}
 
 
-def test_each_dataset_goes_on_where_it_was_when_it_comes_again(blend: Blender) -> None:
-    batches = taken(loader_of(blend), 120)
+def test_dataset_continues_at_its_position_when_weight_returns(blend: Blender) -> None:
+    batches = take_batches(loader_of(blend), 120)
 
     counts = Counter(ids(batches))
 
@@ -63,11 +71,11 @@ def test_each_dataset_goes_on_where_it_was_when_it_comes_again(blend: Blender) -
     assert (passes[0, 0], passes[0, 1]) == (50, 50)
 
 
-def test_a_state_of_any_batch_goes_on_exactly(blend: Blender) -> None:
+def test_states_near_scheduled_steps_resume_exactly(blend: Blender) -> None:
     loader = loader_of(blend)
     states, truth = [], []
     for _ in range(30):
-        states.append(through_json(loader.state_dict()))
+        states.append(json_round_trip(loader.state_dict()))
         truth += digests(loader, 1)
 
     for place, state in enumerate(states):
@@ -77,59 +85,61 @@ def test_a_state_of_any_batch_goes_on_exactly(blend: Blender) -> None:
 
 
 @pytest.mark.parametrize("place", [3, STEPS[0], 10, STEPS[1], 19])
-def test_other_ranks_go_on_with_the_same_global_batches(place: int, blend: Blender) -> None:
-    state = merge_states([saved_after(loader_of(blend), place)])
+def test_other_rank_counts_resume_with_same_global_batches(place: int, blend: Blender) -> None:
+    state = merge_states([save_state_after(loader_of(blend), place)])
     truth = digests(loader_of(blend), place + 16)[place:]
 
     for ranks in (2, 4):
-        assert [digest(batch) for batch in rounds(world_of(blend, ranks, state), 16 // ranks)] == truth
+        assert [digest(batch) for batch in take_rounds(world_of(blend, ranks, state), 16 // ranks)] == truth
 
 
 @pytest.mark.parametrize("place", [3, 10, 19])
-def test_a_split_of_the_lanes_in_any_segment_repeats_nothing_and_goes_on_exactly(place: int, blend: Blender) -> None:
+def test_lane_split_in_any_schedule_segment_repeats_nothing_and_resumes_exactly(place: int, blend: Blender) -> None:
     loader = loader_of(blend)
-    before = taken(loader, place)
-    world = world_of(blend, 3, through_json(merge_states([loader.state_dict()])))
+    before = take_batches(loader, place)
+    world = world_of(blend, 3, json_round_trip(merge_states([loader.state_dict()])))
 
-    middle = rounds(world, 5)
-    states = [through_json(each.state_dict()) for each in world]
-    after = rounds(world, 30)
+    middle = take_rounds(world, 5)
+    states = [json_round_trip(each.state_dict()) for each in world]
+    after = take_rounds(world, 30)
 
     counts = Counter(ids([*before, *middle, *after]))
     assert set(counts.values()) == {1}
-    resumed = rounds(world_of(blend, 3, states), 30)
+    resumed = take_rounds(world_of(blend, 3, states), 30)
     assert [digest(batch) for batch in resumed] == [digest(batch) for batch in after]
 
 
-def test_a_split_twice_goes_on_exactly(blend: Blender) -> None:
+def test_state_after_two_lane_splits_resumes_exactly(blend: Blender) -> None:
     loader = loader_of(blend)
-    before = taken(loader, 4)
-    three = world_of(blend, 3, through_json(merge_states([loader.state_dict()])))
-    before += rounds(three, 4)
-    five = world_of(blend, 5, [through_json(each.state_dict()) for each in three])
-    before += rounds(five, 2)
-    states = [through_json(each.state_dict()) for each in five]
+    before = take_batches(loader, 4)
+    three = world_of(blend, 3, json_round_trip(merge_states([loader.state_dict()])))
+    before += take_rounds(three, 4)
+    five = world_of(blend, 5, [json_round_trip(each.state_dict()) for each in three])
+    before += take_rounds(five, 2)
+    states = [json_round_trip(each.state_dict()) for each in five]
 
-    after = rounds(five, 20)
+    after = take_rounds(five, 20)
 
     assert set(Counter(ids([*before, *after])).values()) == {1}
-    assert [digest(batch) for batch in rounds(world_of(blend, 5, states), 20)] == [digest(batch) for batch in after]
+    assert [digest(batch) for batch in take_rounds(world_of(blend, 5, states), 20)] == [
+        digest(batch) for batch in after
+    ]
 
 
-# The history is in the state.
+# The weight history in states.
 
 
-def mixes(state: Any) -> list[Any]:
+def weight_histories(state: Any) -> list[Any]:
     return [cursor["weight_history"] for _, cursor in sorted(state["cursors"].items(), key=lambda item: int(item[0]))]
 
 
-def test_a_state_says_at_which_pick_of_each_lane_each_segment_began(blend: Blender) -> None:
+def test_state_records_draw_at_which_each_segment_began_in_each_lane(blend: Blender) -> None:
     loader = loader_of(blend)
 
-    # Batch g is of lane g mod 4: the second segment finds lanes that have given one batch of five or two.
-    assert mixes(saved_after(loader, STEPS[0])) == [[[[0, 0]]]] * LANES
-    assert mixes(saved_after(loader, LANES)) == [[[[0, 0], [1, 10]]]] * 2 + [[[[0, 0], [1, 5]]]] * 2
-    assert mixes(saved_after(loader, STEPS[1] - STEPS[0])) == [
+    # Batch g comes from lane g mod 4: when the second segment begins, lanes have given one or two batches of five.
+    assert weight_histories(save_state_after(loader, STEPS[0])) == [[[[0, 0]]]] * LANES
+    assert weight_histories(save_state_after(loader, LANES)) == [[[[0, 0], [1, 10]]]] * 2 + [[[[0, 0], [1, 5]]]] * 2
+    assert weight_histories(save_state_after(loader, STEPS[1] - STEPS[0])) == [
         [[[0, 0], [1, 10], [2, 20]]],
         [[[0, 0], [1, 10], [2, 20]]],
         [[[0, 0], [1, 5], [2, 20]]],
@@ -137,25 +147,25 @@ def test_a_state_says_at_which_pick_of_each_lane_each_segment_began(blend: Blend
     ]
 
 
-def test_the_history_stays_in_states_of_other_ranks_and_of_split_lanes(blend: Blender) -> None:
-    state = merge_states([saved_after(loader_of(blend), 10)])
-    before = mixes(state)
+def test_weight_history_survives_rank_changes_and_lane_splits(blend: Blender) -> None:
+    state = merge_states([save_state_after(loader_of(blend), 10)])
+    before = weight_histories(state)
 
     two = world_of(blend, 2, state)
-    assert [mixes(each.state_dict()) for each in two] == [before[::2], before[1::2]]
-    split = through_json(merge_states([each.state_dict() for each in world_of(blend, 3, state)]))
+    assert [weight_histories(each.state_dict()) for each in two] == [before[::2], before[1::2]]
+    split = json_round_trip(merge_states([each.state_dict() for each in world_of(blend, 3, state)]))
     assert len(split["lanes"]) == 3 * LANES
     of_root = dict(zip(range(LANES), before, strict=True))
-    for (root, ((_, _, child),)), mix in zip(split["lanes"], mixes(split), strict=True):
-        # A child that begins anew has its parent's history, and the segment in force as the first of its own.
-        assert mix == (of_root[root] if child == 0 else [*of_root[root], [[1, 0]]])
+    for (root, ((_, _, child),)), history in zip(split["lanes"], weight_histories(split), strict=True):
+        # A child that starts at draw 0 has its parent's history, then the segment in force as the first of its own.
+        assert history == (of_root[root] if child == 0 else [*of_root[root], [[1, 0]]])
 
 
-def test_a_segment_that_a_lane_draws_nothing_in_leaves_no_trace(blend: Blender) -> None:
+def test_weight_history_omits_segments_without_draws(blend: Blender) -> None:
     schedule = [{"step": 1, "weights": [0, 1, 0]}, {"step": 2, "weights": [1, 0, 1]}]
     loader = loader_of(Blender(blend.entries, schedule=schedule))
 
-    found = mixes(saved_after(loader, LANES))
+    found = weight_histories(save_state_after(loader, LANES))
 
     assert found == [[[[0, 0]]], [[[1, 0]]], [[[2, 0]]], [[[2, 0]]]]
 
@@ -171,8 +181,8 @@ def test_a_segment_that_a_lane_draws_nothing_in_leaves_no_trace(blend: Blender) 
     ids=["another step", "other weights", "a segment less", "no schedule"],
 )
 @pytest.mark.parametrize("place", [0, 3, 10])
-def test_a_state_of_another_schedule_is_refused(place: int, change: Any, blend: Blender) -> None:
-    state = saved_after(loader_of(blend), place)
+def test_load_state_dict_refuses_state_of_other_schedule(place: int, change: Any, blend: Blender) -> None:
+    state = save_state_after(loader_of(blend), place)
     other = Blender(blend.entries, schedule=change)
 
     with pytest.raises(StateMismatch, match="weights: ") as raised:
@@ -205,20 +215,18 @@ PACKS: list[tuple[Any, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("encoder", "options"), PACKS, ids=["by hooks", "by length"])
-def test_a_change_in_the_middle_of_a_pack_or_window_is_exact_after_a_restore(
-    encoder: Any, options: Any, blend: Blender
-) -> None:
-    def fresh() -> Loader:
+def test_weight_change_within_pack_or_window_resumes_exactly(encoder: Any, options: Any, blend: Blender) -> None:
+    def new_loader() -> Loader:
         return loader_of(blend, encoder=encoder, **{**options, "batch_size": 2})
 
-    loader, states, batches = fresh(), [], []
+    loader, states, batches = new_loader(), [], []
     for _ in range(36):
-        states.append(through_json(loader.state_dict()))
-        batches += taken(loader, 1)
+        states.append(json_round_trip(loader.state_dict()))
+        batches += take_batches(loader, 1)
 
     truth = [digest(batch) for batch in batches]
     for place, state in enumerate(states):
-        resumed = fresh()
+        resumed = new_loader()
         resumed.load_state_dict(state)
         assert digests(resumed, len(truth) - place) == truth[place:], place
     counts = Counter(key for batch in batches for pack in batch["of"] for key in pack)
@@ -226,9 +234,9 @@ def test_a_change_in_the_middle_of_a_pack_or_window_is_exact_after_a_restore(
     assert {source for source, *_ in counts} == {0, 1, 2}
 
 
-def test_workers_change_with_the_very_batch_too(blend: Blender) -> None:
+def test_weights_change_exactly_at_scheduled_step_with_workers(blend: Blender) -> None:
     truth = digests(loader_of(blend), 24)
-    state = merge_states([saved_after(loader_of(blend), 5)])
+    state = merge_states([save_state_after(loader_of(blend), 5)])
     workers = WorkerConfig(0, 1, 2)
 
     with loader_of(blend, worker_config=workers) as loader:
@@ -236,19 +244,19 @@ def test_workers_change_with_the_very_batch_too(blend: Blender) -> None:
     with loader_of(blend, worker_config=workers) as resumed:
         resumed.load_state_dict(state)
         assert digests(resumed, 12) == truth[5:17]
-        saved = through_json(resumed.state_dict())
-    assert mixes(saved) == mixes(saved_after(loader_of(blend), 17))
+        saved = json_round_trip(resumed.state_dict())
+    assert weight_histories(saved) == weight_histories(save_state_after(loader_of(blend), 17))
 
 
 @pytest.mark.parametrize("place", [3, 10, 19])
-def test_a_split_in_any_segment_misses_nothing(place: int, blend: Blender) -> None:
+def test_lane_split_in_any_schedule_segment_loses_nothing(place: int, blend: Blender) -> None:
     loader = loader_of(blend)
-    batches = taken(loader, place)
-    world = world_of(blend, 3, through_json(merge_states([loader.state_dict()])))
+    batches = take_batches(loader, place)
+    world = world_of(blend, 3, json_round_trip(merge_states([loader.state_dict()])))
 
-    batches += rounds(world, 60)
+    batches += take_rounds(world, 60)
 
     passes = Counter((source, number) for source, number, _ in Counter(ids(batches)))
-    # Whole passes of each dataset that were begun long ago; what was begun last is still under way.
+    # Only passes that began early are complete; the latest ones are still running.
     assert passes[0, 0] == 50
     assert passes[2, 0] == 11

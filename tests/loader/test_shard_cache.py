@@ -1,4 +1,4 @@
-"""A shard cache changes no batch; its bytes from the store are those of the best possible cache."""
+"""A shard cache changes no batch and fetches as few bytes from the store as an optimal cache."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 from tests.loader.datasets import Raw, a_dataset
 from tests.loader.running import digests
-from tests.preparing import prepare_request
-from tests.remote import DelayedFileSystem, uploaded
+from tests.prepare_requests import prepare_request
+from tests.remote import DelayedFileSystem, upload_shards
 from wdsctl.core.errors import UsageError
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.storage import hedging
@@ -37,11 +37,11 @@ def parts(i: int) -> dict[str, bytes]:
 
 @pytest.fixture
 def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A dataset on a disk; its copy is in the store."""
+    """A dataset on disk; the store has a copy."""
     monkeypatch.setattr(hedging, "HEDGED_SHARE", 0.0)
     monkeypatch.setattr(hedging, "_POLICIES", {})
     root = a_dataset(tmp_path / "local", SAMPLES, shard_samples=300, parts=parts, split={"train": 1})
-    uploaded(root, URL)
+    upload_shards(root, URL)
     prepare(URL, None, prepare_request(sample_type="CrudeSample", split={"train": 1}))
     DelayedFileSystem.reads.clear()
     return root
@@ -55,33 +55,33 @@ def a_training(path: str, cache: ShardCache | None = None, workers: int = 0, **o
 
 
 def gbytes(share: float) -> float:
-    """This share of the data."""
+    """Return the size of this share of the data in GiB."""
     return share * SAMPLES * (SAMPLE_BYTES + 512) / (1 << 30)
 
 
-def fetched() -> int:
+def fetched_bytes() -> int:
     return sum(stop - start for _, start, stop in DelayedFileSystem.reads)
 
 
 def misses_by_epoch(traces: Sequence[Sequence[int]], capacity: int, *, is_optimal: bool) -> list[int]:
-    """Misses of a cache of so many units in each epoch: of the optimal one, which may also keep nothing of a miss, or
-    of one that evicts the least recently used unit."""
+    """Count the misses in each epoch of a cache of `capacity` units: of the optimal one, which may also discard the
+    unit just read, or of one that evicts the least recently used unit."""
     trace = [unit for each in traces for unit in each]
-    following: list[float] = [0.0] * len(trace)
+    next_uses: list[float] = [0.0] * len(trace)
     seen: dict[int, int] = {}
     for i in range(len(trace) - 1, -1, -1):
-        following[i] = seen.get(trace[i], float("inf"))
+        next_uses[i] = seen.get(trace[i], float("inf"))
         seen[trace[i]] = i
-    farness: dict[int, float] = {}  # of the units that are kept
+    distances: dict[int, float] = {}  # of the cached units
     misses = []
     i = 0
     for each in traces:
         misses.append(0)
         for unit in each:
-            misses[-1] += unit not in farness
-            farness[unit] = following[i] if is_optimal else -i
-            if len(farness) > capacity:
-                del farness[max(farness, key=farness.__getitem__)]
+            misses[-1] += unit not in distances
+            distances[unit] = next_uses[i] if is_optimal else -i
+            if len(distances) > capacity:
+                del distances[max(distances, key=distances.__getitem__)]
             i += 1
     return misses
 
@@ -91,16 +91,16 @@ def flush(loader: Any) -> None:
     loader._stream.streams.components[0].cached_units._cache.flush()
 
 
-def test_bytes_from_the_store_are_those_of_the_optimal_cache(local: str, tmp_path: Path) -> None:
-    """A few more: windows are fetched ahead, before what is read meanwhile is evicted. The cache is exactly optimal."""
+def test_shard_cache_fetches_as_few_bytes_as_optimal_cache(local: str, tmp_path: Path) -> None:
+    """The cache itself is optimal; prefetching adds a few fetches, before units read meanwhile are evicted."""
     loader = a_training(URL, ShardCache(tmp_path / "cache", gbytes(0.2)))
     of_epoch = []
     for _ in range(5):
         DelayedFileSystem.reads.clear()
         for _ in range(SAMPLES // 8 // 4):
             digests(loader, 4)
-            flush(loader)  # as if the disk were as fast as this loop is slow
-        of_epoch.append(fetched() / (16 * IN_TAR_BYTES))
+            flush(loader)  # as if the disk kept up with this loop
+        of_epoch.append(fetched_bytes() / (16 * IN_TAR_BYTES))
 
     order = loader._stream.streams.components[0].order
     uses = UnitUses(order, [LaneOrder(order, Lane(root)) for root in range(4)])
@@ -113,30 +113,35 @@ def test_bytes_from_the_store_are_those_of_the_optimal_cache(local: str, tmp_pat
 
 
 @pytest.mark.parametrize(("workers", "share"), [(0, 0.2), (2, 0.2), (2, 2.0)])
-def test_batches_and_states_are_those_of_the_disk(local: str, tmp_path: Path, workers: int, share: float) -> None:
-    with a_training(local) as ours, a_training(URL, ShardCache(tmp_path / "cache", gbytes(share)), workers) as theirs:
-        assert digests(theirs, 700) == digests(ours, 700)
-        assert theirs.state_dict()["cursors"] == ours.state_dict()["cursors"]
-        state = theirs.state_dict()
-        following = digests(ours, 300)
-        assert theirs.stats.stores[URL].cached_bytes > 0
+def test_batches_and_states_with_shard_cache_equal_local_ones(
+    local: str, tmp_path: Path, workers: int, share: float
+) -> None:
+    with (
+        a_training(local) as expected,
+        a_training(URL, ShardCache(tmp_path / "cache", gbytes(share)), workers) as actual,
+    ):
+        assert digests(actual, 700) == digests(expected, 700)
+        assert actual.state_dict()["cursors"] == expected.state_dict()["cursors"]
+        state = actual.state_dict()
+        next_uses = digests(expected, 300)
+        assert actual.stats.stores[URL].cached_bytes > 0
 
     with a_training(URL, ShardCache(tmp_path / "cache", gbytes(share)), 2 - workers) as resumed:
         resumed.load_state_dict(state)
-        assert digests(resumed, 300) == following
+        assert digests(resumed, 300) == next_uses
 
 
-def test_each_byte_comes_from_the_store_once_if_the_cache_has_room(local: str, tmp_path: Path) -> None:
+def test_large_shard_cache_fetches_each_byte_once(local: str, tmp_path: Path) -> None:
     with a_training(URL, ShardCache(tmp_path / "cache", gbytes(2.0)), 0) as loader:
         digests(loader, SAMPLES // 8 + 40)
         flush(loader)
         DelayedFileSystem.reads.clear()
         digests(loader, SAMPLES // 8)
 
-    assert fetched() < 0.05 * SAMPLES * SAMPLE_BYTES
+    assert fetched_bytes() < 0.05 * SAMPLES * SAMPLE_BYTES
 
 
-def test_damaged_and_missing_files_are_fetched_again(local: str, tmp_path: Path, caplog: Any) -> None:
+def test_damaged_and_missing_cache_files_are_fetched_again(local: str, tmp_path: Path, caplog: Any) -> None:
     cache = ShardCache(tmp_path / "cache", gbytes(2.0))
     expected = digests(a_training(local), 1000)
     with a_training(URL, cache) as loader:
@@ -158,26 +163,26 @@ def test_damaged_and_missing_files_are_fetched_again(local: str, tmp_path: Path,
     assert "is damaged; fetching unit" in caplog.text
 
 
-def test_a_full_disk_is_told_once_and_everything_is_read_from_the_store(
+def test_full_disk_disables_shard_cache_with_one_warning(
     local: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    def full(*_: Any) -> None:
+    def raise_disk_full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(shard_cache, "write_cached_unit", full)
+    monkeypatch.setattr(shard_cache, "write_cached_unit", raise_disk_full)
     with caplog.at_level(logging.WARNING), a_training(URL, ShardCache(tmp_path / "cache", gbytes(2.0))) as loader:
         assert digests(loader, 100) == digests(a_training(local), 100)
     assert caplog.text.count("shard cache disabled; reading from the stores instead") == 1
 
 
-def test_a_folder_that_cannot_be_written_is_told_and_the_run_goes_on(local: str, tmp_path: Path, caplog: Any) -> None:
+def test_unwritable_cache_folder_is_reported_and_run_continues(local: str, tmp_path: Path, caplog: Any) -> None:
     (tmp_path / "file").write_text("")
     with caplog.at_level(logging.WARNING), a_training(URL, ShardCache(tmp_path / "file" / "cache")) as loader:
         assert digests(loader, 10) == digests(a_training(local), 10)
     assert "cannot open the shard cache" in caplog.text
 
 
-def test_a_later_job_uses_what_an_earlier_one_left_and_two_at_once_do_not_share(local: str, tmp_path: Path) -> None:
+def test_shard_cache_is_reused_by_later_jobs_but_not_shared_by_concurrent_ones(local: str, tmp_path: Path) -> None:
     first = ShardCache(tmp_path / "cache", gbytes(2.0))
     with a_training(URL, first) as loader:
         digests(loader, 500)
@@ -195,10 +200,10 @@ def test_a_later_job_uses_what_an_earlier_one_left_and_two_at_once_do_not_share(
     with a_training(URL, third) as loader:
         assert digests(loader, 100) == digests(a_training(local), 100)
     assert third.folder == folder
-    assert fetched() < 10 * 16 * SAMPLE_BYTES
+    assert fetched_bytes() < 10 * 16 * SAMPLE_BYTES
 
 
-def test_an_index_of_another_version_is_replaced(local: str, tmp_path: Path) -> None:
+def test_shard_cache_replaces_index_of_other_version(local: str, tmp_path: Path) -> None:
     first = ShardCache(tmp_path / "cache", gbytes(2.0))
     with a_training(URL, first) as loader:
         digests(loader, 100)
@@ -209,7 +214,7 @@ def test_an_index_of_another_version_is_replaced(local: str, tmp_path: Path) -> 
         assert digests(loader, 100) == digests(a_training(local), 100)
 
 
-def test_the_limit_holds(local: str, tmp_path: Path) -> None:
+def test_shard_cache_keeps_size_limit(local: str, tmp_path: Path) -> None:
     cache = ShardCache(tmp_path / "cache", gbytes(0.1))
     with a_training(URL, cache, 2) as loader:
         for _ in range(10):
@@ -219,7 +224,9 @@ def test_the_limit_holds(local: str, tmp_path: Path) -> None:
             assert total <= gbytes(0.1) * (1 << 30) + 2 * 17 * SAMPLE_BYTES
 
 
-def test_arguments_and_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_shard_cache_checks_arguments_and_environment_variables(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     with pytest.raises(UsageError, match="max_gbytes is 0"):
         ShardCache("cache", 0)
     assert shard_cache.cache_from_environment() is None

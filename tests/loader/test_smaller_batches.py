@@ -30,14 +30,14 @@ class WithHooks(Raw):
 
 
 class Packs(Raw):
-    """Packs that have the keys of their samples."""
+    """Packs whose key joins the keys of their samples."""
 
     def pack_selected_samples(self, samples: list[Any]) -> Any:
         return {"__key__": "+".join(sample["__key__"] for sample in samples)}
 
 
 class Twice(Raw):
-    """A generator of batches, in an ordinary function."""
+    """Returns a generator of two batches from an ordinary function."""
 
     def encode_batch(self, batch: Any) -> Any:
         return (each for each in (batch, batch))
@@ -58,17 +58,17 @@ def a_loader(path: str, batch_size: int, rank: int = 0, world: int = 1, workers:
     return get_savable_loader(get_train_dataset(path, batch_size=batch_size, worker_config=config, **options))
 
 
-def draw(loader: Loader, count: int) -> list[list[str]]:
+def draw_keys(loader: Loader, count: int) -> list[list[str]]:
     return [list(batch["keys" if "keys" in batch else "__key__"]) for batch in islice(loader, count)]
 
 
-def joined(batches: list[list[str]], times: int) -> list[list[str]]:
-    """The batches, `times` after one another as one."""
+def join_batches(batches: list[list[str]], times: int) -> list[list[str]]:
+    """Join each `times` consecutive batches into one."""
     return [list(chain(*batches[i : i + times])) for i in range(0, len(batches), times)]
 
 
-def resumed(loader: Loader, state: Any) -> Loader:
-    """The loader at a state that went through JSON, without a warning."""
+def restore(loader: Loader, state: Any) -> Loader:
+    """Load a state that went through JSON into the loader, without a warning, and return the loader."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         loader.load_state_dict(json.loads(json.dumps(state)), strict=True)
@@ -86,41 +86,41 @@ def resumed(loader: Loader, state: Any) -> Loader:
         ),
     ],
 )
-def test_batches_of_a_quarter_make_up_those_of_the_saved_job(options: Any, workers: int, path: str) -> None:
+def test_four_quarter_size_batches_equal_one_batch_of_saved_job(options: Any, workers: int, path: str) -> None:
     saved = a_loader(path, 8, **options)
-    draw(saved, 5)
+    draw_keys(saved, 5)
     state = saved.state_dict()
-    expected = draw(saved, 15)
+    expected = draw_keys(saved, 15)
 
-    small = resumed(a_loader(path, 2, workers=workers, **options), state)
+    small = restore(a_loader(path, 2, workers=workers, **options), state)
 
-    assert joined(draw(small, 60), 4) == expected
+    assert join_batches(draw_keys(small, 60), 4) == expected
     small.close()
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_every_rank_gets_the_samples_that_it_would_have_got(workers: int, path: str) -> None:
+def test_every_rank_keeps_its_samples_with_smaller_batches(workers: int, path: str) -> None:
     saved = [a_loader(path, 6, rank, 3) for rank in range(3)]
     for loader in saved:
-        draw(loader, 4)
+        draw_keys(loader, 4)
     states = [loader.state_dict() for loader in saved]
-    expected = [draw(loader, 6) for loader in saved]
+    expected = [draw_keys(loader, 6) for loader in saved]
 
-    small = [resumed(a_loader(path, 3, rank, 3, workers), states[rank]) for rank in range(3)]
+    small = [restore(a_loader(path, 3, rank, 3, workers), states[rank]) for rank in range(3)]
 
-    assert [joined(draw(loader, 12), 2) for loader in small] == expected
+    assert [join_batches(draw_keys(loader, 12), 2) for loader in small] == expected
 
 
-def test_a_state_within_such_a_batch_continues_exactly(path: str) -> None:
+def test_state_saved_within_larger_batch_resumes_exactly(path: str) -> None:
     saved = a_loader(path, 8)
-    draw(saved, 5)
+    draw_keys(saved, 5)
     state = saved.state_dict()
-    expected = [key for batch in draw(saved, 20) for key in batch]
+    expected = [key for batch in draw_keys(saved, 20) for key in batch]
 
     keys: list[str] = []
     for size, count in [(4, 3), (2, 5), (1, 7), (1, 3), (4, 6), (8, 10)]:
-        loader = resumed(a_loader(path, size, workers=count % 2), state)
-        keys += [key for batch in draw(loader, count) for key in batch]
+        loader = restore(a_loader(path, size, workers=count % 2), state)
+        keys += [key for batch in draw_keys(loader, count) for key in batch]
         if (size, count) in ((4, 3), (2, 5), (1, 7)):
             assert loader.state_dict()["cursors"] != state["cursors"]
         state = loader.state_dict()
@@ -130,44 +130,44 @@ def test_a_state_within_such_a_batch_continues_exactly(path: str) -> None:
     assert len(keys) == 136
 
 
-def test_a_job_goes_on_with_fewer_and_smaller_batches_per_rank(path: str) -> None:
+def test_job_resumes_with_fewer_ranks_and_smaller_batches(path: str) -> None:
     saved = [a_loader(path, 8, rank, 2) for rank in range(2)]
     for loader in saved:
-        draw(loader, 3)
+        draw_keys(loader, 3)
     world = merge_states([loader.state_dict() for loader in saved])
-    expected = [batch for pair in zip(*(draw(loader, 6) for loader in saved), strict=True) for batch in pair]
+    expected = [batch for pair in zip(*(draw_keys(loader, 6) for loader in saved), strict=True) for batch in pair]
 
-    one = resumed(a_loader(path, 4), world)
-    first = draw(one, 6)
-    two = [resumed(a_loader(path, 4, rank, 2), [one.state_dict()]) for rank in range(2)]
+    one = restore(a_loader(path, 4), world)
+    first = draw_keys(one, 6)
+    two = [restore(a_loader(path, 4, rank, 2), [one.state_dict()]) for rank in range(2)]
 
-    assert joined(first, 2) == expected[:3]
-    following = [joined(draw(loader, 6), 2) for loader in two]
+    assert join_batches(first, 2) == expected[:3]
+    following = [join_batches(draw_keys(loader, 6), 2) for loader in two]
     assert following == [expected[3::2][:3], expected[4::2][:3]]
 
 
-def test_within_a_batch_another_number_of_ranks_takes_what_is_left(path: str) -> None:
+def test_other_rank_count_resumes_remainder_of_larger_batch(path: str) -> None:
     saved = [a_loader(path, 8, rank, 2) for rank in range(2)]
     states = [loader.state_dict() for loader in saved]
-    expected = [draw(loader, 6) for loader in saved]
-    halves = [resumed(a_loader(path, 4, rank, 2), states) for rank in range(2)]
-    begun = [draw(loader, 3) for loader in halves]
+    expected = [draw_keys(loader, 6) for loader in saved]
+    halves = [restore(a_loader(path, 4, rank, 2), states) for rank in range(2)]
+    first = [draw_keys(loader, 3) for loader in halves]
     world = merge_states([loader.state_dict() for loader in halves])
 
-    one = resumed(a_loader(path, 4), world)
-    rest = draw(one, 8)
+    one = restore(a_loader(path, 4), world)
+    rest = draw_keys(one, 8)
 
-    assert begun == [[*(half for batch in own[:2] for half in (batch[:4], batch[4:]))][:3] for own in expected]
+    assert first == [[*(half for batch in own[:2] for half in (batch[:4], batch[4:]))][:3] for own in expected]
     assert rest[:2] == [expected[0][1][4:], expected[1][1][4:]]
-    assert joined(rest[2:], 2) == [expected[0][2], expected[1][2], expected[0][3]]
+    assert join_batches(rest[2:], 2) == [expected[0][2], expected[1][2], expected[0][3]]
 
 
 @pytest.mark.filterwarnings("ignore:the state was saved with other hooks")
-def test_within_a_batch_the_rest_of_the_arguments_must_be_the_same(path: str) -> None:
+def test_state_saved_within_larger_batch_refuses_other_arguments(path: str) -> None:
     saved = a_loader(path, 8)
-    draw(saved, 2)
-    half = resumed(a_loader(path, 4), saved.state_dict())
-    draw(half, 1)
+    draw_keys(saved, 2)
+    half = restore(a_loader(path, 4), saved.state_dict())
+    draw_keys(half, 1)
     state = half.state_dict()
 
     for other in (
@@ -183,68 +183,68 @@ def test_within_a_batch_the_rest_of_the_arguments_must_be_the_same(path: str) ->
         a_loader(path, 4, 0, 5).load_state_dict([state])
 
 
-def test_ranks_that_were_saved_within_a_batch_at_different_steps_are_refused(path: str) -> None:
+def test_merge_states_refuses_ranks_saved_within_batch_at_different_steps(path: str) -> None:
     states = [loader.state_dict() for loader in (a_loader(path, 8, rank, 2) for rank in range(2))]
-    halves = [resumed(a_loader(path, 4, rank, 2), states) for rank in range(2)]
-    draw(halves[0], 1)
+    halves = [restore(a_loader(path, 4, rank, 2), states) for rank in range(2)]
+    draw_keys(halves[0], 1)
 
     with pytest.raises(StateMismatch, match="different steps"):
         merge_states([loader.state_dict() for loader in halves])
 
 
 @pytest.mark.parametrize("size", [3, 16])
-def test_other_batch_sizes_still_make_other_batches_after_a_warning(size: int, path: str) -> None:
+def test_batch_size_that_does_not_divide_saved_size_warns(size: int, path: str) -> None:
     saved = a_loader(path, 8)
-    draw(saved, 5)
+    draw_keys(saved, 5)
 
     with pytest.warns(UserWarning, match="the batches differ"):
         a_loader(path, size).load_state_dict(saved.state_dict())
 
 
-def test_hooks_that_make_several_batches_are_refused(path: str) -> None:
+def test_smaller_batches_refuse_hooks_that_make_several_batches(path: str) -> None:
     state = a_loader(path, 8, task_encoder=Twice()).state_dict()
 
     loader = a_loader(path, 4, task_encoder=Twice())
     loader.load_state_dict(state)
     with pytest.raises(StateMismatch, match="several batches of one"):
-        draw(loader, 1)
+        draw_keys(loader, 1)
 
 
-def test_virtual_epochs_count_the_smaller_batches(path: str) -> None:
+def test_virtual_epochs_count_smaller_batches(path: str) -> None:
     saved = a_loader(path, 8)
-    draw(saved, 5)
+    draw_keys(saved, 5)
     state = saved.state_dict()
-    expected = [key for batch in draw(saved, 4) for key in batch]
+    expected = [key for batch in draw_keys(saved, 4) for key in batch]
 
-    small = resumed(a_loader(path, 2, virtual_epoch_length=5), state)
+    small = restore(a_loader(path, 2, virtual_epoch_length=5), state)
 
     epochs = [[key for batch in small for key in batch.__key__] for _ in range(3)]
     assert [len(epoch) for epoch in epochs] == [10, 10, 10]
     assert list(chain(*epochs)) == expected[:30]
 
 
-def test_a_dataset_that_has_grown_is_adopted_at_the_same_sample(tmp_path: Path) -> None:
+def test_grown_dataset_is_adopted_at_same_sample_with_smaller_batches(tmp_path: Path) -> None:
     root = a_dataset(tmp_path / "shards", 96, shard_samples=30)
     saved = a_loader(root, 8)
-    draw(saved, 3)
+    draw_keys(saved, 3)
     state = [saved.state_dict()]
     grow(root)
 
-    whole = resumed(a_loader(root, 8, adopt="next_epoch"), state)
-    small = resumed(a_loader(root, 2, adopt="next_epoch"), state)
+    whole = restore(a_loader(root, 8, adopt="next_epoch"), state)
+    small = restore(a_loader(root, 2, adopt="next_epoch"), state)
 
-    expected = draw(whole, 30)
-    assert joined(draw(small, 120), 4) == expected
+    expected = draw_keys(whole, 30)
+    assert join_batches(draw_keys(small, 120), 4) == expected
     assert any(key.startswith("new-") for batch in expected for key in batch)
 
 
-def test_a_trace_has_all_samples_of_a_turn_once(path: str, tmp_path: Path) -> None:
+def test_trace_lists_all_samples_of_turn_once(path: str, tmp_path: Path) -> None:
     saved = a_loader(path, 8)
-    draw(saved, 5)
-    small = resumed(a_loader(path, 4, trace=tmp_path / "trace"), saved.state_dict())
-    draw(small, 7)
+    draw_keys(saved, 5)
+    small = restore(a_loader(path, 4, trace=tmp_path / "trace"), saved.state_dict())
+    draw_keys(small, 7)
     small.close()
 
-    traced = list(read_trace(str(tmp_path / "trace")).batches())
+    batches = list(read_trace(str(tmp_path / "trace")).batches())
 
-    assert [len(batch.origins) for batch in traced] == [8, 8, 8, 8]
+    assert [len(batch.origins) for batch in batches] == [8, 8, 8, 8]

@@ -1,4 +1,4 @@
-"""`split_config`: a file in the form of Energon's split.yaml says what is in a split, in the place of the catalog."""
+"""`split_config`: a file in the format of Energon's split.yaml defines the splits instead of the catalog."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.loader.datasets import Raw, a_dataset, a_shard, numbered
-from tests.loader.running import digests, saved_after, training_of
+from tests.loader.running import digests, make_training_loader, save_state_after
 from wdsctl.core.dataset.split_rules import Excludes
 from wdsctl.core.errors import DatasetError, InputError, StateMismatch
 from wdsctl.core.index.index import index
@@ -33,7 +33,7 @@ def dataset(tmp_path: Path) -> str:
     return a_dataset(tmp_path / "data", 40, shard_samples=10, split={"train": 1})
 
 
-def written(root: str, text: str = FILE, name: str = ".wdsctl/mine.yaml") -> None:
+def write_split_config(root: str, text: str = FILE, name: str = ".wdsctl/mine.yaml") -> None:
     path = Path(root) / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
@@ -44,32 +44,32 @@ def keys_of(path: str, split: str = "train", **options: Any) -> list[int]:
     return [int(key) for batch in loader for key in batch["__key__"]]
 
 
-def test_a_file_divides_in_the_place_of_the_catalog(dataset: str) -> None:
-    written(dataset)
+def test_split_config_replaces_splits_of_catalog(dataset: str) -> None:
+    write_split_config(dataset)
     assert keys_of(dataset, split_config="mine.yaml") == TRAIN
     assert keys_of(dataset, "val", split_config="mine.yaml") == list(range(30, 40))
     assert keys_of(dataset) == list(range(40))
 
 
-def test_the_file_may_stand_where_energon_keeps_it(dataset: str) -> None:
-    written(dataset, name=".nv-meta/split.yaml")
+def test_split_config_is_found_in_energon_folder(dataset: str) -> None:
+    write_split_config(dataset, name=".nv-meta/split.yaml")
     assert keys_of(dataset, split_config="split.yaml") == TRAIN
 
 
-def test_what_the_catalog_excludes_is_in_no_split_of_a_file(dataset: str) -> None:
-    written(dataset)
+def test_split_config_omits_samples_excluded_by_catalog(dataset: str) -> None:
+    write_split_config(dataset)
     split_dataset(dataset, SplitRequest(excludes=Excludes(keys=("000007",), shards=("shard-002.tar",))))
     assert keys_of(dataset, split_config="mine.yaml") == [0, 1, 2, 6, 8, 9]
 
 
-def test_of_a_view_the_file_says_which_split_a_sample_is_in(dataset: str) -> None:
-    written(dataset)
+def test_split_config_divides_samples_of_view(dataset: str) -> None:
+    write_split_config(dataset)
     create_view(dataset, "odd", ViewDefinition(where="position % 2 = 1"))
     assert keys_of(f"{dataset}@odd", split_config="mine.yaml") == [key for key in TRAIN if key % 2]
 
 
-def test_blend_files_name_files_of_splits(dataset: str, tmp_path: Path) -> None:
-    written(dataset)
+def test_blend_file_takes_split_config(dataset: str, tmp_path: Path) -> None:
+    write_split_config(dataset)
     blend = tmp_path / "blend.yaml"
     blend.write_text(
         "splits:\n  val:\n    blend_epochized:\n"
@@ -78,37 +78,37 @@ def test_blend_files_name_files_of_splits(dataset: str, tmp_path: Path) -> None:
     assert sorted(keys_of(str(blend), "val")) == sorted([*TRAIN, *range(40)])
 
 
-def test_a_training_goes_on_exactly_and_not_after_its_split_was_edited(dataset: str) -> None:
-    written(dataset)
-    whole = digests(training_of(dataset, split_config="mine.yaml"), 30)
-    state = saved_after(training_of(dataset, split_config="mine.yaml"), 11)
-    written(dataset, "# the same\n" + FILE.replace('"shard-{000..002}.tar"', "shard-000.tar, shard-002.tar"))
-    resumed = training_of(dataset, split_config="mine.yaml")
+def test_resume_with_split_config_is_exact_and_refused_after_edit(dataset: str) -> None:
+    write_split_config(dataset)
+    whole = digests(make_training_loader(dataset, split_config="mine.yaml"), 30)
+    state = save_state_after(make_training_loader(dataset, split_config="mine.yaml"), 11)
+    write_split_config(dataset, "# the same\n" + FILE.replace('"shard-{000..002}.tar"', "shard-000.tar, shard-002.tar"))
+    resumed = make_training_loader(dataset, split_config="mine.yaml")
     resumed.restore_state_rank(state)
     assert digests(resumed, 19) == whole[11:]
 
-    written(dataset, FILE.replace("000005", "000006"))
+    write_split_config(dataset, FILE.replace("000005", "000006"))
     with pytest.raises(StateMismatch):
-        training_of(dataset, split_config="mine.yaml").restore_state_rank(state)
+        make_training_loader(dataset, split_config="mine.yaml").restore_state_rank(state)
     with pytest.raises(StateMismatch):
-        training_of(dataset).restore_state_rank(state)
+        make_training_loader(dataset).restore_state_rank(state)
 
 
-def test_a_training_goes_on_when_shards_come_that_the_file_lists_by_then(dataset: str) -> None:
-    written(dataset)
-    whole = digests(training_of(dataset, split_config="mine.yaml"), 30)
-    state = saved_after(training_of(dataset, split_config="mine.yaml"), 11)
+def test_training_resumes_after_split_config_adds_new_shards(dataset: str) -> None:
+    write_split_config(dataset)
+    whole = digests(make_training_loader(dataset, split_config="mine.yaml"), 30)
+    state = save_state_after(make_training_loader(dataset, split_config="mine.yaml"), 11)
     a_shard(Path(dataset) / "shard-004.tar", [(f"{i:06}", numbered(i)) for i in range(40, 50)])
     index(dataset)
-    written(dataset, FILE.replace('["shard-{000..002}.tar"]', '["shard-{000..002}.tar", shard-004.tar]'))
-    resumed = training_of(dataset, split_config="mine.yaml")
+    write_split_config(dataset, FILE.replace('["shard-{000..002}.tar"]', '["shard-{000..002}.tar", shard-004.tar]'))
+    resumed = make_training_loader(dataset, split_config="mine.yaml")
     resumed.restore_state_rank(state)
     assert digests(resumed, 19) == whole[11:]
     assert keys_of(dataset, split_config="mine.yaml") == [*TRAIN, *range(40, 50)]
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "where", "words"),
+    ("old", "new", "where", "message"),
     [
         ("{000..002}", "{000..009}", "mine.yaml:2", "6 names in the file are not in the dataset: shard-004.tar"),
         ("- shard-001.tar", "- shard-01.tar", "mine.yaml:5", "1 name .* shard-01.tar"),
@@ -118,18 +118,18 @@ def test_a_training_goes_on_when_shards_come_that_the_file_lists_by_then(dataset
         ("exclude:", "exclud:", "mine.yaml:5", "unknown key"),
     ],
 )
-def test_what_is_wrong_with_the_file_is_said_with_its_line(
-    dataset: str, old: str, new: str, where: str, words: str
+def test_errors_in_split_config_are_reported_with_line_number(
+    dataset: str, old: str, new: str, where: str, message: str
 ) -> None:
-    written(dataset, FILE.replace(old, new))
-    with pytest.raises(DatasetError, match=words) as caught:
+    write_split_config(dataset, FILE.replace(old, new))
+    with pytest.raises(DatasetError, match=message) as caught:
         keys_of(dataset, split_config="mine.yaml")
     assert caught.value.code == "WDS217"
     assert str(caught.value.where).endswith(where)
 
 
-def test_files_and_splits_that_are_not_there_are_said(dataset: str) -> None:
-    written(dataset)
+def test_missing_split_config_and_unknown_split_are_reported(dataset: str) -> None:
+    write_split_config(dataset)
     with pytest.raises(InputError, match=r"split_config 'other\.yaml' does not exist"):
         keys_of(dataset, split_config="other.yaml")
     with pytest.raises(InputError, match="no split 'vall'; it has train, val") as caught:

@@ -1,4 +1,4 @@
-"""What is imported, and what is not: seen from a fresh interpreter."""
+"""Modules that the loader imports, observed in a new interpreter."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ IMPORTED = "\nprint(*sorted({name.split('.')[0] for name in sys.modules}))"
 BLOCKED = "import sys\nfor name in ('typer', 'rich', 'click', 'sqlalchemy'): sys.modules[name] = None\n"
 
 
-def fresh(program: str, *arguments: str) -> str:
+def run_python(program: str, *arguments: str) -> str:
     command = [sys.executable, "-W", "error", "-c", program, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 @pytest.fixture(scope="module")
@@ -53,42 +53,42 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
         "wdsctl.loader.packing.plan",
     ],
 )
-def test_the_arithmetic_of_orders_blends_and_packs_needs_no_torch(module: str) -> None:
-    imported = fresh(f"import sys\nimport {module}{IMPORTED}").split()
+def test_order_blend_and_packing_modules_import_without_torch(module: str) -> None:
+    imported = run_python(f"import sys\nimport {module}{IMPORTED}").split()
 
     assert not {"torch", "PIL", "av", "sqlalchemy", "typer", "rich"} & set(imported)
 
 
-def test_a_training_runs_where_there_is_no_typer_no_rich_and_no_sqlalchemy(dataset: str) -> None:
-    fresh(BLOCKED + RUN, dataset)
+def test_training_runs_without_typer_rich_and_sqlalchemy(dataset: str) -> None:
+    run_python(BLOCKED + RUN, dataset)
 
 
-def test_a_training_imports_no_command_line_and_no_sqlalchemy(dataset: str) -> None:
-    imported = fresh(RUN + IMPORTED, dataset).split()
+def test_training_imports_neither_command_line_nor_sqlalchemy(dataset: str) -> None:
+    imported = run_python(RUN + IMPORTED, dataset).split()
 
     assert "torch" in imported
     assert not {"sqlalchemy", "typer", "rich", "webdataset", "fsspec", "s3fs", "av"} & set(imported)
 
 
-def test_every_name_that_is_exported_exists_and_is_no_module() -> None:
+def test_exported_names_exist_and_are_not_modules() -> None:
     for name in wdsctl.loader.__all__:
         assert type(getattr(wdsctl.loader, name)).__name__ != "module", name
     assert dir(wdsctl.loader) == wdsctl.loader.__all__ == sorted(wdsctl.loader.__all__)
 
 
-def test_a_star_import_gives_every_name() -> None:
+def test_star_import_provides_every_exported_name() -> None:
     program = "from wdsctl.loader import *\nimport wdsctl.loader as it\nprint(set(it.__all__) - set(globals()))"
 
-    assert fresh(program).strip() == "set()"
+    assert run_python(program).strip() == "set()"
 
 
-def test_no_exported_name_is_the_name_of_a_module() -> None:
+def test_exported_names_differ_from_module_names() -> None:
     modules = {path.stem for path in Path(wdsctl.loader.__file__).parent.iterdir()}
 
     assert not modules & set(wdsctl.loader.__all__), "whichever is imported last would win"
 
 
-def test_what_is_not_exported_is_an_attribute_error() -> None:
+def test_unknown_name_raises_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = wdsctl.loader.nothing
     with pytest.raises(ImportError):

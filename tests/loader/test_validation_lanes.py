@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from tests.loader.datasets import a_dataset, digest, numbered
-from tests.loader.running import taken, through_json
-from tests.loader.test_states_of_passes import KINDS
+from tests.loader.running import json_round_trip, take_batches
+from tests.loader.test_pass_states import KINDS
 from wdsctl.core.errors import LoaderError, StateMismatch, UsageError
 from wdsctl.core.trace import read_trace
 from wdsctl.loader import Loader, WorkerConfig, get_loader, get_val_dataset, get_val_datasets, merge_states
 
 SAMPLES = 200
-LANES = 48  # unless the validation says otherwise
+LANES = 48  # the default of validations
 WORLDS = [2, 3, 4, 5, 6, 8]
 
 
@@ -35,9 +35,9 @@ def loaders(path: str, kind: str, world: int, workers: int = 0, **options: Any) 
     ]
 
 
-def of_rank(batches: list[Any], kind: str, rank: int, world: int, lanes: int) -> list[str]:
-    """Of all batches in their order, those of a rank: every `world`-th one, or those of its lanes. Where samples come
-    as they lie, each is in the lane that is its number mod `lanes`."""
+def batches_of_rank(batches: list[Any], kind: str, rank: int, world: int, lanes: int) -> list[str]:
+    """Select the batches of a rank from all batches in order: every `world`-th one, or those of its lanes. Without
+    shuffling, each sample is in the lane that is its number mod `lanes`."""
     if kind == "runs":
         return [digest(batch) for batch in batches[rank::world]]
     return [digest(batch) for batch in batches if int(batch["__key__"][0]) % lanes % world == rank]
@@ -45,7 +45,7 @@ def of_rank(batches: list[Any], kind: str, rank: int, world: int, lanes: int) ->
 
 @pytest.mark.parametrize("lanes", [None, 6])
 @pytest.mark.parametrize("kind", KINDS)
-def test_any_ranks_have_the_batches_of_one_rank_in_their_order(kind: str, lanes: int | None, dataset: str) -> None:
+def test_validation_batches_and_order_are_independent_of_rank_count(kind: str, lanes: int | None, dataset: str) -> None:
     """Six lanes are fewer than eight ranks, and neither four nor five ranks divide them."""
     [alone] = loaders(dataset, kind, 1, lanes=lanes)
     truth = list(alone)
@@ -54,14 +54,14 @@ def test_any_ranks_have_the_batches_of_one_rank_in_their_order(kind: str, lanes:
         ranks = loaders(dataset, kind, world, lanes=lanes)
         for _ in range(2):
             found = [[digest(batch) for batch in loader] for loader in ranks]
-            assert found == [of_rank(truth, kind, rank, world, lanes or LANES) for rank in range(world)]
+            assert found == [batches_of_rank(truth, kind, rank, world, lanes or LANES) for rank in range(world)]
             assert sorted(each for rank in found for each in rank) == sorted(map(digest, truth))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_loss_that_is_summed_over_batches_is_the_same_on_any_ranks(kind: str, dataset: str) -> None:
+def test_loss_summed_over_validation_batches_is_independent_of_rank_count(kind: str, dataset: str) -> None:
     def loss(world: int) -> float:
-        """Of each batch something that the samples in it decide together."""
+        """Sum a value per batch that depends on all samples in the batch."""
         batches = [batch for loader in loaders(dataset, kind, world) for batch in loader]
         return sum(len(set(batch["txt"])) / sum(map(len, batch["txt"])) ** 2 for batch in batches)
 
@@ -69,7 +69,7 @@ def test_a_loss_that_is_summed_over_batches_is_the_same_on_any_ranks(kind: str, 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_numbers_of_batches_put_the_ranks_together_in_one_order(kind: str, dataset: str, tmp_path: Path) -> None:
+def test_batch_numbers_in_trace_give_one_order_across_ranks(kind: str, dataset: str, tmp_path: Path) -> None:
     def order(world: int) -> list[Any]:
         folder = tmp_path / str(world)
         for loader in loaders(dataset, kind, world, lanes=10, trace=folder):
@@ -81,7 +81,7 @@ def test_the_numbers_of_batches_put_the_ranks_together_in_one_order(kind: str, d
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_workers_change_neither_batches_nor_their_order(kind: str, dataset: str) -> None:
+def test_validation_batches_are_independent_of_worker_count(kind: str, dataset: str) -> None:
     for rank, loader in enumerate(loaders(dataset, kind, 5, workers=2)):
         with loader:
             assert [digest(batch) for batch in loader] == [digest(batch) for batch in loaders(dataset, kind, 5)[rank]]
@@ -89,26 +89,24 @@ def test_workers_change_neither_batches_nor_their_order(kind: str, dataset: str)
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("before", "after"), [(1, 4), (5, 2), (2, 5), (3, 1), (8, 7)])
-def test_a_validation_that_was_saved_has_the_rest_of_its_batches_in_their_order_on_other_ranks(
-    kind: str, before: int, after: int, dataset: str
-) -> None:
+def test_saved_validation_resumes_in_order_on_other_ranks(kind: str, before: int, after: int, dataset: str) -> None:
     [alone] = loaders(dataset, kind, 1)
     truth = list(alone)
     ranks = loaders(dataset, kind, before)
-    came = {digest(batch) for loader in ranks for batch in taken(loader, 4)}
-    state = through_json(merge_states([loader.state_dict() for loader in ranks]))
+    seen = {digest(batch) for loader in ranks for batch in take_batches(loader, 4)}
+    state = json_round_trip(merge_states([loader.state_dict() for loader in ranks]))
     resumed = loaders(dataset, kind, after)
     for loader in resumed:
         loader.load_state_dict(state)
 
     rest = [[digest(batch) for batch in loader] for loader in resumed]
 
-    left = [batch for batch in truth if digest(batch) not in came]
-    assert rest == [of_rank(left, kind, rank, after, LANES) for rank in range(after)]
-    assert len(left) == len(truth) - len(came) > 0
+    remaining = [batch for batch in truth if digest(batch) not in seen]
+    assert rest == [batches_of_rank(remaining, kind, rank, after, LANES) for rank in range(after)]
+    assert len(remaining) == len(truth) - len(seen) > 0
 
 
-def test_more_ranks_than_lanes_are_told_of(dataset: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_more_ranks_than_lanes_are_reported_once(dataset: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
 
     counts = [len(list(loader)) for loader in loaders(dataset, "groups", 4, lanes=3)]
@@ -117,7 +115,7 @@ def test_more_ranks_than_lanes_are_told_of(dataset: str, caplog: pytest.LogCaptu
     assert caplog.text.count("1 of 4 ranks have no batches in this validation") == 1
 
 
-def test_with_more_ranks_than_lanes_nothing_is_left_out_without_a_word(dataset: str) -> None:
+def test_uneven_drop_with_more_ranks_than_lanes_is_refused(dataset: str) -> None:
     for loader in loaders(dataset, "groups", 4, lanes=3, uneven="drop"):
         with pytest.raises(LoaderError, match="only 3 of 4 ranks") as raised:
             next(iter(loader))
@@ -125,10 +123,10 @@ def test_with_more_ranks_than_lanes_nothing_is_left_out_without_a_word(dataset: 
         assert "lanes=4" in raised.value.hint
 
 
-def test_a_state_keeps_the_lanes_that_it_began_with(dataset: str) -> None:
+def test_state_keeps_lane_count_of_validation(dataset: str) -> None:
     [loader] = loaders(dataset, "groups", 1, lanes=10)
-    taken(loader, 3)
-    state = through_json(loader.state_dict())
+    take_batches(loader, 3)
+    state = json_round_trip(loader.state_dict())
     (resumed,), (other,) = loaders(dataset, "groups", 1), loaders(dataset, "groups", 1, lanes=12)
 
     resumed.load_state_dict(state)
@@ -138,18 +136,18 @@ def test_a_state_keeps_the_lanes_that_it_began_with(dataset: str) -> None:
     assert resumed.config()["order"]["lanes"] == 10
 
 
-def test_all_validations_of_a_blend_have_the_lanes_that_were_asked_for(dataset: str) -> None:
+def test_get_val_datasets_passes_lanes_to_every_validation(dataset: str) -> None:
     found = get_val_datasets({"path": dataset, "split_part": "val"}, batch_size=4, lanes=10)
 
     assert [each.lanes for each, _ in found] == [10]
 
 
-def test_no_lanes_are_refused() -> None:
+def test_get_val_dataset_refuses_zero_lanes() -> None:
     with pytest.raises(UsageError, match="lanes is 0"):
         get_val_dataset("anywhere", lanes=0)
 
 
-def test_a_validation_that_is_left_begins_with_the_same_batches(dataset: str) -> None:
+def test_validation_restarts_from_first_batch_after_break(dataset: str) -> None:
     for kind in KINDS:
         for loader in loaders(dataset, kind, 5):
             whole = [digest(batch) for batch in loader]

@@ -19,11 +19,11 @@ class Built(NamedTuple):
 
 
 def copy_sources(folder: Path) -> Path:
-    """What a build reads, without what earlier builds and runs left in the working tree."""
+    """Copy the files that a build reads, without leftovers of earlier builds and runs in the working tree."""
     (folder / "docs").mkdir(parents=True)
-    left = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for name in ("wdsctl", "tests", "docs/man"):
-        shutil.copytree(ROOT / name, folder / name, ignore=left)
+        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     for each in ROOT.iterdir():
         if each.is_file() and not each.name.startswith("."):
             shutil.copy2(each, folder)
@@ -31,7 +31,7 @@ def copy_sources(folder: Path) -> Path:
 
 
 def build(sources: Path, out: Path) -> Built:
-    """Both by `python -m build`. Without isolation nothing is downloaded: the `dev` extra has the backend."""
+    """Build wheel and sdist with `python -m build`. Without isolation nothing is downloaded: `dev` has the backend."""
     subprocess.run(
         [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(sources)],
         check=True,

@@ -1,4 +1,4 @@
-"""The first minute with an installation: prepare, inspect and validate a folder, then the first batch."""
+"""Smoke test of an installation: prepare, inspect and validate a folder, then draw the first batch."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ assert loader.save_state_rank()
 
 
 class SmokeFailed(Exception):  # noqa: N818 - names what happened
-    """A command of the smoke ended otherwise than it should."""
+    """A command of the smoke test failed."""
 
 
 def smoke(command: Sequence[str], folder: Path, env: Mapping[str, str]) -> Path:
-    """Prepare, inspect, validate and describe with a `wdsctl`; returns the dataset. Raises SmokeFailed."""
+    """Prepare, inspect and validate a dataset, run doctor, and return the dataset. Raises SmokeFailed."""
     (folder / "raw").mkdir(parents=True)
     for i in range(SAMPLES):
         (folder / "raw" / f"{i:03}.txt").write_text(f"text {i}")
@@ -44,8 +44,8 @@ def first_batch(python: str, shards: Path, env: Mapping[str, str]) -> None:
 
 
 def run(command: Sequence[str], env: Mapping[str, str]) -> str:
-    """stdout of a command. Raises SmokeFailed if it fails."""
-    done = subprocess.run(command, capture_output=True, text=True, env=dict(env), timeout=300, check=False)
-    if done.returncode != 0:
-        raise SmokeFailed(f"{' '.join(command[:3])} ended with {done.returncode}: {done.stderr.strip()[-1500:]}")
-    return done.stdout
+    """Run a command and return its stdout. Raises SmokeFailed if it fails."""
+    result = subprocess.run(command, capture_output=True, text=True, env=dict(env), timeout=300, check=False)
+    if result.returncode != 0:
+        raise SmokeFailed(f"{' '.join(command[:3])} ended with {result.returncode}: {result.stderr.strip()[-1500:]}")
+    return result.stdout

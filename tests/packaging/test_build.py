@@ -21,12 +21,12 @@ PACKAGE_FILES = {
 }
 
 
-def test_the_wheel_has_the_package_and_nothing_else(built: Built) -> None:
+def test_wheel_contains_exactly_the_package(built: Built) -> None:
     with zipfile.ZipFile(built.wheel) as archive:
         names = set(archive.namelist())
     info, data = f"wdsctl-{VERSION}.dist-info/", f"wdsctl-{VERSION}.data/"
     files = {name for name in names if not name.startswith((info, data))}
-    readmes = {name for name in PACKAGE_FILES if name.endswith("README.md")}  # of rooms, for those who read the code
+    readmes = {name for name in PACKAGE_FILES if name.endswith("README.md")}  # of subpackages, for readers of the code
     assert files == PACKAGE_FILES - readmes
     assert files >= {"wdsctl/py.typed", "wdsctl/core/codes.md"}
     assert [name for name in files if name.endswith(".sql")]
@@ -35,7 +35,7 @@ def test_the_wheel_has_the_package_and_nothing_else(built: Built) -> None:
     assert f"{info}licenses/LICENSE" in names
 
 
-def test_the_metadata_has_the_extras_and_no_torch_in_the_base(built: Built) -> None:
+def test_metadata_has_extras_and_no_torch_in_base(built: Built) -> None:
     with zipfile.ZipFile(built.wheel) as archive:
         metadata = email.message_from_bytes(archive.read(f"wdsctl-{VERSION}.dist-info/METADATA"))
     assert metadata["Version"] == VERSION
@@ -46,12 +46,12 @@ def test_the_metadata_has_the_extras_and_no_torch_in_the_base(built: Built) -> N
     assert set(metadata.get_all("Provides-Extra") or []) >= {"loader", "s3", "gcs", "azure", "parquet", "all", "dev"}
 
 
-def test_the_sdist_builds_the_same_wheel_and_has_no_tests(built: Built, tmp_path: Path) -> None:
+def test_sdist_builds_same_wheel_and_contains_no_tests(built: Built, tmp_path: Path) -> None:
     with tarfile.open(built.sdist) as archive:
         names = [name.partition("/")[2] for name in archive.getnames()]
         assert {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "docs/man/wdsctl.1"} <= set(names)
         assert [name for name in names if name.startswith(("tests", "benchmarks", "examples"))] == []
-        for member in archive:  # our own file, of a moment ago
+        for member in archive:  # built by this test run
             archive.extract(member, tmp_path, set_attrs=False)
     (sources,) = tmp_path.iterdir()
     subprocess.run(
@@ -69,15 +69,15 @@ def contents(wheel: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def test_the_installed_wheel_is_complete(built: Built, tmp_path: Path) -> None:
-    """Installed without its dependencies, which are those of this environment; elsewhere than the working tree."""
+def test_installed_wheel_passes_smoke_test(built: Built, tmp_path: Path) -> None:
+    """The wheel is installed outside the working tree without dependencies; this environment provides them."""
     subprocess.run(
         [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(tmp_path / "site"), built.wheel],
         check=True,
         timeout=120,
     )
     env = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "PYTHONSAFEPATH": "1"}
-    where = subprocess.run(
+    location = subprocess.run(
         [sys.executable, "-c", "import wdsctl; print(wdsctl.__file__)"],
         check=True,
         capture_output=True,
@@ -85,12 +85,12 @@ def test_the_installed_wheel_is_complete(built: Built, tmp_path: Path) -> None:
         env=env,
         cwd=tmp_path,
     )
-    assert where.stdout.startswith(str(tmp_path))
+    assert location.stdout.startswith(str(tmp_path))
     smoke((sys.executable, "-m", "wdsctl"), tmp_path / "smoke", env)
 
 
 @pytest.mark.slow
-def test_pip_installs_the_wheel_into_a_fresh_environment_without_torch(built: Built, tmp_path: Path) -> None:
+def test_pip_installs_wheel_in_new_environment_without_torch(built: Built, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True, timeout=120)
     python = tmp_path / "venv" / "bin" / "python"
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -106,7 +106,7 @@ def test_pip_installs_the_wheel_into_a_fresh_environment_without_torch(built: Bu
     assert (tmp_path / "venv" / "share" / "man" / "man1" / "wdsctl.1").is_file()
 
     smoke((str(tmp_path / "venv" / "bin" / "wdsctl"),), tmp_path / "smoke", env)
-    without = subprocess.run(
+    result = subprocess.run(
         [python, "-c", "from wdsctl.loader import get_loader"], capture_output=True, text=True, env=env, check=False
     )
-    assert "pip install 'wdsctl[loader]'" in without.stderr
+    assert "pip install 'wdsctl[loader]'" in result.stderr

@@ -7,44 +7,48 @@ from pathlib import Path
 import pytest
 
 from tests.packaging import matrix
-from tests.packaging.matrix import MINIMUM_MINOR, MINIMUM_TORCH, find_pythons, minimum_requirements, not_found
+from tests.packaging.matrix import MINIMUM_MINOR, MINIMUM_TORCH, find_pythons, minimum_requirements, missing_pythons
 from tests.packaging.smoke import SmokeFailed, run
 from tests.packaging.test_syntax import MINIMUM, SETTINGS
 
 
-def test_the_minimums_are_the_declared_ones() -> None:
+def test_minimum_versions_match_pyproject() -> None:
     assert (3, MINIMUM_MINOR) == MINIMUM
     assert f"torch>={MINIMUM_TORCH.removesuffix('.0')}" in SETTINGS["project"]["optional-dependencies"]["loader"]
     assert "numpy==1.26.*\n" in minimum_requirements()
     assert len(minimum_requirements().splitlines()) == len(SETTINGS["project"]["dependencies"])
 
 
-def test_the_running_python_is_found() -> None:
+def test_find_pythons_finds_running_python() -> None:
     assert sys.version_info[1] in find_pythons()
 
 
-def test_a_stated_python_that_is_absent_is_named() -> None:
-    assert not_found({}) == [f"3.{minor}" for minor in range(10, 14)]
-    assert not_found({11: ("", ""), 12: ("", "")}) == ["3.10", "3.13"]
+def test_not_found_lists_absent_python_versions() -> None:
+    assert missing_pythons({}) == [f"3.{minor}" for minor in range(10, 14)]
+    assert missing_pythons({11: ("", ""), 12: ("", "")}) == ["3.10", "3.13"]
 
 
-def test_the_oldest_the_pinned_and_the_newest_torch_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_versions_are_oldest_pinned_and_newest(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = "torch (2.15.0)\nAvailable versions: 2.15.0, 2.14.1, 2.13.0+cpu, 2.13.0, 2.4.1, 2.4.0, 2.3.1, 1.13.1\n"
     monkeypatch.setattr(matrix, "_pip", lambda *_, **__: listed)
-    monkeypatch.setattr(matrix, "_resolve", lambda *_: {"version": "2.14.1+cpu"})  # a newer one does not install here
+    monkeypatch.setattr(
+        matrix, "_resolve", lambda *_: {"version": "2.14.1+cpu"}
+    )  # a newer version cannot be installed here
     assert matrix.torch_versions("python", {}) == ["2.4.0", "2.13.0", "2.14.1"]
 
 
 @pytest.mark.parametrize(
     ("requires", "reason"), [(["filelock"], ""), (["filelock", "nvidia-cublas"], "only a build for CUDA")]
 )
-def test_a_build_for_cuda_is_recognised(monkeypatch: pytest.MonkeyPatch, requires: list[str], reason: str) -> None:
+def test_reason_to_skip_torch_detects_cuda_builds(
+    monkeypatch: pytest.MonkeyPatch, requires: list[str], reason: str
+) -> None:
     report = json.dumps({"install": [{"metadata": {"requires_dist": requires}}]})
     monkeypatch.setattr(matrix, "_pip", lambda *_, **__: report)
-    assert matrix.why_not_for_cpus("python", "2.4.0", {}).startswith(reason)
-    assert bool(matrix.why_not_for_cpus("python", "2.4.0", {})) == bool(reason)
+    assert matrix.reason_to_skip_torch("python", "2.4.0", {}).startswith(reason)
+    assert bool(matrix.reason_to_skip_torch("python", "2.4.0", {})) == bool(reason)
 
 
-def test_a_command_that_fails_fails_the_smoke(tmp_path: Path) -> None:
+def test_run_raises_smoke_failed_when_command_fails(tmp_path: Path) -> None:
     with pytest.raises(SmokeFailed, match="ended with 3: why"):
         run((sys.executable, "-c", "import sys; sys.stderr.write('why'); sys.exit(3)"), {"HOME": str(tmp_path)})

@@ -19,7 +19,7 @@ _MAJOR, _MINOR = re.findall(r"\d+", SETTINGS["project"]["requires-python"])
 MINIMUM = (int(_MAJOR), int(_MINOR))
 
 
-def refused(source: str) -> bool:
+def is_refused(source: str) -> bool:
     try:
         ast.parse(source, feature_version=MINIMUM)
     except SyntaxError:
@@ -27,20 +27,20 @@ def refused(source: str) -> bool:
     return False
 
 
-def test_every_file_has_the_syntax_of_the_oldest_python() -> None:
+def test_every_file_parses_with_oldest_supported_python() -> None:
     files = [path for folder in ("wdsctl", "examples", "tests") for path in (ROOT / folder).rglob("*.py")]
     assert len(files) > 300
-    assert [path.relative_to(ROOT).as_posix() for path in files if refused(path.read_text("utf-8"))] == []
+    assert [path.relative_to(ROOT).as_posix() for path in files if is_refused(path.read_text("utf-8"))] == []
 
 
 @pytest.mark.skipif(MINIMUM >= (3, 11), reason="the oldest Python knows this syntax")
-def test_newer_syntax_is_refused() -> None:
-    assert refused("try:\n    pass\nexcept* OSError:\n    pass\n")
-    assert not refused("match x:\n    case 1:\n        pass\n")
+def test_syntax_check_refuses_newer_syntax() -> None:
+    assert is_refused("try:\n    pass\nexcept* OSError:\n    pass\n")
+    assert not is_refused("match x:\n    case 1:\n        pass\n")
 
 
 @pytest.mark.skipif(MINIMUM >= (3, 11), reason="named tuples may be generic")
-def test_no_named_tuple_has_another_base() -> None:
+def test_named_tuples_have_no_other_base() -> None:
     files = [path for folder in ("wdsctl", "examples") for path in (ROOT / folder).rglob("*.py")]
     wrong = [
         f"{path.name}: {node.name}"
@@ -51,7 +51,7 @@ def test_no_named_tuple_has_another_base() -> None:
     assert wrong == []
 
 
-def test_what_the_project_states_about_python_agrees() -> None:
+def test_declared_python_versions_agree() -> None:
     classifiers = SETTINGS["project"]["classifiers"]
     stated = [re.fullmatch(r"Programming Language :: Python :: 3\.(\d+)", each) for each in classifiers]
     minors = [int(each[1]) for each in stated if each]

@@ -1,4 +1,4 @@
-"""SQLite files as somebody makes them who means harm: each takes a sound file, and leaves another in its place."""
+"""Attacks with SQLite files: each takes an intact file and turns it into a hostile one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i FROM n) SELECT"
 
 
 def statements(*texts: str) -> Attack:
-    """What SQL itself can do."""
+    """Execute SQL statements on the file."""
 
     def attack(path: Path) -> None:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -25,7 +25,7 @@ def statements(*texts: str) -> Attack:
 
 
 def schema_of(name: str, old: str, new: str) -> Attack:
-    """Another text in the statement of a table, an index or a view."""
+    """Change the text of the statement of a table, an index or a view."""
 
     def attack(path: Path) -> None:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -39,8 +39,8 @@ def schema_of(name: str, old: str, new: str) -> Attack:
     return attack
 
 
-def a_view_in_the_place_of(table: str, columns: str) -> Attack:
-    """A table becomes a view that never ends."""
+def replace_table_by_endless_view(table: str, columns: str) -> Attack:
+    """Replace a table by a view that never ends."""
     view = f"CREATE VIEW {table} AS {_ENDLESS} {columns} FROM n"
 
     def attack(path: Path) -> None:
@@ -51,8 +51,8 @@ def a_view_in_the_place_of(table: str, columns: str) -> Attack:
     return attack
 
 
-def one_place_for(table: str, other: str) -> Attack:
-    """Two tables of the same pages."""
+def share_root_page(table: str, other: str) -> Attack:
+    """Make two tables use the same pages."""
 
     def attack(path: Path) -> None:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -63,8 +63,8 @@ def one_place_for(table: str, other: str) -> Attack:
     return attack
 
 
-def a_tree_that_holds_itself(table: str, *, levels: int = 12) -> Attack:
-    """Each page of a level refers to the page of the next one, many times: some 10^25 rows in a few pages."""
+def make_tree_cyclic(table: str, *, levels: int = 12) -> Attack:
+    """Make each page refer to the page of the next level many times: some 10^25 rows in a few pages."""
 
     def attack(path: Path) -> None:
         with closing(sqlite3.connect(path)) as connection:
@@ -73,14 +73,14 @@ def a_tree_that_holds_itself(table: str, *, levels: int = 12) -> Attack:
         data = bytearray(path.read_bytes())
         leaf = bytes(data[(root - 1) * page : root * page])
         first_new = len(data) // page + 1
-        places = [root, *range(first_new, first_new + levels - 1)]
+        numbers = [root, *range(first_new, first_new + levels - 1)]
         data += bytes(page * levels)
-        for here, below in zip(places, [*places[1:], first_new + levels - 1], strict=True):
+        for number, child in zip(numbers, [*numbers[1:], first_new + levels - 1], strict=True):
             count = 200
-            head = struct.pack(">BHHHBI", 5, 0, count, page - 5 * count, 0, below)
+            head = struct.pack(">BHHHBI", 5, 0, count, page - 5 * count, 0, child)
             ends = b"".join(struct.pack(">H", page - 5 * (i + 1)) for i in range(count))
-            cells = struct.pack(">IB", below, 1) * count
-            data[(here - 1) * page : here * page] = (head + ends).ljust(page - len(cells), b"\0") + cells
+            cells = struct.pack(">IB", child, 1) * count
+            data[(number - 1) * page : number * page] = (head + ends).ljust(page - len(cells), b"\0") + cells
         data[-page:] = leaf
         data[28:32] = struct.pack(">I", len(data) // page)
         path.write_bytes(data)
@@ -88,21 +88,21 @@ def a_tree_that_holds_itself(table: str, *, levels: int = 12) -> Attack:
     return attack
 
 
-def a_value_longer_than_the_file(path: Path) -> None:
-    """A chain of pages that goes on with its first page: a value of 100 MB in a file of a few pages."""
+def insert_oversized_value(path: Path) -> None:
+    """Insert a value whose chain of pages is a loop: 100 MB in a file of a few pages."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         pages = path.stat().st_size // 4096
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('generation', ?)", ("1" * 100_000_000,))
     data = bytearray(path.read_bytes()[: (pages + 8) * 4096])
-    for number in range(pages + 1, pages + 9):  # of the chain; it may begin at any of them
+    for number in range(pages + 1, pages + 9):  # pages of the chain, which may begin at any of them
         at = (number - 1) * 4096
         data[at : at + 4] = struct.pack(">I", number)
     data[28:32] = struct.pack(">I", len(data) // 4096)
     path.write_bytes(data)
 
 
-def a_journal_that_names(victim: Path) -> Attack:
-    """Beside the file a journal that says that it is one of several: SQLite deletes the file that names them all."""
+def journal_naming(victim: Path) -> Attack:
+    """Add a journal that claims a super-journal: SQLite would delete the file that it names."""
 
     def attack(path: Path) -> None:
         magic = bytes.fromhex("d9d505f920a163d7")
@@ -115,12 +115,14 @@ def a_journal_that_names(victim: Path) -> Attack:
     return attack
 
 
-#: What is done to a catalog.
+#: The attacks on a catalog, by name.
 ATTACKS: dict[str, Attack] = {
-    "a view that never ends in the place of the shards": a_view_in_the_place_of(
+    "a view that never ends in the place of the shards": replace_table_by_endless_view(
         "shard", "1 AS id, '' AS path, 1 AS size, 1 AS samples, 'ok' AS status, NULL AS removed"
     ),
-    "a view that never ends in the place of the facts": a_view_in_the_place_of("meta", "'generation' key, '1' value"),
+    "a view that never ends in the place of the facts": replace_table_by_endless_view(
+        "meta", "'generation' key, '1' value"
+    ),
     "a trigger": statements("CREATE TRIGGER t AFTER INSERT ON meta BEGIN DELETE FROM shard; END"),
     "a table more": statements("CREATE TABLE more (a)"),
     "a view more": statements("CREATE VIEW more AS SELECT 1"),
@@ -133,8 +135,8 @@ ATTACKS: dict[str, Attack] = {
     "a check": schema_of("meta", "value TEXT NOT NULL", "value TEXT NOT NULL CHECK (load_extension('x') IS NULL)"),
     "a view of ours with other words": schema_of("v_shard", "FROM shard", "FROM shard, shard AS s, shard AS t"),
     "a table that is missing": statements("DROP TABLE former_split"),
-    "two tables in one place": one_place_for("former_split", "excluded_shard"),
-    "a tree of shards that holds itself": a_tree_that_holds_itself("shard"),
-    "a tree of facts that holds itself": a_tree_that_holds_itself("sample"),
-    "a value longer than the file": a_value_longer_than_the_file,
+    "two tables in one place": share_root_page("former_split", "excluded_shard"),
+    "a tree of shards that holds itself": make_tree_cyclic("shard"),
+    "a tree of facts that holds itself": make_tree_cyclic("sample"),
+    "a value longer than the file": insert_oversized_value,
 }

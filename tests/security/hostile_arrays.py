@@ -1,4 +1,4 @@
-"""Mapped files as somebody writes them who means harm: other numbers, and checksums that fit them."""
+"""Attacks with mapped files: other numbers, with matching checksums."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def change_column(path: Path, name: str, change: Callable[[Any], None], *, table
 
 
 def change_header(path: Path, change: Callable[[Any], object], *, table: str = "columns") -> None:
-    """Change the header, which may not become longer than the gap behind it has room for."""
+    """Change the header; it may not become longer than the gap before the first column."""
     data, header = _read(path, table)
     length = int.from_bytes(data[8:16], "little")
-    room = min(at for at, _, _ in header[table].values()) - 16
+    space = min(at for at, _, _ in header[table].values()) - 16
     change(header)
     text = json.dumps(header, separators=(",", ":")).encode()
-    assert len(text) <= room, "no room"
+    assert len(text) <= space, "no room"
     data[16 : 16 + max(length, len(text))] = text.ljust(max(length, len(text)))
     data[8:16] = max(length, len(text)).to_bytes(8, "little")
     _write(path, data)

@@ -1,4 +1,4 @@
-"""A lock that came with a dataset, or that its holder left behind, keeps nobody from writing for good."""
+"""A lock that is part of a dataset, or was left behind by its holder, does not block writing for ever."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from wdsctl.core.index.index import index
 
 __all__ = ["wdsctl"]
 
-FAR = LockHolder("another\x1b[2J", 7, "1", 0.0, "far", "wdsctl index d")
+HOLDER = LockHolder("another\x1b[2J", 7, "1", 0.0, "far", "wdsctl index d")
 
 
 def a_locked_dataset(folder: Path, *, ahead: float = 0.0) -> Path:
     a_dataset(folder, {"a.tar": {"1.txt": b"one", "2.txt": b"two"}})
     index(str(folder))
     lock = folder / ".wdsctl" / "lock"
-    lock.write_text(json.dumps(asdict(FAR)))
-    then = time.time() + ahead
-    os.utime(lock, (then, then))
+    lock.write_text(json.dumps(asdict(HOLDER)))
+    modified = time.time() + ahead
+    os.utime(lock, (modified, modified))
     return folder
 
 
-WRITING = {
+WRITE_COMMANDS = {
     "index": ("index", "ROOT"),
     "prepare": ("prepare", "ROOT"),
     "split": ("split", "ROOT", "1,1"),
@@ -43,35 +43,35 @@ WRITING = {
 }
 
 
-def test_every_command_that_may_wait_for_a_lock_may_break_it() -> None:
+def test_commands_with_wait_option_have_break_lock_option() -> None:
     def commands(group: object, name: str) -> dict[str, set[str]]:
         found: dict[str, set[str]] = {}
         for each, command in getattr(group, "commands", {}).items():
             found |= commands(command, f"{name} {each}".strip())
-            found[f"{name} {each}".strip()] = {option for one in command.params for option in one.opts}
+            found[f"{name} {each}".strip()] = {option for parameter in command.params for option in parameter.opts}
         return found
 
-    every = commands(get_command(build_full_app()), "")
-    assert {name for name, options in every.items() if "--wait" in options} == set(WRITING)
-    assert {name for name, options in every.items() if "--break-lock" in options} == set(WRITING)
+    options_by_command = commands(get_command(build_full_app()), "")
+    assert {name for name, options in options_by_command.items() if "--wait" in options} == set(WRITE_COMMANDS)
+    assert {name for name, options in options_by_command.items() if "--break-lock" in options} == set(WRITE_COMMANDS)
 
 
 @pytest.mark.parametrize("command", ["index", "prepare", "split", "validate", "repair", "catalog vacuum"])
-def test_a_foreign_lock_is_named_and_broken_on_request(wdsctl: Wdsctl, tmp_path: Path, command: str) -> None:
+def test_foreign_lock_is_reported_and_broken_on_request(wdsctl: Wdsctl, tmp_path: Path, command: str) -> None:
     root = a_locked_dataset(tmp_path / "d")
-    words = [str(root) if word == "ROOT" else word for word in WRITING[command]]
-    refused = wdsctl(*words)
+    arguments = [str(root) if word == "ROOT" else word for word in WRITE_COMMANDS[command]]
+    refused = wdsctl(*arguments)
     assert refused.code == 6
     assert "process 7 on another" in refused.stderr
     assert "--break-lock" in refused.stderr
     assert "\x1b" not in refused.stderr
-    broken = wdsctl(*words, "--break-lock")
+    broken = wdsctl(*arguments, "--break-lock")
     assert broken.code in {0, 1}, broken.stderr
     assert "breaking the lock of another wdsctl: process 7 on another" in broken.stderr
     assert not (root / ".wdsctl" / "lock").exists()
 
 
-def test_a_lock_with_a_heartbeat_in_the_far_future_blocks_nobody(wdsctl: Wdsctl, tmp_path: Path) -> None:
+def test_lock_with_heartbeat_in_far_future_does_not_block(wdsctl: Wdsctl, tmp_path: Path) -> None:
     root = a_locked_dataset(tmp_path / "d", ahead=10 * 365 * 86_400.0)
     assert wdsctl("index", root).code == 0
     assert wdsctl("inspect", root).code == 0

@@ -1,4 +1,4 @@
-"""Mapped files whose checksums are right and whose numbers are not: no wrong sample, no crash, no hang."""
+"""Mapped files with right checksums and wrong numbers cause no wrong sample, no crash and no hang."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ pytestmark = pytest.mark.timeout(120)
 Change = Callable[[Any], None]
 
 
-def put(place: int, value: int) -> Change:
+def set_one(place: int, value: int) -> Change:
     def change(column: Any) -> None:
         column[place] = value
 
     return change
 
 
-def every(value: int) -> Change:
+def set_all(value: int) -> Change:
     def change(column: Any) -> None:
         column[:] = value
 
@@ -45,7 +45,7 @@ def every(value: int) -> Change:
 
 @pytest.fixture
 def root(tmp_path: Path) -> str:
-    """Two shards of one layout, and one of another."""
+    """A dataset of two shards of one layout and one of another."""
     root = a_dataset(
         tmp_path / "data",
         {
@@ -71,30 +71,30 @@ def offsets_of(root: str) -> Path:
     return catalog_of(root).with_name("offsets-1.bin")
 
 
-def all_of(root: str) -> list[Any]:
-    """Every sample, as a training reads it."""
+def read_keys(root: str) -> list[Any]:
+    """Return the keys of all samples, as a training reads them."""
     with get_loader(get_train_dataset(root, batch_size=4, shuffle=False, repeat=False)) as loader:
         return [key for batch in loader for key in batch.__key__]
 
 
 NUMBERS: dict[str, tuple[str, Change]] = {
-    "all sizes are -1": ("part_size", every(-1)),
-    "a size is beyond the shard": ("part_size", put(3, 1 << 20)),
-    "a size is as large as a number can be": ("part_size", put(3, (1 << 63) - 1)),
-    "an offset is -1": ("part_offset", put(0, -1)),
-    "an offset is beyond the shard": ("part_offset", put(5, 1 << 40)),
-    "offset and size go over": ("part_offset", every((1 << 63) - 1)),
-    "a key ends before it begins": ("key_start", put(3, 0)),
-    "a key begins below zero": ("key_start", put(0, -5)),
-    "the keys are no UTF-8": ("keys", every(0xFF)),
-    "a key begins within a character": ("keys", put(6, 0x80)),
+    "all sizes are -1": ("part_size", set_all(-1)),
+    "a size is beyond the shard": ("part_size", set_one(3, 1 << 20)),
+    "a size is as large as a number can be": ("part_size", set_one(3, (1 << 63) - 1)),
+    "an offset is -1": ("part_offset", set_one(0, -1)),
+    "an offset is beyond the shard": ("part_offset", set_one(5, 1 << 40)),
+    "offset and size go over": ("part_offset", set_all((1 << 63) - 1)),
+    "a key ends before it begins": ("key_start", set_one(3, 0)),
+    "a key begins below zero": ("key_start", set_one(0, -5)),
+    "the keys are no UTF-8": ("keys", set_all(0xFF)),
+    "a key begins within a character": ("keys", set_one(6, 0x80)),
 }
-OF_LAYOUTS: dict[str, tuple[str, Change]] = {
-    "a layout is not there": ("layout", put(1, 7)),
-    "a layout has more parts": ("layout", put(1, 1)),
-    "parts begin below zero": ("part_start", put(0, -4)),
-    "parts begin beyond all": ("part_start", put(2, 1 << 61)),
-    "parts begin where others do": ("part_start", put(2, 0)),
+LAYOUTS: dict[str, tuple[str, Change]] = {
+    "a layout is not there": ("layout", set_one(1, 7)),
+    "a layout has more parts": ("layout", set_one(1, 1)),
+    "parts begin below zero": ("part_start", set_one(0, -4)),
+    "parts begin beyond all": ("part_start", set_one(2, 1 << 61)),
+    "parts begin where others do": ("part_start", set_one(2, 0)),
 }
 HEADERS: dict[str, Callable[[Any], object]] = {
     "a shard has -1 samples": lambda header: header["shards"][0].__setitem__(3, -1),
@@ -120,27 +120,27 @@ HEADERS: dict[str, Callable[[Any], object]] = {
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_numbers_that_cannot_be_give_no_samples(root: str, uniform: str, name: str) -> None:
+def test_offsets_with_invalid_numbers_are_refused(root: str, uniform: str, name: str) -> None:
     for each in (root, uniform):
         change_column(offsets_of(each), *NUMBERS[name])
-        _is_refused(each)
+        _assert_refused(each)
 
 
-@pytest.mark.parametrize("name", OF_LAYOUTS)
-def test_layouts_that_cannot_be_give_no_samples(root: str, name: str) -> None:
-    change_column(offsets_of(root), *OF_LAYOUTS[name])
-    _is_refused(root)
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_offsets_with_invalid_layouts_are_refused(root: str, name: str) -> None:
+    change_column(offsets_of(root), *LAYOUTS[name])
+    _assert_refused(root)
 
 
 @pytest.mark.parametrize("name", HEADERS)
-def test_a_header_that_cannot_be_is_refused(uniform: str, name: str) -> None:
+def test_offsets_with_invalid_header_are_refused(uniform: str, name: str) -> None:
     change_header(offsets_of(uniform), HEADERS[name])
     with pytest.raises(CatalogError) as caught:
         Offsets(str(offsets_of(uniform)))
     assert caught.value.code == "WDS302"
 
 
-def test_a_header_of_endless_brackets_is_refused(uniform: str) -> None:
+def test_offsets_with_deeply_nested_header_are_refused(uniform: str) -> None:
     path = offsets_of(uniform)
     data = bytearray(path.read_bytes())
     text = b"[" * 100_000
@@ -151,45 +151,45 @@ def test_a_header_of_endless_brackets_is_refused(uniform: str) -> None:
         Offsets(str(path))
 
 
-def _is_refused(root: str) -> None:
+def _assert_refused(root: str) -> None:
     with pytest.raises(WdsctlError) as caught:
-        all_of(root)
+        read_keys(root)
     assert caught.value.code == "WDS302"
     offsets = Offsets(str(offsets_of(root)))
     with pytest.raises(CatalogError):
         offsets.check_all()
     with pytest.raises(CatalogError):
-        _one_by_one(offsets)
+        _read_rows(offsets)
 
 
-def _one_by_one(offsets: Offsets) -> None:
+def _read_rows(offsets: Offsets) -> None:
     for row in range(offsets.samples):
         offsets.key(row)
         offsets.parts(row)
 
 
-def test_honest_files_go_on(root: str, uniform: str) -> None:
-    assert (len(all_of(root)), len(all_of(uniform))) == (20, 16)
+def test_valid_offsets_are_accepted(root: str, uniform: str) -> None:
+    assert (len(read_keys(root)), len(read_keys(uniform))) == (20, 16)
     Offsets(str(offsets_of(root))).check_all()
 
 
-@pytest.mark.parametrize("change", [put(0, -1), every(-(1 << 62))])
-def test_a_column_has_no_numbers_below_zero(uniform: str, change: Change) -> None:
+@pytest.mark.parametrize("change", [set_one(0, -1), set_all(-(1 << 62))])
+def test_column_with_negative_values_is_refused(uniform: str, change: Change) -> None:
     index(uniform, columns={"n": "size:bin"})
     path = catalog_of(uniform).parent / "columns" / "n-1.bin"
     change_column(path, "values", change, table="arrays")
     column = find_column(locate(uniform), "n", 1)
-    for ask in (
+    for read in (
         lambda: column.checked_values[0],
         lambda: column.checked_values[np.array([0, 3])],
         lambda: column.values,
     ):
         with pytest.raises(CatalogError) as caught:
-            ask()
+            read()
         assert caught.value.code == "WDS311"
 
 
-def test_a_column_has_the_samples_of_the_shards(uniform: str) -> None:
+def test_column_with_other_sample_counts_than_shards_is_refused(uniform: str) -> None:
     index(uniform, columns={"n": "size:bin"})
     path = catalog_of(uniform).parent / "columns" / "n-1.bin"
 
@@ -201,8 +201,8 @@ def test_a_column_has_the_samples_of_the_shards(uniform: str) -> None:
         find_column(locate(uniform), "n", 1, shards=Offsets(str(offsets_of(uniform))).shards)
 
 
-@pytest.mark.parametrize("change", [every(1 << 30), put(0, 16)])
-def test_names_that_lead_nowhere_are_made_again(uniform: str, change: Change) -> None:
+@pytest.mark.parametrize("change", [set_all(1 << 30), set_one(0, 16)])
+def test_key_index_with_invalid_rows_is_rebuilt(uniform: str, change: Change) -> None:
     place = locate(uniform)
     open_key_index(place, Offsets(str(offsets_of(uniform))))
     change_column(catalog_of(uniform).with_name("names-1.bin"), "rows", change)
@@ -211,7 +211,7 @@ def test_names_that_lead_nowhere_are_made_again(uniform: str, change: Change) ->
 
 
 @pytest.mark.parametrize("partner", [99, -7, 1 << 62, -(1 << 63)])
-def test_a_join_leads_to_no_row_that_is_not_there(tmp_path: Path, partner: int) -> None:
+def test_join_index_refuses_rows_out_of_range(tmp_path: Path, partner: int) -> None:
     path = tmp_path / "join"
     header = {"fingerprint": "f", "rows": 4, "members": 1, "skipped": 0}
     with open(path, "w+b") as file:

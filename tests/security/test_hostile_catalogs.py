@@ -1,4 +1,4 @@
-"""Catalogs and ledgers that were made to harm soon end in an error with a code, and nothing of theirs goes on."""
+"""Hostile catalogs and ledgers soon end in an error with a code, and none of their content is copied."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from tests.build import some_shards
 from tests.core.dumps import catalog_of, query
-from tests.security.hostile import ATTACKS, a_journal_that_names, a_tree_that_holds_itself, schema_of, statements
+from tests.security.hostile import ATTACKS, journal_naming, make_tree_cyclic, schema_of, statements
 from wdsctl.core.catalog.consistency import find_repeated_keys
 from wdsctl.core.catalog.ledger import Ledger, read_views
 from wdsctl.core.catalog.ledger_file import has_quarantine
@@ -43,28 +43,28 @@ def ledger_of(root: str) -> Path:
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_a_hostile_catalog_is_damaged_for_all_that_read_it(root: str, name: str) -> None:
+def test_hostile_catalog_is_refused_by_every_reader(root: str, name: str) -> None:
     path = catalog_of(root)
     ATTACKS[name](path)
 
     reads: dict[str, Callable[[], object]] = {
         "split": lambda: read_current_split(str(path), "train"),
         "shards": lambda: read_catalog_shards(str(path)),
-        "sql": lambda: _asked(root),
+        "sql": lambda: _run_sql(root),
         "catalog": lambda: _read(str(path)),
     }
-    told = {}
-    for what, read in reads.items():
+    refused = {}
+    for reader, read in reads.items():
         with suppress(WdsctlError):
             read()
             continue
-        told[what] = True
-    assert told, "nobody noticed"
-    if "tree" not in name and "value" not in name:  # what never looks at the table may go on
-        assert set(told) == set(reads)
+        refused[reader] = True
+    assert refused, "nobody noticed"
+    if "tree" not in name and "value" not in name:  # readers that never use the table may succeed
+        assert set(refused) == set(reads)
 
 
-def _asked(root: str) -> None:
+def _run_sql(root: str) -> None:
     with sql(root, "SELECT max(size) FROM v_sample", timeout_seconds=30) as answer:
         list(answer.rows)
 
@@ -77,7 +77,7 @@ def _read(path: str) -> None:
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_nothing_foreign_goes_into_the_next_catalog(root: str, name: str) -> None:
+def test_foreign_schema_is_not_copied_into_next_catalog(root: str, name: str) -> None:
     path = catalog_of(root)
     clean = query(path, "SELECT type, name, sql FROM sqlite_master ORDER BY 1, 2")
     ATTACKS[name](path)
@@ -96,7 +96,7 @@ def test_nothing_foreign_goes_into_the_next_catalog(root: str, name: str) -> Non
     assert query(path, "SELECT type, name, sql FROM sqlite_master ORDER BY 1, 2") == clean
 
 
-def test_a_draft_is_no_copy_of_what_is_not_ours(root: str) -> None:
+def test_open_draft_refuses_catalog_with_foreign_trigger(root: str) -> None:
     ATTACKS["a trigger"](catalog_of(root))
     with (
         pytest.raises(CatalogError, match="the trigger 't', which wdsctl did not create") as caught,
@@ -107,37 +107,37 @@ def test_a_draft_is_no_copy_of_what_is_not_ours(root: str) -> None:
     assert not list(catalog_of(root).parent.glob(".catalog*"))
 
 
-def test_a_copy_with_pages_that_are_used_twice_is_not_packed(root: str) -> None:
-    a_tree_that_holds_itself("former_split")(catalog_of(root))
+def test_catalog_vacuum_refuses_pages_used_twice(root: str) -> None:
+    make_tree_cyclic("former_split")(catalog_of(root))
     with pytest.raises(CatalogError) as caught:
         catalog_vacuum(root)
     assert caught.value.code == "WDS302"
 
 
 @pytest.mark.parametrize("name", ["ledger.sqlite"])
-def test_a_journal_never_has_another_file_deleted(root: str, tmp_path: Path, name: str) -> None:
+def test_hostile_journal_deletes_no_other_file(root: str, tmp_path: Path, name: str) -> None:
     victim = tmp_path / "victim.txt"
     victim.write_text("precious")
     path = ledger_of(root)
-    for read in (read_views, has_quarantine, _opened):
-        a_journal_that_names(victim)(path)
+    for read in (read_views, has_quarantine, _open_ledger):
+        journal_naming(victim)(path)
         with suppress(CatalogError):
             read(str(path))
         assert victim.read_text() == "precious"
 
 
-def test_a_journal_is_no_link_to_a_file_elsewhere(root: str, tmp_path: Path) -> None:
+def test_journal_that_links_elsewhere_is_refused(root: str, tmp_path: Path) -> None:
     victim = tmp_path / "victim.txt"
     path = ledger_of(root)
     path.with_name("ledger.sqlite-journal").symlink_to(victim)
     with pytest.raises(InputError, match="the output folder contains a link"):
-        _opened(str(path))
+        _open_ledger(str(path))
     with pytest.raises(InputError, match="the output folder contains a link"):
         read_views(str(path))
     assert not victim.exists()
 
 
-def _opened(path: str) -> None:
+def _open_ledger(path: str) -> None:
     with Ledger.open(path) as ledger:
         ledger.finish_run(ledger.begin_run("index", [], version="0"), "ok")
 
@@ -154,13 +154,13 @@ LEDGERS = {
 
 
 @pytest.mark.parametrize("name", LEDGERS)
-def test_a_hostile_ledger_is_damaged_and_set_aside(root: str, name: str) -> None:
+def test_hostile_ledger_is_refused_and_set_aside(root: str, name: str) -> None:
     path = ledger_of(root)
     LEDGERS[name](path)
     with pytest.raises(CatalogError) as caught:
         read_views(str(path))
     assert caught.value.code == "WDS302"
-    assert has_quarantine(str(path))  # who reads it then says why
+    assert has_quarantine(str(path))  # reading it then reports the reason
     with Ledger.open(str(path)) as ledger:
         assert ledger.notes
         assert ledger.runs() == []
@@ -168,31 +168,31 @@ def test_a_hostile_ledger_is_damaged_and_set_aside(root: str, name: str) -> None
 
 
 @pytest.mark.parametrize("value", ["-1", "9223372036854775808", "1" * 5000, "x", "²", "1.5"])
-def test_a_generation_that_cannot_be_is_damage(root: str, value: str) -> None:
+def test_invalid_generation_is_reported_as_damage(root: str, value: str) -> None:
     statements(f"UPDATE meta SET value = '{value}' WHERE key = 'generation'")(catalog_of(root))
     with pytest.raises(CatalogError, match="generation") as caught:
         read_current_split(str(catalog_of(root)), "train")
     assert caught.value.code == "WDS302"
 
 
-def test_ctrl_c_ends_a_statement(root: str) -> None:
+def test_ctrl_c_interrupts_sqlite_statement(root: str) -> None:
     path = str(catalog_of(root))
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         rows = ((i << 10, f"{i:09d}", 0, 0, json.dumps([])) for i in range(300_000))
         connection.execute("BEGIN")
         connection.executemany("INSERT OR REPLACE INTO sample VALUES (?, ?, ?, ?, ?)", rows)
         connection.execute("COMMIT")
-    with Catalog(path) as catalog, _interrupted_soon(), pytest.raises(KeyboardInterrupt):
-        _ask_for_ever(catalog)
+    with Catalog(path) as catalog, _interrupt_soon(), pytest.raises(KeyboardInterrupt):
+        _query_forever(catalog)
 
 
-def _ask_for_ever(catalog: Catalog) -> None:
+def _query_forever(catalog: Catalog) -> None:
     while True:
         find_repeated_keys(catalog)
 
 
 @contextmanager
-def _interrupted_soon() -> Iterator[None]:
+def _interrupt_soon() -> Iterator[None]:
     timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
     timer.start()
     try:

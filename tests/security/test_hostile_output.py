@@ -1,4 +1,4 @@
-"""Names, texts and words of libraries come from data: no terminal obeys them, and no line of theirs stands alone."""
+"""Names and texts from data and libraries are printed without control characters and forge no lines."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ from wdsctl.loader.runtime.logs import logger
 __all__ = ["wdsctl"]
 
 RAW = "\x1b\x07\x08\x9b\u202e\u2066\u061c\u200b\r"
-#: ESC sequences that set a title and clear the screen, BEL, C1, bidi, zero width, CR, backspace, a line of its own.
+#: ESC sequences that set a title and clear the screen, BEL, C1, bidi, zero width, CR, backspace, a forged line.
 CANARY = "\x1b]0;x\x07\x1b[2J\u202e\u2066\x9b\u061c\u200b\r\b\nFORGED[red]m[link=evil]l"
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
-_DUMPED = re.compile(r"(?m)^ +[0-9a-f]+0  .*$")  # bytes in hex
+_HEX_DUMP = re.compile(r"(?m)^ +[0-9a-f]+0  .*$")  # bytes in hex
 
 
 def assert_harmless(text: str) -> None:
     text = _COLOR.sub("", text)
     assert not set(text) & set(RAW), ascii(text)
     assert not [line for line in text.splitlines() if line.strip(" ->:").startswith("FORGED")], ascii(text)
-    whole = "".join(unquote(_DUMPED.sub("", text)).split())  # a table may break it
+    whole = "".join(unquote(_HEX_DUMP.sub("", text)).split())  # a table may wrap it
     assert whole.count("evil") == whole.count("[red]m[link=evil]l"), text
 
 
-def a_hostile_tar(path: Path, shard: int) -> None:
+def write_hostile_tar(path: Path, shard: int) -> None:
     with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as tar:
         for i in range(3):
             for part, data in (
@@ -64,15 +64,15 @@ def a_hostile_tar(path: Path, shard: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dataset whose every name is hostile, in a folder whose name is, with a damaged shard, a lock and a ledger."""
+def hostile_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset in which every name is hostile, that of its folder too, with a damaged shard and a ledger."""
     from wdsctl.core.index.index import index
     from wdsctl.core.split.split import split_by_ratios
 
     folder = tmp_path_factory.mktemp("world") / f"d{CANARY}"
     folder.mkdir()
     for shard in range(3):
-        a_hostile_tar(folder / f"s{shard}{CANARY}.tar", shard)
+        write_hostile_tar(folder / f"s{shard}{CANARY}.tar", shard)
     (folder / f"broken{CANARY}.tar").write_bytes(b"no tar" + CANARY.encode() * 100)
     with suppress(WdsctlError):
         index(str(folder))
@@ -81,8 +81,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-#: What is asked of every command; ROOT is the dataset, DEST a folder that is not there, KEY and SHARD names in it.
-ASKED: dict[str, list[tuple[str, ...]]] = {
+#: The arguments for every command; ROOT is the dataset, DEST a new folder, KEY a key of the dataset.
+COMMANDS: dict[str, list[tuple[str, ...]]] = {
     "prepare": [("ROOT", "--no-input"), ("ROOT", "DEST", "--no-input")],
     "index": [("ROOT",), ("ROOT", "--rebuild"), ("ROOT", "--column", f"{CANARY}=x"), ("ROOT", "--media", "all")],
     "split": [("ROOT",), ("ROOT", "1,1"), ("ROOT", f"a{CANARY}=1,b=1"), ("ROOT", "--leaks")],
@@ -156,27 +156,29 @@ ASKED: dict[str, list[tuple[str, ...]]] = {
 }
 
 
-def commands(group: object, name: str = "") -> Iterator[str]:
+def iter_commands(group: object, name: str = "") -> Iterator[str]:
     for each, command in getattr(group, "commands", {}).items():
-        inner = list(commands(command, f"{name} {each}".strip()))
+        inner = list(iter_commands(command, f"{name} {each}".strip()))
         yield from inner or [f"{name} {each}".strip()]
 
 
-def test_every_command_is_asked() -> None:
-    assert set(commands(get_command(build_full_app()))) == set(ASKED)
+def test_every_command_is_covered() -> None:
+    assert set(iter_commands(get_command(build_full_app()))) == set(COMMANDS)
 
 
 @pytest.fixture
-def words(world: Path, tmp_path: Path, wdsctl: Wdsctl, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
-    """What stands for a word of ASKED."""
+def words(
+    hostile_dataset: Path, tmp_path: Path, wdsctl: Wdsctl, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], str]:
+    """Return a function that replaces the placeholders of ASKED."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "9999")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
     other, blend = tmp_path / f"o{CANARY}", tmp_path / f"b{CANARY}.yaml"
     other.mkdir()
-    a_hostile_tar(other / f"s9{CANARY}.tar", 9)
+    write_hostile_tar(other / f"s9{CANARY}.tar", 9)
     wdsctl("index", other, "--quiet")
-    wdsctl("view", "create", world, "v1", "--where", "position < 2", "--quiet")
+    wdsctl("view", "create", hostile_dataset, "v1", "--where", "position < 2", "--quiet")
     blend.write_text(json.dumps({"splits": {"train": {"blend": [{"path": CANARY, CANARY: CANARY}]}}, CANARY: CANARY}))
     state = tmp_path / f"state{CANARY}.json"
     state.write_text(json.dumps({"version": CANARY, CANARY: CANARY}))
@@ -184,8 +186,8 @@ def words(world: Path, tmp_path: Path, wdsctl: Wdsctl, monkeypatch: pytest.Monke
     config.write_text(f"{json.dumps(CANARY)} = 1\n[ls]\n{json.dumps(CANARY)} = 2\n".replace("\\u", "\\u"))
     script = tmp_path / f"p{CANARY}.py"
     script.write_text(f"from megatron.energon import BlendDataset, get_loader  # {CANARY}\nBlendDataset({CANARY!r})\n")
-    standing = {
-        "ROOT": world,
+    values = {
+        "ROOT": hostile_dataset,
         "SCRIPT": script,
         "OTHER": other,
         "BLEND": blend,
@@ -195,61 +197,59 @@ def words(world: Path, tmp_path: Path, wdsctl: Wdsctl, monkeypatch: pytest.Monke
         "DEST2": tmp_path / f"dest2{CANARY}",
         "KEY": f"0k0{CANARY}",
     }
-    return lambda word: str(standing.get(word, word))
+    return lambda word: str(values.get(word, word))
 
 
-@pytest.mark.parametrize("command", ASKED)
-def test_no_command_writes_what_a_terminal_obeys(
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_print_no_control_characters_from_data(
     wdsctl: Wdsctl, words: Callable[[str], str], command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for asked, agent in product(ASKED[command], "01"):
+    for arguments, agent in product(COMMANDS[command], "01"):
         monkeypatch.setenv("WDSCTL_AGENT", agent)
-        given = [*command.split(), *map(words, asked)]
-        people = (((), True), (("--debug",), False), (("--json",), False), (("--quiet",), False))
-        for extra, is_terminal in (((), False), *(() if agent == "1" else people)):
-            result = wdsctl(*given, *extra, stdout=Stream(is_terminal=is_terminal))
-            told = f"{result.stdout}\n{result.stderr}"
-            assert "wdsctl has a bug" not in told, told
+        command_line = [*command.split(), *map(words, arguments)]
+        user_runs = (((), True), (("--debug",), False), (("--json",), False), (("--quiet",), False))
+        for extra, is_terminal in (((), False), *(() if agent == "1" else user_runs)):
+            result = wdsctl(*command_line, *extra, stdout=Stream(is_terminal=is_terminal))
+            output = f"{result.stdout}\n{result.stderr}"
+            assert "wdsctl has a bug" not in output, output
             if command == "get" and not is_terminal and result.code == 0 and "--json" not in extra:
-                told = result.stderr  # the bytes of a part, for a program
-            if "--csv" in asked:
-                told = told.replace("\nFORGED", "")  # in quotes, as RFC 4180 has it
-            if command == "view export" and "jsonl" not in asked:
-                told = told.replace("\nFORGED", "")
-            assert_harmless(told)
+                output = result.stderr  # stdout has the raw bytes of a part
+            if "--csv" in arguments:
+                output = output.replace("\nFORGED", "")  # in quotes, as RFC 4180 has it
+            if command == "view export" and "jsonl" not in arguments:
+                output = output.replace("\nFORGED", "")
+            assert_harmless(output)
 
 
 @pytest.mark.parametrize("words", [("ls", "ROOT", "--samples"), ("inspect", "ROOT"), ("validate", "ROOT")])
-def test_in_colour_nothing_but_colours_is_sent(
-    wdsctl: Wdsctl, words: tuple[str, ...], world: Path, monkeypatch: pytest.MonkeyPatch
+def test_coloured_output_has_no_escapes_other_than_colours(
+    wdsctl: Wdsctl, words: tuple[str, ...], hostile_dataset: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "9999")
-    given = [str(world) if word == "ROOT" else word for word in words]
-    assert_harmless(wdsctl(*given, stdout=Stream(is_terminal=True), stderr=Stream(is_terminal=True)).stdout)
+    command_line = [str(hostile_dataset) if word == "ROOT" else word for word in words]
+    assert_harmless(wdsctl(*command_line, stdout=Stream(is_terminal=True), stderr=Stream(is_terminal=True)).stdout)
 
 
-def test_names_behind_a_nul_are_as_they_are_for_a_program_and_harmless_on_a_terminal(
-    wdsctl: Wdsctl, world: Path
-) -> None:
-    assert f"0k0{CANARY}\0" in wdsctl("ls", world, "--samples", "-0").stdout
-    assert_harmless(wdsctl("ls", world, "--samples", "-0", stdout=Stream(is_terminal=True)).stdout)
+def test_ls_nul_output_is_raw_for_programs_and_escaped_on_terminal(wdsctl: Wdsctl, hostile_dataset: Path) -> None:
+    assert f"0k0{CANARY}\0" in wdsctl("ls", hostile_dataset, "--samples", "-0").stdout
+    assert_harmless(wdsctl("ls", hostile_dataset, "--samples", "-0", stdout=Stream(is_terminal=True)).stdout)
 
 
-def test_a_shell_reads_names_of_ls_back(wdsctl: Wdsctl, world: Path) -> None:
-    names = wdsctl("ls", world, "--samples").stdout.splitlines()
+def test_shell_parses_names_printed_by_ls(wdsctl: Wdsctl, hostile_dataset: Path) -> None:
+    names = wdsctl("ls", hostile_dataset, "--samples").stdout.splitlines()
     printed = subprocess.run(
         ["bash", "-c", "printf '%s\\0' " + " ".join(names)], capture_output=True, check=True, timeout=60
     )
-    whole = wdsctl("ls", world, "--samples", "-0").stdout
+    whole = wdsctl("ls", hostile_dataset, "--samples", "-0").stdout
     assert printed.stdout.decode() == whole
 
 
-def test_json_says_what_the_data_says(wdsctl: Wdsctl, world: Path) -> None:
-    entries = wdsctl("ls", world, "--samples", "--json").document["entries"]
+def test_json_output_keeps_names_unchanged(wdsctl: Wdsctl, hostile_dataset: Path) -> None:
+    entries = wdsctl("ls", hostile_dataset, "--samples", "--json").document["entries"]
     assert entries[0]["key"] == f"0k0{CANARY}"
 
 
-def test_an_error_is_harmless_wherever_it_is_shown() -> None:
+def test_error_texts_contain_no_control_characters() -> None:
     error = InputError(f"a {CANARY}", where=f"b{CANARY}", hint=f"c{CANARY}")
     assert_harmless("".join(traceback.format_exception(error)))
     assert_harmless(repr(error))
@@ -257,31 +257,33 @@ def test_an_error_is_harmless_wherever_it_is_shown() -> None:
     assert len(str(error).splitlines()) == 3
 
 
-def test_the_holder_of_a_lock_is_named_harmlessly(wdsctl: Wdsctl, world: Path) -> None:
-    lock = world / ".wdsctl" / "lock"
+def test_lock_holder_is_reported_without_control_characters(wdsctl: Wdsctl, hostile_dataset: Path) -> None:
+    lock = hostile_dataset / ".wdsctl" / "lock"
     lock.write_text(json.dumps(asdict(LockHolder(CANARY, 7, "1", 0.0, "far", CANARY))))
     try:
-        result = wdsctl("index", world)
+        result = wdsctl("index", hostile_dataset)
         assert result.code == 6
         assert_harmless(result.stderr)
-        assert_harmless(wdsctl("index", world, "--break-lock").stderr)
+        assert_harmless(wdsctl("index", hostile_dataset, "--break-lock").stderr)
     finally:
         lock.unlink(missing_ok=True)
 
 
-def test_what_libraries_warn_of_is_harmless(wdsctl: Wdsctl, world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warnings_of_libraries_are_printed_without_control_characters(
+    wdsctl: Wdsctl, hostile_dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def warning(*_: object, **__: object) -> object:
         warnings.simplefilter("always")
         warnings.warn(CANARY, stacklevel=1)
         raise InputError("x", hint="y")
 
     monkeypatch.setattr("wdsctl.core.inspect.ls.open_listing", warning)
-    result = wdsctl("ls", world)
+    result = wdsctl("ls", hostile_dataset)
     assert "FORGED" in result.stderr
     assert_harmless(result.stderr)
 
 
-def test_the_loaders_log_is_harmless_with_its_tracebacks() -> None:
+def test_loader_log_and_tracebacks_contain_no_control_characters() -> None:
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     logger.addHandler(handler)
@@ -296,23 +298,23 @@ def test_the_loaders_log_is_harmless_with_its_tracebacks() -> None:
     assert_harmless(stream.getvalue())
 
 
-def test_a_question_is_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = Stream(is_terminal=True)
-    monkeypatch.setattr(sys, "stderr", asked)
+def test_terminal_prompter_prints_no_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    stderr = Stream(is_terminal=True)
+    monkeypatch.setattr(sys, "stderr", stderr)
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n"))
     TerminalPrompter().text(f"use {CANARY.replace(chr(10), '')}", CANARY)
-    assert_harmless(asked.getvalue())
+    assert_harmless(stderr.getvalue())
 
 
-def test_progress_is_harmless() -> None:
-    said: list[str] = []
+def test_progress_prints_no_control_characters() -> None:
+    printed: list[str] = []
     clock = iter(range(0, 10_000, 100))
-    with LineProgress(said.append, clock=lambda: float(next(clock)), check_every_s=1e9) as lines:
+    with LineProgress(printed.append, clock=lambda: float(next(clock)), check_every_s=1e9) as lines:
         lines.phase("scan", items=3)
         lines.advance(items=1, doing=CANARY)
         lines.print_if_due()
         lines.note(CANARY)
-    assert_harmless("\n".join(said))
+    assert_harmless("\n".join(printed))
     stream = io.StringIO()
     bars = BarProgress(Console(file=stream, width=9999))
     bars.current = PhaseProgress("scan", 0.0, doing=CANARY)
@@ -322,16 +324,16 @@ def test_progress_is_harmless() -> None:
 
 
 @pytest.mark.parametrize("text", ["plain\n", "caf\u00e9 \u65e5\u672c\u3000\u8a9e", "\u200dx", "a\r\nb\r\n"])
-def test_text_that_no_terminal_minds_is_shown(text: str) -> None:
+def test_plain_text_filter_accepts_harmless_text(text: str) -> None:
     assert PlainTextFilter().accepts(text.encode())
 
 
 @pytest.mark.parametrize("text", ["safe\rFORGED", "\x1b[2J", "a\u202eb", "a\u2066b", "\u009b2J", "\x08", "\x07"])
-def test_text_that_a_terminal_would_obey_is_not_shown(text: str) -> None:
+def test_plain_text_filter_refuses_control_characters(text: str) -> None:
     assert not PlainTextFilter().accepts(text.encode())
 
 
-def test_a_return_at_the_end_of_a_piece_is_seen_with_the_next() -> None:
+def test_plain_text_filter_refuses_carriage_return_at_end_of_piece() -> None:
     plain = PlainTextFilter()
     assert plain.accepts(b"safe\r")
     assert not plain.accepts(b"FORGED")

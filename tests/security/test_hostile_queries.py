@@ -1,4 +1,4 @@
-"""What a ledger says a view was made by is run again by `view refresh` and `view diff`, and ends."""
+"""`view refresh` and `view diff` run the definitions stored in a ledger; a timeout ends hostile ones."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def root(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("name", DEFINITIONS)
-def test_a_view_takes_no_longer_than_it_may(root: str, name: str) -> None:
+def test_create_view_stops_endless_definitions_at_timeout(root: str, name: str) -> None:
     with pytest.raises(UsageError) as caught:
         create_view(root, "v", DEFINITIONS[name], timeout_seconds=0.3)
     assert caught.value.code == "WDS334"
 
 
-def test_a_view_of_somebody_else_is_not_made_again_without_end(root: str) -> None:
+def test_refresh_views_stops_hostile_definition_at_timeout(root: str) -> None:
     create_view(root, "v", ViewDefinition(where="size > 0"))
     text = DEFINITIONS["an expression that tries for ever"].as_text().replace("'", "''")
     statements(f"UPDATE view SET expression = '{text}'")(Path(root) / ".wdsctl" / "ledger.sqlite")
@@ -55,18 +55,18 @@ def test_a_view_of_somebody_else_is_not_made_again_without_end(root: str) -> Non
     assert caught.value.code == "WDS334"
 
 
-def test_ctrl_c_ends_a_search(root: str) -> None:
+def test_ctrl_c_interrupts_regexp_query(root: str) -> None:
     timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
     timer.start()
     start = time.monotonic()
     try:
         with pytest.raises(KeyboardInterrupt):
-            _all(root, f"SELECT id FROM v_sample WHERE key REGEXP '{BACKTRACKS}'")
+            _run_query(root, f"SELECT id FROM v_sample WHERE key REGEXP '{BACKTRACKS}'")
     finally:
-        timer.cancel()  # or it ends whatever test comes next
+        timer.cancel()  # otherwise it interrupts the next test
     assert time.monotonic() - start < 8
 
 
-def _all(root: str, text: str) -> None:
+def _run_query(root: str, text: str) -> None:
     with sql(root, text) as answer:
         list(answer.rows)

@@ -1,4 +1,4 @@
-"""A medium that names another file or address has it opened by nobody: neither read nor connected to."""
+"""Files and addresses that media refer to are neither read nor connected to."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def _wav() -> bytes:
     return target.getvalue()
 
 
-def _box(kind: bytes, *inside: bytes) -> bytes:
-    body = b"".join(inside)
+def _box(kind: bytes, *children: bytes) -> bytes:
+    body = b"".join(children)
     return struct.pack(">I", 8 + len(body)) + kind + body
 
 
-def _referring_mp4(name: str) -> bytes:
-    """A sound whose samples lie in another file, by a `url ` and an `alis` entry as QuickTime writes them."""
+def _mp4_with_reference(name: str) -> bytes:
+    """Return an MP4 whose samples are in another file, by a `url ` and an `alis` entry as QuickTime writes them."""
     location = name.encode()
     alias = struct.pack(">I2sH", 0, b"\0\0", 2) + bytes(142) + struct.pack(">hh", 0, 0) + bytes(16)
     alias += struct.pack(">hh", 2, len(location)) + location + bytes(len(location) % 2) + struct.pack(">h", -1)
@@ -89,7 +89,7 @@ ATTACKS: dict[str, Callable[[str], bytes]] = {
     "dash": lambda name: f'<?xml version="1.0"?><MPD><BaseURL>{name}</BaseURL></MPD>'.encode(),
     "asx": lambda name: f'<asx version="3.0"><entry><ref href="{name}"/></entry></asx>'.encode(),
     "sdp": lambda name: f"v=0\no=- 0 0 IN IP4 {name}\nc=IN IP4 127.0.0.1\nm=audio 1 RTP/AVP 0\n".encode(),
-    "mp4": _referring_mp4,
+    "mp4": _mp4_with_reference,
     "svg": _svg,
     "eps": lambda name: f"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n({name}) run\n".encode(),
     "text": lambda name: name.encode(),
@@ -97,26 +97,26 @@ ATTACKS: dict[str, Callable[[str], bytes]] = {
 
 
 @contextmanager
-def _listening() -> Iterator[tuple[str, Callable[[], bool]]]:
-    """An address, and whether somebody has connected to it."""
+def _serve_address() -> Iterator[tuple[str, Callable[[], bool]]]:
+    """Yield an address, and a function that says whether a client has connected to it."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)
 
-        def is_called() -> bool:
+        def was_connected() -> bool:
             try:
                 server.accept()[0].close()
             except BlockingIOError:
                 return False
             return True
 
-        yield f"http://127.0.0.1:{server.getsockname()[1]}/sound.wav", is_called
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/sound.wav", was_connected
 
 
 @pytest.fixture(params=["relative", "absolute", "file", "http", "concat", "data"])
 def name(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     (tmp_path / "sound.wav").write_bytes(_wav())
     monkeypatch.chdir(tmp_path)
-    with _listening() as (address, is_called):
+    with _serve_address() as (address, was_connected):
         path = tmp_path / "sound.wav"
         yield {
             "relative": "sound.wav",
@@ -126,11 +126,11 @@ def name(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
             "concat": f"concat:{path}|{path}",
             "data": "data:audio/wav;base64,UklGRg==",
         }[request.param]
-        assert not is_called()
+        assert not was_connected()
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_no_reader_follows_what_a_medium_names(name: str, attack: str) -> None:
+def test_readers_do_not_open_files_referenced_by_media(name: str, attack: str) -> None:
     data = ATTACKS[attack](name)
 
     with pytest.raises(AUDIO_ERRORS):
@@ -139,7 +139,7 @@ def test_no_reader_follows_what_a_medium_names(name: str, attack: str) -> None:
         transcode_image("a.png", data, ImageTranscodeOptions("png"))
     with pytest.raises(SampleFailed):
         AVDecoder(data).get_audio()
-    container = _opened_by_pyav(data)
+    container = _open_with_pyav(data)
     assert container is None or sum(frame.samples for frame in container.decode(audio=0)) == 0
     assert check_image_decodes(data).outcome == "broken"
     for form in DEMUXERS:
@@ -149,14 +149,14 @@ def test_no_reader_follows_what_a_medium_names(name: str, attack: str) -> None:
         assert isinstance(thumbnail.make_thumbnail(ByteRangeFile.from_bytes(data), "image", form, 8, 8), Unreadable)
 
 
-def _opened_by_pyav(data: bytes) -> Any:
+def _open_with_pyav(data: bytes) -> Any:
     try:
         return MediaPartDecoder("wav", "pyav", video_decode_audio=True, max_pixels=1000)(data)
     except SampleFailed:
         return None
 
 
-def test_the_attack_is_real_ffmpeg_alone_follows_a_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_pyav_follows_concat_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sound.wav").write_bytes(_wav())
     monkeypatch.chdir(tmp_path)
     data = ATTACKS["concat"]("sound.wav")
@@ -173,37 +173,37 @@ _CALLS = [
 ]
 
 
-def _given(call: ast.Call, keyword: str) -> str:
+def _keyword_value(call: ast.Call, keyword: str) -> str:
     return next((ast.unparse(each.value) for each in call.keywords if each.arg == keyword), "")
 
 
-def test_every_medium_is_opened_by_named_formats_and_no_protocol() -> None:
-    opened = [(path, call) for path, call in _CALLS if ast.unparse(call.func) in ("av.open", "av.container.open")]
-    read = [(path, call) for path, call in opened if ast.unparse(call.args[1]) != "'w'"]
+def test_av_open_calls_use_format_list_and_no_protocols() -> None:
+    calls = [(path, call) for path, call in _CALLS if ast.unparse(call.func) in ("av.open", "av.container.open")]
+    readers = [(path, call) for path, call in calls if ast.unparse(call.args[1]) != "'w'"]
 
-    assert len(read) >= 4
-    assert [path for path, call in read if _given(call, "container_options") != "CONTAINER_OPTIONS"] == []
+    assert len(readers) >= 4
+    assert [path for path, call in readers if _keyword_value(call, "container_options") != "CONTAINER_OPTIONS"] == []
     assert CONTAINER_OPTIONS["protocol_whitelist"] == "none"
-    openers = {"hls", "concat", "dash", "sdp", "rtsp", "asx", "image2", "lavfi", "tty", "vobsub", "imf", "applehttp"}
-    assert not openers & set(CONTAINER_OPTIONS["format_whitelist"].split(","))
+    forbidden = {"hls", "concat", "dash", "sdp", "rtsp", "asx", "image2", "lavfi", "tty", "vobsub", "imf", "applehttp"}
+    assert not forbidden & set(CONTAINER_OPTIONS["format_whitelist"].split(","))
 
 
-def test_every_image_is_opened_by_named_formats_none_of_which_runs_programs() -> None:
-    opened = [(path, call) for path, call in _CALLS if ast.unparse(call.func) in ("Image.open", "PIL.Image.open")]
+def test_image_open_calls_use_safe_formats() -> None:
+    calls = [(path, call) for path, call in _CALLS if ast.unparse(call.func) in ("Image.open", "PIL.Image.open")]
 
-    assert len(opened) >= 4
-    assert [path for path, call in opened if not _given(call, "formats")] == []
-    named = {*PILLOW_FORMATS, *pillow.COMMON_FORMATS, *image.pillow_formats()}
-    named |= {form for _, form in image.PILLOW_READERS.values()}
-    assert not named & {"EPS", "WMF", "FPX", "MIC", "GBR", "PDF", "SVG", "HDF5", "GRIB", "BUFR", "IM", "FITS"}
+    assert len(calls) >= 4
+    assert [path for path, call in calls if not _keyword_value(call, "formats")] == []
+    accepted = {*PILLOW_FORMATS, *pillow.COMMON_FORMATS, *image.pillow_formats()}
+    accepted |= {form for _, form in image.PILLOW_READERS.values()}
+    assert not accepted & {"EPS", "WMF", "FPX", "MIC", "GBR", "PDF", "SVG", "HDF5", "GRIB", "BUFR", "IM", "FITS"}
 
 
-def test_images_are_opened_past_the_list_of_formats_only_where_the_format_is_known() -> None:
-    used = {
+def test_image_open_table_is_used_in_one_module_only() -> None:
+    files = {
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "Image.OPEN"
     }
 
-    assert used == {"core/media/image.py"}
+    assert files == {"core/media/image.py"}

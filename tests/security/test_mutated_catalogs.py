@@ -1,6 +1,6 @@
-"""Catalogs in which somebody has put other values and other bytes: every command ends soon, with an answer or a code.
+"""Catalogs with mutated values and bytes: every command ends soon, with a result or an error code.
 
-A seed is a catalog. Those that are named once ended in a traceback.
+Each seed is one catalog. The seeds listed one by one caused a traceback in the past.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ VALUES = (
     "é\x1b[2J",
     "9" * 30,
 )
-OF_VALUES = (0, 9, 12, 17, 20, 30, 35, 63, 82, 83, 84, 105, 119, 132, 147, 152, 237, 238, 395, *range(1000, 1010))
-OF_BYTES = range(30)
+VALUE_SEEDS = (0, 9, 12, 17, 20, 30, 35, 63, 82, 83, 84, 105, 119, 132, 147, 152, 237, 238, 395, *range(1000, 1010))
+BYTE_SEEDS = range(30)
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def intact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("sound") / "data"
     a_dataset(root, {f"s{i}.tar": samples(i * 8, 8, "bin", "txt") for i in range(3)})
     index(str(root))
@@ -71,46 +71,46 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def with_other_values(path: Path, seed: int) -> None:
-    """One or two values of another kind, in one row or in all."""
-    pick = random.Random(seed)
+def mutate_values(path: Path, seed: int) -> None:
+    """Set one or two values to another kind, in one row or in all."""
+    rng = random.Random(seed)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         names = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         sizes = {name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names}
-        for _ in range(pick.choice([1, 1, 2])):
-            table = pick.choice([name for name in names if sizes[name]])
+        for _ in range(rng.choice([1, 1, 2])):
+            table = rng.choice([name for name in names if sizes[name]])
             columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
-            column, value = pick.choice(columns), pick.choice(VALUES)
+            column, value = rng.choice(columns), rng.choice(VALUES)
             row = ""
-            if pick.random() >= 0.5:
+            if rng.random() >= 0.5:
                 row = f'WHERE "{columns[0]}" = (SELECT "{columns[0]}" FROM {table} LIMIT 1 OFFSET '
-                row += f"{pick.randrange(sizes[table])})"
+                row += f"{rng.randrange(sizes[table])})"
             try:
                 connection.execute(f'UPDATE {table} SET "{column}" = ? {row}', (value,))
             except sqlite3.IntegrityError:
                 continue
 
 
-def with_other_bytes(path: Path, seed: int) -> None:
-    """One byte to sixteen, mostly where there is something."""
-    pick = random.Random(seed)
+def mutate_bytes(path: Path, seed: int) -> None:
+    """Change one to sixteen bytes, mostly where the file is not zero."""
+    rng = random.Random(seed)
     data = bytearray(path.read_bytes())
     full = [i for i, byte in enumerate(data) if byte]
-    for _ in range(pick.choice([1, 1, 2, 4, 16])):
-        at = pick.choice(full) if pick.random() < 0.7 else pick.randrange(len(data))
-        data[at] = pick.choice([0, 1, 255, 127, 128, data[at] ^ 1 << pick.randrange(8), pick.randrange(256)])
+    for _ in range(rng.choice([1, 1, 2, 4, 16])):
+        at = rng.choice(full) if rng.random() < 0.7 else rng.randrange(len(data))
+        data[at] = rng.choice([0, 1, 255, 127, 128, data[at] ^ 1 << rng.randrange(8), rng.randrange(256)])
     path.write_bytes(data)
 
 
 @pytest.mark.parametrize(
     ("mutate", "seed"),
-    [*((with_other_values, seed) for seed in OF_VALUES), *((with_other_bytes, seed) for seed in OF_BYTES)],
+    [*((mutate_values, seed) for seed in VALUE_SEEDS), *((mutate_bytes, seed) for seed in BYTE_SEEDS)],
 )
-def test_every_command_ends_with_an_answer_or_a_code(
-    sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], mutate: Mutate, seed: int
+def test_commands_on_mutated_catalog_end_without_traceback(
+    intact: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], mutate: Mutate, seed: int
 ) -> None:
     root = tmp_path / "data"
-    shutil.copytree(sound, root)
+    shutil.copytree(intact, root)
     path = catalog_of(root)
     mutate(path, seed)
     mutated = path.read_bytes()
@@ -126,8 +126,8 @@ def test_every_command_ends_with_an_answer_or_a_code(
     ):
         path.write_bytes(mutated)
         main([str(word) for word in command])
-        said = capsys.readouterr().err
-        assert "Traceback" not in said, (command, said[-2000:])
+        errors = capsys.readouterr().err
+        assert "Traceback" not in errors, (command, errors[-2000:])
     path.write_bytes(mutated)
     with suppress(WdsctlError), _loader(str(root)) as loader:
         for _ in loader:

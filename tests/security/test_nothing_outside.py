@@ -1,4 +1,4 @@
-"""What runs over a hostile dataset reaches nothing outside of it, as the system calls tell (strace, where it is)."""
+"""Commands and trainings on a hostile dataset access nothing outside of it; strace, if available, checks that."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 _CALLS = "trace=%file,connect,sendto,execve,ftruncate,fchmod,fchown"
-_OPENED = re.compile(r"open(?:at2?)?\(.*\) = \d+<([^>]*)>")
+_OPEN_CALL = re.compile(r"open(?:at2?)?\(.*\) = \d+<([^>]*)>")
 _WRITES = re.compile(r"O_WRONLY|O_RDWR|O_CREAT|O_TRUNC")
 _CHANGES = re.compile(r"\b(unlink|rename|mkdir|rmdir|symlink|link|chmod|chown|truncate|utime\w*|mknod)\w*\(")
 _TEXTS = re.compile(r'"((?:[^"\\]|\\.)*)"')
@@ -43,7 +43,7 @@ print("done")
 
 
 class World:
-    """A folder for the dataset and all that may be written, and one outside with things to steal and to destroy."""
+    """A folder for the dataset and everything writable, and one outside with files to steal and to destroy."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.inside, self.outside = tmp_path / "inside", tmp_path / "outside"
@@ -54,10 +54,10 @@ class World:
         a_dataset(self.outside / "shards", {"secret.tar": samples(0, 4)})
         self.home = self.inside / "home"
         self.home.mkdir()
-        self.temporary = tempfile.mkdtemp()  # below a short path, as sockets have names of at most 107 bytes
+        self.temporary = tempfile.mkdtemp()  # a short path, since names of sockets have at most 107 bytes
 
-    def run(self, *words: str, code: str = "") -> subprocess.CompletedProcess[str]:
-        """Runs a command of wdsctl, or a program, and raises where it did what no dataset may have it do."""
+    def run(self, *arguments: str, code: str = "") -> subprocess.CompletedProcess[str]:
+        """Run a command of wdsctl, or a program, and fail if it accesses anything outside."""
         log = self.inside / "strace.log"
         program = [sys.executable, "-c", code] if code else [sys.executable, "-m", "wdsctl"]
         environment = {
@@ -72,13 +72,13 @@ class World:
         }
         environment.pop("COVERAGE_PROCESS_START", None)
         tracing = ["strace", "-f", "-y", "-qq", "-e", _CALLS, "-e", "signal=none", "-s", "4096", "-o", str(log)]
-        done = subprocess.run(
-            [*tracing, *program, *words], capture_output=True, text=True, env=environment, timeout=300, check=False
+        result = subprocess.run(
+            [*tracing, *program, *arguments], capture_output=True, text=True, env=environment, timeout=300, check=False
         )
         wrong = [line for line in log.read_text(errors="replace").splitlines() if self._is_wrong(line)]
         assert not wrong, "\n".join(wrong[:5])
-        assert "the canary" not in done.stdout + done.stderr
-        return done
+        assert "the canary" not in result.stdout + result.stderr
+        return result
 
     def _is_wrong(self, line: str) -> bool:
         call = line.split(maxsplit=1)[-1]
@@ -88,8 +88,8 @@ class World:
             return "AF_INET" in call and " = -1" not in call
         if " = -1 " in call or "= ?" in call:
             return False
-        if opened := _OPENED.search(call):
-            return self._is_outside(opened[1]) or (bool(_WRITES.search(call)) and not self._may_write(opened[1]))
+        if found := _OPEN_CALL.search(call):
+            return self._is_outside(found[1]) or (bool(_WRITES.search(call)) and not self._may_write(found[1]))
         if _CHANGES.match(call):
             paths = [os.path.join(folder, name) for folder, name in _AT.findall(call)] or _TEXTS.findall(call)
             return not all(self._may_write(path) for path in paths)
@@ -113,8 +113,8 @@ class World:
         return os.path.normpath(path).startswith(allowed) or path in ("", ".")
 
     def is_untouched(self) -> bool:
-        kept = sorted(str(path.relative_to(self.outside)) for path in self.outside.rglob("*"))
-        return kept == ["secret.jpg", "secret.txt", "shards", "shards/secret.tar"]
+        remaining = sorted(str(path.relative_to(self.outside)) for path in self.outside.rglob("*"))
+        return remaining == ["secret.jpg", "secret.txt", "shards", "shards/secret.tar"]
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def a_raw_folder(world: World) -> Path:
-    """Ten samples, and every kind of link out of the folder."""
+    """Create a raw folder of ten samples with every kind of link out of the folder."""
     raw = world.inside / "raw"
     raw.mkdir()
     for i in range(10):
@@ -140,7 +140,7 @@ def a_raw_folder(world: World) -> Path:
 
 
 def a_prepared_dataset(world: World) -> Path:
-    """Shards of text, prepared, and then made hostile: links among shards, code and files elsewhere in dataset.yaml."""
+    """Prepare shards of text, then add links among the shards, code, and outside paths in dataset.yaml."""
     root = world.inside / "data"
     files = {f"{i}.tar": {f"{i}{j}.txt": f"text {j}".encode() for j in range(20)} for i in range(3)}
     a_dataset(root, files)
@@ -154,21 +154,21 @@ def a_prepared_dataset(world: World) -> Path:
     return root
 
 
-def test_raw_files(world: World) -> None:
+def test_prepare_of_raw_folder_with_links_stays_inside(world: World) -> None:
     raw = a_raw_folder(world)
     dest = str(world.inside / "dest")
 
     refused = world.run("prepare", str(raw), dest, "--no-input")
-    done = world.run("prepare", str(raw), dest, "--no-input", "--on-missing", "skip", "--workers", "2")
+    result = world.run("prepare", str(raw), dest, "--no-input", "--on-missing", "skip", "--workers", "2")
 
-    assert (refused.returncode, done.returncode) == (3, 0), refused.stderr + done.stderr
+    assert (refused.returncode, result.returncode) == (3, 0), refused.stderr + result.stderr
     assert "leads out of the folder" in refused.stderr
     assert json.loads(world.run("inspect", dest, "--json").stdout)["samples"] == 10
     assert world.is_untouched()
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         ("index",),
         ("prepare", "--no-input"),
@@ -182,45 +182,45 @@ def test_raw_files(world: World) -> None:
         ("repair", "--in-place", "--yes"),
         ("sql", "SELECT count(*) FROM sample"),
     ],
-    ids=lambda words: " ".join(words[:2]),
+    ids=lambda arguments: " ".join(arguments[:2]),
 )
-def test_a_prepared_dataset(world: World, words: tuple[str, ...]) -> None:
+def test_commands_on_hostile_dataset_stay_inside(world: World, arguments: tuple[str, ...]) -> None:
     root = a_prepared_dataset(world)
-    done = world.run(words[0], str(root), *words[1:])
-    assert "Traceback" not in done.stderr
+    result = world.run(arguments[0], str(root), *arguments[1:])
+    assert "Traceback" not in result.stderr
     assert world.is_untouched()
 
 
-def test_conversion(world: World) -> None:
+def test_convert_of_hostile_dataset_stays_inside(world: World) -> None:
     root = a_prepared_dataset(world)
-    done = world.run("convert", str(root), str(world.inside / "made"), "--no-input")
-    assert "Traceback" not in done.stderr
+    result = world.run("convert", str(root), str(world.inside / "made"), "--no-input")
+    assert "Traceback" not in result.stderr
     assert world.is_untouched()
 
 
 @pytest.mark.parametrize(
     "name", ["/etc/passwd", "../../outside/secret.jpg", "link.jpg", "file:///etc/passwd", "http://127.0.0.1:9/x"]
 )
-def test_rows_that_refer_to_files_elsewhere(world: World, name: str) -> None:
+def test_convert_refuses_rows_that_refer_to_files_outside(world: World, name: str) -> None:
     table = world.inside / "table"
     table.mkdir()
     (table / "link.jpg").symlink_to(world.outside / "secret.jpg")
     (table / "rows.jsonl").write_text(json.dumps({"image": name, "text": "x"}) + "\n")
 
-    done = world.run(
+    result = world.run(
         "convert", str(table / "rows.jsonl"), str(world.inside / "made"), "--no-input", "-O", "media=image"
     )
 
-    assert done.returncode != 0
-    assert "Traceback" not in done.stderr
+    assert result.returncode != 0
+    assert "Traceback" not in result.stderr
     assert world.is_untouched()
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_a_hundred_batches(world: World, workers: str) -> None:
+def test_training_on_hostile_dataset_stays_inside(world: World, workers: str) -> None:
     root = a_prepared_dataset(world)
-    done = world.run(str(root), workers, code=LOADING)
-    assert done.stdout == "done\n", done.stderr
+    result = world.run(str(root), workers, code=LOADING)
+    assert result.stdout == "done\n", result.stderr
     assert world.is_untouched()
 
 
@@ -233,13 +233,13 @@ def test_a_hundred_batches(world: World, workers: str) -> None:
         "splits: {train: {join: [{path: data}, {path: data}], joiner: 'joined:run'}}",
     ],
 )
-def test_blends_that_name_files_and_code_elsewhere(world: World, blend: str) -> None:
+def test_blends_that_name_files_or_code_outside_are_refused(world: World, blend: str) -> None:
     a_prepared_dataset(world)
     path = world.inside / "blend.yaml"
     path.write_text(blend)
-    for done in (
+    for result in (
         world.run(str(path), "0", code=LOADING),
         world.run("validate", str(path)),
     ):
-        assert done.returncode != 0
+        assert result.returncode != 0
     assert world.is_untouched()

@@ -1,4 +1,4 @@
-"""A pipe that lies where a file is expected is waited for by nobody."""
+"""Pipes and sockets in the place of files are refused without waiting for them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from wdsctl.core.safe_open import regular_file_opener
 
 
 def _socket(path: Path) -> None:
-    here = Path.cwd()
+    folder = Path.cwd()
     os.chdir(path.parent)  # names of sockets are short
     try:
-        with socket.socket(socket.AF_UNIX) as made:
-            made.bind(path.name)
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(path.name)
     finally:
-        os.chdir(here)
+        os.chdir(folder)
 
 
-MADE: dict[str, Callable[[Path], None]] = {"pipe": os.mkfifo, "socket": _socket}
+CREATORS: dict[str, Callable[[Path], None]] = {"pipe": os.mkfifo, "socket": _socket}
 NAMES = (
     *("a.tar", "a.tar.gz", "a.parquet", "a.jsonl", "a.json", "a.csv", "a.mds", "a.bin", "data.arrow"),
     *("index.json", "state.json", "dataset_info.json", "dataset_dict.json", "polylithic.json", "train.json"),
@@ -35,23 +35,23 @@ NAMES = (
 
 
 @pytest.fixture
-def soon() -> Iterator[None]:
-    """What waits for a pipe is woken after a minute, by an error."""
+def minute_alarm() -> Iterator[None]:
+    """Raise an error after a minute in code that waits for a pipe."""
 
-    def late(*_: object) -> NoReturn:
+    def raise_timeout(*_: object) -> NoReturn:
         raise TimeoutError("it waits")
 
-    before = signal.signal(signal.SIGALRM, late)
+    before = signal.signal(signal.SIGALRM, raise_timeout)
     signal.alarm(60)
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.parametrize("kind", MADE)
-def test_only_regular_files_are_opened(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", CREATORS)
+def test_regular_file_opener_refuses_pipes_sockets_and_devices(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "file"
-    MADE[kind](path)
+    CREATORS[kind](path)
 
     with pytest.raises(OSError, match="not a regular file"), open(path, "rb", opener=regular_file_opener):
         pass
@@ -59,13 +59,13 @@ def test_only_regular_files_are_opened(tmp_path: Path, kind: str) -> None:
         pass
 
 
-@pytest.mark.usefixtures("soon")
-@pytest.mark.parametrize("kind", MADE)
+@pytest.mark.usefixtures("minute_alarm")
+@pytest.mark.parametrize("kind", CREATORS)
 @pytest.mark.parametrize("name", NAMES)
-def test_convert_waits_for_nothing_in_a_folder(tmp_path: Path, name: str, kind: str) -> None:
+def test_convert_refuses_pipes_and_sockets_without_waiting(tmp_path: Path, name: str, kind: str) -> None:
     source = tmp_path / "source"
     source.mkdir()
-    MADE[kind](source / name)
+    CREATORS[kind](source / name)
 
     with pytest.raises(WdsctlError):
         convert([str(source)], str(tmp_path / "made"), ConvertRequest())

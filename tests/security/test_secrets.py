@@ -1,4 +1,4 @@
-"""No password of a URL, no signature and no token comes into an answer, a log, a file or a traceback."""
+"""Passwords, signatures and tokens of URLs appear in no output, log, file or traceback."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 from tests.build import a_shard
 from tests.cli.conftest import Wdsctl, wdsctl
-from tests.security.test_hostile_output import ASKED, CANARY
+from tests.security.test_hostile_output import CANARY, COMMANDS
 from wdsctl.core.errors import InputError
 from wdsctl.loader.runtime.logs import logger
 
@@ -28,16 +28,16 @@ SHARD = a_shard({f"{i}.{part}": b"{}" for i in range(4) for part in ("txt", "jso
 
 
 class _Store(BaseHTTPRequestHandler):
-    """One shard at /open/, nobody is let in at /closed/, and nothing is elsewhere."""
+    """Serves one shard at /open/, answers 403 at /closed/, and 404 elsewhere."""
 
     protocol_version = "HTTP/1.1"
 
     def _answer(self, *, body: bool) -> None:
         status = 200 if self.path.partition("?")[0] == "/open/a.tar" else 403 if "/closed/" in self.path else 404
         data = SHARD if status == 200 else b""
-        wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
-        if status == 200 and wanted:
-            first, last = int(wanted[1]), min(int(wanted[2] or len(data) - 1), len(data) - 1)
+        range_match = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        if status == 200 and range_match:
+            first, last = int(range_match[1]), min(int(range_match[2] or len(data) - 1), len(data) - 1)
             self.send_response(206)
             self.send_header("Content-Range", f"bytes {first}-{last}/{len(data)}")
             data = data[first : last + 1]
@@ -56,7 +56,7 @@ class _Store(BaseHTTPRequestHandler):
         self._answer(body=False)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Suppress the log."""
 
 
 @pytest.fixture(scope="module")
@@ -68,19 +68,19 @@ def store() -> Iterator[str]:
 
 
 def urls(store: str) -> list[str]:
-    sign = f"?X-Amz-Signature={SECRET}&sig={SECRET}"
+    signature = f"?X-Amz-Signature={SECRET}&sig={SECRET}"
     return [
         f"http://ann:{SECRET}@{store}/open/a.tar",
         f"http://ann:{SECRET}@{store}/closed/a.tar",
         f"http://ann:{SECRET}@{store}/missing/a.tar",
-        f"http://{store}/open/a.tar{sign}",
+        f"http://{store}/open/a.tar{signature}",
         f"nothing://ann:a@b/{SECRET}@{store}/d",
         f"memory://ann:{SECRET}@b/d",
     ]
 
 
-@pytest.mark.parametrize("command", ASKED)
-def test_no_command_tells_or_stores_what_is_secret(
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_neither_print_nor_store_secrets_of_urls(
     wdsctl: Wdsctl, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -89,11 +89,11 @@ def test_no_command_tells_or_stores_what_is_secret(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     for url in urls(store):
-        standing = dict.fromkeys(("ROOT", "OTHER", "BLEND", "STATE", "CONFIG"), url) | {"DEST": "dest", "DEST2": "d2"}
-        for asked in ASKED[command]:
-            words = [standing.get(word, word).replace(CANARY, url) for word in asked]
+        values = dict.fromkeys(("ROOT", "OTHER", "BLEND", "STATE", "CONFIG"), url) | {"DEST": "dest", "DEST2": "d2"}
+        for arguments in COMMANDS[command]:
+            command_line = [values.get(word, word).replace(CANARY, url) for word in arguments]
             for extra in ((), ("--debug",), ("--json",)):
-                result = wdsctl(*command.split(), *words, *extra)
+                result = wdsctl(*command.split(), *command_line, *extra)
                 assert SECRET not in result.stdout + result.stderr
                 assert "wdsctl has a bug" not in result.stderr
     for path in tmp_path.rglob("*"):
@@ -101,7 +101,7 @@ def test_no_command_tells_or_stores_what_is_secret(
         assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
 
 
-def test_an_error_holds_no_secret_wherever_it_goes(store: str) -> None:
+def test_errors_contain_no_secrets_of_urls(store: str) -> None:
     for url in urls(store):
         try:
             try:
@@ -110,11 +110,11 @@ def test_an_error_holds_no_secret_wherever_it_goes(store: str) -> None:
                 raise InputError(f"cannot read {url}", where=url, hint=f"try {url}") from cause
         except InputError as error:
             again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
-            told = [str(error), repr(error), error.message, error.where, error.hint, str(error.args), str(again)]
-            assert not [each for each in told if SECRET in each]
+            texts = [str(error), repr(error), error.message, error.where, error.hint, str(error.args), str(again)]
+            assert not [each for each in texts if SECRET in each]
 
 
-def test_the_loaders_log_holds_no_secret_with_its_tracebacks(store: str) -> None:
+def test_loader_log_and_tracebacks_contain_no_secrets(store: str) -> None:
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     logger.addHandler(handler)
@@ -130,7 +130,7 @@ def test_the_loaders_log_holds_no_secret_with_its_tracebacks(store: str) -> None
     assert SECRET not in stream.getvalue()
 
 
-def test_the_loader_tells_saves_and_traces_no_secret(
+def test_loader_states_errors_and_traces_contain_no_secrets(
     store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     from wdsctl.core.prepare.prepare import prepare
@@ -144,12 +144,12 @@ def test_the_loader_tells_saves_and_traces_no_secret(
     loader = get_savable_loader(dataset)
     for _ in zip(range(3), loader, strict=False):
         pass
-    told = [json.dumps(loader.save_state_rank(), default=repr), repr(dataset), repr(loader), str(loader.config())]
+    texts = [json.dumps(loader.save_state_rank(), default=repr), repr(dataset), repr(loader), str(loader.config())]
     for url in (closed, missing):
         with pytest.raises(Exception) as caught:  # noqa: PT011 - whichever it is
             next(iter(get_savable_loader(get_train_dataset(url, batch_size=1))))
-        told.append("".join(traceback.format_exception(caught.value)))
-    told.append(caplog.text)
-    assert not [each for each in told if SECRET in each]
+        texts.append("".join(traceback.format_exception(caught.value)))
+    texts.append(caplog.text)
+    assert not [each for each in texts if SECRET in each]
     for path in tmp_path.rglob("*"):
         assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path

@@ -1,4 +1,4 @@
-"""A checkpoint of a few hundred bytes takes neither gigabytes nor minutes, whatever numbers are in it."""
+"""A checkpoint of a few hundred bytes costs neither gigabytes nor minutes, whatever numbers it contains."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _NAME = b"cbuiltins\nbytearray\n"
 
 
 @contextmanager
-def _cheaply(seconds: float = 5, megabytes: float = 100) -> Iterator[None]:
+def _cost_limits(seconds: float = 5, megabytes: float = 100) -> Iterator[None]:
     tracemalloc.start()
-    began = time.process_time()
+    start = time.process_time()
     try:
         yield
-        assert time.process_time() - began < seconds
+        assert time.process_time() - start < seconds
         assert tracemalloc.get_traced_memory()[1] < megabytes * 1e6
     finally:
         tracemalloc.stop()
 
 
-def _torch(folder: Path, data: bytes) -> str:
+def _write_torch_file(folder: Path, data: bytes) -> str:
     path = str(folder / "state.pt")
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive/data.pkl", data)
@@ -58,38 +58,38 @@ def _torch(folder: Path, data: bytes) -> str:
         _NAME + b"\x8a\x05" + (3 << 30).to_bytes(5, "little") + b"\x85R.",
     ],
 )
-def test_a_pickle_that_promises_gigabytes_gets_none(tmp_path: Path, data: bytes) -> None:
-    path = _torch(tmp_path, data)
+def test_pickle_that_claims_gigabytes_is_refused_cheaply(tmp_path: Path, data: bytes) -> None:
+    path = _write_torch_file(tmp_path, data)
 
-    with _cheaply(), pytest.raises(InputError) as caught:
+    with _cost_limits(), pytest.raises(InputError) as caught:
         inspect_checkpoint([path])
     assert caught.value.code in ("WDS521", "WDS522")
 
 
-def test_a_pickle_that_is_packed_is_measured_before_it_is_unpacked(tmp_path: Path) -> None:
-    path = _torch(tmp_path, pickle.dumps({"a": bytes(80 << 20)}))
+def test_read_torch_file_checks_size_before_decompression(tmp_path: Path) -> None:
+    path = _write_torch_file(tmp_path, pickle.dumps({"a": bytes(80 << 20)}))
 
-    with _cheaply(), pytest.raises(InputError, match="more than 67,108,864"):
+    with _cost_limits(), pytest.raises(InputError, match="more than 67,108,864"):
         read_torch_file(path)
 
 
-def test_what_pickles_set_on_containers_is_not_called(tmp_path: Path) -> None:
-    """BUILD gives an OrderedDict an attribute `items`."""
+def test_attributes_set_by_pickle_on_containers_are_not_called(tmp_path: Path) -> None:
+    """The opcode BUILD sets an attribute `items` on an OrderedDict."""
     data = b"\x80\x02ccollections\nOrderedDict\n)R}X\5\0\0\0itemsNsb."
 
     with pytest.raises(InputError, match="no state"):
-        inspect_checkpoint([_torch(tmp_path, data)])
+        inspect_checkpoint([_write_torch_file(tmp_path, data)])
 
 
-def test_json_nests_and_counts_without_end_in_vain(tmp_path: Path) -> None:
+def test_json_with_deep_nesting_or_huge_numbers_is_refused_cheaply(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     for text in ("[" * 200_000, '{"a":' * 200_000, "1" * 10_000, "[" + "9" * 10_000 + "]"):
         path.write_text(text)
-        with _cheaply(), pytest.raises(InputError):
+        with _cost_limits(), pytest.raises(InputError):
             inspect_checkpoint([str(path)])
 
 
-def test_json_of_more_bytes_than_any_state_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_above_size_limit_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "MAX_JSON_BYTES", 1000)
     path = tmp_path / "state.json"
     path.write_text(json.dumps(a_rank_state()))
@@ -99,7 +99,7 @@ def test_json_of_more_bytes_than_any_state_is_not_read(tmp_path: Path, monkeypat
     assert caught.value.code == "WDS521"
 
 
-def _changed(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+def _change_state(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
     state = a_rank_state()
     change(state)
     return state
@@ -118,22 +118,22 @@ def _changed(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
         lambda state: state["cursors"]["0"].update(draws=1 << 63),
     ],
 )
-def test_a_state_of_nonsense_numbers_is_refused_at_once(change: Callable[[dict[str, Any]], object]) -> None:
-    with _cheaply(), pytest.raises(StateMismatch) as caught:
-        check_state(_changed(change))
+def test_check_state_refuses_absurd_numbers_cheaply(change: Callable[[dict[str, Any]], object]) -> None:
+    with _cost_limits(), pytest.raises(StateMismatch) as caught:
+        check_state(_change_state(change))
     assert caught.value.code == "WDS502"
 
 
-def test_the_ranks_of_the_largest_job_are_counted_quickly() -> None:
+def test_missing_ranks_of_largest_job_are_counted_cheaply() -> None:
     state = a_rank_state(0, 1, lanes=0) | {"world": 1 << 20, "lanes": [], "cursors": {}}
 
-    with _cheaply(megabytes=300):
+    with _cost_limits(megabytes=300):
         check_state(state)
         assert len(missing_ranks([state])) == (1 << 20) - 1
 
 
-def test_ranks_of_a_pass_that_are_endlessly_far_apart_are_not_merged() -> None:
+def test_merge_states_refuses_ranks_far_apart_cheaply() -> None:
     one, two = (a_rank_state(rank, 2, lanes=8) | {"lanes": [], "cursors": {}, "pass": 0} for rank in (0, 1))
 
-    with _cheaply(), pytest.raises(StateMismatch, match="different steps"):
+    with _cost_limits(), pytest.raises(StateMismatch, match="different steps"):
         merge_states([one, {**two, "batches_drawn": 40 + 2 * 10**12}])

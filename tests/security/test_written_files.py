@@ -1,5 +1,5 @@
-"""Nothing is written, deleted or changed outside of what the user named: no link that came with data is followed, no
-name in data leads out of its folder, and nobody who changes folders while a command runs has it write elsewhere.
+"""Nothing is written, deleted or changed outside the paths given by the user: links in data are not followed, names in
+data cannot leave their folder, and swapping folders during a command does not redirect its writes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import Told, a_folder, a_shard, samples, some_shards
+from tests.build import RecordingProgress, a_folder, a_shard, samples, some_shards
 from tests.cli.conftest import Wdsctl, wdsctl
 from wdsctl.core.columns.column_file import read_column
 from wdsctl.core.convert.convert import convert
@@ -38,10 +38,10 @@ from wdsctl.core.shards.write import write_shard
 __all__ = ["wdsctl"]
 
 #: What may be planted in a dataset's folder: names of files, and of folders.
-MINE = ("catalog.sqlite", "ledger.sqlite", "dataset.yaml", "offsets-1.bin", "ledger.sqlite-journal")
-FILES = (*MINE, "ledger.sqlite-wal")
+RECORD_FILES = ("catalog.sqlite", "ledger.sqlite", "dataset.yaml", "offsets-1.bin", "ledger.sqlite-journal")
+FILES = (*RECORD_FILES, "ledger.sqlite-wal")
 FOLDERS = ("work", "media", "columns", "joins", "splits")
-WRITING = {
+COMMAND_LINES = {
     "prepare": ("prepare", "ROOT"),
     "index": ("index", "ROOT", "--rebuild"),
     "media": ("index", "ROOT", "--media", "txt"),
@@ -55,33 +55,33 @@ WRITING = {
 }
 
 
-def a_prepared(root: Path, shards: int = 2) -> Path:
+def a_prepared_dataset(root: Path, shards: int = 2) -> Path:
     some_shards(root, shards)
     index(str(root))
     return root
 
 
 def a_victim(folder: Path) -> Path:
-    """Somebody else's files, among them such as have the names of ours."""
+    """Create a folder of foreign files, some with the names of wdsctl's files."""
     a_folder(folder, dict.fromkeys((*FILES, *(f"{each}/units/x" for each in FOLDERS), "lock", "a.tar"), b"theirs"))
     (folder / "empty").write_bytes(b"")
     return folder
 
 
-def looks(folder: Path) -> Mapping[str, object]:
-    """All that is there: kinds, modes, times of files, names and contents."""
+def snapshot(folder: Path) -> Mapping[str, object]:
+    """Return everything in a folder: names, kinds, modes, times and contents of files."""
     found: dict[str, object] = {}
-    for above, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder):
         for name in (*folders, *names):
-            path = os.path.join(above, name)
-            seen = os.lstat(path)
-            is_file = stat.S_ISREG(seen.st_mode)
+            path = os.path.join(parent, name)
+            status = os.lstat(path)
+            is_file = stat.S_ISREG(status.st_mode)
             data = blake2b(Path(path).read_bytes()).hexdigest() if is_file else ""
-            found[os.path.relpath(path, folder)] = (seen.st_mode, seen.st_mtime_ns if is_file else 0, data)
+            found[os.path.relpath(path, folder)] = (status.st_mode, status.st_mtime_ns if is_file else 0, data)
     return found
 
 
-def replaced(path: Path, by: Path) -> None:
+def put_link(path: Path, by: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -90,50 +90,48 @@ def replaced(path: Path, by: Path) -> None:
 
 
 def commands(root: Path) -> Iterator[tuple[object, ...]]:
-    for words in WRITING.values():
-        yield tuple(word.replace("ROOT", str(root)) for word in words)
+    for arguments in COMMAND_LINES.values():
+        yield tuple(word.replace("ROOT", str(root)) for word in arguments)
 
 
-@pytest.mark.parametrize("command", WRITING)
-def test_a_folder_of_ours_that_is_a_link_is_neither_written_nor_read(
-    wdsctl: Wdsctl, tmp_path: Path, command: str
-) -> None:
-    root, victim = a_prepared(tmp_path / "d"), a_victim(tmp_path / "victim")
-    replaced(root / ".wdsctl", victim)
-    before = looks(victim)
-    answer = wdsctl(*(word.replace("ROOT", str(root)) for word in WRITING[command]))
-    assert looks(victim) == before
-    assert answer.code == 3
-    assert "WDS415" in answer.stderr
-    assert "--catalog" in answer.stderr
+@pytest.mark.parametrize("command", COMMAND_LINES)
+def test_linked_wdsctl_folder_is_neither_written_nor_read(wdsctl: Wdsctl, tmp_path: Path, command: str) -> None:
+    root, victim = a_prepared_dataset(tmp_path / "d"), a_victim(tmp_path / "victim")
+    put_link(root / ".wdsctl", victim)
+    before = snapshot(victim)
+    result = wdsctl(*(word.replace("ROOT", str(root)) for word in COMMAND_LINES[command]))
+    assert snapshot(victim) == before
+    assert result.code == 3
+    assert "WDS415" in result.stderr
+    assert "--catalog" in result.stderr
 
 
 @pytest.mark.parametrize("name", [*FILES, *FOLDERS, "offsets-2.bin", "names-1.bin", "keyframes-1.bin", "convert"])
-def test_no_link_in_our_folder_is_followed(wdsctl: Wdsctl, tmp_path: Path, name: str) -> None:
-    root, victim = a_prepared(tmp_path / "d"), a_victim(tmp_path / "victim")
+def test_links_inside_wdsctl_folder_are_not_followed(wdsctl: Wdsctl, tmp_path: Path, name: str) -> None:
+    root, victim = a_prepared_dataset(tmp_path / "d"), a_victim(tmp_path / "victim")
     target = victim / name
-    before = looks(victim)
-    for words in commands(root):
-        replaced(root / ".wdsctl" / name, target)
-        answer = wdsctl(*words)
-        assert looks(victim) == before, words
-        assert answer.code == 3, words
-        assert "WDS415" in answer.stderr, words
+    before = snapshot(victim)
+    for arguments in commands(root):
+        put_link(root / ".wdsctl" / name, target)
+        result = wdsctl(*arguments)
+        assert snapshot(victim) == before, arguments
+        assert result.code == 3, arguments
+        assert "WDS415" in result.stderr, arguments
 
 
-@pytest.mark.parametrize("name", MINE)
-def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(wdsctl: Wdsctl, tmp_path: Path, name: str) -> None:
-    root = a_prepared(tmp_path / "d")
+@pytest.mark.parametrize("name", RECORD_FILES)
+def test_pipe_in_wdsctl_folder_is_refused_without_waiting(wdsctl: Wdsctl, tmp_path: Path, name: str) -> None:
+    root = a_prepared_dataset(tmp_path / "d")
     (root / ".wdsctl" / name).unlink(missing_ok=True)
     os.mkfifo(root / ".wdsctl" / name)
-    for words in commands(root):
-        answer = wdsctl(*words)
-        assert answer.code == 3, words
-        assert "WDS417" in answer.stderr, words
+    for arguments in commands(root):
+        result = wdsctl(*arguments)
+        assert result.code == 3, arguments
+        assert "WDS417" in result.stderr, arguments
 
 
-def test_a_dangling_link_makes_no_file_where_it_leads(wdsctl: Wdsctl, tmp_path: Path) -> None:
-    root = a_prepared(tmp_path / "d")
+def test_dangling_link_in_wdsctl_folder_creates_no_file(wdsctl: Wdsctl, tmp_path: Path) -> None:
+    root = a_prepared_dataset(tmp_path / "d")
     for name in ("ledger.sqlite", "catalog.sqlite", "dataset.yaml"):
         (root / ".wdsctl" / name).unlink(missing_ok=True)
         (root / ".wdsctl" / name).symlink_to(tmp_path / "made")
@@ -143,38 +141,38 @@ def test_a_dangling_link_makes_no_file_where_it_leads(wdsctl: Wdsctl, tmp_path: 
 
 
 @pytest.mark.parametrize("name", ["ledger.sqlite", "catalog.sqlite", "dataset.yaml", "lock", "offsets-1.bin"])
-def test_a_second_name_of_a_file_of_ours_keeps_what_it_has(wdsctl: Wdsctl, tmp_path: Path, name: str) -> None:
-    root = a_prepared(tmp_path / "d")
+def test_hard_links_to_wdsctl_files_keep_their_content(wdsctl: Wdsctl, tmp_path: Path, name: str) -> None:
+    root = a_prepared_dataset(tmp_path / "d")
     other = tmp_path / "theirs"
-    mine = root / ".wdsctl" / name
-    if not mine.exists():
-        mine.write_text("sample_type: TextSample\nfield_map: {text: txt}\n" if name == "dataset.yaml" else "{}")
-    os.utime(mine, (1, 1))
-    os.link(mine, other)
+    own_file = root / ".wdsctl" / name
+    if not own_file.exists():
+        own_file.write_text("sample_type: TextSample\nfield_map: {text: txt}\n" if name == "dataset.yaml" else "{}")
+    os.utime(own_file, (1, 1))
+    os.link(own_file, other)
     before = (other.read_bytes(), other.stat().st_mtime_ns)
     assert wdsctl("split", root, "1,1").code == 0
     assert wdsctl("index", root, "--rebuild").code == 0
     assert (other.read_bytes(), other.stat().st_mtime_ns) == before
 
 
-def test_a_journal_that_is_another_file_is_not_written(wdsctl: Wdsctl, tmp_path: Path) -> None:
-    root = a_prepared(tmp_path / "d")
+def test_journal_that_is_hard_link_is_not_written(wdsctl: Wdsctl, tmp_path: Path) -> None:
+    root = a_prepared_dataset(tmp_path / "d")
     (tmp_path / "theirs").write_bytes(b"theirs")
     os.link(tmp_path / "theirs", root / ".wdsctl" / "ledger.sqlite-journal")
     wdsctl("split", root, "1,1")
     assert (tmp_path / "theirs").read_bytes() == b"theirs"
 
 
-def test_the_folder_may_be_named_where_it_is(wdsctl: Wdsctl, tmp_path: Path) -> None:
-    root = a_prepared(tmp_path / "d")
+def test_linked_wdsctl_folder_is_used_when_named_by_catalog_option(wdsctl: Wdsctl, tmp_path: Path) -> None:
+    root = a_prepared_dataset(tmp_path / "d")
     (root / ".wdsctl").rename(tmp_path / "fast")
     (root / ".wdsctl").symlink_to(tmp_path / "fast")
     assert wdsctl("inspect", root).code == 3
     assert wdsctl("inspect", root, "--catalog", tmp_path / "fast").code == 0
-    assert wdsctl("split", root, "1,1", "--catalog", root / ".wdsctl").code == 0  # named by the user, link and all
+    assert wdsctl("split", root, "1,1", "--catalog", root / ".wdsctl").code == 0  # the user named the link itself
 
 
-def test_links_on_the_way_to_what_the_user_names_are_followed(wdsctl: Wdsctl, tmp_path: Path) -> None:
+def test_links_in_paths_given_by_user_are_followed(wdsctl: Wdsctl, tmp_path: Path) -> None:
     (tmp_path / "disk" / "data").mkdir(parents=True)
     home = tmp_path / "home"
     home.symlink_to(tmp_path / "disk")
@@ -182,15 +180,15 @@ def test_links_on_the_way_to_what_the_user_names_are_followed(wdsctl: Wdsctl, tm
     (tmp_path / "disk" / "linked").symlink_to("data")
     assert wdsctl("prepare", home / "raw", home / "linked", "--split", "1,1", "--yes").code in {0, 1}
     assert (tmp_path / "disk" / "data" / ".wdsctl" / "catalog.sqlite").is_file()
-    for words in (*commands(home / "linked"), ("convert", home / "linked", home / "c", "--no-split")[:3]):
-        assert wdsctl(*words).code in {0, 1}, words
+    for arguments in (*commands(home / "linked"), ("convert", home / "linked", home / "c", "--no-split")[:3]):
+        assert wdsctl(*arguments).code in {0, 1}, arguments
     assert wdsctl("repair", home / "linked", home / "fixed", "--all").code in {0, 1}
     assert wdsctl("get", home / "linked", "000001", "--part", "txt", "-o", home / "out").code == 0
     assert (tmp_path / "disk" / "out").exists()
     assert not os.path.islink(tmp_path / "disk" / "data" / ".wdsctl")
 
 
-def test_temporary_files_may_lie_behind_a_link(wdsctl: Wdsctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_linked_temporary_folder_is_used(wdsctl: Wdsctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "tmp").symlink_to("disk")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
@@ -203,29 +201,31 @@ def test_temporary_files_may_lie_behind_a_link(wdsctl: Wdsctl, tmp_path: Path, m
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe"])
-@pytest.mark.parametrize("where", ["columns", "joins", "work"])
-def test_what_lies_deeper_in_our_folder_is_no_link_or_pipe_either(tmp_path: Path, where: str, kind: str) -> None:
-    path = a_prepared(tmp_path / "d") / ".wdsctl" / where / "x-1.bin"
+@pytest.mark.parametrize("subfolder", ["columns", "joins", "work"])
+def test_readers_refuse_links_and_pipes_in_subfolders_of_wdsctl_folder(
+    tmp_path: Path, subfolder: str, kind: str
+) -> None:
+    path = a_prepared_dataset(tmp_path / "d") / ".wdsctl" / subfolder / "x-1.bin"
     path.parent.mkdir(exist_ok=True)
     if kind == "pipe":
         os.mkfifo(path)
     else:
         path.symlink_to(tmp_path / "d" / "shard-000.tar")
-    opens: dict[str, Callable[[], object]] = {
+    readers: dict[str, Callable[[], object]] = {
         "columns": lambda: read_column(str(path)),
         "joins": lambda: JoinIndex(str(path), "", 1, []),
         "work": lambda: load_checked(str(path)),
     }
     with pytest.raises(InputError) as raised:
-        opens[where]()
+        readers[subfolder]()
     assert raised.value.code == ("WDS417" if kind == "pipe" else "WDS415")
 
 
-def test_no_shard_is_written_or_repaired_below_a_linked_folder(tmp_path: Path) -> None:
+def test_shards_are_not_written_or_repaired_below_linked_folder(tmp_path: Path) -> None:
     victim = a_victim(tmp_path / "victim")
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "sub").symlink_to(victim)
-    before = looks(victim)
+    before = snapshot(victim)
     raw = a_folder(tmp_path / "raw", samples(0, 6))
     with pytest.raises(InputError) as raised:
         prepare(raw, str(tmp_path / "d"), PrepareRequest(template="sub/shard-{index:06d}.tar"))
@@ -239,11 +239,11 @@ def test_no_shard_is_written_or_repaired_below_a_linked_folder(tmp_path: Path) -
     repair(str(tmp_path / "s"), RepairRequest(in_place=True, backup=True))
     with suppress(WdsctlError):
         repair(str(tmp_path / "s"), RepairRequest(dest=str(tmp_path / "out")))
-    assert looks(victim) == before
+    assert snapshot(victim) == before
 
 
-def test_a_plan_that_came_with_the_destination_deletes_nothing_outside(tmp_path: Path) -> None:
-    """The ledger of a destination names its shards, and those that are not planned any more are removed."""
+def test_hostile_plan_in_ledger_of_destination_deletes_nothing_outside(tmp_path: Path) -> None:
+    """The ledger of a destination names its shards; shards that are no longer planned are removed."""
     raw = a_folder(tmp_path / "raw", samples(0, 6))
     dest = tmp_path / "d"
     prepare(raw, str(dest), PrepareRequest(shard_samples=3, take_unsure=True))
@@ -257,10 +257,8 @@ def test_a_plan_that_came_with_the_destination_deletes_nothing_outside(tmp_path:
     assert (tmp_path / "theirs.tar").read_bytes() == b"theirs"
 
 
-def test_the_plan_of_a_conversion_that_came_with_the_destination_deletes_nothing_outside(
-    wdsctl: Wdsctl, tmp_path: Path
-) -> None:
-    source, dest = a_prepared(tmp_path / "s"), tmp_path / "d"
+def test_hostile_convert_plan_in_destination_deletes_nothing_outside(wdsctl: Wdsctl, tmp_path: Path) -> None:
+    source, dest = a_prepared_dataset(tmp_path / "s"), tmp_path / "d"
     assert wdsctl("convert", source, dest).code == 0
     work = dest / ".wdsctl" / "convert"
     shutil.rmtree(work)
@@ -277,14 +275,14 @@ def test_the_plan_of_a_conversion_that_came_with_the_destination_deletes_nothing
             " first INTEGER NOT NULL, last INTEGER NOT NULL, samples INTEGER NOT NULL, size INTEGER NOT NULL);"
             "INSERT INTO unit VALUES (0, '', 1, 'a.tar', 0, 1, 1, 1);"
         )
-    answer = wdsctl("convert", source, dest, "--yes")
+    result = wdsctl("convert", source, dest, "--yes")
     assert (tmp_path / "theirs" / "a.tar").read_bytes() == b"theirs"
-    assert answer.code == 6
+    assert result.code == 6
 
 
-def test_a_lock_names_no_file_outside(wdsctl: Wdsctl, tmp_path: Path) -> None:
-    """What a dead lock says of itself is part of the name of a file that is made and removed."""
-    root = a_prepared(tmp_path / "d")
+def test_hostile_lock_removes_no_file_outside(wdsctl: Wdsctl, tmp_path: Path) -> None:
+    """The token in an expired lock is part of the name of a file that is created and removed."""
+    root = a_prepared_dataset(tmp_path / "d")
     (tmp_path / "theirs.dead").write_bytes(b"theirs")
     holder = {"host": "x", "pid": 1, "born": "1", "since": 0.0, "token": "/../../../theirs", "command": "", "space": ""}
     lock = root / ".wdsctl" / "lock"
@@ -295,7 +293,7 @@ def test_a_lock_names_no_file_outside(wdsctl: Wdsctl, tmp_path: Path) -> None:
     assert (tmp_path / "theirs.dead").read_bytes() == b"theirs"
 
 
-#: Takes a folder away again and again, and puts a link to another one in its place; then says how often.
+#: Repeatedly replaces a folder by a link to another one and back; prints how often.
 FLIP = """
 import os, sys
 from contextlib import suppress
@@ -315,30 +313,30 @@ while not os.path.exists(trash + "/end"):
 print(flips)
 """
 SECONDS = 3.0
-LEAST = 100  # flips that a test must have stood
+MIN_FLIPS = 100  # minimum number of flips during a test
 
 
 @contextmanager
-def flipping(path: Path, victim: Path) -> Iterator[Callable[[Callable[[], object]], None]]:
-    """Somebody who flips a folder. Gives what does something again and again, whatever errors of ours it ends in."""
+def flip_folder(path: Path, victim: Path) -> Iterator[Callable[[Callable[[], object]], None]]:
+    """Flip a folder in another process. Yields a function that repeats an action and ignores wdsctl's errors."""
     trash = path.with_name(f"{path.name}-trash")
     trash.mkdir()
 
-    def attacked(do: Callable[[], object]) -> None:
-        until = time.monotonic() + SECONDS
-        while time.monotonic() < until:
+    def repeat(action: Callable[[], object]) -> None:
+        deadline = time.monotonic() + SECONDS
+        while time.monotonic() < deadline:
             with suppress(WdsctlError):
-                do()
+                action()
 
     command = [sys.executable, "-c", FLIP, str(path), str(victim), str(trash)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as attacker:
         assert attacker.stdout is not None
         attacker.stdout.readline()
         try:
-            yield attacked
+            yield repeat
         finally:
             (trash / "end").touch()
-        assert int(attacker.stdout.readline()) > LEAST
+        assert int(attacker.stdout.readline()) > MIN_FLIPS
 
 
 def _replace_by_link(folder: Path, victim: Path) -> None:
@@ -348,72 +346,70 @@ def _replace_by_link(folder: Path, victim: Path) -> None:
     os.symlink(victim, folder)
 
 
-def test_nothing_is_written_elsewhere_while_somebody_flips_our_folder(tmp_path: Path) -> None:
-    root, victim = a_prepared(tmp_path / "d"), tmp_path / "victim"
+def test_nothing_is_written_outside_while_wdsctl_folder_is_swapped_with_link(tmp_path: Path) -> None:
+    root, victim = a_prepared_dataset(tmp_path / "d"), tmp_path / "victim"
     shutil.copytree(root / ".wdsctl", victim)
     for name in FOLDERS:
         (victim / name).mkdir(exist_ok=True)
         (victim / name / "theirs").write_bytes(b"theirs")
-    before = looks(victim)
-    with flipping(root / ".wdsctl", victim) as attacked:
-        attacked(lambda: index(str(root), rebuild=True))
-        attacked(lambda: prepare(str(root), None, PrepareRequest(split=None)))
-    # SQLite makes the ledger's journal by itself, by its path: decision 31 says what remains of that.
+    before = snapshot(victim)
+    with flip_folder(root / ".wdsctl", victim) as repeat:
+        repeat(lambda: index(str(root), rebuild=True))
+        repeat(lambda: prepare(str(root), None, PrepareRequest(split=None)))
+    # SQLite itself creates the ledger's journal by path; decision 31 describes this remaining gap.
     (victim / "ledger.sqlite-journal").unlink(missing_ok=True)
-    assert looks(victim) == before
+    assert snapshot(victim) == before
 
 
-def test_nothing_is_written_elsewhere_while_somebody_flips_a_folder_of_shards(tmp_path: Path) -> None:
+def test_nothing_is_written_outside_while_shard_folder_is_swapped_with_link(tmp_path: Path) -> None:
     raw = a_folder(tmp_path / "raw", samples(0, 40))
     (tmp_path / "d" / "sub").mkdir(parents=True)
     victim = a_victim(tmp_path / "victim")
-    before = looks(victim)
+    before = snapshot(victim)
     options = PrepareRequest(template="sub/shard-{index:06d}.tar", shard_samples=2)
-    with flipping(tmp_path / "d" / "sub", victim) as attacked:
-        attacked(lambda: prepare(raw, str(tmp_path / "d"), options))
-        attacked(lambda: write_shard(str(tmp_path / "d" / "sub" / "a.tar"), raw, []))
-    assert looks(victim) == before
+    with flip_folder(tmp_path / "d" / "sub", victim) as repeat:
+        repeat(lambda: prepare(raw, str(tmp_path / "d"), options))
+        repeat(lambda: write_shard(str(tmp_path / "d" / "sub" / "a.tar"), raw, []))
+    assert snapshot(victim) == before
 
 
-def test_the_door_alone_holds_against_flips(tmp_path: Path) -> None:
-    here, victim = tmp_path / "d" / "here", a_victim(tmp_path / "victim")
-    here.mkdir(parents=True)
-    before = looks(victim)
+def test_file_functions_write_nothing_outside_while_folder_is_swapped(tmp_path: Path) -> None:
+    folder, victim = tmp_path / "d" / "here", a_victim(tmp_path / "victim")
+    folder.mkdir(parents=True)
+    before = snapshot(victim)
 
-    def do() -> None:
-        write_text(str(here / "work"), "x")
-        remove_tree(str(here / "work"))
-        write_text(str(here / "lock"), "x")
-        set_aside(str(here / "lock"), "old")
-        with open_file_draft(str(here / "columns")) as draft:
+    def action() -> None:
+        write_text(str(folder / "work"), "x")
+        remove_tree(str(folder / "work"))
+        write_text(str(folder / "lock"), "x")
+        set_aside(str(folder / "lock"), "old")
+        with open_file_draft(str(folder / "columns")) as draft:
             os.makedirs(os.path.join(draft.path, "deep"))
             draft.publish()
-        remove_tree(str(here / "columns"))
+        remove_tree(str(folder / "columns"))
 
-    with flipping(here, victim) as attacked:
-        attacked(do)
-    assert looks(victim) == before
+    with flip_folder(folder, victim) as repeat:
+        repeat(action)
+    assert snapshot(victim) == before
 
 
 @pytest.mark.parametrize("verb", ["prepare", "convert"])
-def test_a_destination_that_is_replaced_meanwhile_ends_the_run_and_nothing_is_written_elsewhere(
-    tmp_path: Path, verb: str
-) -> None:
+def test_run_stops_without_writing_outside_when_destination_is_replaced(tmp_path: Path, verb: str) -> None:
     raw, dest, victim = a_folder(tmp_path / "raw", samples(0, 20)), tmp_path / "d", a_victim(tmp_path / "victim")
-    before = looks(victim)
-    told = Told(at_advance=lambda: _replace_by_link(dest, victim))
-    runs: dict[str, Callable[[], object]] = {
-        "prepare": lambda: prepare(raw, str(dest), PrepareRequest(shard_samples=2), progress=told),
-        "convert": lambda: convert([some_shards(tmp_path / "s", 4)], str(dest), progress=told),
+    before = snapshot(victim)
+    progress = RecordingProgress(at_advance=lambda: _replace_by_link(dest, victim))
+    actions: dict[str, Callable[[], object]] = {
+        "prepare": lambda: prepare(raw, str(dest), PrepareRequest(shard_samples=2), progress=progress),
+        "convert": lambda: convert([some_shards(tmp_path / "s", 4)], str(dest), progress=progress),
     }
     with pytest.raises(WdsctlError) as raised:
-        runs[verb]()
+        actions[verb]()
     assert dest.is_symlink()
     assert raised.value.code in {"WDS304", "WDS415", "WDS416"}
-    assert looks(victim) == before
+    assert snapshot(victim) == before
 
 
-def test_a_folder_that_is_moved_while_a_file_is_made_in_it_gets_no_file(tmp_path: Path) -> None:
+def test_publish_creates_no_file_when_folder_was_moved(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     with open_file_draft(str(tmp_path / "d" / "x")) as draft:
         Path(draft.path).write_text("x")

@@ -1,3 +1,3 @@
-"""Real stores on this machine, and a proxy in front of them that fails on purpose."""
+"""Real stores on this machine, and a proxy in front of them that injects faults."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A stand-in for the Hugging Face Hub on a loopback port: the requests of `HfFileSystem` for one dataset repository.
 
-Serves a folder as `hf://datasets/tests/data`: facts of the repository, its tree, and files by ranges. Refuses requests
-without the token if it has one.
+Serves a folder as `hf://datasets/tests/data`: repository info, its tree, and files by ranges. If it has a token, it
+refuses requests without it.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _handler(root: Path, token: str) -> type[BaseHTTPRequestHandler]:
                 self.wfile.write(data)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Suppress the log."""
 
     return Handler
 

@@ -1,12 +1,11 @@
-"""An HTTP proxy in front of a store that fails on purpose: slow, cut, refused, wrong, replaced, offline.
+"""An HTTP proxy in front of a store that injects faults: slow, cut, refused, wrong, replaced, offline.
 
 `FaultProxy` runs in a thread of the test. `start_proxy` runs it as a process of its own, for benchmarks and for tests
-whose client needs this interpreter; faults and counts then travel over the proxy's own address. Everything else passes
-through byte for byte: an S3 signature covers the Host header, which therefore stays the one that the client sent.
+whose client needs this interpreter; faults and counts are then exchanged over the proxy's own address. Everything else
+passes through byte for byte. The Host header stays the client's, since an S3 signature covers it.
 
-Which requests a fault strikes is arithmetic. `skip` and `times` count the requests that match, in the order in which
-they arrive; `share` hashes seed, request and how often the same request has come, so that the same requests are struck
-whatever the order.
+Faults strike requests deterministically. `skip` and `times` count the matching requests in the order of arrival;
+`share` hashes the seed, the request and the number of its repeats, so that the same requests are struck in any order.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ CONTROL_PATH = "/-fault-proxy-"  # of the proxy itself: GET returns the counts, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What happens to some requests. Delays of several faults add up; of other effects, the first fault has its way.
+    """A change to some requests. Delays of several faults add up; of other effects, only the first fault's apply.
 
-    Which: `method` ("" for all), `path` (a pattern searched in path and query), after the first `skip` of them, at most
-    `times`, and a `share` of those.
+    Selection: `method` ("" for all), `path` (a pattern searched in path and query), after the first `skip` of them, at
+    most `times`, and a `share` of those.
 
-    What: `delay_seconds` before the store sees the request. `status` with `headers` and `body` instead of the store's
+    Effect: `delay_seconds` before the store sees the request. `status` with `headers` and `body` instead of the store's
     response. `cut`: "request" closes the connection before the store sees the request, "response" after the store has
     done it, "body" after `cut_after_bytes` of the response's body (half of it by default). `length_off` is added to
     Content-Length, and the connection ends with the body. `trim_bytes` are missing at the end of the body, and
@@ -70,7 +69,7 @@ class Fault:
 
 
 class Counts(NamedTuple):
-    """What went through a proxy. `requests`: all, also those that the store never saw. `sent`: bytes of bodies to the
+    """The traffic of a proxy. `requests`: all, also those that the store never saw. `sent`: bytes of bodies to the
     client; `received`: bytes of bodies from it; `struck`: requests that a fault other than a delay changed.
     """
 
@@ -189,7 +188,7 @@ class FaultProxy:
             while await self._serve_request(connection):
                 pass
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # the client, the store or the proxy goes; what the client sees of that is the test's business
+            pass  # the client, the store or the proxy has closed the connection; tests check what the client sees
         finally:
             self._writers.discard(writer)
             writer.transport.abort()
@@ -220,26 +219,26 @@ class FaultProxy:
             return False
         if fault.status:
             # A client that has sent its body reads the response; one that is still sending may miss it.
-            self._received_more(await connection.skip_body(request))
+            self._count_received(await connection.skip_body(request))
             self._note(request, fault.status)
-            self._sent_more(await connection.send_own(request, fault))
+            self._count_sent(await connection.send_own(request, fault))
             return "close" not in request.headers.get("connection", "").lower()
         received, status, response_head, length = await connection.forward(request)
-        self._received_more(received)
+        self._count_received(received)
         if fault.cut == "response":
             self._note(request, 0)
             connection.abort()
             return False
         self._note(request, status)
-        return await connection.send_response(request, status, response_head, length, fault, self._sent_more)
+        return await connection.send_response(request, status, response_head, length, fault, self._count_sent)
 
     def _faults_for(self, request: Request) -> list[Fault]:
         """Return the faults that strike a request, and count it."""
         with self._lock:
             self._methods[request.method] += 1
-            same = f"{request.method} {request.target} {request.headers.get('range', '')}"
-            repeat = self._repeats[same]
-            self._repeats[same] += 1
+            identity = f"{request.method} {request.target} {request.headers.get('range', '')}"
+            repeat = self._repeats[identity]
+            self._repeats[identity] += 1
             found = []
             for i, fault in enumerate(self._faults):
                 if fault.method not in ("", request.method) or not re.search(fault.path, request.target):
@@ -247,7 +246,7 @@ class FaultProxy:
                 self._matched[i] += 1
                 if self._matched[i] <= fault.skip or (fault.times is not None and self._struck[i] >= fault.times):
                     continue
-                if fault.share < 1 and _uniform(f"{self._seed} {i} {repeat} {same}") >= fault.share:
+                if fault.share < 1 and _uniform(f"{self._seed} {i} {repeat} {identity}") >= fault.share:
                     continue
                 self._struck[i] += 1
                 found.append(fault)
@@ -258,10 +257,10 @@ class FaultProxy:
         if self._keep_log:
             self.log.append((request.method, request.target, request.headers.get("range", ""), status))
 
-    def _sent_more(self, count: int) -> None:
+    def _count_sent(self, count: int) -> None:
         self._sent += count
 
-    def _received_more(self, count: int) -> None:
+    def _count_received(self, count: int) -> None:
         self._received += count
 
     async def _serve_control(self, connection: _Connection, request: Request) -> bool:
@@ -321,7 +320,7 @@ class _Connection:
             self.close_upstream()
             self._store = await asyncio.open_connection(*self._address, limit=MAX_HEAD_BYTES)
         reader, writer = self._store
-        # The client asked before it sends its body. The proxy has said yes, and does not ask again.
+        # The client expects 100-continue before its body. The proxy sends it, and does not expect it from the store.
         writer.write(re.sub(rb"(?i)\r\nexpect:[^\r]*", b"", request.head))
         await self._continue(request)
         count = 0
@@ -349,11 +348,11 @@ class _Connection:
             return False
         has_body = request.method != "HEAD" and status not in (204, 304)
         pieces = _pieces(self._store[0], headers, is_request=False) if has_body else _none()
-        stays = "close" not in f"{headers.get('connection', '')} {request.headers.get('connection', '')}".lower()
+        keeps_open = "close" not in f"{headers.get('connection', '')} {request.headers.get('connection', '')}".lower()
         if has_body and not ("content-length" in headers or "transfer-encoding" in headers):
-            stays = False  # the end of the connection is that of the body
+            keeps_open = False  # the body ends with the connection
         if head.startswith(b"HTTP/1.0"):
-            stays = False
+            keeps_open = False
         if fault.edit is not None and has_body:
             whole = fault.edit(b"".join([piece async for piece in pieces]))
             head = _set_header(_set_header(head, "Transfer-Encoding", None), "Content-Length", str(len(whole)))
@@ -361,15 +360,15 @@ class _Connection:
         length = int(headers.get("content-length", 0))
         limit = length
         if fault.date_off_seconds:
-            moved = datetime.now(timezone.utc) + timedelta(seconds=fault.date_off_seconds)
-            head = _set_header(head, "Date", format_datetime(moved, usegmt=True))
+            shifted = datetime.now(timezone.utc) + timedelta(seconds=fault.date_off_seconds)
+            head = _set_header(head, "Date", format_datetime(shifted, usegmt=True))
         if fault.length_off:
             head = _set_header(head, "Content-Length", str(length + fault.length_off))
-            stays = False
+            keeps_open = False
         if fault.trim_bytes and has_body:
             limit = max(0, length - fault.trim_bytes)
             head = _set_header(head, "Content-Length", str(limit))
-            stays = False
+            keeps_open = False
         if fault.cut == "body":
             limit = length // 2 if fault.cut_after_bytes is None else fault.cut_after_bytes
         self._writer.write(head)
@@ -379,26 +378,26 @@ class _Connection:
                 self._writer.write(piece[: limit - sent])
                 on_sent(limit - sent)
                 await self._writer.drain()
-                stays = False
+                keeps_open = False
                 break
             self._writer.write(piece)
             on_sent(len(piece))
             sent += len(piece)
             await self._writer.drain()
-        if not stays:
+        if not keeps_open:
             await self._writer.drain()
             self._writer.close()  # sends what is buffered, unlike abort
             with suppress(ConnectionError):
                 await self._writer.wait_closed()
             self.close_upstream()
-        return stays
+        return keeps_open
 
     async def send_own(self, request: Request, fault: Fault) -> int:
         """Send the proxy's own response; returns the length of its body in bytes."""
         body = b"" if request.method == "HEAD" else fault.body.encode()
-        given = "".join(f"{name}: {value}\r\n" for name, value in fault.headers)
+        options = "".join(f"{name}: {value}\r\n" for name, value in fault.headers)
         phrase = HTTPStatus(fault.status).phrase
-        head = f"HTTP/1.1 {fault.status} {phrase}\r\nContent-Length: {len(body)}\r\n{given}\r\n"
+        head = f"HTTP/1.1 {fault.status} {phrase}\r\nContent-Length: {len(body)}\r\n{options}\r\n"
         self._writer.write(head.encode() + body)
         await self._writer.drain()
         return len(body)
@@ -414,7 +413,7 @@ async def _one(data: bytes) -> Any:
 
 
 async def _pieces(reader: asyncio.StreamReader, headers: dict[str, str], *, is_request: bool) -> Any:
-    """Yield a body as it comes, with the sizes of its chunks if it is chunked."""
+    """Yield the pieces of a body as they arrive, with the chunk sizes if it is chunked."""
     if "chunked" in headers.get("transfer-encoding", "").lower():
         while True:
             line = await reader.readuntil(b"\r\n")
@@ -457,7 +456,7 @@ def _set_header(head: bytes, name: str, value: str | None) -> bytes:
 
 
 def _changes(fault: Fault) -> bool:
-    """Whether a fault does more than delay."""
+    """Return whether a fault does more than delay."""
     return replace(fault, delay_seconds=0, before=None) != Fault(
         method=fault.method, path=fault.path, skip=fault.skip, times=fault.times, share=fault.share
     )
@@ -467,12 +466,12 @@ def _uniform(text: str) -> float:
     return int.from_bytes(blake2b(text.encode(), digest_size=7).digest(), "little") / (1 << 56)
 
 
-def _fault_from_json(given: dict[str, Any]) -> Fault:
-    return Fault(**{**given, "headers": tuple((name, value) for name, value in given.get("headers", ()))})
+def _fault_from_json(options: dict[str, Any]) -> Fault:
+    return Fault(**{**options, "headers": tuple((name, value) for name, value in options.get("headers", ()))})
 
 
 class ProxyProcess:
-    """A proxy in a process of its own."""
+    """Controls a proxy in another process."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -508,7 +507,7 @@ class ProxyProcess:
 
 @contextmanager
 def start_proxy(upstream: str, *faults: Fault, seed: int = 0) -> Iterator[ProxyProcess]:
-    """Run a proxy in a process of its own while the context lasts."""
+    """Run a proxy in another process while the context lasts."""
     command = [sys.executable, "-m", "tests.stores.proxy", upstream, "--seed", str(seed)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -516,7 +515,7 @@ def start_proxy(upstream: str, *faults: Fault, seed: int = 0) -> Iterator[ProxyP
             proxy.set_faults(*faults)
             yield proxy
         finally:
-            process.communicate()  # its input ends, and so does the proxy, even if this process is killed
+            process.communicate()  # closing its input ends the proxy, even if this process is killed
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -525,9 +524,9 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--port", type=int, default=0, help="the port to listen on; any free one by default")
     parser.add_argument("--delay", type=float, default=0.0, metavar="SECONDS", help="delay every request")
-    given = parser.parse_args(arguments)
-    with FaultProxy(given.upstream, seed=given.seed, port=given.port, keep_log=False) as proxy:
-        proxy.set_faults(*([Fault(delay_seconds=given.delay)] if given.delay else []))
+    options = parser.parse_args(arguments)
+    with FaultProxy(options.upstream, seed=options.seed, port=options.port, keep_log=False) as proxy:
+        proxy.set_faults(*([Fault(delay_seconds=options.delay)] if options.delay else []))
         sys.stdout.write(f"{proxy.url}\n")
         sys.stdout.flush()
         sys.stdin.read()

@@ -1,4 +1,4 @@
-"""Servers of four stores on loopback ports, which the drivers of fsspec talk to over HTTP.
+"""Servers of four stores on loopback ports, for the drivers of fsspec to talk to over HTTP.
 
 | Server | Speaks | Lacks |
 |---|---|---|
@@ -33,7 +33,7 @@ import pytest
 from fsspec.config import conf
 from fsspec.registry import registry
 
-START_SECONDS = 60  # a server that needs longer does not start
+START_SECONDS = 60  # a server that needs longer counts as failed
 ACCESS_KEY, SECRET_KEY = "tester", "of-nobody-and-for-nothing"
 
 #: Azurite's own account, whose key its documentation prints.
@@ -60,7 +60,7 @@ class Store:
 
 @contextmanager
 def in_use(store: Store) -> Iterator[Store]:
-    """Set what the store's driver reads, and drop connections to other servers, before and after."""
+    """Set the variables that the store's driver reads, and drop cached connections before and after."""
     before = {name: os.environ.get(name) for name in store.settings}
     tokens = dict(conf)
     os.environ.update(store.settings)
@@ -99,13 +99,13 @@ def rclone_server(folder: Path | None = None) -> Iterator[Store]:
     It checks signatures, dates and keys, and ignores If-Match and If-None-Match without an error.
     """
     command = _find_rclone()
-    with tempfile.TemporaryDirectory() as made:
-        root = folder or Path(made)
+    with tempfile.TemporaryDirectory() as temporary:
+        root = folder or Path(temporary)
         (root / "bucket").mkdir(exist_ok=True)
         arguments = ["serve", "s3", "--config", os.devnull, "--addr", "127.0.0.1:0", "--dir-cache-time", "100ms"]
         keys = ["--auth-key", f"{ACCESS_KEY},{SECRET_KEY}"]
         with _server([command, *arguments, *keys, str(root)], r"server on \[(http://[\d.:]+)") as endpoint:
-            # It sends the checksum of the whole object with a range, which botocore compares with the range.
+            # rclone sends the checksum of the whole object with a range, and botocore would compare it with the range.
             lenient = {"AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required"}
             yield Store("rclone", endpoint, "s3://bucket", {**s3_settings(endpoint), **lenient})
 
@@ -154,7 +154,7 @@ def moto_server() -> Iterator[Store]:
 
 @contextmanager
 def azurite_server() -> Iterator[Store]:
-    """Serve Azure's blobs with Azurite. Skips the test where there is no node, or npm cannot install Azurite."""
+    """Serve Azure's blobs with Azurite. Skips the test if node is missing or npm cannot install Azurite."""
     command = [_install_azurite(), "--inMemoryPersistence", "--blobPort", "0", "--silent"]
     options = ["--disableTelemetry", "--skipApiVersionCheck"]
     with _server([*command, *options], r"listen\w* (?:on|at) (http://[\d.:]+)") as endpoint:
@@ -178,15 +178,15 @@ def _install_azurite() -> str:
     with open(AZURITE_FOLDER / "lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not command.exists():
-            done = subprocess.run(
+            result = subprocess.run(
                 [npm, "install", "--no-audit", "--no-fund", "--prefix", str(AZURITE_FOLDER), AZURITE],
                 check=False,
                 capture_output=True,
                 text=True,
                 timeout=240,
             )
-            if done.returncode or not command.exists():
-                pytest.skip(f"npm cannot install {AZURITE}: {done.stderr.strip()[-300:]}")
+            if result.returncode or not command.exists():
+                pytest.skip(f"npm cannot install {AZURITE}: {result.stderr.strip()[-300:]}")
     return str(command)
 
 
@@ -217,8 +217,8 @@ def _wait_for(endpoint: str) -> None:
 
 
 @contextmanager
-def _server(command: Sequence[str], says: str) -> Iterator[str]:
-    """Run a server until the context ends. Yields what it prints at its start, the group of the pattern `says`."""
+def _server(command: Sequence[str], pattern: str) -> Iterator[str]:
+    """Run a server until the context ends. Yields the group of `pattern` in the output of its start."""
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8") as output,
         subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT) as process,
@@ -228,7 +228,7 @@ def _server(command: Sequence[str], says: str) -> Iterator[str]:
             while True:
                 output.seek(0)
                 printed = output.read()
-                if match := re.search(says, printed):
+                if match := re.search(pattern, printed):
                     break
                 if process.poll() is not None or time.monotonic() > deadline:
                     raise RuntimeError(f"{command[0]} does not start: {printed}")

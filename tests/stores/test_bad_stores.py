@@ -1,4 +1,4 @@
-"""What a store refuses or loses is an error with a code, or goes on; never another result."""
+"""A refusal or loss by a store raises an error with a code, or is retried; it never changes a result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import some_shards
-from tests.remote import uploaded
+from tests.remote import upload_shards
 from tests.stores.proxy import Fault, FaultProxy
 from tests.stores.servers import in_use, rclone_server
 from wdsctl.core.errors import InputError, PermissionDenied, StorageError
@@ -26,50 +26,50 @@ def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultProx
     (tmp_path / "store").mkdir()
     with (
         rclone_server(tmp_path / "store") as store,
-        FaultProxy(store.endpoint) as made,
-        in_use(store.through(made.url)),
+        FaultProxy(store.endpoint) as fault_proxy,
+        in_use(store.through(fault_proxy.url)),
     ):
-        uploaded(some_shards(tmp_path / "local", 3), SHARDS)
-        yield made
+        upload_shards(some_shards(tmp_path / "local", 3), SHARDS)
+        yield fault_proxy
 
 
-def names() -> list[str]:
+def shard_names() -> list[str]:
     return [shard.path for shard in list_shards(SHARDS).shards]
 
 
 @pytest.mark.usefixtures("proxy")
-def test_a_bucket_that_is_not_there_is_named() -> None:
+def test_list_shards_refuses_missing_bucket() -> None:
     with pytest.raises(InputError):
         list_shards("s3://nothing/shards")
 
 
 @pytest.mark.usefixtures("proxy")
-def test_a_wrong_key_is_a_denied_permission(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_access_key_raises_permission_denied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
     from tests.stores.servers import forget_filesystems
 
     forget_filesystems()
     with pytest.raises(PermissionDenied):
-        names()
+        shard_names()
 
 
-def test_a_bucket_that_only_reads_refuses_a_write(proxy: FaultProxy) -> None:
+def test_put_to_read_only_bucket_raises_permission_denied(proxy: FaultProxy) -> None:
     denied = "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
     proxy.set_faults(Fault(method="PUT", status=403, body=denied))
     with pytest.raises(PermissionDenied):
         ObjectStore(SHARDS).put(f"{SHARDS}/new", b"1")
-    assert len(names()) == 3
+    assert len(shard_names()) == 3
 
 
-def test_another_region_is_an_error_about_the_region(proxy: FaultProxy) -> None:
-    moved = "<Error><Code>AuthorizationHeaderMalformed</Code><Message>the region is wrong</Message></Error>"
-    proxy.set_faults(Fault(status=400, body=moved))
+def test_wrong_region_error_suggests_default_region_variable(proxy: FaultProxy) -> None:
+    wrong_region = "<Error><Code>AuthorizationHeaderMalformed</Code><Message>the region is wrong</Message></Error>"
+    proxy.set_faults(Fault(status=400, body=wrong_region))
     with pytest.raises(StorageError) as failed:
-        names()
+        shard_names()
     assert "AWS_DEFAULT_REGION" in failed.value.hint
 
 
-def test_some_seconds_without_network_are_waited_for(proxy: FaultProxy, tmp_path: Path) -> None:
+def test_storage_read_survives_seconds_without_network(proxy: FaultProxy, tmp_path: Path) -> None:
     (path,) = (tmp_path / "local").glob("*000.tar")
     storage, url = FsspecStorage(SHARDS), f"{SHARDS}/{path.name}"
     assert storage.read(url, 0, 512) == path.read_bytes()[:512]
@@ -77,13 +77,13 @@ def test_some_seconds_without_network_are_waited_for(proxy: FaultProxy, tmp_path
     assert storage.read(url, 512, 512) == path.read_bytes()[512:1024]
 
 
-def test_a_listing_that_lags_lists_what_it_has_and_then_all(proxy: FaultProxy) -> None:
+def test_list_shards_follows_lagging_listing(proxy: FaultProxy) -> None:
     proxy.set_faults(Fault(path="list-type", times=1, edit=lambda body: body.replace(b"002.tar", b"002.tmp")))
-    assert len(names()) == 2
-    assert len(names()) == 3
+    assert len(shard_names()) == 2
+    assert len(shard_names()) == 3
 
 
-def test_an_answer_that_is_cut_or_busy_is_asked_for_again(proxy: FaultProxy) -> None:
+def test_truncated_and_busy_responses_are_retried(proxy: FaultProxy) -> None:
     data = os.urandom(1 << 20)
     ObjectStore(SHARDS).put(f"{SHARDS}/x.bin", data)
     for fault in (

@@ -1,4 +1,4 @@
-"""Datasets and sources on the Hugging Face Hub, read from a stand-in for its server."""
+"""Datasets and sources on the Hugging Face Hub, read from a fake server."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_folder, some_shards
-from tests.core.prepare.test_remote_sources import SOURCES, assert_same_datasets, prepared
-from tests.preparing import prepare_request
+from tests.core.prepare.test_remote_sources import SOURCES, assert_same_datasets, run_prepare
+from tests.prepare_requests import prepare_request
 from tests.stores.hub import hub_server
 from tests.stores.servers import in_use
 from wdsctl.core.dataset.root_spec import RootSpec
@@ -30,21 +30,21 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_the_hub_gives_the_shards_of_a_disk(name: str, hub: str, tmp_path: Path) -> None:
+def test_prepare_from_hub_gives_shards_of_local_source(name: str, hub: str, tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", SOURCES[name])
 
-    prepared(source, tmp_path / "here")
-    prepared(hub, tmp_path / "there", workers=2)
+    run_prepare(source, tmp_path / "here")
+    run_prepare(hub, tmp_path / "there", workers=2)
 
     assert_same_datasets(tmp_path / "there", tmp_path / "here")
 
 
-@pytest.mark.parametrize("below", ["", "/d", "@main"])
-def test_a_repository_of_tars_is_a_dataset(hub: str, tmp_path: Path, below: str) -> None:
-    some_shards(tmp_path / "raw" / below.strip("/@main"), 2)
+@pytest.mark.parametrize("subpath", ["", "/d", "@main"])
+def test_hub_repository_of_tars_is_a_dataset(hub: str, tmp_path: Path, subpath: str) -> None:
+    some_shards(tmp_path / "raw" / subpath.strip("/@main"), 2)
 
-    report = prepare(f"{hub}{below}", None, prepare_request(take_unsure=True))
-    dataset = get_train_dataset(f"{hub}{below}", batch_size=5, worker_config=WorkerConfig(0, 1, 0))
+    report = prepare(f"{hub}{subpath}", None, prepare_request(take_unsure=True))
+    dataset = get_train_dataset(f"{hub}{subpath}", batch_size=5, worker_config=WorkerConfig(0, 1, 0))
     loader = get_savable_loader(dataset)
 
     assert report.index is not None
@@ -53,22 +53,22 @@ def test_a_repository_of_tars_is_a_dataset(hub: str, tmp_path: Path, below: str)
     assert len({key for _ in range(2) for key in next(batches).__key__}) == 10
 
 
-def test_a_table_in_a_repository_names_files_beside_it(hub: str, tmp_path: Path) -> None:
+def test_table_in_hub_repository_refers_to_files_in_its_folder(hub: str, tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", SOURCES["csv"])
 
-    prepared(f"{source}/t.csv", tmp_path / "here")
-    prepared(f"{hub}/t.csv", tmp_path / "there")
+    run_prepare(f"{source}/t.csv", tmp_path / "here")
+    run_prepare(f"{hub}/t.csv", tmp_path / "there")
 
     assert_same_datasets(tmp_path / "there", tmp_path / "here")
 
 
-def test_a_repository_that_does_not_exist_is_named(hub: str, tmp_path: Path) -> None:
+def test_prepare_refuses_missing_hub_repository(hub: str, tmp_path: Path) -> None:
     for url in (f"{hub}-other", f"{hub}/nothing"):
         with pytest.raises(InputError):
-            prepared(url, tmp_path / "made")
+            run_prepare(url, tmp_path / "made")
 
 
-def test_a_repository_that_needs_a_token_is_named(tmp_path: Path) -> None:
+def test_hub_repository_that_needs_token_raises_permission_denied(tmp_path: Path) -> None:
     some_shards(tmp_path, 1)
     with hub_server(tmp_path, token="of-nobody") as store, in_use(store), pytest.raises(PermissionDenied):  # noqa: S106
         index_dataset(RootSpec(store.root), IndexRequest())

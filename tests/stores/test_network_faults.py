@@ -1,4 +1,4 @@
-"""What a network and a store do to the bytes on their way: commands and loaders give the same, or an error."""
+"""Under faults of network and store, commands and loaders give the same results, or an error."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from tests.build import a_shard
 from tests.core.dumps import TABLES, query
 from tests.loader.datasets import a_dataset, digest
-from tests.loader.running import digests, strict, taken, training_of
-from tests.remote import impatient, uploaded
+from tests.loader.running import digests, make_training_loader, raising_worker_config, take_batches
+from tests.remote import remove_retry_pauses, upload_shards
 from tests.stores.proxy import Fault, FaultProxy
 from tests.stores.servers import Store, in_use
 from wdsctl.cli.main import main
@@ -21,7 +21,7 @@ from wdsctl.core.errors import WdsctlError
 from wdsctl.core.storage.remote_errors import RetryPolicy
 
 SAMPLES = 60
-PAUSE_BEFORE = RetryPolicy.pause_before  # as users have it, unlike the other tests
+PAUSE_BEFORE = RetryPolicy.pause_before  # with the real pauses, unlike in the other tests
 BATCHES = 20  # more than an epoch of batches of four
 
 
@@ -29,11 +29,11 @@ BATCHES = 20  # more than an epoch of batches of four
 def proxy(
     running_store: Callable[[str], Store], use_store: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[FaultProxy]:
-    impatient(monkeypatch)
+    remove_retry_pauses(monkeypatch)
     use_store("moto")
     store = running_store("moto")
-    with FaultProxy(store.endpoint) as made, in_use(store.through(made.url)):
-        yield made
+    with FaultProxy(store.endpoint) as fault_proxy, in_use(store.through(fault_proxy.url)):
+        yield fault_proxy
 
 
 @pytest.fixture(scope="module")
@@ -44,15 +44,15 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture
 def url(proxy: FaultProxy, local: str, tmp_path: Path) -> str:
     """The shards of `local` in a store behind the proxy, without a catalog."""
-    return uploaded(local, f"s3://bucket/{tmp_path.name}")
+    return upload_shards(local, f"s3://bucket/{tmp_path.name}")
 
 
-def prepared(url: str) -> int:
+def run_prepare(url: str) -> int:
     return main(["prepare", url, "--sample-type", "CrudeSample", "--yes", "--json", "--workers", "1"])
 
 
 def rows(root: str) -> list[object]:
-    """The catalog's rows, but for the times of its shards."""
+    """Return the catalog's rows without the times of its shards."""
     path = locate(root).catalog
     shard = "id, path, size, samples, parts, status, code, layout_hash"
     return [query(path, f"SELECT {shard if table == 'shard' else '*'} FROM {table} ORDER BY 1, 2") for table in TABLES]
@@ -72,43 +72,43 @@ def rows(root: str) -> list[object]:
         pytest.param([Fault(date_off_seconds=7200)], id="a clock that is off"),
     ],
 )
-def test_what_passes_changes_neither_a_catalog_nor_a_batch(
+def test_transient_faults_change_neither_catalog_nor_batches(
     proxy: FaultProxy, url: str, local: str, faults: list[Fault]
 ) -> None:
-    truth = digests(training_of(local), BATCHES)
+    expected = digests(make_training_loader(local), BATCHES)
     proxy.reset_counts()
     proxy.set_faults(*faults)
 
-    assert prepared(url) == 0
+    assert run_prepare(url) == 0
     assert rows(url) == rows(local)
-    assert digests(training_of(url, worker_config=strict()), BATCHES) == truth
+    assert digests(make_training_loader(url, worker_config=raising_worker_config()), BATCHES) == expected
     assert proxy.counts.struck > 0 or faults[0].delay_seconds
 
 
 @pytest.mark.parametrize("seconds", [1.5, pytest.param(30.0, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("hang", [False, True], ids=["refused", "no answer"])
-def test_a_time_without_network_is_waited_for(
+def test_commands_and_loader_wait_for_network(
     proxy: FaultProxy, url: str, local: str, seconds: float, hang: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if seconds > 10:  # the driver alone gives up after a random time of some 8 s
         monkeypatch.setattr(RetryPolicy, "pause_before", PAUSE_BEFORE)
-    truth = digests(training_of(local), BATCHES)
+    expected = digests(make_training_loader(local), BATCHES)
     proxy.set_faults(Fault(method="GET", path=r"\.tar", times=1, before=lambda: proxy.go_offline(seconds, hang=hang)))
-    assert prepared(url) == 0
+    assert run_prepare(url) == 0
     assert rows(url) == rows(local)
 
     proxy.set_faults(Fault(method="GET", path=r"\.tar", times=1, before=lambda: proxy.go_offline(seconds, hang=hang)))
-    assert digests(training_of(url, worker_config=strict()), BATCHES) == truth
+    assert digests(make_training_loader(url, worker_config=raising_worker_config()), BATCHES) == expected
 
 
 def overwrite(url: str, name: str) -> None:
-    """Put other bytes of the same size into an object's place, as its owner may, without the proxy's faults."""
+    """Replace an object by other bytes of the same size."""
     filesystem, path = fsspec.url_to_fs(f"{url}/{name}")
     data = filesystem.cat_file(path)
     filesystem.pipe_file(path, data[:1024] + bytes(reversed(data[1024:])))
 
 
-def test_a_shard_that_is_replaced_while_it_is_indexed_is_named_and_not_mixed(
+def test_shard_replaced_during_index_is_reported_as_unreadable(
     proxy: FaultProxy, use_store: Callable[[str], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one, two = (a_shard({f"{letter}{i}.bin": letter.encode() * (5 << 20) for i in range(4)}) for letter in ("a", "b"))
@@ -133,17 +133,15 @@ def test_a_shard_that_is_replaced_while_it_is_indexed_is_named_and_not_mixed(
     assert keys == [*(f"a{i}" for i in range(4)), *(f"b{i}" for i in range(4))]
 
 
-def test_a_shard_that_is_replaced_while_it_is_trained_on_is_named_and_its_bytes_are_not_used(
-    proxy: FaultProxy, url: str, local: str
-) -> None:
-    assert prepared(url) == 0
-    truth = {digest(sample) for sample in taken(training_of(local, batch_size=None), 3 * SAMPLES)}
+def test_shard_replaced_during_training_raises_error_before_use(proxy: FaultProxy, url: str, local: str) -> None:
+    assert run_prepare(url) == 0
+    expected = {digest(sample) for sample in take_batches(make_training_loader(local, batch_size=None), 3 * SAMPLES)}
     shard = sorted(path.name for path in Path(local).glob("*.tar"))[1]
     proxy.set_faults(Fault(method="GET", path=shard, skip=1, times=1, before=lambda: overwrite(url, shard)))
-    loader = training_of(url, batch_size=None, worker_config=strict())
+    loader = make_training_loader(url, batch_size=None, worker_config=raising_worker_config())
 
     seen: set[str] = set()
     with pytest.raises(WdsctlError, match="was replaced during the read"):
         seen.update(map(digest, loader))
 
-    assert seen <= truth
+    assert seen <= expected

@@ -1,4 +1,4 @@
-"""The proxy does to requests what it is told, and nothing else."""
+"""The proxy applies the faults that are set, and nothing else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BODY = bytes(range(256)) * 4096  # 1 MiB
 
 
 class Store(BaseHTTPRequestHandler):
-    """Answers GET with BODY, and PUT with what it received; remembers both."""
+    """Answers GET with BODY, and PUT with what it received; records both."""
 
     protocol_version = "HTTP/1.1"
     seen: list[tuple[str, str, bytes]]
@@ -55,7 +55,7 @@ class StoreServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *_client: object) -> None:
-        """Say nothing: the proxy cuts connections on purpose."""
+        """Suppress errors: the proxy cuts connections on purpose."""
 
 
 @pytest.fixture
@@ -72,8 +72,8 @@ def store() -> Iterator[str]:
 
 @pytest.fixture
 def proxy(store: str) -> Iterator[FaultProxy]:
-    with FaultProxy(store) as made:
-        yield made
+    with FaultProxy(store) as fault_proxy:
+        yield fault_proxy
 
 
 def request(
@@ -88,7 +88,7 @@ def request(
         connection.close()
 
 
-def test_bodies_and_the_host_header_pass_through_unchanged(proxy: FaultProxy) -> None:
+def test_proxy_forwards_bodies_and_host_header_unchanged(proxy: FaultProxy) -> None:
     assert request(proxy)[1] == BODY
     assert request(proxy, "PUT", body=BODY[:1000], Host="bucket.example:1234")[1] == BODY[:1000]
     response, nothing = request(proxy, "HEAD")
@@ -97,7 +97,7 @@ def test_bodies_and_the_host_header_pass_through_unchanged(proxy: FaultProxy) ->
     assert proxy.counts == (3, {"GET": 1, "HEAD": 1, "PUT": 1}, len(BODY) + 1000, 1000, 0)
 
 
-def test_one_connection_serves_many_requests(proxy: FaultProxy) -> None:
+def test_proxy_connection_serves_many_requests(proxy: FaultProxy) -> None:
     connection = HTTPConnection(urlsplit(proxy.url).netloc, timeout=20)
     for _ in range(3):
         connection.request("PUT", "/a", iter([b"one", b"two"]), encode_chunked=True)
@@ -107,17 +107,17 @@ def test_one_connection_serves_many_requests(proxy: FaultProxy) -> None:
     connection.close()
 
 
-def test_a_delay_delays_the_requests_that_match(proxy: FaultProxy) -> None:
+def test_delay_applies_to_matching_requests_only(proxy: FaultProxy) -> None:
     proxy.set_faults(Fault(path="/slow", delay_seconds=0.3))
-    started = time.monotonic()
+    start = time.monotonic()
     request(proxy, path="/quick")
-    assert time.monotonic() - started < 0.3
+    assert time.monotonic() - start < 0.3
     request(proxy, path="/slow")
-    assert time.monotonic() - started >= 0.3
+    assert time.monotonic() - start >= 0.3
     assert proxy.counts.struck == 0
 
 
-def test_a_status_replaces_the_response_of_some_requests(proxy: FaultProxy) -> None:
+def test_status_replaces_response_of_selected_requests(proxy: FaultProxy) -> None:
     proxy.set_faults(Fault(status=503, headers=(("Retry-After", "7"),), body="busy", skip=1, times=2))
     found = [request(proxy, "PUT", body=b"x" * 100_000) for _ in range(4)]
     assert [response.status for response, _ in found] == [200, 503, 503, 200]
@@ -126,18 +126,18 @@ def test_a_status_replaces_the_response_of_some_requests(proxy: FaultProxy) -> N
     assert [status for *_, status in proxy.log] == [200, 503, 503, 200]
 
 
-def test_a_share_is_the_same_requests_whatever_their_order(store: str) -> None:
-    def struck(order: list[int]) -> set[int]:
+def test_share_selects_same_requests_in_any_order(store: str) -> None:
+    def failed_requests(order: list[int]) -> set[int]:
         with FaultProxy(store, seed=3) as proxy:
             proxy.set_faults(Fault(status=500, share=0.25))
             return {i for i in order if request(proxy, "PUT", f"/{i}", b"x")[0].status == 500}
 
-    forwards = struck([*range(80)])
-    assert forwards == struck([*reversed(range(80))])
+    forwards = failed_requests([*range(80)])
+    assert forwards == failed_requests([*reversed(range(80))])
     assert 8 <= len(forwards) <= 34
 
 
-def test_connections_are_cut_before_and_after_the_store_and_in_the_body(proxy: FaultProxy) -> None:
+def test_cut_closes_connection_before_store_after_store_and_in_body(proxy: FaultProxy) -> None:
     for cut, stored in (("request", 0), ("response", 1)):
         proxy.set_faults(Fault(cut=cut))
         Store.seen.clear()
@@ -152,7 +152,7 @@ def test_connections_are_cut_before_and_after_the_store_and_in_the_body(proxy: F
     assert request(proxy)[1] == BODY
 
 
-def test_lengths_are_wrong(proxy: FaultProxy) -> None:
+def test_length_off_and_trim_bytes_change_content_length_and_body(proxy: FaultProxy) -> None:
     proxy.set_faults(Fault(length_off=10))
     with pytest.raises(IncompleteRead):
         request(proxy)
@@ -162,35 +162,37 @@ def test_lengths_are_wrong(proxy: FaultProxy) -> None:
     assert request(proxy)[1] == BODY[:-10]
 
 
-def test_the_clock_is_off(proxy: FaultProxy) -> None:
+def test_date_off_seconds_shifts_date_header(proxy: FaultProxy) -> None:
     proxy.set_faults(Fault(date_off_seconds=3600))
     found = parsedate_to_datetime(request(proxy)[0].headers["Date"]).timestamp()
     assert 3500 < found - time.time() < 3700
 
 
-def test_a_test_can_act_before_a_request_and_edit_a_response(proxy: FaultProxy) -> None:
-    acts: list[int] = []
-    proxy.set_faults(Fault(before=lambda: acts.append(len(Store.seen)), skip=1), Fault(edit=lambda body: body[:7] * 2))
+def test_before_is_called_and_edit_changes_response(proxy: FaultProxy) -> None:
+    counts: list[int] = []
+    proxy.set_faults(
+        Fault(before=lambda: counts.append(len(Store.seen)), skip=1), Fault(edit=lambda body: body[:7] * 2)
+    )
     assert [request(proxy)[1] for _ in range(2)] == [BODY[:7] * 2] * 2
-    assert acts == [1]
+    assert counts == [1]
 
 
-def test_the_network_goes_and_comes_back(proxy: FaultProxy) -> None:
+def test_go_offline_cuts_connections_until_seconds_pass(proxy: FaultProxy) -> None:
     proxy.go_offline(0.5)
     with pytest.raises((ConnectionError, BadStatusLine)):
         request(proxy)
     time.sleep(0.5)
     assert request(proxy)[1] == BODY
     proxy.go_offline(0.5, hang=True)
-    started = time.monotonic()
+    start = time.monotonic()
     assert request(proxy)[1] == BODY
-    assert time.monotonic() - started >= 0.4
+    assert time.monotonic() - start >= 0.4
 
 
-def test_a_proxy_in_a_process_of_its_own_takes_faults_and_counts(store: str) -> None:
+def test_proxy_process_takes_faults_and_returns_counts(store: str) -> None:
     with start_proxy(store, Fault(method="GET", status=429, times=1, headers=(("Retry-After", "1"),))) as proxy:
-        with FaultProxy(proxy.url) as near:  # for its `url` alone
-            assert [request(near)[0].status for _ in range(2)] == [429, 200]
+        with FaultProxy(proxy.url) as front:  # only for its `url`
+            assert [request(front)[0].status for _ in range(2)] == [429, 200]
         assert proxy.counts == (2, {"GET": 2}, len(BODY), 0, 1)
         proxy.reset_counts()
         assert proxy.counts.requests == 0

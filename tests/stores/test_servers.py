@@ -1,4 +1,4 @@
-"""The servers do what the tests rely on, and lack what their documentation says."""
+"""The servers have the features that the tests rely on, and lack those listed in `servers.py`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from wdsctl.core.storage.objects import ObjectStore
 from wdsctl.core.storage.remote import FsspecStorage
 
 
-def test_objects_are_written_read_listed_and_deleted(store_folder: str) -> None:
+def test_object_store_puts_gets_lists_and_deletes(store_folder: str) -> None:
     store = ObjectStore(store_folder)
     url = f"{store_folder}/a/x.bin"
-    written = store.put(url, b"0123456789")
+    stored = store.put(url, b"0123456789")
     assert store.get(url)[0] == b"0123456789"
-    assert store.get(url)[1].strip('"') == written.tag.strip('"') != ""
+    assert store.get(url)[1].strip('"') == stored.tag.strip('"') != ""
     assert [(each.url, each.size) for each in store.list(store_folder)] == [(url, 10)]
     assert FsspecStorage(store_folder).read(url, 3, 4) == b"3456"
     store.delete([url])
@@ -28,7 +28,7 @@ def test_objects_are_written_read_listed_and_deleted(store_folder: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["moto", "azurite"])
-def test_some_stores_have_conditions(use_store: Callable[[str], str], name: str) -> None:
+def test_if_absent_refuses_existing_object_on_conditional_stores(use_store: Callable[[str], str], name: str) -> None:
     folder = use_store(name)
     store = ObjectStore(folder)
     store.put(f"{folder}/x", b"one", if_absent=True)
@@ -37,20 +37,20 @@ def test_some_stores_have_conditions(use_store: Callable[[str], str], name: str)
 
 
 @pytest.mark.parametrize("name", ["rclone", "google"])
-def test_others_ignore_them_and_are_refused(use_store: Callable[[str], str], name: str) -> None:
+def test_if_absent_is_refused_on_stores_without_conditions(use_store: Callable[[str], str], name: str) -> None:
     folder = use_store(name)
     with pytest.raises(StorageError, match="ignores the conditions"):
         ObjectStore(folder).put(f"{folder}/x", b"one", if_absent=True)
 
 
-def test_rclone_checks_signatures(use_store: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rclone_server_checks_signatures(use_store: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
     folder = use_store("rclone")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
     with pytest.raises(PermissionDenied):
         ObjectStore(folder).put(f"{folder}/x", b"one")
 
 
-def test_a_signed_request_passes_through_the_proxy(tmp_path: Path) -> None:
+def test_signed_upload_passes_through_proxy(tmp_path: Path) -> None:
     with rclone_server(tmp_path) as store, FaultProxy(store.endpoint) as proxy, in_use(store.through(proxy.url)):
         data = os.urandom(40 << 20)
         with ObjectStore("s3://bucket").open_upload("s3://bucket/large") as upload:

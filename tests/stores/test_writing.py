@@ -1,4 +1,4 @@
-"""Objects and shards that are written to servers of each kind."""
+"""Writing objects and shards to servers of each kind."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.core.raw_folders import a_folder, shards
-from tests.preparing import prepare_request
+from tests.prepare_requests import prepare_request
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.storage.objects import ObjectStore
 from wdsctl.core.storage.remote import FsspecStorage
 
 
-def test_a_large_object_is_sent_in_parts_and_appears_at_the_end(store_folder: str) -> None:
+def test_multipart_upload_appears_only_when_finished(store_folder: str) -> None:
     store, url = ObjectStore(store_folder), f"{store_folder}/large"
     data = os.urandom(40 << 20)
     with store.open_upload(url) as upload:
@@ -30,7 +30,7 @@ def test_a_large_object_is_sent_in_parts_and_appears_at_the_end(store_folder: st
     ]
 
 
-def test_an_upload_that_is_aborted_leaves_nothing(store_folder: str) -> None:
+def test_aborted_upload_leaves_nothing(store_folder: str) -> None:
     store, url = ObjectStore(store_folder), f"{store_folder}/large"
     with store.open_upload(url) as upload:
         upload.write(os.urandom(40 << 20))
@@ -38,7 +38,7 @@ def test_an_upload_that_is_aborted_leaves_nothing(store_folder: str) -> None:
     assert store.pending(store_folder) == []
 
 
-def test_missing_objects_are_no_error(store_folder: str) -> None:
+def test_list_stat_and_delete_accept_missing_objects(store_folder: str) -> None:
     store = ObjectStore(store_folder)
     assert store.list(store_folder) == []
     assert store.stat(f"{store_folder}/a") is None
@@ -47,7 +47,7 @@ def test_missing_objects_are_no_error(store_folder: str) -> None:
     assert store.list(store_folder) == []
 
 
-def test_every_store_gets_the_shards_of_a_disk(
+def test_prepare_to_store_gives_shards_of_local_destination(
     store_folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))

@@ -4,13 +4,13 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from tests.build import Told
+from tests.build import RecordingProgress
 from tests.cli.conftest import Wdsctl
 from wdsctl.cli.progress import PHASE_NOUNS
 from wdsctl.core.index.catalog_check import catalog_check
 
 
-def test_info_says_what_the_catalog_is_in_eighty_columns(wdsctl: Wdsctl, shards: Path) -> None:
+def test_catalog_info_prints_summary_within_80_columns(wdsctl: Wdsctl, shards: Path) -> None:
     wdsctl("index", shards)
     result = wdsctl("catalog", "info", shards)
     document = wdsctl("catalog", "info", shards, "--json").document
@@ -21,7 +21,7 @@ def test_info_says_what_the_catalog_is_in_eighty_columns(wdsctl: Wdsctl, shards:
     assert (document["command"], document["generation"], document["samples"]) == ("catalog info", 1, 30)
 
 
-def test_check_is_a_gate(wdsctl: Wdsctl, shards: Path) -> None:
+def test_catalog_check_exits_with_1_on_damage(wdsctl: Wdsctl, shards: Path) -> None:
     wdsctl("index", shards)
     sound = wdsctl("catalog", "check", shards)
     with closing(sqlite3.connect(shards / ".wdsctl" / "catalog.sqlite")) as connection, connection:
@@ -33,26 +33,26 @@ def test_check_is_a_gate(wdsctl: Wdsctl, shards: Path) -> None:
     assert wdsctl("catalog", "check", shards, "--json").document["findings"]
 
 
-def test_vacuum_says_what_it_did(wdsctl: Wdsctl, shards: Path) -> None:
+def test_catalog_vacuum_removes_damaged_files_only_with_yes(wdsctl: Wdsctl, shards: Path) -> None:
     wdsctl("index", shards)
     (shards / ".wdsctl" / "catalog.sqlite.damaged-1").write_bytes(b"x")
-    foretold = wdsctl("catalog", "vacuum", shards, "--dry-run")
+    dry_run = wdsctl("catalog", "vacuum", shards, "--dry-run")
     kept = wdsctl("catalog", "vacuum", shards)
-    gone = wdsctl("catalog", "vacuum", shards, "--yes")
+    removed = wdsctl("catalog", "vacuum", shards, "--yes")
 
-    assert (foretold.code, kept.code, gone.code) == (0, 0, 0)
+    assert (dry_run.code, kept.code, removed.code) == (0, 0, 0)
     assert "--yes also removes 1 damaged file (1 B)" in kept.stdout
     assert not (shards / ".wdsctl" / "catalog.sqlite.damaged-1").exists()
 
 
-def test_without_a_catalog_or_a_command_it_is_an_error(wdsctl: Wdsctl, shards: Path) -> None:
+def test_catalog_command_fails_without_catalog_or_subcommand(wdsctl: Wdsctl, shards: Path) -> None:
     assert wdsctl("catalog", "info", shards).code == 6
     assert wdsctl("catalog").code == 2
 
 
-def test_a_check_counts_checks_and_not_shards(wdsctl: Wdsctl, shards: Path) -> None:
+def test_catalog_check_progress_counts_checks(wdsctl: Wdsctl, shards: Path) -> None:
     wdsctl("index", shards)
-    told = Told()
-    catalog_check(str(shards), progress=told)
+    progress = RecordingProgress()
+    catalog_check(str(shards), progress=progress)
 
-    assert [(PHASE_NOUNS[name], items) for name, items, _ in told.phases] == [("checks", 8)]
+    assert [(PHASE_NOUNS[name], items) for name, items, _ in progress.phases] == [("checks", 8)]

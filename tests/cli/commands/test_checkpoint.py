@@ -11,7 +11,7 @@ from tests.core.job_states import job
 
 @pytest.fixture
 def ckpt(tmp_path: Path) -> Path:
-    """The states of four ranks, a JSON file each."""
+    """The states of four ranks, one JSON file each."""
     folder = tmp_path / "ckpt"
     folder.mkdir()
     for rank, state in enumerate(job(4)):
@@ -19,14 +19,14 @@ def ckpt(tmp_path: Path) -> Path:
     return folder
 
 
-def test_info_says_who_can_resume(wdsctl: Wdsctl, ckpt: Path) -> None:
+def test_checkpoint_info_prints_rank_counts_that_can_resume(wdsctl: Wdsctl, ckpt: Path) -> None:
     result = wdsctl("checkpoint", "info", ckpt)
 
     assert (result.code, result.stderr) == (0, "")
     assert "any number of ranks can resume; with the same global batches: 1, 2, 4, 8" in result.stdout
 
 
-def test_info_of_an_incomplete_set_fails_and_names_the_ranks(wdsctl: Wdsctl, ckpt: Path) -> None:
+def test_checkpoint_info_fails_and_names_missing_ranks(wdsctl: Wdsctl, ckpt: Path) -> None:
     (ckpt / "loader_rank2.json").unlink()
 
     result = wdsctl("checkpoint", "info", ckpt)
@@ -36,7 +36,7 @@ def test_info_of_an_incomplete_set_fails_and_names_the_ranks(wdsctl: Wdsctl, ckp
 
 
 @pytest.mark.parametrize("words", [["checkpoint", "info", "--json"], ["--json", "checkpoint", "info"]])
-def test_info_is_a_document_too(wdsctl: Wdsctl, ckpt: Path, words: list[str]) -> None:
+def test_checkpoint_info_prints_json_document(wdsctl: Wdsctl, ckpt: Path, words: list[str]) -> None:
     document = wdsctl(*words, ckpt / "loader_rank1.json", ckpt / "loader_rank3.json").document
 
     assert (document["schema"], document["command"]) == (1, "checkpoint info")
@@ -44,7 +44,7 @@ def test_info_is_a_document_too(wdsctl: Wdsctl, ckpt: Path, words: list[str]) ->
     assert [state["facts"]["rank"] for state in document["states"]] == [1, 3]
 
 
-def test_a_file_without_a_state_is_an_error_of_input(wdsctl: Wdsctl, tmp_path: Path) -> None:
+def test_checkpoint_info_exits_with_3_for_file_without_state(wdsctl: Wdsctl, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
 
     result = wdsctl("checkpoint", "info", tmp_path / "config.json")
@@ -53,7 +53,7 @@ def test_a_file_without_a_state_is_an_error_of_input(wdsctl: Wdsctl, tmp_path: P
     assert result.stderr.startswith("error[WDS522]: found no state of a wdsctl loader")
 
 
-def test_states_are_united_for_other_ranks(wdsctl: Wdsctl, ckpt: Path, tmp_path: Path) -> None:
+def test_checkpoint_redistribute_writes_states_for_other_ranks(wdsctl: Wdsctl, ckpt: Path, tmp_path: Path) -> None:
     result = wdsctl("checkpoint", "redistribute", ckpt, tmp_path / "new", "--ranks", "6")
 
     assert result.code == 0
@@ -61,7 +61,7 @@ def test_states_are_united_for_other_ranks(wdsctl: Wdsctl, ckpt: Path, tmp_path:
     assert wdsctl("checkpoint", "info", tmp_path / "new" / "loader_rank5.json").code == 0
 
 
-def test_files_that_are_there_are_overwritten_on_request_alone(wdsctl: Wdsctl, ckpt: Path, tmp_path: Path) -> None:
+def test_checkpoint_redistribute_overwrites_only_with_force_or_yes(wdsctl: Wdsctl, ckpt: Path, tmp_path: Path) -> None:
     words = ["checkpoint", "redistribute", *sorted(ckpt.iterdir()), tmp_path / "state.json"]
     assert wdsctl(*words).code == 0
 
@@ -72,7 +72,7 @@ def test_files_that_are_there_are_overwritten_on_request_alone(wdsctl: Wdsctl, c
     assert wdsctl(*words, "--force").code == wdsctl("--yes", *words).code == 0
 
 
-def test_states_of_different_steps_are_not_united(wdsctl: Wdsctl, ckpt: Path, tmp_path: Path) -> None:
+def test_checkpoint_redistribute_refuses_states_of_different_steps(wdsctl: Wdsctl, ckpt: Path, tmp_path: Path) -> None:
     (ckpt / "loader_rank3.json").write_text(json.dumps(job(4, drawn=44)[3]), encoding="utf-8")
 
     result = wdsctl("checkpoint", "redistribute", ckpt, tmp_path / "state.json")
@@ -81,7 +81,7 @@ def test_states_of_different_steps_are_not_united(wdsctl: Wdsctl, ckpt: Path, tm
     assert result.stderr.startswith("error[WDS502]: the ranks were saved at different steps")
 
 
-def test_diff_fails_where_something_differs(wdsctl: Wdsctl, ckpt: Path, tmp_path: Path) -> None:
+def test_checkpoint_diff_exits_with_1_on_differences(wdsctl: Wdsctl, ckpt: Path, tmp_path: Path) -> None:
     later = tmp_path / "later.json"
     later.write_text(json.dumps(job(4, drawn=44)), encoding="utf-8")
 
@@ -93,7 +93,7 @@ def test_diff_fails_where_something_differs(wdsctl: Wdsctl, ckpt: Path, tmp_path
     assert wdsctl("checkpoint", "diff", ckpt, ckpt, "--json").document["is_same"] is True
 
 
-def test_no_words_show_the_help_and_fail(wdsctl: Wdsctl) -> None:
+def test_checkpoint_without_subcommand_prints_help_and_exits_with_2(wdsctl: Wdsctl) -> None:
     result = wdsctl("checkpoint")
 
     assert (result.code, result.stdout) == (2, "")

@@ -47,8 +47,8 @@ DIFFERENT = CheckpointDiffReport(
 )
 
 
-def test_a_united_state_is_one_row_and_its_facts(piped: Show) -> None:
-    assert piped(render_checkpoint_info(WHOLE)) == [
+def test_merged_state_is_rendered_as_one_row_with_facts(render_piped: Show) -> None:
+    assert render_piped(render_checkpoint_info(WHOLE)) == [
         "file        key     rank  of  step  lanes  pending     size   budget",
         "state.json  loader   all   4    40      8       32  1.8 KiB  3.3 KiB",
         "",
@@ -65,71 +65,73 @@ def test_a_united_state_is_one_row_and_its_facts(piped: Show) -> None:
     ]
 
 
-def test_what_is_empty_in_an_order_is_not_listed(piped: Show) -> None:
+def test_empty_values_of_order_are_omitted(render_piped: Show) -> None:
     assert WHOLE.job is not None
     report = replace(WHOLE, job=replace(WHOLE.job, order={"split": "train", "weights": "", "seed": 0}))
 
-    assert "  order     split train, seed 0" in piped(render_checkpoint_info(report))
+    assert "  order     split train, seed 0" in render_piped(render_checkpoint_info(report))
 
 
-def test_what_is_wrong_is_told_with_its_file(piped: Show) -> None:
+def test_problems_are_rendered_with_file_name(render_piped: Show) -> None:
     broken = StateEntry(path="rank1.pt", key="", facts=None, problem="the state is damaged: 'drawn' is '40'")
-    passed = (SkippedFile("model.pt", "made by code"),)
-    report = replace(WHOLE, states=(broken,), passed_over=passed, job=None, missing=(0,), problem=broken.problem)
+    skipped = (SkippedFile("model.pt", "made by code"),)
+    report = replace(WHOLE, states=(broken,), passed_over=skipped, job=None, missing=(0,), problem=broken.problem)
 
-    lines = piped(render_checkpoint_info(report))
+    lines = render_piped(render_checkpoint_info(report))
 
     assert "rank1.pt: the state is damaged: 'drawn' is '40'" in lines
     assert "skipped model.pt: made by code" in lines
     assert lines[-1].startswith("a job cannot resume from these states together: ")
 
 
-def test_a_pass_without_lanes_has_no_figures_of_lanes(piped: Show) -> None:
+def test_pass_without_lanes_is_rendered_without_lane_figures(render_piped: Show) -> None:
     facts = summarize_state(a_pass_state())
     line = StateEntry(path="val.json", key="", facts=facts, problem="")
 
-    lines = piped(render_checkpoint_info(replace(WHOLE, states=(line,), job=facts, alike=())))
+    lines = render_piped(render_checkpoint_info(replace(WHOLE, states=(line,), job=facts, alike=())))
 
     assert "  job      validation, pass 0 of 1 rank, step 4 (batches of all ranks)" in lines
     assert not any(line.startswith("  lanes") for line in lines)
     assert lines[-1] == "any number of ranks can resume"
 
 
-def test_a_pass_that_is_over_and_one_of_a_training_are_told_as_such(piped: Show) -> None:
-    over = summarize_state(a_pass_state(end="passed"))
-    of_training = summarize_state(a_rank_state(**{"pass": 2}))
-    lines = [line for job in (over, of_training) for line in piped(render_checkpoint_info(replace(WHOLE, job=job)))]
+def test_complete_pass_and_training_pass_are_labelled(render_piped: Show) -> None:
+    complete = summarize_state(a_pass_state(end="passed"))
+    training = summarize_state(a_rank_state(**{"pass": 2}))
+    lines = [
+        line for job in (complete, training) for line in render_piped(render_checkpoint_info(replace(WHOLE, job=job)))
+    ]
 
     assert "  job      validation, pass 0 (complete) of 1 rank, step 4 (batches of all ranks)" in lines
     assert "  job       training, pass 2 of 1 rank, step 40 (batches of all ranks)" in lines
 
 
-def test_many_states_are_counted(piped: Show) -> None:
+def test_long_list_of_states_is_truncated_with_count(render_piped: Show) -> None:
     line = StateEntry(path="x.json", key="", facts=summarize_state(a_rank_state()), problem="")
 
-    assert "... and 44 more (--json lists them all)" in piped(
+    assert "... and 44 more (--json lists them all)" in render_piped(
         render_checkpoint_info(replace(WHOLE, states=(line,) * 64))
     )
 
 
-def test_what_was_written_is_listed_with_what_it_means(piped: Show) -> None:
-    assert piped(render_redistribute(WRITTEN)) == [
+def test_redistribute_lists_written_files_and_effect(render_piped: Show) -> None:
+    assert render_piped(render_redistribute(WRITTEN)) == [
         "4 states of 4 ranks at step 40: wrote 1.8 KiB to",
         "  new/0.json",
         "  new/1.json",
         SPLIT,
     ]
-    same = piped(render_redistribute(replace(WRITTEN, ranks=2, splits_into=8, dry_run=True)))
+    same = render_piped(render_redistribute(replace(WRITTEN, ranks=2, splits_into=8, dry_run=True)))
     assert "would write" in same[0]
     assert same[-1] == "the files are identical: 2 ranks resume with the same global batches"
     assert (
-        piped(render_redistribute(replace(WRITTEN, ranks=0)))[-1]
+        render_piped(render_redistribute(replace(WRITTEN, ranks=0)))[-1]
         == "every rank of a job of any size can resume from it"
     )
 
 
-def test_differences_are_told_by_tier_with_what_they_mean(piped: Show) -> None:
-    assert piped(render_checkpoint_diff(DIFFERENT)) == [
+def test_differences_are_rendered_by_tier_with_effect(render_piped: Show) -> None:
+    assert render_piped(render_checkpoint_diff(DIFFERENT)) == [
         "order (a job with one order refuses the state of the other)",
         "  seed: 1 in the first, 2 in the second",
         "place (which rank saved the state, and its lanes: no effect on resuming)",

@@ -13,36 +13,44 @@ Process = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def odd(shards: Path) -> Path:
+def odd_shards(shards: Path) -> Path:
     a_tar(shards / "o dd\\\n.tar", {"x.txt": b"x"})
     return shards
 
 
-def test_sha256sum_takes_what_is_written(odd: Path, in_a_process: Process) -> None:
-    written = in_a_process("checksum", str(odd))
-    assert (written.returncode, len(written.stdout.splitlines())) == (0, 11)
+def test_checksum_output_is_accepted_by_sha256sum(odd_shards: Path, run_in_process: Process) -> None:
+    listing = run_in_process("checksum", str(odd_shards))
+    assert (listing.returncode, len(listing.stdout.splitlines())) == (0, 11)
     done = subprocess.run(
-        ["sha256sum", "-c", "--strict"], cwd=odd, input=written.stdout, capture_output=True, text=True, check=True
+        ["sha256sum", "-c", "--strict"],
+        cwd=odd_shards,
+        input=listing.stdout,
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    checked = in_a_process("checksum", str(odd), "--check", "-", input=written.stdout)
+    checked = run_in_process("checksum", str(odd_shards), "--check", "-", input=listing.stdout)
     assert (checked.returncode, checked.stdout) == (0, done.stdout)
 
 
-def test_what_sha256sum_writes_is_taken(odd: Path, in_a_process: Process) -> None:
-    (odd.parent / "SUMS").write_bytes(
+def test_checksum_check_reads_sha256sum_output(odd_shards: Path, run_in_process: Process) -> None:
+    (odd_shards.parent / "SUMS").write_bytes(
         subprocess.run(
-            ["sha256sum", *sorted(p.name for p in odd.iterdir())], cwd=odd, capture_output=True, check=True
+            ["sha256sum", *sorted(p.name for p in odd_shards.iterdir())],
+            cwd=odd_shards,
+            capture_output=True,
+            check=True,
         ).stdout
     )
-    with (odd / "train-000002.tar").open("ab") as file:
+    with (odd_shards / "train-000002.tar").open("ab") as file:
         file.write(b"!")
-    checked = in_a_process("checksum", str(odd), "-c", str(odd.parent / "SUMS"))
+    checked = run_in_process("checksum", str(odd_shards), "-c", str(odd_shards.parent / "SUMS"))
     assert checked.returncode == 1
     assert [line for line in checked.stdout.splitlines() if "FAILED" in line] == ["train-000002.tar: FAILED"]
     assert "1 file: changed" in checked.stderr
 
 
-def test_hashes_of_the_catalog_are_told(wdsctl: Wdsctl, shards: Path) -> None:
+def test_checksum_reports_hashes_from_catalog(wdsctl: Wdsctl, shards: Path) -> None:
     wdsctl("index", shards, "--hash")
     result = wdsctl("checksum", shards, "--json")
     assert {each["source"] for each in result.document["sums"]} == {"catalog"}
@@ -50,24 +58,24 @@ def test_hashes_of_the_catalog_are_told(wdsctl: Wdsctl, shards: Path) -> None:
     assert wdsctl("checksum", shards, "--json", "--again").document["sums"][0]["source"] == "read"
 
 
-def test_a_shard_that_is_gone_exits_with_5(in_a_process: Process, wdsctl: Wdsctl, shards: Path) -> None:
+def test_checksum_exits_with_5_for_missing_shard(run_in_process: Process, wdsctl: Wdsctl, shards: Path) -> None:
     wdsctl("index", shards)
     (shards / "train-000001.tar").unlink()
-    result = in_a_process("checksum", str(shards))
+    result = run_in_process("checksum", str(shards))
     assert (result.returncode, len(result.stdout.splitlines())) == (5, 9)
     assert "train-000001.tar: the shard is in the catalog, but its file is missing (WDS306)" in result.stderr
 
 
-def test_a_file_of_sums_that_is_not_there_is_said(wdsctl: Wdsctl, shards: Path) -> None:
+def test_checksum_check_exits_with_3_for_missing_sums_file(wdsctl: Wdsctl, shards: Path) -> None:
     assert wdsctl("checksum", shards, "-c", shards / "none").code == 3
 
 
-def test_the_check_has_a_document(in_a_process: Process, shards: Path) -> None:
-    sums = in_a_process("checksum", str(shards), "--algorithm", "md5").stdout
+def test_checksum_check_prints_json_document(run_in_process: Process, shards: Path) -> None:
+    sums = run_in_process("checksum", str(shards), "--algorithm", "md5").stdout
     assert (
         subprocess.run(["md5sum", "-c"], cwd=shards, input=sums, text=True, check=False, stdout=sys.stderr).returncode
         == 0
     )
-    checked = in_a_process("checksum", str(shards), "-c", "-", "--json", input=sums + "odd\n")
+    checked = run_in_process("checksum", str(shards), "-c", "-", "--json", input=sums + "odd\n")
     assert checked.returncode == 0
     assert '"odd_lines": 1' in checked.stdout

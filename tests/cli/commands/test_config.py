@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.conftest import Wdsctl
 
-OWN = "home/wdsctl/wdsctl.toml"  # the user's, in the tests
+OWN = "home/wdsctl/wdsctl.toml"  # the user's file in these tests
 
 
 @pytest.fixture(autouse=True)
@@ -16,13 +16,11 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "home" / "wdsctl").mkdir(parents=True)
 
 
-def test_nothing_is_configured(wdsctl: Wdsctl) -> None:
+def test_config_show_reports_absence_of_options(wdsctl: Wdsctl) -> None:
     assert wdsctl("config", "show").stdout == f"no option is configured (no file at {OWN})\n"
 
 
-def test_what_is_configured_is_shown_with_where_it_is_from(
-    wdsctl: Wdsctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_config_show_lists_options_with_origin(wdsctl: Wdsctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / OWN).write_text('[index]\nhash = true\nworkers = 2\n[prepare]\nshard-size = "1GiB"\n')
     monkeypatch.setenv("WDSCTL_INDEX_WORKERS", "4")
     monkeypatch.setenv("WDSCTL_INDX_WORKERS", "4")
@@ -39,11 +37,11 @@ def test_what_is_configured_is_shown_with_where_it_is_from(
     assert settings[0] == {"command": "index", "option": "hash", "value": True, "origin": str(tmp_path / OWN)}
 
 
-def test_another_file_may_be_shown(wdsctl: Wdsctl, tmp_path: Path) -> None:
+def test_config_show_reads_file_of_config_option(wdsctl: Wdsctl, tmp_path: Path) -> None:
     (tmp_path / "theirs.toml").write_text("[index]\nhash = 3\n")
     assert wdsctl("--config=theirs.toml", "config", "show").code == 2
     assert wdsctl("config", "show").code == 0
 
 
-def test_a_bare_group_shows_its_help(wdsctl: Wdsctl) -> None:
+def test_config_without_subcommand_exits_with_2(wdsctl: Wdsctl) -> None:
     assert wdsctl("config").code == 2

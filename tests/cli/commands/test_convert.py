@@ -18,25 +18,23 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_the_answer_says_where_from_what_and_how_much(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_convert_prints_source_format_and_amounts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     some_shards(tmp_path / "a", 2)
 
     assert main(["convert", "a", "b", "--shard-samples", "4", "--workers", "1"]) == 0
 
-    said = capsys.readouterr()
-    assert said.out.splitlines()[:3] == [
+    output = capsys.readouterr()
+    assert output.out.splitlines()[:3] == [
         "a -> b",
         "  from     shards: the folder has .tar or .jsonl files",
         "  write    10 samples in 3 files of shards, 23.0 KiB (3 written, 0 kept)",
     ]
-    assert "next: wdsctl inspect b" in said.err
+    assert "next: wdsctl inspect b" in output.err
     assert main(["convert", "a", "b", "--shard-samples", "4"]) == 0
     assert capsys.readouterr().out == "a -> b: up to date (10 samples in 3 files)\n"
 
 
-def test_of_media_apart_from_labels_the_primary_is_what_to_look_at_next(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_polylithic_convert_suggests_inspecting_primary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a_dataset(tmp_path / "a", {"0.tar": {"x.png": an_image("PNG"), "x.txt": b"x"}})
 
     assert main(["convert", "a", "b", "--layout", "polylithic", "--media", "png"]) == 0
@@ -44,17 +42,17 @@ def test_of_media_apart_from_labels_the_primary_is_what_to_look_at_next(
     assert "next: wdsctl inspect b/primary" in capsys.readouterr().err
 
 
-def test_json_is_one_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_convert_prints_one_json_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     some_shards(tmp_path / "a", 1)
 
     assert main(["convert", "a", "b", "--json", "--dry-run", "--shuffle", "--seed", "4"]) == 0
 
-    said = json.loads(capsys.readouterr().out)
-    assert (said["command"], said["samples"], said["dry_run"]) == ("convert", 5, True)
+    output = json.loads(capsys.readouterr().out)
+    assert (output["command"], output["samples"], output["dry_run"]) == ("convert", 5, True)
     assert not (tmp_path / "b").exists()
 
 
-def test_samples_that_are_left_out_end_in_code_5(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_convert_exits_with_5_if_samples_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a_dataset(tmp_path / "a", {"0.tar": {"x.png": an_image("PNG"), "y.png": b"broken"}})
 
     assert main(["convert", "a", "b", "--image", "jpeg:80", "--max-side", "20"]) == 5
@@ -79,16 +77,16 @@ def test_samples_that_are_left_out_end_in_code_5(tmp_path: Path, capsys: pytest.
         ["a", "a"],
     ],
 )
-def test_what_makes_no_sense_is_a_matter_of_usage(tmp_path: Path, words: list[str]) -> None:
+def test_convert_exits_with_2_for_invalid_options(tmp_path: Path, words: list[str]) -> None:
     some_shards(tmp_path / "a", 1)
     assert main(["convert", *words]) == 2
 
 
-def test_a_source_that_is_not_there_ends_in_code_3() -> None:
+def test_convert_exits_with_3_for_missing_source() -> None:
     assert main(["convert", "nowhere", "b"]) == 3
 
 
-def test_sources_are_named_where_there_are_several(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_convert_names_each_of_several_sources(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     some_shards(tmp_path / "a", 1)
     a_dataset(tmp_path / "b", {"0.tar": {"x.txt": b"x"}})
 
@@ -101,9 +99,7 @@ def test_sources_are_named_where_there_are_several(tmp_path: Path, capsys: pytes
     ]
 
 
-def test_of_two_runs_at_once_the_second_waits_or_says_who_is_at_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_convert_waits_for_lock_or_names_its_holder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     some_shards(tmp_path / "a", 1)
     words = ["convert", "a", "b", "--workers", "1"]
 
@@ -115,17 +111,19 @@ def test_of_two_runs_at_once_the_second_waits_or_says_who_is_at_it(
     assert main([*words, "--wait"]) == 0
 
 
-def test_a_finished_destination_says_what_to_do_instead(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_convert_with_other_options_on_finished_destination_prints_help(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     some_shards(tmp_path / "a", 1)
     main(["convert", "a", "b"])
 
     assert main(["convert", "a", "b", "--shard-samples", "2"]) == 2
-    said = capsys.readouterr().err
-    assert "another --shard-samples" in said
-    assert "wdsctl log b" in said
+    output = capsys.readouterr().err
+    assert "another --shard-samples" in output
+    assert "wdsctl log b" in output
 
 
-def test_what_was_left_out_is_told_again_where_all_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_up_to_date_convert_reports_left_out_samples_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a_dataset(tmp_path / "a", {"0.tar": {"x.png": an_image("PNG"), "y.png": b"broken"}})
     command = ["convert", "a", "b", "--image", "jpeg:80"]
     assert main(command) == 5
@@ -133,36 +131,34 @@ def test_what_was_left_out_is_told_again_where_all_is_done(tmp_path: Path, capsy
 
     assert main(command) == 5
 
-    said = capsys.readouterr().out
-    assert said.startswith("a -> b: up to date (1 sample in 1 file)\n  left out: 1 sample that")
-    assert "error[WDS341]" in said
+    output = capsys.readouterr().out
+    assert output.startswith("a -> b: up to date (1 sample in 1 file)\n  left out: 1 sample that")
+    assert "error[WDS341]" in output
 
 
 @pytest.mark.parametrize("form", ["folder", "jsonl"])
-def test_forms_of_loose_files_are_not_counted_by_the_pieces_they_were_written_in(
+def test_convert_to_folder_or_jsonl_prints_no_count_of_files(
     tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     some_shards(tmp_path / "a", 2)
 
     assert main(["convert", "a", "b", "--to", form, "--shard-samples", "4"]) == 0
 
-    said = capsys.readouterr().out
-    assert f"10 samples as {form}, " in said
-    assert "in 3 files" not in said
+    output = capsys.readouterr().out
+    assert f"10 samples as {form}, " in output
+    assert "in 3 files" not in output
 
 
-def test_a_split_that_is_not_there_is_told_in_words_of_the_command_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_convert_suggests_split_command_for_unknown_split(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     some_shards(tmp_path / "a", 2)
     assert main(["prepare", "a", "--split", "1,1", "--no-input", "--yes"]) == 0
     capsys.readouterr()
 
     assert main(["convert", "a", "b", "--split", "nope"]) == 3
 
-    said = capsys.readouterr().err
-    assert "the dataset has no split 'nope'; it has train, val" in said
+    output = capsys.readouterr().err
+    assert "the dataset has no split 'nope'; it has train, val" in output
     assert (
         "help: choose one of these splits, or run `wdsctl split a train=8,val=1,test=1` to split the dataset again"
-        in said
+        in output
     )

@@ -10,7 +10,7 @@ from tests.cli.conftest import Wdsctl, a_tar
 
 @pytest.fixture
 def pair(wdsctl: Wdsctl, shards: Path) -> tuple[Path, Path]:
-    """A dataset of ten shards, and one that was made from it."""
+    """A dataset of ten shards and a changed copy of it."""
     other = shards.parent / "other"
     shutil.copytree(shards, other)
     (other / "train-000003.tar").rename(other / "val-000003.tar")
@@ -22,13 +22,13 @@ def pair(wdsctl: Wdsctl, shards: Path) -> tuple[Path, Path]:
     return shards, other
 
 
-def test_nothing_differs_exits_with_0(wdsctl: Wdsctl, pair: tuple[Path, Path]) -> None:
+def test_diff_exits_with_0_for_equal_datasets(wdsctl: Wdsctl, pair: tuple[Path, Path]) -> None:
     result = wdsctl("diff", pair[0], pair[0], "--content")
     assert result.code == 0
     assert result.stdout.splitlines()[-1].startswith("nothing differs (by keys, and the bytes of parts; ")
 
 
-def test_what_differs_is_told_within_80_columns_and_exits_with_1(
+def test_diff_prints_differences_within_80_columns_and_exits_with_1(
     wdsctl: Wdsctl, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(pair[0].parent)
@@ -54,7 +54,7 @@ def test_what_differs_is_told_within_80_columns_and_exits_with_1(
     assert all(len(line) <= 80 for line in lines)
 
 
-def test_the_document_has_all_counts(wdsctl: Wdsctl, pair: tuple[Path, Path]) -> None:
+def test_diff_json_document_has_all_counts(wdsctl: Wdsctl, pair: tuple[Path, Path]) -> None:
     document = wdsctl("diff", *pair, "--json").document
     assert (document["schema"], document["command"]) == (1, "diff")
     assert {kind: document["samples"][kind] for kind in ("same", "added", "removed", "moved", "changed")} == {
@@ -67,12 +67,12 @@ def test_the_document_has_all_counts(wdsctl: Wdsctl, pair: tuple[Path, Path]) ->
     assert [split["name"] for split in document["splits"]] == ["train", "val", "test"]
 
 
-def test_a_dataset_that_is_not_indexed_is_said(wdsctl: Wdsctl, shards: Path) -> None:
+def test_diff_exits_with_6_for_unindexed_dataset(wdsctl: Wdsctl, shards: Path) -> None:
     result = wdsctl("diff", shards, shards)
     assert (result.code, result.stderr.splitlines()[0][:13]) == (6, "error[WDS301]")
 
 
-def test_a_shard_that_cannot_be_read_exits_with_5(wdsctl: Wdsctl, shards: Path) -> None:
+def test_diff_content_exits_with_5_for_missing_shard(wdsctl: Wdsctl, shards: Path) -> None:
     other = shards.parent / "other"
     shutil.copytree(shards, other)
     for root in (shards, other):
@@ -83,7 +83,7 @@ def test_a_shard_that_cannot_be_read_exits_with_5(wdsctl: Wdsctl, shards: Path) 
     assert "train-000005.tar" in result.stdout
 
 
-def test_older_generations_are_compared(wdsctl: Wdsctl, shards: Path) -> None:
+def test_diff_since_compares_with_older_generation(wdsctl: Wdsctl, shards: Path) -> None:
     wdsctl("index", shards)
     (shards / "train-000005.tar").unlink()
     wdsctl("index", shards, "--missing", "drop")

@@ -9,7 +9,7 @@ from wdsctl.core.extras import EXTRA_OF_PACKAGE
 from wdsctl.core.version import VERSION
 
 
-def test_the_report_says_what_is_installed_and_what_installs_the_rest(
+def test_doctor_lists_packages_and_install_command_of_absent_ones(
     wdsctl: Wdsctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(EXTRA_OF_PACKAGE, "no-such-package", "loader")
@@ -20,7 +20,7 @@ def test_the_report_says_what_is_installed_and_what_installs_the_rest(
     assert absent.split(maxsplit=2) == ["no-such-package", "absent", "pip install 'wdsctl[loader]'"]
 
 
-def test_a_dataset_is_described_without_its_path(wdsctl: Wdsctl, tmp_path: Path) -> None:
+def test_doctor_describes_dataset_without_its_path(wdsctl: Wdsctl, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"a": 1}\n')
     before = wdsctl("doctor", tmp_path)
     assert before.code == 0
@@ -31,7 +31,7 @@ def test_a_dataset_is_described_without_its_path(wdsctl: Wdsctl, tmp_path: Path)
     assert str(tmp_path) not in after.stdout
 
 
-def test_programs_get_the_same(wdsctl: Wdsctl, tmp_path: Path) -> None:
+def test_doctor_prints_json_document(wdsctl: Wdsctl, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"a": 1}\n')
     document = wdsctl("doctor", tmp_path, "--json").document
     assert document["command"] == "doctor"
@@ -40,7 +40,7 @@ def test_programs_get_the_same(wdsctl: Wdsctl, tmp_path: Path) -> None:
     assert wdsctl("doctor", "--json").document["dataset"] is None
 
 
-def test_no_dataset_and_a_catalog_for_nothing_are_errors(wdsctl: Wdsctl, tmp_path: Path) -> None:
+def test_doctor_fails_for_missing_dataset_and_catalog_without_root(wdsctl: Wdsctl, tmp_path: Path) -> None:
     assert wdsctl("doctor", tmp_path / "none").code == 3
     result = wdsctl("doctor", "--catalog", tmp_path)
     assert result.code == 2

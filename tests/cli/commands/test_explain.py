@@ -4,24 +4,24 @@ from tests.cli.conftest import Wdsctl
 from wdsctl.core.codes import load_codes
 
 
-def test_a_code_is_explained(wdsctl: Wdsctl) -> None:
+def test_explain_prints_explanation_of_code(wdsctl: Wdsctl) -> None:
     result = wdsctl("explain", "WDS102")
     assert result.code == 0
     assert result.stdout.startswith("WDS102: the shard is truncated\n\n")
     assert "What to do: " in result.stdout
 
 
-def test_without_a_code_all_are_listed(wdsctl: Wdsctl) -> None:
+def test_explain_without_code_lists_all_codes(wdsctl: Wdsctl) -> None:
     assert len(wdsctl("explain").stdout.splitlines()) == len(load_codes()) + 1
 
 
-def test_an_unknown_code_is_an_error_of_usage(wdsctl: Wdsctl) -> None:
+def test_explain_exits_with_2_for_unknown_code(wdsctl: Wdsctl) -> None:
     result = wdsctl("explain", "WDS999")
     assert result.code == 2
     assert result.stderr.startswith("error[WDS001]: unknown code WDS999\n  help: ")
 
 
-def test_programs_get_the_same(wdsctl: Wdsctl) -> None:
+def test_explain_prints_json_document(wdsctl: Wdsctl) -> None:
     document = wdsctl("explain", "WDS102", "--json").document
     assert document == {
         "schema": 1,

@@ -26,7 +26,7 @@ def root(tmp_path: Path) -> str:
     return root
 
 
-def test_bytes_go_to_a_pipe_as_they_are(root: str) -> None:
+def test_get_writes_raw_bytes_to_pipe(root: str) -> None:
     for words in (["1", "--part", "jpg"], ["1.jpg"], ["1.jpg", "-o", "-"], ["1.jpg", "--no-color"]):
         done = subprocess.run(
             [sys.executable, "-m", "wdsctl", "get", root, *words], capture_output=True, timeout=60, check=False
@@ -34,7 +34,7 @@ def test_bytes_go_to_a_pipe_as_they_are(root: str) -> None:
         assert (done.returncode, done.stdout, done.stderr) == (0, MEMBERS["1.jpg"], b"")
 
 
-def test_a_document_says_where_it_is(wdsctl: Wdsctl, root: str) -> None:
+def test_get_json_document_locates_parts(wdsctl: Wdsctl, root: str) -> None:
     document = wdsctl("get", root, "1", "--json").document
     assert (document["command"], document["shard"], document["file"]) == ("get", "a.tar", f"{root}/a.tar")
     part = document["parts"][1]
@@ -43,20 +43,20 @@ def test_a_document_says_where_it_is(wdsctl: Wdsctl, root: str) -> None:
         assert file.read(part["size_bytes"]) == MEMBERS["1.txt"]
 
 
-def test_parts_are_written_to_files(wdsctl: Wdsctl, root: str, tmp_path: Path) -> None:
+def test_get_writes_parts_to_files(wdsctl: Wdsctl, root: str, tmp_path: Path) -> None:
     assert wdsctl("get", root, "1", "-o", f"{tmp_path}/out/", "-n").stderr.startswith("would write ")
     assert not (tmp_path / "out").exists()
     assert wdsctl("get", root, "1", "-o", f"{tmp_path}/out/").code == 0
     assert (tmp_path / "out" / "1.jpg").read_bytes() == MEMBERS["1.jpg"]
     assert wdsctl("get", root, "1.txt", "-o", tmp_path / "x").stderr == f"wrote {tmp_path}/x (7 B)\n"
-    again = wdsctl("get", root, "1.txt", "-o", tmp_path / "x")
-    assert (again.code, "pass --yes to replace it" in again.stderr) == (2, True)
+    repeated = wdsctl("get", root, "1.txt", "-o", tmp_path / "x")
+    assert (repeated.code, "pass --yes to replace it" in repeated.stderr) == (2, True)
     assert wdsctl("get", root, "1.txt", "-o", tmp_path / "x", "--yes", "-q").stderr == ""
-    assert wdsctl("get", root, "1", "-o", tmp_path / "y").code == 2  # two parts are no one file
+    assert wdsctl("get", root, "1", "-o", tmp_path / "y").code == 2  # two parts do not fit one file
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["3"], 3, "error[WDS004]: the dataset has no sample '3'"),
         (["2"], 2, "in a.tar (position 1), b.tar (position 0)"),
@@ -65,26 +65,28 @@ def test_parts_are_written_to_files(wdsctl: Wdsctl, root: str, tmp_path: Path) -
         (["' OR '1'='1"], 3, "no sample"),
     ],
 )
-def test_what_cannot_be_had_is_told(wdsctl: Wdsctl, root: str, words: list[str], code: int, said: str) -> None:
+def test_get_reports_samples_and_parts_it_cannot_return(
+    wdsctl: Wdsctl, root: str, words: list[str], code: int, message: str
+) -> None:
     result = wdsctl("get", root, *words)
-    assert (result.code, said in result.stderr) == (code, True), result.stderr
+    assert (result.code, message in result.stderr) == (code, True), result.stderr
 
 
 @pytest.mark.parametrize("words", [["1.jpg"], ["2", "--shard", "a.tar"]])
-def test_what_is_no_plain_text_does_not_go_to_a_terminal(wdsctl: Wdsctl, root: str, words: list[str]) -> None:
+def test_get_refuses_non_text_on_terminal(wdsctl: Wdsctl, root: str, words: list[str]) -> None:
     result = wdsctl("get", root, *words, stdout=Stream(is_terminal=True))
     assert (result.code, result.stdout, "WDS006" in result.stderr) == (2, "", True)
     assert f"wdsctl inspect {root} --key {words[0][0]}`" in " ".join(result.stderr.split())
 
 
-def test_text_ends_its_line_on_a_terminal_and_nowhere_else(wdsctl: Wdsctl, root: str) -> None:
+def test_get_appends_newline_only_on_terminal(wdsctl: Wdsctl, root: str) -> None:
     words = ("2", "--shard", "b.tar")
     assert wdsctl("get", root, *words, stdout=Stream(is_terminal=True)).stdout == "two\n"
     assert wdsctl("get", root, *words).stdout == "two"
     assert wdsctl("get", root, "1.txt", stdout=Stream(is_terminal=True)).stdout == "a cät\n"
 
 
-def test_a_pipe_that_closes_is_no_error(root: str) -> None:
+def test_get_handles_closed_pipe(root: str) -> None:
     command = f"{sys.executable} -m wdsctl get {root} 1.jpg; echo $? >&2"
     done = subprocess.run(
         ["bash", "-c", f"set -o pipefail; ({command}) | true"], capture_output=True, text=True, timeout=60, check=False
@@ -93,14 +95,14 @@ def test_a_pipe_that_closes_is_no_error(root: str) -> None:
     assert done.stderr.strip() in ("0", "141")
 
 
-def test_a_folder_that_cannot_be_written_says_so(wdsctl: Wdsctl, root: str, tmp_path: Path) -> None:
+def test_get_exits_with_4_for_unwritable_folder(wdsctl: Wdsctl, root: str, tmp_path: Path) -> None:
     if os.geteuid() == 0:
         pytest.skip("root may write anywhere")
     (tmp_path / "ro").mkdir(mode=0o500)
     assert wdsctl("get", root, "1.txt", "-o", tmp_path / "ro" / "x").code == 4
 
 
-def test_the_part_may_follow_the_key(wdsctl: Wdsctl, root: str) -> None:
+def test_get_accepts_part_after_key(wdsctl: Wdsctl, root: str) -> None:
     assert wdsctl("get", root, "1", "txt").stdout.encode() == MEMBERS["1.txt"]
     result = wdsctl("get", root, "1", "txt", "--part", "txt")
     assert (result.code, "PART and --part exclude each other" in result.stderr) == (2, True)

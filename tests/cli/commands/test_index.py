@@ -17,7 +17,7 @@ from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.lock import hold_lock
 
 
-def test_a_folder_of_tars_is_indexed(wdsctl: Wdsctl, shards: Path) -> None:
+def test_index_summarizes_folder_of_tars(wdsctl: Wdsctl, shards: Path) -> None:
     result = wdsctl("index", shards)
 
     assert result.code == 0
@@ -25,14 +25,14 @@ def test_a_folder_of_tars_is_indexed(wdsctl: Wdsctl, shards: Path) -> None:
     assert result.stdout.splitlines()[0].startswith(f"{shards}: 10 shards, 30 samples, ")
 
 
-def test_indexing_again_is_up_to_date(wdsctl: Wdsctl, shards: Path) -> None:
+def test_index_of_unchanged_folder_is_up_to_date(wdsctl: Wdsctl, shards: Path) -> None:
     wdsctl("index", shards)
     result = wdsctl("index", shards)
     assert result.code == 0
     assert result.stdout.startswith(f"{shards}: up to date (10 shards, 30 samples, ")
 
 
-def test_the_answer_is_one_document_under_json(wdsctl: Wdsctl, shards: Path) -> None:
+def test_index_prints_one_json_document(wdsctl: Wdsctl, shards: Path) -> None:
     document = wdsctl("index", shards, "--json").document
 
     assert (document["schema"], document["command"]) == (1, "index")
@@ -41,7 +41,7 @@ def test_the_answer_is_one_document_under_json(wdsctl: Wdsctl, shards: Path) -> 
     assert document["findings"] == []
 
 
-def test_a_bad_shard_is_marked_and_the_rest_is_indexed(wdsctl: Wdsctl, truncated: Path) -> None:
+def test_index_reports_truncated_shard_and_indexes_all(wdsctl: Wdsctl, truncated: Path) -> None:
     result = wdsctl("index", truncated, "--json")
 
     assert result.code == 5
@@ -50,14 +50,14 @@ def test_a_bad_shard_is_marked_and_the_rest_is_indexed(wdsctl: Wdsctl, truncated
     assert result.document["shards"] == 10
 
 
-def test_a_dry_run_writes_nothing(wdsctl: Wdsctl, shards: Path) -> None:
+def test_index_dry_run_writes_nothing(wdsctl: Wdsctl, shards: Path) -> None:
     result = wdsctl("index", shards, "--dry-run")
     assert result.code == 0
     assert "would be indexed" in result.stdout
     assert not (shards / ".wdsctl").exists()
 
 
-def test_shards_that_vanished_follow_the_policy(wdsctl: Wdsctl, shards: Path) -> None:
+def test_index_handles_missing_shards_by_policy(wdsctl: Wdsctl, shards: Path) -> None:
     wdsctl("index", shards)
     (shards / "train-000000.tar").unlink()
 
@@ -68,43 +68,43 @@ def test_shards_that_vanished_follow_the_policy(wdsctl: Wdsctl, shards: Path) ->
     assert (dropped.code, dropped.document["shards"]) == (0, 9)
 
 
-def test_a_shard_that_is_kept_as_missing_is_told_in_one_line_and_fails_nothing(wdsctl: Wdsctl, shards: Path) -> None:
+def test_commands_report_shard_kept_as_missing_in_one_line(wdsctl: Wdsctl, shards: Path) -> None:
     wdsctl("index", shards)
     (shards / "train-000003.tar").unlink()
-    kept, again, shown = (
+    kept, repeated, shown = (
         wdsctl(*words) for words in (("index", shards, "--missing", "keep"), ("index", shards), ("inspect", shards))
     )
     listed = wdsctl("ls", shards, "-l", "train-000003")
     got = wdsctl("get", shards, "3/0000", "-p", "txt")
 
-    assert (kept.code, again.code, shown.code, got.code) == (0, 0, 0, 3)
-    assert (kept.stdout + again.stdout + shown.stdout).count("1 shard has vanished, and its rows are kept") == 3
+    assert (kept.code, repeated.code, shown.code, got.code) == (0, 0, 0, 3)
+    assert (kept.stdout + repeated.stdout + shown.stdout).count("1 shard has vanished, and its rows are kept") == 3
     assert listed.stdout.splitlines()[1].split()[2] == "missing"
     assert "is missing: train-000003.tar" in got.stderr
     assert "index" in got.stderr
 
 
-def test_excluded_shards_are_passed_over(wdsctl: Wdsctl, shards: Path) -> None:
+def test_index_skips_excluded_shards(wdsctl: Wdsctl, shards: Path) -> None:
     a_tar(shards / "val" / "x.tar", {"a.txt": b"x"})
     assert wdsctl("index", shards, "--exclude", "val/*", "--json").document["shards"] == 10
 
 
-def test_an_empty_folder_is_an_error_of_input(wdsctl: Wdsctl, tmp_path: Path) -> None:
+def test_index_exits_with_3_for_empty_folder(wdsctl: Wdsctl, tmp_path: Path) -> None:
     result = wdsctl("index", tmp_path)
     assert result.code == 3
     assert result.stderr.startswith("error[WDS003]: ")
 
 
-def test_the_catalog_can_be_kept_elsewhere(wdsctl: Wdsctl, shards: Path, tmp_path: Path) -> None:
+def test_index_writes_catalog_to_other_folder(wdsctl: Wdsctl, shards: Path, tmp_path: Path) -> None:
     document = wdsctl("index", shards, "--catalog", tmp_path / "elsewhere", "--json").document
     assert document["catalog"] == str(tmp_path / "elsewhere" / "catalog.sqlite")
     assert not (shards / ".wdsctl").exists()
 
 
-def test_columns_are_made_told_and_dropped(wdsctl: Wdsctl, shards: Path) -> None:
-    made = wdsctl("index", shards, "--column", "bytes=size:txt", "--column", "chars=json:json:caption", "--json")
-    assert (made.code, [column["name"] for column in made.document["columns"]]) == (0, ["bytes", "chars"])
-    assert made.document["columns"][0] == {
+def test_index_computes_reports_and_drops_columns(wdsctl: Wdsctl, shards: Path) -> None:
+    created = wdsctl("index", shards, "--column", "bytes=size:txt", "--column", "chars=json:json:caption", "--json")
+    assert (created.code, [column["name"] for column in created.document["columns"]]) == (0, ["bytes", "chars"])
+    assert created.document["columns"][0] == {
         "name": "bytes",
         "function": "size:txt",
         "state": "made",
@@ -127,17 +127,17 @@ def test_columns_are_made_told_and_dropped(wdsctl: Wdsctl, shards: Path) -> None
     assert len(wdsctl("inspect", shards, "--json").document["columns"]) == 1
 
 
-def test_a_function_in_the_current_folder_is_found(
-    in_a_process: Callable[..., subprocess.CompletedProcess[str]], shards: Path
+def test_index_imports_column_function_from_current_folder(
+    run_in_process: Callable[..., subprocess.CompletedProcess[str]], shards: Path
 ) -> None:
     (shards.parent / "lengths.py").write_text("def words(sample):\n    return len(sample['txt'].split())\n")
-    result = in_a_process("index", str(shards), "--column", "words=lengths:words", "--json", cwd=shards.parent)
+    result = run_in_process("index", str(shards), "--column", "words=lengths:words", "--json", cwd=shards.parent)
     assert (result.returncode, json.loads(result.stdout)["columns"][0]["total"]) == (0, 60)
-    result = in_a_process("index", str(shards), "--column", "words=lenghts:words", cwd=shards.parent)
+    result = run_in_process("index", str(shards), "--column", "words=lenghts:words", cwd=shards.parent)
     assert (result.returncode, "did you mean lengths?" in result.stderr) == (2, True)
 
 
-def test_samples_without_a_value_are_a_partial_success_unless_zero_is_asked_for(wdsctl: Wdsctl, shards: Path) -> None:
+def test_index_on_error_decides_about_missing_column_values(wdsctl: Wdsctl, shards: Path) -> None:
     failed = wdsctl("index", shards, "--column", "n=json:json:tokens")
     assert failed.code == 5
     assert "incomplete, 30 samples without a value" in failed.stdout
@@ -146,12 +146,14 @@ def test_samples_without_a_value_are_a_partial_success_unless_zero_is_asked_for(
     assert (zero.code, zero.document["columns"][0]["failed"]) == (0, 30)
 
 
-def test_a_column_that_is_not_said_as_name_and_function_is_a_usage_error(wdsctl: Wdsctl, shards: Path) -> None:
+def test_index_exits_with_2_for_column_without_function(wdsctl: Wdsctl, shards: Path) -> None:
     result = wdsctl("index", shards, "--column", "tokens", "--json")
     assert (result.code, result.document["error"]["code"]) == (2, "WDS312")
 
 
-def test_some_shards_may_be_named_in_many_ways(wdsctl: Wdsctl, shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_index_accepts_braces_globs_lists_and_stdin(
+    wdsctl: Wdsctl, shards: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     some = [str(shards / f"train-00000{i}.tar") for i in range(3)]
     (shards.parent / "list.txt").write_text("\n".join(some))
     monkeypatch.setattr(
@@ -165,7 +167,7 @@ def test_some_shards_may_be_named_in_many_ways(wdsctl: Wdsctl, shards: Path, mon
     assert (missing.code, missing.document["error"]["code"]) == (3, "WDS008")
 
 
-def test_a_renamed_shard_is_told(wdsctl: Wdsctl, shards: Path) -> None:
+def test_index_reports_renamed_shard(wdsctl: Wdsctl, shards: Path) -> None:
     wdsctl("index", shards)
     (shards / "train-000003.tar").rename(shards / "other.tar")
     result = wdsctl("index", shards)
@@ -174,14 +176,14 @@ def test_a_renamed_shard_is_told(wdsctl: Wdsctl, shards: Path) -> None:
     assert "renamed: train-000003.tar -> other.tar" in result.stdout
 
 
-def test_hashes_and_rows_are_told(wdsctl: Wdsctl, shards: Path) -> None:
+def test_index_reports_hashes_and_absence_of_sample_rows(wdsctl: Wdsctl, shards: Path) -> None:
     result = wdsctl("index", shards, "--hash", "--no-sample-rows")
     assert "without sample rows" in result.stdout
     assert "hashed   10 of 10 shards" in result.stdout
     assert wdsctl("index", shards, "--sample-rows", "--json").document["sample_rows"] is True
 
 
-def test_of_two_runs_at_once_the_second_waits_or_says_who_is_at_it(wdsctl: Wdsctl, shards: Path) -> None:
+def test_index_waits_for_lock_or_names_its_holder(wdsctl: Wdsctl, shards: Path) -> None:
     with hold_lock(locate(str(shards)).lock):
         refused = wdsctl("index", shards)
         waited = wdsctl("index", shards, "--wait", "0.2")

@@ -53,14 +53,14 @@ def a_report(**changes: object) -> MediaFolderReport:
     return MediaFolderReport(**(facts | changes))  # type: ignore[arg-type]
 
 
-def test_a_line_tells_how_many_how_large_how_long_and_what(piped: Show) -> None:
-    assert [" ".join(line.split()) for line in piped([media_table(MEDIA.lines)])[1:]] == [
+def test_media_table_prints_counts_sizes_durations_and_formats(render_piped: Show) -> None:
+    assert [" ".join(line.split()) for line in render_piped([media_table(MEDIA.lines)])[1:]] == [
         "jpg image 1,204 20.0 MiB 64-4,096 48 JPEG RGB (1,200), PNG P (2), PNG L (1), 1 more",
         "mp4 video 2 1.0 MiB 640 480 1 h 2 min 5.0 s - 1 h 2 min mp4 h264",
     ]
 
 
-def test_the_summary_counts_kinds_and_says_what_is_not_as_it_should_be() -> None:
+def test_media_summary_counts_kinds_and_names_state() -> None:
     none = MediaReport(selection="mp4", keyframes=False, state="dropped")
     broken = MediaReport(selection="mp4", keyframes=False, state="incomplete", counts={"unreadable": 3, "audio": 1})
 
@@ -69,8 +69,8 @@ def test_the_summary_counts_kinds_and_says_what_is_not_as_it_should_be() -> None
     assert media_summary(broken) == "media by mp4: 1 audio file, 3 unreadable (incomplete)"
 
 
-def test_a_folder_is_told_with_what_has_changed(piped: Show) -> None:
-    assert piped(render_media_folder_index(a_report()))[:4] == [
+def test_media_folder_index_prints_changes(render_piped: Show) -> None:
+    assert render_piped(render_media_folder_index(a_report()))[:4] == [
         "clips: a folder of media, 1,206 files, 21.0 MiB, read in 4.2 s",
         "  catalog  clips/.wdsctl/catalog.sqlite (generation 2)",
         "  files    6 added, 1 removed, 1,200 unchanged",
@@ -78,20 +78,23 @@ def test_a_folder_is_told_with_what_has_changed(piped: Show) -> None:
     ]
 
 
-def test_nothing_changed_and_a_dry_run_say_so(piped: Show) -> None:
-    assert piped(render_media_folder_index(a_report(up_to_date=True)))[0] == "clips: up to date (1,206 files, 21.0 MiB)"
-    assert piped(render_media_folder_index(a_report(dry_run=True)))[0].endswith("21.0 MiB, would be read")
+def test_media_folder_index_prints_up_to_date_or_dry_run(render_piped: Show) -> None:
+    assert (
+        render_piped(render_media_folder_index(a_report(up_to_date=True)))[0]
+        == "clips: up to date (1,206 files, 21.0 MiB)"
+    )
+    assert render_piped(render_media_folder_index(a_report(dry_run=True)))[0].endswith("21.0 MiB, would be read")
 
 
-def test_many_findings_are_counted_not_listed(piped: Show) -> None:
+def test_media_folder_index_truncates_findings_with_count(render_piped: Show) -> None:
     found = Finding(code="WDS320", severity="warning", message="it is empty", shard="a.jpg")
-    lines = piped(render_media_folder_index(a_report(findings=(found,) * 9)))
+    lines = render_piped(render_media_folder_index(a_report(findings=(found,) * 9)))
 
     assert lines[-1] == "  ... and 4 more (--json lists them all)"
     assert sum(line.startswith("warning[WDS320]") for line in lines) == 5
 
 
-def test_what_is_in_a_folder_is_told_with_its_first_files(piped: Show) -> None:
+def test_media_folder_inspect_prints_first_files(render_piped: Show) -> None:
     report = MediaFolderInspectReport(
         root="clips",
         catalog="clips/.wdsctl/catalog.sqlite",
@@ -103,7 +106,7 @@ def test_what_is_in_a_folder_is_told_with_its_first_files(piped: Show) -> None:
         first=(FileSummary(path="a\n.jpg", size_bytes=5, preview="48x32 JPEG RGB", facts=None),),
         stale=(),
     )
-    lines = piped(render_media_folder(report))
+    lines = render_piped(render_media_folder(report))
 
     assert lines[0] == "clips: a folder of media, 1 file, 1.0 KiB"
     assert lines[-1] == "  a\\n.jpg  5 B  48x32 JPEG RGB"

@@ -6,33 +6,33 @@ from wdsctl.cli.commands.index import render_index
 from wdsctl.core.index.request import ColumnReport
 
 
-def test_the_counts_come_first(piped: Show) -> None:
-    assert piped(render_index(an_index_report())) == [
+def test_index_prints_counts_first(render_piped: Show) -> None:
+    assert render_piped(render_index(an_index_report())) == [
         "shards: 5,029 shards, 1,204,332 samples, 40.0 GiB, indexed in 41 s",
         "  catalog  shards/.wdsctl/catalog.sqlite (generation 3)",
         "  shards   12 added, 1 changed, 5,016 unchanged",
     ]
 
 
-def test_nothing_changed_is_one_line(piped: Show) -> None:
-    assert piped(render_index(an_index_report(up_to_date=True))) == [
+def test_up_to_date_index_prints_one_line(render_piped: Show) -> None:
+    assert render_piped(render_index(an_index_report(up_to_date=True))) == [
         "shards: up to date (5,029 shards, 1,204,332 samples, 40.0 GiB)"
     ]
 
 
-def test_a_dry_run_says_would(piped: Show) -> None:
-    assert piped(render_index(an_index_report(dry_run=True, generation=0)))[:2] == [
+def test_index_dry_run_prints_would_be_indexed(render_piped: Show) -> None:
+    assert render_piped(render_index(an_index_report(dry_run=True, generation=0)))[:2] == [
         "shards: 5,029 shards, 40.0 GiB, would be indexed",
         "  catalog  shards/.wdsctl/catalog.sqlite",
     ]
 
 
-def test_a_dry_run_that_would_read_nothing_knows_the_samples(piped: Show) -> None:
-    assert "1,204,332 samples" in piped(render_index(an_index_report(dry_run=True, added=0, changed=0)))[0]
+def test_index_dry_run_without_changes_prints_sample_count(render_piped: Show) -> None:
+    assert "1,204,332 samples" in render_piped(render_index(an_index_report(dry_run=True, added=0, changed=0)))[0]
 
 
-def test_findings_are_told_the_gravest_first(piped: Show) -> None:
-    lines = piped(render_index(an_index_report(findings=FINDINGS)))
+def test_index_prints_most_severe_findings_first(render_piped: Show) -> None:
+    lines = render_piped(render_index(an_index_report(findings=FINDINGS)))
 
     assert lines[3:6] == [
         "found: 1 error, 1,204 warnings, 3 notes",
@@ -41,22 +41,22 @@ def test_findings_are_told_the_gravest_first(piped: Show) -> None:
     ]
 
 
-def test_many_findings_are_counted_not_listed(piped: Show) -> None:
-    lines = piped(render_index(an_index_report(findings=(TRUNCATED,) * 9)))
+def test_index_truncates_findings_with_count(render_piped: Show) -> None:
+    lines = render_piped(render_index(an_index_report(findings=(TRUNCATED,) * 9)))
     assert lines[-1] == "  ... and 4 more (`wdsctl validate shards` lists them all)"
     assert sum(line.startswith("error[") for line in lines) == 5
 
 
-def test_up_to_date_still_tells_what_is_wrong(piped: Show) -> None:
-    lines = piped(render_index(an_index_report(up_to_date=True, findings=(TRUNCATED,))))
+def test_up_to_date_index_prints_findings(render_piped: Show) -> None:
+    lines = render_piped(render_index(an_index_report(up_to_date=True, findings=(TRUNCATED,))))
     assert "error[WDS102]: the shard is truncated" in lines
 
 
-def test_it_fits_eighty_columns(on_a_terminal: Show) -> None:
-    assert max(map(len, on_a_terminal(render_index(an_index_report(findings=FINDINGS))))) <= 80
+def test_index_output_fits_80_columns(render_on_terminal: Show) -> None:
+    assert max(map(len, render_on_terminal(render_index(an_index_report(findings=FINDINGS))))) <= 80
 
 
-def test_columns_are_a_table(piped: Show) -> None:
+def test_index_prints_columns_as_table(render_piped: Show) -> None:
     columns = (
         ColumnReport(
             name="tokens",
@@ -73,7 +73,7 @@ def test_columns_are_a_table(piped: Show) -> None:
         ),
         ColumnReport(name="n", function="json:json:n", state="incomplete", generation=None, failed=3),
     )
-    assert piped(render_index(an_index_report(columns=columns)))[3:] == [
+    assert render_piped(render_index(an_index_report(columns=columns)))[3:] == [
         "column  total     mean  min  p50    p99    max  function        state",
         "tokens  4,938  1,234.5    0    7  4,000  4,000  lengths:tokens  outdated (generation 2)",
         "n                                               json:json:n     incomplete, 3 samples without a value",

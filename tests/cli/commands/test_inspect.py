@@ -7,7 +7,7 @@ import pytest
 
 from tests.build import a_dataset, an_image
 from tests.cli.conftest import Stream, Wdsctl, a_tar
-from tests.core.films import a_film
+from tests.core.media_files import a_media_file
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def indexed(wdsctl: Wdsctl, shards: Path) -> Path:
     return shards
 
 
-def test_everything_is_in_the_document(wdsctl: Wdsctl, indexed: Path) -> None:
+def test_inspect_json_document_has_all_fields(wdsctl: Wdsctl, indexed: Path) -> None:
     document = wdsctl("inspect", indexed, "--json").document
 
     assert (document["schema"], document["command"]) == (1, "inspect")
@@ -51,30 +51,30 @@ def test_everything_is_in_the_document(wdsctl: Wdsctl, indexed: Path) -> None:
 
 
 @pytest.mark.parametrize("samples", ["1", "5", "1e1"])
-def test_as_many_first_samples_as_asked_for(wdsctl: Wdsctl, indexed: Path, samples: str) -> None:
+def test_inspect_samples_limits_number_of_samples(wdsctl: Wdsctl, indexed: Path, samples: str) -> None:
     assert len(wdsctl("inspect", indexed, "--samples", samples, "--json").document["shown"]) == float(samples)
 
 
-def test_no_samples_are_a_summary_without_any(wdsctl: Wdsctl, indexed: Path) -> None:
+def test_inspect_zero_samples_prints_summary_only(wdsctl: Wdsctl, indexed: Path) -> None:
     assert wdsctl("inspect", indexed, "--samples", 0, "--json").document["first"] == []
 
 
-def test_people_read_lines(wdsctl: Wdsctl, indexed: Path) -> None:
+def test_inspect_prints_summary_lines(wdsctl: Wdsctl, indexed: Path) -> None:
     result = wdsctl("inspect", indexed)
     assert result.code == 0
     assert result.stdout.startswith(f"{indexed}: 10 shards, 30 samples, ")
     assert "no splits yet" in result.stdout
 
 
-def test_paths_are_shown_as_people_type_them(wdsctl: Wdsctl, indexed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inspect_prints_relative_paths(wdsctl: Wdsctl, indexed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(indexed.parent)
     lines = wdsctl("inspect", "shards").stdout.splitlines()
     assert lines[0].startswith("shards: 10 shards")
     assert lines[2].startswith("  catalog      shards/.wdsctl/catalog.sqlite")
 
 
-def test_facts_of_media_are_objects_in_the_document(wdsctl: Wdsctl, tmp_path: Path) -> None:
-    root = a_dataset(tmp_path / "films", {"a.tar": {"1.mp4": a_film("mp4", video="libx264"), "1.txt": b"words"}})
+def test_inspect_json_document_has_media_facts(wdsctl: Wdsctl, tmp_path: Path) -> None:
+    root = a_dataset(tmp_path / "films", {"a.tar": {"1.mp4": a_media_file("mp4", video="libx264"), "1.txt": b"words"}})
     assert wdsctl("index", root).code == 0
 
     video, text = wdsctl("inspect", root, "--json").document["first"][0]["parts"]
@@ -99,19 +99,19 @@ def test_facts_of_media_are_objects_in_the_document(wdsctl: Wdsctl, tmp_path: Pa
     assert "64x48 h264 24 fps 0.33 s, no sound" in wdsctl("inspect", root).stdout
 
 
-def test_what_is_gravely_wrong_is_no_success(wdsctl: Wdsctl, shards: Path) -> None:
+def test_inspect_exits_with_5_for_missing_offsets_file(wdsctl: Wdsctl, shards: Path) -> None:
     wdsctl("index", shards)
     assert wdsctl("inspect", shards).code == 0
     (shards / ".wdsctl" / "offsets-1.bin").unlink()
     assert wdsctl("inspect", shards).code == 5
 
 
-def test_a_bad_shard_is_no_success(wdsctl: Wdsctl, truncated: Path) -> None:
+def test_inspect_exits_with_5_for_truncated_shard(wdsctl: Wdsctl, truncated: Path) -> None:
     wdsctl("index", truncated)
     assert wdsctl("inspect", truncated).code == 5
 
 
-def test_tables_without_rows_are_left_out(wdsctl: Wdsctl, tmp_path: Path) -> None:
+def test_inspect_omits_empty_tables(wdsctl: Wdsctl, tmp_path: Path) -> None:
     a_tar(tmp_path / "s" / "a.tar", {"readme": b"1"})
     wdsctl("index", tmp_path / "s")
     shown = wdsctl("inspect", tmp_path / "s").stdout
@@ -120,9 +120,7 @@ def test_tables_without_rows_are_left_out(wdsctl: Wdsctl, tmp_path: Path) -> Non
     assert "no splits yet" not in shown
 
 
-def test_paths_in_sentences_are_as_one_would_type_them_here(
-    wdsctl: Wdsctl, shards: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_inspect_help_text_has_relative_paths(wdsctl: Wdsctl, shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(shards.parent)
     result = wdsctl("inspect", "shards")
     assert result.stderr.splitlines()[-1] == (
@@ -132,21 +130,21 @@ def test_paths_in_sentences_are_as_one_would_type_them_here(
 
 
 @pytest.fixture
-def medley(wdsctl: Wdsctl, tmp_path: Path) -> str:
+def mixed_dataset(wdsctl: Wdsctl, tmp_path: Path) -> str:
     members = {
         "k.jpg": an_image("JPEG"),
         "k.txt": b"\x1b[2Jclear " + "wörds and blanks ".encode() * 20,
         "k.json": b'{"caption": "a cat", "nothing": null, "box": [1, 2]}',
         "k.bin": bytes(range(256)),
-        "k.mp4": a_film("mp4", video="libx264"),
+        "k.mp4": a_media_file("mp4", video="libx264"),
     }
     root = a_dataset(tmp_path / "medley", {"a.tar": members})
     wdsctl("index", root)
     return root
 
 
-def test_a_sample_is_shown_as_people_read_it(wdsctl: Wdsctl, medley: str) -> None:
-    result = wdsctl("inspect", medley, "--key", "k")
+def test_inspect_key_prints_parts_of_sample(wdsctl: Wdsctl, mixed_dataset: str) -> None:
+    result = wdsctl("inspect", mixed_dataset, "--key", "k")
     lines = result.stdout.splitlines()
 
     assert (result.code, lines[2].startswith("k  in a.tar, position 0, ")) == (0, True)
@@ -159,36 +157,38 @@ def test_a_sample_is_shown_as_people_read_it(wdsctl: Wdsctl, medley: str) -> Non
 
 
 @pytest.mark.parametrize("images", ["auto", "blocks", "kitty", "iterm", "sixel", "none"])
-def test_a_terminal_gets_pictures_and_only_our_own_escapes(
-    wdsctl: Wdsctl, medley: str, monkeypatch: pytest.MonkeyPatch, images: str
+def test_inspect_draws_images_on_terminal_and_escapes_data(
+    wdsctl: Wdsctl, mixed_dataset: str, monkeypatch: pytest.MonkeyPatch, images: str
 ) -> None:
     for name in ("KITTY_WINDOW_ID", "TERM_PROGRAM", "LC_TERMINAL", "TMUX", "STY"):
         monkeypatch.delenv(name, raising=False)
-    shown = wdsctl("inspect", medley, "--samples", "1", "--images", images, stdout=Stream(is_terminal=True)).stdout
+    shown = wdsctl(
+        "inspect", mixed_dataset, "--samples", "1", "--images", images, stdout=Stream(is_terminal=True)
+    ).stdout
 
     marks = {"kitty": "\x1b_G", "iterm": "\x1b]1337;File=", "sixel": "\x1bP0;1q", "blocks": "▀", "auto": "▀"}
     assert {mark for mark in marks.values() if mark in shown} == ({marks[images]} if images in marks else set())
     assert "\x1b[2J" not in shown
-    assert "\x07" not in shown.replace("\x07\n", "")  # iTerm2's own ends
+    assert "\x07" not in shown.replace("\x07\n", "")  # the terminators of iTerm2's escapes
     plain = re.sub(r"\x1b\[[\d;]*m|\x1b_G.*?\x1b\\|\x1b\]1337.*?\x07|\x1bP.*?\x1b\\", "", shown)
     assert "\x1b" not in plain
     assert max(map(len, plain.splitlines()[1:])) <= 80
 
 
-def test_a_terminal_without_colours_gets_no_pictures(wdsctl: Wdsctl, medley: str) -> None:
-    shown = wdsctl("inspect", medley, "--samples", "1", "--no-color", stdout=Stream(is_terminal=True)).stdout
+def test_inspect_no_color_draws_no_images(wdsctl: Wdsctl, mixed_dataset: str) -> None:
+    shown = wdsctl("inspect", mixed_dataset, "--samples", "1", "--no-color", stdout=Stream(is_terminal=True)).stdout
     assert ("▀" in shown, "\x1b" in shown) == (False, False)
 
 
-def test_samples_are_data_in_the_document(wdsctl: Wdsctl, medley: str) -> None:
-    (sample,) = wdsctl("inspect", medley, "--key", "k", "--json").document["shown"]
+def test_inspect_key_json_document_has_values_of_parts(wdsctl: Wdsctl, mixed_dataset: str) -> None:
+    (sample,) = wdsctl("inspect", mixed_dataset, "--key", "k", "--json").document["shown"]
     parts = {part["name"]: part for part in sample["parts"]}
     assert parts["json"]["value"] == {"caption": "a cat", "nothing": None, "box": [1, 2]}
     assert (parts["jpg"]["facts"]["width"], parts["mp4"]["facts"]["codec"]) == (48, "h264")
     assert parts["bin"]["head_hex"].startswith("000102")
 
 
-def test_statistics_are_drawn_and_are_data(wdsctl: Wdsctl, indexed: Path) -> None:
+def test_inspect_stats_prints_table_and_json_document(wdsctl: Wdsctl, indexed: Path) -> None:
     shown = wdsctl("inspect", indexed, "--stats", "--random", "7", "--seed", "3")
     assert shown.code == 0
     assert "contents: of 7 samples (175 B) that were read, drawn by seed 3" in shown.stdout
@@ -198,7 +198,7 @@ def test_statistics_are_drawn_and_are_data(wdsctl: Wdsctl, indexed: Path) -> Non
     assert {key["path"] for key in document["keys"]} == {"caption"}
 
 
-def test_a_blend_file_is_shown_as_a_tree(wdsctl: Wdsctl, indexed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inspect_prints_blend_file_as_tree(wdsctl: Wdsctl, indexed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wdsctl("split", indexed, "8,1,1")
     monkeypatch.chdir(indexed.parent)
     Path("blend.yaml").write_text("splits: {train: {blend: [{path: shards, weight: 3}, {path: none}]}}")
@@ -224,6 +224,6 @@ def test_a_blend_file_is_shown_as_a_tree(wdsctl: Wdsctl, indexed: Path, monkeypa
         ["--samples", "many"],
     ],
 )
-def test_options_that_make_no_sense_are_refused(wdsctl: Wdsctl, indexed: Path, words: list[str]) -> None:
+def test_inspect_exits_with_2_for_invalid_options(wdsctl: Wdsctl, indexed: Path, words: list[str]) -> None:
     result = wdsctl("inspect", indexed, *words)
     assert (result.code, result.stdout) == (2, "")

@@ -7,8 +7,8 @@ from wdsctl.core.errors import Finding
 from wdsctl.core.inspect.inspect import PartSummary, SampleSummary
 
 
-def test_everything_is_told_in_order(piped: Show) -> None:
-    lines = piped(render_summary(an_inspect_report()))
+def test_summary_prints_sections_in_order(render_piped: Show) -> None:
+    lines = render_piped(render_summary(an_inspect_report()))
 
     assert lines[:7] == [
         "shards: 5,029 shards, 1,204,332 samples, 40.0 GiB",
@@ -22,47 +22,47 @@ def test_everything_is_told_in_order(piped: Show) -> None:
     assert lines[-3:] == ["first samples", "a/0001 in deep/train-000000.tar", "  jpg  16.0 KiB  640x480 JPEG RGB"]
 
 
-def test_ten_shards_are_listed_and_the_rest_counted(piped: Show) -> None:
-    lines = piped(render_summary(an_inspect_report()))
+def test_summary_lists_ten_shards_and_counts_rest(render_piped: Show) -> None:
+    lines = render_piped(render_summary(an_inspect_report()))
     assert sum(line.endswith("  ok") for line in lines) == 10
     assert "... and 5,019 more (`wdsctl ls shards -l` lists them all)" in lines
 
 
-def test_shards_that_are_not_ok_are_counted_by_what_they_are(piped: Show) -> None:
-    lines = piped(render_summary(an_inspect_report(statuses={"bad": 2, "missing": 1, "ok": 5026})))
+def test_summary_counts_shards_by_status(render_piped: Show) -> None:
+    lines = render_piped(render_summary(an_inspect_report(statuses={"bad": 2, "missing": 1, "ok": 5026})))
     assert "  shards       2 bad, 1 missing, 5,026 ok" in lines
 
 
-def test_it_says_how_many_shards_were_looked_at_where_that_is_not_all(piped: Show) -> None:
-    lines = "\n".join(piped(render_summary(an_inspect_report(looked_at=1000))))
+def test_summary_prints_number_of_checked_shards_if_partial(render_piped: Show) -> None:
+    lines = "\n".join(render_piped(render_summary(an_inspect_report(looked_at=1000))))
     assert "  checked      1,000 of 5,029 shards" in lines
     assert "check all: `wdsctl index shards --dry-run`" in lines
-    assert "looked at" not in "\n".join(piped(render_summary(an_inspect_report())))
+    assert "looked at" not in "\n".join(render_piped(render_summary(an_inspect_report())))
 
 
-def test_a_dataset_without_splits_says_how_to_make_them(piped: Show) -> None:
-    assert "no splits yet (create them: `wdsctl split shards 8,1,1`)" in piped(
+def test_summary_without_splits_suggests_split_command(render_piped: Show) -> None:
+    assert "no splits yet (create them: `wdsctl split shards 8,1,1`)" in render_piped(
         render_summary(an_inspect_report(splits=()))
     )
 
 
-def test_a_dataset_without_a_sample_type_says_so(piped: Show) -> None:
-    assert "  sample type  not known" in piped(render_summary(an_inspect_report(sample_type="", field_map={})))
+def test_summary_prints_unknown_sample_type(render_piped: Show) -> None:
+    assert "  sample type  not known" in render_piped(render_summary(an_inspect_report(sample_type="", field_map={})))
 
 
-def test_what_is_stale_is_told_last(piped: Show) -> None:
+def test_summary_prints_stale_findings_last(render_piped: Show) -> None:
     assert (
-        piped(render_summary(an_inspect_report(stale=(SHARED_KEY,))))[-1]
+        render_piped(render_summary(an_inspect_report(stale=(SHARED_KEY,))))[-1]
         == "  --> sample a/0042: keys that occur in several shards"
     )
 
 
-def test_of_many_stale_shards_ten_are_told_and_what_to_do(piped: Show) -> None:
+def test_summary_lists_ten_stale_shards_and_suggests_index(render_piped: Show) -> None:
     stale = tuple(
         Finding(code="WDS305", severity="error", message="has changed", shard=f"{i}.tar") for i in range(1000)
     )
 
-    lines = piped(render_summary(an_inspect_report(stale=stale)))
+    lines = render_piped(render_summary(an_inspect_report(stale=stale)))
 
     assert "  --> 9.tar: has changed" in lines
     assert "  --> 10.tar: has changed" not in lines
@@ -72,20 +72,22 @@ def test_of_many_stale_shards_ten_are_told_and_what_to_do(piped: Show) -> None:
     ]
 
 
-def test_keys_and_previews_move_no_cursor(piped: Show) -> None:
+def test_summary_escapes_control_characters(render_piped: Show) -> None:
     part = PartSummary(name="txt", size_bytes=9, preview="\x1b[2J")
-    lines = piped(render_summary(an_inspect_report(first=(SampleSummary(key="a\r", shard="s.tar", parts=(part,)),))))
+    lines = render_piped(
+        render_summary(an_inspect_report(first=(SampleSummary(key="a\r", shard="s.tar", parts=(part,)),)))
+    )
     assert lines[-2:] == ["a\\r in s.tar", "  txt  9 B  \\x1b[2J"]
 
 
-def test_it_fits_eighty_columns(on_a_terminal: Show) -> None:
-    assert max(map(len, on_a_terminal(render_summary(an_inspect_report())))) <= 80
+def test_summary_fits_80_columns(render_on_terminal: Show) -> None:
+    assert max(map(len, render_on_terminal(render_summary(an_inspect_report())))) <= 80
 
 
-def test_of_very_many_parts_a_hundred_are_shown_and_the_rest_counted(piped: Show) -> None:
+def test_summary_limits_number_of_parts(render_piped: Show) -> None:
     many = tuple(PartSummary(name=f"p{i}", size_bytes=1, preview="x") for i in range(20_000))
 
-    lines = piped(render_summary(an_inspect_report(first=(SampleSummary(key="a", shard="a.tar", parts=many),))))
+    lines = render_piped(render_summary(an_inspect_report(first=(SampleSummary(key="a", shard="a.tar", parts=many),))))
 
     assert len(lines) < 150
     assert lines[-1] == "... and 19,900 more (--json lists them all)"

@@ -14,7 +14,7 @@ def root(tmp_path: Path) -> str:
     return some_shards(tmp_path / "data", 4)
 
 
-def test_a_job_is_planned_run_and_merged(wdsctl: Wdsctl, root: str, tmp_path: Path) -> None:
+def test_job_runs_from_plan_to_merge(wdsctl: Wdsctl, root: str, tmp_path: Path) -> None:
     job = str(tmp_path / "job")
     planned = wdsctl("job", "plan", job, "--tasks", "2", "--", "index", root, "--hash")
     assert planned.code == 0
@@ -31,7 +31,7 @@ def test_a_job_is_planned_run_and_merged(wdsctl: Wdsctl, root: str, tmp_path: Pa
     assert wdsctl("job", "status", job).code == 0
 
 
-def test_the_answers_are_documents(wdsctl: Wdsctl, root: str, tmp_path: Path) -> None:
+def test_job_commands_print_json_documents(wdsctl: Wdsctl, root: str, tmp_path: Path) -> None:
     job = str(tmp_path / "job")
     planned = json.loads(wdsctl("job", "plan", job, "--json", "--tasks", "3", "--", "index", root).stdout)
     assert (planned["command"], planned["stage"], planned["units"], planned["tasks"]) == ("job plan", 1, 4, 3)
@@ -43,7 +43,7 @@ def test_the_answers_are_documents(wdsctl: Wdsctl, root: str, tmp_path: Path) ->
     assert script["scheduler"] == "slurm"
 
 
-def test_the_scheduler_gives_the_number_of_the_task(
+def test_job_run_reads_task_number_from_environment(
     wdsctl: Wdsctl, root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = str(tmp_path / "job")
@@ -55,7 +55,7 @@ def test_the_scheduler_gives_the_number_of_the_task(
     assert "task 0 of 2" in wdsctl("job", "run", job).stdout
 
 
-def test_relative_paths_are_those_of_the_plan(
+def test_job_resolves_relative_paths_in_folder_of_plan(
     wdsctl: Wdsctl, root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -78,7 +78,7 @@ def test_relative_paths_are_those_of_the_plan(
         (("job", "merge", "JOB"), "the folder has no job"),
     ],
 )
-def test_what_cannot_be_done_is_said(wdsctl: Wdsctl, tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+def test_job_reports_invalid_commands(wdsctl: Wdsctl, tmp_path: Path, words: tuple[str, ...], message: str) -> None:
     result = wdsctl(*(str(tmp_path / "job") if word == "JOB" else word for word in words))
     assert result.code in (2, 3)
     assert message in result.stderr

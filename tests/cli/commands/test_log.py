@@ -8,7 +8,7 @@ import pytest
 from tests.cli.conftest import Stream, Wdsctl
 
 
-def test_runs_are_listed_the_latest_first(wdsctl: Wdsctl, shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_lists_runs_latest_first(wdsctl: Wdsctl, shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(shards.parent)
     wdsctl("index", "shards")
     wdsctl("split", "shards", "8,1,1")
@@ -21,16 +21,14 @@ def test_runs_are_listed_the_latest_first(wdsctl: Wdsctl, shards: Path, monkeypa
     assert index.endswith("ok            -> 1       30  index shards")
 
 
-def test_the_time_of_a_run_stays_in_one_line_on_a_terminal(wdsctl: Wdsctl, shards: Path) -> None:
+def test_log_keeps_timestamp_on_one_line_on_terminal(wdsctl: Wdsctl, shards: Path) -> None:
     wdsctl("index", shards)
     wdsctl("split", shards, "train=8,val=1,test=1", "--by", "key", "--seed", "3")
-    told = wdsctl("log", shards, stdout=Stream(is_terminal=True)).stdout
-    assert len(re.findall(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", told)) == 2
+    output = wdsctl("log", shards, stdout=Stream(is_terminal=True)).stdout
+    assert len(re.findall(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", output)) == 2
 
 
-def test_on_a_narrow_terminal_the_command_has_its_own_line(
-    wdsctl: Wdsctl, shards: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_log_wraps_command_on_narrow_terminal(wdsctl: Wdsctl, shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.chdir(shards.parent)
     wdsctl("index", "shards")
@@ -42,7 +40,7 @@ def test_on_a_narrow_terminal_the_command_has_its_own_line(
 
 
 @pytest.mark.parametrize(
-    ("typed", "noted"),
+    ("typed", "recorded"),
     [
         (("split", "shards", "--exclude-key", "0/0000"), "split shards --exclude-key 0/0000"),
         (("split", "shards", "8,1,1", "--by", "key", "--seed", "3"), "split shards 8,1,1 --by key --seed 3"),
@@ -52,16 +50,16 @@ def test_on_a_narrow_terminal_the_command_has_its_own_line(
         (("index", "shards", "--wait"), "index shards --wait"),
     ],
 )
-def test_the_command_that_is_listed_is_the_one_that_was_typed(
-    wdsctl: Wdsctl, shards: Path, monkeypatch: pytest.MonkeyPatch, typed: tuple[str, ...], noted: str
+def test_log_lists_command_as_typed(
+    wdsctl: Wdsctl, shards: Path, monkeypatch: pytest.MonkeyPatch, typed: tuple[str, ...], recorded: str
 ) -> None:
     monkeypatch.chdir(shards.parent)
     wdsctl("prepare", "shards")
     assert wdsctl(*typed).code == 0
-    assert wdsctl("log", "shards").stdout.splitlines()[1].endswith(f"  {noted}")
+    assert wdsctl("log", "shards").stdout.splitlines()[1].endswith(f"  {recorded}")
 
 
-def test_one_run_is_shown_with_what_it_found(wdsctl: Wdsctl, truncated: Path) -> None:
+def test_log_prints_findings_of_one_run(wdsctl: Wdsctl, truncated: Path) -> None:
     assert wdsctl("index", truncated).code == 5
     result = wdsctl("log", truncated, 1)
     assert result.code == 0
@@ -70,13 +68,13 @@ def test_one_run_is_shown_with_what_it_found(wdsctl: Wdsctl, truncated: Path) ->
     assert wdsctl("log", truncated, 7).code == 3
 
 
-def test_documents(wdsctl: Wdsctl, shards: Path) -> None:
+def test_log_prints_json_documents(wdsctl: Wdsctl, shards: Path) -> None:
     wdsctl("index", shards)
     listed = wdsctl("log", shards, "--json").document
     assert (listed["command"], listed["total"], listed["runs"][0]["after"]["samples"]) == ("log", 1, 30)
     assert wdsctl("log", shards, 1, "--json").document["run"]["status"] == "ok"
 
 
-def test_no_run_is_no_success(wdsctl: Wdsctl, shards: Path) -> None:
+def test_log_exits_with_3_without_runs(wdsctl: Wdsctl, shards: Path) -> None:
     result = wdsctl("log", shards)
     assert (result.code, result.stdout.endswith("shards: no run is recorded\n")) == (3, True)

@@ -24,7 +24,7 @@ def root(tmp_path: Path) -> str:
     return root
 
 
-def test_lines_are_names(wdsctl: Wdsctl, root: str) -> None:
+def test_ls_prints_one_name_per_line(wdsctl: Wdsctl, root: str) -> None:
     assert wdsctl("ls", root).stdout == "a.tar\nb.tar\n"
     assert wdsctl("ls", root, "x/", "--parts").stdout == "x/1.jpg\nx/1.txt\n"
     assert wdsctl("ls", root, "--samples", "-0").stdout == "x/1\0new\nline\0"
@@ -38,7 +38,7 @@ def test_lines_are_names(wdsctl: Wdsctl, root: str) -> None:
         (("x", "--parts"), "bytes offset shard part", "2 512 a.tar x/1.jpg"),
     ],
 )
-def test_a_long_list_begins_with_the_names_of_its_columns(
+def test_ls_long_begins_with_column_headers(
     wdsctl: Wdsctl, root: str, arguments: tuple[str, ...], header: str, first: str
 ) -> None:
     lines = wdsctl("ls", root, *arguments, "-l").stdout.splitlines()
@@ -51,12 +51,12 @@ def test_a_long_list_begins_with_the_names_of_its_columns(
     assert wdsctl("ls", root, "none", *arguments[1:], "-l").stdout == ""
 
 
-def test_a_terminal_gets_no_controls(wdsctl: Wdsctl, root: str) -> None:
+def test_ls_escapes_control_characters_on_terminal(wdsctl: Wdsctl, root: str) -> None:
     result = wdsctl("ls", root, "new", "--samples", stdout=Stream(is_terminal=True))
     assert result.stdout == "$'new\\nline'\n"
 
 
-def test_the_document_has_every_entry(wdsctl: Wdsctl, root: str) -> None:
+def test_ls_json_document_has_every_entry(wdsctl: Wdsctl, root: str) -> None:
     document = wdsctl("ls", root, "--parts", "--json").document
     assert (document["schema"], document["command"], document["what"]) == (1, "ls", "parts")
     assert [entry["name"] for entry in document["entries"]] == ["x/1.jpg", "x/1.txt", "new\nline.txt"]
@@ -64,7 +64,9 @@ def test_the_document_has_every_entry(wdsctl: Wdsctl, root: str) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 60])
-def test_what_fails_behind_the_first_entry_ends_the_one_document(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_entries_completes_document_with_error_after_first_entry(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def entries() -> Iterator[ListingEntry]:
         yield from (ListedShard(path=f"{i}.tar", size_bytes=1, samples=1, status="ok") for i in range(number))
         raise CatalogError("it ends here", hint="create it again", where="here")
@@ -78,14 +80,14 @@ def test_what_fails_behind_the_first_entry_ends_the_one_document(number: int, mo
     assert answer["error"] == {"code": "WDS300", "message": "it ends here", "where": "here", "hint": "create it again"}
 
 
-def test_nothing_found_is_no_success(wdsctl: Wdsctl, root: str) -> None:
+def test_ls_exits_with_3_if_nothing_matches(wdsctl: Wdsctl, root: str) -> None:
     assert (wdsctl("ls", root, "none").code, wdsctl("ls", root, "--samples", "--parts").code) == (3, 2)
     assert wdsctl("ls", root, "--split", "val").code == 3
     assert wdsctl("ls", root, "none").stderr == "no name begins with 'none'\n"
     assert wdsctl("ls", root, "none", "--quiet").stderr == ""
 
 
-def test_the_head_of_a_long_list_comes_and_the_rest_is_not_made(tmp_path: Path) -> None:
+def test_ls_handles_pipe_closed_by_head(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2, 3000)
     index(root)
     command = f"{sys.executable} -m wdsctl ls {root} --samples | head -2"

@@ -1,4 +1,4 @@
-"""`wdsctl migrate` in a terminal."""
+"""`wdsctl migrate` on the command line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.cli.conftest import Wdsctl
 
 
-def test_uses_are_listed_and_rewritten(wdsctl: Wdsctl, tmp_path: Path) -> None:
+def test_migrate_lists_and_rewrites_uses(wdsctl: Wdsctl, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("from megatron.energon import get_loader\n")
 
@@ -22,7 +22,7 @@ def test_uses_are_listed_and_rewritten(wdsctl: Wdsctl, tmp_path: Path) -> None:
     assert wdsctl("migrate", tmp_path).stdout == "no use of Energon in 1 file\n"
 
 
-def test_work_for_the_hand_exits_with_1(wdsctl: Wdsctl, tmp_path: Path) -> None:
+def test_migrate_exits_with_1_for_manual_changes(wdsctl: Wdsctl, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("import megatron.energon as e\ne.BlendDataset(a)\n")
 
@@ -33,5 +33,5 @@ def test_work_for_the_hand_exits_with_1(wdsctl: Wdsctl, tmp_path: Path) -> None:
     assert "train.py:2: by hand: BlendDataset: write a blend file" in wdsctl("migrate", script).stdout
 
 
-def test_diff_and_write_exclude_each_other(wdsctl: Wdsctl, tmp_path: Path) -> None:
+def test_migrate_diff_and_write_exclude_each_other(wdsctl: Wdsctl, tmp_path: Path) -> None:
     assert wdsctl("migrate", tmp_path, "--diff", "--write").code == 2

@@ -22,7 +22,7 @@ from wdsctl.cli.commands.prepare import command
 from wdsctl.core.prepare.request import PrepareRequest
 
 
-def test_a_raw_folder_becomes_a_dataset(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
+def test_prepare_writes_shards_from_raw_folder(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
     dest = tmp_path / "made"
 
     result = wdsctl("prepare", photos, dest, "--shard-samples", 4, "--split", "2,1")
@@ -35,7 +35,7 @@ def test_a_raw_folder_becomes_a_dataset(wdsctl: Wdsctl, photos: Path, tmp_path: 
     assert sorted(path.name for path in dest.glob("*.tar")) == [f"shard-00000{i}.tar" for i in range(3)]
 
 
-def test_tars_are_prepared_where_they_are(wdsctl: Wdsctl, shards: Path) -> None:
+def test_prepare_indexes_tars_in_place(wdsctl: Wdsctl, shards: Path) -> None:
     result = wdsctl("prepare", shards, "--split", "8,1,1", "--json")
 
     assert result.code == 0
@@ -46,7 +46,7 @@ def test_tars_are_prepared_where_they_are(wdsctl: Wdsctl, shards: Path) -> None:
     assert result.stderr == ""
 
 
-def test_preparing_again_is_up_to_date(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
+def test_prepare_again_is_up_to_date(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
     argv = ("prepare", photos, tmp_path / "made", "--split", "2,1", "--shard-samples", 4)
     wdsctl(*argv)
     result = wdsctl(*argv)
@@ -56,9 +56,7 @@ def test_preparing_again_is_up_to_date(wdsctl: Wdsctl, photos: Path, tmp_path: P
     assert result.stderr == ""
 
 
-def test_preparing_again_tells_of_changed_files_that_are_not_in_the_shards(
-    wdsctl: Wdsctl, photos: Path, tmp_path: Path
-) -> None:
+def test_prepare_again_reports_changed_and_missing_files(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
     argv = ("prepare", photos, tmp_path / "made", "--shard-samples", 4)
     wdsctl(*argv)
     first, second = (sorted(photos.rglob("*.txt"))[i] for i in (0, 1))
@@ -68,48 +66,48 @@ def test_preparing_again_tells_of_changed_files_that_are_not_in_the_shards(
     result = wdsctl(*argv, "--missing", "keep")
 
     assert result.code == 0
-    gone = "1 sample stays in its shard although its files are missing"
+    missing = "1 sample stays in its shard although its files are missing"
     assert result.stdout.splitlines()[1:] == [
-        f"  problems: {gone}, 1 shard is unchanged although its files have changed"
+        f"  problems: {missing}, 1 shard is unchanged although its files have changed"
     ]
 
 
-def test_the_next_command_has_the_options_that_it_needs(
-    in_a_process: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+def test_prepare_suggests_next_command_with_needed_options(
+    run_in_process: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     root, catalog, blobs = linked_shards(tmp_path), str(tmp_path / "cat"), str(tmp_path / "blobs")
-    made = in_a_process("prepare", root, "--catalog", catalog, "--allow-path", blobs, "--yes", "--workers", "1")
+    done = run_in_process("prepare", root, "--catalog", catalog, "--allow-path", blobs, "--yes", "--workers", "1")
 
-    assert f"next: wdsctl inspect {root} --catalog {catalog} --allow-path {blobs}\n" in made.stderr
+    assert f"next: wdsctl inspect {root} --catalog {catalog} --allow-path {blobs}\n" in done.stderr
 
 
-def test_a_dry_run_writes_nothing(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
+def test_prepare_dry_run_writes_nothing(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
     result = wdsctl("prepare", photos, tmp_path / "made", "--dry-run")
     assert result.code == 0
     assert "(dry run: nothing is written)" in result.stdout
     assert not (tmp_path / "made").exists()
 
 
-def test_a_raw_folder_without_a_destination_is_an_error_that_names_it(wdsctl: Wdsctl, photos: Path) -> None:
+def test_prepare_raw_folder_requires_destination(wdsctl: Wdsctl, photos: Path) -> None:
     result = wdsctl("prepare", photos)
     assert result.code == 2
     assert "DEST" in result.stderr
 
 
-def test_a_bad_shard_makes_it_a_partial_success(wdsctl: Wdsctl, truncated: Path) -> None:
+def test_prepare_exits_with_5_for_truncated_shard(wdsctl: Wdsctl, truncated: Path) -> None:
     result = wdsctl("prepare", truncated)
     assert result.code == 5
     assert "error[WDS102]: the shard is truncated" in result.stdout
 
 
-def test_what_is_told_of_the_sample_type_is_kept(wdsctl: Wdsctl, shards: Path) -> None:
+def test_prepare_stores_given_sample_type_and_field_map(wdsctl: Wdsctl, shards: Path) -> None:
     result = wdsctl("prepare", shards, "--sample-type", "TextSample", "--field-map", "text=json[caption]")
     assert result.code == 0
     document = wdsctl("inspect", shards, "--json").document
     assert (document["sample_type"], document["field_map"]) == ("TextSample", {"text": "json[caption]"})
 
 
-def test_an_incomplete_sample_follows_the_policy(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
+def test_prepare_handles_incomplete_samples_by_policy(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
     (photos / "a" / "0001.json").unlink()
 
     refused = wdsctl("prepare", photos, tmp_path / "made")
@@ -119,25 +117,25 @@ def test_an_incomplete_sample_follows_the_policy(wdsctl: Wdsctl, photos: Path, t
     assert skipped.document["folder"]["samples"] == 11
 
 
-def test_a_folder_that_was_moved_and_changed_is_said_to_be_by_yes(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
+def test_prepare_requires_yes_for_moved_and_changed_folder(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
     wdsctl("prepare", photos, tmp_path / "made")
     moved = photos.rename(tmp_path / "moved")
     min(moved.rglob("*.txt")).write_text("changed since")
 
     refused = wdsctl("prepare", moved, tmp_path / "made")
-    believed = wdsctl("prepare", moved, tmp_path / "made", "--yes")
+    confirmed = wdsctl("prepare", moved, tmp_path / "made", "--yes")
 
-    assert (refused.code, "`--yes`" in refused.stderr, believed.code) == (2, True, 0)
+    assert (refused.code, "`--yes`" in refused.stderr, confirmed.code) == (2, True, 0)
 
 
-def test_the_defaults_are_those_of_the_verb() -> None:
+def test_prepare_option_defaults_match_prepare_request() -> None:
     defaults = PrepareRequest()
-    ours = command.__kwdefaults__ or {}
-    assert ours
+    options = command.__kwdefaults__ or {}
+    assert options
     names = {"by": "split_by", "media": "selection", "media_index": "keyframes", "option": "format_options"}
     emptied = {"parts": "", "field_map": "", "option": None, "exclude": None, "workers": None}
-    for name, value in ours.items():
-        if name == "explain":  # of the answer
+    for name, value in options.items():
+        if name == "explain":  # an option of the output
             continue
         holders = (defaults, defaults.index.media, defaults.index)
         field = names.get(name, name)
@@ -146,49 +144,49 @@ def test_the_defaults_are_those_of_the_verb() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
-def test_at_a_terminal_it_asks_and_tells_the_command_that_does_not(
+def test_prepare_on_terminal_prompts_and_prints_equivalent_command(
     wdsctl: Wdsctl, photos: Path, tmp_path: Path
 ) -> None:
-    screen = at_a_terminal(["prepare", "photos"], tmp_path, [("shards", ""), ("split", "2,1"), ("use it?", "")])
+    screen = run_in_terminal(["prepare", "photos"], tmp_path, [("shards", ""), ("split", "2,1"), ("use it?", "")])
 
     assert "(photos-shards)" in screen or "[photos-shards]" in screen
     assert max(len(line) for line in screen.splitlines() if "\x1b" not in line) <= 80
     match = re.search(r"the same without questions:\s+(wdsctl [^$]*)", screen)
     assert match is not None
-    again = shlex.split(match[1].replace("\r", "").replace("\\\n", " "))
-    assert again[:6] == ["wdsctl", "prepare", "photos", "photos-shards", "--split", "train=2,val=1"]
-    assert again[6::2] == ["--sample-type", "--field-map", "--no-input"]
+    suggested = shlex.split(match[1].replace("\r", "").replace("\\\n", " "))
+    assert suggested[:6] == ["wdsctl", "prepare", "photos", "photos-shards", "--split", "train=2,val=1"]
+    assert suggested[6::2] == ["--sample-type", "--field-map", "--no-input"]
     splits = wdsctl("inspect", tmp_path / "photos-shards", "--json").document["splits"]
     assert [split["samples"] for split in splits] == [8, 4]
 
 
-def test_nothing_is_asked_with_no_input(photos: Path, tmp_path: Path) -> None:
-    screen = at_a_terminal(["prepare", "photos", "made", "--no-input"], tmp_path, [])
+def test_prepare_no_input_asks_no_questions(photos: Path, tmp_path: Path) -> None:
+    screen = run_in_terminal(["prepare", "photos", "made", "--no-input"], tmp_path, [])
     assert "split, such as" not in screen
     assert (tmp_path / "made" / ".wdsctl" / "catalog.sqlite").exists()
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
-def test_nothing_is_written_before_the_last_answer(photos: Path, shards: Path, tmp_path: Path) -> None:
+def test_prepare_writes_nothing_before_last_answer(photos: Path, shards: Path, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     no = [("split", "2,1"), ("use it?", "n"), ("sample type", "\x04")]
-    at_a_terminal(["prepare", "photos"], tmp_path, [("shards", ""), *no], code=130)
+    run_in_terminal(["prepare", "photos"], tmp_path, [("shards", ""), *no], code=130)
     assert sorted(tmp_path.rglob("*")) == before
-    at_a_terminal(["prepare", str(shards)], tmp_path, no, code=130)
+    run_in_terminal(["prepare", str(shards)], tmp_path, no, code=130)
     assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
-def test_a_source_that_is_not_named_is_asked_for(photos: Path, tmp_path: Path) -> None:
+def test_prepare_prompts_for_missing_source(photos: Path, tmp_path: Path) -> None:
     dialogue = [("data to prepare", "?"), ("labels.csv", ""), ("the path is empty", "photos")]
-    screen = at_a_terminal(["prepare"], tmp_path, [*dialogue, ("shards", "made"), ("split", ""), ("use it?", "y")])
+    screen = run_in_terminal(["prepare"], tmp_path, [*dialogue, ("shards", "made"), ("split", ""), ("use it?", "y")])
 
     assert "wdsctl prepare photos made --sample-type" in screen
     assert (tmp_path / "made" / ".wdsctl" / "dataset.yaml").exists()
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
-def test_a_source_or_destination_that_cannot_be_is_asked_for_again_at_once(photos: Path, tmp_path: Path) -> None:
+def test_prepare_prompts_again_for_invalid_source_or_destination(photos: Path, tmp_path: Path) -> None:
     (tmp_path / "nothing").mkdir()
     (tmp_path / "notes.txt").write_text("")
     dialogue = [
@@ -196,86 +194,82 @@ def test_a_source_or_destination_that_cannot_be_is_asked_for_again_at_once(photo
         *[("shards", "photos/made"), ("overlap", "notes.txt"), ("is a file", "made")],
         *[("split", ""), ("use it?", "y")],
     ]
-    screen = at_a_terminal(["prepare"], tmp_path, dialogue)
+    screen = run_in_terminal(["prepare"], tmp_path, dialogue)
 
     assert "wdsctl prepare photos made --sample-type" in screen
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
-def test_what_is_wrong_with_the_places_on_the_command_line_is_said_before_any_question(
-    photos: Path, tmp_path: Path
-) -> None:
-    screen = at_a_terminal(["prepare", "photos", "photos/made"], tmp_path, [], code=2)
+def test_prepare_reports_invalid_paths_before_prompting(photos: Path, tmp_path: Path) -> None:
+    screen = run_in_terminal(["prepare", "photos", "photos/made"], tmp_path, [], code=2)
     assert "overlap" in screen
-    screen = at_a_terminal(["prepare", "photo", "made"], tmp_path, [], code=3)
+    screen = run_in_terminal(["prepare", "photo", "made"], tmp_path, [], code=3)
     assert "does not exist" in screen
-    screen = at_a_terminal(["prepare", linked_shards(tmp_path)], tmp_path, [], code=4)
+    screen = run_in_terminal(["prepare", linked_shards(tmp_path)], tmp_path, [], code=4)
     assert "--allow-path" in screen
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
 @pytest.mark.parametrize("key", ["\x03", "\x04"])
-def test_who_leaves_before_the_last_answer_is_told_that_nothing_was_written(
-    photos: Path, tmp_path: Path, key: str
-) -> None:
+def test_prepare_interrupted_at_prompt_reports_that_nothing_was_written(photos: Path, tmp_path: Path, key: str) -> None:
     before = sorted(tmp_path.rglob("*"))
     answers = [("data to prepare", "photos"), ("shards", "made"), ("split", "")]
     for i, question in enumerate(["data to prepare", "shards", "split", "use it?"]):
-        screen = at_a_terminal(["prepare"], tmp_path, [*answers[:i], (question, key)], code=130)
+        screen = run_in_terminal(["prepare"], tmp_path, [*answers[:i], (question, key)], code=130)
         assert screen.endswith("\ninterrupted; wdsctl wrote nothing\n")
         assert "run the same command" not in screen
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_without_a_terminal_a_source_has_to_be_named(wdsctl: Wdsctl) -> None:
+def test_prepare_requires_source_without_terminal(wdsctl: Wdsctl) -> None:
     result = wdsctl("prepare")
     assert (result.code, "missing argument 'SOURCE'" in result.stderr) == (2, True)
 
 
-def at_a_terminal(argv: list[str], cwd: Path, dialogue: list[tuple[str, str]], *, code: int = 0) -> str:
-    """What a terminal shows while `dialogue` is held: at each first text, the second is typed."""
-    here, there = os.openpty()
+def run_in_terminal(argv: list[str], cwd: Path, dialogue: list[tuple[str, str]], *, code: int = 0) -> str:
+    """The output on a terminal; at each question of `dialogue`, its answer is typed."""
+    controller, terminal = os.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "wdsctl", *argv],
-        stdin=there,
-        stdout=there,
-        stderr=there,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
         cwd=cwd,
         env=os.environ | {"COLUMNS": "80"},
         start_new_session=True,
         preexec_fn=partial(fcntl.ioctl, 0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - so that Ctrl-C is a signal to it
     )
-    os.close(there)
+    os.close(terminal)
     screen = ""
     with process:
         try:
             for question, answer in dialogue:
-                seen = len(screen)
-                while question not in screen[seen:]:
-                    text = _read(here, screen)
+                start = len(screen)
+                while question not in screen[start:]:
+                    text = _read(controller, screen)
                     assert text, f"it ended without asking {question!r}: {screen}"
                     screen += text
-                os.write(here, answer.encode() if answer in ("\x03", "\x04") else f"{answer}\n".encode())
-            # Ctrl-C between the prompt and the read that waits for its answer interrupts neither: it is pressed again.
-            again = b"\x03" if dialogue and dialogue[-1][1] == "\x03" else b""
-            while text := _read(here, screen, again):
+                os.write(controller, answer.encode() if answer in ("\x03", "\x04") else f"{answer}\n".encode())
+            # Ctrl-C between the prompt and the read of the answer interrupts neither, so it is sent again.
+            extra_key = b"\x03" if dialogue and dialogue[-1][1] == "\x03" else b""
+            while text := _read(controller, screen, extra_key):
                 screen += text
             assert process.wait(timeout=60) == code, screen
         finally:
             process.kill()
-            os.close(here)
+            os.close(controller)
     return screen.replace("\r\n", "\n")
 
 
-def _read(terminal: int, screen: str, again: bytes = b"") -> str:
-    """What came, or nothing at the end: Linux says EIO when the last writer has gone.
+def _read(terminal: int, screen: str, extra_key: bytes = b"") -> str:
+    """The next output, or nothing at the end: Linux reports EIO when the last writer has closed the terminal.
 
-    `again` is typed after each ten seconds without output."""
+    `extra_key` is typed after each ten seconds without output."""
     for _ in range(6):
         ready, _, _ = select.select([terminal], [], [], 10)
         if ready:
             break
-        os.write(terminal, again)
+        os.write(terminal, extra_key)
     assert ready, f"nothing more came after: {screen}"
     try:
         return os.read(terminal, 65536).decode(errors="replace")
@@ -283,7 +277,7 @@ def _read(terminal: int, screen: str, again: bytes = b"") -> str:
         return ""
 
 
-def test_ctrl_c_leaves_no_traceback_and_says_how_to_go_on(tmp_path: Path) -> None:
+def test_prepare_interrupted_prints_how_to_continue_without_traceback(tmp_path: Path) -> None:
     folder = tmp_path / "photos"
     folder.mkdir()
     for i in range(60):
@@ -306,15 +300,13 @@ def test_ctrl_c_leaves_no_traceback_and_says_how_to_go_on(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("option", [("--sample-type", "Foo"), ("--field-map", "image=xyz,caption=txt")])
-def test_what_is_wrong_with_an_option_is_an_error_of_usage(
-    wdsctl: Wdsctl, shards: Path, option: tuple[str, str]
-) -> None:
+def test_prepare_exits_with_2_for_invalid_option_value(wdsctl: Wdsctl, shards: Path, option: tuple[str, str]) -> None:
     result = wdsctl("prepare", shards, *option)
 
     assert (result.code, f"--> {option[0]}" in result.stderr) == (2, True)
 
 
-def test_shards_without_samples_are_no_success(wdsctl: Wdsctl, tmp_path: Path) -> None:
+def test_commands_exit_with_3_for_shards_without_samples(wdsctl: Wdsctl, tmp_path: Path) -> None:
     a_tar(tmp_path / "s" / "a.tar", {"readme": b"1", "licence": b"2"})
     for verb in ("prepare", "index", "prepare", "inspect"):
         result = wdsctl(verb, tmp_path / "s")
@@ -324,7 +316,7 @@ def test_shards_without_samples_are_no_success(wdsctl: Wdsctl, tmp_path: Path) -
     assert (split.code, f"`wdsctl validate {tmp_path / 's'}` tells why" in split.stderr) == (3, True)
 
 
-def test_a_newline_in_a_name_does_not_break_a_line(wdsctl: Wdsctl, tmp_path: Path) -> None:
+def test_prepare_escapes_newline_in_file_name(wdsctl: Wdsctl, tmp_path: Path) -> None:
     raw = tmp_path / "raw"
     raw.mkdir()
     for name in ("1.jpg", "1.txt", "2.jpg", "2.txt", "a\nb.jpg"):
@@ -334,7 +326,7 @@ def test_a_newline_in_a_name_does_not_break_a_line(wdsctl: Wdsctl, tmp_path: Pat
     assert r"a\nb: no txt" in [line.strip() for line in result.stderr.splitlines()]
 
 
-def test_some_shards_are_prepared_and_split_and_a_destination_is_refused(wdsctl: Wdsctl, shards: Path) -> None:
+def test_prepare_accepts_shard_pattern_and_refuses_destination(wdsctl: Wdsctl, shards: Path) -> None:
     some = f"{shards}/train-{{000000..000003}}.tar"
     refused = wdsctl("prepare", some, "elsewhere", "--no-input")
     result = wdsctl("prepare", some, "--split", "3,1", "--hash", "--json")

@@ -9,8 +9,8 @@ from wdsctl.core.prepare.source import RejectedForm, SourceForm
 from wdsctl.core.prepare.write import RenamedSample
 
 
-def test_what_was_done_is_told_phase_by_phase(piped: Show) -> None:
-    assert piped(render_prepare(a_prepare_report())) == [
+def test_prepare_prints_results_by_phase(render_piped: Show) -> None:
+    assert render_piped(render_prepare(a_prepare_report())) == [
         "photos -> shards",
         "  write  1,204,332 samples in 5,029 shards, 40.0 GiB (12 written, 5,017 kept)",
         "         problems: 3 incomplete samples, 2 stray files",
@@ -31,80 +31,80 @@ def test_what_was_done_is_told_phase_by_phase(piped: Show) -> None:
     ]
 
 
-def test_up_to_date_is_one_line(piped: Show) -> None:
+def test_up_to_date_prepare_prints_one_line(render_piped: Show) -> None:
     report = a_prepare_report(up_to_date=True, index=an_index_report(up_to_date=True))
-    assert piped(render_prepare(report)) == ["shards: up to date (5,029 shards, 1,204,332 samples, 40.0 GiB)"]
+    assert render_piped(render_prepare(report)) == ["shards: up to date (5,029 shards, 1,204,332 samples, 40.0 GiB)"]
 
 
-def test_up_to_date_says_where_shards_are_not_as_the_folder_is(piped: Show) -> None:
+def test_up_to_date_prepare_prints_differences_from_folder(render_piped: Show) -> None:
     folder = a_folder_report(vanished=2, stale=3)
-    lines = piped(
+    lines = render_piped(
         render_prepare(a_prepare_report(up_to_date=True, index=an_index_report(up_to_date=True), folder=folder))
     )
-    gone = "2 samples stay in their shards although their files are missing"
-    assert lines[1].endswith(f"{gone}, 3 shards are unchanged although their files have changed")
+    missing = "2 samples stay in their shards although their files are missing"
+    assert lines[1].endswith(f"{missing}, 3 shards are unchanged although their files have changed")
 
 
-def test_renamed_samples_are_named_and_so_are_those_that_keep_their_name_in_a_shard(piped: Show) -> None:
+def test_prepare_prints_renamed_samples_and_pending_renames(render_piped: Show) -> None:
     renamed = tuple(RenamedSample(before=f"a{i}", after=f"b{i}") for i in range(12))
     folder = a_folder_report(renamed=renamed, pending=(RenamedSample(before="x", after="y"),))
-    lines = "\n".join(piped(render_prepare(a_prepare_report(folder=folder))))
+    lines = "\n".join(render_piped(render_prepare(a_prepare_report(folder=folder))))
     assert "12 samples: a0 -> b0, a1 -> b1" in lines
     assert "a9 -> b9 and 2 more (--json has all)" in lines
     pending = "1 sample, old name kept in a shard with missing samples: x -> y"
     assert pending in lines
     up_to_date = a_prepare_report(up_to_date=True, index=an_index_report(up_to_date=True), folder=folder)
-    assert pending in "\n".join(piped(render_prepare(up_to_date)))
+    assert pending in "\n".join(render_piped(render_prepare(up_to_date)))
 
 
-def test_tars_are_prepared_where_they_are(piped: Show) -> None:
+def test_prepare_of_tars_prints_no_folder_phase(render_piped: Show) -> None:
     report = a_prepare_report(source="tars", dest="tars", from_folder=False, folder=None, split=None, detection=None)
-    lines = piped(render_prepare(report))
+    lines = render_piped(render_prepare(report))
     assert lines[0] == "tars"
     assert len(lines) == 3
 
 
-def test_a_dry_run_says_that_nothing_is_written(piped: Show) -> None:
+def test_prepare_dry_run_prints_that_nothing_is_written(render_piped: Show) -> None:
     report = a_prepare_report(dry_run=True, folder=a_folder_report(dry_run=True))
-    lines = piped(render_prepare(report))
+    lines = render_piped(render_prepare(report))
     assert lines[0] == "photos -> shards (dry run: nothing is written)"
     assert "would" in lines[1]
 
 
-def test_a_dry_run_from_a_folder_cannot_foresee_the_catalog(piped: Show) -> None:
+def test_prepare_dry_run_of_folder_prints_no_catalog(render_piped: Show) -> None:
     report = a_prepare_report(dry_run=True, index=None, detection=None, split=None)
-    assert len(piped(render_prepare(report))) == 7
+    assert len(render_piped(render_prepare(report))) == 7
 
 
-def test_what_the_user_says_of_the_type_is_told_as_such(piped: Show) -> None:
+def test_prepare_labels_sample_type_given_by_user(render_piped: Show) -> None:
     options = PrepareRequest(sample_type="TextSample", field_map={"text": "json[caption]"})
-    lines = piped(prepare_renderer(options)(a_prepare_report()))
+    lines = render_piped(prepare_renderer(options)(a_prepare_report()))
     assert "  type   TextSample: text=json[caption] (as told)" in lines
     assert not [line for line in lines if "1,000 of 1,000" in line]
 
 
-def test_nothing_amiss_is_not_mentioned(piped: Show) -> None:
+def test_prepare_omits_problems_if_there_are_none(render_piped: Show) -> None:
     report = a_prepare_report(folder=a_folder_report(incomplete=0, strays=0, examples=()))
-    assert not [line for line in piped(render_prepare(report)) if "problems" in line]
+    assert not [line for line in render_piped(render_prepare(report)) if "problems" in line]
 
 
-def test_bad_shards_are_named_at_the_end(piped: Show) -> None:
-    lines = piped(render_prepare(a_prepare_report(index=an_index_report(findings=FINDINGS))))
+def test_prepare_prints_findings_last(render_piped: Show) -> None:
+    lines = render_piped(render_prepare(a_prepare_report(index=an_index_report(findings=FINDINGS))))
     assert lines[17] == "found: 1 error, 1,204 warnings, 3 notes"
 
 
-def test_it_fits_eighty_columns(on_a_terminal: Show) -> None:
-    assert max(map(len, on_a_terminal(render_prepare(a_prepare_report())))) <= 80
+def test_prepare_output_fits_80_columns(render_on_terminal: Show) -> None:
+    assert max(map(len, render_on_terminal(render_prepare(a_prepare_report())))) <= 80
 
 
-def test_explain_names_every_form_that_the_source_is_not(piped: Show) -> None:
+def test_prepare_explain_lists_rejected_formats(render_piped: Show) -> None:
     form = SourceForm("imagefolder", "folders", (RejectedForm("folder", "raw files"), RejectedForm("csv", "a table")))
-    told = "\n".join(piped(render_prepare(a_prepare_report(form=form), explain=True)))
-    brief = "\n".join(piped(render_prepare(a_prepare_report(form=form))))
-    named = "\n".join(piped(render_prepare(a_prepare_report(form=SourceForm("coco", "--from")), explain=True)))
+    explained = "\n".join(render_piped(render_prepare(a_prepare_report(form=form), explain=True)))
+    brief = "\n".join(render_piped(render_prepare(a_prepare_report(form=form))))
+    named = "\n".join(render_piped(render_prepare(a_prepare_report(form=SourceForm("coco", "--from")), explain=True)))
 
-    assert all(f"not {name}: " in told for name in IMPORT_FORMATS if name != "imagefolder")
-    assert "not imagefolder" not in told
-    assert "not coco: does not look like " in told
+    assert all(f"not {name}: " in explained for name in IMPORT_FORMATS if name != "imagefolder")
+    assert "not imagefolder" not in explained
+    assert "not coco: does not look like " in explained
     assert ("not folder: raw files" in brief, "not csv" in brief, "not coco" in brief) == (True, False, False)
     assert "not csv" not in named

@@ -17,7 +17,7 @@ def cut(truncated: Path) -> Path:
     return truncated
 
 
-def test_a_broken_shard_gets_a_copy_and_the_answer_says_how(wdsctl: Wdsctl, cut: Path, tmp_path: Path) -> None:
+def test_repair_writes_fixed_copy_and_reports_missing_samples(wdsctl: Wdsctl, cut: Path, tmp_path: Path) -> None:
     result = wdsctl("repair", cut, tmp_path / "fixed")
     assert result.code == 5
     assert result.stdout.startswith("error[WDS130]: samples are missing from a repaired shard")
@@ -27,7 +27,7 @@ def test_a_broken_shard_gets_a_copy_and_the_answer_says_how(wdsctl: Wdsctl, cut:
     assert wdsctl("repair", cut, tmp_path / "fixed", "--json").document["fixed"] == 1
 
 
-def test_what_cannot_be_repaired_is_told_and_ends_with_5(wdsctl: Wdsctl, tmp_path: Path) -> None:
+def test_repair_exits_with_5_for_unrepairable_shard(wdsctl: Wdsctl, tmp_path: Path) -> None:
     root = a_folder(tmp_path / "in", {"a.tar": b"no tar"})
     result = wdsctl("repair", root, tmp_path / "fixed")
     assert result.code == 5
@@ -36,7 +36,7 @@ def test_what_cannot_be_repaired_is_told_and_ends_with_5(wdsctl: Wdsctl, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--in-place"], "needs --yes"),
         ([], "missing DEST for the fixed copies"),
@@ -45,29 +45,29 @@ def test_what_cannot_be_repaired_is_told_and_ends_with_5(wdsctl: Wdsctl, tmp_pat
         (["DEST", "--in-place", "--yes"], "exclude each other"),
     ],
 )
-def test_words_that_make_no_sense_are_refused_and_nothing_is_written(
-    wdsctl: Wdsctl, cut: Path, tmp_path: Path, words: list[str], said: str
+def test_repair_refuses_invalid_options_and_writes_nothing(
+    wdsctl: Wdsctl, cut: Path, tmp_path: Path, words: list[str], message: str
 ) -> None:
     before = tree(tmp_path)
     result = wdsctl("repair", cut, *[word.replace("DEST", str(tmp_path / "fixed")) for word in words])
-    assert (result.code, said in result.stderr) == (2, True), result.stderr
+    assert (result.code, message in result.stderr) == (2, True), result.stderr
     assert tree(tmp_path) == before
 
 
-def test_a_dry_run_in_place_needs_no_yes_and_writes_nothing(wdsctl: Wdsctl, cut: Path) -> None:
+def test_repair_in_place_dry_run_writes_nothing_without_yes(wdsctl: Wdsctl, cut: Path) -> None:
     before = tree(cut)
     result = wdsctl("repair", cut, "--in-place", "--dry-run")
     assert (result.code, "1 would be repaired" in result.stdout) == (5, True)
     assert tree(cut) == before
 
 
-def test_in_place_keeps_what_was_there(wdsctl: Wdsctl, cut: Path) -> None:
+def test_repair_in_place_keeps_backup(wdsctl: Wdsctl, cut: Path) -> None:
     result = wdsctl("repair", cut, "--in-place", "--yes")
     assert (result.code, "the originals are in 1 .bak file" in result.stdout) == (5, True)
     assert (cut / "train-000004.tar.bak").exists()
 
 
-def test_lines_are_repaired_with_counts(wdsctl: Wdsctl, tmp_path: Path) -> None:
+def test_repair_counts_repaired_lines(wdsctl: Wdsctl, tmp_path: Path) -> None:
     a_folder(tmp_path / "in", {"qa.jsonl": LINES})
     result = wdsctl("repair", tmp_path / "in" / "qa.jsonl", tmp_path / "fixed", "--encoding", "latin-1")
     assert result.code == 0
@@ -76,14 +76,12 @@ def test_lines_are_repaired_with_counts(wdsctl: Wdsctl, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [("DEST",), ("--in-place", "--yes")])
-def test_of_two_runs_at_once_the_second_waits(
-    wdsctl: Wdsctl, cut: Path, tmp_path: Path, words: tuple[str, ...]
-) -> None:
+def test_repair_waits_for_lock(wdsctl: Wdsctl, cut: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
     wdsctl("index", cut)
-    said = [tmp_path / "fixed" if word == "DEST" else word for word in words]
+    message = [tmp_path / "fixed" if word == "DEST" else word for word in words]
     lock = str(tmp_path / "fixed" / META_FOLDER / "lock") if words == ("DEST",) else locate(str(cut)).lock
     with hold_lock(lock):
-        waited = wdsctl("repair", cut, *said, "--wait", "0.2")
+        waited = wdsctl("repair", cut, *message, "--wait", "0.2")
     assert waited.code == 6
     assert "waiting for another wdsctl" in waited.stderr
-    assert wdsctl("repair", cut, *said, "--wait").code == 5
+    assert wdsctl("repair", cut, *message, "--wait").code == 5

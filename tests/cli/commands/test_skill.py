@@ -16,11 +16,11 @@ from wdsctl.cli.options import COMMON_FLAGS
 from wdsctl.cli.skill_text import TASKS, skill_text
 from wdsctl.core.version import VERSION
 
-#: A context has better uses than the manual of one tool. Today it has 2,500.
-MOST_WORDS = 2_600
+#: The limit keeps the text small in an agent's context. Today it has 2,500 words.
+MAX_WORDS = 2_600
 
 
-def test_it_has_the_front_matter_of_a_skill_and_is_short(wdsctl: Wdsctl) -> None:
+def test_skill_has_front_matter_and_is_short(wdsctl: Wdsctl) -> None:
     result = wdsctl("skill")
 
     assert (result.code, result.stderr) == (0, "")
@@ -29,10 +29,10 @@ def test_it_has_the_front_matter_of_a_skill_and_is_short(wdsctl: Wdsctl) -> None
     assert (yaml.safe_load(front)["name"], list(yaml.safe_load(front))) == ("wdsctl", ["name", "description"])
     assert len(yaml.safe_load(front)["description"]) <= 1024
     assert f"# wdsctl {VERSION}\n" in body
-    assert len(result.stdout.split()) < MOST_WORDS
+    assert len(result.stdout.split()) < MAX_WORDS
 
 
-def test_it_has_every_command_argument_and_option() -> None:
+def test_skill_describes_every_command_argument_and_option() -> None:
     text = skill_text()
     shared, commands = (block.split("```\n")[0] for block in text.split("```text\n")[1:])
     sections = re.split(r"^(?=\S)", commands, flags=re.MULTILINE)[1:]
@@ -49,7 +49,7 @@ def test_it_has_every_command_argument_and_option() -> None:
     assert missing == []
 
 
-def test_the_commands_of_its_tasks_work(wdsctl: Wdsctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_skill_example_commands_succeed(wdsctl: Wdsctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("photos").mkdir()
     for i in range(10):
@@ -65,7 +65,7 @@ def test_the_commands_of_its_tasks_work(wdsctl: Wdsctl, tmp_path: Path, monkeypa
         assert result.stdout
 
 
-def test_it_is_installed_where_agents_look(wdsctl: Wdsctl, tmp_path: Path) -> None:
+def test_skill_install_writes_skill_file(wdsctl: Wdsctl, tmp_path: Path) -> None:
     path = tmp_path / "skills" / "wdsctl" / "SKILL.md"
     dry = wdsctl("skill", "--install", tmp_path / "skills", "--dry-run")
     assert (dry.code, path.exists(), dry.stdout) == (0, False, f"{path}: would be created\n")
@@ -76,7 +76,7 @@ def test_it_is_installed_where_agents_look(wdsctl: Wdsctl, tmp_path: Path) -> No
     assert wdsctl("skill", "--install", tmp_path / "skills", "--json").document["state"] == "unchanged"
 
 
-def test_another_text_is_replaced_only_on_request(wdsctl: Wdsctl, tmp_path: Path) -> None:
+def test_skill_install_replaces_other_text_only_with_force(wdsctl: Wdsctl, tmp_path: Path) -> None:
     path = tmp_path / "wdsctl" / "SKILL.md"
     path.parent.mkdir()
     path.write_text("mine", encoding="utf-8")

@@ -5,8 +5,8 @@ from tests.cli.reports import a_split_report
 from wdsctl.cli.commands.split import render_split
 
 
-def test_every_split_has_a_row(piped: Show) -> None:
-    assert piped(render_split(a_split_report())) == [
+def test_render_split_prints_one_row_per_split(render_piped: Show) -> None:
+    assert render_piped(render_split(a_split_report())) == [
         "shards: split by shard, seed 0",
         "split  share  shards  samples",
         "train   80 %   4,023  963,465",
@@ -14,5 +14,5 @@ def test_every_split_has_a_row(piped: Show) -> None:
     ]
 
 
-def test_a_dry_run_says_would(piped: Show) -> None:
-    assert piped(render_split(a_split_report(dry_run=True)))[0] == "shards: would be split by shard, seed 0"
+def test_render_split_dry_run_prints_would_be_split(render_piped: Show) -> None:
+    assert render_piped(render_split(a_split_report(dry_run=True)))[0] == "shards: would be split by shard, seed 0"

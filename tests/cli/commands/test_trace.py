@@ -20,7 +20,7 @@ def cats(tmp_path: Path) -> str:
 
 @pytest.fixture
 def traces(tmp_path: Path, cats: str) -> Path:
-    """One rank, three steps of two samples."""
+    """Traces of one rank: three steps of two samples."""
     folder = tmp_path / "traces"
     writer = TraceWriter(str(folder), 0, 1, [SourceFacts(0, cats, "", 1, "")], run={})
     for number in range(3):
@@ -29,7 +29,7 @@ def traces(tmp_path: Path, cats: str) -> Path:
     return folder
 
 
-def test_a_step_is_one_document_with_everything_in_it(wdsctl: Wdsctl, traces: Path, cats: str) -> None:
+def test_trace_step_prints_json_document_with_all_fields(wdsctl: Wdsctl, traces: Path, cats: str) -> None:
     result = wdsctl("trace", traces, "--step", 1, "--json")
     document = result.document
 
@@ -56,25 +56,25 @@ def test_a_step_is_one_document_with_everything_in_it(wdsctl: Wdsctl, traces: Pa
     }
 
 
-@pytest.mark.parametrize("asked", [["--step", 0], ["--batch", 2], ["--key", "000001"], ["--counts"], []])
-def test_every_question_is_answered_in_lines(wdsctl: Wdsctl, traces: Path, asked: list[object]) -> None:
-    result = wdsctl("trace", traces, *asked)
+@pytest.mark.parametrize("options", [["--step", 0], ["--batch", 2], ["--key", "000001"], ["--counts"], []])
+def test_trace_queries_print_lines(wdsctl: Wdsctl, traces: Path, options: list[object]) -> None:
+    result = wdsctl("trace", traces, *options)
     assert (result.code, result.stderr) == (0, "")
     assert "cats" in result.stdout
 
 
-def test_nothing_found_is_not_0(wdsctl: Wdsctl, traces: Path) -> None:
+def test_trace_exits_with_3_for_unknown_step(wdsctl: Wdsctl, traces: Path) -> None:
     result = wdsctl("trace", traces, "--step", 3)
     assert (result.code, result.stdout) == (3, "")
     assert result.stderr.startswith("error[WDS542]: step 3 is not in the trace\n")
 
 
-def test_a_folder_without_traces_is_3(wdsctl: Wdsctl, tmp_path: Path) -> None:
+def test_trace_exits_with_3_for_folder_without_traces(wdsctl: Wdsctl, tmp_path: Path) -> None:
     assert wdsctl("trace", tmp_path, "--json").document["error"]["code"] == "WDS540"
     assert wdsctl("trace", tmp_path / "nowhere").code == 3
 
 
-def test_an_answer_with_something_missing_is_5(wdsctl: Wdsctl, traces: Path, cats: str) -> None:
+def test_trace_exits_with_5_for_missing_dataset(wdsctl: Wdsctl, traces: Path, cats: str) -> None:
     shutil.move(cats, f"{cats}-moved")
     result = wdsctl("trace", traces, "--step", 1)
     assert result.code == 5
@@ -83,7 +83,7 @@ def test_an_answer_with_something_missing_is_5(wdsctl: Wdsctl, traces: Path, cat
     assert wdsctl("trace", traces, "--step", 1, "--root", f"{cats}={cats}-moved").code == 0
 
 
-def test_files_are_written_and_not_over_others_without_yes(wdsctl: Wdsctl, traces: Path, tmp_path: Path) -> None:
+def test_trace_out_overwrites_changed_files_only_with_yes(wdsctl: Wdsctl, traces: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert wdsctl("trace", traces, "--batch", 0, "--out", out).stdout.endswith("out\n")
     assert (out / "000-000000.jpg").read_bytes() == b"0 jpg .."
@@ -98,7 +98,7 @@ def test_files_are_written_and_not_over_others_without_yes(wdsctl: Wdsctl, trace
     assert (out / "000-000000.jpg").read_bytes() == b"0 jpg .."
 
 
-def test_two_questions_at_once_are_a_usage_error(wdsctl: Wdsctl, traces: Path) -> None:
+def test_trace_step_and_counts_exclude_each_other(wdsctl: Wdsctl, traces: Path) -> None:
     result = wdsctl("trace", traces, "--step", 1, "--counts")
     assert result.code == 2
     assert "--step and --counts exclude each other" in result.stderr

@@ -36,40 +36,42 @@ COUNT = SourceCounts(
 )
 
 
-def test_a_batch_is_a_line_and_a_table(piped: Show) -> None:
-    assert piped(render_trace(replace(REPORT, batches=(BATCH,)))) == [
+def test_trace_batch_is_printed_as_line_and_table(render_piped: Show) -> None:
+    assert render_piped(render_trace(replace(REPORT, batches=(BATCH,)))) == [
         "step 1,200, rank 3 of 8: batch 9,603, 1 sample",
         "key     dataset     shard         bytes       pass  restore key",
         "a/0042  /data/cats  deep/000.tar  512-18,944     1  0,1,268435459",
     ]
 
 
-def test_what_is_not_known_is_a_question_mark(piped: Show) -> None:
-    gone = TracedSample(dataset="/data/cats", restore_key=KEY)
-    nobody = TracedSample(dataset="(no restore key)", restore_key=())
-    lines = piped(render_trace(replace(REPORT, batches=(replace(BATCH, samples=(gone, nobody), pass_number=2),))))
+def test_trace_prints_question_mark_for_unknown_values(render_piped: Show) -> None:
+    missing = TracedSample(dataset="/data/cats", restore_key=KEY)
+    unidentified = TracedSample(dataset="(no restore key)", restore_key=())
+    lines = render_piped(
+        render_trace(replace(REPORT, batches=(replace(BATCH, samples=(missing, unidentified), pass_number=2),)))
+    )
     assert lines[0].startswith("step 1,200 of pass 2, rank 3")
     assert lines[2].split() == ["?", "/data/cats", "?", "?", "1", "0,1,268435459"]
     assert lines[3].split() == ["?", "(no", "restore", "key)", "?", "?", "?"]
 
 
-def test_sightings_are_listed_up_to_a_number(piped: Show) -> None:
-    lines = piped(render_trace(replace(REPORT, seen=(SEEN,) * 23)))
+def test_trace_limits_number_of_listed_reads(render_piped: Show) -> None:
+    lines = render_piped(render_trace(replace(REPORT, seen=(SEEN,) * 23)))
     assert lines[0] == "read 23 times"
     assert lines[2].split() == ["1,200", "3", "9,603", "7", "1", "/data/cats", "0,1,268435459"]
     assert len(lines) == 2 + 20 + 1
     assert lines[-1] == "... and 3 more (--json lists them all)"
 
 
-def test_counts_tell_how_many_came_how_often(piped: Show) -> None:
-    lines = piped(render_trace(replace(REPORT, counts=(COUNT,), batches_counted=38)))
+def test_trace_counts_print_distribution_of_repeats(render_piped: Show) -> None:
+    lines = render_piped(render_trace(replace(REPORT, counts=(COUNT,), batches_counted=38)))
     assert lines[0] == "38 batches, 1,204 samples"
     assert lines[2].split(maxsplit=3) == ["/data/cats", "1,204", "1,001", "once: 800, twice: 200, 4 times: 1"]
     assert lines[-1].split() == ["a/0042", "268435459", "4"]
 
 
-def test_an_overview_has_runs_and_sources(piped: Show) -> None:
-    assert piped(render_trace(REPORT)) == [
+def test_trace_overview_lists_runs_and_sources(render_piped: Show) -> None:
+    assert render_piped(render_trace(REPORT)) == [
         "traces: 1 file, one per rank and run",
         "started               rank  of  batches  first   last",
         "2026-01-01 00:00:00Z     3  8     1,200      3  9,595",
@@ -79,25 +81,27 @@ def test_an_overview_has_runs_and_sources(piped: Show) -> None:
     ]
 
 
-def test_files_and_findings_come_last(piped: Show) -> None:
+def test_trace_prints_files_and_findings_last(render_piped: Show) -> None:
     report = replace(REPORT, batches=(BATCH,), out="batch", written=("a", "b"), findings=(TRUNCATED,))
-    lines = piped(render_trace(report))
+    lines = render_piped(render_trace(report))
     assert lines[3:5] == ["2 files in batch", ""]
     assert lines[5].startswith("error[WDS102]")
 
 
-def test_keys_move_no_cursor(piped: Show) -> None:
-    lines = piped(render_trace(replace(REPORT, batches=(replace(BATCH, samples=(replace(FOUND, key="\x1b[2J"),)),))))
+def test_trace_escapes_control_characters_in_keys(render_piped: Show) -> None:
+    lines = render_piped(
+        render_trace(replace(REPORT, batches=(replace(BATCH, samples=(replace(FOUND, key="\x1b[2J"),)),)))
+    )
     assert lines[2].startswith("\\x1b[2J")
 
 
-def test_it_fits_eighty_columns(on_a_terminal: Show) -> None:
+def test_trace_output_fits_80_columns(render_on_terminal: Show) -> None:
     for report in (REPORT, replace(REPORT, batches=(BATCH,)), replace(REPORT, seen=(SEEN,))):
-        assert max(map(len, on_a_terminal(render_trace(report)))) <= 80
+        assert max(map(len, render_on_terminal(render_trace(report)))) <= 80
 
 
-def test_on_eighty_columns_figures_stay_in_one_piece(on_a_terminal: Show) -> None:
-    shown = "\n".join(on_a_terminal(render_trace(replace(REPORT, batches=(BATCH,)))))
+def test_trace_table_keeps_figures_unwrapped(render_on_terminal: Show) -> None:
+    shown = "\n".join(render_on_terminal(render_trace(replace(REPORT, batches=(BATCH,)))))
 
     assert "0,1,268435459" in shown
     assert "512-18,944" in shown

@@ -5,27 +5,27 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Wdsctl, a_tar
-from tests.loader.decoding.av.media import sound
+from tests.loader.decoding.av.media import make_audio
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.lock import hold_lock
 
 
 @pytest.fixture
-def with_a_warning(wdsctl: Wdsctl, shards: Path) -> Path:
-    """One key in two shards."""
+def dataset_with_warning(wdsctl: Wdsctl, shards: Path) -> Path:
+    """A dataset with one key in two shards, which is a warning."""
     a_tar(shards / "again.tar", {"0/0000.txt": b"x", "0/0000.json": b"{}"})
     assert wdsctl("index", shards).code == 0
     return shards
 
 
-def test_a_sound_dataset_passes(wdsctl: Wdsctl, shards: Path) -> None:
+def test_validate_exits_with_0_for_valid_dataset(wdsctl: Wdsctl, shards: Path) -> None:
     wdsctl("index", shards)
     result = wdsctl("validate", shards)
     assert result.code == 0
     assert result.stdout.startswith(f"{shards}: nothing wrong\n")
 
 
-def test_the_answer_of_the_default_level_says_that_media_were_not_decoded(wdsctl: Wdsctl, shards: Path) -> None:
+def test_validate_reports_that_media_are_not_decoded_by_default(wdsctl: Wdsctl, shards: Path) -> None:
     wdsctl("index", shards)
     words = "structure only: pass --level content to decode media too"
 
@@ -34,11 +34,11 @@ def test_the_answer_of_the_default_level_says_that_media_were_not_decoded(wdsctl
     assert words not in wdsctl("validate", shards, "--level", "content").stdout
 
 
-def test_a_flipped_bit_in_flac_fails_at_the_level_content(wdsctl: Wdsctl, shards: Path) -> None:
-    data = sound("flac", "flac", seconds=0.5)
-    flipped = bytearray(data)
-    flipped[len(data) // 2] ^= 1
-    for name, flac in (("good", data), ("bad", bytes(flipped))):
+def test_validate_content_reports_flipped_bit_in_flac(wdsctl: Wdsctl, shards: Path) -> None:
+    data = make_audio("flac", "flac", seconds=0.5)
+    corrupt = bytearray(data)
+    corrupt[len(data) // 2] ^= 1
+    for name, flac in (("good", data), ("bad", bytes(corrupt))):
         a_tar(shards / f"{name}.tar", {f"{name}/1.flac": flac, f"{name}/1.txt": b"x", f"{name}/1.json": b"{}"})
     wdsctl("index", shards)
 
@@ -50,24 +50,26 @@ def test_a_flipped_bit_in_flac_fails_at_the_level_content(wdsctl: Wdsctl, shards
 
 
 @pytest.mark.parametrize(("fail_on", "code"), [("error", 0), ("warning", 1), ("note", 1), ("never", 0)])
-def test_what_fails_is_chosen(wdsctl: Wdsctl, with_a_warning: Path, fail_on: str, code: int) -> None:
-    assert wdsctl("validate", with_a_warning, "--fail-on", fail_on).code == code
+def test_validate_fail_on_sets_severity_of_failure(
+    wdsctl: Wdsctl, dataset_with_warning: Path, fail_on: str, code: int
+) -> None:
+    assert wdsctl("validate", dataset_with_warning, "--fail-on", fail_on).code == code
 
 
-def test_warnings_fail_unless_told_otherwise(wdsctl: Wdsctl, with_a_warning: Path) -> None:
-    result = wdsctl("validate", with_a_warning)
+def test_validate_exits_with_1_for_warnings_by_default(wdsctl: Wdsctl, dataset_with_warning: Path) -> None:
+    result = wdsctl("validate", dataset_with_warning)
     assert result.code == 1
     assert result.stdout.startswith("warning[WDS106]: the same key in several shards")
     assert result.stderr == ""
 
 
-def test_findings_are_in_the_document_whatever_the_limit(wdsctl: Wdsctl, with_a_warning: Path) -> None:
-    document = wdsctl("validate", with_a_warning, "--json", "--limit", "1").document
+def test_validate_json_document_ignores_limit(wdsctl: Wdsctl, dataset_with_warning: Path) -> None:
+    document = wdsctl("validate", dataset_with_warning, "--json", "--limit", "1").document
     assert (document["schema"], document["command"]) == (1, "validate")
     assert [finding["code"] for finding in document["findings"]] == ["WDS106"]
 
 
-def test_a_truncated_shard_is_an_error_with_its_place(wdsctl: Wdsctl, truncated: Path) -> None:
+def test_validate_reports_location_of_truncated_shard(wdsctl: Wdsctl, truncated: Path) -> None:
     assert wdsctl("index", truncated).code == 5
     result = wdsctl("validate", truncated, "--fail-on", "error")
     assert result.code == 1
@@ -75,21 +77,21 @@ def test_a_truncated_shard_is_an_error_with_its_place(wdsctl: Wdsctl, truncated:
 
 
 @pytest.fixture
-def with_broken_json(wdsctl: Wdsctl, shards: Path) -> Path:
+def dataset_with_broken_json(wdsctl: Wdsctl, shards: Path) -> Path:
     a_tar(shards / "odd.tar", {"odd/1.txt": b"x", "odd/1.json": b"{"})
     assert wdsctl("index", shards).code == 0
     return shards
 
 
-def test_a_level_looks_deeper_and_the_answer_names_it(wdsctl: Wdsctl, with_broken_json: Path) -> None:
-    assert wdsctl("validate", with_broken_json).code == 0
-    result = wdsctl("validate", with_broken_json, "--level", "content")
+def test_validate_level_content_reads_parts_and_prints_levels(wdsctl: Wdsctl, dataset_with_broken_json: Path) -> None:
+    assert wdsctl("validate", dataset_with_broken_json).code == 0
+    result = wdsctl("validate", dataset_with_broken_json, "--level", "content")
     assert result.code == 1
     assert "error[WDS144]: a part is not valid JSON\n  --> odd.tar (byte " in result.stdout
     assert "; levels: structure, headers, content" in result.stdout
 
 
-def test_a_second_run_says_that_nothing_was_read_again(wdsctl: Wdsctl, shards: Path) -> None:
+def test_validate_again_reports_unchanged_shards(wdsctl: Wdsctl, shards: Path) -> None:
     wdsctl("index", shards)
     wdsctl("validate", shards)
     result = wdsctl("validate", shards)
@@ -98,21 +100,21 @@ def test_a_second_run_says_that_nothing_was_read_again(wdsctl: Wdsctl, shards: P
 
 
 @pytest.mark.parametrize(
-    ("form", "begins"), [("sarif", '{\n  "$schema"'), ("junit", "<?xml"), ("json", '{\n  "schema"')]
+    ("form", "start"), [("sarif", '{\n  "$schema"'), ("junit", "<?xml"), ("json", '{\n  "schema"')]
 )
-def test_other_forms_go_to_stdout_or_into_a_file(
-    wdsctl: Wdsctl, with_broken_json: Path, tmp_path: Path, form: str, begins: str
+def test_validate_formats_are_written_to_stdout_or_file(
+    wdsctl: Wdsctl, dataset_with_broken_json: Path, tmp_path: Path, form: str, start: str
 ) -> None:
-    words = ("validate", with_broken_json, "--level", "content", "--format", form)
-    assert wdsctl(*words).stdout.startswith(begins)
+    words = ("validate", dataset_with_broken_json, "--level", "content", "--format", form)
+    assert wdsctl(*words).stdout.startswith(start)
     result = wdsctl(*words, "-o", tmp_path / "out")
     assert result.code == 1
     assert "WDS144" in result.stdout
-    assert (tmp_path / "out").read_text().startswith(begins)
+    assert (tmp_path / "out").read_text().startswith(start)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--level", "deep"], "--level deep"),
         (["--sample", "0"], "--sample 0"),
@@ -123,28 +125,28 @@ def test_other_forms_go_to_stdout_or_into_a_file(
         (["--quarantine", "--release"], "contradict"),
     ],
 )
-def test_words_that_make_no_sense_are_refused(wdsctl: Wdsctl, shards: Path, words: list[str], said: str) -> None:
+def test_validate_exits_with_2_for_invalid_options(
+    wdsctl: Wdsctl, shards: Path, words: list[str], message: str
+) -> None:
     wdsctl("index", shards)
     result = wdsctl("validate", shards, *words)
-    assert (result.code, said in result.stderr + result.stdout) == (2, True), result.stderr
+    assert (result.code, message in result.stderr + result.stdout) == (2, True), result.stderr
 
 
-def test_the_quarantine_is_told_and_released(wdsctl: Wdsctl, with_broken_json: Path) -> None:
-    wdsctl("split", with_broken_json, "train=1")
-    result = wdsctl("validate", with_broken_json, "--level", "content", "--quarantine", "--fail-on", "never")
+def test_validate_reports_and_releases_quarantine(wdsctl: Wdsctl, dataset_with_broken_json: Path) -> None:
+    wdsctl("split", dataset_with_broken_json, "train=1")
+    result = wdsctl("validate", dataset_with_broken_json, "--level", "content", "--quarantine", "--fail-on", "never")
     assert result.code == 0
     assert (
         "newly excluded from all splits: 1 sample and 0 whole shards; in quarantine in total: 1 sample" in result.stdout
     )
-    released = wdsctl("validate", with_broken_json, "--release", "--json").document
+    released = wdsctl("validate", dataset_with_broken_json, "--release", "--json").document
     assert released["released"] == 1
     assert released["splits"]["train"] > 0
 
 
 @pytest.mark.parametrize("word", ["--quarantine", "--release"])
-def test_who_changes_the_quarantine_waits_for_another_writer_or_says_who_it_is(
-    wdsctl: Wdsctl, shards: Path, tmp_path: Path, word: str
-) -> None:
+def test_validate_quarantine_waits_for_lock_or_fails(wdsctl: Wdsctl, shards: Path, tmp_path: Path, word: str) -> None:
     wdsctl("index", shards)
     (tmp_path / "b.yaml").write_text(f"splits:\n  train:\n    path: {shards}\n")
     roots = [shards, tmp_path / "b.yaml"] if word == "--quarantine" else [shards]
@@ -160,8 +162,10 @@ def test_who_changes_the_quarantine_waits_for_another_writer_or_says_who_it_is(
         assert wdsctl("validate", root, word, "--wait").code == 0
 
 
-def test_a_blend_file_is_validated_as_its_datasets(wdsctl: Wdsctl, with_broken_json: Path, tmp_path: Path) -> None:
-    (tmp_path / "b.yaml").write_text(f"splits:\n  train:\n    path: {with_broken_json}\n")
+def test_validate_blend_file_validates_its_datasets(
+    wdsctl: Wdsctl, dataset_with_broken_json: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "b.yaml").write_text(f"splits:\n  train:\n    path: {dataset_with_broken_json}\n")
     result = wdsctl("validate", tmp_path / "b.yaml", "--level", "content")
     assert result.code == 1
     assert "odd.tar" in result.stdout
@@ -176,7 +180,7 @@ def test_a_blend_file_is_validated_as_its_datasets(wdsctl: Wdsctl, with_broken_j
     assert (refused.code, "--catalog names the catalog of one dataset" in refused.stderr) == (2, True)
 
 
-def test_the_files_of_splits_of_a_blend_file_are_looked_at(wdsctl: Wdsctl, shards: Path, tmp_path: Path) -> None:
+def test_validate_blend_file_reports_missing_split_config(wdsctl: Wdsctl, shards: Path, tmp_path: Path) -> None:
     wdsctl("index", shards)
     (tmp_path / "b.yaml").write_text(f"splits:\n  train:\n    path: {shards}\n    split_config: mine.yaml\n")
     result = wdsctl("validate", tmp_path / "b.yaml")
@@ -184,7 +188,7 @@ def test_the_files_of_splits_of_a_blend_file_are_looked_at(wdsctl: Wdsctl, shard
     assert "split_config 'mine.yaml' does not exist" in result.stdout
 
 
-def test_a_folder_in_the_place_of_the_answer_is_refused_before_anything_is_read(wdsctl: Wdsctl, shards: Path) -> None:
+def test_validate_refuses_folder_as_output_file(wdsctl: Wdsctl, shards: Path) -> None:
     wdsctl("index", shards)
     result = wdsctl("validate", shards, "--format", "sarif", "-o", shards)
 

@@ -6,8 +6,8 @@ from wdsctl.cli.commands.validate import render_validation, validation_renderer
 from wdsctl.core.errors import Finding
 
 
-def test_findings_then_a_table_then_the_verdict(piped: Show) -> None:
-    assert piped(render_validation(a_validate_report())) == [
+def test_validation_prints_findings_then_table_then_verdict(render_piped: Show) -> None:
+    assert render_piped(render_validation(a_validate_report())) == [
         "error[WDS102]: the shard is truncated",
         "  --> deep/train-000017.tar (byte 73,822,720), sample a/0042, part jpg: it ends in a member",
         "warning[WDS106]: the same key in several shards (1,204 times)",
@@ -25,26 +25,26 @@ def test_findings_then_a_table_then_the_verdict(piped: Show) -> None:
     ]
 
 
-def test_the_limit_keeps_the_gravest_and_counts_the_rest(piped: Show) -> None:
-    lines = piped(validation_renderer(1)(a_validate_report()))
+def test_validation_limit_keeps_most_severe_findings(render_piped: Show) -> None:
+    lines = render_piped(validation_renderer(1)(a_validate_report()))
 
     assert lines[0].startswith("error[WDS102]")
     assert lines[2] == "... and 2 more (--limit 0 lists them all)"
     assert len([line for line in lines if "WDS111" in line]) == 1
 
 
-def test_a_sound_dataset_gets_two_lines(piped: Show) -> None:
-    lines = piped(render_validation(a_validate_report(findings=())))
+def test_validation_of_valid_dataset_prints_two_lines(render_piped: Show) -> None:
+    lines = render_piped(render_validation(a_validate_report(findings=())))
     assert len(lines) == 2
     assert lines[0] == "shards: nothing wrong"
 
 
-def test_the_samples_of_a_code_are_listed_below_one_heading_up_to_the_limit(piped: Show) -> None:
+def test_validation_groups_findings_by_code_up_to_limit(render_piped: Show) -> None:
     facts = {"code": "WDS143", "severity": "error", "message": "cut off", "shard": "a.tar", "part": "jpg"}
     named = [Finding(**facts, key=str(i), offset=512 * i, count=1 + i % 2) for i in range(4)]  # type: ignore[arg-type]
     other = Finding(code="WDS140", severity="error", message="it is empty", shard="b.tar", key="x")
     report = a_validate_report(findings=(*named, other))
-    assert piped(validation_renderer(0)(report))[:7] == [
+    assert render_piped(validation_renderer(0)(report))[:7] == [
         "error[WDS143]: a part cannot be decoded (6 times)",
         "  --> a.tar (byte 0), sample 0, part jpg: cut off",
         "  --> a.tar (byte 512), sample 1, part jpg: cut off (2 times)",
@@ -53,7 +53,7 @@ def test_the_samples_of_a_code_are_listed_below_one_heading_up_to_the_limit(pipe
         "error[WDS140]: the header of a part is invalid",
         "  --> b.tar, sample x: it is empty",
     ]
-    assert piped(validation_renderer(2)(report))[:5] == [
+    assert render_piped(validation_renderer(2)(report))[:5] == [
         "error[WDS143]: a part cannot be decoded (6 times)",
         "  --> a.tar (byte 0), sample 0, part jpg: cut off",
         "error[WDS140]: the header of a part is invalid",

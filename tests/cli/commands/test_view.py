@@ -18,10 +18,10 @@ def indexed(wdsctl: Wdsctl, shards: Path) -> Path:
     return shards
 
 
-def test_a_view_is_made_and_shown(wdsctl: Wdsctl, indexed: Path) -> None:
-    made = wdsctl("view", "create", indexed, "first", "--where", "position = 0 and ext = 'txt'")
-    assert made.code == 0
-    lines = made.stdout.splitlines()
+def test_view_create_and_show_print_summary(wdsctl: Wdsctl, indexed: Path) -> None:
+    created = wdsctl("view", "create", indexed, "first", "--where", "position = 0 and ext = 'txt'")
+    assert created.code == 0
+    lines = created.stdout.splitlines()
     assert lines[0].endswith("shards@first: created")
     assert lines[1:4] == [
         """  defined by  --where "position = 0 and ext = 'txt'\"""",
@@ -32,7 +32,7 @@ def test_a_view_is_made_and_shown(wdsctl: Wdsctl, indexed: Path) -> None:
     assert "first keys  0/0000, 1/0000, 2/0000, 3/0000, 4/0000" in shown
 
 
-def test_views_are_listed_within_80_columns(wdsctl: Wdsctl, indexed: Path) -> None:
+def test_view_list_fits_80_columns(wdsctl: Wdsctl, indexed: Path) -> None:
     assert wdsctl("view", "list", indexed).stdout.endswith("shards: no views\n")
     wdsctl("view", "create", indexed, "some", "--sample", "50%", "--seed", "3")
     lines = wdsctl("view", "list", indexed).stdout.splitlines()
@@ -51,14 +51,14 @@ def test_views_are_listed_within_80_columns(wdsctl: Wdsctl, indexed: Path) -> No
         ("delete", "ROOT", "first", "--dry-run"),
     ],
 )
-def test_every_answer_has_a_document(wdsctl: Wdsctl, indexed: Path, words: tuple[str, ...]) -> None:
+def test_view_commands_print_json_documents(wdsctl: Wdsctl, indexed: Path, words: tuple[str, ...]) -> None:
     wdsctl("view", "create", indexed, "first", "--where", "position = 0")
     result = wdsctl("view", *(indexed if word == "ROOT" else word for word in words), "--json")
     assert result.code == 0
     assert (result.document["schema"], result.document["command"]) == (1, f"view {words[0]}")
 
 
-def test_a_mistake_is_told_with_what_was_meant(wdsctl: Wdsctl, indexed: Path) -> None:
+def test_view_create_suggests_column_for_typo(wdsctl: Wdsctl, indexed: Path) -> None:
     result = wdsctl("view", "create", indexed, "x", "--where", "positon = 0")
     assert result.code == 2
     assert result.stderr.splitlines() == [
@@ -68,7 +68,7 @@ def test_a_mistake_is_told_with_what_was_meant(wdsctl: Wdsctl, indexed: Path) ->
     ]
 
 
-def test_a_difference_exits_with_1(wdsctl: Wdsctl, indexed: Path) -> None:
+def test_view_diff_exits_with_1_on_difference(wdsctl: Wdsctl, indexed: Path) -> None:
     wdsctl("view", "create", indexed, "a", "--where", "position = 0")
     wdsctl("view", "create", indexed, "b", "--where", "position < 2")
     result = wdsctl("view", "diff", indexed, "a", "b", "--keys", 2)
@@ -81,19 +81,19 @@ def test_a_difference_exits_with_1(wdsctl: Wdsctl, indexed: Path) -> None:
     assert wdsctl("view", "diff", indexed, "a").code == 0
 
 
-def test_keys_go_out_and_come_in_through_pipes(indexed: Path) -> None:
+def test_view_exports_and_imports_keys_through_pipes(indexed: Path) -> None:
     command = [sys.executable, "-m", "wdsctl", "view"]
     subprocess.run([*command, "create", indexed, "a", "--where", "position = 0"], check=True, capture_output=True)
     out = subprocess.run([*command, "export", indexed, "a"], check=True, capture_output=True).stdout
     assert len(out.splitlines()) == 10
-    made = subprocess.run(
+    created = subprocess.run(
         [*command, "create", indexed, "b", "--keys", "-", "--json"], input=out, check=True, capture_output=True
     )
     listed = subprocess.run([*command, "show", indexed, "a", "--json"], check=True, capture_output=True)
-    assert json.loads(made.stdout)["hash"] == json.loads(listed.stdout)["hash"]
+    assert json.loads(created.stdout)["hash"] == json.loads(listed.stdout)["hash"]
 
 
-def test_a_closed_pipe_ends_an_export_quietly(wdsctl: Wdsctl, indexed: Path) -> None:
+def test_view_export_to_closed_pipe_exits_quietly(wdsctl: Wdsctl, indexed: Path) -> None:
     wdsctl("view", "create", indexed, "a", "--where", "position >= 0")
     reader, writer = os.pipe()
     os.close(reader)
@@ -103,7 +103,7 @@ def test_a_closed_pipe_ends_an_export_quietly(wdsctl: Wdsctl, indexed: Path) -> 
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-def test_an_export_to_a_file_says_what_it_wrote(wdsctl: Wdsctl, indexed: Path, tmp_path: Path) -> None:
+def test_view_export_to_file_overwrites_only_with_force(wdsctl: Wdsctl, indexed: Path, tmp_path: Path) -> None:
     wdsctl("view", "create", indexed, "a", "--where", "position = 0")
     out = tmp_path / "a.jsonl"
     assert wdsctl("view", "export", indexed, "a", "-o", out, "--json").document["format"] == "jsonl"
@@ -113,18 +113,18 @@ def test_an_export_to_a_file_says_what_it_wrote(wdsctl: Wdsctl, indexed: Path, t
     assert wdsctl("view", "export", indexed, "a", "--json").code == 2
 
 
-def test_a_view_is_deleted_and_refreshed(wdsctl: Wdsctl, indexed: Path) -> None:
+def test_view_refresh_and_delete_report_results(wdsctl: Wdsctl, indexed: Path) -> None:
     wdsctl("view", "create", indexed, "a", "--where", "position = 0")
     assert wdsctl("view", "refresh", indexed).stdout.splitlines()[1].split() == ["a", "unchanged", "10", "0", "0"]
     assert "@a: deleted (10 samples" in wdsctl("view", "delete", indexed, "a").stdout
-    gone = wdsctl("view", "delete", indexed, "a")
-    assert (gone.code, gone.stderr.splitlines()[0]) == (
+    repeated = wdsctl("view", "delete", indexed, "a")
+    assert (repeated.code, repeated.stderr.splitlines()[0]) == (
         3,
         "error[WDS330]: the dataset has no view 'a'; it has none yet",
     )
 
 
-def test_without_a_command_it_says_which_there_are(wdsctl: Wdsctl) -> None:
+def test_view_without_subcommand_lists_subcommands(wdsctl: Wdsctl) -> None:
     result = wdsctl("view")
     assert result.code == 2
     assert all(name in result.stderr for name in ("create", "list", "show", "diff", "export", "refresh", "delete"))
@@ -142,7 +142,7 @@ def test_without_a_command_it_says_which_there_are(wdsctl: Wdsctl) -> None:
         ("delete", "NAMED"),
     ],
 )
-def test_a_view_may_be_named_with_its_dataset(wdsctl: Wdsctl, indexed: Path, words: tuple[str, ...]) -> None:
+def test_view_commands_accept_dataset_at_view(wdsctl: Wdsctl, indexed: Path, words: tuple[str, ...]) -> None:
     def answer(*named: object) -> tuple[int, str]:
         wdsctl("view", "create", indexed, "first", "--where", "position = 0", "--replace")
         wdsctl("view", "create", indexed, "other", "--where", "position = 1")
@@ -153,7 +153,7 @@ def test_a_view_may_be_named_with_its_dataset(wdsctl: Wdsctl, indexed: Path, wor
     assert answer(f"{indexed}@first") == answer(indexed, "first")
 
 
-def test_no_view_and_one_too_many_are_refused_with_how_to_name_one(wdsctl: Wdsctl, indexed: Path) -> None:
+def test_view_commands_refuse_missing_or_extra_view_name(wdsctl: Wdsctl, indexed: Path) -> None:
     none, two = wdsctl("view", "show", indexed), wdsctl("view", "delete", f"{indexed}@first", "second")
     assert (none.code, two.code) == (2, 2)
     assert "missing view name" in none.stderr

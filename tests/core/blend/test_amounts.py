@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from wdsctl.core.blend.yaml_tree import Node, NodeLocation, parse_amount
 from wdsctl.core.errors import DatasetError
 
-PLACE = NodeLocation("x.yaml", 7)
+LOCATION = NodeLocation("x.yaml", 7)
 
 
 def read(value: Any) -> Fraction:
-    return parse_amount(Node(value, PLACE), "weight", PLACE)
+    return parse_amount(Node(value, LOCATION), "weight", LOCATION)
 
 
 @given(st.decimals(0, 10**6, places=4))
-def test_a_number_is_what_is_written_and_not_the_nearest_binary_one(number: Decimal) -> None:
+def test_parse_amount_reads_decimals_exactly(number: Decimal) -> None:
     assert read(float(number)) == read(f"{number:f}") == Fraction(number)
 
 
@@ -37,7 +37,7 @@ def test_a_number_is_what_is_written_and_not_the_nearest_binary_one(number: Deci
         (np.int64(3), "3"),
     ],
 )
-def test_all_forms_of_numbers_are_understood(value: Any, expected: str) -> None:
+def test_parse_amount_accepts_all_number_formats(value: Any, expected: str) -> None:
     assert read(value) == Fraction(expected)
 
 
@@ -45,7 +45,7 @@ def test_all_forms_of_numbers_are_understood(value: Any, expected: str) -> None:
     "value",
     [-1, -0.5, "-1", True, None, float("nan"), float("inf"), "1/0", "x", "", "1e999999999", [], {}, "1/3/2", 1j],
 )
-def test_anything_else_is_refused_with_file_line_and_key(value: Any) -> None:
+def test_parse_amount_refuses_other_values_with_location(value: Any) -> None:
     with pytest.raises(DatasetError, match="weight: expected a number from zero up") as caught:
         read(value)
 

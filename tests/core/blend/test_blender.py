@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.core.blend.trees import files, weights
+from tests.core.blend.trees import weights, write_files
 from wdsctl.core.blend import Blender, read_blend
 from wdsctl.core.errors import DatasetError, UsageError
 
 
-def test_a_blender_gives_the_plan_of_the_file_that_says_the_same(tmp_path: Path) -> None:
-    main = files(
+def test_blender_plan_equals_plan_of_equivalent_file(tmp_path: Path) -> None:
+    main = write_files(
         tmp_path,
         main="blend: [{path: /a, weight: 3}, {path: inner.yaml}]\nweight_by: tokens\n"
         "schedule: [{step: 5, weights: {0: 1}}]\n",
@@ -27,7 +27,7 @@ def test_a_blender_gives_the_plan_of_the_file_that_says_the_same(tmp_path: Path)
     assert read_blend(blender.mapping()) == read_blend(main)
 
 
-def test_a_path_may_be_a_mapping_or_another_blender() -> None:
+def test_blender_accepts_mappings_and_blenders_as_paths() -> None:
     plan = Blender(
         [("/a", 1), ({"blend": [{"path": "/b"}, {"path": "/c"}]}, 1), (Blender([("/d", 1)]), Fraction(2))]
     ).plan()
@@ -36,12 +36,12 @@ def test_a_path_may_be_a_mapping_or_another_blender() -> None:
 
 
 @pytest.mark.parametrize("entry", ["/a", ("/a",), ("/a", 1, 2), 5])
-def test_an_entry_is_a_path_and_a_weight(entry: Any) -> None:
+def test_blender_refuses_entry_without_path_and_weight(entry: Any) -> None:
     with pytest.raises(UsageError, match=r"expected \(path, weight\)"):
         Blender([entry]).plan()
 
 
-def test_a_weight_that_is_none_is_refused_with_its_place() -> None:
+def test_blender_refuses_invalid_weight_with_location() -> None:
     with pytest.raises(DatasetError, match="weight: expected a number") as caught:
         Blender([("/a", 1), ("/b", "x")]).plan()
 

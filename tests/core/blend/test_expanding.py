@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.blend.trees import AMOUNTS, files, nodes, of, repetitions, weights
+from tests.core.blend.trees import AMOUNTS, make_node, nodes, repetitions, weights, write_files
 from wdsctl.core.blend import BlendComponent, BlendPlan, RepeatedLeaf, Subset, read_blend
 from wdsctl.core.errors import DatasetError
 
@@ -17,7 +17,7 @@ A, B, C, D = ({"path": f"/{name}"} for name in "abcd")
 
 
 def expected(node: dict[str, Any]) -> list[tuple[str, Fraction]]:
-    """What a tree of blends comes to, spelled out."""
+    """The paths and weights of a tree of blends, computed recursively."""
     if "path" in node:
         return [(node["path"], Fraction(1))]
     own = [Fraction(str(entry["weight"])) for entry in node["blend"]]
@@ -29,34 +29,36 @@ def expected(node: dict[str, Any]) -> list[tuple[str, Fraction]]:
 
 
 @given(nodes("blend", "weight"))
-def test_weights_are_products_of_shares_and_sum_to_one(tree: dict[str, Any]) -> None:
+def test_blend_weights_are_products_of_shares_and_sum_to_one(tree: dict[str, Any]) -> None:
     plan = read_blend(tree)
 
-    assert [(arm.repeated_leaves[0].leaf.path, arm.weight) for arm in plan.components] == expected(tree)
-    assert sum(arm.weight for arm in plan.components) == 1
+    assert [(component.repeated_leaves[0].leaf.path, component.weight) for component in plan.components] == expected(
+        tree
+    )
+    assert sum(component.weight for component in plan.components) == 1
     assert read_blend(yaml_copy(tree)) == plan
 
 
 @given(nodes("blend_epochized", "repetitions"))
-def test_repetitions_are_products_in_one_order(tree: dict[str, Any]) -> None:
-    def spelled(node: dict[str, Any], times: Fraction) -> list[tuple[str, Fraction]]:
+def test_repetitions_are_products_along_the_path(tree: dict[str, Any]) -> None:
+    def expand(node: dict[str, Any], times: Fraction) -> list[tuple[str, Fraction]]:
         times *= Fraction(str(node.get("repetitions", 1)))
         if "path" in node:
             return [(node["path"], times)]
-        return [each for entry in node["blend_epochized"] for each in spelled(entry, times)]
+        return [each for entry in node["blend_epochized"] for each in expand(entry, times)]
 
-    (arm,) = read_blend(tree).components
+    (component,) = read_blend(tree).components
 
-    assert [(each.leaf.path, each.repetitions) for each in arm.repeated_leaves] == spelled(tree, Fraction(1))
+    assert [(each.leaf.path, each.repetitions) for each in component.repeated_leaves] == expand(tree, Fraction(1))
 
 
 @given(st.lists(nodes("blend", "weight"), min_size=1, max_size=4), st.data())
-def test_flattening_a_part_first_changes_nothing(parts: list[dict[str, Any]], data: st.DataObject) -> None:
+def test_flattening_inner_blend_keeps_plan(parts: list[dict[str, Any]], data: st.DataObject) -> None:
     own = data.draw(st.lists(AMOUNTS, min_size=len(parts), max_size=len(parts)))
-    flat = [of(*({"path": path, "weight": weight} for path, weight in expected(part))) for part in parts]
+    flat = [make_node(*({"path": path, "weight": weight} for path, weight in expected(part))) for part in parts]
 
     nested, flattened = (
-        read_blend(of(*({"path": part, "weight": weight} for part, weight in zip(each, own, strict=True))))
+        read_blend(make_node(*({"path": part, "weight": weight} for part, weight in zip(each, own, strict=True))))
         for each in (parts, flat)
     )
 
@@ -68,8 +70,8 @@ def yaml_copy(tree: dict[str, Any]) -> dict[str, Any]:
     return copy
 
 
-def test_a_group_in_place_and_by_path_are_the_same(tmp_path: Path) -> None:
-    main = files(
+def test_inline_group_equals_group_by_path(tmp_path: Path) -> None:
+    main = write_files(
         tmp_path,
         main="blend:\n  - {path: /a}\n  - {path: inner.yaml, weight: 2}\n",
         inner="splits: {train: {blend: [{path: /b}, {path: /c, weight: 3}]}}",
@@ -77,34 +79,38 @@ def test_a_group_in_place_and_by_path_are_the_same(tmp_path: Path) -> None:
     inner = {"blend": [B, C | {"weight": 3}]}
 
     assert (
-        read_blend(main) == read_blend(of(A, inner | {"weight": 2})) == read_blend(of(A, {"path": inner, "weight": 2}))
+        read_blend(main)
+        == read_blend(make_node(A, inner | {"weight": 2}))
+        == read_blend(make_node(A, {"path": inner, "weight": 2}))
     )
     assert weights(read_blend(main)) == {"a": Fraction(1, 3), "b": Fraction(1, 6), "c": Fraction(1, 2)}
 
 
-def test_an_epochized_blend_in_a_blend_is_one_arm() -> None:
-    plan = read_blend(of(A, of(B | {"repetitions": 0.7}, C | {"repetitions": 3}, kind="blend_epochized", weight=3)))
+def test_epochized_blend_in_blend_is_one_component() -> None:
+    plan = read_blend(
+        make_node(A, make_node(B | {"repetitions": 0.7}, C | {"repetitions": 3}, kind="blend_epochized", weight=3))
+    )
 
-    assert [(arm.weight, len(arm.repeated_leaves)) for arm in plan.components] == [
+    assert [(component.weight, len(component.repeated_leaves)) for component in plan.components] == [
         (Fraction(1, 4), 1),
         (Fraction(3, 4), 2),
     ]
     assert repetitions(plan) == {"a": 1, "b": Fraction(7, 10), "c": 3}
 
 
-def test_concat_lays_end_to_end_and_repeats_within_an_epochized_blend() -> None:
-    inner = of(A, B, kind="concat")
+def test_concat_keeps_order_and_repeats_in_epochized_blend() -> None:
+    inner = make_node(A, B, kind="concat")
 
     assert repetitions(read_blend(inner)) == {"a": 1, "b": 1}
-    assert repetitions(read_blend(of(inner | {"repetitions": 2}, C, kind="blend_epochized"))) == {
+    assert repetitions(read_blend(make_node(inner | {"repetitions": 2}, C, kind="blend_epochized"))) == {
         "a": 2,
         "b": 2,
         "c": 1,
     }
 
 
-def test_a_single_dataset_is_one_component_with_all_of_the_weight(tmp_path: Path) -> None:
-    main = files(tmp_path, main="path: a\nshuffle_over_epochs_multiplier: -1\n")
+def test_single_dataset_is_one_component_of_weight_one(tmp_path: Path) -> None:
+    main = write_files(tmp_path, main="path: a\nshuffle_over_epochs_multiplier: -1\n")
 
     (component,) = read_blend(main).components
 
@@ -112,8 +118,8 @@ def test_a_single_dataset_is_one_component_with_all_of_the_weight(tmp_path: Path
     assert component.where == f"{main}:1"
 
 
-def test_one_order_is_shuffled_in_one_way(tmp_path: Path) -> None:
-    main = files(
+def test_concat_refuses_different_shuffle_multipliers(tmp_path: Path) -> None:
+    main = write_files(
         tmp_path,
         main="""\
 blend:
@@ -141,8 +147,8 @@ concat:
 
 @pytest.mark.parametrize("kind", ["blend_epochized", "concat"])
 @pytest.mark.parametrize("mode", ["train", "val"])
-def test_a_blend_in_an_order_with_an_end_is_refused_with_the_reason(tmp_path: Path, kind: str, mode: Any) -> None:
-    main = files(tmp_path, main=f"{kind}:\n- path: /a\n- path: inner.yaml\n", inner="blend:\n- path: /b\n")
+def test_blend_in_finite_order_is_refused(tmp_path: Path, kind: str, mode: Any) -> None:
+    main = write_files(tmp_path, main=f"{kind}:\n- path: /a\n- path: inner.yaml\n", inner="blend:\n- path: /b\n")
 
     with pytest.raises(DatasetError, match="which is finite; a blend is endless") as caught:
         read_blend(main, mode=mode)
@@ -151,8 +157,8 @@ def test_a_blend_in_an_order_with_an_end_is_refused_with_the_reason(tmp_path: Pa
     assert f"{tmp_path}/inner.yaml:1" in caught.value.message
 
 
-def test_a_split_part_is_that_of_what_is_around_and_chooses_the_split_of_a_nested_file(tmp_path: Path) -> None:
-    main = files(
+def test_split_part_is_inherited_and_selects_split_of_nested_file(tmp_path: Path) -> None:
+    main = write_files(
         tmp_path,
         main="splits: {train: {blend: [{path: /a}, {path: inner.yaml, split_part: other}, {path: inner.yaml}]}}",
         inner="splits: {other: {path: /b}, train: {path: /c, split_part: all}}",
@@ -165,14 +171,14 @@ def test_a_split_part_is_that_of_what_is_around_and_chooses_the_split_of_a_neste
     ]
 
 
-def test_a_file_without_splits_is_for_every_split(tmp_path: Path) -> None:
-    main = files(tmp_path, main="blend: [{path: inner.yaml}]", inner="{path: a}")
+def test_blend_file_without_splits_applies_to_every_split(tmp_path: Path) -> None:
+    main = write_files(tmp_path, main="blend: [{path: inner.yaml}]", inner="{path: a}")
 
     assert [leaf.split_part for leaf in read_blend(main, split_part="val").leaves] == ["val"]
 
 
-def test_what_stands_further_out_reaches_the_leaves() -> None:
-    outer = of(
+def test_outer_settings_reach_leaves() -> None:
+    outer = make_node(
         A | {"subflavors": {"x": 1, "y": 1}, "subset": {"range": [0, 50]}, "shuffle_over_epochs_multiplier": 2},
         subflavors={"x": 2},
         subset={"range": ["50%", "end"]},
@@ -186,8 +192,8 @@ def test_what_stands_further_out_reaches_the_leaves() -> None:
     assert (leaf.multiplier, read_blend(outer, multiplier=5).components[0].multiplier) == (30, 30)
 
 
-def test_a_leaf_keeps_its_configs_and_its_stores(tmp_path: Path) -> None:
-    main = files(
+def test_leaf_keeps_configs_and_aux_stores(tmp_path: Path) -> None:
+    main = write_files(
         tmp_path,
         main="path: shards\ndataset_config: d.yaml\nsplit_config: s.yaml\naux: {media: m, files: 'filesystem://f'}\n",
     )
@@ -199,16 +205,16 @@ def test_a_leaf_keeps_its_configs_and_its_stores(tmp_path: Path) -> None:
     assert leaf.where == f"{main}:1"
 
 
-def test_relative_paths_begin_where_their_file_is(tmp_path: Path) -> None:
+def test_relative_paths_resolve_from_folder_of_file(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
-    main = files(tmp_path, main="blend: [{path: a}, {path: sub/inner.yaml}]")
+    main = write_files(tmp_path, main="blend: [{path: a}, {path: sub/inner.yaml}]")
     (tmp_path / "sub" / "inner.yaml").write_text("path: {concat: [{path: b}, {path: 's3://bucket/c'}]}")
 
     assert [leaf.path for leaf in read_blend(main).leaves] == [f"{tmp_path}/a", f"{tmp_path}/sub/b", "s3://bucket/c"]
 
 
-def test_anchors_share_what_they_name(tmp_path: Path) -> None:
-    main = files(
+def test_yaml_anchors_and_merge_keys_are_resolved(tmp_path: Path) -> None:
+    main = write_files(
         tmp_path,
         main="""\
 splits:
@@ -225,8 +231,10 @@ splits:
     assert [leaf.split_part for leaf in read_blend(main, split_part="val").leaves] == ["val"]
 
 
-def test_validation_takes_every_leaf_once_in_order() -> None:
-    tree = of(A | {"weight": 9}, of(B, C | {"weight": 0}), of(D | {"repetitions": 2.5}, kind="blend_epochized"))
+def test_val_mode_reads_every_leaf_once_in_order() -> None:
+    tree = make_node(
+        A | {"weight": 9}, make_node(B, C | {"weight": 0}), make_node(D | {"repetitions": 2.5}, kind="blend_epochized")
+    )
 
     plan = read_blend(tree, mode="val")
 
@@ -236,16 +244,16 @@ def test_validation_takes_every_leaf_once_in_order() -> None:
     assert plan.schedule == ()
 
 
-def test_zero_means_never_and_keeps_its_place() -> None:
-    assert weights(read_blend(of(A | {"weight": 0}, B))) == {"a": 0, "b": 1}
-    assert repetitions(read_blend(of(A | {"repetitions": 0}, B, kind="blend_epochized"))) == {"a": 0, "b": 1}
+def test_zero_weight_and_repetitions_are_kept() -> None:
+    assert weights(read_blend(make_node(A | {"weight": 0}, B))) == {"a": 0, "b": 1}
+    assert repetitions(read_blend(make_node(A | {"repetitions": 0}, B, kind="blend_epochized"))) == {"a": 0, "b": 1}
 
 
-def test_a_schedule_gives_the_weights_of_the_flat_arms() -> None:
+def test_schedule_has_weights_of_flat_components() -> None:
     plan = read_blend(
-        of(
+        make_node(
             A | {"name": "a", "weight": 3},
-            of(B, C | {"weight": 3}, name="rest"),
+            make_node(B, C | {"weight": 3}, name="rest"),
             weight_by="tokens",
             schedule=[{"step": 100, "weights": {"a": 0}}, {"step": 200, "weights": {"a": 1, "1": 1}}],
         )
@@ -257,18 +265,20 @@ def test_a_schedule_gives_the_weights_of_the_flat_arms() -> None:
         (100, ["0", "1/4", "3/4"]),
         (200, ["1/2", "1/8", "3/8"]),
     ]
-    assert tuple(arm.weight for arm in plan.components) == plan.schedule[0].weights
+    assert tuple(component.weight for component in plan.components) == plan.schedule[0].weights
 
 
-def test_unit_and_schedule_are_had_through_plain_references(tmp_path: Path) -> None:
-    main = files(tmp_path, main="splits: {train: {path: inner.yaml}}", inner="{blend: [{path: a}], weight_by: tokens}")
+def test_weight_unit_is_read_through_plain_reference(tmp_path: Path) -> None:
+    main = write_files(
+        tmp_path, main="splits: {train: {path: inner.yaml}}", inner="{blend: [{path: a}], weight_by: tokens}"
+    )
 
     assert read_blend(main).weight_unit == "tokens"
 
 
 @pytest.mark.parametrize("key", ["weight_by: tokens", "schedule: [{step: 0, weights: [1]}]"])
-def test_unit_and_schedule_of_an_inner_blend_are_refused(tmp_path: Path, key: str) -> None:
-    main = files(tmp_path, main="blend: [{path: inner.yaml}]", inner=f"blend: [path: a]\n{key}\n")
+def test_unit_and_schedule_of_inner_blend_are_refused(tmp_path: Path, key: str) -> None:
+    main = write_files(tmp_path, main="blend: [{path: inner.yaml}]", inner=f"blend: [path: a]\n{key}\n")
 
     with pytest.raises(DatasetError, match="applies to a whole job") as caught:
         read_blend(main)
@@ -278,15 +288,15 @@ def test_unit_and_schedule_of_an_inner_blend_are_refused(tmp_path: Path, key: st
 
 @pytest.mark.parametrize("subset", [{"range": ["0%", "50%"]}, {"range": [5, "end"]}])
 @pytest.mark.parametrize("kind", ["blend", "blend_epochized", "concat"])
-def test_a_subset_of_a_group_is_one_of_each_of_its_leaves(subset: dict[str, Any], kind: str) -> None:
-    plan = read_blend(of(A, B, kind=kind, subset=subset))
+def test_subset_of_group_applies_to_each_leaf(subset: dict[str, Any], kind: str) -> None:
+    plan = read_blend(make_node(A, B, kind=kind, subset=subset))
 
     assert len({leaf.subsets for leaf in plan.leaves}) == 1
     assert all(len(leaf.subsets) == 1 for leaf in plan.leaves)
 
 
-def test_version_one_is_understood(tmp_path: Path) -> None:
-    main = files(
+def test_read_blend_accepts_version_1_files(tmp_path: Path) -> None:
+    main = write_files(
         tmp_path,
         main="""\
 __module__: megatron.energon
@@ -307,7 +317,7 @@ splits:
     assert second.repeated_leaves[0].leaf.split_part == "all"
 
 
-def test_a_plan_is_built_of_plain_values() -> None:
-    plan = read_blend(of(A, B))
+def test_blend_plan_equals_plan_of_plain_values() -> None:
+    plan = read_blend(make_node(A, B))
 
     assert plan == BlendPlan(tuple(BlendComponent(Fraction(1, 2), (RepeatedLeaf(leaf),), 1) for leaf in plan.leaves))

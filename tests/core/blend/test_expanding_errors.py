@@ -1,4 +1,4 @@
-"""Whatever stands in a file, it is a plan or an error that says where."""
+"""Every blend file is read as a plan or refused with an error that has a location."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.blend.trees import files
+from tests.core.blend.trees import write_files
 from wdsctl.core.blend import BlendComponent, BlendPlan, read_blend
 from wdsctl.core.blend.files import BlendFileCache
 from wdsctl.core.blend.parse import expand_node
@@ -63,10 +63,10 @@ from wdsctl.core.errors import DatasetError, WdsctlError
         ("path: inner.yaml\nsplit_part: vla", 2, "WDS606", "the blend file has no split 'vla'; did you mean 'val'"),
     ],
 )
-def test_what_is_wrong_is_told_with_file_line_and_key(
+def test_read_blend_reports_errors_with_file_line_and_key(
     tmp_path: Path, main: str, line: int, code: str, why: str
 ) -> None:
-    path = files(tmp_path, main=main, inner="\nsplits: {val: {path: a}, train: {path: b}}")
+    path = write_files(tmp_path, main=main, inner="\nsplits: {val: {path: a}, train: {path: b}}")
 
     with pytest.raises(WdsctlError, match=why) as caught:
         read_blend(path)
@@ -75,9 +75,9 @@ def test_what_is_wrong_is_told_with_file_line_and_key(
     assert (caught.value.code, caught.value.where) == (code, f"{file}:{line}")
 
 
-def test_a_circle_of_files_is_named_whole_and_another_split_is_no_circle(tmp_path: Path) -> None:
+def test_cycle_of_files_is_reported_per_split(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(".")
-    main = files(
+    main = write_files(
         tmp_path,
         main="splits: {train: {path: b.yaml}, val: {path: main.yaml, split_part: test}, test: {path: x}}",
         b="splits:\n  train:\n    blend:\n    - path: loop/main.yaml\n",
@@ -91,7 +91,7 @@ def test_a_circle_of_files_is_named_whole_and_another_split_is_no_circle(tmp_pat
     assert (caught.value.code, caught.value.where) == ("WDS601", f"{tmp_path}/b.yaml:4")
 
 
-def test_aliases_that_make_endlessly_many_references_are_refused() -> None:
+def test_exponential_aliases_are_refused() -> None:
     lines = ["a0: &a0 {path: x}"]
     lines += [f"a{i}: &a{i} {{concat: [{', '.join([f'*a{i - 1}'] * 10)}]}}" for i in range(1, 12)]
     top = from_yaml("\n".join(lines), "x.yaml").value["a11"]
@@ -101,20 +101,22 @@ def test_aliases_that_make_endlessly_many_references_are_refused() -> None:
     assert caught.value.where == "x.yaml:1"
 
 
-def test_aliases_that_nest_for_ever_deeper_are_refused(tmp_path: Path) -> None:
+def test_deeply_nested_aliases_are_refused(tmp_path: Path) -> None:
     lines = ["a0: &a0 {path: x}", *(f"a{i}: &a{i} {{concat: [*a{i - 1}]}}" for i in range(1, 500))]
 
     with pytest.raises(DatasetError, match="levels deep"):
-        read_blend(files(tmp_path, main="splits:\n" + "".join(f"  {line}\n" for line in lines)), split_part="a499")
+        read_blend(
+            write_files(tmp_path, main="splits:\n" + "".join(f"  {line}\n" for line in lines)), split_part="a499"
+        )
 
 
-def test_ten_thousand_entries_are_ten_thousand_arms(tmp_path: Path) -> None:
-    main = files(tmp_path, main="blend:\n" + "".join(f"- {{path: d{i}, weight: {i}.5}}\n" for i in range(10_000)))
+def test_blend_of_10000_entries_has_10000_components(tmp_path: Path) -> None:
+    main = write_files(tmp_path, main="blend:\n" + "".join(f"- {{path: d{i}, weight: {i}.5}}\n" for i in range(10_000)))
 
     plan = read_blend(main)
 
     assert len(plan.components) == 10_000
-    assert sum(arm.weight for arm in plan.components) == 1
+    assert sum(component.weight for component in plan.components) == 1
 
 
 KEYS = [
@@ -146,11 +148,11 @@ ANYTHING = st.recursive(
 
 
 @given(ANYTHING)
-def test_whatever_stands_in_a_file_it_is_a_plan_or_an_error_with_its_line(value: Any) -> None:
+def test_expand_node_returns_plan_or_error_with_location(value: Any) -> None:
     text = yaml.safe_dump({"blend": [{"path": value, "weight": 1}, value]})
     node = from_yaml(text, "x.yaml")
 
-    outcome = outcome_of(node)
+    outcome = expand(node)
 
     assert isinstance(outcome, BlendComponent | BlendPlan) or outcome.where.startswith("x.yaml:")
     assert isinstance(outcome, BlendComponent | BlendPlan) or outcome.code in {
@@ -162,7 +164,7 @@ def test_whatever_stands_in_a_file_it_is_a_plan_or_an_error_with_its_line(value:
     }
 
 
-def outcome_of(node: Node) -> BlendComponent | BlendPlan | WdsctlError:
+def expand(node: Node) -> BlendComponent | BlendPlan | WdsctlError:
     try:
         return expand_node(node, Scope("/data", "train", 1), BlendFileCache())
     except WdsctlError as error:

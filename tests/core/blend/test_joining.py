@@ -1,4 +1,4 @@
-"""Joins in blend files: one leaf that knows its members."""
+"""Joins in blend files: a join is one leaf with members."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
-from tests.core.blend.trees import files, of
+from tests.core.blend.trees import make_node, write_files
 from wdsctl.core.blend import Join, Subset, read_blend, traverse
 from wdsctl.core.errors import DatasetError
 
 
-def join_of(node: dict[str, Any]) -> Join:
+def read_join(node: dict[str, Any]) -> Join:
     (leaf,) = read_blend(node).leaves
     assert leaf.join is not None
     return leaf.join
 
 
 def a_join(*members: dict[str, Any], **keys: Any) -> dict[str, Any]:
-    return of({"path": "/a"}, *(members or ({"path": "/b"},)), kind="join", **keys)
+    return make_node({"path": "/a"}, *(members or ({"path": "/b"},)), kind="join", **keys)
 
 
-def test_a_join_is_a_leaf_of_its_first_member() -> None:
+def test_join_is_leaf_of_its_first_member() -> None:
     (leaf,) = read_blend(a_join({"path": "/b", "split_part": "val", "dataset_config": "b.yaml"})).leaves
 
     assert (leaf.path, leaf.split_part) == ("/a", "train")
@@ -32,25 +32,25 @@ def test_a_join_is_a_leaf_of_its_first_member() -> None:
     assert (leaf.join.nonmatch, leaf.join.names, leaf.join.joiner) == (("error",), (), None)
 
 
-def test_a_mapping_names_the_members() -> None:
-    assert join_of({"join": {"image": {"path": "/a"}, "text": {"path": "/b"}}}).names == ("image", "text")
+def test_join_mapping_names_members() -> None:
+    assert read_join({"join": {"image": {"path": "/a"}, "text": {"path": "/b"}}}).names == ("image", "text")
 
 
-@pytest.mark.parametrize("said", ["error", "skip", "none"])
-def test_nonmatch_is_a_members_own_or_else_that_of_the_join(said: str) -> None:
-    assert join_of(a_join({"path": "/b", "nonmatch": said})).nonmatch == (said,)
-    both = a_join({"path": "/b"}, {"path": "/c", "nonmatch": "error"}, nonmatch=said)
-    assert join_of(both).nonmatch == (said, "error")
+@pytest.mark.parametrize("policy", ["error", "skip", "none"])
+def test_nonmatch_of_member_overrides_that_of_join(policy: str) -> None:
+    assert read_join(a_join({"path": "/b", "nonmatch": policy})).nonmatch == (policy,)
+    both = a_join({"path": "/b"}, {"path": "/c", "nonmatch": "error"}, nonmatch=policy)
+    assert read_join(both).nonmatch == (policy, "error")
 
 
-def test_a_null_is_the_word_none(tmp_path: Any) -> None:
-    path = files(tmp_path, main="join: [{path: a}, {path: b, nonmatch: null}, {path: c, nonmatch: none}]")
+def test_nonmatch_null_means_none(tmp_path: Any) -> None:
+    path = write_files(tmp_path, main="join: [{path: a}, {path: b, nonmatch: null}, {path: c, nonmatch: none}]")
 
-    assert join_of({"path": str(path)}).nonmatch == ("none", "none")
+    assert read_join({"path": str(path)}).nonmatch == ("none", "none")
 
 
 @pytest.mark.parametrize(
-    ("given", "read"),
+    ("value", "expected"),
     [
         ("mine.joins:Pair", "mine.joins:Pair"),
         ({"__module__": "mine.joins", "__class__": "Pair"}, "mine.joins:Pair"),
@@ -58,11 +58,11 @@ def test_a_null_is_the_word_none(tmp_path: Any) -> None:
         (max, max),
     ],
 )
-def test_a_joiner_is_named_by_its_module_or_given_in_code(given: Any, read: Any) -> None:
-    assert join_of(a_join(joiner=given)).joiner == read
+def test_joiner_is_named_by_module_or_passed_as_function(value: Any, expected: Any) -> None:
+    assert read_join(a_join(joiner=value)).joiner == expected
 
 
-def test_outer_subflavors_win_over_those_of_members() -> None:
+def test_outer_subflavors_override_those_of_members() -> None:
     node = a_join({"path": "/b", "subflavors": {"lang": "en", "of": "b"}}, subflavors={"lang": "de"})
     (leaf,) = read_blend({"blend": [node], "subflavors": {"all": 1}}).leaves
 
@@ -71,19 +71,19 @@ def test_outer_subflavors_win_over_those_of_members() -> None:
     assert leaf.join.members[0].subflavors == {"lang": "de", "of": "b", "all": 1}
 
 
-def test_a_join_has_weights_repetitions_and_ranges_like_any_entry() -> None:
+def test_join_accepts_weight_repetitions_and_subset() -> None:
     node = {**a_join(subset={"range": [0, 10]}, shuffle_over_epochs_multiplier=3), "weight": 2}
-    plan = read_blend(of(node, {"path": "/c", "weight": 1}, subset={"range": ["0%", "50%"]}))
+    plan = read_blend(make_node(node, {"path": "/c", "weight": 1}, subset={"range": ["0%", "50%"]}))
 
     assert plan.components[0].weight == Fraction(2, 3)
     assert plan.components[0].multiplier == 3
     assert plan.leaves[0].subsets == (Subset(0, 10), Subset(Fraction(0), Fraction(1, 2)))
-    (leaf,) = read_blend(of({**a_join(), "repetitions": 2}, kind="blend_epochized")).leaves
+    (leaf,) = read_blend(make_node({**a_join(), "repetitions": 2}, kind="blend_epochized")).leaves
     assert leaf.join is not None
 
 
-def test_a_join_may_lie_in_a_nested_file_and_members_beside_the_file(tmp_path: Any) -> None:
-    main = files(
+def test_join_in_nested_file_resolves_member_paths(tmp_path: Any) -> None:
+    main = write_files(
         tmp_path, main="blend: [{path: inner.yaml}]", inner="join: [{path: x}, {path: one.yaml}]", one="path: y"
     )
     (leaf,) = read_blend(main).leaves
@@ -92,14 +92,14 @@ def test_a_join_may_lie_in_a_nested_file_and_members_beside_the_file(tmp_path: A
     assert [leaf.path, leaf.join.members[0].path] == [str(tmp_path / "x"), str(tmp_path / "y")]
 
 
-def test_the_stores_of_all_members_are_those_of_the_join() -> None:
+def test_join_has_aux_stores_of_all_members() -> None:
     (leaf,) = read_blend(a_join({"path": "/b", "aux": {"media": "/m"}})).leaves
 
     assert leaf.aux == {"media": "/m"}
 
 
-def test_traverse_gives_the_members_after_their_primary() -> None:
-    assert [each.path for each in traverse(read_blend(of(a_join(), {"path": "/c"})))] == ["/a", "/b", "/c"]
+def test_traverse_returns_members_after_primary() -> None:
+    assert [each.path for each in traverse(read_blend(make_node(a_join(), {"path": "/c"})))] == ["/a", "/b", "/c"]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_traverse_gives_the_members_after_their_primary() -> None:
         ({"join": [{"path": "/a", "aux": {"m": "/x"}}, {"path": "/b", "aux": {"m": "/y"}}]}, "'m' has two meanings"),
     ],
 )
-def test_a_join_that_is_wrong_is_told(node: dict[str, Any], words: str) -> None:
+def test_invalid_join_is_refused(node: dict[str, Any], words: str) -> None:
     with pytest.raises(DatasetError, match=words) as raised:
         read_blend(node)
 

@@ -18,7 +18,7 @@ VALUES = st.recursive(
 )
 
 
-def place(node: Node, *keys: str | int) -> str:
+def find_location(node: Node, *keys: str | int) -> str:
     for key in keys[:-1]:
         node = node.value[key]
     last = keys[-1]
@@ -26,29 +26,29 @@ def place(node: Node, *keys: str | int) -> str:
 
 
 @given(VALUES)
-def test_yaml_and_a_mapping_of_the_same_values_are_the_same(value: Any) -> None:
+def test_from_yaml_and_from_mapping_return_equal_values(value: Any) -> None:
     text = yaml.safe_dump({"x": value})
 
     assert node_value(from_yaml(text, "x.yaml")) == node_value(from_mapping({"x": value}, "mapping")) == {"x": value}
 
 
-def test_a_place_is_the_line_of_the_key_and_of_the_entry() -> None:
+def test_yaml_location_is_line_of_key_or_entry() -> None:
     node = from_yaml("blend:\n  - path: a\n\n  -\n    path: b\n    weight: 2\n", "x.yaml")
 
-    assert place(node, "blend") == "x.yaml:1"
-    assert place(node, "blend", 0) == "x.yaml:2"
-    assert place(node, "blend", 1, "weight") == "x.yaml:6"
-    assert place(node, "blend", 1, "nothing") == "x.yaml:5"
+    assert find_location(node, "blend") == "x.yaml:1"
+    assert find_location(node, "blend", 0) == "x.yaml:2"
+    assert find_location(node, "blend", 1, "weight") == "x.yaml:6"
+    assert find_location(node, "blend", 1, "nothing") == "x.yaml:5"
 
 
-def test_a_place_in_a_mapping_is_the_way_to_it() -> None:
+def test_mapping_location_is_path_of_keys() -> None:
     node = from_mapping({"blend": [{"path": Path("a")}]}, "mapping")
 
-    assert place(node, "blend", 0, "path") == "mapping.blend[0].path"
+    assert find_location(node, "blend", 0, "path") == "mapping.blend[0].path"
     assert node_value(node) == {"blend": [{"path": "a"}]}
 
 
-def test_aliases_and_merge_keys_are_resolved_and_nearer_keys_win() -> None:
+def test_aliases_and_merge_keys_are_resolved_with_own_keys_first() -> None:
     text = """\
 base: &base {weight: 2, subset: {range: [0, 5]}}
 more: &more {weight: 9, name: n}
@@ -65,18 +65,18 @@ name: &name x
 
     assert node_value(node)["one"] == {"weight": 3, "subset": {"range": [0, 5]}}
     assert node_value(node)["two"] == {"path": "y", "weight": 2, "subset": {"range": [0, 5]}, "name": "n"}
-    assert place(node, "one", "weight") == "x.yaml:3"
-    assert place(node, "two", "weight") == "x.yaml:1"
-    assert place(node, "two", "name") == "x.yaml:2"
+    assert find_location(node, "one", "weight") == "x.yaml:3"
+    assert find_location(node, "two", "weight") == "x.yaml:1"
+    assert find_location(node, "two", "name") == "x.yaml:2"
 
 
-def test_an_alias_is_the_same_node_again() -> None:
+def test_alias_returns_same_node() -> None:
     node = from_yaml("a: &a [1]\nb: *a\n", "x.yaml")
 
     assert node.value["a"] is node.value["b"]
 
 
-def test_keys_and_dates_are_the_texts_that_stand_there() -> None:
+def test_yaml_keys_and_dates_are_read_as_text() -> None:
     assert node_value(from_yaml("{1: 2024-01-02, yes: '5', 2024-01-02: null, =: 1.5}", "x.yaml")) == {
         "1": "2024-01-02",
         "yes": "5",
@@ -101,7 +101,7 @@ def test_keys_and_dates_are_the_texts_that_stand_there() -> None:
         ("a: " + "[" * 100 + "]" * 100, 1, "nested more than 60 levels"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_its_line(text: str, line: int, why: str) -> None:
+def test_from_yaml_refuses_invalid_text_with_line(text: str, line: int, why: str) -> None:
     with pytest.raises(DatasetError, match=why) as caught:
         from_yaml(text, "x.yaml")
 
@@ -109,7 +109,7 @@ def test_what_cannot_be_read_is_refused_with_its_line(text: str, line: int, why:
 
 
 @pytest.mark.parametrize("text", ["a: &a [*a]", "a: &a {<<: *a}", "&a {b: {c: *a}}"])
-def test_an_anchor_that_contains_itself_is_a_circle(text: str) -> None:
+def test_anchor_that_contains_itself_is_refused(text: str) -> None:
     with pytest.raises(DatasetError, match="contains itself") as caught:
         from_yaml(text, "x.yaml")
 
@@ -117,12 +117,12 @@ def test_an_anchor_that_contains_itself_is_a_circle(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, "- " * 200_000, "{a: " * 100_000, "- 1\n" * 9 + "- " + "[" * 100_000])
-def test_endless_nesting_is_an_error_and_does_not_end_the_process(text: str) -> None:
+def test_extreme_nesting_raises_error(text: str) -> None:
     with pytest.raises(DatasetError):
         from_yaml(text, "x.yaml")
 
 
-def test_aliases_that_make_endlessly_many_values_are_refused() -> None:
+def test_node_value_refuses_exponential_aliases() -> None:
     lines = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 20)]
     node = from_yaml("\n".join(lines), "x.yaml")
@@ -131,11 +131,11 @@ def test_aliases_that_make_endlessly_many_values_are_refused() -> None:
         node_value(node)
 
 
-def test_a_mapping_needs_texts_as_keys_and_an_end() -> None:
-    circle: dict[str, Any] = {}
-    circle["a"] = circle
+def test_from_mapping_refuses_non_text_keys_and_cycles() -> None:
+    cycle: dict[str, Any] = {}
+    cycle["a"] = cycle
 
     with pytest.raises(DatasetError, match="the key 1 is not text"):
         from_mapping({"a": {1: 2}}, "mapping")
     with pytest.raises(DatasetError, match="levels deep"):
-        from_mapping(circle, "mapping")
+        from_mapping(cycle, "mapping")

@@ -32,7 +32,7 @@ from wdsctl.core.dataset.view_root import is_blend_file
         ("/abs/a", "s3://bucket/blends", "/abs/a"),
     ],
 )
-def test_a_path_is_beside_its_file_unless_it_says_otherwise(path: str, folder: str, expected: str) -> None:
+def test_resolve_blend_path_is_relative_to_folder_of_file(path: str, folder: str, expected: str) -> None:
     assert resolve_blend_path(path, folder) == expected
 
 
@@ -46,16 +46,16 @@ def test_a_path_is_beside_its_file_unless_it_says_otherwise(path: str, folder: s
         ("filesystem+msc://profile/media", "/data", "filesystem+msc://profile/media"),
     ],
 )
-def test_an_auxiliary_folder_is_beside_its_file_too(path: str, folder: str, expected: str) -> None:
+def test_resolve_aux_path_is_relative_to_folder_of_file(path: str, folder: str, expected: str) -> None:
     assert resolve_aux_path(path, folder) == expected
 
 
-def test_the_folder_of_a_url_has_no_query() -> None:
+def test_folder_of_drops_query_of_url() -> None:
     assert folder_of("https://host/blends/a.yaml?key=x/y") == "https://host/blends"
     assert folder_of("/blends/a.yaml") == "/blends"
 
 
-def test_blend_files_and_jsonl_are_told_by_their_names() -> None:
+def test_blend_and_jsonl_files_are_detected_by_extension() -> None:
     assert is_blend_file("a.yaml")
     assert is_blend_file("s3://b/a.YML?x=1.tar")
     assert not is_blend_file("a.yaml/shards")
@@ -63,7 +63,7 @@ def test_blend_files_and_jsonl_are_told_by_their_names() -> None:
     assert not is_jsonl_reference("a.jsonl.yaml")
 
 
-def test_two_names_of_one_file_are_one(tmp_path: Path) -> None:
+def test_real_file_resolves_links(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(".")
 
     assert real_file(os.path.join(tmp_path, "loop", "a.yaml")) == real_file(os.path.join(tmp_path, "a.yaml"))

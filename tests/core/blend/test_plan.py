@@ -5,7 +5,7 @@ import pickle
 from wdsctl.core.blend import read_blend, traverse
 
 
-def test_traversal_is_flat_and_in_the_order_of_the_file() -> None:
+def test_traverse_returns_leaves_in_file_order() -> None:
     plan = read_blend(
         {
             "blend": [
@@ -24,7 +24,7 @@ def test_traversal_is_flat_and_in_the_order_of_the_file() -> None:
     ]
 
 
-def test_a_plan_crosses_processes_and_does_not_depend_on_where_it_was_written() -> None:
+def test_plan_is_picklable_and_independent_of_format() -> None:
     plan = read_blend({"blend": [{"path": "/a"}, {"path": "/b", "weight": "1/3"}]})
 
     assert pickle.loads(pickle.dumps(plan)) == plan  # noqa: S301 - our own bytes

@@ -8,25 +8,25 @@ from typing import Any
 import fsspec
 import pytest
 
-from tests.core.blend.trees import files
+from tests.core.blend.trees import write_files
 from wdsctl.core.blend import read_blend
 from wdsctl.core.errors import InputError, UsageError
 
 
-def test_a_dataset_is_a_blend_of_itself(tmp_path: Path) -> None:
+def test_read_blend_of_dataset_has_one_leaf(tmp_path: Path) -> None:
     (leaf,) = read_blend(tmp_path / "shards", split_part="val").leaves
 
     assert (leaf.path, leaf.split_part) == (f"{tmp_path}/shards", "val")
 
 
-def test_paths_in_code_begin_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_blend_resolves_paths_from_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    files(tmp_path, main="path: a")
+    write_files(tmp_path, main="path: a")
 
     assert read_blend("main.yaml") == read_blend({"path": "a"}) == read_blend("a") == read_blend({"path": Path("a")})
 
 
-def test_a_blend_file_in_a_store_is_read_with_the_paths_beside_it() -> None:
+def test_read_blend_resolves_paths_in_store() -> None:
     store = fsspec.filesystem("memory")
     store.pipe("/reading/main.yaml", b"blend: [{path: shards}, {path: sub/inner.yaml}]")
     store.pipe("/reading/sub/inner.yaml", b"path: ../b")
@@ -36,7 +36,7 @@ def test_a_blend_file_in_a_store_is_read_with_the_paths_beside_it() -> None:
     assert [leaf.path for leaf in plan.leaves] == ["memory://reading/shards", "memory://reading/b"]
 
 
-def test_a_blend_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_read_blend_reports_missing_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the blend file does not exist"):
         read_blend(tmp_path / "none.yaml")
 
@@ -50,13 +50,13 @@ def test_a_blend_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         ({"source": 5}, "expected a path or a mapping, found 5"),
     ],
 )
-def test_arguments_that_make_no_sense_are_refused(arguments: dict[str, Any], why: str) -> None:
+def test_read_blend_refuses_invalid_arguments(arguments: dict[str, Any], why: str) -> None:
     with pytest.raises(UsageError, match=why):
         read_blend(**({"source": "a"} | arguments))
 
 
-def test_reading_a_blend_file_needs_no_torch_and_no_numpy(tmp_path: Path) -> None:
-    main = files(tmp_path, main="blend: [{path: a}]")
+def test_read_blend_imports_neither_torch_nor_numpy(tmp_path: Path) -> None:
+    main = write_files(tmp_path, main="blend: [{path: a}]")
     script = (
         "import sys; from wdsctl.core.blend import read_blend; read_blend(sys.argv[1]);"
         "print([name for name in ('torch', 'numpy', 'fsspec', 'sqlalchemy') if name in sys.modules])"

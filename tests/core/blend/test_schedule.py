@@ -13,28 +13,28 @@ NAMES = ["web", "", "code"]
 OWN = [Fraction(3), Fraction(2), Fraction(1)]
 
 
-def turns(schedule: Any, own: list[Fraction] = OWN) -> list[WeightChange]:
+def parse(schedule: Any, own: list[Fraction] = OWN) -> list[WeightChange]:
     node = from_mapping({"schedule": schedule}, "mapping")
     return parse_schedule(node.value["schedule"], node.location_of("schedule"), NAMES, own)
 
 
-def test_an_entry_that_is_not_named_keeps_the_weight_it_had() -> None:
-    assert turns([{"step": 0, "weights": {"web": 5}}, {"step": 10, "weights": {"1": 0, "code": "1/2"}}]) == [
+def test_schedule_keeps_weights_of_unnamed_entries() -> None:
+    assert parse([{"step": 0, "weights": {"web": 5}}, {"step": 10, "weights": {"1": 0, "code": "1/2"}}]) == [
         WeightChange(0, [Fraction(5), Fraction(2), Fraction(1)]),
         WeightChange(10, [Fraction(5), Fraction(0), Fraction(1, 2)]),
     ]
 
 
-def test_before_the_first_step_the_entries_own_weights_hold() -> None:
-    assert turns([{"step": 10, "weights": [1, 1, 1]}]) == [WeightChange(0, OWN), WeightChange(10, [Fraction(1)] * 3)]
+def test_schedule_starts_with_weights_of_entries() -> None:
+    assert parse([{"step": 10, "weights": [1, 1, 1]}]) == [WeightChange(0, OWN), WeightChange(10, [Fraction(1)] * 3)]
 
 
-def test_own_weights_of_zero_will_do_where_the_schedule_begins_at_once() -> None:
+def test_zero_weights_are_allowed_if_schedule_starts_at_0() -> None:
     nothing = [Fraction(0)] * 3
 
-    assert turns([{"step": 0, "weights": {"web": 1}}], nothing) == [WeightChange(0, [Fraction(1), *nothing[1:]])]
+    assert parse([{"step": 0, "weights": {"web": 1}}], nothing) == [WeightChange(0, [Fraction(1), *nothing[1:]])]
     with pytest.raises(DatasetError, match="all weights are 0"):
-        turns([{"step": 1, "weights": {"web": 1}}], nothing)
+        parse([{"step": 1, "weights": {"web": 1}}], nothing)
 
 
 @pytest.mark.parametrize(
@@ -61,13 +61,13 @@ def test_own_weights_of_zero_will_do_where_the_schedule_begins_at_once() -> None
         ([{"step": 5, "weights": [1, 1, 1]}, {"step": 5, "weights": [1, 1, 2]}], "[1].step", "5 does not come after 5"),
     ],
 )
-def test_a_schedule_that_cannot_be_followed_is_refused_with_its_place(schedule: Any, where: str, why: str) -> None:
+def test_invalid_schedule_is_refused_with_location(schedule: Any, where: str, why: str) -> None:
     with pytest.raises(DatasetError, match=why) as caught:
-        turns(schedule)
+        parse(schedule)
 
     assert (caught.value.code, caught.value.where) == ("WDS602", f"mapping.schedule{where}")
 
 
-def test_an_unknown_key_of_a_segment_is_refused() -> None:
+def test_unknown_key_of_schedule_step_is_refused() -> None:
     with pytest.raises(DatasetError, match=r"unknown key 'stpe'.*did you mean 'step'"):
-        turns([{"stpe": 0, "weights": [1, 1, 1]}])
+        parse([{"stpe": 0, "weights": [1, 1, 1]}])

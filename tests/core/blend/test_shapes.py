@@ -10,7 +10,7 @@ from wdsctl.core.errors import DatasetError
 
 
 @pytest.mark.parametrize("kind", KEYS_BY_KIND)
-def test_the_key_makes_the_kind(kind: str) -> None:
+def test_node_kind_is_its_defining_key(kind: str) -> None:
     assert node_kind(from_mapping({kind: [], "split_part": "x"}, "mapping")) == kind
 
 
@@ -30,7 +30,7 @@ def test_the_key_makes_the_kind(kind: str) -> None:
         ({"path": "a", "split": "x"}, "blend", "did you mean 'split_part'"),
     ],
 )
-def test_a_node_that_is_nothing_or_two_things_is_refused(node: Any, entry_of: str, why: str) -> None:
+def test_node_kind_refuses_missing_or_conflicting_keys(node: Any, entry_of: str, why: str) -> None:
     with pytest.raises(DatasetError, match=why) as caught:
         node_kind(
             from_mapping({"x": node}, "m").value["x"] if isinstance(node, list) else from_mapping(node, "mapping"),
@@ -50,7 +50,7 @@ def test_a_node_that_is_nothing_or_two_things_is_refused(node: Any, entry_of: st
         "__module__: wdsctl.loader\n__class__: MetadatasetV2\n",
     ],
 )
-def test_the_classes_of_energon_are_accepted_and_not_needed(classes: str) -> None:
+def test_select_split_node_accepts_optional_energon_classes(classes: str) -> None:
     part, name = select_split_node(from_yaml(classes + "splits:\n  val: {path: a}\n", "x.yaml"), "val")
 
     assert (list(part.value), name) == (["path"], "val")
@@ -70,14 +70,14 @@ def test_the_classes_of_energon_are_accepted_and_not_needed(classes: str) -> Non
         ("- a", ":1", "expected `splits:`, found a list"),
     ],
 )
-def test_what_is_no_blend_file_is_refused_with_its_line(text: str, where: str, why: str) -> None:
+def test_select_split_node_refuses_invalid_files_with_line(text: str, where: str, why: str) -> None:
     with pytest.raises(DatasetError, match=why) as caught:
         select_split_node(from_yaml(text, "x.yaml"), "train")
 
     assert (caught.value.code, caught.value.where) == ("WDS600", f"x.yaml{where}")
 
 
-def test_a_split_that_is_not_there_is_refused_with_those_that_are() -> None:
+def test_unknown_split_is_refused_with_existing_splits() -> None:
     with pytest.raises(DatasetError, match="the blend file has no split 'trian'; did you mean 'train'") as caught:
         select_split_node(from_yaml("splits:\n  train: {path: a}\n  val: {path: a}\n", "x.yaml"), "trian")
 
@@ -96,7 +96,7 @@ def test_a_split_that_is_not_there_is_refused_with_those_that_are() -> None:
         ("sample_type: CrudeSample\nsubflavors: {}\n", "its keys are 'sample_type', 'subflavors'", "dataset.yaml"),
     ],
 )
-def test_a_file_about_something_else_is_said_to_be_no_blend_file(text: str, why: str, hint: str) -> None:
+def test_file_of_other_kind_is_refused_with_hint(text: str, why: str, hint: str) -> None:
     with pytest.raises(DatasetError, match=why) as caught:
         select_split_node(from_yaml(text, "odd.yaml"), "train")
 

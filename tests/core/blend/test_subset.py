@@ -20,25 +20,25 @@ RANGES = st.one_of(
 ).map(lambda bounds: Subset(*bounds))
 
 
-def parsed(bounds: Any) -> Subset:
+def parse(bounds: Any) -> Subset:
     node = from_mapping({"range": bounds}, "mapping")
     return parse_subset(node, node.location)
 
 
 @given(st.lists(RANGES, max_size=4), st.integers(0, 200))
-def test_ranges_of_ranges_are_slices_of_slices(subsets: list[Subset], n: int) -> None:
-    left = list(range(n))
+def test_resolve_of_nested_subsets_matches_slices(subsets: list[Subset], n: int) -> None:
+    remaining = list(range(n))
     fits = True
     for subset in subsets:
-        scale = len(left) if isinstance(subset.start, Fraction) else 1
+        scale = len(remaining) if isinstance(subset.start, Fraction) else 1
         start, stop = floor(subset.start * scale), subset.stop
-        end = len(left) if stop is None else floor(stop * (len(left) if isinstance(stop, Fraction) else 1))
-        outside = isinstance(subset.start, int) and start == len(left) > 0
-        fits = fits and start <= end <= len(left) and not outside
-        left = left[start:end]
+        end = len(remaining) if stop is None else floor(stop * (len(remaining) if isinstance(stop, Fraction) else 1))
+        outside = isinstance(subset.start, int) and start == len(remaining) > 0
+        fits = fits and start <= end <= len(remaining) and not outside
+        remaining = remaining[start:end]
     if fits:
         start, stop = resolve(subsets, n)
-        assert list(range(n))[start:stop] == left
+        assert list(range(n))[start:stop] == remaining
     else:
         with pytest.raises(DatasetError, match="past the end"):
             resolve(subsets, n)
@@ -47,7 +47,7 @@ def test_ranges_of_ranges_are_slices_of_slices(subsets: list[Subset], n: int) ->
 @given(
     st.lists(SHARES, max_size=5), st.integers(0, 10**9), RANGES.filter(lambda each: isinstance(each.start, Fraction))
 )
-def test_shares_that_meet_leave_no_sample_out_and_take_none_twice(cuts: list[Fraction], n: int, inner: Subset) -> None:
+def test_adjacent_shares_cover_every_sample_once(cuts: list[Fraction], n: int, inner: Subset) -> None:
     inner = Subset(Fraction(0), inner.start)
     bounds = [Fraction(0), *sorted(cuts), Fraction(1)]
 
@@ -69,15 +69,15 @@ def test_shares_that_meet_leave_no_sample_out_and_take_none_twice(cuts: list[Fra
         ([0, "end"], 0, (0, 0)),
     ],
 )
-def test_a_range_is_what_it_says(bounds: list[Any], n: int, expected: tuple[int, int]) -> None:
-    assert resolve([parsed(bounds)], n) == expected
+def test_resolve_returns_bounds_of_range(bounds: list[Any], n: int, expected: tuple[int, int]) -> None:
+    assert resolve([parse(bounds)], n) == expected
 
 
-def test_no_subset_is_everything() -> None:
+def test_resolve_without_subsets_returns_all_samples() -> None:
     assert resolve([], 12) == (0, 12)
 
 
-def test_a_range_past_the_end_names_the_line_and_how_many_there_are() -> None:
+def test_range_past_end_is_refused_with_line_and_count() -> None:
     node = from_yaml("subset:\n  range: [50, 500]\n", "x.yaml")
     subset = parse_subset(node.value["subset"], node.location_of("subset"))
 
@@ -86,7 +86,7 @@ def test_a_range_past_the_end_names_the_line_and_how_many_there_are() -> None:
     assert (caught.value.code, caught.value.where) == ("WDS603", "x.yaml:2")
 
     with pytest.raises(DatasetError, match="found 600 of 1,000 samples left by the inner ranges"):
-        resolve([parsed(["40%", "end"]), parsed([600, "end"])], 1000)
+        resolve([parse(["40%", "end"]), parse([600, "end"])], 1000)
 
 
 @pytest.mark.parametrize(
@@ -107,9 +107,9 @@ def test_a_range_past_the_end_names_the_line_and_how_many_there_are() -> None:
         ("0%", "expected two bounds"),
     ],
 )
-def test_what_is_no_range_is_refused(bounds: Any, why: str) -> None:
+def test_parse_subset_refuses_invalid_bounds(bounds: Any, why: str) -> None:
     with pytest.raises(DatasetError, match=why) as caught:
-        parsed(bounds)
+        parse(bounds)
 
     assert (caught.value.code, caught.value.where) == ("WDS603", "mapping.range")
 
@@ -123,7 +123,7 @@ def test_what_is_no_range_is_refused(bounds: Any, why: str) -> None:
         ("{range: [0, 5], step: 2}", "unknown key 'step' at line 1"),
     ],
 )
-def test_a_subset_has_a_range_and_nothing_else(subset: str, why: str) -> None:
+def test_parse_subset_refuses_other_keys(subset: str, why: str) -> None:
     node = from_yaml(subset, "x.yaml")
 
     with pytest.raises(DatasetError, match=why):

@@ -1,4 +1,4 @@
-"""Blends for the tests: files written with words, and random trees with what they must come to."""
+"""Builders of blend files, and strategies for random trees of blends."""
 
 from __future__ import annotations
 
@@ -11,27 +11,29 @@ from hypothesis import strategies as st
 from wdsctl.core.blend import BlendPlan
 
 
-def files(folder: Path, **texts: str) -> Path:
-    """Each text as NAME.yaml; returns the one called `main`."""
+def write_files(folder: Path, **texts: str) -> Path:
+    """Write each text as NAME.yaml; return the path of `main.yaml`."""
     for name, text in texts.items():
         (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
     return folder / "main.yaml"
 
 
-def of(*entries: dict[str, Any], kind: str = "blend", **keys: Any) -> dict[str, Any]:
+def make_node(*entries: dict[str, Any], kind: str = "blend", **keys: Any) -> dict[str, Any]:
     return {kind: list(entries), **keys}
 
 
 def weights(plan: BlendPlan) -> dict[str, Fraction]:
-    """The weight of each arm by the name of its first dataset."""
-    return {arm.repeated_leaves[0].leaf.path.rsplit("/", 1)[-1]: arm.weight for arm in plan.components}
+    """The weight of each component by the name of its first dataset."""
+    return {
+        component.repeated_leaves[0].leaf.path.rsplit("/", 1)[-1]: component.weight for component in plan.components
+    }
 
 
 def repetitions(plan: BlendPlan) -> dict[str, Fraction]:
     return {
-        stretch.leaf.path.rsplit("/", 1)[-1]: stretch.repetitions
-        for arm in plan.components
-        for stretch in arm.repeated_leaves
+        repeated_leaf.leaf.path.rsplit("/", 1)[-1]: repeated_leaf.repetitions
+        for component in plan.components
+        for repeated_leaf in component.repeated_leaves
     }
 
 

@@ -19,8 +19,8 @@ KEYS = ("a", "a/1", "b", "b2", "ü", "'; DROP TABLE sample; --", "%_", "\U0001f6
 
 
 @pytest.fixture
-def odd(tmp_path: Path) -> str:
-    """Keys in no order, one of them in two shards."""
+def catalog_path(tmp_path: Path) -> str:
+    """The catalog of unordered keys, one of them in two shards."""
     root = a_dataset(
         tmp_path / "d",
         {"x.tar": {f"{key}.txt": b"1" for key in reversed(KEYS)}, "y.tar": {"b.txt": b"2", "b.json": b"3"}},
@@ -30,16 +30,16 @@ def odd(tmp_path: Path) -> str:
 
 
 @given(prefix=st.text(min_size=1, max_size=4), text=st.text(max_size=6))
-def test_texts_that_begin_so_are_those_between_two_bounds(prefix: str, text: str) -> None:
+def test_prefix_end_bounds_texts_with_prefix(prefix: str, text: str) -> None:
     if any(0xD800 <= ord(letter) < 0xE000 for letter in prefix + text):
         return
     end = prefix_end(prefix)
-    low, wanted = prefix.encode(), text.encode()
-    assert (low <= wanted and (end is None or wanted < end.encode())) == text.startswith(prefix)
+    low, encoded = prefix.encode(), text.encode()
+    assert (low <= encoded and (end is None or encoded < end.encode())) == text.startswith(prefix)
 
 
-def test_a_key_is_found_wherever_it_stands_and_taken_as_it_is(odd: str) -> None:
-    with CatalogBrowser(odd) as browser:
+def test_find_returns_literal_key_in_all_shards(catalog_path: str) -> None:
+    with CatalogBrowser(catalog_path) as browser:
         assert [(each.shard, each.position) for each in browser.find("b")] == [("x.tar", 5), ("y.tar", 0)]
         assert [part.name for part in browser.find("b")[1].parts] == ["txt", "json"]
         for key in KEYS:
@@ -47,8 +47,8 @@ def test_a_key_is_found_wherever_it_stands_and_taken_as_it_is(odd: str) -> None:
         assert browser.find("x' OR '1'='1") == []
 
 
-def test_samples_come_in_tar_order_and_with_a_prefix_by_key(odd: str) -> None:
-    with CatalogBrowser(odd) as browser:
+def test_samples_are_in_tar_order_and_with_prefix_by_key(catalog_path: str) -> None:
+    with CatalogBrowser(catalog_path) as browser:
         assert [each.key for each in browser.samples()] == [*reversed(KEYS), "b"]
         assert [each.key for each in browser.samples("b")] == ["b", "b", "b2"]
         assert [key for _, key in browser.keys("b")] == ["b", "b", "b2"]
@@ -57,14 +57,14 @@ def test_samples_come_in_tar_order_and_with_a_prefix_by_key(odd: str) -> None:
         assert browser.neighbours("a/2") == ["a/1", "b"]
 
 
-def test_a_listing_that_is_left_early_leaves_nothing_behind(odd: str) -> None:
-    with CatalogBrowser(odd) as browser:
+def test_unfinished_listing_raises_no_error_after_close(catalog_path: str) -> None:
+    with CatalogBrowser(catalog_path) as browser:
         rest = browser.samples()
         next(rest)
-    del rest  # the catalog is closed by then: no error, or pytest would tell of one that was not raised
+    del rest  # the catalog is closed by now: an error would be reported by pytest as unraisable
 
 
-def test_members_of_a_split_are_told_by_their_bits(tmp_path: Path) -> None:
+def test_split_members_match_bits_of_samples(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
     index(root)
     split_by_ratios(root, {"train": 2, "val": 1}, by="sample")
@@ -80,9 +80,9 @@ def test_members_of_a_split_are_told_by_their_bits(tmp_path: Path) -> None:
     assert not SplitMembers({1: b"\x01"}).has(1 << 28 | 9)
 
 
-def test_a_damaged_catalog_says_so(odd: str) -> None:
-    with open(odd, "r+b") as file:
+def test_browser_reports_damaged_catalog(catalog_path: str) -> None:
+    with open(catalog_path, "r+b") as file:
         file.seek(4096)
-        file.write(os.urandom(os.path.getsize(odd) - 4096))
-    with pytest.raises(CatalogError, match="WDS302"), CatalogBrowser(odd) as browser:
+        file.write(os.urandom(os.path.getsize(catalog_path) - 4096))
+    with pytest.raises(CatalogError, match="WDS302"), CatalogBrowser(catalog_path) as browser:
         list(browser.samples())

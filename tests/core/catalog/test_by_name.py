@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_dataset, a_folder
-from tests.core.catalog.test_schema import rebuilt
+from tests.core.catalog.test_schema import restore_golden_catalog
 from tests.core.dumps import catalog_of
-from tests.core.medley import a_medley, an_image, members
+from tests.core.media_samples import an_image, media_shards, members
 from wdsctl.core.catalog.browse import NameLookup
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.index.index import index
@@ -19,14 +19,14 @@ from wdsctl.core.media.keyframes import KeyframeIndex
 ALL = MediaRequest(selection="auto", keyframes=True)
 
 
-def names_of(root: str) -> NameLookup:
+def open_names(root: str) -> NameLookup:
     return NameLookup(str(catalog_of(root)))
 
 
-def test_every_member_is_found_by_its_file_name_and_read_by_one_range(tmp_path: Path) -> None:
-    root = a_dataset(tmp_path, a_medley())
+def test_name_lookup_finds_byte_range_of_every_member(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, media_shards())
     index(root)
-    with names_of(root) as names:
+    with open_names(root) as names:
         for name, data in members().items():
             [place] = names.find(name)
             read = Path(root, place.path).read_bytes()[place.offset : place.offset + place.size]
@@ -34,10 +34,10 @@ def test_every_member_is_found_by_its_file_name_and_read_by_one_range(tmp_path: 
             assert (names.facts(place), names.keyframes(place)) == (None, None)
 
 
-def test_every_file_of_a_folder_is_found_by_its_path(tmp_path: Path) -> None:
+def test_name_lookup_finds_files_of_media_folder_by_path(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {f"deep/{name}": data for name, data in members().items()})
     index_media_folder(root, media=ALL)
-    with names_of(root) as names:
+    with open_names(root) as names:
         [place] = names.find("deep/3.mp4")
         index_bytes = names.keyframes(place)
         facts = names.facts(place)
@@ -47,10 +47,10 @@ def test_every_file_of_a_folder_is_found_by_its_path(tmp_path: Path) -> None:
     assert (facts.kind, KeyframeIndex.from_bytes(index_bytes or b"").frames) == ("video", 8)
 
 
-def test_facts_and_keyframes_are_those_of_the_part(tmp_path: Path) -> None:
-    root = a_dataset(tmp_path, a_medley())
+def test_name_lookup_returns_facts_and_keyframes_of_part(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, media_shards())
     index(root, media=ALL)
-    with names_of(root) as names:
+    with open_names(root) as names:
         found = {name: names.facts(names.find(name)[0]) for name in members()}
         indexed = [name for name in members() if names.keyframes(names.find(name)[0]) is not None]
 
@@ -68,37 +68,37 @@ def test_facts_and_keyframes_are_those_of_the_part(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["9.jpg", "1.gif", "1", "", ".jpg", "1.", "x/1.jpg", "'; DROP TABLE sample; --.jpg"])
-def test_a_name_that_is_not_there_is_nothing(tmp_path: Path, name: str) -> None:
-    tars, folder = a_dataset(tmp_path / "tars", a_medley()), a_folder(tmp_path / "folder", members())
+def test_name_lookup_returns_nothing_for_unknown_name(tmp_path: Path, name: str) -> None:
+    tars, folder = a_dataset(tmp_path / "tars", media_shards()), a_folder(tmp_path / "folder", members())
     index(tars)
     index_media_folder(folder)
     for root in (tars, folder):
-        with names_of(root) as names:
+        with open_names(root) as names:
             assert names.find(name) == []
 
 
-def test_a_key_that_repeats_is_found_in_every_shard(tmp_path: Path) -> None:
+def test_name_lookup_finds_repeated_key_in_every_shard(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {f"{i}.tar": {"1.jpg": an_image(size=(9 + i, 9))} for i in range(2)})
     index(root, media=ALL)
-    with names_of(root) as names:
+    with open_names(root) as names:
         places = names.find("1.jpg")
         widths = [facts.width for place in places if (facts := names.facts(place)) and facts.kind == "image"]
 
     assert ([place.path for place in places], widths) == (["0.tar", "1.tar"], [9, 10])
 
 
-def test_of_a_part_that_a_sample_has_twice_the_last_one_is_found(tmp_path: Path) -> None:
+def test_name_lookup_returns_last_of_duplicate_parts(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": [("1.txt", b"first"), ("1.txt", b"last")]})
     index(root)
-    with names_of(root) as names:
+    with open_names(root) as names:
         [place] = names.find("1.txt")
     assert (tmp_path / "a.tar").read_bytes()[place.offset : place.offset + place.size] == b"last"
 
 
-def test_a_catalog_that_is_missing_or_damaged_is_told_as_such(tmp_path: Path) -> None:
+def test_name_lookup_reports_missing_or_damaged_catalog(tmp_path: Path) -> None:
     with pytest.raises(CatalogError, match="no catalog"):
         NameLookup(str(tmp_path / "catalog.sqlite"))
-    path = rebuilt(tmp_path)
+    path = restore_golden_catalog(tmp_path)
     data = bytearray(Path(path).read_bytes())
     data[100:4096] = b"?" * 3996
     Path(path).write_bytes(data)

@@ -28,7 +28,7 @@ def a_catalog(folder: Path, *shards: bytes) -> str:
     return path
 
 
-def test_a_draft_is_published_when_the_block_ends_well(tmp_path: Path) -> None:
+def test_draft_is_published_if_block_succeeds(tmp_path: Path) -> None:
     path = a_catalog(tmp_path, a_shard(samples(0, 3)))
 
     assert os.listdir(tmp_path / "meta") == ["catalog.sqlite"]
@@ -37,7 +37,7 @@ def test_a_draft_is_published_when_the_block_ends_well(tmp_path: Path) -> None:
         assert catalog.facts()["generation"] == "1"
 
 
-def test_a_draft_is_dropped_when_the_block_fails(tmp_path: Path) -> None:
+def test_draft_is_dropped_if_block_fails(tmp_path: Path) -> None:
     path = a_catalog(tmp_path, a_shard(samples(0, 3)))
     before = Path(path).read_bytes()
 
@@ -53,7 +53,7 @@ def test_a_draft_is_dropped_when_the_block_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("fact", "value"), [("generation", "x"), ("last_shard_id", ""), ("exclude", "[")])
-def test_facts_that_make_no_sense_are_damage(tmp_path: Path, fact: str, value: str) -> None:
+def test_invalid_facts_are_reported_as_damage(tmp_path: Path, fact: str, value: str) -> None:
     path = a_catalog(tmp_path, a_shard(samples(0, 3)))
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE meta SET value = ? WHERE key = ?", (f"{value} ", fact))
@@ -64,7 +64,7 @@ def test_facts_that_make_no_sense_are_damage(tmp_path: Path, fact: str, value: s
     assert os.listdir(tmp_path / "meta") == ["catalog.sqlite"]
 
 
-def test_a_new_draft_knows_nothing_of_the_old_one(tmp_path: Path) -> None:
+def test_draft_from_scratch_ignores_old_catalog(tmp_path: Path) -> None:
     path = a_catalog(tmp_path, a_shard(samples(0, 3)))
     with Catalog(path) as catalog:
         uuid = catalog.facts()["uuid"]
@@ -79,15 +79,15 @@ def test_a_new_draft_knows_nothing_of_the_old_one(tmp_path: Path) -> None:
         assert catalog.facts()["uuid"] != uuid
 
 
-def test_what_a_killed_run_of_the_same_number_left_is_no_beginning(tmp_path: Path) -> None:
-    left = Path(a_catalog(tmp_path, a_shard(samples(0, 3))))
-    left.rename(left.with_name(f".catalog.sqlite.{os.getpid()}.partial"))
+def test_draft_ignores_partial_file_of_killed_run(tmp_path: Path) -> None:
+    leftover = Path(a_catalog(tmp_path, a_shard(samples(0, 3))))
+    leftover.rename(leftover.with_name(f".catalog.sqlite.{os.getpid()}.partial"))
 
     with Catalog(a_catalog(tmp_path, a_shard(samples(0, 2)))) as catalog:
         assert [row.samples for row in catalog.shards()] == [2]
 
 
-def test_a_shard_that_is_removed_leaves_no_row_of_it_but_its_own(tmp_path: Path) -> None:
+def test_remove_shard_leaves_no_orphan_rows(tmp_path: Path) -> None:
     path = a_catalog(tmp_path, a_shard(samples(0, 3)), a_shard(samples(3, 3)))
     with open_draft(path) as draft:
         draft.splits.begin_set("", SplitRule({"train": 1}))
@@ -100,7 +100,7 @@ def test_a_shard_that_is_removed_leaves_no_row_of_it_but_its_own(tmp_path: Path)
     assert query(path, "SELECT shard FROM excluded_shard") == [(1,)]
 
 
-def test_numbers_go_on_where_they_stopped(tmp_path: Path) -> None:
+def test_shard_ids_are_not_reused(tmp_path: Path) -> None:
     path = a_catalog(tmp_path, a_shard(samples(0, 3)), a_shard(samples(3, 3)))
     with open_draft(path) as draft:
         draft.remove_shard(2)
@@ -118,20 +118,20 @@ def test_numbers_go_on_where_they_stopped(tmp_path: Path) -> None:
         a_shard({}),
     ],
 )
-def test_columns_come_back_from_rows_as_they_went_in(tmp_path: Path, data: bytes) -> None:
+def test_read_shard_columns_round_trips(tmp_path: Path, data: bytes) -> None:
     path = a_catalog(tmp_path, a_shard(samples(0, 2, "txt", "jpg")), data)
     scan = a_scan(data)
     with open_draft(path) as draft:
         rows = draft.read_shard_columns(2)
         names = draft.part_numbers(scan)[scan.part_names]
-    made = ShardColumns(scan.keys, scan.key_sizes, scan.counts, names, scan.part_offsets, scan.part_sizes)
+    expected = ShardColumns(scan.keys, scan.key_sizes, scan.counts, names, scan.part_offsets, scan.part_sizes)
 
-    assert rows.keys == made.keys
+    assert rows.keys == expected.keys
     for column in ("key_sizes", "counts", "part_names", "part_offsets", "part_sizes"):
-        assert getattr(rows, column).tolist() == getattr(made, column).tolist(), column
+        assert getattr(rows, column).tolist() == getattr(expected, column).tolist(), column
 
 
-def test_rows_of_more_samples_than_one_block_are_all_there(tmp_path: Path) -> None:
+def test_add_shard_writes_all_rows_beyond_one_block(tmp_path: Path) -> None:
     from wdsctl.core.tar_header import build_tar_header
 
     data = b"".join(build_tar_header(f"{i:06d}.t".encode(), 0) for i in range(50_003)) + bytes(1024)
@@ -143,7 +143,7 @@ def test_rows_of_more_samples_than_one_block_are_all_there(tmp_path: Path) -> No
     ]
 
 
-def test_a_removed_shard_leaves_its_row_and_takes_all_else_along(tmp_path: Path) -> None:
+def test_remove_shard_keeps_only_shard_row(tmp_path: Path) -> None:
     path = a_catalog(tmp_path, a_shard(samples(0, 3)), a_shard(samples(3, 3)))
     with open_draft(path) as draft:
         draft.splits.begin_set("", SplitRule({"train": 1.0}, "shard", 0))
@@ -157,7 +157,7 @@ def test_a_removed_shard_leaves_its_row_and_takes_all_else_along(tmp_path: Path)
         assert {row[0] for row in query(path, f"SELECT {column} FROM {table}")} == {2}
 
 
-def test_a_catalog_without_the_key_index_gets_it_again(tmp_path: Path) -> None:
+def test_draft_recreates_dropped_key_index(tmp_path: Path) -> None:
     path = a_catalog(tmp_path, a_shard(samples(0, 3)))
     with open_draft(path) as draft:
         draft.drop_index_before_growth(1.0)
@@ -165,27 +165,27 @@ def test_a_catalog_without_the_key_index_gets_it_again(tmp_path: Path) -> None:
     assert query(path, "SELECT name FROM sqlite_master WHERE name = 'sample_key'") == [("sample_key",)]
 
 
-def test_a_sample_of_two_parts_takes_less_than_a_hundred_bytes(tmp_path: Path) -> None:
+def test_sample_of_two_parts_takes_less_than_100_bytes(tmp_path: Path) -> None:
     files = {f"{i:09d}.{part}": b"" for i in range(20_000) for part in ("jpg", "txt")}
-    path = a_catalog(tmp_path, a_dataset_bytes(files))
+    path = a_catalog(tmp_path, build_tar(files))
 
     assert os.path.getsize(path) / 20_000 < 100
 
 
-def a_dataset_bytes(files: dict[str, bytes]) -> bytes:
+def build_tar(files: dict[str, bytes]) -> bytes:
     from wdsctl.core.tar_header import build_tar_header
 
     return b"".join(build_tar_header(name.encode(), 0) for name in files) + bytes(1024)
 
 
-def test_a_folder_that_is_a_file_is_an_error_of_writing(tmp_path: Path) -> None:
+def test_open_draft_reports_file_in_place_of_folder(tmp_path: Path) -> None:
     a_dataset(tmp_path, {"meta": b"a file"})
 
     with pytest.raises(OSError, match="cannot write"), open_draft(str(tmp_path / "meta" / "catalog.sqlite")):
         pass
 
 
-def test_a_draft_that_is_not_ready_is_dropped(tmp_path: Path) -> None:
+def test_draft_is_dropped_if_before_publish_fails(tmp_path: Path) -> None:
     path = str(tmp_path / "catalog.sqlite")
 
     def refuse() -> None:

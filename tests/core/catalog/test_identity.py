@@ -25,7 +25,7 @@ def a_catalog() -> bytes:
         return catalog_of(root).read_bytes()
 
 
-def test_a_catalog_of_ours_passes(tmp_path: Path) -> None:
+def test_check_catalog_file_accepts_valid_catalog(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(a_catalog())
     check_catalog_file(str(tmp_path / "a"))
 
@@ -33,7 +33,7 @@ def test_a_catalog_of_ours_passes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"SQLite format 3\0", b"x" * 5000])
-def test_what_is_no_database_is_damaged(tmp_path: Path, content: bytes) -> None:
+def test_check_catalog_file_reports_non_database_as_damaged(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a").write_bytes(content)
 
     with pytest.raises(CatalogError, match="not an SQLite database") as caught:
@@ -41,7 +41,7 @@ def test_what_is_no_database_is_damaged(tmp_path: Path, content: bytes) -> None:
     assert caught.value.code == "WDS302"
 
 
-def test_none_is_missing_and_a_folder_is_damage_that_a_rebuild_sets_aside(tmp_path: Path) -> None:
+def test_check_catalog_file_distinguishes_missing_file_and_folder(tmp_path: Path) -> None:
     with pytest.raises(CatalogError) as caught:
         check_catalog_file(str(tmp_path / "none"))
     assert caught.value.code == "WDS301"
@@ -50,7 +50,7 @@ def test_none_is_missing_and_a_folder_is_damage_that_a_rebuild_sets_aside(tmp_pa
     assert (caught.value.code, "--rebuild" in caught.value.hint) == ("WDS302", True)
 
 
-def test_a_database_of_something_else_is_named_so(tmp_path: Path) -> None:
+def test_check_catalog_file_reports_database_of_other_program(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "a")) as connection:
         connection.execute("CREATE TABLE mine (x)")
 
@@ -58,7 +58,7 @@ def test_a_database_of_something_else_is_named_so(tmp_path: Path) -> None:
         check_catalog_file(str(tmp_path / "a"))
 
 
-def test_a_newer_version_says_how_to_go_on(tmp_path: Path) -> None:
+def test_check_catalog_file_reports_newer_version_with_hint(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "a")) as connection:
         connection.execute(f"PRAGMA application_id = {CATALOG_APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {CATALOG_SCHEMA_VERSION + 1}")
@@ -74,10 +74,10 @@ def test_a_newer_version_says_how_to_go_on(tmp_path: Path) -> None:
 
 @given(cut=st.integers(0, 1 << 30))
 @settings(max_examples=50, deadline=None)
-def test_a_catalog_cut_anywhere_is_damaged(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
-    good = a_catalog()
+def test_truncated_catalog_is_reported_as_damaged(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+    intact = a_catalog()
     path = tmp_path_factory.mktemp("cut") / "a"
-    path.write_bytes(good[: cut % len(good)])
+    path.write_bytes(intact[: cut % len(intact)])
 
     with pytest.raises(CatalogError) as caught:
         check_catalog_file(str(path))
@@ -86,12 +86,12 @@ def test_a_catalog_cut_anywhere_is_damaged(tmp_path_factory: pytest.TempPathFact
 
 @given(bit=st.integers(0, 1 << 30))
 @settings(max_examples=150, deadline=None)
-def test_a_flipped_bit_never_gives_an_error_of_sqlite(tmp_path_factory: pytest.TempPathFactory, bit: int) -> None:
-    flipped = bytearray(a_catalog())
-    bit %= 8 * len(flipped)
-    flipped[bit // 8] ^= 1 << bit % 8
+def test_flipped_bit_raises_no_sqlite_error(tmp_path_factory: pytest.TempPathFactory, bit: int) -> None:
+    corrupt = bytearray(a_catalog())
+    bit %= 8 * len(corrupt)
+    corrupt[bit // 8] ^= 1 << bit % 8
     path = tmp_path_factory.mktemp("flip") / "a"
-    path.write_bytes(flipped)
+    path.write_bytes(corrupt)
 
     with suppress(CatalogError):
         assert read_current_generation(str(path)) >= 0

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.build import Told
+from tests.build import RecordingProgress
 from wdsctl.core.catalog.history import RunRecord, record_run
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.dataset.location import DatasetLocation
@@ -30,17 +30,17 @@ def last_run(place: DatasetLocation) -> tuple[str, str, dict[str, Any]]:
     return run["command"], run["status"], {"findings": run["details"]["findings"]}
 
 
-def noted(place: DatasetLocation, *findings: Finding, error: BaseException | None = None) -> None:
-    with record_run(place, "index", ["data"], Told()) as entry:
+def record(place: DatasetLocation, *findings: Finding, error: BaseException | None = None) -> None:
+    with record_run(place, "index", ["data"], RecordingProgress()) as entry:
         entry.findings += findings
         if error is not None:
             raise error
 
 
 @pytest.mark.parametrize(("findings", "status"), [((), "ok"), ((ODD,), "ok"), ((ODD, BAD), "partial")])
-def test_how_a_run_ended_is_told_by_what_it_found(tmp_path: Path, findings: tuple[Finding, ...], status: str) -> None:
+def test_record_run_status_depends_on_findings(tmp_path: Path, findings: tuple[Finding, ...], status: str) -> None:
     place = a_place(tmp_path)
-    noted(place, *findings)
+    record(place, *findings)
 
     assert last_run(place)[:2] == ("index", status)
     assert last_run(place)[2] == {"findings": {found.code: found.count for found in findings}}
@@ -49,37 +49,35 @@ def test_how_a_run_ended_is_told_by_what_it_found(tmp_path: Path, findings: tupl
 @pytest.mark.parametrize(
     ("error", "status"), [(UsageError("no", hint="yes"), "failed"), (KeyboardInterrupt(), "interrupted")]
 )
-def test_a_run_that_fails_is_noted_and_fails_all_the_same(tmp_path: Path, error: BaseException, status: str) -> None:
+def test_record_run_records_and_reraises_failure(tmp_path: Path, error: BaseException, status: str) -> None:
     place = a_place(tmp_path)
 
     with pytest.raises(type(error)):
-        noted(place, error=error)
+        record(place, error=error)
     assert last_run(place)[1] == status
 
 
-def test_a_damaged_ledger_is_begun_anew_and_the_user_is_told(tmp_path: Path) -> None:
-    place, told = a_place(tmp_path), Told()
+def test_damaged_ledger_is_replaced_with_note(tmp_path: Path) -> None:
+    place, progress = a_place(tmp_path), RecordingProgress()
     Path(place.ledger).write_bytes(b"rubbish" * 1000)
-    with record_run(place, "index", [], told):
+    with record_run(place, "index", [], progress):
         pass
 
     assert last_run(place)[1] == "ok"
-    assert len(told.notes) == 1
-    assert "damaged" in told.notes[0]
+    assert len(progress.notes) == 1
+    assert "damaged" in progress.notes[0]
 
 
-def test_a_ledger_that_this_user_cannot_write_stops_no_run(
-    public_path: Path, as_nobody: Callable[[Callable[[], Any]], Any]
-) -> None:
+def test_unwritable_ledger_does_not_stop_run(public_path: Path, as_nobody: Callable[[Callable[[], Any]], Any]) -> None:
     place = a_place(public_path)
-    noted(place)
+    record(place)
     os.chmod(place.meta, 0o777)  # noqa: S103 - the point of it
     os.chmod(place.ledger, 0o644)
 
     def run() -> tuple[RunRecord, list[str]]:
-        told = Told()
-        with record_run(place, "validate", [], told) as entry:
-            return entry, told.notes
+        progress = RecordingProgress()
+        with record_run(place, "validate", [], progress) as entry:
+            return entry, progress.notes
 
     entry, notes = as_nobody(run)
     assert entry.ledger is None
@@ -88,13 +86,11 @@ def test_a_ledger_that_this_user_cannot_write_stops_no_run(
 
 
 @pytest.mark.parametrize("error", [None, UsageError("no", hint="yes")])
-def test_a_ledger_that_fails_at_the_end_changes_nothing_about_how_the_run_ended(
-    tmp_path: Path, error: UsageError | None
-) -> None:
-    place, told = a_place(tmp_path), Told()
+def test_ledger_error_at_end_keeps_outcome_of_run(tmp_path: Path, error: UsageError | None) -> None:
+    place, progress = a_place(tmp_path), RecordingProgress()
 
     def run() -> None:
-        with record_run(place, "index", [], told) as entry:
+        with record_run(place, "index", [], progress) as entry:
             with closing(sqlite3.connect(place.ledger)) as connection:
                 connection.execute("DROP TABLE run")
             entry.findings.append(ODD)
@@ -106,16 +102,16 @@ def test_a_ledger_that_fails_at_the_end_changes_nothing_about_how_the_run_ended(
     else:
         with pytest.raises(UsageError, match="no"):
             run()
-    assert len(told.notes) == 1
+    assert len(progress.notes) == 1
 
 
-def test_where_nothing_can_be_written_nothing_is_noted(
+def test_record_run_writes_nothing_in_read_only_folder(
     public_path: Path, as_nobody: Callable[[Callable[[], Any]], Any]
 ) -> None:
     place = a_place(public_path)
 
     def run() -> RunRecord:
-        with record_run(place, "validate", [], Told()) as entry:
+        with record_run(place, "validate", [], RecordingProgress()) as entry:
             return entry
 
     assert as_nobody(run) == RunRecord(None)

@@ -27,21 +27,26 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / ".wdsctl" / "ledger.sqlite")
 
 
-def test_a_run_is_noted_from_its_beginning_to_its_end(path: str) -> None:
+def test_ledger_records_begin_and_end_of_run(path: str) -> None:
     with Ledger.open(path) as ledger:
         first = ledger.begin_run("prepare", ["raw", "dést"], version="0.1")
         second = ledger.begin_run("index", [], version="0.1")
         ledger.finish_run(second, "ok", {"shards": 3})
 
     with Ledger.open(path) as ledger:
-        begun, ended = ledger.runs()
-    assert (begun["id"], begun["command"], begun["argv"], begun["status"]) == (first, "prepare", ["raw", "dést"], None)
-    assert (ended["id"], ended["status"], ended["details"]) == (second, "ok", {"shards": 3})
-    assert begun["uuid"] != ended["uuid"]
-    assert ended["started_at"] <= ended["finished_at"]
+        unfinished, finished = ledger.runs()
+    assert (unfinished["id"], unfinished["command"], unfinished["argv"], unfinished["status"]) == (
+        first,
+        "prepare",
+        ["raw", "dést"],
+        None,
+    )
+    assert (finished["id"], finished["status"], finished["details"]) == (second, "ok", {"shards": 3})
+    assert unfinished["uuid"] != finished["uuid"]
+    assert finished["started_at"] <= finished["finished_at"]
 
 
-def test_findings_come_back_as_they_were(path: str) -> None:
+def test_ledger_findings_round_trip(path: str) -> None:
     with Ledger.open(path) as ledger:
         run = ledger.begin_run("validate", [], version="0.1")
         other = ledger.begin_run("validate", [], version="0.1")
@@ -52,7 +57,7 @@ def test_findings_come_back_as_they_were(path: str) -> None:
         assert ledger.findings(other) == []
 
 
-def test_a_plan_takes_the_place_of_the_last_one(path: str) -> None:
+def test_replace_plan_replaces_previous_plan(path: str) -> None:
     with Ledger.open(path) as ledger:
         ledger.replace_plan([a_record(i) for i in range(3)])
         ledger.replace_plan([a_record(10), a_record(9)])
@@ -64,7 +69,7 @@ def test_a_plan_takes_the_place_of_the_last_one(path: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["/raw", "/\udcff", None])
-def test_a_plan_knows_what_it_was_made_from(path: str, source: str | None) -> None:
+def test_plan_source_round_trips(path: str, source: str | None) -> None:
     with Ledger.open(path) as ledger:
         assert ledger.plan_source() is None
         ledger.replace_plan([a_record(0)], "/another")
@@ -74,7 +79,7 @@ def test_a_plan_knows_what_it_was_made_from(path: str, source: str | None) -> No
         assert ledger.plan_source() == source
 
 
-def test_former_keys_stay_until_the_shards_are_in_their_place(path: str) -> None:
+def test_former_keys_are_kept_until_shards_are_done(path: str) -> None:
     former = {
         a_record(0).name: FormerKeys("layout", {"new": "old", "a/b": "c.d"}),
         "1.tar": FormerKeys("", {"a": "b"}),
@@ -88,7 +93,7 @@ def test_former_keys_stay_until_the_shards_are_in_their_place(path: str) -> None
         assert ledger.former_keys() == {"1.tar": former["1.tar"]}
 
 
-def test_a_ledger_in_a_folder_whose_name_is_not_utf8(tmp_path: Path) -> None:
+def test_ledger_opens_in_folder_with_non_utf8_name(tmp_path: Path) -> None:
     path = os.fsdecode(os.fsencode(tmp_path) + b"/d\xff/ledger.sqlite")
     Ledger.open(path).close()
 
@@ -97,7 +102,7 @@ def test_a_ledger_in_a_folder_whose_name_is_not_utf8(tmp_path: Path) -> None:
     assert os.path.exists(path)
 
 
-def test_a_shard_that_is_done_is_marked(path: str) -> None:
+def test_set_shard_state_marks_shard_done(path: str) -> None:
     with Ledger.open(path) as ledger:
         ledger.replace_plan([a_record(0), a_record(1)])
         ledger.set_shard_state("1.tar")
@@ -105,7 +110,7 @@ def test_a_shard_that_is_done_is_marked(path: str) -> None:
         assert [record.state for record in ledger.planned_shards()] == ["planned", "done"]
 
 
-def test_the_file_says_whose_it_is(path: str) -> None:
+def test_ledger_file_has_application_id_and_version(path: str) -> None:
     Ledger.open(path).close()
 
     with closing(sqlite3.connect(path)) as connection:
@@ -114,14 +119,14 @@ def test_the_file_says_whose_it_is(path: str) -> None:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
 
-def spoil(path: str, how: str) -> None:
-    if how == "no database":
+def damage(path: str, kind: str) -> None:
+    if kind == "no database":
         Path(path).write_bytes(b"this is no database, however long it goes on" * 100)
-    elif how == "somebody else's":
+    elif kind == "somebody else's":
         Path(path).unlink()
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("CREATE TABLE theirs (x)")
-    elif how == "cut":
+    elif kind == "cut":
         os.truncate(path, os.path.getsize(path) // 2)
     else:
         with open(path, "r+b") as file:
@@ -129,12 +134,12 @@ def spoil(path: str, how: str) -> None:
             file.write(os.urandom(os.path.getsize(path) - 4_096))
 
 
-@pytest.mark.parametrize("how", ["no database", "somebody else's", "cut", "scrambled"])
-def test_a_damaged_ledger_is_set_aside_and_begun_anew(path: str, how: str) -> None:
+@pytest.mark.parametrize("kind", ["no database", "somebody else's", "cut", "scrambled"])
+def test_damaged_ledger_is_renamed_and_recreated(path: str, kind: str) -> None:
     for n in (1, 2):
         with Ledger.open(path) as ledger:
             ledger.replace_plan([a_record(0)])
-        spoil(path, how)
+        damage(path, kind)
         before = Path(path).read_bytes()
 
         with Ledger.open(path) as ledger:
@@ -144,7 +149,7 @@ def test_a_damaged_ledger_is_set_aside_and_begun_anew(path: str, how: str) -> No
         assert Path(f"{path}.damaged-{n}").read_bytes() == before
 
 
-def test_an_empty_file_is_a_new_ledger(path: str) -> None:
+def test_empty_file_is_opened_as_new_ledger(path: str) -> None:
     Path(path).parent.mkdir()
     Path(path).touch()
 
@@ -153,27 +158,27 @@ def test_an_empty_file_is_a_new_ledger(path: str) -> None:
         assert ledger.notes == ()
 
 
-def test_a_ledger_from_a_newer_wdsctl_is_left_alone(path: str) -> None:
+def test_ledger_of_newer_version_is_refused_and_unchanged(path: str) -> None:
     Ledger.open(path).close()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 2")
     before = Path(path).read_bytes()
 
-    for opened in (Ledger.open, Ledger.open_for_reading):
+    for open_ledger in (Ledger.open, Ledger.open_for_reading):
         with pytest.raises(CatalogError) as caught:
-            opened(path)
+            open_ledger(path)
         assert (caught.value.code, caught.value.exit_code, caught.value.where) == ("WDS303", 6, path)
     assert Path(path).read_bytes() == before
 
 
-def test_peeking_makes_nothing(path: str, tmp_path: Path) -> None:
+def test_open_for_reading_creates_no_file(path: str, tmp_path: Path) -> None:
     with Ledger.open_for_reading(path) as ledger:
         assert ledger.planned_shards() == []
 
     assert os.listdir(tmp_path) == []
 
 
-def test_peeking_sees_what_is_there(path: str) -> None:
+def test_open_for_reading_reads_plan(path: str) -> None:
     with Ledger.open(path) as ledger:
         ledger.replace_plan([a_record(0)])
 
@@ -181,9 +186,9 @@ def test_peeking_sees_what_is_there(path: str) -> None:
         assert ledger.planned_shards() == [a_record(0)]
 
 
-def test_peeking_at_a_damaged_ledger_leaves_it_in_place(path: str) -> None:
+def test_open_for_reading_keeps_damaged_ledger(path: str) -> None:
     Ledger.open(path).close()
-    spoil(path, "no database")
+    damage(path, "no database")
 
     with Ledger.open_for_reading(path) as ledger:
         assert ledger.planned_shards() == []
@@ -191,7 +196,7 @@ def test_peeking_at_a_damaged_ledger_leaves_it_in_place(path: str) -> None:
     assert os.listdir(os.path.dirname(path)) == ["ledger.sqlite"]
 
 
-def test_two_commands_may_note_things_at_the_same_time(path: str) -> None:
+def test_two_ledgers_write_concurrently(path: str) -> None:
     with Ledger.open(path) as one, Ledger.open(path) as two:
         first, second = one.begin_run("index", [], version="1"), two.begin_run("validate", [], version="1")
         one.add_findings(first, FINDINGS[:1])
@@ -201,7 +206,7 @@ def test_two_commands_may_note_things_at_the_same_time(path: str) -> None:
         assert one.findings(second) == FINDINGS[1:]
 
 
-def test_a_full_disk_keeps_the_last_plan(a_disk: Callable[[str], Path]) -> None:
+def test_full_disk_keeps_previous_plan(a_disk: Callable[[str], Path]) -> None:
     large = a_record(1)._replace(marks=os.urandom(400_000))
 
     with Ledger.open(str(a_disk("256k") / "ledger.sqlite")) as ledger:
@@ -213,7 +218,9 @@ def test_a_full_disk_keeps_the_last_plan(a_disk: Callable[[str], Path]) -> None:
         assert ledger.planned_shards() == [a_record(0)]
 
 
-def test_a_ledger_that_cannot_be_written(public_path: Path, as_nobody: Callable[[Callable[[], Any]], Any]) -> None:
+def test_unwritable_ledger_raises_permission_denied(
+    public_path: Path, as_nobody: Callable[[Callable[[], Any]], Any]
+) -> None:
     path = str(public_path / "meta" / "ledger.sqlite")
     Ledger.open(path).close()
 

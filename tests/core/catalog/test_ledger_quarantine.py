@@ -14,15 +14,15 @@ ONE = QuarantineEntry(shard="a.tar", layout_hash="x", position=3, key="k", code=
 WHOLE = QuarantineEntry(shard="b.tar", layout_hash="y", code="WDS101", run_id=1)
 
 
-def test_what_is_put_in_comes_out_once(tmp_path: Path) -> None:
+def test_add_to_quarantine_ignores_duplicates(tmp_path: Path) -> None:
     with Ledger.open(str(tmp_path / "ledger.sqlite")) as ledger:
         assert add_to_quarantine(ledger, [WHOLE, ONE]) == 2
-        again = QuarantineEntry(shard="a.tar", layout_hash="x", position=3, key="k", code="WDS121", run_id=7)
-        assert add_to_quarantine(ledger, [again, again]) == 0
+        duplicate = QuarantineEntry(shard="a.tar", layout_hash="x", position=3, key="k", code="WDS121", run_id=7)
+        assert add_to_quarantine(ledger, [duplicate, duplicate]) == 0
         assert read_quarantine(ledger) == [ONE, WHOLE]
 
 
-def test_it_is_released_by_shard_or_all_at_once(tmp_path: Path) -> None:
+def test_delete_quarantine_entries_by_shard_or_all(tmp_path: Path) -> None:
     with Ledger.open(str(tmp_path / "ledger.sqlite")) as ledger:
         add_to_quarantine(ledger, [ONE, WHOLE])
         assert delete_quarantine_entries(ledger, shards=["c.tar"]) == 0
@@ -32,6 +32,6 @@ def test_it_is_released_by_shard_or_all_at_once(tmp_path: Path) -> None:
         assert read_quarantine(ledger) == []
 
 
-def test_without_a_ledger_nothing_is_in_quarantine(tmp_path: Path) -> None:
+def test_quarantine_of_missing_ledger_is_empty(tmp_path: Path) -> None:
     with Ledger.open_for_reading(str(tmp_path / "none.sqlite")) as ledger:
         assert read_quarantine(ledger) == []

@@ -1,4 +1,4 @@
-"""A catalog of lines keeps no rows, and answers as one that does."""
+"""A catalog of JSONL files stores no sample rows, but answers queries as if it did."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ def lines(count: int) -> bytes:
 
 @pytest.fixture(params=["", "id"])
 def roots(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[str, str]:
-    """Two datasets alike: one as it is by default, and one with rows."""
-    made = [a_folder(tmp_path / name, {"a.jsonl": lines(5), "b/c.jsonl": lines(30)}) for name in ("bare", "rows")]
-    assert not index(made[0], key=request.param).sample_rows
-    assert index(made[1], key=request.param, sample_rows=True).sample_rows
-    return made[0], made[1]
+    """Two equal datasets: one with the default settings, and one with sample rows."""
+    datasets = [a_folder(tmp_path / name, {"a.jsonl": lines(5), "b/c.jsonl": lines(30)}) for name in ("bare", "rows")]
+    assert not index(datasets[0], key=request.param).sample_rows
+    assert index(datasets[1], key=request.param, sample_rows=True).sample_rows
+    return datasets[0], datasets[1]
 
 
-def test_rows_are_those_that_a_catalog_would_keep(roots: tuple[str, str]) -> None:
+def test_implied_rows_equal_stored_rows(roots: tuple[str, str]) -> None:
     found = []
     for root in roots:
         path = locate(root).catalog
         with closing(sqlite3.connect(path)) as connection:
-            given = add_implied_rows(connection, path)
+            added = add_implied_rows(connection, path)
             found.append(connection.execute(ROWS).fetchall())
-        assert given is (root == roots[0])
+        assert added is (root == roots[0])
     assert found[0] == found[1]
     assert len(found[0]) == 35
 
@@ -60,7 +60,7 @@ def test_rows_are_those_that_a_catalog_would_keep(roots: tuple[str, str]) -> Non
     ],
 )
 @pytest.mark.parametrize("view", ["", "@long"])
-def test_a_query_has_the_same_answer(roots: tuple[str, str], query: str, view: str) -> None:
+def test_queries_have_same_result_with_implied_rows(roots: tuple[str, str], query: str, view: str) -> None:
     answers = []
     for root in roots:
         create_view(root, "long", ViewDefinition(where="size > 18 AND key LIKE '%1%'"))
@@ -70,16 +70,16 @@ def test_a_query_has_the_same_answer(roots: tuple[str, str], query: str, view: s
     assert answers[0][1]
 
 
-def test_rows_are_kept_when_they_are_asked_for_and_that_is_remembered(roots: tuple[str, str]) -> None:
-    bare, _ = roots
-    assert index(bare, sample_rows=True).sample_rows
-    assert index(bare).up_to_date
-    a_folder(Path(bare), {"d.jsonl": lines(3)})
-    assert index(bare).sample_rows
-    assert not index(bare, sample_rows=False).sample_rows
+def test_sample_rows_setting_is_kept_by_later_index(roots: tuple[str, str]) -> None:
+    default_root, _ = roots
+    assert index(default_root, sample_rows=True).sample_rows
+    assert index(default_root).up_to_date
+    a_folder(Path(default_root), {"d.jsonl": lines(3)})
+    assert index(default_root).sample_rows
+    assert not index(default_root, sample_rows=False).sample_rows
 
 
-def test_tars_without_rows_imply_none(tmp_path: Path) -> None:
+def test_tars_without_sample_rows_have_no_implied_rows(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": samples(0, 5)})
     index(root, sample_rows=False)
     path = locate(root).catalog
@@ -87,7 +87,7 @@ def test_tars_without_rows_imply_none(tmp_path: Path) -> None:
         assert not add_implied_rows(connection, path)
 
 
-def test_lines_of_which_there_are_none_imply_no_rows_and_need_none(tmp_path: Path) -> None:
+def test_empty_jsonl_files_have_no_implied_rows(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"a.jsonl": b"\n", "b.jsonl": b""})
     index(root)
     with closing(sqlite3.connect(locate(root).catalog)) as connection:
@@ -97,7 +97,7 @@ def test_lines_of_which_there_are_none_imply_no_rows_and_need_none(tmp_path: Pat
         assert list(answer.rows) == []
 
 
-def test_a_copy_takes_others_by_their_uri_and_is_filled_without_an_index(roots: tuple[str, str]) -> None:
+def test_copy_with_implied_rows_attaches_uris_without_key_index(roots: tuple[str, str]) -> None:
     path = locate(roots[0]).catalog
     with closing(copy_with_implied_rows(sqlite3.connect(path), path)) as copy:
         copy.execute("ATTACH ? AS other", (f"file:{path}?mode=ro",))
@@ -106,7 +106,7 @@ def test_a_copy_takes_others_by_their_uri_and_is_filled_without_an_index(roots: 
         assert copy.execute("SELECT count(*) FROM sample").fetchone() == (35,)
 
 
-def test_rows_that_could_not_be_made_are_asked_for_again(roots: tuple[str, str]) -> None:
+def test_implied_rows_are_retried_after_failure(roots: tuple[str, str]) -> None:
     place = locate(roots[0])
     offsets = next(Path(place.meta).glob("offsets-*.bin"))
     with closing(sqlite3.connect(place.catalog)) as connection:
@@ -119,7 +119,7 @@ def test_rows_that_could_not_be_made_are_asked_for_again(roots: tuple[str, str])
         assert len(connection.execute(ROWS).fetchall()) == 35
 
 
-def test_whoever_ends_the_copy_leaves_the_catalog_open(roots: tuple[str, str]) -> None:
+def test_interrupted_copy_keeps_catalog_connection_open(roots: tuple[str, str]) -> None:
     def stop() -> None:
         raise KeyboardInterrupt
 
@@ -130,15 +130,15 @@ def test_whoever_ends_the_copy_leaves_the_catalog_open(roots: tuple[str, str]) -
         assert connection.execute("SELECT count(*) FROM shard").fetchone() == (2,)
 
 
-def test_a_disk_without_room_for_rows_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_for_implied_rows_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = a_folder(tmp_path / "d", {"a.jsonl": b"{}\n" * 120_000})
     index(root)
     path = locate(root).catalog
     monkeypatch.setenv("SQLITE_TMPDIR", os.fspath(tmp_path))
-    for ask in (lambda each: copy_with_implied_rows(each, path), lambda each: add_implied_rows(each, path)):
+    for add_rows in (lambda each: copy_with_implied_rows(each, path), lambda each: add_implied_rows(each, path)):
         with closing(sqlite3.connect(path)) as connection:
             with files_of_at_most(1 << 16), pytest.raises(StorageError, match="sample rows of JSONL files") as caught:
-                ask(connection)
+                add_rows(connection)
             assert (caught.value.code, caught.value.where) == ("WDS401", os.fspath(tmp_path))
             assert add_implied_rows(connection, path)
             assert connection.execute("SELECT count(*) FROM sample").fetchone() == (120_000,)

@@ -21,7 +21,7 @@ from wdsctl.core.catalog.ledger_checks import (
 from wdsctl.core.errors import Finding
 
 
-def test_one_finding_a_code_and_part_with_the_first_place_and_all_samples() -> None:
+def test_collector_merges_findings_by_code_and_part() -> None:
     found = LocatedFindingCollector("a.tar")
     for row, part in ((3, "jpg"), (1, "jpg"), (3, "jpg"), (5, "txt")):
         found.add("WDS143", f"row {row}", PartToCheck(row, f"k{row}", part, 100 * row, 1))
@@ -36,7 +36,7 @@ def test_one_finding_a_code_and_part_with_the_first_place_and_all_samples() -> N
     assert (first.positions, second.positions) == ((1, 3), (5,))
 
 
-def test_what_the_ledger_keeps_comes_back_as_it_was() -> None:
+def test_located_findings_round_trip_through_json() -> None:
     odd = Finding(code="WDS144", severity="error", message='"\ud800\n', shard="ü.tar", key="k\x00", offset=7)
     faults = (SampleFault(1, "k\x00", 7, 1, '"\ud800\n'), SampleFault(2, "ü", None, 3, ""))
     found = (LocatedFinding(odd, (1, 2), faults=faults), LocatedFinding(odd, covers_shard=True))
@@ -45,52 +45,56 @@ def test_what_the_ledger_keeps_comes_back_as_it_was() -> None:
     assert located_findings_from_json(stored, with_faults=False) == (found[0]._replace(faults=()), found[1])
 
 
-def at(*places: int, code: str = "WDS143", count: int = 0) -> LocatedFinding:
-    said = Finding(
+def make_located_finding(*places: int, code: str = "WDS143", count: int = 0) -> LocatedFinding:
+    finding = Finding(
         code=code, severity="error", message="m", key=f"k{places[0]}", part="jpg", count=count or len(places)
     )
     faults = tuple(SampleFault(place, f"k{place}", None, 1, "m") for place in places)
-    return LocatedFinding(said, places, faults=faults if len(places) > 1 else ())
+    return LocatedFinding(finding, places, faults=faults if len(places) > 1 else ())
 
 
-def test_looks_at_the_same_samples_are_one_finding_a_code_with_all_samples_and_the_first_of_them() -> None:
-    both = merge_located_findings([at(3, 5)], [at(1, 5), at(2, code="WDS144")])
-    assert both == (at(1, 3, 5), at(2, code="WDS144"))
-    assert merge_located_findings(both, both, [at(5)]) == both
-    assert merge_located_findings([at(4)], [at(2, 4, count=7)]) == (at(2, 4, count=7),)
+def test_merge_located_findings_unites_samples_by_code() -> None:
+    both = merge_located_findings(
+        [make_located_finding(3, 5)], [make_located_finding(1, 5), make_located_finding(2, code="WDS144")]
+    )
+    assert both == (make_located_finding(1, 3, 5), make_located_finding(2, code="WDS144"))
+    assert merge_located_findings(both, both, [make_located_finding(5)]) == both
+    assert merge_located_findings([make_located_finding(4)], [make_located_finding(2, 4, count=7)]) == (
+        make_located_finding(2, 4, count=7),
+    )
     assert merge_located_findings() == ()
 
 
-def test_findings_of_a_shard_that_say_different_things_stay_several() -> None:
+def test_merge_keeps_shard_findings_with_different_messages() -> None:
     sums = [
-        LocatedFinding(Finding(code="WDS151", severity="error", message=said, shard="a.tar"), covers_shard=True)
-        for said in "xy"
+        LocatedFinding(Finding(code="WDS151", severity="error", message=text, shard="a.tar"), covers_shard=True)
+        for text in "xy"
     ]
     assert merge_located_findings(sums) == merge_located_findings(sums, sums[:1]) == tuple(sums)
 
 
-def test_each_sample_is_named_with_its_own_place_message_and_count() -> None:
+def test_name_samples_returns_location_message_and_count_per_sample() -> None:
     found = LocatedFindingCollector("a.tar")
     for row in (3, 1, 3):
         found.add("WDS143", f"row {row}", PartToCheck(row, f"k{row}", "jpg", 100 * row, 1))
     [located] = found.to_findings()
-    named = [(each.key, each.offset, each.message, each.count) for each in name_samples(located)]
-    assert named == [("k1", 100, "row 1", 1), ("k3", 300, "row 3", 2)]
+    sample_findings = [(each.key, each.offset, each.message, each.count) for each in name_samples(located)]
+    assert sample_findings == [("k1", 100, "row 1", 1), ("k3", 300, "row 3", 2)]
 
 
-def test_after_a_thousand_samples_of_a_shard_the_others_are_counted() -> None:
+def test_name_samples_counts_samples_beyond_limit() -> None:
     found = LocatedFindingCollector("a.tar")
     for row in range(MAX_NAMED_SAMPLES + 7):
         found.add("WDS143", "m", PartToCheck(row, f"k{row}", "jpg", row, 1))
     [located] = found.to_findings()
-    *named, rest = name_samples(located)
+    *sample_findings, rest = name_samples(located)
     assert len(located.positions) == MAX_NAMED_SAMPLES + 7
-    assert (len(named), named[-1].key) == (MAX_NAMED_SAMPLES, "k999")
+    assert (len(sample_findings), sample_findings[-1].key) == (MAX_NAMED_SAMPLES, "k999")
     assert (rest.key, rest.offset, rest.count) == ("", None, 7)
     assert rest.message == "more samples of this shard, after the first 1,000"
 
 
-def test_a_thousand_named_samples_take_a_few_kilobytes_of_the_ledger() -> None:
+def test_json_of_1000_named_samples_is_small() -> None:
     found = LocatedFindingCollector("a.tar")
     for row in range(MAX_NAMED_SAMPLES):
         message = f"it cannot be decoded: image file is truncated ({row % 97} bytes not processed)"
@@ -98,10 +102,10 @@ def test_a_thousand_named_samples_take_a_few_kilobytes_of_the_ledger() -> None:
     assert len(located_findings_to_json(found.to_findings())) < 24_000
 
 
-@pytest.mark.parametrize("packed", [zlib.compress(b" " * (1 << 27) + b"[]"), b"no zlib"])
-def test_samples_that_unpack_to_too_much_are_malformed(packed: bytes) -> None:
+@pytest.mark.parametrize("compressed", [zlib.compress(b" " * (1 << 27) + b"[]"), b"no zlib"])
+def test_located_findings_from_json_refuses_malformed_samples(compressed: bytes) -> None:
     finding = Finding(code="WDS143", severity="error", message="x", shard="a.tar")
-    row = [asdict(finding), [1], False, b64encode(packed).decode()]
+    row = [asdict(finding), [1], False, b64encode(compressed).decode()]
 
     with pytest.raises(ValueError, match=r"malformed|Expecting value"):
         located_findings_from_json(json.dumps([row]))

@@ -18,7 +18,7 @@ from wdsctl.core.errors import CatalogError, InputError
 from wdsctl.core.index.index import index
 from wdsctl.core.split.split import split_by_ratios
 
-DIES = """
+HANGING_RUN = """
 import os, signal, sys
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.progress import SILENT_PROGRESS
@@ -36,7 +36,7 @@ def root(tmp_path: Path) -> str:
     return root
 
 
-def test_runs_tell_what_they_made_of_what(root: str) -> None:
+def test_read_log_returns_state_before_and_after_runs(root: str) -> None:
     split_by_ratios(root, {"train": 1, "val": 1})
     a_dataset(Path(root), {"z.tar": samples(50, 3)})
     index(root)
@@ -49,16 +49,16 @@ def test_runs_tell_what_they_made_of_what(root: str) -> None:
     assert {run.status for run in (first, middle, last)} == {"ok"}
 
 
-def test_only_the_last_runs_are_listed(root: str) -> None:
+def test_read_log_limit_returns_last_runs(root: str) -> None:
     for _ in range(3):
         index(root)
     report = read_log(root, limit=2)
     assert (report.total, [run.id for run in report.runs]) == (4, [4, 3])
 
 
-def test_a_run_that_was_killed_is_told_from_one_that_runs(root: str) -> None:
+def test_read_log_distinguishes_killed_from_running(root: str) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-c", DIES, root], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HANGING_RUN, root], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     assert process.stdin is not None
@@ -71,18 +71,18 @@ def test_a_run_that_was_killed_is_told_from_one_that_runs(root: str) -> None:
         assert read_log(root).runs[0].status == "killed"
 
 
-def test_a_run_on_another_machine_that_noted_no_end_is_unfinished(root: str) -> None:
+def test_run_of_other_host_without_end_is_unfinished(root: str) -> None:
     with sqlite3.connect(Path(root) / ".wdsctl" / "ledger.sqlite") as ledger:
         (details,) = ledger.execute("SELECT details FROM run").fetchone()
-        told = json.loads(details)
-        told["process"]["host"] = "elsewhere"
-        ledger.execute("UPDATE run SET status = NULL, finished_at = NULL, details = ?", (json.dumps(told),))
+        record = json.loads(details)
+        record["process"]["host"] = "elsewhere"
+        ledger.execute("UPDATE run SET status = NULL, finished_at = NULL, details = ?", (json.dumps(record),))
     ledger.close()
     assert [run.status for run in read_log(root).runs] == ["unfinished"]
 
 
 @pytest.mark.parametrize("details", [None, "", "{]", "[1]", '{"findings": {"WDS101": 1}}'])
-def test_runs_of_older_versions_are_listed_with_what_they_noted(root: str, details: str | None) -> None:
+def test_read_log_accepts_runs_of_older_versions(root: str, details: str | None) -> None:
     with sqlite3.connect(Path(root) / ".wdsctl" / "ledger.sqlite") as ledger:
         ledger.execute("UPDATE run SET details = ?", (details,))
     ledger.close()
@@ -90,7 +90,7 @@ def test_runs_of_older_versions_are_listed_with_what_they_noted(root: str, detai
     assert (run.before, run.after, run.host, run.pid) == (None, None, "", None)
 
 
-def test_one_run_has_its_findings(tmp_path: Path) -> None:
+def test_read_run_returns_findings(tmp_path: Path) -> None:
     root = a_dataset(tmp_path / "a", {"0.tar": samples(0, 2), "1.tar": b"no tar" * 200})
     index(root)
     report = read_run(root, 1)
@@ -98,18 +98,18 @@ def test_one_run_has_its_findings(tmp_path: Path) -> None:
     assert [found.code for found in report.findings] == ["WDS101"] == list(report.run.findings)
 
 
-def test_a_run_that_there_is_not_is_refused(root: str) -> None:
+def test_read_run_refuses_unknown_run(root: str) -> None:
     with pytest.raises(InputError, match="the history has no run 9"):
         read_run(root, 9)
 
 
-def test_a_dataset_on_which_nothing_ran_has_no_runs_and_gets_no_ledger(tmp_path: Path) -> None:
+def test_read_log_without_runs_creates_no_ledger(tmp_path: Path) -> None:
     root = some_shards(tmp_path / "a", 1)
     assert read_log(root).runs == ()
     assert not os.path.exists(f"{root}/.wdsctl")
 
 
-def test_of_many_runs_only_those_that_are_listed_are_read(root: str) -> None:
+def test_read_log_reads_only_listed_runs(root: str) -> None:
     with sqlite3.connect(Path(root) / ".wdsctl" / "ledger.sqlite") as ledger:
         (row,) = ledger.execute("SELECT command, argv, version, started_at FROM run").fetchall()
         ledger.executemany(
@@ -121,14 +121,14 @@ def test_of_many_runs_only_those_that_are_listed_are_read(root: str) -> None:
     assert (report.total, len(report.runs)) == (20_001, 20)
 
     statements: list[str] = []
-    with Ledger.open_for_reading(locate(root).ledger) as opened:
-        with opened.transaction() as connection:
+    with Ledger.open_for_reading(locate(root).ledger) as run_ledger:
+        with run_ledger.transaction() as connection:
             connection.set_trace_callback(statements.append)
-        opened.runs(20)
+        run_ledger.runs(20)
     assert [statement for statement in statements if statement.endswith("LIMIT 20")]
 
 
-def test_a_call_from_python_is_noted_with_what_it_asked_for(root: str) -> None:
+def test_api_calls_are_recorded_with_arguments(root: str) -> None:
     index(root, missing="keep")
     split_by_ratios(root, {"train": 8, "val": 1}, seed=3)
     assert [(run.command, run.argv) for run in read_log(root, limit=2).runs] == [
@@ -137,18 +137,18 @@ def test_a_call_from_python_is_noted_with_what_it_asked_for(root: str) -> None:
     ]
 
 
-def test_how_long_a_run_took_is_told_in_milliseconds(root: str) -> None:
+def test_run_times_have_milliseconds(root: str) -> None:
     (run,) = read_log(root).runs
     assert run.finished_at is not None
     assert [len(moment.partition(".")[2].partition("+")[0]) for moment in (run.started_at, run.finished_at)] == [3, 3]
 
 
-def test_a_ledger_that_is_damaged_is_not_one_without_runs(root: str) -> None:
+def test_read_log_reports_damaged_ledger(root: str) -> None:
     path = Path(locate(root).ledger)
     path.write_bytes(b"x" * 5000)
 
-    for ask in (lambda: read_log(root), lambda: read_run(root, 1)):
+    for read in (lambda: read_log(root), lambda: read_run(root, 1)):
         with pytest.raises(CatalogError, match="cannot read the run history") as caught:
-            ask()
+            read()
         assert (caught.value.code, caught.value.where) == ("WDS302", str(path))
     assert path.read_bytes() == b"x" * 5000

@@ -9,7 +9,7 @@ import pytest
 
 from tests.build import a_dataset, a_folder
 from tests.core.dumps import catalog_of
-from tests.core.medley import a_medley, an_image, members, turned_clip
+from tests.core.media_samples import an_image, media_shards, members, rotated_clip
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.stage import open_draft
 from wdsctl.core.catalog.values import MediaSettings, MediaSummary, media_counts, parse_media_settings
@@ -27,14 +27,14 @@ from wdsctl.core.media.sniff import sniff
 ALL = MediaRequest(selection="auto")
 
 
-def test_facts_in_the_catalog_are_those_of_the_header(tmp_path: Path) -> None:
-    root = a_dataset(tmp_path, a_medley())
+def test_catalog_facts_equal_facts_of_headers(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, media_shards())
     index(root, media=ALL)
     with Catalog(str(catalog_of(root))) as catalog:
         found = catalog.media_reader.facts([1 << 28 | i for i in range(3)] + [2 << 28 | i for i in range(3)])
 
     expected = {}
-    for shard, (_, files) in enumerate(a_medley().items(), 1):
+    for shard, (_, files) in enumerate(media_shards().items(), 1):
         keys = sorted({name.partition(".")[0] for name in files})
         for name, data in files.items():
             key, _, part = name.partition(".")
@@ -46,7 +46,7 @@ def test_facts_in_the_catalog_are_those_of_the_header(tmp_path: Path) -> None:
     assert found[1 << 28 | 1, "jpg"] == Unreadable(reason="its content is not an image, audio or video")
 
 
-def test_the_lines_add_up_what_the_shards_have(tmp_path: Path) -> None:
+def test_media_summaries_add_up_shards(tmp_path: Path) -> None:
     images = {f"{i}.jpg": an_image("JPEG" if i % 2 else "PNG", (10 + i, 40 - i)) for i in range(9)}
     names = list(images)
     shards = {f"{i}.tar": {name: images[name] for name in names[3 * i : 3 * i + 3]} for i in range(3)}
@@ -69,8 +69,8 @@ def test_the_lines_add_up_what_the_shards_have(tmp_path: Path) -> None:
     assert media_counts(lines) == {"image": 9}
 
 
-def test_the_lines_tell_kinds_apart_and_durations(tmp_path: Path) -> None:
-    root = a_dataset(tmp_path, a_medley())
+def test_media_summaries_separate_kinds(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, media_shards())
     index(root, media=ALL)
     with Catalog(str(catalog_of(root))) as catalog:
         lines = {(line.part, line.kind): line for line in catalog.media_reader.summaries()}
@@ -92,15 +92,17 @@ def test_the_lines_tell_kinds_apart_and_durations(tmp_path: Path) -> None:
     ("expression", "expected"),
     [("display_width", [(0, 40)]), ("width", [(0, 60)]), ("seconds", []), ("width * height", [(0, 2400)])],
 )
-def test_numbers_of_a_part_come_by_place_in_the_shard(tmp_path: Path, expression: str, expected: list[object]) -> None:
-    root = a_dataset(tmp_path, a_medley())
+def test_media_numbers_are_returned_by_position_in_shard(
+    tmp_path: Path, expression: str, expected: list[object]
+) -> None:
+    root = a_dataset(tmp_path, media_shards())
     index(root, media=ALL)
     with Catalog(str(catalog_of(root))) as catalog:
         assert catalog.media_reader.numbers(1, "jpg", expression) == expected
 
 
-def test_marks_are_there_where_media_were_asked_for(tmp_path: Path) -> None:
-    root = a_dataset(tmp_path, a_medley())
+def test_shard_digests_exist_only_with_media_facts(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, media_shards())
     index(root)
     with Catalog(str(catalog_of(root))) as catalog:
         assert not catalog.has_media_facts
@@ -110,15 +112,15 @@ def test_marks_are_there_where_media_were_asked_for(tmp_path: Path) -> None:
         assert sorted(catalog.media_reader.shard_digests()) == [1, 2]
 
 
-def test_a_view_shows_sizes_as_they_are_seen(tmp_path: Path) -> None:
-    root = a_dataset(tmp_path, {"a.tar": {"1.mp4": turned_clip(), "2.jpg": an_image(size=(60, 40), orientation=8)}})
+def test_v_media_has_display_sizes(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": {"1.mp4": rotated_clip(), "2.jpg": an_image(size=(60, 40), orientation=8)}})
     index(root, media=ALL)
     with closing(sqlite3.connect(catalog_of(root))) as connection:
         rows = connection.execute("SELECT width, height, display_width, display_height FROM v_media").fetchall()
     assert sorted(rows) == [(60, 40, 40, 60), (64, 48, 48, 64)]
 
 
-def test_files_are_read_back_by_path(tmp_path: Path) -> None:
+def test_media_folder_files_are_listed_by_path(tmp_path: Path) -> None:
     root = a_folder(tmp_path, members())
     index_media_folder(root)
     with Catalog(str(catalog_of(root))) as catalog:
@@ -131,15 +133,15 @@ def test_files_are_read_back_by_path(tmp_path: Path) -> None:
     assert [type(facts).__name__ for _, facts in first] == ["ImageFacts", "Unreadable"]
 
 
-def test_settings_come_back_as_they_were_said() -> None:
+def test_media_settings_round_trip() -> None:
     settings = MediaSettings("jpg,*.seg.png", keyframes=True)
     assert parse_media_settings(settings.as_text()) == settings
     assert parse_media_settings(None) is None
 
 
 @pytest.mark.parametrize("text", ["[", '{"color": 1}', "[1, 2, 3]"])
-def test_settings_that_make_no_sense_are_damage(tmp_path: Path, text: str) -> None:
-    root = a_dataset(tmp_path, a_medley())
+def test_invalid_media_settings_are_reported_as_damage(tmp_path: Path, text: str) -> None:
+    root = a_dataset(tmp_path, media_shards())
     index(root, media=ALL)
     with closing(sqlite3.connect(catalog_of(root))) as connection, connection:
         connection.execute("UPDATE meta SET value = ? WHERE key = 'media'", (text,))
@@ -151,7 +153,7 @@ def test_settings_that_make_no_sense_are_damage(tmp_path: Path, text: str) -> No
         pass
 
 
-def test_an_image_takes_less_than_thirty_bytes_and_is_found_by_its_width(tmp_path: Path) -> None:
+def test_image_facts_take_less_than_30_bytes_and_are_queryable(tmp_path: Path) -> None:
     path = str(tmp_path / "c.sqlite")
     draw, form = random.Random(1), SharedFacts("image", "JPEG", "RGB", orientation=1)
     sizes = [(draw.randint(64, 4096), draw.randint(64, 4096)) for _ in range(50_000)]

@@ -36,7 +36,7 @@ def counts(path: str) -> list[object]:
                        "JOIN media_form ON media_form.id = form ORDER BY 1, 2, 3")  # fmt: skip
 
 
-def test_the_media_of_a_shard_are_its_rows_and_counts(tmp_path: Path) -> None:
+def test_put_shard_writes_media_rows_and_counts(tmp_path: Path) -> None:
     path = str(tmp_path / "c.sqlite")
     with open_draft(path) as draft:
         put(draft, 1, image(0, 30), image(4, 10), clip(2, 1.5, b"k"), clip(3, None), clip(4, 0.5))
@@ -60,7 +60,7 @@ def test_the_media_of_a_shard_are_its_rows_and_counts(tmp_path: Path) -> None:
     assert query(path, "SELECT * FROM media_shard") == [(1, b"mark")]
 
 
-def test_media_that_are_put_again_take_the_place_of_those_before(tmp_path: Path) -> None:
+def test_put_shard_replaces_previous_media(tmp_path: Path) -> None:
     path = str(tmp_path / "c.sqlite")
     with open_draft(path) as draft:
         put(draft, 1, image(0, 30), clip(2, 1.0, b"k"))
@@ -72,13 +72,13 @@ def test_media_that_are_put_again_take_the_place_of_those_before(tmp_path: Path)
     assert query(path, "SELECT mark FROM media_shard") == [(b"new",), (b"mark",)]
 
 
-@pytest.mark.parametrize("how", ["remove_shard", "clear"])
-def test_of_media_that_go_nothing_stays(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("method", ["remove_shard", "clear"])
+def test_removed_media_leave_no_rows(tmp_path: Path, method: str) -> None:
     path = str(tmp_path / "c.sqlite")
     with open_draft(path) as draft:
         put(draft, 1, image(0, 30), clip(2, 1.0, b"k"))
     with open_draft(path) as draft:
-        if how == "clear":
+        if method == "clear":
             draft.media.clear()
         else:
             draft.remove_shard(1)
@@ -87,7 +87,7 @@ def test_of_media_that_go_nothing_stays(tmp_path: Path, how: str) -> None:
         assert query(path, f"SELECT count(*) FROM {table}") == [(0,)]
 
 
-def test_a_form_is_kept_once_also_over_several_runs(tmp_path: Path) -> None:
+def test_media_form_is_stored_once_across_drafts(tmp_path: Path) -> None:
     path = str(tmp_path / "c.sqlite")
     for shard in (1, 2):
         with open_draft(path) as draft:
@@ -95,7 +95,7 @@ def test_a_form_is_kept_once_also_over_several_runs(tmp_path: Path) -> None:
     assert query(path, "SELECT kind FROM media_form") == [("image",), ("video",)]
 
 
-def test_files_come_change_and_go_with_their_facts(tmp_path: Path) -> None:
+def test_files_are_added_changed_and_removed_with_facts(tmp_path: Path) -> None:
     path = str(tmp_path / "c.sqlite")
     files = [ShardFile(name, size, 1) for name, size in (("a.jpg", 10), ("b.mp4", 20), ("c.txt", 30))]
     with open_draft(path) as draft:

@@ -1,4 +1,4 @@
-"""No dataset is made in another one, or around one: the outer one would take its shards for its own."""
+"""No dataset is written inside or around another one: the outer one would index the shards of the inner one."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def _convert(source: str, dest: str) -> None:
     convert([source], dest)
 
 
-def _foresee(source: str, dest: str) -> None:
+def _dry_run(source: str, dest: str) -> None:
     prepare(source, dest, PrepareRequest(index=IndexRequest(dry_run=True)))
 
 
 WRITERS: dict[str, Callable[[str, str], object]] = {
     "prepare": prepare,
-    "prepare --dry-run": _foresee,
+    "prepare --dry-run": _dry_run,
     "convert": _convert,
     "repair": _repair,
 }
@@ -46,8 +46,8 @@ def raw(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-@pytest.mark.parametrize("below", ["inner", "some/where/inner"])
-def test_nothing_is_written_into_a_prepared_dataset(tmp_path: Path, raw: str, writer: str, below: str) -> None:
+@pytest.mark.parametrize("subfolder", ["inner", "some/where/inner"])
+def test_commands_refuse_to_write_into_prepared_dataset(tmp_path: Path, raw: str, writer: str, subfolder: str) -> None:
     write = WRITERS[writer]
     source = raw if writer.startswith("prepare") else some_shards(tmp_path / "tars", 1)
     out = tmp_path / "out"
@@ -55,7 +55,7 @@ def test_nothing_is_written_into_a_prepared_dataset(tmp_path: Path, raw: str, wr
     before = tree(out)
 
     with pytest.raises(UsageError, match="is inside the dataset") as caught:
-        write(source, str(out / below))
+        write(source, str(out / subfolder))
 
     assert caught.value.code == "WDS253"
     assert f"{out}-inner" in caught.value.hint
@@ -63,7 +63,7 @@ def test_nothing_is_written_into_a_prepared_dataset(tmp_path: Path, raw: str, wr
     write(source, f"{out}-inner")
 
 
-def test_the_way_into_a_dataset_may_be_a_link(tmp_path: Path, raw: str) -> None:
+def test_prepare_refuses_dest_inside_dataset_behind_link(tmp_path: Path, raw: str) -> None:
     prepare(raw, str(tmp_path / "out"))
     os.symlink(tmp_path / "out", tmp_path / "link")
 
@@ -71,7 +71,7 @@ def test_the_way_into_a_dataset_may_be_a_link(tmp_path: Path, raw: str) -> None:
         prepare(raw, str(tmp_path / "link" / "inner"))
 
 
-def test_a_dataset_whose_catalog_is_elsewhere_is_one_too(
+def test_prepare_refuses_dest_inside_dataset_with_other_catalog_folder(
     tmp_path: Path, raw: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WDSCTL_CATALOG", str(tmp_path / "catalogs"))
@@ -81,7 +81,7 @@ def test_a_dataset_whose_catalog_is_elsewhere_is_one_too(
         prepare(raw, str(tmp_path / "out" / "inner"))
 
 
-def test_a_folder_that_has_begun_to_be_a_dataset_is_one(tmp_path: Path, raw: str) -> None:
+def test_prepare_refuses_dest_inside_unfinished_dataset(tmp_path: Path, raw: str) -> None:
     prepare(raw, str(tmp_path / "out"))
     for name in ("catalog.sqlite", "dataset.yaml"):
         (tmp_path / "out" / ".wdsctl" / name).unlink()
@@ -90,12 +90,12 @@ def test_a_folder_that_has_begun_to_be_a_dataset_is_one(tmp_path: Path, raw: str
         prepare(raw, str(tmp_path / "out" / "inner"))
 
 
-def test_datasets_may_stand_side_by_side_in_a_folder(tmp_path: Path, raw: str) -> None:
+def test_datasets_in_one_folder_are_allowed(tmp_path: Path, raw: str) -> None:
     for name in ("a", "b"):
         prepare(raw, str(tmp_path / "all" / name))
 
 
-def test_a_folder_that_is_indexed_as_a_collection_of_datasets_gets_more_of_them(tmp_path: Path, raw: str) -> None:
+def test_indexed_folder_of_datasets_accepts_further_datasets(tmp_path: Path, raw: str) -> None:
     for name in ("a", "deep/b"):
         prepare(raw, str(tmp_path / "all" / name))
     assert index(str(tmp_path / "all")).shards == 2
@@ -104,7 +104,7 @@ def test_a_folder_that_is_indexed_as_a_collection_of_datasets_gets_more_of_them(
     convert([str(tmp_path / "all" / "a")], str(tmp_path / "all" / "d"))
 
 
-def test_an_inner_dataset_that_is_there_already_may_grow(tmp_path: Path) -> None:
+def test_existing_inner_dataset_can_grow(tmp_path: Path) -> None:
     raw = a_folder(tmp_path / "raw", captions(0, 4))
     prepare(raw, str(tmp_path / "out" / "inner"))
     prepare(a_folder(tmp_path / "other", captions(4, 4)), str(tmp_path / "aside"))
@@ -114,18 +114,18 @@ def test_an_inner_dataset_that_is_there_already_may_grow(tmp_path: Path) -> None
     assert prepare(raw, str(tmp_path / "out" / "inner")).up_to_date is False
 
 
-def test_parts_of_a_conversion_are_datasets_below_a_folder_that_is_none(tmp_path: Path, raw: str) -> None:
+def test_convert_apart_writes_datasets_below_plain_folder(tmp_path: Path, raw: str) -> None:
     prepare(raw, str(tmp_path / "source"), PrepareRequest(split={"train": 1, "val": 1}, split_by="sample"))
     convert([str(tmp_path / "source")], str(tmp_path / "apart"), ConvertRequest(apart="split"))
 
-    again = convert([str(tmp_path / "source")], str(tmp_path / "apart"), ConvertRequest(apart="split"))
+    repeated = convert([str(tmp_path / "source")], str(tmp_path / "apart"), ConvertRequest(apart="split"))
 
-    assert again.up_to_date
+    assert repeated.up_to_date
     prepare(raw, str(tmp_path / "apart" / "third"))
 
 
 @pytest.mark.parametrize("kind", ["tars", "lines"])
-def test_nothing_is_written_around_a_prepared_dataset(tmp_path: Path, raw: str, kind: str) -> None:
+def test_prepare_refuses_dest_that_contains_dataset(tmp_path: Path, raw: str, kind: str) -> None:
     inner = tmp_path / "out" / "some" / "inner"
     if kind == "tars":
         prepare(raw, str(inner))
@@ -141,7 +141,7 @@ def test_nothing_is_written_around_a_prepared_dataset(tmp_path: Path, raw: str, 
     assert tree(tmp_path / "out") == before
 
 
-def test_a_dataset_that_has_taken_in_another_one_is_told_how_to_be_rid_of_it(tmp_path: Path, raw: str) -> None:
+def test_dataset_with_indexed_inner_dataset_is_refused_with_hint(tmp_path: Path, raw: str) -> None:
     out = tmp_path / "out"
     prepare(raw, f"{out}-inner")
     prepare(raw, str(out))
@@ -159,7 +159,7 @@ def test_a_dataset_that_has_taken_in_another_one_is_told_how_to_be_rid_of_it(tmp
     assert prepare(raw, f"{out}-inner").up_to_date
 
 
-def test_lines_that_were_prepared_below_a_dataset_do_not_stop_it(tmp_path: Path, raw: str) -> None:
+def test_prepared_jsonl_below_dataset_is_allowed(tmp_path: Path, raw: str) -> None:
     prepare(raw, str(tmp_path / "out"))
     labels = a_folder(tmp_path / "out" / "labels", {"a.jsonl": b'{"text":"a"}\n'})
     prepare(labels, request=PrepareRequest(take_unsure=True))

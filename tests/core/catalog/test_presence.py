@@ -30,15 +30,15 @@ HALF = SplitRequest(rule=SplitRule({"a": 1, "b": 1}, by="sample"))
 QUARANTINE = ValidateRequest(quarantine=True)
 
 
-def asked(root: str) -> None:
+def run_query(root: str) -> None:
     with sql(root, "SELECT 1"):
         pass
 
 
 @pytest.mark.parametrize(
-    "ask",
+    "call",
     [
-        asked,
+        run_query,
         lambda root: diff_datasets(root, root),
         list_views,
         lambda root: show_view(root, "v"),
@@ -46,20 +46,18 @@ def asked(root: str) -> None:
         lambda root: delete_view(root, "v"),
     ],
 )
-def test_a_folder_without_shards_is_said_to_be_one_and_how_its_files_become_shards(
-    tmp_path: Path, ask: Callable[[str], object]
-) -> None:
+def test_folder_without_shards_is_refused_with_prepare_hint(tmp_path: Path, call: Callable[[str], object]) -> None:
     raw = a_folder(tmp_path / "raw", {"a.jpg": b"1", "b/c.jpg": b"2"})
     with pytest.raises(InputError) as caught:
-        ask(raw)
+        call(raw)
     assert (caught.value.code, caught.value.hint) == (
         "WDS003",
         f"to write raw files into shards, run `wdsctl prepare {raw} DEST`",
     )
     shards = some_shards(tmp_path / "shards", 1)
-    with pytest.raises(CatalogError, match="the dataset has no catalog") as told:
-        ask(shards)
-    assert f"`wdsctl prepare {shards}`" in told.value.hint
+    with pytest.raises(CatalogError, match="the dataset has no catalog") as no_catalog:
+        call(shards)
+    assert f"`wdsctl prepare {shards}`" in no_catalog.value.hint
 
 
 @pytest.mark.parametrize(
@@ -70,26 +68,26 @@ def test_a_folder_without_shards_is_said_to_be_one_and_how_its_files_become_shar
         lambda root, wait: release_from_quarantine(root, wait=wait),
     ],
 )
-def test_whoever_waits_also_waits_for_the_first_catalog(tmp_path: Path, work: Callable[[str, float], object]) -> None:
+def test_commands_with_wait_wait_for_first_catalog(tmp_path: Path, work: Callable[[str, float], object]) -> None:
     root = some_shards(tmp_path / "data", 2)
     other = some_shards(tmp_path / "made", 2)
     index(other)
     place = locate(root, writing=True)
-    with ExitStack() as held:
-        held.enter_context(hold_lock(place.lock))
+    with ExitStack() as stack:
+        stack.enter_context(hold_lock(place.lock))
         with pytest.raises(CatalogError, match="has no catalog yet") as caught:
             work(root, 0.0)
         assert (caught.value.code, "`--wait`" in caught.value.hint) == ("WDS304", True)
-        with pytest.raises(CatalogError, match="another wdsctl is writing") as late:
+        with pytest.raises(CatalogError, match="another wdsctl is writing") as timed_out:
             work(root, 0.1)
-        assert late.value.code == "WDS304"
-        publish = threading.Timer(0.3, lambda: _published(root, other, held.pop_all()))
+        assert timed_out.value.code == "WDS304"
+        publish = threading.Timer(0.3, lambda: _publish(root, other, stack.pop_all()))
         publish.start()
         work(root, 30.0)
         publish.join()
 
 
-def test_nobody_is_waited_for_where_nobody_is_at_work_and_nothing_is_made(tmp_path: Path) -> None:
+def test_wait_for_catalog_returns_at_once_without_writer(tmp_path: Path) -> None:
     place = locate(a_folder(tmp_path / "raw", {"a.jpg": b"1"}))
     notes: list[str] = []
     wait_for_catalog(place, 30.0, notes.append)
@@ -98,7 +96,7 @@ def test_nobody_is_waited_for_where_nobody_is_at_work_and_nothing_is_made(tmp_pa
     assert not Path(place.meta).exists()
 
 
-def test_prepared_datasets_inside_a_folder_without_a_catalog_are_named(tmp_path: Path) -> None:
+def test_check_catalog_exists_names_inner_datasets(tmp_path: Path) -> None:
     for name in ("primary", "media"):
         index(some_shards(tmp_path / name, 1))
     with pytest.raises(CatalogError, match="2 prepared datasets: media, primary") as caught:
@@ -106,23 +104,23 @@ def test_prepared_datasets_inside_a_folder_without_a_catalog_are_named(tmp_path:
     assert "media" in caught.value.hint
 
 
-def test_of_a_folder_that_has_compressed_tars_alone_convert_is_named(tmp_path: Path) -> None:
+def test_check_catalog_exists_suggests_convert_for_compressed_tars(tmp_path: Path) -> None:
     (tmp_path / "a.tar.gz").write_bytes(b"")
     with pytest.raises(InputError, match="only 1 compressed tar") as caught:
         check_catalog_exists(locate(str(tmp_path)))
     assert "convert" in caught.value.hint
 
 
-def _published(root: str, other: str, held: ExitStack) -> None:
-    """What the first `prepare` does at its end."""
+def _publish(root: str, other: str, stack: ExitStack) -> None:
+    """Publishes the first catalog and releases the lock, as `prepare` does at its end."""
     for name in ("catalog.sqlite", "offsets-1.bin"):
         (Path(locate(root).meta) / name).write_bytes((Path(locate(other).meta) / name).read_bytes())
-    held.close()
+    stack.close()
 
 
-@pytest.mark.parametrize("verb", [prepare, index, validate, inspect])
-def test_a_folder_of_links_to_shards_elsewhere_is_not_of_raw_files(tmp_path: Path, verb: Callable[[str], Any]) -> None:
+@pytest.mark.parametrize("command", [prepare, index, validate, inspect])
+def test_folder_of_outside_links_is_refused_with_hint(tmp_path: Path, command: Callable[[str], Any]) -> None:
     with pytest.raises(PermissionDenied) as caught:
-        verb(linked_shards(tmp_path))
+        command(linked_shards(tmp_path))
     assert caught.value.code == "WDS409"
     assert f"--allow-path {tmp_path / 'blobs'}" in caught.value.hint

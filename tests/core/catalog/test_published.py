@@ -14,7 +14,7 @@ from wdsctl.core.errors import CatalogError
 from wdsctl.core.index.index import index
 
 
-def test_a_published_catalog_is_read_where_nothing_can_be_written_and_whatever_its_name(tmp_path: Path) -> None:
+def test_catalog_connection_is_read_only_and_accepts_odd_names(tmp_path: Path) -> None:
     folder = tmp_path / "a folder? of 100% # & odd names"
     folder.mkdir()
     root = some_shards(folder, 1)
@@ -25,7 +25,7 @@ def test_a_published_catalog_is_read_where_nothing_can_be_written_and_whatever_i
             connection.execute("DELETE FROM shard")
 
 
-def test_a_reader_leaves_nothing_beside_the_catalog(tmp_path: Path) -> None:
+def test_reader_leaves_no_files_next_to_catalog(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     index(root)
     place = locate(root)
@@ -35,7 +35,7 @@ def test_a_reader_leaves_nothing_beside_the_catalog(tmp_path: Path) -> None:
         assert sorted(os.listdir(os.path.dirname(place.catalog))) == before
 
 
-def test_damage_that_shows_while_reading_is_told_as_ours(tmp_path: Path) -> None:
+def test_damage_found_while_reading_raises_catalog_error(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     index(root)
     path = Path(locate(root).catalog)

@@ -22,13 +22,13 @@ def place(tmp_path: Path) -> DatasetLocation:
     return locate(root)
 
 
-def test_a_catalog_has_splits_once_some_were_made(place: DatasetLocation) -> None:
+def test_has_splits_is_true_after_split(place: DatasetLocation) -> None:
     assert not has_splits(place.catalog)
     split_by_ratios(place.root, {"train": 1, "val": 1})
     assert has_splits(place.catalog)
 
 
-def test_a_quarantine_is_there_until_it_is_released(place: DatasetLocation) -> None:
+def test_has_quarantine_is_true_until_release(place: DatasetLocation) -> None:
     assert not has_quarantine(place.ledger)
     with Ledger.open(place.ledger) as ledger:
         add_to_quarantine(ledger, [QuarantineEntry(shard="a.tar", layout_hash="x", code="WDS102", run_id=1)])
@@ -38,18 +38,18 @@ def test_a_quarantine_is_there_until_it_is_released(place: DatasetLocation) -> N
     assert not has_quarantine(place.ledger)
 
 
-def test_a_quarantine_that_cannot_be_read_may_be_one(place: DatasetLocation) -> None:
+def test_has_quarantine_is_true_for_unreadable_ledger(place: DatasetLocation) -> None:
     assert not has_quarantine(f"{place.ledger}-of-another-name")
     Path(place.ledger).write_bytes(b"no database" * 100)
     assert has_quarantine(place.ledger)
 
 
 @pytest.mark.parametrize(("content", "code"), [(None, "WDS301"), (b"no catalog", "WDS302")])
-def test_a_catalog_that_is_none_is_said_as_everywhere(tmp_path: Path, content: bytes | None, code: str) -> None:
+def test_missing_or_invalid_catalog_raises_standard_error(tmp_path: Path, content: bytes | None, code: str) -> None:
     path = tmp_path / "catalog.sqlite"
     if content is not None:
         path.write_bytes(content)
-    for ask in (read_current_generation, has_splits):
+    for read in (read_current_generation, has_splits):
         with pytest.raises(CatalogError) as caught:
-            ask(str(path))
+            read(str(path))
         assert caught.value.code == code

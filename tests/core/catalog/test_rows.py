@@ -20,9 +20,9 @@ SAMPLES = st.tuples(KEYS, st.lists(st.tuples(st.integers(0, 2), SIZES), min_size
 
 
 def a_scan_of(samples: list[tuple[str, list[tuple[int, int]]]]) -> ShardScan:
-    """Parts lie side by side, each behind a block of 512 bytes."""
-    parts = np.array([part for _, of_it in samples for part in of_it], np.int64).reshape(-1, 2)
-    counts = np.array([len(of_it) for _, of_it in samples], np.uint32)
+    """A scan of contiguous parts, each after a header of 512 bytes."""
+    parts = np.array([part for _, sample_parts in samples for part in sample_parts], np.int64).reshape(-1, 2)
+    counts = np.array([len(sample_parts) for _, sample_parts in samples], np.uint32)
     ends = np.append(0, np.cumsum(parts[:, 1] + 512))
     bounds = ends[np.append(0, np.cumsum(counts, dtype=np.int64))]
     keys = [key.encode() for key, _ in samples]
@@ -42,7 +42,7 @@ def a_scan_of(samples: list[tuple[str, list[tuple[int, int]]]]) -> ShardScan:
 
 
 @given(st.lists(SAMPLES, min_size=1, max_size=12))
-def test_rows_say_where_the_parts_are_and_are_read_back_as_the_columns_they_were_made_from(
+def test_sample_rows_round_trip_through_parse_shard_columns(
     samples: list[tuple[str, list[tuple[int, int]]]],
 ) -> None:
     scan = a_scan_of(samples)
@@ -52,15 +52,15 @@ def test_rows_say_where_the_parts_are_and_are_read_back_as_the_columns_they_were
     assert [row[0] for row in rows] == [(2 << 28) + i for i in range(len(samples))]
     assert [row[1] for row in rows] == [key for key, _ in samples]
     assert [row[3] for row in rows] == scan.sizes.tolist()
-    told = [[(name, size) for name, _, size in json.loads(row[4])] for row in rows]
-    assert told == [[((4, 0, 7)[name], size) for name, size in parts] for _, parts in samples]
-    back = parse_shard_columns((key, offset, parts) for _, key, offset, _, parts in rows)
-    assert back.keys == scan.keys
-    assert back.part_offsets.tolist() == scan.part_offsets.tolist()
+    actual = [[(name, size) for name, _, size in json.loads(row[4])] for row in rows]
+    assert actual == [[((4, 0, 7)[name], size) for name, size in parts] for _, parts in samples]
+    restored = parse_shard_columns((key, offset, parts) for _, key, offset, _, parts in rows)
+    assert restored.keys == scan.keys
+    assert restored.part_offsets.tolist() == scan.part_offsets.tolist()
 
 
 @pytest.mark.parametrize("count", [1, 31, 32, 33, 64, 70])
-def test_a_draft_takes_every_sample_once_whatever_their_number(tmp_path: Path, count: int) -> None:
+def test_draft_writes_every_sample_once(tmp_path: Path, count: int) -> None:
     scan = a_scan_of([(f"k{i}", [(0, i)]) for i in range(count)])
     path = str(tmp_path / "catalog.sqlite")
 
@@ -72,10 +72,10 @@ def test_a_draft_takes_every_sample_once_whatever_their_number(tmp_path: Path, c
 
 
 @given(st.lists(KEYS, max_size=5), st.lists(KEYS, max_size=3))
-def test_texts_lie_between_their_bounds(before: list[str], wanted: list[str]) -> None:
-    every = [*before, *wanted]
+def test_split_texts_returns_texts_between_bounds(before: list[str], expected: list[str]) -> None:
+    every = [*before, *expected]
     bounds = np.cumsum([0, *(len(text.encode()) for text in every)])
 
     found = split_texts("".join(every).encode(), bounds[len(before) :])
 
-    assert found == wanted
+    assert found == expected

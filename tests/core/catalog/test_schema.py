@@ -1,4 +1,4 @@
-"""The catalog of every released version can be opened: `tests/golden/catalog-vN.sql` is one, as text."""
+"""Catalogs of every released version can be opened: `tests/golden/catalog-vN.sql` is an SQL dump of one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from wdsctl.core.split.split import split_by_ratios
 GOLDEN = Path(__file__).parents[2] / "golden"
 
 
-def rebuilt(folder: Path, version: int = CATALOG_SCHEMA_VERSION) -> str:
+def restore_golden_catalog(folder: Path, version: int = CATALOG_SCHEMA_VERSION) -> str:
     path = str(folder / "catalog.sqlite")
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.executescript((GOLDEN / f"catalog-v{version}.sql").read_text())
@@ -29,7 +29,7 @@ def rebuilt(folder: Path, version: int = CATALOG_SCHEMA_VERSION) -> str:
 
 
 def a_small_catalog(root: Path) -> str:
-    """What the golden file was made of."""
+    """The catalog from which the golden file was dumped."""
     a_dataset(
         root,
         {
@@ -45,8 +45,8 @@ def a_small_catalog(root: Path) -> str:
     return str(root / ".wdsctl" / "catalog.sqlite")
 
 
-def text_of(path: str) -> str:
-    """The whole catalog as SQL, with what tells it from other databases, and without what is never the same twice."""
+def dump_catalog(path: str) -> str:
+    """The catalog as SQL, with its application id and version, and without values that differ in every run."""
     with closing(sqlite3.connect(path)) as connection:
         pragmas = [
             f"PRAGMA {name} = {connection.execute(f'PRAGMA {name}').fetchone()[0]};"
@@ -56,15 +56,15 @@ def text_of(path: str) -> str:
         return "\n".join([*pragmas, *connection.iterdump()]) + "\n"
 
 
-def schema_of(path: str) -> list[tuple[str, str, str]]:
+def read_schema(path: str) -> list[tuple[str, str, str]]:
     with closing(sqlite3.connect(path)) as connection:
         rows = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY 1, 2")
         return [(kind, name, " ".join(sql.split()).replace("( ", "(").replace(" )", ")")) for kind, name, sql in rows]
 
 
 @pytest.mark.parametrize("version", range(1, CATALOG_SCHEMA_VERSION + 1))
-def test_every_released_catalog_can_be_read(tmp_path: Path, version: int) -> None:
-    path = rebuilt(tmp_path, version)
+def test_catalogs_of_all_released_versions_are_readable(tmp_path: Path, version: int) -> None:
+    path = restore_golden_catalog(tmp_path, version)
 
     with Catalog(path) as catalog:
         assert [(row.path, row.samples, row.status, row.code) for row in catalog.shards()] == [
@@ -83,23 +83,23 @@ def test_every_released_catalog_can_be_read(tmp_path: Path, version: int) -> Non
     assert sum(part.samples for part in read_split(path, "train")) == 4
 
 
-def test_a_catalog_made_today_is_the_golden_one_of_its_version(tmp_path: Path) -> None:
-    golden = rebuilt(tmp_path, CATALOG_SCHEMA_VERSION)
+def test_new_catalog_matches_golden_dump(tmp_path: Path) -> None:
+    golden = restore_golden_catalog(tmp_path, CATALOG_SCHEMA_VERSION)
 
-    made = a_small_catalog(tmp_path / "data")
-    assert schema_of(made) == schema_of(golden)
-    assert text_of(made) == (GOLDEN / f"catalog-v{CATALOG_SCHEMA_VERSION}.sql").read_text()
+    created = a_small_catalog(tmp_path / "data")
+    assert read_schema(created) == read_schema(golden)
+    assert dump_catalog(created) == (GOLDEN / f"catalog-v{CATALOG_SCHEMA_VERSION}.sql").read_text()
 
 
-def test_a_catalog_says_whose_it_is(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(rebuilt(tmp_path, CATALOG_SCHEMA_VERSION))) as connection:
+def test_catalog_file_has_application_id_and_version(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(restore_golden_catalog(tmp_path, CATALOG_SCHEMA_VERSION))) as connection:
         assert connection.execute("PRAGMA application_id").fetchone() == (CATALOG_APPLICATION_ID,)
         assert connection.execute("PRAGMA user_version").fetchone() == (CATALOG_SCHEMA_VERSION,)
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
 
-def test_the_views_write_the_number_of_a_shard_as_its_id_has_it(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(rebuilt(tmp_path, CATALOG_SCHEMA_VERSION))) as connection:
+def test_views_have_positions_of_sample_ids(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(restore_golden_catalog(tmp_path, CATALOG_SCHEMA_VERSION))) as connection:
         rows = connection.execute("SELECT id, position FROM v_sample").fetchall()
         (split_rows,) = connection.execute("SELECT samples FROM v_split WHERE name = 'val'").fetchall()
         parts = connection.execute("SELECT count(*) FROM v_part").fetchone()

@@ -1,4 +1,4 @@
-"""What makes catalogs and ledgers without SQLAlchemy is what SQLAlchemy makes of the schemas."""
+"""The SQL files that create catalogs and ledgers equal what SQLAlchemy generates from the schemas."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from wdsctl.core.catalog.open_catalog import VIEWS
 FOLDER = ROOT / "wdsctl" / "core" / "catalog"
 
 
-def test_the_texts_are_up_to_date() -> None:
-    made = runpy.run_path(str(ROOT / "docs" / "schema_text.py"))["texts"]()
+def test_schema_sql_files_are_up_to_date() -> None:
+    actual = runpy.run_path(str(ROOT / "docs" / "schema_text.py"))["texts"]()
 
-    assert made == {name: (FOLDER / name).read_text(encoding="utf-8") for name in ("catalog.sql", "ledger.sql")}
+    assert actual == {name: (FOLDER / name).read_text(encoding="utf-8") for name in ("catalog.sql", "ledger.sql")}
 
 
 @pytest.mark.parametrize(
@@ -30,26 +30,26 @@ def test_the_texts_are_up_to_date() -> None:
         (ledger_statements(), schema.ledger_metadata, set()),
     ],
 )
-def test_the_statements_make_every_table_to_the_letter(
+def test_statements_create_same_tables_as_sqlalchemy(
     statements: list[str], metadata: MetaData, views: set[str]
 ) -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
         for statement in statements:
             connection.execute(statement)
-        made = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type IN ('table', 'index')"))
+        actual = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type IN ('table', 'index')"))
         assert {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")} == views
     engine = create_engine("sqlite://")
-    with engine.begin() as layer:
-        metadata.create_all(layer)
-        assert set(metadata.tables) == set(inspect(layer).get_table_names())
+    with engine.begin() as sqlalchemy_connection:
+        metadata.create_all(sqlalchemy_connection)
+        assert set(metadata.tables) == set(inspect(sqlalchemy_connection).get_table_names())
         query = "SELECT name, sql FROM sqlite_master WHERE type IN ('table', 'index')"
-        wanted = {name: text for name, text in layer.exec_driver_sql(query)}  # noqa: C416
+        expected = {name: text for name, text in sqlalchemy_connection.exec_driver_sql(query)}  # noqa: C416
     engine.dispose()
 
-    assert made == wanted
+    assert actual == expected
 
 
-def test_a_ledger_keeps_the_tables_that_it_has() -> None:
+def test_ledger_statements_keep_existing_tables() -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
         for statement in (*ledger_statements(), "INSERT INTO renamed VALUES (x'00')", *ledger_statements()):
             connection.execute(statement)

@@ -11,7 +11,7 @@ keys = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])
 
 
 @given(st.lists(keys, min_size=1, max_size=20, unique=True))
-def test_a_record_keeps_its_keys(names: list[str]) -> None:
+def test_planned_record_keeps_keys(names: list[str]) -> None:
     samples = [RawSample(name, (RawPart("txt", 1, 1),)) for name in names]
 
     records = [planned_record(shard, samples) for shard in plan_shards(samples, 7, 1 << 30, "{index}.tar")]

@@ -10,7 +10,7 @@ from wdsctl.core.catalog.database_file import temporary_folder, translate_disk_f
 from wdsctl.core.errors import StorageError
 
 
-def test_a_full_disk_is_told_with_the_folder_it_is_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_translate_disk_full_names_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SQLITE_TMPDIR", str(tmp_path))
     with closing(sqlite3.connect("")) as connection:
         connection.execute("PRAGMA max_page_count = 2")
@@ -21,7 +21,7 @@ def test_a_full_disk_is_told_with_the_folder_it_is_about(tmp_path: Path, monkeyp
     assert (caught.value.code, caught.value.where) == ("WDS401", str(tmp_path))
 
 
-def test_the_folder_is_the_first_that_sqlite_would_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporary_folder_is_first_choice_of_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SQLITE_TMPDIR", str(tmp_path / "nowhere"))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     assert temporary_folder() == str(tmp_path)
@@ -30,7 +30,7 @@ def test_the_folder_is_the_first_that_sqlite_would_take(tmp_path: Path, monkeypa
     assert temporary_folder() in ("/var/tmp", "/usr/tmp", "/tmp", ".")  # noqa: S108 - SQLite's own list
 
 
-def test_other_errors_stay_as_they_are() -> None:
+def test_translate_disk_full_keeps_other_errors() -> None:
     with (
         closing(sqlite3.connect("")) as connection,
         pytest.raises(sqlite3.OperationalError, match="no such table: full_disk"),

@@ -1,4 +1,4 @@
-"""Samples by key or by the begin of it, from the offsets file alone."""
+"""Samples by key or key prefix, from the offsets file alone."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ def stored(tmp_path: Path) -> StoredSamples:
         ("a long one", []),
     ],
 )
-def test_a_prefix_chooses_keys_in_the_order_of_the_file(stored: StoredSamples, prefix: str, keys: list[str]) -> None:
+def test_stored_samples_filters_keys_by_prefix_in_file_order(
+    stored: StoredSamples, prefix: str, keys: list[str]
+) -> None:
     assert list(stored.keys(prefix)) == keys
     assert [sample.key for sample in stored.samples(prefix)] == keys
 
 
 @pytest.mark.parametrize(
-    ("key", "near"),
+    ("key", "neighbours"),
     [("aa", ["a", "ab"]), ("", ["a"]), ("zz", ["baß", "é"]), ("ü", ["é"]), ("ba", ["b", "baß"])],
 )
-def test_neighbours_are_those_that_an_index_would_have_beside_it(
-    stored: StoredSamples, key: str, near: list[str]
-) -> None:
-    assert stored.neighbours(key) == near
+def test_neighbours_returns_adjacent_keys_in_sort_order(stored: StoredSamples, key: str, neighbours: list[str]) -> None:
+    assert stored.neighbours(key) == neighbours

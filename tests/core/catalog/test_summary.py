@@ -20,8 +20,8 @@ SELECT i, printf('%07d.tar', i), 1, 1, 1, 1, 'ok', '', 1 FROM number
 """
 
 
-def a_catalog_of(folder: Path, shards: int, *, removed: str = "0") -> str:
-    """One of so many shards, but those that meet the condition `removed`."""
+def make_catalog(folder: Path, shards: int, *, removed: str = "0") -> str:
+    """A catalog of this many shards, except those that match the condition `removed`."""
     root = some_shards(folder, 1)
     index(root)
     path = str(catalog_of(root))
@@ -29,12 +29,12 @@ def a_catalog_of(folder: Path, shards: int, *, removed: str = "0") -> str:
         connection.execute(_MANY.format(shards=shards))
         connection.execute(f"UPDATE shard SET removed = 2 WHERE {removed}")
     with open_draft(path):
-        pass  # adds up the totals
+        pass  # publishing adds up the totals
     return path
 
 
-def steps_of(path: str) -> int:
-    """Instructions of SQLite's machine that a summary takes."""
+def count_steps(path: str) -> int:
+    """The number of SQLite VM instructions that a summary takes."""
     count = 0
 
     def tick() -> int:
@@ -48,21 +48,21 @@ def steps_of(path: str) -> int:
     return count
 
 
-def test_a_summary_reads_no_more_of_many_shards_than_of_few(tmp_path: Path) -> None:
-    few, many = (steps_of(a_catalog_of(tmp_path / str(shards), shards)) for shards in (100, 10_000))
+def test_summary_cost_is_independent_of_shard_count(tmp_path: Path) -> None:
+    few, many = (count_steps(make_catalog(tmp_path / str(shards), shards)) for shards in (100, 10_000))
     assert many == pytest.approx(few, rel=0.01)
 
 
-def test_the_spread_is_even_over_all_shards(tmp_path: Path) -> None:
-    summary = read_catalog_summary(a_catalog_of(tmp_path, 1_000), first=3, spread=10)
+def test_summary_spread_is_even_over_all_shards(tmp_path: Path) -> None:
+    summary = read_catalog_summary(make_catalog(tmp_path, 1_000), first=3, spread=10)
 
     assert [row.id for row in summary.spread] == [1, 101, 201, 301, 401, 501, 601, 701, 801, 901]
     assert [row.id for row in summary.first] == [1, 2, 3]
     assert (summary.has_all, summary.totals.shards) == (False, 1_000)
 
 
-def test_shards_that_have_been_removed_are_in_no_spread(tmp_path: Path) -> None:
-    path = a_catalog_of(tmp_path, 1_000, removed="id <= 500 OR id % 2 = 0 OR id BETWEEN 600 AND 749")
+def test_summary_spread_excludes_removed_shards(tmp_path: Path) -> None:
+    path = make_catalog(tmp_path, 1_000, removed="id <= 500 OR id % 2 = 0 OR id BETWEEN 600 AND 749")
     summary = read_catalog_summary(path, first=2, spread=10)
 
     assert [row.id for row in summary.spread] == [501, 551, 751, 801, 851, 901, 951]
@@ -70,8 +70,8 @@ def test_shards_that_have_been_removed_are_in_no_spread(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shards", [2, 9, 10])
-def test_of_few_shards_all_are_there(tmp_path: Path, shards: int) -> None:
-    summary = read_catalog_summary(a_catalog_of(tmp_path, shards), first=10, spread=10)
+def test_summary_of_few_shards_has_all(tmp_path: Path, shards: int) -> None:
+    summary = read_catalog_summary(make_catalog(tmp_path, shards), first=10, spread=10)
 
     assert [row.id for row in summary.spread] == list(range(1, shards + 1))
     assert summary.has_all

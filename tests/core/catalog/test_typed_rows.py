@@ -9,7 +9,7 @@ from wdsctl.core.catalog.database_file import ValueType, check_row_types, is_one
 
 
 @pytest.mark.parametrize(
-    ("row", "kinds"),
+    ("row", "types"),
     [
         (("1",), ("int",)),
         ((None,), ("int",)),
@@ -22,16 +22,16 @@ from wdsctl.core.catalog.database_file import ValueType, check_row_types, is_one
         ((True,), ("text?",)),
     ],
 )
-def test_a_value_of_another_kind_is_damage(row: tuple[Any, ...], kinds: tuple[ValueType, ...]) -> None:
+def test_check_row_types_rejects_value_of_wrong_type(row: tuple[Any, ...], types: tuple[ValueType, ...]) -> None:
     with pytest.raises(sqlite3.DatabaseError):
-        list(check_row_types([row], *kinds))
+        list(check_row_types([row], *types))
 
 
-def test_rows_that_are_as_they_should_be_come_as_they_are() -> None:
+def test_check_row_types_passes_valid_rows_unchanged() -> None:
     rows = [(1, "a", None, b"", 0.5), ((1 << 35) - 1, "ü b", 0, None, 2)]
     assert list(check_row_types(rows, "shard", "name", "count?", "blob?", "number")) == rows
 
 
-def test_a_name_of_any_script_is_one_line() -> None:
+def test_is_one_line_accepts_any_script() -> None:
     assert is_one_line("名\u202fa")
     assert not is_one_line("a\x7f")

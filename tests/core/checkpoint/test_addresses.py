@@ -1,4 +1,4 @@
-"""Addresses of what waits, as text: short, whole, and refused where it is damaged."""
+"""Addresses of pending samples as text: they are compact, round-trip, and are refused if damaged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PACKS = st.fixed_dictionaries({"samples": st.lists(SAMPLES), "step": st.integers
 
 
 @given(st.lists(st.one_of(SAMPLES, PACKS)))
-def test_items_that_are_written_one_by_one_are_read_together(addresses: list[Any]) -> None:
+def test_concatenated_addresses_decode_as_list(addresses: list[Any]) -> None:
     text = "".join(map(encode_address, addresses))
 
     assert decode_addresses(text) == addresses
@@ -30,7 +30,7 @@ def test_items_that_are_written_one_by_one_are_read_together(addresses: list[Any
 
 
 @given(st.lists(SAMPLES))
-def test_samples_that_are_written_at_once_are_read_again(addresses: list[Any]) -> None:
+def test_sample_list_round_trips(addresses: list[Any]) -> None:
     assert decode_sample_list(encode_sample_list(addresses)) == addresses
 
 
@@ -46,16 +46,16 @@ def test_samples_that_are_written_at_once_are_read_again(addresses: list[Any]) -
     ],
     ids=str,
 )
-def test_what_is_written_stays_what_it_is(address: Any, text: str) -> None:
+def test_encoding_of_addresses_is_stable(address: Any, text: str) -> None:
     assert encode_address(address) == text
 
 
-def test_a_sample_takes_eight_characters_at_most_far_into_a_training() -> None:
+def test_sample_address_takes_at_most_eight_characters() -> None:
     assert len(encode_address(2**37 - 1)) == 8
     assert len(encode_address([2**25, 3])) == 8
 
 
-def test_neighbours_in_a_pack_take_one_or_two_characters_each() -> None:
+def test_neighbours_in_pack_take_one_or_two_characters_each() -> None:
     first = 10**11
     pack = [first + offset for offset in (0, 3, 1, 60, 20, 33, 47, 12)]
 
@@ -66,17 +66,17 @@ def test_neighbours_in_a_pack_take_one_or_two_characters_each() -> None:
 @pytest.mark.parametrize(
     "text", ["?", "A?", "A A", "g", "Z", "ZB", "ZCC", "D", "LA", "LAA", "E", "DAD", "gggggggggggggA"]
 )
-def test_a_text_that_is_damaged_is_refused(text: str) -> None:
+def test_damaged_address_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"address|ends in the middle"):
         decode_addresses(text)
 
 
-def test_what_was_written_one_by_one_was_not_written_together() -> None:
+def test_single_addresses_are_no_sample_list() -> None:
     with pytest.raises(ValueError, match="is not a list of samples"):
         decode_sample_list(encode_address(4))
 
 
-def test_what_waits_in_the_stages_of_a_lane_is_found_stage_by_stage() -> None:
+def test_pending_addresses_lists_all_stages_of_lane() -> None:
     packs = {
         "upstream": [9, 0],
         "until": [20, 0],
@@ -84,9 +84,9 @@ def test_what_waits_in_the_stages_of_a_lane_is_found_stage_by_stage() -> None:
         "packs": 2,
         "emitted": 0,
     }
-    waiting = encode_address({"samples": [3, 4], "step": 1}) + encode_address(6)
+    waiting_text = encode_address({"samples": [3, 4], "step": 1}) + encode_address(6)
 
-    stream = {"upstream": {"upstream": packs, "waiting": waiting}, "emitted": 0}
+    stream = {"upstream": {"upstream": packs, "waiting": waiting_text}, "emitted": 0}
 
     assert pending_addresses(stream) == [3, 4, 6, 1, [2, 0, 5, 9]]
     assert pending_addresses({"upstream": [5, 0], "emitted": 0}) == []

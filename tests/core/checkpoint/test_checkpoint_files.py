@@ -21,7 +21,7 @@ def a_json(path: Path, value: Any) -> str:
     return str(path)
 
 
-def refusal(path: Path, key: str = "") -> InputError:
+def get_error(path: Path, key: str = "") -> InputError:
     with pytest.raises(InputError) as raised:
         find_states([str(path)], key)
     assert raised.value.hint
@@ -38,29 +38,29 @@ def refusal(path: Path, key: str = "") -> InputError:
         ({"val": a_pass_state(), "train": a_rank_state()}, ["val", "train"]),
     ],
 )
-def test_a_state_is_found_wherever_it_stands(value: Any, keys: list[str], tmp_path: Path) -> None:
+def test_state_is_found_at_any_depth(value: Any, keys: list[str], tmp_path: Path) -> None:
     torch.save(value, tmp_path / "state.pt")
     for path in (a_json(tmp_path / "state.json", value), str(tmp_path / "state.pt")):
-        assert [found.key for found in read_states(path)] == keys
+        assert [found_states.key for found_states in read_states(path)] == keys
 
 
-def test_a_truncated_state_is_found_too(tmp_path: Path) -> None:
+def test_truncated_state_is_found(tmp_path: Path) -> None:
     state = a_rank_state()
     del state["cursors"], state["lanes"]
 
-    (found,) = read_states(a_json(tmp_path / "state.json", {"loader": state}))
+    (found_states,) = read_states(a_json(tmp_path / "state.json", {"loader": state}))
 
-    assert found.state == state
+    assert found_states.state == state
 
 
-def test_a_key_chooses_among_several(tmp_path: Path) -> None:
+def test_key_selects_one_of_several_states(tmp_path: Path) -> None:
     path = a_json(tmp_path / "both.json", {"train": {"loader": a_rank_state()}, "val": {"loader": a_pass_state()}})
 
-    assert [found.key for found in read_states(path, "val")] == ["val.loader"]
-    assert "the file has no state under the key 'test'" in refusal(Path(path), "test").message
+    assert [found_states.key for found_states in read_states(path, "val")] == ["val.loader"]
+    assert "the file has no state under the key 'test'" in get_error(Path(path), "test").message
 
 
-def test_what_contains_itself_is_read_to_its_end(tmp_path: Path) -> None:
+def test_self_referencing_value_is_read(tmp_path: Path) -> None:
     value: dict[str, Any] = {"state": a_rank_state()}
     value["again"] = [value]
     torch.save(value, tmp_path / "round.pt")
@@ -68,7 +68,7 @@ def test_what_contains_itself_is_read_to_its_end(tmp_path: Path) -> None:
     assert len(read_states(str(tmp_path / "round.pt"))) == 1
 
 
-def test_a_folder_is_read_in_natural_order_without_what_is_no_checkpoint(tmp_path: Path) -> None:
+def test_folder_is_read_in_natural_order_and_skips_other_files(tmp_path: Path) -> None:
     for rank, state in enumerate(job(12, lanes=12, drawn=24)):
         a_json(tmp_path / f"loader{rank}.json", state)
     a_json(tmp_path / "config.json", {"layers": 3})
@@ -76,29 +76,29 @@ def test_a_folder_is_read_in_natural_order_without_what_is_no_checkpoint(tmp_pat
     (tmp_path / "notes.txt").write_text("not looked at")
     (tmp_path / "deeper.json").mkdir()
 
-    found, passed = find_states([str(tmp_path)])
+    found_states, skipped = find_states([str(tmp_path)])
 
-    assert [each.state["rank"] for each in found] == list(range(12))
-    assert [Path(each.path).name for each in passed] == ["config.json", "model.pt"]
-    assert "torch.nn.modules.linear.Linear" in passed[1].why
+    assert [each.state["rank"] for each in found_states] == list(range(12))
+    assert [Path(each.path).name for each in skipped] == ["config.json", "model.pt"]
+    assert "torch.nn.modules.linear.Linear" in skipped[1].why
 
 
-def test_a_file_without_a_state_is_refused_by_name(tmp_path: Path) -> None:
-    error = refusal(Path(a_json(tmp_path / "config.json", {"layers": 3})))
+def test_file_without_state_is_refused_by_name(tmp_path: Path) -> None:
+    error = get_error(Path(a_json(tmp_path / "config.json", {"layers": 3})))
 
     assert (error.code, error.exit_code, error.where) == ("WDS522", 3, str(tmp_path / "config.json"))
 
 
 @pytest.mark.parametrize("files", [0, 2])
-def test_a_folder_without_a_state_is_refused(files: int, tmp_path: Path) -> None:
+def test_folder_without_state_is_refused(files: int, tmp_path: Path) -> None:
     for i in range(files):
         a_json(tmp_path / f"{i}.json", {})
 
-    assert refusal(tmp_path).code == "WDS522"
+    assert get_error(tmp_path).code == "WDS522"
 
 
-def test_a_missing_file_is_an_error_of_input(tmp_path: Path) -> None:
-    assert refusal(tmp_path / "nowhere.json").code == "WDS002"
+def test_missing_file_is_input_error(tmp_path: Path) -> None:
+    assert get_error(tmp_path / "nowhere.json").code == "WDS002"
 
 
 @pytest.mark.parametrize(
@@ -111,26 +111,26 @@ def test_a_missing_file_is_an_error_of_input(tmp_path: Path) -> None:
         (b"[" * 100_000, "damaged JSON"),
     ],
 )
-def test_a_file_that_cannot_be_read_says_what_it_is(data: bytes, words: str, tmp_path: Path) -> None:
+def test_unreadable_file_error_names_its_format(data: bytes, words: str, tmp_path: Path) -> None:
     (tmp_path / "state.json").write_bytes(data)
 
-    error = refusal(tmp_path / "state.json")
+    error = get_error(tmp_path / "state.json")
 
     assert error.code == "WDS521"
     assert words in error.message
 
 
 @given(st.lists(st.text(alphabet="ab0123._", max_size=8)))
-def test_names_can_always_be_sorted(names: list[str]) -> None:
+def test_natural_sort_key_orders_any_names(names: list[str]) -> None:
     assert sorted(sorted(names, key=natural_sort_key)) == sorted(names)
 
 
-def test_ten_comes_after_nine() -> None:
+def test_natural_sort_key_orders_numbers_by_value() -> None:
     assert sorted(["r10.pt", "r9.pt", "r1.pt"], key=natural_sort_key) == ["r1.pt", "r9.pt", "r10.pt"]
     assert min("9" * 5000, "1" + "0" * 5000, key=natural_sort_key) == "9" * 5000  # too long for int()
 
 
-def test_the_root_of_a_checkpoint_leads_to_the_folder_with_the_states(tmp_path: Path) -> None:
+def test_checkpoint_root_hint_names_folder_with_states(tmp_path: Path) -> None:
     for name in ("iter_0000090", "iter_0000100"):
         folder = tmp_path / "energon" / name
         folder.mkdir(parents=True)

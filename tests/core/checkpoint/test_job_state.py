@@ -1,4 +1,4 @@
-"""States are taken only where they are whole, and merged only where they are of one job at one step."""
+"""check_state accepts only complete states; merge_states accepts only states of one job at one step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from wdsctl.core.errors import StateMismatch
 from wdsctl.loader.order.rank_lanes import Lane, LaneLayout, rank_turns
 
 
-def refusal(states: Any) -> StateMismatch:
+def get_merge_error(states: Any) -> StateMismatch:
     before = copy.deepcopy(states)
     with pytest.raises(StateMismatch) as raised:
         merge_states(states)
@@ -35,31 +35,31 @@ def refusal(states: Any) -> StateMismatch:
     return raised.value
 
 
-def malformed(state: Any) -> str:
+def get_check_error(state: Any) -> str:
     with pytest.raises(StateMismatch) as raised:
         check_state(state)
     assert raised.value.code == "WDS502"
     return raised.value.message
 
 
-def changed(path: str, value: Any) -> dict[str, Any]:
-    """A state with one thing in it changed; the path is `cursors.0.draws`."""
+def state_with(path: str, value: Any) -> dict[str, Any]:
+    """A state with one changed value; the path looks like `cursors.0.draws`."""
     state: dict[str, Any] = a_rank_state()
-    place: Any = state
-    *inner, last = path.split(".")
+    parent: Any = state
+    *inner, last_key = path.split(".")
     for key in inner:
-        place = place[int(key) if isinstance(place, list) else key]
-    place[int(last) if isinstance(place, list) else last] = value
+        parent = parent[int(key) if isinstance(parent, list) else key]
+    parent[int(last_key) if isinstance(parent, list) else last_key] = value
     return state
 
 
-def test_a_state_is_returned_as_it_is() -> None:
+def test_check_state_returns_same_object() -> None:
     for state in (a_rank_state(), a_pass_state(), merge_states(job())):
         assert check_state(state) is state
 
 
-def test_a_state_is_looked_at_with_few_calls() -> None:
-    """It is looked at wherever one is saved or loaded: that is to take some 40 µs, and no milliseconds."""
+def test_check_state_makes_few_calls() -> None:
+    """States are checked whenever one is saved or loaded, so the check must take about 40 µs, not milliseconds."""
     state, calls = a_rank_state(), list[str]()
     before = sys.getprofile()
     sys.setprofile(lambda _frame, what, _argument: calls.append(what))
@@ -71,20 +71,20 @@ def test_a_state_is_looked_at_with_few_calls() -> None:
 
 
 @pytest.mark.parametrize("state", [{}, None, 7, "state.json", [None], [{}], {"epoch": 3}, {"version": "1"}])
-def test_what_is_no_state_is_refused(state: Any) -> None:
-    assert malformed(state) == "not a state of a wdsctl loader"
+def test_value_that_is_no_state_is_refused(state: Any) -> None:
+    assert get_check_error(state) == "not a state of a wdsctl loader"
 
 
-def test_a_state_of_a_newer_wdsctl_says_so() -> None:
-    assert "saved by a newer wdsctl: it has version 2, this one reads version 1" in malformed({"version": 2})
+def test_state_of_newer_version_is_refused() -> None:
+    assert "saved by a newer wdsctl: it has version 2, this one reads version 1" in get_check_error({"version": 2})
 
 
 @pytest.mark.parametrize("field", STATE_FIELDS)
-def test_a_truncated_state_says_what_it_lacks(field: str) -> None:
+def test_truncated_state_names_missing_field(field: str) -> None:
     state = a_rank_state()
     del state[field]
 
-    assert malformed(state) == f"the state is truncated: it lacks {field}"
+    assert get_check_error(state) == f"the state is truncated: it lacks {field}"
 
 
 @pytest.mark.parametrize(
@@ -137,48 +137,48 @@ def test_a_truncated_state_says_what_it_lacks(field: str) -> None:
         ("cursors.2.bans", [[0, 5]], "lane 2: 'bans' is [[0, 5]]"),
     ],
 )
-def test_a_damaged_state_says_what_is_wrong_with_it(path: str, value: Any, words: str) -> None:
-    message = malformed(changed(path, value))
+def test_damaged_state_error_describes_damage(path: str, value: Any, words: str) -> None:
+    message = get_check_error(state_with(path, value))
 
     assert message.startswith("the state is damaged: ")
     assert words in message
 
 
-def test_a_state_that_lacks_a_lane_of_its_rank_is_refused() -> None:
+def test_rank_state_without_one_of_its_lanes_is_refused() -> None:
     state = a_rank_state(1, 2)
     del state["cursors"]["3"]
 
-    assert malformed(state) == "the state is damaged: lanes [3] of rank 1 are missing"
+    assert get_check_error(state) == "the state is damaged: lanes [3] of rank 1 are missing"
 
 
-def test_a_merged_state_that_lacks_a_lane_is_refused() -> None:
+def test_merged_state_without_one_lane_is_refused() -> None:
     state = merge_states(job())
     del state["cursors"]["6"]
 
-    assert malformed(state) == "the state is damaged: lanes [6] are missing"
+    assert get_check_error(state) == "the state is damaged: lanes [6] are missing"
 
 
-def test_a_lane_that_was_cut_has_a_level_of_mixing_for_each_beginning() -> None:
+def test_split_lane_has_one_weight_history_per_level() -> None:
     state = a_rank_state(lanes=2)
     state["lanes"] = [[0, [[9, 2, 0]]], [0, [[9, 2, 1]]]]
     state["cursors"] = {"0": a_cursor(30), "1": a_cursor(10, levels=2)}
 
     assert check_state(state) is state
     state["cursors"]["1"]["weight_history"] = [[[0, 0]]]
-    assert "lane 1: 'weight_history' has 1 levels, but the lane's splits need 2" in malformed(state)
+    assert "lane 1: 'weight_history' has 1 levels, but the lane's splits need 2" in get_check_error(state)
 
 
 @given(st.integers(1, 6), st.integers(1, 4), st.integers(0, 50), st.integers(0, 50))
-def test_the_lanes_of_a_state_are_those_that_the_turns_give_its_rank(world: int, k: int, base: int, after: int) -> None:
-    geometry = LaneLayout(base, tuple(Lane(root) for root in range(world * k)))
+def test_state_lanes_match_rank_turns(world: int, k: int, base: int, after: int) -> None:
+    layout = LaneLayout(base, tuple(Lane(root) for root in range(world * k)))
     for rank in range(world):
         state = {"kind": "rank", "rank": rank, "world": world, "first_batch": base, "batches_drawn": base + after}
         assert set(state_lanes({**state, "lanes": [None] * world * k})) == set(
-            rank_turns(geometry, base + after, rank, world).lanes
+            rank_turns(layout, base + after, rank, world).lanes
         )
 
 
-def test_the_states_of_all_ranks_become_one_whatever_their_order() -> None:
+def test_merge_states_ignores_order_of_ranks() -> None:
     states = job(4)
     merged = merge_states(states)
 
@@ -189,14 +189,14 @@ def test_the_states_of_all_ranks_become_one_whatever_their_order() -> None:
     assert list(merged) == list(states[0]), "the keys stay in their order"
 
 
-def test_the_states_of_a_pass_are_merged_with_the_batches_that_are_half_given() -> None:
+def test_merge_states_combines_partial_batches_of_pass() -> None:
     states = [a_pass_state(0, 2), a_pass_state(1, 2, cursors={"9": {"emitted": 1}})]
 
     assert merge_states(states)["cursors"] == {"9": {"emitted": 1}}
 
 
 def pass_states(*given: tuple[int, str]) -> list[dict[str, Any]]:
-    """Of the ranks of a pass: how many batches each has given, and what its state says of the end."""
+    """States of the ranks of a pass: for each rank the number of batches handed out, and the value of `end`."""
     world = len(given)
     return [
         a_pass_state(rank, world, batches_drawn=batches * world, batches_handed_out=batches, end=end)
@@ -214,18 +214,18 @@ def pass_states(*given: tuple[int, str]) -> list[dict[str, Any]]:
         ([(3, "passed"), (2, "passed"), (2, "reached")], "passed"),
     ],
 )
-def test_a_rank_that_has_no_more_of_a_pass_is_at_the_step_of_those_that_have(given: Any, end: str) -> None:
+def test_finished_rank_of_pass_matches_step_of_others(given: Any, end: str) -> None:
     merged = merge_states(pass_states(*given))
 
     assert (merged["end"], merged["batches_handed_out"]) == (end, 3)
 
 
 @pytest.mark.parametrize("given", [[(3, "open"), (2, "open")], [(3, "passed"), (2, "open")]])
-def test_a_rank_that_has_more_is_at_no_other_step_than_the_others(given: Any) -> None:
-    assert "saved at different steps" in refusal(pass_states(*given)).message
+def test_unfinished_rank_of_pass_at_other_step_is_refused(given: Any) -> None:
+    assert "saved at different steps" in get_merge_error(pass_states(*given)).message
 
 
-def test_in_a_pass_a_lane_is_always_of_the_same_rank_and_ranks_need_not_divide_the_lanes() -> None:
+def test_pass_lanes_stay_with_rank_if_ranks_do_not_divide_lanes() -> None:
     state = {
         "kind": "rank",
         "rank": 1,
@@ -240,28 +240,28 @@ def test_in_a_pass_a_lane_is_always_of_the_same_rank_and_ranks_need_not_divide_t
     assert list(state_lanes({**state, "rank": 2})) == [2, 5]
 
 
-def test_states_of_different_steps_are_refused_with_the_step_of_each_rank() -> None:
+def test_states_of_different_steps_are_refused_with_step_per_rank() -> None:
     states = [*job(3, drawn=42, lanes=6)[:2], a_rank_state(2, 3, drawn=45, lanes=6)]
 
-    assert "{0: 42, 1: 42, 2: 45}" in refusal(states).message
+    assert "{0: 42, 1: 42, 2: 45}" in get_merge_error(states).message
 
 
-def test_of_many_ranks_the_steps_are_told_together() -> None:
+def test_steps_of_many_ranks_are_summarized() -> None:
     states = job(64, lanes=64, drawn=64)
     states[17] = a_rank_state(17, 64, lanes=64, drawn=128)
 
-    assert "step 64: ranks 0, 1, 2, 3, 4, 5, 6, 7 and 55 more; step 128: ranks 17" in refusal(states).message
+    assert "step 64: ranks 0, 1, 2, 3, 4, 5, 6, 7 and 55 more; step 128: ranks 17" in get_merge_error(states).message
 
 
 def test_missing_ranks_are_named() -> None:
-    assert "ranks [1] are missing: the job had 4" in refusal([*job(4)[:1], *job(4)[2:]]).message
-    assert "ranks [0, 2, 3] are missing" in refusal(job(4)[1:2]).message
+    assert "ranks [1] are missing: the job had 4" in get_merge_error([*job(4)[:1], *job(4)[2:]]).message
+    assert "ranks [0, 2, 3] are missing" in get_merge_error(job(4)[1:2]).message
     assert missing_ranks(job(4)[1:2]) == [0, 2, 3]
     assert missing_ranks([merge_states(job(4))]) == missing_ranks([]) == []
 
 
-def test_ranks_that_come_twice_are_named() -> None:
-    assert "ranks [1] are duplicated: the job had 4" in refusal([*job(4), job(4)[1]]).message
+def test_duplicate_ranks_are_named() -> None:
+    assert "ranks [1] are duplicated: the job had 4" in get_merge_error([*job(4), job(4)[1]]).message
 
 
 @pytest.mark.parametrize(
@@ -272,42 +272,44 @@ def test_ranks_that_come_twice_are_named() -> None:
         ("stages", ["pack"], "stages: 2 on rank 0, 1 on rank 2"),
     ],
 )
-def test_states_of_other_plans_are_refused_with_what_differs(field: str, value: Any, words: str) -> None:
+def test_states_of_different_plans_are_refused_with_difference(field: str, value: Any, words: str) -> None:
     states = job(4)
     states[2]["plan"][field] = value
 
-    assert f"ranks 0 and 2 have different plans: {words}" in refusal(states).message
+    assert f"ranks 0 and 2 have different plans: {words}" in get_merge_error(states).message
 
 
 @pytest.mark.parametrize(("field", "value"), [("generations", [1, 4]), ("first_batch", 36), ("bans", [["key"]])])
-def test_what_all_ranks_have_alike_is_alike(field: str, value: Any) -> None:
+def test_fields_shared_by_all_ranks_must_be_equal(field: str, value: Any) -> None:
     states = job(4)
     states[3][field] = value
 
-    assert refusal(states).message == f"ranks 0 and 3 differ in '{field}'"
+    assert get_merge_error(states).message == f"ranks 0 and 3 differ in '{field}'"
 
 
-def test_states_of_other_worlds_are_refused() -> None:
-    assert "ranks 0 and 1 differ in 'world': 4 and 2 ranks" in refusal([job(4)[0], job(2)[1]]).message
+def test_states_of_different_world_sizes_are_refused() -> None:
+    assert "ranks 0 and 1 differ in 'world': 4 and 2 ranks" in get_merge_error([job(4)[0], job(2)[1]]).message
 
 
-def test_a_merged_state_stands_alone() -> None:
-    assert "is a merged state, which already has all ranks" in refusal([merge_states(job(4)), job(4)[0]]).message
+def test_merged_state_cannot_be_merged_with_others() -> None:
+    assert (
+        "is a merged state, which already has all ranks" in get_merge_error([merge_states(job(4)), job(4)[0]]).message
+    )
 
 
-def test_no_states_are_refused() -> None:
-    assert "no states" in refusal([]).message
+def test_empty_list_of_states_is_refused() -> None:
+    assert "no states" in get_merge_error([]).message
 
 
-def test_equal_things_do_not_differ() -> None:
+def test_describe_differences_of_equal_values_is_empty() -> None:
     assert describe_differences({"seed": 0}, {"seed": 0}) == []
 
 
-def test_a_key_that_only_one_has_differs_though_it_is_null() -> None:
+def test_describe_differences_reports_null_against_absent_key() -> None:
     assert describe_differences({"seed": None}, {}) == ["seed: None in the state, absent here"]
 
 
-def test_of_long_lists_the_first_difference_is_told() -> None:
+def test_describe_differences_of_long_lists_names_first_difference() -> None:
     one, other = ["a"] * 1000, [*["a"] * 3, "b", *["a"] * 995, "c"]
 
     assert describe_differences({"sources": one}, {"sources": other}) == [
@@ -324,7 +326,7 @@ json_values = st.recursive(
 
 
 @given(json_values)
-def test_a_copy_is_equal_and_shares_nothing(value: Any) -> None:
+def test_copy_json_is_equal_and_shares_no_containers(value: Any) -> None:
     copy_of = copy_json(value)
 
     assert json.dumps(copy_of) == json.dumps(value)

@@ -1,4 +1,4 @@
-"""Files of torch.save are read without torch: containers, text and numbers come out, and nothing of them is run."""
+"""read_torch_file reads torch.save files without torch and without running code: containers, text and numbers."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from wdsctl.core.checkpoint.torch_file import TensorStub, is_torch_file, read_to
 from wdsctl.core.errors import InputError
 
 
-def saved(folder: Path, value: Any, **options: Any) -> str:
+def save(folder: Path, value: Any, **options: Any) -> str:
     path = str(folder / "file.pt")
     torch.save(value, path, **options)
     return path
 
 
 def a_zip(folder: Path, data: bytes) -> str:
-    """A file of torch.save with this pickle in it."""
+    """A torch.save file that contains this pickle."""
     path = str(folder / "made.pt")
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("archive/data.pkl", data)
     return path
 
 
-def refusal(path: str) -> InputError:
+def get_error(path: str) -> InputError:
     with pytest.raises(InputError) as raised:
         read_torch_file(path)
     assert (raised.value.code, raised.value.where) == ("WDS521", path)
@@ -40,7 +40,7 @@ def refusal(path: str) -> InputError:
     return raised.value
 
 
-def test_containers_text_and_numbers_come_out_as_they_went_in(tmp_path: Path) -> None:
+def test_containers_text_and_numbers_round_trip(tmp_path: Path) -> None:
     value = {
         "list": [1, 2.5, "ü", None, True, 1 << 70, -3],
         "tuple": (1, (2,)),
@@ -50,19 +50,19 @@ def test_containers_text_and_numbers_come_out_as_they_went_in(tmp_path: Path) ->
         7: {},
     }
     for protocol in (2, 4):
-        assert read_torch_file(saved(tmp_path, value, pickle_protocol=protocol)) == value
+        assert read_torch_file(save(tmp_path, value, pickle_protocol=protocol)) == value
 
 
-def test_a_state_comes_out_as_it_went_in_and_torch_reads_it_safely_too(tmp_path: Path) -> None:
+def test_state_round_trips_and_loads_with_weights_only(tmp_path: Path) -> None:
     states = job(2)
-    path = saved(tmp_path, {"dataloader_state_dict": states})
+    path = save(tmp_path, {"dataloader_state_dict": states})
 
     assert is_torch_file(path)
     assert read_torch_file(path) == {"dataloader_state_dict": states}
     assert torch.load(path, weights_only=True) == {"dataloader_state_dict": states}
 
 
-def test_tensors_are_passed_over(tmp_path: Path) -> None:
+def test_tensors_are_read_as_stubs(tmp_path: Path) -> None:
     model = torch.nn.Linear(2, 3)
     optimizer = torch.optim.AdamW(model.parameters())
     model(torch.ones(1, 2)).sum().backward()
@@ -78,14 +78,15 @@ def test_tensors_are_passed_over(tmp_path: Path) -> None:
         "step": 12,
     }
 
-    found = read_torch_file(saved(tmp_path, value))
+    restored = read_torch_file(save(tmp_path, value))
 
-    assert found["step"] == 12
-    assert list(found["model"]) == ["weight", "bias"]
+    assert restored["step"] == 12
+    assert list(restored["model"]) == ["weight", "bias"]
     assert all(
-        isinstance(each, TensorStub) for each in [*found["model"].values(), *found["tensors"], found["parameter"]]
+        isinstance(each, TensorStub)
+        for each in [*restored["model"].values(), *restored["tensors"], restored["parameter"]]
     )
-    assert found["optimizer"]["param_groups"][0]["lr"] == 1e-3
+    assert restored["optimizer"]["param_groups"][0]["lr"] == 1e-3
 
 
 class Evil:
@@ -98,16 +99,16 @@ class Evil:
         return os.system, (f"touch {self.path}",)
 
 
-def test_code_in_a_file_is_never_run_and_is_called_by_its_name(tmp_path: Path) -> None:
-    path = saved(tmp_path, {"state": Evil(tmp_path / "was-here")})
+def test_code_in_pickle_is_refused_by_name_and_never_run(tmp_path: Path) -> None:
+    path = save(tmp_path, {"state": Evil(tmp_path / "was-here")})
 
-    assert "posix.system" in refusal(path).message
+    assert "posix.system" in get_error(path).message
     assert not (tmp_path / "was-here").exists()
 
 
 @pytest.mark.parametrize("value", [np.arange(3), Path("x"), print, range(3), torch.nn.Linear(1, 1)])
-def test_what_is_made_by_code_is_refused(value: Any, tmp_path: Path) -> None:
-    assert "loading that would run code" in refusal(saved(tmp_path, [value])).message
+def test_values_that_need_code_are_refused(value: Any, tmp_path: Path) -> None:
+    assert "loading that would run code" in get_error(save(tmp_path, [value])).message
 
 
 @pytest.mark.parametrize(
@@ -121,10 +122,10 @@ def test_what_is_made_by_code_is_refused(value: Any, tmp_path: Path) -> None:
         "collections OrderedDict.fromkeys",
     ],
 )
-def test_no_other_name_means_anything(name: str, tmp_path: Path) -> None:
+def test_names_outside_allow_list_are_refused(name: str, tmp_path: Path) -> None:
     data = b"\x80\x02c" + name.replace(" ", "\n").encode() + b"\n."
 
-    assert f"a {name.replace(' ', '.')}, and loading" in refusal(a_zip(tmp_path, data)).message
+    assert f"a {name.replace(' ', '.')}, and loading" in get_error(a_zip(tmp_path, data)).message
 
 
 @pytest.mark.parametrize(
@@ -142,22 +143,22 @@ def test_no_other_name_means_anything(name: str, tmp_path: Path) -> None:
         b"\x80\x02h\x07.",
     ],
 )
-def test_a_damaged_pickle_says_so(data: bytes, tmp_path: Path) -> None:
-    assert "damaged" in refusal(a_zip(tmp_path, data)).message
+def test_damaged_pickle_is_refused(data: bytes, tmp_path: Path) -> None:
+    assert "damaged" in get_error(a_zip(tmp_path, data)).message
 
 
-def test_a_truncated_file_says_so(tmp_path: Path) -> None:
-    path = saved(tmp_path, {"tensor": torch.ones(1000), "state": job(1)[0]})
+def test_truncated_file_is_refused(tmp_path: Path) -> None:
+    path = save(tmp_path, {"tensor": torch.ones(1000), "state": job(1)[0]})
     data = Path(path).read_bytes()
     Path(path).write_bytes(data[: len(data) // 2])
 
     assert not is_torch_file(path)
-    assert "damaged" in refusal(path).message
+    assert "damaged" in get_error(path).message
 
 
-def test_a_zip_of_something_else_is_refused(tmp_path: Path) -> None:
+def test_zip_without_pickle_is_refused(tmp_path: Path) -> None:
     path = str(tmp_path / "other.zip")
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("readme.txt", b"hello")
 
-    assert "no data.pkl" in refusal(path).message
+    assert "no data.pkl" in get_error(path).message

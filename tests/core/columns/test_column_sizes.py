@@ -25,7 +25,7 @@ MIXED = {"0.jpg": bytes(3), "0.txt": bytes(4), "1.txt": bytes(5), "2.jpg": bytes
         ([("0.jpg", bytes(3)), ("0.jpg", bytes(4))], "jpg", [4]),
     ],
 )
-def test_sizes_are_those_of_the_part_and_zero_where_there_is_none(
+def test_part_sizes_is_zero_for_samples_without_part(
     tmp_path: Path, files: dict[str, bytes], part: str, sizes: list[int]
 ) -> None:
     root = a_dataset(tmp_path, {"a.tar": files, "b.tar": files})

@@ -23,32 +23,32 @@ from wdsctl.core.errors import UsageError
         ),
     ],
 )
-def test_a_function_is_a_short_name_with_a_part_or_a_place_in_a_module(text: str, spec: ColumnSpec) -> None:
+def test_parse_column_spec_accepts_built_in_and_module_functions(text: str, spec: ColumnSpec) -> None:
     assert parse_column_spec(text) == spec
     assert (spec.is_built_in, spec.reads_shards) == (spec.kind != "python", spec.kind not in ("size", "media"))
 
 
 @pytest.mark.parametrize("text", ["", "tokens", "size:", "json:txt", "json::a", "json:txt:a..b", "a b:c", "mod:", ":f"])
-def test_anything_else_is_refused_with_what_may_be_written(text: str) -> None:
+def test_invalid_column_spec_is_refused_with_valid_forms(text: str) -> None:
     with pytest.raises(UsageError, match="MODULE:FUNCTION") as caught:
         parse_column_spec(text)
     assert caught.value.code == "WDS312"
 
 
 @pytest.mark.parametrize("text", ["media:jpg:depth", "media::width", "media:jpg:"])
-def test_a_fact_of_media_that_there_is_not_is_refused_with_those_that_there_are(text: str) -> None:
+def test_unknown_media_fact_is_refused_with_known_ones(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_column_spec(text)
     assert (caught.value.code, "width, height, pixels" in caught.value.hint) == ("WDS312", True)
 
 
-def test_a_part_that_no_sample_has_is_refused_and_the_nearest_is_named() -> None:
+def test_unknown_part_is_refused_with_nearest_name() -> None:
     with pytest.raises(UsageError, match="did you mean json"):
         check_spec_part(parse_column_spec("size:jsn"), ["jpg", "json"])
     check_spec_part(parse_column_spec("lengths:tokens"), [])
 
 
-def test_characters_are_counted_not_bytes() -> None:
+def test_char_counter_counts_characters_not_bytes() -> None:
     assert CharCounter("txt")({"txt": "a cät".encode()}) == 5
     assert CharCounter("txt")({"txt": "\ufeffa cät".encode()}) == 5  # without the byte order mark
     assert CharCounter("txt")({}) == 0
@@ -57,7 +57,7 @@ def test_characters_are_counted_not_bytes() -> None:
 @pytest.mark.parametrize(
     ("path", "number"), [("n", 7), ("f", 3), ("words", 2), ("name", 4), ("turns.1.text", 3), ("0", 9)]
 )
-def test_json_gives_a_number_or_the_length_of_a_string_or_list(path: str, number: int) -> None:
+def test_json_reader_returns_number_or_length(path: str, number: int) -> None:
     value: dict[str, object] = {
         "n": 7,
         "f": 3.0,
@@ -80,23 +80,23 @@ def test_json_gives_a_number_or_the_length_of_a_string_or_list(path: str, number
         ("l.3", "'l.3' does not exist"),
     ],
 )
-def test_json_that_has_no_such_number_is_an_error_with_the_reason(path: str, reason: str) -> None:
+def test_json_reader_reports_reason_if_value_is_no_number(path: str, reason: str) -> None:
     value: dict[str, object] = {"half": 0.5, "yes": True, "none": None, "in": {}, "l": [1]}
     with pytest.raises(ValueError, match=reason):
         JsonNumberReader("json", tuple(path.split(".")))({"json": json.dumps(value).encode()})
 
 
-def test_a_sample_without_the_json_is_an_error() -> None:
+def test_json_reader_refuses_sample_without_part() -> None:
     with pytest.raises(ValueError, match="no part 'json'"):
         JsonNumberReader("json", ("n",))({})
 
 
 @pytest.mark.parametrize("value", [640, 640.0, "640", " 640 "])
-def test_int_gives_a_number_that_may_be_text_as_the_cells_of_a_csv_are(value: object) -> None:
+def test_int_reader_accepts_numbers_as_text(value: object) -> None:
     assert JsonNumberReader("json", ("w",), is_int=True)({"json": json.dumps({"w": value}).encode()}) == 640
 
 
 @pytest.mark.parametrize("value", ["", "wide", "6.5", "-1", [1], {}, True, None, "1" * 19])
-def test_int_refuses_what_is_no_whole_number(value: object) -> None:
+def test_int_reader_refuses_values_that_are_no_whole_number(value: object) -> None:
     with pytest.raises(ValueError, match=r"not a whole number$"):
         JsonNumberReader("json", ("w",), is_int=True)({"json": json.dumps({"w": value}).encode()})

@@ -13,30 +13,32 @@ from wdsctl.core.columns.column_file import ColumnSummary, summarize_values
 MOST = (1 << 63) - 1
 
 
-def sorted_out(values: list[int]) -> ColumnSummary:
-    """The same, from the definition: a percentile is the least with so many percent at or below it."""
+def expected_summary(values: list[int]) -> ColumnSummary:
+    """The summary by definition: a percentile is the smallest value that its share of values does not exceed."""
     ordered = sorted(values)
-    at = {share: next(v for i, v in enumerate(ordered, 1) if 100 * i >= share * len(ordered)) for share in (50, 99)}
-    return ColumnSummary(min=ordered[0], p50=at[50], p99=at[99], max=ordered[-1], total=sum(ordered))
+    percentiles = {
+        share: next(v for i, v in enumerate(ordered, 1) if 100 * i >= share * len(ordered)) for share in (50, 99)
+    }
+    return ColumnSummary(min=ordered[0], p50=percentiles[50], p99=percentiles[99], max=ordered[-1], total=sum(ordered))
 
 
 @given(st.lists(st.one_of(st.integers(0, 20), st.integers(0, MOST)), min_size=1, max_size=120))
-def test_a_summary_is_what_the_sorted_numbers_say(values: list[int]) -> None:
-    assert summarize_values(np.array(values, np.int64)) == sorted_out(values)
+def test_summary_matches_sorted_values(values: list[int]) -> None:
+    assert summarize_values(np.array(values, np.int64)) == expected_summary(values)
 
 
-def test_it_is_the_same_whatever_is_looked_at_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_summary_does_not_depend_on_chunk_size(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(0).integers(0, 1 << 40, 1000)
     monkeypatch.setattr(column_file, "CHUNK_VALUES", 7)
     monkeypatch.setattr(column_file, "BINS", 5)
-    assert summarize_values(values) == sorted_out(values.tolist())
+    assert summarize_values(values) == expected_summary(values.tolist())
 
 
-def test_totals_do_not_overflow() -> None:
-    found = summarize_values(np.array(list(repeat(MOST, 10)), np.int64))
-    assert found is not None
-    assert found.total == 10 * MOST
+def test_summary_total_does_not_overflow() -> None:
+    summary = summarize_values(np.array(list(repeat(MOST, 10)), np.int64))
+    assert summary is not None
+    assert summary.total == 10 * MOST
 
 
-def test_nothing_has_no_summary() -> None:
+def test_empty_column_has_no_summary() -> None:
     assert summarize_values(np.empty(0, np.int64)) is None

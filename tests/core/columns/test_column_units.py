@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.build import a_dataset, samples, some_shards
-from tests.remote import FaultyFileSystem, uploaded
+from tests.remote import FaultyFileSystem, upload_shards
 from wdsctl.core.columns.compute import (
     ColumnTask,
     ColumnUnit,
@@ -25,7 +25,7 @@ from wdsctl.core.shards import read_parts
 
 
 def a_unit(root: str, *functions: str, shard: int = 0, zero: bool = False) -> ColumnUnit:
-    """A unit of an indexed dataset, a task a function."""
+    """A unit of an indexed dataset with one task per function."""
     tasks = tuple(
         ColumnTask(
             f"c{i}", parse_column_spec(text if ":" in text else f"tests.core.counting:{text}"), root, f"c{i}", zero
@@ -37,53 +37,56 @@ def a_unit(root: str, *functions: str, shard: int = 0, zero: bool = False) -> Co
 
 @pytest.fixture
 def root(tmp_path: Path) -> str:
-    found = some_shards(tmp_path, 2, 6)
-    index(found)
-    return found
+    path = some_shards(tmp_path, 2, 6)
+    index(path)
+    return path
 
 
-def test_every_task_gets_its_values_of_the_one_shard(root: str) -> None:
-    made = compute_values(a_unit(root, "number", "words", shard=1))
-    assert [each.values.tolist() for each in made] == [[6, 7, 8, 9, 10, 11], [3] * 6]
-    assert [(each.failed_count, each.findings) for each in made] == [(0, ())] * 2
+def test_unit_computes_values_of_its_shard_for_every_task(root: str) -> None:
+    computed = compute_values(a_unit(root, "number", "words", shard=1))
+    assert [each.values.tolist() for each in computed] == [[6, 7, 8, 9, 10, 11], [3] * 6]
+    assert [(each.failed_count, each.findings) for each in computed] == [(0, ())] * 2
 
 
-def test_a_function_gets_key_and_parts_as_bytes_or_those_that_it_names(root: str) -> None:
-    given, words = compute_values(a_unit(root, "given", "words"))
-    assert given.values.tolist() == [3] * 6
+def test_function_receives_key_and_declared_parts_as_bytes(root: str) -> None:
+    given_values, words = compute_values(a_unit(root, "given", "words"))
+    assert given_values.values.tolist() == [3] * 6
     assert words.failed_count == 0
 
 
-def test_no_function_sees_what_another_did_to_its_sample(root: str) -> None:
-    emptied, given = compute_values(a_unit(root, "emptied", "given"))
-    assert emptied.values.tolist() == given.values.tolist() == [3] * 6
+def test_functions_do_not_see_changes_of_other_functions(root: str) -> None:
+    emptied_values, given_values = compute_values(a_unit(root, "emptied", "given"))
+    assert emptied_values.values.tolist() == given_values.values.tolist() == [3] * 6
 
 
 @pytest.mark.usefixtures("faulty_store")
-def test_only_the_parts_that_are_named_are_read(tmp_path: Path) -> None:
+def test_only_declared_parts_are_read(tmp_path: Path) -> None:
     shard = {f"{i}.{part}": bytes(size) for i in range(3) for part, size in (("jpg", 600_000), ("txt", 7))}
-    url, catalog = uploaded(a_dataset(tmp_path / "disk", {"a.tar": shard}), "faulty://bucket/d"), str(tmp_path / "c")
+    url, catalog = (
+        upload_shards(a_dataset(tmp_path / "disk", {"a.tar": shard}), "faulty://bucket/d"),
+        str(tmp_path / "c"),
+    )
     index(url, catalog=catalog)
     task = ColumnTask("c", parse_column_spec("chars:txt"), str(tmp_path), "values")
     FaultyFileSystem.reads.clear()
-    [made] = compute_values(ColumnUnit(url, locate(url, catalog).offsets_path(1), 0, (task,)))
+    [computed] = compute_values(ColumnUnit(url, locate(url, catalog).offsets_path(1), 0, (task,)))
 
-    assert made.values.tolist() == [7] * 3
+    assert computed.values.tolist() == [7] * 3
     assert sum(stop - start for _, start, stop in FaultyFileSystem.reads) == 3 * 7
 
 
-@pytest.mark.parametrize(("together", "at_once"), [(1, 1000), (1 << 20, 1), (20, 4)])
-def test_values_do_not_depend_on_what_is_read_together(
-    root: str, monkeypatch: pytest.MonkeyPatch, together: int, at_once: int
+@pytest.mark.parametrize(("batch_bytes", "batch_items"), [(1, 1000), (1 << 20, 1), (20, 4)])
+def test_values_do_not_depend_on_read_batch_size(
+    root: str, monkeypatch: pytest.MonkeyPatch, batch_bytes: int, batch_items: int
 ) -> None:
-    monkeypatch.setattr(read_parts, "READ_BATCH_BYTES", together)
-    monkeypatch.setattr(read_parts, "READ_BATCH_ITEMS", at_once)
-    [made] = compute_values(a_unit(root, "number"))
-    assert made.values.tolist() == list(range(6))
+    monkeypatch.setattr(read_parts, "READ_BATCH_BYTES", batch_bytes)
+    monkeypatch.setattr(read_parts, "READ_BATCH_ITEMS", batch_items)
+    [computed] = compute_values(a_unit(root, "number"))
+    assert computed.values.tolist() == list(range(6))
 
 
 @pytest.mark.parametrize(
-    ("function", "said"),
+    ("function", "expected_message"),
     [
         ("true", "returned True, expected a whole number"),
         ("numpy_true", "returned True, expected a whole number"),
@@ -94,32 +97,39 @@ def test_values_do_not_depend_on_what_is_read_together(
         ("too_large", "returned 9223372036854775808, expected"),
     ],
 )
-def test_what_is_no_whole_number_from_zero_on_is_no_value(root: str, function: str, said: str) -> None:
-    [made] = compute_values(a_unit(root, function))
-    assert (made.failed_count, len(made.values)) == (6, 0)
-    first = made.findings[0]
-    assert said in first.message
+def test_results_that_are_no_count_are_refused(root: str, function: str, expected_message: str) -> None:
+    [computed] = compute_values(a_unit(root, function))
+    assert (computed.failed_count, len(computed.values)) == (6, 0)
+    first = computed.findings[0]
+    assert expected_message in first.message
     assert (first.code, first.severity, first.shard, first.key) == ("WDS313", "error", "shard-000.tar", "000000")
 
 
-def test_a_function_that_raises_names_shard_and_key_and_only_the_first_few_stand_alone(tmp_path: Path) -> None:
+def test_raising_function_reports_shard_and_key_of_first_failures(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": samples(0, 100)})
     index(root)
-    [made] = compute_values(a_unit(root, "not_fives"))
+    [computed] = compute_values(a_unit(root, "not_fives"))
 
-    assert made.failed_count == sum(finding.count for finding in made.findings) == 10
-    assert [finding.key for finding in made.findings] == ["000005", "000015", "000025", "000035", "000045", "000055"]
-    assert made.findings[0].message == "column c0: KeyError: 'fives'"
+    assert computed.failed_count == sum(finding.count for finding in computed.findings) == 10
+    assert [finding.key for finding in computed.findings] == [
+        "000005",
+        "000015",
+        "000025",
+        "000035",
+        "000045",
+        "000055",
+    ]
+    assert computed.findings[0].message == "column c0: KeyError: 'fives'"
 
 
-def test_zero_takes_the_place_of_a_value_that_could_not_be_had(root: str) -> None:
-    [made] = compute_values(a_unit(root, "not_fives", zero=True))
-    assert (made.values.tolist(), made.failed_count) == ([1, 1, 1, 1, 1, 0], 1)
-    assert [finding.severity for finding in made.findings] == ["warning"]
+def test_zero_option_replaces_failed_values(root: str) -> None:
+    [computed] = compute_values(a_unit(root, "not_fives", zero=True))
+    assert (computed.values.tolist(), computed.failed_count) == ([1, 1, 1, 1, 1, 0], 1)
+    assert [finding.severity for finding in computed.findings] == ["warning"]
 
 
 @pytest.mark.parametrize("zero", [False, True])
-def test_a_shard_that_cannot_be_read_has_no_values_whatever_is_asked_for(root: str, zero: bool) -> None:
+def test_unreadable_shard_has_no_values_with_any_option(root: str, zero: bool) -> None:
     shard = Path(root, "shard-000.tar")
     shard.write_bytes(shard.read_bytes()[:-512])
     unit = a_unit(root, "number", "words", zero=zero)
@@ -130,38 +140,38 @@ def test_a_shard_that_cannot_be_read_has_no_values_whatever_is_asked_for(root: s
     assert (outcome.findings[0].severity, outcome.findings[0].count) == ("error", 6)
 
 
-def test_what_functions_print_goes_beside_the_answer(root: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_of_functions_does_not_reach_stdout(root: str, capsys: pytest.CaptureFixture[str]) -> None:
     compute_values(a_unit(root, "loud"))
     assert capsys.readouterr().out == ""
 
 
-def test_a_unit_leaves_a_file_a_task_but_for_those_that_failed(root: str) -> None:
+def test_unit_saves_one_file_per_successful_task(root: str) -> None:
     outcomes = run_column_unit(a_unit(root, "number", "not_fives"))
     assert [(outcome.name, outcome.is_saved, outcome.failed_count) for outcome in outcomes] == [
         ("c0", True, 0),
         ("c1", False, 1),
     ]
     results = column_results(root)
-    made = results.load("c0")
-    assert made is not None
-    assert made.values.tolist() == list(range(6))
+    computed = results.load("c0")
+    assert computed is not None
+    assert computed.values.tolist() == list(range(6))
     assert not os.path.exists(results.path("c1"))
 
 
-def test_zeros_in_the_place_of_values_are_no_finished_unit(root: str) -> None:
+def test_values_replaced_by_zero_are_saved_as_failed(root: str) -> None:
     run_column_unit(a_unit(root, "not_fives", zero=True))
     results = column_results(root)
     assert results.load("c0") is None
     assert results.load(failed_name("c0")) is not None
 
 
-def test_saved_values_come_back_and_damaged_ones_do_not(tmp_path: Path) -> None:
+def test_saved_values_round_trip_and_damaged_files_are_ignored(tmp_path: Path) -> None:
     results = column_results(str(tmp_path))
     finding = Finding(code="WDS313", severity="warning", message="m", key="k", count=2)
     results.save(["x"], [ComputedValues(np.array([1, 2], np.int64), 1, (finding,))])
-    made = results.load("x")
-    assert made is not None
-    assert (made.values.tolist(), made.failed_count, made.findings) == ([1, 2], 1, (finding,))
+    computed = results.load("x")
+    assert computed is not None
+    assert (computed.values.tolist(), computed.failed_count, computed.findings) == ([1, 2], 1, (finding,))
 
     path = Path(results.path("x"))
     data = path.read_bytes()

@@ -33,23 +33,23 @@ SHARDS = [
 VALUES = [[5, 6, 7], [], [1 << 62, 0]]
 
 
-def a_place(folder: Path) -> DatasetLocation:
+def a_location(folder: Path) -> DatasetLocation:
     return DatasetLocation(str(folder), str(folder / ".wdsctl"))
 
 
-def written(place: DatasetLocation, name: str = "tokens", generation: int = 3) -> ColumnFacts:
+def write(location: DatasetLocation, name: str = "tokens", generation: int = 3) -> ColumnFacts:
     facts = ColumnFacts(name, "lengths:tokens", "ab" * 8, generation, digest_shards(SHARDS), zero=True)
     pieces = [
         ColumnShard(shard.id, bytes([shard.id] * 16), i, np.array(values, np.int64))
         for i, (shard, values) in enumerate(zip(SHARDS, VALUES, strict=True))
     ]
-    return write_column(column_path(place, name, generation), facts, pieces)
+    return write_column(column_path(location, name, generation), facts, pieces)
 
 
-def test_what_was_written_is_read(tmp_path: Path) -> None:
-    place = a_place(tmp_path)
-    facts = written(place)
-    column = find_column(place, "tokens", 3, shards=SHARDS)
+def test_written_column_is_read_back(tmp_path: Path) -> None:
+    location = a_location(tmp_path)
+    facts = write(location)
+    column = find_column(location, "tokens", 3, shards=SHARDS)
 
     assert column.facts == facts
     assert column.values.tolist() == [5, 6, 7, 1 << 62, 0]
@@ -60,11 +60,11 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert facts.summary.total == (1 << 62) + 18
 
 
-def test_values_lie_at_a_multiple_of_64_bytes_and_cannot_be_written_to(tmp_path: Path) -> None:
-    place = a_place(tmp_path)
-    written(place)
-    values = read_column_values(place, "tokens", 3)
-    data = Path(column_path(place, "tokens", 3)).read_bytes()
+def test_values_are_aligned_to_64_bytes_and_read_only(tmp_path: Path) -> None:
+    location = a_location(tmp_path)
+    write(location)
+    values = read_column_values(location, "tokens", 3)
+    data = Path(column_path(location, "tokens", 3)).read_bytes()
 
     assert data.index(np.array([5, 6, 7], "<i8").tobytes()) % ARRAY_ALIGNMENT_BYTES == 0
     assert not values.flags.writeable
@@ -72,19 +72,19 @@ def test_values_lie_at_a_multiple_of_64_bytes_and_cannot_be_written_to(tmp_path:
 
 
 @given(st.lists(st.lists(st.integers(0, (1 << 63) - 1), max_size=9), max_size=9))
-def test_any_values_come_back(tmp_path_factory: pytest.TempPathFactory, shards: list[list[int]]) -> None:
+def test_any_values_round_trip(tmp_path_factory: pytest.TempPathFactory, shards: list[list[int]]) -> None:
     path = str(tmp_path_factory.mktemp("columns") / "x-1.bin")
     facts = ColumnFacts("x", "size:jpg", "", 1, "")
-    made = write_column(
+    written_facts = write_column(
         path, facts, [ColumnShard(i, bytes(16), 0, np.array(v, np.int64)) for i, v in enumerate(shards)]
     )
     column = read_column(path)
 
-    assert column.facts == made
+    assert column.facts == written_facts
     assert column.values.tolist() == [value for values in shards for value in values]
 
 
-def test_the_same_values_have_the_same_digest_however_they_lie_in_shards(tmp_path: Path) -> None:
+def test_digest_does_not_depend_on_division_into_shards(tmp_path: Path) -> None:
     facts = ColumnFacts("x", "size:jpg", "", 1, "")
     pieces = [[[1, 2], [3]], [[1], [2, 3]], [[1, 2, 4]]]
     digests = [
@@ -96,84 +96,82 @@ def test_the_same_values_have_the_same_digest_however_they_lie_in_shards(tmp_pat
     assert digests[0] == digests[1] != digests[2]
 
 
-def test_a_column_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
-    place = a_place(tmp_path)
+def test_missing_column_error_lists_existing_columns(tmp_path: Path) -> None:
+    location = a_location(tmp_path)
     with pytest.raises(InputError, match="it has none yet") as caught:
-        read_column_values(place, "tokens", 3)
+        read_column_values(location, "tokens", 3)
     assert (caught.value.code, "--column tokens=MODULE:FUNCTION" in caught.value.hint) == ("WDS310", True)
 
-    written(place)
+    write(location)
     with pytest.raises(InputError, match="it has tokens") as caught:
-        read_column_values(place, "tokenz", 3)
+        read_column_values(location, "tokenz", 3)
     assert caught.value.hint == "did you mean tokens?"
     with pytest.raises(InputError):
-        read_column_values(place, "../tokens", 3)
+        read_column_values(location, "../tokens", 3)
 
 
-def test_a_column_of_another_generation_is_out_of_date_and_the_command_is_told(tmp_path: Path) -> None:
-    place = a_place(tmp_path)
-    written(place)
+def test_column_of_other_generation_is_out_of_date_with_command(tmp_path: Path) -> None:
+    location = a_location(tmp_path)
+    write(location)
     with pytest.raises(CatalogError, match="generation 3, expected 4") as caught:
-        read_column_values(place, "tokens", 4)
+        read_column_values(location, "tokens", 4)
     assert (caught.value.code, "--column tokens=lengths:tokens" in caught.value.hint) == ("WDS314", True)
 
 
-def test_a_column_of_other_shards_is_out_of_date(tmp_path: Path) -> None:
-    place = a_place(tmp_path)
-    written(place)
+def test_column_of_other_shards_is_out_of_date(tmp_path: Path) -> None:
+    location = a_location(tmp_path)
+    write(location)
     with pytest.raises(CatalogError, match="other shards") as caught:
-        read_column_values(place, "tokens", 3, shards=SHARDS[:2])
+        read_column_values(location, "tokens", 3, shards=SHARDS[:2])
     assert caught.value.code == "WDS314"
 
 
-def emptied(path: Path) -> None:
+def empty_file(path: Path) -> None:
     path.write_bytes(b"")
 
 
-def cut_short(path: Path) -> None:
+def truncate_file(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-8])
 
 
-def without_values(path: Path) -> None:
+def truncate_before_values(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:300])
 
 
-def overwritten(path: Path) -> None:
+def overwrite_file(path: Path) -> None:
     path.write_bytes(b"?" * path.stat().st_size)
 
 
-def with_another_header(path: Path) -> None:
+def change_header(path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b'"values"', b'"valves"'))
 
 
-def of_another_name(path: Path) -> None:
+def change_name(path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b'"name":"tokens"', b'"name":"tokenz"'))
 
 
 @pytest.mark.parametrize(
-    "damage", [emptied, cut_short, without_values, overwritten, with_another_header, of_another_name]
+    "damage", [empty_file, truncate_file, truncate_before_values, overwrite_file, change_header, change_name]
 )
-def test_a_damaged_file_is_an_error_that_says_how_to_make_it_again(
-    tmp_path: Path, damage: Callable[[Path], None]
-) -> None:
-    place = a_place(tmp_path)
-    written(place)
-    damage(Path(column_path(place, "tokens", 3)))
+def test_damaged_column_error_has_hint_to_recompute(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    location = a_location(tmp_path)
+    write(location)
+    damage(Path(column_path(location, "tokens", 3)))
     with pytest.raises(CatalogError, match="damaged") as caught:
-        read_column_values(place, "tokens", 3)
+        read_column_values(location, "tokens", 3)
     assert (caught.value.code, "--drop-column tokens" in caught.value.hint) == ("WDS311", True)
 
 
 @pytest.mark.parametrize("name", ["", "-a", ".a", "a/b", "a b", "ä", "a" * 65])
-def test_names_that_make_no_file_are_refused(name: str) -> None:
+def test_column_names_that_are_no_file_names_are_refused(name: str) -> None:
     with pytest.raises(UsageError):
         check_column_name(name)
 
 
-def test_columns_are_listed_by_name_with_their_generations(tmp_path: Path) -> None:
-    place = a_place(tmp_path)
-    assert list_columns(place) == {}
+def test_list_columns_returns_names_with_generations(tmp_path: Path) -> None:
+    location = a_location(tmp_path)
+    assert list_columns(location) == {}
     for name, generation in (("tokens", 3), ("a-2", 5), ("tokens", 1), ("tokens", 10)):
-        written(place, name, generation)
-    Path(place.meta, "columns", "notes.txt").write_text("")
-    assert list_columns(place) == {"a-2": [5], "tokens": [1, 3, 10]}
+        write(location, name, generation)
+    Path(location.meta, "columns", "notes.txt").write_text("")
+    assert list_columns(location) == {"a-2": [5], "tokens": [1, 3, 10]}

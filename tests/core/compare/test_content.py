@@ -15,7 +15,7 @@ SIZES = [(1, 2000), (), (600, 0), (5000, 1), (3, 3), (512,), (4000, 4000), (7,)]
 
 
 def a_side(root: Path, changed: int | None = None) -> str:
-    """A dataset of one shard; the last byte of the last part that has one is another in the sample `changed`."""
+    """A dataset of one shard. In the sample `changed`, the last byte of the last non-empty part differs."""
     files: dict[str, bytes] = {}
     for i, sizes in enumerate(SIZES):
         names = {f"{i}.{part}": size for part, size in enumerate(sizes)} or {f"{i}.none": 0}
@@ -30,16 +30,14 @@ def a_side(root: Path, changed: int | None = None) -> str:
 
 @pytest.mark.parametrize("span", [1, 600, 3000, 10_000, READ_SPAN_BYTES])
 @pytest.mark.parametrize("changed", range(len(SIZES)))
-def test_the_sample_that_differs_is_found_however_much_is_read_together(
-    tmp_path: Path, changed: int, span: int
-) -> None:
-    with ExitStack() as open_:
-        one = open_.enter_context(open_side(a_side(tmp_path / "one")))
-        other = open_.enter_context(open_side(a_side(tmp_path / "other", changed)))
-        contents = open_.enter_context(closing(ByteComparer(one, other, span_bytes=span)))
-        found = list(contents.find_differing(0, 0))
+def test_byte_comparer_finds_differing_sample_for_any_span(tmp_path: Path, changed: int, span: int) -> None:
+    with ExitStack() as stack:
+        one = stack.enter_context(open_side(a_side(tmp_path / "one")))
+        other = stack.enter_context(open_side(a_side(tmp_path / "other", changed)))
+        contents = stack.enter_context(closing(ByteComparer(one, other, span_bytes=span)))
+        differing = list(contents.find_differing(0, 0))
         alike = [contents.has_same_bytes(row, row) for row in range(len(SIZES))]
 
     expected = [changed] if any(SIZES[changed]) else []
-    assert found == expected
+    assert differing == expected
     assert [row for row, is_same in enumerate(alike) if not is_same] == expected

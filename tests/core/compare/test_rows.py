@@ -15,7 +15,7 @@ SAMPLES = st.lists(
 )
 
 
-def matched(first: list[tuple[bytes, int, bytes]], second: list[tuple[bytes, int, bytes]]) -> list[SampleMatch]:
+def match_samples(first: list[tuple[bytes, int, bytes]], second: list[tuple[bytes, int, bytes]]) -> list[SampleMatch]:
     with open_diff_rows() as rows:
         for side, samples in enumerate((first, second)):
             rows._connection.executemany(
@@ -26,13 +26,13 @@ def matched(first: list[tuple[bytes, int, bytes]], second: list[tuple[bytes, int
 
 
 @given(SAMPLES, SAMPLES)
-def test_every_sample_comes_once_and_as_many_pairs_are_alike_as_can_be(
+def test_matches_contain_every_sample_once_and_most_equal_pairs(
     first: list[tuple[bytes, int, bytes]], second: list[tuple[bytes, int, bytes]]
 ) -> None:
-    found = matched(first, second)
-    assert sorted(match.first.offsets_row for match in found if match.first) == list(range(len(first)))
-    assert sorted(match.second.offsets_row for match in found if match.second) == list(range(len(second)))
-    pairs = [match for match in found if match.first and match.second]
+    matches = match_samples(first, second)
+    assert sorted(match.first.offsets_row for match in matches if match.first) == list(range(len(first)))
+    assert sorted(match.second.offsets_row for match in matches if match.second) == list(range(len(second)))
+    pairs = [match for match in matches if match.first and match.second]
     assert all(match.first and match.second and match.first.key == match.second.key for match in pairs)
     assert sum(m.has_same_parts and not m.is_moved for m in pairs) == (Counter(first) & Counter(second)).total()
     alike = Counter((key, parts) for key, _, parts in first) & Counter((key, parts) for key, _, parts in second)
@@ -41,13 +41,13 @@ def test_every_sample_comes_once_and_as_many_pairs_are_alike_as_can_be(
     assert len(pairs) == keys.total()
 
 
-def test_a_full_disk_is_said_with_a_way_out() -> None:
+def test_full_disk_error_has_hint() -> None:
     with pytest.raises(StorageError, match="cannot sort samples") as caught, open_diff_rows():
         raise sqlite3.OperationalError("database or disk is full")
     assert (caught.value.code, "SQLITE_TMPDIR" in caught.value.hint) == ("WDS401", True)
 
 
-def test_drift_is_counted_by_split() -> None:
+def test_split_drift_is_counted_by_split() -> None:
     drift = SplitDriftCounter(["train", "val"])
     for before, after in ((b"\1", b"\2"), (b"\1", b"\1"), (b"\0", b"\2"), (b"\1", b"\2")):
         drift.add(before, after)

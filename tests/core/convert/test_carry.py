@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.core.carried import COLUMNS, NUMBER, a_source, columns, media, of, told
-from tests.core.conversions import to
-from tests.killing import Moment, died
+from tests.core.carried import COLUMNS, NUMBER, a_source, carry_messages, columns, media, select_keys
+from tests.core.conversions import convert_to
+from tests.killing import Moment, run_and_kill
 from wdsctl.core.columns.column_file import find_column
 from wdsctl.core.convert.parts import parse_image
 from wdsctl.core.dataset.location import locate
@@ -23,7 +23,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize(
-    ("options", "share"),
+    ("options", "sample_count"),
     [
         ({"shard_samples": 5}, 12),
         ({"shard_samples": 5, "order": "shuffle", "seed": 3, "template": "s-{index}.tar", "workers": 2}, 12),
@@ -31,22 +31,22 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
         ({"where": "part = 'jpg' AND width >= 20"}, 8),
     ],
 )
-def test_every_sample_has_the_numbers_and_facts_that_it_had(
-    tmp_path: Path, source: str, options: dict[str, Any], share: int
+def test_convert_copies_column_values_and_media_facts_of_samples(
+    tmp_path: Path, source: str, options: dict[str, Any], sample_count: int
 ) -> None:
-    report = to(tmp_path / "b", source, **options)
+    report = convert_to(tmp_path / "b", source, **options)
 
-    found = columns(tmp_path / "b")
-    keys = set(found["n"])
-    assert len(keys) == share
-    assert found == of(columns(source), keys)
+    actual = columns(tmp_path / "b")
+    keys = set(actual["n"])
+    assert len(keys) == sample_count
+    assert actual == select_keys(columns(source), keys)
     assert media(tmp_path / "b") == {f"{key}.jpg": media(source)[f"{key}.jpg"] for key in keys}
-    assert (report.datasets[0].columns, report.datasets[0].media) == (tuple(sorted(COLUMNS)), share)
-    assert told(report) == []
+    assert (report.datasets[0].columns, report.datasets[0].media) == (tuple(sorted(COLUMNS)), sample_count)
+    assert carry_messages(report) == []
 
 
-def test_what_went_along_is_not_worked_out_again(tmp_path: Path, source: str) -> None:
-    to(tmp_path / "b", source, order="shuffle")
+def test_index_does_not_recompute_copied_columns_and_facts(tmp_path: Path, source: str) -> None:
+    convert_to(tmp_path / "b", source, order="shuffle")
 
     report = index(str(tmp_path / "b"), columns=COLUMNS, media=MediaRequest(selection="auto"))
 
@@ -57,50 +57,54 @@ def test_what_went_along_is_not_worked_out_again(tmp_path: Path, source: str) ->
     assert (report.media.state, report.media.read) == ("current", 0)
 
 
-def test_datasets_that_are_taken_apart_have_their_own(tmp_path: Path, source: str) -> None:
-    report = to(tmp_path / "b", source, apart="split", shard_samples=4)
+def test_split_datasets_have_columns_of_their_samples(tmp_path: Path, source: str) -> None:
+    report = convert_to(tmp_path / "b", source, apart="split", shard_samples=4)
 
     before, after = columns(source), [columns(each.path) for each in report.datasets]
-    assert sorted(key for found in after for key in found["n"]) == sorted(before["n"])
-    assert all(found == of(before, set(found["n"])) for found in after)
+    assert sorted(key for actual in after for key in actual["n"]) == sorted(before["n"])
+    assert all(actual == select_keys(before, set(actual["n"])) for actual in after)
 
 
 @pytest.mark.parametrize("primary", ["tar", "jsonl"])
-def test_through_a_polylithic_layout_and_back(tmp_path: Path, source: str, primary: Any) -> None:
+def test_columns_survive_polylithic_layout_and_back(tmp_path: Path, source: str, primary: Any) -> None:
     poly = tmp_path / "poly"
-    report = to(poly, source, layout="polylithic", media=("jpg",), primary=primary, order="shuffle", shard_samples=5)
-    back = to(tmp_path / "back", poly)
+    report = convert_to(
+        poly, source, layout="polylithic", media=("jpg",), primary=primary, order="shuffle", shard_samples=5
+    )
+    restored_report = convert_to(tmp_path / "back", poly)
 
-    kept = {"n", "words"} | ({"letters"} if primary == "tar" else set())
-    expected = {name: values for name, values in columns(source).items() if name in kept}
+    copied_columns = {"n", "words"} | ({"letters"} if primary == "tar" else set())
+    expected = {name: values for name, values in columns(source).items() if name in copied_columns}
     assert columns(poly / "primary") == columns(tmp_path / "back") == expected
     assert columns(poly / "media") == {}
     assert media(poly / "media") == media(tmp_path / "back") == media(source)
     assert media(poly / "primary") == {}
-    assert any("the column bytes: the part jpg is in the media dataset" in said for said in told(report))
-    assert told(back) == []
+    assert any(
+        "the column bytes: the part jpg is in the media dataset" in message for message in carry_messages(report)
+    )
+    assert carry_messages(restored_report) == []
 
 
-def test_only_columns_of_parts_that_stay_as_they_are_hold(tmp_path: Path, source: str) -> None:
-    report = to(tmp_path / "b", source, image=parse_image("webp:80", 16))
+def test_only_columns_of_unchanged_parts_are_copied(tmp_path: Path, source: str) -> None:
+    report = convert_to(tmp_path / "b", source, image=parse_image("webp:80", 16))
 
     before, after = columns(source), columns(tmp_path / "b")
     assert sorted(after) == ["bytes", "letters", "wide", "words"]  # `words` declares that it reads the text alone
     assert (after["letters"], after["words"]) == (before["letters"], before["words"])
     assert after["bytes"] != before["bytes"]
     assert set(after["wide"].values()) <= {10, 11, 12, 13, 14, 15, 16}
-    assert [said.partition(" (")[0] for said in told(report)] == [
+    assert [message.partition(" (")[0] for message in carry_messages(report)] == [
         f"not copied: the column n: {COLUMNS['n']} may read any part, and some parts change"
     ]
 
     index(str(tmp_path / "b"), columns={"bytes": "size:webp", "letters": "chars:txt"}, rebuild=True)
-    anew = columns(tmp_path / "b")
-    assert all(anew[name] == after[name] for name in ("bytes", "letters"))
+    recomputed = columns(tmp_path / "b")
+    assert all(recomputed[name] == after[name] for name in ("bytes", "letters"))
 
 
-def test_the_numbers_are_the_same_bytes_for_any_number_of_workers(tmp_path: Path, source: str) -> None:
+def test_column_files_do_not_depend_on_number_of_workers(tmp_path: Path, source: str) -> None:
     for workers in (1, 3):
-        to(tmp_path / str(workers), source, order="shuffle", shard_samples=5, workers=workers)
+        convert_to(tmp_path / str(workers), source, order="shuffle", shard_samples=5, workers=workers)
 
     one, three = (
         [find_column(locate(str(tmp_path / name)), column, 1).facts for column in COLUMNS] for name in ("1", "3")
@@ -108,31 +112,33 @@ def test_the_numbers_are_the_same_bytes_for_any_number_of_workers(tmp_path: Path
     assert [facts.digest for facts in one] == [facts.digest for facts in three]
 
 
-def test_a_dry_run_tells_what_would_go_along_and_a_second_run_what_has(tmp_path: Path, source: str) -> None:
+def test_dry_run_and_second_run_report_same_copied_columns(tmp_path: Path, source: str) -> None:
     options: dict[str, Any] = {"image": parse_image("webp")}
-    foreseen = to(tmp_path / "b", source, dry_run=True, **options)
-    made = to(tmp_path / "b", source, **options)
-    again = to(tmp_path / "b", source, **options)
+    planned = convert_to(tmp_path / "b", source, dry_run=True, **options)
+    converted = convert_to(tmp_path / "b", source, **options)
+    repeated = convert_to(tmp_path / "b", source, **options)
 
-    assert foreseen.datasets[0].columns == made.datasets[0].columns == ("bytes", "letters", "wide", "words")
-    assert told(foreseen) == told(made) == told(again)
-    assert again.datasets == made.datasets
+    assert planned.datasets[0].columns == converted.datasets[0].columns == ("bytes", "letters", "wide", "words")
+    assert carry_messages(planned) == carry_messages(converted) == carry_messages(repeated)
+    assert repeated.datasets == converted.datasets
 
 
-def test_compressed_shards_and_other_forms_have_no_catalog(tmp_path: Path, source: str) -> None:
+def test_compressed_shards_and_other_formats_have_no_catalog(tmp_path: Path, source: str) -> None:
     for name, options in (("gz", {"compress": "gz"}), ("mds", {"to_format": "mds"})):
-        report = to(tmp_path / name, source, **options)
-        assert (report.datasets[0].columns, told(report)) == ((), [])
+        report = convert_to(tmp_path / name, source, **options)
+        assert (report.datasets[0].columns, carry_messages(report)) == ((), [])
 
 
-def test_columns_of_what_another_conversion_made_are_forgotten_with_it(tmp_path: Path, source: str) -> None:
+def test_restart_removes_columns_of_previous_conversion(tmp_path: Path, source: str) -> None:
     dest, calls = tmp_path / "b", tmp_path / "calls"
-    command = [sys.executable, str(script_in(tmp_path)), source]
-    assert not died([*command, str(tmp_path / "whole")], Moment("replace", 0), calls)
-    assert died([*command, str(dest)], Moment("replace", calls.stat().st_size), calls)  # before it says that it is done
+    command = [sys.executable, str(write_script(tmp_path)), source]
+    assert not run_and_kill([*command, str(tmp_path / "whole")], Moment("replace", 0), calls)
+    assert run_and_kill(
+        [*command, str(dest)], Moment("replace", calls.stat().st_size), calls
+    )  # before finished.json is written
     assert columns(dest) == columns(source)
 
-    report = to(dest, a_source(tmp_path / "a", 1, columns={"other": NUMBER}), restart=True)
+    report = convert_to(dest, a_source(tmp_path / "a", 1, columns={"other": NUMBER}), restart=True)
 
     assert report.datasets[0].columns == ("other",)
     assert list(columns(dest)) == ["other"]
@@ -147,21 +153,21 @@ if __name__ == "__main__":
 """
 
 
-def script_in(folder: Path) -> Path:
+def write_script(folder: Path) -> Path:
     script = folder / "killed.py"
     script.write_text(SCRIPT)
     return script
 
 
 @pytest.mark.slow
-def test_killed_while_columns_are_written_it_ends_with_all_of_them(tmp_path: Path, source: str) -> None:
-    command, calls = [sys.executable, str(script_in(tmp_path)), source], tmp_path / "calls"
-    assert not died([*command, str(tmp_path / "whole")], Moment("replace", 0), calls)
+def test_conversion_killed_while_columns_are_written_is_completed(tmp_path: Path, source: str) -> None:
+    command, calls = [sys.executable, str(write_script(tmp_path)), source], tmp_path / "calls"
+    assert not run_and_kill([*command, str(tmp_path / "whole")], Moment("replace", 0), calls)
     last = calls.stat().st_size
-    for back in range(8):  # finished.json, the columns, the catalog, and what was before it
-        dest = tmp_path / str(back)
-        assert died([*command, str(dest)], Moment("replace", last - back), calls)
-        assert not died([*command, str(dest)], Moment("replace", 0), calls)
+    for offset in range(8):  # finished.json, the columns, the catalog, and the steps before it
+        dest = tmp_path / str(offset)
+        assert run_and_kill([*command, str(dest)], Moment("replace", last - offset), calls)
+        assert not run_and_kill([*command, str(dest)], Moment("replace", 0), calls)
         assert columns(dest) == columns(tmp_path / "whole") == columns(source)
         assert media(dest) == media(source)
         assert not [name for name in os.listdir(dest / ".wdsctl" / "columns") if name.startswith(".")]

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.build import a_dataset
-from tests.core.carried import COLUMNS, NUMBER, a_source, columns, media, told
-from tests.core.conversions import to
+from tests.core.carried import COLUMNS, NUMBER, a_source, carry_messages, columns, media
+from tests.core.conversions import convert_to
 from tests.core.pictures import picture
 from wdsctl.core.columns.column_file import CheckedValues, ColumnFacts, ColumnFile, find_column
 from wdsctl.core.convert.carry import gather_values
@@ -25,23 +25,25 @@ from wdsctl.core.offsets.block_checksums import BlockChecksums, append_checksums
 
 
 @given(st.data())
-def test_a_value_is_that_of_the_place_it_came_from(data: st.DataObject) -> None:
+def test_gather_values_takes_values_from_origins(data: st.DataObject) -> None:
     shards = [data.draw(st.lists(st.lists(st.integers(0, 2), min_size=1), min_size=1)) for _ in range(2)]
     failures = [[data.draw(st.integers(0, 1)) for _ in some] for some in shards]
-    there = [
+    source_values = [
         [(v, f) for values, f in zip(*pair, strict=True) for v in values] for pair in zip(shards, failures, strict=True)
     ]
-    places = st.tuples(st.sampled_from([0, 1]), st.integers(0, 999)).map(lambda it: (it[0], it[1] % len(there[it[0]])))
-    came = data.draw(st.lists(places))
+    places = st.tuples(st.sampled_from([0, 1]), st.integers(0, 999)).map(
+        lambda pair_of_numbers: (pair_of_numbers[0], pair_of_numbers[1] % len(source_values[pair_of_numbers[0]]))
+    )
+    origin_places = data.draw(st.lists(places))
 
-    origins = np.array([(i, source, place, 0, 0) for i, (source, place) in enumerate(came)], ORIGIN_DTYPE)
+    origins = np.array([(i, source, place, 0, 0) for i, (source, place) in enumerate(origin_places)], ORIGIN_DTYPE)
     values, failed = gather_values([_column(*pair) for pair in zip(shards, failures, strict=True)], origins)
 
-    assert values.tolist() == [there[source][place][0] for source, place in came]
-    assert failed == sum(there[source][place] == (0, 1) for source, place in came)
+    assert values.tolist() == [source_values[source][place][0] for source, place in origin_places]
+    assert failed == sum(source_values[source][place] == (0, 1) for source, place in origin_places)
 
 
-def _damaged() -> WdsctlError:
+def _make_damage_error() -> WdsctlError:
     return WdsctlError("damaged", hint="none")
 
 
@@ -53,30 +55,33 @@ def _column(shards: list[list[int]], failures: list[int]) -> ColumnFile:
     append_checksums(data)
     return ColumnFile(
         facts,
-        CheckedValues(values, BlockChecksums(data.getvalue(), _damaged), 0, _damaged),
+        CheckedValues(values, BlockChecksums(data.getvalue(), _make_damage_error), 0, _make_damage_error),
         np.array(table),
         np.empty((0, 16), "u1"),
     )
 
 
-def test_merged_datasets_have_what_all_of_them_have(tmp_path: Path) -> None:
+def test_merged_datasets_have_columns_that_all_sources_have(tmp_path: Path) -> None:
     source = a_source(tmp_path / "a")
     other = a_source(tmp_path / "o", 1, first=5, columns={name: COLUMNS[name] for name in ("n", "letters", "wide")})
 
-    report = to(tmp_path / "b", source, other, on_collision="prefix", order="shuffle")
+    report = convert_to(tmp_path / "b", source, other, on_collision="prefix", order="shuffle")
 
-    found = columns(tmp_path / "b")
-    assert sorted(found) == ["letters", "n", "wide"]
-    assert {key: int(key.rpartition("/")[2]) for key in found["n"]} == found["n"]
-    assert len(found["n"]) == 16
+    actual = columns(tmp_path / "b")
+    assert sorted(actual) == ["letters", "n", "wide"]
+    assert {key: int(key.rpartition("/")[2]) for key in actual["n"]} == actual["n"]
+    assert len(actual["n"]) == 16
     assert len(media(tmp_path / "b")) == 16
-    assert [said.rpartition(": ")[0] for said in told(report)] == [
+    assert [message.rpartition(": ")[0] for message in carry_messages(report)] == [
         f"not copied: the column {name}" for name in ("bytes", "words")
     ]
-    assert f"the source {other} does not have the column; `wdsctl index {tmp_path}/b --column words=" in told(report)[1]
+    assert (
+        f"the source {other} does not have the column; `wdsctl index {tmp_path}/b --column words="
+        in carry_messages(report)[1]
+    )
 
 
-def test_numbers_of_different_functions_are_not_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_of_different_functions_are_not_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # the file changes within a second
     script = tmp_path / "own_lengths.py"
@@ -87,19 +92,19 @@ def test_numbers_of_different_functions_are_not_mixed(tmp_path: Path, monkeypatc
         sources.append(a_source(tmp_path / name, 1, first=10 * len(sources), columns={"n": function}))
     sys.modules.pop("own_lengths", None)
 
-    versions = to(tmp_path / "x", *sources[:2])
-    functions = to(tmp_path / "y", *sources[1:])
+    versions = convert_to(tmp_path / "x", *sources[:2])
+    functions = convert_to(tmp_path / "y", *sources[1:])
 
     assert columns(tmp_path / "x") == columns(tmp_path / "y") == {}
-    assert "different versions of own_lengths:f; `wdsctl index" in told(versions)[0]
-    assert "--column n=own_lengths:f` computes it" in told(versions)[0]
-    assert "with different functions: own_lengths:f, size:txt" in told(functions)[0]
+    assert "different versions of own_lengths:f; `wdsctl index" in carry_messages(versions)[0]
+    assert "--column n=own_lengths:f` computes it" in carry_messages(versions)[0]
+    assert "with different functions: own_lengths:f, size:txt" in carry_messages(functions)[0]
 
 
-def test_parts_under_new_names_or_left_out(tmp_path: Path) -> None:
+def test_renamed_and_dropped_parts_decide_which_columns_are_copied(tmp_path: Path) -> None:
     source = a_source(tmp_path / "a")
-    renamed = to(tmp_path / "b", source, parts=PartRules(rename=(("txt", "caption"),)))
-    dropped = to(tmp_path / "c", source, parts=PartRules(drop=("txt",)))
+    renamed = convert_to(tmp_path / "b", source, parts=PartRules(rename=(("txt", "caption"),)))
+    dropped = convert_to(tmp_path / "c", source, parts=PartRules(drop=("txt",)))
 
     assert renamed.datasets[0].columns == ("bytes", "letters", "wide")
     assert columns(tmp_path / "b")["letters"] == columns(source)["letters"]
@@ -110,7 +115,7 @@ def test_parts_under_new_names_or_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {"layout": "polylithic", "media": ("jpg",)}])
-def test_a_sample_that_is_left_out_shifts_no_number(tmp_path: Path, more: dict[str, Any]) -> None:
+def test_skipped_samples_do_not_shift_column_values(tmp_path: Path, more: dict[str, Any]) -> None:
     source = a_source(tmp_path / "a", 2, 6, columns={"words": COLUMNS["words"]})
     broken = Path(source, "s-000.tar")
     data = broken.read_bytes()
@@ -119,31 +124,31 @@ def test_a_sample_that_is_left_out_shifts_no_number(tmp_path: Path, more: dict[s
     broken.write_bytes(data)
     index(source, columns={"words": COLUMNS["words"]})
 
-    report = to(tmp_path / "b", source, image=parse_image("webp"), order="shuffle", shard_samples=4, **more)
+    report = convert_to(tmp_path / "b", source, image=parse_image("webp"), order="shuffle", shard_samples=4, **more)
 
-    found = columns(tmp_path / "b" / ("primary" if more else ""))["words"]
+    actual = columns(tmp_path / "b" / ("primary" if more else ""))["words"]
     assert report.failed == 2
-    assert found == {f"{n:06d}": n for n in range(12) if n not in (2, 5)}
+    assert actual == {f"{n:06d}": n for n in range(12) if n not in (2, 5)}
 
 
-def test_zeros_for_want_of_a_value_are_tried_again_where_they_came_to(tmp_path: Path) -> None:
+def test_failed_values_stored_as_zero_are_recomputed_in_destination(tmp_path: Path) -> None:
     source = a_source(tmp_path / "a", 2, 10, columns={"n": "tests.core.counting:not_fives"}, on_error="zero")
 
-    to(tmp_path / "b", source, shard_samples=4)
+    convert_to(tmp_path / "b", source, shard_samples=4)
 
     place = locate(str(tmp_path / "b"))
     column = find_column(place, "n", 1)
     assert (column.facts.zero, column.facts.failed, column.table[:, 2].tolist()) == (True, 2, [0, 1, 0, 1, 0])
-    again = index(str(tmp_path / "b"), columns={"n": "tests.core.counting:not_fives"}, on_error="zero")
-    assert again.columns[0].shards_read == 2
+    repeated = index(str(tmp_path / "b"), columns={"n": "tests.core.counting:not_fives"}, on_error="zero")
+    assert repeated.columns[0].shards_read == 2
 
 
-def test_a_column_that_is_out_of_date_stays_behind(tmp_path: Path) -> None:
+def test_outdated_column_is_not_copied(tmp_path: Path) -> None:
     source = a_source(tmp_path / "a", 1, columns={"n": NUMBER})
     a_dataset(tmp_path / "a", {"t.tar": {"000099.txt": b"new"}})
     index(source)
 
-    report = to(tmp_path / "b", source)
+    report = convert_to(tmp_path / "b", source)
 
     assert columns(tmp_path / "b") == {}
-    assert "was computed for generation 1, expected 2" in told(report)[0]
+    assert "was computed for generation 1, expected 2" in carry_messages(report)[0]

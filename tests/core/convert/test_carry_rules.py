@@ -1,4 +1,4 @@
-"""Which columns hold after what is done to the parts."""
+"""Which columns are still valid after parts are dropped, renamed or transcoded."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ POLY: dict[str, Any] = {"media": ("jpg",)}
 LINES: dict[str, Any] = {"media": ("jpg",), "primary": "jsonl"}
 
 
-def after(text: str, recipe: dict[str, Any], parts: tuple[str, ...] | None = None, stream: Stream = "") -> str:
+def get_destination_spec(
+    text: str, recipe: dict[str, Any], parts: tuple[str, ...] | None = None, stream: Stream = ""
+) -> str:
     return destination_spec(parse_column_spec(text), parts, ConvertRequest(**recipe), stream).text
 
 
 @pytest.mark.parametrize(
-    ("text", "recipe", "stream", "becomes"),
+    ("text", "recipe", "stream", "expected"),
     [
         ("chars:txt", PLAIN, "", "chars:txt"),
         ("chars:txt", WEBP, "", "chars:txt"),
@@ -36,12 +38,12 @@ def after(text: str, recipe: dict[str, Any], parts: tuple[str, ...] | None = Non
         ("chars:txt", POLY, "primary", "chars:txt"),
     ],
 )
-def test_what_needs_no_code_follows_its_part(text: str, recipe: dict[str, Any], stream: Stream, becomes: str) -> None:
-    assert after(text, recipe, stream=stream) == becomes
+def test_built_in_column_follows_its_part(text: str, recipe: dict[str, Any], stream: Stream, expected: str) -> None:
+    assert get_destination_spec(text, recipe, stream=stream) == expected
 
 
 @pytest.mark.parametrize(
-    ("text", "recipe", "stream", "why", "anew"),
+    ("text", "recipe", "stream", "reason", "suggested"),
     [
         ("chars:txt", DROPS, "", "the destination has no part txt", None),
         ("chars:jpg", WEBP, "", "is transcoded", "chars:webp"),
@@ -50,28 +52,28 @@ def test_what_needs_no_code_follows_its_part(text: str, recipe: dict[str, Any], 
         ("chars:txt", LINES, "primary", "stores parts in its lines", None),
     ],
 )
-def test_what_needs_no_code_goes_no_further_than_its_part(
-    text: str, recipe: dict[str, Any], stream: Stream, why: str, anew: str | None
+def test_built_in_column_is_dropped_if_its_part_changes(
+    text: str, recipe: dict[str, Any], stream: Stream, reason: str, suggested: str | None
 ) -> None:
-    with pytest.raises(ColumnDropped, match=why) as caught:
-        after(text, recipe, stream=stream)
-    assert (caught.value.spec and caught.value.spec.text) == anew
+    with pytest.raises(ColumnDropped, match=reason) as caught:
+        get_destination_spec(text, recipe, stream=stream)
+    assert (caught.value.spec and caught.value.spec.text) == suggested
 
 
 @pytest.mark.parametrize("stream", ["", "primary"])
 @pytest.mark.parametrize("recipe", [PLAIN, POLY, LINES])
-def test_a_function_that_says_nothing_goes_along_when_all_parts_do(recipe: dict[str, Any], stream: Stream) -> None:
-    assert after("m:f", recipe, None, stream) == "m:f"
+def test_function_without_declared_parts_is_kept_if_all_parts_are_kept(recipe: dict[str, Any], stream: Stream) -> None:
+    assert get_destination_spec("m:f", recipe, None, stream) == "m:f"
 
 
 @pytest.mark.parametrize("recipe", [DROPS, RENAMES, WEBP, {"parts": PartRules(keep=("txt",))}])
-def test_a_function_that_says_nothing_may_look_at_any_part(recipe: dict[str, Any]) -> None:
+def test_function_without_declared_parts_is_dropped_if_any_part_changes(recipe: dict[str, Any]) -> None:
     with pytest.raises(ColumnDropped, match=r"m:f may read any part.*f\.parts"):
-        after("m:f", recipe, None)
+        get_destination_spec("m:f", recipe, None)
 
 
 @pytest.mark.parametrize(
-    ("recipe", "parts", "holds"),
+    ("recipe", "parts", "is_kept"),
     [
         (WEBP, ("txt",), True),
         (WEBP, ("txt", "jpg"), False),
@@ -83,12 +85,12 @@ def test_a_function_that_says_nothing_may_look_at_any_part(recipe: dict[str, Any
         (DROPS, (), True),
     ],
 )
-def test_a_function_goes_along_with_the_parts_that_it_declares(
-    recipe: dict[str, Any], parts: tuple[str, ...], holds: bool
+def test_function_is_kept_only_if_declared_parts_are_unchanged(
+    recipe: dict[str, Any], parts: tuple[str, ...], is_kept: bool
 ) -> None:
-    if holds:
-        assert after("m:f", recipe, parts) == "m:f"
+    if is_kept:
+        assert get_destination_spec("m:f", recipe, parts) == "m:f"
     else:
         with pytest.raises(ColumnDropped, match="m:f reads the part") as caught:
-            after("m:f", recipe, parts)
+            get_destination_spec("m:f", recipe, parts)
         assert caught.value.spec == parse_column_spec("m:f")

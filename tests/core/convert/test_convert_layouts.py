@@ -1,4 +1,4 @@
-"""There and back: media apart, and shards of shards."""
+"""Round trips: the polylithic layout and back, and shards made of converted shards."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.build import a_dataset, an_image, some_shards
-from tests.core.conversions import content, files, keys, members, prepared, splits, to
+from tests.core.conversions import a_prepared_dataset, content, convert_to, files, keys, members, splits
 from wdsctl.core.convert.parts import parse_image
 
-QUICK = (Phase.explicit, Phase.generate)  # an example costs some tenths of a second: there is no time to shrink
+QUICK = (Phase.explicit, Phase.generate)  # an example takes tenths of a second, so shrinking is too slow
 SLOW_FOLDERS = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
 
 
 @pytest.mark.parametrize("primary", ["tar", "jsonl"])
-def test_media_apart_and_together_again_are_the_same_files(tmp_path: Path, primary: Any) -> None:
-    source = prepared(tmp_path / "a")
-    to(tmp_path / "whole", source)
-    to(tmp_path / "poly", source, layout="polylithic", media=("jpg",), primary=primary, shard_samples=13)
-    to(tmp_path / "back", tmp_path / "poly", layout="monolithic")
+def test_polylithic_layout_and_back_gives_same_files(tmp_path: Path, primary: Any) -> None:
+    source = a_prepared_dataset(tmp_path / "a")
+    convert_to(tmp_path / "whole", source)
+    convert_to(tmp_path / "poly", source, layout="polylithic", media=("jpg",), primary=primary, shard_samples=13)
+    convert_to(tmp_path / "back", tmp_path / "poly", layout="monolithic")
 
     assert files(tmp_path / "back") == files(tmp_path / "whole")
     assert splits(tmp_path / "back") == splits(tmp_path / "a")
@@ -31,13 +31,13 @@ def test_media_apart_and_together_again_are_the_same_files(tmp_path: Path, prima
     assert "jpg" not in {name.partition(".")[2] for name, _ in members(tmp_path / "poly" / "primary")}
 
 
-def test_a_sample_whose_media_fail_is_not_in_the_primary(tmp_path: Path) -> None:
+def test_sample_with_failed_media_is_missing_in_primary(tmp_path: Path) -> None:
     shard = {
         f"{i}.{p}": d for i in range(3) for p, d in (("png", an_image("PNG") if i != 1 else b"bad"), ("txt", b"t"))
     }
     source = a_dataset(tmp_path / "a", {"0.tar": shard})
 
-    report = to(tmp_path / "c", source, layout="polylithic", media=("png",), image=parse_image("webp"))
+    report = convert_to(tmp_path / "c", source, layout="polylithic", media=("png",), image=parse_image("webp"))
 
     assert keys(tmp_path / "c" / "primary") == keys(tmp_path / "c" / "media") == ["0", "2"]
     assert report.failed == 1
@@ -51,7 +51,7 @@ some_data = st.one_of(
     st.text(max_size=20).map(lambda text: text.encode("utf-8", "surrogatepass")),
     st.recursive(
         st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=5)),
-        lambda some: st.one_of(st.lists(some, max_size=3), st.dictionaries(st.text(max_size=3), some, max_size=3)),
+        lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=3), inner, max_size=3)),
         max_leaves=5,
     ).flatmap(
         lambda value: st.sampled_from(
@@ -73,7 +73,7 @@ some_samples = st.dictionaries(
 
 @settings(max_examples=6, deadline=None, phases=QUICK, suppress_health_check=SLOW_FOLDERS)
 @given(samples=some_samples, primary=st.sampled_from(["tar", "jsonl"]), size=st.integers(1, 5))
-def test_mono_to_poly_to_mono_loses_nothing(
+def test_mono_to_poly_to_mono_is_lossless(
     tmp_path_factory: pytest.TempPathFactory, samples: dict[str, dict[str, bytes]], primary: Any, size: int
 ) -> None:
     root = tmp_path_factory.mktemp("round")
@@ -81,9 +81,11 @@ def test_mono_to_poly_to_mono_loses_nothing(
     shard = {f"{key}.{part}": data for key, parts in samples.items() for part, data in sorted(parts.items())}
     source = a_dataset(root / "a", {"0.tar": shard})
 
-    to(root / "mono", source)
-    to(root / "poly", root / "mono", layout="polylithic", media=("jpg", "mp4"), primary=primary, shard_samples=size)
-    to(root / "back", root / "poly")
+    convert_to(root / "mono", source)
+    convert_to(
+        root / "poly", root / "mono", layout="polylithic", media=("jpg", "mp4"), primary=primary, shard_samples=size
+    )
+    convert_to(root / "back", root / "poly")
 
     assert files(root / "back") == files(root / "mono")
     assert content(root / "back") == shard
@@ -91,13 +93,13 @@ def test_mono_to_poly_to_mono_loses_nothing(
 
 @settings(max_examples=4, deadline=None, phases=QUICK, suppress_health_check=SLOW_FOLDERS)
 @given(first=st.integers(1, 9), second=st.integers(1, 9), seed=st.integers(0, 99))
-def test_shards_of_shards_are_the_shards_at_once(
+def test_repeated_resharding_equals_direct_resharding(
     tmp_path_factory: pytest.TempPathFactory, first: int, second: int, seed: int
 ) -> None:
     root = tmp_path_factory.mktemp("again")
     source = some_shards(root / "a", 2, 6)
-    to(root / "b", source, shard_samples=first, order="shuffle", seed=seed)
-    to(root / "c", root / "b", shard_samples=second, order="key")
-    to(root / "d", source, shard_samples=second, order="key")
+    convert_to(root / "b", source, shard_samples=first, order="shuffle", seed=seed)
+    convert_to(root / "c", root / "b", shard_samples=second, order="key")
+    convert_to(root / "d", source, shard_samples=second, order="key")
 
     assert files(root / "c") == files(root / "d")

@@ -1,4 +1,4 @@
-"""Which parts go along, under which names, and keys that collide."""
+"""Which parts are copied under which names, and keys that collide."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.build import a_dataset, an_image
-from tests.core.conversions import content, keys, members, prepared, to
+from tests.core.conversions import a_prepared_dataset, content, convert_to, keys, members
 from wdsctl.core.convert.parts import PartRules, parse_image
 from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import locate
@@ -17,12 +17,14 @@ from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
 
 
-def test_the_sample_type_goes_along_with_parts_under_their_new_names(tmp_path: Path) -> None:
+def test_sample_type_is_copied_with_renamed_parts(tmp_path: Path) -> None:
     image = an_image("PNG")
-    source = a_dataset(tmp_path / "a", {"0.tar": {f"{i}.{p}": d for i in range(4) for p, d in _pair(image, i)}})
+    source = a_dataset(
+        tmp_path / "a", {"0.tar": {f"{i}.{p}": d for i in range(4) for p, d in _captioned_image(image, i)}}
+    )
     prepare(source, None, PrepareRequest(take_unsure=True, split={"train": 1}))
 
-    report = to(tmp_path / "b", source, image=parse_image("jpeg:80"))
+    report = convert_to(tmp_path / "b", source, image=parse_image("jpeg:80"))
 
     config = load_config(locate(str(tmp_path / "b")).dataset_yaml)
     assert (config.sample_type, config.field_map) == ("CaptioningSample", {"image": "jpg", "caption": "txt"})
@@ -30,60 +32,60 @@ def test_the_sample_type_goes_along_with_parts_under_their_new_names(tmp_path: P
     assert {name.partition(".")[2] for name, _ in members(tmp_path / "b")} == {"jpg", "txt"}
 
 
-def _pair(image: bytes, i: int) -> list[tuple[str, bytes]]:
+def _captioned_image(image: bytes, i: int) -> list[tuple[str, bytes]]:
     return [("png", image), ("txt", f"a caption of picture {i}".encode())]
 
 
-def test_parts_are_taken_dropped_and_renamed(tmp_path: Path) -> None:
+def test_parts_are_kept_dropped_and_renamed(tmp_path: Path) -> None:
     source = a_dataset(tmp_path / "a", {"0.tar": {"a.jpg": b"j", "a.seg.png": b"s", "a.txt": b"t"}})
 
-    to(tmp_path / "b", source, parts=PartRules(keep=("jpg", "*.png")))
-    to(tmp_path / "c", source, parts=PartRules(drop=("txt",), rename=(("jpg", "image.jpg"),)))
+    convert_to(tmp_path / "b", source, parts=PartRules(keep=("jpg", "*.png")))
+    convert_to(tmp_path / "c", source, parts=PartRules(drop=("txt",), rename=(("jpg", "image.jpg"),)))
 
     assert content(tmp_path / "b") == {"a.jpg": b"j", "a.seg.png": b"s"}
     assert content(tmp_path / "c") == {"a.image.jpg": b"j", "a.seg.png": b"s"}
 
 
-def test_two_parts_of_one_name_fail_the_sample_where_others_have_one(tmp_path: Path) -> None:
+def test_sample_with_colliding_part_names_fails_alone(tmp_path: Path) -> None:
     source = a_dataset(tmp_path / "a", {"0.tar": {"a.jpg": b"j", "a.png": b"p", "b.jpg": b"b", "c.png": b"c"}})
 
-    report = to(tmp_path / "b", source, parts=PartRules(rename=(("png", "jpg"),)))
+    report = convert_to(tmp_path / "b", source, parts=PartRules(rename=(("png", "jpg"),)))
 
     assert content(tmp_path / "b") == {"b.jpg": b"b", "c.jpg": b"c"}
-    assert [found.code for found in report.findings] == ["WDS342"]
+    assert [finding.code for finding in report.findings] == ["WDS342"]
 
 
-def test_a_new_name_that_all_samples_have_already_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    source = prepared(tmp_path / "a")
+def test_rename_to_part_of_all_samples_is_refused_before_writing(tmp_path: Path) -> None:
+    source = a_prepared_dataset(tmp_path / "a")
 
-    with pytest.raises(UsageError, match=r"cannot rename part 'txt' to 'jpg': all 40 samples") as refused:
-        to(tmp_path / "b", source, parts=PartRules(rename=(("txt", "jpg"),)))
-    to(tmp_path / "c", source, parts=PartRules(drop=("jpg",), rename=(("txt", "jpg"),)))
+    with pytest.raises(UsageError, match=r"cannot rename part 'txt' to 'jpg': all 40 samples") as caught:
+        convert_to(tmp_path / "b", source, parts=PartRules(rename=(("txt", "jpg"),)))
+    convert_to(tmp_path / "c", source, parts=PartRules(drop=("jpg",), rename=(("txt", "jpg"),)))
 
-    assert refused.value.code == "WDS342"
+    assert caught.value.code == "WDS342"
     assert not (tmp_path / "b").exists()
     assert {name.partition(".")[2] for name, _ in members(tmp_path / "c")} == {"jpg"}
 
 
-def test_keys_that_collide_are_refused_prefixed_or_left_out(tmp_path: Path) -> None:
+def test_colliding_keys_are_refused_prefixed_or_skipped(tmp_path: Path) -> None:
     one = a_dataset(tmp_path / "one", {"0.tar": {"a.txt": b"1", "b.txt": b"1"}})
     two = a_dataset(tmp_path / "two", {"0.tar": {"b.txt": b"2", "c.txt": b"2"}})
 
     with pytest.raises(UsageError, match="1 key of 2 datasets would occur more than once in the destination: b"):
-        to(tmp_path / "refused", one, two)
-    to(tmp_path / "prefixed", one, two, on_collision="prefix")
-    report = to(tmp_path / "first", one, two, on_collision="keep-first")
+        convert_to(tmp_path / "refused", one, two)
+    convert_to(tmp_path / "prefixed", one, two, on_collision="prefix")
+    report = convert_to(tmp_path / "first", one, two, on_collision="keep-first")
 
     assert keys(tmp_path / "prefixed") == ["one/a", "one/b", "two/b", "two/c"]
     assert content(tmp_path / "first") == {"a.txt": b"1", "b.txt": b"1", "c.txt": b"2"}
     assert report.repeated == 1
 
 
-def test_keys_that_repeat_in_one_source_get_a_number(tmp_path: Path) -> None:
+def test_repeated_keys_in_one_source_are_numbered(tmp_path: Path) -> None:
     shards = {f"{i}.tar": {"a.txt": str(i).encode()} for i in range(3)}
     source = a_dataset(tmp_path / "a", shards)
 
-    to(tmp_path / "b", source, on_collision="prefix")
+    convert_to(tmp_path / "b", source, on_collision="prefix")
 
     assert content(tmp_path / "b") == {"a.txt": b"0", "2/a.txt": b"1", "3/a.txt": b"2"}
 
@@ -91,7 +93,7 @@ def test_keys_that_repeat_in_one_source_get_a_number(tmp_path: Path) -> None:
 TURNS = b'{"messages": [{"role": "user", "content": "<image> and <image>"}, {"role": "assistant", "content": "yes"}]}'
 
 
-def conversations(root: Path, images: str) -> str:
+def make_conversations(root: Path, images: str) -> str:
     """A sample with two images, and a field map that takes them as a list."""
     image = an_image("PNG")
     source = a_dataset(root, {"0.tar": {"a.0.png": image, "a.1.png": image, "a.json": TURNS}})
@@ -110,10 +112,10 @@ def conversations(root: Path, images: str) -> str:
         ("0.png,1.png", {"image": parse_image("jpeg:80", parts=("*.png",))}, "0.jpg,1.jpg"),
     ],
 )
-def test_a_list_of_media_takes_them_under_their_new_names(
+def test_field_map_list_of_media_follows_new_names(
     tmp_path: Path, images: str, options: dict[str, Any], expected: str
 ) -> None:
-    to(tmp_path / "b", conversations(tmp_path / "a", images), **options)
+    convert_to(tmp_path / "b", make_conversations(tmp_path / "a", images), **options)
 
     config = load_config(locate(str(tmp_path / "b")).dataset_yaml)
     assert (config.sample_type, config.field_map) == (
@@ -122,9 +124,11 @@ def test_a_list_of_media_takes_them_under_their_new_names(
     )
 
 
-def test_a_rename_that_would_move_an_image_in_its_conversation_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"the field images takes \* sorted by name") as refused:
-        to(tmp_path / "b", conversations(tmp_path / "a", "*"), parts=PartRules(rename=(("0.png", "first.png"),)))
+def test_rename_that_would_reorder_images_of_conversation_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"the field images takes \* sorted by name") as caught:
+        convert_to(
+            tmp_path / "b", make_conversations(tmp_path / "a", "*"), parts=PartRules(rename=(("0.png", "first.png"),))
+        )
 
-    assert refused.value.hint
+    assert caught.value.hint
     assert not (tmp_path / "b").exists()

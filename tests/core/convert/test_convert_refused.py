@@ -1,4 +1,4 @@
-"""What a refused conversion leaves: nothing, where nothing is worth keeping."""
+"""A refused conversion leaves nothing in its destination."""
 
 from __future__ import annotations
 
@@ -13,39 +13,37 @@ from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.errors import DatasetError, UsageError
 
 
-def incomplete_folder(root: Path) -> Path:
+def make_incomplete_folder(root: Path) -> Path:
     root.mkdir()
     for name in ("a.jpg", "a.txt", "b.jpg", "b.txt", "c.txt"):
         (root / name).write_bytes(b"x")
     return root
 
 
-def test_a_refused_source_leaves_no_destination(tmp_path: Path) -> None:
-    raw = incomplete_folder(tmp_path / "raw")
-    with pytest.raises(DatasetError) as refused:
+def test_refused_conversion_creates_no_destination(tmp_path: Path) -> None:
+    raw = make_incomplete_folder(tmp_path / "raw")
+    with pytest.raises(DatasetError) as caught:
         convert([str(raw)], str(tmp_path / "made"))
     assert not (tmp_path / "made").exists()
-    assert "-O on-missing=skip" in refused.value.hint
-    assert "--on-missing" not in refused.value.hint
+    assert "-O on-missing=skip" in caught.value.hint
+    assert "--on-missing" not in caught.value.hint
 
 
-def test_a_refused_source_leaves_a_destination_that_was_there_as_it_was(tmp_path: Path) -> None:
-    raw = incomplete_folder(tmp_path / "raw")
+def test_refused_conversion_leaves_existing_destination_empty(tmp_path: Path) -> None:
+    raw = make_incomplete_folder(tmp_path / "raw")
     (tmp_path / "made").mkdir()
     with pytest.raises(DatasetError):
         convert([str(raw)], str(tmp_path / "made"))
     assert not list((tmp_path / "made").iterdir())
 
 
-def test_a_table_that_is_named_by_a_relative_path_has_not_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_csv_source_accepts_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("labels.csv").write_text("a,b\nx,1\ny,2\n", encoding="utf-8")
     assert convert(["labels.csv"], "made").samples == 2
 
 
-def test_where_every_sample_fails_nothing_is_made_and_the_first_fault_is_told(tmp_path: Path) -> None:
+def test_conversion_without_successful_sample_writes_nothing_and_reports_first_error(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"rows.csv": b"image,n\ngone.jpg,1\nlost.jpg,2\n"})
 
     with pytest.raises(DatasetError, match=r"2 samples failed\n.*gone\.jpg") as error:
@@ -56,7 +54,7 @@ def test_where_every_sample_fails_nothing_is_made_and_the_first_fault_is_told(tm
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_a_file_that_rows_name_is_a_part_of_the_source(tmp_path: Path, form: str) -> None:
+def test_file_named_by_row_counts_as_part_of_source(tmp_path: Path, form: str) -> None:
     rows = {"csv": b"image,n\na.jpg,1\nb.jpg,2\n", "jsonl": b'{"image":"a.jpg"}\n{"image":"b.jpg"}\n'}
     root = a_folder(tmp_path, {f"rows.{form}": rows[form], "a.jpg": b"a"})
     source, dest = f"{root}/rows.{form}", f"{root}/made"
@@ -71,6 +69,6 @@ def test_a_file_that_rows_name_is_a_part_of_the_source(tmp_path: Path, form: str
 
 
 @pytest.mark.parametrize("options", [{"primary": "jsonl"}, {"media": ("jpg",)}])
-def test_what_is_of_a_polylithic_layout_is_refused_without_one(tmp_path: Path, options: Any) -> None:
+def test_polylithic_options_are_refused_for_other_layouts(tmp_path: Path, options: Any) -> None:
     with pytest.raises(UsageError, match="needs --layout polylithic"):
         convert([some_shards(tmp_path / "a", 1)], str(tmp_path / "b"), ConvertRequest(**options))

@@ -1,4 +1,4 @@
-"""That what is converted is what was meant: sources that are not what they were are told."""
+"""The converted samples are those of the source: a source that changed is reported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.build import a_dataset, a_folder, a_shard
-from tests.core.conversions import to
+from tests.core.conversions import convert_to
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
@@ -31,25 +31,25 @@ from wdsctl.core.validate.validate import validate
 LATER = 2_000_000_000  # seconds since 1970
 
 
-def written(path: Path, letter: bytes) -> None:
-    """Samples of the same keys and sizes, whatever the letter."""
+def write_samples(path: Path, letter: bytes) -> None:
+    """Writes samples with the same keys and sizes for every letter."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(a_shard({f"{i}.txt": letter * 8 for i in range(4)}))
 
 
-class Handed(SilentProgress):
-    """Lets go of a lock when its holder is waited for."""
+class ReleaseLockOnWait(SilentProgress):
+    """Releases a lock when the conversion waits for it."""
 
-    def __init__(self, held: ExitStack) -> None:
-        self._held = held
+    def __init__(self, lock_stack: ExitStack) -> None:
+        self._lock_stack = lock_stack
 
     def note(self, message: str) -> None:
         if "waiting for another wdsctl" in message:
-            self._held.close()
+            self._lock_stack.close()
 
 
-class Meanwhile:
-    """Listens, and writes to the source when units are about to be written."""
+class ChangeSourceDuringWrite:
+    """Changes the source when the conversion starts to write units."""
 
     def __init__(self, change: Any) -> None:
         self._change = change
@@ -64,11 +64,11 @@ class Meanwhile:
 
 
 @pytest.mark.parametrize("form", ["shards", "folder"])
-def test_a_source_that_changes_while_it_is_converted_is_told(tmp_path: Path, form: str) -> None:
+def test_source_that_changes_during_conversion_is_reported(tmp_path: Path, form: str) -> None:
     source = tmp_path / "a"
     path = source / ("x.tar" if form == "shards" else "0.txt")
     if form == "shards":
-        written(path, b"A")
+        write_samples(path, b"A")
         index(str(source))
     else:
         a_folder(source, {f"{i}.txt": b"A" for i in range(4)})
@@ -80,78 +80,80 @@ def test_a_source_that_changes_while_it_is_converted_is_told(tmp_path: Path, for
         os.utime(path, (LATER, LATER))
 
     with pytest.raises(DatasetError) as caught:
-        convert([str(source)], str(tmp_path / "b"), ConvertRequest(), progress=Meanwhile(change))
+        convert([str(source)], str(tmp_path / "b"), ConvertRequest(), progress=ChangeSourceDuringWrite(change))
     assert caught.value.code == "WDS202"
 
-    # What was written of it is not taken for good when the source is as it was.
+    # Units written from the changed source are not reused when the source is restored.
     path.write_bytes(before)
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    report = to(tmp_path / "b", str(source))
+    report = convert_to(tmp_path / "b", str(source))
     assert (report.written_files, report.kept_files) == (1, 0)
     assert b"B" not in (tmp_path / "b" / "shard-000000.tar").read_bytes()
 
 
-def test_a_catalog_made_for_a_conversion_is_waited_for_as_the_destination_is(tmp_path: Path) -> None:
-    written(tmp_path / "a" / "x.tar", b"A")
+def test_lock_of_temporary_catalog_is_waited_for(tmp_path: Path) -> None:
+    write_samples(tmp_path / "a" / "x.tar", b"A")
     work = tmp_path / "work"
-    with ExitStack() as held:
-        held.enter_context(hold_lock(str(work / "source-0" / "lock")))
+    with ExitStack() as lock_stack:
+        lock_stack.enter_context(hold_lock(str(work / "source-0" / "lock")))
         with pytest.raises(CatalogError, match="another wdsctl"):
             open_sources([str(tmp_path / "a")], ConvertRequest(), str(work), SilentProgress())
         options = ConvertRequest(wait=60)
-        with closing(open_sources([str(tmp_path / "a")], options, str(work), Handed(held))) as opened:
-            assert len(opened.sources) == 1
+        with closing(
+            open_sources([str(tmp_path / "a")], options, str(work), ReleaseLockOnWait(lock_stack))
+        ) as open_set:
+            assert len(open_set.sources) == 1
 
 
-def test_other_samples_of_the_same_sizes_are_another_source(tmp_path: Path) -> None:
+def test_same_sized_samples_with_other_content_are_other_source(tmp_path: Path) -> None:
     source = tmp_path / "a"
-    written(source / "x.tar", b"A")
+    write_samples(source / "x.tar", b"A")
     index(str(source))
-    to(tmp_path / "b", str(source))
-    written(source / "x.tar", b"B")
+    convert_to(tmp_path / "b", str(source))
+    write_samples(source / "x.tar", b"B")
     os.utime(source / "x.tar", (LATER, LATER))
     index(str(source))
 
     with pytest.raises(UsageError) as caught:
-        to(tmp_path / "b", str(source))
+        convert_to(tmp_path / "b", str(source))
     assert caught.value.code == "WDS345"
 
 
-def test_a_store_that_is_not_what_its_catalog_says_is_refused(tmp_path: Path) -> None:
+def test_polylithic_store_that_differs_from_catalog_is_refused(tmp_path: Path) -> None:
     source = a_dataset(tmp_path / "a", {"x.tar": {f"{i}.{part}": b"A" * 600 for i in "ab" for part in ("jpg", "txt")}})
-    to(tmp_path / "b", source, layout="polylithic", media=("jpg",))
+    convert_to(tmp_path / "b", source, layout="polylithic", media=("jpg",))
     path = tmp_path / "b" / "media" / "shard-000000.tar"
     path.write_bytes(a_shard({f"{i}.jpg": b"B" * 600 for i in "zb"}))
     os.utime(path, (LATER, LATER))
 
     with pytest.raises(DatasetError) as caught:
-        to(tmp_path / "c", str(tmp_path / "b"))
+        convert_to(tmp_path / "c", str(tmp_path / "b"))
     assert caught.value.code == "WDS344"
 
 
-def test_splits_that_were_made_anew_are_another_source(tmp_path: Path) -> None:
+def test_recomputed_splits_are_other_source(tmp_path: Path) -> None:
     source = tmp_path / "a"
-    written(source / "x.tar", b"A")
+    write_samples(source / "x.tar", b"A")
     prepare(str(source), None, PrepareRequest(take_unsure=True, split={"train": 1, "val": 1}, split_by="sample"))
-    to(tmp_path / "b", str(source))
-    again = PrepareRequest(take_unsure=True, split={"train": 3, "val": 1}, split_by="sample", may_move=True)
-    prepare(str(source), None, again)
+    convert_to(tmp_path / "b", str(source))
+    repeated = PrepareRequest(take_unsure=True, split={"train": 3, "val": 1}, split_by="sample", may_move=True)
+    prepare(str(source), None, repeated)
 
     with pytest.raises(UsageError) as caught:
-        to(tmp_path / "b", str(source))
+        convert_to(tmp_path / "b", str(source))
     assert caught.value.code == "WDS345"
 
 
-def test_a_source_by_a_relative_path_is_what_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_and_absolute_path_are_same_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a_folder(tmp_path / "a", {"1.jpg": b"one", "rows.csv": b"file,label\n1.jpg,x\n"})
     monkeypatch.chdir(tmp_path)
 
-    assert to(tmp_path / "b", "a/rows.csv").samples == 1
-    assert to(tmp_path / "b", str(tmp_path / "a" / "rows.csv")).up_to_date
+    assert convert_to(tmp_path / "b", "a/rows.csv").samples == 1
+    assert convert_to(tmp_path / "b", str(tmp_path / "a" / "rows.csv")).up_to_date
 
 
-def questions(root: Path) -> str:
-    """Lines that name entries of the store `media` beside them in a list, in two splits."""
+def make_questions(root: Path) -> str:
+    """Lines whose lists name entries of the store `media` next to them, in two splits."""
     prepare(
         a_dataset(root / "media", {"0.tar": {f"{i}.jpg": b"%d" % i for i in range(10)}}),
         request=PrepareRequest(take_unsure=True),
@@ -165,72 +167,72 @@ def questions(root: Path) -> str:
     return str(root / "lines.jsonl")
 
 
-def parts(root: Path) -> dict[str, int]:
+def read_part_counts(root: Path) -> dict[str, int]:
     with Catalog(locate(str(root)).catalog) as catalog:
         return {part.name: part.samples for part in catalog.parts()}
 
 
-def test_a_primary_that_becomes_monolithic_gets_the_media_that_its_rules_name(tmp_path: Path) -> None:
-    source = questions(tmp_path)
+def test_monolithic_layout_resolves_media_by_reference_rules(tmp_path: Path) -> None:
+    source = make_questions(tmp_path)
     validate(source, ValidateRequest(levels=("refs",), refs=(("images", str(tmp_path / "media")),)))
 
-    whole = to(tmp_path / "whole", source, layout="monolithic")
-    val = to(tmp_path / "val", source, layout="monolithic", split="val")
+    complete = convert_to(tmp_path / "whole", source, layout="monolithic")
+    val = convert_to(tmp_path / "val", source, layout="monolithic", split="val")
 
-    assert (whole.samples, whole.failed, whole.sources[0].form) == (10, 0, "polylithic")
-    assert parts(tmp_path / "whole") == {"json": 10, "0.jpg": 10}
-    assert whole.datasets[0].splits == {"train": 8, "val": 2}
+    assert (complete.samples, complete.failed, complete.sources[0].form) == (10, 0, "polylithic")
+    assert read_part_counts(tmp_path / "whole") == {"json": 10, "0.jpg": 10}
+    assert complete.datasets[0].splits == {"train": 8, "val": 2}
     assert val.datasets[0].splits == {"val": 2}
     with pytest.raises(UsageError, match="no store for the media of image"):
-        to(tmp_path / "other", source, layout="monolithic", format_options={"media": "image"})
+        convert_to(tmp_path / "other", source, layout="monolithic", format_options={"media": "image"})
 
 
-def test_a_primary_whose_media_nobody_knows_does_not_become_monolithic(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"has no media .* and names no stores") as refused:
-        to(tmp_path / "whole", questions(tmp_path), layout="monolithic")
+def test_monolithic_layout_without_known_stores_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"has no media .* and names no stores") as caught:
+        convert_to(tmp_path / "whole", make_questions(tmp_path), layout="monolithic")
 
-    assert "-O media=FIELD" in refused.value.hint
+    assert "-O media=FIELD" in caught.value.hint
     assert not (tmp_path / "whole").exists()
-    assert to(tmp_path / "media2", str(tmp_path / "media"), layout="monolithic").samples == 10
+    assert convert_to(tmp_path / "media2", str(tmp_path / "media"), layout="monolithic").samples == 10
 
 
-def test_compressed_tars_beside_the_shards_of_a_catalog_are_taken_with_them(tmp_path: Path) -> None:
-    source = beside(tmp_path / "a")
+def test_compressed_tars_next_to_catalog_shards_are_converted(tmp_path: Path) -> None:
+    source = make_mixed_dataset(tmp_path / "a")
 
-    report = to(tmp_path / "b", source)
-    again = to(tmp_path / "b", source)
+    report = convert_to(tmp_path / "b", source)
+    repeated = convert_to(tmp_path / "b", source)
 
-    assert [(told.form, told.rejected) for told in report.sources] == [("shards", ()), ("packed", ())]
-    assert (report.samples, report.findings, again.up_to_date) == (8, (), True)
+    assert [(outcome.form, outcome.rejected) for outcome in report.sources] == [("shards", ()), ("packed", ())]
+    assert (report.samples, report.findings, repeated.up_to_date) == (8, (), True)
     assert report.datasets[0].splits == {"train": 4}
     assert any("4 of 8 samples are in no split" in note for note in report.notes)
 
 
-def test_compressed_tars_that_are_not_taken_are_told(tmp_path: Path) -> None:
-    source = beside(tmp_path / "a")
+def test_skipped_compressed_tars_are_reported(tmp_path: Path) -> None:
+    source = make_mixed_dataset(tmp_path / "a")
     (tmp_path / "a" / "c.tar.zst").write_bytes(b"")
 
-    told = to(tmp_path / "b", source, from_format="shards")
-    unread = to(tmp_path / "c", source)
-    chosen = to(tmp_path / "d", source, split="train")
+    outcome = convert_to(tmp_path / "b", source, from_format="shards")
+    with_damaged = convert_to(tmp_path / "c", source)
+    selected = convert_to(tmp_path / "d", source, split="train")
 
-    assert [(found.code, found.severity) for found in told.findings] == [("WDS113", "error")] * 2
-    assert [(found.code, found.shard) for found in unread.findings] == [("WDS102", "c.tar.zst")]
-    assert (told.samples, unread.samples, chosen.samples, chosen.findings) == (4, 8, 4, ())
+    assert [(finding.code, finding.severity) for finding in outcome.findings] == [("WDS113", "error")] * 2
+    assert [(finding.code, finding.shard) for finding in with_damaged.findings] == [("WDS102", "c.tar.zst")]
+    assert (outcome.samples, with_damaged.samples, selected.samples, selected.findings) == (4, 8, 4, ())
 
 
 @pytest.mark.parametrize(("form", "option"), [("packed", "files"), ("polylithic", "refs")])
-def test_what_the_engine_tells_an_importer_cannot_be_asked_for(tmp_path: Path, form: str, option: str) -> None:
-    source = beside(tmp_path / "a")
+def test_internal_importer_options_are_refused(tmp_path: Path, form: str, option: str) -> None:
+    source = make_mixed_dataset(tmp_path / "a")
 
     with pytest.raises(UsageError, match=f"{form} has no option"):
-        to(tmp_path / "b", source, from_format=form, format_options={option: "x"})
+        convert_to(tmp_path / "b", source, from_format=form, format_options={option: "x"})
 
 
-def beside(root: Path) -> str:
-    """A prepared shard, and a compressed one beside it that came later."""
-    written(root / "a.tar", b"A")
+def make_mixed_dataset(root: Path) -> str:
+    """A prepared shard, and a compressed one that was added later."""
+    write_samples(root / "a.tar", b"A")
     prepare(str(root), request=PrepareRequest(take_unsure=True))
-    packed = gzip.compress(a_shard({f"p{i}.txt": b"p" for i in range(4)}))
-    (root / "b.tar.gz").write_bytes(packed)
+    compressed = gzip.compress(a_shard({f"p{i}.txt": b"p" for i in range(4)}))
+    (root / "b.tar.gz").write_bytes(compressed)
     return str(root)

@@ -1,4 +1,4 @@
-"""Conversions that were stopped or killed, and go on."""
+"""Conversions that were interrupted or killed, and are continued."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from tests.core.conversions import content, files, prepared, to
-from tests.killing import died, kill_by_the_clock, moments
+from tests.core.conversions import a_prepared_dataset, content, convert_to, files
+from tests.killing import kill_after_random_delay, kill_moments, run_and_kill
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.errors import UsageError
 
 
-def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
-    source = prepared(tmp_path / "a")
-    to(tmp_path / "whole", source, shard_samples=5)
+def test_interrupted_conversion_continues(tmp_path: Path) -> None:
+    source = a_prepared_dataset(tmp_path / "a")
+    convert_to(tmp_path / "whole", source, shard_samples=5)
 
-    class Stopping:
+    class InterruptAtThirdUnit:
         count = 0
 
         def phase(self, name: str, *, items: int | None = None, size_bytes: int | None = None) -> None:
@@ -36,15 +36,15 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
         def note(self, message: str) -> None: ...
 
     with pytest.raises(KeyboardInterrupt):
-        convert([source], str(tmp_path / "b"), ConvertRequest(shard_samples=5), progress=Stopping())
+        convert([source], str(tmp_path / "b"), ConvertRequest(shard_samples=5), progress=InterruptAtThirdUnit())
     assert len(files(tmp_path / "b")) == 3
-    report = to(tmp_path / "b", source, shard_samples=5)
+    report = convert_to(tmp_path / "b", source, shard_samples=5)
 
     assert (report.written_files, report.kept_files) == (5, 3)
     assert files(tmp_path / "b") == files(tmp_path / "whole")
 
 
-class StopsAtTheEnd:
+class InterruptAtFinish:
     def phase(self, name: str, *, items: int | None = None, size_bytes: int | None = None) -> None:
         if name == "finish":
             raise KeyboardInterrupt
@@ -55,26 +55,28 @@ class StopsAtTheEnd:
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_what_a_killed_run_left_half_written_beside_primary_and_media_is_removed(tmp_path: Path, restart: bool) -> None:
-    source, dest = prepared(tmp_path / "a", 2, 4), tmp_path / "b"
+def test_partial_files_of_killed_polylithic_run_are_removed(tmp_path: Path, restart: bool) -> None:
+    source, dest = a_prepared_dataset(tmp_path / "a", 2, 4), tmp_path / "b"
     options = ConvertRequest(layout="polylithic", media=("jpg",))
     with pytest.raises(KeyboardInterrupt):
-        convert([source], str(dest), options, progress=StopsAtTheEnd())
+        convert([source], str(dest), options, progress=InterruptAtFinish())
     (dest / ".monolithic.yaml.99999.partial").write_bytes(b"half")
 
-    to(dest, source, layout="polylithic", media=("jpg",), shard_samples=3 if restart else 10_000, restart=restart)
+    convert_to(
+        dest, source, layout="polylithic", media=("jpg",), shard_samples=3 if restart else 10_000, restart=restart
+    )
 
     assert sorted(path.name for path in dest.iterdir() if path.name.startswith(".")) == [".wdsctl"]
 
 
-def test_an_unfinished_conversion_makes_room_for_another_only_if_told_to(tmp_path: Path) -> None:
-    source = prepared(tmp_path / "a")
+def test_unfinished_conversion_is_replaced_only_with_restart(tmp_path: Path) -> None:
+    source = a_prepared_dataset(tmp_path / "a")
     with pytest.raises(KeyboardInterrupt):
-        convert([source], str(tmp_path / "b"), ConvertRequest(shard_samples=5), progress=StopsAtTheEnd())
+        convert([source], str(tmp_path / "b"), ConvertRequest(shard_samples=5), progress=InterruptAtFinish())
     with pytest.raises(UsageError, match="has an unfinished conversion"):
-        to(tmp_path / "b", source, shard_samples=20)
+        convert_to(tmp_path / "b", source, shard_samples=20)
 
-    to(tmp_path / "b", source, shard_samples=20, restart=True)
+    convert_to(tmp_path / "b", source, shard_samples=20, restart=True)
 
     assert len(files(tmp_path / "b")) == 2
     assert content(tmp_path / "b") == content(tmp_path / "a")
@@ -95,17 +97,17 @@ if __name__ == "__main__":
 @pytest.mark.slow
 @pytest.mark.parametrize("seam", ["fsync", "replace"])
 @pytest.mark.parametrize("layout", ["whole", "poly"])
-def test_killed_at_any_moment_it_ends_in_the_same_bytes(tmp_path: Path, layout: str, seam: str) -> None:
-    """Killed there, run again and killed at the same call of what is left, if there are so many, and run to its end."""
-    source, dest, count = prepared(tmp_path / "a", 6, 20), tmp_path / "b", tmp_path / "count"
+def test_conversion_killed_at_file_operation_ends_with_same_bytes(tmp_path: Path, layout: str, seam: str) -> None:
+    """Each conversion is killed at a call, run again and killed at the same call if it gets so far, then completed."""
+    source, dest, count = a_prepared_dataset(tmp_path / "a", 6, 20), tmp_path / "b", tmp_path / "count"
     script = tmp_path / "killed.py"
     script.write_text(KILLED)
     command = [sys.executable, str(script), source]
-    for moment in moments([*command, str(tmp_path / "whole"), layout], seam, 10, count):
-        assert died([*command, str(dest), layout], moment, count)
-        assert names_are_of_whole_files(dest)
-        died([*command, str(dest), layout], moment, count)
-        assert names_are_of_whole_files(dest)
+    for moment in kill_moments([*command, str(tmp_path / "whole"), layout], seam, 10, count):
+        assert run_and_kill([*command, str(dest), layout], moment, count)
+        assert has_only_complete_files(dest)
+        run_and_kill([*command, str(dest), layout], moment, count)
+        assert has_only_complete_files(dest)
         subprocess.run([*command, str(dest), layout], check=True)
         assert files(dest) == files(tmp_path / "whole")
         shutil.rmtree(dest)
@@ -113,8 +115,8 @@ def test_killed_at_any_moment_it_ends_in_the_same_bytes(tmp_path: Path, layout: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", ["whole", "poly"])
-def test_killed_by_the_clock_it_ends_in_the_same_bytes(tmp_path: Path, layout: str) -> None:
-    source, dest = prepared(tmp_path / "a", 6, 20), tmp_path / "b"
+def test_conversion_killed_by_timer_ends_with_same_bytes(tmp_path: Path, layout: str) -> None:
+    source, dest = a_prepared_dataset(tmp_path / "a", 6, 20), tmp_path / "b"
     script = tmp_path / "killed.py"
     script.write_text(KILLED)
     command = [sys.executable, str(script), source]
@@ -122,12 +124,12 @@ def test_killed_by_the_clock_it_ends_in_the_same_bytes(tmp_path: Path, layout: s
     rng = random.Random(5)
     for _ in range(2):
         for _ in range(3):
-            kill_by_the_clock([*command, str(dest), layout], 1.4, rng)
-            assert names_are_of_whole_files(dest)
+            kill_after_random_delay([*command, str(dest), layout], 1.4, rng)
+            assert has_only_complete_files(dest)
         subprocess.run([*command, str(dest), layout], check=True)
         assert files(dest) == files(tmp_path / "whole")
         shutil.rmtree(dest)
 
 
-def names_are_of_whole_files(dest: Path) -> bool:
+def has_only_complete_files(dest: Path) -> bool:
     return all("partial" not in name or name.rpartition("/")[2].startswith(".") for name in files(dest))

@@ -1,4 +1,4 @@
-"""What a conversion does about what it finds in its destination."""
+"""How a conversion treats the files that it finds in its destination."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.build import a_dataset, a_folder, some_shards
-from tests.core.conversions import to
-from wdsctl.core.convert import convert as verb
+from tests.core.conversions import convert_to
+from wdsctl.core.convert import convert as convert_module
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.dataset.location import locate
@@ -23,38 +23,38 @@ from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.progress import SilentProgress
 
 
-class Stopped(BaseException):
-    """As a kill: nothing catches it."""
+class Killed(BaseException):
+    """Like a kill: nothing catches it."""
 
 
-def keys_in(root: str | Path, split: str) -> set[str]:
+def read_keys(root: str | Path, split: str) -> set[str]:
     with ShardsSource(locate(str(root)), {"split": split}) as source:
-        return {known.key for known in source.list_samples()}
+        return {listing.key for listing in source.list_samples()}
 
 
-def test_where_a_conversion_was_refused_nothing_that_came_since_is_replaced(tmp_path: Path) -> None:
+def test_file_added_after_refused_conversion_is_not_replaced(tmp_path: Path) -> None:
     dest = tmp_path / "b"
     with pytest.raises(InputError):
-        to(dest, a_dataset(tmp_path / "bad", {"x.tar": b"no tar at all"}))
+        convert_to(dest, a_dataset(tmp_path / "bad", {"x.tar": b"no tar at all"}))
     (dest / "shard-000000.tar").write_bytes(b"precious")
 
     with pytest.raises(UsageError, match="not empty"):
-        to(dest, some_shards(tmp_path / "a", 1))
+        convert_to(dest, some_shards(tmp_path / "a", 1))
     assert (dest / "shard-000000.tar").read_bytes() == b"precious"
 
 
-def test_a_destination_with_the_catalog_of_shards_that_are_gone_is_refused(tmp_path: Path) -> None:
+def test_destination_with_catalog_of_deleted_shards_is_refused(tmp_path: Path) -> None:
     dest = some_shards(tmp_path / "b", 1)
     index(dest)
     for path in Path(dest).glob("*.tar"):
         path.unlink()
 
     with pytest.raises(UsageError, match="is a dataset already"):
-        to(Path(dest), some_shards(tmp_path / "a", 1))
+        convert_to(Path(dest), some_shards(tmp_path / "a", 1))
 
 
 @pytest.mark.parametrize("template", ["shard-{index:06d}.tar", "deep/{index}.tar"])
-def test_splits_of_what_another_conversion_made_are_forgotten_with_it(
+def test_restart_removes_splits_of_previous_conversion(
     tmp_path: Path, template: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = some_shards(tmp_path / "a", 4, 10)
@@ -62,67 +62,69 @@ def test_splits_of_what_another_conversion_made_are_forgotten_with_it(
     dest = tmp_path / "b"
     options: dict[str, Any] = {"shard_samples": 10, "template": template}
 
-    def stopped(*_: object) -> None:
-        raise Stopped
+    def raise_killed(*_: object) -> None:
+        raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(verb, "save_finished", stopped)  # when all is written, and splits were carried over
-        with pytest.raises(Stopped):
-            to(dest, source, **options)
-    to(dest, source, order="shuffle", seed=3, restart=True, **options)
+        patch.setattr(
+            convert_module, "save_finished", raise_killed
+        )  # after everything is written and the splits are copied
+        with pytest.raises(Killed):
+            convert_to(dest, source, **options)
+    convert_to(dest, source, order="shuffle", seed=3, restart=True, **options)
 
-    assert keys_in(dest, "val") == keys_in(source, "val")
-    assert keys_in(dest, "train") == keys_in(source, "train")
+    assert read_keys(dest, "val") == read_keys(source, "val")
+    assert read_keys(dest, "train") == read_keys(source, "train")
 
 
 CLASHING = {"x.tar": {"a.txt": b"one", "a.txt/b.txt": b"two", "c.txt": b"three"}}  # a.txt is a file, and a folder
 
 
-def test_two_samples_never_become_one_file(tmp_path: Path) -> None:
+def test_samples_with_same_file_name_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DatasetError) as caught:
-        to(tmp_path / "b", a_dataset(tmp_path / "a", CLASHING), to_format="folder", shard_samples=1)
+        convert_to(tmp_path / "b", a_dataset(tmp_path / "a", CLASHING), to_format="folder", shard_samples=1)
     assert caught.value.code == "WDS237"
 
 
-def test_files_of_another_conversion_are_never_mixed_with(tmp_path: Path) -> None:
+def test_files_of_other_conversion_are_not_mixed(tmp_path: Path) -> None:
     dest = tmp_path / "b"
     with pytest.raises(DatasetError):
-        to(dest, a_dataset(tmp_path / "a", CLASHING), to_format="folder", shard_samples=1)
-    assert (dest / "a.txt").is_file()  # it stopped when some files were in their places
+        convert_to(dest, a_dataset(tmp_path / "a", CLASHING), to_format="folder", shard_samples=1)
+    assert (dest / "a.txt").is_file()  # it stopped after some files were moved
     other = a_folder(tmp_path / "c", {f"{i}.txt": b"x" for i in range(6)})
 
     for restart in (False, True):
         with pytest.raises(UsageError, match="has not finished moving its files"):
-            to(dest, other, to_format="folder", restart=restart)
+            convert_to(dest, other, to_format="folder", restart=restart)
     assert not (dest / "0.txt").exists()
 
 
-def test_a_destination_that_lost_a_file_is_not_said_to_be_done(tmp_path: Path) -> None:
+def test_destination_with_missing_file_is_not_up_to_date(tmp_path: Path) -> None:
     source = some_shards(tmp_path / "a", 1)
-    to(tmp_path / "b", source)
+    convert_to(tmp_path / "b", source)
     (tmp_path / "b" / "shard-000000.tar").unlink()
 
     with pytest.raises(UsageError, match="files of the finished conversion are missing"):
-        to(tmp_path / "b", source)
+        convert_to(tmp_path / "b", source)
 
 
-class Handed(SilentProgress):
-    """Somebody else writes a file into the destination, and lets go of its lock when they are waited for."""
+class OtherWriter(SilentProgress):
+    """Another process: it holds the lock; when the conversion waits, it writes a file and releases the lock."""
 
     def __init__(self, dest: Path) -> None:
         self.file = dest / "shard-000000.tar"
-        self.held = ExitStack()
-        self.held.enter_context(hold_lock(locate(str(dest)).lock))
+        self.lock_stack = ExitStack()
+        self.lock_stack.enter_context(hold_lock(locate(str(dest)).lock))
 
     def note(self, message: str) -> None:
         assert "waiting for another wdsctl" in message
         self.file.write_bytes(b"precious")
-        self.held.close()
+        self.lock_stack.close()
 
 
-def test_what_came_into_the_destination_while_it_waited_stays(tmp_path: Path) -> None:
+def test_file_written_while_waiting_for_lock_is_kept(tmp_path: Path) -> None:
     dest = tmp_path / "b"
     dest.mkdir()
     with pytest.raises(UsageError, match="not empty"):
-        convert([some_shards(tmp_path / "a", 1)], str(dest), ConvertRequest(wait=60), progress=Handed(dest))
+        convert([some_shards(tmp_path / "a", 1)], str(dest), ConvertRequest(wait=60), progress=OtherWriter(dest))
     assert (dest / "shard-000000.tar").read_bytes() == b"precious"

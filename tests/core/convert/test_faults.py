@@ -1,4 +1,4 @@
-"""Injected faults: what finds them, and that nothing crashes or changes data. The table is in docs/validate.md."""
+"""Injected faults: checks find them, nothing crashes or changes data. The table is in docs/validate.md."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from pathlib import Path
 
 import pytest
 
-from tests.core.faults import BEGIN, EACH, END, KINDS, PAGE, Fault, run, table, the_faults
+from tests.core.faults import BEGIN, EACH, END, KINDS, PAGE, Fault, injected_faults, run, table
 
 
 @pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """The loader tells of every sample that it leaves out."""
+def _silence_logging() -> Iterator[None]:
+    """The loader logs every sample that it skips."""
     logging.disable(logging.WARNING)
     yield
     logging.disable(logging.NOTSET)
 
 
-def test_a_fault_of_every_kind_is_found_by_hashes_and_nothing_crashes(tmp_path: Path) -> None:
-    seen = list(run([Fault(kind, seed) for kind in KINDS for seed in (0, 1)], tmp_path))
-    assert all("hashes" in each.found for each in seen), seen
+def test_hashes_find_every_kind_of_fault_and_nothing_crashes(tmp_path: Path) -> None:
+    results = list(run([Fault(kind, seed) for kind in KINDS for seed in (0, 1)], tmp_path))
+    assert all("hashes" in each.found for each in results), results
 
 
 @pytest.mark.slow
-def test_two_hundred_faults_are_found_by_hashes_and_the_table_in_the_docs_is_current(tmp_path: Path) -> None:
-    seen = list(run(the_faults(), tmp_path))
-    assert len(seen) == len(KINDS) * EACH == 200
-    assert [each.fault for each in seen if "hashes" not in each.found] == []
-    written = PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0].strip()
-    assert table(seen) == written, "python -m tests.core.faults writes it"
+def test_hashes_find_two_hundred_faults_and_docs_table_is_current(tmp_path: Path) -> None:
+    results = list(run(injected_faults(), tmp_path))
+    assert len(results) == len(KINDS) * EACH == 200
+    assert [each.fault for each in results if "hashes" not in each.found] == []
+    documented = PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0].strip()
+    assert table(results) == documented, "python -m tests.core.faults writes it"

@@ -1,4 +1,4 @@
-"""`--naming hub`: shards of one split each, named as the Hugging Face Hub does."""
+"""`--naming hub`: each shard belongs to one split and is named as the Hugging Face Hub names it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.build import a_dataset, samples, some_shards
-from tests.core.conversions import content, keys, splits, to
+from tests.core.conversions import content, convert_to, keys, splits
 from tests.core.export.readers import reader, run_in
 from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.export.export import export
@@ -20,7 +20,7 @@ from wdsctl.core.split.split import split_dataset
 from wdsctl.core.validate.request import ValidateRequest
 from wdsctl.core.validate.validate import validate
 
-LOADS = """
+LOAD_SCRIPT = """
 import json, sys
 from datasets import load_dataset
 builder, folder, cache = sys.argv[1:]
@@ -39,8 +39,8 @@ def split_by_sample(tmp_path: Path, names: str = "train=8,val=1,test=1", shards:
     return root
 
 
-def test_every_shard_has_one_split_and_says_so_in_its_name(tmp_path: Path) -> None:
-    report = to(tmp_path / "hub", split_by_sample(tmp_path), naming="hub", shard_samples=25)
+def test_naming_hub_puts_each_split_into_its_own_shards(tmp_path: Path) -> None:
+    report = convert_to(tmp_path / "hub", split_by_sample(tmp_path), naming="hub", shard_samples=25)
 
     assert sorted(path.name for path in (tmp_path / "hub").glob("*.tar")) == [
         "test-00000-of-00001.tar",
@@ -58,26 +58,26 @@ def test_every_shard_has_one_split_and_says_so_in_its_name(tmp_path: Path) -> No
     assert {each["name"]: each["num_examples"] for each in head["dataset_info"]["splits"]} == exported.splits
 
 
-def test_the_shards_do_not_depend_on_the_number_of_workers(tmp_path: Path) -> None:
+def test_shards_do_not_depend_on_number_of_workers(tmp_path: Path) -> None:
     source = split_by_sample(tmp_path)
     for name, workers in (("one", 1), ("three", 3)):
-        to(tmp_path / name, source, naming="hub", shard_samples=7, workers=workers, order="shuffle", seed=1)
+        convert_to(tmp_path / name, source, naming="hub", shard_samples=7, workers=workers, order="shuffle", seed=1)
 
-    def shards(name: str) -> dict[str, bytes]:
+    def read_shards(name: str) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in (tmp_path / name).glob("*.tar")}
 
-    assert shards("one") == shards("three")
+    assert read_shards("one") == read_shards("three")
 
 
-def test_a_dataset_without_splits_is_train(tmp_path: Path) -> None:
-    to(tmp_path / "hub", some_shards(tmp_path / "a", 2), naming="hub")
+def test_dataset_without_splits_is_train(tmp_path: Path) -> None:
+    convert_to(tmp_path / "hub", some_shards(tmp_path / "a", 2), naming="hub")
 
     assert [path.name for path in (tmp_path / "hub").glob("*.tar")] == ["train-00000-of-00001.tar"]
 
 
-def test_parquet_has_the_same_names(tmp_path: Path) -> None:
+def test_parquet_files_follow_hub_naming(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
-    to(tmp_path / "hub", split_by_sample(tmp_path), naming="hub", to_format="parquet")
+    convert_to(tmp_path / "hub", split_by_sample(tmp_path), naming="hub", to_format="parquet")
 
     assert sorted(path.name for path in (tmp_path / "hub").glob("*.parquet")) == [
         "test-00000-of-00001.parquet",
@@ -86,7 +86,7 @@ def test_parquet_has_the_same_names(tmp_path: Path) -> None:
     ]
 
 
-def test_a_key_in_two_splits_is_told_although_the_shards_are_apart(tmp_path: Path) -> None:
+def test_key_in_two_splits_is_refused_without_on_collision(tmp_path: Path) -> None:
     for name, split in (("a", "train"), ("b", "val")):
         root = a_dataset(tmp_path / name, {"0.tar": samples(0, 2)})
         index(root)
@@ -94,15 +94,15 @@ def test_a_key_in_two_splits_is_told_although_the_shards_are_apart(tmp_path: Pat
     sources = [str(tmp_path / name) for name in ("a", "b")]
 
     with pytest.raises(UsageError, match="occur more than once") as caught:
-        to(tmp_path / "hub", *sources, naming="hub")
+        convert_to(tmp_path / "hub", *sources, naming="hub")
     assert caught.value.code == "WDS340"
-    to(tmp_path / "hub", *sources, naming="hub", on_collision="prefix")
+    convert_to(tmp_path / "hub", *sources, naming="hub", on_collision="prefix")
     assert keys(tmp_path / "hub") == ["a/000000", "a/000001", "b/000000", "b/000001"]
 
 
-def test_split_names_that_the_hub_does_not_allow_are_refused(tmp_path: Path) -> None:
+def test_split_names_that_hub_forbids_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="hold-out") as caught:
-        to(tmp_path / "hub", split_by_sample(tmp_path, "train=8,hold-out=2"), naming="hub")
+        convert_to(tmp_path / "hub", split_by_sample(tmp_path, "train=8,hold-out=2"), naming="hub")
     assert caught.value.code == "WDS257"
 
 
@@ -110,25 +110,25 @@ def test_split_names_that_the_hub_does_not_allow_are_refused(tmp_path: Path) -> 
     "options",
     [{"apart": "split"}, {"to_format": "mds"}, {"template": "x-{index}.tar"}, {"compress": "gz"}, {"split": "val"}],
 )
-def test_options_that_contradict_the_names_are_refused(tmp_path: Path, options: dict[str, str]) -> None:
+def test_options_that_contradict_naming_hub_are_refused(tmp_path: Path, options: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="--naming hub"):
-        to(tmp_path / "hub", split_by_sample(tmp_path, shards=1), naming="hub", **options)
+        convert_to(tmp_path / "hub", split_by_sample(tmp_path, shards=1), naming="hub", **options)
 
 
 @pytest.mark.parametrize("has_card", [False, True])
-def test_datasets_sees_the_same_splits_and_samples(tmp_path: Path, *, has_card: bool) -> None:
+def test_datasets_library_reads_same_splits_and_samples(tmp_path: Path, *, has_card: bool) -> None:
     python = reader("datasets")
     root = tmp_path / "hub"
-    to(root, split_by_sample(tmp_path), naming="hub", shard_samples=25)
+    convert_to(root, split_by_sample(tmp_path), naming="hub", shard_samples=25)
     if has_card:
         export(str(root), ExportRequest(target="hub"))
 
-    output = run_in(python, LOADS, "" if has_card else "webdataset", str(root), str(tmp_path / "cache"))
-    found = json.loads(output.splitlines()[-1])
+    output = run_in(python, LOAD_SCRIPT, "" if has_card else "webdataset", str(root), str(tmp_path / "cache"))
+    actual = json.loads(output.splitlines()[-1])
 
     validation = "val" if has_card else "validation"  # without a card, datasets renames the split
-    assert {split: len(rows) for split, rows in found.items()} == {"train": 48, validation: 6, "test": 6}
+    assert {split: len(rows) for split, rows in actual.items()} == {"train": 48, validation: 6, "test": 6}
     parts = content(root)
-    for rows in found.values():
+    for rows in actual.values():
         for key, (text, data) in rows.items():
             assert (text.encode(), bytes.fromhex(data)) == (parts[f"{key}.txt"], parts[f"{key}.bin"])

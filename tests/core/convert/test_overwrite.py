@@ -1,4 +1,4 @@
-"""`convert --overwrite` replaces another conversion, and loses nothing on the way."""
+"""`convert --overwrite` replaces another conversion without losing data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import some_shards, tree
-from wdsctl.core.convert import overwrite as module
+from wdsctl.core.convert import overwrite as overwrite_module
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertReport, ConvertRequest
 from wdsctl.core.dataset.location import locate
@@ -15,20 +15,20 @@ from wdsctl.core.errors import UsageError
 from wdsctl.core.inspect.inspect import inspect
 
 
-def run(source: str, dest: Path, *, overwrite: bool = True, shard_samples: int = 5) -> ConvertReport:
+def run_convert(source: str, dest: Path, *, overwrite: bool = True, shard_samples: int = 5) -> ConvertReport:
     return convert([source], str(dest), ConvertRequest(overwrite=overwrite, shard_samples=shard_samples))
 
 
-def test_another_conversion_is_replaced_and_an_edited_dataset_yaml_is_kept(tmp_path: Path) -> None:
+def test_overwrite_replaces_conversion_and_keeps_edited_dataset_yaml(tmp_path: Path) -> None:
     one, two = some_shards(tmp_path / "one", 2, 4), some_shards(tmp_path / "two", 3, 4)
-    run(one, tmp_path / "made")
+    run_convert(one, tmp_path / "made")
     authored = Path(locate(str(tmp_path / "made")).dataset_yaml)
     authored.write_text(authored.read_text() + "subflavors: {mine: 1}\n")
     with pytest.raises(UsageError, match="another conversion") as caught:
-        run(two, tmp_path / "made", overwrite=False)
+        run_convert(two, tmp_path / "made", overwrite=False)
     assert "pass `--overwrite` to replace" in caught.value.hint
 
-    report = run(two, tmp_path / "made")
+    report = run_convert(two, tmp_path / "made")
     assert (report.samples, report.dest, report.datasets[0].path) == (
         12,
         str(tmp_path / "made"),
@@ -37,56 +37,56 @@ def test_another_conversion_is_replaced_and_an_edited_dataset_yaml_is_kept(tmp_p
     assert inspect(str(tmp_path / "made")).samples == 12
     assert "mine: 1" in Path(f"{authored}.before").read_text()
     assert sorted(each.name for each in tmp_path.iterdir()) == ["made", "one", "two"]
-    assert run(two, tmp_path / "made").up_to_date
+    assert run_convert(two, tmp_path / "made").up_to_date
 
 
-def test_the_same_conversion_is_up_to_date(tmp_path: Path) -> None:
+def test_overwrite_with_same_conversion_is_up_to_date(tmp_path: Path) -> None:
     source = some_shards(tmp_path / "one", 2, 4)
-    run(source, tmp_path / "made")
+    run_convert(source, tmp_path / "made")
     before = {name: stat for name, stat in tree(tmp_path / "made").items() if name.endswith(".tar")}
-    assert run(source, tmp_path / "made").up_to_date
+    assert run_convert(source, tmp_path / "made").up_to_date
     assert {name: stat for name, stat in tree(tmp_path / "made").items() if name.endswith(".tar")} == before
 
 
-def test_files_of_others_are_not_removed(tmp_path: Path) -> None:
+def test_overwrite_refuses_destination_with_foreign_files(tmp_path: Path) -> None:
     one, two = some_shards(tmp_path / "one", 2, 4), some_shards(tmp_path / "two", 3, 4)
-    run(one, tmp_path / "made")
+    run_convert(one, tmp_path / "made")
     (tmp_path / "made" / "notes.txt").write_text("mine")
     with pytest.raises(UsageError, match="files of the destination that no conversion wrote") as caught:
-        run(two, tmp_path / "made")
+        run_convert(two, tmp_path / "made")
     assert caught.value.where.endswith("notes.txt")
     assert inspect(str(tmp_path / "made")).samples == 8
 
 
-def test_a_folder_that_no_conversion_wrote_is_not_replaced(tmp_path: Path) -> None:
-    one, mine = some_shards(tmp_path / "one", 2, 4), tmp_path / "mine"
-    some_shards(mine, 1, 4)
+def test_overwrite_refuses_folder_that_no_conversion_wrote(tmp_path: Path) -> None:
+    one, foreign = some_shards(tmp_path / "one", 2, 4), tmp_path / "mine"
+    some_shards(foreign, 1, 4)
     with pytest.raises(UsageError):
-        run(one, mine)
-    assert len(list(mine.glob("*.tar"))) == 1
+        run_convert(one, foreign)
+    assert len(list(foreign.glob("*.tar"))) == 1
 
 
 @pytest.mark.parametrize("renames", [0, 1])
-def test_a_run_that_is_stopped_keeps_one_of_both_and_is_continued(
+def test_interrupted_overwrite_keeps_one_dataset_and_is_continued(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: int
 ) -> None:
     one, two = some_shards(tmp_path / "one", 2, 4), some_shards(tmp_path / "two", 3, 4)
-    run(one, tmp_path / "made")
-    real = module._rename
-    done: list[str] = []
+    run_convert(one, tmp_path / "made")
+    original_rename = overwrite_module._rename
+    renamed: list[str] = []
 
     def rename(path: str, other: str) -> None:
-        if len(done) == renames:
+        if len(renamed) == renames:
             raise KeyboardInterrupt
-        done.append(path)
-        real(path, other)
+        renamed.append(path)
+        original_rename(path, other)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(module, "_rename", rename)
+    with monkeypatch.context() as patch:
+        patch.setattr(overwrite_module, "_rename", rename)
         with pytest.raises(KeyboardInterrupt):
-            run(two, tmp_path / "made")
-    kept = tmp_path / ("made" if renames == 0 else "made.old")
-    assert inspect(str(kept)).samples == 8
-    assert run(two, tmp_path / "made").samples == 12
+            run_convert(two, tmp_path / "made")
+    remaining = tmp_path / ("made" if renames == 0 else "made.old")
+    assert inspect(str(remaining)).samples == 8
+    assert run_convert(two, tmp_path / "made").samples == 12
     assert inspect(str(tmp_path / "made")).samples == 12
     assert sorted(each.name for each in tmp_path.iterdir()) == ["made", "one", "two"]

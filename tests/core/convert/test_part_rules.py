@@ -14,34 +14,34 @@ from wdsctl.core.convert.parts import (
 from wdsctl.core.errors import UsageError
 
 
-def test_parts_are_taken_left_out_and_renamed() -> None:
+def test_part_rules_keep_drop_and_rename() -> None:
     rules = PartRules(keep=("jpg", "*.png"), drop=("mask.png",), rename=(("jpg", "image.jpg"),))
     names = ["jpg", "seg.png", "mask.png", "txt"]
     assert [renamed_part_name(rules, name) for name in names] == ["image.jpg", "seg.png", None, None]
 
 
-def test_a_medium_is_named_by_its_whole_name_or_its_last_word() -> None:
+def test_is_separated_part_matches_whole_name_or_extension() -> None:
     names = ["mp4", "left.mp4", "mp4.json", "wav"]
     assert [is_separated_part(name, ("mp4",)) for name in names] == [True, True, False, False]
     assert [is_separated_part(name, ("left.*",)) for name in names] == [False, True, False, False]
 
 
-def test_renames_are_read() -> None:
+def test_parse_renames_accepts_lists() -> None:
     assert parse_renames(["png=image.png,.a=b", "c=d"]) == (("png", "image.png"), ("a", "b"), ("c", "d"))
 
 
 @pytest.mark.parametrize("text", ["png", "=a", "a=", "a=b/c", "a=b,a=c"])
-def test_what_renames_nothing_is_refused(text: str) -> None:
+def test_invalid_rename_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_renames([text])
 
 
-def test_parts_that_cannot_be_are_refused() -> None:
+def test_invalid_part_name_is_refused() -> None:
     with pytest.raises(UsageError):
         check_part_rules(PartRules(keep=("a/b",)))
 
 
-def test_a_renamed_part_meets_another_that_goes_along_under_its_new_name() -> None:
+def test_find_renamed_parts_reports_collisions_after_renames() -> None:
     rules = PartRules(drop=("npy",), rename=(("txt", "jpg"), ("cls", "npy"), ("a", "b"), ("b", "a")))
 
     assert find_renamed_parts(rules, ("jpg", "txt")) == (("txt", True),)
@@ -49,7 +49,7 @@ def test_a_renamed_part_meets_another_that_goes_along_under_its_new_name() -> No
     assert find_renamed_parts(rules, ("a", "b", "jpg")) == (("a", False), ("b", False))
 
 
-def test_rules_for_parts_that_are_not_there_are_named() -> None:
+def test_rules_without_matching_part_are_listed() -> None:
     rules = PartRules(keep=("jpg", "tx", "*.png"), drop=("jso",), rename=(("jpg", "image"), ("nope", "x")))
 
     assert list_unmatched_options(["jpg", "seg.png", "json"], rules=rules) == [

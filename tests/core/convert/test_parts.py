@@ -22,11 +22,11 @@ from wdsctl.core.convert.transcode import transcode_image, transcode_part
 from wdsctl.core.errors import InputError, SampleFailed, UsageError
 
 
-def opened(data: bytes) -> Image.Image:
+def open_image(data: bytes) -> Image.Image:
     return Image.open(io.BytesIO(data))
 
 
-def saved(image: Image.Image, form: str, **options: Any) -> bytes:
+def encode_image(image: Image.Image, form: str, **options: Any) -> bytes:
     file = io.BytesIO()
     image.save(file, form, **options)
     return file.getvalue()
@@ -46,82 +46,82 @@ def a_sound(rate: int = 8000, seconds: float = 0.5, channels: int = 1) -> bytes:
     ("text", "form", "part"), [("jpeg:70", "JPEG", "jpg"), ("webp:80", "WEBP", "webp"), ("png", "PNG", "png")]
 )
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "LA", "P", "1", "I;16"])
-def test_every_mode_can_be_written_in_every_format(mode: str, text: str, form: str, part: str) -> None:
-    name, data = transcode_part("png", saved(Image.new(mode, (40, 20)), "PNG"), parse_image(text, 30), None)
+def test_every_image_mode_is_written_in_every_format(mode: str, text: str, form: str, part: str) -> None:
+    name, data = transcode_part("png", encode_image(Image.new(mode, (40, 20)), "PNG"), parse_image(text, 30), None)
 
-    assert (name, opened(data).format, opened(data).size) == (part, form, (30, 15))
+    assert (name, open_image(data).format, open_image(data).size) == (part, form, (30, 15))
 
 
-def test_the_same_image_gives_the_same_bytes() -> None:
+def test_transcoding_image_is_reproducible() -> None:
     options = ImageTranscodeOptions("jpeg", 80)
     assert transcode_image("png", an_image("PNG"), options) == transcode_image("png", an_image("PNG"), options)
 
 
-def test_a_small_image_is_not_written_anew_where_only_its_size_is_limited() -> None:
+def test_small_image_is_copied_if_only_max_side_is_given() -> None:
     image = an_image("JPEG")
     assert transcode_image("jpg", image, ImageTranscodeOptions(max_side=100)) == ("jpg", image)
-    assert opened(transcode_image("jpg", image, ImageTranscodeOptions(max_side=24))[1]).size == (24, 16)
+    assert open_image(transcode_image("jpg", image, ImageTranscodeOptions(max_side=24))[1]).size == (24, 16)
 
 
-def test_an_image_that_lies_on_its_side_is_turned_upright_or_keeps_its_mark() -> None:
+def test_rotated_image_is_turned_upright_or_keeps_orientation_tag() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
-    image = saved(Image.new("RGB", (40, 20), "red"), "JPEG", exif=exif.tobytes())
+    image = encode_image(Image.new("RGB", (40, 20), "red"), "JPEG", exif=exif.tobytes())
 
-    upright = opened(transcode_image("jpg", image, ImageTranscodeOptions("jpeg"))[1])
-    as_it_lay = opened(transcode_image("jpg", image, ImageTranscodeOptions("jpeg", orientation="keep"))[1])
+    upright = open_image(transcode_image("jpg", image, ImageTranscodeOptions("jpeg"))[1])
+    unturned = open_image(transcode_image("jpg", image, ImageTranscodeOptions("jpeg", orientation="keep"))[1])
 
     assert (upright.size, upright.getexif().get(0x0112)) == ((20, 40), None)
-    assert (as_it_lay.size, as_it_lay.getexif().get(0x0112)) == ((40, 20), 6)
+    assert (unturned.size, unturned.getexif().get(0x0112)) == ((40, 20), 6)
 
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "TIFF"])
-def test_an_image_of_any_format_is_turned_once(form: str) -> None:
+def test_image_of_any_format_is_turned_once(form: str) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     image = Image.new("RGB", (40, 20), "red")
-    image.paste("blue", (0, 0, 20, 20))  # the left half, which is the upper one once it is turned
+    image.paste("blue", (0, 0, 20, 20))  # the left half, which is the upper one after turning
 
-    upright = opened(transcode_image("tif", saved(image, form, exif=exif), ImageTranscodeOptions("png"))[1])
+    upright = open_image(transcode_image("tif", encode_image(image, form, exif=exif), ImageTranscodeOptions("png"))[1])
 
     assert (upright.size, upright.getexif().get(0x0112)) == ((20, 40), None)
     red, _, blue = upright.convert("RGB").getpixel((10, 5))  # type: ignore[misc]
     assert blue > red
 
 
-@pytest.mark.parametrize("came", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("source_format", ["JPEG", "PNG", "WEBP"])
 @pytest.mark.parametrize("text", ["jpeg", "png", "webp"])
-def test_the_mark_is_kept_from_any_format_in_any_other(came: str, text: str) -> None:
+def test_orientation_tag_is_kept_between_all_formats(source_format: str, text: str) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
-    image = saved(Image.new("RGB", (40, 20)), came, exif=exif)
+    image = encode_image(Image.new("RGB", (40, 20)), source_format, exif=exif)
 
-    kept = opened(transcode_image("png", image, parse_image(text, 0, "keep") or ImageTranscodeOptions())[1])
+    transcoded = open_image(transcode_image("png", image, parse_image(text, 0, "keep") or ImageTranscodeOptions())[1])
 
-    assert (kept.size, kept.getexif().get(0x0112)) == ((40, 20), 6)
+    assert (transcoded.size, transcoded.getexif().get(0x0112)) == ((40, 20), 6)
 
 
-def test_what_is_transparent_becomes_white_in_jpeg() -> None:
+def test_transparent_pixels_become_white_in_jpeg() -> None:
     _, data = transcode_image(
-        "png", saved(Image.new("RGBA", (8, 8), (0, 0, 0, 0)), "PNG"), ImageTranscodeOptions("jpeg", 95)
+        "png", encode_image(Image.new("RGBA", (8, 8), (0, 0, 0, 0)), "PNG"), ImageTranscodeOptions("jpeg", 95)
     )
-    assert opened(data).getpixel((4, 4)) == (255, 255, 255)
+    assert open_image(data).getpixel((4, 4)) == (255, 255, 255)
 
 
 def test_grey_of_16_bits_keeps_its_range() -> None:
     image = Image.new("I;16", (8, 8), 32_768)
-    _, jpeg = transcode_image("png", saved(image, "PNG"), ImageTranscodeOptions("jpeg", 95))
-    _, png = transcode_image("tiff", saved(image, "TIFF"), ImageTranscodeOptions("png"))
-    _, of_pgm = transcode_image("pgm", saved(image, "PPM"), ImageTranscodeOptions("png"))
+    _, jpeg = transcode_image("png", encode_image(image, "PNG"), ImageTranscodeOptions("jpeg", 95))
+    _, png = transcode_image("tiff", encode_image(image, "TIFF"), ImageTranscodeOptions("png"))
+    _, from_pgm = transcode_image("pgm", encode_image(image, "PPM"), ImageTranscodeOptions("png"))
 
-    assert opened(jpeg).getpixel((4, 4)) == 128
-    assert (opened(png).mode, opened(png).getpixel((4, 4))) == ("I;16", 32_768)
-    assert (opened(of_pgm).mode, opened(of_pgm).getpixel((4, 4))) == ("I;16", 32_768)
+    assert open_image(jpeg).getpixel((4, 4)) == 128
+    assert (open_image(png).mode, open_image(png).getpixel((4, 4))) == ("I;16", 32_768)
+    assert (open_image(from_pgm).mode, open_image(from_pgm).getpixel((4, 4))) == ("I;16", 32_768)
 
 
-def test_what_cannot_be_written_anew_says_why() -> None:
+def test_failed_transcoding_reports_reason() -> None:
     frames = [Image.new("RGB", (8, 8), color) for color in ("red", "blue")]
-    animation = saved(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    animation = encode_image(frames[0], "GIF", save_all=True, append_images=frames[1:])
     bomb = bytearray(an_image("BMP"))
     bomb[18:26] = (60_000).to_bytes(4, "little") * 2
 
@@ -135,7 +135,7 @@ def test_what_cannot_be_written_anew_says_why() -> None:
         assert caught.value.code == "WDS341"
 
 
-def test_masks_are_left_alone_unless_they_are_named() -> None:
+def test_masks_are_transcoded_only_if_named() -> None:
     assert is_selected_part("png", ImageTranscodeOptions("jpeg"))
     assert not is_selected_part("seg.png", ImageTranscodeOptions("jpeg"))
     assert is_selected_part("seg.png", ImageTranscodeOptions("jpeg", parts=("*.png",)))
@@ -143,7 +143,7 @@ def test_masks_are_left_alone_unless_they_are_named() -> None:
 
 
 @pytest.mark.parametrize("name", ["png", "jpeg", "JPG", "webp", "wav", "mp3", "txt", "left.png"])
-def test_the_new_name_is_known_without_reading(name: str) -> None:
+def test_transcoded_name_is_known_without_reading(name: str) -> None:
     image, audio = ImageTranscodeOptions("jpeg", parts=("*png", "jpeg", "JPG", "webp")), AudioTranscodeOptions("flac")
     data = a_sound() if name in ("wav", "mp3") else an_image("PNG")
     assert transcode_part(name, data, image, audio)[0] == transcoded_name(name, image, audio)
@@ -152,7 +152,7 @@ def test_the_new_name_is_known_without_reading(name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "rate", "codec"), [("flac", 16000, "flac"), ("wav", 0, "pcm_s16le"), ("opus:32k", 0, "opus")]
 )
-def test_sounds_are_written_anew_the_same_each_time(text: str, rate: int, codec: str) -> None:
+def test_transcoding_audio_is_reproducible(text: str, rate: int, codec: str) -> None:
     options = parse_audio(text, rate)
     name, data = transcode_part("wav", a_sound(), None, options)
 
@@ -165,36 +165,36 @@ def test_sounds_are_written_anew_the_same_each_time(text: str, rate: int, codec:
         assert stream.rate == (rate or {"wav": 8000}.get(name, 48000))
 
 
-def test_flac_and_wav_lose_nothing() -> None:
+def test_flac_and_wav_are_lossless() -> None:
     _, flac = transcode_part("wav", a_sound(channels=2), None, AudioTranscodeOptions("flac"))
-    _, back = transcode_part("flac", flac, None, AudioTranscodeOptions("wav"))
+    _, restored = transcode_part("flac", flac, None, AudioTranscodeOptions("wav"))
 
-    assert back.endswith(a_sound(channels=2)[44:])
+    assert restored.endswith(a_sound(channels=2)[44:])
 
 
 @pytest.mark.parametrize("text", ["gif", "jpeg:0", "jpeg:101", "jpeg:", "png:9", "jpeg:x"])
-def test_formats_of_images_that_there_are_not_are_refused(text: str) -> None:
+def test_unknown_image_formats_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_image(text)
 
 
 @pytest.mark.parametrize("text", ["mp3", "opus:64", "opus:999k", "flac:8k"])
-def test_formats_of_sounds_that_there_are_not_are_refused(text: str) -> None:
+def test_unknown_audio_formats_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_audio(text)
 
 
-def test_an_option_without_the_one_that_it_belongs_to_is_refused() -> None:
-    for asked in (
+def test_options_without_their_main_option_are_refused() -> None:
+    for call in (
         lambda: parse_audio("", 16000),
         lambda: parse_image("", parts=("jpg",)),
         lambda: parse_audio("opus", 44100),
     ):
         with pytest.raises(UsageError):
-            asked()
+            call()
 
 
-def test_media_that_are_asked_for_and_not_there_are_named() -> None:
+def test_options_without_matching_media_are_listed() -> None:
     image, audio = (
         ImageTranscodeOptions("jpeg", parts=("jpg", "*.png")),
         AudioTranscodeOptions("flac", parts=("wav", "mp3")),
@@ -214,7 +214,7 @@ def test_media_that_are_asked_for_and_not_there_are_named() -> None:
     ]
 
 
-def test_named_media_of_which_none_is_there_are_refused() -> None:
+def test_named_parts_that_do_not_exist_are_refused() -> None:
     with pytest.raises(InputError, match="no sample has a part") as caught:
         list_unmatched_options(["txt", "jpg"], audio=AudioTranscodeOptions("flac", parts=("wave", "*.mp3")))
     assert (caught.value.code, caught.value.where) == ("WDS003", "--audio-parts wave,*.mp3")
@@ -222,6 +222,6 @@ def test_named_media_of_which_none_is_there_are_refused() -> None:
 
 
 @pytest.mark.parametrize("options", [{"parts": ("jpg",)}, {"orientation": "keep"}])
-def test_what_is_of_images_written_anew_is_refused_where_none_are(options: Any) -> None:
+def test_image_options_without_image_or_max_side_are_refused(options: Any) -> None:
     with pytest.raises(UsageError, match="needs --image or --max-side"):
         parse_image("", **options)

@@ -16,7 +16,7 @@ from wdsctl.core.progress import SILENT_PROGRESS
 
 
 class Numbers:
-    """So many samples, of a kilobyte each, that come from nowhere."""
+    """A source of `count` generated samples of one kilobyte each."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -42,30 +42,30 @@ def plan(path: Path, source: Source, request: ConvertRequest) -> PlanFile:
     return PlanFile(str(path))
 
 
-def order(made: PlanFile) -> list[int]:
-    return [item.sample_index for unit in made.units() for item in made.samples(unit.first, unit.last)]
+def order(plan_file: PlanFile) -> list[int]:
+    return [item.sample_index for unit in plan_file.units() for item in plan_file.samples(unit.first, unit.last)]
 
 
-def test_units_hold_all_samples_once_in_order(tmp_path: Path) -> None:
-    with plan(tmp_path / "p", Numbers(25), ConvertRequest(shard_samples=10)) as made:
-        assert [(unit.name, unit.samples) for unit in made.units()] == [
+def test_units_contain_every_sample_once_in_order(tmp_path: Path) -> None:
+    with plan(tmp_path / "p", Numbers(25), ConvertRequest(shard_samples=10)) as plan_file:
+        assert [(unit.name, unit.samples) for unit in plan_file.units()] == [
             ("shard-000000.tar", 10),
             ("shard-000001.tar", 10),
             ("shard-000002.tar", 5),
         ]
-        assert order(made) == list(range(25))
+        assert order(plan_file) == list(range(25))
 
 
-@pytest.mark.parametrize("how", ["key", "shuffle"])
-def test_another_order_is_one_of_all_samples(tmp_path: Path, how: str) -> None:
-    request = ConvertRequest(shard_samples=7, order="key" if how == "key" else "shuffle", seed=3)
-    with plan(tmp_path / "p", Numbers(101), request) as made:
-        keys = [item.key for unit in made.units() for item in made.samples(unit.first, unit.last)]
-        assert sorted(order(made)) == list(range(101)) != order(made)
-        assert (keys == sorted(keys)) == (how == "key")
+@pytest.mark.parametrize("order_name", ["key", "shuffle"])
+def test_key_and_shuffle_orders_contain_all_samples(tmp_path: Path, order_name: str) -> None:
+    request = ConvertRequest(shard_samples=7, order="key" if order_name == "key" else "shuffle", seed=3)
+    with plan(tmp_path / "p", Numbers(101), request) as plan_file:
+        keys = [item.key for unit in plan_file.units() for item in plan_file.samples(unit.first, unit.last)]
+        assert sorted(order(plan_file)) == list(range(101)) != order(plan_file)
+        assert (keys == sorted(keys)) == (order_name == "key")
 
 
-def test_memory_does_not_grow_with_the_samples(tmp_path: Path) -> None:
+def test_memory_of_write_plan_does_not_grow_with_samples(tmp_path: Path) -> None:
     peaks = []
     for count in (5_000, 50_000):
         tracemalloc.start()
@@ -76,7 +76,7 @@ def test_memory_does_not_grow_with_the_samples(tmp_path: Path) -> None:
     assert peaks[1] < peaks[0] + 200_000
 
 
-def test_a_plan_that_fails_leaves_nothing(tmp_path: Path) -> None:
+def test_failed_write_plan_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(InputError):
         plan(tmp_path / "p", Numbers(0), ConvertRequest())
     with pytest.raises(UsageError, match="needs a source that lists its parts"):
@@ -85,7 +85,7 @@ def test_a_plan_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-class InSplits(Numbers):
+class NumbersWithSplits(Numbers):
     """Samples that are in the splits 0 and 1 of their source."""
 
     split_names = ("lost", "kept")
@@ -93,14 +93,14 @@ class InSplits(Numbers):
     def list_samples(self) -> Iterator[SampleListing]:
         return (SampleListing(i, str(i), (("bin", 1),), 1 + i) for i in range(self.count))
 
-    def read_selected(self, place: int, wanted: Callable[[str], bool]) -> tuple[Part, ...]:
-        return tuple(part for part in self.read(place) if wanted(part.name))
+    def read_selected(self, place: int, is_selected: Callable[[str], bool]) -> tuple[Part, ...]:
+        return tuple(part for part in self.read(place) if is_selected(part.name))
 
     def prefetch(self, places: list[int]) -> None: ...
 
 
-def test_a_split_that_does_not_go_along_is_no_other_one(tmp_path: Path) -> None:
+def test_unmapped_split_is_dropped(tmp_path: Path) -> None:
     path = str(tmp_path / "p")
-    write_plan(path, [InSplits(2)], ["numbers"], ConvertRequest(), {}, SILENT_PROGRESS, splits=[[-1, 5]])
-    with PlanFile(path) as made:
-        assert [item.splits for item in made.samples(0, 1)] == [0, 1 << 5]
+    write_plan(path, [NumbersWithSplits(2)], ["numbers"], ConvertRequest(), {}, SILENT_PROGRESS, splits=[[-1, 5]])
+    with PlanFile(path) as plan_file:
+        assert [item.splits for item in plan_file.samples(0, 1)] == [0, 1 << 5]

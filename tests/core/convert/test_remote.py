@@ -1,4 +1,4 @@
-"""Conversions into a store: the same files as on a disk."""
+"""Conversions into a store write the same files as on a disk."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.core.conversions import files, prepared, splits
-from tests.remote import FaultyFileSystem, stored
+from tests.core.conversions import a_prepared_dataset, files, splits
+from tests.remote import FaultyFileSystem, read_objects
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
@@ -36,33 +36,33 @@ from wdsctl.core.storage.objects import ObjectStore
         {"to_format": "jsonl", "apart": "split"},
     ],
 )
-def test_a_store_gets_the_files_of_a_disk(tmp_path: Path, dest: str, options: dict[str, Any]) -> None:
-    source = prepared(tmp_path / "source")
+def test_convert_writes_same_files_into_store_as_on_disk(tmp_path: Path, dest: str, options: dict[str, Any]) -> None:
+    source = a_prepared_dataset(tmp_path / "source")
     request = ConvertRequest(**options, shard_samples=7, workers=2)
     local = convert([source], str(tmp_path / "local"), request)
 
     report = convert([source], dest, request)
 
-    assert stored(dest) == files(tmp_path / "local")
+    assert read_objects(dest) == files(tmp_path / "local")
     assert [each.splits for each in report.datasets] == [each.splits for each in local.datasets]
     assert convert([source], dest, request).up_to_date
 
 
-def test_splits_are_carried_into_a_store(tmp_path: Path, dest: str) -> None:
-    source = prepared(tmp_path / "source")
+def test_splits_are_copied_into_store(tmp_path: Path, dest: str) -> None:
+    source = a_prepared_dataset(tmp_path / "source")
     convert([source], dest, ConvertRequest(shard_samples=7))
     with Catalog(locate(dest).catalog) as catalog:
         assert {split.name: split.samples for split in catalog.splits()} == splits(tmp_path / "source")
 
 
-def test_the_index_reads_no_shard_back(tmp_path: Path, dest: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = prepared(tmp_path / "source")
+def test_index_of_converted_shards_reads_no_shard(tmp_path: Path, dest: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = a_prepared_dataset(tmp_path / "source")
     monkeypatch.setattr("wdsctl.core.index.merge.run_scan_unit", None)
     assert convert([source], dest, ConvertRequest(shard_samples=7, finish=False)).samples == 40
 
 
-def test_a_killed_conversion_is_continued(tmp_path: Path, dest: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = prepared(tmp_path / "source")
+def test_killed_conversion_into_store_is_continued(tmp_path: Path, dest: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = a_prepared_dataset(tmp_path / "source")
     request = ConvertRequest(shard_samples=7)
     convert([source], str(tmp_path / "local"), request)
     put = ObjectStore.put
@@ -78,45 +78,45 @@ def test_a_killed_conversion_is_continued(tmp_path: Path, dest: str, monkeypatch
     with pytest.raises(StorageError, match="cut"):
         convert([source], dest, request)
     monkeypatch.setattr(ObjectStore, "put", put)
-    assert len(stored(dest)) == 3
+    assert len(read_objects(dest)) == 3
 
     report = convert([source], dest, request)
 
     assert report.kept_files == 3
-    assert stored(dest) == files(tmp_path / "local")
+    assert read_objects(dest) == files(tmp_path / "local")
 
 
-def test_a_destination_that_is_not_empty_is_refused(tmp_path: Path, dest: str) -> None:
+def test_convert_refuses_non_empty_destination_in_store(tmp_path: Path, dest: str) -> None:
     ObjectStore(dest).put(f"{dest}/a.txt", b"")
     with pytest.raises(UsageError, match=r"not empty: a\.txt"):
-        convert([prepared(tmp_path / "source")], dest, ConvertRequest())
+        convert([a_prepared_dataset(tmp_path / "source")], dest, ConvertRequest())
 
 
-def test_a_polylithic_dataset_is_refused(tmp_path: Path, dest: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        convert([prepared(tmp_path / "source")], dest, ConvertRequest(layout="polylithic"))
-    assert "disk" in refused.value.hint
+def test_polylithic_layout_is_refused_in_store(tmp_path: Path, dest: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        convert([a_prepared_dataset(tmp_path / "source")], dest, ConvertRequest(layout="polylithic"))
+    assert "disk" in caught.value.hint
 
 
-def test_overwriting_is_refused_only_if_there_is_another_dataset(tmp_path: Path, dest: str) -> None:
-    source = prepared(tmp_path / "source")
+def test_overwrite_in_store_is_refused_only_for_other_dataset(tmp_path: Path, dest: str) -> None:
+    source = a_prepared_dataset(tmp_path / "source")
     convert([source], dest, ConvertRequest(overwrite=True))
-    before = stored(dest)
+    before = read_objects(dest)
     assert convert([source], dest, ConvertRequest(overwrite=True)).up_to_date
 
-    with pytest.raises(UsageError, match="cannot replace") as refused:
+    with pytest.raises(UsageError, match="cannot replace") as caught:
         convert([source], dest, ConvertRequest(overwrite=True, shard_samples=3))
 
-    assert "another DEST" in refused.value.hint
-    assert stored(dest) == before
+    assert "another DEST" in caught.value.hint
+    assert read_objects(dest) == before
 
 
-def test_a_source_in_the_destination_is_refused() -> None:
+def test_source_inside_destination_url_is_refused() -> None:
     with pytest.raises(UsageError, match="overlap"):
         convert(["s3://bucket/a/b"], "s3://bucket/a", ConvertRequest())
 
 
-def test_prepare_writes_a_table_into_a_store(tmp_path: Path, dest: str) -> None:
+def test_prepare_writes_table_into_store(tmp_path: Path, dest: str) -> None:
     folder = tmp_path / "table"
     folder.mkdir()
     for i in range(5):
@@ -127,14 +127,14 @@ def test_prepare_writes_a_table_into_a_store(tmp_path: Path, dest: str) -> None:
 
     assert report.index is not None
     assert report.index.samples == 5
-    assert [name for name in stored(dest) if name.endswith(".tar")]
+    assert [name for name in read_objects(dest) if name.endswith(".tar")]
 
 
 @pytest.mark.parametrize("form", ["folder", "jsonl", "csv"])
-def test_a_killed_conversion_to_files_is_continued(
+def test_killed_conversion_to_files_in_store_is_continued(
     form: str, tmp_path: Path, dest: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = prepared(tmp_path / "source")
+    source = a_prepared_dataset(tmp_path / "source")
     request = ConvertRequest(to_format=form, shard_samples=7)
     convert([source], str(tmp_path / "local"), request)
     open_upload = ObjectStore.open_upload
@@ -154,40 +154,42 @@ def test_a_killed_conversion_to_files_is_continued(
 
     convert([source], dest, request)
 
-    assert stored(dest) == files(tmp_path / "local")
+    assert read_objects(dest) == files(tmp_path / "local")
     assert convert([source], dest, request).up_to_date
 
 
-def test_objects_that_go_during_a_conversion_to_files_are_noticed(tmp_path: Path) -> None:
+def test_objects_deleted_during_conversion_to_files_are_reported(tmp_path: Path) -> None:
     FaultyFileSystem.reset()
-    source, dest = prepared(tmp_path / "source"), f"memory://{tmp_path.name}/dest"
+    source, dest = a_prepared_dataset(tmp_path / "source"), f"memory://{tmp_path.name}/dest"
 
-    class Removing(SilentProgress):
+    class RemoveObjects(SilentProgress):
         def advance(self, *, items: int = 0, size_bytes: int = 0, doing: str = "") -> None:
-            objects = [name for name in stored(dest) if name.endswith(".jpg")]
+            objects = [name for name in read_objects(dest) if name.endswith(".jpg")]
             ObjectStore(dest).delete([f"{dest}/{objects[0]}"] if objects else [])
 
     with pytest.raises(DatasetError) as caught:
-        convert([source], dest, ConvertRequest(to_format="folder", shard_samples=7, workers=1), progress=Removing())
+        convert(
+            [source], dest, ConvertRequest(to_format="folder", shard_samples=7, workers=1), progress=RemoveObjects()
+        )
     assert caught.value.code == "WDS237"
 
 
-def test_an_unfinished_conversion_to_files_is_not_replaced(
+def test_unfinished_conversion_to_files_in_store_is_not_replaced(
     tmp_path: Path, dest: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = prepared(tmp_path / "source")
-    with monkeypatch.context() as patched:
-        patched.setattr("wdsctl.core.convert.convert.finish_export", _cut)
+    source = a_prepared_dataset(tmp_path / "source")
+    with monkeypatch.context() as patch:
+        patch.setattr("wdsctl.core.convert.convert.finish_export", _raise_storage_error)
         with pytest.raises(StorageError, match="cut"):
             convert([source], dest, ConvertRequest(to_format="folder"))
-    before = stored(dest)
+    before = read_objects(dest)
 
     with pytest.raises(UsageError) as caught:
         convert([source], dest, ConvertRequest(to_format="jsonl", restart=True))
 
     assert "remove the objects" in caught.value.hint
-    assert stored(dest) == before
+    assert read_objects(dest) == before
 
 
-def _cut(*_: object) -> None:
+def _raise_storage_error(*_: object) -> None:
     raise StorageError("cut", hint="x")

@@ -1,4 +1,4 @@
-"""A polylithic layout stores a file that several samples name once."""
+"""In the polylithic layout, a file that several samples refer to is stored once."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.build import an_image
-from tests.core.conversions import content, files, members, to
-from tests.killing import died, moments
+from tests.core.conversions import content, convert_to, files, members
+from tests.killing import kill_moments, run_and_kill
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.parts import PartRules, parse_image
 from wdsctl.core.convert.plan_file import PlanFile, create_plan
@@ -25,8 +25,8 @@ from wdsctl.core.errors import CatalogError
 Rows = list[dict[str, Any]]
 
 
-def questions(root: Path, pictures: int = 6, each: int = 4, *, mixed: bool = False) -> Path:
-    """A JSONL file with several rows for each picture; `mixed`: in an order that mixes the pictures."""
+def make_questions(root: Path, pictures: int = 6, each: int = 4, *, mixed: bool = False) -> Path:
+    """A JSONL file with several rows per picture; `mixed` shuffles the rows."""
     rows = [
         {"id": f"{i}-{k}", "image": f"images/{i}.jpg", "question": f"{k}?"}
         for i in range(pictures)
@@ -47,24 +47,26 @@ def a_table(root: Path, rows: Rows, data: dict[str, bytes]) -> Path:
     return table
 
 
-def poly(dest: Path, source: Path, **options: Any) -> Any:
+def convert_polylithic(dest: Path, source: Path, **options: Any) -> Any:
     form = {"from_format": "jsonl", "format_options": {"key": "id"}, "layout": "polylithic"}
-    return to(dest, source, **{**form, **options})
+    return convert_to(dest, source, **{**form, **options})
 
 
-def resolved(dest: Path) -> dict[str, dict[str, bytes]]:
-    """Key -> part -> bytes of the complete samples, by tarfile and json alone."""
+def read_samples(dest: Path) -> dict[str, dict[str, bytes]]:
+    """Key -> part -> bytes of the complete samples, read with tarfile and json only."""
     media = content(dest / "media")
     samples: dict[str, dict[str, bytes]] = {}
     for name, data in members(dest / "primary"):
         key, _, part = name.partition(".")
-        own = samples.setdefault(key, {})
-        own |= {each: media[entry] for each, entry in json.loads(data).items()} if part == "refs.json" else {part: data}
+        sample_parts = samples.setdefault(key, {})
+        sample_parts |= (
+            {each: media[entry] for each, entry in json.loads(data).items()} if part == "refs.json" else {part: data}
+        )
     return samples
 
 
-def monolithic(dest: Path, source: Path, **options: Any) -> dict[str, dict[str, bytes]]:
-    poly(dest, source, **{"layout": "", **options})
+def convert_monolithic(dest: Path, source: Path, **options: Any) -> dict[str, dict[str, bytes]]:
+    convert_polylithic(dest, source, **{"layout": "", **options})
     samples: dict[str, dict[str, bytes]] = {}
     for name, data in members(dest):
         key, _, part = name.partition(".")
@@ -73,42 +75,42 @@ def monolithic(dest: Path, source: Path, **options: Any) -> dict[str, dict[str, 
 
 
 @pytest.mark.parametrize("options", [{}, {"order": "key"}, {"order": "shuffle", "seed": 3}, {"shard_samples": 5}])
-def test_each_file_is_stored_once_and_every_sample_reaches_its_bytes(tmp_path: Path, options: dict[str, Any]) -> None:
-    source = questions(tmp_path / "a", mixed=True)
+def test_shared_file_is_stored_once_and_every_sample_refers_to_it(tmp_path: Path, options: dict[str, Any]) -> None:
+    source = make_questions(tmp_path / "a", mixed=True)
 
-    report = poly(tmp_path / "p", source, **options)
+    report = convert_polylithic(tmp_path / "p", source, **options)
 
     stored = [data for _, data in members(tmp_path / "p" / "media")]
     assert len(stored) == len(set(stored)) == 6
-    assert resolved(tmp_path / "p") == monolithic(tmp_path / "m", source, **options)
+    assert read_samples(tmp_path / "p") == convert_monolithic(tmp_path / "m", source, **options)
     assert report.layout.startswith("polylithic layout: storing 18 parts as 6 files, each once, saves")
-    first = next(iter(resolved(tmp_path / "p")))
+    first = next(iter(read_samples(tmp_path / "p")))
     assert f"{first}.jpg" in content(tmp_path / "p" / "media")
 
 
-def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path) -> None:
-    source = questions(tmp_path / "a", 9, 5, mixed=True)
+def test_bytes_do_not_depend_on_number_of_workers(tmp_path: Path) -> None:
+    source = make_questions(tmp_path / "a", 9, 5, mixed=True)
     for workers in (1, 3):
-        poly(tmp_path / str(workers), source, workers=workers, shard_samples=7, order="shuffle")
+        convert_polylithic(tmp_path / str(workers), source, workers=workers, shard_samples=7, order="shuffle")
 
     assert files(tmp_path / "1") == files(tmp_path / "3")
 
 
 @pytest.mark.parametrize("primary", ["tar", "jsonl"])
-def test_converted_back_they_are_the_original_samples(tmp_path: Path, primary: str) -> None:
-    source = questions(tmp_path / "a", mixed=True)
-    monolithic(tmp_path / "m", source)
-    poly(tmp_path / "p", source, primary=primary)
+def test_converting_back_restores_original_samples(tmp_path: Path, primary: str) -> None:
+    source = make_questions(tmp_path / "a", mixed=True)
+    convert_monolithic(tmp_path / "m", source)
+    convert_polylithic(tmp_path / "p", source, primary=primary)
 
-    to(tmp_path / "back", tmp_path / "p")
-    to(tmp_path / "again", tmp_path / "p", layout="polylithic", media=("jpg",), order="key")
+    convert_to(tmp_path / "back", tmp_path / "p")
+    convert_to(tmp_path / "again", tmp_path / "p", layout="polylithic", media=("jpg",), order="key")
 
     assert files(tmp_path / "back") == files(tmp_path / "m")
     assert len(members(tmp_path / "again" / "media")) == 6
-    assert resolved(tmp_path / "again") == resolved(tmp_path / "p") or primary == "jsonl"
+    assert read_samples(tmp_path / "again") == read_samples(tmp_path / "p") or primary == "jsonl"
 
 
-def test_a_sample_with_two_media_shares_one_of_them(tmp_path: Path) -> None:
+def test_sample_with_two_media_shares_one_of_them(tmp_path: Path) -> None:
     rows = [
         {"id": "a", "left": "x.jpg", "right": "a.jpg"},
         {"id": "b", "left": "b.jpg", "right": "x.jpg"},
@@ -116,17 +118,17 @@ def test_a_sample_with_two_media_shares_one_of_them(tmp_path: Path) -> None:
     ]
     source = a_table(tmp_path / "a", rows, {name: name.encode() for name in ("x.jpg", "a.jpg", "b.jpg")})
 
-    poly(tmp_path / "p", source)
+    convert_polylithic(tmp_path / "p", source)
 
     assert content(tmp_path / "p" / "media") == {
         "a.left.jpg": b"x.jpg",
         "a.right.jpg": b"a.jpg",
         "b.left.jpg": b"b.jpg",
     }
-    assert resolved(tmp_path / "p") == monolithic(tmp_path / "m", source)
+    assert read_samples(tmp_path / "p") == convert_monolithic(tmp_path / "m", source)
 
 
-def test_rows_of_missing_files_fail_and_own_nothing(tmp_path: Path) -> None:
+def test_samples_with_missing_files_fail_and_store_no_file(tmp_path: Path) -> None:
     rows = [
         {"id": "a", "left": "x.jpg", "right": "none.jpg"},
         {"id": "b", "left": "x.jpg", "right": "y.jpg"},
@@ -135,15 +137,15 @@ def test_rows_of_missing_files_fail_and_own_nothing(tmp_path: Path) -> None:
     ]
     source = a_table(tmp_path / "a", rows, {"x.jpg": b"x", "y.jpg": b"y"})
 
-    report = poly(tmp_path / "p", source)
+    report = convert_polylithic(tmp_path / "p", source)
 
     assert report.failed == 2
     assert ("WDS231", 2) in [(each.code, each.count) for each in report.findings]
     assert content(tmp_path / "p" / "media") == {"b.left.jpg": b"x", "b.right.jpg": b"y"}
-    assert sorted(resolved(tmp_path / "p")) == ["b", "d"]
+    assert sorted(read_samples(tmp_path / "p")) == ["b", "d"]
 
 
-def test_the_file_of_a_sample_that_fails_stays_for_the_others(tmp_path: Path) -> None:
+def test_file_of_failed_sample_is_stored_for_other_samples(tmp_path: Path) -> None:
     rows = [
         {"id": "a", "left": "good.png", "right": "bad.png"},
         {"id": "b", "left": "good.png", "right": "fine.png"},
@@ -154,52 +156,52 @@ def test_the_file_of_a_sample_that_fails_stays_for_the_others(tmp_path: Path) ->
     source = a_table(tmp_path / "a", rows, {"good.png": good, "fine.png": fine, "bad.png": b"no image"})
     image = parse_image("webp", parts=("*.png",))
 
-    report = poly(tmp_path / "p", source, image=image)
+    report = convert_polylithic(tmp_path / "p", source, image=image)
 
     assert report.failed == 3
-    assert list(resolved(tmp_path / "p")) == ["b"]
-    assert resolved(tmp_path / "p") == monolithic(tmp_path / "m", source, image=image)
+    assert list(read_samples(tmp_path / "p")) == ["b"]
+    assert read_samples(tmp_path / "p") == convert_monolithic(tmp_path / "m", source, image=image)
 
 
-def test_parts_that_are_written_in_different_ways_share_nothing(tmp_path: Path) -> None:
+def test_differently_transcoded_parts_are_not_shared(tmp_path: Path) -> None:
     rows = [{"id": "a", "left": "x.png", "right": "x.png"}, {"id": "b", "left": "x.png", "right": "x.png"}]
     source = a_table(tmp_path / "a", rows, {"x.png": an_image("PNG")})
     image = parse_image("webp", parts=("left.png",))
 
-    poly(tmp_path / "p", source, image=image)
-    poly(tmp_path / "k", source, image=image, on_error="keep")
+    convert_polylithic(tmp_path / "p", source, image=image)
+    convert_polylithic(tmp_path / "k", source, image=image, on_error="keep")
 
     assert sorted(content(tmp_path / "p" / "media")) == ["a.left.webp", "a.right.png"]
     assert sorted(content(tmp_path / "k" / "media")) == ["a.left.webp", "a.right.png", "b.left.webp"]
-    expected = monolithic(tmp_path / "m", source, image=image)
-    assert resolved(tmp_path / "p") == resolved(tmp_path / "k") == expected
+    expected = convert_monolithic(tmp_path / "m", source, image=image)
+    assert read_samples(tmp_path / "p") == read_samples(tmp_path / "k") == expected
 
 
-def test_renamed_parts_refer_to_the_renamed_entry(tmp_path: Path) -> None:
+def test_renamed_parts_refer_to_renamed_entry(tmp_path: Path) -> None:
     rules = PartRules(rename=(("jpg", "photo.jpg"),))
-    source = questions(tmp_path / "a", 2, 3)
+    source = make_questions(tmp_path / "a", 2, 3)
 
-    poly(tmp_path / "p", source, parts=rules)
+    convert_polylithic(tmp_path / "p", source, parts=rules)
 
     assert sorted(content(tmp_path / "p" / "media")) == ["0-0.photo.jpg", "1-0.photo.jpg"]
-    assert resolved(tmp_path / "p") == monolithic(tmp_path / "m", source, parts=rules)
+    assert read_samples(tmp_path / "p") == convert_monolithic(tmp_path / "m", source, parts=rules)
 
 
-def test_datasets_of_groups_share_no_files_with_each_other(tmp_path: Path) -> None:
+def test_datasets_of_different_groups_share_no_files(tmp_path: Path) -> None:
     rows = [{"id": f"{i}", "image": "x.jpg", "who": "ab"[i % 2]} for i in range(6)]
     source = a_table(tmp_path / "a", rows, {"x.jpg": b"x"})
 
-    poly(tmp_path / "p", source, apart="json:who")
+    convert_polylithic(tmp_path / "p", source, apart="json:who")
 
     for name, first in (("a", "0"), ("b", "1")):
         assert content(tmp_path / "p" / name / "media") == {f"{first}.jpg": b"x"}
-        assert len(resolved(tmp_path / "p" / name)) == 3
+        assert len(read_samples(tmp_path / "p" / name)) == 3
 
 
-def test_a_file_that_vanishes_fails_all_its_samples(tmp_path: Path) -> None:
-    source = questions(tmp_path / "a", 2, 3)
+def test_file_that_vanishes_fails_all_its_samples(tmp_path: Path) -> None:
+    source = make_questions(tmp_path / "a", 2, 3)
 
-    class Removing:
+    class RemoveImage:
         def phase(self, name: str, *, items: int | None = None, size_bytes: int | None = None) -> None:
             if name == "write media":
                 (tmp_path / "a" / "images" / "1.jpg").unlink()
@@ -209,36 +211,38 @@ def test_a_file_that_vanishes_fails_all_its_samples(tmp_path: Path) -> None:
         def note(self, message: str) -> None: ...
 
     options = ConvertRequest(from_format="jsonl", format_options={"key": "id"}, layout="polylithic")
-    report = convert([str(source)], str(tmp_path / "p"), options, progress=Removing())
+    report = convert([str(source)], str(tmp_path / "p"), options, progress=RemoveImage())
 
     assert report.failed == 3
-    assert list(resolved(tmp_path / "p")) == ["0-0", "0-1", "0-2"]
+    assert list(read_samples(tmp_path / "p")) == ["0-0", "0-1", "0-2"]
     assert ("WDS231", 3) in [(each.code, each.count) for each in report.findings]
 
 
 @pytest.mark.parametrize(("size", "total", "costly"), [(1, 2, False), (2, 30, False), (1, 10, True), (5, 10, True)])
-def test_the_layout_auto_needs_many_bytes_and_a_large_share(size: int, total: int, costly: bool) -> None:
+def test_layout_auto_requires_many_repeated_bytes_and_large_share(size: int, total: int, costly: bool) -> None:
     unit = MIN_REPEATED_BYTES if costly or total > 10 else MIN_REPEATED_BYTES // 4
     assert RepeatedFiles(1, 1, size * unit, total * unit).are_costly is costly
 
 
-def test_the_layout_auto_decides_by_the_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = questions(tmp_path / "a")
-    assert poly(tmp_path / "small", source, layout="auto").layout == ""
-    assert content(tmp_path / "small") == content_of(monolithic(tmp_path / "m", source))
+def test_layout_auto_decides_by_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = make_questions(tmp_path / "a")
+    assert convert_polylithic(tmp_path / "small", source, layout="auto").layout == ""
+    assert content(tmp_path / "small") == flatten_samples(convert_monolithic(tmp_path / "m", source))
 
     monkeypatch.setattr("wdsctl.core.convert.sharing.MIN_REPEATED_BYTES", 1000)
-    report = poly(tmp_path / "large", source, layout="auto")
+    report = convert_polylithic(tmp_path / "large", source, layout="auto")
     assert report.layout.startswith("polylithic layout: storing 18 parts")
     assert len(members(tmp_path / "large" / "media")) == 6
-    assert poly(tmp_path / "large", source, layout="auto").layout == report.layout  # the second run changes nothing
+    assert (
+        convert_polylithic(tmp_path / "large", source, layout="auto").layout == report.layout
+    )  # the second run changes nothing
 
 
-def content_of(samples: dict[str, dict[str, bytes]]) -> dict[str, bytes]:
+def flatten_samples(samples: dict[str, dict[str, bytes]]) -> dict[str, bytes]:
     return {f"{key}.{part}": data for key, parts in samples.items() for part, data in parts.items()}
 
 
-def test_a_plan_says_who_uses_a_file(tmp_path: Path) -> None:
+def test_plan_lists_users_of_shared_file(tmp_path: Path) -> None:
     path = str(tmp_path / "plan")
     with create_plan(path) as connection:
         rows = [(g, 0, g, f"k{g}", 2000, 1024, 0, 0, 0) for g in range(3)]
@@ -255,13 +259,13 @@ def test_a_plan_says_who_uses_a_file(tmp_path: Path) -> None:
         assert [int(each["media"]) for each in plan.origins(0, 2)] == [1024, 0, 0]
 
 
-def test_one_file_under_two_names_of_parts_of_one_kind_is_one_file() -> None:
+def test_digest_of_file_depends_on_path_and_kind_of_part() -> None:
     digest = file_digester(ConvertRequest())
     assert digest("left.jpg", "/a") == digest("right.jpg", "/a") != digest("left.jpg", "/b")
     assert digest("left.jpg", "/a") != digest("left.png", "/a")
 
 
-def test_a_damaged_plan_is_refused(tmp_path: Path) -> None:
+def test_damaged_plan_is_refused(tmp_path: Path) -> None:
     path = str(tmp_path / "plan")
     with create_plan(path) as connection:
         connection.execute("INSERT INTO shared VALUES (0, 'jpg', -5, 'jpg')")
@@ -284,13 +288,13 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_it_ends_in_the_same_bytes(tmp_path: Path) -> None:
-    source, dest, count = questions(tmp_path / "a", mixed=True), tmp_path / "b", tmp_path / "count"
+def test_conversion_killed_at_file_operation_ends_with_same_bytes(tmp_path: Path) -> None:
+    source, dest, count = make_questions(tmp_path / "a", mixed=True), tmp_path / "b", tmp_path / "count"
     script = tmp_path / "killed.py"
     script.write_text(KILLED)
     command = [sys.executable, str(script), str(source)]
-    for moment in moments([*command, str(tmp_path / "whole")], "replace", 6, count):
-        assert died([*command, str(dest)], moment, count)
+    for moment in kill_moments([*command, str(tmp_path / "whole")], "replace", 6, count):
+        assert run_and_kill([*command, str(dest)], moment, count)
         subprocess.run([*command, str(dest)], check=True)
         assert files(dest) == files(tmp_path / "whole")
         os.rename(dest, tmp_path / f"done-{moment}")

@@ -1,4 +1,4 @@
-"""A finished conversion is told again for a copy of its source, and says what differs for another one."""
+"""A finished conversion is up to date for a copy of its source, and reports the differences of another source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.build import a_dataset, a_folder, a_shard, samples, some_shards
-from tests.core.conversions import files, prepared, to
+from tests.core.conversions import a_prepared_dataset, convert_to, files
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.parts import PartRules, parse_image
 from wdsctl.core.convert.request import ConvertReport, ConvertRequest
@@ -21,7 +21,7 @@ from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
 
 
-class Recorded:
+class RecordingProgress:
     def __init__(self) -> None:
         self.phases: list[str] = []
         self.notes: list[str] = []
@@ -67,67 +67,67 @@ SOURCES: dict[str, Callable[[Path], str]] = {
 }
 
 
-def copied(tmp_path: Path, *, times: bool) -> None:
-    """`a` as `b`: with its times, as `cp -a`, or with new ones, as `cp -r`."""
+def copy_source(tmp_path: Path, *, keep_times: bool) -> None:
+    """Copies `a` to `b`: with its times like `cp -a`, or with new ones like `cp -r`."""
     shutil.copytree(tmp_path / "a", tmp_path / "b")
-    for path in () if times else (tmp_path / "b").rglob("*"):
+    for path in () if keep_times else (tmp_path / "b").rglob("*"):
         if path.is_file() and ".wdsctl" not in path.parts:
             os.utime(path, ns=(1, 1))
 
 
-def again(source: str, dest: Path, **options: Any) -> tuple[ConvertReport, Recorded]:
-    progress = Recorded()
+def run_convert(source: str, dest: Path, **options: Any) -> tuple[ConvertReport, RecordingProgress]:
+    progress = RecordingProgress()
     return convert([source], str(dest), ConvertRequest(**options), progress=progress), progress
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-@pytest.mark.parametrize("times", [True, False])
-def test_a_copy_of_the_source_is_the_source(tmp_path: Path, kind: str, times: bool) -> None:
+@pytest.mark.parametrize("keep_times", [True, False])
+def test_copy_of_source_is_up_to_date(tmp_path: Path, kind: str, keep_times: bool) -> None:
     source = SOURCES[kind](tmp_path / "a")
-    first = to(tmp_path / "out", source)
+    first = convert_to(tmp_path / "out", source)
     before = {path: os.stat(tmp_path / "out" / path).st_mtime_ns for path in files(tmp_path / "out")}
-    copied(tmp_path, times=times)
+    copy_source(tmp_path, keep_times=keep_times)
     copy = source.replace(str(tmp_path / "a"), str(tmp_path / "b"))
 
-    report, progress = again(copy, tmp_path / "out")
-    once_more, quiet = again(copy, tmp_path / "out")
+    report, progress = run_convert(copy, tmp_path / "out")
+    repeated, repeated_progress = run_convert(copy, tmp_path / "out")
 
     assert report.up_to_date
     assert (report.samples, report.datasets) == (first.samples, first.datasets)
     assert "the source is a copy of the one that was converted: nothing to do" in progress.notes
-    assert ("compare" in progress.phases) == (not times or kind == "rows")
-    assert once_more.up_to_date
-    assert "compare" not in quiet.phases
+    assert ("compare" in progress.phases) == (not keep_times or kind == "rows")
+    assert repeated.up_to_date
+    assert "compare" not in repeated_progress.phases
     assert before == {path: os.stat(tmp_path / "out" / path).st_mtime_ns for path in files(tmp_path / "out")}
     assert sorted(os.listdir(tmp_path / "out" / ".wdsctl" / "convert")) == sorted(
         ["finished.json", *(["source-0"] if kind == "shards" else [])]
     )
 
 
-def test_a_source_whose_files_have_other_times_is_what_it_was(tmp_path: Path) -> None:
+def test_source_with_other_mtimes_is_up_to_date(tmp_path: Path) -> None:
     source = raw_files(tmp_path / "a")
-    to(tmp_path / "out", source)
+    convert_to(tmp_path / "out", source)
     for path in (tmp_path / "a").iterdir():
         os.utime(path, ns=(1, 1))
 
-    report, progress = again(source, tmp_path / "out")
+    report, progress = run_convert(source, tmp_path / "out")
 
     assert report.up_to_date
     assert progress.notes[0].startswith("the files of the source have new modification times: comparing")
 
 
-def test_a_copy_that_was_moved_is_known_without_reading_it_where_media_are_written_anew(tmp_path: Path) -> None:
+def test_image_transcoding_accepts_copy_only_with_same_mtimes(tmp_path: Path) -> None:
     from tests.build import an_image
 
     source = a_dataset(tmp_path / "a", {"x.tar": {"1.png": an_image("PNG"), "1.txt": b"one"}})
     image = parse_image("jpeg:90", 0, "apply", ())
-    to(tmp_path / "out", source, image=image)
-    copied(tmp_path, times=True)
-    assert to(tmp_path / "out", tmp_path / "b", image=image).up_to_date
+    convert_to(tmp_path / "out", source, image=image)
+    copy_source(tmp_path, keep_times=True)
+    assert convert_to(tmp_path / "out", tmp_path / "b", image=image).up_to_date
 
     os.utime(tmp_path / "b" / "x.tar", ns=(1, 1))
     with pytest.raises(UsageError, match="only a new conversion shows") as caught:
-        to(tmp_path / "out", tmp_path / "b", image=image)
+        convert_to(tmp_path / "out", tmp_path / "b", image=image)
     assert caught.value.code == "WDS345"
 
 
@@ -139,18 +139,16 @@ def test_a_copy_that_was_moved_is_known_without_reading_it_where_media_are_writt
         ({"000001.txt": b"1 TXT .."}, "and other content"),
     ],
 )
-def test_what_differs_of_a_raw_folder_is_said_with_what_loses_nothing(
-    tmp_path: Path, change: dict[str, bytes], words: str
-) -> None:
+def test_changed_raw_folder_is_refused_with_differences(tmp_path: Path, change: dict[str, bytes], words: str) -> None:
     source = raw_files(tmp_path / "a")
-    to(tmp_path / "out", source)
+    convert_to(tmp_path / "out", source)
     before = files(tmp_path / "out")
     a_folder(tmp_path / "a", change)
     for name in change:
         os.utime(tmp_path / "a" / name, ns=(1, 1))
 
     with pytest.raises(UsageError, match=words) as caught:
-        to(tmp_path / "out", source)
+        convert_to(tmp_path / "out", source)
 
     assert caught.value.code == "WDS345"
     assert caught.value.hint.startswith("choose another DEST and compare the two with `wdsctl diff")
@@ -158,14 +156,14 @@ def test_what_differs_of_a_raw_folder_is_said_with_what_loses_nothing(
     assert not (tmp_path / "out" / ".wdsctl" / "convert" / "again").exists()
 
 
-def test_a_renamed_raw_file_is_one_that_is_new_and_one_that_is_gone(tmp_path: Path) -> None:
+def test_renamed_raw_file_is_reported_as_new_and_missing(tmp_path: Path) -> None:
     source = raw_files(tmp_path / "a")
-    to(tmp_path / "out", source)
+    convert_to(tmp_path / "out", source)
     for part in ("jpg", "txt"):
         os.rename(tmp_path / "a" / f"000001.{part}", tmp_path / "a" / f"x.{part}")
 
     with pytest.raises(UsageError, match=r"2 files new \(such as x.jpg\); 2 files missing \(such as 000001.jpg\)"):
-        to(tmp_path / "out", source)
+        convert_to(tmp_path / "out", source)
 
 
 @pytest.mark.parametrize(
@@ -177,36 +175,34 @@ def test_a_renamed_raw_file_is_one_that_is_new_and_one_that_is_gone(tmp_path: Pa
         ({"to_format": "jsonl"}, "another --to"),
     ],
 )
-def test_another_option_is_named_with_where_the_old_one_is_found(
-    tmp_path: Path, options: dict[str, Any], words: str
-) -> None:
+def test_changed_option_is_named_with_hint_to_log(tmp_path: Path, options: dict[str, Any], words: str) -> None:
     source = shards(tmp_path / "a")
-    to(tmp_path / "out", source)
+    convert_to(tmp_path / "out", source)
 
     with pytest.raises(UsageError, match=f"another conversion wrote the destination: {words}\n") as caught:
-        to(tmp_path / "out", source, **options)
+        convert_to(tmp_path / "out", source, **options)
     assert f"wdsctl log {tmp_path}/out" in caught.value.hint
 
 
-def test_splits_that_were_divided_anew_are_said(tmp_path: Path) -> None:
-    source = prepared(tmp_path / "a")
-    to(tmp_path / "out", source)
+def test_changed_splits_are_reported(tmp_path: Path) -> None:
+    source = a_prepared_dataset(tmp_path / "a")
+    convert_to(tmp_path / "out", source)
     split = {"train": 1, "val": 1}
     prepare(source, None, PrepareRequest(take_unsure=True, split=split, split_by="sample", may_move=True))
 
     with pytest.raises(UsageError, match="other samples, or other splits"):
-        to(tmp_path / "out", source)
+        convert_to(tmp_path / "out", source)
 
 
-def test_what_an_older_version_has_finished_is_refused_as_it_was(tmp_path: Path) -> None:
+def test_finished_file_of_older_version_is_still_compared(tmp_path: Path) -> None:
     source = shards(tmp_path / "a")
-    to(tmp_path / "out", source)
+    convert_to(tmp_path / "out", source)
     path = tmp_path / "out" / ".wdsctl" / "convert" / "finished.json"
-    said = json.loads(path.read_text(encoding="utf-8"))
-    del said["made_from"]
-    path.write_text(json.dumps(said), encoding="utf-8")
-    assert to(tmp_path / "out", source).up_to_date
-    copied(tmp_path, times=False)
+    record = json.loads(path.read_text(encoding="utf-8"))
+    del record["made_from"]
+    path.write_text(json.dumps(record), encoding="utf-8")
+    assert convert_to(tmp_path / "out", source).up_to_date
+    copy_source(tmp_path, keep_times=False)
 
     with pytest.raises(UsageError, match="another conversion wrote the destination: other sources or options"):
-        to(tmp_path / "out", tmp_path / "b")
+        convert_to(tmp_path / "out", tmp_path / "b")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wdsctl.core.dataset import shard_names as braces
+from wdsctl.core.dataset import shard_names as shard_names_module
 from wdsctl.core.dataset.shard_names import expand_braces, has_braces
 from wdsctl.core.errors import UsageError
 
@@ -24,41 +24,41 @@ from wdsctl.core.errors import UsageError
         ("{,.gz}", ["", ".gz"]),
     ],
 )
-def test_ranges_and_lists_stand_for_names_as_in_shells(text: str, names: list[str]) -> None:
+def test_expand_braces_expands_ranges_and_lists_like_shells(text: str, names: list[str]) -> None:
     assert sorted(expand_braces(text)) == sorted(names)
     assert has_braces(text) == (names != [text])
 
 
 @given(st.integers(0, 10**7), st.integers(0, 300), st.integers(1, 9))
-def test_a_range_has_every_number_once_as_wide_as_its_ends(first: int, count: int, width: int) -> None:
-    wide = f"{first:0{width}d}"
-    names = expand_braces(f"s-{{{wide}..{first + count:0{width}d}}}")
+def test_range_expands_to_every_number_with_width_of_its_ends(first: int, count: int, width: int) -> None:
+    first_text = f"{first:0{width}d}"
+    names = expand_braces(f"s-{{{first_text}..{first + count:0{width}d}}}")
 
     assert [int(name[2:]) for name in names] == list(range(first, first + count + 1))
-    assert min(map(len, names)) >= len(wide) + 2
+    assert min(map(len, names)) >= len(first_text) + 2
 
 
-def test_too_many_names_are_refused_and_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(braces, "MAX_NAMES", 1_000)
+def test_too_many_names_are_refused_before_expansion(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_names_module, "MAX_NAMES", 1_000)
     with pytest.raises(UsageError, match="more than 1,000 names"):
         expand_braces("{0..99999999999}-{0..99999999999}")
 
 
 @pytest.mark.parametrize("text", ["{a,b}" * 2000, "{1.." + "9" * 5000 + "}"])
-def test_braces_without_end_are_refused(text: str) -> None:
+def test_unlimited_braces_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"cannot expand|has more than"):
         expand_braces(text)
 
 
 @pytest.mark.parametrize("text", ["{1..1}" * 65 + "{0..999999}", "{a," * 65 + "}" * 65])
-def test_more_braces_than_anybody_writes_are_refused_at_once(text: str) -> None:
+def test_more_than_64_braces_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="more than 64 braces"):
         expand_braces(text)
     assert expand_braces("{" * 70) == ["{" * 70]
 
 
-def test_names_that_are_too_long_together_are_refused_and_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(braces, "MAX_TOTAL_CHARS", 10_000)
+def test_names_with_too_many_characters_are_refused_before_expansion(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_names_module, "MAX_TOTAL_CHARS", 10_000)
     with pytest.raises(UsageError, match="more than 10,000 characters in total") as caught:
         expand_braces("A" * 1_000 + "{0..999999}")
     assert caught.value.message.startswith("'AAA")

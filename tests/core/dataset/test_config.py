@@ -73,43 +73,43 @@ def configs(draw: st.DrawFn) -> DatasetConfig:
     field_map = {field.name: draw(PARTS if field.kind in MEDIA_LIST_KINDS else SOURCES) for field in fields}
     subflavors: dict[str, Any] = draw(st.dictionaries(TEXT, VALUES, max_size=3))
     split = draw(st.none() | SPLITS)
-    free = [field.name for field in SAMPLE_TYPES.get(sample_type, ()) if not field.required]
-    optional = tuple(draw(st.lists(st.sampled_from(free), unique=True))) if free else ()
+    optional_names = [field.name for field in SAMPLE_TYPES.get(sample_type, ()) if not field.required]
+    optional = tuple(draw(st.lists(st.sampled_from(optional_names), unique=True))) if optional_names else ()
     return DatasetConfig(sample_type, field_map, subflavors, split, optional=optional)
 
 
-def test_the_written_form_is_what_it_always_was() -> None:
+def test_dump_config_format_is_stable() -> None:
     assert dump_config(CAPTIONS) == GOLDEN
 
 
 @given(configs())
-def test_what_is_written_is_read_again(config: DatasetConfig) -> None:
+def test_config_round_trips(config: DatasetConfig) -> None:
     text = dump_config(config)
 
     assert parse_config(text) == config
     assert dump_config(parse_config(text)) == text
 
 
-def test_a_tiny_share_is_written_as_a_number_that_yaml_knows() -> None:
+def test_tiny_share_is_written_as_decimal_number() -> None:
     config = DatasetConfig(split=SplitRule({"train": 1, "val": 1e-6}))
 
     assert "{train: 1, val: 0.000001}" in dump_config(config)
     assert parse_config(dump_config(config)) == config
 
 
-def test_a_file_is_read(tmp_path: Path) -> None:
+def test_load_config_reads_file(tmp_path: Path) -> None:
     (tmp_path / "dataset.yaml").write_text(GOLDEN, encoding="utf-8")
 
     assert load_config(str(tmp_path / "dataset.yaml")) == CAPTIONS
 
 
-def test_a_file_with_a_byte_order_mark_and_dos_lines_is_read(tmp_path: Path) -> None:
+def test_load_config_accepts_byte_order_mark_and_crlf(tmp_path: Path) -> None:
     (tmp_path / "dataset.yaml").write_bytes(b"\xef\xbb\xbf" + GOLDEN.replace("\n", "\r\n").encode())
 
     assert load_config(str(tmp_path / "dataset.yaml")) == CAPTIONS
 
 
-def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+def test_unreadable_config_error_states_reason(tmp_path: Path) -> None:
     with pytest.raises(InputError):
         load_config(str(tmp_path / "absent.yaml"))
     with pytest.raises(StorageError):
@@ -120,7 +120,7 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read_is_a_matter_of_permission(tmp_path: Path) -> None:
+def test_unreadable_config_by_permission_raises_permission_denied(tmp_path: Path) -> None:
     path = tmp_path / "dataset.yaml"
     path.write_text(GOLDEN, encoding="utf-8")
     path.chmod(0)
@@ -155,19 +155,19 @@ def test_a_file_that_may_not_be_read_is_a_matter_of_permission(tmp_path: Path) -
         ("sample_type: megatron.mine:TextSample\n", DatasetConfig("megatron.mine:TextSample")),
     ],
 )
-def test_the_form_of_energon_is_understood(text: str, expected: DatasetConfig) -> None:
+def test_parse_config_accepts_energon_format(text: str, expected: DatasetConfig) -> None:
     assert parse_config(text) == expected
 
 
 @pytest.mark.parametrize("name", ["{__module__: my.code, __class__: Mine}", "my.code:Mine"])
-def test_a_sample_type_of_ones_own_is_named_by_its_module(name: str) -> None:
+def test_custom_sample_type_is_named_by_module(name: str) -> None:
     config = parse_config(f"sample_type: {name}\nfield_map: {{anything: jpg}}\n")
 
     assert config == DatasetConfig("my.code:Mine", {"anything": "jpg"})
     assert parse_config(dump_config(config)) == config
 
 
-def test_code_beside_the_data_is_named_and_not_run() -> None:
+def test_sample_loader_and_part_filter_are_named_and_not_run() -> None:
     text = "sample_type: VQASample\nsample_loader: sample_loader.py:sample_loader\n"
     config = parse_config(text + "part_filter: sample_loader.py:part_filter\n")
 
@@ -229,7 +229,7 @@ def test_code_beside_the_data_is_named_and_not_run() -> None:
         ("a: [\n", ":2", "invalid file", "check this line"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line_and_a_clue(text: str, line: str, message: str, hint: str) -> None:
+def test_invalid_config_error_has_line_message_and_hint(text: str, line: str, message: str, hint: str) -> None:
     with pytest.raises(DatasetError) as caught:
         parse_config(text, "data/dataset.yaml")
 
@@ -260,17 +260,17 @@ subflavors:
 """
 
 
-def test_a_new_split_leaves_every_other_line_as_it_is() -> None:
-    new = update_split_section(EDITED, SplitRule({"train": 9, "test": 0.5}, "sample", 7))
+def test_update_split_section_keeps_other_lines() -> None:
+    updated = update_split_section(EDITED, SplitRule({"train": 9, "test": 0.5}, "sample", 7))
 
     before, _, after = EDITED.partition("split:\n  shares:\n    train: 8\n    val: 1\n  by: shard\n")
-    assert new == (
+    assert updated == (
         f"{before}split:            # the rule of `wdsctl split`, also applied to new shards\n"
         f"  shares: {{train: 9, test: 0.5}}\n  by: sample\n  seed: 7\n{after}"
     )
 
 
-def test_a_split_that_is_the_same_changes_nothing() -> None:
+def test_update_split_section_keeps_text_of_same_split() -> None:
     assert update_split_section(EDITED, SplitRule({"train": 8, "val": 1}, "shard", 0)) == EDITED
 
 
@@ -291,26 +291,26 @@ def test_a_split_that_is_the_same_changes_nothing() -> None:
     ],
 )
 @pytest.mark.parametrize("split", [None, SplitRule({"train": 1, "val": 2}, "sample", 3)])
-def test_any_file_can_get_another_split_or_none(text: str, split: SplitRule | None) -> None:
-    new = update_split_section(text, split)
+def test_update_split_section_accepts_any_valid_file(text: str, split: SplitRule | None) -> None:
+    updated = update_split_section(text, split)
 
-    before, after = parse_config(text), parse_config(new)
+    before, after = parse_config(text), parse_config(updated)
     assert after.split == split
     assert (after.sample_type, after.field_map, after.subflavors) == (
         before.sample_type,
         before.field_map,
         before.subflavors,
     )
-    assert update_split_section(new, split) == new
+    assert update_split_section(updated, split) == updated
 
 
-def test_the_ends_of_lines_stay_what_they_were() -> None:
-    new = update_split_section(EDITED.replace("\n", "\r\n"), SplitRule({"train": 1}))
+def test_update_split_section_keeps_line_endings() -> None:
+    updated = update_split_section(EDITED.replace("\n", "\r\n"), SplitRule({"train": 1}))
 
-    assert new.count("\r\n") == new.count("\n")
+    assert updated.count("\r\n") == updated.count("\n")
 
 
-def test_a_field_that_the_type_cannot_do_without_is_not_optional() -> None:
+def test_required_field_cannot_be_optional() -> None:
     text = "sample_type: CaptioningSample\nfield_map: {image: jpg, caption: txt}\n"
     for name in ("caption", "txt"):
         with pytest.raises(DatasetError, match="CaptioningSample requires caption"):
@@ -318,9 +318,9 @@ def test_a_field_that_the_type_cannot_do_without_is_not_optional() -> None:
     assert parse_config(f"{text}optional: [other]\n").optional == ("other",)
 
 
-def test_what_is_optional_is_not_needed_by_its_name_or_by_all_its_parts() -> None:
+def test_required_fields_excludes_optional_fields_and_parts() -> None:
     fields = {"image": "jpg", "label": "json[label],cls", "label_name": "json[name]"}
-    kind = "ImageClassificationSample"
-    assert set(required_fields(DatasetConfig(kind, fields))) == set(fields)
-    assert set(required_fields(DatasetConfig(kind, fields, optional=("label",)))) == {"image", "label_name"}
-    assert set(required_fields(DatasetConfig(kind, fields, optional=("json",)))) == {"image", "label"}
+    sample_type = "ImageClassificationSample"
+    assert set(required_fields(DatasetConfig(sample_type, fields))) == set(fields)
+    assert set(required_fields(DatasetConfig(sample_type, fields, optional=("label",)))) == {"image", "label_name"}
+    assert set(required_fields(DatasetConfig(sample_type, fields, optional=("json",)))) == {"image", "label"}

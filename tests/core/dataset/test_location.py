@@ -11,21 +11,21 @@ from wdsctl.core.errors import InputError, PermissionDenied
 
 
 @pytest.fixture(autouse=True)
-def _no_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _unset_catalog_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv(CATALOG_VARIABLE, raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
 
 
-def test_a_catalog_lies_in_the_dataset(tmp_path: Path) -> None:
-    place = locate(str(tmp_path))
+def test_catalog_is_inside_dataset(tmp_path: Path) -> None:
+    location = locate(str(tmp_path))
 
-    assert place == DatasetLocation(str(tmp_path), str(tmp_path / ".wdsctl"))
-    assert place.has_catalog_inside
-    assert place.catalog == str(tmp_path / ".wdsctl" / "catalog.sqlite")
-    assert place.offsets_path(3) == str(tmp_path / ".wdsctl" / "offsets-3.bin")
+    assert location == DatasetLocation(str(tmp_path), str(tmp_path / ".wdsctl"))
+    assert location.has_catalog_inside
+    assert location.catalog == str(tmp_path / ".wdsctl" / "catalog.sqlite")
+    assert location.offsets_path(3) == str(tmp_path / ".wdsctl" / "offsets-3.bin")
 
 
-def test_the_caller_wins_over_the_environment_and_that_over_the_root(
+def test_argument_overrides_environment_and_environment_overrides_root(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(CATALOG_VARIABLE, str(tmp_path / "by-environment"))
@@ -35,7 +35,7 @@ def test_the_caller_wins_over_the_environment_and_that_over_the_root(
     assert not locate(str(tmp_path)).has_catalog_inside
 
 
-def test_a_tilde_and_a_relative_path_are_made_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tilde_and_relative_catalog_paths_are_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
 
@@ -43,25 +43,23 @@ def test_a_tilde_and_a_relative_path_are_made_whole(tmp_path: Path, monkeypatch:
     assert locate(".", "here").meta == str(tmp_path / "here")
 
 
-def test_nothing_is_made(tmp_path: Path) -> None:
+def test_locate_creates_nothing(tmp_path: Path) -> None:
     locate(str(tmp_path), writing=True)
 
     assert os.listdir(tmp_path) == []
 
 
-def test_a_root_that_cannot_be_written_has_its_catalog_in_the_users_data(
-    public_path: Path, as_nobody: AsNobody
-) -> None:
+def test_unwritable_root_has_catalog_in_user_data(public_path: Path, as_nobody: AsNobody) -> None:
     root = public_path / "data"
     root.mkdir(mode=0o755)
     writing, reading = as_nobody(lambda: (locate(str(root), writing=True), locate(str(root))))
 
     assert not writing.has_catalog_inside
     assert "/wdsctl/data-" in writing.meta
-    assert reading.has_catalog_inside  # nothing has been written: the catalog that is missing is the one in the root
+    assert reading.has_catalog_inside  # nothing was written, so the missing catalog is the one in the root
 
 
-def test_what_was_written_elsewhere_is_what_is_read(
+def test_catalog_in_user_data_is_read_before_later_one_in_root(
     public_path: Path, as_nobody: AsNobody, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(public_path / "home"))
@@ -78,7 +76,7 @@ def test_what_was_written_elsewhere_is_what_is_read(
     assert as_nobody(lambda: locate(str(root))) == elsewhere
 
 
-def test_two_roots_of_one_name_have_two_places(public_path: Path, as_nobody: AsNobody) -> None:
+def test_roots_with_same_name_have_different_catalogs(public_path: Path, as_nobody: AsNobody) -> None:
     roots = [public_path / "a" / "data", public_path / "b" / "data"]
     for root in roots:
         root.mkdir(parents=True, mode=0o755)
@@ -87,19 +85,19 @@ def test_two_roots_of_one_name_have_two_places(public_path: Path, as_nobody: AsN
     assert one != two
 
 
-def test_a_root_that_is_missing_a_file_or_closed_is_refused(public_path: Path, as_nobody: AsNobody) -> None:
+def test_missing_root_file_and_unreadable_folder_are_refused(public_path: Path, as_nobody: AsNobody) -> None:
     (public_path / "file").write_bytes(b"")
-    closed = public_path / "closed"
-    closed.mkdir(mode=0o700)
+    unreadable = public_path / "closed"
+    unreadable.mkdir(mode=0o700)
 
     with pytest.raises(InputError, match="does not exist"):
         locate(str(public_path / "none"))
     with pytest.raises(InputError, match="is a file, not a folder"):
         locate(str(public_path / "file"))
-    assert isinstance(as_nobody(lambda: locate(str(closed))), PermissionDenied)
+    assert isinstance(as_nobody(lambda: locate(str(unreadable))), PermissionDenied)
 
 
-def test_the_environment_serves_several_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_catalog_variable_serves_several_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     roots = [tmp_path / "a" / "data", tmp_path / "b" / "data"]
     for root in roots:
         root.mkdir(parents=True)
@@ -111,22 +109,20 @@ def test_the_environment_serves_several_datasets(tmp_path: Path, monkeypatch: py
     assert os.path.basename(one).startswith("data-")
 
 
-def test_a_catalog_that_cannot_be_written_is_not_shadowed_by_a_private_one(
-    public_path: Path, as_nobody: AsNobody
-) -> None:
+def test_unwritable_catalog_is_not_replaced_by_private_one(public_path: Path, as_nobody: AsNobody) -> None:
     root = public_path / "data"
     (root / ".wdsctl").mkdir(parents=True, mode=0o755)
     (root / ".wdsctl" / "catalog.sqlite").write_bytes(b"")
-    refused = as_nobody(lambda: locate(str(root), writing=True))
+    error = as_nobody(lambda: locate(str(root), writing=True))
 
-    assert isinstance(refused, PermissionDenied)
-    assert (refused.code, "--catalog" in refused.hint) == ("WDS402", True)
+    assert isinstance(error, PermissionDenied)
+    assert (error.code, "--catalog" in error.hint) == ("WDS402", True)
     assert as_nobody(lambda: locate(str(root), str(public_path / "mine"), writing=True)).meta == str(
         public_path / "mine"
     )
 
 
-def test_a_root_whose_path_is_not_utf8_has_a_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_with_path_that_is_not_utf_8_is_located(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = os.fsdecode(os.fsencode(tmp_path) + b"/d\xff")
     os.mkdir(root)
     monkeypatch.setenv(CATALOG_VARIABLE, str(tmp_path / "catalogs"))
@@ -134,26 +130,24 @@ def test_a_root_whose_path_is_not_utf8_has_a_place(tmp_path: Path, monkeypatch: 
     assert os.path.dirname(locate(root).meta) == str(tmp_path / "catalogs")
 
 
-def test_a_url_has_its_catalog_in_the_store_and_a_mirror_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = locate("memory://ann:secret@bucket/shards/", writing=True)
+def test_url_has_catalog_in_store_and_local_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    location = locate("memory://ann:secret@bucket/shards/", writing=True)
 
-    assert place.root == "memory://ann:secret@bucket/shards"
-    assert place.display_path == "memory://bucket/shards"
-    assert place.published_url == "memory://ann:secret@bucket/shards/.wdsctl"
-    assert place.has_catalog_inside
-    assert os.path.dirname(place.meta) == str(tmp_path / "home" / "wdsctl")
-    assert not os.path.exists(place.meta)
-    assert locate("memory://bucket/shards").meta == place.meta
+    assert location.root == "memory://ann:secret@bucket/shards"
+    assert location.display_path == "memory://bucket/shards"
+    assert location.published_url == "memory://ann:secret@bucket/shards/.wdsctl"
+    assert location.has_catalog_inside
+    assert os.path.dirname(location.meta) == str(tmp_path / "home" / "wdsctl")
+    assert not os.path.exists(location.meta)
+    assert locate("memory://bucket/shards").meta == location.meta
     assert locate("memory://bucket/lines.jsonl").published_url == "memory://bucket/.wdsctl-lines.jsonl"
 
 
-def test_a_catalog_of_the_users_own_and_that_of_a_tar_are_not_published(
+def test_explicit_catalog_and_catalog_of_single_tar_are_not_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = locate("memory://bucket/shards", str(tmp_path / "mine"))
-    assert (own.meta, own.published_url, own.has_catalog_inside) == (str(tmp_path / "mine"), "", False)
+    explicit = locate("memory://bucket/shards", str(tmp_path / "mine"))
+    assert (explicit.meta, explicit.published_url, explicit.has_catalog_inside) == (str(tmp_path / "mine"), "", False)
     assert locate("memory://bucket/shards/000.tar", writing=True).published_url == ""
     monkeypatch.setenv(CATALOG_VARIABLE, str(tmp_path / "shared"))
     shared = locate("memory://bucket/shards")
@@ -161,52 +155,52 @@ def test_a_catalog_of_the_users_own_and_that_of_a_tar_are_not_published(
 
 
 @pytest.mark.parametrize("root", ["s3://", "zip::s3://bucket/shards", "https://host/shards?signature=abc"])
-def test_a_url_without_a_folder_or_of_unknown_layers_or_a_signed_folder_is_refused(root: str) -> None:
+def test_invalid_dataset_urls_are_refused(root: str) -> None:
     with pytest.raises(InputError):
         locate(root)
 
 
-def test_a_catalog_at_a_url_is_refused(tmp_path: Path) -> None:
+def test_catalog_at_url_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="on a disk or a mounted file system"):
         locate(str(tmp_path), "s3://bucket/catalog")
 
 
-def test_a_file_of_lines_is_a_dataset_with_its_catalog_beside_it(tmp_path: Path) -> None:
+def test_jsonl_file_has_catalog_next_to_it(tmp_path: Path) -> None:
     (tmp_path / "qa.jsonl").write_bytes(b"")
-    place = locate(str(tmp_path / "qa.jsonl"))
+    location = locate(str(tmp_path / "qa.jsonl"))
 
-    assert place == DatasetLocation(str(tmp_path), str(tmp_path / ".wdsctl-qa.jsonl"), "qa.jsonl")
-    assert place.has_catalog_inside
-    assert place.path == place.display_path == str(tmp_path / "qa.jsonl")
-    assert locate(place.path) == place
+    assert location == DatasetLocation(str(tmp_path), str(tmp_path / ".wdsctl-qa.jsonl"), "qa.jsonl")
+    assert location.has_catalog_inside
+    assert location.path == location.display_path == str(tmp_path / "qa.jsonl")
+    assert locate(location.path) == location
 
 
-def test_a_file_of_lines_has_its_catalog_elsewhere_as_a_folder_has(
+def test_jsonl_file_can_have_catalog_elsewhere(
     tmp_path: Path, public_path: Path, as_nobody: AsNobody, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = public_path / "qa.jsonl"
     path.write_bytes(b"")
     public_path.chmod(0o755)
     monkeypatch.setenv("XDG_DATA_HOME", str(public_path / "home"))
-    place = as_nobody(lambda: locate(str(path), writing=True))
-    assert place.meta.startswith(str(public_path / "home" / "wdsctl" / "qa.jsonl-"))
-    assert not place.has_catalog_inside
+    location = as_nobody(lambda: locate(str(path), writing=True))
+    assert location.meta.startswith(str(public_path / "home" / "wdsctl" / "qa.jsonl-"))
+    assert not location.has_catalog_inside
     assert locate(str(path), str(tmp_path / "mine")).meta == str(tmp_path / "mine")
     monkeypatch.setenv(CATALOG_VARIABLE, str(tmp_path / "shared"))
     assert locate(str(path)).meta.startswith(str(tmp_path / "shared" / "qa.jsonl-"))
 
 
-def test_a_file_of_lines_at_a_url_is_found_by_its_folder(tmp_path: Path) -> None:
-    place = locate("s3://bucket/a/qa.jsonl", str(tmp_path))
+def test_jsonl_file_at_url_is_located_by_its_folder(tmp_path: Path) -> None:
+    location = locate("s3://bucket/a/qa.jsonl", str(tmp_path))
 
-    assert (place.root, place.single_file, place.display_path) == (
+    assert (location.root, location.single_file, location.display_path) == (
         "s3://bucket/a",
         "qa.jsonl",
         "s3://bucket/a/qa.jsonl",
     )
 
 
-def test_a_file_of_lines_that_is_missing_or_no_file_is_refused(tmp_path: Path) -> None:
+def test_missing_or_irregular_jsonl_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jsonl")
     (tmp_path / "folder.jsonl").mkdir()
 
@@ -217,7 +211,7 @@ def test_a_file_of_lines_that_is_missing_or_no_file_is_refused(tmp_path: Path) -
     assert locate(str(tmp_path / "folder.jsonl")).single_file == ""
 
 
-def test_a_hint_about_a_file_of_a_mirror_names_the_url(tmp_path: Path) -> None:
+def test_shell_command_for_mirror_file_names_url(tmp_path: Path) -> None:
     from wdsctl.core.remote_catalogs.mirror import Mirror
     from wdsctl.core.remote_catalogs.pointer import new_pointer
 

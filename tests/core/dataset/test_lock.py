@@ -35,29 +35,29 @@ with hold_lock(sys.argv[1]):
 """
 
 
-def a_lock_of(path: Path, holder: LockHolder, *, age: float = 0.0) -> None:
+def write_lock(path: Path, holder: LockHolder, *, age: float = 0.0) -> None:
     path.write_text(json.dumps(asdict(holder)))
-    then = time.time() - age
-    os.utime(path, (then, then))
+    mtime = time.time() - age
+    os.utime(path, (mtime, mtime))
 
 
-def token(path: Path) -> str:
+def read_token(path: Path) -> str:
     return str(json.loads(path.read_text())["token"])
 
 
-def a_holder_here(tmp_path: Path, pid: int, born: str) -> LockHolder:
-    """As a process of this host and pid namespace would write it."""
+def make_local_holder(tmp_path: Path, pid: int, born: str) -> LockHolder:
+    """A holder as a process of this host and pid namespace writes it."""
     with hold_lock(str(tmp_path / "any")):
-        mine = LockHolder(**json.loads((tmp_path / "any").read_text()))
-    return replace(mine, pid=pid, born=born)
+        current_holder = LockHolder(**json.loads((tmp_path / "any").read_text()))
+    return replace(current_holder, pid=pid, born=born)
 
 
-def a_dead_pid() -> int:
+def get_dead_pid() -> int:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         return process.pid
 
 
-def test_the_lock_is_there_for_the_block_and_gone_after_it(tmp_path: Path) -> None:
+def test_lock_file_exists_only_during_block(tmp_path: Path) -> None:
     path = tmp_path / "meta" / "lock"
     with hold_lock(str(path)):
         holder = json.loads(path.read_text())
@@ -66,14 +66,14 @@ def test_the_lock_is_there_for_the_block_and_gone_after_it(tmp_path: Path) -> No
     assert os.listdir(tmp_path / "meta") == []
 
 
-def test_it_goes_when_the_block_fails(tmp_path: Path) -> None:
+def test_lock_is_released_if_block_fails(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), hold_lock(str(tmp_path / "lock")):
         raise ZeroDivisionError
 
     assert os.listdir(tmp_path) == []
 
 
-def test_a_living_holder_is_named(tmp_path: Path) -> None:
+def test_live_holder_is_named_in_error(tmp_path: Path) -> None:
     path = str(tmp_path / "lock")
     command = [sys.executable, "-c", HOLD, path]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
@@ -91,7 +91,7 @@ def test_a_living_holder_is_named(tmp_path: Path) -> None:
         pass
 
 
-def test_the_same_process_cannot_take_it_twice(tmp_path: Path) -> None:
+def test_same_process_cannot_take_lock_twice(tmp_path: Path) -> None:
     path = str(tmp_path / "lock")
     with hold_lock(path), pytest.raises(CatalogError), hold_lock(path):
         pass
@@ -99,17 +99,17 @@ def test_the_same_process_cannot_take_it_twice(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_a_pid_that_was_given_out_again_holds_nothing(tmp_path: Path) -> None:
+def test_reused_pid_does_not_hold_lock(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    a_lock_of(path, a_holder_here(tmp_path, os.getpid(), "1"))
+    write_lock(path, make_local_holder(tmp_path, os.getpid(), "1"))
 
     with hold_lock(str(path)):
         assert json.loads(path.read_text())["born"] != "1"
 
 
-def test_a_dead_holder_on_this_machine_is_taken_over_from_at_once(tmp_path: Path) -> None:
+def test_lock_of_dead_local_process_is_taken_over(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    a_lock_of(path, a_holder_here(tmp_path, a_dead_pid(), "123"))
+    write_lock(path, make_local_holder(tmp_path, get_dead_pid(), "123"))
 
     with hold_lock(str(path)):
         pass
@@ -119,11 +119,9 @@ def test_a_dead_holder_on_this_machine_is_taken_over_from_at_once(tmp_path: Path
 @pytest.mark.parametrize(
     ("age", "is_free"), [(0.0, False), (LOCAL_TIMEOUT_SECONDS / 2, False), (LOCAL_TIMEOUT_SECONDS + 1, True)]
 )
-def test_a_holder_in_another_container_of_this_name_lives_while_its_heart_beats(
-    tmp_path: Path, age: float, is_free: bool
-) -> None:
+def test_lock_of_other_container_expires_after_local_timeout(tmp_path: Path, age: float, is_free: bool) -> None:
     path = tmp_path / "lock"
-    a_lock_of(path, replace(a_holder_here(tmp_path, a_dead_pid(), "123"), space="another"), age=age)
+    write_lock(path, replace(make_local_holder(tmp_path, get_dead_pid(), "123"), space="another"), age=age)
 
     if is_free:
         with hold_lock(str(path)):
@@ -136,9 +134,9 @@ def test_a_holder_in_another_container_of_this_name_lives_while_its_heart_beats(
 @pytest.mark.parametrize(
     ("age", "is_free"), [(0.0, False), (REMOTE_TIMEOUT_SECONDS / 2, False), (REMOTE_TIMEOUT_SECONDS + 1, True)]
 )
-def test_a_holder_on_another_machine_lives_while_its_heart_beats(tmp_path: Path, age: float, is_free: bool) -> None:
+def test_lock_of_other_machine_expires_after_remote_timeout(tmp_path: Path, age: float, is_free: bool) -> None:
     path = tmp_path / "lock"
-    a_lock_of(path, LockHolder("another", 1, "1", 0.0, "far"), age=age)
+    write_lock(path, LockHolder("another", 1, "1", 0.0, "far"), age=age)
 
     if is_free:
         with hold_lock(str(path)):
@@ -146,21 +144,21 @@ def test_a_holder_on_another_machine_lives_while_its_heart_beats(tmp_path: Path,
     else:
         with pytest.raises(CatalogError, match="process 1 on another"), hold_lock(str(path)):
             pass
-        assert token(path) == "far"
+        assert read_token(path) == "far"
 
 
-def test_a_clock_that_is_ahead_takes_no_living_holder_for_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clock_that_is_ahead_does_not_expire_live_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "lock"
-    a_lock_of(path, LockHolder("another", 1, "1", 0.0, "far"))
+    write_lock(path, LockHolder("another", 1, "1", 0.0, "far"))
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 2 * REMOTE_TIMEOUT_SECONDS)
 
     with pytest.raises(CatalogError, match="process 1 on another"), hold_lock(str(path)):
         pass
-    assert token(path) == "far"
+    assert read_token(path) == "far"
 
 
-def test_a_full_disk_leaves_no_draft_of_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_leaves_no_temporary_lock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fill(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -173,7 +171,7 @@ def test_a_full_disk_leaves_no_draft_of_a_lock(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("content", ["", "rubbish", "[]", '{"pid": 3}'])
-def test_a_lock_that_cannot_be_read_is_honoured_until_it_is_old(tmp_path: Path, content: str) -> None:
+def test_unreadable_lock_is_respected_until_it_is_old(tmp_path: Path, content: str) -> None:
     path = tmp_path / "lock"
     path.write_text(content)
 
@@ -184,9 +182,9 @@ def test_a_lock_that_cannot_be_read_is_honoured_until_it_is_old(tmp_path: Path, 
         pass
 
 
-def test_of_many_takers_one_at_a_time_wins_and_all_see_a_dead_holder_off(tmp_path: Path) -> None:
+def test_concurrent_takers_hold_lock_one_at_a_time(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    a_lock_of(path, a_holder_here(tmp_path, a_dead_pid(), "123"))
+    write_lock(path, make_local_holder(tmp_path, get_dead_pid(), "123"))
     inside, most, won = [0], [0], [0]
 
     def take() -> None:
@@ -212,10 +210,10 @@ def test_of_many_takers_one_at_a_time_wins_and_all_see_a_dead_holder_off(tmp_pat
     assert os.listdir(tmp_path) == []
 
 
-def test_what_a_taker_left_that_was_killed_while_it_took_over_is_in_the_way_for_a_moment_only(tmp_path: Path) -> None:
+def test_claim_of_killed_taker_expires(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    dead = a_holder_here(tmp_path, a_dead_pid(), "123")
-    a_lock_of(path, dead)
+    dead = make_local_holder(tmp_path, get_dead_pid(), "123")
+    write_lock(path, dead)
     claim = tmp_path / f"lock.{dead.token}.dead"
     claim.write_text("")
 
@@ -227,19 +225,19 @@ def test_what_a_taker_left_that_was_killed_while_it_took_over_is_in_the_way_for_
     assert os.listdir(tmp_path) == []
 
 
-def test_a_lock_that_was_taken_over_is_not_removed_by_its_old_holder(tmp_path: Path) -> None:
+def test_old_holder_does_not_remove_taken_over_lock(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with hold_lock(str(path)):
-        a_lock_of(path, LockHolder("another", 1, "1", 0.0, "new"))
+        write_lock(path, LockHolder("another", 1, "1", 0.0, "new"))
 
-    assert token(path) == "new"
+    assert read_token(path) == "new"
 
 
-def test_a_holder_that_lost_the_lock_is_told_so(tmp_path: Path) -> None:
+def test_check_lock_held_raises_after_takeover(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with hold_lock(str(path)):
         check_lock_held(str(path))
-        a_lock_of(path, LockHolder("another", os.getpid(), "1", 0.0, "new"))
+        write_lock(path, LockHolder("another", os.getpid(), "1", 0.0, "new"))
         with pytest.raises(CatalogError, match="another process took the lock") as caught:
             check_lock_held(str(path))
         path.unlink()
@@ -249,7 +247,7 @@ def test_a_holder_that_lost_the_lock_is_told_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP])
-def test_where_there_are_no_links_it_works_too(tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_works_without_hard_links(tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number))
 
@@ -263,19 +261,19 @@ def test_where_there_are_no_links_it_works_too(tmp_path: Path, number: int, monk
     assert os.listdir(tmp_path) == []
 
 
-def test_a_draft_that_somebody_swept_away_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deleted_temporary_lock_file_is_tolerated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     link = os.link
 
-    def link_and_sweep(source: str, target: str, *, src_dir_fd: int, dst_dir_fd: int, follow_symlinks: bool) -> None:
+    def link_and_unlink(source: str, target: str, *, src_dir_fd: int, dst_dir_fd: int, follow_symlinks: bool) -> None:
         link(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd, follow_symlinks=follow_symlinks)
         os.unlink(source, dir_fd=src_dir_fd)
 
-    monkeypatch.setattr(os, "link", link_and_sweep)
+    monkeypatch.setattr(os, "link", link_and_unlink)
     with hold_lock(str(tmp_path / "lock")):
         assert os.listdir(tmp_path) == ["lock"]
 
 
-def test_a_holder_that_was_killed_and_not_waited_for_is_dead(tmp_path: Path) -> None:
+def test_zombie_holder_counts_as_dead(tmp_path: Path) -> None:
     path = str(tmp_path / "lock")
     code = (
         "import sys, time; from wdsctl.core.dataset.lock import hold_lock\n"
@@ -294,7 +292,7 @@ def test_a_holder_that_was_killed_and_not_waited_for_is_dead(tmp_path: Path) -> 
             pass
 
 
-def test_who_waits_gets_the_lock_when_it_is_free_and_is_told_once_of_whom_it_waits_for(tmp_path: Path) -> None:
+def test_waiting_takes_lock_when_released_and_notes_holder_once(tmp_path: Path) -> None:
     path = str(tmp_path / "lock")
     notes: list[str] = []
     with subprocess.Popen([sys.executable, "-c", HOLD, path], stdout=subprocess.PIPE, text=True) as holder:
@@ -313,9 +311,9 @@ def test_who_waits_gets_the_lock_when_it_is_free_and_is_told_once_of_whom_it_wai
     assert "(-c " in notes[0]
 
 
-def test_waiting_ends_and_the_holder_is_named(tmp_path: Path) -> None:
+def test_waiting_times_out_and_names_holder(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    a_lock_of(path, LockHolder("another", 1, "1", 0.0, "far", "wdsctl index s3://b/x"))
+    write_lock(path, LockHolder("another", 1, "1", 0.0, "far", "wdsctl index s3://b/x"))
     start = time.monotonic()
     with (
         pytest.raises(CatalogError, match=r"process 1 on another, since .* \(wdsctl index s3://b/x\)") as caught,
@@ -326,7 +324,7 @@ def test_waiting_ends_and_the_holder_is_named(tmp_path: Path) -> None:
     assert time.monotonic() - start >= 0.2
 
 
-def test_the_command_in_a_lock_holds_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_in_lock_file_contains_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/usr/bin/wdsctl", "index", "s3://user:secret@bucket/x", "y" * 1000])
     path = tmp_path / "lock"
     with hold_lock(str(path)):
@@ -336,28 +334,28 @@ def test_the_command_in_a_lock_holds_no_secrets(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("ahead", [REMOTE_TIMEOUT_SECONDS + 60, 10 * 365 * 86_400.0])
-def test_a_heart_that_beats_in_the_future_is_none(tmp_path: Path, ahead: float) -> None:
+def test_heartbeat_in_future_counts_as_expired(tmp_path: Path, ahead: float) -> None:
     path = tmp_path / "lock"
-    a_lock_of(path, LockHolder("another", 1, "1", 0.0, "far"), age=-ahead)
+    write_lock(path, LockHolder("another", 1, "1", 0.0, "far"), age=-ahead)
     assert describe_lock_holder(str(path)) == ""
     with hold_lock(str(path)):
         pass
     assert os.listdir(tmp_path) == []
 
 
-def test_a_process_that_is_on_every_machine_holds_no_lock_that_came_from_another_boot(tmp_path: Path) -> None:
+def test_process_of_other_boot_holds_no_lock(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     first = Path("/proc/1/stat").read_text().rsplit(")", 1)[1].split()[19]
-    a_lock_of(path, LockHolder(socket.gethostname(), 1, first, 0.0, "first", space=""), age=REMOTE_TIMEOUT_SECONDS + 1)
+    write_lock(path, LockHolder(socket.gethostname(), 1, first, 0.0, "first", space=""), age=REMOTE_TIMEOUT_SECONDS + 1)
     with hold_lock(str(path)):
         pass
 
 
-def test_what_lies_in_the_place_of_a_lock_and_is_none_is_in_nobodys_way(tmp_path: Path) -> None:
+def test_special_file_at_lock_path_is_replaced(tmp_path: Path) -> None:
     path, outside = tmp_path / "meta" / "lock", tmp_path / "outside"
     outside.write_text("kept")
     path.parent.mkdir()
-    made: tuple[Callable[[], object], ...] = (
+    creators: tuple[Callable[[], object], ...] = (
         lambda: path.symlink_to(outside),
         lambda: path.symlink_to(tmp_path / "absent"),
         lambda: path.symlink_to(path),
@@ -365,8 +363,8 @@ def test_what_lies_in_the_place_of_a_lock_and_is_none_is_in_nobodys_way(tmp_path
         lambda: os.mkfifo(path),
         path.mkdir,
     )
-    for make in made:
-        make()
+    for create in creators:
+        create()
         assert describe_lock_holder(str(path)) == ""
         with hold_lock(str(path)):
             assert json.loads(path.read_text())["pid"] == os.getpid()
@@ -375,7 +373,7 @@ def test_what_lies_in_the_place_of_a_lock_and_is_none_is_in_nobodys_way(tmp_path
     assert not (tmp_path / "absent").exists()
 
 
-def test_a_folder_in_the_place_of_a_lock_keeps_what_is_in_it(tmp_path: Path) -> None:
+def test_non_empty_folder_at_lock_path_is_refused_and_kept(tmp_path: Path) -> None:
     (tmp_path / "lock").mkdir()
     (tmp_path / "lock" / "mine").write_text("")
     with (
@@ -404,43 +402,43 @@ GARBAGE = {
 }
 
 
-@pytest.mark.parametrize("what", GARBAGE)
-def test_a_lock_that_cannot_be_read_is_honoured_until_it_is_old_and_says_so(tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize("case", GARBAGE)
+def test_garbage_in_lock_file_is_respected_until_old_with_message(tmp_path: Path, case: str) -> None:
     path = tmp_path / "lock"
-    path.write_bytes(GARBAGE[what])
+    path.write_bytes(GARBAGE[case])
     with pytest.raises(CatalogError, match="the lock file does not name the process"), hold_lock(str(path)):
         pass
-    then = time.time() - REMOTE_TIMEOUT_SECONDS - 1
-    os.utime(path, (then, then))
+    mtime = time.time() - REMOTE_TIMEOUT_SECONDS - 1
+    os.utime(path, (mtime, mtime))
     with hold_lock(str(path)):
         pass
     assert os.listdir(tmp_path) == []
 
 
-def test_a_lock_of_any_size_is_read_up_to_its_bound(tmp_path: Path) -> None:
+def test_huge_lock_file_is_read_only_up_to_limit(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with open(path, "wb") as file:
         file.truncate(1 << 40)
-    began = time.monotonic()
+    start = time.monotonic()
     assert "does not name the process" in describe_lock_holder(str(path))
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - start < 5
 
 
-def test_a_token_names_no_file_elsewhere(tmp_path: Path) -> None:
+def test_token_with_path_cannot_delete_other_files(tmp_path: Path) -> None:
     path = tmp_path / "meta" / "lock"
-    (tmp_path / "meta" / "lock.").mkdir(parents=True)  # what `lock./../../victim` would lead through
+    (tmp_path / "meta" / "lock.").mkdir(parents=True)  # the path `lock./../../victim` would pass through it
     (tmp_path / "victim.dead").write_text("kept")
     os.utime(tmp_path / "victim.dead", (0, 0))
-    a_lock_of(path, LockHolder("another", 1, "1", 0.0, "/../../victim"), age=REMOTE_TIMEOUT_SECONDS + 1)
+    write_lock(path, LockHolder("another", 1, "1", 0.0, "/../../victim"), age=REMOTE_TIMEOUT_SECONDS + 1)
     with hold_lock(str(path)):
         pass
     assert (tmp_path / "victim.dead").read_text() == "kept"
 
 
-def test_a_claim_from_the_future_is_in_the_way_for_a_moment_only(tmp_path: Path) -> None:
+def test_claim_with_future_mtime_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    dead = a_holder_here(tmp_path, a_dead_pid(), "123")
-    a_lock_of(path, dead)
+    dead = make_local_holder(tmp_path, get_dead_pid(), "123")
+    write_lock(path, dead)
     claim = tmp_path / f"lock.{dead.token}.dead"
     claim.write_text("")
     os.utime(claim, (2**33, 2**33))
@@ -449,18 +447,18 @@ def test_a_claim_from_the_future_is_in_the_way_for_a_moment_only(tmp_path: Path)
     assert os.listdir(tmp_path) == []
 
 
-def test_a_holder_is_named_with_nothing_that_a_terminal_obeys(tmp_path: Path) -> None:
+def test_describe_lock_holder_removes_control_characters_and_secrets(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    a_lock_of(path, LockHolder("a\x1b]0;x\x07\u202e" + "h" * 9999, 1, "1", 0.0, "far", "x\x9b2J https://u:secret@h/"))
-    said = describe_lock_holder(str(path))
-    assert said.isprintable()
-    assert "secret" not in said
-    assert len(said) < 1000
+    write_lock(path, LockHolder("a\x1b]0;x\x07\u202e" + "h" * 9999, 1, "1", 0.0, "far", "x\x9b2J https://u:secret@h/"))
+    description = describe_lock_holder(str(path))
+    assert description.isprintable()
+    assert "secret" not in description
+    assert len(description) < 1000
 
 
-def test_a_lock_is_broken_on_request_and_it_is_said_whose_it_was(tmp_path: Path) -> None:
+def test_break_locks_takes_lock_and_notes_its_holder(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    a_lock_of(path, LockHolder("another", 7, "1", 0.0, "far", "wdsctl index d"))
+    write_lock(path, LockHolder("another", 7, "1", 0.0, "far", "wdsctl index d"))
     notes: list[str] = []
     with break_locks(notes.append), hold_lock(str(path)):
         assert json.loads(path.read_text())["pid"] == os.getpid()
@@ -470,14 +468,14 @@ def test_a_lock_is_broken_on_request_and_it_is_said_whose_it_was(tmp_path: Path)
     assert os.listdir(tmp_path) == []
 
 
-def test_nothing_is_said_where_there_is_no_lock_to_break(tmp_path: Path) -> None:
+def test_break_locks_without_lock_adds_no_note(tmp_path: Path) -> None:
     notes: list[str] = []
     with break_locks(notes.append), hold_lock(str(tmp_path / "lock")):
         pass
     assert notes == []
 
 
-def test_a_holder_that_runs_here_loses_its_lock_only_on_request(tmp_path: Path) -> None:
+def test_lock_of_running_local_process_is_broken_only_with_breaks_running(tmp_path: Path) -> None:
     path = str(tmp_path / "lock")
     notes: list[str] = []
     with subprocess.Popen([sys.executable, "-c", HOLD, path], stdout=subprocess.PIPE, text=True) as holder:

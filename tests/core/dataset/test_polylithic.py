@@ -1,4 +1,4 @@
-"""What a folder says about its primary and its media."""
+"""polylithic.json names the primary and the media of a polylithic folder."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def a_folder(root: Path, content: Any) -> str:
     return str(root)
 
 
-def test_a_folder_names_its_parts(tmp_path: Path) -> None:
+def test_find_polylithic_folder_returns_its_datasets(tmp_path: Path) -> None:
     path = a_folder(tmp_path / "a", {**GOOD, "shared": True})
 
-    found = find_polylithic_folder(f"{path}@view")
+    folder = find_polylithic_folder(f"{path}@view")
 
-    assert found == read_polylithic_folder(path)
-    assert found == (f"{path}/primary", f"{path}/media", "tar", f"{path}/monolithic.yaml", True)
+    assert folder == read_polylithic_folder(path)
+    assert folder == (f"{path}/primary", f"{path}/media", "tar", f"{path}/monolithic.yaml", True)
 
 
-def test_other_paths_are_none(tmp_path: Path) -> None:
+def test_other_paths_are_no_polylithic_folder(tmp_path: Path) -> None:
     assert not is_polylithic(str(tmp_path))
     assert find_polylithic_folder("s3://bucket/folder") is None
 
@@ -44,13 +44,13 @@ def test_other_paths_are_none(tmp_path: Path) -> None:
     "content",
     ["{", "[]", "3", {**GOOD, "form": "zip"}, {**GOOD, "media": 3}, {"version": 1}, {**GOOD, "primary": ""}],
 )
-def test_bad_records_are_refused(tmp_path: Path, content: Any) -> None:
+def test_invalid_polylithic_json_is_refused(tmp_path: Path, content: Any) -> None:
     with pytest.raises(InputError, match=r"polylithic\.json"):
         read_polylithic_folder(a_folder(tmp_path / "a", content))
 
 
 @pytest.mark.parametrize("name", ["../other", "/etc", "link"])
-def test_records_that_lead_out_of_the_folder_are_refused(tmp_path: Path, name: str) -> None:
+def test_paths_outside_folder_are_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "other").mkdir()
     path = a_folder(tmp_path / "a", {**GOOD, "media": name})
     (tmp_path / "a" / "link").symlink_to(tmp_path / "other")
@@ -59,7 +59,7 @@ def test_records_that_lead_out_of_the_folder_are_refused(tmp_path: Path, name: s
         read_polylithic_folder(path)
 
 
-def test_the_folder_is_followed_to_its_primary(tmp_path: Path) -> None:
+def test_follow_to_primary_resolves_folder_and_view(tmp_path: Path) -> None:
     path = a_folder(tmp_path / "a", GOOD)
 
     assert follow_to_primary(path) == f"{path}/primary"
@@ -73,7 +73,7 @@ def test_the_folder_is_followed_to_its_primary(tmp_path: Path) -> None:
     assert follow_to_primary(path, "elsewhere") == path
 
 
-def test_a_primary_knows_its_folder(tmp_path: Path) -> None:
+def test_find_folder_of_primary_returns_folder(tmp_path: Path) -> None:
     path = a_folder(tmp_path / "a", GOOD)
 
     assert find_folder_of_primary(f"{path}/primary") == read_polylithic_folder(path)

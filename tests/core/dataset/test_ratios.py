@@ -32,20 +32,20 @@ def quota(total: int, shares: dict[str, float], name: str) -> float:
         ("a=1,b=1,c=1,d=1", {"a": 1, "b": 1, "c": 1, "d": 1}),
     ],
 )
-def test_shares_are_read_in_the_order_they_are_written(text: str, expected: dict[str, float]) -> None:
+def test_parse_split_shares_keeps_order(text: str, expected: dict[str, float]) -> None:
     shares = parse_split_shares(text)
 
     assert shares == expected
     assert list(shares) == list(expected)
 
 
-def test_a_share_of_zero_means_that_the_split_is_not_created() -> None:
+def test_parse_split_shares_drops_splits_with_zero_share() -> None:
     assert parse_split_shares("train=9,val=0,test=1") == {"train": 9, "test": 1}
     assert parse_split_shares("9,0,1") == {"train": 9, "test": 1}
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "reason"),
     [
         ("", "no ratios"),
         ("8,,1", "missing"),
@@ -68,8 +68,8 @@ def test_a_share_of_zero_means_that_the_split_is_not_created() -> None:
         ("train=0", "above 0"),
     ],
 )
-def test_shares_that_make_no_sense_are_refused_with_the_text_that_was_given(text: str, why: str) -> None:
-    with pytest.raises(UsageError, match=why) as caught:
+def test_invalid_shares_are_refused_with_their_text(text: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason) as caught:
         parse_split_shares(text)
 
     assert caught.value.code == "WDS210"
@@ -77,20 +77,18 @@ def test_shares_that_make_no_sense_are_refused_with_the_text_that_was_given(text
     assert caught.value.hint
 
 
-def test_seven_two_one_of_ten_gives_seven_two_one() -> None:
+def test_allocate_items_divides_ten_by_seven_two_one() -> None:
     assert allocate_items(10, {"train": 7, "val": 2, "test": 1}) == {"train": 7, "val": 2, "test": 1}
     assert allocate_items(10, {"train": 0.7, "val": 0.2, "test": 0.1}) == {"train": 7, "val": 2, "test": 1}
 
 
-def test_equal_remainders_go_to_the_split_named_first() -> None:
+def test_equal_remainders_go_to_first_split() -> None:
     assert allocate_items(4, {"train": 8, "val": 1, "test": 1}) == {"train": 3, "val": 1, "test": 0}
     assert allocate_items(1, {"a": 1, "b": 1}) == {"a": 1, "b": 0}
 
 
 @given(TOTALS, SHARES)
-def test_every_item_is_in_one_split_and_each_split_is_within_one_of_its_quota(
-    total: int, shares: dict[str, float]
-) -> None:
+def test_allocation_is_complete_and_within_one_of_quota(total: int, shares: dict[str, float]) -> None:
     counts = allocate_items(total, shares)
 
     assert list(counts) == list(shares)
@@ -101,47 +99,49 @@ def test_every_item_is_in_one_split_and_each_split_is_within_one_of_its_quota(
 
 
 @given(TOTALS, SHARES)
-def test_a_split_without_a_share_gets_nothing(total: int, shares: dict[str, float]) -> None:
+def test_split_with_zero_share_gets_no_items(total: int, shares: dict[str, float]) -> None:
     counts = allocate_items(total, shares)
 
     assert all(counts[name] == 0 for name, share in shares.items() if not share)
 
 
 @pytest.mark.parametrize("shares", [{}, {"a": 0}, {"a": -1, "b": 2}, {"a": float("nan")}, {"a": float("inf")}])
-def test_shares_that_cannot_be_counted_with_are_refused(shares: dict[str, float]) -> None:
+def test_invalid_shares_cannot_be_allocated(shares: dict[str, float]) -> None:
     with pytest.raises(UsageError):
         allocate_items(10, shares)
 
 
-def test_a_negative_total_is_refused() -> None:
+def test_negative_total_is_refused() -> None:
     with pytest.raises(UsageError):
         allocate_items(-1, {"a": 1})
 
 
 @given(TOTALS, SHARES)
-def test_dealing_to_empty_splits_is_apportioning(total: int, shares: dict[str, float]) -> None:
+def test_allocate_new_items_without_old_items_equals_allocate_items(total: int, shares: dict[str, float]) -> None:
     assert allocate_new_items(total, {}, shares) == allocate_items(total, shares)
 
 
 @given(SHARES, st.dictionaries(st.sampled_from(["train", "val", "test", "old"]), st.integers(0, 50)), TOTALS)
-def test_dealing_gives_out_exactly_the_new_items_and_takes_nothing_away(
+def test_allocate_new_items_allocates_exactly_new_items(
     shares: dict[str, float], already: dict[str, int], new: int
 ) -> None:
-    dealt = allocate_new_items(new + sum(already.values()), already, shares)
+    allocated = allocate_new_items(new + sum(already.values()), already, shares)
 
-    assert list(dealt) == list(shares)
-    assert sum(dealt.values()) == new
-    assert all(count >= 0 for count in dealt.values())
+    assert list(allocated) == list(shares)
+    assert sum(allocated.values()) == new
+    assert all(count >= 0 for count in allocated.values())
 
 
 @given(SHARES, st.dictionaries(st.sampled_from(["train", "val", "test"]), st.integers(0, 50)), st.integers(0, 300))
-def test_no_single_item_could_be_dealt_better(shares: dict[str, float], already: dict[str, int], new: int) -> None:
+def test_allocation_of_new_items_cannot_be_improved(
+    shares: dict[str, float], already: dict[str, int], new: int
+) -> None:
     total = new + sum(already.values())
-    dealt = allocate_new_items(total, already, shares)
-    have = {name: already.get(name, 0) + dealt[name] for name in shares}
+    allocated = allocate_new_items(total, already, shares)
+    have = {name: already.get(name, 0) + allocated[name] for name in shares}
 
     # Moving one new item from one split to another must not bring both nearer to their shares.
-    for giver in (name for name in shares if dealt[name]):
+    for giver in (name for name in shares if allocated[name]):
         for taker in (name for name in shares if name != giver and shares[name]):
             surplus = have[giver] - quota(total, shares, giver)
             lack = quota(total, shares, taker) - have[taker]
@@ -149,9 +149,7 @@ def test_no_single_item_could_be_dealt_better(shares: dict[str, float], already:
 
 
 @given(st.integers(0, 500), st.integers(0, 500), SHARES)
-def test_items_that_come_later_leave_the_shares_as_near_as_at_once(
-    first: int, later: int, shares: dict[str, float]
-) -> None:
+def test_later_items_keep_splits_near_their_shares(first: int, later: int, shares: dict[str, float]) -> None:
     before = allocate_items(first, shares)
 
     after = allocate_new_items(first + later, before, shares)
@@ -160,7 +158,7 @@ def test_items_that_come_later_leave_the_shares_as_near_as_at_once(
         assert abs(before[name] + after[name] - quota(first + later, shares, name)) <= len(shares)
 
 
-def test_a_split_that_has_too_much_waits_until_the_others_caught_up() -> None:
+def test_oversized_split_gets_no_new_items_until_others_catch_up() -> None:
     assert allocate_new_items(30, {"train": 10, "val": 10}, {"train": 8, "val": 1, "test": 1}) == {
         "train": 8,
         "val": 0,
@@ -169,6 +167,6 @@ def test_a_split_that_has_too_much_waits_until_the_others_caught_up() -> None:
     assert allocate_new_items(12, {"train": 10}, {"train": 8, "val": 1, "test": 1}) == {"train": 0, "val": 1, "test": 1}
 
 
-def test_there_cannot_be_fewer_items_than_were_dealt_already() -> None:
+def test_total_below_allocated_items_is_refused() -> None:
     with pytest.raises(UsageError, match="11 items"):
         allocate_new_items(10, {"train": 11}, {"train": 1})

@@ -27,20 +27,20 @@ def parts(listing: RawListing) -> dict[str, list[str]]:
     return {sample.key: [part.name for part in sample.parts] for sample in listing.samples}
 
 
-def test_files_that_share_a_name_make_a_sample(tmp_path: Path) -> None:
+def test_files_with_same_stem_form_sample(tmp_path: Path) -> None:
     listing = list_raw_folder(a_folder(tmp_path, "0001.png 0001.txt 0001.json 0002.json 0002.png 0002.txt"))
 
     assert parts(listing) == {"0001": ["json", "png", "txt"], "0002": ["json", "png", "txt"]}
     assert listing.expected == ("json", "png", "txt")
 
 
-def test_folders_belong_to_the_key_and_the_first_dot_ends_it(tmp_path: Path) -> None:
+def test_key_includes_folders_and_ends_at_first_dot(tmp_path: Path) -> None:
     listing = list_raw_folder(a_folder(tmp_path, "a/b/7.jpg a/b/7.seg.png a.b/7.jpg a.b/7.seg.png"))
 
     assert parts(listing) == {"a.b/7": ["jpg", "seg.png"], "a/b/7": ["jpg", "seg.png"]}
 
 
-def test_size_and_time_of_change_are_of_the_file(tmp_path: Path) -> None:
+def test_part_has_size_and_mtime_of_file(tmp_path: Path) -> None:
     root = a_folder(tmp_path, "a.txt")
     os.utime(tmp_path / "a.txt", ns=(1, 1_234_567_891))
 
@@ -49,13 +49,13 @@ def test_size_and_time_of_change_are_of_the_file(tmp_path: Path) -> None:
     assert sample.parts == (("txt", 5, 1_234_567_891),)
 
 
-def test_samples_come_by_code_point_of_their_keys(tmp_path: Path) -> None:
+def test_samples_are_sorted_by_code_points_of_keys(tmp_path: Path) -> None:
     listing = list_raw_folder(a_folder(tmp_path, "é.t B.t a.t a/z.t a-b.t 10.t 9.t 😀.t ｚ.t"))
 
     assert keys(listing) == ["10", "9", "B", "a", "a-b", "a/z", "é", "ｚ", "😀"]
 
 
-def test_the_order_of_creation_does_not_matter(tmp_path: Path) -> None:
+def test_listing_does_not_depend_on_creation_order(tmp_path: Path) -> None:
     names = [f"{folder}/{i}.{part}" for folder in "abc" for i in range(20) for part in ("jpg", "txt")]
     a_folder(tmp_path / "one", " ".join(names))
     a_folder(tmp_path / "two", " ".join(reversed(names)))
@@ -63,7 +63,7 @@ def test_the_order_of_creation_does_not_matter(tmp_path: Path) -> None:
     assert parts(list_raw_folder(str(tmp_path / "one"))) == parts(list_raw_folder(str(tmp_path / "two")))
 
 
-def test_hidden_files_and_litter_are_ignored_and_counted(tmp_path: Path) -> None:
+def test_hidden_and_system_files_are_ignored_and_counted(tmp_path: Path) -> None:
     listing = list_raw_folder(
         a_folder(tmp_path, "a.t .DS_Store .git/config .wdsctl/dataset.yaml b/Thumbs.db desktop.ini")
     )
@@ -73,7 +73,7 @@ def test_hidden_files_and_litter_are_ignored_and_counted(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("stray", ["notes", "b.", "b/c/LICENSE"])
-def test_a_file_without_key_or_part_is_a_stray(tmp_path: Path, stray: str) -> None:
+def test_file_without_key_or_part_is_stray(tmp_path: Path, stray: str) -> None:
     root = a_folder(tmp_path, f"a.t {stray}")
 
     with pytest.raises(DatasetError, match="1 file belongs to no sample") as caught:
@@ -85,7 +85,7 @@ def test_a_file_without_key_or_part_is_a_stray(tmp_path: Path, stray: str) -> No
         assert (keys(listing), listing.strays) == (["a"], 1)
 
 
-def test_documents_about_the_data_are_no_samples(tmp_path: Path) -> None:
+def test_readme_and_license_next_to_samples_are_ignored(tmp_path: Path) -> None:
     photos = a_folder(tmp_path / "photos", "a.jpg a.txt b.jpg b.txt README.md LICENSE sub/c.jpg sub/c.txt")
     texts = a_folder(tmp_path / "texts", "a.md b.md README.md")
 
@@ -93,7 +93,7 @@ def test_documents_about_the_data_are_no_samples(tmp_path: Path) -> None:
     assert keys(list_raw_folder(texts)) == ["README", "a", "b"]
 
 
-def test_a_name_that_is_not_utf8_is_a_stray(tmp_path: Path) -> None:
+def test_file_name_that_is_not_utf_8_is_stray(tmp_path: Path) -> None:
     root = a_folder(tmp_path, "a.t")
     Path(os.fsdecode(os.path.join(os.fsencode(root), b"caf\xe9.t"))).write_bytes(b"")
 
@@ -103,14 +103,14 @@ def test_a_name_that_is_not_utf8_is_a_stray(tmp_path: Path) -> None:
     assert listing.examples == (r"caf\xe9.t: the name is not UTF-8",)
 
 
-def test_a_pipe_is_a_stray(tmp_path: Path) -> None:
+def test_pipe_is_stray(tmp_path: Path) -> None:
     root = a_folder(tmp_path, "a.t")
     os.mkfifo(tmp_path / "b.t")
 
     assert list_raw_folder(root, on_missing="skip").strays == 1
 
 
-def test_links_are_followed_and_never_round_in_circles(tmp_path: Path) -> None:
+def test_links_are_followed_without_cycles(tmp_path: Path) -> None:
     root = a_folder(tmp_path / "raw", "a/x.t b/y.t")
     (tmp_path / "raw" / "linked").symlink_to("b")
     (tmp_path / "raw" / "z.t").symlink_to(tmp_path / "raw" / "b" / "y.t")
@@ -122,7 +122,7 @@ def test_links_are_followed_and_never_round_in_circles(tmp_path: Path) -> None:
     assert listing.ignored == 1
 
 
-def a_folder_with_links_out(tmp_path: Path) -> str:
+def a_folder_with_outside_links(tmp_path: Path) -> str:
     root = a_folder(tmp_path / "raw", "a/x.t")
     a_folder(tmp_path / "elsewhere", "y.t")
     (tmp_path / "raw" / "linked").symlink_to(tmp_path / "elsewhere")
@@ -131,8 +131,8 @@ def a_folder_with_links_out(tmp_path: Path) -> str:
     return root
 
 
-def test_links_that_lead_out_are_counted_and_told_and_never_followed(tmp_path: Path) -> None:
-    root = a_folder_with_links_out(tmp_path)
+def test_links_that_lead_outside_are_refused_and_never_followed(tmp_path: Path) -> None:
+    root = a_folder_with_outside_links(tmp_path)
 
     with pytest.raises(DatasetError, match=r"3 files or folders cannot be read") as caught:
         list_raw_folder(root)
@@ -143,8 +143,8 @@ def test_links_that_lead_out_are_counted_and_told_and_never_followed(tmp_path: P
     assert (keys(listing), listing.unreadable) == (["a/x"], 3)
 
 
-def test_links_are_followed_into_folders_that_the_user_allows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = a_folder_with_links_out(tmp_path)
+def test_links_into_allowed_folders_are_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = a_folder_with_outside_links(tmp_path)
     (tmp_path / "raw" / "slash").unlink()
     monkeypatch.setenv("WDSCTL_ALLOW_PATH", str(tmp_path / "elsewhere"))
 
@@ -152,7 +152,7 @@ def test_links_are_followed_into_folders_that_the_user_allows(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("target", ["nowhere", "b.t"])
-def test_a_link_that_leads_nowhere_cannot_be_read(tmp_path: Path, target: str) -> None:
+def test_dangling_link_is_unreadable(tmp_path: Path, target: str) -> None:
     root = a_folder(tmp_path, "a.t")
     (tmp_path / "b.t").symlink_to(target)
 
@@ -161,14 +161,14 @@ def test_a_link_that_leads_nowhere_cannot_be_read(tmp_path: Path, target: str) -
     assert (keys(listing), listing.unreadable) == (["a"], 1)
 
 
-def test_expected_are_the_parts_that_half_of_the_samples_have(tmp_path: Path) -> None:
+def test_parts_of_half_of_samples_are_expected(tmp_path: Path) -> None:
     listing = list_raw_folder(a_folder(tmp_path, "a.jpg b.jpg c.jpg d.jpg a.txt b.txt a.mask.png"), on_missing="keep")
 
     assert listing.expected == ("jpg", "txt")
     assert listing.incomplete == 2
 
 
-def test_more_parts_than_expected_are_fine(tmp_path: Path) -> None:
+def test_additional_parts_are_accepted(tmp_path: Path) -> None:
     listing = list_raw_folder(a_folder(tmp_path, "a.jpg b.jpg c.jpg c.mask.png"))
 
     assert parts(listing)["c"] == ["jpg", "mask.png"]
@@ -177,7 +177,7 @@ def test_more_parts_than_expected_are_fine(tmp_path: Path) -> None:
 INCOMPLETE = "a.jpg a.txt b.jpg b.txt c.jpg d.txt d.jpg e.txt notes"
 
 
-def test_on_missing_error_counts_and_names_what_is_wrong(tmp_path: Path) -> None:
+def test_on_missing_error_counts_and_names_problems(tmp_path: Path) -> None:
     with pytest.raises(DatasetError) as caught:
         list_raw_folder(a_folder(tmp_path, INCOMPLETE))
 
@@ -192,14 +192,14 @@ def test_on_missing_error_counts_and_names_what_is_wrong(tmp_path: Path) -> None
     assert "--on-missing skip" in error.hint
 
 
-def test_on_missing_skip_leaves_incomplete_samples_out(tmp_path: Path) -> None:
+def test_on_missing_skip_drops_incomplete_samples(tmp_path: Path) -> None:
     listing = list_raw_folder(a_folder(tmp_path, INCOMPLETE), on_missing="skip")
 
     assert keys(listing) == ["a", "b", "d"]
     assert (listing.incomplete, listing.strays) == (2, 1)
 
 
-def test_on_missing_keep_takes_what_there_is(tmp_path: Path) -> None:
+def test_on_missing_keep_keeps_incomplete_samples(tmp_path: Path) -> None:
     listing = list_raw_folder(a_folder(tmp_path, INCOMPLETE), on_missing="keep")
 
     assert parts(listing) == {
@@ -208,7 +208,7 @@ def test_on_missing_keep_takes_what_there_is(tmp_path: Path) -> None:
     assert (listing.incomplete, listing.strays) == (2, 1)
 
 
-def test_parts_that_are_given_say_what_is_complete(tmp_path: Path) -> None:
+def test_parts_option_defines_complete_samples(tmp_path: Path) -> None:
     root = a_folder(tmp_path, "a.jpg b.jpg b.txt c.txt")
 
     assert keys(list_raw_folder(root, parts=("txt",), on_missing="skip")) == ["b", "c"]
@@ -218,7 +218,7 @@ def test_parts_that_are_given_say_what_is_complete(tmp_path: Path) -> None:
     assert caught.value.code == "WDS003"
 
 
-def test_at_most_five_examples_the_first_by_name(tmp_path: Path) -> None:
+def test_first_five_examples_are_kept_by_name(tmp_path: Path) -> None:
     names = " ".join(f"stray{i:02d}" for i in reversed(range(30)))
 
     listing = list_raw_folder(a_folder(tmp_path, f"a.t {names}"), on_missing="skip")
@@ -226,25 +226,25 @@ def test_at_most_five_examples_the_first_by_name(tmp_path: Path) -> None:
     assert [example.partition(":")[0] for example in listing.examples] == [f"stray{i:02d}" for i in range(5)]
 
 
-def test_a_folder_that_does_not_exist(tmp_path: Path) -> None:
+def test_missing_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not exist") as caught:
         list_raw_folder(str(tmp_path / "none"))
     assert (caught.value.code, caught.value.where) == ("WDS002", str(tmp_path / "none"))
 
 
-def test_a_file_in_the_place_of_a_folder(tmp_path: Path) -> None:
+def test_file_instead_of_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a folder"):
         list_raw_folder(a_folder(tmp_path, "a.t") + "/a.t")
 
 
 @pytest.mark.parametrize("files", ["", "notes LICENSE", ".hidden/a.t"])
-def test_a_folder_with_nothing_that_makes_a_sample(tmp_path: Path, files: str) -> None:
+def test_folder_without_samples_is_refused(tmp_path: Path, files: str) -> None:
     with pytest.raises(InputError) as caught:
         list_raw_folder(a_folder(tmp_path, files))
     assert caught.value.code == "WDS003"
 
 
-def test_a_folder_without_read_permission(public_path: Path, as_nobody: AsNobody) -> None:
+def test_unreadable_folder_raises_permission_denied(public_path: Path, as_nobody: AsNobody) -> None:
     root = a_folder(public_path / "raw", "a.t")
     (public_path / "raw").chmod(0)
 
@@ -254,7 +254,7 @@ def test_a_folder_without_read_permission(public_path: Path, as_nobody: AsNobody
     assert (error.code, error.where) == ("WDS402", root)
 
 
-def test_files_and_folders_that_cannot_be_read_follow_the_policy(public_path: Path, as_nobody: AsNobody) -> None:
+def test_unreadable_files_and_folders_follow_on_missing(public_path: Path, as_nobody: AsNobody) -> None:
     root = a_folder(public_path / "raw", "a.jpg a.txt b.jpg b.txt c.jpg c.txt d.jpg d.txt closed/e.jpg")
     for name in ("b.txt", "c.jpg", "c.txt", "closed"):
         (public_path / "raw" / name).chmod(0)
@@ -270,9 +270,7 @@ def test_files_and_folders_that_cannot_be_read_follow_the_policy(public_path: Pa
     assert parts(kept) == {"a": ["jpg", "txt"], "b": ["jpg"], "d": ["jpg", "txt"]}
 
 
-def test_a_folder_that_may_be_listed_and_not_entered_holds_unreadable_files(
-    public_path: Path, as_nobody: AsNobody
-) -> None:
+def test_files_in_folder_without_search_permission_are_unreadable(public_path: Path, as_nobody: AsNobody) -> None:
     root = a_folder(public_path / "raw", "a.jpg b/c.jpg")
     (public_path / "raw" / "b").chmod(0o744)
 
@@ -281,8 +279,8 @@ def test_a_folder_that_may_be_listed_and_not_entered_holds_unreadable_files(
     assert (keys(listing), listing.unreadable) == (["a"], 1)
 
 
-class Counting:
-    """A progress that adds up."""
+class CountingProgress:
+    """A progress that counts items and phases."""
 
     def __init__(self) -> None:
         self.phases: list[str] = []
@@ -298,14 +296,14 @@ class Counting:
 
 
 def test_progress_counts_every_entry_once(tmp_path: Path) -> None:
-    progress = Counting()
+    progress = CountingProgress()
 
     list_raw_folder(a_folder(tmp_path, " ".join(f"{i}.t" for i in range(5_000)) + " b/x.t"), progress=progress)
 
     assert (progress.phases, progress.items) == (["list"], 5_002)
 
 
-def test_files_that_turn_out_unreadable_are_counted_and_left_out(tmp_path: Path) -> None:
+def test_drop_unreadable_removes_and_counts_unreadable_parts(tmp_path: Path) -> None:
     listing = list_raw_folder(a_folder(tmp_path, "a.jpg a.txt b.jpg b.txt c.jpg c.txt"))
     unreadable = {("b", "txt"): "no", ("c", "jpg"): "no", ("c", "txt"): "no"}
 
@@ -318,14 +316,14 @@ def test_files_that_turn_out_unreadable_are_counted_and_left_out(tmp_path: Path)
         drop_unreadable(str(tmp_path), skipped, {("a", "jpg"): "no"}, "skip")
 
 
-def test_a_part_that_differs_by_case_alone_is_pointed_at(tmp_path: Path) -> None:
+def test_missing_part_hint_names_part_that_differs_by_case(tmp_path: Path) -> None:
     a_folder(tmp_path, " ".join([*(f"{i}.jpg {i}.txt" for i in range(4)), "7.jpg", "7.TXT"]))
     with pytest.raises(DatasetError) as caught:
         list_raw_folder(str(tmp_path))
     assert "7: no txt (it has TXT: names are case-sensitive)" in caught.value.message
 
 
-def test_links_that_lead_nowhere_are_unreadable_and_not_incomplete(tmp_path: Path) -> None:
+def test_dangling_links_are_unreadable_and_not_incomplete(tmp_path: Path) -> None:
     a_folder(tmp_path, " ".join(f"{i}.jpg {i}.txt" for i in range(4)))
     for name in ("8.jpg", "9.jpg"):
         (tmp_path / name).symlink_to(tmp_path / "nowhere")
@@ -341,7 +339,7 @@ def test_links_that_lead_nowhere_are_unreadable_and_not_incomplete(tmp_path: Pat
     assert "complete" not in caught.value.hint
 
 
-def test_links_that_lead_out_are_to_be_allowed_before_anything_is_left_out(tmp_path: Path) -> None:
+def test_hint_for_outside_links_suggests_allow_path_first(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "links").mkdir()
     a_folder(tmp_path / "photos", "1.jpg 1.txt")
@@ -355,7 +353,7 @@ def test_links_that_lead_out_are_to_be_allowed_before_anything_is_left_out(tmp_p
     assert "check the mode" not in caught.value.hint
 
 
-def test_more_than_the_examples_are_counted(tmp_path: Path) -> None:
+def test_problems_beyond_examples_are_counted(tmp_path: Path) -> None:
     a_folder(tmp_path, " ".join(f"{i}.jpg {i}.txt" for i in range(20)))
     for i in range(9):
         (tmp_path / f"{i}.txt").unlink()
@@ -367,7 +365,7 @@ def test_more_than_the_examples_are_counted(tmp_path: Path) -> None:
 DATES = " ".join(f"IMG_2024.01.{day:02d}.{part}" for day in range(1, 23) for part in ("jpg", "txt"))
 
 
-def test_dates_in_names_belong_to_the_key(tmp_path: Path) -> None:
+def test_dates_in_names_belong_to_key(tmp_path: Path) -> None:
     listing = list_raw_folder(a_folder(tmp_path, DATES))
 
     assert len(listing.samples) == 22
@@ -375,17 +373,17 @@ def test_dates_in_names_belong_to_the_key(tmp_path: Path) -> None:
     assert (listing.keys.rule, listing.expected) == ("known-extension", ("jpg", "txt"))
 
 
-def test_a_rule_that_is_told_wins_over_the_names_and_one_kept_over_the_evidence(tmp_path: Path) -> None:
+def test_explicit_key_rule_wins_and_previous_rule_is_kept(tmp_path: Path) -> None:
     root = a_folder(tmp_path, "a.seg.png a.jpg b.seg.png b.jpg")
 
-    told = list_raw_folder(root, key_until="last-dot", previous_rule="first-dot", on_missing="keep")
+    explicit = list_raw_folder(root, key_until="last-dot", previous_rule="first-dot", on_missing="keep")
     kept = list_raw_folder(root, previous_rule="last-dot", on_missing="keep")
 
-    assert keys(told) == keys(kept) == ["a", "a.seg", "b", "b.seg"]
-    assert (told.keys.reason, kept.keys.reason) == ("as told", "as before")
+    assert keys(explicit) == keys(kept) == ["a", "a.seg", "b", "b.seg"]
+    assert (explicit.keys.reason, kept.keys.reason) == ("as told", "as before")
 
 
-def test_names_that_leave_the_rule_open_are_an_error_that_names_the_option(tmp_path: Path) -> None:
+def test_ambiguous_key_rule_error_names_option(tmp_path: Path) -> None:
     root = a_folder(tmp_path, " ".join(f"{d}.{i}.jpg" for d in range(5) for i in range(3)))
 
     with pytest.raises(DatasetError) as caught:
@@ -397,13 +395,13 @@ def test_names_that_leave_the_rule_open_are_an_error_that_names_the_option(tmp_p
     assert len(list_raw_folder(root, key_until="first-dot").samples) == 5
 
 
-def test_two_names_that_would_be_one_key_in_shards_are_refused(tmp_path: Path) -> None:
+def test_names_with_same_key_in_shards_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"a\.1 and a_1 would have the same key a_1") as caught:
         list_raw_folder(a_folder(tmp_path, "a.1.jpg a.1.txt a.2.jpg a.2.txt a_1.jpg a_1.txt"))
     assert caught.value.code == "WDS247"
 
 
-def test_files_that_cannot_be_read_have_the_keys_of_the_rule_too(tmp_path: Path) -> None:
+def test_unreadable_files_follow_key_rule(tmp_path: Path) -> None:
     root = a_folder(tmp_path, DATES)
     (tmp_path / "IMG_2024.01.05.txt").unlink()
     (tmp_path / "IMG_2024.01.05.txt").symlink_to(tmp_path / "nowhere")
@@ -417,19 +415,19 @@ def test_files_that_cannot_be_read_have_the_keys_of_the_rule_too(tmp_path: Path)
 MIXED = " ".join(f"{i}.{'jpg' if i < 14 else 'png'} {i}.txt" for i in range(22))
 
 
-def test_pictures_of_several_formats_are_one_part(tmp_path: Path) -> None:
+def test_images_of_several_formats_are_one_part(tmp_path: Path) -> None:
     listing = list_raw_folder(a_folder(tmp_path, MIXED))
 
     assert (len(listing.samples), listing.incomplete, listing.expected) == (22, 0, ("jpg|png", "txt"))
 
 
-def test_sounds_and_films_of_several_formats_are_one_part_and_masks_are_another(tmp_path: Path) -> None:
+def test_audio_and_video_formats_are_one_part_each_and_masks_another(tmp_path: Path) -> None:
     root = a_folder(tmp_path, "1.wav 1.mp4 1.seg.png 2.flac 2.mkv 2.seg.jpg 3.MP3 3.webm 3.seg.png")
 
     assert list_raw_folder(root).expected == ("MP3|flac|wav", "mkv|mp4|webm", "seg.png|seg.jpg")
 
 
-def test_pictures_beside_sounds_and_films_lack_nothing_and_a_lone_one_among_many_does(tmp_path: Path) -> None:
+def test_mixed_media_store_is_complete_but_single_outlier_is_incomplete(tmp_path: Path) -> None:
     store = " ".join([*(f"{i}.wav" for i in range(9)), *(f"{i}.flac" for i in range(9, 12)), "20.jpg 21.jpg 22.mp4"])
     listing = list_raw_folder(a_folder(tmp_path / "store", store))
     assert (listing.incomplete, listing.expected) == (0, ())
@@ -438,12 +436,12 @@ def test_pictures_beside_sounds_and_films_lack_nothing_and_a_lone_one_among_many
         list_raw_folder(a_folder(tmp_path / "photos", " ".join([*(f"{i}.jpg" for i in range(20)), "30.mp4"])))
 
 
-def test_a_sample_without_any_picture_is_incomplete_all_the_same(tmp_path: Path) -> None:
+def test_sample_without_any_image_is_incomplete(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"30: no jpg\|png"):
         list_raw_folder(a_folder(tmp_path, f"{MIXED} 30.txt"))
 
 
-def test_parts_that_are_told_may_have_alternatives(tmp_path: Path) -> None:
+def test_parts_option_accepts_alternatives(tmp_path: Path) -> None:
     root = a_folder(tmp_path, MIXED)
 
     assert list_raw_folder(root, parts=("png|jpg", "txt")).incomplete == 0
@@ -452,7 +450,7 @@ def test_parts_that_are_told_may_have_alternatives(tmp_path: Path) -> None:
     assert "14: no jpg (it has png: `--parts 'jpg|png'` accepts both)" in caught.value.message
 
 
-def test_what_loses_samples_is_never_advised_first(tmp_path: Path) -> None:
+def test_hint_suggests_skipping_samples_last(tmp_path: Path) -> None:
     with pytest.raises(DatasetError) as caught:
         list_raw_folder(a_folder(tmp_path, INCOMPLETE))
 
@@ -469,7 +467,7 @@ def test_what_loses_samples_is_never_advised_first(tmp_path: Path) -> None:
         ("rows.jsonl", '{"image": "Images/1.jpg", "caption": "a cat"}\n', "jsonl"),
     ],
 )
-def test_a_lone_table_that_names_the_media_is_no_file_to_leave_out(
+def test_hint_suggests_importer_for_single_table_that_names_media(
     tmp_path: Path, name: str, text: str, form: str
 ) -> None:
     a_folder(tmp_path, f"Images/1.jpg Images/2.jpg Images/3.jpg {name}")
@@ -485,7 +483,7 @@ def test_a_lone_table_that_names_the_media_is_no_file_to_leave_out(
     )
 
 
-def test_a_lone_text_that_names_no_media_is_not_said_to_hold_labels(tmp_path: Path) -> None:
+def test_hint_does_not_suggest_importer_for_text_without_media_names(tmp_path: Path) -> None:
     a_folder(tmp_path, "Images/1.jpg Images/2.jpg Images/3.jpg notes.txt")
     (tmp_path / "notes.txt").write_text("we took these in June\n")
 

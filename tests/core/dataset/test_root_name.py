@@ -9,7 +9,7 @@ from wdsctl.core.dataset.view_root import RootAndView, check_view_name, locate_v
 from wdsctl.core.errors import InputError, UsageError
 
 
-def test_the_name_after_the_last_at_sign_is_a_view(tmp_path: Path) -> None:
+def test_parse_root_reads_view_after_last_at_sign(tmp_path: Path) -> None:
     for name in ("data", "a@b"):
         (tmp_path / name).mkdir()
     assert parse_root(f"{tmp_path}/data@big") == RootAndView(f"{tmp_path}/data", "big")
@@ -17,7 +17,7 @@ def test_the_name_after_the_last_at_sign_is_a_view(tmp_path: Path) -> None:
     assert parse_root(f"{tmp_path}/a@b@big.2") == RootAndView(f"{tmp_path}/a@b", "big.2")
 
 
-def test_a_path_that_is_there_wins_over_a_view(tmp_path: Path) -> None:
+def test_existing_path_wins_over_view(tmp_path: Path) -> None:
     for name in ("data", "data@big"):
         (tmp_path / name).mkdir()
     assert parse_root(f"{tmp_path}/data@big") == RootAndView(f"{tmp_path}/data@big")
@@ -25,20 +25,22 @@ def test_a_path_that_is_there_wins_over_a_view(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["data", "@list.txt", "data@", "data@a/b", "data@a b", "nowhere@big", "data@2024/"])
-def test_what_is_no_view_comes_back_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_parse_root_returns_text_without_view_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
     (tmp_path / "data").mkdir()
     monkeypatch.chdir(tmp_path)
     assert parse_root(text) == RootAndView(text)
 
 
-def test_a_url_has_views_behind_its_path_and_users_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_url_has_view_after_path_and_user_before_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WDSCTL_CATALOG", str(tmp_path))
     assert parse_root("s3://bucket/shards@big") == RootAndView("s3://bucket/shards", "big")
     assert parse_root("sftp://user@host") == RootAndView("sftp://user@host")
     assert parse_root("s3://bucket/shards@2024/") == RootAndView("s3://bucket/shards@2024/")
 
 
-def test_a_url_that_has_a_catalog_wins_over_a_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_url_with_catalog_wins_over_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WDSCTL_CATALOG", str(tmp_path))
     path = Path(locate("s3://bucket/shards@2024").catalog)
     path.parent.mkdir(parents=True)
@@ -47,13 +49,13 @@ def test_a_url_that_has_a_catalog_wins_over_a_view(tmp_path: Path, monkeypatch: 
     assert parse_root("s3://bucket/shards@2024", str(tmp_path)) == RootAndView("s3://bucket/shards", "2024")
 
 
-def test_what_does_not_exist_is_named_as_it_was_written(tmp_path: Path) -> None:
+def test_missing_root_is_named_as_written(tmp_path: Path) -> None:
     with pytest.raises(InputError) as raised:
         locate_view(f"{tmp_path}/nowhere@big")
     assert raised.value.where == f"{tmp_path}/nowhere@big"
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "-a", ".a", "a" * 65, "a@b", "é"])
-def test_odd_names_of_views_are_refused(name: str) -> None:
+def test_invalid_view_names_are_refused(name: str) -> None:
     with pytest.raises(UsageError, match="not a valid view name"):
         check_view_name(name)

@@ -12,7 +12,7 @@ from wdsctl.core.dataset.root_spec import ALL_SHARDS, RootSpec, ShardSelection, 
 from wdsctl.core.errors import InputError
 
 
-def given_on_stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+def set_stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(data)))
 
 
@@ -31,11 +31,11 @@ def given_on_stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
         ("/d", "/d", None),
     ],
 )
-def test_a_notation_names_a_root_and_shards_in_it(text: str, root: str, selection: ShardSelection | None) -> None:
+def test_root_spec_names_root_and_shards(text: str, root: str, selection: ShardSelection | None) -> None:
     assert parse_root_spec(text) == RootSpec(root, selection)
 
 
-def test_a_path_that_exists_is_that_path_whatever_is_in_its_name(tmp_path: Path) -> None:
+def test_existing_path_wins_over_pattern(tmp_path: Path) -> None:
     for name in ("a{1..2}", "b*", "@c"):
         (tmp_path / name).mkdir()
         assert parse_root_spec(str(tmp_path / name)) == RootSpec(str(tmp_path / name))
@@ -45,13 +45,13 @@ def test_a_path_that_exists_is_that_path_whatever_is_in_its_name(tmp_path: Path)
     "data",
     [b"d/a.tar\nd/e/b{1,2}.tar\n", b"\xef\xbb\xbfd/a.tar\r\n\r\nd/e/b{1,2}.tar", b"d/a.tar\0./d/e/b{1,2}.tar\0"],
 )
-def test_a_list_has_a_path_a_line_relative_to_where_one_is(
+def test_list_has_one_path_per_line_relative_to_working_folder(
     data: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     expected = RootSpec(str(tmp_path / "d"), ShardSelection(names=("a.tar", "e/b{1,2}.tar")))
     (tmp_path / "list").write_bytes(data)
-    given_on_stdin(monkeypatch, data)
+    set_stdin(monkeypatch, data)
 
     assert parse_root_spec("@list") == expected
     assert parse_root_spec("-") == expected
@@ -66,15 +66,15 @@ def test_a_list_has_a_path_a_line_relative_to_where_one_is(
         (b"/d/\xff.tar\n", "not in UTF-8", "WDS116"),
     ],
 )
-def test_a_list_that_names_nothing_or_too_much_is_refused_with_counts(
+def test_invalid_list_is_refused_with_counts(
     data: bytes, words: str, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given_on_stdin(monkeypatch, data)
+    set_stdin(monkeypatch, data)
     with pytest.raises(InputError, match=words) as caught:
         parse_root_spec("-")
     assert caught.value.code == code
 
 
-def test_a_list_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_missing_list_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="list of shards does not exist"):
         parse_root_spec(f"@{os.fspath(tmp_path)}/none")

@@ -9,19 +9,19 @@ from hypothesis import strategies as st
 
 from wdsctl.core.dataset.root_spec import ALL_SHARDS, ShardSelection, glob_to_regex, shard_selection_from_json
 
-CHOSEN = ShardSelection(globs=("val/**/*.tar",), braces=("a-{0..2}.tar",), names=("odd{1,2}.tar",))
+SELECTION = ShardSelection(globs=("val/**/*.tar",), braces=("a-{0..2}.tar",), names=("odd{1,2}.tar",))
 
 
-def test_names_ranges_and_globs_are_chosen_and_nothing_else() -> None:
-    there = ["a-1.tar", "a-3.tar", "val/x.tar", "val/deep/er/x.tar", "odd{1,2}.tar", "odd1.tar", "x/val/x.tar"]
+def test_shard_selection_includes_names_ranges_and_globs_only() -> None:
+    paths = ["a-1.tar", "a-3.tar", "val/x.tar", "val/deep/er/x.tar", "odd{1,2}.tar", "odd1.tar", "x/val/x.tar"]
 
-    assert [path for path in there if CHOSEN.includes(path)] == ["a-1.tar", *there[2:5]]
-    assert all(ALL_SHARDS.includes(path) for path in there)
-    assert CHOSEN.unmatched(["a-1.tar", "odd{1,2}.tar"]) == ["glob:val/**/*.tar", "a-0.tar", "a-2.tar"]
+    assert [path for path in paths if SELECTION.includes(path)] == ["a-1.tar", *paths[2:5]]
+    assert all(ALL_SHARDS.includes(path) for path in paths)
+    assert SELECTION.unmatched(["a-1.tar", "odd{1,2}.tar"]) == ["glob:val/**/*.tar", "a-0.tar", "a-2.tar"]
 
 
-@pytest.mark.parametrize("selection", [CHOSEN, ALL_SHARDS, ShardSelection(names=("a\n.tar", "ü.tar"))])
-def test_what_is_kept_comes_back(selection: ShardSelection) -> None:
+@pytest.mark.parametrize("selection", [SELECTION, ALL_SHARDS, ShardSelection(names=("a\n.tar", "ü.tar"))])
+def test_shard_selection_round_trips_through_json(selection: ShardSelection) -> None:
     assert shard_selection_from_json(selection.to_json()) == selection
     assert shard_selection_from_json(None) == ALL_SHARDS
 
@@ -41,16 +41,16 @@ def test_what_is_kept_comes_back(selection: ShardSelection) -> None:
         ("s-[^a].tar", "s-^.tar", True),
     ],
 )
-def test_stars_stay_within_a_folder_and_two_of_them_do_not(glob: str, path: str, is_match: bool) -> None:
+def test_single_star_stays_within_folder_and_double_star_does_not(glob: str, path: str, is_match: bool) -> None:
     assert (re.fullmatch(glob_to_regex(glob), path) is not None) is is_match
 
 
 @given(st.text("ab*?[]!-.", max_size=8), st.text("ab-.]", max_size=5))
-def test_within_one_folder_a_glob_matches_what_the_shell_matches(glob: str, name: str) -> None:
+def test_glob_matches_like_fnmatch_within_folder(glob: str, name: str) -> None:
     if "**" not in glob:
         try:
-            known = fnmatch.fnmatchcase(name, glob)
+            expected = fnmatch.fnmatchcase(name, glob)
         except re.error:
             return
         if "[" not in glob:
-            assert (re.fullmatch(glob_to_regex(glob), name) is not None) is known
+            assert (re.fullmatch(glob_to_regex(glob), name) is not None) is expected

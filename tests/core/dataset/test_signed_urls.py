@@ -1,4 +1,4 @@
-"""A signed URL is a dataset of one file; its signature is used, and nothing keeps it."""
+"""A signed URL is a dataset of one file; its signature is used and stored nowhere."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SIGNED = "https://host/a/x.tar?X-Amz-Signature=abc%2Fd&X-Amz-Expires=9"
 
 
 def sign(url: str, seconds: int = 600) -> str:
-    # Signatures of version 2, the default, are not S3's any more.
+    # The default, signature version 2, is no longer supported by S3.
     filesystem, path = fsspec.url_to_fs(url, config_kwargs={"signature_version": "s3v4"})
     signed: str = filesystem.sign(path, expiration=seconds)
     return signed
@@ -42,7 +42,7 @@ def files_below(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
 
 
-def test_a_query_is_hidden_where_passwords_are() -> None:
+def test_hide_query_stores_query_where_secrets_are_redacted() -> None:
     hidden = hide_query(SIGNED)
     assert reveal_query(f"{hidden}/more") == ("https://host/a/x.tar/more", SIGNED.partition("?")[2])
     assert redact_secrets(f"cannot read {hidden}/x") == "cannot read https://host/a/x.tar/x"
@@ -53,7 +53,7 @@ def test_a_query_is_hidden_where_passwords_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "is_one"),
+    ("query", "expected"),
     [
         ("X-Amz-Algorithm=A&X-Amz-Credential=c&X-Amz-Signature=s", True),
         ("AWSAccessKeyId=k&Signature=s&Expires=9", True),
@@ -65,8 +65,8 @@ def test_a_query_is_hidden_where_passwords_are() -> None:
         ("X-Amz-Expires=9", False),
     ],
 )
-def test_a_signature_is_told_from_other_queries(query: str, is_one: bool) -> None:
-    assert is_signature(query) == is_one
+def test_is_signature_distinguishes_other_queries(query: str, expected: bool) -> None:
+    assert is_signature(query) == expected
 
 
 @pytest.mark.parametrize(
@@ -79,14 +79,14 @@ def test_a_signature_is_told_from_other_queries(query: str, is_one: bool) -> Non
         ("https://host/x.tar?id=5", "not only a signature"),
     ],
 )
-def test_other_queries_are_refused_without_printing_them(url: str, message: str) -> None:
-    with pytest.raises(InputError, match=message) as failed:
+def test_unsupported_queries_are_refused_and_not_printed(url: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
         locate(url)
-    assert "abc" not in str(failed.value)
+    assert "abc" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["x.tar", "x y@1.tar"])
-def test_a_signed_shard_is_prepared_validated_and_trained_from(use_store: Callable[[str], str], name: str) -> None:
+def test_signed_shard_is_prepared_validated_and_loaded(use_store: Callable[[str], str], name: str) -> None:
     url = a_signed_shard(use_store("rclone"), name, a_shard(samples(0, 20, "txt")))
     prepare(url, None, UNSURE)
 
@@ -96,14 +96,14 @@ def test_a_signed_shard_is_prepared_validated_and_trained_from(use_store: Callab
     assert len([key for _, batch in zip(range(5), loader, strict=False) for key in batch.__key__]) == 20
 
 
-def test_signed_lines_are_a_dataset(use_store: Callable[[str], str]) -> None:
+def test_signed_jsonl_is_a_dataset(use_store: Callable[[str], str]) -> None:
     lines = "".join(f"{json.dumps({'text': f'line {i}'})}\n" for i in range(9))
     url = a_signed_shard(use_store("rclone"), "qa.jsonl", lines.encode())
     prepare(url, None, UNSURE)
     assert inspect(url).samples == 9
 
 
-def test_a_renewed_signature_finds_the_catalog_and_nothing_keeps_either(
+def test_renewed_signature_finds_catalog_and_is_stored_nowhere(
     use_store: Callable[[str], str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     root = use_store("rclone")
@@ -116,27 +116,27 @@ def test_a_renewed_signature_finds_the_catalog_and_nothing_keeps_either(
     loader.close()
 
     assert locate(first).catalog == locate(second).catalog == locate(first.partition("?")[0]).catalog
-    kept = files_below(tmp_path) + state.encode() + caplog.text.encode() + repr(inspect(second)).encode()
+    stored = files_below(tmp_path) + state.encode() + caplog.text.encode() + repr(inspect(second)).encode()
     for url in (first, second):
-        assert url.rpartition("=")[2].encode() not in kept
-    assert b"X-Amz-" not in kept
-    assert b"Signature" not in kept
+        assert url.rpartition("=")[2].encode() not in stored
+    assert b"X-Amz-" not in stored
+    assert b"Signature" not in stored
 
 
-def test_a_signature_that_expired_says_so(use_store: Callable[[str], str]) -> None:
+def test_expired_signature_is_reported_with_hint(use_store: Callable[[str], str]) -> None:
     url = a_signed_shard(use_store("rclone"), "x.tar", a_shard(samples(0, 3, "txt")))
-    with pytest.raises(PermissionDenied) as failed:
+    with pytest.raises(PermissionDenied) as caught:
         prepare(f"{url[:-4]}0000", None, UNSURE)
-    assert "sign the URL again" in failed.value.hint
-    assert "X-Amz" not in str(failed.value)
+    assert "sign the URL again" in caught.value.hint
+    assert "X-Amz" not in str(caught.value)
 
 
-def test_nothing_is_written_to_a_signed_url() -> None:
+def test_signed_url_cannot_be_written() -> None:
     with pytest.raises((InputError, UsageError), match="sign"):
         ObjectStore(SIGNED).put(SIGNED, b"1")
 
 
-def test_a_signed_url_is_read_by_ranges(use_store: Callable[[str], str]) -> None:
+def test_signed_url_is_read_by_ranges(use_store: Callable[[str], str]) -> None:
     data = bytes(range(256)) * 1000
     location = locate(a_signed_shard(use_store("rclone"), "x.tar", data))
     storage = FsspecStorage(location.root, {location.path: len(data)})
@@ -145,7 +145,7 @@ def test_a_signed_url_is_read_by_ranges(use_store: Callable[[str], str]) -> None
     assert "Amz" not in repr(location)
 
 
-def test_get_reads_one_part_of_a_signed_shard(use_store: Callable[[str], str]) -> None:
+def test_get_reads_one_part_of_signed_shard(use_store: Callable[[str], str]) -> None:
     url = a_signed_shard(use_store("rclone"), "x.tar", a_shard({"k.txt": b"hello"}))
     prepare(url, None, UNSURE)
     assert b"".join(read_part(find_target(url, "k", part="txt"))) == b"hello"

@@ -21,8 +21,8 @@ from wdsctl.core.errors import DatasetError, UsageError
 
 names = st.from_regex(r"[A-Za-z0-9_.-]{1,8}", fullmatch=True)
 texts = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=12).filter(str.strip)
-#: Names of files beside dataset.yaml.
-beside = texts.filter(lambda text: "/" not in text and text != "..")
+#: Names of files next to dataset.yaml.
+file_names = texts.filter(lambda text: "/" not in text and text != "..")
 shares = st.dictionaries(names, st.integers(1, 9), min_size=1, max_size=3)
 rules = st.one_of(
     st.builds(SplitRule, shares, st.sampled_from(["auto", "shard", "sample", "key"]), st.integers(-9, 9)),
@@ -34,33 +34,33 @@ rules = st.one_of(
         patterns=st.dictionaries(names, st.lists(texts, min_size=1, max_size=3).map(tuple), min_size=1, max_size=3),
         rest=names | st.just(""),
     ),
-    st.builds(SplitRule, st.just({}), keys=st.dictionaries(names, beside, min_size=1, max_size=3)),
+    st.builds(SplitRule, st.just({}), keys=st.dictionaries(names, file_names, min_size=1, max_size=3)),
     st.builds(SplitRule, shares, st.just("key"), fold=st.just((1, 3))),
 )
 lists = st.lists(texts, max_size=3).map(tuple)
-key_files = st.lists(beside, max_size=3).map(tuple)
+key_files = st.lists(file_names, max_size=3).map(tuple)
 excludes = st.builds(Excludes, shards=lists, samples=lists, keys=lists, key_files=key_files, codes=lists)
 
 
 @settings(max_examples=40)
 @given(st.dictionaries(names | st.just(""), rules, max_size=4))
-def test_rules_are_kept_by_the_catalog_as_they_are(kept: dict[str, SplitRule]) -> None:
-    assert load_split_rules(dump_split_rules(kept)) == kept
+def test_split_rules_round_trip_through_catalog(stored_rules: dict[str, SplitRule]) -> None:
+    assert load_split_rules(dump_split_rules(stored_rules)) == stored_rules
 
 
 @settings(max_examples=40)
 @given(st.none() | rules, st.dictionaries(names, rules, max_size=3), excludes)
-def test_rules_are_kept_by_dataset_yaml_as_they_are(
-    split: SplitRule | None, sets: dict[str, SplitRule], left_out: Excludes
+def test_split_rules_round_trip_through_dataset_yaml(
+    split: SplitRule | None, sets: dict[str, SplitRule], excluded: Excludes
 ) -> None:
-    config = DatasetConfig(split=split, split_sets=sets, exclude=left_out)
+    config = DatasetConfig(split=split, split_sets=sets, exclude=excluded)
     assert parse_config(dump_config(config)) == config
     text = "# mine\nsample_type: CrudeSample\nsubflavors: {a: 1} # too\n"
-    new = update_all_split_sections(text, split, sets, left_out)
-    assert new.startswith(text)
-    assert parse_config(new) == replace(config, subflavors={"a": 1})
-    assert update_all_split_sections(new, split, sets, left_out) == new
-    assert parse_config(update_all_split_sections(new, None, {}, Excludes())) == DatasetConfig(subflavors={"a": 1})
+    updated = update_all_split_sections(text, split, sets, excluded)
+    assert updated.startswith(text)
+    assert parse_config(updated) == replace(config, subflavors={"a": 1})
+    assert update_all_split_sections(updated, split, sets, excluded) == updated
+    assert parse_config(update_all_split_sections(updated, None, {}, Excludes())) == DatasetConfig(subflavors={"a": 1})
 
 
 @pytest.mark.parametrize(
@@ -77,13 +77,13 @@ def test_rules_are_kept_by_dataset_yaml_as_they_are(
         ("exclude: [a]", "expected `name: value` pairs"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(text: str, words: str) -> None:
+def test_invalid_split_rule_error_names_line(text: str, words: str) -> None:
     with pytest.raises(DatasetError, match=words) as caught:
         parse_config(f"sample_type: CrudeSample\n{text}\n", "d.yaml")
     assert (caught.value.code, caught.value.where) == ("WDS220", "d.yaml:2")
 
 
-def test_a_set_and_a_split_have_one_name_together() -> None:
+def test_qualified_split_name_joins_set_and_split() -> None:
     assert (qualified_split_name("folds", "val"), qualified_split_name("", "val")) == ("folds/val", "val")
     assert (split_set_and_name("folds/val"), split_set_and_name("val")) == (("folds", "val"), ("", "val"))
     for name in ("a/b", "a b", "ä"):
@@ -93,6 +93,6 @@ def test_a_set_and_a_split_have_one_name_together() -> None:
             check_split_name(name)
 
 
-def test_excludes_add_up_once() -> None:
+def test_merged_excludes_contain_each_entry_once() -> None:
     assert Excludes(keys=("a", "b")).merged_with(Excludes(keys=("b", "c"))) == Excludes(keys=("a", "b", "c"))
     assert not Excludes()

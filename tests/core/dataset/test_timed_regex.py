@@ -7,12 +7,12 @@ from wdsctl.core.dataset.timed_regex import compile_path_regex
 from wdsctl.core.errors import UsageError
 
 
-def test_a_path_matches_as_a_whole_with_its_line_ends() -> None:
+def test_path_regex_matches_whole_path_with_line_breaks() -> None:
     matches = compile_path_regex("a.*|b", "re:a.*|b")
     assert [matches(path) for path in ("a\nb", "b", "bb", "xa")] == [True, True, False, False]
 
 
-def test_what_slow_paths_take_is_taken_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_match_timeout_applies_to_sum_of_slow_paths(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timed_regex, "MATCH_TIMEOUT_SECONDS", 0.2)
     matches = compile_path_regex("(a|aa)+", "re:(a|aa)+")
     assert matches("a" * 60)

@@ -24,43 +24,43 @@ def _empty_store() -> None:
     FaultyFileSystem.reset()
 
 
-def facts() -> dict[str, object]:
-    found: dict[str, object] = json.loads(ObjectStore(ROOT).get(URL)[0])
-    return found
+def read_marker() -> dict[str, object]:
+    marker: dict[str, object] = json.loads(ObjectStore(ROOT).get(URL)[0])
+    return marker
 
 
 def leave_marker(*, host: str = "node-17", born: str = "1", ended: bool = False) -> None:
     with hold_writer_marker(ROOT):
-        found = facts()
-    holder = {**found["holder"], "host": host, "born": born}  # type: ignore[dict-item]
-    ObjectStore(ROOT).put(URL, json.dumps({**found, "holder": holder, "ended": ended}).encode())
+        marker = read_marker()
+    holder = {**marker["holder"], "host": host, "born": born}  # type: ignore[dict-item]
+    ObjectStore(ROOT).put(URL, json.dumps({**marker, "holder": holder, "ended": ended}).encode())
 
 
-def test_the_second_writer_is_refused_and_learns_who_is_first() -> None:
+def test_second_writer_is_refused_and_first_is_named() -> None:
     with (
         hold_writer_marker(ROOT),
-        pytest.raises(CatalogError, match=f"process {os.getpid()} on") as refused,
+        pytest.raises(CatalogError, match=f"process {os.getpid()} on") as caught,
         hold_writer_marker(ROOT),
     ):
         pass
-    assert refused.value.code == "WDS304"
+    assert caught.value.code == "WDS304"
 
 
-def test_the_marker_of_a_run_that_has_ended_keeps_nobody_out() -> None:
+def test_marker_of_ended_run_blocks_nobody() -> None:
     with hold_writer_marker(ROOT):
-        assert facts()["ended"] is False
-    assert facts()["ended"] is True
+        assert read_marker()["ended"] is False
+    assert read_marker()["ended"] is True
     with hold_writer_marker(ROOT):
-        assert facts()["ended"] is False
+        assert read_marker()["ended"] is False
 
 
-def test_a_writer_on_this_machine_that_died_keeps_nobody_out() -> None:
+def test_marker_of_dead_local_writer_blocks_nobody() -> None:
     leave_marker(host=os.uname().nodename)
     with hold_writer_marker(ROOT):
         pass
 
 
-def test_a_writer_elsewhere_counts_as_dead_after_the_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marker_of_other_machine_expires_after_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     leave_marker()
     with pytest.raises(CatalogError, match="node-17"), hold_writer_marker(ROOT):
         pass
@@ -69,7 +69,7 @@ def test_a_writer_elsewhere_counts_as_dead_after_the_time_out(monkeypatch: pytes
         pass
 
 
-def test_the_clock_of_this_machine_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clock_of_local_machine_does_not_expire_marker(monkeypatch: pytest.MonkeyPatch) -> None:
     leave_marker()
     monkeypatch.setattr("time.time", lambda: 1e12)
     with pytest.raises(CatalogError, match="node-17"), hold_writer_marker(ROOT):
@@ -77,7 +77,7 @@ def test_the_clock_of_this_machine_does_not_count(monkeypatch: pytest.MonkeyPatc
     assert [each.url for each in ObjectStore(ROOT).list(ROOT)] == [URL]
 
 
-def test_a_marker_can_be_broken() -> None:
+def test_break_locks_breaks_marker() -> None:
     leave_marker()
     notes: list[str] = []
     with break_locks(notes.append), hold_writer_marker(ROOT, note=notes.append):
@@ -85,7 +85,7 @@ def test_a_marker_can_be_broken() -> None:
     assert "taking over from another wdsctl" in notes[0]
 
 
-def test_a_writer_that_lost_its_marker_learns_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writer_that_lost_its_marker_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_marker, "HEARTBEAT_SECONDS", 0.01)
     with ExitStack() as stack:
         check = stack.enter_context(hold_writer_marker(ROOT))
@@ -97,17 +97,17 @@ def test_a_writer_that_lost_its_marker_learns_it(monkeypatch: pytest.MonkeyPatch
             stack.close()
 
 
-def test_heartbeats_make_new_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heartbeats_update_marker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_marker, "HEARTBEAT_SECONDS", 0.01)
     with hold_writer_marker(ROOT) as check:
         time.sleep(0.5)
-        assert facts()["beat"] != 0
+        assert read_marker()["beat"] != 0
         check()
-    assert facts()["ended"] is True
+    assert read_marker()["ended"] is True
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"ended": false, "holder": 3}', b"\xff" * 100])
-def test_what_is_no_marker_is_refused_until_it_is_old(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_marker_is_respected_until_it_is_old(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     ObjectStore(ROOT).put(URL, data)
     with pytest.raises(CatalogError, match="does not name the process"), hold_writer_marker(ROOT):
         pass
@@ -116,7 +116,7 @@ def test_what_is_no_marker_is_refused_until_it_is_old(data: bytes, monkeypatch: 
         pass
 
 
-def test_a_store_without_conditions_is_written_to_with_a_note(tmp_path: Path) -> None:
+def test_store_without_conditional_writes_adds_note(tmp_path: Path) -> None:
     notes: list[str] = []
     with hold_writer_marker(f"local://{tmp_path}/data", note=notes.append) as check:
         check()

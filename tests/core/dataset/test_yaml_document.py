@@ -12,33 +12,33 @@ PRINTABLE = st.text(st.characters(codec="utf-8"))
 
 
 @given(PRINTABLE)
-def test_a_text_written_as_yaml_reads_back_as_itself(text: str) -> None:
+def test_format_scalar_round_trips_any_text(text: str) -> None:
     assert yaml.safe_load(f"x: {format_scalar(text)}\n") == {"x": text}
 
 
 @pytest.mark.parametrize("text", ["jpg", "jpg,png", "json[caption]", "json[a][0][b]", "train", "v1.5", "子 x 子"[2:3]])
-def test_usual_texts_are_written_without_quotes(text: str) -> None:
+def test_format_scalar_writes_common_texts_without_quotes(text: str) -> None:
     assert format_scalar(text) == text
 
 
 @pytest.mark.parametrize("text", ["yes", "null", "1", "1e3", "", "a: b", "a #b", "- a", "{a}", "*a", "12:30:00"])
-def test_texts_that_yaml_would_misread_are_quoted(text: str) -> None:
+def test_format_scalar_quotes_texts_that_yaml_would_misread(text: str) -> None:
     assert format_scalar(text).startswith('"')
 
 
 @given(st.dictionaries(PRINTABLE.filter(bool), PRINTABLE))
-def test_a_block_reads_back_as_its_entries(entries: dict[str, str]) -> None:
+def test_format_block_round_trips_entries(entries: dict[str, str]) -> None:
     text = format_block("key", {name: format_scalar(value) for name, value in entries.items()})
 
     assert yaml.safe_load(text) == {"key": entries}
 
 
 @pytest.mark.parametrize("text", ["\x85", "a\u2028b", "größe", "\ufeff", "🐶", "a\nb\n"])
-def test_values_read_back_as_themselves_whatever_their_letters(text: str) -> None:
+def test_dump_yaml_round_trips_special_characters(text: str) -> None:
     assert yaml.safe_load(dump_yaml({"x": {text: [text]}})) == {"x": {text: [text]}}
 
 
-def test_a_place_is_the_line_of_the_key_or_of_the_nearest_above() -> None:
+def test_where_returns_line_of_key_or_nearest_parent() -> None:
     document = parse_yaml("a: 1\nb:\n  c: 2\n\n  d: {e: 3}\n", "x.yaml")
 
     assert document.where("b", "c") == "x.yaml:3"
@@ -48,7 +48,7 @@ def test_a_place_is_the_line_of_the_key_or_of_the_nearest_above() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "why"),
+    ("text", "line", "reason"),
     [
         ("a: 1\nb: [1, 2\nc: 3\n", ":3", "expected ',' or ']'"),
         ("a: 1\n\tb: 2\n", ":2", "tab|cannot start any token"),
@@ -62,15 +62,15 @@ def test_a_place_is_the_line_of_the_key_or_of_the_nearest_above() -> None:
         ("a: " + "[" * 5000, ":1", "nested more than 60 levels"),
     ],
 )
-def test_a_file_that_does_not_parse_names_the_line(text: str, line: str, why: str) -> None:
-    with pytest.raises(DatasetError, match=why) as caught:
+def test_parse_error_names_line(text: str, line: str, reason: str) -> None:
+    with pytest.raises(DatasetError, match=reason) as caught:
         parse_yaml(text, "x.yaml")
 
     assert caught.value.where == f"x.yaml{line}"
     assert caught.value.code == "WDS220"
 
 
-def test_aliases_are_shared() -> None:
+def test_aliases_and_merges_are_resolved() -> None:
     data = parse_yaml("a: &a {x: 1}\nb: *a\nc: {<<: *a, y: 2}\n", "x.yaml").data
 
     assert data == {"a": {"x": 1}, "b": {"x": 1}, "c": {"x": 1, "y": 2}}
@@ -93,5 +93,5 @@ def test_aliases_are_shared() -> None:
         ("{a: 1, b: 2}\n", None),
     ],
 )
-def test_the_lines_of_a_key_end_before_the_comments_of_the_next(text: str, lines: range | None) -> None:
+def test_key_line_range_ends_before_comments_of_next_key(text: str, lines: range | None) -> None:
     assert key_line_range(text, "b") == lines

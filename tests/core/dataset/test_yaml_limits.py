@@ -1,4 +1,4 @@
-"""A YAML file of a few hundred bytes takes neither minutes nor gigabytes."""
+"""YAML files of a few hundred bytes cannot take minutes or gigabytes to read."""
 
 from __future__ import annotations
 
@@ -50,45 +50,45 @@ ATTACKS = {
 
 @pytest.mark.parametrize("text", ATTACKS.values(), ids=ATTACKS)
 @pytest.mark.parametrize("read", [parse_yaml, config.parse_config, parse_split_yaml])
-def test_what_would_grow_without_end_is_refused_at_once(read: Callable[[str, str], object], text: str) -> None:
-    began = time.perf_counter()
+def test_expanding_yaml_is_refused_at_once(read: Callable[[str, str], object], text: str) -> None:
+    start = time.perf_counter()
     with pytest.raises(DatasetError, match=r"more than|contains itself|the limit is"):
         read(text, "x.yaml")
 
-    assert time.perf_counter() - began < 5
+    assert time.perf_counter() - start < 5
 
 
 @pytest.mark.parametrize("name", sorted(ATTACKS.keys() - {"merges"}))
-def test_blend_files_have_the_same_limits(name: str) -> None:
-    began = time.perf_counter()
+def test_blend_files_have_same_limits(name: str) -> None:
+    start = time.perf_counter()
     with pytest.raises(DatasetError, match=r"more than|contains itself|the limit is"):
         node_value(from_yaml(ATTACKS[name], "x.yaml"))
 
-    assert time.perf_counter() - began < 5
+    assert time.perf_counter() - start < 5
 
 
-def test_blend_files_merge_shared_mappings_without_growing() -> None:
+def test_blend_files_merge_shared_mappings_without_growth() -> None:
     assert len(node_value(from_yaml(MERGES, "x.yaml"))["a11"]) == 12
 
 
 @pytest.mark.parametrize("text", ATTACKS.values(), ids=ATTACKS)
-def test_convert_reads_blend_files_with_the_same_limits(tmp_path: Path, text: str) -> None:
+def test_convert_reads_blend_files_with_same_limits(tmp_path: Path, text: str) -> None:
     path = tmp_path / "blend.yaml"
     path.write_text(text)
-    began = time.perf_counter()
+    start = time.perf_counter()
 
     with pytest.raises(WdsctlError):
         _layout_of_blend(str(path), {"media": "image"})
-    assert time.perf_counter() - began < 5
+    assert time.perf_counter() - start < 5
 
 
 @pytest.mark.parametrize("text", [BRACKETS, COLUMNS])
-def test_a_key_is_not_looked_for_in_endless_nesting(text: str) -> None:
+def test_key_line_range_refuses_deep_nesting(text: str) -> None:
     with pytest.raises(ValueError, match="levels deep"):
         key_line_range(text, "a")
 
 
-def test_what_is_written_may_be_long_and_aliases_may_share_it() -> None:
+def test_long_lists_and_small_aliases_are_accepted() -> None:
     text = "a: &a\n" + "".join(f"- {i}\n" for i in range(2 * MAX_ALIASED_VALUES)) + "b: &b [1, 2]\nc: [*b, *b]\n"
     node = compose_yaml(text)
 
@@ -96,11 +96,11 @@ def test_what_is_written_may_be_long_and_aliases_may_share_it() -> None:
     refuse_expansion(node)
 
 
-def test_the_limit_of_levels_is_the_deepest_that_is_read() -> None:
+def test_depth_limit_is_deepest_accepted_level() -> None:
     assert parse_yaml("[" * MAX_YAML_DEPTH + "]" * MAX_YAML_DEPTH, "x.yaml").data is not None
     with pytest.raises(DatasetError, match=f"more than {MAX_YAML_DEPTH} levels deep"):
         parse_yaml("[" * (MAX_YAML_DEPTH + 2) + "]" * (MAX_YAML_DEPTH + 2), "x.yaml")
 
 
-def test_numbers_of_a_hundred_characters_are_read_and_texts_of_any_length() -> None:
+def test_numbers_of_hundred_digits_and_long_texts_are_read() -> None:
     assert parse_yaml("a: " + "1" * 100 + "\nb: " + "x" * 10_000, "x.yaml").data["a"] == int("1" * 100)

@@ -1,4 +1,4 @@
-"""What `migrate` finds in programs that use Energon, and how it rewrites them."""
+"""`migrate` finds uses of Energon in programs and rewrites them."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from wdsctl.core.energon.migrate import EnergonUse, MigrationReport, migrate, mi
 from wdsctl.core.errors import InputError
 
 
-def rewritten(program: str) -> str:
-    """The program after mechanical changes."""
+def rewrite(program: str) -> str:
+    """The program after automatic changes."""
     _, text, _ = migrate_text("x.py", dedent(program).encode())
     assert text is not None
     ast.parse(text)
     return text
 
 
-def found(program: str, *kinds: str) -> list[tuple[int, str]]:
+def find_uses(program: str, *kinds: str) -> list[tuple[int, str]]:
     """Line and text of the uses of these kinds."""
     uses, _, _ = migrate_text("x.py", dedent(program).encode())
     return [(use.line, use.found) for use in uses if use.kind in kinds]
 
 
-def becomes(program: str) -> list[str]:
+def find_hints(program: str) -> list[str]:
     uses, _, _ = migrate_text("x.py", dedent(program).encode())
     return [use.becomes for use in uses if use.kind == "hand"]
 
 
-def test_imports_change_and_nothing_else() -> None:
+def test_imports_are_rewritten_and_nothing_else() -> None:
     program = """\
         # -*- coding: utf-8 -*-
         import os, megatron.energon as energon   # keep
@@ -46,20 +46,20 @@ def test_imports_change_and_nothing_else() -> None:
         \tfrom megatron.energon.errors import SkipSample ; x = "ä"; import megatron.energon.av as av
         """
 
-    assert rewritten(program) == dedent(program).replace("megatron.energon", "wdsctl.loader.energon")
+    assert rewrite(program) == dedent(program).replace("megatron.energon", "wdsctl.loader.energon")
 
 
-def test_the_package_by_its_full_name_and_from_its_parent() -> None:
-    assert rewritten("import megatron.energon\nimport megatron.core\nmegatron.energon.get_loader(megatron.core)\n") == (
+def test_full_package_name_and_parent_import_are_rewritten() -> None:
+    assert rewrite("import megatron.energon\nimport megatron.core\nmegatron.energon.get_loader(megatron.core)\n") == (
         "import wdsctl.loader.energon\nimport megatron.core\nwdsctl.loader.energon.get_loader(megatron.core)\n"
     )
-    assert rewritten("from megatron import energon as e\ne.get_loader(1)\n") == (
+    assert rewrite("from megatron import energon as e\ne.get_loader(1)\n") == (
         "from wdsctl.loader import energon as e\ne.get_loader(1)\n"
     )
 
 
-def test_names_of_modules_that_wdsctl_lacks_come_from_the_module_above() -> None:
-    assert rewritten(
+def test_names_of_missing_modules_are_imported_from_parent_module() -> None:
+    assert rewrite(
         "from megatron.energon.flavors.base_dataset import Sample\n"
         "from megatron.energon.edataclass import edataclass\n"
         "from megatron.energon.wrappers.limit_dataset import LimitDataset as L\n"
@@ -70,16 +70,16 @@ def test_names_of_modules_that_wdsctl_lacks_come_from_the_module_above() -> None
     )
 
 
-def test_names_of_earlier_versions_keep_their_uses() -> None:
-    assert rewritten("from megatron.energon import IgnoreSample\nraise IgnoreSample\n") == (
+def test_renamed_names_are_imported_under_old_name() -> None:
+    assert rewrite("from megatron.energon import IgnoreSample\nraise IgnoreSample\n") == (
         "from wdsctl.loader.energon import SkipSample as IgnoreSample\nraise IgnoreSample\n"
     )
-    assert rewritten("from megatron.energon import IgnoreSample as Skip\n") == (
+    assert rewrite("from megatron.energon import IgnoreSample as Skip\n") == (
         "from wdsctl.loader.energon import SkipSample as Skip\n"
     )
 
 
-def test_methods_of_loaders_get_their_new_names() -> None:
+def test_loader_methods_are_renamed() -> None:
     program = """\
         from megatron.energon import get_savable_loader
         ä, loader = "ä", None
@@ -89,7 +89,7 @@ def test_methods_of_loaders_get_their_new_names() -> None:
         other.save_state(dst_rank=0)
         """
 
-    assert rewritten(program).splitlines()[3:] == [
+    assert rewrite(program).splitlines()[3:] == [
         "ä = loader.save_state_global(global_dst_rank=0)",
         "loader.restore_state_global(state)",
         "other.save_state(dst_rank=0)",
@@ -121,19 +121,19 @@ def test_methods_of_loaders_get_their_new_names() -> None:
         ("import megatron.energon as e\nfrom .x import (", [(2, "the file")]),
     ],
 )
-def test_what_has_no_counterpart_is_for_the_hand(program: str, expected: list[tuple[int, str]]) -> None:
-    assert found(program, "hand") == expected
+def test_uses_without_counterpart_need_hand_work(program: str, expected: list[tuple[int, str]]) -> None:
+    assert find_uses(program, "hand") == expected
 
 
-def test_a_use_for_the_hand_says_what_to_write() -> None:
+def test_use_that_needs_hand_work_has_hint() -> None:
     program = "from megatron.energon import BlendDataset\nBlendDataset((a, 1))"
-    assert becomes(program) == ["write a blend file, or pass a Blender to get_train_dataset"]
+    assert find_hints(program) == ["write a blend file, or pass a Blender to get_train_dataset"]
 
 
 def test_annotations_need_no_change() -> None:
     program = "from megatron.energon import SavableDataset, BlendDataset\ndef f(x: BlendDataset[int]): ..."
-    assert found(program, "hand") == []
-    assert found(program, "same") == [(1, "BlendDataset")]
+    assert find_uses(program, "hand") == []
+    assert find_uses(program, "same") == [(1, "BlendDataset")]
 
 
 def test_arguments_without_effect_are_noted() -> None:
@@ -146,14 +146,14 @@ def test_arguments_without_effect_are_noted() -> None:
         unrelated(handler=print)
         """
 
-    assert found(program, "note") == [
+    assert find_uses(program, "note") == [
         (2, "worker_debug_path="),
         (3, "worker_log_level="),
         (4, "handler="),
         (4, "image_decode="),
         (5, "checkpoint_every_sec="),
     ]
-    assert found(program, "hand") == []
+    assert find_uses(program, "hand") == []
 
 
 def a_project(root: Path) -> Path:
@@ -167,7 +167,7 @@ def a_project(root: Path) -> Path:
     return root
 
 
-def test_files_are_rewritten_only_if_asked(tmp_path: Path) -> None:
+def test_files_are_rewritten_only_with_write(tmp_path: Path) -> None:
     root = a_project(tmp_path)
     before = {each: each.read_bytes() for each in root.rglob("*.py")}
 
@@ -187,7 +187,7 @@ def test_files_are_rewritten_only_if_asked(tmp_path: Path) -> None:
     assert migrate(str(root)) == MigrationReport(str(root), 3, (), False, (), ())
 
 
-def test_nothing_runs(tmp_path: Path) -> None:
+def test_migrate_does_not_run_the_program(tmp_path: Path) -> None:
     script = tmp_path / "x.py"
     script.write_text("import megatron.energon\nopen('made', 'w')\nraise SystemExit\n")
 

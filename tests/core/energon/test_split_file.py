@@ -13,37 +13,39 @@ from wdsctl.core.index.index import index
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> DatasetLocation:
+def location(tmp_path: Path) -> DatasetLocation:
     root = some_shards(tmp_path, 4)
     index(root)
     return locate(root)
 
 
-def written(place: DatasetLocation, **said: object) -> str:
-    Path(place.meta, "s.json").write_text(json.dumps(said, indent=0))
-    return find_split_file(place, "s.json")
+def write_split_file(location: DatasetLocation, **content: object) -> str:
+    Path(location.meta, "s.json").write_text(json.dumps(content, indent=0))
+    return find_split_file(location, "s.json")
 
 
-def test_samples_that_are_left_out_are_bits_of_their_shard(place: DatasetLocation) -> None:
-    path = written(
-        place,
+def test_excluded_samples_are_cleared_bits_of_their_shard(location: DatasetLocation) -> None:
+    path = write_split_file(
+        location,
         split_parts={"train": ["shard-{000..001}.tar"]},
         exclude=["shard-000.tar/000001", "shard-001.tar/{000005..000009}", "shard-003.tar/000015"],
     )
-    _, parts = read_split_from_file(place, path, "train")
+    _, parts = read_split_from_file(location, path, "train")
     assert [(part.samples, part.bits) for part in parts] == [(4, b"\x1d")]
 
 
-def test_a_shard_may_be_in_several_splits_of_a_file(place: DatasetLocation) -> None:
-    path = written(place, split_parts={"train": ["shard-000.tar"], "val": ["shard-000.tar", "shard-002.tar"]})
-    assert [len(read_split_from_file(place, path, name)[1]) for name in ("train", "val")] == [1, 2]
+def test_shard_can_be_in_several_splits_of_file(location: DatasetLocation) -> None:
+    path = write_split_file(
+        location, split_parts={"train": ["shard-000.tar"], "val": ["shard-000.tar", "shard-002.tar"]}
+    )
+    assert [len(read_split_from_file(location, path, name)[1]) for name in ("train", "val")] == [1, 2]
 
 
-def test_a_split_that_names_nothing_is_empty(place: DatasetLocation) -> None:
-    assert read_split_from_file(place, written(place, split_parts={"train": []}), "train")[1] == []
+def test_split_without_names_is_empty(location: DatasetLocation) -> None:
+    assert read_split_from_file(location, write_split_file(location, split_parts={"train": []}), "train")[1] == []
 
 
-def test_many_names_that_are_not_there_are_counted(place: DatasetLocation) -> None:
-    path = written(place, split_parts={"train": ["shard-{000000..200000}.tar"]})
+def test_missing_names_are_counted(location: DatasetLocation) -> None:
+    path = write_split_file(location, split_parts={"train": ["shard-{000000..200000}.tar"]})
     with pytest.raises(DatasetError, match="200,001 names"):
-        read_split_from_file(place, path, "train")
+        read_split_from_file(location, path, "train")

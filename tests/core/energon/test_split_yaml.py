@@ -13,13 +13,13 @@ from wdsctl.core.energon.split_yaml import collapse_ranges, format_split_yaml, r
 from wdsctl.core.errors import DatasetError, InputError
 
 
-def written(tmp_path: Path, text: str) -> str:
+def write_split_yaml(tmp_path: Path, text: str) -> str:
     path = tmp_path / "split.yaml"
     path.write_text(text)
     return str(path)
 
 
-def test_shards_and_samples_to_leave_out_are_told_apart(tmp_path: Path) -> None:
+def test_excluded_shards_and_samples_are_distinguished(tmp_path: Path) -> None:
     text = """
 split_parts:
   train: ["parts/data-{0..7}.tar", "other[1].tar"]
@@ -28,17 +28,17 @@ exclude:
 - parts/data-3.tar
 - parts/data-4.tar/{000001..000003}
 """
-    rule, excludes = read_split_yaml(written(tmp_path, text))
+    rule, excludes = read_split_yaml(write_split_yaml(tmp_path, text))
 
     assert list(rule.patterns) == ["train", "val"]
     assert rule.patterns["val"] == ("parts/data-8.tar",)
     assert excludes == Excludes(shards=("parts/data-3.tar",), samples=("parts/data-4.tar/{000001..000003}",))
-    odd = compile_shard_pattern(rule.patterns["train"][1])
-    assert (odd("other[1].tar"), odd("other1.tar")) == (True, False)
+    matches = compile_shard_pattern(rule.patterns["train"][1])
+    assert (matches("other[1].tar"), matches("other1.tar")) == (True, False)
 
 
-def test_json_of_the_same_form_is_read(tmp_path: Path) -> None:
-    rule, _ = read_split_yaml(written(tmp_path, '{"split_parts": {"train": ["a.tar"]}, "exclude": []}'))
+def test_json_split_file_is_read(tmp_path: Path) -> None:
+    rule, _ = read_split_yaml(write_split_yaml(tmp_path, '{"split_parts": {"train": ["a.tar"]}, "exclude": []}'))
     assert rule.patterns == {"train": ("a.tar",)}
 
 
@@ -53,21 +53,21 @@ def test_json_of_the_same_form_is_read(tmp_path: Path) -> None:
         ("split_parts: [", "invalid file"),
     ],
 )
-def test_a_file_that_is_none_is_refused_with_what_is_wrong(tmp_path: Path, text: str, words: str) -> None:
+def test_invalid_split_file_is_refused_with_reason(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(DatasetError, match=words) as caught:
-        read_split_yaml(written(tmp_path, text))
+        read_split_yaml(write_split_yaml(tmp_path, text))
     assert caught.value.code == "WDS217"
     with pytest.raises(InputError):
         read_split_yaml(str(tmp_path / "nowhere.yaml"))
 
 
-def test_names_that_count_up_become_ranges() -> None:
+def test_collapse_ranges_joins_consecutive_names() -> None:
     names = ["a-8.tar", "a-9.tar", "a-10.tar", "a-11.tar", "b-000-of-002.tar", "b-001-of-002.tar", "c.tar", "a-7.tar"]
     assert collapse_ranges(names) == ["a-{8..9}.tar", "a-{10..11}.tar", "b-{000..001}-of-002.tar", "c.tar", "a-7.tar"]
 
 
 @given(st.lists(st.from_regex(r"[ab]/[0-9]{1,3}(-[0-9]{1,2})?\.tar", fullmatch=True), max_size=30))
-def test_ranges_stand_for_the_names_in_their_order(names: list[str]) -> None:
+def test_collapsed_ranges_expand_to_names_in_order(names: list[str]) -> None:
     assert [name for each in collapse_ranges(names) for name in expand_braces(each)] == names
 
 
@@ -79,20 +79,18 @@ def test_ranges_stand_for_the_names_in_their_order(names: list[str]) -> None:
         min_size=1,
     )
 )
-def test_what_is_written_is_read_as_the_same(
-    tmp_path_factory: pytest.TempPathFactory, splits: dict[str, list[str]]
-) -> None:
+def test_split_yaml_round_trips(tmp_path_factory: pytest.TempPathFactory, splits: dict[str, list[str]]) -> None:
     text = format_split_yaml(splits, ["gone.tar"], ["a.tar/k 1"])
-    rule, excludes = read_split_yaml(written(tmp_path_factory.mktemp("one"), text))
+    rule, excludes = read_split_yaml(write_split_yaml(tmp_path_factory.mktemp("one"), text))
 
-    found = {
+    restored = {
         name: [each for pattern in patterns for each in expand_braces(pattern)]
         for name, patterns in rule.patterns.items()
     }
-    assert found == splits
+    assert restored == splits
     assert excludes == Excludes(shards=("gone.tar",), samples=("a.tar/k 1",))
 
 
-def test_names_with_braces_cannot_be_said() -> None:
+def test_names_with_braces_are_refused() -> None:
     with pytest.raises(DatasetError, match="braces"):
         format_split_yaml({"train": ["a{1}.tar"]}, [], [])

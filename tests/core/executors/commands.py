@@ -1,4 +1,4 @@
-"""Commands whose work is in units, each with its input, and everything that they leave behind."""
+"""Commands whose work is divided into units, with their inputs, and the files that they write."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _VOLATILE_NAMES = ("ledger.sqlite", "ledger.sqlite-journal", "lock")
 
 
 class Command(NamedTuple):
-    """`prepare`: makes the input below a folder. `arguments`: of the command lines to run there, in this order."""
+    """`prepare` writes the input into a folder; `arguments` are the command lines to run there, in order."""
 
     prepare: Callable[[Path], object]
     arguments: Sequence[Sequence[str]]
@@ -44,9 +44,9 @@ def _shards(root: Path) -> None:
 
 def _broken_shards(root: Path) -> None:
     _shards(root)
-    whole = a_shard({f"x{i}.txt": b"text" * 200 for i in range(6)})
+    complete = a_shard({f"x{i}.txt": b"text" * 200 for i in range(6)})
     for number in range(4):
-        (root / "data" / f"broken-{number}.tar").write_bytes(whole[: len(whole) - 2600 - 700 * number])
+        (root / "data" / f"broken-{number}.tar").write_bytes(complete[: len(complete) - 2600 - 700 * number])
 
 
 def _raw_files(root: Path) -> None:
@@ -77,7 +77,7 @@ COMMANDS: Mapping[str, Command] = {
 
 
 def fresh_input(command: Command, root: Path) -> None:
-    """Make the input of a command below `root`, with the times of every other call."""
+    """Writes the input of a command below `root`, with the same modification times in every call."""
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir()
     command.prepare(root)
@@ -86,12 +86,12 @@ def fresh_input(command: Command, root: Path) -> None:
 
 
 def run_locally(command: Command) -> int:
-    """Run a command in the current folder; returns the exit code of its last command line."""
+    """Runs a command in the current folder; returns the exit code of its last command line."""
     return [main([*arguments, "--workers", "1"]) for arguments in command.arguments][-1]
 
 
 def run_as_job(command: Command, folder: Path, tasks: int, run_tasks: Callable[[Path, int, int], Any]) -> int:
-    """Run the last command line as a job, in as many rounds of tasks as it needs."""
+    """Runs the last command line as a job, in as many rounds of tasks as it needs."""
     for arguments in command.arguments[:-1]:
         main([*arguments, "--workers", "1"])
     outcome = plan_job(str(folder), [*command.arguments[-1], "--workers", "1"], run_inner, tasks=tasks)
@@ -116,18 +116,18 @@ def everything(root: Path) -> dict[str, Any]:
     copy from a catalog that was made again, and the times of shards, which are those of the run that wrote them. Other
     databases are compared by rows.
     """
-    found: dict[str, Any] = {}
+    contents: dict[str, Any] = {}
     for path in sorted(root.rglob("*")):
         name = str(path.relative_to(root))
         if not path.is_file() or path.name in _VOLATILE_NAMES:
             continue
-        if path.suffix == ".result":  # has the time of what it describes
-            found[name] = path.stat().st_size
+        if path.suffix == ".result":  # contains a modification time
+            contents[name] = path.stat().st_size
         else:
-            found[name] = catalog_bytes(path) if path.name == "catalog.sqlite" else path.read_bytes()
+            contents[name] = catalog_bytes(path) if path.name == "catalog.sqlite" else path.read_bytes()
             if path.suffix == ".sqlite" and path.name != "catalog.sqlite":
-                found[name] = _rows(path)
-    return found
+                contents[name] = _rows(path)
+    return contents
 
 
 def catalog_bytes(path: str | Path) -> bytes:
@@ -148,11 +148,11 @@ def _rows(path: Path) -> list[tuple[str, tuple[Any, ...]]]:
         tables = [name.decode() for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type='table'")]
         rows: list[tuple[str, tuple[Any, ...]]] = []
         for table in tables:
-            found = connection.execute(f"SELECT * FROM {table}")
-            rows += [(table, _without_times(table, row)) for row in found if row[:1] != (b"uuid",)]
+            contents = connection.execute(f"SELECT * FROM {table}")
+            rows += [(table, _without_times(table, row)) for row in contents if row[:1] != (b"uuid",)]
     return rows
 
 
 def _without_times(table: str, row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Shards that a command writes have the time of the run."""
+    """Shards that a command writes have the time of the run, so times are replaced by 0."""
     return tuple(0 if table == "shard" and isinstance(each, int) and each > 10**17 else each for each in row)

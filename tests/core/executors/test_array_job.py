@@ -25,16 +25,16 @@ from wdsctl.core.executors.array_task import run_task
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_job_leaves_the_same_files_as_a_local_run(
+def test_job_writes_same_files_as_local_run(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = COMMANDS[name]
     outcomes = []
     root = tmp_path / "root"
-    for where in ("local", "job"):
+    for mode in ("local", "job"):
         fresh_input(command, root)
         monkeypatch.chdir(root)
-        if where == "local":
+        if mode == "local":
             outcomes.append((run_locally(command), everything(root)))
         else:
             outcomes.append((run_as_job(command, tmp_path / "folder", 3, run_each_task), everything(root)))
@@ -53,7 +53,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root / "data"
 
 
-def test_a_job_continues_with_another_number_of_tasks_after_a_kill_and_a_task_that_ran_twice(
+def test_job_continues_after_kill_with_other_task_count_and_repeated_task(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_locally(COMMANDS["index"])
@@ -66,15 +66,15 @@ def test_a_job_continues_with_another_number_of_tasks_after_a_kill_and_a_task_th
     assert (planned.stage, planned.phase, planned.units) == (1, "scan", SHARDS)
     run_task(str(folder), 0)
     assert killed_task(folder, 1) == -signal.SIGKILL
-    done = report_job(str(folder)).done
-    assert 0 < done < SHARDS
+    finished_units = report_job(str(folder)).done
+    assert 0 < finished_units < SHARDS
     with pytest.raises(InputError) as caught:
         merge_job(str(folder), run_inner)
     assert caught.value.code == "WDS451"
     assert "job run" in caught.value.hint
     continued = plan_job(str(folder), [], run_inner, tasks=5)
     assert isinstance(continued, JobReport)
-    assert (continued.tasks, continued.units) == (5, SHARDS - done)
+    assert (continued.tasks, continued.units) == (5, SHARDS - finished_units)
     for task in (0, 1, 1, 2, 3, 4):
         run_task(str(folder), task)
     assert run_task(str(folder), 3).ran == 0
@@ -101,12 +101,12 @@ run_task(sys.argv[1], int(sys.argv[2]))
 
 
 def killed_task(folder: Path, task: int) -> int:
-    """Run a task that is killed when it has saved its first results."""
+    """Runs a task that is killed after it has saved its first results."""
     command = [sys.executable, "-c", _KILLED_TASK, str(folder), str(task)]
     return subprocess.run(command, check=False).returncode
 
 
-def test_shards_that_change_between_plan_and_merge_are_noticed_and_planned_again(data: Path, tmp_path: Path) -> None:
+def test_shards_changed_between_plan_and_merge_are_planned_again(data: Path, tmp_path: Path) -> None:
     folder = str(tmp_path / "job")
     plan_job(folder, ["index", "data"], run_inner, tasks=2)
     for task in (0, 1):
@@ -127,9 +127,7 @@ def test_shards_that_change_between_plan_and_merge_are_noticed_and_planned_again
     assert merge_job(folder, run_inner) == 0
 
 
-def test_a_shard_that_a_task_cannot_read_is_reported_like_in_a_local_run_and_tried_again(
-    data: Path, tmp_path: Path
-) -> None:
+def test_unreadable_shard_in_task_is_reported_and_retried(data: Path, tmp_path: Path) -> None:
     folder = str(tmp_path / "job")
     plan_job(folder, ["index", "data"], run_inner, tasks=1)
     moved = data / "s-03.tar"
@@ -143,7 +141,7 @@ def test_a_shard_that_a_task_cannot_read_is_reported_like_in_a_local_run_and_tri
     assert merge_job(folder, run_inner) == 0
 
 
-def test_two_merges_at_once_are_refused(data: Path, tmp_path: Path) -> None:
+def test_concurrent_merges_are_refused(data: Path, tmp_path: Path) -> None:
     folder = str(tmp_path / "job")
     plan_job(folder, ["index", "data"], run_inner)
     run_task(folder, 0)
@@ -162,27 +160,27 @@ def test_two_merges_at_once_are_refused(data: Path, tmp_path: Path) -> None:
         ([], "WDS001"),
     ],
 )
-def test_a_command_without_tasks_is_refused(arguments: list[str], code: str, data: Path, tmp_path: Path) -> None:
+def test_command_without_tasks_is_refused(arguments: list[str], code: str, data: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         plan_job(str(tmp_path / "job"), arguments, run_inner)
     assert caught.value.code == code
     assert not (tmp_path / "job").exists()
 
 
-def test_a_folder_has_one_command(data: Path, tmp_path: Path) -> None:
+def test_job_folder_accepts_one_command(data: Path, tmp_path: Path) -> None:
     folder = str(tmp_path / "job")
     plan_job(folder, ["index", "data"], run_inner)
     with pytest.raises(UsageError, match="another command"):
         plan_job(folder, ["index", "data", "--hash"], run_inner)
 
 
-def test_a_command_with_nothing_left_to_do_ends_while_it_is_planned(data: Path, tmp_path: Path) -> None:
+def test_command_with_nothing_to_do_finishes_while_planning(data: Path, tmp_path: Path) -> None:
     run_locally(COMMANDS["index"])
     assert plan_job(str(tmp_path / "job"), ["index", "data"], run_inner, tasks=3) == 0
     assert report_job(str(tmp_path / "job")).state == "finished"
 
 
-def test_an_error_of_the_command_is_raised_and_leaves_no_job(data: Path, tmp_path: Path) -> None:
+def test_error_of_command_is_raised_and_leaves_no_job(data: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError):
         plan_job(str(tmp_path / "job"), ["index", "nowhere"], run_inner)
     assert not (tmp_path / "job" / "job.json").exists()

@@ -28,17 +28,17 @@ def job(tmp_path: Path) -> str:
         ({"PBS_ARRAY_INDEX": "3"}, 3),
     ],
 )
-def test_the_scheduler_says_which_task_this_is(environment: dict[str, str], task: int) -> None:
+def test_find_task_reads_number_from_scheduler(environment: dict[str, str], task: int) -> None:
     assert find_task(environment) == task
 
 
 @pytest.mark.parametrize("environment", [{}, {"SLURM_ARRAY_TASK_ID": "undefined"}, {"LSB_JOBINDEX": "0"}])
-def test_without_a_number_the_task_is_asked_for(environment: dict[str, str]) -> None:
+def test_missing_task_number_is_refused(environment: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="missing task number"):
         find_task(environment)
 
 
-def test_tasks_share_all_units(job: str) -> None:
+def test_tasks_divide_all_units(job: str) -> None:
     reports = [run_task(job, task, workers=2) for task in range(3)]
     assert [report.ran for report in reports] == [2, 2, 2]
     assert report_job(job).done == 6
@@ -46,12 +46,12 @@ def test_tasks_share_all_units(job: str) -> None:
 
 
 @pytest.mark.parametrize("task", [-1, 3])
-def test_a_task_out_of_range_is_refused(job: str, task: int) -> None:
+def test_task_out_of_range_is_refused(job: str, task: int) -> None:
     with pytest.raises(UsageError, match=f"task {task} is out of range: the job has 3 tasks, 0 to 2"):
         run_task(job, task)
 
 
-def test_a_job_of_another_version_is_refused(job: str) -> None:
+def test_job_of_other_version_is_refused(job: str) -> None:
     path = Path(job) / "job.json"
     path.write_text(path.read_text().replace('"version": "', '"version": "9.'))
     for call in (lambda: run_task(job, 0), lambda: merge_job(job, run_inner), lambda: report_job(job)):
@@ -61,7 +61,7 @@ def test_a_job_of_another_version_is_refused(job: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["job.json", "stage-1.json", "stage-1.units"])
-def test_a_damaged_file_of_the_job_is_an_error(job: str, name: str) -> None:
+def test_damaged_job_file_is_refused(job: str, name: str) -> None:
     path = Path(job) / name
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2])
@@ -70,7 +70,7 @@ def test_a_damaged_file_of_the_job_is_an_error(job: str, name: str) -> None:
     assert caught.value.code == "WDS450"
 
 
-def test_a_function_that_the_job_names_must_be_one_of_ours(job: str) -> None:
+def test_unknown_unit_function_in_job_is_refused(job: str) -> None:
     path = Path(job) / "stage-1.json"
     path.write_text(path.read_text().replace("wdsctl.core.shards.scan_unit:run_scan_unit", "os:system"))
     with pytest.raises(CatalogError) as caught:
@@ -78,7 +78,7 @@ def test_a_function_that_the_job_names_must_be_one_of_ours(job: str) -> None:
     assert caught.value.code == "WDS450"
 
 
-def test_a_damaged_result_is_computed_again(job: str, tmp_path: Path) -> None:
+def test_damaged_result_is_recomputed(job: str, tmp_path: Path) -> None:
     for task in range(3):
         run_task(job, task)
     results = sorted((Path(job) / "results").rglob("*.result"))
@@ -89,25 +89,25 @@ def test_a_damaged_result_is_computed_again(job: str, tmp_path: Path) -> None:
     assert (tmp_path / "data" / ".wdsctl" / "catalog.sqlite").exists()
 
 
-def test_a_full_disk_ends_one_task_and_keeps_what_others_did(job: str, tmp_path: Path) -> None:
+def test_full_disk_fails_one_task_and_keeps_other_results(job: str, tmp_path: Path) -> None:
     run_task(job, 0)
     folder = Path(job) / "results" / "run_scan_unit"
-    whole = folder.stat().st_mode
+    mode = folder.stat().st_mode
     (Path(job) / "results" / "moved").mkdir()
     before = sorted(folder.iterdir())
     folder.rename(tmp_path / "aside")
-    folder.write_bytes(b"")  # where a folder should be: nothing can be written there
+    folder.write_bytes(b"")  # a file in place of the folder: nothing can be written there
     with pytest.raises((StorageError, UsageError)):
         run_task(job, 1)
-    assert "WDS" in report_job_error(job)
+    assert "WDS" in read_task_error(job)
     folder.unlink()
     (tmp_path / "aside").rename(folder)
-    assert folder.stat().st_mode == whole
+    assert folder.stat().st_mode == mode
     assert sorted(folder.iterdir()) == before
     run_task(job, 1)
     run_task(job, 2)
     assert merge_job(job, run_inner) == 0
 
 
-def report_job_error(job: str) -> str:
+def read_task_error(job: str) -> str:
     return next(Path(job, "tasks").glob("1-1.json")).read_text()

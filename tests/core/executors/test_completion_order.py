@@ -1,4 +1,4 @@
-"""Commands leave the same bytes whatever the order in which their units finish."""
+"""Commands write the same bytes for any order in which their units finish."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _COMMANDS = dict(COMMANDS) | {
 }
 
 
-class LastFirst:
-    """Runs units in this process, as workers would that finish the last unit first."""
+class ReversedExecutor:
+    """Runs units in this process and returns their results in reverse order."""
 
     workers = 2
     shares_files = True
@@ -32,23 +32,21 @@ class LastFirst:
         yield from reversed([(i, fn(unit)) for i, unit in enumerate(units)])
 
 
-def _last_first(_workers: int, _preload: Sequence[str]) -> Executor:
-    return LastFirst()
+def _make_reversed_executor(_workers: int, _preload: Sequence[str]) -> Executor:
+    return ReversedExecutor()
 
 
 @pytest.mark.parametrize("name", _COMMANDS)
-def test_the_order_in_which_units_finish_changes_no_byte(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_completion_order_of_units_changes_no_byte(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command, root = _COMMANDS[name], tmp_path / "root"
     fresh_input(command, root)
     monkeypatch.chdir(root)
     expected = run_locally(command), everything(root)
     fresh_input(command, root)
     monkeypatch.chdir(root)
-    with using_executor(_last_first):
+    with using_executor(_make_reversed_executor):
         code = run_locally(command)
-    found = everything(root)
-    assert found.keys() == expected[1].keys()
-    assert [file for file in found if found[file] != expected[1][file]] == []
+    actual = everything(root)
+    assert actual.keys() == expected[1].keys()
+    assert [file for file in actual if actual[file] != expected[1][file]] == []
     assert code == expected[0]

@@ -31,12 +31,12 @@ def test_shares_have_similar_sizes() -> None:
     assert max(work) - min(work) <= 1_000_000
 
 
-def test_a_job_is_what_was_saved(tmp_path: Path) -> None:
+def test_saved_job_is_read_back(tmp_path: Path) -> None:
     job = Job(str(tmp_path), ("index", "a b", "--hash"), "/somewhere", 5, 2, "planned", "/media")
     job.save()
     assert read_job(str(tmp_path)) == job
 
 
-def test_a_folder_without_a_job_says_how_to_plan_one(tmp_path: Path) -> None:
+def test_folder_without_job_has_hint_how_to_plan_one(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the folder has no job"):
         read_job(str(tmp_path))

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.build import Told, some_shards
+from tests.build import RecordingProgress, some_shards
 from tests.core.executors.commands import COMMANDS, everything, fresh_input, run_locally
 from wdsctl.cli.main import main
 from wdsctl.core.dataset.root_spec import RootSpec
@@ -36,7 +36,7 @@ class TwoNodes:
         from ray.cluster_utils import Cluster
 
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-        # Workers import what the tests import.
+        # Workers import the same modules as the tests.
         os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")])
         self._cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
         self._node = self._cluster.add_node(num_cpus=1)
@@ -66,9 +66,9 @@ def executor(nodes: TwoNodes, notes: list[str]) -> Iterator[RayExecutor]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with using_ray(nodes.address, None, notes.append):
-            made = make_executor(1)
-            assert isinstance(made, RayExecutor)
-            yield made
+            ray_executor = make_executor(1)
+            assert isinstance(ray_executor, RayExecutor)
+            yield ray_executor
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def notes() -> list[str]:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", COMMANDS)
-def test_two_nodes_leave_the_same_files_as_a_local_run(
+def test_two_nodes_write_same_files_as_local_run(
     name: str, nodes: TwoNodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command, root = COMMANDS[name], tmp_path / "root"
@@ -90,16 +90,16 @@ def test_two_nodes_leave_the_same_files_as_a_local_run(
     monkeypatch.chdir(root)
     with using_ray(nodes.address, None, print):
         code = run_locally(command)
-    found = everything(root)
-    assert found.keys() == expected[1].keys()
-    for file in found:
-        assert found[file] == expected[1][file], file
+    actual = everything(root)
+    assert actual.keys() == expected[1].keys()
+    for file in actual:
+        assert actual[file] == expected[1][file], file
     assert code == expected[0]
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_a_node_that_is_killed_in_the_middle_changes_nothing(nodes: TwoNodes, tmp_path: Path) -> None:
+def test_killed_node_does_not_change_result(nodes: TwoNodes, tmp_path: Path) -> None:
     roots = [some_shards(tmp_path / where / "data", SHARDS) for where in ("local", "ray")]
     for root in roots:
         for path in Path(root).iterdir():
@@ -112,20 +112,20 @@ def test_a_node_that_is_killed_in_the_middle_changes_nothing(nodes: TwoNodes, tm
             killed.append("node")
             nodes.kill_node()
 
-    told = Told(at_advance=kill)
+    progress = RecordingProgress(at_advance=kill)
     with using_ray(nodes.address, None, print):
-        index_dataset(RootSpec(roots[1]), IndexRequest(workers=1), progress=told)
+        index_dataset(RootSpec(roots[1]), IndexRequest(workers=1), progress=progress)
     nodes.replace_node()
     assert killed
     assert everything(tmp_path / "local") == everything(tmp_path / "ray")
 
 
-def batches(*units: Any) -> list[UnitBatch[Any]]:
+def make_batches(*units: Any) -> list[UnitBatch[Any]]:
     return [UnitBatch([unit], f"unit-{unit}") for unit in units]
 
 
 @pytest.mark.slow
-def test_a_worker_that_dies_runs_its_unit_again(executor: RayExecutor, tmp_path: Path) -> None:
+def test_unit_of_killed_worker_is_run_again(executor: RayExecutor, tmp_path: Path) -> None:
     marks = str(tmp_path)
 
     def die_once(batch: UnitBatch[int]) -> int:
@@ -135,48 +135,48 @@ def test_a_worker_that_dies_runs_its_unit_again(executor: RayExecutor, tmp_path:
                 os.kill(os.getpid(), signal.SIGKILL)
         return batch.units[0]
 
-    assert sorted(executor.run(die_once, batches(1, 2, 3))) == [(0, 1), (1, 2), (2, 3)]
+    assert sorted(executor.run(die_once, make_batches(1, 2, 3))) == [(0, 1), (1, 2), (2, 3)]
 
 
 @pytest.mark.slow
-def test_a_unit_whose_worker_always_dies_is_an_error_that_names_it(executor: RayExecutor) -> None:
+def test_unit_that_always_kills_worker_raises_error_with_its_name(executor: RayExecutor) -> None:
     def die(batch: UnitBatch[int]) -> int:
         if batch.units[0] == 2:
             os.kill(os.getpid(), signal.SIGKILL)
         return batch.units[0]
 
     with pytest.raises(StorageError) as caught:
-        list(executor.run(die, batches(1, 2)))
+        list(executor.run(die, make_batches(1, 2)))
     assert (caught.value.code, caught.value.where) == ("WDS405", "unit-2")
 
 
 @pytest.mark.slow
-def test_an_error_of_a_unit_is_raised_as_it_is(executor: RayExecutor) -> None:
+def test_error_of_unit_is_raised_unchanged(executor: RayExecutor) -> None:
     def fail(batch: UnitBatch[int]) -> int:
         raise DatasetError("no", hint="yes", where="here", code="WDS202")
 
     with pytest.raises(DatasetError) as caught:
-        list(executor.run(fail, batches(1)))
+        list(executor.run(fail, make_batches(1)))
     assert (caught.value.message, caught.value.where, caught.value.code) == ("no", "here", "WDS202")
 
 
 @pytest.mark.slow
-def test_at_most_two_units_a_worker_are_in_flight(executor: RayExecutor) -> None:
-    taken: list[int] = []
+def test_at_most_two_units_per_worker_are_in_flight(executor: RayExecutor) -> None:
+    started_units: list[int] = []
 
     def units() -> Iterator[UnitBatch[int]]:
         for i in range(20):
-            taken.append(i)
+            started_units.append(i)
             yield UnitBatch([i], "")
 
     running = executor.run(lambda batch: batch.units[0], units())
     next(running)
-    assert len(taken) <= 2 * executor.workers
+    assert len(started_units) <= 2 * executor.workers
     running.close()
 
 
 @pytest.mark.slow
-def test_a_straggler_is_named_and_started_a_second_time(
+def test_straggler_is_named_and_started_again(
     executor: RayExecutor, notes: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ray_cluster, "_STRAGGLER_SECONDS", 2.0)
@@ -189,13 +189,13 @@ def test_a_straggler_is_named_and_started_a_second_time(
         return batch.units[0]
 
     started = time.monotonic()
-    assert sorted(executor.run(slow_once, batches(1, 2, 9))) == [(0, 1), (1, 2), (2, 9)]
+    assert sorted(executor.run(slow_once, make_batches(1, 2, 9))) == [(0, 1), (1, 2), (2, 9)]
     assert time.monotonic() - started < 60
     assert [note for note in notes if "unit-9 has run for" in note]
 
 
 @pytest.mark.slow
-def test_closing_cancels_the_units_and_they_clean_up(executor: RayExecutor, tmp_path: Path) -> None:
+def test_closing_executor_cancels_units_and_they_clean_up(executor: RayExecutor, tmp_path: Path) -> None:
     folder = str(tmp_path)
 
     def wait(batch: UnitBatch[int]) -> int:
@@ -209,7 +209,7 @@ def test_closing_cancels_the_units_and_they_clean_up(executor: RayExecutor, tmp_
                     pass
         return batch.units[0]
 
-    running = executor.run(wait, batches(0, 1))
+    running = executor.run(wait, make_batches(0, 1))
     next(running)
     wait_for((tmp_path / "started").exists)
     running.close()
@@ -226,7 +226,7 @@ def wait_for(is_true: Callable[[], bool]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_ctrl_c_ends_the_command_and_the_local_cluster(tmp_path: Path) -> None:
+def test_ctrl_c_stops_command_and_local_cluster(tmp_path: Path) -> None:
     root = some_shards(tmp_path / "data", 400)
     command = [sys.executable, "-m", "wdsctl", "index", root, "--executor", "ray", "--column", f"n={__name__}:slow"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
@@ -239,7 +239,7 @@ def test_ctrl_c_ends_the_command_and_the_local_cluster(tmp_path: Path) -> None:
     assert process.returncode == 130, errors
 
 
-def test_without_ray_the_error_names_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_ray_error_has_install_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UsageError) as caught, using_ray(None, None, print):
         pass
@@ -247,36 +247,36 @@ def test_without_ray_the_error_names_what_to_type(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.slow
-def test_no_cluster_at_the_address(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreachable_cluster_address_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = some_shards(tmp_path / "data", 2)
     assert main(["index", root, "--executor", "ray", "--ray-address", "127.0.0.1:1"]) == 3
     assert "WDS453" in capsys.readouterr().err
 
 
-def test_in_place_runs_on_one_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_in_place_repair_refuses_ray_executor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = some_shards(tmp_path / "data", 2)
     assert main(["repair", root, "--in-place", "--yes", "--executor", "ray"]) == 2
     assert "--in-place works on this machine only" in capsys.readouterr().err
 
 
-def test_a_node_that_sees_other_files_is_an_error(tmp_path: Path) -> None:
+def test_check_paths_refuses_node_with_other_files(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"1234")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "entry").touch()
     probes = probe_paths([str(tmp_path / "file"), str(tmp_path / "folder"), "s3://bucket/x", ""])
     assert [each.path for each in probes] == [str(tmp_path / "file"), str(tmp_path / "folder")]
     check_paths(probes)
-    for wrong in (
+    for other_probe in (
         PathProbe(str(tmp_path / "file"), 5, ""),
         PathProbe(str(tmp_path / "folder"), -1, "another"),
         PathProbe(str(tmp_path / "absent"), -1, ""),
     ):
         with pytest.raises(StorageError) as caught:
-            check_paths((wrong,))
-        assert (caught.value.code, caught.value.where) == ("WDS453", wrong.path)
+            check_paths((other_probe,))
+        assert (caught.value.code, caught.value.where) == ("WDS453", other_probe.path)
 
 
-def test_a_node_with_another_version_is_an_error() -> None:
+def test_node_with_other_version_is_refused() -> None:
     outcome = ray_cluster.run_on_node(ray_cluster._NodeSettings("0.0.0", None, ()), len, [1])
     assert isinstance(outcome.error, UsageError)
     assert outcome.error.code == "WDS453"

@@ -1,4 +1,4 @@
-"""Jobs and Ray clusters that write to a store: the shards and the catalog of a local run that writes to a disk."""
+"""Jobs and Ray clusters that write into a store write the shards and the catalog of a local run on a disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from tests.core.executors.commands import COMMANDS, Command, catalog_bytes, fresh_input
 from tests.core.executors.test_array_job import killed_task
-from tests.remote import stored, uploaded
+from tests.remote import read_objects, upload_shards
 from tests.stores.proxy import Fault, FaultProxy
 from tests.stores.servers import Store, in_use
 from wdsctl.cli.main import main, run_inner
@@ -25,72 +25,72 @@ from wdsctl.core.executors.array_task import run_task
 NAMES = ("prepare", "convert", "convert shards", "repair", "index")
 
 
-def arguments_for(name: str, url: str) -> list[str]:
-    """The last command line of a command, which writes to this URL, or reads what is there."""
+def build_arguments(name: str, url: str) -> list[str]:
+    """The last command line of a command, with this URL as destination or source."""
     return [url if each == ("data" if name == "index" else "out") else each for each in COMMANDS[name].arguments[-1]]
 
 
-def catalog_of(root: str) -> bytes:
-    """The bytes of a catalog, but for its uuid and the numbers that a disk or a store gives to versions of shards."""
+def read_catalog(root: str) -> bytes:
+    """The bytes of a catalog without its uuid and the version numbers that a disk or a store gives to shards."""
     path = locate(root).catalog
     return catalog_bytes(path) if os.path.exists(path) else b""
 
 
-def local_run(command: Command, name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, Any, Any]:
-    """Run on a disk: exit code, files, catalog."""
+def run_on_disk(command: Command, name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, Any, Any]:
+    """Runs the command on a disk; returns exit code, files and catalog."""
     fresh_input(command, root)
     monkeypatch.chdir(root)
     code = [main([*arguments, "--workers", "1"]) for arguments in command.arguments][-1]
     folder = root / ("data" if name == "index" else "out")
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and ".wdsctl" not in path.parts]
-    return code, {str(path.relative_to(folder)): path.read_bytes() for path in paths}, catalog_of(str(folder))
+    return code, {str(path.relative_to(folder)): path.read_bytes() for path in paths}, read_catalog(str(folder))
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ("convert", "repair"))) for name in NAMES]
 )
-def test_an_array_job_with_a_killed_task_and_another_number_of_tasks_leaves_the_same_in_a_store(
+def test_job_with_killed_task_writes_same_files_into_store(
     name: str, use_store: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command, root, folder = COMMANDS[name], tmp_path / "root", tmp_path / "job"
     url = f"{use_store('moto')}/out"
-    expected = local_run(command, name, root, monkeypatch)
+    expected = run_on_disk(command, name, root, monkeypatch)
     fresh_input(command, root)
     monkeypatch.chdir(root)
     if name == "index":
-        uploaded(root / "data", url)
+        upload_shards(root / "data", url)
 
-    def on(node: str) -> None:
+    def set_node(node: str) -> None:
         monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "nodes" / node))
 
-    on("login")
-    outcome = plan_job(str(folder), [*arguments_for(name, url), "--workers", "1"], run_inner, tasks=3)
+    set_node("login")
+    outcome = plan_job(str(folder), [*build_arguments(name, url), "--workers", "1"], run_inner, tasks=3)
     killed = False
     while isinstance(outcome, JobReport):
-        on("a")
+        set_node("a")
         run_task(str(folder), 0)
         if not killed:
-            on("b")
+            set_node("b")
             killed = killed_task(folder, 1) == -signal.SIGKILL
-            on("login")
+            set_node("login")
             assert isinstance(plan_job(str(folder), [], run_inner, tasks=5), JobReport)
         for task in range(report_job(str(folder)).tasks):
-            on(f"c{task}")
+            set_node(f"c{task}")
             run_task(str(folder), task)
             run_task(str(folder), task)
-        on("login")
+        set_node("login")
         outcome = merge_job(str(folder), run_inner)
 
     assert killed
     assert expected[2] or name in ("convert", "repair"), "the others make a catalog"
     assert outcome == expected[0]
-    assert stored(url) == expected[1]
-    assert catalog_of(url) == expected[2]
+    assert read_objects(url) == expected[1]
+    assert read_catalog(url) == expected[2]
 
 
 @pytest.fixture(scope="module")
 def cluster(running_store: Callable[[str], Store]) -> Iterator[tuple[Any, FaultProxy]]:
-    """Two nodes, and the proxy through which their workers find the store: they have the environment of the nodes."""
+    """Two nodes, and the proxy through which their workers reach the store: they have the nodes' environment."""
     pytest.importorskip("ray")
     from tests.core.executors.test_ray_cluster import TwoNodes
 
@@ -105,7 +105,7 @@ def cluster(running_store: Callable[[str], Store]) -> Iterator[tuple[Any, FaultP
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", NAMES)
-def test_two_nodes_of_which_one_is_killed_in_a_request_leave_the_same_in_a_store(
+def test_ray_cluster_with_killed_node_writes_same_files_into_store(
     name: str,
     cluster: tuple[Any, FaultProxy],
     use_store: Callable[[str], str],
@@ -118,11 +118,11 @@ def test_two_nodes_of_which_one_is_killed_in_a_request_leave_the_same_in_a_store
     command, root = COMMANDS[name], tmp_path / "root"
     nodes, proxy = cluster
     url = f"{use_store('moto')}/out"
-    expected = local_run(command, name, root, monkeypatch)
+    expected = run_on_disk(command, name, root, monkeypatch)
     fresh_input(command, root)
     monkeypatch.chdir(root)
     if name == "index":
-        uploaded(root / "data", url)
+        upload_shards(root / "data", url)
     killed: list[str] = []
 
     def kill() -> None:
@@ -133,11 +133,11 @@ def test_two_nodes_of_which_one_is_killed_in_a_request_leave_the_same_in_a_store
     proxy.set_faults(Fault(method=method, path=r"/out/(?!\.wdsctl)", skip=2, times=1, before=kill))
     with in_use(running_store("moto").through(proxy.url)):
         with using_ray(nodes.address, None, print):
-            code = main([*arguments_for(name, url), "--workers", "1"])
+            code = main([*build_arguments(name, url), "--workers", "1"])
         nodes.replace_node()  # with the proxy in its environment
     proxy.set_faults()
 
     assert killed
     assert code == expected[0]
-    assert stored(url) == expected[1]
-    assert catalog_of(url) == expected[2]
+    assert read_objects(url) == expected[1]
+    assert read_catalog(url) == expected[2]

@@ -13,7 +13,7 @@ JOB = Job("/data/my job", ("index", "x"), "/data", 12)
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_a_script_runs_every_task_of_the_job(scheduler: SchedulerName) -> None:
+def test_template_runs_every_task_of_job(scheduler: SchedulerName) -> None:
     text = write_template(JOB, scheduler)
     assert "my job" in text
     assert max(map(len, text.splitlines())) <= 120
@@ -24,11 +24,11 @@ def test_a_script_runs_every_task_of_the_job(scheduler: SchedulerName) -> None:
 
 @pytest.mark.parametrize("scheduler", ["slurm", "lsf", "hf"])
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
-def test_a_script_is_valid_bash(scheduler: SchedulerName) -> None:
+def test_template_is_valid_bash(scheduler: SchedulerName) -> None:
     subprocess.run(["bash", "-n"], input=write_template(JOB, scheduler).encode(), check=True)
 
 
-def test_the_job_of_kubernetes_is_indexed() -> None:
+def test_kubernetes_job_is_indexed() -> None:
     spec = yaml.safe_load(write_template(JOB, "kubernetes"))["spec"]
     assert (spec["completionMode"], spec["completions"]) == ("Indexed", 12)
     assert spec["template"]["spec"]["containers"][0]["command"][:4] == ["wdsctl", "job", "run", "/data/my job"]

@@ -20,7 +20,7 @@ class Point(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Everything:
+class AllTypes:
     flag: bool
     data: bytes
     kind: Literal["a", "b"]
@@ -32,7 +32,7 @@ class Everything:
     records: NDArray[np.void] = field(default_factory=lambda: np.zeros(2, [("a", "<u2"), ("b", "<f4")]))
 
 
-VALUE = Everything(
+VALUE = AllTypes(
     flag=True,
     data=b"\0\xff",
     kind="b",
@@ -44,20 +44,20 @@ VALUE = Everything(
 )
 
 
-def encoded(value: Any, kind: Any) -> tuple[Any, memoryview]:
+def encode(value: Any, kind: Any) -> tuple[Any, memoryview]:
     pieces: list[BytesLike] = []
     facts = encode_typed(value, kind, pieces)
     return facts, memoryview(b"".join(pieces))
 
 
-def test_a_value_comes_back_by_its_declared_type() -> None:
-    facts, data = encoded(VALUE, Everything)
-    found = decode_typed(facts, Everything, data)
-    assert type(found) is Everything
-    assert found.numbers.tolist() == VALUE.numbers.tolist()
-    assert found.records.dtype == VALUE.records.dtype
+def test_typed_value_round_trips() -> None:
+    facts, data = encode(VALUE, AllTypes)
+    decoded = decode_typed(facts, AllTypes, data)
+    assert type(decoded) is AllTypes
+    assert decoded.numbers.tolist() == VALUE.numbers.tolist()
+    assert decoded.records.dtype == VALUE.records.dtype
     for name in ("flag", "data", "kind", "points", "pair", "by_name", "names"):
-        assert getattr(found, name) == getattr(VALUE, name)
+        assert getattr(decoded, name) == getattr(VALUE, name)
 
 
 @pytest.mark.parametrize(
@@ -66,13 +66,13 @@ def test_a_value_comes_back_by_its_declared_type() -> None:
         ("text", int),
         (1, str),
         (True, int),
-        (object(), Everything),
+        (object(), AllTypes),
         (np.array([object()]), NDArray[np.object_]),
         (Point(1, 2.0), tuple[int, float, None]),
         (b"", int | None),
     ],
 )
-def test_a_value_of_another_type_is_refused(value: Any, kind: Any) -> None:
+def test_encode_typed_refuses_value_of_other_type(value: Any, kind: Any) -> None:
     with pytest.raises(TypeError):
         encode_typed(value, kind, [])
 
@@ -93,18 +93,18 @@ def test_a_value_of_another_type_is_refused(value: Any, kind: Any) -> None:
         ({"__class__": "os.system"}, Point),
     ],
 )
-def test_damaged_data_is_an_error_and_builds_nothing(facts: Any, kind: Any) -> None:
+def test_damaged_data_is_refused_and_creates_no_object(facts: Any, kind: Any) -> None:
     with pytest.raises(MALFORMED_ERRORS):
         decode_typed(facts, kind, memoryview(b"12345678"))
 
 
-def test_bytes_that_nothing_claims_are_an_error() -> None:
+def test_unused_bytes_are_refused() -> None:
     with pytest.raises(ValueError, match="1"):
         decode_typed(1, int, memoryview(b"x"))
 
 
 @pytest.mark.parametrize("function", UNIT_FUNCTIONS)
-def test_every_function_of_units_has_types_that_can_be_stored(function: str) -> None:
+def test_types_of_unit_functions_can_be_stored(function: str) -> None:
     seen: list[Any] = []
 
     def visit(kind: Any) -> None:
@@ -127,6 +127,6 @@ def test_every_function_of_units_has_types_that_can_be_stored(function: str) -> 
     assert seen
 
 
-def test_a_function_outside_the_table_is_never_loaded() -> None:
+def test_unknown_unit_function_is_never_loaded() -> None:
     with pytest.raises(KeyError):
         UnitFunction("os:system").bind()

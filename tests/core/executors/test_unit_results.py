@@ -13,36 +13,36 @@ from wdsctl.core.validate.unit import CheckContext, check_shard
 JOB = ShardJob("/out/a.tar", "/raw", (RawSample("k", (RawPart("txt", 3, 5),)),))
 
 
-def test_every_function_of_the_table_exists() -> None:
+def test_every_unit_function_exists() -> None:
     for function in UNIT_FUNCTIONS:
         assert callable(load_unit_function(function))
 
 
-def test_other_functions_run_in_the_process_of_the_command() -> None:
+def test_unknown_function_is_run_in_command_process() -> None:
     assert find_unit_function(len, keeps_results=False) is None
 
 
-def test_the_name_of_a_unit_says_what_its_result_depends_on() -> None:
+def test_unit_name_depends_on_its_input() -> None:
     name = UnitFunction("wdsctl.core.shards.write_job:run_shard_job").results("").name
     assert name(JOB) == name(JOB._replace())
     others = [JOB._replace(path="/out/b.tar"), JOB._replace(samples=(RawSample("k", (RawPart("txt", 3, 6),)),))]
     assert len({name(JOB), *map(name, others)}) == 3
 
 
-def test_arguments_of_the_function_are_part_of_the_name_and_come_back() -> None:
+def test_function_arguments_round_trip_and_change_unit_name() -> None:
     names = []
     for share in (1.0, 0.5):
         context = CheckContext(root="/data", request=ValidateRequest(share=share))
         function = find_unit_function(partial(check_shard, context), keeps_results=False)
         assert function is not None
         facts, pieces = function.encode_arguments()
-        again = UnitFunction(function.function).decode_arguments(facts, memoryview(b"".join(pieces)))
-        assert again.arguments == (context,)
+        decoded = UnitFunction(function.function).decode_arguments(facts, memoryview(b"".join(pieces)))
+        assert decoded.arguments == (context,)
         names.append(function.results("").name.args)  # type: ignore[attr-defined]
     assert names[0] != names[1]
 
 
-def test_results_come_back_as_they_were(tmp_path: Path) -> None:
+def test_unit_results_round_trip(tmp_path: Path) -> None:
     results = UnitFunction("wdsctl.core.shards.write_job:run_shard_job").results(str(tmp_path))
     other = JOB._replace(path="/out/b.tar")
     unreadable = (UnreadableFile("k", "txt", "no"),)

@@ -12,7 +12,7 @@ from wdsctl.core.index.index import index
 from wdsctl.core.split.request import parse_split_request
 from wdsctl.core.split.split import split_dataset
 
-LOADS = """
+LOAD_SCRIPT = """
 import itertools, json, sys
 import mlcroissant
 found = {}
@@ -27,24 +27,24 @@ print(json.dumps(found))
 """
 
 
-def described(root: str) -> tuple[ExportReport, dict[str, Any]]:
+def export_croissant(root: str) -> tuple[ExportReport, dict[str, Any]]:
     report = export(root, ExportRequest(target="croissant"))
     document: dict[str, Any] = json.loads(Path(root, "croissant.json").read_text())
     return report, document
 
 
-def of_type(document: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
+def entries_of_type(document: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
     return {each["@id"]: each for each in (*document["distribution"], *document["recordSet"]) if each["@type"] == kind}
 
 
-def test_shards_parts_and_splits_are_described(tmp_path: Path) -> None:
+def test_croissant_describes_shards_parts_and_splits(tmp_path: Path) -> None:
     root = a_dataset(tmp_path / "a", {f"s-{i}.tar": samples(4 * i, 4, "jpg", "seg.jpg", "bin") for i in range(3)})
     index(root, hashed=True)
     split_dataset(root, parse_split_request(patterns=["train=s-{0..1}.tar", "val=s-2.tar"]))
-    report, document = described(root)
+    report, document = export_croissant(root)
     assert document["conformsTo"] == "http://mlcommons.org/croissant/1.1"
-    assert all(len(each["sha256"]) == 64 for each in of_type(document, "cr:FileObject").values())
-    files = of_type(document, "cr:FileSet")
+    assert all(len(each["sha256"]) == 64 for each in entries_of_type(document, "cr:FileObject").values())
+    files = entries_of_type(document, "cr:FileSet")
     assert files["files-train-jpg"] == {
         "@type": "cr:FileSet",
         "@id": "files-train-jpg",
@@ -54,7 +54,7 @@ def test_shards_parts_and_splits_are_described(tmp_path: Path) -> None:
         "excludes": ["*.seg.jpg"],
         "encodingFormat": "image/jpeg",
     }
-    records = of_type(document, "cr:RecordSet")
+    records = entries_of_type(document, "cr:RecordSet")
     assert set(records) == {"splits", "train-jpg", "train-seg.jpg", "val-jpg", "val-seg.jpg"}
     assert records["splits"]["data"] == [
         {"splits/name": "train", "splits/samples": 8},
@@ -63,27 +63,27 @@ def test_shards_parts_and_splits_are_described(tmp_path: Path) -> None:
     assert any("no data type for bin" in note for note in report.notes)
 
 
-def test_the_ledger_is_the_provenance_without_folders_of_this_machine(tmp_path: Path) -> None:
+def test_provenance_is_read_from_ledger_without_local_paths(tmp_path: Path) -> None:
     root = a_dataset(tmp_path / "a", {"a.tar": samples(0, 4)})
     index(root)
     split_dataset(root, parse_split_request(ratios="train=1", by="shard"))
-    report, document = described(root)
+    report, document = export_croissant(root)
     labels = [each["prov:label"] for each in document["prov:wasGeneratedBy"]]
     assert [label.split()[1] for label in labels] == ["index", "split"]
     assert str(tmp_path) not in json.dumps(document)
     assert any("1 shard without SHA-256" in note for note in report.notes)
 
 
-def test_splits_that_divide_shards_are_told_and_all_samples_described(tmp_path: Path) -> None:
+def test_splits_within_shards_are_reported_and_all_samples_described(tmp_path: Path) -> None:
     root = a_dataset(tmp_path / "a", {"a.tar": samples(0, 30), "b.tar": samples(30, 30)})
     index(root)
     split_dataset(root, parse_split_request(ratios="train=1,val=1", by="sample"))
-    report, document = described(root)
-    assert set(of_type(document, "cr:RecordSet")) == {"all-jpg", "all-txt"}
+    report, document = export_croissant(root)
+    assert set(entries_of_type(document, "cr:RecordSet")) == {"all-jpg", "all-txt"}
     assert "the document has no splits" in report.notes[0]
 
 
-def test_mlcroissant_loads_ten_samples(tmp_path: Path) -> None:
+def test_mlcroissant_reads_ten_samples(tmp_path: Path) -> None:
     python = reader("mlcroissant")
     image = an_image("png")
     shards: dict[str, dict[str, bytes]] = {f"s-{n}.tar": {} for n in range(3)}
@@ -93,7 +93,7 @@ def test_mlcroissant_loads_ten_samples(tmp_path: Path) -> None:
     index(root, hashed=True)
     split_dataset(root, parse_split_request(patterns=["train=s-{0..1}.tar", "val=s-2.tar"]))
     export(root, ExportRequest(target="croissant"))
-    loaded = json.loads(run_in(python, LOADS, f"{root}/croissant.json", HOME=str(tmp_path)).splitlines()[-1])
+    loaded = json.loads(run_in(python, LOAD_SCRIPT, f"{root}/croissant.json", HOME=str(tmp_path)).splitlines()[-1])
     assert [each["train-txt/key"] for each in loaded["train-txt"]] == [f"d/{i:03d}" for i in range(10)]
     assert [each["train-txt/content"] for each in loaded["train-txt"]] == [f"text {i}" for i in range(10)]
     assert len({each["train-txt/png"] for each in loaded["train-txt"]}) == 1

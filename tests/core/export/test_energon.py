@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import yaml
 
-from tests.build import AsNobody, a_dataset, a_shard, rewritten, samples, tree
+from tests.build import AsNobody, a_dataset, a_shard, rewrite_shard, samples, tree
 from wdsctl.core.dataset.config import DatasetConfig, dump_config
 from wdsctl.core.errors import CatalogError, DatasetError, InputError, PermissionDenied, UsageError
 from wdsctl.core.export.export import export
@@ -44,18 +44,20 @@ def split_root(root: str, ratios: str, *, by: Literal["shard", "sample"]) -> Non
 
 
 def a_root(tmp_path: Path) -> str:
-    """Six shards in folders, with directories, comments and long names among their members; split by shard."""
+    """Six shards in folders, whose tars also have directories, comments and long names; split by shard."""
     shards: dict[str, bytes] = {}
     for i in range(6):
         members = dict(samples(4 * i, 4))
         members[f"{'deep/' * 40}{i:06d}.long.txt"] = b"under a name that needs a header more"
-        shards[f"parts/data-{i}.tar"] = _with_others(members, tarfile.GNU_FORMAT if i % 2 else tarfile.PAX_FORMAT)
+        shards[f"parts/data-{i}.tar"] = _tar_with_other_members(
+            members, tarfile.GNU_FORMAT if i % 2 else tarfile.PAX_FORMAT
+        )
     root = a_dataset(tmp_path / "a", shards)
     split_root(root, "train=4,val=1,test=1", by="shard")
     return root
 
 
-def _with_others(members: dict[str, bytes], form: int) -> bytes:
+def _tar_with_other_members(members: dict[str, bytes], form: int) -> bytes:
     """A tar of these members, with members between them that belong to no sample."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w", format=form) as archive:
@@ -70,8 +72,8 @@ def _with_others(members: dict[str, bytes], form: int) -> bytes:
     return file.getvalue()
 
 
-def as_energon_scans(path: Path) -> tuple[list[int], dict[str, list[tuple[str, int, int]]]]:
-    """By Energon's rules and tarfile: where samples begin and the data ends, and the parts of each key."""
+def scan_like_energon(path: Path) -> tuple[list[int], dict[str, list[tuple[str, int, int]]]]:
+    """Scans by Energon's rules with tarfile: the offsets of samples and of the end, and the parts of each key."""
     starts: list[int] = []
     parts: dict[str, list[tuple[str, int, int]]] = {}
     with tarfile.open(path) as archive:
@@ -87,7 +89,7 @@ def as_energon_scans(path: Path) -> tuple[list[int], dict[str, list[tuple[str, i
         return [*starts, archive.offset], parts
 
 
-def test_the_indexes_are_those_of_a_scan_of_the_tars(tmp_path: Path) -> None:
+def test_indexes_equal_scan_of_tars(tmp_path: Path) -> None:
     root = a_root(tmp_path)
     before = {name: stat for name, stat in tree(root).items() if name.endswith(".tar")}
     report = to_energon(root)
@@ -97,9 +99,9 @@ def test_the_indexes_are_those_of_a_scan_of_the_tars(tmp_path: Path) -> None:
     assert sum(info["shard_counts"].values()) == report.samples == 30
     with closing(sqlite3.connect(Path(root, ".nv-meta", "index.sqlite"))) as database:
         for tar_file_id, (path, count) in enumerate(info["shard_counts"].items()):
-            bounds, parts = as_energon_scans(Path(root, path))
-            found = np.frombuffer(Path(root, f"{path}.idx").read_bytes(), "<u8").tolist()
-            assert (found, len(found) - 1) == (bounds, count)
+            bounds, parts = scan_like_energon(Path(root, path))
+            actual = np.frombuffer(Path(root, f"{path}.idx").read_bytes(), "<u8").tolist()
+            assert (actual, len(actual) - 1) == (bounds, count)
             rows = "SELECT sample_key, byte_offset, byte_size FROM samples WHERE tar_file_id = ? ORDER BY sample_index"
             assert database.execute(rows, (tar_file_id,)).fetchall() == [
                 (key, bounds[i], bounds[i + 1] - bounds[i]) for i, key in enumerate(parts)
@@ -110,19 +112,19 @@ def test_the_indexes_are_those_of_a_scan_of_the_tars(tmp_path: Path) -> None:
             ]
 
 
-def test_the_database_has_the_schema_of_energon_7_4(tmp_path: Path) -> None:
+def test_database_has_schema_of_energon_7_4(tmp_path: Path) -> None:
     root = a_root(tmp_path)
     to_energon(root)
     with closing(sqlite3.connect(Path(root, ".nv-meta", "index.sqlite"))) as database:
-        found = database.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
-    normal = {name: " ".join(sql.split()).replace("( ", "(").replace(" )", ")") for name, sql in found}
-    assert normal == {
+        actual = database.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    normalized = {name: " ".join(sql.split()).replace("( ", "(").replace(" )", ")") for name, sql in actual}
+    assert normalized == {
         name: f"CREATE INDEX {name} ON {text}" if name.startswith("idx") else f"CREATE TABLE {name} ({text})"
         for name, text in SCHEMA.items()
     }
 
 
-def test_splits_and_excluded_samples_are_those_of_the_catalog(tmp_path: Path) -> None:
+def test_splits_and_excluded_samples_match_catalog(tmp_path: Path) -> None:
     root = a_dataset(tmp_path / "a", {f"s-{i}.tar": samples(4 * i, 4) for i in range(6)})
     index(root)
     excluded = parse_split_request(
@@ -133,14 +135,14 @@ def test_splits_and_excluded_samples_are_those_of_the_catalog(tmp_path: Path) ->
     )
     split_dataset(root, excluded)
     report = to_energon(root)
-    written = yaml.safe_load(Path(root, ".nv-meta", "split.yaml").read_text())
-    assert list(written["split_parts"]) == ["train", "val", "test"]
-    assert set(written["exclude"]) == {"s-5.tar", "s-0.tar/000001"}
+    split_yaml = yaml.safe_load(Path(root, ".nv-meta", "split.yaml").read_text())
+    assert list(split_yaml["split_parts"]) == ["train", "val", "test"]
+    assert set(split_yaml["exclude"]) == {"s-5.tar", "s-0.tar/000001"}
     assert sum(report.splits.values()) == 19
     assert any("skips 1 excluded sample" in note for note in report.notes)
 
 
-def test_splits_of_samples_are_refused_with_a_command_that_helps(tmp_path: Path) -> None:
+def test_splits_by_sample_are_refused_with_hint(tmp_path: Path) -> None:
     root = a_dataset(tmp_path / "a", {f"s-{i}.tar": samples(20 * i, 20) for i in range(2)})
     split_root(root, "train=1,val=1", by="sample")
     with pytest.raises(DatasetError, match="2 shards of 2 have samples in several splits") as caught:
@@ -151,7 +153,7 @@ def test_splits_of_samples_are_refused_with_a_command_that_helps(tmp_path: Path)
     assert not Path(root, "s-0.tar.idx").exists()
 
 
-def test_repeated_keys_are_named_with_their_counts_unless_no_table_needs_them(tmp_path: Path) -> None:
+def test_repeated_keys_are_refused_unless_sample_tables_are_off(tmp_path: Path) -> None:
     root = a_dataset(tmp_path / "a", {"a.tar": samples(0, 3), "b.tar": samples(1, 3)})
     split_root(root, "train=1", by="shard")
     with pytest.raises(DatasetError, match=r"2 keys occur more than once: 000001 \(2 samples\), 000002 \(2") as caught:
@@ -161,7 +163,7 @@ def test_repeated_keys_are_named_with_their_counts_unless_no_table_needs_them(tm
     assert {path.name for path in Path(root, ".nv-meta").iterdir()} == {".info.json", "dataset.yaml", "split.yaml"}
 
 
-def test_existing_metadata_stays_without_overwrite_and_other_files_with_it(tmp_path: Path) -> None:
+def test_existing_metadata_requires_overwrite_and_other_files_are_kept(tmp_path: Path) -> None:
     root = a_root(tmp_path)
     meta = Path(root, ".nv-meta")
     meta.mkdir()
@@ -176,20 +178,20 @@ def test_existing_metadata_stays_without_overwrite_and_other_files_with_it(tmp_p
     assert json.loads((meta / ".info.json").read_text())["shard_counts"]
 
 
-def test_equal_datasets_have_equal_files_and_changed_ones_another_identity(tmp_path: Path) -> None:
+def test_equal_datasets_have_equal_files_and_changed_ones_new_uuid(tmp_path: Path) -> None:
     for name in ("a", "b"):
         to_energon(a_root(tmp_path / name))
     first, second = (tmp_path / name / "a" / ".nv-meta" for name in ("a", "b"))
     for name in (".info.json", "split.yaml", "dataset.yaml", "index.sqlite", "index.uuid"):
         assert (first / name).read_bytes() == (second / name).read_bytes(), name
     root = str(tmp_path / "a" / "a")
-    rewritten(f"{root}/parts/data-0.tar", samples(100, 4))
+    rewrite_shard(f"{root}/parts/data-0.tar", samples(100, 4))
     index(root)
     to_energon(root, overwrite=True)
     assert (first / "index.uuid").read_text() != (second / "index.uuid").read_text()
 
 
-def test_another_folder_gets_the_same_files_for_a_dataset_that_cannot_be_written(tmp_path: Path) -> None:
+def test_out_option_writes_files_into_other_folder(tmp_path: Path) -> None:
     root = a_root(tmp_path)
     to_energon(root, out=str(tmp_path / "out"))
     assert sorted(path.name for path in (tmp_path / "out" / "parts").iterdir()) == [
@@ -199,23 +201,23 @@ def test_another_folder_gets_the_same_files_for_a_dataset_that_cannot_be_written
     assert not Path(root, ".nv-meta").exists()
 
 
-def test_a_folder_that_this_user_cannot_write_is_refused_with_a_way_out(public_path: Path, as_nobody: AsNobody) -> None:
+def test_unwritable_folder_is_refused_with_hint(public_path: Path, as_nobody: AsNobody) -> None:
     root = a_root(public_path)
     for folder in (Path(root), Path(root, "parts")):
         folder.chmod(0o555)
-    error = as_nobody(lambda: _error_of(lambda: to_energon(root)))
+    error = as_nobody(lambda: _get_permission_error(lambda: to_energon(root)))
     assert "no permission to write into the dataset's folder" in error
     assert "export" in error
     assert "--to energon OUT" in error
 
 
-def _error_of(run: Callable[[], object]) -> str:
+def _get_permission_error(run: Callable[[], object]) -> str:
     with pytest.raises(PermissionDenied) as caught:
         run()
     return str(caught.value)
 
 
-def test_names_that_energon_would_change_are_refused(tmp_path: Path) -> None:
+def test_shard_names_that_energon_would_change_are_refused(tmp_path: Path) -> None:
     root = a_dataset(tmp_path / "a", {"a\\b.tar": samples(0, 3)})
     split_root(root, "train=1", by="shard")
     with pytest.raises(DatasetError, match="has a backslash") as caught:
@@ -224,15 +226,15 @@ def test_names_that_energon_would_change_are_refused(tmp_path: Path) -> None:
     assert not Path(root, ".nv-meta").exists()
 
 
-def test_a_catalog_that_does_not_describe_the_shards_is_refused(tmp_path: Path) -> None:
+def test_outdated_catalog_is_refused(tmp_path: Path) -> None:
     root = a_root(tmp_path)
-    rewritten(f"{root}/parts/data-0.tar", samples(100, 2))
+    rewrite_shard(f"{root}/parts/data-0.tar", samples(100, 2))
     with pytest.raises(CatalogError, match="has changed since it was indexed"):
         to_energon(root)
     assert not Path(root, ".nv-meta").exists()
 
 
-def test_lines_and_datasets_without_splits_are_refused(tmp_path: Path) -> None:
+def test_jsonl_datasets_and_datasets_without_splits_are_refused(tmp_path: Path) -> None:
     a_dataset(tmp_path / "lines", {"a.jsonl": b'{"text": "a"}\n'})
     index(str(tmp_path / "lines"))
     with pytest.raises(InputError, match="the dataset has JSONL files"):
@@ -243,11 +245,11 @@ def test_lines_and_datasets_without_splits_are_refused(tmp_path: Path) -> None:
         to_energon(str(tmp_path / "tars"))
 
 
-def a_typed_root(tmp_path: Path, config: DatasetConfig, *, without_last: str = "") -> str:
-    """Four samples with jpg, txt and json; the last one lacks a part."""
+def a_typed_root(tmp_path: Path, config: DatasetConfig, *, missing_part: str = "") -> str:
+    """Four samples with jpg, txt and json; the last one lacks `missing_part`."""
     members = samples(0, 4, "jpg", "json", "txt")
-    if without_last:
-        del members[f"000003.{without_last}"]
+    if missing_part:
+        del members[f"000003.{missing_part}"]
     root = a_dataset(tmp_path / "a", {"a.tar": a_shard(members)})
     index(root)
     Path(root, ".wdsctl", "dataset.yaml").write_text(dump_config(config))
@@ -258,7 +260,7 @@ def a_typed_root(tmp_path: Path, config: DatasetConfig, *, without_last: str = "
 CAPTIONING = {"image": "jpg,png", "caption": 'json["caption"][0]', "captions": "json[captions]"}
 
 
-def test_a_type_of_energon_is_spelled_as_energon_does(tmp_path: Path) -> None:
+def test_sample_type_is_written_in_energon_format(tmp_path: Path) -> None:
     config = DatasetConfig("CaptioningSample", CAPTIONING, {"source": "web"})
     report = to_energon(a_typed_root(tmp_path, config))
     assert yaml.safe_load((tmp_path / "a" / ".nv-meta" / "dataset.yaml").read_text()) == {
@@ -269,9 +271,9 @@ def test_a_type_of_energon_is_spelled_as_energon_does(tmp_path: Path) -> None:
     assert report.notes == ("Energon's CaptioningSample has no field captions: it is left out",)
 
 
-def test_an_optional_field_for_which_energon_would_skip_samples_is_left_out(tmp_path: Path) -> None:
+def test_optional_field_that_makes_energon_skip_samples_is_dropped(tmp_path: Path) -> None:
     config = DatasetConfig("ImageClassificationSample", {"image": "jpg", "label_name": "txt"}, optional=("txt",))
-    report = to_energon(a_typed_root(tmp_path, config, without_last="txt"))
+    report = to_energon(a_typed_root(tmp_path, config, missing_part="txt"))
     assert yaml.safe_load((tmp_path / "a" / ".nv-meta" / "dataset.yaml").read_text())["field_map"] == {"image": "jpg"}
     assert report.notes == ("label_name is left out, as Energon would skip 1 sample without it",)
 
@@ -284,7 +286,9 @@ def test_an_optional_field_for_which_energon_would_skip_samples_is_left_out(tmp_
         ("OCRSample", {"image": "jpg", "text": "txt", "words_text": "json[words][*][text]"}),
     ],
 )
-def test_what_energon_lacks_is_a_crude_dataset(tmp_path: Path, sample_type: str, field_map: dict[str, str]) -> None:
+def test_sample_type_unknown_to_energon_becomes_crude_dataset(
+    tmp_path: Path, sample_type: str, field_map: dict[str, str]
+) -> None:
     report = to_energon(a_typed_root(tmp_path, DatasetConfig(sample_type, field_map)))
     assert yaml.safe_load((tmp_path / "a" / ".nv-meta" / "dataset.yaml").read_text()) == {
         "__module__": "megatron.energon",
@@ -293,7 +297,7 @@ def test_what_energon_lacks_is_a_crude_dataset(tmp_path: Path, sample_type: str,
     assert bool(report.notes) == (sample_type != "CrudeSample")
 
 
-def test_code_beside_dataset_yaml_goes_with_it(tmp_path: Path) -> None:
+def test_sample_loader_file_is_exported_with_dataset_yaml(tmp_path: Path) -> None:
     config = DatasetConfig("mine:Sample", sample_loader="load.py:load")
     root = a_typed_root(tmp_path, config)
     with pytest.raises(InputError, match=r"cannot read load\.py"):

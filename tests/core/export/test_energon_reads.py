@@ -1,4 +1,4 @@
-"""Megatron Energon itself reads what `export` wrote. Needs its environment (`make interop`)."""
+"""Megatron Energon reads the output of `export`. The test needs its environment (`make interop`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.split.request import parse_split_request
 from wdsctl.core.split.split import split_dataset
 
-LOADS = """
+ENERGON_SCRIPT = """
 import json, sys
 from megatron.energon import WorkerConfig, get_loader, get_savable_loader, get_train_dataset, get_val_dataset
 worker_config = WorkerConfig(rank=0, world_size=1, num_workers=0)
@@ -30,7 +30,7 @@ batches = iter(get_savable_loader(dataset))
 keys["trained"] = sorted(next(batches).__key__[0] for _ in keys["train"])
 print(json.dumps(keys))
 """
-OURS = """
+WDSCTL_SCRIPT = """
 import json, sys
 from wdsctl.loader import WorkerConfig, get_loader, get_val_dataset
 worker_config = WorkerConfig(rank=0, world_size=1, num_workers=0)
@@ -43,7 +43,7 @@ print(json.dumps({
 COMMAND = "import sys; from megatron.energon.cli.main import main; sys.argv[0] = 'energon'; main()"
 
 
-def test_energon_loads_lints_and_describes_the_same_samples(tmp_path: Path) -> None:
+def test_energon_loads_lints_and_describes_same_samples(tmp_path: Path) -> None:
     python = reader("megatron-energon")
     image = an_image("png")
     shards = {}
@@ -59,12 +59,12 @@ def test_energon_loads_lints_and_describes_the_same_samples(tmp_path: Path) -> N
     index(root)
     report = export(root, ExportRequest(target="energon"))
 
-    ours = json.loads(run_in(python, OURS, root).splitlines()[-1])
-    theirs = json.loads(run_in(python, LOADS, root).splitlines()[-1])
-    in_shards = {part: [key.rpartition(".tar/")[2] for key in keys] for part, keys in theirs.items()}
-    assert {part: len(keys) for part, keys in ours.items()} == report.splits
-    assert in_shards == ours | {"trained": sorted(ours["train"])}
+    wdsctl_keys = json.loads(run_in(python, WDSCTL_SCRIPT, root).splitlines()[-1])
+    energon_keys = json.loads(run_in(python, ENERGON_SCRIPT, root).splitlines()[-1])
+    in_shards = {part: [key.rpartition(".tar/")[2] for key in keys] for part, keys in energon_keys.items()}
+    assert {part: len(keys) for part, keys in wdsctl_keys.items()} == report.splits
+    assert in_shards == wdsctl_keys | {"trained": sorted(wdsctl_keys["train"])}
     run_in(python, COMMAND, "lint", root)
-    described = run_in(python, COMMAND, "info", root)
-    assert "42 samples" in described
-    assert "CaptioningSample" in described
+    info = run_in(python, COMMAND, "info", root)
+    assert "42 samples" in info
+    assert "CaptioningSample" in info

@@ -17,7 +17,7 @@ from wdsctl.core.index.index import index
 from wdsctl.core.split.request import parse_split_request
 from wdsctl.core.split.split import split_dataset
 
-LOADS = """
+LOAD_SCRIPT = """
 import json, sys
 from datasets import load_dataset
 found = load_dataset(sys.argv[1], cache_dir=sys.argv[2])
@@ -28,15 +28,15 @@ print(json.dumps({
 """
 
 
-def a_root(tmp_path: Path, *parts: str, named: dict[str, int] | None = None) -> str:
+def a_root(tmp_path: Path, *parts: str, shards_per_split: dict[str, int] | None = None) -> str:
     """Shards of four samples, named after their splits."""
     files: dict[str, dict[str, bytes]] = {}
-    for split, count in (named or {"train": 3, "val": 1}).items():
+    for split, count in (shards_per_split or {"train": 3, "val": 1}).items():
         for i in range(count):
             files[f"{split}-{i:05d}.tar"] = samples(100 * len(files), 4, *parts)
     root = a_dataset(tmp_path / "a", files)
     index(root)
-    patterns = [f"{split}={split}-*.tar" for split in named or ("train", "val")]
+    patterns = [f"{split}={split}-*.tar" for split in shards_per_split or ("train", "val")]
     split_dataset(root, parse_split_request(patterns=patterns))
     return root
 
@@ -47,7 +47,7 @@ def to_hub(root: str, **options: Any) -> tuple[ExportReport, dict[str, Any]]:
     return report, yaml.safe_load(text.split("---\n")[1])
 
 
-def test_the_card_has_splits_counts_and_features(tmp_path: Path) -> None:
+def test_card_has_splits_counts_and_features(tmp_path: Path) -> None:
     root = a_root(tmp_path, "jpg", "txt", "cls", "seg.png", "bin")
     report, head = to_hub(root)
     assert head["configs"] == [
@@ -73,45 +73,45 @@ def test_the_card_has_splits_counts_and_features(tmp_path: Path) -> None:
     assert head["license"] == "unknown"
 
 
-def test_a_pattern_names_the_shards_of_its_split_and_no_others(tmp_path: Path) -> None:
+def test_pattern_matches_only_shards_of_its_split(tmp_path: Path) -> None:
     root = a_dataset(tmp_path / "a", {f"s-{i}.tar": samples(4 * i, 4) for i in range(9)})
     index(root)
     split_dataset(root, parse_split_request(ratios="train=7,val=2", by="shard"))
     _, head = to_hub(root)
     paths = {each["split"]: each["path"] for each in head["configs"][0]["data_files"]}
     listed = {
-        split: {f"s-{i}.tar" for i in range(9) if any(fnmatchcase(f"s-{i}.tar", each) for each in found)}
-        for split, found in paths.items()
+        split: {f"s-{i}.tar" for i in range(9) if any(fnmatchcase(f"s-{i}.tar", each) for each in patterns)}
+        for split, patterns in paths.items()
     }
     assert (len(listed["train"]), len(listed["val"])) == (7, 2)
     assert not listed["train"] & listed["val"]
 
 
-def test_structure_that_only_content_has_is_left_to_the_hub(tmp_path: Path) -> None:
+def test_features_of_json_are_left_to_hub(tmp_path: Path) -> None:
     report, head = to_hub(a_root(tmp_path, "jpg", "json"))
     assert "features" not in head["dataset_info"]
     assert report.notes == ("the card has no features: the Hub infers the structure of json",)
 
 
-def test_names_that_the_hub_reads_differently_are_refused(tmp_path: Path) -> None:
+def test_split_names_that_hub_forbids_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="the split name 'hold-out'") as caught:
-        to_hub(a_root(tmp_path, named={"train": 1, "hold-out": 1}))
+        to_hub(a_root(tmp_path, shards_per_split={"train": 1, "hold-out": 1}))
     assert caught.value.code == "WDS257"
 
 
-def test_the_license_is_in_the_card(tmp_path: Path) -> None:
+def test_license_is_in_card(tmp_path: Path) -> None:
     report, head = to_hub(a_root(tmp_path), license_id="cc-by-4.0")
     assert head["license"] == "cc-by-4.0"
     assert "## License\n\ncc-by-4.0\n" in Path(report.path).read_text()
 
 
 @pytest.mark.parametrize(("target", "license_id"), [("hub", "my own terms"), ("energon", "mit"), ("wids", "mit")])
-def test_a_license_that_cannot_be_named_is_refused(tmp_path: Path, target: Any, license_id: str) -> None:
+def test_invalid_license_is_refused(tmp_path: Path, target: Any, license_id: str) -> None:
     with pytest.raises(UsageError, match="license"):
         export(a_root(tmp_path), ExportRequest(target=target, license_id=license_id))
 
 
-def test_datasets_loads_what_the_card_says(tmp_path: Path) -> None:
+def test_datasets_library_loads_splits_and_features_of_card(tmp_path: Path) -> None:
     python = reader("datasets")
     members = {f"{i}.png": an_image("png") for i in range(12)} | {f"{i}.txt": b"a text" for i in range(12)}
     shards = {
@@ -122,6 +122,6 @@ def test_datasets_loads_what_the_card_says(tmp_path: Path) -> None:
     index(root)
     split_dataset(root, parse_split_request(patterns=["train=train-*.tar", "val=val-*.tar"]))
     export(root, ExportRequest(target="hub"))
-    loaded = json.loads(run_in(python, LOADS, root, str(tmp_path / "cache")).splitlines()[-1])
+    loaded = json.loads(run_in(python, LOAD_SCRIPT, root, str(tmp_path / "cache")).splitlines()[-1])
     assert loaded["keys"] == {"train": [str(i) for i in range(9)], "val": ["9", "10", "11"]}
     assert loaded["features"] == {"png": "Image", "txt": "Value", "__key__": "Value", "__url__": "Value"}

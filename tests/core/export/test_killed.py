@@ -1,4 +1,4 @@
-"""What a killed export leaves, and what the next one does with it."""
+"""Partial files of a killed export, and how the next export removes them."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ def a_root(tmp_path: Path) -> str:
     return root
 
 
-def left(root: str) -> list[str]:
+def list_leftovers(root: str) -> list[str]:
     return sorted(path.name for path in Path(root).rglob("*") if path.name.endswith((".partial", ".lock")))
 
 
-def test_the_next_run_removes_what_a_killed_one_left(tmp_path: Path) -> None:
+def test_next_export_removes_partial_files_of_killed_export(tmp_path: Path) -> None:
     root = a_root(tmp_path)
-    before = left(root)
-    done = subprocess.run([sys.executable, "-c", KILLED, root], check=False)
-    assert done.returncode == -signal.SIGKILL
-    assert any(name.startswith("..nv-meta.") for name in left(root))
+    before = list_leftovers(root)
+    process = subprocess.run([sys.executable, "-c", KILLED, root], check=False)
+    assert process.returncode == -signal.SIGKILL
+    assert any(name.startswith("..nv-meta.") for name in list_leftovers(root))
 
     export(root, ExportRequest(target="energon"))
 
-    assert left(root) == before
+    assert list_leftovers(root) == before
 
 
-def test_drafts_of_others_stay(tmp_path: Path) -> None:
+def test_partial_files_of_others_are_kept(tmp_path: Path) -> None:
     root = a_root(tmp_path)
     names = [".README.md.7.partial", "part/.s-0.tar.idx.7.partial", ".index-train.json.7.partial"]
     others = [".mine.7.partial", ".dataset.yaml.7.partial", "README.md.7.partial"]
@@ -63,10 +63,10 @@ def test_drafts_of_others_stay(tmp_path: Path) -> None:
 
     export(root, ExportRequest(target="hub"))
 
-    assert left(root) == sorted(others)
+    assert list_leftovers(root) == sorted(others)
 
 
-def test_two_exports_into_one_folder_do_not_run_at_once(tmp_path: Path) -> None:
+def test_concurrent_exports_into_one_folder_are_refused(tmp_path: Path) -> None:
     root = a_root(tmp_path)
     with hold_lock(os.path.join(root, ".wdsctl-export.lock")), pytest.raises(CatalogError) as caught:
         export(root, ExportRequest(target="wids"))

@@ -20,26 +20,26 @@ from wdsctl.core.split.split import split_dataset
 WIDS = ExportRequest(target="wids")
 
 
-def listed(root: str, name: str = "index.json") -> list[dict[str, object]]:
+def read_shardlist(root: str, name: str = "index.json") -> list[dict[str, object]]:
     document = json.loads(Path(root, name).read_text())
     assert (document["__kind__"], document["wids_version"]) == ("wids-shard-index-v1", 1)
     shards: list[dict[str, object]] = document["shardlist"]
     return shards
 
 
-def test_the_index_lists_every_shard_and_each_split_its_own(tmp_path: Path) -> None:
+def test_index_lists_all_shards_and_one_index_per_split(tmp_path: Path) -> None:
     root = some_shards(tmp_path / "a", 4)
     index(root)
     split_dataset(root, parse_split_request(ratios="train=3,val=1", by="shard"))
     report = export(root, WIDS)
     sizes = {path.name: path.stat().st_size for path in Path(root).glob("*.tar")}
-    assert listed(root) == [{"url": name, "nsamples": 5, "filesize": sizes[name]} for name in sorted(sizes)]
-    parts = [each["url"] for name in ("train", "val") for each in listed(root, f"index-{name}.json")]
+    assert read_shardlist(root) == [{"url": name, "nsamples": 5, "filesize": sizes[name]} for name in sorted(sizes)]
+    parts = [each["url"] for name in ("train", "val") for each in read_shardlist(root, f"index-{name}.json")]
     assert sorted(map(str, parts)) == sorted(sizes)
     assert (report.files, report.splits) == (3, {"train": 15, "val": 5})
 
 
-def test_our_own_reader_takes_it(tmp_path: Path) -> None:
+def test_exported_index_is_readable_by_convert(tmp_path: Path) -> None:
     root = some_shards(tmp_path / "a", 3)
     index(root)
     export(root, WIDS)
@@ -47,26 +47,26 @@ def test_our_own_reader_takes_it(tmp_path: Path) -> None:
     assert inspect(str(tmp_path / "b")).samples == 15
 
 
-def test_splits_of_samples_are_told_and_the_index_of_all_is_written(tmp_path: Path) -> None:
+def test_splits_by_sample_are_reported_and_full_index_is_written(tmp_path: Path) -> None:
     root = a_dataset(tmp_path / "a", {"a.tar": samples(0, 30), "b.tar": samples(30, 30)})
     index(root)
     split_dataset(root, parse_split_request(ratios="train=1,val=1", by="sample"))
     report = export(root, WIDS)
-    assert len(listed(root)) == 2
+    assert len(read_shardlist(root)) == 2
     assert report.files == 1
     assert "the index lists all shards: wids has splits of whole shards" in report.notes[0]
 
 
-def test_hashes_are_read_from_the_shards_only_if_asked_for(tmp_path: Path) -> None:
+def test_hashed_option_adds_md5_of_shards(tmp_path: Path) -> None:
     root = some_shards(tmp_path / "a", 2)
     index(root)
     export(root, ExportRequest(target="wids", hashed=True))
-    assert [each["md5sum"] for each in listed(root)] == [
+    assert [each["md5sum"] for each in read_shardlist(root)] == [
         hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() for path in sorted(Path(root).glob("*.tar"))
     ]
 
 
-def test_a_file_of_the_user_is_not_replaced(tmp_path: Path) -> None:
+def test_existing_user_file_is_not_replaced(tmp_path: Path) -> None:
     root = some_shards(tmp_path / "a", 2)
     index(root)
     Path(root, "index.json").write_text("mine")
@@ -74,5 +74,5 @@ def test_a_file_of_the_user_is_not_replaced(tmp_path: Path) -> None:
         export(root, WIDS)
     assert Path(root, "index.json").read_text() == "mine"
     export(root, ExportRequest(target="wids", overwrite=True))
-    export(root, WIDS)  # the same again
-    assert len(listed(root)) == 2
+    export(root, WIDS)  # repeating the export is allowed
+    assert len(read_shardlist(root)) == 2

@@ -19,35 +19,33 @@ LINK.type, LINK.linkname = tarfile.SYMTYPE, "/etc/passwd"
 
 
 @pytest.mark.parametrize(
-    ("ending", "packed"),
+    ("ending", "compress"),
     [("tar.gz", gzip.compress), ("tgz", gzip.compress), ("tar.bz2", bz2.compress), ("tar.xz", lzma.compress)],
 )
-def test_samples_are_read_in_order_and_again_from_the_start(
-    tmp_path: Path, ending: str, packed: Callable[[bytes], bytes]
-) -> None:
-    files = {f"{i}.{ending}": packed(a_shard(samples(i * 3, 3))) for i in range(2)}
+def test_compressed_tars_are_read_in_any_order(tmp_path: Path, ending: str, compress: Callable[[bytes], bytes]) -> None:
+    files = {f"{i}.{ending}": compress(a_shard(samples(i * 3, 3))) for i in range(2)}
     root = a_folder(tmp_path / "a", files | {"plain.tar": a_shard(samples(9, 1))})
-    seen = IMPORTER.recognise(root)
-    assert seen is not None
-    assert seen.score > 0.95
+    match = IMPORTER.recognise(root)
+    assert match is not None
+    assert match.score > 0.95
 
     with IMPORTER.open(root, {}) as source:
-        known = list(source.list_samples())
-        assert [each.key for each in known] == [f"{i:06d}" for i in (*range(6), 9)]
-        for order in (known, known[::-1]):
+        listed = list(source.list_samples())
+        assert [each.key for each in listed] == [f"{i:06d}" for i in (*range(6), 9)]
+        for order in (listed, listed[::-1]):
             for each in order:
                 assert [part.data for part in source.read(each.sample_index)] == [
                     samples(int(each.key), 1)[f"{each.key}.{name}"] for name in ("jpg", "txt")
                 ]
 
 
-def test_links_and_folders_are_passed_over(tmp_path: Path) -> None:
+def test_compressed_tars_skip_links_and_folders(tmp_path: Path) -> None:
     root = a_folder(tmp_path / "a", {"0.tgz": gzip.compress(an_archive([LINK, tarfile.TarInfo("b.txt")]))})
     with IMPORTER.open(root, {}) as source:
         assert [(each.key, each.parts) for each in source.list_samples()] == [("b", (("txt", 0),))]
 
 
-def test_a_file_that_is_cut_short_is_a_problem_and_its_rest_cannot_be_read(tmp_path: Path) -> None:
+def test_truncated_compressed_tar_is_reported_and_its_rest_unreadable(tmp_path: Path) -> None:
     whole = gzip.compress(a_shard({f"{i}.bin": bytes(range(256)) * 40 for i in range(50)}), 0)
     root = a_folder(tmp_path / "a", {"0.tar.gz": whole[: len(whole) // 2]})
     with IMPORTER.open(root, {}) as source:
@@ -58,16 +56,14 @@ def test_a_file_that_is_cut_short_is_a_problem_and_its_rest_cannot_be_read(tmp_p
             source.read(49)
 
 
-def test_what_is_no_tar_inside_is_no_source(tmp_path: Path) -> None:
+def test_compressed_non_tar_is_not_recognised(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"0.tar": b"neither", "words.txt.gz": gzip.compress(b"words, and no tar")})
 
     assert IMPORTER.recognise(root) is None
     assert IMPORTER.recognise(f"{root}/words.txt.gz") is None
 
 
-def test_a_part_that_unpacks_to_more_than_there_is_memory_for_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_part_larger_than_max_sample_bytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed_module, "_MAX_SAMPLE_BYTES", 1000)
     files = {"a.bin": bytes(1001), "a.txt": b"1", "b.bin": bytes(1000)}
     root = a_folder(tmp_path, {"0.tar.gz": gzip.compress(a_shard(files))})

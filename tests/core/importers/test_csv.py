@@ -1,4 +1,4 @@
-"""CSV and TSV."""
+"""The importer csv: CSV and TSV tables."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_folder
-from tests.core.formats import faults, held, refused
+from tests.core.formats import open_error, read_errors, read_samples
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.errors import WdsctlError
 
 FILES = {"a/1.jpg": b"one", "a/2.jpg": b"two!", "m/1.png": b"mask"}
 
 
-def test_columns_that_name_files_become_parts_and_the_rest_json(tmp_path: Path) -> None:
+def test_csv_file_columns_become_parts_and_other_columns_json(tmp_path: Path) -> None:
     table = b'image,caption,score\na/1.jpg,hello,1\na/2.jpg,"a, b\nand ""c""",2\n'
     root = a_folder(tmp_path, {**FILES, "t.csv": table})
 
-    assert held(f"{root}/t.csv") == {
+    assert read_samples(f"{root}/t.csv") == {
         "a/1": {"jpg": b"one", "json": b'{"caption":"hello","score":"1"}'},
         "a/2": {"jpg": b"two!", "json": rb'{"caption":"a, b\nand \"c\"","score":"2"}'},
     }
 
 
-def test_two_columns_of_files_are_told_apart_by_their_names(tmp_path: Path) -> None:
+def test_csv_names_parts_of_several_file_columns_by_column(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {**FILES, "t.tsv": b"id\timage\tmask\nx.1\ta/1.jpg\tm/1.png\ny\ta/2.jpg\t\n"})
 
-    assert held(f"{root}/t.tsv", {"key": "id"}) == {
+    assert read_samples(f"{root}/t.tsv", {"key": "id"}) == {
         "x_1": {"image.jpg": b"one", "mask.png": b"mask", "json": b'{"id":"x.1"}'},
         "y": {"image.jpg": b"two!", "json": b'{"id":"y"}'},
     }
 
 
 @pytest.mark.parametrize("head", [b"\xef\xbb\xbfimage;text\r\n", b"image;text\r\n"])
-def test_a_byte_order_mark_crlf_semicolons_and_blank_lines_are_no_trouble(tmp_path: Path, head: bytes) -> None:
+def test_csv_accepts_bom_crlf_semicolons_and_blank_lines(tmp_path: Path, head: bytes) -> None:
     root = a_folder(tmp_path, {**FILES, "t.csv": head + b"a/1.jpg;x\r\n\r\na/2.jpg;y"})
 
-    assert held(f"{root}/t.csv", {"text": "text"}) == {
+    assert read_samples(f"{root}/t.csv", {"text": "text"}) == {
         "a/1": {"jpg": b"one", "txt": b"x"},
         "a/2": {"jpg": b"two!", "txt": b"y"},
     }
 
 
-def test_bad_rows_are_named_by_line_and_others_keep_their_places(tmp_path: Path) -> None:
+def test_csv_reports_bad_rows_by_line_and_reads_others(tmp_path: Path) -> None:
     rows = (b"image,t", b"a/1.jpg,x", b"a/1.jpg", b'"a/2.jpg"x,y', b"a/1.jpg,\0", b"a/9.jpg,z", b"../x.jpg,z",
             b"/etc/x.jpg,z", b"a/2.jpg,z", b'a/1.jpg,"never closed', b"a/2.jpg,z")  # fmt: skip
     root = a_folder(tmp_path, {**FILES, "t.csv": b"\n".join(rows)})
 
-    wrong = faults(f"{root}/t.csv")
+    wrong = read_errors(f"{root}/t.csv")
 
     assert {place: error.code for place, error in wrong.items()} == {
         1: "WDS232", 2: "WDS232", 3: "WDS232", 4: "WDS231", 5: "WDS230", 6: "WDS230", 8: "WDS232",
@@ -61,45 +61,48 @@ def test_bad_rows_are_named_by_line_and_others_keep_their_places(tmp_path: Path)
     assert all(error.hint for error in wrong.values())
 
 
-def test_a_link_that_leads_outside_is_refused(tmp_path: Path) -> None:
+def test_csv_refuses_links_outside_folder(tmp_path: Path) -> None:
     (tmp_path / "secret.jpg").write_bytes(b"secret")
     root = a_folder(tmp_path / "data", {"t.csv": b"image\nlink.jpg\nfolder/secret.jpg\nin.jpg\n", "x.jpg": b"x"})
     (tmp_path / "data" / "link.jpg").symlink_to("../secret.jpg")
     (tmp_path / "data" / "folder").symlink_to(tmp_path)
     (tmp_path / "data" / "in.jpg").symlink_to("x.jpg")
 
-    assert {place: error.code for place, error in faults(f"{root}/t.csv").items()} == {0: "WDS230", 1: "WDS230"}
+    assert {place: error.code for place, error in read_errors(f"{root}/t.csv").items()} == {0: "WDS230", 1: "WDS230"}
 
 
-def test_a_field_of_megabytes_is_one_field(tmp_path: Path) -> None:
+def test_csv_reads_field_of_megabytes(tmp_path: Path) -> None:
     text = "x" * 3_000_000
     root = a_folder(tmp_path, {"t.csv": f"id,text\n1,{text}\n2,y\n".encode()})
 
-    found = held(f"{root}/t.csv", {"key": "id"})
+    found = read_samples(f"{root}/t.csv", {"key": "id"})
 
     assert len(json.loads(found["1"]["json"])["text"]) == len(text)
 
 
-def test_files_are_looked_for_beside_the_table_and_where_the_user_says(tmp_path: Path) -> None:
+def test_csv_finds_files_next_to_table_or_in_option_base(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"t.csv": b"image\n1.jpg\n", "images/1.jpg": b"one", "other/1.jpg": b"two"})
 
-    assert held(f"{root}/t.csv") == {"1": {"jpg": b"one"}}
-    assert held(f"{root}/t.csv", {"base": f"{root}/other"}) == {"1": {"jpg": b"two"}}
+    assert read_samples(f"{root}/t.csv") == {"1": {"jpg": b"one"}}
+    assert read_samples(f"{root}/t.csv", {"base": f"{root}/other"}) == {"1": {"jpg": b"two"}}
 
 
-def test_a_file_without_a_header_has_its_columns_named(tmp_path: Path) -> None:
+def test_csv_option_columns_names_columns_without_header(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {**FILES, "t.csv": b"a/1.jpg,3\na/2.jpg,4\n"})
 
-    assert held(f"{root}/t.csv", {"columns": "image,label"})["a/2"] == {"jpg": b"two!", "json": b'{"label":"4"}'}
+    assert read_samples(f"{root}/t.csv", {"columns": "image,label"})["a/2"] == {
+        "jpg": b"two!",
+        "json": b'{"label":"4"}',
+    }
 
 
 @pytest.mark.parametrize("name", ["t.csv.gz", "t.tsv.gz"])
-def test_a_compressed_table_is_a_table(tmp_path: Path, name: str) -> None:
+def test_csv_reads_gzip_compressed_tables(tmp_path: Path, name: str) -> None:
     tab = "\t" if "tsv" in name else ","
     root = a_folder(tmp_path, {**FILES, name: gzip.compress(f"image{tab}label\na/1.jpg{tab}3\n".encode())})
 
     for path in (root, f"{root}/{name}"):
-        assert held(path) == {"a/1": {"jpg": b"one", "json": b'{"label":"3"}'}}
+        assert read_samples(path) == {"a/1": {"jpg": b"one", "json": b'{"label":"3"}'}}
 
 
 @pytest.mark.parametrize(
@@ -117,15 +120,15 @@ def test_a_compressed_table_is_a_table(tmp_path: Path, name: str) -> None:
         (b"a,b\n1,2\n", {"delimiter": "xx"}, "WDS001"),
     ],
 )
-def test_what_cannot_be_a_table_is_refused_with_a_code(
+def test_csv_refuses_invalid_tables_and_options(
     tmp_path: Path, table: bytes, options: dict[str, str], code: str
 ) -> None:
     root = a_folder(tmp_path, {"t.csv": table})
 
-    assert refused(f"{root}/t.csv", options).code == code
+    assert open_error(f"{root}/t.csv", options).code == code
 
 
-def test_a_table_may_begin_anywhere_after_it_was_read_once(tmp_path: Path) -> None:
+def test_csv_reads_rows_at_random_after_first_pass(tmp_path: Path) -> None:
     from wdsctl.core.importers.csv import IMPORTER
 
     rows = "".join(f'{i},"line\n{i}"\n' for i in range(2000))
@@ -138,7 +141,7 @@ def test_a_table_may_begin_anywhere_after_it_was_read_once(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
+def test_csv_memory_is_independent_of_row_count(tmp_path: Path) -> None:
     from wdsctl.core.importers.csv import IMPORTER
 
     def peak(rows: int) -> int:
@@ -147,58 +150,58 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
         with IMPORTER.open(str(path), {"key": "id"}) as source:
             tracemalloc.start()
             assert sum(1 for _ in source.entries()) == rows
-            most = tracemalloc.get_traced_memory()[1]
+            peak_bytes = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
-        return most
+        return peak_bytes
 
     assert peak(50_000) < peak(5_000) + 100_000
 
 
-def test_a_header_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+def test_csv_refuses_header_that_is_not_utf_8(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"t.csv": "läbel,n\na,1\n".encode("latin-1")})
 
-    error = refused(f"{root}/t.csv")
+    error = open_error(f"{root}/t.csv")
 
     assert (error.code, error.where.rpartition("/")[2]) == ("WDS124", "t.csv:1")
 
 
-def test_carriage_returns_alone_are_told_with_the_command_that_mends_them(tmp_path: Path) -> None:
+def test_csv_hints_at_command_for_lone_carriage_returns(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"t.csv": b"a,b\r1,2\r"})
 
-    error = refused(f"{root}/t.csv")
+    error = open_error(f"{root}/t.csv")
 
     assert "carriage return" in error.message
     assert "tr '\\r' '\\n'" in error.hint
 
 
-def test_a_quote_that_never_ends_is_told_as_such(tmp_path: Path) -> None:
+def test_csv_reports_unclosed_quote(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"t.csv": b'a,b\n1,"2\n3,4\n'})
 
-    (error,) = faults(f"{root}/t.csv").values()
+    (error,) = read_errors(f"{root}/t.csv").values()
 
     assert "it opens a quote that the file never closes" in error.message
 
 
-def test_absolute_paths_are_read_below_the_folder_that_is_named(tmp_path: Path) -> None:
+def test_csv_reads_absolute_paths_below_option_base(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"pictures/1.jpg": b"x", "pictures/2.jpg": b"y"})
     (tmp_path / "labels").mkdir()
     rows = tmp_path / "labels" / "rows.csv"
     rows.write_text(f"file,text\n{root}/pictures/1.jpg,one\n../pictures/2.jpg,two\n")
 
-    error = refused(str(rows))
+    error = open_error(str(rows))
     assert error.code == "WDS230"
     assert f"-O base={root}`" in error.hint
-    made = held(str(rows), {"base": root})
-    assert {key: parts["jpg"] for key, parts in made.items()} == {"pictures/1": b"x", "pictures/2": b"y"}
+    found = read_samples(str(rows), {"base": root})
+    assert {key: parts["jpg"] for key, parts in found.items()} == {"pictures/1": b"x", "pictures/2": b"y"}
 
 
 @pytest.mark.timeout(20)
-def test_very_many_columns_take_linear_time(tmp_path: Path) -> None:
+def test_csv_reads_many_columns_in_linear_time(tmp_path: Path) -> None:
     count = 50_000
     head = ",".join(f"c{i}" for i in range(count))
     root = a_folder(tmp_path, {"t.csv": f"{head}\n{','.join('1' * count)}\n".encode()})
 
-    (parts,) = held(f"{root}/t.csv").values()
+    (parts,) = read_samples(f"{root}/t.csv").values()
     assert len(json.loads(parts["json"])) == count
 
 
@@ -216,53 +219,51 @@ ROWS = "image;caption\na/1.jpg;h\u00e9llo, w\u00f6rld\na/2.jpg;two\n"
         ("cp1252", {"encoding": "cp1252"}),
     ],
 )
-def test_encodings_are_read_by_their_byte_order_mark_or_their_name(
-    tmp_path: Path, encoding: str, options: dict[str, str]
-) -> None:
+def test_csv_detects_encoding_by_bom_or_option(tmp_path: Path, encoding: str, options: dict[str, str]) -> None:
     root = a_folder(tmp_path, {**FILES, "t.csv": ROWS.encode(encoding)})
 
-    assert held(f"{root}/t.csv", options) == {
+    assert read_samples(f"{root}/t.csv", options) == {
         "a/1": {"jpg": b"one", "json": '{"caption":"h\u00e9llo, w\u00f6rld"}'.encode()},
         "a/2": {"jpg": b"two!", "json": b'{"caption":"two"}'},
     }
 
 
 @pytest.mark.parametrize("order", ["utf-16-le", "utf-16-be"])
-def test_letters_that_hold_the_byte_of_a_line_end_do_not_end_a_line_of_utf_16(tmp_path: Path, order: str) -> None:
+def test_csv_utf_16_letters_with_newline_byte_do_not_end_line(tmp_path: Path, order: str) -> None:
     words = ["\u0a0a\u010a\u0a00", "\u0a0d", "x"]
     mark = b"\xff\xfe" if order == "utf-16-le" else b"\xfe\xff"
     rows = "id,text\n" + "".join(f"{i},{word}\n" for i, word in enumerate(words))
     root = a_folder(tmp_path, {"t.csv": mark + rows.encode(order)})
 
-    found = held(f"{root}/t.csv", {"key": "id"})
+    found = read_samples(f"{root}/t.csv", {"key": "id"})
 
     assert [json.loads(parts["json"])["text"] for parts in found.values()] == words
 
 
 @pytest.mark.parametrize("name", ["t.csv", "in/t.csv"])
-def test_an_encoding_that_is_not_named_is_refused_with_line_and_commands(tmp_path: Path, name: str) -> None:
+def test_csv_refuses_unknown_encoding_with_line_and_commands(tmp_path: Path, name: str) -> None:
     root = a_folder(tmp_path, {**FILES, name: ROWS.replace("a/", "../a/" if "in" in name else "a/").encode("cp1252")})
 
-    error = refused(f"{root}/{name}", {"base": root})
+    error = open_error(f"{root}/{name}", {"base": root})
 
     assert (error.code, error.where.rpartition("/")[2]) == ("WDS124", "t.csv:2")
     assert "-O encoding=latin1" in error.hint
     assert "iconv -f LATIN1 -t UTF-8" in error.hint
 
 
-def test_a_late_row_in_another_encoding_fails_alone(tmp_path: Path) -> None:
+def test_csv_row_in_other_encoding_fails_alone(tmp_path: Path) -> None:
     rows = b"id,text\n" + b"1,x\n" * 150 + b"2,\xe9\n" + b"3,y\n"
     root = a_folder(tmp_path, {"t.csv": rows})
 
-    assert {place: error.code for place, error in faults(f"{root}/t.csv").items()} == {150: "WDS124"}
+    assert {place: error.code for place, error in read_errors(f"{root}/t.csv").items()} == {150: "WDS124"}
 
 
-def test_bytes_that_the_named_encoding_does_not_have_are_refused(tmp_path: Path) -> None:
+def test_csv_refuses_bytes_invalid_in_given_encoding(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"t.csv": b"id,text\n1,\x81\n", "u.csv": "id,text\n1,x\n".encode("utf-16")[:-1]})
 
-    assert refused(f"{root}/t.csv", {"encoding": "cp1252"}).code == "WDS124"
-    assert refused(f"{root}/u.csv").code == "WDS124"
-    assert refused(f"{root}/t.csv", {"encoding": "utf-7"}).exit_code == 2
+    assert open_error(f"{root}/t.csv", {"encoding": "cp1252"}).code == "WDS124"
+    assert open_error(f"{root}/u.csv").code == "WDS124"
+    assert open_error(f"{root}/t.csv", {"encoding": "utf-7"}).exit_code == 2
 
 
 @pytest.mark.parametrize(
@@ -275,12 +276,10 @@ def test_bytes_that_the_named_encoding_does_not_have_are_refused(tmp_path: Path)
         (b'id|text\n1|"a\nb"\n2|c\n', {"id": "1", "text": "a\nb"}),
     ],
 )
-def test_the_delimiter_is_stated_or_divides_all_rows_alike(
-    tmp_path: Path, table: bytes, values: dict[str, str]
-) -> None:
+def test_csv_delimiter_is_stated_or_detected_from_rows(tmp_path: Path, table: bytes, values: dict[str, str]) -> None:
     root = a_folder(tmp_path, {"t.csv": table})
 
-    assert json.loads(next(iter(held(f"{root}/t.csv").values()))["json"]) == values
+    assert json.loads(next(iter(read_samples(f"{root}/t.csv").values()))["json"]) == values
 
 
 @pytest.mark.parametrize(
@@ -294,39 +293,39 @@ def test_the_delimiter_is_stated_or_divides_all_rows_alike(
     ],
 )
 @pytest.mark.parametrize("is_folder", [True, False])
-def test_a_first_row_of_data_is_no_header_and_the_command_says_so(
+def test_csv_refuses_data_row_as_header_with_command(
     tmp_path: Path, table: bytes, columns: str, *, is_folder: bool
 ) -> None:
     root = a_folder(tmp_path, {**(FILES if b"a/" in table else {}), "t.csv": table})
     source = root if is_folder else f"{root}/t.csv"
 
-    error = refused(source)
+    error = open_error(source)
 
     assert error.code == "WDS243"
     assert f"`wdsctl convert {root}/t.csv DEST -O columns={columns}`" in error.hint
-    assert len(held(source, {"columns": columns}, form="csv")) == table.count(b"\n")
-    assert len(held(source, {"header": "yes"}, form="csv")) == table.count(b"\n") - 1
+    assert len(read_samples(source, {"columns": columns}, form="csv")) == table.count(b"\n")
+    assert len(read_samples(source, {"header": "yes"}, form="csv")) == table.count(b"\n") - 1
 
 
-def test_the_numbers_that_pandas_gives_to_columns_are_a_header(tmp_path: Path) -> None:
+def test_csv_accepts_pandas_column_numbers_as_header(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"t.csv": b"0,1\nx,y\n"})
 
-    assert held(f"{root}/t.csv") == {"000000000": {"json": b'{"0":"x","1":"y"}'}}
+    assert read_samples(f"{root}/t.csv") == {"000000000": {"json": b'{"0":"x","1":"y"}'}}
 
 
-def test_a_header_without_rows_has_no_samples(tmp_path: Path) -> None:
+def test_csv_header_without_rows_has_no_samples(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"t.csv": b"id,text\n", "u.csv": b"sep=;\n"})
 
-    assert held(f"{root}/t.csv") == {}
-    assert refused(f"{root}/u.csv").code == "WDS003"
+    assert read_samples(f"{root}/t.csv") == {}
+    assert open_error(f"{root}/u.csv").code == "WDS003"
     with pytest.raises(WdsctlError) as error:
         convert([f"{root}/t.csv"], str(tmp_path / "out"))
     assert error.value.code == "WDS003"
 
 
-def test_a_nul_byte_is_the_fault_of_its_row(tmp_path: Path) -> None:
+def test_csv_nul_byte_fails_only_its_row(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"t.csv": b"id,text\n" + b"1,some text that is long enough\n" * 9 + b"2,a\0b\n3,x\n"})
 
-    (error,) = faults(f"{root}/t.csv").values()
+    (error,) = read_errors(f"{root}/t.csv").values()
 
     assert (error.code, error.where) == ("WDS232", f"{root}/t.csv:11")

@@ -1,4 +1,4 @@
-"""Which form a path has, and why."""
+"""Which format a path has, and why."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wdsctl.core.errors import InputError, PermissionDenied, UsageError
 FORMS = Path(__file__).parents[2] / "golden" / "forms"
 
 
-def test_every_form_that_is_listed_is_there_under_its_name() -> None:
+def test_every_listed_format_is_found_by_name() -> None:
     for name in importers.IMPORT_FORMATS:
         importer = importers.get_importer(name)
         assert importer.name == name
@@ -27,7 +27,7 @@ def test_every_form_that_is_listed_is_there_under_its_name() -> None:
         assert exporters.get_exporter(name).name == name
 
 
-def test_an_unknown_form_is_answered_with_the_known_ones() -> None:
+def test_unknown_format_error_names_known_formats() -> None:
     with pytest.raises(UsageError) as error:
         importers.get_importer("parqet")
     assert error.value.hint.startswith("did you mean parquet?")
@@ -36,14 +36,14 @@ def test_an_unknown_form_is_answered_with_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize("name", ["mds", "litdata"])
-def test_the_best_form_comes_with_its_reason(name: str) -> None:
+def test_best_importer_returns_format_and_reason(name: str) -> None:
     importer, recognised = importers.best_importer(str(FORMS / name))
 
     assert importer.name == name
     assert "index.json" in recognised.reason
 
 
-def test_no_form_and_several_forms_are_errors_that_name_the_candidates(tmp_path: Path) -> None:
+def test_best_importer_refuses_no_format_and_names_several(tmp_path: Path) -> None:
     nothing = a_folder(tmp_path / "n", {"README": b"hello"})
     both = a_folder(
         tmp_path / "b", {"index.json": b'{"shards": [".mds"], "chunks": [{"chunk_size": 1}], "x": "a.mds"}'}
@@ -61,7 +61,7 @@ def test_no_form_and_several_forms_are_errors_that_name_the_candidates(tmp_path:
 
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.jsonl", "t.json", "t.parquet", "index.json"])
 @pytest.mark.parametrize("data", [b"", b"\0\xff\x00", b"[", b"{", b'{"images"', b"PAR1", b'"'])
-def test_looking_at_odd_input_never_raises(tmp_path: Path, name: str, data: bytes) -> None:
+def test_recognise_never_raises_for_odd_input(tmp_path: Path, name: str, data: bytes) -> None:
     root = a_folder(tmp_path, {name: data})
 
     for path in (root, f"{root}/{name}", f"{root}/none", f"{root}/{name}/below"):
@@ -70,27 +70,27 @@ def test_looking_at_odd_input_never_raises(tmp_path: Path, name: str, data: byte
                 importers.get_importer(form).recognise(path)
 
 
-def test_what_does_not_exist_is_missing_and_no_odd_form(tmp_path: Path) -> None:
+def test_best_importer_reports_missing_path(tmp_path: Path) -> None:
     with pytest.raises(InputError) as error:
         importers.best_importer(str(tmp_path / "none"))
     assert error.value.code == "WDS002"
 
 
-def test_a_pipe_is_refused_at_once_also_where_a_form_is_named(tmp_path: Path) -> None:
+def test_pipe_is_refused_by_best_importer_and_check_readable(tmp_path: Path) -> None:
     os.mkfifo(pipe := tmp_path / "rows.csv")
 
-    for look in (importers.best_importer, importers.check_readable):
+    for check in (importers.best_importer, importers.check_readable):
         with pytest.raises(InputError, match="neither a file nor a folder"):
-            look(str(pipe))
+            check(str(pipe))
 
 
-def test_a_folder_that_may_not_be_listed_is_no_unknown_form(
+def test_best_importer_reports_unreadable_folder_as_permission_denied(
     public_path: Path, as_nobody: Callable[[Callable[[], Any]], Any]
 ) -> None:
     (closed := public_path / "closed").mkdir()
     closed.chmod(0o000)
 
-    said = as_nobody(lambda: importers.best_importer(str(closed)))
+    result = as_nobody(lambda: importers.best_importer(str(closed)))
 
     closed.chmod(0o700)
-    assert isinstance(said, PermissionDenied)
+    assert isinstance(result, PermissionDenied)

@@ -1,4 +1,4 @@
-"""Hugging Face datasets on disk, as `save_to_disk` lays them out."""
+"""Hugging Face datasets on disk, in the layout of `save_to_disk`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.core.formats import held, refused
+from tests.core.formats import open_error, read_samples
 from wdsctl.core import importers
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
@@ -38,14 +38,14 @@ def a_dataset(folder: Path, files: int = 2, rows: int = 5, **state: Any) -> Path
         )
         with pa.OSFile(str(folder / name), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table, max_chunksize=2)
-    said = {"_data_files": [{"filename": name} for name in names], **state}
-    (folder / "state.json").write_text(json.dumps(said))
+    state_json = {"_data_files": [{"filename": name} for name in names], **state}
+    (folder / "state.json").write_text(json.dumps(state_json))
     (folder / "dataset_info.json").write_text(json.dumps({"features": FEATURES}))
     return folder
 
 
-def test_what_the_library_itself_wrote_is_read() -> None:
-    found = held(GOLDEN)
+def test_huggingface_reads_dataset_written_by_library() -> None:
+    found = read_samples(GOLDEN)
 
     assert list(found) == [f"{'train' if i < 3 else 'test'}/{i:09d}" for i in range(5)]
     for i, parts in enumerate(found.values()):
@@ -55,10 +55,10 @@ def test_what_the_library_itself_wrote_is_read() -> None:
         }  # fmt: skip
 
 
-def test_images_become_parts_and_labels_get_their_names(tmp_path: Path) -> None:
+def test_huggingface_images_become_parts_and_labels_get_names(tmp_path: Path) -> None:
     path = a_dataset(tmp_path / "d")
 
-    found = held(path)
+    found = read_samples(path)
 
     assert importers.best_importer(str(path))[0].name == "huggingface"
     assert len(found) == 10
@@ -66,17 +66,22 @@ def test_images_become_parts_and_labels_get_their_names(tmp_path: Path) -> None:
     assert json.loads(found["000000006"]["json"]) == {"label": 1, "text": "1/1", "label_name": "dog"}
 
 
-def test_splits_stand_before_the_keys_unless_one_is_asked_for(tmp_path: Path) -> None:
+def test_huggingface_prefixes_keys_with_split_unless_one_is_selected(tmp_path: Path) -> None:
     for split in ("train", "test"):
         a_dataset(tmp_path / "d" / split, files=1, rows=2)
     (tmp_path / "d" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
 
-    assert list(held(tmp_path / "d")) == ["train/000000000", "train/000000001", "test/000000002", "test/000000003"]
-    assert list(held(tmp_path / "d", {"split": "test"})) == ["000000000", "000000001"]
-    assert refused(tmp_path / "d", {"split": "tets"}).hint.startswith("did you mean test?")
+    assert list(read_samples(tmp_path / "d")) == [
+        "train/000000000",
+        "train/000000001",
+        "test/000000002",
+        "test/000000003",
+    ]
+    assert list(read_samples(tmp_path / "d", {"split": "test"})) == ["000000000", "000000001"]
+    assert open_error(tmp_path / "d", {"split": "tets"}).hint.startswith("did you mean test?")
 
 
-def test_samples_are_in_the_split_whose_folder_they_are_in(tmp_path: Path) -> None:
+def test_huggingface_samples_belong_to_split_of_folder(tmp_path: Path) -> None:
     for split, rows in (("train", 3), ("test", 2)):
         a_dataset(tmp_path / "d" / split, files=2, rows=rows)
     (tmp_path / "d" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
@@ -89,53 +94,53 @@ def _splits(folder: Path, name: str, **options: str) -> Mapping[str, int]:
     return convert([str(folder / "d")], str(folder / name), ConvertRequest(format_options=options)).datasets[0].splits
 
 
-def test_arrow_files_with_a_footer_are_read_too(tmp_path: Path) -> None:
+def test_huggingface_reads_arrow_files_with_footer(tmp_path: Path) -> None:
     path = a_dataset(tmp_path / "d", files=1)
     table = pa.table({"text": ["a", "b"]})
     name = path / "data-00000-of-00001.arrow"
     with pa.OSFile(str(name), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
 
-    assert [parts["json"] for parts in held(path).values()] == [b'{"text":"a"}', b'{"text":"b"}']
+    assert [parts["json"] for parts in read_samples(path).values()] == [b'{"text":"a"}', b'{"text":"b"}']
 
 
 @pytest.mark.parametrize("cut", [1, 8, 100, "between batches"])
-def test_a_file_that_was_cut_is_refused_even_between_two_batches(tmp_path: Path, cut: int | str) -> None:
+def test_huggingface_refuses_truncated_file_even_between_batches(tmp_path: Path, cut: int | str) -> None:
     path = a_dataset(tmp_path / "d", files=1)
     file = path / "data-00000-of-00001.arrow"
     data = file.read_bytes()
     end = data.rindex(b"\xff\xff\xff\xff", 0, len(data) - 8) if isinstance(cut, str) else len(data) - cut
     file.write_bytes(data[:end])
 
-    assert refused(path).code == "WDS233"
+    assert open_error(path).code == "WDS233"
 
 
-def test_files_outside_the_folder_and_rows_by_indices_are_refused(tmp_path: Path) -> None:
-    outside = a_dataset(tmp_path / "a", _data_files=[{"filename": "../b/data.arrow"}])
-    chosen = a_dataset(tmp_path / "b", _indices_data_files=[{"filename": "indices.arrow"}])
+def test_huggingface_refuses_outside_files_and_indices_mappings(tmp_path: Path) -> None:
+    with_outside_file = a_dataset(tmp_path / "a", _data_files=[{"filename": "../b/data.arrow"}])
+    with_indices = a_dataset(tmp_path / "b", _indices_data_files=[{"filename": "indices.arrow"}])
     broken = a_dataset(tmp_path / "c")
     (broken / "state.json").write_text('{"_data_files": ')
 
-    assert refused(outside).code == "WDS230"
-    assert "flatten_indices" in refused(chosen).hint
-    assert refused(broken).code == "WDS233"
+    assert open_error(with_outside_file).code == "WDS230"
+    assert "flatten_indices" in open_error(with_indices).hint
+    assert open_error(broken).code == "WDS233"
 
 
-def test_every_column_and_every_other_file_is_described(tmp_path: Path) -> None:
+def test_huggingface_describes_every_column_and_other_file(tmp_path: Path) -> None:
     path = a_dataset(tmp_path / "d")
     (path / "extra.jpg").write_bytes(b"x")
     importer, _ = importers.best_importer(str(path))
 
     with importer.open(str(path), {}) as source:
-        about = source.describe()  # type: ignore[attr-defined]
+        description = source.describe()  # type: ignore[attr-defined]
 
-    assert [use[:2] for use in about.field_uses] == [
+    assert [use[:2] for use in description.field_uses] == [
         ("image", "jpg"), ("label", "json[label]"), ("text", "json[text]"), ("label_name", "json[label_name]"),
     ]  # fmt: skip
-    assert [(found.code, found.severity, found.count) for found in about.findings] == [("WDS239", "error", 1)]
+    assert [(found.code, found.severity, found.count) for found in description.findings] == [("WDS239", "error", 1)]
 
 
-def test_splits_are_described_without_findings(tmp_path: Path) -> None:
+def test_huggingface_splits_have_no_findings(tmp_path: Path) -> None:
     for split in ("train", "test"):
         a_dataset(tmp_path / "d" / split, files=1, rows=2)
     (tmp_path / "d" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
@@ -146,7 +151,7 @@ def test_splits_are_described_without_findings(tmp_path: Path) -> None:
     assert [use.name for use in report.sources[0].fields] == ["image", "label", "text", "label_name"]
 
 
-def test_texts_that_name_files_of_the_dataset_are_references(tmp_path: Path) -> None:
+def test_huggingface_texts_that_name_files_are_references(tmp_path: Path) -> None:
     path = a_dataset(tmp_path / "d", files=1)
     table = pa.table({"image": ["0.jpg", "1.jpg"], "label": [0, 1]})
     with pa.OSFile(str(path / "data-00000-of-00001.arrow"), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as out:
@@ -154,7 +159,7 @@ def test_texts_that_name_files_of_the_dataset_are_references(tmp_path: Path) -> 
     for i in range(2):
         (path / f"{i}.jpg").write_bytes(JPEG + bytes([i]))
 
-    assert [(parts["jpg"], json.loads(parts["json"])["label_name"]) for parts in held(path).values()] == [
+    assert [(parts["jpg"], json.loads(parts["json"])["label_name"]) for parts in read_samples(path).values()] == [
         (JPEG + b"\0", "cat"),
         (JPEG + b"\1", "dog"),
     ]

@@ -1,4 +1,4 @@
-"""JSON: a list of objects, or an object with one."""
+"""The importer json: a list of objects, or an object that contains one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.build import a_folder
-from tests.core.formats import faults, held, refused
+from tests.core.formats import open_error, read_errors, read_samples
 from wdsctl.core import importers
 from wdsctl.core.errors import InputError
 from wdsctl.core.importers.json import IMPORTER
@@ -33,26 +33,26 @@ SAMPLES = {
     ],
 )
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
-def test_the_list_is_found_wherever_it_is(tmp_path: Path, value: Any, mark: bytes) -> None:
+def test_json_finds_list_at_any_depth(tmp_path: Path, value: Any, mark: bytes) -> None:
     root = a_folder(tmp_path, {**FILES, "t.json": mark + json.dumps(value).encode()})
 
     assert importers.best_importer(f"{root}/t.json")[0].name == "json"
-    assert held(f"{root}/t.json") == SAMPLES
-    assert held(root) == SAMPLES
+    assert read_samples(f"{root}/t.json") == SAMPLES
+    assert read_samples(root) == SAMPLES
 
 
-def test_a_folder_of_lists_alone_is_a_table(tmp_path: Path) -> None:
+def test_folder_of_json_lists_only_is_recognised_as_json(tmp_path: Path) -> None:
     rows = json.dumps([{"instruction": "a", "output": "b"}, {"instruction": "c", "output": "d"}]).encode()
 
     root = a_folder(tmp_path / "table", {"alpaca.json": rows, "README.md": b"about"})
     assert importers.best_importer(root)[0].name == "json"
-    assert [json.loads(parts["json"])["output"] for parts in held(root).values()] == ["b", "d"]
+    assert [json.loads(parts["json"])["output"] for parts in read_samples(root).values()] == ["b", "d"]
 
     others = a_folder(tmp_path / "other", {"index.json": rows, "data.bin": b"x"})
     assert importers.best_importer(others)[0].name == "folder"
 
 
-def test_members_beside_the_list_are_described_as_in_no_sample(tmp_path: Path) -> None:
+def test_json_describes_members_outside_list_as_unused(tmp_path: Path) -> None:
     value = {"info": {"version": 1}, "data": {"year": 2, "items": ITEMS}}
     root = a_folder(tmp_path, {**FILES, "t.json": json.dumps(value).encode()})
 
@@ -69,7 +69,7 @@ def test_members_beside_the_list_are_described_as_in_no_sample(tmp_path: Path) -
     }
 
 
-def test_several_lists_are_refused_with_a_command_for_each(tmp_path: Path) -> None:
+def test_json_refuses_several_lists_with_command_for_each(tmp_path: Path) -> None:
     value = {"train": ITEMS[:1], "other": {"val": ITEMS[1:]}}
     root = a_folder(tmp_path, {**FILES, "t.json": json.dumps(value).encode()})
 
@@ -78,57 +78,57 @@ def test_several_lists_are_refused_with_a_command_for_each(tmp_path: Path) -> No
 
     assert error.value.code == "WDS244"
     assert f"`wdsctl convert {root}/t.json DEST -O rows=train`" in error.value.hint
-    assert list(held(f"{root}/t.json", {"rows": "train"})) == ["a/1"]
-    assert list(held(f"{root}/t.json", {"rows": "other.val"})) == ["a/2"]
-    assert "other.val" in refused(f"{root}/t.json", {"rows": "val"}).hint
+    assert list(read_samples(f"{root}/t.json", {"rows": "train"})) == ["a/1"]
+    assert list(read_samples(f"{root}/t.json", {"rows": "other.val"})) == ["a/2"]
+    assert "other.val" in open_error(f"{root}/t.json", {"rows": "val"}).hint
 
 
-def test_bad_items_are_faults_and_others_keep_their_places(tmp_path: Path) -> None:
+def test_json_bad_items_are_faults_and_others_are_read(tmp_path: Path) -> None:
     data = b'{"data": [{"a":1}, {"a":"\xff"}, 3, {"a":4}]}'
     root = a_folder(tmp_path, {"t.json": data})
 
-    assert {place: error.code for place, error in faults(f"{root}/t.json").items()} == {1: "WDS124", 2: "WDS121"}
+    assert {place: error.code for place, error in read_errors(f"{root}/t.json").items()} == {1: "WDS124", 2: "WDS121"}
 
 
 @pytest.mark.parametrize("data", [b'[{"a":1},{"a":', b'{"data":[{"a":1}', b'{"data":[{"a":1} {"a":2}]}'])
-def test_a_file_that_is_cut_or_broken_is_refused(tmp_path: Path, data: bytes) -> None:
+def test_json_refuses_truncated_or_broken_file(tmp_path: Path, data: bytes) -> None:
     root = a_folder(tmp_path, {"t.json": data})
 
-    assert refused(f"{root}/t.json", form="json").code == "WDS233"
+    assert open_error(f"{root}/t.json", form="json").code == "WDS233"
 
 
 @pytest.mark.parametrize("data", [b'{"a": 1}', b'{"a": [1, 2]}', b'"text"', b'{"a": []}'])
-def test_a_file_without_a_list_of_objects_is_refused(tmp_path: Path, data: bytes) -> None:
+def test_json_refuses_file_without_list_of_objects(tmp_path: Path, data: bytes) -> None:
     root = a_folder(tmp_path, {"t.json": data})
 
-    error = refused(f"{root}/t.json", form="json")
+    error = open_error(f"{root}/t.json", form="json")
     assert (error.code, error.message) == ("WDS233", "the file has no list of objects")
 
 
-def test_a_mapping_of_files_is_refused_with_the_command_that_makes_a_list_of_it(tmp_path: Path) -> None:
+def test_json_refuses_mapping_of_files_with_jq_command(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"t.json": b'{"a.jpg": "a cat", "b.jpg": "a dog"}'})
 
-    error = refused(f"{root}/t.json", form="json")
+    error = open_error(f"{root}/t.json", form="json")
     assert error.code == "WDS233"
     assert "jq 'to_entries | map({file: .key, text: .value})'" in error.hint
 
 
-def test_utf_16_is_refused_with_the_command(tmp_path: Path) -> None:
+def test_json_refuses_utf_16_with_iconv_command(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"t.json": json.dumps(ITEMS).encode("utf-16")})
 
-    error = refused(f"{root}/t.json", form="json")
+    error = open_error(f"{root}/t.json", form="json")
     assert error.code == "WDS120"
     assert "iconv -f UTF-16" in error.hint
 
 
-def test_a_json_file_of_lines_is_read_as_lines(tmp_path: Path) -> None:
+def test_json_file_of_lines_is_read_as_jsonl(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"t.json": b'{"a": 1}\n{"a": 2}\n'})
 
     assert importers.best_importer(f"{root}/t.json")[0].name == "jsonl"
-    assert [parts["json"] for parts in held(f"{root}/t.json").values()] == [b'{"a":1}', b'{"a":2}']
+    assert [parts["json"] for parts in read_samples(f"{root}/t.json").values()] == [b'{"a":1}', b'{"a":2}']
 
 
-def test_any_item_can_be_read_first(tmp_path: Path) -> None:
+def test_json_reads_items_in_any_order(tmp_path: Path) -> None:
     items = [{"n": i, "pad": "x" * (i % 50)} for i in range(1000)]
     root = a_folder(tmp_path, {"t.json": json.dumps({"data": items}).encode()})
 
@@ -137,7 +137,7 @@ def test_any_item_can_be_read_first(tmp_path: Path) -> None:
             assert json.loads(source.read(place)[0].data)["n"] == place
 
 
-def test_memory_does_not_grow_with_the_items(tmp_path: Path) -> None:
+def test_json_memory_is_independent_of_item_count(tmp_path: Path) -> None:
     def peak(items: int) -> int:
         path = tmp_path / f"{items}.json"
         with path.open("w") as file:
@@ -147,8 +147,8 @@ def test_memory_does_not_grow_with_the_items(tmp_path: Path) -> None:
         with IMPORTER.open(str(path), {}) as source:
             tracemalloc.start()
             assert sum(1 for _ in source.entries()) == items
-            most = tracemalloc.get_traced_memory()[1]
+            peak_bytes = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
-        return most
+        return peak_bytes
 
     assert peak(40_000) < peak(10_000) + 300_000

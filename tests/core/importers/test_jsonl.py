@@ -1,4 +1,4 @@
-"""JSONL."""
+"""The importer jsonl."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ import pyarrow as pa
 import pytest
 
 from tests.build import a_folder
-from tests.core.formats import faults, held, refused
+from tests.core.formats import open_error, read_errors, read_samples
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.errors import DatasetError
 
 FILES = {"a/1.jpg": b"one", "a/2.jpg": b"two!"}
 
 
-def test_fields_that_name_files_become_parts_and_the_rest_json(tmp_path: Path) -> None:
+def test_jsonl_file_fields_become_parts_and_other_fields_json(tmp_path: Path) -> None:
     lines = b'{"image": "a/1.jpg", "n": 1, "url": "http://x/a.jpg"}\n{"image": null, "n": NaN}\n'
     root = a_folder(tmp_path, {**FILES, "t.jsonl": lines})
 
-    assert held(f"{root}/t.jsonl") == {
+    assert read_samples(f"{root}/t.jsonl") == {
         "a/1": {"jpg": b"one", "json": b'{"n":1,"url":"http://x/a.jpg"}'},
         "000000001": {"json": b'{"n":null}'},
     }
 
 
-def test_a_list_of_files_becomes_numbered_parts(tmp_path: Path) -> None:
+def test_jsonl_list_of_files_becomes_numbered_parts(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {**FILES, "t.jsonl": b'{"id": 7, "images": ["a/1.jpg", "a/2.jpg"]}'})
 
-    assert held(f"{root}/t.jsonl", {"key": "id"}) == {
+    assert read_samples(f"{root}/t.jsonl", {"key": "id"}) == {
         "7": {"0.jpg": b"one", "1.jpg": b"two!", "json": b'{"id":7}'},
     }
 
 
-def test_blank_lines_crlf_and_a_byte_order_mark_are_passed_over(tmp_path: Path) -> None:
+def test_jsonl_ignores_blank_lines_crlf_and_bom(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"t.jsonl": b'\xef\xbb\xbf{"a":1}\r\n\r\n  \n{"a":2}\r\n\n'})
 
-    assert [parts["json"] for parts in held(f"{root}/t.jsonl").values()] == [b'{"a":1}', b'{"a":2}']
+    assert [parts["json"] for parts in read_samples(f"{root}/t.jsonl").values()] == [b'{"a":1}', b'{"a":2}']
 
 
-def test_bad_lines_have_the_codes_of_lines_and_others_keep_their_places(tmp_path: Path) -> None:
+def test_jsonl_reports_bad_lines_by_code_and_reads_others(tmp_path: Path) -> None:
     lines = (b'{"a":1}', b"[1]", b'{"a":', b'{"a":"\xff"}', b'{"a":1}', b"{" * 5000, b'{"a":9}', b'{"a": "cu')
     root = a_folder(tmp_path, {"t.jsonl": b"\n".join(lines)})
 
-    wrong = faults(f"{root}/t.jsonl")
+    wrong = read_errors(f"{root}/t.jsonl")
 
     codes = {place: error.code for place, error in wrong.items()}
     assert codes == {1: "WDS121", 2: "WDS123", 3: "WDS124", 5: "WDS123", 7: "WDS122"}
@@ -56,38 +56,38 @@ def test_bad_lines_have_the_codes_of_lines_and_others_keep_their_places(tmp_path
 
 
 @pytest.mark.parametrize("reference", ["../../etc/passwd", "/etc/passwd", "https://x/y.jpg", "a/../../y.jpg", "no.jpg"])
-def test_references_outside_and_missing_files_are_refused(tmp_path: Path, reference: str) -> None:
+def test_jsonl_refuses_references_outside_and_missing_files(tmp_path: Path, reference: str) -> None:
     root = a_folder(tmp_path, {**FILES, "t.jsonl": f'{{"image": "{reference}"}}'.encode()})
 
-    (error,) = faults(f"{root}/t.jsonl", {"files": "image"}).values()
+    (error,) = read_errors(f"{root}/t.jsonl", {"files": "image"}).values()
 
     assert error.code == ("WDS231" if reference == "no.jpg" else "WDS230")
     assert error.where.startswith(f"{root}/t.jsonl:1")
 
 
-def test_a_row_without_its_key_is_a_fault(tmp_path: Path) -> None:
+def test_jsonl_row_without_valid_key_is_fault(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"t.jsonl": b'{"id":"x"}\n{"n":1}\n{"id":true}\n{"id":""}\n{"id":"..."}'})
 
-    assert {place: error.code for place, error in faults(f"{root}/t.jsonl", {"key": "id"}).items()} == dict.fromkeys(
-        (1, 2, 3), "WDS232"
-    )
+    assert {
+        place: error.code for place, error in read_errors(f"{root}/t.jsonl", {"key": "id"}).items()
+    } == dict.fromkeys((1, 2, 3), "WDS232")
 
 
-def test_all_files_of_a_folder_are_one_source(tmp_path: Path) -> None:
+def test_jsonl_files_of_folder_are_one_source(tmp_path: Path) -> None:
     root = a_folder(
         tmp_path, {"b/t.jsonl": b'{"i":"x.jpg"}', "b/x.jpg": b"b", "a.jsonl": b'{"i":"x.jpg"}\n', "x.jpg": b"a"}
     )
 
-    assert held(root, {"key": ":row"}, form="jsonl") == {"000000000": {"jpg": b"a"}, "000000001": {"jpg": b"b"}}
+    assert read_samples(root, {"key": ":row"}, form="jsonl") == {"000000000": {"jpg": b"a"}, "000000001": {"jpg": b"b"}}
 
 
 @pytest.mark.parametrize(
     ("data", "code"), [(b"", "WDS003"), (b"\n \n", "WDS003"), (b"{\0", "WDS120"), (b"\x28\xb5\x2f\xfd", "WDS233")]
 )
-def test_what_is_no_file_of_lines_is_refused(tmp_path: Path, data: bytes, code: str) -> None:
+def test_jsonl_refuses_invalid_files(tmp_path: Path, data: bytes, code: str) -> None:
     root = a_folder(tmp_path, {"t.jsonl": data})
 
-    assert refused(f"{root}/t.jsonl").code == code
+    assert open_error(f"{root}/t.jsonl").code == code
 
 
 COMPRESSED: dict[str, Callable[[bytes], bytes]] = {
@@ -99,7 +99,7 @@ COMPRESSED: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("ending", COMPRESSED)
-def test_compressed_lines_are_read_from_the_first_and_from_the_middle(tmp_path: Path, ending: str) -> None:
+def test_compressed_jsonl_is_read_from_start_and_middle(tmp_path: Path, ending: str) -> None:
     from wdsctl.core.importers.jsonl import IMPORTER
 
     lines = "".join(json.dumps({"image": f"a/{i}.jpg", "n": i}) + "\n" for i in range(1000)).encode()
@@ -107,21 +107,21 @@ def test_compressed_lines_are_read_from_the_first_and_from_the_middle(tmp_path: 
     root = a_folder(tmp_path, {**files, f"t.jsonl{ending}": COMPRESSED[ending](lines)})
 
     for path in (root, f"{root}/t.jsonl{ending}"):
-        assert held(path)["a/7"] == {"jpg": b"7", "json": b'{"n":7}'}
+        assert read_samples(path)["a/7"] == {"jpg": b"7", "json": b'{"n":7}'}
         with IMPORTER.open(path, {}) as source:
             assert sum(1 for _ in source.entries()) == 1000
             assert [part.data for part in source.read(900)] == [b"900", b'{"n":900}']
             assert [part.data for part in source.read(70)] == [b"70", b'{"n":70}']
 
 
-def test_lines_that_are_called_json_gz_are_lines(tmp_path: Path) -> None:
+def test_json_gz_file_of_lines_is_read_as_jsonl(tmp_path: Path) -> None:
     lines = gzip.compress(b'{"text": "a"}\n{"text": "b"}\n')
     root = a_folder(tmp_path, {"c4.00000-of-00002.json.gz": lines, "c4.00001-of-00002.json.gz": lines})
 
-    assert [parts["json"] for parts in held(root).values()] == [b'{"text":"a"}', b'{"text":"b"}'] * 2
+    assert [parts["json"] for parts in read_samples(root).values()] == [b'{"text":"a"}', b'{"text":"b"}'] * 2
 
 
-def test_nothing_is_taken_from_a_truncated_compressed_file(tmp_path: Path) -> None:
+def test_convert_writes_nothing_from_truncated_compressed_jsonl(tmp_path: Path) -> None:
     lines = "".join(json.dumps({"n": i, "text": str(hash(i * 7919))}) + "\n" for i in range(50_000)).encode()
     root = a_folder(tmp_path / "raw", {"t.jsonl.gz": gzip.compress(lines)[:-100]})
 
@@ -132,28 +132,28 @@ def test_nothing_is_taken_from_a_truncated_compressed_file(tmp_path: Path) -> No
     assert not list((tmp_path / "made").glob("*.tar"))
 
 
-def test_a_key_from_elsewhere_cannot_lead_out(tmp_path: Path) -> None:
+def test_jsonl_sanitizes_exported_sample_keys(tmp_path: Path) -> None:
     lines = b'{"__key__":"../../x","txt":"a"}\n{"__key__":"ok/1","txt":"b"}\n{"__key__":"y","a/b":"c"}'
     root = a_folder(tmp_path, {"t.jsonl": lines})
 
-    assert faults(f"{root}/t.jsonl").keys() == {2}
+    assert read_errors(f"{root}/t.jsonl").keys() == {2}
     from wdsctl.core.importers.jsonl import IMPORTER
 
     with IMPORTER.open(f"{root}/t.jsonl", {}) as source:
         assert [entry.key for entry in source.entries()][:2] == ["_/__/x", "ok/1"]
 
 
-def test_rows_that_were_samples_all_have_a_key_and_take_no_other(tmp_path: Path) -> None:
+def test_exported_samples_need_key_and_refuse_option_key(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"t.jsonl": b'{"__key__":"x","txt":"a"}\n{"txt":"b"}\n{"__key__":""}\n{"__key__":3}'})
 
-    assert {place: error.code for place, error in faults(f"{root}/t.jsonl").items()} == dict.fromkeys(
+    assert {place: error.code for place, error in read_errors(f"{root}/t.jsonl").items()} == dict.fromkeys(
         (1, 2, 3), "WDS232"
     )
-    assert refused(f"{root}/t.jsonl", {"key": "txt"}).exit_code == 2
+    assert open_error(f"{root}/t.jsonl", {"key": "txt"}).exit_code == 2
 
 
 @pytest.mark.slow
-def test_a_line_of_200_megabytes_is_one_sample(tmp_path: Path) -> None:
+def test_jsonl_reads_line_of_200_megabytes(tmp_path: Path) -> None:
     with (tmp_path / "t.jsonl").open("wb") as file:
         file.write(b'{"id":"a","text":"')
         for _ in range(200):
@@ -168,15 +168,15 @@ def test_a_line_of_200_megabytes_is_one_sample(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("files", ['["jpg"]', "7", '"a/1.jpg"', "[1]"])
-def test_files_of_a_kept_sample_that_are_no_object_are_its_fault(tmp_path: Path, files: str) -> None:
+def test_exported_sample_with_invalid_files_object_is_fault(tmp_path: Path, files: str) -> None:
     lines = f'{{"__key__": "a", "txt": "x"}}\n{{"__key__": "b", "__files__": {files}}}\n'
     root = a_folder(tmp_path, {**FILES, "t.jsonl": lines.encode()})
 
-    (fault,) = faults(f"{root}/t.jsonl").values()
+    (fault,) = read_errors(f"{root}/t.jsonl").values()
     assert fault.code == "WDS232"
 
 
-def test_a_sample_without_any_part_is_not_left_out_without_a_word(tmp_path: Path) -> None:
+def test_convert_reports_exported_sample_without_parts(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"t.jsonl": b'{"__key__": "a", "txt": "x"}\n{"__key__": "b", "txt": null}\n'})
 
     report = convert([f"{root}/t.jsonl"], str(tmp_path / "b"))

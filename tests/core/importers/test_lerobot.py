@@ -1,4 +1,4 @@
-"""LeRobot datasets: what is found in them, and what is refused by name."""
+"""LeRobot datasets: what is read from them, and what is refused with which message."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def read_all(root: str) -> None:
     lines_of(root)
 
 
-def test_both_layouts_have_the_same_frames(v21: str, v30: str) -> None:
+def test_lerobot_v21_and_v30_have_same_frames(v21: str, v30: str) -> None:
     old, new = lines_of(v21), lines_of(v30)
     assert len(old) == len(new) == sum(LENGTHS)
     for a, b in zip(old, new, strict=True):
@@ -70,7 +70,7 @@ def test_both_layouts_have_the_same_frames(v21: str, v30: str) -> None:
     assert old[LENGTHS[0]]["task"] == TASKS[1]
 
 
-def test_a_number_comes_back_exactly(v21: str) -> None:
+def test_lerobot_preserves_float_values_exactly(v21: str) -> None:
     table = pq.read_table(f"{v21}/{EPISODE}")
     states = [
         [float("nan"), float("inf"), -0.0],
@@ -85,7 +85,7 @@ def test_a_number_comes_back_exactly(v21: str) -> None:
     assert lines[0]["observation.state"][:2] == ["NaN", "Infinity"]
 
 
-def test_it_is_recognised_and_described(v21: str) -> None:
+def test_lerobot_is_recognised_and_described(v21: str) -> None:
     importer, match = importers.best_importer(v21)
     assert (importer.name, match.reason) == ("lerobot", "meta/info.json of LeRobot v2.1")
     uses = {use.name: use.becomes for use in describe_features(read_robot_dataset(v21, ("observation.map",)))}
@@ -96,13 +96,13 @@ def test_it_is_recognised_and_described(v21: str) -> None:
         importer.open(v21, {})
 
 
-def test_v20_is_read_as_v21(v21: str) -> None:
+def test_lerobot_v20_is_read_as_v21(v21: str) -> None:
     expected = lines_of(v21)
     change_info(v21, lambda info: info.update(codebase_version="v2.0"))
     assert lines_of(v21) == expected
 
 
-def test_videos_are_each_checked_once(v30: str) -> None:
+def test_check_videos_checks_each_file_once(v30: str) -> None:
     files = video_files(read_robot_dataset(v30))
     assert [file.frames for file in files] == [LENGTHS[0] + LENGTHS[1], LENGTHS[2]]
     assert [file.path for file in check_videos(read_robot_dataset(v30))] == [file.path for file in files]
@@ -136,18 +136,18 @@ BAD_INFO: list[tuple[Any, type[WdsctlError], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "kind", "code", "told"), BAD_INFO, ids=[each[3] for each in BAD_INFO])
-def test_metadata_that_is_wrong_or_unknown_is_refused(
-    v21: str, change: Any, kind: type[WdsctlError], code: str, told: str
+@pytest.mark.parametrize(("change", "kind", "code", "message"), BAD_INFO, ids=[each[3] for each in BAD_INFO])
+def test_lerobot_refuses_invalid_or_unknown_metadata(
+    v21: str, change: Any, kind: type[WdsctlError], code: str, message: str
 ) -> None:
     change_info(v21, change)
-    with pytest.raises(kind, match=told) as error:
+    with pytest.raises(kind, match=message) as error:
         read_all(v21)
     assert error.value.code == code
     assert error.value.hint
 
 
-def test_a_feature_that_is_not_read_can_be_dropped(v21: str) -> None:
+def test_lerobot_unreadable_feature_can_be_dropped(v21: str) -> None:
     change_info(v21, _feature("cam", dtype="image", shape=[3, 4, 4]))
     images = pa.array([{"bytes": b"png", "path": "x.png"}] * LENGTHS[1])
     for number, length in enumerate(LENGTHS):
@@ -177,16 +177,16 @@ BAD_TABLES: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "values", "told"), BAD_TABLES)
-def test_rows_that_are_not_the_frames_are_refused(v21: str, name: str, values: Any, told: str) -> None:
+@pytest.mark.parametrize(("name", "values", "message"), BAD_TABLES)
+def test_lerobot_refuses_rows_that_do_not_match_frames(v21: str, name: str, values: Any, message: str) -> None:
     change_table(v21, name, values)
-    with pytest.raises(DatasetError, match=told) as error:
+    with pytest.raises(DatasetError, match=message) as error:
         lines_of(v21)
     assert error.value.code == "WDS233"
     assert EPISODE in error.value.where
 
 
-def test_a_table_that_is_too_short_or_damaged_is_refused(v21: str) -> None:
+def test_lerobot_refuses_short_or_damaged_table(v21: str) -> None:
     path = Path(v21) / EPISODE
     pq.write_table(pq.read_table(path).slice(0, 5), path)
     with pytest.raises(DatasetError, match="5 rows, but its episodes have 7"):
@@ -196,7 +196,7 @@ def test_a_table_that_is_too_short_or_damaged_is_refused(v21: str) -> None:
         lines_of(v21)
 
 
-def test_videos_that_are_missing_short_or_damaged_are_refused(v21: str) -> None:
+def test_lerobot_refuses_missing_short_or_damaged_videos(v21: str) -> None:
     path = Path(v21) / f"videos/chunk-000/{CAMERAS[0]}/episode_000001.mp4"
     write_video(path, frame_pixels(0, 1, LENGTHS[1] - 1))
     with pytest.raises(DatasetError, match=r"6 frames, but the tables of episode 1 have 7"):
@@ -210,14 +210,14 @@ def test_videos_that_are_missing_short_or_damaged_are_refused(v21: str) -> None:
     assert error.value.code == "WDS231"
 
 
-def test_a_video_that_ends_before_its_last_episode_is_refused(v30: str) -> None:
+def test_lerobot_refuses_video_shorter_than_its_episodes(v30: str) -> None:
     path = Path(v30) / f"videos/{CAMERAS[0]}/chunk-000/file-000.mp4"
     write_video(path, frame_pixels(0, 0, sum(LENGTHS[:2])), fps=20)
     with pytest.raises(DatasetError, match=r"lasts 0.950 s, but episode 1 needs 1.900 s"):
         read_all(v30)
 
 
-def test_a_video_behind_a_link_out_of_the_dataset_is_refused(v21: str, tmp_path: Path) -> None:
+def test_lerobot_refuses_video_link_outside_dataset(v21: str, tmp_path: Path) -> None:
     path = Path(v21) / f"videos/chunk-000/{CAMERAS[0]}/episode_000001.mp4"
     path.rename(tmp_path / "else.mp4")
     path.symlink_to(tmp_path / "else.mp4")
@@ -226,15 +226,15 @@ def test_a_video_behind_a_link_out_of_the_dataset_is_refused(v21: str, tmp_path:
     assert error.value.code in ("WDS409", "WDS230")
 
 
-def test_damaged_lists_of_episodes_and_tasks_are_refused(v21: str, v30: str) -> None:
+def test_lerobot_refuses_damaged_episode_and_task_lists(v21: str, v30: str) -> None:
     (Path(v21) / "meta/tasks.jsonl").write_text('{"task_index": 1, "task": "x"}\n')
     with pytest.raises(DatasetError, match="expected task 0"):
         read_robot_dataset(v21)
-    make_again = Path(v30) / "meta/episodes/chunk-000/file-000.parquet"
-    rows = pq.read_table(make_again).to_pylist()
-    pq.write_table(pa.Table.from_pylist([rows[1], rows[0], rows[2]]), make_again)
+    episodes_path = Path(v30) / "meta/episodes/chunk-000/file-000.parquet"
+    rows = pq.read_table(episodes_path).to_pylist()
+    pq.write_table(pa.Table.from_pylist([rows[1], rows[0], rows[2]]), episodes_path)
     with pytest.raises(DatasetError, match="expected episode 0"):
         read_robot_dataset(v30)
-    pq.write_table(pa.Table.from_pylist([{"episode_index": 0}]), make_again)
+    pq.write_table(pa.Table.from_pylist([{"episode_index": 0}]), episodes_path)
     with pytest.raises(DatasetError, match="no column 'length'"):
         read_robot_dataset(v30)

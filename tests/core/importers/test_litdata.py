@@ -1,4 +1,4 @@
-"""LitData, against chunks that LitData wrote (tests/golden/forms/origin.json says with what)."""
+"""The importer litdata, tested with chunks that LitData wrote (tests/golden/forms/origin.json has its version)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.core.formats import faults, held, refused
+from tests.core.formats import open_error, read_errors, read_samples
 
 FORMS = Path(__file__).parents[2] / "golden" / "forms"
 
 
-def changed(tmp_path: Path, change: Any, name: str = "litdata") -> Path:
-    """A copy whose index was changed."""
+def copy_with_changed_index(tmp_path: Path, change: Any, name: str = "litdata") -> Path:
+    """Copies the dataset and changes the index of the copy."""
     copy = tmp_path / name
     shutil.copytree(FORMS / name, copy)
     index = json.loads((copy / "index.json").read_bytes())
@@ -28,8 +28,8 @@ def changed(tmp_path: Path, change: Any, name: str = "litdata") -> Path:
 
 
 @pytest.mark.parametrize("name", ["litdata", "litdata-zstd"])
-def test_every_format_gives_what_was_written(name: str) -> None:
-    found = held(FORMS / name)
+def test_litdata_decodes_every_field_format(name: str) -> None:
+    found = read_samples(FORMS / name)
 
     assert len(found) == 5
     for i, parts in enumerate(found.values()):
@@ -60,43 +60,43 @@ def test_every_format_gives_what_was_written(name: str) -> None:
         (lambda index: index.update(chunks=[]), "WDS233"),
     ],
 )
-def test_an_index_that_needs_code_or_does_not_fit_is_refused_with_a_code(
-    tmp_path: Path, change: Any, code: str
-) -> None:
-    assert refused(changed(tmp_path, change), form="litdata").code == code
+def test_litdata_refuses_pickled_fields_and_invalid_index(tmp_path: Path, change: Any, code: str) -> None:
+    assert open_error(copy_with_changed_index(tmp_path, change), form="litdata").code == code
 
 
-def test_a_number_of_another_size_is_the_fault_of_its_row(tmp_path: Path) -> None:
-    path = changed(tmp_path, lambda index: index["config"]["data_format"].__setitem__(1, "int"))  # a caption
+def test_litdata_number_of_wrong_size_is_fault_of_row(tmp_path: Path) -> None:
+    path = copy_with_changed_index(
+        tmp_path, lambda index: index["config"]["data_format"].__setitem__(1, "int")
+    )  # a caption
 
-    assert {error.code for error in faults(path).values()} == {"WDS232"}
+    assert {error.code for error in read_errors(path).values()} == {"WDS232"}
 
 
-def test_a_pickled_field_can_be_left_out(tmp_path: Path) -> None:
-    path = changed(tmp_path, lambda index: index["config"]["data_format"].__setitem__(8, "pickle"))
+def test_litdata_option_drop_skips_pickled_field(tmp_path: Path) -> None:
+    path = copy_with_changed_index(tmp_path, lambda index: index["config"]["data_format"].__setitem__(8, "pickle"))
 
-    assert "box" not in json.loads(held(path, {"drop": "box"})["chunk-0-0/0"]["json"])
+    assert "box" not in json.loads(read_samples(path, {"drop": "box"})["chunk-0-0/0"]["json"])
 
 
 @pytest.mark.parametrize("name", ["litdata", "litdata-zstd"])
 @pytest.mark.parametrize("fault", ["cut", "zeros", "empty"])
-def test_a_damaged_chunk_is_refused_and_named(tmp_path: Path, name: str, fault: str) -> None:
-    path = changed(tmp_path, lambda _: None, name)
+def test_litdata_refuses_and_names_damaged_chunk(tmp_path: Path, name: str, fault: str) -> None:
+    path = copy_with_changed_index(tmp_path, lambda _: None, name)
     chunk = path / "chunk-0-1.bin"
     data = chunk.read_bytes()
     chunk.write_bytes({"cut": data[:-9], "zeros": bytes(len(data)), "empty": b""}[fault])
 
-    error = refused(path)
+    error = open_error(path)
 
     assert error.code == "WDS233"
     assert chunk.name in error.where
 
 
-def test_folders_of_splits_are_one_source(tmp_path: Path) -> None:
+def test_litdata_split_folders_are_one_source(tmp_path: Path) -> None:
     for split in ("train", "val"):
         shutil.copytree(FORMS / "litdata", tmp_path / split)
-    alone = held(FORMS / "litdata")
+    samples_of_one = read_samples(FORMS / "litdata")
 
-    found = held(tmp_path)
+    found = read_samples(tmp_path)
     assert {key.split("/")[0] for key in found} == {"train", "val"}
-    assert [*found.values()] == [*alone.values(), *alone.values()]
+    assert [*found.values()] == [*samples_of_one.values(), *samples_of_one.values()]

@@ -1,4 +1,4 @@
-"""LLaVA-style JSON."""
+"""The importer llava: JSON and JSONL of conversations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_folder, an_image
-from tests.core.formats import described, faults, held, refused, reported
+from tests.core.formats import describe_source, description_findings, open_error, read_errors, read_samples
 from wdsctl.core import importers
 from wdsctl.core.importers.protocol import DescribedSource
 
@@ -24,11 +24,11 @@ def conversation(*words: str, key: str = "conversations", **others: object) -> d
 TALK = [{"from": "human", "value": "<image>\nWhat? é"}, {"from": "gpt", "value": "That."}]
 
 
-def test_records_become_samples_with_their_image_and_conversations(tmp_path: Path) -> None:
+def test_llava_records_become_samples_with_image_and_conversations(tmp_path: Path) -> None:
     records = [{"id": "a/1", "image": "coco/1.jpg", "conversations": TALK}, conversation("hi", "hello", id=2)]
     root = a_folder(tmp_path, {"t.json": json.dumps(records).encode(), "images/coco/1.jpg": b"one"})
 
-    found = held(f"{root}/t.json")
+    found = read_samples(f"{root}/t.json")
 
     assert importers.best_importer(f"{root}/t.json")[0].name == "llava"
     assert found["a/1"]["jpg"] == b"one"
@@ -36,31 +36,31 @@ def test_records_become_samples_with_their_image_and_conversations(tmp_path: Pat
     assert list(found["2"]) == ["json"]
 
 
-def test_missing_images_and_odd_items_are_faults(tmp_path: Path) -> None:
+def test_llava_missing_images_and_bad_items_are_faults(tmp_path: Path) -> None:
     data = (
         b'[{"id":"a","image":"1.jpg"},\n 3 , {"id":"b","image":"2.jpg"}, {"id":"\xff"}, {"id":"c","image":"../x.jpg"}]'
     )
     root = a_folder(tmp_path, {"t.json": data, "1.jpg": b"one"})
 
-    assert {place: error.code for place, error in faults(f"{root}/t.json").items()} == {
+    assert {place: error.code for place, error in read_errors(f"{root}/t.json").items()} == {
         1: "WDS121", 2: "WDS231", 3: "WDS124", 4: "WDS230",
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("data", [b'[{"id":"a"},{"id":', b'[{"id":"a"} {"id":"b"}]', b'[{"id":"a"},', b"[}", b"["])
-def test_a_list_that_is_cut_or_broken_is_refused_at_its_byte(tmp_path: Path, data: bytes) -> None:
+def test_llava_refuses_truncated_or_broken_list_with_byte_position(tmp_path: Path, data: bytes) -> None:
     root = a_folder(tmp_path, {"t.json": data})
 
-    error = refused(f"{root}/t.json", form="llava")
+    error = open_error(f"{root}/t.json", form="llava")
 
     assert error.code == "WDS233"
     assert "(byte " in error.where
 
 
-def test_an_empty_list_has_no_samples(tmp_path: Path) -> None:
+def test_llava_empty_list_has_no_samples(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"t.json": b" [ ] "})
 
-    assert held(f"{root}/t.json") == {}
+    assert read_samples(f"{root}/t.json") == {}
 
 
 IMAGES = {"a.jpg": b"A", "b.png": b"B", "c.mp4": b"C"}
@@ -101,20 +101,20 @@ IMAGES = {"a.jpg": b"A", "b.png": b"B", "c.mp4": b"C"}
     ],
 )
 @pytest.mark.parametrize("name", ["t.json", "t.jsonl"])
-def test_media_of_a_conversation_are_parts_in_the_order_of_their_places(
+def test_conversation_media_become_parts_in_order_of_placeholders(
     tmp_path: Path, name: str, row: dict[str, object], parts: dict[str, bytes]
 ) -> None:
     data = json.dumps([row]) if name == "t.json" else json.dumps(row)
     root = a_folder(tmp_path, {name: data.encode(), **IMAGES})
 
-    (found,) = held(f"{root}/{name}").values()
+    (found,) = read_samples(f"{root}/{name}").values()
 
     assert {part: data for part, data in found.items() if part != "json"} == parts
-    kept = json.loads(found["json"])
-    assert kept == {key: value for key, value in row.items() if key not in ("image", "images", "video")}
+    json_part = json.loads(found["json"])
+    assert json_part == {key: value for key, value in row.items() if key not in ("image", "images", "video")}
 
 
-def test_media_in_data_urls_are_decoded_and_named_by_their_content(tmp_path: Path) -> None:
+def test_data_urls_are_decoded_and_named_by_content(tmp_path: Path) -> None:
     picture = an_image("PNG")
     url = f"data:image/jpeg;base64,{b64encode(picture).decode()}"
     sound = {"type": "input_audio", "input_audio": {"data": b64encode(WAV).decode(), "format": "wav"}}
@@ -122,7 +122,7 @@ def test_media_in_data_urls_are_decoded_and_named_by_their_content(tmp_path: Pat
     row = {"messages": [{"role": "user", "content": content}, {"role": "assistant", "content": "x"}]}
     root = a_folder(tmp_path, {"t.json": json.dumps([row]).encode()})
 
-    (found,) = held(f"{root}/t.json").values()
+    (found,) = read_samples(f"{root}/t.json").values()
 
     assert (found["0.png"], found["1.wav"]) == (picture, WAV)
 
@@ -155,7 +155,7 @@ def test_media_in_data_urls_are_decoded_and_named_by_their_content(tmp_path: Pat
         ({"conversations": "hi"}, "WDS161", "conversations: expected a list, found text"),
     ],
 )
-def test_a_conversation_that_does_not_fit_its_media_is_the_fault_of_its_row(
+def test_conversation_that_does_not_match_its_media_is_fault(
     tmp_path: Path, row: dict[str, object], code: str, problem: str
 ) -> None:
     rows = [conversation("hi", "x"), row]
@@ -163,60 +163,60 @@ def test_a_conversation_that_does_not_fit_its_media_is_the_fault_of_its_row(
         tmp_path, {"sub/t.json": json.dumps(rows).encode(), "sub/a.jpg": b"A", "sub/b.png": b"B", "a.jpg": b"A"}
     )
 
-    (error,) = faults(f"{root}/sub/t.json").values()
+    (error,) = read_errors(f"{root}/sub/t.json").values()
 
     assert (error.code, problem in error.message) == (code, True)
     assert "t.json, item 1" in error.where
 
 
-def test_the_source_says_what_becomes_of_every_field_and_what_the_samples_are(tmp_path: Path) -> None:
+def test_llava_describes_fields_and_sample_type(tmp_path: Path) -> None:
     rows = [conversation("<image> hi", "x", id="a", image="a.jpg"), conversation("hi", "x", id="b", source="web")]
     root = a_folder(tmp_path, {"t.json": json.dumps(rows).encode(), **IMAGES})
 
     with importers.get_importer("llava").open(f"{root}/t.json", {}) as source:
         assert isinstance(source, DescribedSource)
-        about = source.describe()
+        description = source.describe()
 
-    assert [use[:2] for use in about.field_uses] == [
+    assert [use[:2] for use in description.field_uses] == [
         ("conversations", "json[conversations]"),
         ("id", "json[id]"),
         ("image", "jpg"),
         ("source", "json[source]"),
     ]
-    assert about.config is not None
-    assert about.config.sample_type == "ConversationSample"
-    assert about.config.field_map == {"messages": "json", "images": "*", "videos": "*", "audios": "*"}
+    assert description.config is not None
+    assert description.config.sample_type == "ConversationSample"
+    assert description.config.field_map == {"messages": "json", "images": "*", "videos": "*", "audios": "*"}
 
 
-def test_conversations_without_an_id_are_numbered_since_several_may_share_an_image(tmp_path: Path) -> None:
+def test_conversations_without_id_get_numbered_keys(tmp_path: Path) -> None:
     rows = [conversation("<image> hi", "x", image="a.jpg")] * 2
     root = a_folder(tmp_path, {"t.json": json.dumps(rows).encode(), **IMAGES})
 
-    assert list(held(f"{root}/t.json")) == ["000000000", "000000001"]
+    assert list(read_samples(f"{root}/t.json")) == ["000000000", "000000001"]
 
 
-def test_questions_with_answers_stay_fields_of_their_own(tmp_path: Path) -> None:
+def test_question_and_answer_fields_stay_separate(tmp_path: Path) -> None:
     rows = [{"image": "a.jpg", "question": "what?", "answer": "a cat"}]
     root = a_folder(tmp_path, {"t.json": json.dumps(rows).encode(), **IMAGES})
 
-    assert held(f"{root}/t.json") == {"a": {"jpg": b"A", "json": b'{"question":"what?","answer":"a cat"}'}}
+    assert read_samples(f"{root}/t.json") == {"a": {"jpg": b"A", "json": b'{"question":"what?","answer":"a cat"}'}}
 
 
 @pytest.mark.parametrize("key", ["conversations", "other"])
-def test_images_that_no_item_names_and_those_that_several_name_are_reported(tmp_path: Path, key: str) -> None:
-    named = ["0.jpg", "1.jpg", "1.jpg"]
-    items = [{"id": str(i), "image": f"images/{name}", key: TALK} for i, name in enumerate(named)]
+def test_llava_reports_unreferenced_and_shared_images(tmp_path: Path, key: str) -> None:
+    image_names = ["0.jpg", "1.jpg", "1.jpg"]
+    items = [{"id": str(i), "image": f"images/{name}", key: TALK} for i, name in enumerate(image_names)]
     files = {f"images/{i}.jpg": b"%d" % i for i in range(4)}
     root = a_folder(tmp_path, {**files, "t.json": json.dumps(items).encode()})
 
-    assert reported(f"{root}/t.json", form="llava") == [("WDS250", "note", 1), ("WDS239", "warning", 2)]
-    messages = [found.message for found in described(f"{root}/t.json", form="llava").findings]
+    assert description_findings(f"{root}/t.json", form="llava") == [("WDS250", "note", 1), ("WDS239", "warning", 2)]
+    messages = [found.message for found in describe_source(f"{root}/t.json", form="llava").findings]
     assert "images/1.jpg" in messages[0]
     assert "images/2.jpg" in messages[1]
-    assert list(held(f"{root}/t.json", form="llava")) == ["0", "1", "2"]
+    assert list(read_samples(f"{root}/t.json", form="llava")) == ["0", "1", "2"]
 
 
-def test_conversations_that_begin_with_the_assistant_or_have_no_token_are_counted(tmp_path: Path) -> None:
+def test_conversations_with_assistant_first_or_no_image_token_are_counted(tmp_path: Path) -> None:
     def turns(*each: tuple[str, str]) -> list[dict[str, str]]:
         return [{"from": role, "value": text} for role, text in each]
 
@@ -229,21 +229,21 @@ def test_conversations_that_begin_with_the_assistant_or_have_no_token_are_counte
     ]
     root = a_folder(tmp_path, {"1.jpg": b"x", "t.json": json.dumps(rows).encode()})
 
-    found = reported(f"{root}/t.json")
+    found = description_findings(f"{root}/t.json")
     assert ("WDS162", "warning", 1) in found
     assert ("WDS255", "note", 2) in found
 
 
-def test_conversations_with_two_answers_are_preferences(tmp_path: Path) -> None:
-    asked = [{"from": "human", "value": "<image>\nWhat?"}]
-    row = {"conversations": asked, "chosen": {"from": "gpt", "value": "A cat."}, "images": ["1.jpg"]}
+def test_chosen_and_rejected_answers_are_preference_samples(tmp_path: Path) -> None:
+    prompt = [{"from": "human", "value": "<image>\nWhat?"}]
+    row = {"conversations": prompt, "chosen": {"from": "gpt", "value": "A cat."}, "images": ["1.jpg"]}
     rows = [{**row, "rejected": {"from": "gpt", "value": "A dog."}}, {**row, "rejected": {"from": "gpt", "value": ""}}]
     root = a_folder(tmp_path, {"1.jpg": an_image("JPEG"), "t.json": json.dumps(rows).encode()})
 
-    config = described(f"{root}/t.json").config
+    config = describe_source(f"{root}/t.json").config
 
     assert config is not None
     assert (config.sample_type, config.field_map["prompt"], config.field_map["rejected"]) == (
         "PreferenceSample", "json", "json[rejected]",
     )  # fmt: skip
-    assert {index: error.code for index, error in faults(f"{root}/t.json").items()} == {1: "WDS161"}
+    assert {index: error.code for index, error in read_errors(f"{root}/t.json").items()} == {1: "WDS161"}

@@ -1,4 +1,4 @@
-"""Columns and fields that name media: recognised by every ending that the loader reads, in every format of tables."""
+"""Columns and fields that name media are recognised for every extension that the loader reads, in all table formats."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_folder, an_image
-from tests.core.formats import held
+from tests.core.formats import read_samples
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION, MEDIA_EXTENSIONS, MEDIA_FORMATS, MediaFormat
 from wdsctl.core.media.sniff import extension_of_content
 
@@ -16,7 +16,7 @@ ENDINGS = sorted(MEDIA_EXTENSIONS)
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "llava"])
-def test_a_field_that_names_media_of_any_format_becomes_a_part(tmp_path: Path, form: str) -> None:
+def test_media_field_of_any_format_becomes_part(tmp_path: Path, form: str) -> None:
     for ending in ENDINGS:
         path = f"media/1.{ending.upper()}"
         rows = {
@@ -27,24 +27,24 @@ def test_a_field_that_names_media_of_any_format_becomes_a_part(tmp_path: Path, f
         name, text = rows[form]
         root = a_folder(tmp_path / ending, {path: b"medium", name: text.encode()})
 
-        (sample,) = held(f"{root}/{name}", form=form).values()
+        (sample,) = read_samples(f"{root}/{name}", form=form).values()
 
         assert sample[ending] == b"medium"
 
 
-def test_an_image_of_coco_may_have_any_format(tmp_path: Path) -> None:
+def test_coco_images_may_have_any_format(tmp_path: Path) -> None:
     images = [{"id": i, "file_name": f"{ending}.{ending}"} for i, ending in enumerate(ENDINGS)]
-    said = {"images": images, "annotations": [], "categories": []}
+    instances = {"images": images, "annotations": [], "categories": []}
     files = {f"val2017/{ending}.{ending}": b"medium" for ending in ENDINGS}
-    root = a_folder(tmp_path, {"annotations/instances_val2017.json": json.dumps(said).encode(), **files})
+    root = a_folder(tmp_path, {"annotations/instances_val2017.json": json.dumps(instances).encode(), **files})
 
-    found = held(root)
+    found = read_samples(root)
 
     assert all(found[ending][ending] == b"medium" for ending in ENDINGS)
 
 
 @pytest.mark.parametrize("each", [each for each in MEDIA_FORMATS if each.media_type == "image" and each.readers])
-def test_a_nameless_image_gets_an_ending_that_the_loader_decodes(each: MediaFormat) -> None:
+def test_extension_of_content_is_decodable_by_loader(each: MediaFormat) -> None:
     data = an_image(each.readers[0])
 
     assert FORMAT_BY_EXTENSION[extension_of_content(data, len(data))] == each

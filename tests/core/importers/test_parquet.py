@@ -1,4 +1,4 @@
-"""Parquet."""
+"""The importer parquet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.build import a_folder
-from tests.core.formats import faults, held, refused
+from tests.core.formats import open_error, read_errors, read_samples
 from wdsctl.core import importers
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.importers.parquet import IMPORTER
@@ -27,12 +27,12 @@ def a_table(path: Path, columns: dict[str, Any], **settings: Any) -> str:
     return str(path)
 
 
-def test_columns_of_bytes_become_parts_and_the_rest_json(tmp_path: Path) -> None:
-    when = dt.datetime(2024, 1, 2, 3, 4, 5, tzinfo=dt.timezone.utc)
-    columns = {"image": [JPEG, PNG, None], "text": ["é", None, "c"], "n": [1.5, float("nan"), 3], "at": [when] * 3}
+def test_parquet_byte_columns_become_parts_and_other_columns_json(tmp_path: Path) -> None:
+    timestamp = dt.datetime(2024, 1, 2, 3, 4, 5, tzinfo=dt.timezone.utc)
+    columns = {"image": [JPEG, PNG, None], "text": ["é", None, "c"], "n": [1.5, float("nan"), 3], "at": [timestamp] * 3}
     path = a_table(tmp_path / "t.parquet", columns)
 
-    found = held(path)
+    found = read_samples(path)
 
     assert found["t/0"]["jpg"] == JPEG
     assert found["t/1"]["png"] == PNG
@@ -40,7 +40,7 @@ def test_columns_of_bytes_become_parts_and_the_rest_json(tmp_path: Path) -> None
     assert list(found["t/2"]) == ["json"]
 
 
-def test_bytes_with_a_path_have_its_ending_and_paths_alone_are_references(tmp_path: Path) -> None:
+def test_parquet_bytes_take_extension_of_path_and_paths_are_references(tmp_path: Path) -> None:
     alone = [{"bytes": None, "path": path} for path in ("in/b.jpg", "/b.jpg")]
     files = [{"bytes": b"?", "path": "x/a.webp"}, *alone]
     path = a_table(tmp_path / "t.parquet", {"image": files, "file_name": ["a.jpg"] * 3})
@@ -49,18 +49,18 @@ def test_bytes_with_a_path_have_its_ending_and_paths_alone_are_references(tmp_pa
     with IMPORTER.open(path, {}) as source:
         assert [part.name for part in source.read(0)] == ["json", "webp"]
         assert source.read(1)[0].data == b"b"
-    assert {place: error.code for place, error in faults(path).items()} == {2: "WDS230"}
+    assert {place: error.code for place, error in read_errors(path).items()} == {2: "WDS230"}
 
 
-def test_lists_of_images_become_numbered_parts(tmp_path: Path) -> None:
+def test_parquet_list_of_images_becomes_numbered_parts(tmp_path: Path) -> None:
     path = a_table(tmp_path / "t.parquet", {"id": ["a"], "images": [[JPEG, PNG]], "mask": [PNG]})
 
-    assert held(path, {"key": "id"}) == {
+    assert read_samples(path, {"key": "id"}) == {
         "a": {"images.0.jpg": JPEG, "images.1.png": PNG, "mask.png": PNG, "json": b'{"id":"a"}'}
     }
 
 
-def test_rows_are_read_by_row_groups_from_any_place_of_several_files(tmp_path: Path) -> None:
+def test_parquet_rows_of_several_files_are_read_in_any_order(tmp_path: Path) -> None:
     for name, first in (("b/1.parquet", 100), ("a.parquet", 0)):
         rows = {"i": list(range(first, first + 100)), "data": [bytes([i]) * 50 for i in range(100)]}
         a_table(tmp_path / name, rows, row_group_size=7)
@@ -72,65 +72,65 @@ def test_rows_are_read_by_row_groups_from_any_place_of_several_files(tmp_path: P
 
 
 @pytest.mark.parametrize("keep", [0, 3, 0.3, 0.9, 0.999])
-def test_a_file_that_was_cut_is_refused_and_named(tmp_path: Path, keep: float) -> None:
+def test_parquet_refuses_and_names_truncated_file(tmp_path: Path, keep: float) -> None:
     path = Path(a_table(tmp_path / "t.parquet", {"a": list(range(1000))}))
     path.write_bytes(path.read_bytes()[: int(keep if keep > 1 else keep * path.stat().st_size)])
 
-    error = refused(path)
+    error = open_error(path)
 
     assert error.code == "WDS233"
     assert str(path) in error.where
 
 
-def test_a_damaged_page_is_told_when_it_is_read(tmp_path: Path) -> None:
+def test_parquet_refuses_damaged_page(tmp_path: Path) -> None:
     columns = {"a": [str(i) * 20 for i in range(5000)]}
     path = Path(a_table(tmp_path / "t.parquet", columns, compression="zstd", use_dictionary=False))
     data = bytearray(path.read_bytes())
     data[200:400] = bytes(200)
     path.write_bytes(data)
 
-    assert refused(path).code == "WDS233"
+    assert open_error(path).code == "WDS233"
 
 
-def test_files_with_other_columns_and_columns_that_come_twice_are_refused(tmp_path: Path) -> None:
+def test_parquet_refuses_different_columns_and_repeated_columns(tmp_path: Path) -> None:
     a_table(tmp_path / "d" / "1.parquet", {"a": [1]})
     a_table(tmp_path / "d" / "2.parquet", {"b": [1]})
     twice = a_table(tmp_path / "t.parquet", pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]))
 
-    assert "2.parquet" in refused(tmp_path / "d").where
-    assert "is repeated" in refused(twice).message
+    assert "2.parquet" in open_error(tmp_path / "d").where
+    assert "is repeated" in open_error(twice).message
 
 
-def test_without_pyarrow_the_command_that_installs_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_without_pyarrow_hints_at_install_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = a_table(tmp_path / "t.parquet", {"a": [1]})
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
 
-    error = refused(path)
+    error = open_error(path)
 
     assert error.code == "WDS236"
     assert error.hint == "pip install 'wdsctl[parquet]'"
 
 
 @pytest.mark.parametrize("kind", [pa.binary_view(), pa.dictionary(pa.int32(), pa.binary()), pa.large_binary()])
-def test_bytes_are_parts_however_they_are_stored(tmp_path: Path, kind: Any) -> None:
+def test_parquet_bytes_become_parts_for_every_arrow_type(tmp_path: Path, kind: Any) -> None:
     images = pa.array([JPEG, PNG], pa.binary())
     stored = images.dictionary_encode() if pa.types.is_dictionary(kind) else images.cast(kind)
 
-    assert held(a_table(tmp_path / "t.parquet", {"image": stored})) == {
+    assert read_samples(a_table(tmp_path / "t.parquet", {"image": stored})) == {
         "t/0": {"jpg": JPEG},
         "t/1": {"png": PNG},
     }
 
 
-def test_times_in_lists_and_far_ones_are_no_damage(tmp_path: Path) -> None:
+def test_parquet_reads_nested_and_out_of_range_timestamps(tmp_path: Path) -> None:
     columns = {"seen": pa.array([[1]], pa.list_(pa.timestamp("ns"))), "far": pa.array([2**62], pa.timestamp("us"))}
 
-    (parts,) = held(a_table(tmp_path / "t.parquet", columns)).values()
+    (parts,) = read_samples(a_table(tmp_path / "t.parquet", columns)).values()
 
     assert json.loads(parts["json"]) == {"seen": ["1970-01-01T00:00:00.000000001"], "far": 2**62}
 
 
-def test_columns_that_name_files_of_the_folder_become_parts(tmp_path: Path) -> None:
+def test_parquet_columns_that_name_files_become_parts(tmp_path: Path) -> None:
     files = {f"images/{i}.jpg": b"picture %d" % i for i in range(3)}
     root = a_folder(tmp_path, files)
     table = pa.table({"image": ["0.jpg", "1.jpg"], "boxes": [[{"x": 1}], []], "n": [1, None]})
@@ -138,26 +138,26 @@ def test_columns_that_name_files_of_the_folder_become_parts(tmp_path: Path) -> N
 
     importer, match = importers.best_importer(root)
     with importer.open(root, {}) as source:
-        about = source.describe()  # type: ignore[attr-defined]
+        description = source.describe()  # type: ignore[attr-defined]
 
     assert (importer.name, match.reason) == ("parquet", "t.parquet names 2 of the folder's 3 files")
     expected = {
         "0": {"jpg": b"picture 0", "json": b'{"boxes":[{"x":1}],"n":1}'},
         "1": {"jpg": b"picture 1", "json": b'{"boxes":[],"n":null}'},
     }
-    assert held(root) == held(f"{root}/t.parquet") == expected
-    assert [use[:2] for use in about.field_uses] == [("image", "jpg"), ("boxes", "json[boxes]"), ("n", "json[n]")]
-    assert [(found.code, found.severity, found.count) for found in about.findings] == [("WDS239", "error", 1)]
+    assert read_samples(root) == read_samples(f"{root}/t.parquet") == expected
+    assert [use[:2] for use in description.field_uses] == [("image", "jpg"), ("boxes", "json[boxes]"), ("n", "json[n]")]
+    assert [(found.code, found.severity, found.count) for found in description.findings] == [("WDS239", "error", 1)]
 
 
-def test_a_table_of_other_things_does_not_win_over_the_files_beside_it(tmp_path: Path) -> None:
+def test_parquet_table_that_names_no_files_is_not_preferred(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"0.jpg": b"x", "1.jpg": b"y"})
     pq.write_table(pa.table({"id": ["a"]}), f"{root}/t.parquet")
 
     assert importers.best_importer(root)[0].name == "folder"
 
 
-def test_bytes_in_all_forms_are_described_by_their_parts(tmp_path: Path) -> None:
+def test_parquet_describes_byte_columns_by_parts(tmp_path: Path) -> None:
     jpeg, png = b"\xff\xd8\xff\xe0 photo", b"\x89PNG\r\n\x1a\n picture"
     table = pa.table(
         {
@@ -172,20 +172,20 @@ def test_bytes_in_all_forms_are_described_by_their_parts(tmp_path: Path) -> None
 
     importer, _ = importers.best_importer(str(tmp_path))
     with importer.open(str(tmp_path), {}) as source:
-        about = source.describe()  # type: ignore[attr-defined]
+        description = source.describe()  # type: ignore[attr-defined]
 
-    assert held(tmp_path) == {
+    assert read_samples(tmp_path) == {
         "t/0": {"image.jpg": jpeg, "views.0.png": png, "views.1.jpg": jpeg, "json": b'{"text":"x"}'}
     }
-    assert {use.name: use.becomes for use in about.field_uses} == {
+    assert {use.name: use.becomes for use in description.field_uses} == {
         "image": "image.jpg", "views": "views.0.png, views.1.jpg", "text": "json[text]",
     }  # fmt: skip
-    assert [(found.code, found.severity, found.count) for found in about.findings] == [
+    assert [(found.code, found.severity, found.count) for found in description.findings] == [
         ("WDS239", "error", 1), ("WDS239", "warning", 1),
     ]  # fmt: skip
 
 
-def test_files_with_names_of_splits_are_splits(tmp_path: Path) -> None:
+def test_parquet_files_named_after_splits_become_splits(tmp_path: Path) -> None:
     (tmp_path / "in" / "data").mkdir(parents=True)
     for split, files in (("train", 2), ("validation", 1), ("test", 1)):
         for i in range(files):
@@ -197,7 +197,7 @@ def test_files_with_names_of_splits_are_splits(tmp_path: Path) -> None:
     assert report.datasets[0].splits == {"train": 2, "val": 1, "test": 1}
 
 
-def test_names_of_classes_arrive_from_the_schema(tmp_path: Path) -> None:
+def test_parquet_class_names_are_read_from_schema(tmp_path: Path) -> None:
     features = {
         "label": {"names": ["cat", "dog"], "_type": "ClassLabel"},
         "tags": {"feature": {"names": ["in", "out"], "_type": "ClassLabel"}, "_type": "Sequence"},
@@ -207,15 +207,15 @@ def test_names_of_classes_arrive_from_the_schema(tmp_path: Path) -> None:
     table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
     pq.write_table(table, tmp_path / "t.parquet")
 
-    assert [json.loads(parts["json"]) for parts in held(tmp_path / "t.parquet").values()] == [
+    assert [json.loads(parts["json"]) for parts in read_samples(tmp_path / "t.parquet").values()] == [
         {"label": 1, "tags": [0, 1], "n": 1, "label_name": "dog", "tags_name": ["in", "out"]},
         {"label": -1, "tags": [], "n": 1, "tags_name": []},
     ]
 
 
 @pytest.mark.parametrize("metadata", [b"{", b"[]", b'{"info": 1}', b'{"info": {"features": [1]}}'])
-def test_odd_descriptions_of_features_are_ignored(tmp_path: Path, metadata: bytes) -> None:
+def test_parquet_ignores_invalid_feature_metadata(tmp_path: Path, metadata: bytes) -> None:
     table = pa.table({"label": [1]}).replace_schema_metadata({"huggingface": metadata})
     pq.write_table(table, tmp_path / "t.parquet")
 
-    assert held(tmp_path / "t.parquet") == {"t/0": {"json": b'{"label":1}'}}
+    assert read_samples(tmp_path / "t.parquet") == {"t/0": {"json": b'{"label":1}'}}

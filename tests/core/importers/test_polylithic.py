@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.build import a_dataset, a_folder
-from tests.core.formats import held
+from tests.core.formats import read_samples
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.parts import PartRules
 from wdsctl.core.convert.request import ConvertRequest
@@ -33,7 +33,7 @@ def read(blend: str, place: int) -> dict[str, bytes]:
         return {part.name: part.data for part in source.read(place)}
 
 
-def test_media_are_found_by_the_field_that_names_them(tmp_path: Path) -> None:
+def test_polylithic_finds_media_by_named_field(tmp_path: Path) -> None:
     media = a_dataset(tmp_path / "media", {"0.tar": {"a/1.jpg": b"one", "a/1.txt": b"-", "a/2.jpg": b"two"}})
     prepare(media)
     a_folder(tmp_path / "files", {"a/3.png": b"three"})
@@ -45,7 +45,7 @@ def test_media_are_found_by_the_field_that_names_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../secret.txt", "/etc/passwd", "link/passwd", "nothing.jpg", 3])
 @pytest.mark.parametrize("store", ["filesystem://files", "media"])
-def test_references_that_lead_out_or_nowhere_fail_their_sample(tmp_path: Path, name: Any, store: str) -> None:
+def test_outside_or_missing_references_fail_their_sample(tmp_path: Path, name: Any, store: str) -> None:
     (tmp_path / "secret.txt").write_text("secret")
     prepare(a_dataset(tmp_path / "media", {"0.tar": {"a.jpg": b"a"}}))
     a_folder(tmp_path / "files", {"a.jpg": b"a"})
@@ -58,7 +58,7 @@ def test_references_that_lead_out_or_nowhere_fail_their_sample(tmp_path: Path, n
     assert caught.value.code in ("WDS343", "WDS552")
 
 
-def test_a_blend_that_does_not_say_what_is_meant_is_refused(tmp_path: Path) -> None:
+def test_polylithic_refuses_ambiguous_blend(tmp_path: Path) -> None:
     prepare(a_dataset(tmp_path / "media", {"0.tar": {"a.jpg": b"a"}}))
     blend = a_blend(tmp_path, ["a.jpg"], "media")
     with pytest.raises(UsageError, match="missing option: the JSON field"):
@@ -73,34 +73,34 @@ def test_a_blend_that_does_not_say_what_is_meant_is_refused(tmp_path: Path) -> N
             IMPORTER.open(str(tmp_path / "odd.yaml"), {"media": "x"})
 
 
-def test_a_mark_that_does_not_parse_is_told(tmp_path: Path) -> None:
+def test_polylithic_refuses_invalid_polylithic_json(tmp_path: Path) -> None:
     (tmp_path / "polylithic.json").write_text("{")
     with pytest.raises(InputError, match=r"cannot read the polylithic\.json"):
         IMPORTER.open(str(tmp_path), {})
 
 
 @pytest.mark.parametrize("primary", ["tar", "jsonl"])
-def test_parts_of_a_primary_are_known_before_they_are_read(tmp_path: Path, primary: Any) -> None:
+def test_polylithic_lists_parts_of_primary_and_media(tmp_path: Path, primary: Any) -> None:
     files = {f"{key}.{part}": b'{"n": 1}' for key in "ab" for part in ("jpg", "json", "txt")}
     source = a_dataset(tmp_path / "a", {"0.tar": files})
     convert([source], str(tmp_path / "b"), ConvertRequest(layout="polylithic", media=("jpg",), primary=primary))
 
-    assert sorted(held(tmp_path / "b")["a"]) == ["jpg", "json", "txt"]
+    assert sorted(read_samples(tmp_path / "b")["a"]) == ["jpg", "json", "txt"]
     only = ConvertRequest(parts=PartRules(keep=("txt",)))
     assert convert([str(tmp_path / "b")], str(tmp_path / "c"), only).samples == 2
 
 
-def test_media_that_a_blend_names_are_known_before_they_are_read(tmp_path: Path) -> None:
+def test_list_samples_includes_media_of_blend(tmp_path: Path) -> None:
     a_folder(tmp_path / "files", {"a.png": b"one", "b.png": b"three"})
     blend = a_blend(tmp_path, ["a.png", "b.png", "gone.png"], "filesystem://files")
 
     with IMPORTER.open(blend, {"media": "m.image"}) as source:
-        known = [dict(each.parts) for each in source.list_samples()]
-    assert [parts.get("png", 0) for parts in known] == [3, 5, 0]
-    assert known[2] == {}  # a fault, told when it is read
+        listed = [dict(each.parts) for each in source.list_samples()]
+    assert [parts.get("png", 0) for parts in listed] == [3, 5, 0]
+    assert listed[2] == {}  # a fault, which is raised on reading
 
 
-def test_lists_of_names_give_numbered_parts(tmp_path: Path) -> None:
+def test_polylithic_list_of_names_becomes_numbered_parts(tmp_path: Path) -> None:
     a_folder(tmp_path / "files", {"a.png": b"one", "b.png": b"two", "c.wav": b"three"})
     lines = [{"pictures": ["a.png", None, "b.png"], "sound": "c.wav"}, {"pictures": []}]
     (tmp_path / "lines.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

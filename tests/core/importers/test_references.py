@@ -19,8 +19,8 @@ json_values = st.recursive(
 
 
 @st.composite
-def spelled(draw: st.DrawFn) -> bytes:
-    """JSON as people and programs write it."""
+def json_bytes(draw: st.DrawFn) -> bytes:
+    """JSON in the spellings that people and programs use."""
     text = json.dumps(
         draw(json_values),
         ensure_ascii=draw(st.booleans()),
@@ -30,36 +30,36 @@ def spelled(draw: st.DrawFn) -> bytes:
     return (text + draw(st.sampled_from(["", "\n", " ", "\r\n"]))).encode("utf-8", "surrogatepass")
 
 
-@given(st.dictionaries(st.sampled_from(["json", "a.json", "txt", "cls", "npy"]), st.one_of(st.binary(), spelled())))
-def test_a_line_gives_back_every_byte_of_every_part(parts: dict[str, bytes]) -> None:
+@given(st.dictionaries(st.sampled_from(["json", "a.json", "txt", "cls", "npy"]), st.one_of(st.binary(), json_bytes())))
+def test_encode_line_round_trips_every_part(parts: dict[str, bytes]) -> None:
     given_parts = [Part(name, data) for name, data in sorted(parts.items())]
 
     line = encode_line("k/1", given_parts, {"mp4": "k/1.mp4", "left.jpg": "k/0.left.jpg"})
 
     assert b"\n" not in line
-    read: dict[str, Any] = json.loads(line)
-    assert parts_of_line(read) == given_parts
-    assert (read["key"], read["media"]) == ("k/1", {"left.jpg": "k/0.left.jpg", "mp4": "k/1.mp4"})
+    record: dict[str, Any] = json.loads(line)
+    assert parts_of_line(record) == given_parts
+    assert (record["key"], record["media"]) == ("k/1", {"left.jpg": "k/0.left.jpg", "mp4": "k/1.mp4"})
 
 
 @pytest.mark.parametrize(
     "data", [b"NaN", b"[Infinity]", b'{"a": 1, "a": 2}', b"[" * 100_000, b"1e400", b'"\\ud800"', b"\xff"]
 )
-def test_json_that_json_would_not_give_back_is_kept_as_it_is(data: bytes) -> None:
+def test_encode_line_keeps_json_that_does_not_round_trip(data: bytes) -> None:
     assert parts_of_line(json.loads(encode_line("k", [Part("json", data)], {}))) == [Part("json", data)]
 
 
-def test_plain_json_stands_in_the_line_as_json() -> None:
+def test_encode_line_embeds_plain_json() -> None:
     line = json.loads(encode_line("k", [Part("json", b'{"q": [1, 2]}')], {}))
     assert line["parts"] == {"json": {"q": [1, 2]}}
 
 
 @pytest.mark.parametrize("line", [{}, {"parts": 3}, {"parts": {"a": 3}}, {"parts": {"a": "x"}, "as": {"a": "morse"}}])
-def test_lines_of_others_are_refused(line: dict[str, Any]) -> None:
+def test_parts_of_line_refuses_invalid_lines(line: dict[str, Any]) -> None:
     with pytest.raises(DatasetError) as caught:
         parts_of_line(line)
     assert caught.value.code == "WDS343"
 
 
-def test_references_are_entries_of_the_media() -> None:
+def test_make_references_part_lists_media_entries() -> None:
     assert make_references_part({"b": "ü/1.b", "a": "ü/1.a"}) == Part("refs.json", '{"a":"ü/1.a","b":"ü/1.b"}'.encode())

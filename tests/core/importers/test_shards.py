@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.build import a_dataset, rewritten, some_shards
+from tests.build import a_dataset, rewrite_shard, some_shards
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.errors import StorageError, UsageError
@@ -16,15 +16,15 @@ from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
 
 
-def opened(root: str, **options: str) -> Any:
+def open_source(root: str, **options: str) -> Any:
     return IMPORTER.open(root, options)
 
 
-def test_samples_are_listed_with_their_parts_and_splits(tmp_path: Path) -> None:
+def test_shards_lists_samples_with_parts_and_splits(tmp_path: Path) -> None:
     root = some_shards(tmp_path / "a", 2, 2)
     prepare(root, None, PrepareRequest(take_unsure=True, split={"train": 1, "val": 1}, split_by="shard"))
 
-    with opened(root) as source:
+    with open_source(root) as source:
         found = list(source.list_samples())
 
     assert [each.key for each in found] == ["000000", "000001", "000002", "000003"]
@@ -34,42 +34,44 @@ def test_samples_are_listed_with_their_parts_and_splits(tmp_path: Path) -> None:
     assert source.split_names == ("train", "val")
 
 
-def test_large_parts_are_handed_on_by_their_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_parts_are_passed_as_file_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shards, "LARGE_PART_BYTES", 1000)
-    films = {f"{i}.{part}": bytes([i]) * size for i in range(3) for part, size in (("mp4", 5000), ("txt", 3))}
-    root = a_dataset(tmp_path / "a", {"0.tar": films})
+    videos = {f"{i}.{part}": bytes([i]) * size for i in range(3) for part, size in (("mp4", 5000), ("txt", 3))}
+    root = a_dataset(tmp_path / "a", {"0.tar": videos})
     prepare(root, request=PrepareRequest(take_unsure=True))
 
-    with opened(root) as source:
-        film, text = source.read_selected(1, lambda _name: True)
-        assert isinstance(film, FilePart)
-        assert (film.data, b"".join(film.chunks(999)), text) == (b"\1" * 5000, b"\1" * 5000, Part("txt", b"\1" * 3))
+    with open_source(root) as source:
+        video, text = source.read_selected(1, lambda _name: True)
+        assert isinstance(video, FilePart)
+        assert (video.data, b"".join(video.chunks(999)), text) == (b"\1" * 5000, b"\1" * 5000, Part("txt", b"\1" * 3))
     convert([root], str(tmp_path / "plain"), ConvertRequest())
     convert([root], str(tmp_path / "gz"), ConvertRequest(compress="gz"))
     monkeypatch.undo()
     convert([root], str(tmp_path / "small"), ConvertRequest())
     convert([str(tmp_path / "gz")], str(tmp_path / "back"), ConvertRequest())
 
-    one, other, back = ((tmp_path / name / "shard-000000.tar").read_bytes() for name in ("plain", "small", "back"))
-    assert one == other == back
+    plain, small, restored = (
+        (tmp_path / name / "shard-000000.tar").read_bytes() for name in ("plain", "small", "back")
+    )
+    assert plain == small == restored
 
 
-def test_a_shard_that_was_replaced_is_refused(tmp_path: Path) -> None:
+def test_shards_refuses_replaced_shard(tmp_path: Path) -> None:
     root = some_shards(tmp_path / "a", 1)
     prepare(root, request=PrepareRequest(take_unsure=True))
-    rewritten(tmp_path / "a" / "shard-000.tar", {"x.txt": b"other"})
+    rewrite_shard(tmp_path / "a" / "shard-000.tar", {"x.txt": b"other"})
 
-    with opened(root) as source, pytest.raises(StorageError) as caught:
+    with open_source(root) as source, pytest.raises(StorageError) as caught:
         source.read(0)
     assert caught.value.code == "WDS403"
 
 
-def test_options_that_shards_do_not_have_are_refused(tmp_path: Path) -> None:
+def test_shards_refuses_unknown_options(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no option 'columns'"):
-        opened(some_shards(tmp_path / "a", 1), columns="3")
+        open_source(some_shards(tmp_path / "a", 1), columns="3")
 
 
-def test_what_holds_no_shards_is_not_recognised(tmp_path: Path) -> None:
+def test_paths_without_shards_are_not_recognised(tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text("x")
     assert IMPORTER.recognise(str(tmp_path)) is None
     assert IMPORTER.recognise(str(tmp_path / "x.txt")) is None

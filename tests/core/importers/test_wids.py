@@ -1,4 +1,4 @@
-"""wids JSON."""
+"""The importer wids: JSON indexes of shards."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 
 from tests.build import a_dataset, samples
-from tests.core.formats import held, refused
+from tests.core.formats import open_error, read_samples
 from wdsctl.core import importers
 
 
 def an_index(root: Path, *shards: Any) -> str:
-    said = {"__kind__": "wids-shard-index-v1", "wids_version": 1, "shardlist": list(shards)}
-    (root / "index.json").write_text(json.dumps(said))
+    index_json = {"__kind__": "wids-shard-index-v1", "wids_version": 1, "shardlist": list(shards)}
+    (root / "index.json").write_text(json.dumps(index_json))
     return str(root / "index.json")
 
 
-def test_samples_of_the_listed_shards_keep_their_keys_and_parts(tmp_path: Path) -> None:
+def test_wids_keeps_keys_and_parts_of_listed_shards(tmp_path: Path) -> None:
     a_dataset(tmp_path, {"b.tar": samples(10, 3), "s/a.tar": samples(0, 2), "not-listed.tar": samples(90, 1)})
     index = an_index(tmp_path, {"url": "s/a.tar", "nsamples": 2}, {"url": "b.tar"})
 
-    found = held(index)
+    found = read_samples(index)
 
     assert importers.best_importer(index)[0].name == "wids"
     assert list(found) == ["000000", "000001", "000010", "000011", "000012"]
@@ -42,15 +42,15 @@ def test_samples_of_the_listed_shards_keep_their_keys_and_parts(tmp_path: Path) 
         ("a.tar", "WDS233"),
     ],
 )
-def test_a_shard_that_is_not_as_listed_is_refused(tmp_path: Path, shard: Any, code: str) -> None:
+def test_wids_refuses_shard_that_differs_from_index(tmp_path: Path, shard: Any, code: str) -> None:
     a_dataset(tmp_path, {"a.tar": samples(0, 2)})
     (tmp_path / "cut.tar").write_bytes((tmp_path / "a.tar").read_bytes()[:1700])
 
-    assert refused(an_index(tmp_path, shard)).code == code
+    assert open_error(an_index(tmp_path, shard)).code == code
 
 
 @pytest.mark.parametrize("data", [b'{"shardlist": []}', b'{"shardlist": [', b'{"shardlist": 3}'])
-def test_an_index_without_shards_is_refused(tmp_path: Path, data: bytes) -> None:
+def test_wids_refuses_index_without_shards(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "index.json").write_bytes(data)
 
-    assert refused(tmp_path / "index.json").code == "WDS233"
+    assert open_error(tmp_path / "index.json").code == "WDS233"

@@ -15,11 +15,11 @@ from wdsctl.core.index.index import index
 from wdsctl.core.split.split import split_by_ratios
 
 
-def wrong(report: CatalogCheckReport) -> list[str]:
+def failed_checks(report: CatalogCheckReport) -> list[str]:
     return [each.name for each in report.checks if each.problems]
 
 
-def prepared(root: Path) -> str:
+def make_catalog(root: Path) -> str:
     text = some_shards(root, 3)
     index(text, columns={"bytes": "size:jpg"})
     split_by_ratios(text, {"train": 2, "val": 1}, by="sample")
@@ -28,12 +28,12 @@ def prepared(root: Path) -> str:
 
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("sample_rows", [True, False])
-def test_a_sound_catalog_passes_with_or_without_rows(tmp_path: Path, sample_rows: bool) -> None:
-    root = prepared(tmp_path)
+def test_catalog_check_passes_with_and_without_sample_rows(tmp_path: Path, sample_rows: bool) -> None:
+    root = make_catalog(tmp_path)
     index(root, sample_rows=sample_rows)
     report = catalog_check(root)
 
-    assert (wrong(report), report.findings) == ([], ())
+    assert (failed_checks(report), report.findings) == ([], ())
 
 
 @pytest.mark.parametrize(
@@ -52,37 +52,37 @@ def test_a_sound_catalog_passes_with_or_without_rows(tmp_path: Path, sample_rows
         ("UPDATE meta SET value = '{' WHERE key = 'exclude'", "facts and counts of shards"),
     ],
 )
-def test_what_does_not_agree_is_found(tmp_path: Path, statement: str, name: str) -> None:
-    root = prepared(tmp_path)
+def test_catalog_check_finds_inconsistencies(tmp_path: Path, statement: str, name: str) -> None:
+    root = make_catalog(tmp_path)
     with closing(sqlite3.connect(catalog_of(tmp_path))) as connection, connection:
         connection.execute(statement)
     report = catalog_check(root)
 
-    assert name in wrong(report)
+    assert name in failed_checks(report)
     assert "WDS302" in {finding.code for finding in report.findings}
 
 
-def test_a_page_of_rubbish_is_found_and_ends_nothing(tmp_path: Path) -> None:
-    root = prepared(tmp_path)
+def test_catalog_check_reports_damaged_pages_and_runs_all_checks(tmp_path: Path) -> None:
+    root = make_catalog(tmp_path)
     data = bytearray(catalog_of(tmp_path).read_bytes())
     for page in range(4, len(data) // 4096, 3):
         data[page * 4096 : page * 4096 + 200] = b"\xa5" * 200
     catalog_of(tmp_path).write_bytes(data)
     report = catalog_check(root)
 
-    assert "pages and indexes" in wrong(report)
+    assert "pages and indexes" in failed_checks(report)
     assert len(report.checks) == 8
 
 
 @pytest.mark.parametrize("which", ["offsets-1.bin", "columns/bytes-1.bin"])
-def test_files_beside_it_that_are_damaged_or_lost_are_found(tmp_path: Path, which: str) -> None:
-    root = prepared(tmp_path)
+def test_catalog_check_finds_truncated_offsets_and_column_files(tmp_path: Path, which: str) -> None:
+    root = make_catalog(tmp_path)
     path = Path(locate(root).meta, which)
     path.write_bytes(path.read_bytes()[:-20])
-    assert wrong(catalog_check(root))
+    assert failed_checks(catalog_check(root))
 
 
-def test_what_is_no_catalog_is_an_error(tmp_path: Path) -> None:
+def test_catalog_check_without_catalog_raises(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     with pytest.raises(CatalogError, match="no catalog"):
         catalog_check(root)

@@ -17,7 +17,7 @@ from wdsctl.core.index.vacuum import catalog_vacuum
 
 
 @pytest.mark.usefixtures("place")
-def test_it_says_what_the_catalog_is_and_what_everything_takes_up(tmp_path: Path) -> None:
+def test_catalog_info_reports_versions_counts_and_sizes(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
     index(f"{root}/shard-00[01].tar", hashed=True, exclude=["x*"])
     report = catalog_info(root)
@@ -36,21 +36,21 @@ def test_it_says_what_the_catalog_is_and_what_everything_takes_up(tmp_path: Path
     assert report.size_bytes == sum(file.size_bytes for file in report.files)
 
 
-def test_where_there_is_no_catalog_it_is_an_error(tmp_path: Path) -> None:
+def test_catalog_info_without_catalog_raises(tmp_path: Path) -> None:
     with pytest.raises(CatalogError, match="no catalog"):
         catalog_info(some_shards(tmp_path, 1))
 
 
-@pytest.mark.parametrize("verb", [catalog_info, catalog_check, catalog_vacuum])
-def test_of_a_raw_folder_it_says_how_shards_are_made_of_it(tmp_path: Path, verb: Callable[[str], object]) -> None:
+@pytest.mark.parametrize("command", [catalog_info, catalog_check, catalog_vacuum])
+def test_catalog_commands_on_raw_folder_hint_at_prepare(tmp_path: Path, command: Callable[[str], object]) -> None:
     root = a_folder(tmp_path, {"a.png": an_image("PNG")})
     with pytest.raises(InputError) as error:
-        verb(root)
+        command(root)
     assert error.value.code == "WDS003"
     assert f"`wdsctl prepare {root} DEST`" in error.value.hint
 
 
-def test_the_catalog_of_a_folder_of_media_is_looked_after_too(tmp_path: Path) -> None:
+def test_catalog_commands_support_media_folder(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"a.png": an_image("PNG"), "b.png": an_image("PNG")})
     index_media_folder(root, media=MediaRequest(selection="auto"))
 

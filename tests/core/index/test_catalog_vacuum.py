@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import rewritten, samples, some_shards, tree
+from tests.build import rewrite_shard, samples, some_shards, tree
 from tests.core.dumps import catalog_of, dump, query
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.lock import hold_lock
@@ -15,21 +15,21 @@ from wdsctl.core.index.index import index
 from wdsctl.core.index.vacuum import catalog_vacuum
 
 
-def five_generations(root: Path) -> str:
+def make_five_generations(root: Path) -> str:
     text = some_shards(root, 2, 200)
     index(text, columns={"bytes": "size:jpg"})
     for i in range(4):
-        rewritten(root / "shard-001.tar", samples(1000 * i, 150))
+        rewrite_shard(root / "shard-001.tar", samples(1000 * i, 150))
         index(text)
     return text
 
 
-def names(root: str) -> set[str]:
+def file_names(root: str) -> set[str]:
     return {os.path.relpath(os.path.join(folder, name), root) for folder, _, files in os.walk(root) for name in files}
 
 
-def test_what_no_generation_in_use_needs_goes_and_the_rest_is_as_it_was(tmp_path: Path) -> None:
-    root = five_generations(tmp_path)
+def test_vacuum_removes_unused_files_and_rows_and_keeps_rest(tmp_path: Path) -> None:
+    root = make_five_generations(tmp_path)
     meta = Path(locate(root).meta)
     (meta / "names-1.bin").write_bytes(b"x" * 50)
     (meta / ".catalog.sqlite.123.partial").write_bytes(b"x" * 50)
@@ -39,7 +39,7 @@ def test_what_no_generation_in_use_needs_goes_and_the_rest_is_as_it_was(tmp_path
 
     assert [kept.generation for kept in report.kept] == [3, 4, 5]
     assert {file.name for file in report.files} >= {"names-1.bin", ".catalog.sqlite.123.partial"}
-    assert report.rows == {"shard": 2}  # of generations 1 and 2: those of 3 and 4 are still trained on
+    assert report.rows == {"shard": 2}  # of generations 1 and 2: jobs may still use those of 3 and 4
     assert [file.name for file in report.damaged] == ["catalog.sqlite.damaged-1"]
     assert (meta / "catalog.sqlite.damaged-1").exists()
     assert {name: rows for name, rows in dump(root).items() if name != "shard"} == {
@@ -50,14 +50,14 @@ def test_what_no_generation_in_use_needs_goes_and_the_rest_is_as_it_was(tmp_path
     assert index(root).up_to_date
 
 
-def test_fewer_generations_may_stay_and_damaged_files_go_when_asked(tmp_path: Path) -> None:
-    root = five_generations(tmp_path)
+def test_vacuum_options_keep_fewer_generations_and_remove_damaged_files(tmp_path: Path) -> None:
+    root = make_five_generations(tmp_path)
     meta = Path(locate(root).meta)
     (meta / "ledger.sqlite.damaged-2").write_bytes(b"x" * 50)
     report = catalog_vacuum(root, generations=1, damaged=True)
 
     assert [(kept.generation, kept.why) for kept in report.kept] == [(5, "the current generation")]
-    assert {name for name in names(str(meta)) if not name.startswith("ledger")} == {
+    assert {name for name in file_names(str(meta)) if not name.startswith("ledger")} == {
         "catalog.sqlite",
         "offsets-5.bin",
         "columns/bytes-5.bin",
@@ -66,11 +66,11 @@ def test_fewer_generations_may_stay_and_damaged_files_go_when_asked(tmp_path: Pa
     assert report.rows == {"shard": 4}
     some_shards(tmp_path, 1, first=7)
     assert index(root).generation == 6
-    assert query(catalog_of(tmp_path), "SELECT max(id) FROM shard") == [(7,)]  # no number is given out twice
+    assert query(catalog_of(tmp_path), "SELECT max(id) FROM shard") == [(7,)]  # no shard number is reused
 
 
-def test_a_dry_run_says_what_would_go_and_writes_nothing(tmp_path: Path) -> None:
-    root = five_generations(tmp_path)
+def test_vacuum_dry_run_reports_files_and_writes_nothing(tmp_path: Path) -> None:
+    root = make_five_generations(tmp_path)
     before = tree(root)
     report = catalog_vacuum(root, generations=2, dry_run=True)
 
@@ -78,7 +78,7 @@ def test_a_dry_run_says_what_would_go_and_writes_nothing(tmp_path: Path) -> None
     assert tree(root) == before
 
 
-def test_it_is_refused_while_somebody_writes_and_without_a_generation(tmp_path: Path) -> None:
+def test_vacuum_is_refused_under_lock_and_for_zero_generations(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     index(root)
     with pytest.raises(UsageError):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import Told, some_shards
+from tests.build import RecordingProgress, some_shards
 from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.split_rules import SplitRule
@@ -16,51 +16,49 @@ from wdsctl.core.split.split import split_by_ratios
 BROKEN = "sample_type: [\n"
 
 
-def an_indexed(root: Path) -> DatasetLocation:
+def make_indexed_dataset(root: Path) -> DatasetLocation:
     index(some_shards(root, 10))
     return locate(str(root))
 
 
-def test_a_broken_dataset_yaml_is_refused_unless_another_is_asked_for(tmp_path: Path) -> None:
-    place, told = an_indexed(tmp_path), Told()
+def test_broken_dataset_yaml_is_refused_without_sample_type_request(tmp_path: Path) -> None:
+    place, progress = make_indexed_dataset(tmp_path), RecordingProgress()
     Path(place.dataset_yaml).write_text(BROKEN)
 
     with pytest.raises(DatasetError) as caught:
-        set_aside_broken_config(place, SampleTypeRequest(), told)
-    assert (caught.value.code, Path(place.dataset_yaml).read_text(), told.notes) == ("WDS220", BROKEN, [])
+        set_aside_broken_config(place, SampleTypeRequest(), progress)
+    assert (caught.value.code, Path(place.dataset_yaml).read_text(), progress.notes) == ("WDS220", BROKEN, [])
 
 
-@pytest.mark.parametrize("asked", [SampleTypeRequest(redetect=True), SampleTypeRequest(sample_type="CrudeSample")])
-def test_a_broken_dataset_yaml_is_set_aside_and_the_split_goes_into_the_new_one(
-    tmp_path: Path, asked: SampleTypeRequest
-) -> None:
-    place, told = an_indexed(tmp_path), Told()
+@pytest.mark.parametrize("request", [SampleTypeRequest(redetect=True), SampleTypeRequest(sample_type="CrudeSample")])
+def test_broken_dataset_yaml_is_set_aside_and_new_one_gets_split(tmp_path: Path, request: SampleTypeRequest) -> None:
+    place, progress = make_indexed_dataset(tmp_path), RecordingProgress()
     split_by_ratios(place.root, {"train": 8, "val": 2})
     for n in (1, 2):
         Path(place.dataset_yaml).write_text(BROKEN)
-        set_aside_broken_config(place, asked, told)
-        _, is_new = write_dataset_yaml(place, 1, asked, told)
+        set_aside_broken_config(place, request, progress)
+        _, is_new = write_dataset_yaml(place, 1, request, progress)
 
         assert is_new
         assert Path(f"{place.dataset_yaml}.broken-{n}").read_text() == BROKEN
-        assert f"dataset.yaml.broken-{n}" in told.notes[n - 1]
+        assert f"dataset.yaml.broken-{n}" in progress.notes[n - 1]
         assert load_config(place.dataset_yaml).split == SplitRule({"train": 8, "val": 2}, "shard", 0)
 
 
-def test_a_file_that_is_there_is_left_alone_unless_another_is_asked_for(tmp_path: Path) -> None:
-    place = an_indexed(tmp_path)
+def test_existing_dataset_yaml_is_kept_without_sample_type_request(tmp_path: Path) -> None:
+    place = make_indexed_dataset(tmp_path)
     Path(place.dataset_yaml).write_text("sample_type: CrudeSample  # mine\n")
-    set_aside_broken_config(place, SampleTypeRequest(), Told())
+    set_aside_broken_config(place, SampleTypeRequest(), RecordingProgress())
 
-    assert write_dataset_yaml(place, 1, SampleTypeRequest(), Told()) == (None, False)
+    assert write_dataset_yaml(place, 1, SampleTypeRequest(), RecordingProgress()) == (None, False)
     assert Path(place.dataset_yaml).read_text() == "sample_type: CrudeSample  # mine\n"
 
 
-def test_another_description_leaves_no_code_beside_its_field_map(tmp_path: Path) -> None:
-    place = an_indexed(tmp_path)
+def test_redetect_removes_sample_loader_and_part_filter(tmp_path: Path) -> None:
+    place = make_indexed_dataset(tmp_path)
     Path(place.dataset_yaml).write_text("sample_type: TextSample\nsample_loader: a.py:f\npart_filter: [txt]\n")
 
-    write_dataset_yaml(place, 1, SampleTypeRequest(redetect=True), Told())
+    write_dataset_yaml(place, 1, SampleTypeRequest(redetect=True), RecordingProgress())
 
     assert load_config(place.dataset_yaml).sample_loader == ""
     assert load_config(place.dataset_yaml).part_filter == ()

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import Told, a_shard, samples, tree
-from tests.energon import CAPTIONING, SPLIT, TRAIN, VAL, energons
+from tests.build import RecordingProgress, a_shard, samples, tree
+from tests.energon import CAPTIONING, SPLIT, TRAIN, VAL, an_energon_dataset
 from wdsctl.core.catalog.splits import sample_flags
 from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import locate
@@ -33,36 +33,38 @@ def keys(root: str, name: str) -> list[str]:
     return sorted(found)
 
 
-@pytest.mark.parametrize("verb", [index, prepare])
-def test_what_energon_says_is_taken_over(verb: object, tmp_path: Path) -> None:
-    root, told = energons(tmp_path), Told()
+@pytest.mark.parametrize("command", [index, prepare])
+def test_index_and_prepare_import_energon_metadata(command: object, tmp_path: Path) -> None:
+    root, progress = an_energon_dataset(tmp_path), RecordingProgress()
     before = tree(tmp_path / ".nv-meta")
-    verb(root, progress=told)  # type: ignore[operator]  # both take it
+    command(root, progress=progress)  # type: ignore[operator]  # both take it
 
     assert (keys(root, "train"), keys(root, "val")) == (TRAIN, VAL)
     config = load_config(locate(root).dataset_yaml)
     assert (config.sample_type, config.field_map) == ("CaptioningSample", {"image": "jpg", "caption": "txt"})
     assert config.subflavors == {"source": "web"}
-    (said,) = (note for note in told.notes if "imported from" in note)
-    assert said.startswith(f"imported from {root}/.nv-meta: CaptioningSample and its field map, subflavors, the splits")
-    assert said.endswith("train, val, test (4 samples in none of them), exclude (2 entries)")
+    (message,) = (note for note in progress.notes if "imported from" in note)
+    assert message.startswith(
+        f"imported from {root}/.nv-meta: CaptioningSample and its field map, subflavors, the splits"
+    )
+    assert message.endswith("train, val, test (4 samples in none of them), exclude (2 entries)")
     assert tree(tmp_path / ".nv-meta") == before
-    again = Told()
-    assert index(root, progress=again).up_to_date
-    assert not again.notes
+    second_progress = RecordingProgress()
+    assert index(root, progress=second_progress).up_to_date
+    assert not second_progress.notes
     assert prepare(root).up_to_date
 
 
-def test_a_catalog_that_is_made_anew_splits_alike(tmp_path: Path) -> None:
-    root = energons(tmp_path)
+def test_rebuild_keeps_energon_splits(tmp_path: Path) -> None:
+    root = an_energon_dataset(tmp_path)
     index(root)
     index(root, rebuild=True)
     place = locate(root)
     assert sum(part.samples for part in select_split(place, "train").values()) == len(TRAIN)
 
 
-def test_our_own_dataset_yaml_wins_and_gets_the_splits_that_it_lacks(tmp_path: Path) -> None:
-    root = energons(tmp_path)
+def test_wdsctl_dataset_yaml_overrides_energon_type_and_gets_its_splits(tmp_path: Path) -> None:
+    root = an_energon_dataset(tmp_path)
     own = tmp_path / ".wdsctl" / "dataset.yaml"
     own.parent.mkdir()
     own.write_text("sample_type: TextSample  # mine\nfield_map: {text: txt}\n")
@@ -71,8 +73,8 @@ def test_our_own_dataset_yaml_wins_and_gets_the_splits_that_it_lacks(tmp_path: P
     assert (load_config(str(own)).sample_type, keys(root, "train")) == ("TextSample", TRAIN)
 
 
-def test_splits_of_our_own_win_and_what_is_excluded_with_them(tmp_path: Path) -> None:
-    root = energons(tmp_path)
+def test_wdsctl_split_overrides_energon_splits_and_exclude(tmp_path: Path) -> None:
+    root = an_energon_dataset(tmp_path)
     own = tmp_path / ".wdsctl" / "dataset.yaml"
     own.parent.mkdir()
     own.write_text("sample_type: TextSample\nfield_map: {text: txt}\nsplit: {shares: {train: 1}}\n")
@@ -80,8 +82,8 @@ def test_splits_of_our_own_win_and_what_is_excluded_with_them(tmp_path: Path) ->
     assert len(keys(root, "train")) == 20
 
 
-def test_splits_come_beside_a_set_of_our_own_and_what_is_excluded_is_in_neither(tmp_path: Path) -> None:
-    root = energons(tmp_path / "data")
+def test_energon_splits_are_added_next_to_split_set_with_exclusions(tmp_path: Path) -> None:
+    root = an_energon_dataset(tmp_path / "data")
     meta = (tmp_path / "data" / ".nv-meta").rename(tmp_path / "later")
     index(root)
     split_dataset(root, SplitRequest(rule=SplitRule({"a": 1}), split_set="own"))
@@ -89,34 +91,34 @@ def test_splits_come_beside_a_set_of_our_own_and_what_is_excluded_is_in_neither(
     index(root)
 
     assert (keys(root, "train"), keys(root, "val")) == (TRAIN, VAL)
-    out = {f"{i:06}" for i in (1, 2, 4, 5, 6, 7)}
-    assert keys(root, "own/a") == sorted({f"{i:06}" for i in range(20)} - out)
+    excluded = {f"{i:06}" for i in (1, 2, 4, 5, 6, 7)}
+    assert keys(root, "own/a") == sorted({f"{i:06}" for i in range(20)} - excluded)
     assert index(root).up_to_date
 
 
-def test_splits_that_are_asked_for_win_and_what_is_excluded_stays_out(tmp_path: Path) -> None:
-    root = energons(tmp_path)
+def test_requested_splits_override_energon_but_keep_its_exclude(tmp_path: Path) -> None:
+    root = an_energon_dataset(tmp_path)
     prepare(root, None, PrepareRequest(split={"train": 1}))
-    out = {f"{i:06}" for i in (1, 2, 4, 5, 6, 7)}
-    assert keys(root, "train") == sorted({f"{i:06}" for i in range(20)} - out)
+    excluded = {f"{i:06}" for i in (1, 2, 4, 5, 6, 7)}
+    assert keys(root, "train") == sorted({f"{i:06}" for i in range(20)} - excluded)
 
 
-def test_a_sample_type_that_is_asked_for_wins(tmp_path: Path) -> None:
-    root = energons(tmp_path)
+def test_requested_sample_type_overrides_energon(tmp_path: Path) -> None:
+    root = an_energon_dataset(tmp_path)
     prepare(root, None, PrepareRequest(sample_type="TextSample", field_map={"text": "txt"}))
     assert (load_config(locate(root).dataset_yaml).sample_type, keys(root, "train")) == ("TextSample", TRAIN)
 
 
-def test_where_energon_does_not_say_what_samples_are_that_is_detected(tmp_path: Path) -> None:
-    root = energons(tmp_path, dataset=None)
+def test_sample_type_is_detected_without_energon_dataset_yaml(tmp_path: Path) -> None:
+    root = an_energon_dataset(tmp_path, dataset=None)
     report = prepare(root)
     assert report.detection is not None
     assert load_config(locate(root).dataset_yaml).sample_type == report.detection.sample_type
     assert keys(root, "train") == TRAIN
 
 
-def test_code_beside_the_data_is_named_and_not_run(tmp_path: Path) -> None:
-    root = energons(tmp_path, dataset=CODE)
+def test_energon_sample_loader_is_recorded_but_not_run(tmp_path: Path) -> None:
+    root = an_energon_dataset(tmp_path, dataset=CODE)
     (tmp_path / ".nv-meta" / "sample_loader.py").write_text("raise SystemExit('it ran')\n")
     index(root)
     assert load_config(locate(root).dataset_yaml).sample_loader == "sample_loader.py:load"
@@ -132,10 +134,8 @@ def test_code_beside_the_data_is_named_and_not_run(tmp_path: Path) -> None:
         ("train: [a.tar]\n", "missing `split_parts:`", "WDS217"),
     ],
 )
-def test_splits_of_other_shards_are_refused_and_nothing_is_taken(
-    text: str, words: str, code: str, tmp_path: Path
-) -> None:
-    root = energons(tmp_path, split=text)
+def test_energon_splits_that_do_not_match_shards_are_refused(text: str, words: str, code: str, tmp_path: Path) -> None:
+    root = an_energon_dataset(tmp_path, split=text)
     with pytest.raises(DatasetError, match=words) as raised:
         index(root)
     assert raised.value.code == code
@@ -146,22 +146,22 @@ def test_splits_of_other_shards_are_refused_and_nothing_is_taken(
     assert len(keys(root, "train")) == 20
 
 
-def test_keys_of_dataset_yaml_that_nobody_knows_are_refused(tmp_path: Path) -> None:
-    root = energons(tmp_path, dataset=CAPTIONING + "decoder: none\n")
+def test_unknown_keys_of_energon_dataset_yaml_are_refused(tmp_path: Path) -> None:
+    root = an_energon_dataset(tmp_path, dataset=CAPTIONING + "decoder: none\n")
     with pytest.raises(DatasetError, match="unknown key 'decoder'") as raised:
         index(root)
     assert raised.value.where == f"{root}/.nv-meta/dataset.yaml:8"
 
 
-def test_of_some_shards_the_splits_are_those_of_these(tmp_path: Path) -> None:
-    root = energons(tmp_path)
+def test_energon_splits_are_limited_to_indexed_shards(tmp_path: Path) -> None:
+    root = an_energon_dataset(tmp_path)
     index(root, exclude=["parts/data-3.tar"])
     assert (keys(root, "train"), select_split(locate(root), "val")) == (TRAIN, {})
 
 
-def test_what_energon_counted_otherwise_is_told(tmp_path: Path) -> None:
+def test_differing_energon_sample_counts_are_reported(tmp_path: Path) -> None:
     counts = {f"parts/data-{i}.tar": 4 for i in (0, 1, 2, 3, 6)} | {"parts/data-1.tar": 3}
-    root = energons(tmp_path, counts=counts)
+    root = an_energon_dataset(tmp_path, counts=counts)
     found = [each for each in index(root).findings if each.code == "WDS129"]
     assert [(each.severity, each.shard, each.count) for each in found] == [
         ("warning", "parts/data-1.tar", 1),
@@ -171,31 +171,31 @@ def test_what_energon_counted_otherwise_is_told(tmp_path: Path) -> None:
     assert found[0].message == "Energon counted 3 samples in the shard, but it has 4"
 
 
-def test_counts_that_cannot_be_read_stop_nothing(tmp_path: Path) -> None:
-    root = energons(tmp_path)
+def test_unreadable_energon_counts_are_warning(tmp_path: Path) -> None:
+    root = an_energon_dataset(tmp_path)
     (tmp_path / ".nv-meta" / ".info.json").write_text("{")
     (found,) = index(root).findings
     assert (found.code, found.severity) == ("WDS129", "warning")
     assert keys(root, "train") == TRAIN
 
 
-def test_compressed_shards_are_left_out_as_ever(tmp_path: Path) -> None:
-    root = energons(tmp_path, split=SPLIT.replace("train: [", "train: [parts/data-5.tgz, "))
+def test_compressed_shards_in_energon_split_are_skipped(tmp_path: Path) -> None:
+    root = an_energon_dataset(tmp_path, split=SPLIT.replace("train: [", "train: [parts/data-5.tgz, "))
     (tmp_path / "parts" / "data-5.tgz").write_bytes(b"anything")
     assert [each.code for each in index(root).findings] == ["WDS113"]
     assert keys(root, "train") == TRAIN
 
 
-def test_new_shards_come_into_no_split(tmp_path: Path) -> None:
-    root = energons(tmp_path)
+def test_new_shards_join_no_energon_split(tmp_path: Path) -> None:
+    root = an_energon_dataset(tmp_path)
     index(root)
     (tmp_path / "parts" / "data-9.tar").write_bytes(a_shard(samples(90, 2)))
     assert index(root).added == 1
     assert sum(part.samples for part in select_split(locate(root), "train").values()) == len(TRAIN)
 
 
-def test_a_dry_run_takes_nothing(tmp_path: Path) -> None:
-    root = energons(tmp_path)
+def test_dry_run_imports_no_energon_metadata(tmp_path: Path) -> None:
+    root = an_energon_dataset(tmp_path)
     before = tree(tmp_path)
     index(root, dry_run=True)
     prepare(root, None, PrepareRequest(index=IndexRequest(dry_run=True)))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import Told, a_dataset, a_shard, rewritten, samples, some_shards, tree
+from tests.build import RecordingProgress, a_dataset, a_shard, rewrite_shard, samples, some_shards, tree
 from tests.core.dumps import catalog_of, dump, query
 from tests.core.indexed import contents, expected, leftovers, offsets
 from wdsctl.core.catalog.read import Catalog
@@ -16,7 +16,7 @@ from wdsctl.core.index.index import index
 from wdsctl.core.offsets.read import Offsets
 
 
-def test_a_first_index_holds_every_sample_and_part(tmp_path: Path) -> None:
+def test_first_index_contains_every_sample_and_part(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
     report = index(root)
 
@@ -27,7 +27,7 @@ def test_a_first_index_holds_every_sample_and_part(tmp_path: Path) -> None:
     assert leftovers(root) == []
 
 
-def test_ids_are_the_shards_number_and_the_place_in_it(tmp_path: Path) -> None:
+def test_sample_ids_combine_shard_number_and_position(tmp_path: Path) -> None:
     index(some_shards(tmp_path, 2, 3))
 
     rows = query(catalog_of(tmp_path), "SELECT id, key FROM sample ORDER BY id")
@@ -35,7 +35,7 @@ def test_ids_are_the_shards_number_and_the_place_in_it(tmp_path: Path) -> None:
     assert [row[1] for row in rows] == [f"{i:06d}" for i in range(6)]
 
 
-def test_the_views_tell_where_each_part_is(tmp_path: Path) -> None:
+def test_catalog_views_give_location_of_each_part(tmp_path: Path) -> None:
     index(some_shards(tmp_path, 2, 3))
 
     for key, part, shard, offset, size in query(
@@ -48,7 +48,7 @@ def test_the_views_tell_where_each_part_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("place")
-def test_nothing_changed_is_up_to_date_and_writes_no_catalog(tmp_path: Path) -> None:
+def test_index_of_unchanged_dataset_writes_no_catalog(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     index(root)
     before = tree(root)
@@ -59,25 +59,25 @@ def test_nothing_changed_is_up_to_date_and_writes_no_catalog(tmp_path: Path) -> 
     assert {name for name in after if after[name] != before.get(name)} <= {".wdsctl", ".wdsctl/ledger.sqlite"}
 
 
-def test_new_shards_are_appended_and_only_they_are_read(tmp_path: Path) -> None:
+def test_index_appends_new_shards_and_reads_only_them(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2, first=1)
     index(root)
     before = dump(root)["sample"]
     some_shards(tmp_path, 1)
-    told = Told()
-    report = index(root, progress=told)
+    progress = RecordingProgress()
+    report = index(root, progress=progress)
 
     assert (report.added, report.unchanged, report.samples, report.generation) == (1, 2, 15, 2)
-    assert told.items == 1
+    assert progress.items == 1
     assert [row for row in dump(root)["sample"] if row[0] < 3 << 28] == before
     assert [shard.path for shard in offsets(root).shards] == ["shard-001.tar", "shard-002.tar", "shard-000.tar"]
     assert sorted(contents(root)) == expected(0, 15)
 
 
-def test_a_changed_shard_gets_a_new_number_and_its_old_row_says_when_it_went(tmp_path: Path) -> None:
+def test_changed_shard_gets_new_number_and_old_row_is_marked_removed(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     index(root)
-    rewritten(tmp_path / "shard-000.tar", samples(100, 3))
+    rewrite_shard(tmp_path / "shard-000.tar", samples(100, 3))
     report = index(root)
 
     assert (report.changed, report.unchanged, report.samples) == (1, 1, 8)
@@ -92,14 +92,14 @@ def test_a_changed_shard_gets_a_new_number_and_its_old_row_says_when_it_went(tmp
     ]
 
 
-def test_no_such_folder_is_an_error_with_its_name(tmp_path: Path) -> None:
+def test_index_of_missing_folder_raises_with_path(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not exist") as caught:
         index(str(tmp_path / "nothing"))
     assert caught.value.where == str(tmp_path / "nothing")
 
 
 @pytest.mark.usefixtures("place")
-def test_a_dry_run_says_what_it_would_do_and_writes_nothing(tmp_path: Path) -> None:
+def test_index_dry_run_reports_changes_and_writes_nothing(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     before = tree(root)
     report = index(root, dry_run=True)
@@ -116,29 +116,29 @@ def test_a_dry_run_says_what_it_would_do_and_writes_nothing(tmp_path: Path) -> N
     assert tree(root) == before
 
 
-def test_excluded_shards_are_left_out(tmp_path: Path) -> None:
+def test_index_skips_excluded_shards(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a/1.tar": samples(0, 2), "b/1.tar": samples(2, 2), "b/2.tar": samples(4, 2)})
 
-    progress = Told()
+    progress = RecordingProgress()
     assert index(root, exclude=["b/*", "none*"], progress=progress).samples == 2
     assert progress.notes == ["nothing matches --exclude none*"]
     with Catalog(locate(root).catalog) as catalog:
         assert catalog.exclude_patterns() == ("b/*", "none*")
 
 
-@pytest.mark.parametrize("unsaid", [None, []])
-def test_what_was_excluded_stays_so_until_other_patterns_are_given(tmp_path: Path, unsaid: list[str] | None) -> None:
+@pytest.mark.parametrize("no_patterns", [None, []])
+def test_exclude_patterns_persist_until_replaced(tmp_path: Path, no_patterns: list[str] | None) -> None:
     root = a_dataset(tmp_path, {"a/1.tar": samples(0, 2), "b/1.tar": samples(2, 2), "b/2.tar": samples(4, 2)})
     index(root, exclude=["b/*"])
 
-    assert index(root, exclude=unsaid).up_to_date
-    assert index(root, exclude=unsaid, rebuild=True).samples == 2
+    assert index(root, exclude=no_patterns).up_to_date
+    assert index(root, exclude=no_patterns, rebuild=True).samples == 2
     assert index(root, exclude=["b/1.tar"]).samples == 4
     assert index(root, exclude=[""]).samples == 6
 
 
 @pytest.mark.parametrize("rebuild", [False, True])
-def test_shards_that_become_excluded_go_and_have_not_vanished(tmp_path: Path, rebuild: bool) -> None:
+def test_newly_excluded_shards_are_removed_and_not_vanished(tmp_path: Path, rebuild: bool) -> None:
     root = some_shards(tmp_path, 3)
     index(root)
     report = index(root, exclude=["*-001.tar"], missing="keep", rebuild=rebuild)
@@ -147,7 +147,7 @@ def test_shards_that_become_excluded_go_and_have_not_vanished(tmp_path: Path, re
     assert index(root).up_to_date
 
 
-def test_another_set_of_patterns_is_stored_though_it_leaves_out_nothing_more(tmp_path: Path) -> None:
+def test_new_exclude_patterns_are_stored_even_without_effect(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     index(root)
     report = index(root, exclude=["later/*"])
@@ -159,7 +159,7 @@ def test_another_set_of_patterns_is_stored_though_it_leaves_out_nothing_more(tmp
     assert index(root).up_to_date
 
 
-def test_the_last_three_generations_stay_for_trainings_under_way(tmp_path: Path) -> None:
+def test_index_keeps_offsets_of_last_three_generations(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     index(root)
     first = Offsets(locate(root).offsets_path(1))
@@ -167,26 +167,26 @@ def test_the_last_three_generations_stay_for_trainings_under_way(tmp_path: Path)
         some_shards(tmp_path, 1, first=i)
         index(root)
 
-    kept = sorted(name for name in os.listdir(tmp_path / ".wdsctl") if name.startswith("offsets-"))
-    assert kept == ["offsets-3.bin", "offsets-4.bin", "offsets-5.bin"]
+    offsets_files = sorted(name for name in os.listdir(tmp_path / ".wdsctl") if name.startswith("offsets-"))
+    assert offsets_files == ["offsets-3.bin", "offsets-4.bin", "offsets-5.bin"]
     assert Offsets(locate(root).offsets_path(3)).samples == 15
     assert first.key(4) == "000004"
 
 
 @pytest.mark.parametrize("workers", [2, 3])
-def test_the_number_of_workers_changes_nothing(tmp_path: Path, workers: int) -> None:
+def test_catalog_and_offsets_are_independent_of_worker_count(tmp_path: Path, workers: int) -> None:
     shards = {f"{i}.tar": samples(i * 10, 3 + i, *("jpg", "txt", "cls")[: 1 + i % 3]) for i in range(7)}
-    one, many = a_dataset(tmp_path / "one", shards), a_dataset(tmp_path / "many", shards)
+    sequential, parallel = a_dataset(tmp_path / "one", shards), a_dataset(tmp_path / "many", shards)
     for path in (tmp_path / "one").glob("*.tar"):
         shutil.copystat(path, tmp_path / "many" / path.name)
-    index(one)
-    index(many, workers=workers)
+    index(sequential)
+    index(parallel, workers=workers)
 
-    assert dump(one) == dump(many)
-    assert Path(locate(one).offsets_path(1)).read_bytes() == Path(locate(many).offsets_path(1)).read_bytes()
+    assert dump(sequential) == dump(parallel)
+    assert Path(locate(sequential).offsets_path(1)).read_bytes() == Path(locate(parallel).offsets_path(1)).read_bytes()
 
 
-def test_keys_that_are_sql_are_keys(tmp_path: Path) -> None:
+def test_keys_with_sql_characters_are_indexed(tmp_path: Path) -> None:
     keys = ["'; DROP TABLE sample; --", 'a"b', "%s", "?", ":key", "[1]", "漢字", "x\ny", "{}"]
     root = a_dataset(tmp_path, {"a.tar": {f"{key}.txt": b"x" for key in keys}})
     index(root)
@@ -195,7 +195,7 @@ def test_keys_that_are_sql_are_keys(tmp_path: Path) -> None:
     assert [offsets(root).key(row) for row in range(len(keys))] == keys
 
 
-def test_names_of_shards_may_hold_anything_and_those_that_are_no_text_are_left_out(tmp_path: Path) -> None:
+def test_odd_shard_names_are_indexed_and_undecodable_ones_reported(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a b/'é'%?#.tar": samples(0, 2)})
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.tar")).write_bytes(a_shard(samples(2, 2)))
     report = index(root)

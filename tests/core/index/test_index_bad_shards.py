@@ -1,4 +1,4 @@
-"""Shards that are damaged or may not be read, and datasets of which nothing can be had."""
+"""Shards that are damaged or unreadable, and datasets without any sample."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import AsNobody, Told, a_dataset, a_shard, codes, rewritten, samples, some_shards, tree
+from tests.build import (
+    AsNobody,
+    RecordingProgress,
+    a_dataset,
+    a_shard,
+    codes,
+    rewrite_shard,
+    samples,
+    some_shards,
+    tree,
+)
 from tests.core.dumps import catalog_of, query
 from tests.core.indexed import offsets
 from wdsctl.core.dataset.location import locate
@@ -14,7 +24,7 @@ from wdsctl.core.errors import InputError
 from wdsctl.core.index.index import IndexReport, index
 
 
-def test_a_bad_shard_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
+def test_bad_shards_are_recorded_and_others_indexed(tmp_path: Path) -> None:
     good = a_shard(samples(0, 5))
     root = a_dataset(
         tmp_path,
@@ -34,20 +44,20 @@ def test_a_bad_shard_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
     ]
 
 
-def test_what_was_wrong_is_said_again_until_it_is_mended(tmp_path: Path) -> None:
+def test_findings_of_bad_shard_are_repeated_until_repaired(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": samples(0, 2), "b.tar": b"not a tar"})
     index(root)
 
-    (again,) = index(root).findings
-    assert (again.code, again.shard) == ("WDS101", "b.tar")
+    (second,) = index(root).findings
+    assert (second.code, second.shard) == ("WDS101", "b.tar")
     assert (
-        again.message == f"index found errors in the shard, which is not repaired: `wdsctl validate {root}` lists them"
+        second.message == f"index found errors in the shard, which is not repaired: `wdsctl validate {root}` lists them"
     )
-    rewritten(tmp_path / "b.tar", samples(2, 2))
+    rewrite_shard(tmp_path / "b.tar", samples(2, 2))
     assert index(root).findings == ()
 
 
-def test_a_shard_that_may_not_be_read_is_read_when_it_may(public_path: Path, as_nobody: AsNobody) -> None:
+def test_unreadable_shard_is_indexed_once_it_is_readable(public_path: Path, as_nobody: AsNobody) -> None:
     root = some_shards(public_path / "data", 2)
     Path(root).chmod(0o777)
     closed = Path(root, "shard-000.tar")
@@ -62,35 +72,35 @@ def test_a_shard_that_may_not_be_read_is_read_when_it_may(public_path: Path, as_
 
 
 @pytest.mark.parametrize(
-    ("files", "there"),
+    ("files", "content"),
     [
         ({"readme": b"1", "licence": b"2"}, "2 members whose names have no key, such as 'readme'"),
         ({}, "no members at all"),
     ],
 )
-def test_a_dataset_without_samples_is_an_error_that_says_what_is_there_instead(
-    tmp_path: Path, files: dict[str, bytes], there: str
+def test_dataset_without_samples_has_error_that_describes_content(
+    tmp_path: Path, files: dict[str, bytes], content: str
 ) -> None:
     root = a_dataset(tmp_path, {"a.tar": files})
-    first, again = index(root), index(root)
+    first, second = index(root), index(root)
 
     (finding,) = (finding for finding in first.findings if finding.code == "WDS119")
     assert finding.severity == "error"
-    assert finding.message == f"no samples in 1 shard: {there} (`wdsctl validate {root}` shows details)"
-    assert (codes(again), again.up_to_date) == (["WDS119"], True)
-    assert again.findings[0].message == f"no samples in 1 shard (`wdsctl validate {root}` shows details)"
+    assert finding.message == f"no samples in 1 shard: {content} (`wdsctl validate {root}` shows details)"
+    assert (codes(second), second.up_to_date) == (["WDS119"], True)
+    assert second.findings[0].message == f"no samples in 1 shard (`wdsctl validate {root}` shows details)"
 
 
-def test_a_catalog_that_is_a_folder_is_set_aside_by_a_rebuild_which_says_so(tmp_path: Path) -> None:
+def test_rebuild_sets_aside_catalog_that_is_folder(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     Path(locate(root).catalog).mkdir(parents=True)
-    told = Told()
+    progress = RecordingProgress()
 
-    assert index(root, rebuild=True, progress=told).samples == 5
-    assert told.notes == [f"the damaged catalog is now {locate(root).catalog}.damaged-1; building a new one"]
+    assert index(root, rebuild=True, progress=progress).samples == 5
+    assert progress.notes == [f"the damaged catalog is now {locate(root).catalog}.damaged-1; building a new one"]
 
 
-def test_a_dataset_of_bad_shards_alone_has_an_empty_catalog(tmp_path: Path) -> None:
+def test_dataset_of_only_bad_shards_has_empty_catalog(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": b"", "b.tar": b"?"})
     report = index(root)
 
@@ -102,7 +112,7 @@ def test_a_dataset_of_bad_shards_alone_has_an_empty_catalog(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("files", "code"), [({}, "WDS003"), ({"a.txt": b"x"}, "WDS003"), ({"a.tar.gz": b"x"}, "WDS113")]
 )
-def test_a_folder_without_shards_is_refused_and_left_alone(tmp_path: Path, files: dict[str, bytes], code: str) -> None:
+def test_folder_without_shards_is_refused_and_unchanged(tmp_path: Path, files: dict[str, bytes], code: str) -> None:
     root = a_dataset(tmp_path, files)
     before = tree(root)
 

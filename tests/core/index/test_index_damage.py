@@ -1,4 +1,4 @@
-"""Catalogs and offsets files that are damaged, newer, of something else, or being written by somebody."""
+"""Catalogs and offsets files that are damaged, newer, of another program, or being written by another process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import Told, some_shards, tree
+from tests.build import RecordingProgress, some_shards, tree
 from tests.core.dumps import catalog_of, dump, split_of
 from tests.core.indexed import leftovers
 from wdsctl.core.dataset.location import locate
@@ -21,18 +21,16 @@ from wdsctl.core.index.index import index
 from wdsctl.core.split.split import split_by_ratios
 
 
-def cut_short(path: Path) -> None:
+def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-8])
 
 
-def swapped(path: Path) -> None:
+def overwrite(path: Path) -> None:
     path.write_bytes(b"?" * path.stat().st_size)
 
 
-@pytest.mark.parametrize("damage", [Path.unlink, cut_short, swapped])
-def test_an_offsets_file_that_is_lost_or_damaged_is_made_again_as_it_was(
-    tmp_path: Path, damage: Callable[[Path], None]
-) -> None:
+@pytest.mark.parametrize("damage", [Path.unlink, truncate, overwrite])
+def test_lost_or_damaged_offsets_file_is_restored_identically(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     root = some_shards(tmp_path, 2, first=1)
     index(root)
     some_shards(tmp_path, 1)
@@ -47,17 +45,17 @@ def test_an_offsets_file_that_is_lost_or_damaged_is_made_again_as_it_was(
     assert index(root).up_to_date
 
 
-def damaged(root: str, content: bytes) -> Path:
+def write_catalog(root: str, content: bytes) -> Path:
     path = catalog_of(root)
     path.write_bytes(content)
     return path
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage" * 100, b"SQLite format 3\0" + bytes(5000)])
-def test_a_damaged_catalog_is_named_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+def test_damaged_catalog_is_reported_and_unchanged(tmp_path: Path, content: bytes) -> None:
     root = some_shards(tmp_path, 2)
     index(root)
-    path = damaged(root, content)
+    path = write_catalog(root, content)
 
     with pytest.raises(CatalogError) as caught:
         index(root)
@@ -66,20 +64,20 @@ def test_a_damaged_catalog_is_named_and_left_as_it_is(tmp_path: Path, content: b
     assert path.read_bytes() == content
 
 
-def test_a_catalog_cut_short_is_damaged(tmp_path: Path) -> None:
+def test_truncated_catalog_is_reported_as_damaged(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     index(root)
-    damaged(root, catalog_of(root).read_bytes()[:-4096])
+    write_catalog(root, catalog_of(root).read_bytes()[:-4096])
 
     with pytest.raises(CatalogError, match="shorter than its header"):
         index(root)
 
 
-def test_a_catalog_with_rubbish_inside_is_damaged(tmp_path: Path) -> None:
+def test_overwritten_catalog_is_damaged_and_can_be_rebuilt(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     index(root)
     good = catalog_of(root).read_bytes()
-    damaged(root, good[:4096] + b"\x5a" * (len(good) - 4096))
+    write_catalog(root, good[:4096] + b"\x5a" * (len(good) - 4096))
 
     with pytest.raises(CatalogError) as caught:
         index(root)
@@ -89,40 +87,40 @@ def test_a_catalog_with_rubbish_inside_is_damaged(tmp_path: Path) -> None:
     assert index(root).up_to_date
 
 
-def test_a_rebuild_keeps_the_damaged_file_and_the_split_of_dataset_yaml(tmp_path: Path) -> None:
+def test_rebuild_keeps_damaged_catalog_and_split_of_dataset_yaml(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 10)
     index(root)
     Path(locate(root).dataset_yaml).write_text("sample_type: CrudeSample\n")
     split_by_ratios(root, {"train": 8, "val": 1, "test": 1}, seed=3)
-    before, where = dump(root), split_of(root)
+    before, splits = dump(root), split_of(root)
     for content in (b"first", b"second"):
-        damaged(root, content)
+        write_catalog(root, content)
         report = index(root, rebuild=True)
 
     assert [(tmp_path / f".wdsctl/catalog.sqlite.damaged-{i}").read_bytes() for i in (1, 2)] == [b"first", b"second"]
     assert report.generation == 3
-    assert split_of(root) == where
+    assert split_of(root) == splits
     assert dump(root)["sample"] == before["sample"]
 
 
-def test_a_rebuild_of_a_sound_catalog_moves_nothing(tmp_path: Path) -> None:
+def test_rebuild_of_valid_catalog_keeps_ids_and_splits(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 6, first=3)
     index(root)
     split_by_ratios(root, {"train": 3, "val": 1}, by="sample")
     some_shards(tmp_path, 3)
     index(root)
-    before, where = dump(root), split_of(root)
-    assert where
+    before, splits = dump(root), split_of(root)
+    assert splits
     report = index(root, rebuild=True)
 
     assert report.generation == 3
-    assert split_of(root) == where
+    assert split_of(root) == splits
     assert [row[:2] for row in dump(root)["shard"]] == [row[:2] for row in before["shard"]]
     assert dump(root)["sample"] == before["sample"]
     assert not list((tmp_path / ".wdsctl").glob("*damaged*"))
 
 
-def test_a_catalog_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+def test_catalog_of_newer_version_is_refused_and_unchanged(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     index(root)
     with closing(sqlite3.connect(catalog_of(root))) as connection:
@@ -136,7 +134,7 @@ def test_a_catalog_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     assert catalog_of(root).read_bytes() == before
 
 
-def test_a_database_of_something_else_is_no_catalog(tmp_path: Path) -> None:
+def test_database_of_another_program_is_refused(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     (tmp_path / ".wdsctl").mkdir()
     with closing(sqlite3.connect(catalog_of(root))) as connection:
@@ -155,7 +153,7 @@ with hold_lock(sys.argv[1]):
 """
 
 
-def test_a_second_writer_is_kept_out_while_the_first_lives_and_takes_over_when_it_is_dead(tmp_path: Path) -> None:
+def test_index_lock_excludes_second_writer_until_holder_dies(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     with subprocess.Popen([sys.executable, "-c", HOLD, locate(root).lock], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
@@ -169,15 +167,15 @@ def test_a_second_writer_is_kept_out_while_the_first_lives_and_takes_over_when_i
     assert leftovers(root) == []
 
 
-def test_a_writer_that_lost_its_lock_publishes_nothing(tmp_path: Path) -> None:
+def test_writer_without_its_lock_publishes_nothing(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     index(root)
     before = tree(Path(root, ".wdsctl"))
     some_shards(tmp_path, 1, first=1)
-    told = Told(at_advance=lambda: Path(locate(root).lock).unlink())
+    progress = RecordingProgress(at_advance=lambda: Path(locate(root).lock).unlink())
 
     with pytest.raises(CatalogError, match="another process took the lock") as caught:
-        index(root, progress=told)
+        index(root, progress=progress)
     assert caught.value.code == "WDS304"
     after = tree(Path(root, ".wdsctl"))
     assert {name: after[name] for name in ("catalog.sqlite", "offsets-1.bin")} == {
@@ -186,7 +184,7 @@ def test_a_writer_that_lost_its_lock_publishes_nothing(tmp_path: Path) -> None:
     assert not Path(locate(root).offsets_path(2)).exists()
 
 
-def test_what_killed_runs_began_is_swept_but_not_the_lock_that_somebody_is_about_to_take(tmp_path: Path) -> None:
+def test_index_removes_stale_temporary_files_but_keeps_recent_lock_files(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     index(root)
     meta = tmp_path / ".wdsctl"

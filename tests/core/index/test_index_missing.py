@@ -1,4 +1,4 @@
-"""Shards that have vanished: kept, dropped, an error; and those that are there again."""
+"""Shards that have vanished are kept, dropped or an error; and shards that are present again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from wdsctl.core.split.split import split_by_ratios
 
 
 @pytest.mark.parametrize(("missing", "samples_left", "removed"), [("keep", 15, 0), ("drop", 10, 1)])
-def test_vanished_shards_are_kept_or_dropped_as_asked(
+def test_vanished_shards_are_kept_or_dropped_by_policy(
     tmp_path: Path, missing: MissingPolicy, samples_left: int, removed: int
 ) -> None:
     root = some_shards(tmp_path, 3)
@@ -32,7 +32,7 @@ def test_vanished_shards_are_kept_or_dropped_as_asked(
     assert index(root, missing=missing).up_to_date
 
 
-def test_vanished_shards_are_an_error_that_changes_nothing_unless_asked_otherwise(tmp_path: Path) -> None:
+def test_vanished_shards_are_error_by_default_and_change_nothing(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
     index(root)
     before = dump(root)
@@ -50,9 +50,7 @@ def status_of(root: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("rebuild", [False, True])
-def test_a_shard_that_was_kept_as_missing_is_known_to_be_missing_and_stops_no_later_run(
-    tmp_path: Path, *, rebuild: bool
-) -> None:
+def test_shard_kept_as_missing_is_warning_in_later_runs(tmp_path: Path, *, rebuild: bool) -> None:
     root = some_shards(tmp_path, 3)
     index(root)
     (tmp_path / "shard-001.tar").unlink()
@@ -66,7 +64,7 @@ def test_a_shard_that_was_kept_as_missing_is_known_to_be_missing_and_stops_no_la
     assert status_of(root)["shard-001.tar"] == "missing"
 
 
-def test_a_shard_that_vanishes_after_another_was_kept_is_an_error_again(tmp_path: Path) -> None:
+def test_newly_vanished_shard_is_error_after_another_was_kept(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
     index(root)
     (tmp_path / "shard-001.tar").unlink()
@@ -78,7 +76,7 @@ def test_a_shard_that_vanishes_after_another_was_kept_is_an_error_again(tmp_path
 
 
 @pytest.mark.parametrize("name", ["shard-001.tar", "other.tar"])
-def test_a_missing_shard_that_is_there_again_is_what_it_was(tmp_path: Path, name: str) -> None:
+def test_missing_shard_that_reappears_keeps_number_and_split(tmp_path: Path, name: str) -> None:
     root = some_shards(tmp_path / "d", 3)
     index(root)
     split_by_ratios(root, {"train": 1, "val": 1}, by="sample")
@@ -93,7 +91,7 @@ def test_a_missing_shard_that_is_there_again_is_what_it_was(tmp_path: Path, name
     assert index(root).up_to_date
 
 
-def test_a_missing_shard_whose_place_another_has_taken_is_read_anew(tmp_path: Path) -> None:
+def test_missing_shard_replaced_by_other_content_is_reindexed(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     index(root)
     (tmp_path / "shard-001.tar").unlink()
@@ -102,7 +100,7 @@ def test_a_missing_shard_whose_place_another_has_taken_is_read_anew(tmp_path: Pa
     assert (index(root).samples, status_of(root)["shard-001.tar"]) == (7, "ok")
 
 
-def test_a_rebuild_does_not_forget_vanished_shards_unasked(tmp_path: Path) -> None:
+def test_rebuild_refuses_vanished_shards_by_default(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
     index(root)
     before = dump(root)
@@ -115,11 +113,11 @@ def test_a_rebuild_does_not_forget_vanished_shards_unasked(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("by", ["shard", "sample"])
-def test_a_rebuild_keeps_the_rows_of_vanished_shards_where_asked(tmp_path: Path, by: Any) -> None:
+def test_rebuild_with_missing_keep_keeps_rows_of_vanished_shards(tmp_path: Path, by: Any) -> None:
     root = some_shards(tmp_path, 4)
     index(root)
     split_by_ratios(root, {"train": 3, "val": 1}, by=by)
-    before, where = dump(root), split_of(root)
+    before, splits = dump(root), split_of(root)
     parts = {offsets(root).key(row): offsets(root).parts(row) for row in range(20)}
     (tmp_path / "shard-001.tar").unlink()
     report = index(root, rebuild=True, missing="keep")
@@ -130,12 +128,12 @@ def test_a_rebuild_keeps_the_rows_of_vanished_shards_where_asked(tmp_path: Path,
     assert {table: dump(root)[table] for table in ("ext", "sample", "shard_part")} == {
         table: before[table] for table in ("ext", "sample", "shard_part")
     }
-    assert split_of(root) == where
+    assert split_of(root) == splits
     assert {offsets(root).key(row): offsets(root).parts(row) for row in range(20)} == parts
     assert index(root, missing="keep").up_to_date
 
 
-def test_a_rebuild_drops_vanished_shards_where_asked(tmp_path: Path) -> None:
+def test_rebuild_with_missing_drop_removes_vanished_shards(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
     index(root)
     (tmp_path / "shard-001.tar").unlink()
@@ -145,7 +143,7 @@ def test_a_rebuild_drops_vanished_shards_where_asked(tmp_path: Path) -> None:
     assert index(root).up_to_date
 
 
-def test_numbers_are_never_given_out_twice(tmp_path: Path) -> None:
+def test_shard_numbers_are_never_reused(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     index(root)
     (tmp_path / "shard-001.tar").unlink()
@@ -160,7 +158,7 @@ def test_numbers_are_never_given_out_twice(tmp_path: Path) -> None:
     ]
 
 
-def test_kept_rows_of_vanished_shards_outlive_the_loss_of_the_offsets_file(tmp_path: Path) -> None:
+def test_rows_of_vanished_shards_survive_loss_of_offsets_file(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
     index(root)
     before = [offsets(root).parts(row) for row in range(15)]
@@ -173,7 +171,7 @@ def test_kept_rows_of_vanished_shards_outlive_the_loss_of_the_offsets_file(tmp_p
     assert [offsets(root).key(row) for row in range(15)] == [f"{i:06d}" for i in range(15)]
 
 
-def test_shards_behind_links_that_are_no_longer_allowed_have_not_vanished(
+def test_shards_behind_disallowed_links_are_not_treated_as_vanished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = linked_shards(tmp_path)
@@ -182,9 +180,9 @@ def test_shards_behind_links_that_are_no_longer_allowed_have_not_vanished(
     before = dump(root)
     monkeypatch.setenv("WDSCTL_ALLOW_PATH", "")
 
-    for again in (partial(index, root), partial(index, root, rebuild=True), partial(convert, [root], f"{root}-new")):
+    for command in (partial(index, root), partial(index, root, rebuild=True), partial(convert, [root], f"{root}-new")):
         with pytest.raises(PermissionDenied) as caught:
-            again()
+            command()
         assert caught.value.code == "WDS409"
         assert f"--allow-path {tmp_path / 'blobs'}" in caught.value.hint
         assert "drop" not in caught.value.hint

@@ -1,4 +1,4 @@
-"""Which shards a dataset has, hashes of shards, and catalogs without rows of samples."""
+"""Selection of shards, hashes of shards, and catalogs without sample rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import Told, a_dataset, a_folder, a_shard, codes, rewritten, samples, some_shards
+from tests.build import RecordingProgress, a_dataset, a_folder, a_shard, codes, rewrite_shard, samples, some_shards
 from tests.core.dumps import catalog_of, dump, query
 from wdsctl.core.catalog.browse import NameLookup
 from wdsctl.core.catalog.consistency import find_repeated_keys
@@ -33,19 +33,19 @@ def sha256(path: str | Path) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-def test_exactly_the_chosen_shards_are_in_the_catalog_and_later_runs_keep_to_them_and_say_so(tmp_path: Path) -> None:
+def test_index_of_shard_range_selects_shards_for_later_runs(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 5)
     report = index(f"{root}/shard-{{001..003}}.tar")
-    told = Told()
-    later = index(root, progress=told)
+    progress = RecordingProgress()
+    later = index(root, progress=progress)
 
     assert paths(root) == ["shard-001.tar", "shard-002.tar", "shard-003.tar"]
     assert report.selection == later.selection == "shard-{001..003}.tar"
     assert later.up_to_date
-    assert any("only the shards that an earlier run selected: shard-{001..003}.tar" in note for note in told.notes)
+    assert any("only the shards that an earlier run selected: shard-{001..003}.tar" in note for note in progress.notes)
 
 
-def test_what_is_no_longer_chosen_goes_and_has_not_vanished_and_two_stars_choose_all(tmp_path: Path) -> None:
+def test_deselected_shards_are_removed_and_double_star_selects_all(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 4)
     index(root)
     narrowed = index(f"{root}/shard-00[01].tar")
@@ -56,7 +56,7 @@ def test_what_is_no_longer_chosen_goes_and_has_not_vanished_and_two_stars_choose
     assert index(root).up_to_date
 
 
-def test_a_glob_goes_on_matching_and_patterns_leave_out_of_it(tmp_path: Path) -> None:
+def test_glob_selection_adds_new_matches_except_excluded(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"t/a.tar": samples(0, 2), "t/b.tar": samples(2, 2), "v/a.tar": samples(4, 2)})
     index(f"glob:{root}/[t]/*.tar", exclude=["*/b.tar"])
     (tmp_path / "t" / "c.tar").write_bytes(a_shard(samples(6, 2)))
@@ -65,7 +65,7 @@ def test_a_glob_goes_on_matching_and_patterns_leave_out_of_it(tmp_path: Path) ->
     assert (report.added, paths(root)) == (1, ["t/a.tar", "t/c.tar"])
 
 
-def test_members_of_a_range_that_are_missing_are_an_error_with_counts_unless_they_may_be(tmp_path: Path) -> None:
+def test_missing_shards_of_range_are_error_unless_dropped(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
     with pytest.raises(InputError, match=r"2 of 5 shards that you named are missing: shard-003\.tar") as caught:
         index(f"{root}/shard-{{000..004}}.tar")
@@ -80,7 +80,7 @@ def test_members_of_a_range_that_are_missing_are_an_error_with_counts_unless_the
 
 
 @pytest.mark.parametrize("notation", ["none-*.tar", "{none,never}/*.tar", "glob:**/none.tar"])
-def test_a_glob_that_matches_nothing_is_an_error(notation: str, tmp_path: Path) -> None:
+def test_index_refuses_glob_without_matches(notation: str, tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     prefix, _, rest = notation.rpartition("glob:")
     with pytest.raises(InputError, match="nothing matches glob:") as caught:
@@ -88,7 +88,7 @@ def test_a_glob_that_matches_nothing_is_an_error(notation: str, tmp_path: Path) 
     assert caught.value.code == "WDS008"
 
 
-def test_a_chosen_shard_that_goes_has_vanished(tmp_path: Path) -> None:
+def test_deleted_shard_of_selected_range_has_vanished(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
     index(f"{root}/shard-{{000..002}}.tar")
     (tmp_path / "shard-001.tar").unlink()
@@ -97,7 +97,7 @@ def test_a_chosen_shard_that_goes_has_vanished(tmp_path: Path) -> None:
         index(root)
 
 
-def test_compressed_shards_are_named_with_the_command_that_converts_them(tmp_path: Path) -> None:
+def test_compressed_shards_are_reported_with_convert_command(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": samples(0, 1), "b.tar.gz": b"x", "c.tgz": b"x"})
     report = index(f"{root}/**/[ab].*")
 
@@ -105,22 +105,22 @@ def test_compressed_shards_are_named_with_the_command_that_converts_them(tmp_pat
     assert "wdsctl convert" in report.findings[0].message
 
 
-def test_hashes_are_of_whole_shards_and_known_ones_are_kept(tmp_path: Path) -> None:
+def test_hashes_cover_whole_shards_and_are_kept(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     index(root)
     report = index(root, hashed=True, workers=2)
-    again = Told()
+    second_progress = RecordingProgress()
 
     assert (report.hashed, report.generation, report.up_to_date) == (2, 1, False)
     assert hashes(root) == {f"shard-00{i}.tar": sha256(tmp_path / f"shard-00{i}.tar") for i in range(2)}
-    assert index(root, progress=again).up_to_date
-    assert again.items == 0
+    assert index(root, progress=second_progress).up_to_date
+    assert second_progress.items == 0
 
 
-def test_new_and_changed_shards_get_hashes_once_they_were_asked_for(tmp_path: Path) -> None:
+def test_new_and_changed_shards_are_hashed_after_first_request(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     index(root, hashed=True)
-    rewritten(tmp_path / "shard-000.tar", samples(50, 3))
+    rewrite_shard(tmp_path / "shard-000.tar", samples(50, 3))
     some_shards(tmp_path, 1, first=2)
     index(root)
     assert hashes(root) == {path: sha256(tmp_path / path) for path in paths(root)}
@@ -130,18 +130,18 @@ def test_new_and_changed_shards_get_hashes_once_they_were_asked_for(tmp_path: Pa
     assert (report.hashed, hashes(root)["shard-003.tar"]) == (3, None)
 
 
-def test_with_hashes_other_bytes_in_the_same_places_are_a_change(tmp_path: Path) -> None:
+def test_hashes_detect_changed_bytes_in_unchanged_layout(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     index(root, hashed=True)
     data = Path(root, "shard-000.tar").read_bytes().replace(b"0 jpg", b"9 jpg")
-    rewritten(tmp_path / "shard-000.tar", data)
+    rewrite_shard(tmp_path / "shard-000.tar", data)
     report = index(root)
 
     assert (report.changed, report.generation) == (1, 2)
     assert hashes(root)["shard-000.tar"] == hashlib.sha256(data).hexdigest()
 
 
-def test_a_hash_of_a_shard_that_was_only_touched_is_no_longer_known_unless_it_is_made(tmp_path: Path) -> None:
+def test_hash_of_touched_shard_is_dropped_unless_recomputed(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     index(root, hashed=True)
     os.utime(tmp_path / "shard-000.tar", (5, 5))
@@ -149,18 +149,21 @@ def test_a_hash_of_a_shard_that_was_only_touched_is_no_longer_known_unless_it_is
     assert index(root, hashed=True).hashed == 1
 
 
-def test_without_rows_the_offsets_are_the_same_and_what_needs_rows_says_what_to_do(tmp_path: Path) -> None:
+def test_index_without_sample_rows_has_same_offsets_and_hints_at_option(tmp_path: Path) -> None:
     root = some_shards(tmp_path / "with", 3)
-    bare = some_shards(tmp_path / "without", 3)
+    without_rows = some_shards(tmp_path / "without", 3)
     index(root)
-    report = index(bare, sample_rows=False)
+    report = index(without_rows, sample_rows=False)
 
     assert (report.samples, report.parts, report.sample_rows) == (15, 30, False)
-    assert dump(bare)["sample"] == []
-    assert Path(locate(bare).offsets_path(1)).read_bytes() == Path(locate(root).offsets_path(1)).read_bytes()
-    for ask in (lambda: NameLookup(str(catalog_of(Path(bare)))).find("000001.jpg"), lambda: _repeated(bare)):
+    assert dump(without_rows)["sample"] == []
+    assert Path(locate(without_rows).offsets_path(1)).read_bytes() == Path(locate(root).offsets_path(1)).read_bytes()
+    for query_rows in (
+        lambda: NameLookup(str(catalog_of(Path(without_rows)))).find("000001.jpg"),
+        lambda: _repeated(without_rows),
+    ):
         with pytest.raises(CatalogError, match="no sample rows") as caught:
-            ask()
+            query_rows()
         assert caught.value.code == "WDS307"
         assert "--sample-rows" in caught.value.hint
 
@@ -171,26 +174,24 @@ def _repeated(root: str) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_rows_come_only_when_they_are_asked_for_and_are_then_as_if_they_had_always_been(
-    workers: int, tmp_path: Path
-) -> None:
+def test_sample_rows_are_added_only_on_request_and_equal_original_rows(workers: int, tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
     index(root)
     before = dump(root)["sample"]
-    gone = index(root, sample_rows=False)
+    without_rows_report = index(root, sample_rows=False)
     some_shards(tmp_path, 1, first=3)
     index(root)
-    still = dump(root)["sample"]
+    rows_after_update = dump(root)["sample"]
     (tmp_path / "shard-003.tar").unlink()
     index(root, missing="drop")
     report = index(root, sample_rows=True, workers=workers)
 
-    assert (gone.generation, still) == (1, [])
+    assert (without_rows_report.generation, rows_after_update) == (1, [])
     assert dump(root)["sample"] == before
     assert (report.added, report.unchanged, report.sample_rows) == (0, 3, True)
 
 
-def test_lost_offsets_are_made_again_from_the_shards_where_there_are_no_rows(tmp_path: Path) -> None:
+def test_lost_offsets_are_rebuilt_from_shards_without_sample_rows(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
     index(root, sample_rows=False)
     offsets = Path(locate(root).offsets_path(1))
@@ -207,7 +208,7 @@ def test_lost_offsets_are_made_again_from_the_shards_where_there_are_no_rows(tmp
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_hundred_thousand_shards_are_indexed_once_and_in_little_memory(tmp_path: Path) -> None:
+def test_index_of_100000_shards_needs_little_memory(tmp_path: Path) -> None:
     data = a_shard({"0.txt": b"x"})[:2048]
     for i in range(100_000):
         if i % 1_000 == 0:
@@ -216,7 +217,7 @@ def test_a_hundred_thousand_shards_are_indexed_once_and_in_little_memory(tmp_pat
     script = (
         "import sys; from wdsctl.core.index.index import index; from wdsctl.core.inspect.inspect import inspect; "
         "root = sys.argv[1]; index(root, workers=2); again = index(root); "
-        # Not what getrusage says, which begins with the memory of the process that started this one.
+        # Not by getrusage: its peak begins with the memory of the parent process.
         "(peak,) = [line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')]; "
         "print(inspect(root).samples, int(again.up_to_date), peak)"
     )
@@ -228,19 +229,19 @@ def test_a_hundred_thousand_shards_are_indexed_once_and_in_little_memory(tmp_pat
     assert memory < 400 << 10
 
 
-def test_what_lines_got_by_default_tars_in_their_place_were_not_asked_for(tmp_path: Path) -> None:
+def test_jsonl_default_of_no_sample_rows_does_not_apply_to_tars(tmp_path: Path) -> None:
     lines = Path(a_folder(tmp_path, {"a.jsonl": b"{}\n" * 3})) / "a.jsonl"
     assert not index(str(tmp_path)).sample_rows
     lines.unlink()
     a_dataset(tmp_path, {"b.tar": samples(0, 5)})
 
-    assert not index(str(tmp_path), missing="keep").sample_rows  # rows of what is gone cannot be made
+    assert not index(str(tmp_path), missing="keep").sample_rows  # rows of a missing shard cannot be added
     assert index(str(tmp_path), missing="drop").sample_rows
     with sql(str(tmp_path), "SELECT count(*) FROM v_sample") as answer:
         assert list(answer.rows) == [(5,)]
 
 
-def test_tars_that_were_to_have_no_rows_have_none_while_they_are_tars(tmp_path: Path) -> None:
+def test_tars_without_sample_rows_keep_that_setting(tmp_path: Path) -> None:
     a_dataset(tmp_path, {"a.tar": samples(0, 5)})
     assert not index(str(tmp_path), sample_rows=False).sample_rows
     a_dataset(tmp_path, {"b.tar": samples(5, 9)})
@@ -254,7 +255,7 @@ def status_of(root: str) -> dict[str, str]:
     return dict(query(catalog_of(Path(root)), "SELECT path, status FROM v_shard"))
 
 
-def test_lines_that_are_kept_as_missing_are_so_with_other_keys_too(tmp_path: Path) -> None:
+def test_missing_jsonl_file_stays_missing_when_key_changes(tmp_path: Path) -> None:
     root = a_folder(tmp_path, dict.fromkeys(("a.jsonl", "b.jsonl"), b'{"id": "x"}\n'))
     index(root)
     (tmp_path / "b.jsonl").unlink()
@@ -265,9 +266,7 @@ def test_lines_that_are_kept_as_missing_are_so_with_other_keys_too(tmp_path: Pat
 
 
 @pytest.mark.parametrize("rebuild", [False, True])
-def test_rows_that_a_missing_shard_cannot_have_end_as_other_missing_input_does(
-    tmp_path: Path, *, rebuild: bool
-) -> None:
+def test_sample_rows_of_missing_shard_are_refused(tmp_path: Path, *, rebuild: bool) -> None:
     root = a_folder(tmp_path, dict.fromkeys(("a.jsonl", "b.jsonl"), b"{}\n"))
     index(root)
     (tmp_path / "b.jsonl").unlink()

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.build import a_folder
-from tests.core.medley import an_image, members
-from tests.remote import FaultyFileSystem, uploaded
+from tests.core.media_samples import an_image, members
+from tests.remote import FaultyFileSystem, upload_shards
 from wdsctl.core.index.media_unit import (
     MediaFilesUnit,
     files_results,
@@ -23,7 +23,7 @@ def a_unit(root: str, selection: str = "auto") -> MediaFilesUnit:
     return MediaFilesUnit(root, tuple(list_files(root).shards), selection)
 
 
-def test_every_medium_is_found_by_its_place_among_the_files(tmp_path: Path) -> None:
+def test_probe_files_returns_media_by_row_of_file(tmp_path: Path) -> None:
     unit = a_unit(a_folder(tmp_path, members()))
     found = probe_files(unit)
 
@@ -40,14 +40,14 @@ def test_every_medium_is_found_by_its_place_among_the_files(tmp_path: Path) -> N
     assert [finding.shard for finding in found.findings] == ["2.jpg", "6.jpg"]
 
 
-def test_the_result_is_saved(tmp_path: Path) -> None:
+def test_files_results_save_and_load_result(tmp_path: Path) -> None:
     unit = a_unit(a_folder(tmp_path, members()))
     results = files_results(str(tmp_path / "results"))
     assert results.save([unit], [probe_files(unit)]) == [True]
     assert results.load(unit) == probe_files(unit)
 
 
-def test_a_file_that_is_gone_by_then_is_told_of_and_the_others_are_found(tmp_path: Path) -> None:
+def test_probe_files_reports_missing_file_and_probes_others(tmp_path: Path) -> None:
     unit = a_unit(a_folder(tmp_path, {"a.png": an_image("PNG"), "b.png": an_image("PNG"), "c.png": an_image("PNG")}))
     (tmp_path / "b.png").unlink()
     found = probe_files(unit)
@@ -57,8 +57,8 @@ def test_a_file_that_is_gone_by_then_is_told_of_and_the_others_are_found(tmp_pat
 
 
 @pytest.mark.usefixtures("faulty_store")
-def test_in_a_store_too_one_bad_file_spoils_no_other(tmp_path: Path) -> None:
-    root = uploaded(
+def test_probe_files_in_remote_storage_skips_unreadable_file(tmp_path: Path) -> None:
+    root = upload_shards(
         a_folder(tmp_path, {f"{name}.png": an_image("PNG") for name in "abc"}), "faulty://bucket/media", "*.png"
     )
 
@@ -81,18 +81,21 @@ files = st.lists(
 
 @given(files)
 @settings(max_examples=20, deadline=None)
-def test_units_hold_every_file_once_in_order(some: list[ShardFile]) -> None:
-    units = list(split_into_units("r", some, "auto"))
+def test_split_into_units_contains_every_file_once_in_order(shard_files: list[ShardFile]) -> None:
+    units = list(split_into_units("r", shard_files, "auto"))
 
-    assert [file for unit in units for file in unit.files] == some
+    assert [file for unit in units for file in unit.files] == shard_files
     assert len({files_results("f").path(unit) for unit in units}) == len(units)
     assert all(len(unit.files) <= 512 for unit in units)
 
 
-def test_files_that_come_leave_most_units_as_they_were() -> None:
-    some = [ShardFile(f"{i:06}.jpg", 1, 1) for i in range(10_000)]
-    before = {files_results("f").path(unit) for unit in split_into_units("r", some, "auto")}
-    after = {files_results("f").path(unit) for unit in split_into_units("r", [ShardFile("!.jpg", 1, 1), *some], "auto")}
+def test_new_files_leave_most_units_unchanged() -> None:
+    shard_files = [ShardFile(f"{i:06}.jpg", 1, 1) for i in range(10_000)]
+    before = {files_results("f").path(unit) for unit in split_into_units("r", shard_files, "auto")}
+    after = {
+        files_results("f").path(unit)
+        for unit in split_into_units("r", [ShardFile("!.jpg", 1, 1), *shard_files], "auto")
+    }
 
     assert len(before) > 25
     assert len(before - after) <= 3
@@ -107,7 +110,7 @@ def test_files_that_come_leave_most_units_as_they_were() -> None:
         list(split_into_units("r", [ShardFile("a", 1, 1)], "auto", keyframes=True)),
     ],
 )
-def test_another_file_or_another_question_is_another_unit(other: list[MediaFilesUnit]) -> None:
+def test_unit_path_depends_on_files_and_selection(other: list[MediaFilesUnit]) -> None:
     [unit] = split_into_units("r", [ShardFile("a", 1, 1)], "auto")
     assert files_results("f").path(unit) not in [files_results("f").path(each) for each in other]
 
@@ -115,5 +118,5 @@ def test_another_file_or_another_question_is_another_unit(other: list[MediaFiles
 @pytest.mark.parametrize(
     ("path", "part"), [("a/b.JPG", "jpg"), ("x.seg.png", "png"), ("noext", ""), ("a.b/c", ""), ("end.", "")]
 )
-def test_the_part_of_a_file_is_its_last_extension(path: str, part: str) -> None:
+def test_part_name_from_path_is_last_extension(path: str, part: str) -> None:
     assert part_name_from_path(path) == part

@@ -1,4 +1,4 @@
-"""However many steps of a run write the catalog, it is published once, whole."""
+"""A run publishes the catalog once and complete, however many steps write it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from wdsctl.core.prepare.request import PrepareRequest
 
 REPO = Path(__file__).parents[3]
 
-#: The program is killed when it would put the catalog in its place.
+#: The program is killed when it is about to publish the catalog.
 KILLED = """
 import os, signal, sys
 from wdsctl.core.prepare.prepare import prepare
@@ -46,21 +46,21 @@ exclude:
 
 
 @pytest.fixture
-def published(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the catalogs that were put in force."""
+def published_catalogs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the published catalogs."""
     targets: list[str] = []
-    whole = os.replace
+    original_replace = os.replace
 
     def replace(source: str, target: str, **folders: int) -> None:
         if os.path.basename(target) == "catalog.sqlite":
             targets.append(target)
-        whole(source, target, **folders)
+        original_replace(source, target, **folders)
 
     monkeypatch.setattr(os, "replace", replace)
     return targets
 
 
-def test_a_new_dataset_is_published_with_its_splits(tmp_path: Path, published: list[str]) -> None:
+def test_prepare_publishes_catalog_once_with_splits_and_media(tmp_path: Path, published_catalogs: list[str]) -> None:
     source = a_folder(tmp_path / "raw", captions(0, 20))
     report = prepare(
         source,
@@ -70,7 +70,7 @@ def test_a_new_dataset_is_published_with_its_splits(tmp_path: Path, published: l
         ),
     )
 
-    assert len(published) == 1
+    assert len(published_catalogs) == 1
     assert report.split is not None
     assert {split.name: split.samples for split in report.split.splits} == {"train": 16, "val": 4}
     assert report.index is not None
@@ -78,39 +78,41 @@ def test_a_new_dataset_is_published_with_its_splits(tmp_path: Path, published: l
     assert report.index.media.state == "made"
 
 
-def test_sets_excludes_and_media_come_with_the_shards(tmp_path: Path, published: list[str]) -> None:
+def test_index_publishes_catalog_once_with_split_sets_exclude_and_media(
+    tmp_path: Path, published_catalogs: list[str]
+) -> None:
     root = some_shards(tmp_path, 4)
     (tmp_path / ".wdsctl").mkdir()
     (tmp_path / ".wdsctl" / "dataset.yaml").write_text(YAML)
     index(root, media=MediaRequest(selection="txt"))
 
-    assert len(published) == 1
+    assert len(published_catalogs) == 1
     assert {path for path, _ in split_of(root)} == {"shard-000.tar", "shard-002.tar", "shard-003.tar"}
 
 
-def test_killed_before_it_is_published_there_is_none_and_the_next_run_makes_the_same(tmp_path: Path) -> None:
+def test_run_killed_before_publishing_is_repeated_with_same_result(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", captions(0, 20))
-    made = str(tmp_path / "made")
-    killed = subprocess.run([sys.executable, "-c", KILLED, source, made], cwd=REPO, check=False)
+    dest = str(tmp_path / "made")
+    killed = subprocess.run([sys.executable, "-c", KILLED, source, dest], cwd=REPO, check=False)
 
     assert killed.returncode == -signal.SIGKILL
-    assert not catalog_of(made).exists()
+    assert not catalog_of(dest).exists()
     options = PrepareRequest(shard_samples=2, split={"train": 8, "val": 2})
-    prepare(source, made, options)
+    prepare(source, dest, options)
     prepare(source, str(tmp_path / "other"), options)
-    rows, others = dump(made), dump(tmp_path / "other")
+    rows, other_rows = dump(dest), dump(tmp_path / "other")
     assert {name: rows[name] for name in rows if name != "shard"} == {
-        name: others[name] for name in others if name != "shard"
+        name: other_rows[name] for name in other_rows if name != "shard"
     }
-    assert not [name for name in tree(made) if name.endswith(".partial")]
+    assert not [name for name in tree(dest) if name.endswith(".partial")]
 
 
-def test_what_was_indexed_is_published_where_the_split_is_refused(tmp_path: Path, published: list[str]) -> None:
+def test_index_is_published_even_if_split_is_refused(tmp_path: Path, published_catalogs: list[str]) -> None:
     root = a_dataset(tmp_path, {"a.tar": captions(0, 1)})
     with pytest.raises(UsageError) as caught:
         prepare(root, request=PrepareRequest(split={"train": 1, "val": 1}))
 
     assert caught.value.code == "WDS210"
-    assert len(published) == 1
+    assert len(published_catalogs) == 1
     assert len(dump(root)["sample"]) == 1
     assert split_of(root) == {}

@@ -1,4 +1,4 @@
-"""Datasets at URLs, through the verbs: the same catalog as on a disk, whatever the store."""
+"""Datasets at URLs in the commands: the same catalog as on a disk, for every storage."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from tests.build import a_shard, rewritten, samples, some_shards
+from tests.build import a_shard, rewrite_shard, samples, some_shards
 from tests.core.dumps import query
-from tests.remote import FaultyFileSystem, OnceEach, impatient, s3_server, uploaded
+from tests.remote import FaultyFileSystem, OnceEach, remove_retry_pauses, s3_server, upload_shards
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import InputError, PermissionDenied, StorageError
@@ -30,7 +30,9 @@ from wdsctl.core.split.split import split_by_ratios
 from wdsctl.core.validate.validate import validate
 
 URL = "faulty://store/shards"
-MOVING = {"shard": "id, path, size, samples, parts, status, code, layout_hash, added, removed"}  # all but the time
+COMPARABLE_COLUMNS = {
+    "shard": "id, path, size, samples, parts, status, code, layout_hash, added, removed"
+}  # all columns but the mtime
 pytestmark = pytest.mark.usefixtures("faulty_store")
 
 
@@ -43,29 +45,32 @@ def endpoint() -> Iterator[str]:
 def rows(root: str, catalog: str | None = None) -> dict[str, list[object]]:
     path = locate(root, catalog).catalog
     tables = ("shard", "ext", "sample", "shard_part", "split", "split_shard")
-    return {table: query(path, f"SELECT {MOVING.get(table, '*')} FROM {table} ORDER BY 1, 2") for table in tables}
+    return {
+        table: query(path, f"SELECT {COMPARABLE_COLUMNS.get(table, '*')} FROM {table} ORDER BY 1, 2")
+        for table in tables
+    }
 
 
-def prepared(tmp_path: Path, *, shards: int = 4) -> tuple[str, str]:
-    """The same shards on a disk and in a store, both prepared: (path, URL)."""
+def prepare_local_and_remote(tmp_path: Path, *, shards: int = 4) -> tuple[str, str]:
+    """The same shards on a disk and in remote storage, both prepared: (path, URL)."""
     local = some_shards(tmp_path / "local", shards)
-    uploaded(local, URL)
+    upload_shards(local, URL)
     options = PrepareRequest(take_unsure=True, split={"train": 3, "val": 1})
     prepare(local, None, options)
     prepare(URL, None, options)
     return local, URL
 
 
-def test_the_catalog_of_a_remote_dataset_has_the_rows_of_the_local_one(tmp_path: Path) -> None:
-    local, url = prepared(tmp_path)
+def test_remote_catalog_has_same_rows_as_local_one(tmp_path: Path) -> None:
+    local, url = prepare_local_and_remote(tmp_path)
 
     assert rows(url) == rows(local)
     assert Path(locate(url).dataset_yaml).read_text("utf-8") == Path(locate(local).dataset_yaml).read_text("utf-8")
     assert Path(locate(url).offsets_path(1)).read_bytes() == Path(locate(local).offsets_path(1)).read_bytes()
 
 
-def test_the_catalog_lies_in_the_users_data_or_where_they_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    uploaded(some_shards(tmp_path / "local", 1), URL)
+def test_remote_catalog_is_in_data_home_or_given_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    upload_shards(some_shards(tmp_path / "local", 1), URL)
 
     assert os.path.dirname(index(URL).catalog).startswith(str(tmp_path / "data-home" / "wdsctl" / "shards-"))
     assert index(URL, catalog=str(tmp_path / "mine")).catalog == str(tmp_path / "mine" / "catalog.sqlite")
@@ -75,8 +80,8 @@ def test_the_catalog_lies_in_the_users_data_or_where_they_say(tmp_path: Path, mo
         index(URL, catalog="s3://bucket/catalogs")
 
 
-def test_only_the_catalog_is_written_into_the_store(tmp_path: Path) -> None:
-    _, url = prepared(tmp_path)
+def test_only_catalog_is_written_into_remote_storage(tmp_path: Path) -> None:
+    _, url = prepare_local_and_remote(tmp_path)
     validate(url)
     inspect(url)
 
@@ -85,14 +90,14 @@ def test_only_the_catalog_is_written_into_the_store(tmp_path: Path) -> None:
     assert others == [f"/store/shards/shard-00{i}.tar" for i in range(4)]
 
 
-def test_only_what_is_new_or_has_changed_is_read_again(tmp_path: Path) -> None:
-    local, url = prepared(tmp_path)
+def test_remote_index_reads_only_new_and_changed_shards(tmp_path: Path) -> None:
+    local, url = prepare_local_and_remote(tmp_path)
     FaultyFileSystem.reads.clear()
     assert index(url).up_to_date
     assert not [path for path, _, _ in FaultyFileSystem.reads if path.endswith(".tar")]
 
     filesystem, base = fsspec.url_to_fs(url)
-    rewritten(Path(local, "shard-001.tar"), samples(100, 7))
+    rewrite_shard(Path(local, "shard-001.tar"), samples(100, 7))
     filesystem.pipe_file(f"{base}/shard-001.tar", Path(local, "shard-001.tar").read_bytes())
     filesystem.pipe_file(f"{base}/shard-009.tar", a_shard(samples(200, 2)))
     report = index(url)
@@ -102,8 +107,8 @@ def test_only_what_is_new_or_has_changed_is_read_again(tmp_path: Path) -> None:
     assert read == {f"{base}/shard-001.tar", f"{base}/shard-009.tar"}
 
 
-def test_shards_that_have_vanished_from_a_store_are_told(tmp_path: Path) -> None:
-    _, url = prepared(tmp_path)
+def test_vanished_remote_shards_are_reported(tmp_path: Path) -> None:
+    _, url = prepare_local_and_remote(tmp_path)
     filesystem, base = fsspec.url_to_fs(url)
     filesystem.rm(f"{base}/shard-002.tar")
 
@@ -115,7 +120,7 @@ def test_shards_that_have_vanished_from_a_store_are_told(tmp_path: Path) -> None
     assert index(url, missing="drop").shards == 3
 
 
-def test_a_store_without_tars_has_nothing_to_prepare(tmp_path: Path) -> None:
+def test_prepare_and_index_refuse_empty_remote_folder(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         prepare(URL, request=PrepareRequest(take_unsure=True))
     assert caught.value.code == "WDS003"
@@ -124,15 +129,15 @@ def test_a_store_without_tars_has_nothing_to_prepare(tmp_path: Path) -> None:
     assert not Path(locate(URL).meta).exists()
 
 
-def test_a_shard_that_cannot_be_read_is_recorded_and_the_rest_goes_on(tmp_path: Path) -> None:
-    uploaded(some_shards(tmp_path / "local", 3), URL)
+def test_unreadable_remote_shard_is_recorded_and_others_indexed(tmp_path: Path) -> None:
+    upload_shards(some_shards(tmp_path / "local", 3), URL)
 
-    def strike(path: str, start: int, stop: int, data: bytes) -> bytes:
+    def fail_shard(path: str, start: int, stop: int, data: bytes) -> bytes:
         if path.endswith("shard-001.tar"):
             raise PermissionError("Forbidden")
         return data
 
-    FaultyFileSystem.fault.append(strike)
+    FaultyFileSystem.fault.append(fail_shard)
     report = index(URL)
     assert [(finding.code, finding.shard) for finding in report.findings] == [("WDS402", "shard-001.tar")]
     assert report.samples == 10
@@ -141,67 +146,67 @@ def test_a_shard_that_cannot_be_read_is_recorded_and_the_rest_goes_on(tmp_path: 
     assert (index(URL).samples, index(URL).findings) == (15, ())
 
 
-def test_a_connection_that_breaks_now_and_then_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    impatient(monkeypatch)
+def test_index_is_unaffected_by_interrupted_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    remove_retry_pauses(monkeypatch)
     local = some_shards(tmp_path / "local", 3)
     index(local)
     FaultyFileSystem.fault.append(OnceEach(lambda _path, _start, _stop, data: data[: len(data) // 2]))
 
-    index(uploaded(local, URL))
+    index(upload_shards(local, URL))
 
     assert rows(URL) == rows(local)
 
 
-def test_inspect_shows_the_first_samples_and_validate_finds_nothing(tmp_path: Path) -> None:
-    local, url = prepared(tmp_path)
+def test_inspect_and_validate_of_remote_dataset_equal_local(tmp_path: Path) -> None:
+    local, url = prepare_local_and_remote(tmp_path)
 
     assert inspect(url, samples=7).first == inspect(local, samples=7).first
     assert inspect(url).stale == ()
     assert validate(url).findings == validate(local).findings
 
 
-def test_the_samples_that_are_shown_come_in_one_request_a_shard(tmp_path: Path) -> None:
-    _, url = prepared(tmp_path)
+def test_inspect_reads_samples_with_one_request_per_shard(tmp_path: Path) -> None:
+    _, url = prepare_local_and_remote(tmp_path)
     FaultyFileSystem.reads.clear()
-    FaultyFileSystem.asked.clear()
+    FaultyFileSystem.metadata_requests.clear()
     inspect(url, samples=8)
 
     assert len(FaultyFileSystem.reads) == 2
-    assert FaultyFileSystem.asked == ["/store/shards"], "the listing, and nothing else"
+    assert FaultyFileSystem.metadata_requests == ["/store/shards"], "the listing, and nothing else"
 
 
-def test_a_split_is_the_one_that_the_local_dataset_gets(tmp_path: Path) -> None:
-    local, url = prepared(tmp_path)
+def test_remote_split_equals_local_split(tmp_path: Path) -> None:
+    local, url = prepare_local_and_remote(tmp_path)
     split_by_ratios(local, {"a": 1, "b": 1}, by="sample", seed=3, may_move=True)
     split_by_ratios(url, {"a": 1, "b": 1}, by="sample", seed=3, may_move=True)
 
     assert rows(url) == rows(local)
 
 
-def test_no_password_is_told_or_noted(tmp_path: Path) -> None:
+def test_password_of_url_is_neither_shown_nor_stored(tmp_path: Path) -> None:
     url = "memory://ann:secret@store/shards"
-    uploaded(some_shards(tmp_path / "local", 1), url)
+    upload_shards(some_shards(tmp_path / "local", 1), url)
     report = prepare(url, request=PrepareRequest(take_unsure=True))
 
     assert report.source == report.dest == "memory://store/shards"
     assert "secret" not in f"{report}{inspect(url)}{validate(url)}{index(url)}{split_by_ratios(url, {'a': 1})}"
     assert "secret" not in locate(url).meta
-    noted = Ledger.open(locate(url).ledger)
-    noted.close()
+    ledger = Ledger.open(locate(url).ledger)
+    ledger.close()
     assert b"secret" not in Path(locate(url).ledger).read_bytes()
     assert locate("memory://store/shards").meta == locate(url).meta
 
 
-def test_a_file_url_is_the_local_dataset(tmp_path: Path) -> None:
+def test_file_url_is_local_dataset(tmp_path: Path) -> None:
     local = some_shards(tmp_path / "local", 1)
 
     assert index(f"file://{local}").catalog == os.path.join(local, ".wdsctl", "catalog.sqlite")
 
 
-def test_s3_is_prepared_by_processes_and_has_the_rows_of_the_local_dataset(tmp_path: Path, endpoint: str) -> None:
+def test_prepare_of_s3_by_two_workers_has_same_rows_as_local(tmp_path: Path, endpoint: str) -> None:
     local = some_shards(tmp_path / "local", 5)
     prepare(local, None, PrepareRequest(take_unsure=True, split={"train": 3, "val": 1}))
-    url = uploaded(local, "s3://bucket/five")
+    url = upload_shards(local, "s3://bucket/five")
     command = [sys.executable, "-m", "wdsctl", "prepare", url, "--split", "3,1", "--yes", "--workers", "2", "--json"]
     command += ["--catalog", str(tmp_path / "catalog")]
 
@@ -212,27 +217,27 @@ def test_s3_is_prepared_by_processes_and_has_the_rows_of_the_local_dataset(tmp_p
     assert rows(url, str(tmp_path / "catalog")) == rows(local)
 
 
-def test_an_object_of_s3_that_is_put_again_with_the_same_bytes_is_unchanged(tmp_path: Path, endpoint: str) -> None:
+def test_s3_object_uploaded_again_with_same_bytes_is_unchanged(tmp_path: Path, endpoint: str) -> None:
     local = some_shards(tmp_path / "local", 2)
-    url = uploaded(local, "s3://bucket/again")
+    url = upload_shards(local, "s3://bucket/again")
     index(url)
-    uploaded(local, url)
+    upload_shards(local, url)
     report = index(url)
     assert (report.unchanged, report.up_to_date) == (2, True)
 
-    rewritten(Path(local, "shard-001.tar"), samples(100, 5))
-    uploaded(local, url)
+    rewrite_shard(Path(local, "shard-001.tar"), samples(100, 5))
+    upload_shards(local, url)
     assert index(url).changed == 1
 
 
-class Ranges(SimpleHTTPRequestHandler):
-    """Python's file server, with ranges."""
+class RangeRequestHandler(SimpleHTTPRequestHandler):
+    """Python's file server, with support for ranges."""
 
     def do_GET(self) -> None:
-        asked, path = self.headers.get("Range"), Path(self.translate_path(self.path))
-        if asked is None or not path.is_file():
+        requested_range, path = self.headers.get("Range"), Path(self.translate_path(self.path))
+        if requested_range is None or not path.is_file():
             return super().do_GET()
-        first, last = map(int, asked.removeprefix("bytes=").split("-"))
+        first, last = map(int, requested_range.removeprefix("bytes=").split("-"))
         data = path.read_bytes()[first : last + 1]
         self.send_response(206)
         self.send_header("Content-Length", str(len(data)))
@@ -243,11 +248,11 @@ class Ranges(SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None: ...
 
 
-def test_a_web_server_that_lists_its_folders_serves_a_dataset(tmp_path: Path) -> None:
+def test_dataset_on_http_server_with_listings_is_indexed(tmp_path: Path) -> None:
     local = some_shards(tmp_path / "local", 2)
     some_shards(tmp_path / "local" / "more", 2, first=5)
     index(local)
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Ranges, directory=str(tmp_path))) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(RangeRequestHandler, directory=str(tmp_path))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/local"
         index(url)
@@ -261,19 +266,19 @@ def test_a_web_server_that_lists_its_folders_serves_a_dataset(tmp_path: Path) ->
     assert found.first == inspect(local).first
 
 
-def test_a_server_that_does_not_answer_is_not_an_empty_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    impatient(monkeypatch)
+def test_list_shards_raises_if_server_does_not_respond(monkeypatch: pytest.MonkeyPatch) -> None:
+    remove_retry_pauses(monkeypatch)
     with pytest.raises(StorageError, match="does not respond"):
         list_shards("http://127.0.0.1:1/shards")
 
 
-def test_a_bucket_that_is_not_there_is_said_so(endpoint: str) -> None:
+def test_missing_bucket_is_reported(endpoint: str) -> None:
     with pytest.raises(InputError, match="no such bucket") as caught:
         index("s3://no-such-bucket/shards")
     assert caught.value.where == "s3://no-such-bucket/shards"
 
 
-def test_s3_without_credentials_says_what_to_set(
+def test_s3_without_credentials_hints_at_aws_profile(
     endpoint: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):

@@ -1,4 +1,4 @@
-"""Shards that have another name keep their numbers, samples, splits and facts."""
+"""Renamed shards keep their numbers, samples, splits and media facts."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.split.split import split_by_ratios
 
 
-def pairs(report: IndexReport) -> list[tuple[str, str]]:
+def renamed_pairs(report: IndexReport) -> list[tuple[str, str]]:
     return [(each.was, each.now) for each in report.renamed]
 
 
-def moved(root: Path, was: str, now: str) -> None:
+def move_file(root: Path, was: str, now: str) -> None:
     (root / now).parent.mkdir(parents=True, exist_ok=True)
     (root / was).rename(root / now)
 
 
 @pytest.mark.parametrize("by", ["shard", "sample"])
-def test_a_renamed_shard_keeps_number_samples_splits_and_generation(tmp_path: Path, by: Any) -> None:
+def test_renamed_shard_keeps_number_samples_splits_and_generation(tmp_path: Path, by: Any) -> None:
     root = some_shards(tmp_path, 4)
     index(root)
     split_by_ratios(root, {"train": 3, "val": 1}, by=by)
     before = dump(root)
-    moved(tmp_path, "shard-001.tar", "deep/er/one.tar")
-    foretold = index(root, dry_run=True)
+    move_file(tmp_path, "shard-001.tar", "deep/er/one.tar")
+    dry_run_report = index(root, dry_run=True)
     report = index(root)
     after = dump(root)
 
-    assert pairs(report) == pairs(foretold) == [("shard-001.tar", "deep/er/one.tar")]
+    assert renamed_pairs(report) == renamed_pairs(dry_run_report) == [("shard-001.tar", "deep/er/one.tar")]
     assert (report.added, report.changed, report.removed, report.generation) == (0, 0, 0, 1)
     assert {name: rows for name, rows in after.items() if name not in ("shard", "meta")} == {
         name: rows for name, rows in before.items() if name not in ("shard", "meta")
@@ -53,29 +53,29 @@ def test_a_renamed_shard_keeps_number_samples_splits_and_generation(tmp_path: Pa
     assert index(root).up_to_date
 
 
-def test_a_whole_folder_that_was_renamed_beside_shards_that_are_new(tmp_path: Path) -> None:
+def test_index_detects_renamed_folder_and_new_shards(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {f"old/{i}.tar": samples(3 * i, 3) for i in range(6)})
     index(root)
-    moved(tmp_path, "old", "new")
+    move_file(tmp_path, "old", "new")
     a_dataset(tmp_path, {"more.tar": samples(90, 2)})
     report = index(root, workers=2)
 
-    assert pairs(report) == [(f"old/{i}.tar", f"new/{i}.tar") for i in range(6)]
+    assert renamed_pairs(report) == [(f"old/{i}.tar", f"new/{i}.tar") for i in range(6)]
     assert (report.added, report.unchanged, report.generation) == (1, 6, 2)
-    for generation in (1, 2):  # states that were saved before go on with the shards where they are now
+    for generation in (1, 2):  # saved states continue with the shards under their new names
         names = [shard.path for shard in Offsets(locate(root).offsets_path(generation)).shards]
         assert names[:6] == [f"new/{i}.tar" for i in range(6)]
 
 
-def test_a_series_that_was_numbered_anew_after_one_was_taken_out(tmp_path: Path) -> None:
+def test_index_detects_renumbered_shards_after_removal(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {f"{i}.tar": samples(10 * i, 3 + i) for i in range(4)})
     index(root)
     (tmp_path / "0.tar").unlink()
     for i in range(1, 4):
-        moved(tmp_path, f"{i}.tar", f"{i - 1}.tar")
+        move_file(tmp_path, f"{i}.tar", f"{i - 1}.tar")
     report = index(root)
 
-    assert pairs(report) == [(f"{i}.tar", f"{i - 1}.tar") for i in range(1, 4)]
+    assert renamed_pairs(report) == [(f"{i}.tar", f"{i - 1}.tar") for i in range(1, 4)]
     assert (report.removed, report.added, report.shards, report.samples) == (1, 0, 3, 15)
     assert query(catalog_of(tmp_path), "SELECT id, path FROM shard WHERE removed IS NULL") == [
         (2, "0.tar"),
@@ -84,7 +84,7 @@ def test_a_series_that_was_numbered_anew_after_one_was_taken_out(tmp_path: Path)
     ]
 
 
-def test_another_shard_laid_out_alike_is_no_rename_unless_time_or_hash_say_so(tmp_path: Path) -> None:
+def test_shard_with_same_layout_but_other_mtime_is_no_rename(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": samples(0, 3), "b.tar": samples(0, 3), "c.tar": samples(5, 1)})
     index(root)
     (tmp_path / "a.tar").unlink()
@@ -93,10 +93,10 @@ def test_another_shard_laid_out_alike_is_no_rename_unless_time_or_hash_say_so(tm
 
     with pytest.raises(InputError, match=r"1 of 3 shards has vanished: a\.tar"):
         index(root)
-    assert pairs(index(root, missing="drop")) == []
+    assert renamed_pairs(index(root, missing="drop")) == []
 
 
-def test_with_hashes_content_decides(tmp_path: Path) -> None:
+def test_renames_are_detected_by_hash(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     index(root, hashed=True)
     data = (tmp_path / "shard-000.tar").read_bytes()
@@ -108,29 +108,29 @@ def test_with_hashes_content_decides(tmp_path: Path) -> None:
 
     other.write_bytes(data)
     os.utime(other, (9, 9))
-    assert pairs(index(root)) == [("shard-000.tar", "other.tar")]
+    assert renamed_pairs(index(root)) == [("shard-000.tar", "other.tar")]
 
 
-def test_facts_of_media_stay_and_are_not_read_again(tmp_path: Path) -> None:
+def test_renamed_shard_keeps_media_facts_without_reading(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {f"{i}.tar": {f"{i}.png": an_image("PNG")} for i in range(2)})
     index(root, media=MediaRequest(selection="auto"))
-    moved(tmp_path, "0.tar", "z.tar")
+    move_file(tmp_path, "0.tar", "z.tar")
     report = index(root)
 
     assert report.media is not None
     assert (report.media.state, report.media.read) == ("current", 0)
 
 
-def test_what_the_ledger_says_of_a_shard_goes_with_it(tmp_path: Path) -> None:
+def test_ledger_entries_follow_renamed_shards(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
     index(root)
     with closing(sqlite3.connect(locate(root).ledger)) as ledger, ledger:
         for i in (0, 1):
             ledger.execute("INSERT INTO view_shard VALUES ('v', ?, 'x', 5, NULL)", (f"shard-00{i}.tar",))
         ledger.execute("INSERT INTO known VALUES ('shard-001.tar', 'headers', 'all', '', x'00', '[]')")
-    moved(tmp_path, "shard-000.tar", "spare.tar")
-    moved(tmp_path, "shard-001.tar", "shard-000.tar")
-    moved(tmp_path, "spare.tar", "shard-009.tar")
+    move_file(tmp_path, "shard-000.tar", "spare.tar")
+    move_file(tmp_path, "shard-001.tar", "shard-000.tar")
+    move_file(tmp_path, "spare.tar", "shard-009.tar")
     report = index(root)
 
     assert len(report.renamed) == 2
@@ -139,22 +139,22 @@ def test_what_the_ledger_says_of_a_shard_goes_with_it(tmp_path: Path) -> None:
         assert ledger.execute("SELECT shard FROM known").fetchall() == [("shard-000.tar",)]
 
 
-def test_a_rebuild_knows_renamed_shards_too(tmp_path: Path) -> None:
+def test_rebuild_detects_renamed_shards(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
     index(root)
     split_by_ratios(root, {"train": 2, "val": 1})
     before = dump(root)["split_shard"]
-    moved(tmp_path, "shard-002.tar", "a.tar")
+    move_file(tmp_path, "shard-002.tar", "a.tar")
     report = index(root, rebuild=True)
 
-    assert pairs(report) == [("shard-002.tar", "a.tar")]
+    assert renamed_pairs(report) == [("shard-002.tar", "a.tar")]
     assert dump(root)["split_shard"] == before
 
 
-def test_killed_between_the_offsets_and_the_catalog_the_next_run_does_it(tmp_path: Path) -> None:
+def test_rename_interrupted_after_offsets_is_completed_by_next_run(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     index(root)
-    moved(tmp_path, "shard-001.tar", "b.tar")
+    move_file(tmp_path, "shard-001.tar", "b.tar")
     with Catalog(locate(root).catalog) as catalog:
         row = catalog.shards()[1]
     apply_renames_to_files(locate(root), [(row, replace(row, path="b.tar"))])
@@ -163,11 +163,11 @@ def test_killed_between_the_offsets_and_the_catalog_the_next_run_does_it(tmp_pat
 
     assert (found.code, found.severity, found.shard) == ("WDS305", "warning", "shard-001.tar")
     assert f"began to rename it to b.tar: `wdsctl index {root}` completes the renaming" in found.message
-    assert pairs(report) == [("shard-001.tar", "b.tar")]
+    assert renamed_pairs(report) == [("shard-001.tar", "b.tar")]
     assert index(root).up_to_date
 
 
-def test_a_name_that_is_taken_back_after_a_killed_run_is_what_the_offsets_say_again(tmp_path: Path) -> None:
+def test_interrupted_rename_is_reverted_when_old_name_is_kept(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     index(root)
     with Catalog(str(catalog_of(tmp_path))) as catalog:
@@ -181,14 +181,14 @@ def test_a_name_that_is_taken_back_after_a_killed_run_is_what_the_offsets_say_ag
     assert index(root).up_to_date
 
 
-def test_killed_after_the_ledger_was_told_a_name_goes_no_further(tmp_path: Path) -> None:
+def test_rename_interrupted_after_ledger_is_not_applied_twice(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
     index(root)
     with closing(sqlite3.connect(locate(root).ledger)) as ledger, ledger:
         for i in (1, 2):
             ledger.execute("INSERT INTO view_shard VALUES ('v', ?, 'x', ?, NULL)", (f"shard-00{i}.tar", i))
-    moved(tmp_path, "shard-002.tar", "shard-003.tar")
-    moved(tmp_path, "shard-001.tar", "shard-002.tar")
+    move_file(tmp_path, "shard-002.tar", "shard-003.tar")
+    move_file(tmp_path, "shard-001.tar", "shard-002.tar")
     with Catalog(locate(root).catalog) as catalog:
         rows = catalog.shards()[1:]
     names = ("shard-002.tar", "shard-003.tar")

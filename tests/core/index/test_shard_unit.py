@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_dataset
-from tests.core.medley import a_medley, an_image, members
+from tests.core.media_samples import an_image, media_shards, members
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import StorageError
 from wdsctl.core.index.index import index
@@ -23,8 +23,8 @@ def kinds(unit: MediaShardUnit) -> dict[tuple[int, str], str]:
     return {(each.row, each.part): each.media_format.kind for each in probe_shard(unit).media}
 
 
-def test_every_medium_of_a_shard_is_found_with_its_row_and_part(tmp_path: Path) -> None:
-    root = a_dataset(tmp_path, a_medley())
+def test_probe_shard_returns_every_medium_with_row_and_part(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, media_shards())
 
     assert kinds(a_unit(root)) == {
         (0, "jpg"): "image",
@@ -46,25 +46,25 @@ def test_every_medium_of_a_shard_is_found_with_its_row_and_part(tmp_path: Path) 
         ("gif", []),
     ],
 )
-def test_only_what_is_selected_is_looked_at(tmp_path: Path, selection: str, parts: list[str]) -> None:
-    unit = a_unit(a_dataset(tmp_path, a_medley()))
+def test_media_candidates_follow_selection(tmp_path: Path, selection: str, parts: list[str]) -> None:
+    unit = a_unit(a_dataset(tmp_path, media_shards()))
     assert [each.part for each in media_candidates(open_cached_offsets(unit.offsets_path), 0, "a", selection)] == parts
 
 
-def test_of_a_part_that_a_sample_has_twice_the_last_one_counts(tmp_path: Path) -> None:
+def test_probe_shard_uses_last_of_duplicate_parts(tmp_path: Path) -> None:
     shard = [("1.jpg", an_image(size=(10, 10))), ("1.jpg", an_image(size=(20, 20)))]
     [medium] = probe_shard(a_unit(a_dataset(tmp_path, {"a.tar": shard}))).media
     assert medium.measures.width == 20
 
 
-def test_more_parts_than_are_read_together_are_all_there(tmp_path: Path) -> None:
+def test_probe_shard_returns_all_parts_beyond_one_batch(tmp_path: Path) -> None:
     shard = {f"{i:04}.png": an_image("PNG", (i % 7 + 1, 2)) for i in range(300)}
     media = probe_shard(a_unit(a_dataset(tmp_path, {"a.tar": shard}))).media
     assert [(each.row, each.measures.width) for each in media] == [(i, i % 7 + 1) for i in range(300)]
 
 
-def test_the_result_is_saved_and_a_shard_that_cannot_be_read_is_told_of(tmp_path: Path) -> None:
-    root = a_dataset(tmp_path, a_medley())
+def test_run_media_unit_saves_result_and_reports_unreadable_shard(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, media_shards())
     unit = a_unit(root)
 
     results = shard_results(str(tmp_path / "results"))
@@ -80,6 +80,6 @@ def test_the_result_is_saved_and_a_shard_that_cannot_be_read_is_told_of(tmp_path
         probe_shard(unit)
 
 
-def test_a_shard_without_media_gives_nothing(tmp_path: Path) -> None:
+def test_probe_shard_without_media_is_empty(tmp_path: Path) -> None:
     found = probe_shard(a_unit(a_dataset(tmp_path, {"a.tar": {"1.txt": members()["1.txt"]}})))
     assert (found.media, found.findings) == ((), ())

@@ -1,4 +1,4 @@
-"""One tar as a dataset."""
+"""A single tar as a dataset."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import a_dataset, a_shard, rewritten, samples
+from tests.build import a_dataset, a_shard, rewrite_shard, samples
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import InputError
@@ -20,7 +20,7 @@ from wdsctl.core.validate.validate import validate
 
 
 @pytest.fixture(autouse=True)
-def users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def user_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "users"))
     return tmp_path / "users"
 
@@ -33,7 +33,7 @@ def tar(tmp_path: Path) -> str:
     return os.path.join(root, "b.tar")
 
 
-def test_a_tar_is_looked_into_without_a_word_beside_it(tar: str, users: Path) -> None:
+def test_inspect_of_single_tar_writes_nothing_next_to_it(tar: str, user_data: Path) -> None:
     before = sorted(os.listdir(os.path.dirname(tar)))
 
     report = inspect(tar, samples=5)
@@ -41,19 +41,19 @@ def test_a_tar_is_looked_into_without_a_word_beside_it(tar: str, users: Path) ->
     assert (report.shards, report.samples) == (1, 2)
     assert [line.key for line in report.first] == ["000003", "000004"]
     assert sorted(os.listdir(os.path.dirname(tar))) == before
-    assert locate(tar).meta.startswith(str(users))
+    assert locate(tar).meta.startswith(str(user_data))
     assert not [found for found in validate(tar).findings if found.severity == "error"]
 
 
-def test_a_tar_that_changed_is_looked_into_again(tar: str) -> None:
+def test_changed_single_tar_is_indexed_again(tar: str) -> None:
     inspect(tar)
-    rewritten(tar, samples(10, 4))
+    rewrite_shard(tar, samples(10, 4))
 
     assert inspect(tar).samples == 4
     assert b"".join(read_part(find_target(tar, "000013", part="txt"))) == b"13 txt ."
 
 
-def test_a_tar_that_is_prepared_has_its_catalog_beside_it(tar: str) -> None:
+def test_prepared_single_tar_has_catalog_next_to_it(tar: str) -> None:
     report = prepare(tar, request=PrepareRequest(take_unsure=True))
 
     assert report.index is not None
@@ -63,13 +63,13 @@ def test_a_tar_that_is_prepared_has_its_catalog_beside_it(tar: str) -> None:
     assert inspect(os.path.dirname(tar)).samples == 5
 
 
-def test_a_tar_is_converted(tar: str, tmp_path: Path) -> None:
+def test_single_tar_is_converted(tar: str, tmp_path: Path) -> None:
     convert([tar], str(tmp_path / "made"))
 
     assert inspect(str(tmp_path / "made")).samples == 2
 
 
-def test_odd_keys_in_one_tar_are_found_by_validate(tmp_path: Path) -> None:
+def test_validate_reports_ambiguous_keys_in_single_tar(tmp_path: Path) -> None:
     names = {f"a.{day:02d}.{part}": b"x" for day in range(30) for part in ("jpg", "txt")}
     path = tmp_path / "dates.tar"
     path.write_bytes(a_shard(names))
@@ -80,15 +80,13 @@ def test_odd_keys_in_one_tar_are_found_by_validate(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a.tar", "a.tar.gz", "a.tgz", "data"])
 @pytest.mark.parametrize("packer", ["gzip", "bz2", "lzma", "zstd", "lz4"])
-def test_a_compressed_tar_is_told_by_its_content_and_the_command_that_is_named_unpacks_it(
-    tmp_path: Path, name: str, packer: str
-) -> None:
+def test_compressed_tar_is_detected_by_content_and_hinted_convert_works(tmp_path: Path, name: str, packer: str) -> None:
     path = tmp_path / name
-    path.write_bytes(compressed(a_shard(samples(0, 3)), packer))
+    path.write_bytes(compress(a_shard(samples(0, 3)), packer))
 
-    for verb in (inspect, validate, index):
+    for command in (inspect, validate, index):
         with pytest.raises(InputError) as caught:
-            verb(str(path))
+            command(str(path))
         assert caught.value.code == "WDS113"
         assert f"wdsctl convert {path} DEST" in caught.value.hint
 
@@ -97,8 +95,8 @@ def test_a_compressed_tar_is_told_by_its_content_and_the_command_that_is_named_u
 
 
 @pytest.mark.parametrize("packer", ["gzip", "zstd"])
-def test_a_folder_with_a_compressed_tar_under_the_name_of_a_plain_one_is_converted(tmp_path: Path, packer: str) -> None:
-    root = a_dataset(tmp_path / "set", {"a.tar": compressed(a_shard(samples(0, 3)), packer), "b.tar": samples(3, 2)})
+def test_folder_with_compressed_tar_named_tar_is_converted(tmp_path: Path, packer: str) -> None:
+    root = a_dataset(tmp_path / "set", {"a.tar": compress(a_shard(samples(0, 3)), packer), "b.tar": samples(3, 2)})
     found = index(root).findings
     assert [(each.code, each.shard) for each in found if each.severity == "error"] == [("WDS113", "a.tar")]
 
@@ -108,8 +106,8 @@ def test_a_folder_with_a_compressed_tar_under_the_name_of_a_plain_one_is_convert
 
 
 @pytest.mark.parametrize("packer", ["zstd", "lz4"])
-def test_a_compressed_tar_that_is_cut_is_no_shorter_one(tmp_path: Path, packer: str) -> None:
-    data = compressed(a_shard(samples(0, 300)), packer)
+def test_truncated_compressed_tar_has_finding(tmp_path: Path, packer: str) -> None:
+    data = compress(a_shard(samples(0, 300)), packer)
     (tmp_path / "a.tar").write_bytes(data[: len(data) // 2])
 
     report = convert([str(tmp_path / "a.tar")], str(tmp_path / "made")) if len(data) else None
@@ -118,7 +116,7 @@ def test_a_compressed_tar_that_is_cut_is_no_shorter_one(tmp_path: Path, packer: 
     assert "WDS102" in {found.code for found in report.findings}
 
 
-def compressed(data: bytes, packer: str) -> bytes:
+def compress(data: bytes, packer: str) -> bytes:
     if packer in ("zstd", "lz4"):
         pyarrow = pytest.importorskip("pyarrow")
         sink = pyarrow.BufferOutputStream()

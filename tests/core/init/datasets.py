@@ -14,10 +14,10 @@ from PIL import Image
 
 import wdsctl
 from tests.build import a_dataset
-from tests.core.films import a_film
+from tests.core.media_files import a_media_file
 
 COUNT = 24
-PER_SHARD = 8  # so that a split by shard has shards to give
+PER_SHARD = 8  # so that a split by shard has several shards
 
 
 def an_image(i: int, form: str = "JPEG") -> bytes:
@@ -47,7 +47,7 @@ def as_json(value: Any) -> bytes:
 
 
 def a_conversation(i: int) -> dict[str, bytes]:
-    """With no, one or two images."""
+    """A conversation with no, one or two images."""
     images = {f"{n}.png": an_image(i + n, "PNG") for n in range(i % 3)}
     turns = [
         {"from": "human", "value": "<image>\n" * len(images) + f"What is in {i}?"},
@@ -59,13 +59,13 @@ def a_conversation(i: int) -> dict[str, bytes]:
 
 
 def an_object_image(i: int) -> dict[str, bytes]:
-    """Every fourth image has no objects."""
+    """An image with up to two objects; every fourth image has none."""
     objects = [{"bbox": [4, 4, 20, 16], "category": "cat"}, {"bbox": [10, 10, 5, 5], "category": "dog"}]
     return {"jpg": an_image(i), "json": as_json({"objects": objects[: i % 4]})}
 
 
 def a_mask(i: int, first_id: int = 0) -> bytes:
-    """Ids of the pixels of `an_image`: another one for the rectangle; 255, no class, for a line."""
+    """Class ids of the pixels of `an_image`: `first_id`, one more for the rectangle, and 255 (no class) for a line."""
     mask = np.full(Image.open(io.BytesIO(an_image(i))).size[::-1], first_id, np.uint8)
     mask[4:20, 4:24] = first_id + 1
     mask[0] = 255
@@ -97,7 +97,7 @@ SOURCES: dict[str, tuple[Callable[[int], dict[str, bytes]], str, dict[str, str]]
         {"image": "jpg", "text": "json[ocr]"},
     ),
     "video": (
-        lambda i: {"mp4": a_film("mp4", video="mpeg4", times=range(4 + i % 3)), "txt": f"film {i}".encode()},
+        lambda i: {"mp4": a_media_file("mp4", video="mpeg4", times=range(4 + i % 3)), "txt": f"film {i}".encode()},
         "VideoSample",
         {"video": "mp4", "text": "txt"},
     ),
@@ -139,7 +139,7 @@ SOURCES: dict[str, tuple[Callable[[int], dict[str, bytes]], str, dict[str, str]]
 }
 
 
-def make(root: Path, name: str, *, split: str = "train=2,val=1") -> str:
+def make_dataset(root: Path, name: str, *, split: str = "train=2,val=1") -> str:
     """A prepared dataset of `COUNT` samples."""
     parts_of, sample_type, field_map = SOURCES[name]
     shards = {

@@ -14,7 +14,7 @@ import yaml
 
 import wdsctl
 from tests.build import a_dataset
-from tests.core.init.datasets import COUNT, SOURCES, an_image, as_json, make
+from tests.core.init.datasets import COUNT, SOURCES, an_image, as_json, make_dataset
 from wdsctl.core.errors import DatasetError, InputError, UsageError, WdsctlError
 from wdsctl.core.files import write_text
 from wdsctl.core.init import init as init_module
@@ -45,7 +45,7 @@ def constant(folder: Path, name: str) -> Any:
     raise AssertionError(name)
 
 
-def of_classes(root: Path, labels: list[Any]) -> str:
+def make_class_dataset(root: Path, labels: list[Any]) -> str:
     members: dict[str, bytes] = {}
     for i, label in enumerate(labels):
         members |= {f"{i}.jpg": an_image(i), f"{i}.json": as_json({"label": label})}
@@ -61,8 +61,8 @@ def of_classes(root: Path, labels: list[Any]) -> str:
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_the_kind_follows_from_the_sample_type(name: str, tmp_path: Path) -> None:
-    root = make(tmp_path / "data", name)
+def test_init_chooses_kind_by_sample_type(name: str, tmp_path: Path) -> None:
+    root = make_dataset(tmp_path / "data", name)
     report = init(root, str(tmp_path / "run"), box_format="xywh" if name == "detect" else None)
     assert report.kind == name.split(maxsplit=1)[0]
     assert (report.train_samples, report.val_split, report.val_samples) == (16, "val", 8)
@@ -72,56 +72,56 @@ def test_the_kind_follows_from_the_sample_type(name: str, tmp_path: Path) -> Non
     assert blend["splits"]["train"]["blend"] == [{"path": root, "weight": 1}]
 
 
-def test_classes_are_taken_from_the_data(tmp_path: Path) -> None:
-    report = init(make(tmp_path / "data", "classify"), str(tmp_path / "run"))
+def test_init_reads_classes_from_data(tmp_path: Path) -> None:
+    report = init(make_dataset(tmp_path / "data", "classify"), str(tmp_path / "run"))
     assert report.classes == 3
     assert constant(tmp_path / "run", "CLASSES") == [0, 1, 2]
-    init(of_classes(tmp_path / "gaps", [7, 2, 7, 2, -1]), str(tmp_path / "run2"))
+    init(make_class_dataset(tmp_path / "gaps", [7, 2, 7, 2, -1]), str(tmp_path / "run2"))
     assert constant(tmp_path / "run2", "CLASSES") == [-1, 2, 7]
-    init(of_classes(tmp_path / "cells of a table", ["3", "0", "3"]), str(tmp_path / "run3"))
+    init(make_class_dataset(tmp_path / "cells of a table", ["3", "0", "3"]), str(tmp_path / "run3"))
     assert constant(tmp_path / "run3", "CLASSES") == [0, 3]
 
 
-def test_samples_without_a_label_are_counted(tmp_path: Path) -> None:
-    report = init(of_classes(tmp_path / "data", ["cat", None, "dog", None]), str(tmp_path / "run"))
+def test_init_counts_unlabelled_samples(tmp_path: Path) -> None:
+    report = init(make_class_dataset(tmp_path / "data", ["cat", None, "dog", None]), str(tmp_path / "run"))
     assert (report.classes, report.unlabelled) == (2, 2)
 
 
-def test_text_of_the_data_never_becomes_code(tmp_path: Path) -> None:
-    root = of_classes(tmp_path / "data", HOSTILE)
+def test_init_escapes_labels_in_script(tmp_path: Path) -> None:
+    root = make_class_dataset(tmp_path / "data", HOSTILE)
     init(root, str(tmp_path / "run"))
     assert constant(tmp_path / "run", "CLASSES") == sorted(HOSTILE)
     plain = ast.parse((tmp_path / "run/train.py").read_text())
-    init(of_classes(tmp_path / "plain", [str(i) for i in range(len(HOSTILE))]), str(tmp_path / "run2"))
+    init(make_class_dataset(tmp_path / "plain", [str(i) for i in range(len(HOSTILE))]), str(tmp_path / "run2"))
     other = ast.parse((tmp_path / "run2/train.py").read_text())
     assert [type(node) for node in plain.body] == [type(node) for node in other.body]
 
 
-def test_a_hostile_name_of_the_dataset_stays_a_name(tmp_path: Path) -> None:
+def test_init_escapes_dataset_name_in_blend_and_readme(tmp_path: Path) -> None:
     name = "a'b\" $(touch pwned) `touch pwned` #: {x} $loop - *y"
-    root = make(tmp_path / name, "captions")
+    root = make_dataset(tmp_path / name, "captions")
     init(root, str(tmp_path / "run"))
     blend = yaml.safe_load((tmp_path / "run/blend.yaml").read_text())
     assert blend["splits"]["train"]["blend"][0]["path"] == root
     assert name not in (tmp_path / "run/train.py").read_text()
     readme = (tmp_path / "run/README.md").read_text()
     [command] = [line for line in readme.splitlines() if line.startswith("wdsctl inspect")]
-    shown = subprocess.run(
+    result = subprocess.run(
         ["sh", "-c", command.replace("wdsctl inspect", "printf %s")], capture_output=True, check=True
     )
-    assert shown.stdout.decode() == root
+    assert result.stdout.decode() == root
 
 
 @pytest.mark.parametrize("name", ["new\nline", "x.yaml", b"\xff"])
-def test_a_dataset_that_a_blend_file_cannot_name_is_refused(name: str | bytes, tmp_path: Path) -> None:
-    root = make(tmp_path / os.fsdecode(name), "captions")
+def test_init_refuses_dataset_name_that_blend_file_cannot_hold(name: str | bytes, tmp_path: Path) -> None:
+    root = make_dataset(tmp_path / os.fsdecode(name), "captions")
     with pytest.raises(UsageError, match="cannot name this dataset"):
         init(root, str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 
 
-def test_media_facts_decide_the_size_of_images_and_sounds(tmp_path: Path) -> None:
-    root = make(tmp_path / "data", "classify")
+def test_init_derives_image_and_audio_size_from_media_facts(tmp_path: Path) -> None:
+    root = make_dataset(tmp_path / "data", "classify")
     init(root, str(tmp_path / "run"))
     assert constant(tmp_path / "run", "SIDE") == 64
     small = tmp_path / "small"
@@ -132,14 +132,14 @@ def test_media_facts_decide_the_size_of_images_and_sounds(tmp_path: Path) -> Non
     wdsctl.prepare(small, split="train=1", media=True, workers=1)
     init(str(small), str(tmp_path / "run2"))
     assert constant(tmp_path / "run2", "SIDE") == 64  # of images of 33 pixels
-    sounds = make(tmp_path / "sounds", "speech")
+    sounds = make_dataset(tmp_path / "sounds", "speech")
     wdsctl.index(sounds, media=True)
     init(sounds, str(tmp_path / "run3"))
     assert constant(tmp_path / "run3", "MAX_SECONDS") == 2
 
 
-def test_nothing_is_replaced_unless_asked(tmp_path: Path) -> None:
-    root = make(tmp_path / "data", "captions")
+def test_init_refuses_to_replace_files_without_overwrite(tmp_path: Path) -> None:
+    root = make_dataset(tmp_path / "data", "captions")
     run = tmp_path / "run"
     run.mkdir()
     (run / "blend.yaml").write_text("mine")
@@ -151,14 +151,14 @@ def test_nothing_is_replaced_unless_asked(tmp_path: Path) -> None:
     assert "mine" not in (run / "blend.yaml").read_text()
 
 
-def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
-    report = init(make(tmp_path / "data", "captions"), str(tmp_path / "run"), dry_run=True)
+def test_init_dry_run_writes_nothing(tmp_path: Path) -> None:
+    report = init(make_dataset(tmp_path / "data", "captions"), str(tmp_path / "run"), dry_run=True)
     assert report.dry_run
     assert report.files == FILES
     assert not (tmp_path / "run").exists()
 
 
-def test_a_failure_leaves_no_part_of_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_init_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail_at_the_last(path: str, text: str) -> None:
         if path.endswith("README.md"):
             raise InputError("no space left", hint="free some")
@@ -166,28 +166,28 @@ def test_a_failure_leaves_no_part_of_the_files(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(init_module, "write_text", fail_at_the_last)
     with pytest.raises(InputError):
-        init(make(tmp_path / "data", "captions"), str(tmp_path / "run"))
+        init(make_dataset(tmp_path / "data", "captions"), str(tmp_path / "run"))
     assert os.listdir(tmp_path / "run") == []
 
 
-def test_the_folder_is_named_after_the_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_init_names_folder_after_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert init(make(tmp_path / "my data", "captions")).folder == str(tmp_path / "my-data-train")
+    assert init(make_dataset(tmp_path / "my data", "captions")).folder == str(tmp_path / "my-data-train")
     (tmp_path / "lines.jsonl").write_text("".join(json.dumps({"text": f"line {i}"}) + "\n" for i in range(COUNT)))
     wdsctl.prepare(tmp_path / "lines.jsonl", split="train=1")
     report = init(str(tmp_path / "lines.jsonl"))
     assert (report.folder, report.kind) == (str(tmp_path / "lines-train"), "text")
 
 
-def test_a_validation_split_may_have_another_name(tmp_path: Path) -> None:
-    report = init(make(tmp_path / "data", "captions", split="train=2,dev=1"), str(tmp_path / "run"))
+def test_init_recognises_validation_split_by_other_name(tmp_path: Path) -> None:
+    report = init(make_dataset(tmp_path / "data", "captions", split="train=2,dev=1"), str(tmp_path / "run"))
     assert report.val_split == "dev"
     blend = yaml.safe_load((tmp_path / "run/blend.yaml").read_text())
     assert blend["splits"]["val"]["blend"][0]["split_part"] == "dev"
 
 
-def test_a_polylithic_dataset_is_named_by_its_folder(tmp_path: Path) -> None:
-    wdsctl.convert(make(tmp_path / "data", "vlm"), tmp_path / "poly", layout="polylithic", media="png")
+def test_init_of_polylithic_dataset_uses_outer_folder(tmp_path: Path) -> None:
+    wdsctl.convert(make_dataset(tmp_path / "data", "vlm"), tmp_path / "poly", layout="polylithic", media="png")
     report = init(str(tmp_path / "poly"), str(tmp_path / "run"))
     assert (report.kind, report.train_samples, report.val_samples) == ("vlm", 16, 8)
     blend = yaml.safe_load((tmp_path / "run/blend.yaml").read_text())
@@ -196,7 +196,7 @@ def test_a_polylithic_dataset_is_named_by_its_folder(tmp_path: Path) -> None:
     assert error.hint == f"pass the folder that contains both: `wdsctl init {tmp_path / 'poly'}`"
 
 
-def test_conversations_with_videos_are_refused(tmp_path: Path) -> None:
+def test_init_refuses_conversations_with_videos(tmp_path: Path) -> None:
     turns = as_json({"conversations": [{"from": "human", "value": "<video>"}, {"from": "gpt", "value": "b"}]})
     a_dataset(tmp_path / "data", {"a.tar": {"0.json": turns, "0.mp4": b"film"}})
     wdsctl.prepare(
@@ -216,14 +216,14 @@ def refusal(root: str, **options: Any) -> WdsctlError:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in TRAINING_KINDS if kind != "captions"])
-def test_another_kind_than_that_of_the_samples_is_refused(kind: TrainingKind, tmp_path: Path) -> None:
-    error = refusal(make(tmp_path / "data", "captions"), kind=kind)
+def test_init_refuses_kind_that_does_not_fit_sample_type(kind: TrainingKind, tmp_path: Path) -> None:
+    error = refusal(make_dataset(tmp_path / "data", "captions"), kind=kind)
     assert error.code == "WDS224"
     assert f"--{kind} needs" in error.message
     assert "CaptioningSample" in error.message
 
 
-def test_samples_without_a_type_are_refused(tmp_path: Path) -> None:
+def test_init_refuses_crude_samples(tmp_path: Path) -> None:
     a_dataset(tmp_path / "data", {"a.tar": {f"{i}.bin": b"x" for i in range(4)}})
     wdsctl.prepare(tmp_path / "data", sample_type="CrudeSample", split="train=1")
     error = refusal(str(tmp_path / "data"))
@@ -241,8 +241,8 @@ def test_samples_without_a_type_are_refused(tmp_path: Path) -> None:
         ("sample_type: CaptioningSample\nsample_loader: load.py:load\n", "names code"),
     ],
 )
-def test_a_description_that_no_script_fits_is_refused(text: str, message: str, tmp_path: Path) -> None:
-    root = make(tmp_path / "data", "captions")
+def test_init_refuses_unsupported_dataset_yaml(text: str, message: str, tmp_path: Path) -> None:
+    root = make_dataset(tmp_path / "data", "captions")
     (tmp_path / "data/.wdsctl/dataset.yaml").write_text(text)
     error = refusal(root)
     assert isinstance(error, DatasetError)
@@ -251,42 +251,42 @@ def test_a_description_that_no_script_fits_is_refused(text: str, message: str, t
 
 
 @pytest.mark.parametrize("label", [1.5, {"a": 1}, [None]])
-def test_labels_that_are_neither_numbers_nor_names_are_refused(label: Any, tmp_path: Path) -> None:
-    error = refusal(of_classes(tmp_path / "data", ["cat", label]))
+def test_init_refuses_labels_that_are_neither_integers_nor_text(label: Any, tmp_path: Path) -> None:
+    error = refusal(make_class_dataset(tmp_path / "data", ["cat", label]))
     assert (error.code, error.where) == ("WDS224", "a.tar, sample 1")
 
 
-def test_a_dataset_whose_labels_are_all_missing_is_refused(tmp_path: Path) -> None:
-    error = refusal(of_classes(tmp_path / "data", [None, None]))
+def test_init_refuses_dataset_without_labels(tmp_path: Path) -> None:
+    error = refusal(make_class_dataset(tmp_path / "data", [None, None]))
     assert "no sample has a label" in error.message
 
 
-def test_a_field_that_is_different_everywhere_is_no_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_init_refuses_label_field_with_too_many_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wdsctl.core.init.labels.MAX_CLASSES", 3)
-    assert "more than 3 different values" in refusal(of_classes(tmp_path / "data", list("abcd"))).message
+    assert "more than 3 different values" in refusal(make_class_dataset(tmp_path / "data", list("abcd"))).message
 
 
-def test_boxes_of_an_unknown_format_are_refused(tmp_path: Path) -> None:
-    error = refusal(make(tmp_path / "data", "detect"))
+def test_init_requires_box_format_for_detection_only(tmp_path: Path) -> None:
+    error = refusal(make_dataset(tmp_path / "data", "detect"))
     assert isinstance(error, UsageError)
     assert "--box-format" in error.hint
-    error = refusal(make(tmp_path / "other", "captions"), box_format="xywh")
+    error = refusal(make_dataset(tmp_path / "other", "captions"), box_format="xywh")
     assert "--box-format only applies to --detect" in error.message
 
 
-def test_a_dataset_without_samples_to_train_on_is_refused(tmp_path: Path) -> None:
-    error = refusal(make(tmp_path / "data", "captions", split="test=1"))
+def test_init_refuses_dataset_without_train_split(tmp_path: Path) -> None:
+    error = refusal(make_dataset(tmp_path / "data", "captions", split="test=1"))
     assert error.code == "WDS211"
     assert "wdsctl split" in error.hint
 
 
-def test_a_folder_that_is_not_prepared_is_refused(tmp_path: Path) -> None:
+def test_init_refuses_unprepared_folder(tmp_path: Path) -> None:
     a_dataset(tmp_path / "data", {"a.tar": {"0.jpg": an_image(0), "0.txt": b"a"}})
     error = refusal(str(tmp_path / "data"))
     assert error.code in ("WDS002", "WDS301")
     assert "wdsctl prepare" in error.hint
 
 
-def test_a_url_is_no_destination(tmp_path: Path) -> None:
+def test_init_refuses_url_destination(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="destination is a URL"):
-        init(make(tmp_path / "data", "captions"), "s3://bucket/run")
+        init(make_dataset(tmp_path / "data", "captions"), "s3://bucket/run")

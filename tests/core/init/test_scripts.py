@@ -1,4 +1,4 @@
-"""Each script runs as written, in a process of its own: it trains, saves, resumes at the right step, validates."""
+"""Each script runs as written in a separate process: it trains, saves, resumes at the right step and validates."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import wdsctl
-from tests.core.init.datasets import SOURCES, make
+from tests.core.init.datasets import SOURCES, make_dataset
 from tests.robots import CAMERAS, make_v30
 from wdsctl.core.init.init import init
 
-#: One thread: on a machine with few processors, more would wait for one another.
+#: One thread: on a machine with few processors, more threads would wait for one another.
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
@@ -34,7 +34,7 @@ def losses(output: str) -> dict[int, float]:
 
 
 def write(tmp_path: Path, name: str, split: str = "train=2,val=1") -> Path:
-    root = make(tmp_path / "data set", name, split=split)
+    root = make_dataset(tmp_path / "data set", name, split=split)
     report = init(root, str(tmp_path / "run"), box_format="xywh" if name == "detect" else None)
     assert report.kind == name.split(maxsplit=1)[0]
     return tmp_path / "run"
@@ -52,12 +52,12 @@ def check_trains_and_resumes(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_a_script_trains_and_resumes_where_it_ended(name: str, tmp_path: Path) -> None:
+def test_script_trains_and_resumes(name: str, tmp_path: Path) -> None:
     check_trains_and_resumes(write(tmp_path, name))
 
 
 @pytest.mark.parametrize("has_video", [True, False])
-def test_the_script_of_robot_data_trains_and_resumes(has_video: bool, tmp_path: Path) -> None:
+def test_robot_script_trains_and_resumes(has_video: bool, tmp_path: Path) -> None:
     root = make_v30(tmp_path / "robot", cameras=CAMERAS if has_video else ())
     wdsctl.prepare(root, split="train=2,val=1", workers=1)
     report = init(root, str(tmp_path / "run"))
@@ -65,7 +65,7 @@ def test_the_script_of_robot_data_trains_and_resumes(has_video: bool, tmp_path: 
     check_trains_and_resumes(tmp_path / "run")
 
 
-def test_a_resumed_run_has_the_losses_of_an_uninterrupted_one(tmp_path: Path) -> None:
+def test_resumed_run_has_same_losses_as_uninterrupted_run(tmp_path: Path) -> None:
     folder = write(tmp_path, "text")
     whole = losses(run(folder, "--steps", "4", "--every", "1", "--checkpoint", str(tmp_path / "whole.pt")))
     parts = losses(run(folder, "--steps", "2", "--every", "1")) | losses(run(folder, "--steps", "4", "--every", "1"))
@@ -73,7 +73,7 @@ def test_a_resumed_run_has_the_losses_of_an_uninterrupted_one(tmp_path: Path) ->
     assert list(whole) == [1, 2, 3, 4]
 
 
-def test_without_a_validation_split_a_script_trains_alone(tmp_path: Path) -> None:
+def test_script_without_validation_split_only_trains(tmp_path: Path) -> None:
     folder = write(tmp_path, "classify", split="train=1")
     assert "val:" not in (folder / "blend.yaml").read_text().replace("# ", "")
     output = run(folder, "--steps", "2", "--workers", "0")
@@ -81,25 +81,25 @@ def test_without_a_validation_split_a_script_trains_alone(tmp_path: Path) -> Non
     assert "validation" not in output
 
 
-def test_the_script_of_a_polylithic_dataset_trains(tmp_path: Path) -> None:
-    wdsctl.convert(make(tmp_path / "data", "vlm"), tmp_path / "poly", layout="polylithic", media="png")
+def test_polylithic_script_trains(tmp_path: Path) -> None:
+    wdsctl.convert(make_dataset(tmp_path / "data", "vlm"), tmp_path / "poly", layout="polylithic", media="png")
     init(str(tmp_path / "poly"), str(tmp_path / "run"))
     output = run(tmp_path / "run", "--steps", "1", "--workers", "0")
     assert "step 1  validation loss" in output
     assert "0 failed" in output
 
 
-def test_two_ranks_train_and_one_goes_on(tmp_path: Path) -> None:
+def test_script_trains_on_two_ranks_and_resumes_on_one(tmp_path: Path) -> None:
     folder = write(tmp_path, "vlm")
     output = run(folder, "--steps", "2", "--workers", "0", "--batch-size", "2", ranks=2)
-    assert list(losses(output)) == [1, 2]  # the first rank alone speaks
+    assert list(losses(output)) == [1, 2]  # only the first rank prints
     assert "resumed after step 2" in run(folder, "--steps", "3", "--workers", "0", "--batch-size", "2")
 
 
-def test_a_checkpoint_of_other_data_is_refused_with_the_reason(tmp_path: Path) -> None:
+def test_script_refuses_checkpoint_of_other_data(tmp_path: Path) -> None:
     folder = write(tmp_path, "captions")
     run(folder, "--steps", "1", "--workers", "0")
-    make(tmp_path / "other", "captions", split="train=1")
+    make_dataset(tmp_path / "other", "captions", split="train=1")
     blend = folder / "blend.yaml"
     blend.write_text(blend.read_text().replace("data set", "other"))
     result = subprocess.run(
@@ -110,7 +110,7 @@ def test_a_checkpoint_of_other_data_is_refused_with_the_reason(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("options", [("--steps", "0"), ("--workers", "-1")])
-def test_options_that_make_no_sense_are_refused(options: tuple[str, ...], tmp_path: Path) -> None:
+def test_script_refuses_invalid_options(options: tuple[str, ...], tmp_path: Path) -> None:
     folder = write(tmp_path, "classify")
     result = subprocess.run(
         [sys.executable, str(folder / "train.py"), *options], capture_output=True, text=True, check=False

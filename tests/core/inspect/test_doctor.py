@@ -12,7 +12,7 @@ import pytest
 
 from wdsctl.core.errors import InputError
 from wdsctl.core.extras import EXTRA_OF_PACKAGE
-from wdsctl.core.inspect import doctor as room
+from wdsctl.core.inspect import doctor as doctor_module
 from wdsctl.core.inspect.doctor import doctor, find_mount_type
 from wdsctl.core.version import VERSION
 
@@ -26,7 +26,7 @@ MOUNTS = """\
 
 
 @pytest.mark.parametrize(
-    ("path", "found"),
+    ("path", "expected"),
     [
         ("/home/x", "ext4"),
         ("/data", "nfs4"),
@@ -36,15 +36,15 @@ MOUNTS = """\
         ("/data/my setsx", "nfs4"),
     ],
 )
-def test_the_innermost_mount_decides_and_the_later_one_in_its_place(path: str, found: str) -> None:
-    assert find_mount_type(MOUNTS, path) == found
+def test_find_mount_type_uses_innermost_and_latest_mount(path: str, expected: str) -> None:
+    assert find_mount_type(MOUNTS, path) == expected
 
 
-def test_without_mounts_the_type_is_unknown() -> None:
+def test_find_mount_type_without_mounts_is_empty() -> None:
     assert find_mount_type("", "/data") == ""
 
 
-def test_versions_are_those_of_this_process() -> None:
+def test_doctor_reports_versions_of_this_process() -> None:
     report = doctor()
     assert report.wdsctl == VERSION
     assert report.dataset is None
@@ -56,13 +56,13 @@ def test_versions_are_those_of_this_process() -> None:
     assert packages["numpy"].install == ""
 
 
-def test_an_absent_package_has_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_reports_install_command_of_absent_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(EXTRA_OF_PACKAGE, "no-such-package", "loader")
     (absent,) = [each for each in doctor().packages if each.name == "no-such-package"]
     assert (absent.version, absent.install) == ("", "pip install 'wdsctl[loader]'")
 
 
-def test_a_dataset_is_described_by_its_file_system_and_catalog(tmp_path: Path) -> None:
+def test_doctor_describes_file_system_and_catalog_of_dataset(tmp_path: Path) -> None:
     from wdsctl.api import prepare
 
     root = tmp_path / "a secret name"
@@ -75,11 +75,11 @@ def test_a_dataset_is_described_by_its_file_system_and_catalog(tmp_path: Path) -
     assert (dataset.form, dataset.catalog_place, dataset.catalog_error) == ("folder", "dataset", "")
     assert (dataset.shards, dataset.samples, dataset.generation, dataset.schema_version) == (1, 1, 1, 1)
     assert dataset.file_system is not None
-    assert dataset.file_system.type == room.file_system_facts(str(tmp_path)).type != ""
+    assert dataset.file_system.type == doctor_module.file_system_facts(str(tmp_path)).type != ""
     assert dataset.file_system.size_bytes >= dataset.file_system.free_bytes > 0
 
 
-def test_the_report_has_no_path_user_or_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_report_has_no_path_user_or_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
     root = tmp_path / "confidential"
     root.mkdir()
@@ -90,13 +90,13 @@ def test_the_report_has_no_path_user_or_host(tmp_path: Path, monkeypatch: pytest
     assert f'"{getpass.getuser()}"' not in text
 
 
-def test_a_url_has_no_file_system() -> None:
+def test_doctor_of_url_has_no_file_system() -> None:
     dataset = doctor("s3://bucket/path").dataset
     assert dataset is not None
     assert (dataset.form, dataset.file_system, dataset.catalog_error) == ("s3", None, "WDS301")
 
 
-def test_a_damaged_catalog_is_reported_by_its_code(tmp_path: Path) -> None:
+def test_doctor_reports_code_of_damaged_catalog(tmp_path: Path) -> None:
     (tmp_path / ".wdsctl").mkdir()
     (tmp_path / ".wdsctl" / "catalog.sqlite").write_bytes(b"no database" * 100)
     dataset = doctor(str(tmp_path)).dataset
@@ -104,6 +104,6 @@ def test_a_damaged_catalog_is_reported_by_its_code(tmp_path: Path) -> None:
     assert (dataset.catalog_error, dataset.samples) == ("WDS302", None)
 
 
-def test_a_missing_dataset_is_an_error(tmp_path: Path) -> None:
+def test_doctor_of_missing_dataset_raises(tmp_path: Path) -> None:
     with pytest.raises(InputError):
         doctor(str(tmp_path / "none"))

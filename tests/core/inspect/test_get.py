@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.build import a_dataset, a_folder, an_image, rewritten, samples
-from tests.remote import FaultyFileSystem, uploaded
+from tests.build import a_dataset, a_folder, an_image, rewrite_shard, samples
+from tests.remote import FaultyFileSystem, upload_shards
 from wdsctl.core.errors import DatasetError, InputError, StorageError, UsageError, WdsctlError
 from wdsctl.core.index.index import index
 from wdsctl.core.index.media_folder import index_media_folder
 from wdsctl.core.index.request import MediaRequest
-from wdsctl.core.inspect import get as verb
+from wdsctl.core.inspect import get as get_module
 from wdsctl.core.inspect.get import find_target, read_part, write_target
 from wdsctl.core.views.definition import ViewDefinition
 from wdsctl.core.views.views import create_view
@@ -36,7 +36,7 @@ def bytes_of(*words: object, **options: object) -> bytes:
 
 
 @pytest.mark.usefixtures("place")
-def test_a_part_is_its_bytes(root: str) -> None:
+def test_read_part_returns_bytes_of_part(root: str) -> None:
     assert bytes_of(root, "2") == b"only"
     assert bytes_of(root, "1", part="seg.png") == b"mask"
     assert bytes_of(root, "1.seg.png") == b"mask"
@@ -44,13 +44,13 @@ def test_a_part_is_its_bytes(root: str) -> None:
     assert bytes_of(root, "$(reboot)") == b"shell"
 
 
-def test_a_large_part_comes_in_pieces(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verb, "GET_CHUNK_BYTES", 2)
+def test_read_part_yields_large_part_in_chunks(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(get_module, "GET_CHUNK_BYTES", 2)
     assert list(read_part(find_target(root, "2"))) == [b"on", b"ly"]
 
 
 @pytest.mark.usefixtures("place")
-def test_a_key_that_repeats_lists_where_it_stands_and_a_shard_chooses(root: str) -> None:
+def test_find_target_refuses_repeated_key_unless_shard_is_given(root: str) -> None:
     with pytest.raises(
         UsageError, match=r"2 samples have the key '1': in b.tar \(position 0\), deep/a.tar \(position 0\)"
     ):
@@ -61,7 +61,7 @@ def test_a_key_that_repeats_lists_where_it_stands_and_a_shard_chooses(root: str)
         find_target(root, "1", shard="c.tar")
 
 
-def test_within_a_shard_the_position_chooses(tmp_path: Path) -> None:
+def test_find_target_selects_repeated_key_by_position(tmp_path: Path) -> None:
     from tests.build import a_shard
 
     root = a_dataset(tmp_path, {"a.tar": a_shard([("1.txt", b"one"), ("2.txt", b"-"), ("1.txt", b"two")])})
@@ -72,7 +72,7 @@ def test_within_a_shard_the_position_chooses(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         ({"key": "4"}, "WDS004", "the nearest: 3"),
         ({"key": "2", "part": "jpg"}, "WDS004", "it has txt"),
@@ -81,19 +81,21 @@ def test_within_a_shard_the_position_chooses(tmp_path: Path) -> None:
         ({"key": "\x1b[31m"}, "WDS004", r"no sample '\x1b[31m'"),
     ],
 )
-def test_what_is_not_there_is_told_with_what_is(root: str, words: dict[str, Any], code: str, said: str) -> None:
+def test_find_target_error_names_available_alternatives(
+    root: str, words: dict[str, Any], code: str, message: str
+) -> None:
     with pytest.raises(WdsctlError) as caught:
         find_target(root, **words)
-    assert (caught.value.code, said in caught.value.message) == (code, True)
+    assert (caught.value.code, message in caught.value.message) == (code, True)
 
 
-def test_a_shard_that_was_replaced_gives_no_other_bytes(root: str) -> None:
-    rewritten(os.path.join(root, "deep/a.tar"), samples(0, 50))
+def test_read_part_refuses_replaced_shard(root: str) -> None:
+    rewrite_shard(os.path.join(root, "deep/a.tar"), samples(0, 50))
     with pytest.raises(StorageError, match="WDS403"):
         bytes_of(root, "2")
 
 
-def test_files_are_written_whole_or_not_at_all(root: str, tmp_path: Path) -> None:
+def test_write_target_writes_complete_files_or_none(root: str, tmp_path: Path) -> None:
     out = str(tmp_path / "out.txt")
     assert write_target(find_target(root, "2"), out, dry_run=True).parts[0].output == out
     assert not os.path.exists(out)
@@ -109,7 +111,7 @@ def test_files_are_written_whole_or_not_at_all(root: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("place")
-def test_a_folder_gets_every_part_and_nothing_outside_it(tmp_path: Path) -> None:
+def test_write_target_writes_all_parts_inside_output_folder(tmp_path: Path) -> None:
     root = a_dataset(tmp_path / "d", {"a.tar": {"x/1.jpg": b"i", "x/1.txt": b"t", "../up.txt": b"!"}})
     index(root)
     write_target(find_target(root, "x/1", all_parts=True), f"{tmp_path}/out/")
@@ -118,12 +120,12 @@ def test_a_folder_gets_every_part_and_nothing_outside_it(tmp_path: Path) -> None
         write_target(find_target(root, "../up", all_parts=True), f"{tmp_path}/out/")
 
 
-def test_devices_are_written_to_and_not_replaced(root: str) -> None:
+def test_write_target_writes_to_device_without_replacing_it(root: str) -> None:
     write_target(find_target(root, "2"), os.devnull)
     assert not os.path.isfile(os.devnull)
 
 
-def test_lines_of_jsonl_and_files_of_a_folder_are_parts(tmp_path: Path) -> None:
+def test_find_target_supports_jsonl_and_media_folders(tmp_path: Path) -> None:
     lines = tmp_path / "a.jsonl"
     lines.write_bytes(b'{"id": "p", "v": 1}\n{"id": "q", "v": 2}\n')
     index(str(lines), key="id")
@@ -138,8 +140,8 @@ def test_lines_of_jsonl_and_files_of_a_folder_are_parts(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("faulty_store")
-def test_a_remote_part_is_one_ranged_read(root: str, tmp_path: Path) -> None:
-    url = uploaded(root, "faulty://bucket/d")
+def test_remote_part_is_read_with_one_range_request(root: str, tmp_path: Path) -> None:
+    url = upload_shards(root, "faulty://bucket/d")
     catalog = str(tmp_path / "c")
     index(url, catalog=catalog)
     FaultyFileSystem.reads.clear()
@@ -147,7 +149,7 @@ def test_a_remote_part_is_one_ranged_read(root: str, tmp_path: Path) -> None:
     assert [stop - start for _, start, stop in FaultyFileSystem.reads] == [4]
 
 
-def test_a_catalog_without_rows_of_samples_finds_them_in_the_offsets(tmp_path: Path) -> None:
+def test_find_target_uses_offsets_without_sample_rows(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": {"1.txt": b"one", "2.txt": b"two"}, "b.tar": {"1.txt": b"again"}})
     index(root, sample_rows=False)
     assert bytes_of(root, "2") == b"two"
@@ -159,7 +161,7 @@ def test_a_catalog_without_rows_of_samples_finds_them_in_the_offsets(tmp_path: P
 
 
 @pytest.mark.usefixtures("place")
-def test_a_view_gives_its_own_samples_alone(root: str) -> None:
+def test_find_target_in_view_finds_only_its_samples(root: str) -> None:
     create_view(root, "some", ViewDefinition(where="key = '2'"))
     assert bytes_of(f"{root}@some", "2") == b"only"
     with pytest.raises(InputError, match="not in the view"):
@@ -167,7 +169,7 @@ def test_a_view_gives_its_own_samples_alone(root: str) -> None:
 
 
 @pytest.mark.parametrize("sample_rows", [None, True])
-def test_a_key_of_lines_with_a_dot_is_no_part_of_another(tmp_path: Path, *, sample_rows: bool | None) -> None:
+def test_jsonl_key_with_dot_is_not_read_as_part_of_another(tmp_path: Path, *, sample_rows: bool | None) -> None:
     lines = tmp_path / "a.jsonl"
     lines.write_bytes(b'{"id": "12"}\n{"id": "12.1"}\n')
     index(str(lines), key="id", sample_rows=sample_rows)
@@ -177,10 +179,10 @@ def test_a_key_of_lines_with_a_dot_is_no_part_of_another(tmp_path: Path, *, samp
         find_target(str(lines), "12.0", part="json")
 
 
-def test_of_a_shard_that_is_gone_its_name_is_told_and_what_to_do(root: str, tmp_path: Path) -> None:
+def test_missing_shard_error_has_shard_name_and_hint(root: str, tmp_path: Path) -> None:
     os.unlink(f"{root}/deep/a.tar")
-    for ask in (lambda: bytes_of(root, "2"), lambda: write_target(find_target(root, "2"), str(tmp_path / "out"))):
+    for read in (lambda: bytes_of(root, "2"), lambda: write_target(find_target(root, "2"), str(tmp_path / "out"))):
         with pytest.raises(InputError, match="'2' is missing: deep/a") as caught:
-            ask()
+            read()
         assert (caught.value.code, "index" in caught.value.hint) == ("WDS306", True)
     assert not (tmp_path / "out").exists()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import a_dataset, an_image, rewritten, samples, some_shards, tree
+from tests.build import a_dataset, an_image, rewrite_shard, samples, some_shards, tree
 from tests.core.dumps import catalog_of
-from tests.core.films import a_film, a_wav
+from tests.core.media_files import a_media_file, a_wav
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.index.index import index
 from wdsctl.core.index.request import MediaRequest
@@ -19,7 +19,7 @@ from wdsctl.core.split.split import split_by_ratios
 
 
 @pytest.mark.usefixtures("place")
-def test_counts_are_those_of_the_shards(tmp_path: Path) -> None:
+def test_inspect_counts_match_shards(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": {"1.jpg": b"abc", "1.txt": b""}, "b.tar": {"2.jpg": b"de"}})
     index(root)
     report = inspect(root)
@@ -39,7 +39,7 @@ def test_counts_are_those_of_the_shards(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("place")
-def test_the_first_samples_are_shown_part_by_part(tmp_path: Path) -> None:
+def test_inspect_shows_parts_of_first_samples(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": {"1.txt": b"hello\nworld", "1.bin": b""}, "b.tar": {"2.txt": b"two"}})
     index(root)
 
@@ -54,10 +54,10 @@ def test_the_first_samples_are_shown_part_by_part(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("place")
-def test_media_among_the_first_samples_have_their_facts(tmp_path: Path) -> None:
-    film = a_film("mp4", video="libx264", audio="aac")
+def test_inspect_shows_media_facts_of_first_samples(tmp_path: Path) -> None:
+    mp4_bytes = a_media_file("mp4", video="libx264", audio="aac")
     root = a_dataset(
-        tmp_path, {"a.tar": {"1.mp4": film, "1.wav": a_wav(), "1.txt": b"words", "1.png": b"\x89PNG\r\n\x1a\n"}}
+        tmp_path, {"a.tar": {"1.mp4": mp4_bytes, "1.wav": a_wav(), "1.txt": b"words", "1.png": b"\x89PNG\r\n\x1a\n"}}
     )
     index(root)
 
@@ -69,7 +69,7 @@ def test_media_among_the_first_samples_have_their_facts(tmp_path: Path) -> None:
     assert image.facts == Unreadable(reason="its header is damaged or cut off")
 
 
-def test_splits_and_dataset_yaml_are_told(tmp_path: Path) -> None:
+def test_inspect_reports_splits_and_dataset_yaml(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 10)
     index(root)
     split_by_ratios(root, {"train": 9, "val": 1})
@@ -82,10 +82,10 @@ def test_splits_and_dataset_yaml_are_told(tmp_path: Path) -> None:
     assert (report.sample_type, report.field_map) == ("CaptioningSample", {"image": "jpg", "caption": "txt"})
 
 
-def test_what_is_out_of_date_is_told_shard_by_shard(tmp_path: Path) -> None:
+def test_inspect_reports_stale_shards(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
     index(root)
-    rewritten(tmp_path / "shard-001.tar", samples(50, 1))
+    rewrite_shard(tmp_path / "shard-001.tar", samples(50, 1))
     (tmp_path / "shard-002.tar").unlink()
     some_shards(tmp_path, 1, first=3)
     report = inspect(root, samples=12)
@@ -100,15 +100,15 @@ def test_what_is_out_of_date_is_told_shard_by_shard(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("place")
-def test_a_shard_that_shrank_does_not_stop_it(tmp_path: Path) -> None:
+def test_inspect_continues_with_truncated_shard(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     index(root)
-    rewritten(tmp_path / "shard-000.tar", b"tiny")
+    rewrite_shard(tmp_path / "shard-000.tar", b"tiny")
 
     assert inspect(root).first[0].parts[0].preview == "cannot be read"
 
 
-def test_shards_that_were_excluded_are_not_called_new(tmp_path: Path) -> None:
+def test_inspect_does_not_report_excluded_shards_as_new(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
     index(root, exclude=["*-001.tar"])
 
@@ -117,7 +117,7 @@ def test_shards_that_were_excluded_are_not_called_new(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("content", "word"), [(None, "missing"), (b"rubbish" * 99, "damaged")])
 @pytest.mark.parametrize("has_rows", [True, False])
-def test_without_the_offsets_file_all_is_shown_that_the_catalog_has(
+def test_inspect_without_offsets_file_shows_catalog_content(
     tmp_path: Path, content: bytes | None, word: str, *, has_rows: bool
 ) -> None:
     root = some_shards(tmp_path, 2)
@@ -134,16 +134,16 @@ def test_without_the_offsets_file_all_is_shown_that_the_catalog_has(
     assert finding.message == f"the offsets file is {word}; run `wdsctl index {root}` to write it again"
 
 
-def test_where_samples_have_no_rows_the_first_ones_come_from_the_offsets_file(tmp_path: Path) -> None:
+def test_inspect_without_sample_rows_reads_first_samples_from_offsets(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     index(root)
-    of_rows = inspect(root).first
+    samples_of_rows = inspect(root).first
     index(root, sample_rows=False)
 
-    assert inspect(root).first == of_rows
+    assert inspect(root).first == samples_of_rows
 
 
-def test_a_catalog_without_totals_is_told_as_one_with_them(tmp_path: Path) -> None:
+def test_inspect_of_catalog_without_totals_is_identical(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": {"1.jpg": an_image("JPEG"), "1.txt": b"a"}, "b.tar": b"no tar"})
     index(root, media=MediaRequest(selection="jpg"))
     before = inspect(root)
@@ -155,7 +155,7 @@ def test_a_catalog_without_totals_is_told_as_one_with_them(tmp_path: Path) -> No
     assert before.statuses == {"bad": 1, "ok": 1}
 
 
-def test_shards_beyond_the_first_thousand_are_counted_and_not_listed(tmp_path: Path) -> None:
+def test_inspect_lists_at_most_1000_shards(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1_003)
     index(root)
     report = inspect(root)
@@ -164,7 +164,7 @@ def test_shards_beyond_the_first_thousand_are_counted_and_not_listed(tmp_path: P
     assert [line.path for line in report.shard_list] == sorted(f"shard-{i:03}.tar" for i in range(1_003))[:1_000]
 
 
-def test_nothing_is_written(tmp_path: Path) -> None:
+def test_inspect_writes_nothing(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     index(root)
     before = tree(root)
@@ -173,7 +173,7 @@ def test_nothing_is_written(tmp_path: Path) -> None:
     assert tree(root) == before
 
 
-def test_without_a_catalog_it_says_how_to_make_one(tmp_path: Path) -> None:
+def test_inspect_without_catalog_hints_at_prepare(tmp_path: Path) -> None:
     with pytest.raises(CatalogError) as caught:
         inspect(some_shards(tmp_path, 1))
     assert caught.value.code == "WDS301"

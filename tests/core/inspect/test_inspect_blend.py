@@ -29,7 +29,7 @@ INNER = "splits: {train: {path: a, subset: {range: [0%, 50%]}}, val: {path: a}}\
 
 @pytest.fixture
 def blend(tmp_path: Path) -> Path:
-    """`a` has 20 training samples and 10 for validation, `b` 10 and 5."""
+    """A blend of `a` (20 training and 10 validation samples) and `b` (10 and 5)."""
     for name, shards in (("a", 6), ("b", 3)):
         root = some_shards(tmp_path / name, shards)
         index(root)
@@ -45,7 +45,7 @@ def leaves(node: BlendNode | None) -> list[BlendNode]:
     return [leaf for child in node.children for leaf in leaves(child)]
 
 
-def test_shares_samples_and_epochs_are_those_of_the_plan(blend: Path) -> None:
+def test_inspect_blend_shares_samples_and_epochs_match_plan(blend: Path) -> None:
     report = inspect_blend(str(blend), samples=1200)
     train, val = report.splits
     found = [(Path(leaf.path).name, leaf.samples, leaf.share, leaf.epochs) for leaf in leaves(train.tree)]
@@ -60,7 +60,7 @@ def test_shares_samples_and_epochs_are_those_of_the_plan(blend: Path) -> None:
     assert [leaf.epochs for leaf in leaves(inspect_blend(str(blend), split="val").splits[0].tree)] == [1.0, 1.0]
 
 
-def test_leaves_of_the_tree_are_those_of_the_plan(blend: Path) -> None:
+def test_blend_tree_leaves_match_plan(blend: Path) -> None:
     for name in ("train", "val"):
         plan = read_blend(blend, split_part=name)
         assert [(leaf.path, leaf.split_part) for leaf in plan.leaves] == [
@@ -68,7 +68,7 @@ def test_leaves_of_the_tree_are_those_of_the_plan(blend: Path) -> None:
         ]
 
 
-def test_what_is_wrong_is_told_with_its_line_and_the_rest_is_shown(blend: Path) -> None:
+def test_inspect_blend_reports_problems_by_line_and_shows_rest(blend: Path) -> None:
     blend.write_text(BLEND.replace("{path: b, ", "{path: c, ").replace("concat:", "conkat:"))
     report = inspect_blend(str(blend), samples=100)
 
@@ -82,7 +82,7 @@ def test_what_is_wrong_is_told_with_its_line_and_the_rest_is_shown(blend: Path) 
         inspect_blend(str(blend), split="val")
 
 
-def test_a_split_or_a_catalog_that_is_missing_is_a_problem(blend: Path) -> None:
+def test_inspect_blend_reports_missing_split_and_catalog(blend: Path) -> None:
     blend.write_text("splits: {train: {blend: [{path: a, split_part: test}, {path: '.'}]}}")
     codes = [each.code for each in inspect_blend(str(blend)).problems]
     assert codes[0] == "WDS211"
@@ -91,8 +91,8 @@ def test_a_split_or_a_catalog_that_is_missing_is_a_problem(blend: Path) -> None:
         inspect_blend(str(blend.with_name("none.yaml")))
 
 
-def test_weights_in_tokens_become_shares_of_samples(blend: Path) -> None:
-    """Samples of one are twice as long as those of the other: half as many of them make as many tokens."""
+def test_inspect_blend_converts_token_weights_to_sample_shares(blend: Path) -> None:
+    """The samples of `long` are twice as long as those of `b`: half as many of them have as many tokens."""
     long = a_dataset(blend.parent / "long", {"a.tar": samples(0, 6, size=16)})
     index(long, columns={"tokens": "size:jpg"})
     split_by_ratios(long, {"train": 1})
@@ -103,11 +103,11 @@ def test_weights_in_tokens_become_shares_of_samples(blend: Path) -> None:
     assert report.splits[0].weight_by == "tokens"
 
     blend.write_text("splits: {train: {weight_by: tokens, blend: [{path: long}, {path: a}]}}")
-    lacking = inspect_blend(str(blend))
-    assert [each.code for each in lacking.problems] == ["WDS310"]
+    report_without_column = inspect_blend(str(blend))
+    assert [each.code for each in report_without_column.problems] == ["WDS310"]
 
 
-def test_a_join_counts_its_primary_at_most_where_it_may_skip(blend: Path) -> None:
+def test_join_samples_are_upper_bound_if_nonmatch_is_skip(blend: Path) -> None:
     blend.write_text("splits: {train: {join: {x: {path: a}, y: {path: b, nonmatch: skip}}}}")
     (split_,) = inspect_blend(str(blend)).splits
     assert split_.tree is not None
@@ -118,7 +118,7 @@ def test_a_join_counts_its_primary_at_most_where_it_may_skip(blend: Path) -> Non
     ]
 
 
-def test_a_file_of_splits_counts_where_an_entry_names_one(blend: Path) -> None:
+def test_inspect_blend_uses_split_config_of_entry(blend: Path) -> None:
     (blend.parent / "a" / ".wdsctl" / "mine.yaml").write_text("split_parts: {train: ['shard-{000..002}.tar']}\n")
     blend.write_text("splits:\n  train:\n    blend:\n    - {path: a, split_config: mine.yaml}\n    - {path: a}\n")
     report = inspect_blend(str(blend))

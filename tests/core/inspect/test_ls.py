@@ -11,19 +11,19 @@ from wdsctl.core.inspect.ls import ListedPart, ListedSample, ListedShard, Listin
 from wdsctl.core.split.split import split_by_ratios
 
 
-def names(root: str, prefix: str = "", *, what: ListingKind = "shards", of: str | None = None) -> list[str]:
-    with open_listing(root, prefix, what=what, split=of) as found:
+def list_names(root: str, prefix: str = "", *, what: ListingKind = "shards", split: str | None = None) -> list[str]:
+    with open_listing(root, prefix, what=what, split=split) as found:
         return list(found.names)
 
 
 @pytest.mark.usefixtures("place")
-def test_shards_samples_and_parts_are_listed(tmp_path: Path) -> None:
+def test_open_listing_lists_shards_samples_and_parts(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": {"1.jpg": b"12", "1.txt": b"3"}, "b/c.tar": {"2.txt": b""}})
     index(root)
-    assert names(root) == ["a.tar", "b/c.tar"]
-    assert names(root, "b/") == ["b/c.tar"]
-    assert names(root, what="samples") == ["1", "2"]
-    assert names(root, "2", what="parts") == ["2.txt"]
+    assert list_names(root) == ["a.tar", "b/c.tar"]
+    assert list_names(root, "b/") == ["b/c.tar"]
+    assert list_names(root, what="samples") == ["1", "2"]
+    assert list_names(root, "2", what="parts") == ["2.txt"]
     with open_listing(root, what="shards") as found:
         assert next(iter(found.entries)) == ListedShard(path="a.tar", size_bytes=10_240, samples=1, status="ok")
     with open_listing(root, what="samples") as found:
@@ -35,19 +35,19 @@ def test_shards_samples_and_parts_are_listed(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("place")
-def test_a_split_lists_its_own(tmp_path: Path) -> None:
+def test_open_listing_of_split_lists_its_samples(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 4)
     index(root)
     split_by_ratios(root, {"train": 3, "val": 1})
-    train, val = (names(root, what="samples", of=name) for name in ("train", "val"))
-    assert sorted(train + val) == names(root, what="samples")
-    assert len(names(root, of="val")) == 1
+    train, val = (list_names(root, what="samples", split=name) for name in ("train", "val"))
+    assert sorted(train + val) == list_names(root, what="samples")
+    assert len(list_names(root, split="val")) == 1
     with pytest.raises(InputError, match="it has train, val"):
-        names(root, of="test")
+        list_names(root, split="test")
 
 
-def test_a_catalog_without_rows_of_samples_lists_them_from_the_offsets(tmp_path: Path) -> None:
+def test_open_listing_uses_offsets_without_sample_rows(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2, 3)
     index(root, sample_rows=False)
-    assert names(root, what="samples") == [f"{i:06d}" for i in range(6)]
-    assert names(root, "000004", what="parts") == ["000004.jpg", "000004.txt"]
+    assert list_names(root, what="samples") == [f"{i:06d}" for i in range(6)]
+    assert list_names(root, "000004", what="parts") == ["000004.jpg", "000004.txt"]

@@ -4,12 +4,12 @@ import os
 from pathlib import Path
 
 from tests.build import a_folder
-from tests.core.medley import a_gallery, members
+from tests.core.media_samples import a_gallery, members
 from wdsctl.core.index.media_folder import index_media_folder
 from wdsctl.core.inspect.media_folder import inspect_media_folder
 
 
-def test_inspect_tells_what_the_files_are_from_the_catalog(tmp_path: Path) -> None:
+def test_inspect_media_folder_describes_files_from_catalog(tmp_path: Path) -> None:
     root = a_folder(tmp_path, members())
     index_media_folder(root)
     report = inspect_media_folder(root, samples=2)
@@ -21,7 +21,7 @@ def test_inspect_tells_what_the_files_are_from_the_catalog(tmp_path: Path) -> No
     ]
 
 
-def test_inspect_tells_how_the_folder_differs_from_its_catalog(tmp_path: Path) -> None:
+def test_inspect_media_folder_reports_differences_from_catalog(tmp_path: Path) -> None:
     root = a_gallery(tmp_path, 5)
     index_media_folder(root)
     (tmp_path / "0" / "0000.png").unlink()
@@ -36,7 +36,7 @@ def test_inspect_tells_how_the_folder_differs_from_its_catalog(tmp_path: Path) -
     ]
 
 
-def test_files_of_other_times_and_the_same_sizes_are_one_note(tmp_path: Path) -> None:
+def test_touched_files_of_media_folder_are_one_note(tmp_path: Path) -> None:
     root = a_gallery(tmp_path, 5)
     index_media_folder(root)
     for path in tmp_path.glob("*/*.png"):

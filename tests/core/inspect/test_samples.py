@@ -7,8 +7,8 @@ import pytest
 
 from tests.build import a_dataset, a_folder, an_image, some_shards
 from tests.core.dumps import catalog_of
-from tests.core.films import a_film
-from tests.remote import FaultyFileSystem, uploaded
+from tests.core.media_files import a_media_file
+from tests.remote import FaultyFileSystem, upload_shards
 from wdsctl.core.errors import InputError
 from wdsctl.core.index.index import index
 from wdsctl.core.index.media_folder import index_media_folder
@@ -20,8 +20,8 @@ from wdsctl.core.media.thumbnail import RgbImage
 from wdsctl.core.split.split import split_by_ratios
 
 
-def keys(root: str, pick: SampleQuery, **options: str) -> list[str]:
-    return [sample.key for sample in inspect_samples(root, pick, catalog=options.get("catalog"))[0].shown]
+def keys(root: str, query: SampleQuery, **options: str) -> list[str]:
+    return [sample.key for sample in inspect_samples(root, query, catalog=options.get("catalog"))[0].shown]
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def root(tmp_path: Path) -> str:
     return root
 
 
-def test_the_first_samples_and_those_of_a_split_come_in_order(root: str) -> None:
+def test_inspect_samples_returns_first_samples_of_dataset_or_split(root: str) -> None:
     everything = [f"{i:06d}" for i in range(30)]
     assert keys(root, SampleQuery(count=3)) == everything[:3]
     train, val = (keys(root, SampleQuery(count=99, split=name)) for name in ("train", "val"))
@@ -42,17 +42,17 @@ def test_the_first_samples_and_those_of_a_split_come_in_order(root: str) -> None
         keys(root, SampleQuery(split="test"))
 
 
-def test_a_seed_draws_the_same_samples_again_without_repeats(root: str) -> None:
-    drawn = keys(root, SampleQuery(count=7, seed=1))
-    assert drawn == keys(root, SampleQuery(count=7, seed=1)) == sorted(set(drawn))
-    assert drawn != keys(root, SampleQuery(count=7, seed=2))
+def test_inspect_samples_with_seed_is_reproducible_without_repeats(root: str) -> None:
+    sampled = keys(root, SampleQuery(count=7, seed=1))
+    assert sampled == keys(root, SampleQuery(count=7, seed=1)) == sorted(set(sampled))
+    assert sampled != keys(root, SampleQuery(count=7, seed=2))
     assert set(keys(root, SampleQuery(count=3, seed=1, split="val"))) <= set(
         keys(root, SampleQuery(count=99, split="val"))
     )
     assert len(keys(root, SampleQuery(count=99, seed=1))) == 30
 
 
-def test_a_key_shows_every_sample_that_has_it(tmp_path: Path) -> None:
+def test_inspect_samples_by_key_returns_every_match(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": {"k.txt": b"one"}, "b.tar": {"k.txt": b"two", "k.jpg": an_image("JPEG")}})
     index(root, media=MediaRequest(selection="jpg"))
     report, pictures = inspect_samples(root, SampleQuery(key="k"), thumbnail_size=(8, 8))
@@ -64,7 +64,7 @@ def test_a_key_shows_every_sample_that_has_it(tmp_path: Path) -> None:
         inspect_samples(root, SampleQuery(key="none"))
 
 
-def test_a_part_that_cannot_be_read_is_told_and_the_others_are_shown(root: str) -> None:
+def test_inspect_samples_reports_unreadable_parts_and_shows_others(root: str) -> None:
     (Path(root) / "shard-000.tar").unlink()
     Path(root, "shard-001.tar").write_bytes(b"")
     report, _ = inspect_samples(root, SampleQuery(count=11))
@@ -73,9 +73,9 @@ def test_a_part_that_cannot_be_read_is_told_and_the_others_are_shown(root: str) 
     assert "has 0 bytes" in report.shown[5].parts[0].problem
 
 
-def test_files_of_a_folder_of_media_are_samples(tmp_path: Path) -> None:
-    film = a_film("mp4", video="libx264")
-    root = a_folder(tmp_path, {"b.mp4": film, "a/x.png": an_image("PNG"), "notes.png": b"no picture"})
+def test_inspect_samples_supports_media_folder(tmp_path: Path) -> None:
+    video = a_media_file("mp4", video="libx264")
+    root = a_folder(tmp_path, {"b.mp4": video, "a/x.png": an_image("PNG"), "notes.png": b"no picture"})
     index_media_folder(root, media=MediaRequest(selection="auto"))
     report, pictures = inspect_samples(root, SampleQuery(count=9), thumbnail_size=(16, 16))
     assert [sample.key for sample in report.shown] == ["a/x.png", "b.mp4", "notes.png"]
@@ -85,8 +85,8 @@ def test_files_of_a_folder_of_media_are_samples(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("faulty_store")
-def test_remote_samples_are_read_by_range(root: str, tmp_path: Path) -> None:
-    url = uploaded(root, "faulty://bucket/d")
+def test_inspect_samples_reads_remote_samples_by_range(root: str, tmp_path: Path) -> None:
+    url = upload_shards(root, "faulty://bucket/d")
     catalog = str(tmp_path / "c")
     index(url, catalog=catalog)
     FaultyFileSystem.reads.clear()
@@ -95,7 +95,7 @@ def test_remote_samples_are_read_by_range(root: str, tmp_path: Path) -> None:
     assert sum(stop - start for _, start, stop in FaultyFileSystem.reads) < 10_000
 
 
-def test_the_summary_does_not_look_at_samples(root: str) -> None:
+def test_inspect_summary_reads_no_sample_rows(root: str) -> None:
     before = inspect(root, samples=0)
     connection = sqlite3.connect(catalog_of(root))
     connection.execute("DELETE FROM sample")

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.build import Told, a_dataset, a_folder, an_image
-from tests.core.films import a_film, a_wav
+from tests.build import RecordingProgress, a_dataset, a_folder, an_image
+from tests.core.media_files import a_media_file, a_wav
 from wdsctl.core.index.index import index
 from wdsctl.core.index.media_folder import index_media_folder
 from wdsctl.core.index.request import MediaRequest
@@ -46,10 +46,10 @@ def root(tmp_path: Path) -> str:
     return a_dataset(tmp_path / "d", {"a.tar": dict(medley[:16]), "b.tar": dict(medley[16:])})
 
 
-def test_sizes_are_of_all_samples_and_contents_of_those_read(root: str) -> None:
+def test_inspect_stats_sizes_cover_all_samples_and_contents_only_read_ones(root: str) -> None:
     index(root)
-    told = Told()
-    report = inspect_stats(root, count=4, seed=1, progress=told)
+    progress = RecordingProgress()
+    report = inspect_stats(root, count=4, seed=1, progress=progress)
 
     assert (report.samples, report.read, report.seed) == (10, 4, 1)
     sizes = measure(report, "", "bytes")
@@ -57,11 +57,11 @@ def test_sizes_are_of_all_samples_and_contents_of_those_read(root: str) -> None:
     assert measure(report, "npy", "bytes").count == 5
     assert (measure(report, "", "parts").min, measure(report, "", "parts").max) == (3, 5)
     assert (measure(report, "txt", "characters").of, measure(report, "txt", "characters").count) == ("sample", 4)
-    assert told.phases[-1] == ("samples", 4, None)
+    assert progress.phases[-1] == ("samples", 4, None)
     assert inspect_stats(root, count=4, seed=1) == report
 
 
-def test_texts_json_media_and_arrays_are_told_by_content(root: str) -> None:
+def test_inspect_stats_classifies_parts_by_content(root: str) -> None:
     index(root)
     report = inspect_stats(root)
 
@@ -81,7 +81,7 @@ def test_texts_json_media_and_arrays_are_told_by_content(root: str) -> None:
     assert (keys["tags"].length_min, keys["tags"].length_max, keys["deep.s"].share) == (0, 9, 1.0)
 
 
-def test_media_whose_facts_are_in_the_catalog_are_all_told_and_not_read(root: str) -> None:
+def test_inspect_stats_uses_media_facts_of_catalog_without_reading(root: str) -> None:
     index(root)
     read = inspect_stats(root, count=2).read_bytes
     index(root, media=MediaRequest(selection="jpg,wav"))
@@ -93,7 +93,7 @@ def test_media_whose_facts_are_in_the_catalog_are_all_told_and_not_read(root: st
     assert ("wav", "pcm_s16le 1 ch 8 kHz", 5, "catalog") in [(k.part, k.what, k.count, k.of) for k in report.kinds]
 
 
-def test_a_split_has_statistics_of_its_own(root: str) -> None:
+def test_inspect_stats_of_split_covers_only_its_samples(root: str) -> None:
     index(root, media=MediaRequest(selection="jpg"))
     split_by_ratios(root, {"train": 7, "val": 3}, by="sample")
     parts = [inspect_stats(root, split=name) for name in ("train", "val")]
@@ -104,15 +104,15 @@ def test_a_split_has_statistics_of_its_own(root: str) -> None:
     assert measure(parts[1], "jpg", "width").count == 3
 
 
-def test_what_cannot_be_read_is_counted_and_stops_nothing(root: str) -> None:
+def test_inspect_stats_counts_unreadable_samples(root: str) -> None:
     index(root)
     Path(root, "a.tar").write_bytes(b"short")
     report = inspect_stats(root)
     assert (sum(report.failed.values()) > 0, measure(report, "txt", "words").count) == (True, 6)
 
 
-def test_a_folder_of_media_has_statistics_too(tmp_path: Path) -> None:
-    root = a_folder(tmp_path, {"a.png": an_image("PNG"), "b/c.mp4": a_film("mp4", video="libx264")})
+def test_inspect_stats_supports_media_folder(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {"a.png": an_image("PNG"), "b/c.mp4": a_media_file("mp4", video="libx264")})
     index_media_folder(root, media=MediaRequest(selection="auto"))
     report = inspect_stats(root)
     assert (report.samples, measure(report, "mp4", "width").max) == (2, 64)

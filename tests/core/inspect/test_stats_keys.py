@@ -3,7 +3,7 @@ from __future__ import annotations
 from wdsctl.core.inspect.contents import MAX_JSON_PATHS, JsonKeyStats
 
 
-def test_keys_are_paths_with_types_lengths_and_ranges() -> None:
+def test_json_key_stats_collects_types_lengths_and_ranges_by_path() -> None:
     keys = JsonKeyStats()
     keys.add({"a": "word", "meta": {"n": 3}, "boxes": [{"x": 1.5}, {"x": 2}]})
     keys.add({"a": None, "boxes": []})
@@ -22,13 +22,13 @@ def test_keys_are_paths_with_types_lengths_and_ranges() -> None:
     assert dict(keys.paths["boxes[].x"].types) == {"number": 1, "integer": 1}
 
 
-def test_keys_that_are_data_do_not_grow_without_end() -> None:
+def test_json_key_stats_limits_number_of_paths() -> None:
     keys = JsonKeyStats()
     keys.add({str(i): i for i in range(10 * MAX_JSON_PATHS)})
     assert (len(keys.paths), keys.skipped_values) == (MAX_JSON_PATHS, 9 * MAX_JSON_PATHS)
 
 
-def test_what_is_no_mapping_is_a_dot() -> None:
+def test_json_key_stats_uses_dot_for_non_mappings() -> None:
     keys = JsonKeyStats()
     keys.add([1, 2])
     keys.add(True)

@@ -1,4 +1,4 @@
-"""A join is computed once for what it is made of, and kept where it can be written."""
+"""A join is computed once for the same inputs and stored in a writable folder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.core.joins.test_join_index import side
+from tests.core.joins.test_join_index import make_side
 from wdsctl.core.errors import DatasetError, PermissionDenied
 from wdsctl.core.files import make_folder
 from wdsctl.core.joins import index
@@ -21,63 +21,63 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The files that were computed."""
+def computed_paths(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths of the computed join files."""
     paths: list[str] = []
 
-    def counted(path: str, *given: object) -> None:
+    def record_and_write(path: str, *given: object) -> None:
         paths.append(path)
         write_join(path, *given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(index, "write_join", counted)
+    monkeypatch.setattr(index, "write_join", record_and_write)
     return paths
 
 
-def kept(folder: Path) -> list[str]:
+def list_joins(folder: Path) -> list[str]:
     return sorted(path.name for path in (folder / JOINS_FOLDER).iterdir())
 
 
-def test_a_join_is_computed_once_for_the_same_data(tmp_path: Path, computed: list[str]) -> None:
+def test_open_join_computes_join_once_for_same_data(tmp_path: Path, computed_paths: list[str]) -> None:
     for _ in range(3):
-        join = open_join(str(tmp_path), side(["a", "b"]), [side(["b", "a"])])
+        join = open_join(str(tmp_path), make_side(["a", "b"]), [make_side(["b", "a"])])
         assert join.partners(0, np.arange(2)).tolist() == [1, 0]
 
-    assert len(computed) == len(kept(tmp_path)) == 1
+    assert len(computed_paths) == len(list_joins(tmp_path)) == 1
 
 
-def test_other_data_is_another_join_and_old_ones_are_swept(tmp_path: Path, computed: list[str]) -> None:
+def test_open_join_recomputes_for_other_data_and_removes_old_joins(tmp_path: Path, computed_paths: list[str]) -> None:
     for count in range(6):
-        open_join(str(tmp_path), side(["a"]), [side(["a", *map(str, range(count))])])
+        open_join(str(tmp_path), make_side(["a"]), [make_side(["a", *map(str, range(count))])])
 
-    assert (len(computed), len(kept(tmp_path))) == (6, MAX_FILES_PER_JOIN)
+    assert (len(computed_paths), len(list_joins(tmp_path))) == (6, MAX_FILES_PER_JOIN)
 
 
-def test_a_join_of_other_datasets_is_not_swept(tmp_path: Path) -> None:
-    open_join(str(tmp_path), side(["a"]), [side(["a"], name="other")])
+def test_open_join_keeps_joins_of_other_datasets(tmp_path: Path) -> None:
+    open_join(str(tmp_path), make_side(["a"]), [make_side(["a"], name="other")])
     for count in range(5):
-        open_join(str(tmp_path), side(["a"]), [side(["a", *map(str, range(count))])])
+        open_join(str(tmp_path), make_side(["a"]), [make_side(["a", *map(str, range(count))])])
 
-    assert len(kept(tmp_path)) == MAX_FILES_PER_JOIN + 1
+    assert len(list_joins(tmp_path)) == MAX_FILES_PER_JOIN + 1
 
 
-def test_a_damaged_join_is_made_anew(tmp_path: Path, computed: list[str]) -> None:
-    open_join(str(tmp_path), side(["a"]), [side(["a"])])
+def test_open_join_recomputes_damaged_join(tmp_path: Path, computed_paths: list[str]) -> None:
+    open_join(str(tmp_path), make_side(["a"]), [make_side(["a"])])
     (path,) = (tmp_path / JOINS_FOLDER).iterdir()
     path.write_bytes(b"nonsense")
 
-    assert open_join(str(tmp_path), side(["a"]), [side(["a"])]).partners(0, np.arange(1)).tolist() == [0]
-    assert len(computed) == 2
+    assert open_join(str(tmp_path), make_side(["a"]), [make_side(["a"])]).partners(0, np.arange(1)).tolist() == [0]
+    assert len(computed_paths) == 2
 
 
-def test_what_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_failed_join_leaves_no_files(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="no partner"):
-        open_join(str(tmp_path), side(["a"]), [side(["b"])])
+        open_join(str(tmp_path), make_side(["a"]), [make_side(["b"])])
 
-    assert kept(tmp_path) == []
+    assert list_joins(tmp_path) == []
 
 
-def test_a_folder_that_cannot_be_written_has_its_joins_in_the_users_cache(
-    tmp_path: Path, computed: list[str], monkeypatch: pytest.MonkeyPatch
+def test_joins_of_read_only_folder_are_stored_in_user_cache(
+    tmp_path: Path, computed_paths: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     denied = str(tmp_path / "meta" / JOINS_FOLDER)
     monkeypatch.setattr(
@@ -85,29 +85,29 @@ def test_a_folder_that_cannot_be_written_has_its_joins_in_the_users_cache(
     )
 
     for _ in range(2):
-        open_join(str(tmp_path / "meta"), side(["a"]), [side(["a"])])
+        open_join(str(tmp_path / "meta"), make_side(["a"]), [make_side(["a"])])
 
-    assert len(computed) == len(kept(tmp_path / "cache" / "wdsctl")) == 1
+    assert len(computed_paths) == len(list_joins(tmp_path / "cache" / "wdsctl")) == 1
 
 
-def test_where_nothing_can_be_written_the_error_says_what_to_set(
+def test_open_join_without_writable_folder_hints_at_xdg_cache_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index, "make_folder", _denied)
 
     with pytest.raises(PermissionDenied, match="cannot write a join") as raised:
-        open_join(str(tmp_path), side(["a"]), [side(["a"])])
+        open_join(str(tmp_path), make_side(["a"]), [make_side(["a"])])
     assert "XDG_CACHE_HOME" in raised.value.hint
 
 
-def test_a_draft_that_somebody_left_is_swept_a_day_later(tmp_path: Path) -> None:
+def test_open_join_removes_old_partial_files(tmp_path: Path) -> None:
     (tmp_path / JOINS_FOLDER).mkdir()
     old, new = (tmp_path / JOINS_FOLDER / f".join-{name}.partial" for name in ("old", "new"))
     for path in (old, new):
         path.touch()
     os.utime(old, (0, 0))
 
-    open_join(str(tmp_path), side(["a"]), [side(["a"])])
+    open_join(str(tmp_path), make_side(["a"]), [make_side(["a"])])
 
     assert not old.exists()
     assert new.exists()

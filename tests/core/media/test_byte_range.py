@@ -12,8 +12,8 @@ from wdsctl.core.media.byte_range import PAGE_BYTES, ByteRangeFile
 DATA = bytes(range(251)) * 5000  # some pages, the last one cut
 
 
-class Counted:
-    """Reads of memory, counted."""
+class RecordingReader:
+    """Reads from memory and records each read."""
 
     def __init__(self, data: bytes = DATA) -> None:
         self.data = data
@@ -29,23 +29,23 @@ class Counted:
     head=st.integers(0, 2 * PAGE_BYTES),
     moves=st.lists(st.tuples(st.integers(-9, len(DATA) + 9), st.integers(-1, PAGE_BYTES + 9)), max_size=8),
 )
-def test_it_reads_like_a_file_in_memory(head: int, moves: list[tuple[int, int]]) -> None:
-    ours, plain = ByteRangeFile(Counted(), len(DATA), head=DATA[:head]), io.BytesIO(DATA)
+def test_byte_range_file_reads_like_bytesio(head: int, moves: list[tuple[int, int]]) -> None:
+    actual, expected = ByteRangeFile(RecordingReader(), len(DATA), head=DATA[:head]), io.BytesIO(DATA)
     for to, size in moves:
-        assert ours.seek(to) == plain.seek(max(0, to))
-        assert ours.read(size) == plain.read(size)
-        assert ours.tell() == plain.tell()
+        assert actual.seek(to) == expected.seek(max(0, to))
+        assert actual.read(size) == expected.read(size)
+        assert actual.tell() == expected.tell()
 
 
-def test_it_seeks_from_all_three_places() -> None:
+def test_byte_range_file_seeks_from_start_position_and_end() -> None:
     part = ByteRangeFile.from_bytes(DATA)
 
     assert (part.seek(7), part.seek(3, io.SEEK_CUR), part.seek(-2, io.SEEK_END)) == (7, 10, len(DATA) - 2)
     assert part.read() == DATA[-2:]
 
 
-def test_no_page_is_fetched_twice_and_the_head_never() -> None:
-    read = Counted()
+def test_byte_range_file_fetches_each_page_once_and_never_head() -> None:
+    read = RecordingReader()
     part = ByteRangeFile(read, len(DATA), head=DATA[:PAGE_BYTES])
     for at in (0, PAGE_BYTES - 10, 2 * PAGE_BYTES, 5, PAGE_BYTES, 2 * PAGE_BYTES + 7):
         part.seek(at)
@@ -54,8 +54,8 @@ def test_no_page_is_fetched_twice_and_the_head_never() -> None:
     assert read.reads == [(2 * PAGE_BYTES, PAGE_BYTES), (PAGE_BYTES, PAGE_BYTES)]
 
 
-def test_past_its_limit_it_ends_and_says_so() -> None:
-    part = ByteRangeFile(Counted(), len(DATA), max_read_bytes=2 * PAGE_BYTES)
+def test_byte_range_file_ends_at_read_limit() -> None:
+    part = ByteRangeFile(RecordingReader(), len(DATA), max_read_bytes=2 * PAGE_BYTES)
 
     assert part.read() == DATA[: 2 * PAGE_BYTES]
     assert part.is_over_limit
@@ -64,7 +64,7 @@ def test_past_its_limit_it_ends_and_says_so() -> None:
     assert part.read(4) == DATA[:4]
 
 
-def test_a_failure_is_kept_and_reads_as_the_end() -> None:
+def test_byte_range_file_keeps_failure_and_ends() -> None:
     def bad_disk(offset: int, size: int) -> bytes:
         raise StorageError("cannot read: input/output error", hint="look at the disk", where="a.tar")
 
@@ -76,8 +76,8 @@ def test_a_failure_is_kept_and_reads_as_the_end() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, PAGE_BYTES - 1, PAGE_BYTES, PAGE_BYTES + 1])
-def test_it_ends_where_the_part_ends(size: int) -> None:
-    part = ByteRangeFile(Counted(DATA[:size]), size)
+def test_byte_range_file_ends_with_part(size: int) -> None:
+    part = ByteRangeFile(RecordingReader(DATA[:size]), size)
 
     assert part.read() == DATA[:size]
     assert part.read(1) == b""

@@ -45,7 +45,7 @@ def a_png_header(width: int, height: int, *, bits: int = 8, color: int = 2) -> t
 
 
 @pytest.mark.parametrize("form", sorted({name for _, name in PILLOW_READERS.values()} | {"WEBP"}))
-def test_size_mode_and_format_are_those_that_pillow_opens(form: str) -> None:
+def test_image_facts_match_pillow(form: str) -> None:
     data = an_image(form, "P" if form == "GIF" else "RGB")
     with Image.open(io.BytesIO(data)) as image:
         expected = (image.format, image.mode, image.width, image.height)
@@ -57,17 +57,17 @@ def test_size_mode_and_format_are_those_that_pillow_opens(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "TIFF", "WEBP"])
-@pytest.mark.parametrize(("orientation", "seen"), [(1, (30, 20)), (3, (30, 20)), (6, (20, 30)), (8, (20, 30))])
-def test_orientation_swaps_the_size_as_seen(form: str, orientation: int, seen: tuple[int, int]) -> None:
+@pytest.mark.parametrize(("orientation", "display_size"), [(1, (30, 20)), (3, (30, 20)), (6, (20, 30)), (8, (20, 30))])
+def test_exif_orientation_swaps_display_size(form: str, orientation: int, display_size: tuple[int, int]) -> None:
     facts = facts_of(an_image(form, orientation=orientation))
 
     assert isinstance(facts, ImageFacts)
     assert (facts.width, facts.height, facts.orientation) == (30, 20, orientation)
-    assert (facts.display_width, facts.display_height) == seen
+    assert (facts.display_width, facts.display_height) == display_size
 
 
 @pytest.mark.parametrize("orientation", [0, 9, 60_000])
-def test_an_orientation_that_is_none_counts_as_upright(orientation: int) -> None:
+def test_invalid_exif_orientation_counts_as_upright(orientation: int) -> None:
     exif = Image.Exif()
     exif[0x0112] = orientation
     facts = facts_of(an_image("JPEG", exif=exif.tobytes()))
@@ -76,7 +76,7 @@ def test_an_orientation_that_is_none_counts_as_upright(orientation: int) -> None
     assert facts.orientation == 1
 
 
-def test_damaged_exif_costs_the_orientation_alone() -> None:
+def test_damaged_exif_only_loses_orientation() -> None:
     facts = facts_of(an_image("JPEG", exif=b"Exif\0\0II*\0\xff\xff\xff\x7f"))
 
     assert isinstance(facts, ImageFacts)
@@ -84,7 +84,7 @@ def test_damaged_exif_costs_the_orientation_alone() -> None:
 
 
 @pytest.mark.parametrize(("color", "mode"), [(0, "I;16"), (2, "RGB"), (6, "RGBA")])
-def test_png_of_sixteen_bits_is_read(color: int, mode: str) -> None:
+def test_16_bit_png_facts_are_read(color: int, mode: str) -> None:
     facts = facts_of(a_png(a_png_header(7, 5, bits=16, color=color), (b"IDAT", b"")))
 
     assert isinstance(facts, ImageFacts)
@@ -92,8 +92,8 @@ def test_png_of_sixteen_bits_is_read(color: int, mode: str) -> None:
 
 
 @pytest.mark.parametrize("size", [(12_000, 10_000), (60_000, 60_000)])
-def test_a_decompression_bomb_is_told_by_its_size_and_not_decoded(size: tuple[int, int]) -> None:
-    """More pixels than Pillow warns of, and more than it refuses. No exif is there, which would make Pillow decode."""
+def test_decompression_bomb_facts_are_read_without_decoding(size: tuple[int, int]) -> None:
+    """More pixels than Pillow warns about, or refuses. There is no EXIF data, for which Pillow would decode pixels."""
     assert size[0] * size[1] > (Image.MAX_IMAGE_PIXELS or 0)
     facts = facts_of(a_png(a_png_header(*size), (b"IDAT", b"not pixels")))
 
@@ -101,7 +101,7 @@ def test_a_decompression_bomb_is_told_by_its_size_and_not_decoded(size: tuple[in
     assert (facts.width, facts.height) == size
 
 
-def test_a_webp_bomb_takes_no_memory() -> None:
+def test_webp_bomb_facts_are_read_from_header() -> None:
     side = (16_383 - 1).to_bytes(3, "little")
     data = b"RIFF\x1e\0\0\0WEBPVP8X\x0a\0\0\0" + bytes(4) + side + side + b"VP8 \0\0\0\0"
 
@@ -111,7 +111,7 @@ def test_a_webp_bomb_takes_no_memory() -> None:
 
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG"])
-def test_an_image_cut_off_behind_its_header_has_its_facts(form: str) -> None:
+def test_image_truncated_after_header_has_facts(form: str) -> None:
     data = an_image(form)
     facts = facts_of(data[: data.index(b"IDAT") + 8] if form == "PNG" else data[:-20])
 
@@ -120,34 +120,34 @@ def test_an_image_cut_off_behind_its_header_has_its_facts(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "JPEG2000", "AVIF"])
-def test_an_image_cut_off_in_its_header_is_unreadable(form: str) -> None:
+def test_image_truncated_in_header_is_unreadable(form: str) -> None:
     size = {"GIF": 8, "TIFF": 8}.get(form, 20)
 
     assert isinstance(facts_of(an_image(form)[:size]), Unreadable)
 
 
-def test_what_nothing_here_reads_says_so() -> None:
+def test_unsupported_image_format_is_unreadable() -> None:
     facts = facts_of(b"\0\0\0\x0cJXL \r\n\x87\n" + bytes(40))
 
     assert facts == Unreadable(reason="wdsctl cannot read jxl")
 
 
-def test_a_table_behind_the_pixels_is_found() -> None:
+def test_tiff_directory_after_pixels_is_read() -> None:
     data = an_image("TIFF", "L")
     far = b"II*\0" + struct.pack("<I", 3 << 20)
-    # The directory moves to three megabytes on; what it says of the pixels does not matter for the facts.
+    # The directory moves to 3 MiB; the facts do not depend on its offsets of pixels.
     start = struct.unpack_from("<I", data, 4)[0]
-    moved = far + bytes((3 << 20) - 8) + data[start:]
+    moved_data = far + bytes((3 << 20) - 8) + data[start:]
     reads: list[int] = []
 
     def read(offset: int, size: int) -> bytes:
         reads.append(size)
-        return moved[offset : offset + size]
+        return moved_data[offset : offset + size]
 
-    facts = probe_media(ByteRangeFile(read, len(moved)), sniff(moved[:4096], len(moved)))
+    facts = probe_media(ByteRangeFile(read, len(moved_data)), sniff(moved_data[:4096], len(moved_data)))
     assert isinstance(facts, ImageFacts)
     assert (facts.width, facts.height) == (30, 20)
-    assert sum(reads) < len(moved) / 4
+    assert sum(reads) < len(moved_data) / 4
 
 
 WRITERS: list[Callable[[], bytes]] = [
@@ -158,7 +158,7 @@ WRITERS: list[Callable[[], bytes]] = [
 
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_whatever_stands_in_a_header_nothing_but_facts_comes_out(data: st.DataObject) -> None:
+def test_probe_media_never_raises_for_damaged_image_header(data: st.DataObject) -> None:
     image = bytearray(data.draw(st.sampled_from(WRITERS))())
     content = sniff(bytes(image))
     for at, byte in data.draw(st.lists(st.tuples(st.integers(4, min(len(image) - 1, 300)), st.integers(0, 255)))):
@@ -168,7 +168,7 @@ def test_whatever_stands_in_a_header_nothing_but_facts_comes_out(data: st.DataOb
     assert isinstance(probe_media(ByteRangeFile.from_bytes(bytes(image[:cut])), content), ImageFacts | Unreadable)
 
 
-def test_every_reader_is_a_format_that_sniff_names() -> None:
-    named = {sniff(an_image(name)).format for _, name in PILLOW_READERS.values()}
+def test_sniff_detects_every_pillow_reader_format() -> None:
+    format_names = {sniff(an_image(name)).format for _, name in PILLOW_READERS.values()}
 
-    assert named == set(PILLOW_READERS)
+    assert format_names == set(PILLOW_READERS)

@@ -1,4 +1,4 @@
-"""The keyframe index: a small value that survives being written down."""
+"""KeyframeIndex: a small value that round-trips through bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import av
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.films import a_film
+from tests.core.media_files import a_media_file
 from wdsctl.core.errors import InputError
 from wdsctl.core.media.keyframes import KeyframeIndex, KeyframeScan, scan_keyframes
 
@@ -25,12 +25,12 @@ def indexes(draw: st.DrawFn) -> KeyframeIndex:
 
 
 @given(indexes())
-def test_an_index_comes_back_from_its_bytes(index: KeyframeIndex) -> None:
+def test_keyframe_index_round_trips_through_bytes(index: KeyframeIndex) -> None:
     assert KeyframeIndex.from_bytes(index.to_bytes()) == index
 
 
 @given(st.binary(max_size=40) | st.binary(max_size=40).map(b"WKI1".__add__))
-def test_other_bytes_are_an_index_or_an_input_error(data: bytes) -> None:
+def test_keyframe_index_from_bytes_raises_only_input_error(data: bytes) -> None:
     try:
         index = KeyframeIndex.from_bytes(data)
     except InputError:
@@ -38,7 +38,7 @@ def test_other_bytes_are_an_index_or_an_input_error(data: bytes) -> None:
     assert len(index.pts) == len(index.frame_numbers) == len(index.byte_offsets)
 
 
-def test_a_keyframe_takes_some_bytes_and_an_hour_of_film_some_kilobytes() -> None:
+def test_keyframe_index_of_one_hour_takes_few_kilobytes() -> None:
     every_5_s = range(720)
     index = KeyframeIndex(
         Fraction(1, 90_000),
@@ -53,15 +53,15 @@ def test_a_keyframe_takes_some_bytes_and_an_hour_of_film_some_kilobytes() -> Non
     assert len(index.to_bytes()) < 9.1 * 720
 
 
-def test_the_keyframe_to_enter_by_is_the_last_one_that_is_not_after() -> None:
+def test_keyframe_at_tick_is_last_keyframe_not_after_tick() -> None:
     index = KeyframeIndex(Fraction(1, 10), 30, 5, 35, (5, 15, 25), (0, 10, 20), (0, 100, 200))
 
     assert [index.keyframe_at_tick(tick) for tick in (0, 5, 14, 15, 99)] == [0, 0, 0, 1, 2]
 
 
-def test_a_scan_counts_frames_in_the_order_in_which_they_are_shown() -> None:
+def test_scan_keyframes_lists_frames_in_display_order() -> None:
     times = [3, 4, 5, 6, 8, 9, 10, 15, 20, 21]
-    scan = scanned(a_film("mp4", video="libx264", times=times))
+    scan = scan_video(a_media_file("mp4", video="libx264", times=times))
 
     assert scan is not None
     ticks = [tick * scan.index.time_base for tick in scan.pts]
@@ -70,10 +70,10 @@ def test_a_scan_counts_frames_in_the_order_in_which_they_are_shown() -> None:
     assert scan.index.end > scan.pts[-1]
 
 
-def test_a_film_that_does_not_say_when_its_frames_are_shown_has_no_index() -> None:
-    assert scanned(a_film("avi", video="libx264")) is None
+def test_scan_keyframes_without_display_times_is_none() -> None:
+    assert scan_video(a_media_file("avi", video="libx264")) is None
 
 
-def scanned(data: bytes) -> KeyframeScan | None:
+def scan_video(data: bytes) -> KeyframeScan | None:
     with av.open(io.BytesIO(data), "r") as container:
         return scan_keyframes(container, container.streams.video[0])

@@ -1,4 +1,4 @@
-"""The one table of media formats, and those that derive from it."""
+"""The single table of media formats, and the tables that derive from it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LOADERS: dict[Any, str] = {
 }
 
 
-def test_names_mean_what_they_mean_to_the_loader() -> None:
+def test_part_kind_agrees_with_loader() -> None:
     for name, (decode, _) in parts.DECODER_BY_EXTENSION.items():
         assert kinds.part_kind(f"seg.{name.upper()}") == LOADERS.get(decode, "other"), name
     for media_type in MEDIA_TYPES:
@@ -52,29 +52,29 @@ def test_names_mean_what_they_mean_to_the_loader() -> None:
     }
 
 
-def test_limits_are_those_of_the_loader() -> None:
+def test_decode_limits_equal_those_of_loader() -> None:
     from wdsctl.core.media import decode_check
 
     assert (kinds.MAX_DECODABLE_BYTES, decode_check.MAX_CHECKED_PIXELS) == (MAX_PART_BYTES, MAX_IMAGE_PIXELS)
 
 
-def test_the_table_imports_nothing() -> None:
+def test_kinds_module_imports_only_typing() -> None:
     tree = ast.parse(Path(kinds.__file__).read_text(encoding="utf-8"))
-    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
 
-    assert imported == {"__future__", "typing"}
+    assert modules == {"__future__", "typing"}
     assert not [node for node in ast.walk(tree) if isinstance(node, ast.Import)]
 
 
-def test_an_extension_is_of_one_format_and_no_ending_of_something_else() -> None:
-    named = [name for each in MEDIA_FORMATS for name in each.extensions]
+def test_extensions_of_media_formats_are_unique() -> None:
+    extension_names = [name for each in MEDIA_FORMATS for name in each.extensions]
 
-    assert len(named) == len(set(named))
+    assert len(extension_names) == len(set(extension_names))
     assert not MEDIA_EXTENSIONS & (kinds.OTHER_EXTENSIONS | set(parts.DECODER_BY_EXTENSION))
 
 
 @pytest.mark.parametrize("extension", kinds.media_extensions("image"))
-def test_an_image_is_decoded_and_written_anew_by_its_name_or_its_name_promises_neither(extension: str) -> None:
+def test_image_extension_is_decoded_and_transcoded_or_neither(extension: str) -> None:
     row = FORMAT_BY_EXTENSION[extension]
     is_selected = is_selected_part(extension, ImageTranscodeOptions("png"))
     assert is_selected is bool(row.readers)
@@ -86,18 +86,18 @@ def test_an_image_is_decoded_and_written_anew_by_its_name_or_its_name_promises_n
     assert sniff(data).format == row.name
     assert {row.name, *row.also_holds} == FORMATS_BY_EXTENSION[extension]
     assert SampleDecoder(image_decode="rgb8")(extension, data).shape[1:] in {(48, 3), (32, 3)}  # icons are smaller
-    name, written = transcode_image(extension, data, ImageTranscodeOptions("png"))
-    assert (name, sniff(written).format) == (extension if row.name == "png" else "png", "png")
+    name, encoded = transcode_image(extension, data, ImageTranscodeOptions("png"))
+    assert (name, sniff(encoded).format) == (extension if row.name == "png" else "png", "png")
 
 
 @pytest.mark.parametrize("extension", ["heic", "heif", "jxl"])
-def test_what_nothing_here_decodes_is_a_medium_by_its_name_alone(extension: str) -> None:
+def test_undecodable_image_extension_is_media_but_not_decodable(extension: str) -> None:
     assert extension in MEDIA_EXTENSIONS
     assert extension not in kinds.decodable_extensions("image")
     assert kinds.part_kind(extension) == "other"
 
 
-def test_what_can_be_written_is_what_the_options_take() -> None:
+def test_transcode_targets_are_accepted_by_options() -> None:
     for name in kinds.transcode_targets("image"):
         assert parse_image(name) == ImageTranscodeOptions(name)
     for name in kinds.transcode_targets("audio"):
@@ -105,14 +105,14 @@ def test_what_can_be_written_is_what_the_options_take() -> None:
     assert not kinds.transcode_targets("video")
 
 
-# A list of endings elsewhere is the beginning of a second answer to the question what is an image.
+# A list of media extensions outside the table would be a second definition of the media formats.
 
 _WORDS = re.compile(r"\.?[a-z0-9]+(?:[ ,|]+\.?[a-z0-9]+)+")
 _DEMUXERS = {reader for each in MEDIA_FORMATS if each.media_type != "image" for reader in each.readers}
-#: Folders in which sets of FFmpeg's demuxers are no lists of endings.
+#: Folders in which sets of FFmpeg's demuxers are no lists of extensions.
 _FFMPEG_FOLDERS = ("core/media/", "loader/decoding/av/")
-#: Words that are no endings: those that decide keys, which a new format must not rename, those of JSON's keys, and the
-#: formats of images that LitData decodes.
+#: Exceptions: extensions that decide keys (which a new format must not rename), names of JSON keys, and the
+#: image formats that LitData decodes.
 _EXCEPTIONS = {
     "core/convert/exporters/litdata.py": {"jpeg", "png", "webp"},
     "core/samples/naming.py": {"jpg", "jpeg", "png", "wav"},
@@ -120,8 +120,8 @@ _EXCEPTIONS = {
 }
 
 
-def _ending_lists(source: str) -> Iterator[tuple[int, set[str]]]:
-    """(line, words) of tuples, lists, sets, dicts and texts of words in which at least three are endings of media."""
+def _find_extension_lists(source: str) -> Iterator[tuple[int, set[str]]]:
+    """(line, words) of tuples, lists, sets, dicts and strings of words with at least three extensions of media."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.Tuple | ast.List | ast.Set):
@@ -144,12 +144,12 @@ def _ending_lists(source: str) -> Iterator[tuple[int, set[str]]]:
                 yield getattr(node, "lineno", 0), words
 
 
-def test_media_endings_are_listed_in_the_table_alone() -> None:
+def test_media_extensions_are_listed_only_in_kinds() -> None:
     found = [
         f"{name}:{line}: {sorted(words & MEDIA_EXTENSIONS)}"
         for path in sorted(PACKAGE.rglob("*.py"))
         if (name := path.relative_to(PACKAGE).as_posix()) != "core/media/kinds.py"
-        for line, words in _ending_lists(path.read_text(encoding="utf-8"))
+        for line, words in _find_extension_lists(path.read_text(encoding="utf-8"))
         if words & MEDIA_EXTENSIONS != _EXCEPTIONS.get(name)
         and not (words <= _DEMUXERS and name.startswith(_FFMPEG_FOLDERS))
     ]
@@ -167,5 +167,5 @@ def test_media_endings_are_listed_in_the_table_alone() -> None:
         'if x == "jpg" or x == "png" or x == "gif": pass',
     ],
 )
-def test_such_a_list_is_found(source: str) -> None:
-    assert len(list(_ending_lists(source))) == 1
+def test_find_extension_lists_detects_list(source: str) -> None:
+    assert len(list(_find_extension_lists(source))) == 1

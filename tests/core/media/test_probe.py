@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
-from tests.core.films import a_wav
+from tests.core.media_files import a_wav
 from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.facts import AudioFacts, Unreadable
 from wdsctl.core.media.probe import probe_media
 from wdsctl.core.media.sniff import SniffedContent, sniff
 
-IMPORTED = """
+IMPORT_SCRIPT = """
 import sys
 from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.probe import probe_media
@@ -21,13 +21,13 @@ print(*sorted({{"av", "PIL", "torch", "numpy"}} & set(sys.modules)))
 """
 
 
-def test_what_is_no_medium_is_said_to_be_none() -> None:
+def test_probe_media_of_text_is_unreadable() -> None:
     assert probe_media(ByteRangeFile.from_bytes(b"words"), sniff(b"words")) == Unreadable(
         reason="text is not an image, audio or video"
     )
 
 
-def test_a_head_and_the_rest_by_range_give_what_the_whole_gives() -> None:
+def test_probe_media_by_range_equals_probe_of_whole_file() -> None:
     sound = a_wav()
     part = ByteRangeFile(lambda at, size: sound[at : at + size], len(sound), head=sound[:100])
 
@@ -37,24 +37,24 @@ def test_a_head_and_the_rest_by_range_give_what_the_whole_gives() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "form", "imported"), [("text", "utf-8", ""), ("image", "png", "PIL"), ("image", "jxl", "PIL")]
+    ("kind", "form", "expected_modules"), [("text", "utf-8", ""), ("image", "png", "PIL"), ("image", "jxl", "PIL")]
 )
-def test_pyav_and_pillow_are_imported_when_there_is_something_for_them(kind: str, form: str, imported: str) -> None:
-    program = IMPORTED.format(kind=kind, form=form)
+def test_probe_media_imports_pillow_only_for_images(kind: str, form: str, expected_modules: str) -> None:
+    program = IMPORT_SCRIPT.format(kind=kind, form=form)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
 
-    assert done.stdout.split() == imported.split()
+    assert done.stdout.split() == expected_modules.split()
 
 
-def test_pyav_is_imported_for_a_sound() -> None:
-    program = IMPORTED.format(kind="audio", form="wav")
+def test_probe_media_imports_only_pyav_for_audio() -> None:
+    program = IMPORT_SCRIPT.format(kind="audio", form="wav")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
 
     assert "av" in done.stdout.split()
     assert "PIL" not in done.stdout.split()
 
 
-def test_content_is_what_the_caller_says() -> None:
+def test_probe_media_trusts_given_content_type() -> None:
     facts = probe_media(ByteRangeFile.from_bytes(a_wav()), SniffedContent("video", "mp4"))
 
     assert facts == Unreadable(reason="FFmpeg cannot read it as mp4: invalid data found when processing input")

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.core.films import a_film
-from tests.core.medley import clip
+from tests.core.media_files import a_media_file
+from tests.core.media_samples import clip
 from wdsctl.core.errors import StorageError
 from wdsctl.core.media.byte_range import PAGE_BYTES, ByteRangeFile
 from wdsctl.core.media.keyframes import KeyframeIndex, read_keyframe_index
 from wdsctl.core.storage.storage import LocalStorage
 
 
-def test_the_index_is_that_of_the_video(tmp_path: Path) -> None:
+def test_read_keyframe_index_returns_index_of_video(tmp_path: Path) -> None:
     path = tmp_path / "a.mp4"
     path.write_bytes(b"x" * 9 + clip())
     data = read_keyframe_index(ByteRangeFile.for_full_read(LocalStorage("/"), str(path), 9, len(clip())), "mp4")
@@ -23,15 +23,15 @@ def test_the_index_is_that_of_the_video(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [40, 400])
-def test_a_video_that_cannot_be_read_has_no_index(cut: int) -> None:
+def test_read_keyframe_index_of_unreadable_video_is_none(cut: int) -> None:
     assert read_keyframe_index(ByteRangeFile.from_bytes(clip()[:cut]), "mp4") is None
 
 
-def test_a_sound_has_no_index() -> None:
-    assert read_keyframe_index(ByteRangeFile.from_bytes(a_film("mp4", audio="aac")), "mp4") is None
+def test_read_keyframe_index_of_audio_is_none() -> None:
+    assert read_keyframe_index(ByteRangeFile.from_bytes(a_media_file("mp4", audio="aac")), "mp4") is None
 
 
-def test_a_bad_disk_is_no_missing_index() -> None:
+def test_read_keyframe_index_raises_storage_error() -> None:
     def bad_disk(offset: int, size: int) -> bytes:
         raise StorageError("cannot read", hint="look at the disk", where="a.tar")
 
@@ -39,7 +39,7 @@ def test_a_bad_disk_is_no_missing_index() -> None:
         read_keyframe_index(ByteRangeFile(bad_disk, len(clip()), head=clip()[:32]), "mp4")
 
 
-def test_a_file_that_is_read_from_end_to_end_keeps_few_pages() -> None:
+def test_byte_range_file_full_read_keeps_few_pages() -> None:
     part = ByteRangeFile(lambda _, size: bytes(size), 9 * PAGE_BYTES, max_read_bytes=18 * PAGE_BYTES, max_kept_pages=2)
 
     assert len(part.read() or b"") == 9 * PAGE_BYTES

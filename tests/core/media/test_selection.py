@@ -32,23 +32,23 @@ from wdsctl.core.media.selection import MediaGuess, parse_media_selection
         ("mp4,*.seg.png", "1.mp4", "yes"),
     ],
 )
-def test_a_name_says_what_the_selection_makes_of_it(selection: str, name: str, claim: MediaGuess) -> None:
+def test_media_selection_guesses_by_name(selection: str, name: str, claim: MediaGuess) -> None:
     assert parse_media_selection(selection).guess_by_name(name) == claim
 
 
 @pytest.mark.parametrize("text", ["", " ", "jpg,,mp4", "jpg,auto", "content,jpg", "a b", "a/*.png", "/jpg"])
-def test_what_says_nothing_is_refused_with_what_may_be_said(text: str) -> None:
+def test_parse_media_selection_refuses_invalid_text_with_hint(text: str) -> None:
     with pytest.raises(UsageError, match="does not select parts") as caught:
         parse_media_selection(text)
     assert (caught.value.code, "content" in caught.value.hint) == ("WDS321", True)
 
 
 @given(st.permutations(["jpg", "mp4", "*.seg.png", "a?"]))
-def test_equal_selections_have_one_spelling_whatever_their_order(words: list[str]) -> None:
+def test_media_selection_text_is_canonical(words: list[str]) -> None:
     assert parse_media_selection(",".join([*words, words[0]])).text == "jpg,mp4,*.seg.png,a?"
 
 
 @given(st.lists(st.sampled_from(["jpg", ".PNG", "seg.png", "*.x", "?.y"]), min_size=1))
-def test_the_spelling_means_what_was_said(words: list[str]) -> None:
+def test_media_selection_text_round_trips(words: list[str]) -> None:
     selection = parse_media_selection(",".join(words))
     assert parse_media_selection(selection.text) == selection

@@ -73,7 +73,7 @@ def a_torch_file(*, is_legacy: bool = False) -> bytes:
         ("PPM", "pnm"),
     ],
 )
-def test_an_image_is_known_by_its_content(writer: str, form: str) -> None:
+def test_sniff_detects_image_formats(writer: str, form: str) -> None:
     assert sniff(an_image(writer)) == SniffedContent("image", form)
 
 
@@ -98,13 +98,13 @@ def test_an_image_is_known_by_its_content(writer: str, form: str) -> None:
         (b"", SniffedContent("empty")),
     ],
 )
-def test_what_is_no_medium_is_known_by_its_content(data: bytes, expected: SniffedContent) -> None:
+def test_sniff_detects_non_media_formats(data: bytes, expected: SniffedContent) -> None:
     assert sniff(data) == expected
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
 @pytest.mark.parametrize("value", [None, 7, {"a": [1, 2.5, "x" * 3000]}])
-def test_a_pickle_is_known_and_never_loaded(protocol: int, value: object) -> None:
+def test_sniff_detects_pickle(protocol: int, value: object) -> None:
     data = pickle.dumps(value, protocol)
 
     assert sniff(data) == SniffedContent("pickle", "pickle")
@@ -134,7 +134,7 @@ def test_a_pickle_is_known_and_never_loaded(protocol: int, value: object) -> Non
         (b"[" * 100_000 + b"]" * 100_000, SniffedContent("text", "utf-8")),
     ],
 )
-def test_text_is_told_from_numbers_and_from_json_that_parses(data: bytes, expected: SniffedContent) -> None:
+def test_sniff_distinguishes_text_numbers_and_json(data: bytes, expected: SniffedContent) -> None:
     assert sniff(data) == expected
 
 
@@ -153,25 +153,23 @@ def test_text_is_told_from_numbers_and_from_json_that_parses(data: bytes, expect
         "GGG" * 300,
     ],
 )
-def test_prose_that_begins_like_a_signature_stays_text(text: str) -> None:
+def test_sniff_classifies_text_with_signature_prefix_as_text(text: str) -> None:
     assert sniff(text.encode()) == SniffedContent("text", "utf-8")
 
 
-def test_text_cut_in_the_middle_of_a_letter_is_text() -> None:
+def test_sniff_accepts_text_truncated_within_character() -> None:
     data = ("ä" * 100).encode()
 
     assert sniff(data[:51], len(data)) == SniffedContent("text", "utf-8")
     assert sniff(data[:51]) == SniffedContent("binary")
 
 
-def test_a_number_that_was_cut_off_may_go_on_as_anything() -> None:
+def test_sniff_classifies_truncated_number_as_text() -> None:
     assert sniff(b"17", size=30) == SniffedContent("text", "utf-8")
 
 
 @given(st.dictionaries(st.text(), JSON_VALUES, min_size=1), st.booleans(), st.data())
-def test_a_cut_off_json_object_still_looks_like_one(
-    value: dict[str, object], is_ascii: bool, data: st.DataObject
-) -> None:
+def test_sniff_detects_truncated_json_object(value: dict[str, object], is_ascii: bool, data: st.DataObject) -> None:
     whole = json.dumps(value, ensure_ascii=is_ascii).encode("utf-8", "replace")
     cut = data.draw(st.integers(1, len(whole)))
 
@@ -180,17 +178,17 @@ def test_a_cut_off_json_object_still_looks_like_one(
 
 
 @given(st.binary(max_size=600), st.booleans())
-def test_no_bytes_make_it_fail(data: bytes, is_cut: bool) -> None:
+def test_sniff_never_raises(data: bytes, is_cut: bool) -> None:
     assert sniff(data, len(data) + 1 if is_cut else None).kind
 
 
 @given(st.sampled_from(["JPEG", "PNG", "WEBP", "GIF", "BMP"]), st.integers(64, 600))
-def test_sixty_four_bytes_are_enough_for_an_image(writer: str, cut: int) -> None:
+def test_sniff_detects_image_from_64_bytes(writer: str, cut: int) -> None:
     data = an_image(writer)
 
     assert sniff(data[:cut], len(data)).kind == "image"
 
 
-def test_an_unread_part_that_has_bytes_is_not_called_empty() -> None:
+def test_sniff_of_unread_part_with_size_is_not_empty() -> None:
     assert sniff(b"", size=10) == SniffedContent("binary")
     assert sniff(b"", size=0) == SniffedContent("empty")

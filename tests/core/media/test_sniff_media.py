@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.core.films import a_film, a_wav
+from tests.core.media_files import a_media_file, a_wav
 from wdsctl.core.media.sniff import SniffedContent, sniff
 
 
-def test_a_heic_image_is_known_by_its_brand() -> None:
+def test_sniff_detects_heic_and_avif_by_brand() -> None:
     assert sniff(b"\0\0\0\x18ftypmif1\0\0\0\0mif1heic" + bytes(40)) == SniffedContent("image", "heic")
     assert sniff(b"\0\0\0\x1cftypmif1\0\0\0\0mif1avifmiaf" + bytes(40)) == SniffedContent("image", "avif")
 
@@ -23,18 +23,18 @@ def test_a_heic_image_is_known_by_its_brand() -> None:
         ("mpegts", "libx264", "mpegts"),
     ],
 )
-def test_a_video_is_known_by_its_content(container: str, codec: str, form: str) -> None:
-    film = a_film(container, video=codec)
+def test_sniff_detects_video_formats(container: str, codec: str, form: str) -> None:
+    video = a_media_file(container, video=codec)
 
-    assert sniff(film) == SniffedContent("video", form)
-    assert sniff(film[:1024], len(film)) == SniffedContent("video", form)
+    assert sniff(video) == SniffedContent("video", form)
+    assert sniff(video[:1024], len(video)) == SniffedContent("video", form)
 
 
 @pytest.mark.parametrize(("container", "codec"), [("mp4", "aac"), ("matroska", "libopus"), ("webm", "libopus")])
-def test_a_video_with_sound_is_a_video(container: str, codec: str) -> None:
-    film = a_film(container, video="libvpx-vp9", audio=codec)
+def test_sniff_classifies_video_with_audio_as_video(container: str, codec: str) -> None:
+    video = a_media_file(container, video="libvpx-vp9", audio=codec)
 
-    assert sniff(film).kind == "video"
+    assert sniff(video).kind == "video"
 
 
 @pytest.mark.parametrize(
@@ -52,26 +52,26 @@ def test_a_video_with_sound_is_a_video(container: str, codec: str) -> None:
         ("webm", "libopus", "webm"),
     ],
 )
-def test_a_sound_is_known_by_its_content(container: str, codec: str, form: str) -> None:
-    assert sniff(a_film(container, audio=codec)) == SniffedContent("audio", form)
+def test_sniff_detects_audio_formats(container: str, codec: str, form: str) -> None:
+    assert sniff(a_media_file(container, audio=codec)) == SniffedContent("audio", form)
 
 
-def test_an_mp4_whose_table_of_contents_names_only_sound_is_audio() -> None:
-    sound = a_film("mp4", audio="aac")
+def test_sniff_detects_audio_only_mp4_by_table_of_contents() -> None:
+    sound = a_media_file("mp4", audio="aac")
 
     assert sniff(sound) == SniffedContent("audio", "m4a")
     assert sniff(sound[:500], len(sound)) == SniffedContent("video", "mp4")
 
 
-def test_an_mp3_without_a_tag_is_known_by_two_frames_in_a_row() -> None:
-    sound = a_film("mp3", audio="libmp3lame", options={"id3v2_version": "0", "write_xing": "0"})
+def test_sniff_detects_mp3_without_tag_by_two_frames() -> None:
+    sound = a_media_file("mp3", audio="libmp3lame", options={"id3v2_version": "0", "write_xing": "0"})
 
     assert sound[:3] != b"ID3"
     assert sniff(sound) == SniffedContent("audio", "mp3")
     assert sniff(sound[:4] + bytes(4000)) == SniffedContent("binary")
 
 
-def test_an_ogg_with_pictures_is_a_video() -> None:
+def test_sniff_distinguishes_ogg_video_and_audio() -> None:
     def page(payload: bytes) -> bytes:
         return b"OggS\0\2" + bytes(20) + bytes([1, len(payload)]) + payload
 
@@ -80,10 +80,10 @@ def test_an_ogg_with_pictures_is_a_video() -> None:
     assert sniff(b"OggS\0\2") == SniffedContent("audio", "ogg")
 
 
-def test_a_wav_is_audio() -> None:
+def test_sniff_detects_wav() -> None:
     assert sniff(a_wav()) == SniffedContent("audio", "wav")
 
 
-def test_the_byte_order_mark_of_utf_16_is_no_mp3_frame() -> None:
+def test_sniff_does_not_mistake_utf_16_bom_for_mp3() -> None:
     assert sniff("\ufeffhello there".encode("utf-16-le")) == SniffedContent("text", "utf-16")
     assert sniff("\ufeffhello there".encode("utf-16-be")) == SniffedContent("text", "utf-16")

@@ -20,7 +20,7 @@ def a_webp(mode: str, size: tuple[int, int], *, frames: int = 1, **options: obje
 @pytest.mark.parametrize("mode", ["RGB", "RGBA"])
 @pytest.mark.parametrize("frames", [1, 3])
 @pytest.mark.parametrize("size", [(1, 1), (30, 20), (301, 7)])
-def test_the_header_agrees_with_pillow(mode: str, size: tuple[int, int], *, frames: int, lossless: bool) -> None:
+def test_read_webp_header_agrees_with_pillow(mode: str, size: tuple[int, int], *, frames: int, lossless: bool) -> None:
     data = a_webp(mode, size, frames=frames, lossless=lossless)
     with Image.open(io.BytesIO(data)) as image:
         header = read_webp_header(ByteRangeFile.from_bytes(data))
@@ -28,7 +28,7 @@ def test_the_header_agrees_with_pillow(mode: str, size: tuple[int, int], *, fram
         assert (header.width, header.height, header.has_alpha) == (*image.size, image.mode == "RGBA")
 
 
-def test_exif_is_found_behind_the_pixels() -> None:
+def test_read_webp_header_finds_exif_after_pixels() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
 
@@ -37,11 +37,11 @@ def test_exif_is_found_behind_the_pixels() -> None:
 
 
 @pytest.mark.parametrize("size", [12, 16, 20, 28])
-def test_a_header_that_is_cut_off_is_an_error(size: int) -> None:
+def test_read_webp_header_raises_for_truncated_header(size: int) -> None:
     with pytest.raises(ValueError, match="ends in its header"):
         read_webp_header(ByteRangeFile.from_bytes(a_webp("RGB", (30, 20))[:size]))
 
 
-def test_a_file_without_an_image_is_an_error() -> None:
+def test_read_webp_header_raises_without_image() -> None:
     with pytest.raises(ValueError, match="not start with an image"):
         read_webp_header(ByteRangeFile.from_bytes(b"RIFF\x20\0\0\0WEBPICCP\x0a\0\0\0" + bytes(10)))

@@ -1,4 +1,4 @@
-"""A header and arrays behind it: written as it says, and read back only where they are whole."""
+"""Files of a header and arrays: written as the header states, and read back only if they are complete."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DTYPES = {"rows": ("<i8",), "none": ("<u4",), "text": ("|u1",)}
 ROWS = np.arange(5, dtype=np.int64)
 
 
-def written(path: Path) -> Path:
+def write_arrays(path: Path) -> Path:
     head, places = build_array_header(
         MAGIC, {"name": "a"}, {"rows": ("<i8", 5), "none": ("<u4", 0), "text": ("|u1", 3)}
     )
@@ -30,8 +30,8 @@ def written(path: Path) -> Path:
     return path
 
 
-def test_what_was_laid_out_is_read_back(tmp_path: Path) -> None:
-    found = open_mapped_arrays(str(written(tmp_path / "a.bin")), MAGIC, DTYPES)
+def test_mapped_arrays_round_trip(tmp_path: Path) -> None:
+    found = open_mapped_arrays(str(write_arrays(tmp_path / "a.bin")), MAGIC, DTYPES)
 
     assert found is not None
     assert found.facts["name"] == "a"
@@ -42,15 +42,17 @@ def test_what_was_laid_out_is_read_back(tmp_path: Path) -> None:
     }
 
 
-def test_a_file_of_another_format_or_one_that_is_not_there_is_nothing(tmp_path: Path) -> None:
-    assert open_mapped_arrays(str(written(tmp_path / "a.bin")), b"WDSELSE\n", DTYPES) is None
+def test_open_mapped_arrays_of_other_format_or_missing_file_is_none(tmp_path: Path) -> None:
+    assert open_mapped_arrays(str(write_arrays(tmp_path / "a.bin")), b"WDSELSE\n", DTYPES) is None
     assert open_mapped_arrays(str(tmp_path / "b.bin"), MAGIC, DTYPES) is None
     assert open_mapped_arrays(str(tmp_path), MAGIC, DTYPES) is None
 
 
 @given(at=st.integers(0, 1 << 20), bit=st.integers(0, 7))
-def test_a_file_with_a_flipped_bit_is_nothing(tmp_path_factory: pytest.TempPathFactory, at: int, bit: int) -> None:
-    path = written(tmp_path_factory.getbasetemp() / "flipped.bin")
+def test_open_mapped_arrays_with_flipped_bit_is_none(
+    tmp_path_factory: pytest.TempPathFactory, at: int, bit: int
+) -> None:
+    path = write_arrays(tmp_path_factory.getbasetemp() / "flipped.bin")
     data = bytearray(path.read_bytes())
     data[at % len(data)] ^= 1 << bit
     path.write_bytes(data)
@@ -59,8 +61,10 @@ def test_a_file_with_a_flipped_bit_is_nothing(tmp_path_factory: pytest.TempPathF
 
 
 @given(data=st.data())
-def test_a_file_that_was_cut_off_is_nothing(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    path = written(tmp_path_factory.getbasetemp() / "cut.bin")
+def test_open_mapped_arrays_of_truncated_file_is_none(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    path = write_arrays(tmp_path_factory.getbasetemp() / "cut.bin")
     whole = path.read_bytes()
     path.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
 
@@ -68,7 +72,7 @@ def test_a_file_that_was_cut_off_is_nothing(tmp_path_factory: pytest.TempPathFac
 
 
 @given(st.integers(0, 1 << 40), st.text(max_size=300))
-def test_the_header_has_room_for_what_it_says(count: int, name: str) -> None:
+def test_build_array_header_fits_before_aligned_arrays(count: int, name: str) -> None:
     head, places = build_array_header(MAGIC, {"name": name}, {"rows": ("<i8", count), "more": ("<u4", count)})
 
     assert len(head) <= places["rows"] <= places["more"]

@@ -1,4 +1,4 @@
-"""A changed byte is found when its block is first used, and nothing else is looked at."""
+"""BlockChecksums finds a changed byte when its block is first used, and checks no other block."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from wdsctl.core.errors import CatalogError
 from wdsctl.core.offsets.block_checksums import CHECKSUM_BLOCK_BYTES, BlockChecksums, append_checksums
 
 
-def sealed(content: bytes) -> bytearray:
+def seal(content: bytes) -> bytearray:
     file = io.BytesIO()
     file.write(content)
     append_checksums(file)
     return bytearray(file.getvalue())
 
 
-def sums_of(data: bytes | bytearray) -> BlockChecksums:
+def open_checksums(data: bytes | bytearray) -> BlockChecksums:
     return BlockChecksums(bytes(data), lambda: CatalogError("damaged", hint="none"))
 
 
@@ -32,21 +32,21 @@ def noise(size: int) -> bytes:
     "size",
     [0, 1, CHECKSUM_BLOCK_BYTES - 1, CHECKSUM_BLOCK_BYTES, CHECKSUM_BLOCK_BYTES + 1, 5 * CHECKSUM_BLOCK_BYTES + 77],
 )
-def test_what_was_sealed_is_sound(size: int) -> None:
-    data = sealed(noise(size))
+def test_appended_checksums_are_valid(size: int) -> None:
+    data = seal(noise(size))
 
-    sums_of(data).check_all()
+    open_checksums(data).check_all()
     assert bytes(data[:size]) == noise(size)
     assert len(data) == -(-size // CHECKSUM_BLOCK_BYTES) * (CHECKSUM_BLOCK_BYTES + 8)
 
 
 @given(st.integers(0, 4 * (CHECKSUM_BLOCK_BYTES + 8) - 1), st.integers(1, 255))
 @settings(max_examples=200, deadline=None)
-def test_every_changed_byte_is_found_in_its_block_alone(at: int, change: int) -> None:
-    data = sealed(noise(4 * CHECKSUM_BLOCK_BYTES - 5))
+def test_changed_byte_is_found_only_in_its_block(at: int, change: int) -> None:
+    data = seal(noise(4 * CHECKSUM_BLOCK_BYTES - 5))
     data[at] ^= change
     block = at // CHECKSUM_BLOCK_BYTES if at < 4 * CHECKSUM_BLOCK_BYTES else (at - 4 * CHECKSUM_BLOCK_BYTES) // 8
-    sums = sums_of(data)
+    sums = open_checksums(data)
 
     for other in {0, 1, 2, 3} - {block}:
         sums.check(other * CHECKSUM_BLOCK_BYTES, (other + 1) * CHECKSUM_BLOCK_BYTES)
@@ -63,16 +63,16 @@ def test_every_changed_byte_is_found_in_its_block_alone(at: int, change: int) ->
         sums.check_all()
 
 
-def test_words_that_changed_places_are_found() -> None:
-    data = sealed(noise(CHECKSUM_BLOCK_BYTES))
+def test_swapped_words_are_found() -> None:
+    data = seal(noise(CHECKSUM_BLOCK_BYTES))
     data[0:8], data[8:16] = data[8:16], data[0:8]
 
     with pytest.raises(CatalogError):
-        sums_of(data).check_all()
+        open_checksums(data).check_all()
 
 
-def test_a_block_is_looked_at_once() -> None:
-    data = np.frombuffer(sealed(noise(3 * CHECKSUM_BLOCK_BYTES)), np.uint8).copy()
+def test_block_is_checked_once() -> None:
+    data = np.frombuffer(seal(noise(3 * CHECKSUM_BLOCK_BYTES)), np.uint8).copy()
     sums = BlockChecksums(data, lambda: CatalogError("damaged", hint="none"))
     sums.check(0, CHECKSUM_BLOCK_BYTES)
     data[5] ^= 1
@@ -80,16 +80,16 @@ def test_a_block_is_looked_at_once() -> None:
     sums.check(0, 10)
     sums.check_spans(np.array([0, 100]), np.array([50, 200]))
     with pytest.raises(CatalogError):
-        sums_of(data.tobytes()).check(0, 10)
+        open_checksums(data.tobytes()).check(0, 10)
 
 
-def test_a_file_that_was_cut_short_is_damaged() -> None:
+def test_truncated_file_is_damaged() -> None:
     with pytest.raises(CatalogError):
-        sums_of(sealed(noise(CHECKSUM_BLOCK_BYTES))[:-1])
+        open_checksums(seal(noise(CHECKSUM_BLOCK_BYTES))[:-1])
 
 
-def test_the_sums_are_those_of_every_machine_and_version() -> None:
-    data = sealed(bytes(range(256)) * 16)
+def test_checksums_equal_golden_value() -> None:
+    data = seal(bytes(range(256)) * 16)
 
     assert data[CHECKSUM_BLOCK_BYTES:].hex() == GOLDEN
 

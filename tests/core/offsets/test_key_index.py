@@ -1,4 +1,4 @@
-"""Samples are found by their keys, in an index that is made once and mapped."""
+"""KeyIndex finds samples by key, in an index that is written once and mapped into memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.build import a_dataset, rewritten, samples
+from tests.build import a_dataset, rewrite_shard, samples
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.index.index import index
 from wdsctl.core.offsets import key_index
@@ -20,15 +20,15 @@ from wdsctl.core.offsets.read import Offsets
 def a_store(root: Path, shards: dict[str, dict[str, bytes]]) -> tuple[DatasetLocation, Offsets]:
     a_dataset(root, shards)
     index(str(root))
-    return opened(root)
+    return open_store(root)
 
 
-def opened(root: Path, generation: int = 1) -> tuple[DatasetLocation, Offsets]:
+def open_store(root: Path, generation: int = 1) -> tuple[DatasetLocation, Offsets]:
     place = locate(str(root))
     return place, Offsets(place.offsets_path(generation))
 
 
-def test_every_key_is_found_by_its_name(tmp_path: Path) -> None:
+def test_key_index_finds_every_key(tmp_path: Path) -> None:
     place, offsets = a_store(tmp_path, {"a.tar": samples(0, 50), "b.tar": samples(50, 50)})
 
     names = open_key_index(place, offsets)
@@ -37,13 +37,13 @@ def test_every_key_is_found_by_its_name(tmp_path: Path) -> None:
     assert names.find("000100") == KeyMatches((), ())
 
 
-def test_a_key_that_is_there_twice_gives_both_in_order(tmp_path: Path) -> None:
+def test_key_index_returns_all_rows_of_duplicate_key_in_order(tmp_path: Path) -> None:
     place, offsets = a_store(tmp_path, {"a.tar": {"x.jpg": b"1"}, "b.tar": {"x.jpg": b"2"}})
 
     assert open_key_index(place, offsets).find("x").rows == (0, 1)
 
 
-def test_the_same_in_other_letters_is_near(tmp_path: Path) -> None:
+def test_key_index_returns_keys_in_other_case_as_near_matches(tmp_path: Path) -> None:
     place, offsets = a_store(tmp_path, {"a.tar": {"Cats/Tom.jpg": b"1", "cats/tom.jpg": b"2"}})
     names = open_key_index(place, offsets)
 
@@ -51,49 +51,49 @@ def test_the_same_in_other_letters_is_near(tmp_path: Path) -> None:
     assert names.find("cats/tom") == KeyMatches((1,), (0,))
 
 
-def test_the_index_is_made_once_and_mapped_from_then_on(tmp_path: Path) -> None:
+def test_key_index_is_written_once(tmp_path: Path) -> None:
     place, offsets = a_store(tmp_path, {"a.tar": samples(0, 5)})
     open_key_index(place, offsets)
-    made = os.stat(os.path.join(place.meta, "names-1.bin"))
+    created_stat = os.stat(os.path.join(place.meta, "names-1.bin"))
 
-    open_key_index(*opened(tmp_path))
+    open_key_index(*open_store(tmp_path))
 
-    assert os.stat(os.path.join(place.meta, "names-1.bin")) == made
+    assert os.stat(os.path.join(place.meta, "names-1.bin")) == created_stat
 
 
-def test_indexes_of_generations_that_are_gone_are_removed(tmp_path: Path) -> None:
+def test_key_indexes_of_removed_generations_are_deleted(tmp_path: Path) -> None:
     place, offsets = a_store(tmp_path, {"a.tar": samples(0, 5)})
     open_key_index(place, offsets)
     for generation in range(2, 6):
-        rewritten(tmp_path / "a.tar", samples(generation * 10, 5))
+        rewrite_shard(tmp_path / "a.tar", samples(generation * 10, 5))
         index(str(tmp_path))
-    open_key_index(*opened(tmp_path, 5))
+    open_key_index(*open_store(tmp_path, 5))
 
     assert sorted(each for each in os.listdir(place.meta) if each.startswith("names")) == ["names-5.bin"]
 
 
-def test_an_index_that_is_damaged_or_of_other_offsets_is_made_again(tmp_path: Path) -> None:
+def test_damaged_or_foreign_key_index_is_rewritten(tmp_path: Path) -> None:
     place, offsets = a_store(tmp_path / "one", {"a.tar": samples(0, 5)})
     other, _ = a_store(tmp_path / "two", {"a.tar": samples(7, 6)})
     path = os.path.join(place.meta, "names-1.bin")
-    open_key_index(*opened(tmp_path / "two"))
+    open_key_index(*open_store(tmp_path / "two"))
     with open(os.path.join(other.meta, "names-1.bin"), "rb") as file:
-        of_others = file.read()
+        foreign_content = file.read()
 
-    for content in (b"", b"WDSNAM1\n", of_others, of_others[:-1], b"\0" * 400):
+    for content in (b"", b"WDSNAM1\n", foreign_content, foreign_content[:-1], b"\0" * 400):
         with open(path, "wb") as file:
             file.write(content)
         assert open_key_index(place, offsets).find("000004").rows == (4,)
 
 
-def test_a_folder_that_cannot_be_written_has_its_index_in_memory(tmp_path: Path) -> None:
+def test_key_index_stays_in_memory_if_file_cannot_be_written(tmp_path: Path) -> None:
     place, offsets = a_store(tmp_path, {"a.tar": samples(0, 5)})
     os.mkdir(os.path.join(place.meta, "names-1.bin"))  # nothing can be renamed over a folder
 
     assert open_key_index(place, offsets).find("000004").rows == (4,)
 
 
-def test_a_dataset_without_samples_has_no_names(tmp_path: Path) -> None:
+def test_key_index_without_keys_finds_nothing(tmp_path: Path) -> None:
     place, offsets = a_store(tmp_path, {"a.tar": samples(0, 1)})
     empty = key_index.KeyIndex(offsets, np.empty(0, np.uint64), np.empty(0, np.uint32))
 
@@ -102,7 +102,7 @@ def test_a_dataset_without_samples_has_no_names(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.text(max_size=12), min_size=1, max_size=30))
-def test_keys_are_hashed_alike_one_by_one_and_together(keys: list[str]) -> None:
+def test_hash_keys_equals_hash_key_of_each(keys: list[str]) -> None:
     each = [key.encode("utf-8", "surrogatepass") for key in keys]
     text = np.frombuffer(b"".join(each), np.uint8)
     bounds = np.cumsum([0, *map(len, each)])
@@ -110,7 +110,7 @@ def test_keys_are_hashed_alike_one_by_one_and_together(keys: list[str]) -> None:
     assert _hash_keys(text, bounds).tolist() == [_hash_key(key) for key in each]
 
 
-def test_a_digest_names_what_is_in_a_dataset(tmp_path: Path) -> None:
+def test_offsets_digest_depends_on_content_of_dataset(tmp_path: Path) -> None:
     _, one = a_store(tmp_path / "one", {"a.tar": samples(0, 5)})
     _, same = a_store(tmp_path / "two", {"a.tar": samples(0, 5)})
     _, other = a_store(tmp_path / "three", {"a.tar": samples(0, 6)})

@@ -14,31 +14,33 @@ KEYS = st.lists(
 
 
 @given(KEYS, KEYS)
-def test_keys_are_found_once_and_by_every_letter(listed: list[str], asked: list[str]) -> None:
-    keys, others = key_list(listed), key_list(asked)
-    found = keys.find(others, np.arange(len(asked)))
+def test_key_list_finds_exact_keys_and_counts_repeats(table_keys: list[str], queries: list[str]) -> None:
+    keys, others = key_list(table_keys), key_list(queries)
+    found = keys.find(others, np.arange(len(queries)))
 
     assert [None if row < 0 else keys.key(row) for row in found.tolist()] == [
-        key if key in listed else None for key in asked
+        key if key in table_keys else None for key in queries
     ]
-    assert (len(keys), keys.repeated_count) == (len(set(listed)), len(listed) - len(set(listed)))
+    assert (len(keys), keys.repeated_count) == (len(set(table_keys)), len(table_keys) - len(set(table_keys)))
 
 
 @given(
     lines=st.lists(st.sampled_from(["a", "b/ü 1", "", "c"])), end=st.sampled_from(["\n", "\r\n"]), last=st.booleans()
 )
-def test_lines_may_end_as_they_like(tmp_path_factory: object, lines: list[str], end: str, last: bool) -> None:
-    wanted = [line for line in lines if line]
-    if not wanted:
+def test_read_key_list_accepts_all_line_endings(
+    tmp_path_factory: object, lines: list[str], end: str, last: bool
+) -> None:
+    expected = [line for line in lines if line]
+    if not expected:
         return
     path = Path(tmp_path_factory.mktemp("keys")) / "list"  # type: ignore[attr-defined]
     path.write_bytes((end.join(lines) + (end if last else "")).encode())
     keys = read_key_list("", str(path))
 
-    assert [keys.key(row) for row in range(len(keys.key_start) - 1)] == wanted
+    assert [keys.key(row) for row in range(len(keys.key_start) - 1)] == expected
 
 
-def test_keys_that_were_not_seen_are_counted_and_named() -> None:
+def test_find_missing_returns_count_and_first_keys() -> None:
     keys = key_list(["a", "b", "c", "d", "e"])
     seen = np.array([True, False, False, False, False])
     assert keys.find_missing(seen) == (4, ["b", "c", "d"])

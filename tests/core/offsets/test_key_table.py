@@ -1,4 +1,4 @@
-"""Keys that are looked up are found where a dict would find them, whatever their hashes are."""
+"""KeyTable finds the same rows as a dict, whatever the hashes of the keys are."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ KEYS = st.lists(st.text(max_size=20).map(str.encode), unique=True, max_size=60)
 
 
 @given(KEYS, KEYS)
-def test_a_key_is_found_in_the_row_that_has_it(table: list[bytes], asked: list[bytes]) -> None:
+def test_key_table_finds_rows_like_a_dict(table: list[bytes], queries: list[bytes]) -> None:
     truth = {key: row for row, key in enumerate(table)}
 
-    found = KeyTable(index_of(table), all_rows(table)).find(index_of(asked), all_rows(asked))
+    found = KeyTable(index_of(table), all_rows(table)).find(index_of(queries), all_rows(queries))
 
-    assert found.tolist() == [truth.get(key, -1) for key in asked]
+    assert found.tolist() == [truth.get(key, -1) for key in queries]
 
 
 @given(KEYS, st.integers(1, 7))
-def test_blocks_and_hashes_that_collide_change_nothing(table: list[bytes], bits: int) -> None:
-    asked = [*table[::2], b"not there", *table[1::2]]
+def test_key_table_finds_keys_despite_blocks_and_hash_collisions(table: list[bytes], bits: int) -> None:
+    queries = [*table[::2], b"not there", *table[1::2]]
     truth = {key: row for row, key in enumerate(table)}
 
     with pytest.MonkeyPatch.context() as patch:
-        whole = key_table._hash_chunks
+        hash_chunks = key_table._hash_chunks
         patch.setattr(key_table, "BLOCK_KEYS", 3)
         patch.setattr(key_table, "MAX_BLOCK_BYTES", 5)
-        patch.setattr(key_table, "_hash_chunks", lambda words, size: whole(words, size) % np.uint64(1 << bits))
-        found = KeyTable(index_of(table), all_rows(table)).find(index_of(asked), all_rows(asked))
+        patch.setattr(key_table, "_hash_chunks", lambda words, size: hash_chunks(words, size) % np.uint64(1 << bits))
+        found = KeyTable(index_of(table), all_rows(table)).find(index_of(queries), all_rows(queries))
 
-    assert found.tolist() == [truth.get(key, -1) for key in asked]
+    assert found.tolist() == [truth.get(key, -1) for key in queries]
 
 
-def test_only_the_rows_of_the_table_are_found_and_rows_may_be_in_any_order() -> None:
+def test_key_table_finds_only_its_own_rows_in_any_order() -> None:
     keys = ["a", "bb", "c", "dd"]
 
     found = KeyTable(index_of(keys), np.array([3, 0])).find(index_of(keys), np.array([2, 0, 3, 0]))
@@ -46,14 +46,14 @@ def test_only_the_rows_of_the_table_are_found_and_rows_may_be_in_any_order() -> 
     assert found.tolist() == [-1, 0, 3, 0]
 
 
-def test_keys_that_differ_in_zeros_at_their_ends_are_different() -> None:
+def test_key_table_distinguishes_keys_by_trailing_zeros() -> None:
     keys = [b"", b"\0", b"\0\0", b"a", b"a\0"]
 
     assert KeyTable(index_of(keys), all_rows(keys)).find(index_of(keys), all_rows(keys)).tolist() == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("bits", [64, 0])
-def test_a_key_that_stands_twice_is_told_with_the_first_two_rows(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_duplicate_key_error_has_first_two_rows(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = ["c", "a", "b", "a", "b", "a"]
     if not bits:
         monkeypatch.setattr(key_table, "_hash_chunks", lambda words, _: np.zeros(len(words), np.uint64))

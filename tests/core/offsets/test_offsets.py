@@ -22,7 +22,7 @@ Sample = tuple[str, list[tuple[int, int, int]]]  # key, [(extension, offset, siz
 Shard = list[Sample]
 
 
-def rows(shard: Shard) -> ShardColumns:
+def columns_of(shard: Shard) -> ShardColumns:
     keys = [key.encode() for key, _ in shard]
     parts = np.array([part for _, parts in shard for part in parts], np.int64).reshape(-1, 3)
     return ShardColumns(
@@ -35,17 +35,17 @@ def rows(shard: Shard) -> ShardColumns:
     )
 
 
-def written(folder: Path, shards: list[Shard]) -> str:
+def write_offsets(folder: Path, shards: list[Shard]) -> str:
     writer = OffsetsWriter(str(folder))
     for i, shard in enumerate(shards):
-        writer.add(ShardEntry(i + 1, f"{i}.tar", 1 << 52, len(shard), f"hash {i}"), rows(shard))
+        writer.add(ShardEntry(i + 1, f"{i}.tar", 1 << 52, len(shard), f"hash {i}"), columns_of(shard))
     path = str(folder / "offsets-7.bin")
     writer.finish(path, 7, EXTENSIONS)
     writer.close()
     return path
 
 
-def content(offsets: Offsets) -> list[Shard]:
+def read_shards(offsets: Offsets) -> list[Shard]:
     return [
         [
             (offsets.key(row), [(EXTENSIONS.index(name), at, size) for name, at, size in offsets.parts(row)])
@@ -63,22 +63,22 @@ shards = st.lists(st.lists(samples, max_size=6), max_size=5)
 
 @given(shards)
 @settings(max_examples=50, deadline=None)
-def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, made: list[Shard]) -> None:
-    offsets = Offsets(written(tmp_path_factory.mktemp("offsets"), made))
+def test_offsets_return_written_shards(tmp_path_factory: pytest.TempPathFactory, shard_list: list[Shard]) -> None:
+    offsets = Offsets(write_offsets(tmp_path_factory.mktemp("offsets"), shard_list))
 
-    assert content(offsets) == made
-    assert (offsets.generation, offsets.samples) == (7, sum(map(len, made)))
-    for i, shard in enumerate(made):
+    assert read_shards(offsets) == shard_list
+    assert (offsets.generation, offsets.samples) == (7, sum(map(len, shard_list)))
+    for i, shard in enumerate(shard_list):
         for row in range(int(offsets.shard_row[i]), int(offsets.shard_row[i]) + len(shard)):
             assert offsets.shard_of(row) == i
 
 
 @given(shards)
 @settings(max_examples=40, deadline=None)
-def test_shards_are_copied_whole_from_one_file_to_the_next(
-    tmp_path_factory: pytest.TempPathFactory, made: list[Shard]
+def test_copied_shard_columns_give_identical_file(
+    tmp_path_factory: pytest.TempPathFactory, shard_list: list[Shard]
 ) -> None:
-    path = written(tmp_path_factory.mktemp("offsets"), made)
+    path = write_offsets(tmp_path_factory.mktemp("offsets"), shard_list)
     first = Path(path).read_bytes()
     for _ in range(2):
         old = Offsets(path)
@@ -95,18 +95,18 @@ def test_shards_are_copied_whole_from_one_file_to_the_next(
 
 @given(shards, st.integers(0, 100))
 @settings(max_examples=40, deadline=None)
-def test_the_file_is_the_same_however_much_was_held_in_memory(
-    tmp_path_factory: pytest.TempPathFactory, made: list[Shard], held: int
+def test_offsets_file_is_independent_of_memory_limit(
+    tmp_path_factory: pytest.TempPathFactory, shard_list: list[Shard], memory_limit: int
 ) -> None:
-    whole = Path(written(tmp_path_factory.mktemp("offsets"), made)).read_bytes()
+    whole = Path(write_offsets(tmp_path_factory.mktemp("offsets"), shard_list)).read_bytes()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(write, "MAX_COLUMN_MEMORY_BYTES", held)
-        assert Path(written(tmp_path_factory.mktemp("offsets"), made)).read_bytes() == whole
+        patch.setattr(write, "MAX_COLUMN_MEMORY_BYTES", memory_limit)
+        assert Path(write_offsets(tmp_path_factory.mktemp("offsets"), shard_list)).read_bytes() == whole
 
 
-def test_a_dataset_of_one_layout_has_no_column_for_it(tmp_path: Path) -> None:
+def test_offsets_with_one_layout_have_no_layout_column(tmp_path: Path) -> None:
     shard: Shard = [(f"{i}", [(0, i * 1000, 3), (1, i * 1000 + 512, 4)]) for i in range(5)]
-    offsets = Offsets(written(tmp_path, [shard, [], shard]))
+    offsets = Offsets(write_offsets(tmp_path, [shard, [], shard]))
 
     assert offsets.layout is None
     assert offsets.part_start is None
@@ -114,29 +114,29 @@ def test_a_dataset_of_one_layout_has_no_column_for_it(tmp_path: Path) -> None:
     assert offsets.find_with_layouts([0]) == (10, 0)
 
 
-def test_samples_without_a_part_are_found_by_their_layouts(tmp_path: Path) -> None:
-    offsets = Offsets(written(tmp_path, [[("a", [(0, 0, 1)]), ("b", [(1, 0, 1)]), ("c", [(1, 9, 1)])]]))
+def test_find_with_layouts_counts_samples_and_first_row(tmp_path: Path) -> None:
+    offsets = Offsets(write_offsets(tmp_path, [[("a", [(0, 0, 1)]), ("b", [(1, 0, 1)]), ("c", [(1, 9, 1)])]]))
 
     assert offsets.layouts == [("jpg",), ("txt",)]
     assert offsets.find_with_layouts([1]) == (2, 1)
     assert offsets.find_with_layouts([]) == (0, -1)
 
 
-@pytest.mark.parametrize("made", [[], [[]], [[], []]])
-def test_a_dataset_without_samples_is_a_file_too(tmp_path: Path, made: list[Shard]) -> None:
-    offsets = Offsets(written(tmp_path, made))
+@pytest.mark.parametrize("shard_list", [[], [[]], [[], []]])
+def test_offsets_file_without_samples_is_readable(tmp_path: Path, shard_list: list[Shard]) -> None:
+    offsets = Offsets(write_offsets(tmp_path, shard_list))
 
-    assert (offsets.samples, len(offsets.shards)) == (0, len(made))
+    assert (offsets.samples, len(offsets.shards)) == (0, len(shard_list))
     assert (len(offsets.keys), len(offsets.part_offset)) == (0, 0)
 
 
-MADE: list[Shard] = [[("a", [(0, 512, 3), (1, 1536, 4)]), ("b", [(0, 2048, 3)])], [("c", [])]]
+SHARDS: list[Shard] = [[("a", [(0, 512, 3), (1, 1536, 4)]), ("b", [(0, 2048, 3)])], [("c", [])]]
 
 
 @given(st.integers(0, 1 << 30))
 @settings(max_examples=50, deadline=None)
-def test_a_file_cut_short_is_damaged(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
-    path = Path(written(tmp_path_factory.mktemp("offsets"), MADE))
+def test_truncated_offsets_file_raises_wds302(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+    path = Path(write_offsets(tmp_path_factory.mktemp("offsets"), SHARDS))
     path.write_bytes(path.read_bytes()[: cut % path.stat().st_size])
 
     with pytest.raises(CatalogError) as caught:
@@ -146,8 +146,8 @@ def test_a_file_cut_short_is_damaged(tmp_path_factory: pytest.TempPathFactory, c
 
 @given(st.integers(0, 1 << 30))
 @settings(max_examples=120, deadline=None)
-def test_a_flipped_bit_in_the_header_gives_no_other_error(tmp_path_factory: pytest.TempPathFactory, bit: int) -> None:
-    path = Path(written(tmp_path_factory.mktemp("offsets"), MADE))
+def test_flipped_header_bit_raises_only_catalog_error(tmp_path_factory: pytest.TempPathFactory, bit: int) -> None:
+    path = Path(write_offsets(tmp_path_factory.mktemp("offsets"), SHARDS))
     data = bytearray(path.read_bytes())
     bit %= 8 * (16 + int.from_bytes(data[8:16], "little"))
     data[bit // 8] ^= 1 << bit % 8
@@ -164,15 +164,15 @@ MANY: list[Shard] = [
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A file that is mapped."""
-    data = Path(written(tmp_path_factory.mktemp("many"), MANY)).read_bytes()
+    """An offsets file that is large enough to be mapped into memory."""
+    data = Path(write_offsets(tmp_path_factory.mktemp("many"), MANY)).read_bytes()
     assert len(data) > MAX_UNMAPPED_BYTES
     return data
 
 
 @given(st.integers(0, (1 << 32) - 1), st.integers(0, 7))
 @settings(max_examples=60, deadline=None)
-def test_no_flipped_bit_gives_wrong_rows(
+def test_flipped_bit_never_gives_wrong_rows(
     tmp_path_factory: pytest.TempPathFactory, many: bytes, at: int, bit: int
 ) -> None:
     data = bytearray(many)
@@ -189,7 +189,7 @@ def test_no_flipped_bit_gives_wrong_rows(
     for i, shard in enumerate(MANY):
         for row in range(0, len(shard), 37):
             try:
-                assert sample_of(offsets, row + 8000 * i) == shard[row]
+                assert read_sample(offsets, row + 8000 * i) == shard[row]
             except CatalogError as error:
                 errors.append(error)
     assert len(errors) < 100
@@ -199,12 +199,12 @@ def test_no_flipped_bit_gives_wrong_rows(
         offsets.check_all()
 
 
-def sample_of(offsets: Offsets, row: int) -> Sample:
+def read_sample(offsets: Offsets, row: int) -> Sample:
     return offsets.key(row), [(EXTENSIONS.index(name), at, size) for name, at, size in offsets.parts(row)]
 
 
 @pytest.mark.parametrize("name", ["key_start", "keys", "layout", "part_start", "part_offset", "part_size"])
-def test_a_column_is_checked_before_it_is_handed_out(tmp_path: Path, many: bytes, name: str) -> None:
+def test_damaged_column_raises_on_first_access(tmp_path: Path, many: bytes, name: str) -> None:
     path = tmp_path / "flipped.bin"
     header = json.loads(many[16 : 16 + int.from_bytes(many[8:16], "little")])
     at, dtype, count = header["columns"][name]
@@ -224,25 +224,25 @@ def test_a_column_is_checked_before_it_is_handed_out(tmp_path: Path, many: bytes
         offsets.shard_columns(2, {ext: i for i, ext in enumerate(EXTENSIONS)})
 
 
-def test_no_file_is_told_with_the_way_to_get_it_back(tmp_path: Path) -> None:
+def test_missing_offsets_file_error_hints_at_index(tmp_path: Path) -> None:
     with pytest.raises(CatalogError, match="the offsets file is missing") as caught:
         Offsets(str(tmp_path / ".wdsctl" / "none"))
     assert (caught.value.code, caught.value.hint) == ("WDS302", f"run `wdsctl index {tmp_path}` to write it again")
 
 
-def test_a_file_stays_readable_when_its_name_is_gone(tmp_path: Path) -> None:
-    path = Path(written(tmp_path, MADE))
+def test_open_offsets_stay_readable_after_unlink(tmp_path: Path) -> None:
+    path = Path(write_offsets(tmp_path, SHARDS))
     offsets = Offsets(str(path))
     path.unlink()
 
-    assert content(offsets) == MADE
+    assert read_shards(offsets) == SHARDS
 
 
-def test_units_open_a_file_once_and_see_when_another_takes_its_place(tmp_path: Path) -> None:
-    path = written(tmp_path, MADE)
+def test_open_cached_offsets_reopens_replaced_file(tmp_path: Path) -> None:
+    path = write_offsets(tmp_path, SHARDS)
     before = open_cached_offsets(path)
     assert open_cached_offsets(path) is before
 
-    Path(written(tmp_path / "other", MADE[:1])).replace(path)
-    assert content(open_cached_offsets(path)) == MADE[:1]
-    assert content(before) == MADE
+    Path(write_offsets(tmp_path / "other", SHARDS[:1])).replace(path)
+    assert read_shards(open_cached_offsets(path)) == SHARDS[:1]
+    assert read_shards(before) == SHARDS

@@ -17,11 +17,11 @@ FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
 LONG = "folder/" * 30
 
 
-def a_shard(path: Path, names: list[str], form: int) -> None:
-    with tarfile.open(path, "w", format=form) as tar:
+def write_tar(path: Path, names: list[str], tar_format: int) -> None:
+    with tarfile.open(path, "w", format=tar_format) as tar:
         for name in names:
             info = tarfile.TarInfo(name)
-            info.size, info.mtime = 5, 1.5  # a time with a fraction, as webdataset's writer has it
+            info.size, info.mtime = 5, 1.5  # a fractional mtime, as webdataset's writer writes it
             tar.addfile(info, io.BytesIO(b"hello"))
 
 
@@ -36,11 +36,16 @@ NAMES = [
 
 
 @pytest.mark.parametrize(
-    ("names", "form"),
-    [(names, form) for names in NAMES for form in FORMATS if len(names[0]) < 100 or form != tarfile.USTAR_FORMAT],
+    ("names", "tar_format"),
+    [
+        (names, tar_format)
+        for names in NAMES
+        for tar_format in FORMATS
+        if len(names[0]) < 100 or tar_format != tarfile.USTAR_FORMAT
+    ],
 )
-def test_a_shard_fits_its_own_probes(tmp_path: Path, form: int, names: list[str]) -> None:
-    a_shard(tmp_path / "a.tar", names, form)
+def test_probes_fit_their_own_shard(tmp_path: Path, tar_format: int, names: list[str]) -> None:
+    write_tar(tmp_path / "a.tar", names, tar_format)
     prepare(str(tmp_path), None, PrepareRequest(take_unsure=True))
     index = Offsets(locate(str(tmp_path)).offsets_path(1))
     data = (tmp_path / "a.tar").read_bytes()
@@ -51,7 +56,7 @@ def test_a_shard_fits_its_own_probes(tmp_path: Path, form: int, names: list[str]
     assert all(probe.fits(data[probe.offset : probe.offset + 512]) for probe in probes)
 
 
-def test_another_name_or_no_header_does_not_fit() -> None:
+def test_probe_rejects_other_name_or_missing_header() -> None:
     probe = Probe(0, b"a.txt")
 
     assert probe.fits(build_tar_header(b"a.txt", 5))

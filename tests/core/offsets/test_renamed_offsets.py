@@ -10,7 +10,7 @@ from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.offsets.write import rename_offsets_shards
 
 
-def test_other_names_change_nothing_else_and_whoever_has_the_file_open_goes_on(tmp_path: Path) -> None:
+def test_rename_offsets_shards_changes_only_names_and_keeps_open_readers(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": samples(0, 3), "b.tar": samples(3, 2, "jpg"), "c.tar": {}})
     index(root)
     path = locate(root).offsets_path(1)

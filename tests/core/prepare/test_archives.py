@@ -1,4 +1,4 @@
-"""Zips of a source: unpacked beside the destination, bounded, and removed."""
+"""`prepare` unpacks zips of a source next to the destination, within limits, and removes the files afterwards."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def a_zip(files: Mapping[str, bytes], *, method: int = zipfile.ZIP_DEFLATED) -> 
     return target.getvalue()
 
 
-def parts(dest: Path) -> dict[str, bytes]:
+def read_members(dest: Path) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for shard in sorted(dest.glob("*.tar")):
         with tarfile.open(shard) as tar:
@@ -50,18 +50,18 @@ PAIRS = {f"{i}.{part}": data + bytes([i]) for i in range(4) for part, data in ((
         ({"o.zip": a_zip({"__MACOSX/._0.jpg": b"x", ".hidden": b"x", **PAIRS})}, "o.zip", ""),
     ],
 )
-def test_the_files_of_zips_are_samples(tmp_path: Path, files: dict[str, bytes], source: str, folder: str) -> None:
+def test_files_in_zips_become_samples(tmp_path: Path, files: dict[str, bytes], source: str, folder: str) -> None:
     a_folder(tmp_path, files)
 
     report = prepare(str(tmp_path / source), str(tmp_path / "made"))
 
-    assert parts(tmp_path / "made") == {f"{folder}{name}": data for name, data in PAIRS.items()}
+    assert read_members(tmp_path / "made") == {f"{folder}{name}": data for name, data in PAIRS.items()}
     assert report.source == str(tmp_path / source)
     assert not (tmp_path / "made.unpacked").exists()
     assert prepare(str(tmp_path / source), str(tmp_path / "made")).up_to_date
 
 
-def test_a_zip_beside_the_table_that_names_its_files_belongs_to_it(tmp_path: Path) -> None:
+def test_zip_with_files_of_a_table_is_unpacked_and_kept(tmp_path: Path) -> None:
     rows = [
         {
             "image": f"images/{i}.jpg",
@@ -74,21 +74,21 @@ def test_a_zip_beside_the_table_that_names_its_files_belongs_to_it(tmp_path: Pat
 
     prepare(root, str(tmp_path / "made"))
 
-    assert sorted(data for name, data in parts(tmp_path / "made").items() if name.endswith("jpg")) == [
+    assert sorted(data for name, data in read_members(tmp_path / "made").items() if name.endswith("jpg")) == [
         JPEG + bytes([i]) for i in range(3)
     ]
     assert (tmp_path / "llava/images.zip").exists()
 
 
-def test_a_zip_that_is_a_part_of_a_sample_stays_one(tmp_path: Path) -> None:
+def test_zip_that_is_a_sample_part_is_not_unpacked(tmp_path: Path) -> None:
     root = a_folder(tmp_path / "raw", {f"{i}.{part}": JPEG for i in range(3) for part in ("jpg", "zip")})
 
     prepare(root, str(tmp_path / "made"), PrepareRequest(take_unsure=True))
 
-    assert "0.zip" in parts(tmp_path / "made")
+    assert "0.zip" in read_members(tmp_path / "made")
 
 
-def test_the_folder_is_kept_for_the_hint_of_an_error_and_replaced_by_the_next_run(tmp_path: Path) -> None:
+def test_unpacked_folder_is_kept_after_error_and_removed_by_next_run(tmp_path: Path) -> None:
     a_folder(tmp_path, {"raw.zip": a_zip({**PAIRS, "9.jpg": JPEG})})
     source, dest = str(tmp_path / "raw.zip"), str(tmp_path / "made")
 
@@ -120,7 +120,7 @@ def a_bomb() -> bytes:
         (a_zip(PAIRS)[:-30], "WDS233", "the zip cannot be read"),
     ],
 )
-def test_what_cannot_be_unpacked_safely_is_refused(tmp_path: Path, data: bytes, code: str, words: str) -> None:
+def test_unsafe_or_damaged_zip_is_refused(tmp_path: Path, data: bytes, code: str, words: str) -> None:
     a_folder(tmp_path, {"raw.zip": data})
 
     with pytest.raises(WdsctlError) as caught:
@@ -131,7 +131,7 @@ def test_what_cannot_be_unpacked_safely_is_refused(tmp_path: Path, data: bytes, 
     assert {path.name for path in tmp_path.iterdir()} <= {"raw.zip", "made.unpacked"}
 
 
-def test_a_link_in_a_zip_is_refused(tmp_path: Path) -> None:
+def test_zip_with_link_is_refused(tmp_path: Path) -> None:
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w") as archive:
         link = zipfile.ZipInfo("x.jpg")
@@ -143,7 +143,7 @@ def test_a_link_in_a_zip_is_refused(tmp_path: Path) -> None:
         prepare(str(tmp_path / "raw.zip"), str(tmp_path / "made"))
 
 
-def test_files_that_do_not_fit_the_disk_are_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zip_larger_than_free_disk_space_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archives, "_SPARE_BYTES", 1 << 60)
     a_folder(tmp_path, {"raw.zip": a_zip(PAIRS)})
 
@@ -151,7 +151,7 @@ def test_files_that_do_not_fit_the_disk_are_not_unpacked(tmp_path: Path, monkeyp
         prepare(str(tmp_path / "raw.zip"), str(tmp_path / "made"))
 
 
-def test_a_zip_needs_a_destination_and_another_folder_is_not_replaced(tmp_path: Path) -> None:
+def test_zip_needs_destination_and_foreign_unpack_folder_is_kept(tmp_path: Path) -> None:
     a_folder(tmp_path, {"raw.zip": a_zip(PAIRS), "made.unpacked/mine.txt": b"mine"})
 
     with pytest.raises(UsageError, match="missing DEST"):
@@ -161,7 +161,7 @@ def test_a_zip_needs_a_destination_and_another_folder_is_not_replaced(tmp_path: 
     assert (tmp_path / "made.unpacked/mine.txt").read_bytes() == b"mine"
 
 
-def test_other_archives_in_a_raw_folder_are_refused(tmp_path: Path) -> None:
+def test_other_archives_in_raw_folder_are_refused(tmp_path: Path) -> None:
     root = a_folder(tmp_path / "raw", {"more.7z": b"7z", "0.jpg": JPEG})
 
     with pytest.raises(InputError, match=r"1 archive in the source, such as more\.7z") as caught:

@@ -1,4 +1,4 @@
-"""A run that was interrupted has written some shards: no command takes them for the dataset."""
+"""No command treats the shards of an interrupted `prepare` as a complete dataset."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_folder, an_image
-from tests.preparing import prepare_request
+from tests.prepare_requests import prepare_request
 from wdsctl.core.dataset.root_spec import RootSpec
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.index.index import index_dataset
@@ -22,14 +22,14 @@ from wdsctl.core.progress import SilentProgress
 SAMPLES = 40
 
 
-class Interrupting(SilentProgress):
-    """Ctrl-C after so many steps of a phase that writes."""
+class InterruptingProgress(SilentProgress):
+    """Raises KeyboardInterrupt after three steps that write bytes."""
 
-    left = 3
+    steps_left = 3
 
     def advance(self, *, items: int = 0, size_bytes: int = 0, doing: str = "") -> None:
-        self.left -= bool(size_bytes)
-        if self.left < 0:
+        self.steps_left -= bool(size_bytes)
+        if self.steps_left < 0:
             raise KeyboardInterrupt
 
 
@@ -51,11 +51,11 @@ def table(root: Path) -> str:
 
 
 @pytest.mark.parametrize("make_source", [raw_folder, table])
-def test_only_the_interrupted_command_continues(make_source: Callable[[Path], str], tmp_path: Path) -> None:
+def test_only_interrupted_prepare_continues_partial_dataset(make_source: Callable[[Path], str], tmp_path: Path) -> None:
     source, dest = make_source(tmp_path / "raw"), str(tmp_path / "out")
     request = prepare_request(shard_samples=2)
     with recording_invocation("prepare", [source, dest]), pytest.raises(KeyboardInterrupt):
-        prepare(source, dest, request, progress=Interrupting())
+        prepare(source, dest, request, progress=InterruptingProgress())
     written = len(list(Path(dest).glob("*.tar")))
     assert 0 < written < SAMPLES // 2
 
@@ -72,6 +72,6 @@ def test_only_the_interrupted_command_continues(make_source: Callable[[Path], st
     report = prepare(source, dest, request)
     assert report.index is not None
     assert report.index.samples == SAMPLES
-    again = prepare(dest, None, prepare_request()).index
-    assert again is not None
-    assert again.samples == SAMPLES
+    reindexed = prepare(dest, None, prepare_request()).index
+    assert reindexed is not None
+    assert reindexed.samples == SAMPLES

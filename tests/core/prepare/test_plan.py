@@ -9,7 +9,7 @@ from wdsctl.core.prepare.plan import plan_shards, sample_digest, sample_size_byt
 from wdsctl.core.samples.naming import RawPart, RawSample
 
 TEMPLATE = "s-{index:03d}.tar"
-PART = 512 + 512  # bytes in a tar of a header and up to 512 bytes of data
+PART = 512 + 512  # tar bytes of a header and up to 512 bytes of data
 END = 1024
 
 
@@ -23,8 +23,8 @@ samples_of = st.lists(st.lists(st.integers(0, 5_000), min_size=1, max_size=3), m
 
 
 @given(samples_of, st.integers(1, 10), st.integers(1, 40_000))
-def test_every_sample_is_in_exactly_one_shard_in_order(samples: list[RawSample], most: int, size: int) -> None:
-    shards = plan_shards(samples, most, size, TEMPLATE)
+def test_planned_shards_cover_all_samples_once_in_order(samples: list[RawSample], max_samples: int, size: int) -> None:
+    shards = plan_shards(samples, max_samples, size, TEMPLATE)
 
     borders = [0, *(shard.stop for shard in shards)]
     assert [shard.start for shard in shards] == borders[:-1]
@@ -33,40 +33,42 @@ def test_every_sample_is_in_exactly_one_shard_in_order(samples: list[RawSample],
 
 
 @given(samples_of, st.integers(1, 10), st.integers(1, 40_000))
-def test_both_limits_hold_unless_one_sample_is_larger(samples: list[RawSample], most: int, size: int) -> None:
-    for shard in plan_shards(samples, most, size, TEMPLATE):
+def test_planned_shards_respect_both_limits_unless_one_sample_is_larger(
+    samples: list[RawSample], max_samples: int, size: int
+) -> None:
+    for shard in plan_shards(samples, max_samples, size, TEMPLATE):
         count = shard.stop - shard.start
-        assert count <= most
+        assert count <= max_samples
         assert shard.size_bytes <= size or count == 1
 
 
 @given(samples_of, st.integers(1, 10), st.integers(1, 40_000))
-def test_a_shard_is_closed_no_earlier_than_it_must(samples: list[RawSample], most: int, size: int) -> None:
-    for shard in plan_shards(samples, most, size, TEMPLATE)[:-1]:
-        next_one = sample_size_bytes(samples[shard.stop])
-        assert shard.stop - shard.start == most or shard.size_bytes + next_one > size
+def test_planned_shard_is_closed_only_at_a_limit(samples: list[RawSample], max_samples: int, size: int) -> None:
+    for shard in plan_shards(samples, max_samples, size, TEMPLATE)[:-1]:
+        next_size = sample_size_bytes(samples[shard.stop])
+        assert shard.stop - shard.start == max_samples or shard.size_bytes + next_size > size
 
 
 @given(samples_of)
-def test_the_size_counts_headers_padding_and_the_end(samples: list[RawSample]) -> None:
+def test_planned_size_counts_headers_padding_and_end_mark(samples: list[RawSample]) -> None:
     for shard in plan_shards(samples, 3, 1 << 30, TEMPLATE):
         members = samples[shard.start : shard.stop]
         data = sum(512 + part.size_bytes + -part.size_bytes % 512 for one in members for part in one.parts)
         assert shard.size_bytes == data + END == tar_size_bytes(members)
 
 
-def test_the_size_limit_is_met_exactly() -> None:
+def test_plan_shards_fills_size_limit_exactly() -> None:
     samples = [sample(f"{i}", 512) for i in range(4)]
 
     assert [s.size_bytes for s in plan_shards(samples, 99, 2 * PART + END, TEMPLATE)] == [2 * PART + END] * 2
     assert len(plan_shards(samples, 99, 2 * PART + END - 1, TEMPLATE)) == 4
 
 
-def test_a_long_name_takes_the_room_of_its_pax_header() -> None:
+def test_long_name_adds_size_of_pax_header() -> None:
     assert sample_size_bytes(sample("k" * 300, 512)) == sample_size_bytes(sample("k", 512)) + 1024
 
 
-def test_numbers_count_up_and_pass_over_taken_names() -> None:
+def test_shard_numbers_increase_and_skip_taken_names() -> None:
     samples = [sample(f"{i}", 1) for i in range(3)]
 
     shards = plan_shards(samples, 1, 1 << 30, TEMPLATE, first_index=5, taken_names={"s-006.tar"})
@@ -84,7 +86,7 @@ def test_numbers_count_up_and_pass_over_taken_names() -> None:
         RawSample("k", (RawPart("jpg", 1, 3), RawPart("txt", 1, 3))),
     ],
 )
-def test_the_mark_changes_with_every_fact(other: RawSample) -> None:
+def test_sample_digest_changes_with_key_part_size_and_mtime(other: RawSample) -> None:
     before = RawSample("k", (RawPart("jpg", 1, 3),))
 
     assert sample_digest(before) == sample_digest(RawSample("k", (RawPart("jpg", 1, 3),)))
@@ -92,11 +94,11 @@ def test_the_mark_changes_with_every_fact(other: RawSample) -> None:
     assert plan_shards([before], 1, 1, TEMPLATE)[0].digest != plan_shards([other], 1, 1, TEMPLATE)[0].digest
 
 
-@pytest.mark.parametrize(("most", "size"), [(0, 1), (-1, 1), (1, 0), (1, -5)])
-def test_limits_that_allow_nothing_are_refused(most: int, size: int) -> None:
+@pytest.mark.parametrize(("max_samples", "size"), [(0, 1), (-1, 1), (1, 0), (1, -5)])
+def test_limits_below_one_are_refused(max_samples: int, size: int) -> None:
     with pytest.raises(UsageError):
-        plan_shards([sample("a", 1)], most, size, TEMPLATE)
+        plan_shards([sample("a", 1)], max_samples, size, TEMPLATE)
 
 
-def test_no_samples_make_no_shards() -> None:
+def test_plan_shards_without_samples_is_empty() -> None:
     assert plan_shards([], 10, 10, TEMPLATE) == []

@@ -23,8 +23,8 @@ OPTIONS: dict[str, Any] = {"format_options": {"key": "id"}, "take_unsure": True}
 
 
 @pytest.fixture
-def costly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Repeats of some bytes are many."""
+def low_repeat_threshold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lowers the number of repeated bytes from which `prepare` chooses the polylithic layout."""
     monkeypatch.setattr("wdsctl.core.convert.sharing.MIN_REPEATED_BYTES", 1000)
 
 
@@ -50,8 +50,8 @@ def split_sizes(root: Path) -> dict[str, int]:
         return {split.name: split.samples for split in catalog.splits()}
 
 
-@pytest.mark.usefixtures("costly")
-def test_files_of_many_rows_are_stored_once_by_default_and_it_is_said(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("low_repeat_threshold")
+def test_shared_files_are_stored_once_by_default_and_reported(tmp_path: Path) -> None:
     report = run(questions(tmp_path / "a"), tmp_path / "d", split={"train": 8, "val": 2}, split_by="sample")
 
     assert report.conversion is not None
@@ -66,7 +66,7 @@ def test_files_of_many_rows_are_stored_once_by_default_and_it_is_said(tmp_path: 
     assert "VQASample" in (tmp_path / "d" / "cook.py").read_text()
 
 
-def test_little_is_stored_as_one_dataset_without_a_word(tmp_path: Path) -> None:
+def test_few_repeated_bytes_give_monolithic_layout_without_message(tmp_path: Path) -> None:
     report = run(questions(tmp_path / "a"), tmp_path / "d")
 
     assert report.conversion is not None
@@ -74,8 +74,8 @@ def test_little_is_stored_as_one_dataset_without_a_word(tmp_path: Path) -> None:
     assert len(members(tmp_path / "d")) == 40
 
 
-@pytest.mark.usefixtures("costly")
-def test_the_layout_can_be_chosen(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("low_repeat_threshold")
+def test_layout_option_selects_layout(tmp_path: Path) -> None:
     source = questions(tmp_path / "a")
     run(source, tmp_path / "mono", layout="monolithic")
     run(source, tmp_path / "auto")
@@ -85,8 +85,8 @@ def test_the_layout_can_be_chosen(tmp_path: Path) -> None:
     assert files(tmp_path / "auto") == files(tmp_path / "poly")
 
 
-@pytest.mark.usefixtures("costly")
-def test_a_second_run_changes_nothing_and_keeps_what_users_wrote(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("low_repeat_threshold")
+def test_second_run_changes_nothing_and_keeps_user_edits(tmp_path: Path) -> None:
     source = questions(tmp_path / "a")
     run(source, tmp_path / "d", split={"train": 8, "val": 2})
     (tmp_path / "d" / "cook.py").write_text("# mine\n")
@@ -100,17 +100,19 @@ def test_a_second_run_changes_nothing_and_keeps_what_users_wrote(tmp_path: Path)
     assert files(tmp_path / "d") == before
 
 
-@pytest.mark.usefixtures("costly")
+@pytest.mark.usefixtures("low_repeat_threshold")
 @pytest.mark.parametrize("name", ["resolve_polylithic_config", "write_training_files"])
-def test_stopped_before_its_last_step_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_prepare_continues_after_stop_before_last_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     source = questions(tmp_path / "a")
     run(source, tmp_path / "whole", split={"train": 8, "val": 2})
 
     def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as stopping:
-        stopping.setattr(f"wdsctl.core.prepare.prepare.{name}", stop)
+    with monkeypatch.context() as patch:
+        patch.setattr(f"wdsctl.core.prepare.prepare.{name}", stop)
         with pytest.raises(KeyboardInterrupt):
             run(source, tmp_path / "d", split={"train": 8, "val": 2})
     run(source, tmp_path / "d", split={"train": 8, "val": 2})
@@ -118,16 +120,16 @@ def test_stopped_before_its_last_step_it_goes_on(tmp_path: Path, monkeypatch: py
     assert files(tmp_path / "d") == files(tmp_path / "whole")
 
 
-@pytest.mark.usefixtures("costly")
-def test_media_facts_are_those_of_the_media(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("low_repeat_threshold")
+def test_media_facts_are_read_for_media_dataset(tmp_path: Path) -> None:
     run(questions(tmp_path / "a"), tmp_path / "d", index=IndexRequest(media=MediaRequest(selection="auto")))
 
     with Catalog(locate(str(tmp_path / "d" / "media")).catalog) as catalog:
         assert catalog.media_settings() is not None
 
 
-@pytest.mark.usefixtures("costly")
-def test_the_sample_type_can_be_named_later(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("low_repeat_threshold")
+def test_sample_type_can_be_set_by_later_run(tmp_path: Path) -> None:
     run(questions(tmp_path / "a"), tmp_path / "d")
 
     fields = {"image": "png", "caption": "json[answer]"}
@@ -138,8 +140,8 @@ def test_the_sample_type_can_be_named_later(tmp_path: Path) -> None:
     assert "CaptioningSample" in (tmp_path / "d" / "cook.py").read_text()
 
 
-@pytest.mark.usefixtures("costly")
-def test_a_doubtful_type_is_refused_after_everything_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("low_repeat_threshold")
+def test_unsure_sample_type_is_refused_after_all_other_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = questions(tmp_path / "a")
     monkeypatch.setattr(Detection, "is_sure", property(lambda _: False))
 
@@ -153,8 +155,8 @@ def test_a_doubtful_type_is_refused_after_everything_else(tmp_path: Path, monkey
     assert not (tmp_path / "d" / "monolithic.yaml").exists()
 
 
-@pytest.mark.usefixtures("costly")
-def test_a_dry_run_says_what_would_be_written(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("low_repeat_threshold")
+def test_dry_run_reports_datasets_and_layout(tmp_path: Path) -> None:
     report = run(questions(tmp_path / "a"), tmp_path / "d", index=IndexRequest(dry_run=True))
 
     assert report.conversion is not None
@@ -163,7 +165,7 @@ def test_a_dry_run_says_what_would_be_written(tmp_path: Path) -> None:
     assert not (tmp_path / "d").exists()
 
 
-def test_raw_files_and_shards_have_no_layout(tmp_path: Path) -> None:
+def test_layout_option_is_refused_for_raw_files(tmp_path: Path) -> None:
     questions(tmp_path / "a")
     (tmp_path / "a" / "rows.jsonl").unlink()
 

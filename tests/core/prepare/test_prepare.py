@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import Told, a_dataset, a_folder, samples, some_shards, tree
+from tests.build import RecordingProgress, a_dataset, a_folder, samples, some_shards, tree
 from tests.core.captioned import a_jpeg, captions
 from tests.core.dumps import catalog_of, split_of
 from wdsctl.core.catalog.ledger import Ledger
@@ -19,7 +19,7 @@ from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
 
 
-def test_a_folder_of_shards_is_prepared_in_place_and_its_tars_are_untouched(tmp_path: Path) -> None:
+def test_shards_are_prepared_in_place_without_touching_tars(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"deep/er/a.tar": captions(0, 5), "b.tar": captions(5, 5)})
     before = tree(root)
     report = prepare(root)
@@ -38,7 +38,7 @@ def test_a_folder_of_shards_is_prepared_in_place_and_its_tars_are_untouched(tmp_
     }
 
 
-def test_raw_files_become_shards_a_catalog_and_a_split(tmp_path: Path) -> None:
+def test_raw_files_become_shards_catalog_and_split(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", captions(0, 20))
     report = prepare(source, str(tmp_path / "made"), PrepareRequest(shard_samples=2, split={"train": 8, "val": 2}))
 
@@ -52,7 +52,7 @@ def test_raw_files_become_shards_a_catalog_and_a_split(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("is_raw", [True, False])
-def test_a_second_run_is_up_to_date_and_writes_nothing_but_the_ledger(tmp_path: Path, is_raw: bool) -> None:
+def test_second_run_is_up_to_date_and_writes_only_ledger(tmp_path: Path, is_raw: bool) -> None:
     source = a_folder(tmp_path / "raw", captions(0, 6)) if is_raw else some_shards(tmp_path / "tars", 3)
     dest = str(tmp_path / "made") if is_raw else None
     options = PrepareRequest(shard_samples=2, split={"train": 2, "val": 1}, take_unsure=True)
@@ -66,7 +66,7 @@ def test_a_second_run_is_up_to_date_and_writes_nothing_but_the_ledger(tmp_path: 
     assert changed <= {".wdsctl", ".wdsctl/ledger.sqlite"}
 
 
-def test_new_files_become_new_shards_and_new_shards_are_appended(tmp_path: Path) -> None:
+def test_new_raw_files_are_appended_as_new_shards(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", captions(0, 6))
     dest = str(tmp_path / "made")
     prepare(source, dest, PrepareRequest(shard_samples=2))
@@ -78,7 +78,7 @@ def test_new_files_become_new_shards_and_new_shards_are_appended(tmp_path: Path)
     assert not report.up_to_date
 
 
-def test_a_dataset_yaml_that_was_edited_is_left_alone_unless_another_is_asked_for(tmp_path: Path) -> None:
+def test_edited_dataset_yaml_is_kept_unless_request_changes_it(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": captions(0, 5)})
     prepare(root)
     path = Path(locate(root).dataset_yaml)
@@ -96,7 +96,7 @@ def test_a_dataset_yaml_that_was_edited_is_left_alone_unless_another_is_asked_fo
     assert load_config(str(path)).sample_type == "CaptioningSample"
 
 
-def test_asking_for_what_is_there_is_up_to_date(tmp_path: Path) -> None:
+def test_request_equal_to_dataset_yaml_is_up_to_date(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": captions(0, 5)})
     options = PrepareRequest(sample_type="CaptioningSample", field_map={"image": "jpg", "caption": "txt"})
     prepare(root, request=options)
@@ -108,7 +108,7 @@ def test_asking_for_what_is_there_is_up_to_date(tmp_path: Path) -> None:
     assert path.read_text() == before
 
 
-def test_another_split_is_made_and_is_no_up_to_date(tmp_path: Path) -> None:
+def test_new_split_request_is_not_up_to_date(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 10)
     prepare(root, request=PrepareRequest(take_unsure=True))
     report = prepare(root, request=PrepareRequest(split={"train": 9, "val": 1}))
@@ -117,21 +117,21 @@ def test_another_split_is_made_and_is_no_up_to_date(tmp_path: Path) -> None:
     assert sorted(set(split_of(root).values())) == ["train", "val"]
 
 
-def test_dry_runs_write_nothing_at_all(tmp_path: Path) -> None:
+def test_dry_runs_write_nothing(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", captions(0, 6))
     some_shards(tmp_path / "tars", 3)
     before = tree(tmp_path)
-    made = prepare(source, str(tmp_path / "made"), PrepareRequest(shard_samples=2, index=IndexRequest(dry_run=True)))
+    output = prepare(source, str(tmp_path / "made"), PrepareRequest(shard_samples=2, index=IndexRequest(dry_run=True)))
     tars = prepare(str(tmp_path / "tars"), request=PrepareRequest(index=IndexRequest(dry_run=True)))
 
-    assert made.folder is not None
-    assert (made.folder.shards, made.folder.samples, made.index) == (3, 6, None)
+    assert output.folder is not None
+    assert (output.folder.shards, output.folder.samples, output.index) == (3, 6, None)
     assert tars.index is not None
     assert (tars.index.added, tars.dry_run) == (3, True)
     assert tree(tmp_path) == before
 
 
-def test_excluded_shards_are_left_out(tmp_path: Path) -> None:
+def test_excluded_shards_are_not_indexed(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
     report = prepare(root, request=PrepareRequest(index=IndexRequest(exclude=("*-001.tar",)), take_unsure=True))
 
@@ -140,7 +140,7 @@ def test_excluded_shards_are_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("place")
-def test_bad_shards_are_findings_and_the_rest_is_prepared(tmp_path: Path) -> None:
+def test_bad_shards_are_reported_and_the_rest_is_prepared(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": captions(0, 5), "b.tar": b"bad"})
     report = prepare(root)
 
@@ -149,7 +149,7 @@ def test_bad_shards_are_findings_and_the_rest_is_prepared(tmp_path: Path) -> Non
     assert report.split is not None
 
 
-def test_a_dataset_of_bad_shards_alone_has_findings_and_no_split(tmp_path: Path) -> None:
+def test_dataset_of_only_bad_shards_has_findings_and_no_split(tmp_path: Path) -> None:
     report = prepare(a_dataset(tmp_path, {"b.tar": b"bad"}))
 
     assert report.index is not None
@@ -157,7 +157,7 @@ def test_a_dataset_of_bad_shards_alone_has_findings_and_no_split(tmp_path: Path)
     assert catalog_of(tmp_path).exists()
 
 
-def test_vanished_shards_that_are_kept_do_not_stop_the_detection(tmp_path: Path) -> None:
+def test_detection_works_with_kept_missing_shards(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": captions(0, 5), "b.tar": captions(5, 5)})
     prepare(root)
     (tmp_path / "b.tar").unlink()
@@ -167,35 +167,35 @@ def test_vanished_shards_that_are_kept_do_not_stop_the_detection(tmp_path: Path)
     assert report.detection.sample_type == "CaptioningSample"
 
 
-def test_shards_that_were_renamed_are_not_written_again_and_their_names_are_told(tmp_path: Path) -> None:
-    source, made = a_folder(tmp_path / "raw", captions(0, 3)), tmp_path / "made"
-    prepare(source, str(made))
-    (made / "shard-000000.tar").rename(made / "mine.tar")
+def test_renamed_shards_are_refused_with_their_expected_names(tmp_path: Path) -> None:
+    source, output = a_folder(tmp_path / "raw", captions(0, 3)), tmp_path / "made"
+    prepare(source, str(output))
+    (output / "shard-000000.tar").rename(output / "mine.tar")
 
     with pytest.raises(UsageError, match=r"already contains other shards: mine\.tar") as caught:
-        prepare(source, str(made))
+        prepare(source, str(output))
     assert "restore their names (shard-000000.tar)" in str(caught.value.hint)
-    assert not (made / "shard-000000.tar").exists()
+    assert not (output / "shard-000000.tar").exists()
 
 
-def test_a_run_that_lost_its_lock_writes_no_more_shards(tmp_path: Path) -> None:
-    source, made = a_folder(tmp_path / "raw", captions(0, 6)), tmp_path / "made"
-    made.mkdir()
-    place = locate(str(made))
+def test_run_that_lost_its_lock_writes_no_more_shards(tmp_path: Path) -> None:
+    source, output = a_folder(tmp_path / "raw", captions(0, 6)), tmp_path / "made"
+    output.mkdir()
+    place = locate(str(output))
 
-    def lose() -> None:
+    def take_lock() -> None:
         if os.path.exists(place.lock):
             Path(place.lock).write_text("of another")
 
     with pytest.raises(CatalogError, match="another process took the lock"):
-        prepare(source, str(made), PrepareRequest(shard_samples=1), progress=Told(at_advance=lose))
+        prepare(source, str(output), PrepareRequest(shard_samples=1), progress=RecordingProgress(at_advance=take_lock))
     with Ledger.open_for_reading(place.ledger) as ledger:
         assert [record.state for record in ledger.planned_shards()] == ["done", *["planned"] * 5]
-    assert len(list(made.glob("*.tar"))) == 2  # the one that was under way, too
+    assert len(list(output.glob("*.tar"))) == 2  # including the one in progress
     assert not os.path.exists(place.catalog)
 
 
-def test_a_broken_dataset_yaml_is_repaired_by_redetect(tmp_path: Path) -> None:
+def test_redetect_repairs_broken_dataset_yaml(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 10)
     prepare(root, request=PrepareRequest(split={"train": 8, "val": 2}, take_unsure=True))
     path = Path(locate(root).dataset_yaml)
@@ -210,7 +210,7 @@ def test_a_broken_dataset_yaml_is_repaired_by_redetect(tmp_path: Path) -> None:
     assert prepare(root).up_to_date
 
 
-def test_json_keys_are_found_in_the_evidence(tmp_path: Path) -> None:
+def test_detection_maps_json_keys_to_fields(tmp_path: Path) -> None:
     files: dict[str, bytes] = {}
     for i in range(6):
         files |= {f"{i}.jpg": a_jpeg(i), f"{i}.json": json.dumps({"caption": f"words of {i}"}).encode()}
@@ -220,20 +220,22 @@ def test_json_keys_are_found_in_the_evidence(tmp_path: Path) -> None:
     assert load_config(locate(root).dataset_yaml).field_map == {"image": "jpg", "caption": "json[caption]"}
 
 
-def test_samples_of_a_catalog_are_the_same_from_raw_files_and_in_place(tmp_path: Path) -> None:
+def test_inspect_lists_samples_prepared_from_raw_files(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", samples(0, 4))
     prepare(source, str(tmp_path / "made"), PrepareRequest(shard_samples=2, take_unsure=True))
 
     assert [line.key for line in inspect(str(tmp_path / "made"), samples=4).first] == [f"{i:06d}" for i in range(4)]
 
 
-def films(*parts: str) -> dict[str, bytes]:
+def video_members(*parts: str) -> dict[str, bytes]:
     content = {"mp4": b"\0\0\0\x18ftypisom\0\0\2\0isomiso2" + bytes(64), "jpg": a_jpeg(1), "txt": b"a dog runs"}
     return {f"{i}.{part}": content[part] for i in range(4) for part in parts}
 
 
-def test_a_sample_type_that_is_not_sure_stops_when_all_else_is_done_and_names_both_ways(tmp_path: Path) -> None:
-    root = a_dataset(tmp_path, {"a.tar": films("mp4", "jpg", "txt"), "b.tar": films("mp4", "jpg", "txt")})
+def test_unsure_sample_type_is_refused_last_with_both_commands(tmp_path: Path) -> None:
+    root = a_dataset(
+        tmp_path, {"a.tar": video_members("mp4", "jpg", "txt"), "b.tar": video_members("mp4", "jpg", "txt")}
+    )
 
     with pytest.raises(UsageError, match="would leave jpg unused") as caught:
         prepare(root, request=PrepareRequest(split={"train": 1, "val": 1}))
@@ -247,8 +249,8 @@ def test_a_sample_type_that_is_not_sure_stops_when_all_else_is_done_and_names_bo
     assert load_config(locate(root).dataset_yaml).split is not None
 
 
-def test_a_doubt_is_taken_where_that_is_said(tmp_path: Path) -> None:
-    root = a_dataset(tmp_path, {"a.tar": films("mp4", "jpg", "txt")})
+def test_take_unsure_accepts_unsure_sample_type(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": video_members("mp4", "jpg", "txt")})
 
     report = prepare(root, request=PrepareRequest(take_unsure=True))
 
@@ -257,8 +259,8 @@ def test_a_doubt_is_taken_where_that_is_said(tmp_path: Path) -> None:
     assert load_config(locate(root).dataset_yaml).sample_type == "VideoSample"
 
 
-def test_films_with_texts_are_video_samples(tmp_path: Path) -> None:
-    root = a_dataset(tmp_path, {"a.tar": films("mp4", "txt")})
+def test_videos_with_texts_are_video_samples(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": video_members("mp4", "txt")})
     prepare(root)
 
     config = load_config(locate(root).dataset_yaml)

@@ -1,4 +1,4 @@
-"""`prepare` of sources that are neither raw files nor shards: recognised, written to DEST, typed and split."""
+"""`prepare` recognises other formats than raw files and shards, writes them to DEST, and sets type and splits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.build import a_dataset, a_folder, some_shards, tree
-from tests.preparing import prepare_request
+from tests.prepare_requests import prepare_request
 from wdsctl.core import importers
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
@@ -61,7 +61,7 @@ def splits(report: PrepareReport) -> dict[str, int]:
     return {split.name: split.samples for split in report.split.splits}
 
 
-def test_every_row_of_a_table_arrives_with_its_file_and_its_fields(tmp_path: Path) -> None:
+def test_every_table_row_becomes_sample_with_file_and_fields(tmp_path: Path) -> None:
     source = a_table(tmp_path / "photos")
     report = prepare(f"{source}/labels.csv", str(tmp_path / "made"), PrepareRequest(split={"train": 8, "val": 2}))
 
@@ -69,13 +69,13 @@ def test_every_row_of_a_table_arrives_with_its_file_and_its_fields(tmp_path: Pat
     assert (report.form.name, report.from_folder, splits(report)) == ("csv", False, {"train": 8, "val": 2})
     assert report.detection is not None
     assert report.detection.field_map == {"image": "jpg", "caption": "json[caption]"}
-    found = members(tmp_path / "made" / "shard-000000.tar")
-    assert {name: data for name, data in found.items() if name.endswith(".jpg")} == pictures(10)
-    captions = {name: json.loads(data) for name, data in found.items() if name.endswith(".json")}
+    tar_members = members(tmp_path / "made" / "shard-000000.tar")
+    assert {name: data for name, data in tar_members.items() if name.endswith(".jpg")} == pictures(10)
+    captions = {name: json.loads(data) for name, data in tar_members.items() if name.endswith(".json")}
     assert captions == {f"{i}.json": {"caption": f"a picture, number {i}"} for i in range(10)}
 
 
-def test_folders_of_classes_keep_their_labels_and_splits(tmp_path: Path) -> None:
+def test_class_folders_keep_labels_and_splits(tmp_path: Path) -> None:
     report = prepare(class_folders(tmp_path / "net"), str(tmp_path / "made"))
 
     assert report.form is not None
@@ -87,7 +87,7 @@ def test_folders_of_classes_keep_their_labels_and_splits(tmp_path: Path) -> None
     )
 
 
-def test_detection_finds_the_type_of_class_folders_in_their_shards(tmp_path: Path) -> None:
+def test_redetect_finds_type_of_shards_from_class_folders(tmp_path: Path) -> None:
     dest = str(tmp_path / "made")
     prepare(class_folders(tmp_path / "raw"), dest)
     written = load_config(locate(dest).dataset_yaml)
@@ -105,7 +105,7 @@ def test_compressed_tars_are_unpacked(tmp_path: Path) -> None:
     assert (report.form.name, report.index.samples) == ("packed", 8)
 
 
-def test_lines_that_name_media_give_the_same_answer_whatever_was_run_before(tmp_path: Path) -> None:
+def test_jsonl_with_media_paths_is_recognised_despite_existing_catalog(tmp_path: Path) -> None:
     source = lines_with_media(tmp_path / "data")
     before = recognise_form(source)
     prepare(source, request=PrepareRequest(from_format="shards", take_unsure=True))
@@ -118,14 +118,14 @@ def test_lines_that_name_media_give_the_same_answer_whatever_was_run_before(tmp_
     assert report.detection.field_map == {"image": "jpg", "caption": "json[text]"}
 
 
-def test_lines_of_text_are_prepared_in_place(tmp_path: Path) -> None:
+def test_text_jsonl_is_prepared_in_place(tmp_path: Path) -> None:
     root = a_folder(tmp_path / "texts", {"a.jsonl": b'{"text": "some words"}\n' * 5})
     assert recognise_form(root).name == recognise_form(f"{root}/a.jsonl").name == "shards"
     report = prepare(f"{root}/a.jsonl")
     assert (report.conversion, report.form and report.form.name) == (None, "shards")
 
 
-def test_the_second_run_changes_nothing(tmp_path: Path) -> None:
+def test_second_run_changes_nothing(tmp_path: Path) -> None:
     source, dest = class_folders(tmp_path / "net"), str(tmp_path / "made")
     prepare(source, dest)
     before = {name: stat for name, stat in tree(dest).items() if name.endswith((".tar", ".sqlite", ".bin", ".yaml"))}
@@ -136,9 +136,7 @@ def test_the_second_run_changes_nothing(tmp_path: Path) -> None:
     }
 
 
-def test_a_run_that_was_stopped_between_the_steps_does_what_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prepare_continues_after_stop_between_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, dest = a_table(tmp_path / "photos") + "/labels.csv", str(tmp_path / "made")
     request = PrepareRequest(split={"train": 8, "val": 2})
 
@@ -159,7 +157,7 @@ def test_a_run_that_was_stopped_between_the_steps_does_what_is_left(
     assert report.detection.sample_type == "CaptioningSample"
 
 
-def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
+def test_dry_run_writes_nothing(tmp_path: Path) -> None:
     source = a_table(tmp_path / "photos")
     request = PrepareRequest()
     before = tree(tmp_path)
@@ -170,7 +168,7 @@ def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["photos/labels.csv", "net"])
-def test_a_source_without_a_destination_is_refused_with_the_command(tmp_path: Path, name: str) -> None:
+def test_missing_destination_is_refused_with_command(tmp_path: Path, name: str) -> None:
     a_table(tmp_path / "photos")
     class_folders(tmp_path / "net")
     before = tree(tmp_path)
@@ -180,9 +178,7 @@ def test_a_source_without_a_destination_is_refused_with_the_command(tmp_path: Pa
     assert tree(tmp_path) == before
 
 
-def test_two_forms_that_fit_equally_are_refused_with_both_commands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ambiguous_formats_are_refused_with_both_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = a_table(tmp_path / "photos")
     both = [(importers.get_importer(name), FormatMatch(0.6, f"looks like {name}")) for name in ("coco", "csv")]
     monkeypatch.setattr(importers, "find_importers", lambda _: both)
@@ -194,7 +190,7 @@ def test_two_forms_that_fit_equally_are_refused_with_both_commands(
     assert f"wdsctl prepare {source} made --from csv" in caught.value.hint
 
 
-def test_the_user_says_what_the_source_is(tmp_path: Path) -> None:
+def test_from_format_option_overrides_recognition(tmp_path: Path) -> None:
     source = class_folders(tmp_path / "net")
     report = prepare(source, str(tmp_path / "made"), PrepareRequest(from_format="folder", take_unsure=True))
     assert (report.from_folder, report.index and report.index.samples) == (True, 12)
@@ -206,9 +202,7 @@ def test_the_user_says_what_the_source_is(tmp_path: Path) -> None:
     ("request_", "option"),
     [(PrepareRequest(parts=("jpg",)), "--parts"), (PrepareRequest(on_missing="skip"), "--on-missing")],
 )
-def test_options_of_raw_files_are_refused_for_other_forms(
-    tmp_path: Path, request_: PrepareRequest, option: str
-) -> None:
+def test_raw_file_options_are_refused_for_other_formats(tmp_path: Path, request_: PrepareRequest, option: str) -> None:
     source = a_table(tmp_path / "photos")
     before = tree(tmp_path)
     with pytest.raises(UsageError, match=f"{option} applies to raw files") as caught:
@@ -217,7 +211,7 @@ def test_options_of_raw_files_are_refused_for_other_forms(
     assert tree(tmp_path) == before
 
 
-def test_options_of_the_format_reach_it(tmp_path: Path) -> None:
+def test_format_options_are_passed_to_importer(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "photos", {**pictures(3), "l.csv": b"0.jpg;one\n1.jpg;two\n2.jpg;three\n"})
     request = PrepareRequest(format_options={"columns": "file,caption", "delimiter": "semicolon"})
     report = prepare(f"{source}/l.csv", str(tmp_path / "made"), request)
@@ -225,21 +219,24 @@ def test_options_of_the_format_reach_it(tmp_path: Path) -> None:
     assert report.index.samples == 3
 
 
-def test_a_row_without_its_file_is_counted_and_shown(tmp_path: Path) -> None:
+def test_row_without_file_is_counted_and_reported(tmp_path: Path) -> None:
     source = a_table(tmp_path / "photos")
     (tmp_path / "photos" / "3.jpg").unlink()
     report = prepare(f"{source}/labels.csv", str(tmp_path / "made"))
     assert report.conversion is not None
-    assert (report.conversion.failed, [found.code for found in report.conversion.findings]) == (1, ["WDS231"])
+    assert (report.conversion.failed, [tar_members.code for tar_members in report.conversion.findings]) == (
+        1,
+        ["WDS231"],
+    )
 
 
-def test_what_has_no_known_form_is_refused(tmp_path: Path) -> None:
+def test_unknown_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.bin").write_bytes(b"\0\1\2")
     with pytest.raises(InputError, match="cannot recognise the format"):
         recognise_form(str(tmp_path / "notes.bin"))
 
 
-def test_an_unsure_type_hides_nothing_and_the_command_that_accepts_it_repeats_it(
+def test_unsure_type_error_and_accepting_run_report_conversion_findings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Detection, "is_sure", property(lambda _: False))
@@ -253,13 +250,17 @@ def test_an_unsure_type_hides_nothing_and_the_command_that_accepts_it_repeats_it
         f"to accept this sample type, run `wdsctl prepare {source}/labels.csv {dest} --sample-type"
     )
     assert error.report.conversion.failed == 1
-    assert [found.code for found in error.report.conversion.findings if found.severity == "error"] == ["WDS231"]
-    again = prepare(f"{source}/labels.csv", dest, PrepareRequest(sample_type="CrudeSample"))
-    assert again.conversion is not None
-    assert [found.code for found in again.conversion.findings if found.severity == "error"] == ["WDS231"]
+    assert [
+        tar_members.code for tar_members in error.report.conversion.findings if tar_members.severity == "error"
+    ] == ["WDS231"]
+    accepted = prepare(f"{source}/labels.csv", dest, PrepareRequest(sample_type="CrudeSample"))
+    assert accepted.conversion is not None
+    assert [tar_members.code for tar_members in accepted.conversion.findings if tar_members.severity == "error"] == [
+        "WDS231"
+    ]
 
 
-def test_a_label_beside_a_caption_needs_no_answer(tmp_path: Path) -> None:
+def test_table_with_caption_and_label_gives_sure_caption_type(tmp_path: Path) -> None:
     rows = "".join(f"{i}.jpg,a picture,{i % 2}\n" for i in range(8))
     source = a_folder(tmp_path / "photos", {**pictures(8), "l.csv": f"file,caption,label\n{rows}".encode()})
     report = prepare(f"{source}/l.csv", str(tmp_path / "made"))
@@ -269,7 +270,7 @@ def test_a_label_beside_a_caption_needs_no_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
-def test_splits_of_exported_rows_come_back(tmp_path: Path, form: str) -> None:
+def test_splits_of_exported_rows_are_restored(tmp_path: Path, form: str) -> None:
     source = a_dataset(
         tmp_path / "tars", {f"{name}/a.tar": {f"{name}{i}.txt": b"x" for i in range(3)} for name in ("train", "val")}
     )
@@ -282,7 +283,7 @@ def test_splits_of_exported_rows_come_back(tmp_path: Path, form: str) -> None:
     assert {split.name: split.samples for split in report.split.splits} == {"train": 3, "val": 3}
 
 
-def test_folders_of_tars_that_are_named_after_splits_are_splits(tmp_path: Path) -> None:
+def test_shard_folders_named_like_splits_become_splits(tmp_path: Path) -> None:
     shards = {f"{name}/a.tar": {f"{name}{i}.txt": b"x" for i in range(3)} for name in ("train", "val_small")}
     report = prepare(str(a_dataset(tmp_path / "a", shards)), None, prepare_request(sample_type="CrudeSample"))
     assert report.split is not None
@@ -301,24 +302,24 @@ def split_folder_warnings(root: Path, files: list[str], **options: Any) -> list[
     return [each.message for each in report.index.findings if (each.code, each.severity) == ("WDS258", "warning")]
 
 
-@pytest.mark.parametrize("top", ["", "data/"])
-def test_folders_of_raw_files_that_are_named_like_splits_are_a_warning(tmp_path: Path, top: str) -> None:
-    (warning,) = split_folder_warnings(tmp_path, [f"{top}train/a.txt", f"{top}val/b.txt", "extra/c.txt"])
+@pytest.mark.parametrize("prefix", ["", "data/"])
+def test_raw_folders_named_like_splits_give_warning(tmp_path: Path, prefix: str) -> None:
+    (warning,) = split_folder_warnings(tmp_path, [f"{prefix}train/a.txt", f"{prefix}val/b.txt", "extra/c.txt"])
 
-    assert f"folders {top}train and {top}val are named like splits, but all 2 samples are for training" in warning
+    assert f"folders {prefix}train and {prefix}val are named like splits, but all 2 samples are for training" in warning
     assert "classes" not in warning
-    assert f"(`wdsctl ls {tmp_path}/out {top}train/ --samples > train.txt`, and so on)" in warning
+    assert f"(`wdsctl ls {tmp_path}/out {prefix}train/ --samples > train.txt`, and so on)" in warning
     assert warning.endswith(f"`wdsctl split {tmp_path}/out --keys train=train.txt --keys val=val.txt`")
 
 
-def test_the_warning_says_that_class_folders_in_folders_of_splits_are_not_classes(tmp_path: Path) -> None:
+def test_split_folder_warning_mentions_class_folders_inside(tmp_path: Path) -> None:
     (warning,) = split_folder_warnings(tmp_path, ["train/a/1.txt", "train/b/2.txt", "val/b/3.txt"])
 
     assert "The folders inside are not classes, either." in warning
     assert "wdsctl prepare" not in warning
 
 
-def test_a_dry_run_warns_about_folders_that_are_named_like_splits(tmp_path: Path) -> None:
+def test_dry_run_warns_about_folders_named_like_splits(tmp_path: Path) -> None:
     root = a_folder(tmp_path / "raw", {"train/a.txt": b"x", "val/b.txt": b"x"})
 
     report = prepare(root, str(tmp_path / "out"), prepare_request(dry_run=True))
@@ -335,13 +336,13 @@ def test_a_dry_run_warns_about_folders_that_are_named_like_splits(tmp_path: Path
         (["test_1/a.txt", "test_2/b.txt"], {}),
     ],
 )
-def test_requested_splits_and_single_names_of_splits_are_no_warning(
+def test_split_folder_warning_needs_two_split_names_and_no_request(
     tmp_path: Path, files: list[str], options: dict[str, Any]
 ) -> None:
     assert split_folder_warnings(tmp_path, files, **options) == []
 
 
-def test_the_warning_about_folders_named_like_splits_ends_when_the_dataset_has_splits(tmp_path: Path) -> None:
+def test_split_folder_warning_ends_when_dataset_has_splits(tmp_path: Path) -> None:
     files = ["train/a.txt", "val/b.txt"]
     assert len(split_folder_warnings(tmp_path, files)) == len(split_folder_warnings(tmp_path, files)) == 1
 
@@ -354,7 +355,7 @@ def test_the_warning_about_folders_named_like_splits_ends_when_the_dataset_has_s
     assert split_folder_warnings(tmp_path, files) == []
 
 
-def test_the_labels_of_a_training_table_are_the_samples_labels_though_the_test_table_has_none(tmp_path: Path) -> None:
+def test_label_column_missing_in_test_table_is_optional_field(tmp_path: Path) -> None:
     train = "image,label\n" + "".join(f"{i}.jpg,{i % 3}\n" for i in range(6))
     test = "image\n" + "".join(f"{i}.jpg\n" for i in range(6, 9))
     tables = {"train.csv": train.encode(), "test.csv": test.encode()}
@@ -371,7 +372,7 @@ def test_the_labels_of_a_training_table_are_the_samples_labels_though_the_test_t
     assert splits(report) == {"test": 3, "train": 6}
 
 
-def test_a_key_that_no_examined_sample_has_is_refused_in_a_field_map(tmp_path: Path) -> None:
+def test_field_map_with_unknown_json_key_is_refused(tmp_path: Path) -> None:
     source = a_table(tmp_path / "raw")
 
     with pytest.raises(UsageError, match="no sample that was examined has the key 'captoin' in json") as caught:
@@ -388,7 +389,7 @@ def test_a_key_that_no_examined_sample_has_is_refused_in_a_field_map(tmp_path: P
         ("train/{}.jpg", "train_masks/{}_mask.png", "train/{}"),
     ],
 )
-def test_images_are_prepared_with_their_own_masks(tmp_path: Path, image: str, mask: str, key: str) -> None:
+def test_images_are_paired_with_their_masks(tmp_path: Path, image: str, mask: str, key: str) -> None:
     masks = {mask.format(n): b"\x89PNG\r\n\x1a\n" + bytes([n]) for n in range(12)}
     images = {image.format(n): JPEG + bytes([n]) for n in range(12)}
     source = a_folder(tmp_path / "raw", {**images, **masks})

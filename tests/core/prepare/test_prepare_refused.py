@@ -1,4 +1,4 @@
-"""What `prepare` refuses, before anything is made."""
+"""Requests that `prepare` refuses before it writes anything."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from wdsctl.core.prepare.source import recognise_form
         ("CaptionSample", {"image": "jpg"}, "CaptionSample"),
     ],
 )
-def test_a_wrong_field_map_is_refused_and_no_dataset_yaml_is_written(
+def test_wrong_field_map_is_refused_without_writing_dataset_yaml(
     tmp_path: Path, sample_type: str, field_map: dict[str, str], words: str
 ) -> None:
     root = a_dataset(tmp_path, {"a.tar": captions(0, 5)})
@@ -36,7 +36,7 @@ def test_a_wrong_field_map_is_refused_and_no_dataset_yaml_is_written(
     assert not Path(locate(root).dataset_yaml).exists()
 
 
-def test_a_sample_type_that_the_samples_do_not_look_like_needs_a_field_map(tmp_path: Path) -> None:
+def test_sample_type_that_does_not_fit_needs_field_map(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": captions(0, 5)})
 
     with pytest.raises(UsageError, match="VQASample") as caught:
@@ -44,7 +44,7 @@ def test_a_sample_type_that_the_samples_do_not_look_like_needs_a_field_map(tmp_p
     assert "jpg, txt" in caught.value.hint
 
 
-def test_raw_files_need_a_destination(tmp_path: Path) -> None:
+def test_raw_files_need_destination(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", captions(0, 2))
 
     assert recognise_form(source).name == "folder"
@@ -53,7 +53,7 @@ def test_raw_files_need_a_destination(tmp_path: Path) -> None:
     assert "DEST" in caught.value.hint
 
 
-def test_a_folder_of_shards_is_not_written_into_other_shards(tmp_path: Path) -> None:
+def test_prepare_refuses_destination_for_shards(tmp_path: Path) -> None:
     root = some_shards(tmp_path / "tars", 2)
     assert recognise_form(root).name == "shards"
 
@@ -66,7 +66,7 @@ def test_a_folder_of_shards_is_not_written_into_other_shards(tmp_path: Path) -> 
     ("source", "dest"),
     [("raw", "raw"), ("raw", "raw/made"), ("raw/below", "raw"), ("raw", "link"), ("link", "raw/made"), ("link", "raw")],
 )
-def test_the_raw_folder_and_the_destination_do_not_lie_in_one_another(tmp_path: Path, source: str, dest: str) -> None:
+def test_overlapping_source_and_destination_are_refused(tmp_path: Path, source: str, dest: str) -> None:
     a_folder(tmp_path / "raw" / "below", captions(0, 2))
     (tmp_path / "link").symlink_to("raw")
     before = tree(tmp_path)
@@ -78,10 +78,10 @@ def test_the_raw_folder_and_the_destination_do_not_lie_in_one_another(tmp_path: 
 
 @pytest.mark.parametrize("dest", ["made", "raw/link", "raw/link/deeper"])
 @pytest.mark.parametrize("parts", [(), ("jpg", "txt", "tar")])
-def test_a_link_in_the_raw_folder_does_not_lead_to_the_destination(
+def test_link_from_raw_folder_to_destination_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dest: str, parts: tuple[str, ...]
 ) -> None:
-    """Links that lead out are followed only where the user allows it."""
+    """WDSCTL_ALLOW_PATH is set because links out of the folder are followed only where it allows them."""
     monkeypatch.setenv("WDSCTL_ALLOW_PATH", str(tmp_path))
     source = a_folder(tmp_path / "raw", captions(0, 2))
     (tmp_path / "made").mkdir()
@@ -94,7 +94,7 @@ def test_a_link_in_the_raw_folder_does_not_lead_to_the_destination(
 
 
 @pytest.mark.parametrize("name", ["deep/er/a.tar", "a.tar.gz"])
-def test_shards_below_are_not_packed_into_shards_unless_they_are_parts(tmp_path: Path, name: str) -> None:
+def test_nested_shards_are_refused_unless_named_as_parts(tmp_path: Path, name: str) -> None:
     source = a_folder(tmp_path / "raw", {**captions(0, 3), name: b"tar"})
     part = name.split(".", 1)[1]
 
@@ -117,7 +117,7 @@ def test_shards_below_are_not_packed_into_shards_unless_they_are_parts(tmp_path:
     ],
 )
 @pytest.mark.parametrize("is_there", [True, False])
-def test_a_request_that_is_refused_leaves_nothing_behind(
+def test_refused_request_leaves_nothing_behind(
     tmp_path: Path, dest: str, options: PrepareRequest, error: type[Exception], is_there: bool
 ) -> None:
     source = a_folder(tmp_path / "raw", captions(0, 3))
@@ -130,7 +130,7 @@ def test_a_request_that_is_refused_leaves_nothing_behind(
     assert tree(tmp_path) == before
 
 
-def test_a_destination_with_shards_of_others_stays_as_it_is(tmp_path: Path) -> None:
+def test_destination_with_other_shards_is_refused_and_unchanged(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", captions(0, 3))
     some_shards(tmp_path / "made", 2)
     before = tree(tmp_path)
@@ -140,7 +140,7 @@ def test_a_destination_with_shards_of_others_stays_as_it_is(tmp_path: Path) -> N
     assert tree(tmp_path) == before
 
 
-def test_another_source_is_refused_unless_it_is_said_to_be_moved(tmp_path: Path) -> None:
+def test_other_source_is_refused_but_moved_source_continues(tmp_path: Path) -> None:
     dest = str(tmp_path / "made")
     prepare(a_folder(tmp_path / "raw", captions(0, 6)), dest)
     other = a_folder(tmp_path / "other", captions(3, 6))
@@ -153,7 +153,7 @@ def test_another_source_is_refused_unless_it_is_said_to_be_moved(tmp_path: Path)
     assert prepare(str(tmp_path / "moved"), dest).up_to_date
 
 
-def test_no_such_source_is_said_before_anything_is_made(tmp_path: Path) -> None:
+def test_missing_source_is_refused_before_writing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not exist"):
         prepare(str(tmp_path / "none"), str(tmp_path / "made"))
     assert not (tmp_path / "made").exists()
@@ -163,7 +163,7 @@ def test_no_such_source_is_said_before_anything_is_made(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "words"), [("nope", "the source does not exist"), ("README.md", "cannot recognise the format")]
 )
-def test_a_source_that_is_not_there_may_have_been_raw_files_or_shards(
+def test_missing_or_unknown_source_error_hints_at_path(
     tmp_path: Path, source: str, words: str, dest: str | None
 ) -> None:
     a_folder(tmp_path, {"README.md": b"1"})
@@ -173,13 +173,13 @@ def test_a_source_that_is_not_there_may_have_been_raw_files_or_shards(
     assert "check the path" in caught.value.hint
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_a_destination_that_cannot_be_written_is_refused_before_anything_is_made(
-    public_path: Path, as_nobody: AsNobody, monkeypatch: pytest.MonkeyPatch, there: bool
+@pytest.mark.parametrize("exists", [True, False])
+def test_unwritable_destination_is_refused_before_writing(
+    public_path: Path, as_nobody: AsNobody, monkeypatch: pytest.MonkeyPatch, exists: bool
 ) -> None:
     raw = a_folder(public_path / "raw", captions(0, 5))
     closed = public_path / "closed"
-    dest = closed if there else closed / "below" / "dest"
+    dest = closed if exists else closed / "below" / "dest"
     closed.mkdir()
     closed.chmod(0o755)
     monkeypatch.setenv("XDG_DATA_HOME", str(public_path / "data"))
@@ -199,7 +199,7 @@ def test_a_destination_that_cannot_be_written_is_refused_before_anything_is_made
         (("a.json", "b.json"), b'{"text": "a"}\n{"text": "b"}\n', "WDS235", "find {} -name '*.json' -exec sh -c"),
     ],
 )
-def test_json_that_is_compressed_or_is_jsonl_is_no_raw_file(
+def test_compressed_json_and_jsonl_named_json_are_refused(
     tmp_path: Path, names: tuple[str, ...], data: bytes, code: str, command: str
 ) -> None:
     root = a_folder(tmp_path / "raw", dict.fromkeys(names, data))
@@ -212,7 +212,7 @@ def test_json_that_is_compressed_or_is_jsonl_is_no_raw_file(
 
 
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "a.ndjson.gz", "a.json.gz"])
-def test_compressed_jsonl_needs_a_destination(tmp_path: Path, name: str) -> None:
+def test_compressed_jsonl_needs_destination(tmp_path: Path, name: str) -> None:
     lines = gzip.compress(b'{"text": "a"}\n{"text": "b"}\n')
     root = a_folder(tmp_path / "raw", {name: lines})
 
@@ -222,7 +222,7 @@ def test_compressed_jsonl_needs_a_destination(tmp_path: Path, name: str) -> None
         assert caught.value.hint == f"`wdsctl prepare {source} DEST`"
 
 
-def test_json_beside_each_picture_is_no_jsonl(tmp_path: Path) -> None:
+def test_json_per_image_is_recognised_as_raw_files(tmp_path: Path) -> None:
     files = {f"{i}.{name}": b'{"a": 1}\n' for i in range(3) for name in ("jpg", "json")}
 
     assert recognise_form(a_folder(tmp_path, files)).name == "folder"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.build import some_shards
 from tests.core.raw_folders import a_folder
-from tests.remote import uploaded
+from tests.remote import upload_shards
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.preview import preview_sample_type
 from wdsctl.core.prepare.request import PrepareRequest
@@ -23,21 +23,21 @@ def a_source(root: Path, kind: str) -> str:
 
 
 @pytest.mark.parametrize("kind", ["files", "lines", "tars"])
-def test_it_finds_what_prepare_finds_and_leaves_nothing(tmp_path: Path, kind: str) -> None:
+def test_preview_finds_type_of_prepare_and_writes_nothing(tmp_path: Path, kind: str) -> None:
     source = a_source(tmp_path / "data", kind)
     dest = str(tmp_path / "made") if kind == "files" else None
     before = sorted(tmp_path.rglob("*"))
-    seen = preview_sample_type(source, dest, PrepareRequest())
+    previewed = preview_sample_type(source, dest, PrepareRequest())
 
     assert sorted(tmp_path.rglob("*")) == before
-    found = prepare(source, dest, PrepareRequest(take_unsure=True)).detection
-    assert seen is not None
-    assert found is not None
-    assert (seen.sample_type, seen.field_map) == (found.sample_type, found.field_map)
+    detection = prepare(source, dest, PrepareRequest(take_unsure=True)).detection
+    assert previewed is not None
+    assert detection is not None
+    assert (previewed.sample_type, previewed.field_map) == (detection.sample_type, detection.field_map)
 
 
-def test_shards_in_a_store_are_looked_at_where_they_are(tmp_path: Path) -> None:
-    url = uploaded(some_shards(tmp_path / "local", 2), "memory://preview/shards")
-    seen = preview_sample_type(url, None, PrepareRequest())
-    assert seen is not None
-    assert set(seen.kinds) == {"jpg", "txt"}
+def test_preview_reads_shards_in_a_store(tmp_path: Path) -> None:
+    url = upload_shards(some_shards(tmp_path / "local", 2), "memory://preview/shards")
+    previewed = preview_sample_type(url, None, PrepareRequest())
+    assert previewed is not None
+    assert set(previewed.kinds) == {"jpg", "txt"}

@@ -1,4 +1,4 @@
-"""Raw folders that are written to a store: the same shards and catalog as on a disk."""
+"""`prepare` of raw folders writes the same shards and catalog to a store as to a disk."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 
 from tests.core.dumps import query
 from tests.core.raw_folders import a_folder
-from tests.preparing import prepare_request
-from tests.remote import stored
+from tests.prepare_requests import prepare_request
+from tests.remote import read_objects
 from tests.stores.servers import forget_filesystems
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import CatalogError, InputError, PermissionDenied, UsageError
@@ -33,7 +33,7 @@ def s3_dest(use_store: Callable[[str], str]) -> str:
 
 
 def stored_shards(dest: str) -> dict[str, bytes]:
-    return stored(dest, ".tar")
+    return read_objects(dest, ".tar")
 
 
 def shards(folder: Path) -> dict[str, bytes]:
@@ -41,7 +41,7 @@ def shards(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_store_gets_the_shards_and_the_catalog_of_a_disk(tmp_path: Path, dest: str, workers: int) -> None:
+def test_prepare_to_store_gives_shards_and_catalog_of_local_run(tmp_path: Path, dest: str, workers: int) -> None:
     source = str(a_folder(tmp_path / "raw", 10))
     prepare(source, str(tmp_path / "local"), prepare_request(**OPTIONS))
 
@@ -54,14 +54,14 @@ def test_a_store_gets_the_shards_and_the_catalog_of_a_disk(tmp_path: Path, dest:
         assert rows[0] == rows[1]
 
 
-def test_the_index_reads_no_shard_back(tmp_path: Path, s3_dest: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_index_does_not_read_shards_back(tmp_path: Path, s3_dest: str, monkeypatch: pytest.MonkeyPatch) -> None:
     source = str(a_folder(tmp_path / "raw", 10))
     monkeypatch.setattr("wdsctl.core.index.merge.run_scan_unit", None)
 
     assert prepare(source, s3_dest, prepare_request(**OPTIONS)).split is not None
 
 
-def test_a_second_run_does_what_is_missing(tmp_path: Path, dest: str) -> None:
+def test_second_run_writes_only_new_shards(tmp_path: Path, dest: str) -> None:
     source = a_folder(tmp_path / "raw", 10)
     prepare(str(source), dest, prepare_request(**OPTIONS))
     assert prepare(str(source), dest, prepare_request(**OPTIONS)).up_to_date
@@ -75,7 +75,7 @@ def test_a_second_run_does_what_is_missing(tmp_path: Path, dest: str) -> None:
     assert before.items() < stored_shards(dest).items()
 
 
-def test_a_dry_run_writes_nothing(tmp_path: Path, dest: str) -> None:
+def test_dry_run_writes_nothing(tmp_path: Path, dest: str) -> None:
     source = str(a_folder(tmp_path / "raw", 10))
     report = prepare(source, dest, prepare_request(**OPTIONS, dry_run=True))
     assert report.folder is not None
@@ -83,30 +83,30 @@ def test_a_dry_run_writes_nothing(tmp_path: Path, dest: str) -> None:
     assert ObjectStore(dest).list(dest) == []
 
 
-def test_a_destination_with_other_shards_is_refused(tmp_path: Path, dest: str) -> None:
+def test_destination_with_other_shards_is_refused(tmp_path: Path, dest: str) -> None:
     ObjectStore(dest).put(f"{dest}/other.tar", b"x")
     with pytest.raises(UsageError, match=r"other shards: other\.tar"):
         prepare(str(a_folder(tmp_path / "raw", 10)), dest, prepare_request(**OPTIONS))
 
 
-def test_a_destination_that_holds_a_dataset_is_refused(tmp_path: Path, dest: str) -> None:
+def test_destination_with_nested_dataset_is_refused(tmp_path: Path, dest: str) -> None:
     ObjectStore(dest).put(f"{dest}/inner/.wdsctl/catalog", b"x")
     with pytest.raises(UsageError, match="contains the dataset inner"):
         prepare(str(a_folder(tmp_path / "raw", 10)), dest, prepare_request(**OPTIONS))
 
 
 @pytest.mark.parametrize("url", ["https://host/dest", "hf://datasets/me/dest", "simplecache::s3://bucket/dest"])
-def test_a_store_that_is_only_read_is_refused(tmp_path: Path, url: str) -> None:
+def test_read_only_store_is_refused(tmp_path: Path, url: str) -> None:
     with pytest.raises(UsageError):
         prepare(str(a_folder(tmp_path / "raw", 10)), url, prepare_request(**OPTIONS))
 
 
-def test_a_bucket_that_does_not_exist_is_named(tmp_path: Path, s3_dest: str) -> None:
+def test_missing_bucket_is_reported(tmp_path: Path, s3_dest: str) -> None:
     with pytest.raises(InputError, match="no such bucket"):
         prepare(str(a_folder(tmp_path / "raw", 10)), "s3://nowhere/dest", prepare_request(**OPTIONS))
 
 
-def test_a_read_only_bucket_is_named(tmp_path: Path, s3_dest: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_only_bucket_is_reported(tmp_path: Path, s3_dest: str, monkeypatch: pytest.MonkeyPatch) -> None:
     request = S3Objects._request
 
     async def deny(driver: S3Objects, method: str, path: str, **options: object) -> object:
@@ -119,7 +119,7 @@ def test_a_read_only_bucket_is_named(tmp_path: Path, s3_dest: str, monkeypatch: 
         prepare(str(a_folder(tmp_path / "raw", 10)), s3_dest, prepare_request(**OPTIONS))
 
 
-def test_missing_credentials_are_named(tmp_path: Path, s3_dest: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_credentials_are_reported(tmp_path: Path, s3_dest: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             patch.delenv(name)
@@ -129,7 +129,7 @@ def test_missing_credentials_are_named(tmp_path: Path, s3_dest: str, monkeypatch
             prepare(str(a_folder(tmp_path / "raw", 10)), s3_dest, prepare_request(**OPTIONS))
 
 
-def test_a_second_cluster_is_refused_and_learns_who_is_first(tmp_path: Path, dest: str) -> None:
+def test_second_writer_is_refused_with_name_of_first(tmp_path: Path, dest: str) -> None:
     source = str(a_folder(tmp_path / "raw", 10))
     prepare(source, dest, prepare_request(**OPTIONS))
     store, url = ObjectStore(dest), f"{dest}/.wdsctl/writer.json"
@@ -144,7 +144,7 @@ def test_a_second_cluster_is_refused_and_learns_who_is_first(tmp_path: Path, des
     assert len(stored_shards(dest)) == 3
 
 
-def test_a_run_that_was_killed_in_an_upload_is_continued_without_orphans(tmp_path: Path, s3_dest: str) -> None:
+def test_rerun_after_kill_during_upload_leaves_no_pending_uploads(tmp_path: Path, s3_dest: str) -> None:
     source = a_folder(tmp_path / "raw", 6, size=15 << 20)
     command = [sys.executable, "-m", "wdsctl", "prepare", str(source), s3_dest, "--yes"]
     command += ["--shard-samples", "2", "--workers", "2", "--sample-type", "CrudeSample"]

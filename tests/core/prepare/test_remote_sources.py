@@ -1,4 +1,4 @@
-"""Sources in stores: the same shards and catalogs as from the same files on a disk."""
+"""`prepare` makes the same shards and catalogs from files in a store as from the same files on a disk."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import pytest
 from tests.build import a_folder, a_shard, an_image, samples
 from tests.core.dumps import query
 from tests.core.importers.annotations.test_coco import a_whole_coco
-from tests.preparing import prepare_request
-from tests.remote import FaultyFileSystem, uploaded
+from tests.prepare_requests import prepare_request
+from tests.remote import FaultyFileSystem, upload_shards
 from tests.stores.servers import web_server
 from wdsctl.cli.errors import PARTIAL, convert_exit_code, index_exit_code
 from wdsctl.core.convert.convert import convert
@@ -55,7 +55,7 @@ def shards(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.tar")}
 
 
-def prepared(source: str, dest: Path, **options: Any) -> PrepareReport:
+def run_prepare(source: str, dest: Path, **options: Any) -> PrepareReport:
     return prepare(source, str(dest), prepare_request(**{**OPTIONS, **options}))
 
 
@@ -68,64 +68,64 @@ def assert_same_datasets(one: Path, other: Path) -> None:
 
 @pytest.mark.parametrize("name", [*SOURCES, "coco"])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_store_gives_the_shards_and_the_catalog_of_a_disk(
+def test_remote_source_gives_shards_and_catalog_of_local_source(
     name: str, workers: int, tmp_path: Path, use_store: Callable[[str], str]
 ) -> None:
     raw = tmp_path / "raw"
     source = a_whole_coco(raw) if name == "coco" else a_folder(raw, SOURCES[name])
-    url = uploaded(raw, f"{use_store('rclone')}/raw", "*")
+    url = upload_shards(raw, f"{use_store('rclone')}/raw", "*")
 
-    here, there = prepared(source, tmp_path / "here"), prepared(url, tmp_path / "there", workers=workers)
+    local, remote = run_prepare(source, tmp_path / "here"), run_prepare(url, tmp_path / "there", workers=workers)
 
-    assert here.form is not None
-    assert there.form == here.form
+    assert local.form is not None
+    assert remote.form == local.form
     assert_same_datasets(tmp_path / "there", tmp_path / "here")
-    assert prepared(url, tmp_path / "there").up_to_date
+    assert run_prepare(url, tmp_path / "there").up_to_date
 
 
-def test_every_store_gives_the_shards_of_a_disk(tmp_path: Path, store_folder: str) -> None:
+def test_every_store_gives_shards_of_local_source(tmp_path: Path, store_folder: str) -> None:
     for name in ("folder", "csv"):
         source = a_folder(tmp_path / name, SOURCES[name])
-        url = uploaded(tmp_path / name, f"{store_folder}/{name}", "*")
-        prepared(source, tmp_path / "here" / name)
-        prepared(url, tmp_path / "there" / name)
+        url = upload_shards(tmp_path / name, f"{store_folder}/{name}", "*")
+        run_prepare(source, tmp_path / "here" / name)
+        run_prepare(url, tmp_path / "there" / name)
         assert_same_datasets(tmp_path / "there" / name, tmp_path / "here" / name)
 
 
-def test_a_web_server_gives_the_shards_of_a_disk(tmp_path: Path) -> None:
+def test_web_server_gives_shards_of_local_source(tmp_path: Path) -> None:
     for name in ("folder", "imagefolder", "csv"):
         a_folder(tmp_path / "www" / name, SOURCES[name])
     with web_server(tmp_path / "www") as url:
         for name in ("folder", "imagefolder", "csv", "csv/t.csv"):
-            here, there = (tmp_path / place / name.replace("/", "-") for place in ("here", "there"))
-            prepared(str(tmp_path / "www" / name), here)
-            prepared(f"{url}/{name}", there)
-            assert_same_datasets(there, here)
+            local, remote = (tmp_path / place / name.replace("/", "-") for place in ("here", "there"))
+            run_prepare(str(tmp_path / "www" / name), local)
+            run_prepare(f"{url}/{name}", remote)
+            assert_same_datasets(remote, local)
 
 
-def test_raw_files_go_from_one_store_to_another(tmp_path: Path, use_store: Callable[[str], str]) -> None:
+def test_raw_files_in_store_are_prepared_to_store(tmp_path: Path, use_store: Callable[[str], str]) -> None:
     from wdsctl.core.storage.objects import ObjectStore
 
     root = use_store("moto")
     source = a_folder(tmp_path / "raw", SOURCES["folder"])
-    url = uploaded(tmp_path / "raw", f"{root}/raw", "*")
-    prepared(source, tmp_path / "here")
+    url = upload_shards(tmp_path / "raw", f"{root}/raw", "*")
+    run_prepare(source, tmp_path / "here")
 
     prepare(url, f"{root}/made", prepare_request(**OPTIONS))
 
     store = ObjectStore(root)
-    made = {name: store.get(f"{root}/made/{name}")[0] for name in shards(tmp_path / "here")}
-    assert made == shards(tmp_path / "here")
+    written_shards = {name: store.get(f"{root}/made/{name}")[0] for name in shards(tmp_path / "here")}
+    assert written_shards == shards(tmp_path / "here")
 
 
-def test_the_listing_of_a_store_has_the_counts_of_a_folder(tmp_path: Path) -> None:
+def test_store_listing_has_counts_of_local_folder(tmp_path: Path) -> None:
     FaultyFileSystem.reset()
     files = {**samples(0, 9), "d/lone.jpg": b"1", "noextension": b"", ".hidden/x.jpg": b"", "d/.y.jpg": b""}
     source = a_folder(tmp_path / "raw", files)
-    url = uploaded(tmp_path / "raw", f"faulty://{tmp_path.name}/raw", "*")
+    url = upload_shards(tmp_path / "raw", f"faulty://{tmp_path.name}/raw", "*")
 
     reports = [
-        prepared(each, tmp_path / name, on_missing="skip", dry_run=True).folder
+        run_prepare(each, tmp_path / name, on_missing="skip", dry_run=True).folder
         for each, name in ((source, "here"), (url, "there"))
     ]
 
@@ -135,7 +135,7 @@ def test_the_listing_of_a_store_has_the_counts_of_a_folder(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["d//x.jpg", "../x.jpg", "d/../x.jpg"])
-def test_names_that_no_folder_has_become_no_key(tmp_path: Path, name: str) -> None:
+def test_object_names_impossible_in_folders_are_skipped(tmp_path: Path, name: str) -> None:
     FaultyFileSystem.reset()
     files = SOURCES["imagefolder"]
     url = f"faulty://{tmp_path.name}/raw"
@@ -145,13 +145,13 @@ def test_names_that_no_folder_has_become_no_key(tmp_path: Path, name: str) -> No
             filesystem, f"{base}/{each}", data
         )
 
-    report = prepared(url, tmp_path / "made", on_missing="skip")
+    report = run_prepare(url, tmp_path / "made", on_missing="skip")
 
     assert report.index is not None
     assert report.index.samples == len(files)
 
 
-class _Changing(SilentProgress):
+class _ChangingProgress(SilentProgress):
     """Calls a function when shards are about to be written."""
 
     def __init__(self, change: Callable[[], None]) -> None:
@@ -163,10 +163,10 @@ class _Changing(SilentProgress):
 
 
 @pytest.mark.parametrize("data", [None, b"", b"much longer than before"])
-def test_an_object_that_changes_after_the_listing_is_left_out_and_named(tmp_path: Path, data: bytes | None) -> None:
+def test_object_changed_after_listing_is_skipped_and_reported(tmp_path: Path, data: bytes | None) -> None:
     FaultyFileSystem.reset()
     a_folder(tmp_path / "raw", samples(0, 9))
-    url = uploaded(tmp_path / "raw", f"faulty://{tmp_path.name}/raw", "*")
+    url = upload_shards(tmp_path / "raw", f"faulty://{tmp_path.name}/raw", "*")
     filesystem, base = fsspec.url_to_fs(url)
 
     def change() -> None:
@@ -175,7 +175,7 @@ def test_an_object_that_changes_after_the_listing_is_left_out_and_named(tmp_path
         elif filesystem.exists(f"{base}/000002.jpg"):
             filesystem.rm_file(f"{base}/000002.jpg")
 
-    report = prepare(url, str(tmp_path / "made"), prepare_request(**OPTIONS), progress=_Changing(change))
+    report = prepare(url, str(tmp_path / "made"), prepare_request(**OPTIONS), progress=_ChangingProgress(change))
 
     assert report.index is not None
     found = [finding for finding in report.index.findings if finding.code == "WDS202"]
@@ -185,12 +185,12 @@ def test_an_object_that_changes_after_the_listing_is_left_out_and_named(tmp_path
     assert report.index.samples == 8
 
 
-def test_a_file_of_a_table_that_goes_is_counted_and_named(tmp_path: Path) -> None:
+def test_deleted_file_of_table_is_counted_and_reported(tmp_path: Path) -> None:
     FaultyFileSystem.reset()
     a_folder(tmp_path / "raw", SOURCES["csv"])
-    url = uploaded(tmp_path / "raw", f"faulty://{tmp_path.name}/raw", "*")
+    url = upload_shards(tmp_path / "raw", f"faulty://{tmp_path.name}/raw", "*")
     filesystem, base = fsspec.url_to_fs(url)
-    progress = _Changing(lambda: filesystem.rm_file(f"{base}/images/3.jpg"))
+    progress = _ChangingProgress(lambda: filesystem.rm_file(f"{base}/images/3.jpg"))
 
     report = convert([f"{url}/t.csv"], str(tmp_path / "made"), ConvertRequest(workers=1), progress=progress)
 
@@ -198,26 +198,26 @@ def test_a_file_of_a_table_that_goes_is_counted_and_named(tmp_path: Path) -> Non
     assert any("images/3.jpg" in finding.message for finding in report.findings)
 
 
-def test_an_object_that_is_replaced_is_written_again(tmp_path: Path, use_store: Callable[[str], str]) -> None:
+def test_replaced_object_rewrites_its_shard(tmp_path: Path, use_store: Callable[[str], str]) -> None:
     a_folder(tmp_path / "raw", samples(0, 9))
-    url = uploaded(tmp_path / "raw", f"{use_store('moto')}/raw", "*")
-    prepared(url, tmp_path / "made")
+    url = upload_shards(tmp_path / "raw", f"{use_store('moto')}/raw", "*")
+    run_prepare(url, tmp_path / "made")
     before = shards(tmp_path / "made")
 
     fsspec.filesystem("s3").pipe_file(f"{url}/000001.txt", b"X" * len(samples(1, 1)["000001.txt"]))
-    report = prepared(url, tmp_path / "made")
+    report = run_prepare(url, tmp_path / "made")
 
     assert report.folder is not None
     assert report.folder.written == 1
     assert [name for name, data in shards(tmp_path / "made").items() if data != before[name]] == ["shard-000000.tar"]
 
 
-def test_a_copy_on_a_disk_continues_what_a_store_began(tmp_path: Path, use_store: Callable[[str], str]) -> None:
+def test_local_copy_continues_run_from_store(tmp_path: Path, use_store: Callable[[str], str]) -> None:
     source = a_folder(tmp_path / "raw", samples(0, 9))
-    url = uploaded(tmp_path / "raw", f"{use_store('rclone')}/raw", "*")
-    prepared(url, tmp_path / "made")
+    url = upload_shards(tmp_path / "raw", f"{use_store('rclone')}/raw", "*")
+    run_prepare(url, tmp_path / "made")
 
-    report = prepared(source, tmp_path / "made")
+    report = run_prepare(source, tmp_path / "made")
 
     assert report.folder is not None
     assert (report.folder.written, report.folder.kept) == (0, 3)
@@ -232,47 +232,47 @@ def test_a_copy_on_a_disk_continues_what_a_store_began(tmp_path: Path, use_store
         ("simplecache::{root}/raw/t.csv", UsageError),
     ],
 )
-def test_sources_that_cannot_be_read_are_named(
+def test_unreadable_remote_sources_are_refused(
     tmp_path: Path, use_store: Callable[[str], str], url: str, kind: type[WdsctlError]
 ) -> None:
     root = use_store("moto")
     a_folder(tmp_path / "raw", SOURCES["csv"])
-    uploaded(tmp_path / "raw", f"{root}/raw", "*")
+    upload_shards(tmp_path / "raw", f"{root}/raw", "*")
 
     with pytest.raises(kind):
-        prepared(url.format(root=root), tmp_path / "made")
+        run_prepare(url.format(root=root), tmp_path / "made")
 
 
-def test_wrong_credentials_are_named(
+def test_wrong_credentials_raise_permission_denied(
     tmp_path: Path, use_store: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tests.stores.servers import forget_filesystems
 
     root = use_store("rclone")
     a_folder(tmp_path / "raw", SOURCES["csv"])
-    url = uploaded(tmp_path / "raw", f"{root}/raw", "*")
+    url = upload_shards(tmp_path / "raw", f"{root}/raw", "*")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "of-another")
     forget_filesystems()
 
     with pytest.raises(PermissionDenied):
-        prepared(url, tmp_path / "made")
+        run_prepare(url, tmp_path / "made")
 
 
-def test_a_file_at_a_url_that_is_no_format_is_refused(tmp_path: Path) -> None:
+def test_remote_file_of_unknown_format_is_refused(tmp_path: Path) -> None:
     FaultyFileSystem.reset()
     a_folder(tmp_path / "raw", {"x.bin": b"\0\1\2"})
-    url = uploaded(tmp_path / "raw", f"faulty://{tmp_path.name}/raw", "*")
+    url = upload_shards(tmp_path / "raw", f"faulty://{tmp_path.name}/raw", "*")
 
     with pytest.raises(InputError) as caught:
         recognise_form(f"{url}/x.bin", str(tmp_path / "made"))
     assert caught.value.code == "WDS235"
 
 
-def test_rows_in_a_store_lead_nowhere_else(tmp_path: Path) -> None:
+def test_rows_of_remote_table_cannot_read_outside_their_folder(tmp_path: Path) -> None:
     FaultyFileSystem.reset()
     rows = ["../secret.jpg", "faulty://other/secret.jpg", "/secret.jpg", "images/../../secret.jpg", "images/1.jpg"]
     a_folder(tmp_path / "raw", {"t.csv": "\n".join(["file,n", *(f"{row},1" for row in rows)]).encode(), **PICTURES})
-    url = uploaded(tmp_path / "raw", f"faulty://{tmp_path.name}/raw", "*")
+    url = upload_shards(tmp_path / "raw", f"faulty://{tmp_path.name}/raw", "*")
     for secret in (f"{url}/../secret.jpg", "faulty://other/secret.jpg"):
         filesystem, path = fsspec.url_to_fs(source_files.absolute(secret))
         filesystem.pipe_file(path, b"secret")
@@ -285,11 +285,11 @@ def test_rows_in_a_store_lead_nowhere_else(tmp_path: Path) -> None:
     assert b"secret" not in b"".join(shards(tmp_path / "made").values())
 
 
-def test_files_that_rows_of_a_store_share_are_stored_once(tmp_path: Path) -> None:
+def test_files_shared_by_rows_of_remote_table_are_stored_once(tmp_path: Path) -> None:
     FaultyFileSystem.reset()
     rows = "".join(f"images/{i % 3}.jpg,{i}\n" for i in range(9))
     source = a_folder(tmp_path / "raw", {"t.csv": f"file,n\n{rows}".encode(), **PICTURES})
-    url = uploaded(tmp_path / "raw", f"faulty://{tmp_path.name}/raw", "*")
+    url = upload_shards(tmp_path / "raw", f"faulty://{tmp_path.name}/raw", "*")
 
     for root, name in ((source, "here"), (url, "there")):
         convert([f"{root}/t.csv"], str(tmp_path / name), ConvertRequest(layout="polylithic", workers=1))
@@ -298,8 +298,8 @@ def test_files_that_rows_of_a_store_share_are_stored_once(tmp_path: Path) -> Non
     assert len(shards(tmp_path / "here")) == 2
 
 
-class _WithoutListings(BaseHTTPRequestHandler):
-    """Sends JSONL files, and refuses to list folders."""
+class _NoListingHandler(BaseHTTPRequestHandler):
+    """Serves JSONL files and refuses to list folders."""
 
     def do_GET(self) -> None:
         data = b'{"text": "a"}\n' if self.path.endswith(".jsonl") else b""
@@ -309,11 +309,11 @@ class _WithoutListings(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Suppresses log output."""
 
 
-def test_a_file_of_a_server_that_lists_nothing_is_a_dataset_if_it_is_jsonl(tmp_path: Path) -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _WithoutListings) as server:
+def test_jsonl_url_of_server_without_listings_is_recognised_as_shards(tmp_path: Path) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _NoListingHandler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_address[1]}/d"
 

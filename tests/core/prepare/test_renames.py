@@ -12,22 +12,22 @@ from wdsctl.core.shards.write import write_shard
 FILES = {"a.jpg": b"one", "a.txt": b"1", "b.jpg": b"two", "b.txt": b"2", "c.jpg": b"six", "c.txt": b"3"}
 
 
-def put(folder: Path, files: Mapping[str, bytes]) -> str:
+def write_files(folder: Path, files: Mapping[str, bytes]) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
         (folder / name).write_bytes(data)
     return str(folder)
 
 
-def written(tmp_path: Path, files: Mapping[str, bytes]) -> list[ShardRecord]:
-    source = put(tmp_path / "raw", files)
+def write_records(tmp_path: Path, files: Mapping[str, bytes]) -> list[ShardRecord]:
+    source = write_files(tmp_path / "raw", files)
     samples = list_raw_folder(source, on_missing="keep").samples
     (plan,) = plan_shards(samples, 100, 1 << 30, "{index}.tar")
     write_shard(str(tmp_path / "out" / plan.name), source, samples)
     return [planned_record(plan, samples)._replace(state="done")]
 
 
-def found(tmp_path: Path, records: Sequence[ShardRecord]) -> Renames:
+def find_renames(tmp_path: Path, records: Sequence[ShardRecord]) -> Renames:
     source = str(tmp_path / "raw")
     samples = list_raw_folder(source, on_missing="keep").samples
     return find_renamed_samples(source, str(tmp_path / "out"), samples, records)
@@ -38,56 +38,56 @@ def rename(tmp_path: Path, key: str, to: str) -> None:
         (tmp_path / "raw" / f"{key}.{part}").rename(tmp_path / "raw" / f"{to}.{part}")
 
 
-def test_a_sample_is_told_by_its_bytes_where_all_sizes_are_alike(tmp_path: Path) -> None:
-    records = written(tmp_path, FILES)
+def test_renamed_samples_of_equal_size_are_matched_by_bytes(tmp_path: Path) -> None:
+    records = write_records(tmp_path, FILES)
     for key, to in (("a", "z"), ("b", "y"), ("c", "x")):
         rename(tmp_path, key, to)
 
-    assert found(tmp_path, records).new_keys == {"a": "z", "b": "y", "c": "x"}
+    assert find_renames(tmp_path, records).new_keys == {"a": "z", "b": "y", "c": "x"}
 
 
-def test_one_byte_makes_it_another_sample(tmp_path: Path) -> None:
-    records = written(tmp_path, FILES)
+def test_sample_with_changed_byte_is_not_a_rename(tmp_path: Path) -> None:
+    records = write_records(tmp_path, FILES)
     rename(tmp_path, "a", "z")
-    put(tmp_path / "raw", {"z.txt": b"9"})
+    write_files(tmp_path / "raw", {"z.txt": b"9"})
 
-    assert found(tmp_path, records).new_keys == {}
+    assert find_renames(tmp_path, records).new_keys == {}
 
 
-def test_a_name_that_went_to_a_sample_whose_own_content_is_gone_is_no_longer_its_own(tmp_path: Path) -> None:
-    records = written(tmp_path, FILES)
+def test_current_key_is_none_when_another_sample_took_the_name(tmp_path: Path) -> None:
+    records = write_records(tmp_path, FILES)
     rename(tmp_path, "a", "b")
-    renames = found(tmp_path, records)
+    renames = find_renames(tmp_path, records)
 
     assert renames.new_keys == {"a": "b"}
     assert [renames.current_key(key) for key in "abc"] == ["b", None, "c"]
 
 
-def test_the_same_parts_come_before_more_parts(tmp_path: Path) -> None:
-    records = written(tmp_path, FILES)
+def test_rename_prefers_sample_with_equal_parts(tmp_path: Path) -> None:
+    records = write_records(tmp_path, FILES)
     rename(tmp_path, "a", "z")
-    put(tmp_path / "raw", {"y.jpg": b"one", "y.txt": b"1", "y.json": b"{}"})
+    write_files(tmp_path / "raw", {"y.jpg": b"one", "y.txt": b"1", "y.json": b"{}"})
 
-    assert (found(tmp_path, records).new_keys, found(tmp_path, records).keys_with_new_parts) == (
+    assert (find_renames(tmp_path, records).new_keys, find_renames(tmp_path, records).keys_with_new_parts) == (
         {"a": "z"},
         frozenset(),
     )
 
 
-def test_empty_files_tell_nothing_of_a_sample_that_has_more(tmp_path: Path) -> None:
-    records = written(tmp_path, {**FILES, "d.txt": b""})
+def test_empty_files_do_not_identify_renamed_sample(tmp_path: Path) -> None:
+    records = write_records(tmp_path, {**FILES, "d.txt": b""})
     (tmp_path / "raw" / "d.txt").unlink()
-    put(tmp_path / "raw", {"z.txt": b"", "z.jpg": b"new"})
+    write_files(tmp_path / "raw", {"z.txt": b"", "z.jpg": b"new"})
 
-    assert found(tmp_path, records).new_keys == {}
+    assert find_renames(tmp_path, records).new_keys == {}
 
 
-def test_nothing_is_told_of_a_shard_that_is_gone_or_damaged(tmp_path: Path) -> None:
-    records = written(tmp_path, FILES)
+def test_missing_or_damaged_shard_gives_no_renames(tmp_path: Path) -> None:
+    records = write_records(tmp_path, FILES)
     rename(tmp_path, "a", "z")
     shard = tmp_path / "out" / "0.tar"
     shard.write_bytes(shard.read_bytes()[:700])
-    assert found(tmp_path, records).new_keys == {}
+    assert find_renames(tmp_path, records).new_keys == {}
 
     shard.unlink()
-    assert found(tmp_path, records).new_keys == {}
+    assert find_renames(tmp_path, records).new_keys == {}

@@ -1,4 +1,4 @@
-"""`prepare` of LeRobot datasets: in place, with episodes kept together, and again when they grow."""
+"""`prepare` of LeRobot datasets works in place, keeps episodes together, and adds new episodes later."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from tests.preparing import prepare_request
+from tests.prepare_requests import prepare_request
 from tests.robots import CAMERAS, IN_TABLES, LENGTHS, make_v21, make_v30
 from wdsctl import Dataset
 from wdsctl.core.dataset.config import dump_config, load_config, parse_config
@@ -31,7 +31,7 @@ def contents(root: str) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in Path(root).rglob("*") if path.is_file()}
 
 
-def test_a_dataset_is_prepared_in_place_and_nothing_of_it_is_changed_or_copied(tmp_path: Path) -> None:
+def test_lerobot_dataset_is_prepared_in_place_without_changing_its_files(tmp_path: Path) -> None:
     root = make_v30(tmp_path / "set")
     before = contents(root)
     report = prepare(root, None, prepare_request())
@@ -45,16 +45,16 @@ def test_a_dataset_is_prepared_in_place_and_nothing_of_it_is_changed_or_copied(t
     assert new == {"frames/chunk-000/file-000.jsonl", "frames/chunk-000/file-001.jsonl"}
 
 
-def test_a_second_run_writes_nothing(tmp_path: Path) -> None:
+def test_second_run_writes_nothing(tmp_path: Path) -> None:
     root = make_v21(tmp_path / "set", cameras=())
     prepare(root, None, prepare_request(split={"train": 2, "val": 1}))
-    again = prepare(root, None, prepare_request(split={"train": 2, "val": 1}))
-    assert again.robot is not None
-    assert again.robot.written == 0
-    assert again.up_to_date
+    second = prepare(root, None, prepare_request(split={"train": 2, "val": 1}))
+    assert second.robot is not None
+    assert second.robot.written == 0
+    assert second.up_to_date
 
 
-def test_the_frames_of_an_episode_are_in_one_split(tmp_path: Path) -> None:
+def test_frames_of_an_episode_are_in_one_split(tmp_path: Path) -> None:
     root = make_v30(tmp_path / "set", lengths=(5, 4, 3, 6, 2, 5), cameras=())
     prepare(root, None, prepare_request(split={"train": 1, "val": 1}))
     train, val = ({key.split("/")[0] for key in keys(root, name)} for name in ("train", "val"))
@@ -79,7 +79,7 @@ def test_new_episodes_are_added(tmp_path: Path) -> None:
     assert len(keys(small, "train")) == 15
 
 
-def test_frames_of_a_table_that_is_gone_are_refused(tmp_path: Path) -> None:
+def test_frames_of_missing_table_are_refused(tmp_path: Path) -> None:
     large = make_v21(tmp_path / "a", (4, 5, 6), cameras=())
     prepare(large, None, prepare_request())
     small = make_v21(tmp_path / "b", (4, 5), cameras=())
@@ -88,7 +88,7 @@ def test_frames_of_a_table_that_is_gone_are_refused(tmp_path: Path) -> None:
         prepare(large, None, prepare_request())
 
 
-def test_a_dry_run_checks_everything_and_writes_nothing(tmp_path: Path) -> None:
+def test_dry_run_checks_tables_and_writes_nothing(tmp_path: Path) -> None:
     root = make_v21(tmp_path / "set", cameras=CAMERAS[:1])
     before = contents(root)
     report = prepare(root, None, prepare_request(dry_run=True))
@@ -100,7 +100,7 @@ def test_a_dry_run_checks_everything_and_writes_nothing(tmp_path: Path) -> None:
         prepare(root, None, prepare_request(dry_run=True))
 
 
-def test_a_feature_can_be_dropped_and_stays_so(tmp_path: Path) -> None:
+def test_dropped_features_are_absent_and_must_stay_dropped(tmp_path: Path) -> None:
     root = make_v21(tmp_path / "set", cameras=CAMERAS[:1])
     prepare(root, None, prepare_request(format_options={"drop": f"{CAMERAS[0]},action"}))
     sample = next(iter(get_loader(get_val_dataset(root, split_part="train", batch_size=None))))
@@ -110,7 +110,7 @@ def test_a_feature_can_be_dropped_and_stays_so(tmp_path: Path) -> None:
         prepare(root, None, prepare_request())
 
 
-def test_options_that_do_not_apply_are_refused(tmp_path: Path) -> None:
+def test_inapplicable_options_are_refused(tmp_path: Path) -> None:
     root = make_v21(tmp_path / "set", cameras=())
     with pytest.raises(UsageError, match="prepared in place"):
         prepare(root, str(tmp_path / "dest"), prepare_request())
@@ -122,7 +122,7 @@ def test_options_that_do_not_apply_are_refused(tmp_path: Path) -> None:
         prepare(root, None, prepare_request(format_options={"tolerance_s": "x"}))
 
 
-def test_a_larger_tolerance_takes_timestamps_that_jitter(tmp_path: Path) -> None:
+def test_tolerance_option_accepts_jittering_timestamps(tmp_path: Path) -> None:
     root = make_v21(tmp_path / "set", cameras=(), fps=3)
     path = Path(root) / "meta/info.json"
     info = json.loads(path.read_text())
@@ -132,19 +132,19 @@ def test_a_larger_tolerance_takes_timestamps_that_jitter(tmp_path: Path) -> None
     prepare(root, None, prepare_request(format_options={"tolerance_s": "0.01"}))
 
 
-def test_the_section_of_dataset_yaml_comes_back_and_is_checked(tmp_path: Path) -> None:
+def test_sequences_section_of_dataset_yaml_round_trips_and_is_checked(tmp_path: Path) -> None:
     root = make_v21(tmp_path / "set")
     prepare(root, None, prepare_request())
     config = load_config(f"{root}/.wdsctl/dataset.yaml")
     assert config.sequences is not None
     assert config.sequences.features[CAMERAS[0]] == "video"
     assert parse_config(dump_config(config)) == config
-    for text, told in (
+    for text, message in (
         ("sequences: {fps: 0}", "fps: expected a positive number, found 0"),
         ("sequences: {fps: 3, features: {a: float31}}", "a: expected a dtype"),
         ("sequences: {rate: 3}", "unknown key 'rate'"),
     ):
-        with pytest.raises(DatasetError, match=told):
+        with pytest.raises(DatasetError, match=message):
             parse_config(f"sample_type: CrudeSample\n{text}\n")
     with pytest.raises(DatasetError, match="the sample type is TextSample"):
         parse_config("sample_type: TextSample\nfield_map: {text: txt}\nsequences: {fps: 3}\n")
@@ -154,19 +154,19 @@ def image_files(root: str) -> list[Path]:
     return sorted(Path(root, "frames").rglob("*.images"))
 
 
-def test_images_in_tables_are_copied_once_to_files_named_by_their_content(tmp_path: Path) -> None:
+def test_images_in_tables_are_copied_once(tmp_path: Path) -> None:
     root = make_v30(tmp_path / "set", cameras=(), has_images=True)
     report = prepare(root, None, prepare_request())
     assert report.robot is not None
     assert [use.becomes for use in report.robot.fields if use.name == IN_TABLES] == ["image"]
     before = [(path, path.stat().st_mtime_ns) for path in image_files(root)]
     assert len(before) == 2
-    again = prepare(root, None, prepare_request())
-    assert again.up_to_date
+    second = prepare(root, None, prepare_request())
+    assert second.up_to_date
     assert [(path, path.stat().st_mtime_ns) for path in image_files(root)] == before
 
 
-def test_other_images_replace_the_file_of_the_earlier_ones(tmp_path: Path) -> None:
+def test_changed_images_replace_their_file(tmp_path: Path) -> None:
     root = make_v21(tmp_path / "set", cameras=(), has_images=True)
     prepare(root, None, prepare_request())
     first, *others = image_files(root)
@@ -187,21 +187,19 @@ def test_other_images_replace_the_file_of_the_earlier_ones(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("column", "code", "told"),
+    ("column", "code", "message"),
     [
         (pa.array([{"bytes": None, "path": "a.png"}] * LENGTHS[0]), "WDS233", "names the image 'a.png'"),
         (pa.array([b"x"] * (LENGTHS[0] - 1) + [None]), "WDS233", "has no image in a row"),
         (pa.array(["a.png"] * LENGTHS[0]), "WDS234", "has the type string"),
     ],
 )
-def test_a_column_without_images_is_refused_before_anything_is_written(
-    tmp_path: Path, column: Any, code: str, told: str
-) -> None:
+def test_column_without_images_is_refused_before_writing(tmp_path: Path, column: Any, code: str, message: str) -> None:
     root = make_v21(tmp_path / "set", cameras=(), has_images=True)
     path = Path(root, "data/chunk-000/episode_000000.parquet")
     table = pq.read_table(path)
     pq.write_table(table.set_column(table.schema.get_field_index(IN_TABLES), IN_TABLES, column), path)
-    with pytest.raises(DatasetError, match=told) as error:
+    with pytest.raises(DatasetError, match=message) as error:
         prepare(root, None, prepare_request())
     assert error.value.code == code
     assert not image_files(root)

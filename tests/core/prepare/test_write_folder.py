@@ -20,7 +20,7 @@ from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.prepare.write import FolderReport, RenamedSample, write_folder
 
 
-def test_all_files_are_in_the_shards(tmp_path: Path) -> None:
+def test_write_folder_writes_all_files(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", 10)
 
     report = write(source, tmp_path / "out")
@@ -42,7 +42,7 @@ sys.stdout.buffer.write(pickle.dumps(read))
 
 
 def test_webdataset_reads_the_same_samples(tmp_path: Path) -> None:
-    """In a process of its own: it leaves the closing of its files to chance, and warnings are errors here."""
+    """webdataset runs in its own process: it does not close its files reliably, and warnings are errors here."""
     source = a_folder(tmp_path / "raw", 6)
     (source / ("k" * 240 + ".jpg")).write_bytes(b"long")
     (source / ("k" * 240 + ".txt")).write_bytes(b"name")
@@ -54,7 +54,7 @@ def test_webdataset_reads_the_same_samples(tmp_path: Path) -> None:
     assert pickle.loads(reader.stdout) == files(source)  # noqa: S301 - our own child
 
 
-def test_the_number_of_workers_changes_no_byte(tmp_path: Path) -> None:
+def test_shards_are_independent_of_workers(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", 30)
 
     for workers in (1, 2, 3):
@@ -64,7 +64,7 @@ def test_the_number_of_workers_changes_no_byte(tmp_path: Path) -> None:
     assert shards(tmp_path / "out1") == shards(tmp_path / "out2") == shards(tmp_path / "out3")
 
 
-def test_the_order_in_which_files_were_made_changes_no_byte(tmp_path: Path) -> None:
+def test_shards_are_independent_of_file_creation_order(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", 20)
     for path in sorted(source.rglob("*.*"), reverse=True):
         copy = tmp_path / "copy" / path.relative_to(source)
@@ -77,8 +77,8 @@ def test_the_order_in_which_files_were_made_changes_no_byte(tmp_path: Path) -> N
     assert shards(tmp_path / "out") == shards(tmp_path / "out2")
 
 
-def test_whichever_limit_comes_first_closes_a_shard(tmp_path: Path) -> None:
-    """Samples of 2,048 and of 21,504 bytes in a tar, by turns of two: the third shard is closed by its bytes."""
+def test_first_reached_limit_closes_shard(tmp_path: Path) -> None:
+    """Alternates pairs of samples of 2,048 and 21,504 tar bytes, so that the third shard is closed by its size."""
     source = a_folder(tmp_path / "raw", 6, size=0)
     a_folder(source, 6, first=100, size=10_000)
 
@@ -91,7 +91,7 @@ def test_whichever_limit_comes_first_closes_a_shard(tmp_path: Path) -> None:
     assert counts == [3, 3, 2, 3, 1]
 
 
-def test_a_second_run_finds_nothing_to_do(tmp_path: Path) -> None:
+def test_second_run_writes_nothing(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", 10)
     write(source, tmp_path / "out")
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")}
@@ -102,7 +102,7 @@ def test_a_second_run_finds_nothing_to_do(tmp_path: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")} == stamps
 
 
-def test_new_files_are_appended(tmp_path: Path) -> None:
+def test_new_files_are_appended_as_new_shards(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", 10)
     write(source, tmp_path / "out")
     before = shards(tmp_path / "out")
@@ -116,7 +116,7 @@ def test_new_files_are_appended(tmp_path: Path) -> None:
     assert members(tmp_path / "out") == files(source)
 
 
-def test_a_changed_file_has_its_shard_written_again(tmp_path: Path) -> None:
+def test_changed_file_rewrites_its_shard(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", 10)
     write(source, tmp_path / "out")
     before = shards(tmp_path / "out")
@@ -131,7 +131,7 @@ def test_a_changed_file_has_its_shard_written_again(tmp_path: Path) -> None:
     assert write(source, tmp_path / "out").written == 0
 
 
-def test_vanished_files_stay_in_their_shard(tmp_path: Path) -> None:
+def test_missing_files_stay_in_their_shard(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", 10)
     write(source, tmp_path / "out")
     before = shards(tmp_path / "out")
@@ -144,7 +144,7 @@ def test_vanished_files_stay_in_their_shard(tmp_path: Path) -> None:
     assert shards(tmp_path / "out") == before
 
 
-def test_vanished_and_changed_files_of_one_shard_are_refused(tmp_path: Path) -> None:
+def test_missing_and_changed_files_of_one_shard_are_refused(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", 10)
     write(source, tmp_path / "out")
     before = shards(tmp_path / "out")
@@ -159,28 +159,28 @@ def test_vanished_and_changed_files_of_one_shard_are_refused(tmp_path: Path) -> 
     assert shards(tmp_path / "out") == before
 
 
-def test_vanished_samples_are_dropped_and_renamed_ones_recognised_where_that_is_said(tmp_path: Path) -> None:
+def test_missing_drop_drops_samples_and_recognises_renames(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", 10)
     write(source, tmp_path / "out")
     for part in ("jpg", "txt"):
         (source / "0" / f"00000.{part}").unlink()
         (source / "0" / f"00003.{part}").rename(source / "0" / f"renamed.{part}")
-        os.utime(source / "0" / f"renamed.{part}", (1, 1))  # what it is does not go by the time
+        os.utime(source / "0" / f"renamed.{part}", (1, 1))  # a sample is not identified by its mtime
     (source / "0" / "00006.txt").write_bytes(b"changed")
-    foreseen = write(
+    dry_report = write(
         source, tmp_path / "out", PrepareRequest(shard_samples=4, index=IndexRequest(missing="drop", dry_run=True))
     )
 
     report = write(source, tmp_path / "out", PrepareRequest(shard_samples=4, index=IndexRequest(missing="drop")))
 
     assert (report.dropped, report.renamed) == (("0/00000",), (RenamedSample(before="0/00003", after="0/renamed"),))
-    assert (foreseen.dropped, foreseen.renamed) == (report.dropped, report.renamed)
+    assert (dry_report.dropped, dry_report.renamed) == (report.dropped, report.renamed)
     assert (report.written, report.samples, report.vanished) == (1, 9, 0)
     assert members(tmp_path / "out") == files(source)
     assert write(source, tmp_path / "out").written == 0
 
 
-def test_a_shard_that_was_deleted_is_written_again(tmp_path: Path) -> None:
+def test_deleted_shard_is_rewritten(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", 10)
     write(source, tmp_path / "out")
     before = shards(tmp_path / "out")
@@ -192,7 +192,7 @@ def test_a_shard_that_was_deleted_is_written_again(tmp_path: Path) -> None:
     assert shards(tmp_path / "out") == before
 
 
-def test_other_settings_touch_new_shards_only(tmp_path: Path) -> None:
+def test_new_settings_apply_to_new_shards_only(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", 8)
     write(source, tmp_path / "out")
     before = shards(tmp_path / "out")
@@ -205,7 +205,7 @@ def test_other_settings_touch_new_shards_only(tmp_path: Path) -> None:
     assert sorted(after.keys() - before.keys()) == ["more/02.tar"]
 
 
-def test_a_dry_run_counts_and_writes_nothing(tmp_path: Path) -> None:
+def test_dry_run_counts_and_writes_nothing(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", 10)
     options = PrepareRequest(shard_samples=4, index=IndexRequest(dry_run=True))
 
@@ -220,7 +220,7 @@ def test_a_dry_run_counts_and_writes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "dest"), [("raw", "raw/out"), ("raw", "raw"), ("raw/0", "raw"), ("raw", "link/out")]
 )
-def test_source_and_destination_must_not_lie_in_one_another(tmp_path: Path, source: str, dest: str) -> None:
+def test_overlapping_source_and_destination_are_refused(tmp_path: Path, source: str, dest: str) -> None:
     a_folder(tmp_path / "raw", 3)
     (tmp_path / "link").symlink_to(tmp_path / "raw")
 
@@ -228,7 +228,7 @@ def test_source_and_destination_must_not_lie_in_one_another(tmp_path: Path, sour
         write_folder(str(tmp_path / source), str(tmp_path / dest), FEW, ledger=ledger)
 
 
-def test_a_destination_with_other_shards_is_refused(tmp_path: Path) -> None:
+def test_destination_with_other_shards_is_refused(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", 3)
     (tmp_path / "out" / "train").mkdir(parents=True)
     (tmp_path / "out" / "train" / "theirs.tar").write_bytes(b"theirs")
@@ -239,7 +239,7 @@ def test_a_destination_with_other_shards_is_refused(tmp_path: Path) -> None:
     assert shards(tmp_path / "out") == {"train/theirs.tar": b"theirs"}
 
 
-def test_a_destination_that_is_a_file_is_refused(tmp_path: Path) -> None:
+def test_file_as_destination_is_refused(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", 3)
     (tmp_path / "out").write_bytes(b"")
 
@@ -247,7 +247,9 @@ def test_a_destination_that_is_a_file_is_refused(tmp_path: Path) -> None:
         write_folder(str(source), str(tmp_path / "out"), FEW, ledger=ledger)
 
 
-def test_a_destination_that_cannot_be_written(public_path: Path, as_nobody: Callable[[Callable[[], Any]], Any]) -> None:
+def test_unwritable_destination_raises_permission_denied(
+    public_path: Path, as_nobody: Callable[[Callable[[], Any]], Any]
+) -> None:
     source = a_folder(public_path / "raw", 3)
     (public_path / "out").mkdir()
     (public_path / "meta").mkdir(mode=0o777)
@@ -261,23 +263,23 @@ def test_a_destination_that_cannot_be_written(public_path: Path, as_nobody: Call
     assert os.listdir(public_path / "out") == []
 
 
-def test_progress_names_the_phases_and_counts_every_byte(tmp_path: Path) -> None:
+def test_progress_reports_phases_and_all_bytes(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", 10)
-    told: list[tuple[str, int | None, int | None]] = []
+    phases: list[tuple[str, int | None, int | None]] = []
     done = {"items": 0, "bytes": 0}
 
-    class Listens:
+    class RecordingProgress:
         def phase(self, name: str, *, items: int | None = None, size_bytes: int | None = None) -> None:
-            told.append((name, items, size_bytes))
+            phases.append((name, items, size_bytes))
 
         def advance(self, *, items: int = 0, size_bytes: int = 0, doing: str = "") -> None:
-            if told[-1][0] == "write":
+            if phases[-1][0] == "write":
                 done["items"] += items
                 done["bytes"] += size_bytes
 
         def note(self, message: str) -> None: ...
 
-    report = write(source, tmp_path / "out", progress=Listens())
+    report = write(source, tmp_path / "out", progress=RecordingProgress())
 
-    assert told == [("list", None, None), ("write", 10, report.size_bytes)]
+    assert phases == [("list", None, None), ("write", 10, report.size_bytes)]
     assert done == {"items": 10, "bytes": report.size_bytes}

@@ -1,4 +1,4 @@
-"""Killed at any moment and continued, a run ends in the same bytes."""
+"""A run that is killed at any moment and run again gives the same bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.core.raw_folders import a_folder, others, shards, write
-from tests.killing import Moment, died, kill_by_the_clock, moments
+from tests.killing import Moment, kill_after_random_delay, kill_moments, run_and_kill
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.index.request import IndexRequest
 from wdsctl.core.prepare.request import PrepareRequest
@@ -29,65 +29,65 @@ with Ledger.open(dest + "/.wdsctl/ledger.sqlite") as ledger:
 """
 
 
-def run_of(source: Path, dest: Path, workers: int) -> list[str | Path]:
-    """The command that does the same in a process of its own, which can be killed."""
+def build_command(source: Path, dest: Path, workers: int) -> list[str | Path]:
+    """The command that runs write_folder in its own process, which can be killed."""
     return [sys.executable, "-c", SCRIPT, source, dest, str(workers)]
 
 
-def check_continued(source: Path, dest: Path, truth: dict[str, bytes], workers: int) -> int:
-    """What is there is whole; run again, all is. Returns how many shards there were."""
-    there = shards(dest)
-    assert there.items() <= truth.items()
+def check_rerun(source: Path, dest: Path, truth: dict[str, bytes], workers: int) -> int:
+    """Checks that finished shards are whole and that a rerun completes the rest. Returns the number of the former."""
+    finished = shards(dest)
+    assert finished.items() <= truth.items()
     write(source, dest, PrepareRequest(shard_samples=20, index=IndexRequest(workers=workers)))
     assert shards(dest) == truth
     assert others(dest) == []
-    return len(there)
+    return len(finished)
 
 
-def test_a_killed_run_that_is_continued_gives_the_same_bytes(tmp_path: Path) -> None:
-    """Killed before the sixth shard is put in its place: at least four are, and its four units under way may be."""
+def test_rerun_after_kill_gives_same_bytes(tmp_path: Path) -> None:
+    """The kill comes before the sixth replace: at least four shards are finished, and four units may be in progress."""
     source = a_folder(tmp_path / "raw", 400, size=6_000)
     dest = tmp_path / "out"
     write(source, tmp_path / "truth", PrepareRequest(shard_samples=20))
 
-    assert died(run_of(source, dest, 2), Moment("replace", 6, parent_only=True), tmp_path / "count")
+    assert run_and_kill(build_command(source, dest, 2), Moment("replace", 6, parent_only=True), tmp_path / "count")
 
-    assert 4 <= check_continued(source, dest, shards(tmp_path / "truth"), 1) < 20
+    assert 4 <= check_rerun(source, dest, shards(tmp_path / "truth"), 1) < 20
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("seam", ["write", "fsync"])
-def test_killed_at_any_moment_and_continued_it_gives_the_same_bytes(tmp_path: Path, workers: int, seam: str) -> None:
-    """The first and the last of the calls, and some between: while a shard is written, before and after its place."""
+def test_rerun_after_kill_at_any_moment_gives_same_bytes(tmp_path: Path, workers: int, seam: str) -> None:
+    """Kills at the first, the last and some calls between: while a shard is written, before and after its rename."""
     source, dest, count = a_folder(tmp_path / "raw", 400, size=30_000), tmp_path / "out", tmp_path / "count"
     write(source, tmp_path / "truth", PrepareRequest(shard_samples=20))
     truth = shards(tmp_path / "truth")
 
-    seen = []
-    for moment in moments(run_of(source, tmp_path / "counted", workers), seam, 7, count):
-        assert died(run_of(source, dest, workers), moment, count)
-        seen.append(check_continued(source, dest, truth, 3 - workers))
+    finished_counts = []
+    for moment in kill_moments(build_command(source, tmp_path / "counted", workers), seam, 7, count):
+        assert run_and_kill(build_command(source, dest, workers), moment, count)
+        finished_counts.append(check_rerun(source, dest, truth, 3 - workers))
         shutil.rmtree(dest)
 
-    assert seen[0] == 0
-    assert sorted(seen) == seen or workers > 1
-    assert len(set(seen)) > 3
+    assert finished_counts[0] == 0
+    assert sorted(finished_counts) == finished_counts or workers > 1
+    assert len(set(finished_counts)) > 3
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
-def test_killed_by_the_clock_and_continued_it_gives_the_same_bytes(tmp_path: Path, workers: int) -> None:
+def test_rerun_after_kill_at_random_time_gives_same_bytes(tmp_path: Path, workers: int) -> None:
     source, dest = a_folder(tmp_path / "raw", 400, size=30_000), tmp_path / "out"
     write(source, tmp_path / "truth", PrepareRequest(shard_samples=20))
     rng = random.Random(workers)
     for _ in range(4):
-        kill_by_the_clock(run_of(source, dest, workers), 1.5, rng)
-        check_continued(source, dest, shards(tmp_path / "truth"), 3 - workers)
+        kill_after_random_delay(build_command(source, dest, workers), 1.5, rng)
+        check_rerun(source, dest, shards(tmp_path / "truth"), 3 - workers)
         shutil.rmtree(dest)
 
 
-def test_a_shard_in_place_that_the_ledger_does_not_know_yet_is_written_again(tmp_path: Path) -> None:
+def test_finished_shard_unknown_to_ledger_is_rewritten(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", 10)
     write(source, tmp_path / "out")
     before = shards(tmp_path / "out")
@@ -100,7 +100,7 @@ def test_a_shard_in_place_that_the_ledger_does_not_know_yet_is_written_again(tmp
     assert shards(tmp_path / "out") == before
 
 
-def test_what_dead_runs_left_half_written_is_removed_and_nothing_else(tmp_path: Path) -> None:
+def test_partial_shards_of_dead_runs_are_removed(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", 3)
     (tmp_path / "out" / "train").mkdir(parents=True)
     for name in (".shard-000009.tar.999999.partial", "train/.7.tar.1.partial", "notes.partial", ".a.txt.1.partial"):

@@ -1,4 +1,4 @@
-"""Folders that were moved or are others, and files that change or cannot be read under way."""
+"""Sources that were moved, copied or replaced, and files that change or become unreadable during a run."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from wdsctl.core.progress import Progress
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_file_that_changes_under_way_is_named_and_finished_shards_are_kept(tmp_path: Path, workers: int) -> None:
+def test_file_changed_during_run_is_reported_and_finished_shards_are_kept(tmp_path: Path, workers: int) -> None:
     source = a_folder(tmp_path / "raw", 40)
     options = PrepareRequest(shard_samples=4, index=IndexRequest(workers=workers))
 
-    class Spoils:
+    class BreakingProgress:
         """Changes a file between the listing and the writing."""
 
         def phase(self, name: str, *, items: int | None = None, size_bytes: int | None = None) -> None:
@@ -34,7 +34,7 @@ def test_a_file_that_changes_under_way_is_named_and_finished_shards_are_kept(tmp
         def note(self, message: str) -> None: ...
 
     with pytest.raises(DatasetError) as caught:
-        write(source, tmp_path / "out", options, progress=Spoils())
+        write(source, tmp_path / "out", options, progress=BreakingProgress())
     finished = shards(tmp_path / "out")
     report = write(source, tmp_path / "out", options)
 
@@ -45,7 +45,7 @@ def test_a_file_that_changes_under_way_is_named_and_finished_shards_are_kept(tmp
     assert others(tmp_path / "out") == []
 
 
-def test_another_folder_is_refused_and_nothing_changes(tmp_path: Path) -> None:
+def test_other_source_folder_is_refused_without_changes(tmp_path: Path) -> None:
     write(a_folder(tmp_path / "raw", 10), tmp_path / "out")
     before = shards(tmp_path / "out")
     other = a_folder(tmp_path / "other", 10, first=100)
@@ -57,7 +57,7 @@ def test_another_folder_is_refused_and_nothing_changes(tmp_path: Path) -> None:
     assert shards(tmp_path / "out") == before
 
 
-def test_another_folder_with_files_of_the_same_names_is_refused(tmp_path: Path) -> None:
+def test_other_source_folder_with_same_names_is_refused(tmp_path: Path) -> None:
     write(a_folder(tmp_path / "raw", 10), tmp_path / "out")
     before = shards(tmp_path / "out")
     shutil.copytree(tmp_path / "raw", tmp_path / "other")
@@ -68,19 +68,19 @@ def test_another_folder_with_files_of_the_same_names_is_refused(tmp_path: Path) 
     assert shards(tmp_path / "out") == before
 
 
-def test_a_folder_that_was_moved_goes_on_without_a_question(tmp_path: Path) -> None:
+def test_moved_source_folder_continues(tmp_path: Path) -> None:
     write(a_folder(tmp_path / "raw", 10), tmp_path / "out")
     shutil.move(tmp_path / "raw", tmp_path / "moved")
     a_folder(tmp_path / "moved", 2, first=100)
 
     report = write(tmp_path / "moved", tmp_path / "out")
-    again = write(tmp_path / "moved", tmp_path / "out")
+    second_report = write(tmp_path / "moved", tmp_path / "out")
 
-    assert (report.written, report.kept, again.written) == (1, 3, 0)
+    assert (report.written, report.kept, second_report.written) == (1, 3, 0)
     assert members(tmp_path / "out") == files(tmp_path / "moved")
 
 
-class Recorded(Progress):
+class RecordingProgress(Progress):
     def __init__(self) -> None:
         self.phases: dict[str, tuple[int | None, int | None]] = {}
         self.notes: list[str] = []
@@ -95,25 +95,25 @@ class Recorded(Progress):
 
 
 def a_copy(source: Path, dest: Path) -> Path:
-    """With new times, as `cp -r` makes it."""
+    """A copy with new modification times, as `cp -r` makes it."""
     shutil.copytree(source, dest)
     for path in files(dest):
         os.utime(dest / path, ns=(1, 1))
     return dest
 
 
-def test_a_copy_with_the_same_bytes_goes_on_with_a_note_and_is_read_once(tmp_path: Path) -> None:
+def test_identical_copy_continues_with_note_and_is_compared_once(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", 10)
     write(source, tmp_path / "out")
     before = {path: path.stat().st_ino for path in (tmp_path / "out").glob("*.tar")}
     copy = a_copy(source, tmp_path / "copy")
-    first, second = Recorded(), Recorded()
+    first, second = RecordingProgress(), RecordingProgress()
 
-    foreseen = write(copy, tmp_path / "out", PrepareRequest(shard_samples=4, index=IndexRequest(dry_run=True)))
+    dry_report = write(copy, tmp_path / "out", PrepareRequest(shard_samples=4, index=IndexRequest(dry_run=True)))
     report = write(copy, tmp_path / "out", progress=first)
-    again = write(copy, tmp_path / "out", progress=second)
+    second_report = write(copy, tmp_path / "out", progress=second)
 
-    assert (foreseen.written, report.written, report.kept, again.written) == (0, 0, 3, 0)
+    assert (dry_report.written, report.written, report.kept, second_report.written) == (0, 0, 3, 0)
     assert before == {path: path.stat().st_ino for path in (tmp_path / "out").glob("*.tar")}
     assert first.phases["compare"] == (10, sum(map(len, files(copy).values())))
     assert first.notes == [f"this folder is a copy of {source}, byte for byte: continuing from it"]
@@ -121,7 +121,7 @@ def test_a_copy_with_the_same_bytes_goes_on_with_a_note_and_is_read_once(tmp_pat
     assert second.notes == []
 
 
-def test_files_that_a_copy_has_beside_come_into_new_shards(tmp_path: Path) -> None:
+def test_additional_files_of_copy_are_written_to_new_shards(tmp_path: Path) -> None:
     write(a_folder(tmp_path / "raw", 10), tmp_path / "out")
     copy = a_folder(a_copy(tmp_path / "raw", tmp_path / "copy"), 2, first=100)
 
@@ -132,7 +132,7 @@ def test_files_that_a_copy_has_beside_come_into_new_shards(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("change", ["bytes", "size", "gone", "more parts"])
-def test_a_copy_that_differs_in_a_sample_is_another_folder(tmp_path: Path, change: str) -> None:
+def test_copy_with_different_sample_is_refused(tmp_path: Path, change: str) -> None:
     write(a_folder(tmp_path / "raw", 10), tmp_path / "out")
     before = shards(tmp_path / "out")
     copy = a_copy(tmp_path / "raw", tmp_path / "copy")
@@ -152,7 +152,7 @@ def test_a_copy_that_differs_in_a_sample_is_another_folder(tmp_path: Path, chang
     assert shards(tmp_path / "out") == before
 
 
-def test_a_copy_of_samples_with_dots_in_their_names_is_one(tmp_path: Path) -> None:
+def test_copy_is_recognised_with_dotted_keys(tmp_path: Path) -> None:
     source = tmp_path / "raw"
     source.mkdir()
     for i in range(6):
@@ -164,7 +164,7 @@ def test_a_copy_of_samples_with_dots_in_their_names_is_one(tmp_path: Path) -> No
     assert write(a_copy(source, tmp_path / "copy"), tmp_path / "out", options).written == 0
 
 
-def test_a_copy_cannot_be_told_by_a_shard_that_is_gone(tmp_path: Path) -> None:
+def test_copy_is_refused_when_a_shard_is_missing(tmp_path: Path) -> None:
     write(a_folder(tmp_path / "raw", 10), tmp_path / "out")
     (tmp_path / "out" / "shard-000001.tar").unlink()
 
@@ -172,7 +172,7 @@ def test_a_copy_cannot_be_told_by_a_shard_that_is_gone(tmp_path: Path) -> None:
         write(a_copy(tmp_path / "raw", tmp_path / "copy"), tmp_path / "out")
 
 
-def test_a_folder_that_is_said_to_be_moved_is_believed(tmp_path: Path) -> None:
+def test_moved_option_accepts_other_source_folder(tmp_path: Path) -> None:
     write(a_folder(tmp_path / "raw", 4), tmp_path / "out")
     for path in files(a_folder(tmp_path / "copy", 4)):
         os.utime(tmp_path / "copy" / path, ns=(1, 1))
@@ -183,8 +183,8 @@ def test_a_folder_that_is_said_to_be_moved_is_believed(tmp_path: Path) -> None:
     assert write(tmp_path / "copy", tmp_path / "out").written == 0
 
 
-class Spoils:
-    """Makes files that no user can read of some, between the listing and the writing: links to themselves."""
+class BreakingProgress:
+    """Replaces files by links to themselves, which nobody can read, between listing and writing."""
 
     def __init__(self, *paths: Path) -> None:
         self.paths = paths
@@ -202,42 +202,42 @@ class Spoils:
 
 @pytest.mark.parametrize(("on_missing", "left"), [("skip", 0), ("keep", 1)])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_file_that_turns_out_unreadable_is_left_out_and_the_rest_is_written(
+def test_unreadable_file_is_skipped_and_the_rest_is_written(
     tmp_path: Path, on_missing: Literal["skip", "keep"], left: int, workers: int
 ) -> None:
     source, dest = a_folder(tmp_path / "raw", 12), tmp_path / "out"
     options = PrepareRequest(shard_samples=4, on_missing=on_missing, index=IndexRequest(workers=workers))
-    spoils = Spoils(source / "1" / "00001.txt", source / "1" / "00007.jpg")
-    first = write(source, dest, options, progress=spoils)
-    again = write(source, dest, options)
+    breaking_progress = BreakingProgress(source / "1" / "00001.txt", source / "1" / "00007.jpg")
+    first = write(source, dest, options, progress=breaking_progress)
+    second_report = write(source, dest, options)
 
     assert (first.samples, first.unreadable, first.kept) == (10 + 2 * left, 2, 0)
     assert first.written == first.shards == len(shards(dest))
     assert f"1/00001.txt: {os.strerror(errno.ELOOP)}" in first.examples
-    assert (again.written, again.unreadable, again.samples) == (0, 2, first.samples)
+    assert (second_report.written, second_report.unreadable, second_report.samples) == (0, 2, first.samples)
     found = members(dest)
     assert ("1/00001.jpg" in found, "1/00001.txt" in found) == (bool(left), False)
     assert found.items() <= files(source).items()
     assert others(dest) == []
 
 
-def test_without_a_policy_a_file_that_turns_out_unreadable_is_named_with_what_to_do(
+def test_unreadable_file_without_policy_is_reported_with_hint(
     tmp_path: Path,
 ) -> None:
     source = a_folder(tmp_path / "raw", 12)
 
     with pytest.raises(StorageError) as caught:
-        write(source, tmp_path / "out", progress=Spoils(source / "1" / "00001.txt"))
+        write(source, tmp_path / "out", progress=BreakingProgress(source / "1" / "00001.txt"))
     assert (caught.value.where, "--on-missing keep" in caught.value.hint) == (f"{source}/1/00001.txt", True)
 
 
-def test_nothing_is_said_to_be_slow_that_is_done(tmp_path: Path) -> None:
+def test_progress_does_not_report_finished_reads_as_slow(tmp_path: Path) -> None:
     doing: list[str] = []
 
-    class Listens(Spoils):
-        def advance(self, *, items: int = 0, size_bytes: int = 0, doing: str = "", said: list[str] = doing) -> None:
-            said.append(doing)
+    class ListeningProgress(BreakingProgress):
+        def advance(self, *, items: int = 0, size_bytes: int = 0, doing: str = "", steps: list[str] = doing) -> None:
+            steps.append(doing)
 
-    write(a_folder(tmp_path / "raw", 10), tmp_path / "out", progress=Listens())
+    write(a_folder(tmp_path / "raw", 10), tmp_path / "out", progress=ListeningProgress())
 
     assert set(doing) == {""}

@@ -1,4 +1,4 @@
-"""The disk space of fetched catalogs is bounded: the least recently used ones go, but none that is needed."""
+"""Fetched catalogs have bounded disk space: the least recently used ones are evicted, but none that is needed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import fsspec
 import pytest
 
 from tests.build import a_shard, samples
-from tests.published import Machines, machines_in
+from tests.machines import Machines, machines_in
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import UsageError
 from wdsctl.core.index.index import index
@@ -31,8 +31,8 @@ def url(number: int) -> str:
     return f"faulty://store/set{number}"
 
 
-def published(machine: Machines, count: int) -> None:
-    """So many datasets that the machine `writer` has indexed, seen from the machine `reader`."""
+def publish_datasets(machine: Machines, count: int) -> None:
+    """Indexes `count` datasets on the machine `writer`, then switches to the machine `reader`."""
     machine("writer")
     for i in range(count):
         fsspec.filesystem("faulty").pipe_file(f"/store/set{i}/0.tar", a_shard(samples(0, 5)))
@@ -40,44 +40,46 @@ def published(machine: Machines, count: int) -> None:
     machine("reader")
 
 
-def end_of_process() -> None:
-    """Let go of the mirrors, as the end of a process does."""
+def release_mirrors() -> None:
+    """Releases the mirrors, as the end of a process does."""
     for handle in mirror._USED.values():
         os.close(handle)
     mirror._USED.clear()
     forget_pulls()
 
 
-def present(count: int) -> list[bool]:
-    """Which of the mirrors have a catalog. Asks no store."""
+def cached_catalogs(count: int) -> list[bool]:
+    """Tells which mirrors have a catalog, without a request to the store."""
     home = Path(os.environ["XDG_DATA_HOME"], "wdsctl")
     return [any(home.glob(f"set{i}-*/catalog.sqlite")) for i in range(count)]
 
 
-def test_the_least_recently_used_catalogs_are_removed(machine: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
-    published(machine, 4)
+def test_least_recently_used_catalogs_are_evicted(machine: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish_datasets(machine, 4)
     locate(url(0))
     size = sum(path.stat().st_blocks * 512 for path in Path(locate(url(0)).meta).rglob("*"))
     for i in (1, 2):
         locate(url(i))
-    end_of_process()
+    release_mirrors()
     for i, when in ((0, 300), (1, 100), (2, 200)):
         [users] = Path(os.environ["XDG_DATA_HOME"]).glob(f"wdsctl/set{i}-*/.published/users")
         os.utime(users, (when, when))
     monkeypatch.setenv("WDSCTL_CATALOG_CACHE", str(int(size * 2.5)))
     locate(url(3))
 
-    assert present(4) == [True, False, False, True]
+    assert cached_catalogs(4) == [True, False, False, True]
     assert inspect(url(1)).samples == 5, "it is fetched again"
 
 
-def test_a_catalog_in_use_or_with_unpublished_changes_stays(machine: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
-    published(machine, 4)
+def test_catalog_in_use_or_with_unpublished_changes_is_not_evicted(
+    machine: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish_datasets(machine, 4)
     for i in range(3):
         locate(url(i))
     Path(locate(url(1)).meta, "mine.yaml").write_text("x", "utf-8")
-    end_of_process()
-    # In another process: its lock ends with it.
+    release_mirrors()
+    # Use a separate process, because its lock ends with it.
     code = (
         "import sys; from wdsctl.core.remote_catalogs.mirror import Mirror; Mirror(sys.argv[1], '').hold_for_use(); "
         "print(flush=True); sys.stdin.read()"
@@ -86,43 +88,41 @@ def test_a_catalog_in_use_or_with_unpublished_changes_stays(machine: Machines, m
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as user:
         assert user.stdout is not None
         user.stdout.readline()
-        end_of_process()
+        release_mirrors()
         monkeypatch.setenv("WDSCTL_CATALOG_CACHE", "1")
         locate(url(3))
-        assert present(4) == [False, True, True, True]
+        assert cached_catalogs(4) == [False, True, True, True]
         user.communicate("")
 
-    end_of_process()
+    release_mirrors()
     locate(url(0))
-    assert present(4) == [True, True, False, False]
+    assert cached_catalogs(4) == [True, True, False, False]
 
 
-def test_the_current_catalog_stays_even_if_it_is_larger_than_the_limit(
-    machine: Machines, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    published(machine, 1)
+def test_current_catalog_larger_than_limit_is_not_evicted(machine: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish_datasets(machine, 1)
     monkeypatch.setenv("WDSCTL_CATALOG_CACHE", "1")
 
     assert inspect(url(0)).samples == 5
 
 
-def test_a_limit_that_is_no_size_is_refused(machine: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
-    published(machine, 1)
+def test_cache_limit_that_is_no_size_is_refused(machine: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish_datasets(machine, 1)
     monkeypatch.setenv("WDSCTL_CATALOG_CACHE", "much")
 
     with pytest.raises(UsageError, match="WDSCTL_CATALOG_CACHE: 'much' is not a size"):
         locate(url(0))
 
 
-def test_folders_that_are_no_mirrors_are_left_alone(machine: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
-    published(machine, 2)
+def test_eviction_ignores_folders_that_are_no_mirrors(machine: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish_datasets(machine, 2)
     home = Path(os.environ["XDG_DATA_HOME"], "wdsctl", "local-0123456789abcdef")
     home.mkdir(parents=True)
     (home / "catalog.sqlite").write_bytes(b"x" * 1000)
     monkeypatch.setenv("WDSCTL_CATALOG_CACHE", "1")
     locate(url(0))
-    end_of_process()
+    release_mirrors()
     locate(url(1))
 
-    assert present(2) == [False, True]
+    assert cached_catalogs(2) == [False, True]
     assert (home / "catalog.sqlite").exists()

@@ -1,4 +1,4 @@
-"""The pointer of a published catalog: what is written is read, and nothing else is."""
+"""The pointer of a published catalog round-trips, and invalid pointers are refused."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def document(**changes: Any) -> bytes:
     return json.dumps({**found, **changes}).encode()
 
 
-def test_a_pointer_is_read_as_it_was_written() -> None:
+def test_pointer_round_trips() -> None:
     pointer = new_pointer(7, 3, FILES, {"catalog.sqlite": 1})
 
     assert parse_pointer(pointer.encode(), WHERE) == pointer
     assert pointer.files[1].object_name == f"files/{'b' * 64}-tokens-3.bin"
 
 
-def test_the_schemas_that_are_known_are_those_of_the_catalog() -> None:
+def test_known_schemas_are_those_of_catalog_and_ledger() -> None:
     assert {"catalog.sqlite": CATALOG_SCHEMA_VERSION, "ledger.sqlite": LEDGER_SCHEMA_VERSION} == KNOWN_SCHEMAS
 
 
@@ -60,7 +60,7 @@ def test_the_schemas_that_are_known_are_those_of_the_catalog() -> None:
         document(schemas={"catalog.sqlite": "one"}),
     ],
 )
-def test_a_damaged_pointer_is_refused(data: bytes) -> None:
+def test_damaged_pointer_is_refused(data: bytes) -> None:
     with pytest.raises(CatalogError) as caught:
         parse_pointer(data, WHERE)
     assert (caught.value.code, caught.value.where) == ("WDS302", WHERE)
@@ -71,7 +71,7 @@ def test_a_damaged_pointer_is_refused(data: bytes) -> None:
     ["../catalog.sqlite", "/etc/passwd", "a//b", "", ".", "a/../b", ".published/record.json", "lock", "work/x", "a\0b",
      "a\nb", "x" * 300, "columns/units/x", "joins/x", "catalog.sqlite-journal", "ledger.sqlite.damaged-1", "a\\b"],
 )  # fmt: skip
-def test_a_name_that_leads_elsewhere_or_is_never_published_is_refused(name: str) -> None:
+def test_pointer_with_unsafe_or_unpublishable_name_is_refused(name: str) -> None:
     file = PublishedFile(name, 1, "a" * 64)
     entry = {"name": name, "object": file.object_name, "size": 1, "sha256": "a" * 64}
 
@@ -82,13 +82,13 @@ def test_a_name_that_leads_elsewhere_or_is_never_published_is_refused(name: str)
 @pytest.mark.parametrize(
     "changes", [{"format": 2}, {"schemas": {"catalog.sqlite": 2}}, {"schemas": {"ledger.sqlite": 9}}]
 )
-def test_what_a_newer_wdsctl_has_published_is_refused(changes: dict[str, Any]) -> None:
+def test_pointer_of_newer_wdsctl_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(CatalogError, match="written by a newer wdsctl") as caught:
         parse_pointer(document(**changes), WHERE)
     assert caught.value.code == "WDS303"
 
 
-def test_control_characters_and_secrets_of_a_publisher_are_not_printed() -> None:
+def test_describe_publisher_removes_control_characters_and_secrets() -> None:
     pointer = parse_pointer(
         document(published={"host": "a\x1b[31mb", "pid": 1, "time": "now", "command": "index s3://me:pass@bucket/x"}),
         WHERE,
@@ -127,5 +127,5 @@ def test_control_characters_and_secrets_of_a_publisher_are_not_printed() -> None
         ("unpublished-20260101-000000-7/dataset.yaml", False),
     ],
 )
-def test_what_belongs_to_a_published_catalog(name: str, is_published: bool) -> None:
+def test_is_published_name_selects_published_files(name: str, is_published: bool) -> None:
     assert is_published_name(name) == is_published

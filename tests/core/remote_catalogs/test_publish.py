@@ -1,4 +1,4 @@
-"""Publishers of catalogs: what is published, who is first, and what is kept of the others."""
+"""Publishing catalogs: what is published, which of several publishers wins, and what the others keep."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.build import a_shard, samples, some_shards
 from tests.core.dumps import query
-from tests.core.index.test_remote import Ranges
-from tests.published import Machines, Notes, dies, machines_in, runs
-from tests.remote import FaultyFileSystem, s3_server, uploaded
+from tests.core.index.test_remote import RangeRequestHandler
+from tests.machines import Machines, Notes, machines_in, run_command, run_until_killed
+from tests.remote import FaultyFileSystem, s3_server, upload_shards
 from wdsctl.core.catalog.history import read_log
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.lock import lock_dataset, publish_changes
@@ -54,9 +54,9 @@ def endpoint() -> Iterator[str]:
         yield address
 
 
-def prepared(tmp_path: Path, machine: Machines) -> str:
+def publish_dataset(tmp_path: Path, machine: Machines) -> str:
     machine("one")
-    uploaded(some_shards(tmp_path / "local", 3), URL)
+    upload_shards(some_shards(tmp_path / "local", 3), URL)
     prepare(URL, None, PrepareRequest(take_unsure=True, split={"train": 3, "val": 1}))
     return URL
 
@@ -79,8 +79,8 @@ def dump(url: str) -> dict[str, list[object]]:
     return {table: query(path, f"SELECT {columns.get(table, '*')} FROM {table} ORDER BY 1, 2") for table in TABLES}
 
 
-def test_every_command_that_writes_publishes_and_every_machine_sees_it(tmp_path: Path, machine: Machines) -> None:
-    url = prepared(tmp_path, machine)
+def test_every_writing_command_publishes_to_all_machines(tmp_path: Path, machine: Machines) -> None:
+    url = publish_dataset(tmp_path, machine)
     machine("two")
     split_by_ratios(url, {"a": 1, "b": 1}, by="sample", seed=3, may_move=True)
     create_view(url, "half", ViewDefinition(sample="50%"))
@@ -101,8 +101,8 @@ def test_every_command_that_writes_publishes_and_every_machine_sees_it(tmp_path:
     assert pointer()["generation"] == 2
 
 
-def test_the_rows_are_those_of_the_local_dataset(tmp_path: Path, machine: Machines) -> None:
-    url = prepared(tmp_path, machine)
+def test_published_rows_equal_local_rows(tmp_path: Path, machine: Machines) -> None:
+    url = publish_dataset(tmp_path, machine)
     local = str(tmp_path / "local")
     prepare(local, None, PrepareRequest(take_unsure=True, split={"train": 3, "val": 1}))
     machine("two")
@@ -111,10 +111,10 @@ def test_the_rows_are_those_of_the_local_dataset(tmp_path: Path, machine: Machin
     assert Path(locate(url).offsets_path(1)).read_bytes() == Path(locate(local).offsets_path(1)).read_bytes()
 
 
-def test_a_local_dataset_and_a_catalog_of_the_users_own_publish_nothing(tmp_path: Path, machine: Machines) -> None:
+def test_local_dataset_and_custom_catalog_publish_nothing(tmp_path: Path, machine: Machines) -> None:
     machine("one")
     local = some_shards(tmp_path / "local", 1)
-    uploaded(local, URL)
+    upload_shards(local, URL)
     index(local)
     index(URL, catalog=str(tmp_path / "mine"))
 
@@ -123,10 +123,8 @@ def test_a_local_dataset_and_a_catalog_of_the_users_own_publish_nothing(tmp_path
     assert not (tmp_path / "mine" / ".published").exists()
 
 
-def test_a_command_that_fails_publishes_nothing_and_the_next_one_publishes_what_it_finished(
-    tmp_path: Path, machine: Machines
-) -> None:
-    url = prepared(tmp_path, machine)
+def test_failed_command_publishes_nothing_until_next_command(tmp_path: Path, machine: Machines) -> None:
+    url = publish_dataset(tmp_path, machine)
     revision = pointer()["revision"]
     location = locate(url)
     with pytest.raises(RuntimeError), lock_dataset(location):  # noqa: PT012 - the block is what fails
@@ -139,10 +137,10 @@ def test_a_command_that_fails_publishes_nothing_and_the_next_one_publishes_what_
     assert Path(locate(url).meta, "added.yaml").read_text("utf-8") == "x"
 
 
-def test_of_two_publishers_the_second_learns_who_was_first_and_loses_nothing(
+def test_second_publisher_gets_conflict_error_and_keeps_its_changes(
     tmp_path: Path, machine: Machines, caplog: pytest.LogCaptureFixture
 ) -> None:
-    url = prepared(tmp_path, machine)
+    url = publish_dataset(tmp_path, machine)
     two = machine("two")
     add_shard(10)
     location = locate(url)
@@ -160,12 +158,12 @@ def test_of_two_publishers_the_second_learns_who_was_first_and_loses_nothing(
     assert (report.added, report.samples) == (1, 20)
     assert query(location.catalog, "SELECT name FROM split ORDER BY 1") == [("a",), ("b",)]
     assert "moved the unpublished changes of this machine to" in caplog.text
-    [aside] = two.glob("wdsctl/*/unpublished-*")
-    assert (aside / "added.yaml").read_text("utf-8") == "x"
+    [backup] = two.glob("wdsctl/*/unpublished-*")
+    assert (backup / "added.yaml").read_text("utf-8") == "x"
 
 
-def test_finished_units_stay_until_the_catalog_with_them_is_published(tmp_path: Path, machine: Machines) -> None:
-    url = prepared(tmp_path, machine)
+def test_finished_units_are_kept_until_publication(tmp_path: Path, machine: Machines) -> None:
+    url = publish_dataset(tmp_path, machine)
     machine("two")
     add_shard(10)
     location = locate(url)
@@ -182,8 +180,8 @@ def test_finished_units_stay_until_the_catalog_with_them_is_published(tmp_path: 
     assert not os.path.exists(location.work_folder)
 
 
-def test_a_run_that_only_checks_does_not_fail_because_of_another_publisher(tmp_path: Path, machine: Machines) -> None:
-    url = prepared(tmp_path, machine)
+def test_record_only_run_tolerates_publication_conflict(tmp_path: Path, machine: Machines) -> None:
+    url = publish_dataset(tmp_path, machine)
     location = locate(url)
     notes: list[str] = []
     with publish_changes(location, notes.append, is_record=True):
@@ -196,37 +194,37 @@ def test_a_run_that_only_checks_does_not_fail_because_of_another_publisher(tmp_p
     assert "its changes are only on this machine" in note
 
 
-def test_a_lost_answer_about_the_pointer_is_no_other_publisher(tmp_path: Path, machine: Machines) -> None:
-    url = prepared(tmp_path, machine)
+def test_lost_response_for_pointer_is_not_a_conflict(tmp_path: Path, machine: Machines) -> None:
+    url = publish_dataset(tmp_path, machine)
     write = MemoryFileSystem.pipe_file
-    struck: list[str] = []
+    failed_paths: list[str] = []
 
     def lose_answer(self: MemoryFileSystem, path: str, value: bytes, **named: object) -> object:
         result = write(self, path, value, **named)
-        if path.endswith("current.json") and not struck:
-            struck.append(path)
+        if path.endswith("current.json") and not failed_paths:
+            failed_paths.append(path)
             raise ConnectionError("the answer was lost")
         return result
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MemoryFileSystem, "pipe_file", lose_answer)
         create_view(url, "half", ViewDefinition(sample="50%"))
-    assert struck
+    assert failed_paths
     machine("two")
     assert [view.name for view in list_views(url).views] == ["half"]
 
 
 @pytest.mark.parametrize("has_catalog", [False, True])
-def test_in_a_store_that_cannot_be_written_the_catalog_stays_local_and_one_line_tells_it(
+def test_read_only_store_keeps_catalog_local_with_one_note(
     tmp_path: Path,
     machine: Machines,
     monkeypatch: pytest.MonkeyPatch,
     has_catalog: bool,
 ) -> None:
     if has_catalog:
-        prepared(tmp_path, machine)
+        publish_dataset(tmp_path, machine)
     else:
-        uploaded(some_shards(tmp_path / "local", 3), URL)
+        upload_shards(some_shards(tmp_path / "local", 3), URL)
     machine("two")
     add_shard(10)
 
@@ -241,14 +239,14 @@ def test_in_a_store_that_cannot_be_written_the_catalog_stays_local_and_one_line_
     assert store().exists(f"{META}/current.json") == has_catalog
 
 
-def test_a_web_server_serves_a_published_catalog_and_is_not_written(tmp_path: Path, machine: Machines) -> None:
-    url = prepared(tmp_path, machine)
+def test_web_server_serves_published_catalog_read_only(tmp_path: Path, machine: Machines) -> None:
+    url = publish_dataset(tmp_path, machine)
     for path in store().find("/store/shards"):
         copy = tmp_path / "web" / path.removeprefix("/store/")
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(store().cat_file(path))
     machine("two")
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Ranges, directory=str(tmp_path / "web"))) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(RangeRequestHandler, directory=str(tmp_path / "web"))) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         web = f"http://127.0.0.1:{server.server_port}/shards"
         notes = Notes()
@@ -262,10 +260,8 @@ def test_a_web_server_serves_a_published_catalog_and_is_not_written(tmp_path: Pa
     assert dump(url)["shard"]
 
 
-def test_old_objects_that_no_pointer_names_are_removed_after_a_day_of_the_store(
-    tmp_path: Path, machine: Machines
-) -> None:
-    url = prepared(tmp_path, machine)
+def test_unreferenced_objects_are_removed_after_grace_period(tmp_path: Path, machine: Machines) -> None:
+    url = publish_dataset(tmp_path, machine)
     first = {name for name in store().find(META) if "/files/" in name}
     create_view(url, "half", ViewDefinition(sample="50%"))
     assert first < set(store().find(META)), "the ledger of the first revision may still be fetched"
@@ -273,19 +269,17 @@ def test_old_objects_that_no_pointer_names_are_removed_after_a_day_of_the_store(
     for name in first:
         MemoryFileSystem.store[name].modified -= timedelta(seconds=GRACE_SECONDS + 60)
     create_view(url, "tenth", ViewDefinition(sample="10%"))
-    left = {name for name in store().find(META) if "/files/" in name}
+    remaining = {name for name in store().find(META) if "/files/" in name}
     named = {f"{META}/{file['object']}" for file in pointer()["files"]}  # type: ignore[attr-defined]
-    assert named <= left
-    assert [name for name in first - left if not name.endswith("ledger.sqlite")] == []
-    assert len([name for name in first - left if name.endswith("ledger.sqlite")]) == 1
+    assert named <= remaining
+    assert [name for name in first - remaining if not name.endswith("ledger.sqlite")] == []
+    assert len([name for name in first - remaining if name.endswith("ledger.sqlite")]) == 1
     machine("two")
     assert inspect(url).samples == 15
 
 
-def test_an_object_that_is_gone_from_the_store_is_uploaded_with_the_next_publication(
-    tmp_path: Path, machine: Machines
-) -> None:
-    url = prepared(tmp_path, machine)
+def test_missing_object_is_uploaded_by_next_publication(tmp_path: Path, machine: Machines) -> None:
+    url = publish_dataset(tmp_path, machine)
     [path] = [name for name in store().find(META) if name.endswith("offsets-1.bin")]
     store().rm_file(path)
     create_view(url, "half", ViewDefinition(sample="50%"))
@@ -294,10 +288,8 @@ def test_an_object_that_is_gone_from_the_store_is_uploaded_with_the_next_publica
     assert inspect(url).samples == 15
 
 
-def test_a_ledger_that_another_process_writes_is_published_between_two_transactions(
-    tmp_path: Path, machine: Machines
-) -> None:
-    url = prepared(tmp_path, machine)
+def test_publish_excludes_unfinished_ledger_transaction(tmp_path: Path, machine: Machines) -> None:
+    url = publish_dataset(tmp_path, machine)
     location = locate(url)
     with closing(sqlite3.connect(location.ledger, isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
@@ -310,10 +302,10 @@ def test_a_ledger_that_another_process_writes_is_published_between_two_transacti
     assert [run.command for run in read_log(url).runs] == ["prepare"]
 
 
-def test_a_password_in_the_url_is_neither_published_nor_kept(tmp_path: Path, machine: Machines) -> None:
+def test_password_in_url_is_neither_published_nor_stored(tmp_path: Path, machine: Machines) -> None:
     machine("one")
     url = "faulty://ann:secret@store/shards"
-    uploaded(some_shards(tmp_path / "local", 1), url)
+    upload_shards(some_shards(tmp_path / "local", 1), url)
     index(url)
 
     assert not [name for name in store().find("/") if b"secret" in store().cat_file(name)]
@@ -341,44 +333,42 @@ _FETCH_MOMENTS = [
 
 
 @pytest.mark.parametrize("moment", _PUBLISH_MOMENTS)
-def test_a_publisher_that_is_killed_leaves_a_whole_catalog_and_goes_on(
-    tmp_path: Path, endpoint: str, moment: str
-) -> None:
+def test_killed_publisher_leaves_consistent_catalog_and_continues(tmp_path: Path, endpoint: str, moment: str) -> None:
     name = f"killed-{abs(hash(moment))}"
-    url = uploaded(some_shards(tmp_path / "local", 2), f"s3://bucket/{name}")
-    assert dies(tmp_path / "one", moment, "index", url)
+    url = upload_shards(some_shards(tmp_path / "local", 2), f"s3://bucket/{name}")
+    assert run_until_killed(tmp_path / "one", moment, "index", url)
     objects = fsspec.filesystem("s3").find(f"bucket/{name}/.wdsctl")
     is_published = f"bucket/{name}/.wdsctl/current.json" in objects
     assert is_published == (moment.startswith((f"{_STORE} put_pointer 1 after", "wdsctl.core.remote_catalogs.mirror")))
     if is_published:
-        assert runs(tmp_path / "two", "inspect", url).returncode == 0
+        assert run_command(tmp_path / "two", "inspect", url).returncode == 0
 
-    done = runs(tmp_path / "one", "index", url)
-    assert done.returncode == 0, done.stderr
-    found = runs(tmp_path / "three", "inspect", url, "--json")
+    completed = run_command(tmp_path / "one", "index", url)
+    assert completed.returncode == 0, completed.stderr
+    found = run_command(tmp_path / "three", "inspect", url, "--json")
     assert json.loads(found.stdout)["samples"] == 10
 
 
 @pytest.mark.parametrize("moment", _FETCH_MOMENTS)
-def test_a_reader_that_is_killed_goes_on_with_what_it_has_fetched(tmp_path: Path, endpoint: str, moment: str) -> None:
-    url = uploaded(some_shards(tmp_path / "local", 2), f"s3://bucket/fetched-{abs(hash(moment))}")
-    assert runs(tmp_path / "one", "index", url).returncode == 0
-    assert dies(tmp_path / "two", moment, "inspect", url)
+def test_killed_reader_continues_its_fetch(tmp_path: Path, endpoint: str, moment: str) -> None:
+    url = upload_shards(some_shards(tmp_path / "local", 2), f"s3://bucket/fetched-{abs(hash(moment))}")
+    assert run_command(tmp_path / "one", "index", url).returncode == 0
+    assert run_until_killed(tmp_path / "two", moment, "inspect", url)
 
-    done = runs(tmp_path / "two", "inspect", url, "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["samples"] == 10
-    assert "unpublished" not in done.stderr
+    completed = run_command(tmp_path / "two", "inspect", url, "--json")
+    assert completed.returncode == 0, completed.stderr
+    assert json.loads(completed.stdout)["samples"] == 10
+    assert "unpublished" not in completed.stderr
     assert not list((tmp_path / "two").glob("wdsctl/*/unpublished-*"))
     assert not list((tmp_path / "two").glob("wdsctl/*/.published/incoming/*"))
 
 
-def test_two_processes_that_publish_at_once_are_put_in_an_order(tmp_path: Path, endpoint: str) -> None:
+def test_concurrent_publishers_are_serialized(tmp_path: Path, endpoint: str) -> None:
     import subprocess
     import sys
 
-    url = uploaded(some_shards(tmp_path / "local", 2), "s3://bucket/racing")
-    assert runs(tmp_path / "seed", "index", url).returncode == 0
+    url = upload_shards(some_shards(tmp_path / "local", 2), "s3://bucket/racing")
+    assert run_command(tmp_path / "seed", "index", url).returncode == 0
     children = [
         subprocess.Popen(
             [sys.executable, "-m", "wdsctl", "view", "create", url, f"view{i}", "--sample", "50%"],
@@ -394,7 +384,9 @@ def test_two_processes_that_publish_at_once_are_put_in_an_order(tmp_path: Path, 
         if code:
             assert "WDS308" in error
             assert "wdsctl view create" in error or "__main__.py view create" in error
-            assert runs(tmp_path / f"home{i}", "view", "create", url, f"view{i}", "--sample", "50%").returncode == 0
+            assert (
+                run_command(tmp_path / f"home{i}", "view", "create", url, f"view{i}", "--sample", "50%").returncode == 0
+            )
     assert 0 in [code for _, code in ends]
-    listed = json.loads(runs(tmp_path / "last", "view", "list", url, "--json").stdout)
-    assert {view["name"] for view in listed["views"]} == {"view0", "view1", "view2"}
+    listing = json.loads(run_command(tmp_path / "last", "view", "list", url, "--json").stdout)
+    assert {view["name"] for view in listing["views"]} == {"view0", "view1", "view2"}

@@ -13,8 +13,8 @@ import fsspec
 import pytest
 
 from tests.build import a_shard, samples, some_shards
-from tests.published import Machines, Notes, machines_in
-from tests.remote import FaultyFileSystem, impatient, uploaded
+from tests.machines import Machines, Notes, machines_in
+from tests.remote import FaultyFileSystem, remove_retry_pauses, upload_shards
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError
 from wdsctl.core.index.index import index
@@ -36,18 +36,18 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:
     return machines_in(tmp_path, monkeypatch)
 
 
-def published(tmp_path: Path, machine: Machines, shards: int = 3) -> str:
-    """A dataset that the machine `writer` has prepared, seen from the machine `reader`."""
+def publish_dataset(tmp_path: Path, machine: Machines, shards: int = 3) -> str:
+    """Prepares a dataset on the machine `writer`, then switches to the machine `reader`."""
     machine("writer")
-    uploaded(some_shards(tmp_path / "local", shards), URL)
+    upload_shards(some_shards(tmp_path / "local", shards), URL)
     prepare(URL, None, PrepareRequest(take_unsure=True, split={"train": 3, "val": 1}))
     machine("reader")
     FaultyFileSystem.reads.clear()
     return URL
 
 
-def fetched() -> list[str]:
-    """The names of the objects of the catalog that were read since the last call."""
+def take_fetched_names() -> list[str]:
+    """The names of the catalog objects that were read since the last call."""
     names = [path.removeprefix(f"{META}/") for path, _, _ in FaultyFileSystem.reads if path.startswith(META)]
     FaultyFileSystem.reads.clear()
     return [name.removeprefix("files/")[65:] if name.startswith("files/") else name for name in names]
@@ -61,8 +61,8 @@ def add_shard(number: int) -> None:
     store().pipe_file(f"/store/shards/shard-{number:03d}.tar", a_shard(samples(number * 5, 5)))
 
 
-def test_a_machine_that_has_only_the_url_reads_the_whole_dataset(tmp_path: Path, machine: Machines) -> None:
-    url = published(tmp_path, machine)
+def test_reader_with_only_url_gets_whole_catalog(tmp_path: Path, machine: Machines) -> None:
+    url = publish_dataset(tmp_path, machine)
 
     assert inspect(url).samples == 15
     mirror = locate(url).meta
@@ -71,32 +71,38 @@ def test_a_machine_that_has_only_the_url_reads_the_whole_dataset(tmp_path: Path,
         assert Path(mirror, name).read_bytes() == Path(locate(url).meta, name).read_bytes()
 
 
-def test_a_catalog_that_is_unchanged_costs_one_small_request(tmp_path: Path, machine: Machines) -> None:
-    url = published(tmp_path, machine)
+def test_unchanged_catalog_needs_only_pointer_request(tmp_path: Path, machine: Machines) -> None:
+    url = publish_dataset(tmp_path, machine)
     locate(url)
-    assert sorted(fetched()) == ["catalog.sqlite", "current.json", "dataset.yaml", "ledger.sqlite", "offsets-1.bin"]
+    assert sorted(take_fetched_names()) == [
+        "catalog.sqlite",
+        "current.json",
+        "dataset.yaml",
+        "ledger.sqlite",
+        "offsets-1.bin",
+    ]
 
     forget_pulls()
     locate(url)
-    assert fetched() == ["current.json"]
+    assert take_fetched_names() == ["current.json"]
     locate(url)
-    assert fetched() == [], f"not asked again within {RECENT_SECONDS} s"
+    assert take_fetched_names() == [], f"not asked again within {RECENT_SECONDS} s"
 
 
-def test_only_the_files_that_changed_are_fetched(tmp_path: Path, machine: Machines) -> None:
-    url = published(tmp_path, machine)
+def test_only_changed_files_are_fetched(tmp_path: Path, machine: Machines) -> None:
+    url = publish_dataset(tmp_path, machine)
     locate(url)
     machine("writer")
     create_view(url, "half", ViewDefinition(sample="50%"))
     machine("reader")
-    fetched()
+    take_fetched_names()
 
     assert [view.name for view in list_views(url).views] == ["half"]
-    assert fetched() == ["current.json", "ledger.sqlite"]
+    assert take_fetched_names() == ["current.json", "ledger.sqlite"]
 
 
-def test_a_reader_of_a_generation_goes_on_while_newer_ones_are_published(tmp_path: Path, machine: Machines) -> None:
-    url = published(tmp_path, machine)
+def test_offsets_of_last_three_generations_are_kept(tmp_path: Path, machine: Machines) -> None:
+    url = publish_dataset(tmp_path, machine)
     location = locate(url)
     for number in (10, 11):
         machine("writer")
@@ -116,10 +122,8 @@ def test_a_reader_of_a_generation_goes_on_while_newer_ones_are_published(tmp_pat
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-1] + bytes([data[-1] ^ 1]), lambda data: data[:-9], None])
-def test_an_object_that_is_damaged_or_missing_is_refused_and_no_file_of_it_is_used(
-    tmp_path: Path, machine: Machines, damage: object
-) -> None:
-    url = published(tmp_path, machine)
+def test_damaged_or_missing_object_is_refused(tmp_path: Path, machine: Machines, damage: object) -> None:
+    url = publish_dataset(tmp_path, machine)
     [path] = [name for name in store().find(META) if name.endswith("-catalog.sqlite")]
     data = store().cat_file(path)
     if callable(damage):
@@ -136,23 +140,23 @@ def test_an_object_that_is_damaged_or_missing_is_refused_and_no_file_of_it_is_us
     assert inspect(url).samples == 15
 
 
-def test_an_object_that_was_damaged_on_the_way_is_fetched_again(tmp_path: Path, machine: Machines) -> None:
-    url = published(tmp_path, machine)
-    struck: list[str] = []
+def test_object_damaged_in_transfer_is_fetched_again(tmp_path: Path, machine: Machines) -> None:
+    url = publish_dataset(tmp_path, machine)
+    damaged_paths: list[str] = []
 
-    def strike(path: str, start: int, stop: int, data: bytes) -> bytes:
-        if path.endswith("offsets-1.bin") and not struck:
-            struck.append(path)
+    def inject_fault(path: str, start: int, stop: int, data: bytes) -> bytes:
+        if path.endswith("offsets-1.bin") and not damaged_paths:
+            damaged_paths.append(path)
             return bytes(len(data))
         return data
 
-    FaultyFileSystem.fault.append(strike)
+    FaultyFileSystem.fault.append(inject_fault)
     assert inspect(url).samples == 15
-    assert struck
+    assert damaged_paths
 
 
-def test_a_pointer_of_a_newer_wdsctl_is_refused_by_readers_and_writers(tmp_path: Path, machine: Machines) -> None:
-    url = published(tmp_path, machine)
+def test_pointer_of_newer_wdsctl_is_refused_by_readers_and_writers(tmp_path: Path, machine: Machines) -> None:
+    url = publish_dataset(tmp_path, machine)
     newer = json.loads(store().cat_file(f"{META}/current.json"))
     newer["format"] = 2
     store().pipe_file(f"{META}/current.json", json.dumps(newer).encode())
@@ -167,47 +171,45 @@ def test_a_pointer_of_a_newer_wdsctl_is_refused_by_readers_and_writers(tmp_path:
     assert store().cat_file(f"{META}/current.json") == before
 
 
-def test_a_store_that_does_not_answer_is_an_error_and_no_old_catalog(
+def test_unresponsive_store_raises_instead_of_using_old_catalog(
     tmp_path: Path, machine: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    impatient(monkeypatch)
-    url = published(tmp_path, machine)
+    remove_retry_pauses(monkeypatch)
+    url = publish_dataset(tmp_path, machine)
     locate(url)
     forget_pulls()
 
-    def strike(path: str, start: int, stop: int, data: bytes) -> bytes:
+    def inject_fault(path: str, start: int, stop: int, data: bytes) -> bytes:
         raise ConnectionError("no route")
 
-    FaultyFileSystem.fault.append(strike)
+    FaultyFileSystem.fault.append(inject_fault)
     with pytest.raises(StorageError, match="does not respond"):
         locate(url)
 
 
-def test_a_pointer_that_may_not_be_read_is_a_missing_one_unless_it_was_read_before(
-    tmp_path: Path, machine: Machines
-) -> None:
-    url = published(tmp_path, machine)
+def test_forbidden_pointer_counts_as_missing_unless_read_before(tmp_path: Path, machine: Machines) -> None:
+    url = publish_dataset(tmp_path, machine)
 
-    def strike(path: str, start: int, stop: int, data: bytes) -> bytes:
+    def inject_fault(path: str, start: int, stop: int, data: bytes) -> bytes:
         if path.endswith("current.json"):
             raise PermissionError("Forbidden")
         return data
 
-    FaultyFileSystem.fault.append(strike)
+    FaultyFileSystem.fault.append(inject_fault)
     assert not os.path.exists(locate(url).catalog), "some stores deny access to what does not exist"
     FaultyFileSystem.fault.clear()
     forget_pulls()
     locate(url)
-    FaultyFileSystem.fault.append(strike)
+    FaultyFileSystem.fault.append(inject_fault)
     forget_pulls()
     with pytest.raises(PermissionDenied):
         locate(url)
 
 
-def test_changes_that_were_not_published_stay_until_another_machine_publishes(
+def test_unpublished_changes_are_kept_until_other_machine_publishes(
     tmp_path: Path, machine: Machines, caplog: pytest.LogCaptureFixture
 ) -> None:
-    url = published(tmp_path, machine)
+    url = publish_dataset(tmp_path, machine)
     settings = Path(locate(url).dataset_yaml)
     settings.write_text(settings.read_text("utf-8") + "# edited here\n", "utf-8")
     forget_pulls()
@@ -218,14 +220,14 @@ def test_changes_that_were_not_published_stay_until_another_machine_publishes(
     index(url)
     machine("reader")
     assert "# edited here" not in Path(locate(url).dataset_yaml).read_text("utf-8")
-    [aside] = Path(locate(url).meta).glob("unpublished-*")
-    assert "# edited here" in (aside / "dataset.yaml").read_text("utf-8")
-    assert str(aside) in caplog.text
+    [backup] = Path(locate(url).meta).glob("unpublished-*")
+    assert "# edited here" in (backup / "dataset.yaml").read_text("utf-8")
+    assert str(backup) in caplog.text
     assert inspect(url).samples == 20
 
 
-def test_an_edited_dataset_yaml_is_published_by_the_next_command(tmp_path: Path, machine: Machines) -> None:
-    url = published(tmp_path, machine)
+def test_edited_dataset_yaml_is_published_by_next_command(tmp_path: Path, machine: Machines) -> None:
+    url = publish_dataset(tmp_path, machine)
     settings = Path(locate(url).dataset_yaml)
     settings.write_text(settings.read_text("utf-8") + "# edited here\n", "utf-8")
     notes = Notes()
@@ -236,37 +238,37 @@ def test_an_edited_dataset_yaml_is_published_by_the_next_command(tmp_path: Path,
     assert "# edited here" in Path(locate(url).dataset_yaml).read_text("utf-8")
 
 
-def test_files_that_were_removed_from_a_mirror_are_fetched_again(tmp_path: Path, machine: Machines) -> None:
-    url = published(tmp_path, machine)
+def test_files_removed_from_mirror_are_fetched_again(tmp_path: Path, machine: Machines) -> None:
+    url = publish_dataset(tmp_path, machine)
     location = locate(url)
     os.remove(location.offsets_path(1))
     settings = Path(location.dataset_yaml)
     settings.write_text(settings.read_text("utf-8") + "# edited here\n", "utf-8")
-    fetched()
+    take_fetched_names()
     forget_pulls()
 
     locate(url)
-    assert fetched() == ["current.json", "offsets-1.bin"]
+    assert take_fetched_names() == ["current.json", "offsets-1.bin"]
     assert "# edited here" in settings.read_text("utf-8")
     forget_pulls()
     locate(url)
-    assert fetched() == ["current.json"]
+    assert take_fetched_names() == ["current.json"]
 
 
-def test_a_record_that_is_damaged_costs_a_comparison_and_no_fetch(tmp_path: Path, machine: Machines) -> None:
-    url = published(tmp_path, machine)
+def test_reader_accepts_damaged_record_file_without_backup(tmp_path: Path, machine: Machines) -> None:
+    url = publish_dataset(tmp_path, machine)
     record = Path(locate(url).meta, ".published", "record.json")
     record.write_bytes(b"\0" * 10)
-    fetched()
+    take_fetched_names()
     forget_pulls()
 
     assert inspect(url).samples == 15
-    assert fetched()[:1] == ["current.json"]
+    assert take_fetched_names()[:1] == ["current.json"]
     assert not list(Path(locate(url).meta).glob("unpublished-*"))
 
 
-def test_the_journal_of_a_killed_ledger_is_not_applied_to_a_newer_one(tmp_path: Path, machine: Machines) -> None:
-    url = published(tmp_path, machine)
+def test_stale_ledger_journal_is_not_applied_to_newer_ledger(tmp_path: Path, machine: Machines) -> None:
+    url = publish_dataset(tmp_path, machine)
     ledger = locate(url).ledger
     with closing(sqlite3.connect(ledger, isolation_level=None)) as connection:
         connection.execute("PRAGMA cache_size = 1")
@@ -287,11 +289,11 @@ def _read_in_child(url: str, results: multiprocessing.Queue[object]) -> None:
     forget_pulls()
     FaultyFileSystem.reads.clear()
     samples = inspect(url).samples
-    results.put((samples, fetched()))
+    results.put((samples, take_fetched_names()))
 
 
-def test_the_processes_of_a_machine_fetch_the_files_once(tmp_path: Path, machine: Machines) -> None:
-    url = published(tmp_path, machine)
+def test_processes_of_one_machine_fetch_files_once(tmp_path: Path, machine: Machines) -> None:
+    url = publish_dataset(tmp_path, machine)
     context = multiprocessing.get_context("fork")  # the children share the store of their parent
     results: multiprocessing.Queue[object] = context.Queue()
     children = [context.Process(target=_read_in_child, args=(url, results)) for _ in range(4)]

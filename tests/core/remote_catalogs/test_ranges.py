@@ -1,4 +1,4 @@
-"""Offsets files that are fetched in part: only what is used is fetched, and what is used is what was published."""
+"""Partially fetched offsets files: only the chunks in use are fetched, and they equal the published ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import fsspec
 import numpy as np
 import pytest
 
-from tests.published import Machines, machines_in
+from tests.machines import Machines, machines_in
 from tests.remote import FaultyFileSystem
 from wdsctl.core.catalog.read import read_current_split
 from wdsctl.core.dataset.location import DatasetLocation, locate
@@ -39,8 +39,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:
 
 
 @pytest.fixture(scope="module")
-def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A local dataset of eight files of lines, with an offsets file of 1.6 MB."""
+def indexed_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A local dataset of eight JSONL files, with an offsets file of 1.6 MB."""
     folder = tmp_path_factory.mktemp("lines")
     for i in range(FILES):
         lines = (json.dumps({"id": i * LINES + n, "text": "x" * (n % 50)}) for n in range(LINES))
@@ -49,10 +49,10 @@ def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def published(indexed: Path, machine: Machines) -> DatasetLocation:
-    """The dataset in a store, as the machine `reader` has it before it reads anything."""
+def publish_dataset(indexed_folder: Path, machine: Machines) -> DatasetLocation:
+    """Publishes the dataset on the machine `writer`, and returns its location on `reader` before any read."""
     machine("writer")
-    for path in indexed.glob("*.jsonl"):
+    for path in indexed_folder.glob("*.jsonl"):
         fsspec.filesystem("faulty").pipe_file(f"/store/lines/{path.name}", path.read_bytes())
     index(URL)
     split_by_ratios(URL, {"train": 7, "val": 1})
@@ -62,86 +62,86 @@ def published(indexed: Path, machine: Machines) -> DatasetLocation:
     return locate(URL)
 
 
-def fetched_bytes() -> int:
+def take_fetched_bytes() -> int:
     found = sum(stop - start for path, start, stop in FaultyFileSystem.reads if path.endswith("-offsets-1.bin"))
     FaultyFileSystem.reads.clear()
     return found
 
 
-def whole(indexed: Path) -> Offsets:
-    return Offsets(str(indexed / ".wdsctl" / "offsets-1.bin"))
+def local_offsets(indexed_folder: Path) -> Offsets:
+    return Offsets(str(indexed_folder / ".wdsctl" / "offsets-1.bin"))
 
 
-def test_the_numbers_of_the_format_are_stated_once_in_each_room() -> None:
+def test_partial_suffix_size_is_equal_in_both_modules() -> None:
     assert read.PARTIAL_SUFFIX_BYTES == mirror.PARTIAL_SUFFIX_BYTES == len(b"WDSPART\n") + 32
 
 
-def test_a_reader_of_some_samples_fetches_a_part_of_the_file(indexed: Path, machine: Machines) -> None:
-    location = published(indexed, machine)
+def test_reading_some_samples_fetches_part_of_offsets_file(indexed_folder: Path, machine: Machines) -> None:
+    location = publish_dataset(indexed_folder, machine)
     path = location.offsets_path(1)
     size = os.path.getsize(path)
-    assert fetched_bytes() == 1 << 14
+    assert take_fetched_bytes() == 1 << 14
     assert os.stat(path).st_blocks * 512 < size / 4
 
-    offsets, expected = Offsets(path), whole(indexed)
+    offsets, expected = Offsets(path), local_offsets(indexed_folder)
     assert offsets.is_partial
     rows = range(LINES, LINES + 300)
     assert [offsets.parts(row) for row in rows] == [expected.parts(row) for row in rows]
     assert [offsets.key(row) for row in rows] == [expected.key(row) for row in rows]
-    assert fetched_bytes() < size / 4
+    assert take_fetched_bytes() < size / 4
     assert [offsets.key(row) for row in rows] == [expected.key(row) for row in rows]
-    assert fetched_bytes() == 0
+    assert take_fetched_bytes() == 0
 
     again = Offsets(path)
     assert again.parts(LINES + 7) == expected.parts(LINES + 7)
-    assert fetched_bytes() == 0, "what one process has fetched is there for all"
+    assert take_fetched_bytes() == 0, "what one process has fetched is there for all"
 
 
-def test_every_value_is_the_one_that_was_published(indexed: Path, machine: Machines) -> None:
-    location = published(indexed, machine)
-    offsets, expected = Offsets(location.offsets_path(1)), whole(indexed)
+def test_partial_offsets_equal_published_offsets(indexed_folder: Path, machine: Machines) -> None:
+    location = publish_dataset(indexed_folder, machine)
+    offsets, expected = Offsets(location.offsets_path(1)), local_offsets(indexed_folder)
 
     assert offsets.shards == expected.shards
     for name in ("shard_row", "key_start", "keys", "part_offset", "part_size"):
         assert np.array_equal(getattr(offsets, name), getattr(expected, name)), name
     offsets.check_all()
     data = Path(location.offsets_path(1)).read_bytes()
-    assert data[: -mirror.PARTIAL_SUFFIX_BYTES] == (indexed / ".wdsctl" / "offsets-1.bin").read_bytes()
+    assert data[: -mirror.PARTIAL_SUFFIX_BYTES] == (indexed_folder / ".wdsctl" / "offsets-1.bin").read_bytes()
 
 
-def test_the_samples_of_a_split_are_fetched_before_they_are_read(indexed: Path, machine: Machines) -> None:
+def test_fetch_groups_prefetches_rows_of_a_split(indexed_folder: Path, machine: Machines) -> None:
     from wdsctl.loader.reading.selection import SampleSelection
 
-    location = published(indexed, machine)
+    location = publish_dataset(indexed_folder, machine)
     size = os.path.getsize(location.offsets_path(1))
     offsets = Offsets(location.offsets_path(1))
     parts = read_current_split(location.catalog, "val").shards
     selection = SampleSelection(offsets, parts)
     offsets.fetch_groups(selection.groups(offsets))
-    assert 0 < fetched_bytes() < size / 2
+    assert 0 < take_fetched_bytes() < size / 2
 
     rows = selection.rows(np.arange(selection.n))
     offsets.check_rows(rows)
-    assert fetched_bytes() == 0
-    expected = whole(indexed)
+    assert take_fetched_bytes() == 0
+    expected = local_offsets(indexed_folder)
     assert [offsets.parts(row) for row in rows.tolist()] == [expected.parts(row) for row in rows.tolist()]
 
 
-def test_a_chunk_that_is_damaged_on_the_way_is_not_used(indexed: Path, machine: Machines) -> None:
-    location = published(indexed, machine)
+def test_chunk_damaged_in_transfer_is_refused(indexed_folder: Path, machine: Machines) -> None:
+    location = publish_dataset(indexed_folder, machine)
 
-    def strike(path: str, start: int, stop: int, data: bytes) -> bytes:
+    def inject_fault(path: str, start: int, stop: int, data: bytes) -> bytes:
         return bytes(len(data)) if path.endswith("offsets-1.bin") and start else data
 
-    FaultyFileSystem.fault.append(strike)
+    FaultyFileSystem.fault.append(inject_fault)
     with pytest.raises(CatalogError) as caught:
         Offsets(location.offsets_path(1)).key(LINES * 5)
     assert caught.value.code == "WDS302"
 
 
 @pytest.mark.parametrize("what", ["marks", "facts", "short marks", "sha256"])
-def test_notes_that_are_damaged_are_refused(indexed: Path, machine: Machines, what: str) -> None:
-    location = published(indexed, machine)
+def test_damaged_range_records_are_refused(indexed_folder: Path, machine: Machines, what: str) -> None:
+    location = publish_dataset(indexed_folder, machine)
     [marks] = [path for path in Path(location.meta, ".published", "ranges").iterdir() if not path.suffix]
     if what == "marks":
         marks.unlink()
@@ -157,73 +157,73 @@ def test_notes_that_are_damaged_are_refused(indexed: Path, machine: Machines, wh
     assert caught.value.code == "WDS302"
 
 
-def test_a_reader_that_is_killed_between_a_chunk_and_its_mark_fetches_it_again(
-    indexed: Path, machine: Machines, monkeypatch: pytest.MonkeyPatch
+def test_chunk_without_mark_after_kill_is_fetched_again(
+    indexed_folder: Path, machine: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    location = published(indexed, machine)
+    location = publish_dataset(indexed_folder, machine)
 
     class KilledError(BaseException):
         pass
 
-    def killed(handle: int) -> None:
+    def raise_killed(handle: int) -> None:
         raise KilledError
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fdatasync", killed)
+        patch.setattr(os, "fdatasync", raise_killed)
         with pytest.raises(KilledError):
             Offsets(location.offsets_path(1)).key(LINES * 5)
-    fetched_bytes()
-    assert Offsets(location.offsets_path(1)).key(LINES * 5) == whole(indexed).key(LINES * 5)
-    assert fetched_bytes() > 0
+    take_fetched_bytes()
+    assert Offsets(location.offsets_path(1)).key(LINES * 5) == local_offsets(indexed_folder).key(LINES * 5)
+    assert take_fetched_bytes() > 0
 
 
-def test_a_writer_that_begins_with_a_partial_file_publishes_a_whole_one(indexed: Path, machine: Machines) -> None:
-    location = published(indexed, machine)
+def test_writer_with_partial_file_publishes_whole_file(indexed_folder: Path, machine: Machines) -> None:
+    location = publish_dataset(indexed_folder, machine)
     create_view(URL, "half", ViewDefinition(sample="50%"))
     fsspec.filesystem("faulty").pipe_file("/store/lines/9.jsonl", b'{"id": -1}\n' * 3)
     assert index(URL).samples == FILES * LINES + 3
     machine("third")
 
     third = locate(URL)
-    assert Offsets(third.offsets_path(1)).key(7) == whole(indexed).key(7)
+    assert Offsets(third.offsets_path(1)).key(7) == local_offsets(indexed_folder).key(7)
     newest = Offsets(third.offsets_path(2))
     newest.check_all()
     assert newest.samples == FILES * LINES + 3
     assert not list(Path(location.meta).glob("unpublished-*"))
 
 
-def test_a_partial_file_counts_as_unchanged_and_is_not_fetched_again(indexed: Path, machine: Machines) -> None:
-    location = published(indexed, machine)
+def test_partial_file_counts_as_unchanged(indexed_folder: Path, machine: Machines) -> None:
+    location = publish_dataset(indexed_folder, machine)
     Offsets(location.offsets_path(1)).key(LINES * 5)
     machine("writer")
     create_view(URL, "half", ViewDefinition(sample="50%"))
     machine("reader")
-    fetched_bytes()
+    take_fetched_bytes()
     locate(URL)
     Offsets(location.offsets_path(1)).key(LINES * 5)
 
-    assert fetched_bytes() == 0
+    assert take_fetched_bytes() == 0
     assert not list(Path(location.meta).glob("unpublished-*"))
 
 
-def test_a_partial_file_whose_marks_are_gone_is_fetched_again(indexed: Path, machine: Machines) -> None:
-    location = published(indexed, machine)
+def test_partial_file_without_marks_is_fetched_again(indexed_folder: Path, machine: Machines) -> None:
+    location = publish_dataset(indexed_folder, machine)
     os.remove(location.offsets_path(1))
     shutil.rmtree(Path(location.meta, ".published", "ranges"))
     forget_pulls()
     locate(URL)
 
-    assert Offsets(location.offsets_path(1)).key(LINES * 5) == whole(indexed).key(LINES * 5)
+    assert Offsets(location.offsets_path(1)).key(LINES * 5) == local_offsets(indexed_folder).key(LINES * 5)
 
 
 def _count_reads(path: str, results: multiprocessing.Queue[int]) -> None:
     FaultyFileSystem.reads.clear()
     Offsets(path).check_all()
-    results.put(fetched_bytes())
+    results.put(take_fetched_bytes())
 
 
-def test_the_processes_of_a_machine_fetch_a_chunk_once(indexed: Path, machine: Machines) -> None:
-    location = published(indexed, machine)
+def test_processes_of_one_machine_fetch_chunks_once(indexed_folder: Path, machine: Machines) -> None:
+    location = publish_dataset(indexed_folder, machine)
     path = location.offsets_path(1)
     context = multiprocessing.get_context("fork")
     results: multiprocessing.Queue[int] = context.Queue()

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.build import a_scan, a_shard, reading, samples
+from tests.build import a_scan, a_shard, memory_reader, samples
 from wdsctl.core.repair.fixes import Fixes
 from wdsctl.core.repair.members import find_missing, members_of_scan
 from wdsctl.core.repair.tar import plan_tar, repaired_tar_chunks
 
-GOOD = a_shard(samples(0, 6, size=700))  # members of 1,536 bytes, two a sample
+GOOD = a_shard(samples(0, 6, size=700))  # members of 1,536 bytes, two per sample
 NAMED = a_shard([(f"ü{i}.{part}", b"x" * 700) for i in range(4) for part in "ab"], format=tarfile.PAX_FORMAT)
 
 
-def repaired(data: bytes) -> tuple[bytes, Fixes]:
+def repair_tar(data: bytes) -> tuple[bytes, Fixes]:
     fixes = Fixes()
-    found, groups = plan_tar(reading(data), len(data), fixes)
+    found, groups = plan_tar(memory_reader(data), len(data), fixes)
     return b"".join(repaired_tar_chunks(found, groups)), fixes
 
 
@@ -35,90 +35,90 @@ def keys(data: bytes) -> list[str]:
     return scan.decode_keys()
 
 
-def test_a_sound_shard_keeps_every_member_byte_for_byte() -> None:
-    made, fixes = repaired(GOOD)
-    assert (members(made), dict(fixes.counts)) == (members(GOOD), {})
+def test_sound_shard_keeps_all_members() -> None:
+    output, fixes = repair_tar(GOOD)
+    assert (members(output), dict(fixes.counts)) == (members(GOOD), {})
 
 
 @pytest.mark.parametrize("cut", [512, 1536 * 4 + 100, 1536 * 5 + 512, 1536 * 7 + 1100])
-def test_a_tail_that_is_cut_is_cut_back_to_whole_samples(cut: int) -> None:
+def test_truncated_tar_keeps_only_whole_samples(cut: int) -> None:
     if cut == 512:
         fixes = Fixes()
-        found, groups = plan_tar(reading(GOOD[:cut]), cut, fixes)
+        found, groups = plan_tar(memory_reader(GOOD[:cut]), cut, fixes)
         assert (groups, found.members) == ([], [])
         return
-    made, fixes = repaired(GOOD[:cut])
-    assert keys(made) == [f"{i:06d}" for i in range(cut // 3072)]
-    assert members(made) == members(GOOD)[: 2 * (cut // 3072)]
+    output, fixes = repair_tar(GOOD[:cut])
+    assert keys(output) == [f"{i:06d}" for i in range(cut // 3072)]
+    assert members(output) == members(GOOD)[: 2 * (cut // 3072)]
     assert fixes.counts["truncated tail removed"] == 1
 
 
-def test_a_missing_end_mark_is_added_and_an_incomplete_last_sample_left_out() -> None:
-    made, fixes = repaired(GOOD[: 1536 * 5])
-    assert keys(made) == ["000000", "000001"]
+def test_missing_end_mark_is_added_and_incomplete_last_sample_removed() -> None:
+    output, fixes = repair_tar(GOOD[: 1536 * 5])
+    assert keys(output) == ["000000", "000001"]
     assert (fixes.counts["end mark added"], fixes.counts["incomplete samples removed"]) == (1, 1)
 
 
-def test_padding_that_is_missing_is_added_and_nothing_is_lost() -> None:
+def test_missing_padding_is_added() -> None:
     data = a_shard(samples(0, 2, size=700))[: 1536 * 3 + 512 + 700]
-    made, fixes = repaired(data)
-    assert keys(made) == ["000000", "000001"]
+    output, fixes = repair_tar(data)
+    assert keys(output) == ["000000", "000001"]
     assert fixes.counts["padding added"] == 1
 
 
-def test_a_wrong_checksum_is_computed_anew_where_the_header_is_sane() -> None:
+def test_wrong_checksum_of_plausible_header_is_recomputed() -> None:
     data = bytearray(GOOD)
     data[1536 * 4 + 148 : 1536 * 4 + 154] = b"000001"
-    made, fixes = repaired(bytes(data))
-    assert (members(made), dict(fixes.counts)) == (members(GOOD), {"checksums recomputed": 1})
+    output, fixes = repair_tar(bytes(data))
+    assert (members(output), dict(fixes.counts)) == (members(GOOD), {"checksums recomputed": 1})
 
 
-def test_behind_a_header_beyond_repair_the_next_good_one_is_found() -> None:
+def test_next_good_header_is_found_after_damaged_one() -> None:
     data = bytearray(GOOD)
     data[1536 * 5 + 100 : 1536 * 5 + 400] = bytes(range(256)) + bytes(44)
-    made, fixes = repaired(bytes(data))
-    assert keys(made) == ["000000", "000001", "000003", "000004", "000005"]
+    output, fixes = repair_tar(bytes(data))
+    assert keys(output) == ["000000", "000001", "000003", "000004", "000005"]
     assert fixes.counts == {"damaged bytes removed": 1, "incomplete samples removed": 1}
     assert "1,536 bytes are left out" in fixes.remaining_problems[0]
 
 
 @pytest.mark.parametrize("end", [2, 3, 20])
-def test_archives_joined_by_cat_lose_nothing_however_they_end(end: int) -> None:
+def test_concatenated_tars_are_joined_without_loss(end: int) -> None:
     first = GOOD[: 1536 * 12] + bytes(512 * end if end < 20 else -1536 * 12 % 10_240)
-    made, fixes = repaired(first + a_shard(samples(50, 2)))
-    assert keys(made) == [*(f"{i:06d}" for i in range(6)), "000050", "000051"]
+    output, fixes = repair_tar(first + a_shard(samples(50, 2)))
+    assert keys(output) == [*(f"{i:06d}" for i in range(6)), "000050", "000051"]
     assert dict(fixes.counts) == ({"archives joined": 1} if end != 3 else {"damaged bytes removed": 1})
 
 
 @pytest.mark.parametrize(("first", "size"), [(5, 512), (5, 1536), (4, 3072), (3, 1536 * 2 + 600)])
-def test_zeros_in_the_place_of_headers_are_damage_and_no_end(first: int, size: int) -> None:
+def test_zeroed_headers_are_damage_and_not_end_of_tar(first: int, size: int) -> None:
     data = bytearray(GOOD)
     data[1536 * first : 1536 * first + size] = bytes(size)
-    made, fixes = repaired(bytes(data))
+    output, fixes = repair_tar(bytes(data))
     lost = {i // 2 for i in range(first, first + -(-size // 1536))}
-    assert keys(made) == [f"{i:06d}" for i in range(6) if i not in lost]
+    assert keys(output) == [f"{i:06d}" for i in range(6) if i not in lost]
     assert fixes.counts["damaged bytes removed"] == 1
     assert f"zeros in place of a header at byte {1536 * first:,}" in fixes.problem_messages()[0]
 
 
 @pytest.mark.parametrize(("member", "kept"), [(3, "023"), (7, "012")])
-def test_zeros_in_the_place_of_a_header_that_another_one_names_are_damage_too(member: int, kept: str) -> None:
+def test_zeroed_header_after_pax_header_is_damage(member: int, kept: str) -> None:
     data = bytearray(NAMED)
     at = 2560 * member + 1024
     assert data[at : at + 512].startswith(b"?%d.b" % (member // 2))
     data[at : at + 512] = bytes(512)
-    made, fixes = repaired(bytes(data))
-    assert keys(made) == [f"ü{i}" for i in kept]
+    output, fixes = repair_tar(bytes(data))
+    assert keys(output) == [f"ü{i}" for i in kept]
     assert f"zeros in place of a header at byte {at:,}" in fixes.problem_messages()[0]
 
 
-def test_rubbish_behind_the_end_is_left_out() -> None:
-    made, fixes = repaired(GOOD + b"rubbish")
-    assert (members(made), list(fixes.counts)) == (members(GOOD), ["trailing bytes removed"])
+def test_trailing_bytes_are_removed() -> None:
+    output, fixes = repair_tar(GOOD + b"rubbish")
+    assert (members(output), list(fixes.counts)) == (members(GOOD), ["trailing bytes removed"])
     assert "damaged ones, or unrelated data" in fixes.remaining_problems[0]
     fixes = Fixes()
-    plan_tar(reading(GOOD + b"rubbish"), len(GOOD) + 7, fixes, members_of_scan(a_scan(GOOD)))
-    assert fixes.remaining_problems == fixes.lost_members == []  # all that was indexed is there
+    plan_tar(memory_reader(GOOD + b"rubbish"), len(GOOD) + 7, fixes, members_of_scan(a_scan(GOOD)))
+    assert fixes.remaining_problems == fixes.lost_members == []  # all indexed members are present
 
 
 @pytest.mark.parametrize(
@@ -131,45 +131,45 @@ def test_rubbish_behind_the_end_is_left_out() -> None:
         (["d.e/x.a", "y.a", "d.e/x.a"], ["d.e/x.a", "y.a", "d.e/x_2.a"], "duplicate keys renamed"),
     ],
 )
-def test_keys_that_come_again_are_regrouped_or_renamed(files: Sequence[str], expected: Sequence[str], fix: str) -> None:
-    made, fixes = repaired(a_shard([(name, str(i).encode()) for i, name in enumerate(files)]))
-    assert [name for name, _ in members(made)] == list(expected)
+def test_repeated_keys_are_regrouped_or_renamed(files: Sequence[str], expected: Sequence[str], fix: str) -> None:
+    output, fixes = repair_tar(a_shard([(name, str(i).encode()) for i, name in enumerate(files)]))
+    assert [name for name, _ in members(output)] == list(expected)
     assert fix in fixes.counts
-    keys(made)
+    keys(output)
 
 
 @pytest.mark.parametrize(
-    ("again", "fix", "told"),
+    ("second_part", "fix", "problem_count"),
     [
         (b"1", "duplicate parts removed", 0),
         (b"3", "differing duplicate parts removed", 1),
         (b"11", "differing duplicate parts removed", 1),
     ],
 )
-def test_of_a_part_that_stands_twice_the_last_stays_and_another_that_is_lost_is_told(
-    again: bytes, fix: str, told: int
+def test_last_duplicate_part_is_kept_and_differing_one_reported(
+    second_part: bytes, fix: str, problem_count: int
 ) -> None:
-    made, fixes = repaired(a_shard([("x.a", b"1"), ("x.b", b"2"), ("x.a", again)]))
-    assert members(made) == [("x.b", b"2"), ("x.a", again)]
-    assert (dict(fixes.counts), len(fixes.problem_messages())) == ({fix: 1}, told)
+    output, fixes = repair_tar(a_shard([("x.a", b"1"), ("x.b", b"2"), ("x.a", second_part)]))
+    assert members(output) == [("x.b", b"2"), ("x.a", second_part)]
+    assert (dict(fixes.counts), len(fixes.problem_messages())) == ({fix: 1}, problem_count)
 
 
-@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-def test_long_names_survive_renaming_and_regrouping(form: int) -> None:
+@pytest.mark.parametrize("tar_format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_long_names_survive_renaming_and_regrouping(tar_format: int) -> None:
     long = "ü" * 70 + "/x"
-    made, _ = repaired(a_shard([(f"{long}.a", b"1"), ("y.a", b"2"), (f"{long}.a", b"3")], format=form))
-    assert [name for name, _ in members(made)] == [f"{long}.a", "y.a", f"{long}_2.a"]
+    output, _ = repair_tar(a_shard([(f"{long}.a", b"1"), ("y.a", b"2"), (f"{long}.a", b"3")], format=tar_format))
+    assert [name for name, _ in members(output)] == [f"{long}.a", "y.a", f"{long}_2.a"]
 
 
-def test_folders_and_links_stay_where_they_were() -> None:
+def test_folders_and_links_keep_their_position() -> None:
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w") as archive:
         for name, kind in (("d", tarfile.DIRTYPE), ("d/x.a", tarfile.REGTYPE), ("d/l.b", tarfile.SYMTYPE)):
             member = tarfile.TarInfo(name)
             member.type, member.linkname = kind, "x.a" if kind == tarfile.SYMTYPE else ""
             archive.addfile(member)
-    made, _ = repaired(file.getvalue() + b"rubbish")
-    with tarfile.open(fileobj=io.BytesIO(made)) as archive:
+    output, _ = repair_tar(file.getvalue() + b"rubbish")
+    with tarfile.open(fileobj=io.BytesIO(output)) as archive:
         assert [(member.name, member.type) for member in archive] == [
             ("d", tarfile.DIRTYPE),
             ("d/x.a", tarfile.REGTYPE),
@@ -177,13 +177,13 @@ def test_folders_and_links_stay_where_they_were() -> None:
         ]
 
 
-def test_what_is_no_tar_at_all_is_told() -> None:
+def test_file_without_tar_members_is_reported() -> None:
     fixes = Fixes()
-    _, groups = plan_tar(reading(b"no tar" * 500), 3000, fixes)
+    _, groups = plan_tar(memory_reader(b"no tar" * 500), 3000, fixes)
     assert (groups, fixes.remaining_problems[-1]) == ([], "the file contains no tar members")
 
 
-def damaged(good: bytes, seed: int) -> bytes:
+def damage_tar(good: bytes, seed: int) -> bytes:
     rng = random.Random(seed)
     data = bytearray(good)
     for _ in range(rng.randrange(1, 4)):
@@ -199,20 +199,20 @@ def damaged(good: bytes, seed: int) -> bytes:
 
 
 @given(st.integers(0, 10_000), st.sampled_from([GOOD, NAMED]))
-def test_whatever_the_damage_the_copy_is_sound_and_holds_nothing_new(seed: int, good: bytes) -> None:
-    """Every member of the copy is one of the original's, or has its data from where headers say it is."""
-    made, _ = repaired(damaged(good, seed))
-    scan = a_scan(made)
+def test_repaired_copy_of_random_damage_is_sound(seed: int, good: bytes) -> None:
+    """The scan of a repaired copy has only findings that repair cannot fix."""
+    output, _ = repair_tar(damage_tar(good, seed))
+    scan = a_scan(output)
     if scan.samples:
-        stays = {"WDS110", "WDS111", "WDS112", "WDS116", "WDS118", "WDS128"}
-        assert {finding.code for finding in scan.findings} <= stays
+        allowed_codes = {"WDS110", "WDS111", "WDS112", "WDS116", "WDS118", "WDS128"}
+        assert {finding.code for finding in scan.findings} <= allowed_codes
 
 
 @given(st.integers(0, 10_000), st.sampled_from([GOOD, NAMED]))
-def test_whatever_the_damage_every_indexed_member_is_in_the_copy_or_named(seed: int, good: bytes) -> None:
+def test_every_indexed_member_is_copied_or_reported_lost(seed: int, good: bytes) -> None:
     known = members_of_scan(a_scan(good))
-    data, fixes = damaged(good, seed), Fixes()
-    found, groups = plan_tar(reading(data), len(data), fixes, known)
+    data, fixes = damage_tar(good, seed), Fixes()
+    found, groups = plan_tar(memory_reader(data), len(data), fixes, known)
     copied = members_of_scan(a_scan(b"".join(repaired_tar_chunks(found, groups)))) if groups else []
     is_compared = not any("was not compared" in words for words in fixes.remaining_problems)
     assert {each.name for each in find_missing(known, copied)} <= set(fixes.lost_members) or not is_compared
@@ -221,23 +221,23 @@ def test_whatever_the_damage_every_indexed_member_is_in_the_copy_or_named(seed: 
     assert all(parts[key] == whole[key] for key in parts if key in whole) or not is_compared
 
 
-def test_zeros_that_reach_back_into_a_member_cast_a_doubt_on_archives_that_seem_joined() -> None:
+def test_zeros_that_begin_inside_a_member_are_reported() -> None:
     data = bytearray(a_shard(samples(0, 6, "json", size=512)))
     data[1024 * 3 - 40 : 1024 * 4] = bytes(40 + 1024)
-    made, fixes = repaired(bytes(data))
-    assert len(keys(made)) == 5
+    output, fixes = repair_tar(bytes(data))
+    assert len(keys(output)) == 5
     assert "begin within 000002.json" in fixes.remaining_problems[0]
 
 
-def test_where_samples_have_one_part_joined_archives_may_have_been_one_and_that_is_told() -> None:
+def test_joined_tars_of_one_part_samples_are_reported_as_doubtful() -> None:
     first = a_shard(samples(0, 3, "json"))[: 1024 * 3 + 1024]
-    made, fixes = repaired(first + a_shard(samples(7, 3, "json")))
-    assert len(keys(made)) == 6
+    output, fixes = repair_tar(first + a_shard(samples(7, 3, "json")))
+    assert len(keys(output)) == 6
     assert "may be the remains of a sample with one small part" in fixes.remaining_problems[0]
 
 
-def test_a_header_that_is_beyond_repair_and_has_its_name_still_is_missed_by_it() -> None:
+def test_member_of_damaged_header_is_reported_by_name() -> None:
     data = bytearray(GOOD)
     data[1536 * 5 + 124 : 1536 * 5 + 400] = bytes(range(256)) + bytes(20)
-    _, fixes = repaired(bytes(data))
+    _, fixes = repair_tar(bytes(data))
     assert fixes.lost_members == ["000002.jpg", "000002.txt"]

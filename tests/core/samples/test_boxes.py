@@ -21,27 +21,27 @@ BOX = {
 
 @pytest.mark.parametrize("source", BOX_FORMATS)
 @pytest.mark.parametrize("target", BOX_FORMATS)
-def test_a_box_is_the_same_in_every_format(source: str, target: str) -> None:
+def test_convert_boxes_converts_between_all_formats(source: str, target: str) -> None:
     converted = convert_boxes([BOX[source]], source, target, width=100, height=50)
 
     assert converted.dtype == np.float32
     np.testing.assert_allclose(converted, np.array([BOX[target]], np.float32), rtol=1e-6)
 
 
-def test_boxes_outside_of_the_image_are_not_cut() -> None:
+def test_convert_boxes_does_not_clip_to_image() -> None:
     assert convert_boxes([[-5, 0, 200, 10]], "xywh", "xyxy").tolist() == [[-5, 0, 195, 10]]
 
 
-def test_no_boxes_are_an_array_too() -> None:
+def test_convert_boxes_of_empty_list_has_shape_0_4() -> None:
     assert convert_boxes([], "xywh", "xyxy").shape == (0, 4)
 
 
-def test_pixels_to_shares_need_the_size_of_the_image() -> None:
+def test_normalized_formats_need_image_size() -> None:
     with pytest.raises(UsageError, match="needs the size of the image"):
         convert_boxes([[0, 0, 1, 1]], "xywh", "normalized_xywh")
 
 
-def test_an_unknown_format_names_the_known_ones() -> None:
+def test_unknown_box_format_error_lists_known_formats() -> None:
     with pytest.raises(UsageError) as caught:
         convert_boxes([], "xywh", "yxyx")
     assert "normalized_cxcywh" in caught.value.hint
@@ -50,7 +50,7 @@ def test_an_unknown_format_names_the_known_ones() -> None:
 @pytest.mark.parametrize(
     "boxes", [[[1, 2, 3]], [1, 2, 3, 4], "x", None, [[1, 2, 3, None]], [[1, 2, 3, 1e400]], [[]], {}, 3]
 )
-def test_anything_but_rows_of_four_numbers_is_refused(boxes: Any) -> None:
+def test_read_boxes_refuses_anything_but_rows_of_four_numbers(boxes: Any) -> None:
     with pytest.raises(DatasetError) as caught:
         read_boxes(boxes)
     assert caught.value.code == "WDS163"

@@ -19,65 +19,65 @@ def image(medium: Any) -> dict[str, Any]:
     return {"type": "image", "image": medium}
 
 
-def said(*turns: tuple[str, str]) -> list[dict[str, str]]:
+def make_turns(*turns: tuple[str, str]) -> list[dict[str, str]]:
     return [{"from": speaker, "value": words} for speaker, words in turns]
 
 
-ANSWERED = {"role": "assistant", "content": [text("a cat")]}
+ANSWER_TURN = {"role": "assistant", "content": [text("a cat")]}
 
 
 @pytest.mark.parametrize(
     ("raw", "media", "messages"),
     [
         (
-            said(("human", "<image>\nWhat is it?"), ("gpt", "a cat")),
+            make_turns(("human", "<image>\nWhat is it?"), ("gpt", "a cat")),
             {"images": ["A"]},
-            [{"role": "user", "content": [image("A"), text("What is it?")]}, ANSWERED],
+            [{"role": "user", "content": [image("A"), text("What is it?")]}, ANSWER_TURN],
         ),
         (
-            said(("human", "Compare <image> with <image>."), ("gpt", "a cat")),
+            make_turns(("human", "Compare <image> with <image>."), ("gpt", "a cat")),
             {"images": ["A", "B"]},
             [
                 {"role": "user", "content": [text("Compare "), image("A"), text(" with "), image("B"), text(".")]},
-                ANSWERED,
+                ANSWER_TURN,
             ],
         ),
         (
-            said(("human", "<image>\n<image>\nWhat is it?"), ("gpt", "a cat")),
+            make_turns(("human", "<image>\n<image>\nWhat is it?"), ("gpt", "a cat")),
             {"images": ["A", "B"]},
-            [{"role": "user", "content": [image("A"), image("B"), text("What is it?")]}, ANSWERED],
+            [{"role": "user", "content": [image("A"), image("B"), text("What is it?")]}, ANSWER_TURN],
         ),
         (
-            said(("system", "Be brief."), ("human", "What is it?"), ("gpt", "a cat")),
+            make_turns(("system", "Be brief."), ("human", "What is it?"), ("gpt", "a cat")),
             {"images": ["A"]},
             [
                 {"role": "system", "content": [text("Be brief.")]},
                 {"role": "user", "content": [image("A"), text("What is it?")]},
-                ANSWERED,
+                ANSWER_TURN,
             ],
         ),
         (
             {"instruction": "What is it?", "input": "", "output": "a cat"},
             {"images": ["A"]},
-            [{"role": "user", "content": [image("A"), text("What is it?")]}, ANSWERED],
+            [{"role": "user", "content": [image("A"), text("What is it?")]}, ANSWER_TURN],
         ),
         (
             {"instruction": "Name it.", "input": "It purrs.", "output": "a cat", "history": [["hi", "a cat"]]},
             {},
             [
                 {"role": "user", "content": [text("hi")]},
-                ANSWERED,
+                ANSWER_TURN,
                 {"role": "user", "content": [text("Name it.\nIt purrs.")]},
-                ANSWERED,
+                ANSWER_TURN,
             ],
         ),
         (
-            {"system": "Be brief.", "conversations": said(("human", "hi"), ("gpt", "a cat"))},
+            {"system": "Be brief.", "conversations": make_turns(("human", "hi"), ("gpt", "a cat"))},
             {},
             [
                 {"role": "system", "content": [text("Be brief.")]},
                 {"role": "user", "content": [text("hi")]},
-                ANSWERED,
+                ANSWER_TURN,
             ],
         ),
         (
@@ -92,7 +92,7 @@ ANSWERED = {"role": "assistant", "content": [text("a cat")]}
                 {"role": "assistant", "content": "a cat"},
             ],
             {"images": ["A"]},
-            [{"role": "user", "content": [text("What is it?"), image("A")]}, ANSWERED],
+            [{"role": "user", "content": [text("What is it?"), image("A")]}, ANSWER_TURN],
         ),
         (
             [
@@ -100,52 +100,52 @@ ANSWERED = {"role": "assistant", "content": [text("a cat")]}
                 {"role": "assistant", "content": "a cat"},
             ],
             {"images": ["A"]},
-            [{"role": "user", "content": [image("A"), text("hi")]}, ANSWERED],
+            [{"role": "user", "content": [image("A"), text("hi")]}, ANSWER_TURN],
         ),
         (
             {"question": "What is it?", "answer": "a cat"},
             {"images": ["A"]},
-            [{"role": "user", "content": [image("A"), text("What is it?")]}, ANSWERED],
+            [{"role": "user", "content": [image("A"), text("What is it?")]}, ANSWER_TURN],
         ),
         (
             {"question": "What is it?", "answers": ["a cat", "a cat"]},
             {},
-            [{"role": "user", "content": [text("What is it?")]}, ANSWERED],
+            [{"role": "user", "content": [text("What is it?")]}, ANSWER_TURN],
         ),
         (
             [{"question": "What is it?", "answer": "a cat"}],
             {},
-            [{"role": "user", "content": [text("What is it?")]}, ANSWERED],
+            [{"role": "user", "content": [text("What is it?")]}, ANSWER_TURN],
         ),
         (
-            said(("human", "<video>\n<audio>\nhi"), ("gpt", "a cat")),
+            make_turns(("human", "<video>\n<audio>\nhi"), ("gpt", "a cat")),
             {"videos": ["V"], "audios": ["S"]},
             [
                 {
                     "role": "user",
                     "content": [{"type": "video", "video": "V"}, {"type": "audio", "audio": "S"}, text("hi")],
                 },
-                ANSWERED,
+                ANSWER_TURN,
             ],
         ),
         (
-            said(("human", "<image>\nhi"), ("gpt", "a cat")),
+            make_turns(("human", "<image>\nhi"), ("gpt", "a cat")),
             {"videos": ["V"]},
-            [{"role": "user", "content": [{"type": "video", "video": "V"}, text("hi")]}, ANSWERED],
+            [{"role": "user", "content": [{"type": "video", "video": "V"}, text("hi")]}, ANSWER_TURN],
         ),
         (
-            said(("gpt", "a cat"), ("human", "hi")),
+            make_turns(("gpt", "a cat"), ("human", "hi")),
             {},
-            [ANSWERED, {"role": "user", "content": [text("hi")]}],
+            [ANSWER_TURN, {"role": "user", "content": [text("hi")]}],
         ),
         (
-            json.dumps(said(("human", "hi"), ("gpt", "a cat"))).encode(),
+            json.dumps(make_turns(("human", "hi"), ("gpt", "a cat"))).encode(),
             {},
-            [{"role": "user", "content": [text("hi")]}, ANSWERED],
+            [{"role": "user", "content": [text("hi")]}, ANSWER_TURN],
         ),
     ],
 )
-def test_all_forms_of_a_conversation_become_messages_with_their_media_in_place(
+def test_normalize_conversation_converts_all_forms_to_messages(
     raw: Any, media: dict[str, list[str]], messages: list[Any]
 ) -> None:
     before = json.dumps(raw) if not isinstance(raw, bytes) else ""
@@ -154,9 +154,9 @@ def test_all_forms_of_a_conversation_become_messages_with_their_media_in_place(
     assert not before or json.dumps(raw) == before
 
 
-def test_calls_of_functions_and_their_observations_are_kept_as_tool_calls() -> None:
+def test_function_calls_and_observations_become_tool_messages() -> None:
     raw = {
-        "conversations": said(
+        "conversations": make_turns(
             ("human", "weather?"),
             ("function_call", '{"name": "weather", "arguments": {"city": "Rome"}}'),
             ("observation", '{"sun": true}'),
@@ -178,7 +178,7 @@ def test_calls_of_functions_and_their_observations_are_kept_as_tool_calls() -> N
     ]
 
 
-def test_tool_calls_and_other_keys_of_a_turn_stay_as_they_are() -> None:
+def test_tool_calls_and_other_keys_of_turns_are_kept() -> None:
     calls = [{"id": "1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}]
     raw = [
         {"role": "user", "content": "weather?"},
@@ -192,25 +192,33 @@ def test_tool_calls_and_other_keys_of_a_turn_stay_as_they_are() -> None:
     assert messages[2] == {"role": "tool", "content": [text("sunny")], "tool_call_id": "1"}
 
 
-HI = said(("human", "hi"), ("gpt", "a cat"))
+HI = make_turns(("human", "hi"), ("gpt", "a cat"))
 
 
 @pytest.mark.parametrize(
     ("raw", "images", "problem"),
     [
-        (said(("human", "<image> hi"), ("gpt", "a")), [], "turns have 1 <image> token, but the sample has 0 images"),
-        (said(("human", "<image> <image>"), ("gpt", "a")), ["A"], "2 <image> tokens, but the sample has 1 image"),
         (
-            said(("human", "<image> hi"), ("gpt", "a")),
+            make_turns(("human", "<image> hi"), ("gpt", "a")),
+            [],
+            "turns have 1 <image> token, but the sample has 0 images",
+        ),
+        (make_turns(("human", "<image> <image>"), ("gpt", "a")), ["A"], "2 <image> tokens, but the sample has 1 image"),
+        (
+            make_turns(("human", "<image> hi"), ("gpt", "a")),
             ["A", "B"],
             "turns have 1 <image> token, but the sample has 2 images",
         ),
-        (said(("human", "<audio> hi"), ("gpt", "a")), [], "turns have 1 <audio> token, but the sample has 0 audios"),
-        (said(("gpt", "hi")), ["A"], "no user turn"),
-        (said(("human", " \n"), ("gpt", "a")), [], "turn 0 is empty"),
+        (
+            make_turns(("human", "<audio> hi"), ("gpt", "a")),
+            [],
+            "turns have 1 <audio> token, but the sample has 0 audios",
+        ),
+        (make_turns(("gpt", "hi")), ["A"], "no user turn"),
+        (make_turns(("human", " \n"), ("gpt", "a")), [], "turn 0 is empty"),
         ([{"role": "user", "content": []}], [], "turn 0 is empty"),
         ([{"role": "user"}], [], "turn 0 is empty"),
-        (said(("narrator", "hi")), [], "turn 0 has the unknown role 'narrator'"),
+        (make_turns(("narrator", "hi")), [], "turn 0 has the unknown role 'narrator'"),
         ([{"content": "hi"}], [], "turn 0 has neither `role` nor `from`"),
         (["hi"], [], "turn 0 is text"),
         ([], [], "it has no turns"),
@@ -222,16 +230,16 @@ HI = said(("human", "hi"), ("gpt", "a cat"))
         (7, [], "expected a list of turns, found 7"),
         (b"{", [], "it is not JSON"),
         ({"system": 3, "messages": HI}, [], "system: expected text, found 3"),
-        ({"system": "a", "messages": said(("system", "b"), ("human", "hi"))}, [], "both have a system prompt"),
+        ({"system": "a", "messages": make_turns(("system", "b"), ("human", "hi"))}, [], "both have a system prompt"),
         ([{"role": "user", "content": [{"type": "smell"}]}], [], "an item of the unknown type 'smell'"),
         ([{"role": "user", "content": [3]}], [], "an item that is 3"),
         ([{"role": "user", "content": [{"type": "text"}]}], [], "a text item whose `text` is nothing"),
         ([{"role": "user", "content": 3}], [], "turn 0 has 3 as its content"),
-        (said(("function_call", "weather")), [], "a function_call without the name of a function"),
+        (make_turns(("function_call", "weather")), [], "a function_call without the name of a function"),
         ({"messages": HI, "tools": "{"}, [], "tools: not JSON"),
     ],
 )
-def test_what_is_no_conversation_is_an_error_that_says_what_is_wrong(raw: Any, images: list[str], problem: str) -> None:
+def test_invalid_conversation_error_names_the_problem(raw: Any, images: list[str], problem: str) -> None:
     with pytest.raises(DatasetError) as caught:
         normalize_conversation(raw, images=images)
 
@@ -240,13 +248,13 @@ def test_what_is_no_conversation_is_an_error_that_says_what_is_wrong(raw: Any, i
     assert caught.value.hint
 
 
-def test_who_begins_is_told_without_the_system_prompt() -> None:
-    assert begins_with_assistant(normalize_conversation(said(("system", "x"), ("gpt", "hi"))))
+def test_begins_with_assistant_ignores_system_prompt() -> None:
+    assert begins_with_assistant(normalize_conversation(make_turns(("system", "x"), ("gpt", "hi"))))
     assert not begins_with_assistant(normalize_conversation(HI))
 
 
 @pytest.mark.parametrize(
-    ("value", "is_one"),
+    ("value", "expected"),
     [
         (HI, True),
         ([{"role": "user", "content": "x"}], True),
@@ -256,8 +264,8 @@ def test_who_begins_is_told_without_the_system_prompt() -> None:
         ({}, False),
     ],
 )
-def test_turns_are_recognised_by_their_roles_and_content(value: Any, is_one: bool) -> None:
-    assert is_conversation(value) == is_one
+def test_is_conversation_recognises_turns_by_roles(value: Any, expected: bool) -> None:
+    assert is_conversation(value) == expected
 
 
 JSON = st.recursive(
@@ -273,7 +281,7 @@ JSON = st.recursive(
 
 
 @given(JSON, st.lists(st.integers(), max_size=2))
-def test_any_value_is_a_conversation_whose_media_are_all_placed_once_or_an_error(raw: Any, images: list[int]) -> None:
+def test_any_json_value_is_refused_or_uses_all_media_once(raw: Any, images: list[int]) -> None:
     try:
         messages = normalize_conversation(raw, images=images).messages
     except DatasetError:

@@ -34,11 +34,11 @@ def some_json(*objects: object) -> tuple[bytes, ...]:
         ("txt", [], "unknown"),
     ],
 )
-def test_a_part_is_what_its_contents_agree_on(name: str, heads: list[bytes], label: str) -> None:
+def test_part_label_is_kind_of_most_contents(name: str, heads: list[bytes], label: str) -> None:
     assert examine_part(PartEvidence(name, 9, tuple(heads)), 9).label == label
 
 
-def test_a_head_that_was_cut_is_known_by_the_size_of_the_whole() -> None:
+def test_truncated_head_is_recognised_by_full_size() -> None:
     whole = '{"caption": "ein Hündchen"}'.encode()
     part = PartEvidence("json", 2, (whole[:18], whole), (len(whole), len(whole)))
 
@@ -48,7 +48,7 @@ def test_a_head_that_was_cut_is_known_by_the_size_of_the_whole() -> None:
     assert facts.keys == (JsonKeyFacts(("caption",), 1.0, "text", found=1, examined=1),)
 
 
-def test_the_keys_of_json_are_counted_one_level_down() -> None:
+def test_json_keys_are_counted_down_to_second_level() -> None:
     heads = some_json(
         {"caption": "a dog", "width": 3, "meta": {"url": "x", "deep": {"er": 1}}},
         {"caption": None, "width": 3.5, "tags": ["a"], "meta": {"url": "y"}},
@@ -85,14 +85,14 @@ def test_the_keys_of_json_are_counted_one_level_down() -> None:
         ([{"a": 1}], "object"),
     ],
 )
-def test_the_values_of_a_key_have_a_kind(values: list[object], kind: str) -> None:
+def test_json_key_has_kind_of_its_values(values: list[object], kind: str) -> None:
     facts = examine_part(PartEvidence("json", 1, some_json(*({"x": value} for value in values))), 1)
 
     assert facts.keys[0].kind == kind
 
 
 @pytest.mark.parametrize(
-    ("name", "head", "shown"),
+    ("name", "head", "content_name"),
     [
         ("jpg", an_image("PNG"), "PNG"),
         ("seg.png", an_image("JPEG"), "JPEG"),
@@ -102,10 +102,10 @@ def test_the_values_of_a_key_have_a_kind(values: list[object], kind: str) -> Non
         ("mp4", b"<html></html>", "text"),
     ],
 )
-def test_a_name_that_promises_something_else_is_reported(name: str, head: bytes, shown: str) -> None:
+def test_wrong_extension_is_reported(name: str, head: bytes, content_name: str) -> None:
     oddities = examine_part(PartEvidence(name, 2, (head, head)), 2).oddities
 
-    assert oddities == (f"{name}: the extension does not match the content, which is {shown} (2 of 2)",)
+    assert oddities == (f"{name}: the extension does not match the content, which is {content_name} (2 of 2)",)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_name_that_promises_something_else_is_reported(name: str, head: bytes,
         ("txt", b"x"),
     ],
 )
-def test_a_name_that_keeps_its_promise_is_not_reported(name: str, head: bytes) -> None:
+def test_matching_or_unknown_extension_is_not_reported(name: str, head: bytes) -> None:
     assert examine_part(PartEvidence(name, 1, (head,)), 1).oddities == ()
 
 
@@ -136,10 +136,10 @@ def test_empty_and_mixed_contents_are_reported() -> None:
     ("share", "text"),
     [(1, "100 %"), (0.99999, "99.9 %"), (0.996, "99.6 %"), (0.95, "95 %"), (0.001, "<1 %"), (0, "0 %")],
 )
-def test_a_share_is_rounded_to_all_or_none_only_where_it_is(share: float, text: str) -> None:
+def test_percent_rounds_to_0_or_100_only_if_exact(share: float, text: str) -> None:
     assert percent(share) == text
 
 
 @given(st.lists(st.binary(max_size=40)), st.text(min_size=1))
-def test_no_content_makes_it_fail(heads: list[bytes], name: str) -> None:
+def test_examine_part_accepts_any_content(heads: list[bytes], name: str) -> None:
     assert examine_part(PartEvidence(name, 1, tuple(heads)), 2).share == 0.5

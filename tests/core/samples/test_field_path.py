@@ -47,19 +47,19 @@ PATHS = st.builds(FieldPath, st.lists(ACCESSES, min_size=1, max_size=3).map(tupl
         ("子犬[größe]", [PartAccess("子犬", ("größe",))]),
     ],
 )
-def test_a_path_is_parts_with_steps_and_alternatives(text: str, alternatives: list[PartAccess]) -> None:
+def test_parse_field_path_reads_alternatives_and_steps(text: str, alternatives: list[PartAccess]) -> None:
     assert parse_field_path(text) == FieldPath(tuple(alternatives))
 
 
 @given(PATHS)
-def test_a_path_written_out_parses_to_itself(path: FieldPath) -> None:
+def test_field_path_round_trips_through_text(path: FieldPath) -> None:
     assert parse_field_path(str(path)) == path
 
 
 @pytest.mark.parametrize(
     "text", ["jpg", "jpg,png", "json[caption]", "json[a][0][b]", "json[a][*][b]", "*.jpg,*.png", "detail.json[x]"]
 )
-def test_usual_paths_are_written_as_people_write_them(text: str) -> None:
+def test_common_field_paths_keep_their_spelling(text: str) -> None:
     assert str(parse_field_path(text)) == text
 
 
@@ -80,9 +80,7 @@ def test_usual_paths_are_written_as_people_write_them(text: str) -> None:
         ("*.json[caption]", "',', since a pattern takes whole parts", 7, "'['"),
     ],
 )
-def test_a_path_that_does_not_parse_says_where_and_what_was_expected(
-    text: str, expected: str, column: int, found: str
-) -> None:
+def test_parse_error_has_column_and_expected_token(text: str, expected: str, column: int, found: str) -> None:
     with pytest.raises(DatasetError) as caught:
         parse_field_path(text, where="dataset.yaml")
 
@@ -93,7 +91,7 @@ def test_a_path_that_does_not_parse_says_where_and_what_was_expected(
 
 
 @given(st.text(max_size=30))
-def test_any_text_is_refused_or_parses_to_something_that_can_be_written_out(text: str) -> None:
+def test_any_text_is_refused_or_round_trips(text: str) -> None:
     try:
         path = parse_field_path(text)
     except DatasetError:

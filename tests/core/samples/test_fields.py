@@ -46,15 +46,15 @@ SAMPLE: dict[str, Any] = {
         ("json", SAMPLE["json"]),
     ],
 )
-def test_the_first_alternative_that_the_sample_has_is_its_value(path: str, value: object) -> None:
+def test_extract_field_uses_first_available_alternative(path: str, value: object) -> None:
     assert extract_field(parse_field_path(path), SAMPLE) == value
 
 
-def test_parts_may_be_views_of_a_mapped_shard() -> None:
+def test_extract_field_accepts_memoryview_parts() -> None:
     assert extract_field(parse_field_path("json[caption]"), {"json": memoryview(SAMPLE["json"])}) == "a cat"
 
 
-def test_a_part_is_parsed_once_for_all_fields_of_a_sample() -> None:
+def test_json_part_is_parsed_once_per_sample() -> None:
     decoded: dict[str, Any] = {}
 
     first = extract_field(parse_field_path("json[answers]"), SAMPLE, decoded)
@@ -65,7 +65,7 @@ def test_a_part_is_parsed_once_for_all_fields_of_a_sample() -> None:
     assert extract_field(parse_field_path("json"), SAMPLE, decoded) is SAMPLE["json"]
 
 
-def test_an_optional_field_that_is_not_there_has_its_default() -> None:
+def test_missing_optional_field_has_default() -> None:
     assert extract_field(parse_field_path("cls"), SAMPLE, default=None) is None
     assert extract_field(parse_field_path("json[label]"), SAMPLE, default=-1) == -1
 
@@ -81,7 +81,7 @@ def test_an_optional_field_that_is_not_there_has_its_default() -> None:
         ("json[caption][0]", ["no [0] in json[caption] (there is a str)"]),
     ],
 )
-def test_a_field_that_is_not_there_is_an_error_that_says_what_there_is(path: str, facts: list[str]) -> None:
+def test_missing_field_error_lists_available_parts_and_keys(path: str, facts: list[str]) -> None:
     with pytest.raises(FieldMissing) as caught:
         extract_field(parse_field_path(path), SAMPLE)
 
@@ -92,7 +92,7 @@ def test_a_field_that_is_not_there_is_an_error_that_says_what_there_is(path: str
         assert fact in str(caught.value)
 
 
-def test_the_error_of_a_missing_field_crosses_processes() -> None:
+def test_field_missing_error_is_picklable() -> None:
     error = FieldMissing("the sample has no png", hint="add it", where="a/1")
 
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
@@ -101,7 +101,7 @@ def test_the_error_of_a_missing_field_crosses_processes() -> None:
 
 
 @pytest.mark.parametrize("broken", [b'{"a": ', b"\xff\xd8\xff", "plain text", 17])
-def test_a_part_that_is_not_json_cannot_be_looked_into(broken: object) -> None:
+def test_key_of_part_that_is_not_json_is_refused(broken: object) -> None:
     with pytest.raises(DatasetError, match="part json is not JSON") as caught:
         extract_field(parse_field_path("json[a],txt"), {"json": broken, "txt": "x"})
 
@@ -109,14 +109,14 @@ def test_a_part_that_is_not_json_cannot_be_looked_into(broken: object) -> None:
 
 
 @given(st.dictionaries(st.text(), st.integers() | st.lists(st.text(), min_size=1), min_size=1), st.data())
-def test_every_key_of_a_json_part_can_be_reached_by_a_written_path(value: dict[str, Any], data: st.DataObject) -> None:
+def test_every_json_key_is_reachable_by_quoted_path(value: dict[str, Any], data: st.DataObject) -> None:
     key = data.draw(st.sampled_from(sorted(value)))
     path = parse_field_path(f"json[{json.dumps(key)}]")
 
     assert extract_field(path, {"json": json.dumps(value)}) == value[key]
 
 
-def test_a_field_map_that_does_not_parse_names_the_field() -> None:
+def test_field_map_parse_error_names_field() -> None:
     with pytest.raises(DatasetError) as caught:
         parse_field_map({"image": "jpg", "caption": "json[caption"}, where="dataset.yaml")
 
@@ -133,7 +133,7 @@ def test_a_field_map_that_does_not_parse_names_the_field() -> None:
         ("", {}),
     ],
 )
-def test_a_field_map_can_be_given_on_the_command_line(text: str, expected: dict[str, str]) -> None:
+def test_parse_field_map_text_reads_option(text: str, expected: dict[str, str]) -> None:
     assert parse_field_map_text(text) == expected
 
 
@@ -148,7 +148,7 @@ def test_a_field_map_can_be_given_on_the_command_line(text: str, expected: dict[
         ('{"image": ', "not JSON"),
     ],
 )
-def test_an_option_that_is_no_field_map_is_a_usage_error(text: str, why: str) -> None:
+def test_invalid_field_map_option_is_usage_error(text: str, why: str) -> None:
     with pytest.raises(UsageError, match=why) as caught:
         parse_field_map_text(text)
 
@@ -164,11 +164,11 @@ def test_every_sample_type_accepts_all_its_fields(sample_type: str) -> None:
     assert list(validate_field_map(sample_type, field_map, names)) == list(field_map)
 
 
-def test_an_optional_field_may_be_left_out() -> None:
+def test_optional_field_may_be_omitted() -> None:
     assert validate_field_map("ImageClassificationSample", {"image": "jpg", "label": "cls"}, ["jpg", "cls"])
 
 
-def test_a_crude_sample_needs_no_field_map() -> None:
+def test_crude_sample_needs_no_field_map() -> None:
     assert validate_field_map(CRUDE, {}, ["jpg"]) == {}
 
 
@@ -187,7 +187,7 @@ def test_a_crude_sample_needs_no_field_map() -> None:
         (CRUDE, {"image": "jpg"}, "has no field 'image'", "remove the entries of field_map"),
     ],
 )
-def test_a_field_map_that_does_not_fit_is_refused_with_a_clue(
+def test_invalid_field_map_is_refused_with_hint(
     sample_type: str, field_map: dict[str, str], message: str, hint: str
 ) -> None:
     with pytest.raises(DatasetError) as caught:
@@ -199,11 +199,11 @@ def test_a_field_map_that_does_not_fit_is_refused_with_a_clue(
     assert caught.value.where.startswith("dataset.yaml")
 
 
-def test_one_alternative_that_samples_have_is_enough() -> None:
+def test_field_map_needs_only_one_existing_alternative() -> None:
     assert validate_field_map("ImageSample", {"image": "jpg,png,webp"}, ["png"])
 
 
-def test_parts_that_are_not_known_are_not_checked() -> None:
+def test_parts_are_not_checked_without_part_names() -> None:
     assert validate_field_map("ImageSample", {"image": "jpg"})
 
 
@@ -229,11 +229,11 @@ COCO: dict[str, Any] = {
         ("json[annotations][*][area],json[none]", []),
     ],
 )
-def test_a_star_gives_the_value_of_every_item_of_a_list(path: str, value: object) -> None:
+def test_star_step_collects_values_of_all_items(path: str, value: object) -> None:
     assert extract_field(parse_field_path(path), COCO) == value
 
 
-def test_an_item_without_the_key_is_none_in_an_optional_field_and_an_error_in_a_required_one() -> None:
+def test_star_step_with_missing_key_gives_none_if_optional_else_error() -> None:
     path = parse_field_path("json[annotations][*][area]")
 
     assert extract_field(path, COCO, default=None) == [1, None]
@@ -243,7 +243,7 @@ def test_an_item_without_the_key_is_none_in_an_optional_field_and_an_error_in_a_
     assert "no [area] in json[annotations][1] (it has the keys bbox)" in caught.value.message
 
 
-def test_a_star_on_anything_but_a_list_is_an_error_that_says_what_is_there() -> None:
+def test_star_step_on_object_is_refused_with_its_keys() -> None:
     with pytest.raises(FieldMissing) as caught:
         extract_field(parse_field_path("json[*]"), COCO)
     assert "no [*] in json (it has the keys annotations, none, deep)" in caught.value.message
@@ -269,13 +269,11 @@ IMAGES = dict.fromkeys(["10.jpg", "2.png", "jpg", "1.jpg", "3.mp4", "json", "a.2
         ("*.mp4", "any", ["3.mp4"]),
     ],
 )
-def test_a_list_of_media_has_all_parts_that_match_in_natural_order(
-    path: str, kind: FieldKind, names: list[str]
-) -> None:
+def test_find_parts_returns_matching_media_in_natural_order(path: str, kind: FieldKind, names: list[str]) -> None:
     assert find_parts(parse_field_path(path), IMAGES, kind) == tuple(names)
 
 
-def test_the_value_of_a_list_of_media_are_the_parts() -> None:
+def test_extract_field_of_media_list_returns_parts() -> None:
     parts = {"1.jpg": "one", "0.jpg": "zero", "txt": "text"}
 
     assert extract_field(parse_field_path("*.jpg"), parts, kind="images") == ["zero", "one"]
@@ -299,26 +297,26 @@ def test_the_value_of_a_list_of_media_are_the_parts() -> None:
         ("ConversationSample", {"messages": "json", "images": "*.png"}, "images: no sample has a part *.png"),
     ],
 )
-def test_patterns_are_for_lists_of_media(sample_type: str, field_map: dict[str, str], message: str) -> None:
+def test_patterns_are_allowed_only_for_media_lists(sample_type: str, field_map: dict[str, str], message: str) -> None:
     with pytest.raises(DatasetError) as caught:
         validate_field_map(sample_type, field_map, ["json", "0.jpg", "3.mp4"])
     assert message in caught.value.message
     assert caught.value.hint
 
 
-def test_a_custom_type_may_take_all_parts_that_match() -> None:
+def test_custom_type_accepts_pattern() -> None:
     assert validate_field_map("mine:Type", {"clips": "*.mp4"}, ["0.mp4"])
 
 
 @given(st.text("ab*.", max_size=12), st.text("ab.", max_size=12))
-def test_a_pattern_matches_what_shells_match(pattern: str, name: str) -> None:
+def test_part_pattern_matches_like_fnmatch(pattern: str, name: str) -> None:
     path = parse_field_path(f"*{pattern}")
 
     assert bool(find_parts(path, [name])) == fnmatchcase(name, f"*{pattern}")
 
 
 @pytest.mark.parametrize("text", ["images=jpg,*.jpg,messages=json", "boxes=json[annotations][*][bbox],image=jpg"])
-def test_the_option_takes_patterns_and_stars(text: str) -> None:
+def test_field_map_text_round_trips_patterns_and_stars(text: str) -> None:
     assert format_field_map_text(parse_field_map_text(text)) == text
 
 
@@ -326,14 +324,14 @@ def test_the_option_takes_patterns_and_stars(text: str) -> None:
     ("value", "number"),
     [("7", 7), ("-1", -1), (" 003\n", 3), (7, 7), ("7.5", "7.5"), ("²", "²"), ("9" * 20, "9" * 20)],
 )
-def test_a_text_that_spells_a_whole_number_is_one_in_a_field_of_whole_numbers(value: object, number: object) -> None:
+def test_integer_field_converts_integers_as_text(value: object, number: object) -> None:
     sample = {"json": json.dumps({"label": value}).encode()}
 
     assert extract_field(parse_field_path("json[label]"), sample, kind="integer") == number
     assert extract_field(parse_field_path("json[label]"), sample, kind="text") == value
 
 
-def test_an_empty_cell_is_no_whole_number() -> None:
+def test_integer_field_treats_empty_text_as_missing() -> None:
     sample = {"json": b'{"label": "", "class": "2"}'}
 
     assert extract_field(parse_field_path("json[label],json[class]"), sample, kind="integer") == 2

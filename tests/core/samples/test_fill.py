@@ -18,8 +18,8 @@ def a_key(*path: str, kind: str = "text", share: float = 1.0) -> JsonKeyFacts:
     return JsonKeyFacts(path, share, kind, 10, 10)
 
 
-def source(field: SampleField, *parts: PartFacts, taken: tuple[str, ...] = (), lone_text: bool = True) -> str:
-    """The path that fills the field, or why none does."""
+def fill_source(field: SampleField, *parts: PartFacts, taken: tuple[str, ...] = (), lone_text: bool = True) -> str:
+    """The path that fills the field, or the reason why none does."""
     found = fill_field(field, parts, taken, lone_text=lone_text)
     return found.reason if isinstance(found, UnfilledField) else str(found.path)
 
@@ -39,8 +39,8 @@ def source(field: SampleField, *parts: PartFacts, taken: tuple[str, ...] = (), l
         ([a_part("png", "empty", 0.2)], "no image part: png is in 20 % of samples, content is as it is"),
     ],
 )
-def test_the_image_of_a_sample_is_the_part_that_is_plainly_it(parts: list[PartFacts], expected: str) -> None:
-    assert source(IMAGE, *parts) == expected
+def test_image_field_is_filled_by_unambiguous_part(parts: list[PartFacts], expected: str) -> None:
+    assert fill_source(IMAGE, *parts) == expected
 
 
 @pytest.mark.parametrize(
@@ -56,18 +56,18 @@ def test_the_image_of_a_sample_is_the_part_that_is_plainly_it(parts: list[PartFa
         ([a_part("note", "text")], "note"),
     ],
 )
-def test_a_text_is_what_is_named_like_it_and_else_the_only_text(parts: list[PartFacts], expected: str) -> None:
-    assert source(CAPTION, *parts) == expected
+def test_text_field_is_filled_by_name_or_only_text(parts: list[PartFacts], expected: str) -> None:
+    assert fill_source(CAPTION, *parts) == expected
 
 
-def test_what_another_field_uses_is_not_used_twice() -> None:
+def test_fill_field_skips_taken_paths() -> None:
     parts = [a_part("json", "json", 1.0, a_key("caption"), a_key("text"))]
 
-    assert source(CAPTION, *parts, taken=("json[caption]",)) == "json[text]"
+    assert fill_source(CAPTION, *parts, taken=("json[caption]",)) == "json[text]"
 
 
-def test_a_text_of_another_name_is_used_only_where_any_text_will_do() -> None:
-    assert source(CAPTION, a_part("note", "text"), lone_text=False) == "no caption: note may be any text"
+def test_text_of_other_name_needs_lone_text() -> None:
+    assert fill_source(CAPTION, a_part("note", "text"), lone_text=False) == "no caption: note may be any text"
 
 
 @pytest.mark.parametrize(
@@ -82,19 +82,19 @@ def test_a_text_of_another_name_is_used_only_where_any_text_will_do() -> None:
         (SampleField("x", "any", json_names=("x",)), "boolean"),
     ],
 )
-def test_a_key_fills_a_field_of_its_kind(field: SampleField, kind: str) -> None:
+def test_json_key_fills_field_of_its_kind(field: SampleField, kind: str) -> None:
     parts = [a_part("json", "json", 1.0, a_key("x", kind=kind))]
 
-    assert source(field, *parts, lone_text=False) == "json[x]"
+    assert fill_source(field, *parts, lone_text=False) == "json[x]"
 
 
-def test_a_key_of_another_kind_does_not_fill_a_field() -> None:
+def test_json_key_of_other_kind_does_not_fill_field() -> None:
     parts = [a_part("json", "json", 1.0, a_key("x", kind="text"))]
 
-    assert source(SampleField("x", "integer", json_names=("x",)), *parts, lone_text=False) == "no x: json has x"
+    assert fill_source(SampleField("x", "integer", json_names=("x",)), *parts, lone_text=False) == "no x: json has x"
 
 
-def test_the_likelier_name_has_the_better_quality() -> None:
+def test_likelier_key_name_has_higher_quality() -> None:
     first = fill_field(CAPTION, [a_part("json", "json", 1.0, a_key("caption"))], (), lone_text=True)
     second = fill_field(CAPTION, [a_part("json", "json", 1.0, a_key("text"))], (), lone_text=True)
 

@@ -9,19 +9,19 @@ from wdsctl.core.samples.naming import split_name, split_name_by_rule
 
 
 def layouts(names: Iterable[str]) -> list[SampleLayout]:
-    """What names consist of up to the first dot, as a folder or a tar gives it."""
+    """The layouts of samples whose keys end at the first dot, as a folder or a tar gives them."""
     parts: dict[str, list[str]] = {}
     for name in sorted(names):
         split = split_name(name)
         if split is not None:
             parts.setdefault(split[0], []).append(split[1])
-    alike: dict[tuple[str, ...], list[str]] = {}
+    keys_by_parts: dict[tuple[str, ...], list[str]] = {}
     for key, found in parts.items():
-        alike.setdefault(tuple(found), []).append(key)
-    return [SampleLayout(found, len(keys), keys[0]) for found, keys in alike.items()]
+        keys_by_parts.setdefault(tuple(found), []).append(key)
+    return [SampleLayout(found, len(keys), keys[0]) for found, keys in keys_by_parts.items()]
 
 
-def chosen(names: Iterable[str]) -> KeyRuleChoice:
+def choose(names: Iterable[str]) -> KeyRuleChoice:
     return choose_key_rule(layouts(names))
 
 
@@ -37,7 +37,7 @@ DATES = product([f"IMG_2024.01.{day:02d}" for day in range(1, 23)], "jpg txt")
 PAIRS = product([f"{i:04d}" for i in range(40)], "jpg txt")
 DOCUMENTS = range(20)
 
-#: Names, the rule that they call for, and how many samples it makes.
+#: Names, the expected rule, and the number of samples that it makes.
 LAYOUTS = {
     "pairs": (PAIRS, "first-dot", 40),
     "dates": (DATES, "known-extension", 22),
@@ -68,7 +68,7 @@ LAYOUTS = {
     "two dots side by side": (product(["a.", "b."], "jpg txt"), "first-dot", 2),
 }  # fmt: skip
 
-#: Names that more than one rule fits, with different samples.
+#: Ambiguous names: more than one rule fits, with different samples.
 OPEN = {
     "pictures of documents, and nothing else": [f"{d}.{i}.jpg" for d in DOCUMENTS for i in range(1 + d % 4)],
     "many frames of several films": [f"film{f}.{i:04d}.jpg" for f in range(3) for i in range(25)],
@@ -78,33 +78,33 @@ OPEN = {
 
 
 @pytest.mark.parametrize(("names", "rule", "samples"), LAYOUTS.values(), ids=LAYOUTS)
-def test_the_names_say_where_keys_end(names: list[str], rule: str, samples: int) -> None:
-    found = chosen(names)
+def test_choose_key_rule_finds_rule_and_sample_count(names: list[str], rule: str, samples: int) -> None:
+    found = choose(names)
 
     assert (found.rule, found.is_clear, len(keys(names, found))) == (rule, True, samples)
 
 
 @pytest.mark.parametrize("names", OPEN.values(), ids=OPEN)
-def test_names_that_several_rules_fit_are_for_people_to_decide(names: list[str]) -> None:
-    found = chosen(names)
+def test_ambiguous_names_give_no_clear_rule(names: list[str]) -> None:
+    found = choose(names)
 
     assert not found.is_clear
     assert found.odd_share > 0.3
 
 
-def test_an_odd_word_in_a_sample_that_is_one_by_any_rule_is_no_doubt() -> None:
-    found = chosen(["0.jpg", "0.json", "1.jpg", "zz.a.rather.long.ending"])
+def test_unknown_word_in_unaffected_sample_has_no_odd_share() -> None:
+    found = choose(["0.jpg", "0.json", "1.jpg", "zz.a.rather.long.ending"])
 
     assert (found.rule, found.odd_share) == ("known-extension", 0)
 
 
-def test_names_with_one_dot_leave_the_rule_open() -> None:
-    assert chosen(PAIRS).is_open
-    assert not chosen(DATES).is_open
+def test_names_with_one_dot_leave_rule_open() -> None:
+    assert choose(PAIRS).is_open
+    assert not choose(DATES).is_open
 
 
-def test_the_reason_names_files_and_the_rejected_rules_say_what_they_would_make() -> None:
-    found = chosen(DATES)
+def test_rule_choice_has_reason_outcome_and_rejected_rules() -> None:
+    found = choose(DATES)
 
     assert (
         found.reason
@@ -117,12 +117,12 @@ def test_the_reason_names_files_and_the_rejected_rules_say_what_they_would_make(
     ]
 
 
-def test_a_few_odd_names_in_many_are_a_small_share() -> None:
+def test_few_odd_names_among_many_give_small_odd_share() -> None:
     many = product([f"{i:06d}" for i in range(5000)], "jpg txt")
 
-    assert 0 < chosen([*many, *product(["a.1", "a.2"], "jpg txt")]).odd_share < 0.01
+    assert 0 < choose([*many, *product(["a.1", "a.2"], "jpg txt")]).odd_share < 0.01
 
 
-def test_what_a_rule_makes_is_counted_in_samples_and_files() -> None:
+def test_describe_rule_outcome_counts_samples_and_files() -> None:
     assert describe_rule_outcome(layouts(DATES), "last-dot") == "22 samples of up to 2 files"
     assert describe_rule_outcome(layouts(["a.b.jpg"]), "first-dot") == "1 sample"

@@ -13,7 +13,7 @@ def turn(role: str, words: str) -> dict[str, Any]:
     return {"role": role, "content": [{"type": "text", "text": words}]}
 
 
-ASKED = {"role": "user", "content": "hi"}
+PROMPT_TURN = {"role": "user", "content": "hi"}
 GOOD = {"role": "assistant", "content": "hello"}
 BAD = {"role": "assistant", "content": "no"}
 
@@ -23,10 +23,10 @@ BAD = {"role": "assistant", "content": "no"}
     [
         {"prompt": "hi", "chosen": "hello", "rejected": "no"},
         {"instruction": "hi", "chosen": "hello", "rejected": "no"},
-        {"prompt": [ASKED], "chosen": [GOOD], "rejected": [BAD]},
-        {"prompt": "hi", "chosen": [ASKED, GOOD], "rejected": [ASKED, BAD]},
-        {"chosen": [ASKED, GOOD], "rejected": [ASKED, BAD]},
-        {"conversations": [ASKED], "chosen": GOOD, "rejected": BAD},
+        {"prompt": [PROMPT_TURN], "chosen": [GOOD], "rejected": [BAD]},
+        {"prompt": "hi", "chosen": [PROMPT_TURN, GOOD], "rejected": [PROMPT_TURN, BAD]},
+        {"chosen": [PROMPT_TURN, GOOD], "rejected": [PROMPT_TURN, BAD]},
+        {"conversations": [PROMPT_TURN], "chosen": GOOD, "rejected": BAD},
         {
             "conversations": [{"from": "human", "value": "hi"}],
             "chosen": {"from": "gpt", "value": "hello"},
@@ -34,7 +34,7 @@ BAD = {"role": "assistant", "content": "no"}
         },
     ],
 )
-def test_every_form_gives_a_prompt_and_two_answers(row: dict[str, Any]) -> None:
+def test_normalize_preference_reads_every_form(row: dict[str, Any]) -> None:
     found = normalize_preference(json.dumps(row).encode(), row["chosen"], row["rejected"])
 
     assert found.prompt == [turn("user", "hi")]
@@ -42,15 +42,15 @@ def test_every_form_gives_a_prompt_and_two_answers(row: dict[str, Any]) -> None:
     assert found.rejected == [turn("assistant", "no")]
 
 
-def test_the_media_are_in_the_prompt() -> None:
+def test_preference_media_are_in_prompt() -> None:
     found = normalize_preference("<image>what?", "a cat", "a dog", images=["A"])
 
     assert [item["type"] for item in found.prompt[0]["content"]] == ["image", "text"]
     assert found.prompt[0]["content"][0]["image"] == "A"
 
 
-def test_a_system_prompt_begins_the_prompt_and_is_not_asked_of_the_answers() -> None:
-    row = {"system": "Be brief.", "prompt": "hi", "chosen": [ASKED, GOOD], "rejected": [ASKED, BAD]}
+def test_system_prompt_is_added_to_prompt_only() -> None:
+    row = {"system": "Be brief.", "prompt": "hi", "chosen": [PROMPT_TURN, GOOD], "rejected": [PROMPT_TURN, BAD]}
 
     found = normalize_preference(row, row["chosen"], row["rejected"])
 
@@ -62,14 +62,17 @@ def test_a_system_prompt_begins_the_prompt_and_is_not_asked_of_the_answers() -> 
     ("row", "problem"),
     [
         ({"chosen": "hello", "rejected": "no"}, "it has no prompt"),
-        ({"prompt": [ASKED], "chosen": [ASKED], "rejected": [BAD]}, "`chosen` has no turn after the prompt"),
+        (
+            {"prompt": [PROMPT_TURN], "chosen": [PROMPT_TURN], "rejected": [BAD]},
+            "`chosen` has no turn after the prompt",
+        ),
         ({"prompt": "hi", "chosen": "<image>", "rejected": "no"}, "1 <image> token, but the sample has 0 images"),
         ({"prompt": "hi", "chosen": 7, "rejected": "no"}, "turn 0 is 7"),
     ],
 )
-def test_what_lacks_a_piece_is_refused(row: dict[str, Any], problem: str) -> None:
-    with pytest.raises(DatasetError) as refused:
+def test_incomplete_preference_is_refused(row: dict[str, Any], problem: str) -> None:
+    with pytest.raises(DatasetError) as caught:
         normalize_preference(row, row["chosen"], row["rejected"])
 
-    assert refused.value.code == "WDS161"
-    assert problem in refused.value.message
+    assert caught.value.code == "WDS161"
+    assert problem in caught.value.message

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from tests.core.films import a_film, a_wav
+from tests.core.media_files import a_media_file, a_wav
 from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.facts import AudioFacts, ImageFacts, Unreadable, VideoFacts
 from wdsctl.core.samples.preview import PREVIEW_TEXT_CHARS, preview_part
@@ -23,39 +23,39 @@ def a_picture(format_name: str) -> bytes:
 
 
 @pytest.mark.parametrize("format_name", ["JPEG", "PNG", "WEBP"])
-def test_a_picture_is_its_size_format_and_mode(format_name: str) -> None:
+def test_image_preview_has_size_format_and_mode(format_name: str) -> None:
     shown = preview_part(ByteRangeFile.from_bytes(a_picture(format_name)))
 
     assert shown.line == f"30x20 {format_name} RGB"
     assert isinstance(shown.facts, ImageFacts)
 
 
-def test_a_video_is_its_size_codec_rate_time_and_sound() -> None:
-    shown = preview_part(ByteRangeFile.from_bytes(a_film("mp4", video="libx264", audio="aac")))
+def test_video_preview_has_size_codec_rate_duration_and_sound() -> None:
+    shown = preview_part(ByteRangeFile.from_bytes(a_media_file("mp4", video="libx264", audio="aac")))
 
     assert shown.line == "64x48 h264 24 fps 0.33 s, sound: aac 2 ch 48 kHz"
     assert isinstance(shown.facts, VideoFacts)
 
 
-def test_a_sound_is_its_codec_channels_rate_and_time() -> None:
+def test_audio_preview_has_codec_channels_rate_and_duration() -> None:
     shown = preview_part(ByteRangeFile.from_bytes(a_wav()))
 
     assert shown.line == "pcm_s16le 1 ch 8 kHz 0.1 s"
     assert isinstance(shown.facts, AudioFacts)
 
 
-def test_a_damaged_picture_is_its_format_and_what_is_wrong() -> None:
+def test_damaged_image_preview_has_format_and_problem() -> None:
     shown = preview_part(ByteRangeFile.from_bytes(a_picture("PNG")[:20]))
 
     assert shown.line == "png: its header is damaged or cut off"
     assert isinstance(shown.facts, Unreadable)
 
 
-def test_what_has_no_known_format_is_told_by_its_kind() -> None:
+def test_preview_of_unknown_format_is_binary() -> None:
     assert line(bytes(range(256)) * 8) == "binary"
 
 
-def test_what_is_no_medium_has_no_facts() -> None:
+def test_text_preview_has_no_media_facts() -> None:
     assert preview_part(ByteRangeFile.from_bytes(b"words")).facts is None
 
 
@@ -63,16 +63,16 @@ def test_what_is_no_medium_has_no_facts() -> None:
     ("data", "shown"),
     [(b"", "empty"), (b"two  words\nand\tmore ", "two words and more"), (b"42", "42"), ("é漢".encode(), "é漢")],
 )
-def test_text_is_one_line(data: bytes, shown: str) -> None:
+def test_text_preview_is_one_line(data: bytes, shown: str) -> None:
     assert line(data) == shown
 
 
-def test_long_text_is_cut_at_the_width() -> None:
+def test_long_text_preview_is_truncated() -> None:
     shown = line(b"word " * 100)
 
     assert len(shown) == PREVIEW_TEXT_CHARS
     assert shown.endswith("…")
 
 
-def test_what_would_steer_a_terminal_is_not_shown() -> None:
+def test_preview_removes_control_characters() -> None:
     assert "\x1b" not in line(b"red \x1b[31m text and more of it")

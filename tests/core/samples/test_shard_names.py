@@ -16,7 +16,7 @@ from wdsctl.core.samples.naming import check_shard_template
         "{{{index}}}.tar",
     ],
 )
-def test_a_template_with_an_index_names_shards(template: str) -> None:
+def test_shard_template_with_index_is_accepted(template: str) -> None:
     assert check_shard_template(template) == template
 
 
@@ -45,7 +45,7 @@ def test_a_template_with_an_index_names_shards(template: str) -> None:
         "",
     ],
 )
-def test_other_templates_are_refused_with_a_reason(template: str) -> None:
+def test_invalid_shard_template_is_refused(template: str) -> None:
     with pytest.raises(UsageError) as caught:
         check_shard_template(template)
 

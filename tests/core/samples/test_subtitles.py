@@ -37,21 +37,21 @@ CUES = [{"start": 1.0, "end": 2.5, "text": "Hello, world"}, {"start": 3600.0, "e
 
 
 @pytest.mark.parametrize("text", [SRT, VTT])
-def test_cues_have_seconds_and_text_without_markup(text: str) -> None:
+def test_read_subtitles_returns_seconds_and_plain_text(text: str) -> None:
     assert is_subtitles(text)
     assert read_subtitles(text) == CUES
     assert spoken_text(read_subtitles(text)) == "Hello, world a < b"
 
 
 @pytest.mark.parametrize("text", ["", "a --> b", "hello", "1\nhello", "12:00:00 lunch", "WEBVTTX"])
-def test_other_text_is_no_subtitles(text: str) -> None:
+def test_is_subtitles_rejects_other_text(text: str) -> None:
     assert not is_subtitles(text)
 
 
-def test_a_damaged_timing_is_refused_with_its_line() -> None:
+def test_damaged_timing_is_refused_with_line_number() -> None:
     with pytest.raises(DatasetError, match="line 4 is no timing"):
         read_subtitles("WEBVTT\n00:01.000 --> 00:02.000\nhi\n00:0x --> 00:03.000\n")
 
 
-def test_the_extension_of_a_part_says_subtitles() -> None:
+def test_has_subtitle_extension_recognises_srt_and_vtt() -> None:
     assert [has_subtitle_extension(name) for name in ("srt", "en.VTT", "txt", "vtt.txt")] == [True, True, False, False]

@@ -10,8 +10,8 @@ from wdsctl.core.storage.storage import FileRange
 MIB = 1 << 20
 
 
-class InMemory:
-    """A shard whose reads are noted."""
+class InMemoryStorage:
+    """A shard in memory that records its reads."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -42,8 +42,8 @@ class InMemory:
     def close(self) -> None: ...
 
 
-def test_a_shard_of_small_members_is_read_once_in_few_requests() -> None:
-    storage = InMemory(a_shard(samples(0, 3000, size=3000)))
+def test_block_reader_reads_small_members_in_few_requests() -> None:
+    storage = InMemoryStorage(a_shard(samples(0, 3000, size=3000)))
     reader = BlockReader(storage, "x", len(storage.data), max_fetch_bytes=4 * MIB)
 
     scan = scan_tar("x", reader.read, len(storage.data))
@@ -54,9 +54,9 @@ def test_a_shard_of_small_members_is_read_once_in_few_requests() -> None:
     assert len(storage.reads) <= len(storage.data) // (4 * MIB) + 3
 
 
-def test_the_data_of_large_members_is_skipped() -> None:
+def test_block_reader_skips_data_of_large_members() -> None:
     members = {f"{i}.{part}": data for i in range(5) for part, data in (("mp4", bytes(6 * MIB)), ("txt", b"x"))}
-    storage = InMemory(a_shard(members))
+    storage = InMemoryStorage(a_shard(members))
     reader = BlockReader(storage, "x", len(storage.data), max_fetch_bytes=2 * MIB, min_skip_bytes=MIB)
 
     scan = scan_tar("x", reader.read, len(storage.data))
@@ -65,19 +65,19 @@ def test_the_data_of_large_members_is_skipped() -> None:
     assert sum(size for _, size in storage.reads) < 4 * MIB
 
 
-def test_a_small_shard_is_fetched_once() -> None:
-    storage = InMemory(a_shard(samples(0, 3)))
+def test_block_reader_reads_small_shard_in_one_request() -> None:
+    storage = InMemoryStorage(a_shard(samples(0, 3)))
     scan_tar("x", BlockReader(storage, "x", len(storage.data)).read, len(storage.data))
 
     assert storage.reads == [(0, len(storage.data))]
 
 
-def test_a_scan_through_blocks_is_the_scan_without() -> None:
-    storage = InMemory(a_shard(samples(0, 400, size=5000)) + b"after the end".ljust(512))
+def test_scan_through_block_reader_equals_direct_scan() -> None:
+    storage = InMemoryStorage(a_shard(samples(0, 400, size=5000)) + b"after the end".ljust(512))
     reader = BlockReader(storage, "x", len(storage.data), max_fetch_bytes=70_001)
 
-    through = scan_tar("x", reader.read, len(storage.data))
-    without = scan_tar("x", lambda offset, size: storage.data[offset : offset + size], len(storage.data))
+    blockwise = scan_tar("x", reader.read, len(storage.data))
+    direct = scan_tar("x", lambda offset, size: storage.data[offset : offset + size], len(storage.data))
 
-    assert through.layout_hash() == without.layout_hash()
-    assert through.findings == without.findings
+    assert blockwise.layout_hash() == direct.layout_hash()
+    assert blockwise.findings == direct.findings

@@ -8,11 +8,11 @@ from wdsctl.core.shards.jsonl_keys import JsonlKeyRule, build_numbered_keys, rea
 
 
 @given(st.integers(0, 30_000), st.sampled_from([b"", b"a/b/"]))
-def test_numbers_are_written_as_python_writes_them(count: int, prefix: bytes) -> None:
+def test_build_numbered_keys_formats_numbers_like_str(count: int, prefix: bytes) -> None:
     blob, sizes = build_numbered_keys(prefix, count)
-    written = [prefix + str(i).encode() for i in range(count)]
-    assert blob == b"".join(written)
-    assert sizes.tolist() == [len(key) for key in written]
+    expected = [prefix + str(i).encode() for i in range(count)]
+    assert blob == b"".join(expected)
+    assert sizes.tolist() == [len(key) for key in expected]
 
 
 @pytest.mark.parametrize(
@@ -30,10 +30,10 @@ def test_numbers_are_written_as_python_writes_them(count: int, prefix: bytes) ->
         (b"[" * 100_000, None),
     ],
 )
-def test_a_key_is_text_or_a_whole_number(line: bytes, key: str | None) -> None:
+def test_read_key_field_accepts_text_and_integers(line: bytes, key: str | None) -> None:
     assert read_key_field(line, "id") == key
 
 
-def test_the_number_stands_behind_the_path_without_its_ending() -> None:
+def test_key_prefix_is_path_without_extension() -> None:
     assert JsonlKeyRule().prefix("a/b.v2.jsonl") == "a/b.v2/"
     assert JsonlKeyRule(is_single_file=True).prefix("b.jsonl") == ""

@@ -27,18 +27,18 @@ def a_matrix(names: list[str]) -> ByteRows:
 @given(st.lists(texts, min_size=1, max_size=8))
 @example(["__meta__.json", "__a.b__", "a/__b__.c", "_a", "a"])
 @example([".a", "a.", "a/.b", "a/b", "a.b/c", "a.b/c.d.e", "/.", "/a.b"])
-def test_names_are_split_as_the_naming_rule_says(names: list[str]) -> None:
+def test_vectorized_name_split_equals_split_name(names: list[str]) -> None:
     matrix = a_matrix(names)
     sizes, dots = name_lengths(matrix), first_dots(matrix)
     keyed = (dots > 0) & (dots < sizes - 1) & ~is_meta(matrix, dots)
 
     for i, name in enumerate(names):
-        said = (name.encode()[: dots[i]].decode(), name.encode()[dots[i] + 1 :].decode()) if keyed[i] else None
-        assert said == split_name(name)
+        actual = (name.encode()[: dots[i]].decode(), name.encode()[dots[i] + 1 :].decode()) if keyed[i] else None
+        assert actual == split_name(name)
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 12)), min_size=1, max_size=5))
-def test_rows_are_cut_from_their_own_start_to_their_own_end(spans: list[tuple[int, int]]) -> None:
+def test_cut_names_slices_each_row(spans: list[tuple[int, int]]) -> None:
     starts = np.array([start for start, _ in spans])
     ends = np.array([start + size for start, size in spans])
     matrix = a_matrix(["abcdefghijklmnopqrst"] * len(spans))
@@ -49,7 +49,7 @@ def test_rows_are_cut_from_their_own_start_to_their_own_end(spans: list[tuple[in
 
 
 @given(st.lists(st.lists(st.sampled_from(["jpg", "txt", "seg.png", "metadata.json", "é"]), min_size=1), min_size=1))
-def test_part_names_get_numbers_in_the_order_they_first_appear(chunks: list[list[str]]) -> None:
+def test_part_names_encode_and_decode_all_names(chunks: list[list[str]]) -> None:
     table = PartNames()
     numbers = [table.encode(a_matrix(chunk)).tolist() for chunk in chunks]
 
@@ -57,7 +57,7 @@ def test_part_names_get_numbers_in_the_order_they_first_appear(chunks: list[list
     assert sorted(table.to_tuple()) == sorted({name for chunk in chunks for name in chunk})
 
 
-def test_part_names_that_read_alike_are_one() -> None:
+def test_part_names_with_equal_text_share_number() -> None:
     table = PartNames()
 
     assert table.number_of_part(b"\xff") == table.number_of_part(b"\\xff")

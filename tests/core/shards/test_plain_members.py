@@ -20,27 +20,27 @@ def names(data: bytes) -> list[str] | None:
     return [bytes(row).rstrip(b"\0").decode() for row in step[0].names]
 
 
-def test_plain_members_are_all_understood_up_to_the_mark() -> None:
+def test_plain_members_reads_all_members_up_to_end_mark() -> None:
     data = a_shard(FILES)
     step = plain_members(data, 0, len(data))
 
     assert step is not None
-    members, then = step
+    members, next_offset = step
     assert names(data) == list(FILES)
-    assert then == 10 * 1536
+    assert next_offset == 10 * 1536
     assert members.header_offsets.tolist() == [i * 1536 for i in range(10)]
     assert members.sizes.tolist() == [700] * 10
 
 
 @pytest.mark.parametrize("at", [0, 3, 9])
-def test_it_stops_before_what_is_not_plain(at: int) -> None:
+def test_plain_members_stops_before_special_header(at: int) -> None:
     files = list(FILES.items())
     data = a_shard([*files[:at], ("n" * 120, b""), *files[at:]], format=tarfile.GNU_FORMAT)
 
     assert names(data) == ([name for name, _ in files[:at]] or None)
 
 
-def test_a_member_whose_data_go_beyond_what_was_read_is_understood_and_one_beyond_the_file_is_not() -> None:
+def test_plain_members_accepts_data_beyond_buffer_but_not_beyond_file() -> None:
     data = a_shard(FILES)
 
     step = plain_members(data[:1024], 0, len(data))
@@ -49,7 +49,7 @@ def test_a_member_whose_data_go_beyond_what_was_read_is_understood_and_one_beyon
     assert plain_members(data[:1024], 0, 1024) is None
 
 
-def test_places_count_from_the_start_of_the_file() -> None:
+def test_plain_member_offsets_count_from_file_start() -> None:
     data = a_shard(FILES)
     step = plain_members(data[1536:], 1536, len(data))
 
@@ -57,7 +57,7 @@ def test_places_count_from_the_start_of_the_file() -> None:
     assert step[0].header_offsets.tolist() == [i * 1536 for i in range(1, 10)]
 
 
-def test_a_pax_header_with_a_time_alone_is_plain_and_one_with_a_name_is_not() -> None:
+def test_pax_header_with_only_mtime_is_plain() -> None:
     with_time = a_pax_pair(b"20 mtime=1234567.25\n")
     with_name = a_pax_pair(b"16 path=b/c.jpg\n")
 
@@ -78,20 +78,18 @@ def a_pax_pair(records: bytes) -> bytes:
     odd=st.sets(st.integers(0, 511)),
     lowest=st.sampled_from([0, 128, 255]),
 )
-def test_a_checksum_fits_where_it_is_the_sum_of_all_bytes_whatever_the_headers_share(
-    seed: int, count: int, odd: set[int], lowest: int
-) -> None:
-    """`odd`: the bytes in which headers differ."""
+def test_valid_checksums_checks_every_header(seed: int, count: int, odd: set[int], lowest: int) -> None:
+    """The headers differ only in the bytes at `odd`."""
     rng = np.random.default_rng(seed)
     heads = np.repeat(rng.integers(lowest, 256, (1, 512), np.uint8), count, axis=0)
     for at in odd:
         heads[:, at] = rng.integers(lowest, 256, count)
     is_right = rng.random(count) < 0.7
-    with_sums(heads, np.where(is_right, 0, rng.integers(1, 9, count)))
+    write_checksums(heads, np.where(is_right, 0, rng.integers(1, 9, count)))
     assert valid_checksums(heads).tolist() == is_right.tolist()
 
 
-def with_sums(heads: ByteRows, off_by: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
-    for head, off in zip(heads, off_by, strict=True):
+def write_checksums(heads: ByteRows, errors: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
+    for head, off in zip(heads, errors, strict=True):
         head[148:156] = ord(" ")
         head[148:156] = np.frombuffer(b"%06o\0 " % int(head.sum(dtype=np.int64) + off), np.uint8)

@@ -15,13 +15,13 @@ ROOT = "memory://listed"
 pytestmark = pytest.mark.usefixtures("faulty_store")
 
 
-def put(*paths: str) -> None:
+def put_objects(*paths: str) -> None:
     for path in paths:
         fsspec.filesystem("memory").pipe_file(f"/listed/{path}", path.encode())
 
 
-def test_shards_are_found_at_any_depth_and_sorted() -> None:
-    put("b/2.tar", "1.TAR", "x.txt", ".wdsctl/3.tar", "b/.4.tar", "5.tar.gz", "out/6.tar")
+def test_list_shards_finds_shards_at_any_depth_sorted() -> None:
+    put_objects("b/2.tar", "1.TAR", "x.txt", ".wdsctl/3.tar", "b/.4.tar", "5.tar.gz", "out/6.tar")
 
     listing = list_shards(ROOT, ["out/*"])
 
@@ -31,7 +31,7 @@ def test_shards_are_found_at_any_depth_and_sorted() -> None:
 
 
 class WalkedFileSystem(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
-    """The store in memory with fsspec's own walk, folder by folder, as it is for HTTP and SFTP."""
+    """The memory store with fsspec's default walk, folder by folder, as for HTTP and SFTP."""
 
     protocol = "walked"
     find = AbstractFileSystem.find
@@ -49,31 +49,31 @@ class WalkedFileSystem(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no
 fsspec.register_implementation("walked", WalkedFileSystem, clobber=True)
 
 
-def test_a_folder_that_is_not_there_is_said_so() -> None:
+def test_missing_folder_is_refused() -> None:
     with pytest.raises(InputError, match="no such bucket or folder"):
         list_shards("walked://listed")
 
 
-def test_a_folder_that_cannot_be_listed_is_not_passed_over() -> None:
-    put("a.tar")
+def test_unlistable_folder_raises_permission_denied() -> None:
+    put_objects("a.tar")
     assert len(list_shards("walked://listed").shards) == 1
-    put("closed/b.tar")
+    put_objects("closed/b.tar")
     with pytest.raises(PermissionDenied, match="Forbidden"):
         list_shards("walked://listed")
 
 
-def test_nothing_is_nothing() -> None:
+def test_missing_folder_is_empty_and_has_no_shards() -> None:
     assert is_empty_folder(ROOT)
     assert not has_shards(ROOT)
 
 
-def test_a_folder_of_other_files_holds_no_shards() -> None:
-    put("a.txt")
+def test_folder_of_other_files_has_no_shards() -> None:
+    put_objects("a.txt")
     assert not has_shards(ROOT)
     assert not is_empty_folder(ROOT)
 
 
-def test_a_file_is_no_root() -> None:
-    put("a.tar")
+def test_file_as_root_is_refused() -> None:
+    put_objects("a.tar")
     with pytest.raises(InputError, match="is a file"):
         list_shards(f"{ROOT}/a.tar")

@@ -16,8 +16,8 @@ from wdsctl.core.shards.shard_scan import ShardScan
 Sample = tuple[str, list[tuple[str, bytes]]]
 
 
-def content(scan: ShardScan, data: bytes) -> list[Sample]:
-    """Every sample with its key, and its parts as they stand in the shard."""
+def read_samples(scan: ShardScan, data: bytes) -> list[Sample]:
+    """Every sample of the scan: its key, and its parts in the order of the shard."""
     found: list[Sample] = []
     part = 0
     for key, count in zip(scan.decode_keys(), scan.counts.tolist(), strict=True):
@@ -31,18 +31,18 @@ def content(scan: ShardScan, data: bytes) -> list[Sample]:
 
 
 def by_tarfile(data: bytes) -> list[Sample]:
-    """The same by Python's tarfile and the naming rule."""
+    """The same, computed with Python's tarfile and the naming rule."""
     found: list[Sample] = []
     with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
         for member in archive:
-            named = split_name(member.name) if member.isreg() else None
-            if named is None:
+            name_parts = split_name(member.name) if member.isreg() else None
+            if name_parts is None:
                 continue
             stream = archive.extractfile(member)
             assert stream is not None
-            if not found or found[-1][0] != named[0]:
-                found.append((named[0], []))
-            found[-1][1].append((named[1], stream.read()))
+            if not found or found[-1][0] != name_parts[0]:
+                found.append((name_parts[0], []))
+            found[-1][1].append((name_parts[1], stream.read()))
     return found
 
 
@@ -63,14 +63,14 @@ shards = st.lists(st.tuples(st.one_of(names, names, names, odd_names), st.binary
 
 @given(shards, st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]))
 @settings(max_examples=150, deadline=None)
-def test_samples_are_what_tarfile_and_the_naming_rule_make_of_the_shard(
+def test_scan_gives_samples_of_tarfile_and_naming_rule(
     files: list[tuple[str, bytes]],
     format: int,  # noqa: A002
 ) -> None:
     data = a_shard(files, format=format)
     scan = a_scan(data)
 
-    assert content(scan, data) == by_tarfile(data)
+    assert read_samples(scan, data) == by_tarfile(data)
     assert scan.status == "ok"
     ends = np.cumsum(scan.counts, dtype=np.int64)
     if scan.samples:
@@ -81,14 +81,14 @@ def test_samples_are_what_tarfile_and_the_naming_rule_make_of_the_shard(
 
 @given(st.integers(0, 1 << 30))
 @settings(max_examples=150)
-def test_a_shard_cut_anywhere_keeps_its_whole_samples_and_no_half_ones(cut: int) -> None:
+def test_truncated_shard_keeps_only_whole_samples(cut: int) -> None:
     data = a_shard(samples(0, 6, "jpg", "seg.png", "txt", size=600))
     cut %= len(data)
-    whole = content(a_scan(data), data)
+    whole = read_samples(a_scan(data), data)
     scan = a_scan(data[:cut])
-    found = content(scan, data[:cut])
+    found = read_samples(scan, data[:cut])
 
-    if codes(scan) == ["WDS114"]:  # cut where a member ends: nothing tells that there was more
+    if codes(scan) == ["WDS114"]:  # cut at the end of a member: the cut cannot be detected
         assert cut % 512 == 0 or cut > 6 * 3 * 1536
         found = found if found == whole[: len(found)] else found[:-1]
     assert found == whole[: len(found)]
@@ -102,7 +102,7 @@ SMALL = a_shard(samples(0, 8, "jpg", "txt", size=40))[: 16 * 1024 + 1024]
 
 @given(st.integers(0, len(SMALL) * 8 - 1))
 @settings(max_examples=300, deadline=None)
-def test_a_flipped_bit_is_found_or_changes_nothing(bit: int) -> None:
+def test_flipped_bit_is_reported_or_harmless(bit: int) -> None:
     flipped = bytearray(SMALL)
     flipped[bit // 8] ^= 1 << bit % 8
     scan, good = a_scan(bytes(flipped)), a_scan(SMALL)
@@ -114,7 +114,7 @@ def test_a_flipped_bit_is_found_or_changes_nothing(bit: int) -> None:
         assert scan.decode_keys() == good.decode_keys()[: scan.samples]
 
 
-def test_half_a_sample_is_none_even_where_the_name_of_the_missing_part_is_not_known() -> None:
+def test_incomplete_sample_is_dropped_when_missing_part_is_unknown() -> None:
     data = a_shard(samples(0, 3))
     cut_in_a_header = data[: 5 * 1024 + 100]
 
@@ -122,13 +122,13 @@ def test_half_a_sample_is_none_even_where_the_name_of_the_missing_part_is_not_kn
     assert a_scan(data[: 4 * 1024 + 700]).decode_keys() == ["000000", "000001"]
 
 
-def test_a_sample_before_a_cut_member_of_another_is_kept() -> None:
+def test_sample_before_truncated_member_of_next_is_kept() -> None:
     data = a_shard(samples(0, 3, "jpg", size=600))
 
     assert a_scan(data[: 2 * 1536 + 800]).decode_keys() == ["000000", "000001"]
 
 
-def test_a_truncated_shard_says_what_is_missing_and_how_many_samples_are_good() -> None:
+def test_truncated_shard_finding_has_missing_bytes_and_good_samples() -> None:
     data = a_shard(samples(0, 3, "jpg", size=600))
     found = finding(a_scan(data[: 2 * 1536 + 800]), "WDS102")
 
@@ -154,21 +154,21 @@ def test_a_truncated_shard_says_what_is_missing_and_how_many_samples_are_good() 
         (a_shard(samples(0, 2))[:4096] + b"?" * 512, "partial", "WDS103"),
     ],
 )
-def test_what_is_wrong_with_a_whole_file_is_one_finding(data: bytes, status: str, code: str) -> None:
+def test_scan_reports_status_and_code_of_file_problem(data: bytes, status: str, code: str) -> None:
     scan = a_scan(data)
 
     assert scan.status == status
     assert codes(scan)[0] == code
 
 
-def test_the_first_of_two_joined_tars_is_what_counts() -> None:
+def test_only_first_of_joined_tars_is_scanned() -> None:
     scan = a_scan(a_shard(samples(0, 2)) + a_shard(samples(2, 2)))
 
     assert scan.decode_keys() == ["000000", "000001"]
 
 
 @pytest.mark.parametrize(
-    ("behind", "severity", "said"),
+    ("trailing_data", "severity", "message_end"),
     [
         (a_shard(samples(2, 1)), "error", ": 1 sample"),
         (bytes(100_000 // 512 * 512) + a_shard(samples(2, 3)) * 2, "error", ": 6 samples"),
@@ -177,13 +177,13 @@ def test_the_first_of_two_joined_tars_is_what_counts() -> None:
         (b"rubbish", "warning", "stop"),
     ],
 )
-def test_samples_behind_the_end_are_an_error_and_counted(behind: bytes, severity: str, said: str) -> None:
-    found = finding(a_scan(a_shard(samples(0, 2)) + behind), "WDS117")
+def test_samples_after_end_mark_are_counted_as_error(trailing_data: bytes, severity: str, message_end: str) -> None:
+    found = finding(a_scan(a_shard(samples(0, 2)) + trailing_data), "WDS117")
 
-    assert (found.severity, found.message.endswith(said)) == (severity, True), found.message
+    assert (found.severity, found.message.endswith(message_end)) == (severity, True), found.message
 
 
-def test_folders_and_links_are_counted_and_their_names_shown() -> None:
+def test_folders_and_links_are_counted_and_named() -> None:
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w") as archive:
         for name, kind in [("a", tarfile.DIRTYPE), ("a/1.jpg", tarfile.REGTYPE), ("a/1.txt", tarfile.LNKTYPE)]:
@@ -198,7 +198,7 @@ def test_folders_and_links_are_counted_and_their_names_shown() -> None:
 
 
 @pytest.mark.parametrize("kind", [tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.GNUTYPE_SPARSE, tarfile.FIFOTYPE])
-def test_a_part_that_is_no_regular_file_is_a_warning_since_its_sample_lacks_it(kind: bytes) -> None:
+def test_part_that_is_no_regular_file_is_warning(kind: bytes) -> None:
     link, nameless = tarfile.TarInfo("a/1.txt"), tarfile.TarInfo("a/latest")
     for member in (link, nameless):
         member.type, member.linkname = kind, "a/1.jpg"
@@ -212,14 +212,14 @@ def test_a_part_that_is_no_regular_file_is_a_warning_since_its_sample_lacks_it(k
 @pytest.mark.parametrize(
     ("magic", "name"), [(b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"BZh", "bzip2"), (b"\xfd7zXZ\0", "xz")]
 )
-def test_a_compressed_file_that_is_named_tar_is_told_by_its_first_bytes(magic: bytes, name: str) -> None:
+def test_compressed_file_named_tar_is_recognised_by_magic(magic: bytes, name: str) -> None:
     scan = a_scan(magic + bytes(600))
 
     assert (scan.status, scan.error_code) == ("bad", "WDS113")
     assert name in finding(scan, "WDS113").message
 
 
-def test_members_without_a_key_are_counted_and_do_not_part_a_sample() -> None:
+def test_members_without_key_are_counted_and_do_not_divide_samples() -> None:
     scan = a_scan(a_shard([("1.jpg", b"a"), ("README", b"r"), (".DS_Store", b"d"), ("1.txt", b"b")]))
 
     assert scan.decode_keys() == ["1"]
@@ -227,7 +227,7 @@ def test_members_without_a_key_are_counted_and_do_not_part_a_sample() -> None:
     assert finding(scan, "WDS112").count == 2
 
 
-def test_interleaved_keys_are_told_from_duplicate_ones() -> None:
+def test_interleaved_and_duplicate_keys_are_distinguished() -> None:
     interleaved = a_scan(a_shard(dict.fromkeys(["1.jpg", "2.jpg", "1.txt", "2.txt"], b"x")))
     duplicate = a_scan(a_shard([(name, b"x") for name in ("1.jpg", "1.txt", "2.jpg", "1.jpg")]))
 
@@ -236,7 +236,7 @@ def test_interleaved_keys_are_told_from_duplicate_ones() -> None:
     assert "WDS105" not in codes(interleaved)
 
 
-def test_a_key_that_comes_again_far_away_is_found() -> None:
+def test_distant_duplicate_key_is_found() -> None:
     files = [*samples(0, 70_000, "t", size=0).items(), ("000003.t", b"")]
     scan = a_scan(b"".join(map(bare_member, files)) + bytes(1024))
 
@@ -251,7 +251,7 @@ def bare_member(file: tuple[str, bytes]) -> bytes:
 
 
 @pytest.mark.parametrize("others", [0, 97, 98, 99, 100, 300])
-def test_a_key_that_comes_again_is_found_among_few_samples_and_among_many(others: int) -> None:
+def test_duplicate_key_is_found_among_few_and_many_samples(others: int) -> None:
     names = ["a.txt", *(f"{i}.txt" for i in range(others)), "b.txt", "a.txt"]
     scan = a_scan(an_archive([tarfile.TarInfo(name) for name in names]))
 
@@ -259,7 +259,7 @@ def test_a_key_that_comes_again_is_found_among_few_samples_and_among_many(others
     assert codes(a_scan(an_archive([tarfile.TarInfo(name) for name in names[:-1]]))) == ["WDS110"]
 
 
-def test_a_part_that_comes_twice_in_a_sample_is_found() -> None:
+def test_duplicate_part_is_found() -> None:
     scan = a_scan(a_shard([("1.jpg", b"a"), ("1.txt", b"b"), ("1.jpg", b"c"), ("2.jpg", b"d")]))
 
     found = finding(scan, "WDS107")
@@ -267,7 +267,7 @@ def test_a_part_that_comes_twice_in_a_sample_is_found() -> None:
     assert scan.counts.tolist() == [3, 1]
 
 
-def test_empty_parts_are_counted_with_the_first() -> None:
+def test_empty_parts_are_counted_with_first_one_named() -> None:
     scan = a_scan(a_shard({"a/1.jpg": b"x", "a/1.txt": b"", "a/2.jpg": b"", "a/2.txt": b"y"}))
 
     found = finding(scan, "WDS110")
@@ -280,7 +280,7 @@ def raw_names(*raw: bytes) -> bytes:
     return b"".join(build_tar_header(name, 0) for name in raw) + bytes(1024)
 
 
-def test_names_that_are_not_utf_8_are_shown_by_their_bytes() -> None:
+def test_names_that_are_not_utf_8_are_escaped() -> None:
     scan = a_scan(raw_names(b"\xe9.jpg", b"a.jpg", b"b.\xff"))
 
     assert scan.decode_keys() == ["\\xe9", "a", "b"]
@@ -288,14 +288,14 @@ def test_names_that_are_not_utf_8_are_shown_by_their_bytes() -> None:
     assert (finding(scan, "WDS116").key, finding(scan, "WDS116").count) == ("\\xe9", 1)
 
 
-def test_two_keys_that_are_utf_8_only_together_are_not() -> None:
+def test_keys_are_decoded_separately() -> None:
     scan = a_scan(raw_names(b"\xc3.jpg", b"\xa9.jpg"))
 
     assert scan.decode_keys() == ["\\xc3", "\\xa9"]
     assert scan.decode_keys(slice(1, 2)) == ["\\xa9"]
 
 
-def test_a_sample_of_seventy_thousand_parts_is_one_sample() -> None:
+def test_sample_of_seventy_thousand_parts_is_one_sample() -> None:
     scan = a_scan(b"".join(bare_member((f"frame.{i:06d}", b"")) for i in range(70_000)) + bytes(1024))
 
     assert scan.counts.tolist() == [70_000]
@@ -303,7 +303,7 @@ def test_a_sample_of_seventy_thousand_parts_is_one_sample() -> None:
     assert "WDS107" not in codes(scan)
 
 
-def test_the_layout_hash_names_where_everything_is_and_not_what_the_data_are() -> None:
+def test_layout_hash_depends_on_layout_and_not_on_data() -> None:
     one, same, moved, renamed = (
         a_scan(a_shard(files)).layout_hash()
         for files in (
@@ -318,7 +318,7 @@ def test_the_layout_hash_names_where_everything_is_and_not_what_the_data_are() -
     assert len({one, moved, renamed}) == 3
 
 
-def test_keys_of_a_range_are_those_of_the_whole() -> None:
+def test_decode_keys_of_slice_equals_slice_of_all_keys() -> None:
     scan = a_scan(a_shard({f"é{i}.jpg": b"" for i in range(20)}))
 
     assert scan.decode_keys(slice(3, 9)) == scan.decode_keys()[3:9]
@@ -326,7 +326,7 @@ def test_keys_of_a_range_are_those_of_the_whole() -> None:
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd.txt", "../../x.jpg", "a/../b.jpg", "a/..b/../c.jpg"])
-def test_names_that_lead_out_are_findings_and_keys_as_they_are(name: str) -> None:
+def test_unsafe_names_are_findings_and_kept_as_keys(name: str) -> None:
     data = a_shard({"a..b/1.jpg": b"1", name: b"2", "..a.jpg/3.jpg": b"3"})
     scan = a_scan(data)
 
@@ -337,7 +337,7 @@ def test_names_that_lead_out_are_findings_and_keys_as_they_are(name: str) -> Non
     assert repr(name) in finding(scan, "WDS128").message
 
 
-def test_devices_links_and_sparse_files_are_recorded_and_hold_no_data() -> None:
+def test_devices_links_and_sparse_files_are_reported_without_samples() -> None:
     kinds = (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE)
     members = []
     for i, kind in enumerate(kinds):
@@ -352,7 +352,7 @@ def test_devices_links_and_sparse_files_are_recorded_and_hold_no_data() -> None:
     assert finding(scan, "WDS118").count == 6
 
 
-def test_names_in_pax_headers_may_hold_anything_but_do_not_end_a_scan() -> None:
+def test_unusual_names_in_pax_headers_are_scanned() -> None:
     names = ["line\nbreak.jpg", "tab\t.jpg", "x" * 5000 + ".jpg", "\u202eabc.jpg", "'; DROP TABLE sample; --.jpg"]
     scan = a_scan(a_shard(dict.fromkeys(names, b"1"), format=tarfile.PAX_FORMAT))
 

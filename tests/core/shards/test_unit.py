@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import Told, a_scan, a_shard, samples
+from tests.build import RecordingProgress, a_scan, a_shard, samples
 from wdsctl.core.jobs import LocalProcesses, run_units
 from wdsctl.core.shards.jsonl_keys import JsonlKeyRule
 from wdsctl.core.shards.list import ShardFile
@@ -22,7 +22,7 @@ from wdsctl.core.shards.scan_unit import (
 )
 
 
-def test_units_are_named_after_path_size_and_time(tmp_path: Path) -> None:
+def test_scan_result_path_depends_on_path_size_and_mtime(tmp_path: Path) -> None:
     shards = [
         ShardFile("a.tar", 1, 2),
         ShardFile("b.tar", 1, 2),
@@ -37,9 +37,7 @@ def test_units_are_named_after_path_size_and_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("with_layout_hash", [False, True])
-def test_shards_that_are_scanned_together_leave_one_file_without_those_that_cannot_be_read(
-    tmp_path: Path, with_layout_hash: bool
-) -> None:
+def test_batched_scans_are_saved_together_without_unreadable_shards(tmp_path: Path, with_layout_hash: bool) -> None:
     data = a_shard(samples(0, 3))
     units = []
     for i in range(11):
@@ -48,20 +46,20 @@ def test_shards_that_are_scanned_together_leave_one_file_without_those_that_cann
         units.append(ScanUnit(str(tmp_path), shard, with_layout_hash=with_layout_hash))
     units.append(ScanUnit(str(tmp_path), ShardFile("none.tar", len(data), 0)))
     results = scan_results(str(tmp_path / "work"))
-    for scanned in (12, 1):
-        told = Told()
+    for expected_scans in (12, 1):
+        progress = RecordingProgress()
         found = run_units(
-            run_scan_unit, units, LocalProcesses(1), results=results, batch=SCAN_BATCH, phase="scan", progress=told
+            run_scan_unit, units, LocalProcesses(1), results=results, batch=SCAN_BATCH, phase="scan", progress=progress
         )
         assert {(each.unit.shard.path, each.result().samples) for each in found} == {
             *((f"{i}.tar", 3) for i in range(11)),
             ("none.tar", 0),
         }
-        assert told.items == scanned
+        assert progress.items == expected_scans
         assert len(os.listdir(results.folder)) == 4
 
 
-def test_a_scan_with_parts_beyond_the_end_of_its_shard_is_refused(tmp_path: Path) -> None:
+def test_saved_scan_with_parts_beyond_shard_end_is_ignored(tmp_path: Path) -> None:
     data = a_shard(samples(0, 3))
     unit = ScanUnit(str(tmp_path), ShardFile("a.tar", len(data), 0))
     results = scan_results(str(tmp_path / "work"))
@@ -71,19 +69,19 @@ def test_a_scan_with_parts_beyond_the_end_of_its_shard_is_refused(tmp_path: Path
     assert results.load(unit) is not None
 
 
-def test_a_shard_that_cannot_be_read_is_a_result_too(tmp_path: Path) -> None:
+def test_scan_of_unreadable_shard_has_finding(tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(a_shard(samples(0, 3))[:1000])
-    gone = scan_file(str(tmp_path), ShardFile("none.tar", 10, 0))
+    missing = scan_file(str(tmp_path), ShardFile("none.tar", 10, 0))
     shrunk = scan_file(str(tmp_path), ShardFile("a.tar", 20_000, 0))
 
-    for scan, code in ((gone, "WDS404"), (shrunk, "WDS403")):
+    for scan, code in ((missing, "WDS404"), (shrunk, "WDS403")):
         assert (scan.status, scan.samples, [found.code for found in scan.findings]) == ("unreadable", 0, [code])
 
 
 @pytest.mark.parametrize(
     ("workers", "runs", "threads"), [(1, 1, 1), (4, 0, 4), (4, 1, 4), (64, 1, 4), (64, 16, 4), (7, 2, 3), (2, 9, 1)]
 )
-def test_workers_without_a_run_of_their_own_help_up_to_four_a_file(workers: int, runs: int, threads: int) -> None:
+def test_threads_per_file_uses_idle_workers_up_to_four(workers: int, runs: int, threads: int) -> None:
     assert threads_per_file(workers, runs) == threads
 
 
@@ -98,7 +96,7 @@ def test_workers_without_a_run_of_their_own_help_up_to_four_a_file(workers: int,
         (ShardFile("a.jsonl", 100, 0), ScanOptions(), "s3://data", False),
     ],
 )
-def test_lines_that_are_found_at_once_need_no_other_workers(
+def test_are_quick_scans_accepts_only_small_local_jsonl_without_key_field(
     shard: ShardFile, options: ScanOptions, root: str, is_quick: bool
 ) -> None:
     assert are_quick_scans(root, [shard], options) == is_quick

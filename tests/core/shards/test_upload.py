@@ -36,21 +36,21 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("names", SHAPES, ids=range(len(SHAPES)))
-def test_a_shard_is_uploaded_byte_for_byte_and_scanned_without_reading_it(
+def test_uploaded_shard_equals_local_one_and_is_scanned_without_reading(
     tmp_path: Path, names: dict[str, list[tuple[str, int]]]
 ) -> None:
     FaultyFileSystem.reset()
     samples = some_samples(tmp_path / "raw", names)
-    written = write_shard(str(tmp_path / "out/a.tar"), str(tmp_path / "raw"), samples)
+    local_report = write_shard(str(tmp_path / "out/a.tar"), str(tmp_path / "raw"), samples)
     url = "memory://uploads"
 
-    uploaded = upload_shard(ShardUpload(url, "a.tar", str(tmp_path / "journal")), str(tmp_path / "raw"), samples)
+    upload_report = upload_shard(ShardUpload(url, "a.tar", str(tmp_path / "journal")), str(tmp_path / "raw"), samples)
 
-    assert uploaded == written
+    assert upload_report == local_report
     assert ObjectStore(url).get(f"{url}/a.tar")[0] == (tmp_path / "out/a.tar").read_bytes()
     assert list(tmp_path.glob("journal/*")) == []
-    scan = scan_samples("a.tar", samples, uploaded.size_bytes)
-    read = scan_file(str(tmp_path / "out"), ShardFile("a.tar", written.size_bytes, 0))
+    scan = scan_samples("a.tar", samples, upload_report.size_bytes)
+    read = scan_file(str(tmp_path / "out"), ShardFile("a.tar", local_report.size_bytes, 0))
     assert (scan.layout_hash(), scan.keys, scan.findings, scan.status) == (
         read.layout_hash(),
         read.keys,
@@ -60,7 +60,7 @@ def test_a_shard_is_uploaded_byte_for_byte_and_scanned_without_reading_it(
     assert np.array_equal(scan.sizes, read.sizes)
 
 
-def test_a_file_that_changed_leaves_no_shard_and_no_upload(tmp_path: Path) -> None:
+def test_changed_file_leaves_no_shard_and_no_pending_upload(tmp_path: Path) -> None:
     FaultyFileSystem.reset()
     samples = some_samples(tmp_path / "raw", {"a": [("bin", 40 << 20)]})
     (tmp_path / "raw/a.bin").write_bytes(bytes(39 << 20))

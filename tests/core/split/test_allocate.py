@@ -18,68 +18,68 @@ def shards(counts: list[int]) -> list[ShardToAllocate]:
     return [ShardToAllocate(i, f"{i}.tar", count) for i, count in enumerate(counts)]
 
 
-def placed(allocated: SplitShards, made: list[ShardToAllocate]) -> dict[tuple[int, int], str]:
+def assignments(allocated: SplitShards, shard_list: list[ShardToAllocate]) -> dict[tuple[int, int], str]:
     where: dict[tuple[int, int], str] = {}
     for name, parts in allocated.items():
         for part in parts.values():
-            chosen = np.ones(made[part.shard].samples, np.bool_)
+            mask = np.ones(shard_list[part.shard].samples, np.bool_)
             if part.bits is not None:
                 unpacked = np.unpackbits(np.frombuffer(part.bits, np.uint8), bitorder="little")
-                chosen = unpacked[: made[part.shard].samples].astype(np.bool_)
-                assert not unpacked[made[part.shard].samples :].any()
-            assert int(chosen.sum()) == part.samples
-            for i in np.flatnonzero(chosen).tolist():
+                mask = unpacked[: shard_list[part.shard].samples].astype(np.bool_)
+                assert not unpacked[shard_list[part.shard].samples :].any()
+            assert int(mask.sum()) == part.samples
+            for i in np.flatnonzero(mask).tolist():
                 assert (part.shard, i) not in where
                 where[part.shard, i] = name
     return where
 
 
 @given(sizes, st.integers(0, 5))
-def test_every_sample_is_dealt_once(counts: list[int], seed: int) -> None:
-    made = shards(counts)
+def test_every_sample_is_allocated_once(counts: list[int], seed: int) -> None:
+    shard_list = shards(counts)
 
-    assert len(placed(allocate_samples(made, SHARES, seed, {}), made)) == sum(counts)
-    assert len(placed(allocate_shards(made, SHARES, seed, {}), made)) == sum(counts)
+    assert len(assignments(allocate_samples(shard_list, SHARES, seed, {}), shard_list)) == sum(counts)
+    assert len(assignments(allocate_shards(shard_list, SHARES, seed, {}), shard_list)) == sum(counts)
 
 
 @given(sizes)
-def test_shares_of_samples_are_met_to_less_than_one(counts: list[int]) -> None:
-    made = shards(counts)
-    got = Counter(placed(allocate_samples(made, SHARES, 0, {}), made).values())
+def test_allocate_samples_meets_shares_within_one_sample(counts: list[int]) -> None:
+    shard_list = shards(counts)
+    actual = Counter(assignments(allocate_samples(shard_list, SHARES, 0, {}), shard_list).values())
 
     for name, share in SHARES.items():
-        assert abs(got[name] - share * sum(counts) / 10) < 1
+        assert abs(actual[name] - share * sum(counts) / 10) < 1
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=12))
-def test_every_shard_gives_its_fair_share(counts: list[int]) -> None:
-    made = shards(counts)
-    for name, parts in allocate_samples(made, SHARES, 0, {}).items():
+def test_allocate_samples_divides_every_shard_by_shares(counts: list[int]) -> None:
+    shard_list = shards(counts)
+    for name, parts in allocate_samples(shard_list, SHARES, 0, {}).items():
         for part in parts.values():
             # Each small shard before it may shift the shares by 0.2 samples.
-            assert abs(part.samples - SHARES[name] * made[part.shard].samples / 10) <= 1 + 0.2 * len(counts)
+            assert abs(part.samples - SHARES[name] * shard_list[part.shard].samples / 10) <= 1 + 0.2 * len(counts)
 
 
-def test_paths_decide_and_not_numbers() -> None:
+def test_allocate_shards_depends_on_paths_not_ids() -> None:
     one = allocate_shards([ShardToAllocate(i, f"{i}.tar", 5) for i in range(20)], SHARES, 3, {})
     other = allocate_shards([ShardToAllocate(100 - i, f"{i}.tar", 5) for i in range(20)], SHARES, 3, {})
 
     assert [100 - shard for shard in reversed(other["val"])] == list(one["val"])
 
 
-def test_a_whole_shard_needs_no_bits() -> None:
+def test_whole_shard_has_no_bits() -> None:
     (part,) = allocate_samples([ShardToAllocate(0, "a.tar", 9)], {"train": 1.0}, 0, {})["train"].values()
 
     assert (part.samples, part.bits) == (9, None)
 
 
-def test_new_shards_go_where_shards_are_missing() -> None:
+def test_new_shards_are_allocated_to_splits_below_share() -> None:
     allocated = allocate_shards(shards([5] * 4), {"train": 1.0, "val": 1.0}, 0, {"train": 4, "val": 0})
 
     assert {name: len(parts) for name, parts in allocated.items()} == {"train": 0, "val": 4}
 
 
-def test_auto_is_by_shard_only_where_the_shards_are_enough_for_the_shares() -> None:
+def test_auto_resolves_to_shard_only_with_enough_shards() -> None:
     assert resolve_by("auto", 10, SHARES) == "shard"
     assert resolve_by("auto", 3, SHARES) == "sample"
     assert resolve_by("auto", 15, SHARES) == "sample"  # 12, 2 and 1

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import a_dataset, rewritten
-from tests.core.split_sets import BALANCED, EACH, film_shards, films, make, splits_of
+from tests.build import a_dataset, rewrite_shard
+from tests.core.split_sets import BALANCED, SHARD_SAMPLES, a_video_dataset, split_by_rule, splits_of, video_shards
 from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.index.index import index
 
@@ -21,31 +21,29 @@ RULES = [
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_rebuild_moves_nothing_where_all_sets_have_names(tmp_path: Path, rule: SplitRule) -> None:
-    root = films(tmp_path, 8)
-    make(root, rule, split_set="one")
-    a_dataset(tmp_path, film_shards(8, 2))
+def test_rebuild_moves_no_sample_of_named_set(tmp_path: Path, rule: SplitRule) -> None:
+    root = a_video_dataset(tmp_path, 8)
+    split_by_rule(root, rule, split_set="one")
+    a_dataset(tmp_path, video_shards(8, 2))
     index(root)
     before = splits_of(root, "one")
     report = index(root, rebuild=True)
 
     assert not report.findings
-    assert len(before) == 10 * EACH
+    assert len(before) == 10 * SHARD_SAMPLES
     assert splits_of(root, "one") == before
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_shard_that_grows_keeps_its_samples_where_they_were_where_all_sets_have_names(
-    tmp_path: Path, rule: SplitRule
-) -> None:
-    root = films(tmp_path, 8)
-    make(root, rule, split_set="one")
+def test_grown_shard_keeps_splits_of_named_set(tmp_path: Path, rule: SplitRule) -> None:
+    root = a_video_dataset(tmp_path, 8)
+    split_by_rule(root, rule, split_set="one")
     before = splits_of(root, "one")
-    shards = film_shards(0, 21)
+    shards = video_shards(0, 21)
     for i in range(4):
-        rewritten(tmp_path / f"shard-00{i}.tar", shards[f"shard-00{i}.tar"] | shards[f"shard-01{i}.tar"])
+        rewrite_shard(tmp_path / f"shard-00{i}.tar", shards[f"shard-00{i}.tar"] | shards[f"shard-01{i}.tar"])
     index(root)
     after = splits_of(root, "one")
 
-    assert len(after) == len(before) + 4 * EACH
+    assert len(after) == len(before) + 4 * SHARD_SAMPLES
     assert {key: after.get(key) for key in before} == before

@@ -14,7 +14,7 @@ from wdsctl.core.split.report import export_split
 from wdsctl.core.split.split import SplitRequest, split_by_ratios, split_dataset
 
 
-def test_an_exported_split_imports_as_the_same(tmp_path: Path) -> None:
+def test_exported_split_round_trips(tmp_path: Path) -> None:
     one, two = some_shards(tmp_path / "one", 12), some_shards(tmp_path / "two", 12)
     index(one)
     index(two)
@@ -31,7 +31,7 @@ def test_an_exported_split_imports_as_the_same(tmp_path: Path) -> None:
     assert export_split(one, "", overwrite=True).text == report.text
 
 
-def test_divided_shards_and_one_of_two_alike_cannot_be_said(tmp_path: Path) -> None:
+def test_export_refuses_divided_shards_and_unknown_split_set(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": a_shard([("1.txt", b"a"), ("2.txt", b"b"), ("1.txt", b"c")])})
     index(root)
     split_by_ratios(root, {"train": 1, "val": 1}, by="sample")

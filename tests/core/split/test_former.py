@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import Told, a_dataset, rewritten
+from tests.build import RecordingProgress, a_dataset, rewrite_shard
 from tests.core.raw_folders import a_folder
-from tests.core.split_sets import BALANCED, film_shards, films, make, splits_of
+from tests.core.split_sets import BALANCED, a_video_dataset, split_by_rule, splits_of, video_shards
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_checks import QuarantineEntry, add_to_quarantine
 from wdsctl.core.catalog.read import Catalog
@@ -28,7 +28,7 @@ EIGHT_ONE_ONE: dict[str, float] = {"train": 8, "val": 1, "test": 1}
 HALVES: dict[str, float] = {"train": 3, "val": 2, "test": 2}
 SHARDS = 10
 
-#: A rule of every kind, and how many folds are made by it.
+#: A rule of every kind, and the number of folds that it makes.
 RULES: dict[str, tuple[SplitRule, int]] = {
     "shard": (SplitRule(HALVES, "shard"), 0),
     "sample": (SplitRule(HALVES, "sample"), 0),
@@ -48,24 +48,24 @@ def key_of(member: str) -> str:
 
 
 class History:
-    """A dataset that things happen to, and where every sample was last, by set and key."""
+    """A dataset with methods that change it, and the last split of every sample by set and key."""
 
     def __init__(self, folder: Path, name: str, seed: int) -> None:
         self.rule, self.folds = RULES[name]
         self.draw = random.Random(f"{name} {seed}")
         self.folder = folder
-        self.content = film_shards(0, SHARDS)
+        self.content = video_shards(0, SHARDS)
         self.now = dict(self.content)
-        self.root = films(folder, SHARDS)
-        make(self.root, self.rule, folds=self.folds)
-        make(self.root, SplitRule({"a": 1, "b": 1}, "sample"), split_set="other")
+        self.root = a_video_dataset(folder, SHARDS)
+        split_by_rule(self.root, self.rule, folds=self.folds)
+        split_by_rule(self.root, SplitRule({"a": 1, "b": 1}, "sample"), split_set="other")
         self.sets = ["other", *([f"fold-{i}" for i in range(self.folds)] if self.folds else [""])]
         self.steps: list[str] = []
         self.last: dict[tuple[str, str], str] = {}
         self.check("at first")
 
     def check(self, what: str) -> None:
-        """Every sample that was ever in a split is in it, or in none."""
+        """Checks that every sample that was ever in a split is in that split or in none."""
         for of_set in self.sets:
             for sample, name in splits_of(self.root, of_set).items():
                 key = sample.split("/", 1)[1]
@@ -104,20 +104,20 @@ class History:
         release_from_quarantine(self.root)
 
     def new_shards(self) -> None:
-        first = len(film_shards(0, SHARDS)) + self.draw.randint(0, 40)
-        self.write(film_shards(first, 2))
+        first = len(video_shards(0, SHARDS)) + self.draw.randint(0, 40)
+        self.write(video_shards(first, 2))
 
     def lose_samples(self) -> None:
-        """Shards that are there are written again without some of their samples."""
-        there = {sample.split("/", 1)[0] for sample in splits_of(self.root, "other")}
-        for name in there.intersection(self.some_shards()):
-            gone = self.some_keys(name)[:3]
-            self.now[name] = {each: data for each, data in self.now[name].items() if key_of(each) not in gone}
-            rewritten(self.folder / name, self.now[name])
+        """Rewrites existing shards without some of their samples."""
+        present_shards = {sample.split("/", 1)[0] for sample in splits_of(self.root, "other")}
+        for name in present_shards.intersection(self.some_shards()):
+            removed_keys = self.some_keys(name)[:3]
+            self.now[name] = {each: data for each, data in self.now[name].items() if key_of(each) not in removed_keys}
+            rewrite_shard(self.folder / name, self.now[name])
         index(self.root, missing="drop")
 
     def restore(self) -> None:
-        """All shards are as they were."""
+        """Restores the content of all shards."""
         self.write(self.content)
 
     def leave_out(self) -> None:
@@ -136,13 +136,13 @@ class History:
         for name, members in shards.items():
             self.content[name] = self.now[name] = members
             a_dataset(self.folder, {name: b""})
-            rewritten(self.folder / name, members)
+            rewrite_shard(self.folder / name, members)
         index(self.root, missing="drop")
 
     def divide_again(self) -> None:
-        """By the same rule: what would move is refused."""
+        """Applies the same rule again; moves are refused."""
         with suppress(UsageError):
-            make(self.root, self.rule, folds=self.folds, may_move=False)
+            split_by_rule(self.root, self.rule, folds=self.folds, may_move=False)
 
 
 STEPS = sorted({name for name in vars(History) if name[0] != "_"} - {"check", "some_shards", "some_keys", "write"})
@@ -150,7 +150,7 @@ STEPS = sorted({name for name in vars(History) if name[0] != "_"} - {"check", "s
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", RULES)
-def test_what_was_ever_in_a_split_is_in_it_or_in_none_whatever_happens(tmp_path: Path, name: str, seed: int) -> None:
+def test_samples_never_change_split_in_random_histories(tmp_path: Path, name: str, seed: int) -> None:
     history = History(tmp_path, name, seed)
     for _ in range(10):
         step = history.draw.choice(STEPS)
@@ -166,9 +166,9 @@ def test_what_was_ever_in_a_split_is_in_it_or_in_none_whatever_happens(tmp_path:
 
 
 @pytest.mark.parametrize("by", ["shard", "sample"])
-def test_shards_that_are_no_longer_excluded_go_back_to_the_splits_they_were_in(tmp_path: Path, by: str) -> None:
-    root = films(tmp_path, 20)
-    make(root, SplitRule(EIGHT_ONE_ONE, by=by))  # type: ignore[arg-type]
+def test_shards_return_to_their_splits_after_exclusion(tmp_path: Path, by: str) -> None:
+    root = a_video_dataset(tmp_path, 20)
+    split_by_rule(root, SplitRule(EIGHT_ONE_ONE, by=by))  # type: ignore[arg-type]
     before = splits_of(root)
     for count in range(1, 12, 3):
         shards = random.Random(count).sample(range(20), count)
@@ -178,162 +178,164 @@ def test_shards_that_are_no_longer_excluded_go_back_to_the_splits_they_were_in(t
         assert splits_of(root) == before
 
 
-def test_samples_leave_a_split_for_another_only_where_they_may(tmp_path: Path) -> None:
-    root = films(tmp_path, 10)
-    make(root, SplitRule(EIGHT_ONE_ONE, "shard"))
+def test_reassignment_needs_may_move(tmp_path: Path) -> None:
+    root = a_video_dataset(tmp_path, 10)
+    split_by_rule(root, SplitRule(EIGHT_ONE_ONE, "shard"))
     before = splits_of(root)
     rule = SplitRule({"train": 8, "val": 1}, "shard")
-    foreseen = make(root, rule, may_move=False, dry_run=True)
+    dry_report = split_by_rule(root, rule, may_move=False, dry_run=True)
     with pytest.raises(UsageError) as caught:
-        make(root, rule, may_move=False)
+        split_by_rule(root, rule, may_move=False)
 
-    assert sorted((move.before, move.after, move.samples) for move in foreseen.reassigned) == [
+    assert sorted((move.before, move.after, move.samples) for move in dry_report.reassigned) == [
         ("test", "val", 10),
         ("val", "train", 10),
     ]
-    assert all(len(move.keys) == 3 and before[move.keys[0]] == move.before for move in foreseen.reassigned)
+    assert all(len(move.keys) == 3 and before[move.keys[0]] == move.before for move in dry_report.reassigned)
     assert caught.value.code == "WDS238"
     assert caught.value.message.startswith("20 samples would leave their split: 10 from ")
     assert "10 from test to val (such as shard-" in caught.value.message
     assert splits_of(root) == before
-    assert make(root, rule).reassigned == foreseen.reassigned
+    assert split_by_rule(root, rule).reassigned == dry_report.reassigned
     assert splits_of(root) != before
 
 
-def test_a_dataset_with_one_split_is_divided_without_a_question(tmp_path: Path) -> None:
-    root = films(tmp_path, 10)
-    make(root, SplitRule({"train": 1}))
+def test_dataset_with_one_split_is_divided_without_may_move(tmp_path: Path) -> None:
+    root = a_video_dataset(tmp_path, 10)
+    split_by_rule(root, SplitRule({"train": 1}))
 
-    assert make(root, SplitRule(EIGHT_ONE_ONE), may_move=False).reassigned == ()
+    assert split_by_rule(root, SplitRule(EIGHT_ONE_ONE), may_move=False).reassigned == ()
 
 
-def test_a_rule_that_changes_says_where_excluded_samples_will_come_back_to(tmp_path: Path) -> None:
-    root = films(tmp_path, 10)
-    make(root, SplitRule(HALVES, "shard"))
+def test_rule_change_reports_reassignment_of_excluded_samples(tmp_path: Path) -> None:
+    root = a_video_dataset(tmp_path, 10)
+    split_by_rule(root, SplitRule(HALVES, "shard"))
     before = splits_of(root)
     out = tuple(f"shard-{i:03d}.tar" for i in (1, 2, 3, 4))
-    make(root, None, excludes=Excludes(shards=out), allow_empty=True)
-    report = make(root, SplitRule(HALVES, "key"))
-    told = splits_of(root)
-    make(root, None, replace_excludes=True, may_move=False)
+    split_by_rule(root, None, excludes=Excludes(shards=out), allow_empty=True)
+    report = split_by_rule(root, SplitRule(HALVES, "key"))
+    remaining = splits_of(root)
+    split_by_rule(root, None, replace_excludes=True, may_move=False)
     after = splits_of(root)
 
     moved = {sample for sample in before if before[sample] != after[sample]}
     assert any(sample.startswith(out) for sample in moved)
     assert sum(move.samples for move in report.reassigned) == len(moved)
-    assert {sample: after[sample] for sample in told} == told
+    assert {sample: after[sample] for sample in remaining} == remaining
 
 
-def test_an_exclude_that_empties_a_split_is_refused(tmp_path: Path) -> None:
-    root = films(tmp_path, 10)
-    make(root, SplitRule(EIGHT_ONE_ONE, "shard"))
+def test_exclude_that_empties_split_is_refused(tmp_path: Path) -> None:
+    root = a_video_dataset(tmp_path, 10)
+    split_by_rule(root, SplitRule(EIGHT_ONE_ONE, "shard"))
     before = splits_of(root)
     only = next(sample.split("/")[0] for sample, name in before.items() if name == "val")
     with pytest.raises(UsageError, match="val would be empty: all its samples are excluded") as caught:
-        make(root, None, excludes=Excludes(shards=(only,)))
+        split_by_rule(root, None, excludes=Excludes(shards=(only,)))
 
     assert caught.value.code == "WDS210"
     assert splits_of(root) == before
-    make(root, None, excludes=Excludes(shards=(only,)), allow_empty=True)
+    split_by_rule(root, None, excludes=Excludes(shards=(only,)), allow_empty=True)
     assert "val" not in splits_of(root).values()
 
 
-def test_an_exclude_that_empties_all_splits_names_them_in_a_list(tmp_path: Path) -> None:
-    root = films(tmp_path, 10)
-    make(root, SplitRule(EIGHT_ONE_ONE, "shard"))
+def test_exclude_that_empties_all_splits_error_lists_them(tmp_path: Path) -> None:
+    root = a_video_dataset(tmp_path, 10)
+    split_by_rule(root, SplitRule(EIGHT_ONE_ONE, "shard"))
 
     with pytest.raises(UsageError, match="train, val and test would be empty: all their samples are excluded"):
-        make(root, None, excludes=Excludes(shards=("*.tar",)))
+        split_by_rule(root, None, excludes=Excludes(shards=("*.tar",)))
 
 
 @pytest.mark.parametrize("by", ["shard", "sample", "key"])
 @pytest.mark.parametrize("allow_empty", [True, False])
-def test_an_exclude_with_the_shares_in_force_moves_no_other_sample(
-    tmp_path: Path, by: SplitBy, allow_empty: bool
-) -> None:
-    root = films(tmp_path, 10)
-    make(root, SplitRule(HALVES, by))
+def test_exclude_with_unchanged_shares_moves_no_other_sample(tmp_path: Path, by: SplitBy, allow_empty: bool) -> None:
+    root = a_video_dataset(tmp_path, 10)
+    split_by_rule(root, SplitRule(HALVES, by))
     before = splits_of(root)
 
-    asked = SplitRule(HALVES, by if by == "key" else "auto", allow_empty=allow_empty)
+    rule = SplitRule(HALVES, by if by == "key" else "auto", allow_empty=allow_empty)
     out = Excludes(shards=("shard-003.tar",))
-    report = make(root, asked, excludes=out, allow_empty=allow_empty, may_move=False)
+    report = split_by_rule(root, rule, excludes=out, allow_empty=allow_empty, may_move=False)
 
     after = {sample: name for sample, name in before.items() if not sample.startswith("shard-003.tar")}
     assert splits_of(root) == after
     assert [(split.name, split.samples) for split in report.splits] == [
         (name, list(after.values()).count(name)) for name in HALVES
     ]
-    report = make(root, asked, replace_excludes=True, may_move=False)
+    report = split_by_rule(root, rule, replace_excludes=True, may_move=False)
     assert splits_of(root) == before
     assert sum(split.samples for split in report.splits) == len(before)
 
 
-def test_an_exclude_with_other_shares_still_needs_leave_to_move_samples(tmp_path: Path) -> None:
-    root = films(tmp_path, 10)
-    make(root, SplitRule(HALVES, "sample"))
+def test_exclude_with_changed_shares_needs_may_move(tmp_path: Path) -> None:
+    root = a_video_dataset(tmp_path, 10)
+    split_by_rule(root, SplitRule(HALVES, "sample"))
 
     with pytest.raises(UsageError) as caught:
-        make(root, SplitRule(EIGHT_ONE_ONE, "sample"), excludes=Excludes(shards=("shard-003.tar",)), may_move=False)
+        split_by_rule(
+            root, SplitRule(EIGHT_ONE_ONE, "sample"), excludes=Excludes(shards=("shard-003.tar",)), may_move=False
+        )
     assert caught.value.code == "WDS238"
 
 
-def test_excludes_that_are_there_and_those_that_are_not_are_told_as_such(tmp_path: Path) -> None:
-    root = films(tmp_path, 10)
-    make(root, SplitRule(HALVES, "shard"))
-    told = Told()
+def test_redundant_exclude_requests_are_noted(tmp_path: Path) -> None:
+    root = a_video_dataset(tmp_path, 10)
+    split_by_rule(root, SplitRule(HALVES, "shard"))
+    progress = RecordingProgress()
     for request in (
         SplitRequest(replace_excludes=True),
         SplitRequest(excludes=Excludes(keys=("film000/00000",))),
         SplitRequest(excludes=Excludes(keys=("film000/00000",))),
     ):
-        split_dataset(root, request, progress=told)
+        split_dataset(root, request, progress=progress)
 
-    assert told.notes == [
+    assert progress.notes == [
         "nothing to do: no rule excludes samples",
         "nothing to do: the dataset already excludes all of these",
     ]
 
 
-def test_samples_that_a_shard_loses_and_gets_back_are_in_their_splits_again(tmp_path: Path) -> None:
-    root = films(tmp_path, 3)
-    make(root, SplitRule({"train": 1, "val": 1}, "sample"))
+def test_restored_samples_of_shard_return_to_their_splits(tmp_path: Path) -> None:
+    root = a_video_dataset(tmp_path, 3)
+    split_by_rule(root, SplitRule({"train": 1, "val": 1}, "sample"))
     before = splits_of(root)
-    content = film_shards(0, 1)["shard-000.tar"]
+    content = video_shards(0, 1)["shard-000.tar"]
     for lost in ("film000/00002", "film001/00007"):
-        rewritten(tmp_path / "shard-000.tar", {name: data for name, data in content.items() if key_of(name) != lost})
+        rewrite_shard(
+            tmp_path / "shard-000.tar", {name: data for name, data in content.items() if key_of(name) != lost}
+        )
         index(root)
         now = splits_of(root)
         assert now == {sample: name for sample, name in before.items() if sample != f"shard-000.tar/{lost}"}
-        rewritten(tmp_path / "shard-000.tar", content)
+        rewrite_shard(tmp_path / "shard-000.tar", content)
         index(root)
         assert splits_of(root) == before
 
 
 @pytest.mark.parametrize("is_left_out", [True, False])
 @pytest.mark.parametrize("name", ["shard", "sample", "stratum"])
-def test_a_shard_that_comes_back_under_another_name_is_in_its_splits_again(
-    tmp_path: Path, name: str, is_left_out: bool
-) -> None:
-    root = films(tmp_path, SHARDS)
-    make(root, RULES[name][0])
-    make(root, SplitRule({"a": 1, "b": 1}, "sample"), split_set="other")
+def test_renamed_shard_returns_to_its_splits(tmp_path: Path, name: str, is_left_out: bool) -> None:
+    root = a_video_dataset(tmp_path, SHARDS)
+    split_by_rule(root, RULES[name][0])
+    split_by_rule(root, SplitRule({"a": 1, "b": 1}, "sample"), split_set="other")
     before = [splits_of(root, of_set) for of_set in ("", "other")]
-    old, aside, new = tmp_path / "shard-003.tar", tmp_path / "aside", tmp_path / "moved.tar"
+    old, moved_path, new = tmp_path / "shard-003.tar", tmp_path / "aside", tmp_path / "moved.tar"
     if is_left_out:
         index(root, exclude=(old.name,))
     else:
-        old.rename(aside)
+        old.rename(moved_path)
         index(root, missing="drop")
-        aside.rename(old)
+        moved_path.rename(old)
     old.rename(new)
     index(root, exclude=("",))
 
     after = [splits_of(root, of_set) for of_set in ("", "other")]
-    assert after == [{key.replace(old.name, new.name): split for key, split in mine.items()} for mine in before]
+    assert after == [
+        {key.replace(old.name, new.name): split for key, split in assignment.items()} for assignment in before
+    ]
 
 
-def test_samples_of_raw_files_keep_their_split_when_others_are_dropped_or_renamed(tmp_path: Path) -> None:
+def test_raw_samples_keep_split_when_others_are_dropped_or_renamed(tmp_path: Path) -> None:
     source, dest = a_folder(tmp_path / "raw", 30), str(tmp_path / "out")
     options = PrepareRequest(split={"train": 1, "val": 1}, split_by="sample", index=IndexRequest(missing="drop"))
     prepare(str(source), dest, options)
@@ -346,23 +348,23 @@ def test_samples_of_raw_files_keep_their_split_when_others_are_dropped_or_rename
 
     assert report.folder is not None
     assert report.folder.dropped == ("0/00000",)
-    gone, old, new = (f"shard-000000.tar/{key}" for key in ("0/00000", "1/00004", "1/renamed"))
-    expected = {sample: name for sample, name in before.items() if sample not in {gone, old}}
+    removed_keys, old, new = (f"shard-000000.tar/{key}" for key in ("0/00000", "1/00004", "1/renamed"))
+    expected = {sample: name for sample, name in before.items() if sample not in {removed_keys, old}}
     assert after == expected | {new: before[old]}
 
 
 @pytest.mark.parametrize("lost", ["a", "b", "c", "d"])
-def test_an_excluded_sample_of_another_split_does_not_take_its_shard_along(tmp_path: Path, lost: str) -> None:
-    """A shard comes back of which one sample was excluded under another division: the others are where they were."""
+def test_excluded_sample_does_not_affect_splits_of_returned_shard(tmp_path: Path, lost: str) -> None:
+    """One sample per shard was excluded under an earlier rule; other samples of a returning shard keep their splits."""
     root = a_dataset(tmp_path, {f"{s}.tar": {f"{s}{i}.txt": b"1" for i in range(6)} for s in "abcd"})
     index(root)
-    make(root, SplitRule({"train": 8, "val": 1, "test": 1}, "sample"))
+    split_by_rule(root, SplitRule({"train": 8, "val": 1, "test": 1}, "sample"))
     split_dataset(root, SplitRequest(excludes=Excludes(keys=tuple(f"{s}2" for s in "abcd"))))
     split_dataset(root, SplitRequest(rule=SplitRule({"train": 2, "val": 1, "test": 1}, "shard"), may_move=True))
     before = splits_of(root, "")
-    away = tmp_path / "away"
-    (tmp_path / f"{lost}.tar").rename(away)
+    moved_path = tmp_path / "away"
+    (tmp_path / f"{lost}.tar").rename(moved_path)
     index(root, missing="drop")
-    away.rename(tmp_path / f"{lost}.tar")
+    moved_path.rename(tmp_path / f"{lost}.tar")
     index(root)
     assert splits_of(root, "") == before

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import Told, a_dataset, rewritten, samples, some_shards, tree
+from tests.build import RecordingProgress, a_dataset, rewrite_shard, samples, some_shards, tree
 from tests.core.dumps import split_of
 from wdsctl.core.catalog.read import read_split
 from wdsctl.core.dataset.config import load_config
@@ -30,19 +30,19 @@ def counts(report: SplitReport) -> dict[str, tuple[int, int]]:
 
 
 @pytest.mark.usefixtures("place")
-def test_whole_shards_are_divided_exactly(tmp_path: Path) -> None:
+def test_split_by_shard_meets_shares_exactly(tmp_path: Path) -> None:
     root = an_indexed(tmp_path, 20)
     report = split_by_ratios(root, EIGHT_ONE_ONE)
 
     assert report.by == "shard"
     assert counts(report) == {"train": (16, 80), "val": (2, 10), "test": (2, 10)}
-    dealt = split_of(root)
-    assert len(dealt) == 100
-    assert all(len({dealt[f"shard-{i:03d}.tar", j] for j in range(5)}) == 1 for i in range(20))
+    assignments = split_of(root)
+    assert len(assignments) == 100
+    assert all(len({assignments[f"shard-{i:03d}.tar", j] for j in range(5)}) == 1 for i in range(20))
 
 
 @pytest.mark.usefixtures("place")
-def test_samples_are_divided_exactly_and_every_shard_gives_its_share(tmp_path: Path) -> None:
+def test_split_by_sample_meets_shares_exactly_and_uses_every_shard(tmp_path: Path) -> None:
     root = an_indexed(tmp_path, 3, 50)
     report = split_by_ratios(root, EIGHT_ONE_ONE, by="sample")
 
@@ -52,12 +52,12 @@ def test_samples_are_divided_exactly_and_every_shard_gives_its_share(tmp_path: P
 
 
 @pytest.mark.parametrize(("shards", "by"), [(10, "shard"), (2, "sample"), (1, "sample")])
-def test_auto_takes_whole_shards_unless_a_split_would_be_empty(tmp_path: Path, shards: int, by: str) -> None:
+def test_auto_splits_by_shard_unless_a_split_would_be_empty(tmp_path: Path, shards: int, by: str) -> None:
     assert split_by_ratios(an_indexed(tmp_path, shards, 20), EIGHT_ONE_ONE).by == by
 
 
 @pytest.mark.parametrize(("by", "hint"), [("shard", "--by sample"), ("sample", "larger share")])
-def test_an_empty_split_is_refused_and_nothing_changes(tmp_path: Path, by: SplitBy, hint: str) -> None:
+def test_empty_split_is_refused_without_changes(tmp_path: Path, by: SplitBy, hint: str) -> None:
     root = an_indexed(tmp_path, 2, 2)
     split_by_ratios(root, {"train": 1, "val": 1})
     before = split_of(root)
@@ -68,18 +68,18 @@ def test_an_empty_split_is_refused_and_nothing_changes(tmp_path: Path, by: Split
     assert split_of(root) == before
 
 
-def test_another_seed_divides_otherwise_and_the_same_seed_the_same(tmp_path: Path) -> None:
+def test_split_depends_on_seed_and_is_reproducible(tmp_path: Path) -> None:
     root = an_indexed(tmp_path, 30)
-    dealt = []
+    assignments = []
     for seed in (1, 2, 1):
         split_by_ratios(root, EIGHT_ONE_ONE, seed=seed, may_move=True)
-        dealt.append(split_of(root))
+        assignments.append(split_of(root))
 
-    assert dealt[0] == dealt[2] != dealt[1]
+    assert assignments[0] == assignments[2] != assignments[1]
 
 
 @pytest.mark.parametrize("by", ["shard", "sample"])
-def test_nothing_moves_when_shards_are_added_and_the_shares_are_kept(tmp_path: Path, by: SplitBy) -> None:
+def test_added_shards_move_no_sample_and_meet_shares(tmp_path: Path, by: SplitBy) -> None:
     root = an_indexed(tmp_path, 10, first=100)
     split_by_ratios(root, EIGHT_ONE_ONE, by=by)
     for first, count in ((0, 1), (1, 2), (3, 7), (200, 10)):
@@ -94,11 +94,11 @@ def test_nothing_moves_when_shards_are_added_and_the_shares_are_kept(tmp_path: P
 
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("by", ["shard", "sample"])
-def test_nothing_moves_when_a_shard_is_only_touched(tmp_path: Path, by: SplitBy) -> None:
+def test_touched_shard_moves_no_sample(tmp_path: Path, by: SplitBy) -> None:
     root = an_indexed(tmp_path, 10)
     split_by_ratios(root, EIGHT_ONE_ONE, by=by)
     before = split_of(root)
-    rewritten(tmp_path / "shard-004.tar", samples(20, 5))
+    rewrite_shard(tmp_path / "shard-004.tar", samples(20, 5))
     report = index(root)
 
     assert (report.changed, report.unchanged) == (0, 10)
@@ -106,12 +106,12 @@ def test_nothing_moves_when_a_shard_is_only_touched(tmp_path: Path, by: SplitBy)
 
 
 @pytest.mark.usefixtures("place")
-def test_a_changed_shard_stays_in_its_split_even_when_it_was_bad_for_a_while(tmp_path: Path) -> None:
+def test_changed_shard_keeps_its_split_after_being_bad(tmp_path: Path) -> None:
     root = an_indexed(tmp_path, 10)
     split_by_ratios(root, EIGHT_ONE_ONE)
     before = split_of(root)
     for content in (b"bad", samples(20, 9)):
-        rewritten(tmp_path / "shard-004.tar", content)
+        rewrite_shard(tmp_path / "shard-004.tar", content)
         index(root)
     after = split_of(root)
 
@@ -121,7 +121,7 @@ def test_a_changed_shard_stays_in_its_split_even_when_it_was_bad_for_a_while(tmp
     }
 
 
-def test_shards_without_samples_take_no_place_in_a_split(tmp_path: Path) -> None:
+def test_shards_without_samples_do_not_count_for_shares(tmp_path: Path) -> None:
     root = an_indexed(tmp_path, 10)
     split_by_ratios(root, EIGHT_ONE_ONE)
     a_dataset(tmp_path, {f"bad-{i}.tar": b"bad" for i in range(10)})
@@ -132,7 +132,7 @@ def test_shards_without_samples_take_no_place_in_a_split(tmp_path: Path) -> None
     assert Counter(split_of(root).values()) == {"train": 80, "val": 10, "test": 10}
 
 
-def test_a_split_that_lost_its_last_shard_is_said_to_be_empty(tmp_path: Path) -> None:
+def test_split_that_lost_its_last_shard_is_reported_empty(tmp_path: Path) -> None:
     root = an_indexed(tmp_path, 10)
     split_by_ratios(root, EIGHT_ONE_ONE)
     shard = next(place[0] for place, name in split_of(root).items() if name == "val")
@@ -142,7 +142,7 @@ def test_a_split_that_lost_its_last_shard_is_said_to_be_empty(tmp_path: Path) ->
     assert (found.code, found.severity, "'val'" in found.message) == ("WDS210", "warning", True)
 
 
-def test_the_rule_goes_into_dataset_yaml_and_the_rest_of_it_stays(tmp_path: Path) -> None:
+def test_rule_is_written_to_dataset_yaml_and_other_content_is_kept(tmp_path: Path) -> None:
     root = an_indexed(tmp_path, 10)
     path = Path(locate(root).dataset_yaml)
     path.write_text("# mine\nsample_type: CrudeSample  # and this\n")
@@ -152,7 +152,7 @@ def test_the_rule_goes_into_dataset_yaml_and_the_rest_of_it_stays(tmp_path: Path
     assert path.read_text().startswith("# mine\nsample_type: CrudeSample  # and this\n")
 
 
-def test_a_rule_in_dataset_yaml_is_followed_by_the_first_index(tmp_path: Path) -> None:
+def test_first_index_applies_rule_of_dataset_yaml(tmp_path: Path) -> None:
     one, two = an_indexed(tmp_path / "one", 10), some_shards(tmp_path / "two", 10)
     split_by_ratios(one, EIGHT_ONE_ONE, seed=7)
     Path(locate(two).meta).mkdir()
@@ -163,7 +163,7 @@ def test_a_rule_in_dataset_yaml_is_followed_by_the_first_index(tmp_path: Path) -
     assert split_of(two) == split_of(one)
 
 
-def test_a_dry_run_tells_the_counts_and_writes_nothing(tmp_path: Path) -> None:
+def test_dry_run_reports_counts_and_writes_nothing(tmp_path: Path) -> None:
     root = an_indexed(tmp_path, 10)
     before = tree(root)
     report = split_by_ratios(root, EIGHT_ONE_ONE, dry_run=True)
@@ -172,7 +172,7 @@ def test_a_dry_run_tells_the_counts_and_writes_nothing(tmp_path: Path) -> None:
     assert tree(root) == before
 
 
-def test_without_a_catalog_it_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+def test_split_without_catalog_is_refused_without_writing(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     before = tree(root)
 
@@ -182,7 +182,7 @@ def test_without_a_catalog_it_is_refused_and_nothing_is_written(tmp_path: Path) 
     assert tree(root) == before
 
 
-def test_a_split_that_is_not_there_is_named_beside_those_that_are(tmp_path: Path) -> None:
+def test_unknown_split_error_lists_existing_splits(tmp_path: Path) -> None:
     root = an_indexed(tmp_path, 10)
     split_by_ratios(root, EIGHT_ONE_ONE)
 
@@ -192,7 +192,7 @@ def test_a_split_that_is_not_there_is_named_beside_those_that_are(tmp_path: Path
     assert caught.value.code == "WDS211"
 
 
-def test_a_broken_dataset_yaml_stops_a_split_before_anything_is_changed(tmp_path: Path) -> None:
+def test_broken_dataset_yaml_stops_split_without_changes(tmp_path: Path) -> None:
     root = an_indexed(tmp_path, 10)
     split_by_ratios(root, {"train": 1})
     Path(locate(root).dataset_yaml).write_text("sample_type: [")
@@ -204,15 +204,15 @@ def test_a_broken_dataset_yaml_stops_a_split_before_anything_is_changed(tmp_path
     assert split_of(root) == before
 
 
-def settled(root: str, wanted: dict[str, float] | None = None) -> tuple[bool, list[str]]:
-    told = Told()
+def run_ensure_split(root: str, shares: dict[str, float] | None = None) -> tuple[bool, list[str]]:
+    progress = RecordingProgress()
     place = locate(root)
     with hold_lock(place.lock):
-        _, is_new = ensure_split(place, wanted, "auto", 0, told)
-    return is_new, told.notes
+        _, is_new = ensure_split(place, shares, "auto", 0, progress)
+    return is_new, progress.notes
 
 
-def test_a_rule_that_a_killed_run_did_not_record_is_recorded(tmp_path: Path) -> None:
+def test_ensure_split_records_rule_that_killed_run_did_not(tmp_path: Path) -> None:
     root = an_indexed(tmp_path, 10)
     path = Path(locate(root).dataset_yaml)
     path.write_text("sample_type: CrudeSample\nsplit: {shares: {train: 1}}\n")
@@ -220,44 +220,44 @@ def test_a_rule_that_a_killed_run_did_not_record_is_recorded(tmp_path: Path) -> 
     split_by_ratios(root, EIGHT_ONE_ONE)
     path.write_text(before)
 
-    assert settled(root, EIGHT_ONE_ONE) == (True, [])
+    assert run_ensure_split(root, EIGHT_ONE_ONE) == (True, [])
     assert load_config(str(path)).split == SplitRule(EIGHT_ONE_ONE, "shard", 0)
-    assert settled(root, EIGHT_ONE_ONE) == (False, [])
+    assert run_ensure_split(root, EIGHT_ONE_ONE) == (False, [])
 
 
-def test_a_rule_of_the_users_is_followed_where_there_are_no_splits_and_named_where_there_are(tmp_path: Path) -> None:
+def test_rule_of_user_is_applied_without_splits_and_noted_with_splits(tmp_path: Path) -> None:
     root = an_indexed(tmp_path, 10)
     path = Path(locate(root).dataset_yaml)
     path.write_text("sample_type: CrudeSample\nsplit: {shares: {train: 8, val: 2}}  # mine\n")
 
-    assert settled(root) == (True, [])
+    assert run_ensure_split(root) == (True, [])
     assert Counter(split_of(root).values()) == {"train": 40, "val": 10}
     before = split_of(root)
-    mine = "sample_type: CrudeSample\nsplit: {shares: {train: 5, dev: 5}, by: sample}  # mine\n"
-    path.write_text(mine)
-    is_new, (note,) = settled(root)
+    edited_yaml = "sample_type: CrudeSample\nsplit: {shares: {train: 5, dev: 5}, by: sample}  # mine\n"
+    path.write_text(edited_yaml)
+    is_new, (note,) = run_ensure_split(root)
 
     assert not is_new
     assert "train=8,val=2" in note
     assert f"wdsctl split {root} train=5,dev=5 --by sample --seed 0" in note
-    assert (path.read_text(), split_of(root)) == (mine, before)
+    assert (path.read_text(), split_of(root)) == (edited_yaml, before)
 
 
-def test_everything_is_train_where_nobody_says_anything(tmp_path: Path) -> None:
+def test_default_split_is_train(tmp_path: Path) -> None:
     root = an_indexed(tmp_path, 3)
 
-    assert settled(root) == (True, [])
+    assert run_ensure_split(root) == (True, [])
     assert set(split_of(root).values()) == {"train"}
-    assert settled(root) == (False, [])
+    assert run_ensure_split(root) == (False, [])
 
 
-def test_a_dataset_without_samples_has_nothing_to_divide_and_no_split_to_read(tmp_path: Path) -> None:
+def test_dataset_without_samples_has_no_splits(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": {"readme": b"1"}})
     index(root)
 
-    with pytest.raises(DatasetError, match="no samples to split") as divided:
+    with pytest.raises(DatasetError, match="no samples to split") as split_error:
         split_by_ratios(root, {"train": 1.0})
-    with pytest.raises(InputError, match="no samples") as asked:
+    with pytest.raises(InputError, match="no samples") as read_error:
         read_split(locate(root).catalog, "train")
-    assert divided.value.hint == asked.value.hint == f"`wdsctl validate {root}` tells why"
-    assert (divided.value.code, asked.value.code) == ("WDS119", "WDS211")
+    assert split_error.value.hint == read_error.value.hint == f"`wdsctl validate {root}` tells why"
+    assert (split_error.value.code, read_error.value.code) == ("WDS119", "WDS211")

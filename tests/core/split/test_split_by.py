@@ -8,8 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import Told, a_dataset, rewritten, tree
-from tests.core.split_sets import BALANCED, EACH, by_film, film_shards, films, make, splits_of
+from tests.build import RecordingProgress, a_dataset, rewrite_shard, tree
+from tests.core.split_sets import (
+    BALANCED,
+    SHARD_SAMPLES,
+    a_video_dataset,
+    split_by_rule,
+    splits_by_video,
+    splits_of,
+    video_shards,
+)
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.split_rules import Excludes, SplitRule
 from wdsctl.core.errors import InputError, UsageError
@@ -21,14 +29,14 @@ from wdsctl.core.split.split import SplitRequest, split_by_ratios, split_dataset
 EIGHT_ONE_ONE: dict[str, float] = {"train": 8, "val": 1, "test": 1}
 
 
-def test_a_key_keeps_its_split_when_samples_are_added_and_shards_are_written_anew(tmp_path: Path) -> None:
-    root = films(tmp_path, 15)
+def test_split_by_key_is_stable_when_shards_are_added_or_rewritten(tmp_path: Path) -> None:
+    root = a_video_dataset(tmp_path, 15)
     split_by_ratios(root, EIGHT_ONE_ONE, by="key")
     before = {sample.split("/", 1)[1]: name for sample, name in splits_of(root).items()}
-    a_dataset(tmp_path, film_shards(15, 5))
-    shards = film_shards(0, 2)
-    rewritten(tmp_path / "shard-000.tar", dict(sorted(shards["shard-001.tar"].items(), reverse=True)))
-    rewritten(tmp_path / "shard-001.tar", shards["shard-000.tar"])
+    a_dataset(tmp_path, video_shards(15, 5))
+    shards = video_shards(0, 2)
+    rewrite_shard(tmp_path / "shard-000.tar", dict(sorted(shards["shard-001.tar"].items(), reverse=True)))
+    rewrite_shard(tmp_path / "shard-001.tar", shards["shard-000.tar"])
     index(root)
     after = splits_of(root)
 
@@ -38,13 +46,13 @@ def test_a_key_keeps_its_split_when_samples_are_added_and_shards_are_written_ane
     assert index(root).up_to_date
 
 
-def test_sets_stand_beside_one_another_and_each_is_replaced_alone(tmp_path: Path) -> None:
-    root = films(tmp_path)
+def test_split_sets_are_independent(tmp_path: Path) -> None:
+    root = a_video_dataset(tmp_path)
     split_by_ratios(root, EIGHT_ONE_ONE)
     plain = splits_of(root)
-    make(root, SplitRule({"a": 1, "b": 1}, by="key"), split_set="two")
-    make(root, SplitRule({"x": 1}), split_set="one")
-    make(root, SplitRule({"a": 1, "b": 3}, by="shard", seed=1), split_set="two")
+    split_by_rule(root, SplitRule({"a": 1, "b": 1}, by="key"), split_set="two")
+    split_by_rule(root, SplitRule({"x": 1}), split_set="one")
+    split_by_rule(root, SplitRule({"a": 1, "b": 3}, by="shard", seed=1), split_set="two")
 
     assert splits_of(root) == plain
     assert Counter(splits_of(root, "two").values()) == {"a": 50, "b": 150}
@@ -55,12 +63,12 @@ def test_sets_stand_beside_one_another_and_each_is_replaced_alone(tmp_path: Path
         split_dataset(root, SplitRequest(split_set="one", drop=True))
 
 
-def test_counted_sets_are_dealt_new_shards_each_by_its_own_shares(tmp_path: Path) -> None:
-    root = films(tmp_path, 10)
+def test_new_shards_are_allocated_by_shares_of_each_set(tmp_path: Path) -> None:
+    root = a_video_dataset(tmp_path, 10)
     split_by_ratios(root, EIGHT_ONE_ONE)
-    make(root, SplitRule({"a": 1, "b": 1}, "sample"), split_set="two")
+    split_by_rule(root, SplitRule({"a": 1, "b": 1}, "sample"), split_set="two")
     before = splits_of(root), splits_of(root, "two")
-    a_dataset(tmp_path, film_shards(10, 10))
+    a_dataset(tmp_path, video_shards(10, 10))
     index(root)
     after = splits_of(root), splits_of(root, "two")
 
@@ -69,10 +77,10 @@ def test_counted_sets_are_dealt_new_shards_each_by_its_own_shares(tmp_path: Path
         assert {sample: other[sample] for sample in one} == one
 
 
-def test_folds_are_sets_in_which_every_sample_is_once_in_val(tmp_path: Path) -> None:
-    root = films(tmp_path)
-    make(root, SplitRule({}, by="key"), folds=4)
-    a_dataset(tmp_path, film_shards(20, 2))
+def test_every_sample_is_in_val_of_one_fold(tmp_path: Path) -> None:
+    root = a_video_dataset(tmp_path)
+    split_by_rule(root, SplitRule({}, by="key"), folds=4)
+    a_dataset(tmp_path, video_shards(20, 2))
     index(root)
     sets = [splits_of(root, f"fold-{i}") for i in range(4)]
 
@@ -80,30 +88,30 @@ def test_folds_are_sets_in_which_every_sample_is_once_in_val(tmp_path: Path) -> 
     assert Counter(sample for each in sets for sample, name in each.items() if name == "val") == dict.fromkeys(
         sets[0], 1
     )
-    make(root, SplitRule({}, group_by="json:film.id"), folds=3)
+    split_by_rule(root, SplitRule({}, group_by="json:film.id"), folds=3)
     assert splits_of(root, "fold-3") == {}
-    assert all(len(names) == 1 for names in by_film(splits_of(root, "fold-2")).values())
+    assert all(len(names) == 1 for names in splits_by_video(splits_of(root, "fold-2")).values())
 
 
-def test_excluded_samples_are_in_no_split_and_nothing_else_moves(tmp_path: Path) -> None:
-    root = films(tmp_path)
+def test_excluded_samples_are_in_no_split_and_others_stay(tmp_path: Path) -> None:
+    root = a_video_dataset(tmp_path)
     split_by_ratios(root, EIGHT_ONE_ONE)
-    make(root, SplitRule({"a": 1, "b": 1}, by="key"), split_set="two")
+    split_by_rule(root, SplitRule({"a": 1, "b": 1}, by="key"), split_set="two")
     before = splits_of(root), splits_of(root, "two")
     (tmp_path / "bad.txt").write_text("film001/00005\nfilm002/00008\n")
-    named = Excludes(
+    excludes = Excludes(
         shards=("shard-003.tar",), keys=("film000/00001",), samples=("shard-019.tar/film04{8,9}/00{195..196}",)
     )
     with pytest.raises(
         UsageError, match=r"nothing to exclude: no shard or sample matches shard-019\.tar/film048/00196"
     ):
-        make(root, None, excludes=named)
-    named = Excludes(
+        split_by_rule(root, None, excludes=excludes)
+    excludes = Excludes(
         shards=("shard-003.tar",), keys=("film000/00001",), samples=("shard-019.tar/film048/00195",),
         key_files=(str(tmp_path / "bad.txt"),),
     )  # fmt: skip
-    report = make(root, None, excludes=named)
-    gone = {
+    report = split_by_rule(root, None, excludes=excludes)
+    excluded = {
         *(sample for sample in before[0] if sample.startswith("shard-003.tar/")),
         "shard-000.tar/film000/00001",
         "shard-000.tar/film001/00005",
@@ -111,21 +119,23 @@ def test_excluded_samples_are_in_no_split_and_nothing_else_moves(tmp_path: Path)
         "shard-019.tar/film048/00195",
     }
 
-    assert report.excluded == len(gone) == 14
+    assert report.excluded == len(excluded) == 14
     for one, other in zip(before, (splits_of(root), splits_of(root, "two")), strict=True):
-        assert other == {sample: name for sample, name in one.items() if sample not in gone}
+        assert other == {sample: name for sample, name in one.items() if sample not in excluded}
     split_by_ratios(root, EIGHT_ONE_ONE)
-    assert not gone & splits_of(root).keys()
-    make(root, None, replace_excludes=True)
+    assert not excluded & splits_of(root).keys()
+    split_by_rule(root, None, replace_excludes=True)
     assert splits_of(root, "two") == before[1]
     assert len(splits_of(root)) == 200
 
 
-def test_excludes_hold_for_shards_that_come_later(tmp_path: Path) -> None:
-    root = films(tmp_path, 4)
+def test_excludes_apply_to_later_shards(tmp_path: Path) -> None:
+    root = a_video_dataset(tmp_path, 4)
     split_by_ratios(root, {"train": 1, "val": 1})
-    make(root, None, excludes=Excludes(shards=("shard-0{04..09}.tar",), keys=("film025/00102",)), allow_empty=True)
-    a_dataset(tmp_path, film_shards(4, 1) | film_shards(10, 1))
+    split_by_rule(
+        root, None, excludes=Excludes(shards=("shard-0{04..09}.tar",), keys=("film025/00102",)), allow_empty=True
+    )
+    a_dataset(tmp_path, video_shards(4, 1) | video_shards(10, 1))
     assert not index(root).up_to_date
     found = splits_of(root)
 
@@ -133,8 +143,8 @@ def test_excludes_hold_for_shards_that_come_later(tmp_path: Path) -> None:
     assert not any(sample.startswith("shard-004.tar") or sample.endswith("00102") for sample in found)
 
 
-def test_a_dry_run_tells_what_would_move_and_writes_nothing(tmp_path: Path) -> None:
-    root = films(tmp_path)
+def test_dry_run_reports_moved_samples_and_writes_nothing(tmp_path: Path) -> None:
+    root = a_video_dataset(tmp_path)
     split_by_ratios(root, EIGHT_ONE_ONE)
     before, files = splits_of(root), tree(root)
     (tmp_path / "val.txt").write_text("film000/00001\n")
@@ -146,27 +156,27 @@ def test_a_dry_run_tells_what_would_move_and_writes_nothing(tmp_path: Path) -> N
         SplitRule({}, keys={"val": str(tmp_path / "val.txt")}, rest="train"),
     ):
         files = tree(root)
-        report = make(root, rule, dry_run=True)
+        report = split_by_rule(root, rule, dry_run=True)
         assert tree(root) == files
-        make(root, rule)
+        split_by_rule(root, rule)
         after = splits_of(root)
         moved = Counter((before[sample], after[sample]) for sample in before if before[sample] != after[sample])
         assert {(move.before, move.after): move.samples for move in report.moved} == moved
         before = after
 
 
-def test_a_rebuilt_catalog_has_the_same_splits_by_the_rules_in_dataset_yaml(tmp_path: Path) -> None:
+def test_rebuilt_catalog_has_same_splits(tmp_path: Path) -> None:
     (tmp_path / "val.txt").write_text("film000/00001\nfilm003/00012\n")
-    root = films(tmp_path / "data", 8)
+    root = a_video_dataset(tmp_path / "data", 8)
     prepare(root, request=PrepareRequest(take_unsure=True, split={"train": 8, "val": 2}))
-    make(root, SplitRule(EIGHT_ONE_ONE, by="key", seed=3), split_set="k")
-    make(root, SplitRule({"a": 1, "b": 1}, group_by="json:film.id"), split_set="g")
-    make(root, SplitRule({"a": 1, "b": 1}, stratify="json:label"), split_set="s")
-    make(root, BALANCED, split_set="b")
-    make(root, SplitRule({}, patterns={"a": ("shard-00{0..3}.tar",)}, rest="b"), split_set="p")
-    make(root, SplitRule({}, keys={"val": str(tmp_path / "val.txt")}, rest="train"), split_set="l")
-    make(root, SplitRule({}, by="key"), folds=2)
-    make(root, None, excludes=Excludes(keys=("film000/00002",)))
+    split_by_rule(root, SplitRule(EIGHT_ONE_ONE, by="key", seed=3), split_set="k")
+    split_by_rule(root, SplitRule({"a": 1, "b": 1}, group_by="json:film.id"), split_set="g")
+    split_by_rule(root, SplitRule({"a": 1, "b": 1}, stratify="json:label"), split_set="s")
+    split_by_rule(root, BALANCED, split_set="b")
+    split_by_rule(root, SplitRule({}, patterns={"a": ("shard-00{0..3}.tar",)}, rest="b"), split_set="p")
+    split_by_rule(root, SplitRule({}, keys={"val": str(tmp_path / "val.txt")}, rest="train"), split_set="l")
+    split_by_rule(root, SplitRule({}, by="key"), folds=2)
+    split_by_rule(root, None, excludes=Excludes(keys=("film000/00002",)))
     sets = ("", "k", "g", "s", "b", "p", "l", "fold-0", "fold-1")
     before = [splits_of(root, name) for name in sets]
     assert index(root).up_to_date
@@ -179,10 +189,10 @@ def test_a_rebuilt_catalog_has_the_same_splits_by_the_rules_in_dataset_yaml(tmp_
     assert all(len(each) == 79 for each in before)
 
 
-def test_rules_that_were_edited_are_applied_when_asked_for(tmp_path: Path) -> None:
-    root = films(tmp_path, 8)
+def test_edited_rules_are_applied_by_again_request(tmp_path: Path) -> None:
+    root = a_video_dataset(tmp_path, 8)
     prepare(root, request=PrepareRequest(take_unsure=True, split={"train": 8, "val": 2}))
-    make(root, SplitRule({"a": 1, "b": 1}, by="key"), split_set="k")
+    split_by_rule(root, SplitRule({"a": 1, "b": 1}, by="key"), split_set="k")
     path = Path(locate(root).dataset_yaml)
     text = path.read_text().replace("  k: {shares: {a: 1, b: 1}", "  k: {shares: {a: 1, c: 1}")
     path.write_text(text + "exclude:\n  keys: [film000/00001]\n")
@@ -195,16 +205,18 @@ def test_rules_that_were_edited_are_applied_when_asked_for(tmp_path: Path) -> No
     assert path.read_text() == text + "exclude:\n  keys: [film000/00001]\n"
 
 
-def test_prepare_names_the_command_for_a_rule_that_shares_cannot_say(tmp_path: Path) -> None:
-    root = films(tmp_path, 8)
+def test_prepare_notes_command_for_grouped_rule(tmp_path: Path) -> None:
+    root = a_video_dataset(tmp_path, 8)
     prepare(root, request=PrepareRequest(take_unsure=True, split={"train": 8, "val": 2}))
     path = Path(locate(root).dataset_yaml)
     config = path.read_text().split("split:", maxsplit=1)[0]
     path.write_text(config + 'split: {shares: {train: 1, val: 1}, group_by: "json:film.id"}\n')
-    told = Told()
-    prepare(root, progress=told, request=PrepareRequest(take_unsure=True))
+    progress = RecordingProgress()
+    prepare(root, progress=progress, request=PrepareRequest(take_unsure=True))
 
-    assert any("in groups of json:film.id" in note and "--again` to apply dataset.yaml" in note for note in told.notes)
+    assert any(
+        "in groups of json:film.id" in note and "--again` to apply dataset.yaml" in note for note in progress.notes
+    )
 
 
 KILLED = """
@@ -223,17 +235,17 @@ split_dataset(sys.argv[1], SplitRequest(rule=SplitRule({"a": 1, "b": 1}, group_b
 """
 
 
-def test_a_killed_run_changes_nothing_and_what_it_has_read_is_not_read_again(tmp_path: Path) -> None:
-    root = films(tmp_path, 6)
+def test_killed_split_changes_nothing_and_keeps_read_values(tmp_path: Path) -> None:
+    root = a_video_dataset(tmp_path, 6)
     split_by_ratios(root, {"train": 1})
     before = splits_of(root)
-    done = subprocess.run([sys.executable, "-c", KILLED, root], cwd=Path(__file__).parents[3], check=False)
-    told = Told()
+    completed = subprocess.run([sys.executable, "-c", KILLED, root], cwd=Path(__file__).parents[3], check=False)
+    progress = RecordingProgress()
 
-    assert done.returncode == -9
+    assert completed.returncode == -9
     assert splits_of(root) == before
-    split_dataset(root, SplitRequest(rule=SplitRule({"a": 1, "b": 1}, group_by="json:film.id")), progress=told)
-    assert [items for name, items, _ in told.phases if name == "read values"] == [4]
+    split_dataset(root, SplitRequest(rule=SplitRule({"a": 1, "b": 1}, group_by="json:film.id")), progress=progress)
+    assert [items for name, items, _ in progress.phases if name == "read values"] == [4]
     assert set(splits_of(root).values()) == {"a", "b"}
     assert not Path(locate(root).work_folder, "values").exists()
 
@@ -246,14 +258,14 @@ def test_a_killed_run_changes_nothing_and_what_it_has_read_is_not_read_again(tmp
         SplitRule({"train": 7, "val": 3}, by="key"),
     ],
 )
-def test_a_shard_that_grows_keeps_the_samples_that_it_had_where_they_were(tmp_path: Path, rule: SplitRule) -> None:
-    root = films(tmp_path)
-    make(root, rule)
+def test_grown_shard_keeps_splits_of_old_samples(tmp_path: Path, rule: SplitRule) -> None:
+    root = a_video_dataset(tmp_path)
+    split_by_rule(root, rule)
     before = splits_of(root)
-    shards = film_shards(0, 21)
-    rewritten(tmp_path / "shard-003.tar", shards["shard-003.tar"] | shards["shard-020.tar"])
+    shards = video_shards(0, 21)
+    rewrite_shard(tmp_path / "shard-003.tar", shards["shard-003.tar"] | shards["shard-020.tar"])
     index(root)
     after = splits_of(root)
 
-    assert len(after) == len(before) + EACH
+    assert len(after) == len(before) + SHARD_SAMPLES
     assert {key: after.get(key) for key in before} == before

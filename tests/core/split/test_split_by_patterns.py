@@ -1,4 +1,4 @@
-"""Shards by patterns, and samples by key lists."""
+"""Splits of shards by patterns, and of samples by key lists."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_dataset
-from tests.core.split_sets import film_shards, films, make, splits_of
+from tests.core.split_sets import a_video_dataset, split_by_rule, splits_of, video_shards
 from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.split_rules import SplitRule
@@ -17,12 +17,12 @@ from wdsctl.core.index.index import index
 from wdsctl.core.split.split import split_by_ratios
 
 
-def test_shards_go_by_patterns_and_later_ones_too(tmp_path: Path) -> None:
-    root = films(tmp_path, 6)
+def test_patterns_assign_existing_and_later_shards(tmp_path: Path) -> None:
+    root = a_video_dataset(tmp_path, 6)
     patterns = {"train": ("shard-{000..003}.tar", "re:shard-01\\d\\.tar"), "val": ("glob:shard-00[45]*",)}
-    make(root, SplitRule({}, patterns=patterns, allow_empty=True))
+    split_by_rule(root, SplitRule({}, patterns=patterns, allow_empty=True))
     assert Counter(splits_of(root).values()) == {"train": 40, "val": 20}
-    a_dataset(tmp_path, film_shards(10, 1) | film_shards(30, 1))
+    a_dataset(tmp_path, video_shards(10, 1) | video_shards(30, 1))
     found = index(root).findings
 
     assert Counter(splits_of(root).values()) == {"train": 50, "val": 20}
@@ -38,36 +38,36 @@ def test_shards_go_by_patterns_and_later_ones_too(tmp_path: Path) -> None:
         ({"train": ("glob:*",), "val": ("val/*.tar", "re:x")}, "WDS214", "2 patterns match no shard: val/"),
     ],
 )
-def test_overlaps_gaps_and_patterns_without_shards_are_errors_with_counts(
+def test_pattern_overlaps_gaps_and_misses_are_refused_with_counts(
     tmp_path: Path, patterns: dict[str, tuple[str, ...]], code: str, words: str
 ) -> None:
-    root = films(tmp_path, 6)
+    root = a_video_dataset(tmp_path, 6)
     split_by_ratios(root, {"train": 1})
     before = splits_of(root)
 
     with pytest.raises(UsageError, match=words) as caught:
-        make(root, SplitRule({}, patterns=patterns))
+        split_by_rule(root, SplitRule({}, patterns=patterns))
     assert caught.value.code == code
     assert splits_of(root) == before
 
 
-def test_the_rest_of_patterns_may_go_somewhere_or_nowhere(tmp_path: Path) -> None:
-    root = films(tmp_path, 6)
-    make(root, SplitRule({}, patterns={"val": ("shard-000.tar",)}, rest="train"))
+def test_rest_of_patterns_is_split_or_none(tmp_path: Path) -> None:
+    root = a_video_dataset(tmp_path, 6)
+    split_by_rule(root, SplitRule({}, patterns={"val": ("shard-000.tar",)}, rest="train"))
     assert Counter(splits_of(root).values()) == {"val": 10, "train": 50}
-    make(root, SplitRule({}, patterns={"val": ("shard-000.tar",)}, rest="none"))
+    split_by_rule(root, SplitRule({}, patterns={"val": ("shard-000.tar",)}, rest="none"))
     assert Counter(splits_of(root).values()) == {"val": 10}
     assert index(root).up_to_date
 
 
-def test_lists_of_keys_are_kept_beside_the_dataset_and_new_keys_go_to_the_rest(tmp_path: Path) -> None:
-    listed = tmp_path / "val.txt"
-    listed.write_bytes(b"\xef\xbb\xbffilm000/00001\r\n\r\nfilm003/00012\nfilm003/00012\n")
-    root = films(tmp_path / "data", 3)
+def test_key_lists_are_stored_with_dataset_and_new_keys_join_rest(tmp_path: Path) -> None:
+    key_list = tmp_path / "val.txt"
+    key_list.write_bytes(b"\xef\xbb\xbffilm000/00001\r\n\r\nfilm003/00012\nfilm003/00012\n")
+    root = a_video_dataset(tmp_path / "data", 3)
     Path(locate(root).dataset_yaml).write_text("sample_type: CrudeSample\n")
-    make(root, SplitRule({}, keys={"val": str(listed)}, rest="train"), split_set="papers")
-    listed.unlink()
-    a_dataset(tmp_path / "data", film_shards(3, 1))
+    split_by_rule(root, SplitRule({}, keys={"val": str(key_list)}, rest="train"), split_set="papers")
+    key_list.unlink()
+    a_dataset(tmp_path / "data", video_shards(3, 1))
     index(root)
     found = splits_of(root, "papers")
 
@@ -93,27 +93,27 @@ def test_lists_of_keys_are_kept_beside_the_dataset_and_new_keys_go_to_the_rest(t
         ({"val": "film000/00001\n", "test": "film000/00001\n"}, "train", "WDS212", "1 sample is in the lists"),
     ],
 )
-def test_listed_keys_must_be_there_once_and_cover_all(
+def test_unknown_uncovered_or_repeated_listed_keys_are_refused(
     tmp_path: Path, lists: dict[str, str], rest: str, code: str, words: str
 ) -> None:
-    root = films(tmp_path / "data", 3)
+    root = a_video_dataset(tmp_path / "data", 3)
     files = {}
     for name, text in lists.items():
         (tmp_path / name).write_text(text)
         files[name] = str(tmp_path / name)
 
     with pytest.raises(UsageError, match=words) as caught:
-        make(root, SplitRule({}, keys=files, rest=rest))
+        split_by_rule(root, SplitRule({}, keys=files, rest=rest))
     assert caught.value.code == code
     assert not Path(locate(root).meta, "splits").exists()
 
 
 @pytest.mark.parametrize(("text", "words"), [(b"", "no keys"), (b"a\n\xff\n", "line 2 is not UTF-8")])
-def test_a_list_of_keys_that_is_none_is_refused(tmp_path: Path, text: bytes, words: str) -> None:
-    root = films(tmp_path / "data", 1)
+def test_invalid_key_list_is_refused(tmp_path: Path, text: bytes, words: str) -> None:
+    root = a_video_dataset(tmp_path / "data", 1)
     (tmp_path / "val.txt").write_bytes(text)
 
     with pytest.raises((InputError, DatasetError), match=words):
-        make(root, SplitRule({}, keys={"val": str(tmp_path / "val.txt")}, rest="train"))
+        split_by_rule(root, SplitRule({}, keys={"val": str(tmp_path / "val.txt")}, rest="train"))
     with pytest.raises(InputError, match="does not exist"):
-        make(root, SplitRule({}, keys={"val": str(tmp_path / "nowhere.txt")}, rest="train"))
+        split_by_rule(root, SplitRule({}, keys={"val": str(tmp_path / "nowhere.txt")}, rest="train"))

@@ -3,8 +3,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tests.build import a_dataset, rewritten, samples, some_shards
-from tests.core.split_sets import a_divided, splits_of
+from tests.build import a_dataset, rewrite_shard, samples, some_shards
+from tests.core.split_sets import a_split_dataset, splits_of
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_checks import QuarantineEntry, add_to_quarantine, delete_quarantine_entries
 from wdsctl.core.catalog.read import Catalog
@@ -20,7 +20,7 @@ from wdsctl.core.split.reapply import ReapplyResult, reapply_splits
 from wdsctl.core.split.split import SplitRequest, split_by_ratios, split_dataset
 
 
-def in_quarantine(root: str, *rows: tuple[str, int | None, str]) -> ReapplyResult:
+def quarantine(root: str, *rows: tuple[str, int | None, str]) -> ReapplyResult:
     place = locate(root)
     with Catalog(place.catalog) as catalog:
         layouts = {row.path: row.layout_hash for row in catalog.shards()}
@@ -32,59 +32,59 @@ def in_quarantine(root: str, *rows: tuple[str, int | None, str]) -> ReapplyResul
                 for shard, at, key in rows
             ],
         )
-    return settled(root)
+    return reapply(root)
 
 
-def settled(root: str) -> ReapplyResult:
+def reapply(root: str) -> ReapplyResult:
     place = locate(root)
     with hold_lock(place.lock):
         return reapply_splits(place, 1, SILENT_PROGRESS)
 
 
-def test_what_is_in_quarantine_is_in_no_split_until_it_is_released(tmp_path: Path) -> None:
-    root = a_divided(tmp_path)
+def test_quarantined_samples_are_in_no_split_until_released(tmp_path: Path) -> None:
+    root = a_split_dataset(tmp_path)
     before = splits_of(root)
-    report = in_quarantine(
+    report = quarantine(
         root, ("shard-000.tar", 2, "000002"), ("shard-001.tar", None, ""), ("shard-003.tar", None, "000016")
     )
-    gone = {"shard-000.tar/000002", "shard-003.tar/000016", *(f"shard-001.tar/{i:06d}" for i in range(5, 10))}
+    quarantined = {"shard-000.tar/000002", "shard-003.tar/000016", *(f"shard-001.tar/{i:06d}" for i in range(5, 10))}
 
     assert (report.is_changed, report.excluded, report.findings) == (True, 7, ())
-    assert before.keys() - splits_of(root).keys() == gone
-    assert settled(root) == ReapplyResult(is_changed=False, excluded=7)
+    assert before.keys() - splits_of(root).keys() == quarantined
+    assert reapply(root) == ReapplyResult(is_changed=False, excluded=7)
     assert index(root).up_to_date
     with Ledger.open(locate(root).ledger) as ledger:
         delete_quarantine_entries(ledger)
-    assert settled(root).is_changed
+    assert reapply(root).is_changed
     assert splits_of(root) == before
-    in_quarantine(root, ("shard-001.tar", None, ""))
+    quarantine(root, ("shard-001.tar", None, ""))
     split_by_ratios(root, {"train": 2, "val": 1}, may_move=True)
     assert len(splits_of(root)) == 25
 
 
-def test_a_shard_that_was_written_anew_is_out_of_quarantine(tmp_path: Path) -> None:
-    root = a_divided(tmp_path)
-    in_quarantine(root, ("shard-000.tar", None, ""), ("shard-001.tar", 0, "000005"))
-    rewritten(tmp_path / "shard-000.tar", samples(0, 7))
+def test_quarantine_ends_when_shard_is_rewritten(tmp_path: Path) -> None:
+    root = a_split_dataset(tmp_path)
+    quarantine(root, ("shard-000.tar", None, ""), ("shard-001.tar", 0, "000005"))
+    rewrite_shard(tmp_path / "shard-000.tar", samples(0, 7))
     index(root)
 
     assert sum(sample.startswith("shard-000.tar") for sample in splits_of(root)) == 7
     assert "shard-001.tar/000005" not in splits_of(root)
 
 
-def test_where_all_that_is_in_quarantine_was_written_anew_a_new_catalog_is_up_to_date(tmp_path: Path) -> None:
-    root = a_divided(tmp_path)
-    in_quarantine(root, ("shard-000.tar", None, ""))
-    rewritten(tmp_path / "shard-000.tar", samples(0, 7))
+def test_new_catalog_is_up_to_date_after_quarantined_shard_was_rewritten(tmp_path: Path) -> None:
+    root = a_split_dataset(tmp_path)
+    quarantine(root, ("shard-000.tar", None, ""))
+    rewrite_shard(tmp_path / "shard-000.tar", samples(0, 7))
     os.unlink(locate(root).catalog)
     index(root)
 
-    assert settled(root) == ReapplyResult(is_changed=False, excluded=0)
+    assert reapply(root) == ReapplyResult(is_changed=False, excluded=0)
     assert index(root).up_to_date
 
 
-def test_excludes_survive_a_rebuild_and_a_shard_that_goes(tmp_path: Path) -> None:
-    root = a_divided(tmp_path)
+def test_excludes_survive_rebuild_and_dropped_shard(tmp_path: Path) -> None:
+    root = a_split_dataset(tmp_path)
     split_dataset(root, SplitRequest(excludes=Excludes(keys=("000001", "000006"))))
     index(root, rebuild=True)
     assert len(splits_of(root)) == 28
@@ -93,28 +93,28 @@ def test_excludes_survive_a_rebuild_and_a_shard_that_goes(tmp_path: Path) -> Non
     assert len(splits_of(root)) == 24
 
 
-def test_a_list_that_is_gone_is_a_finding_of_the_next_index(tmp_path: Path) -> None:
+def test_missing_key_list_is_reported_by_next_index(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("000001\n")
-    root = a_divided(tmp_path / "data")
+    root = a_split_dataset(tmp_path / "data")
     split_dataset(root, SplitRequest(excludes=Excludes(key_files=(str(tmp_path / "keys"),))))
-    [kept] = (Path(locate(root).meta) / "splits").iterdir()
-    kept.unlink()
+    [key_file] = (Path(locate(root).meta) / "splits").iterdir()
+    key_file.unlink()
     a_dataset(tmp_path / "data", {"shard-006.tar": samples(30, 5)})
-    [said] = index(root).findings
+    [finding] = index(root).findings
 
-    assert "the list of keys does not exist" in said.message
+    assert "the list of keys does not exist" in finding.message
     assert "shard-000.tar/000001" not in splits_of(root)
     assert len(splits_of(root)) == 34
 
 
-def test_killed_before_excludes_are_known_new_shards_are_in_no_split(tmp_path: Path) -> None:
-    root = a_divided(tmp_path)
+def test_interrupted_index_leaves_new_shards_in_no_split(tmp_path: Path) -> None:
+    root = a_split_dataset(tmp_path)
     split_dataset(root, SplitRequest(excludes=Excludes(keys=("000031",)), allow_empty=True))
     before = splits_of(root)
     some_shards(tmp_path, 2, first=6)
     place = locate(root)
     with hold_lock(place.lock), stage_catalog(place) as stage:
-        index_shards(stage, IndexRequest(), SILENT_PROGRESS)  # all that an `index` that was interrupted may publish
+        index_shards(stage, IndexRequest(), SILENT_PROGRESS)  # what an interrupted `index` may have published
     assert splits_of(root) == before
 
     index(root)

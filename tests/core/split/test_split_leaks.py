@@ -18,8 +18,8 @@ from wdsctl.core.split.split import SplitRequest, split_by_ratios, split_dataset
 PATTERNS: dict[str, tuple[str, ...]] = {"train": ("a.tar",), "val": ("b.tar",), "test": ("c.tar",)}
 
 
-def copies(root: Path) -> str:
-    """Three splits; the pictures of 000001 and 000002 in train are in val under other names, texts are all apart."""
+def make_leaky_dataset(root: Path) -> str:
+    """Three splits; val repeats the images of 000001 and 000002 of train under other keys; all texts differ."""
     a, b, c = samples(0, 20), samples(20, 20), samples(40, 20)
     b["000020.jpg"], b["000021.jpg"] = a["000001.jpg"], a["000002.jpg"]
     b["000022.jpg"] = a["000002.jpg"]
@@ -31,8 +31,8 @@ def copies(root: Path) -> str:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_the_same_content_in_two_splits_is_found_whatever_it_is_called(tmp_path: Path, workers: int) -> None:
-    root = copies(tmp_path)
+def test_find_leaks_finds_same_content_under_other_keys(tmp_path: Path, workers: int) -> None:
+    root = make_leaky_dataset(tmp_path)
     report = find_leaks(root, workers=workers)
 
     assert report.parts == ("jpg",)
@@ -50,9 +50,10 @@ def test_the_same_content_in_two_splits_is_found_whatever_it_is_called(tmp_path:
 
 
 @pytest.mark.usefixtures("place")
-def test_media_of_every_format_are_compared_where_nobody_says_which(tmp_path: Path) -> None:
+def test_find_leaks_compares_media_of_every_format_by_default(tmp_path: Path) -> None:
     shards = {
-        f"{shard}.tar": {f"{shard}.{ending}": ending.encode() for ending in MEDIA_EXTENSIONS} | {f"{shard}.txt": b"x"}
+        f"{shard}.tar": {f"{shard}.{extension}": extension.encode() for extension in MEDIA_EXTENSIONS}
+        | {f"{shard}.txt": b"x"}
         for shard in "ab"
     }
     root = a_dataset(tmp_path, shards)
@@ -65,8 +66,8 @@ def test_media_of_every_format_are_compared_where_nobody_says_which(tmp_path: Pa
     assert [(pair.one, pair.other) for pair in report.pairs] == [("a.tar/a", "b.tar/b")]
 
 
-def test_findings_are_noted_in_the_ledger(tmp_path: Path) -> None:
-    root = copies(tmp_path)
+def test_leak_findings_are_recorded_in_ledger(tmp_path: Path) -> None:
+    root = make_leaky_dataset(tmp_path)
     find_leaks(root)
     with Ledger.open_for_reading(locate(root).ledger) as ledger:
         run = ledger.runs()[-1]
@@ -74,8 +75,8 @@ def test_findings_are_noted_in_the_ledger(tmp_path: Path) -> None:
         assert [found.code for found in ledger.findings(run["id"])] == ["WDS216"]
 
 
-def test_other_parts_are_compared_where_they_are_named(tmp_path: Path) -> None:
-    root = copies(tmp_path)
+def test_find_leaks_compares_named_parts(tmp_path: Path) -> None:
+    root = make_leaky_dataset(tmp_path)
 
     assert find_leaks(root, ["txt"]).counts == ()
     assert find_leaks(root, ["jpg", "txt"]).counts == ()
@@ -83,7 +84,7 @@ def test_other_parts_are_compared_where_they_are_named(tmp_path: Path) -> None:
         find_leaks(root, ["png"])
 
 
-def test_only_samples_of_sizes_that_two_splits_have_are_read(tmp_path: Path) -> None:
+def test_find_leaks_reads_only_samples_of_sizes_in_two_splits(tmp_path: Path) -> None:
     a, b = samples(0, 50, size=10), samples(50, 50, size=11)
     b["000050.jpg"] = a["000000.jpg"]
     root = a_dataset(tmp_path, {"a.tar": a, "b.tar": b})
@@ -95,15 +96,17 @@ def test_only_samples_of_sizes_that_two_splits_have_are_read(tmp_path: Path) -> 
     assert [pair.one for pair in report.pairs] == ["a.tar/000000"]
 
 
-def test_hashes_that_are_divided_among_files_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = copies(tmp_path)
-    whole = find_leaks(root)
+def test_find_leaks_result_is_same_with_hashes_in_several_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = make_leaky_dataset(tmp_path)
+    expected = find_leaks(root)
     monkeypatch.setattr(leaks, "MAX_SORTED_HASHES", 7)
 
-    assert find_leaks(root) == whole
+    assert find_leaks(root) == expected
 
 
-def test_empty_parts_and_parts_that_are_not_there_are_like_nothing(tmp_path: Path) -> None:
+def test_find_leaks_ignores_empty_and_missing_parts(tmp_path: Path) -> None:
     a, b = {"1.jpg": b"", "2.txt": b"x", "3.jpg": b"y"}, {"4.jpg": b"", "5.txt": b"x", "6.jpg": b"y"}
     root = a_dataset(tmp_path, {"a.tar": a, "b.tar": b})
     index(root)
@@ -112,8 +115,8 @@ def test_empty_parts_and_parts_that_are_not_there_are_like_nothing(tmp_path: Pat
     assert [(pair.one, pair.other) for pair in find_leaks(root).pairs] == [("a.tar/3", "b.tar/6")]
 
 
-def test_a_shard_that_cannot_be_read_is_a_finding_and_the_others_are_compared(tmp_path: Path) -> None:
-    root = copies(tmp_path)
+def test_unreadable_shard_is_reported_and_others_are_compared(tmp_path: Path) -> None:
+    root = make_leaky_dataset(tmp_path)
     (tmp_path / "c.tar").unlink()
     report = find_leaks(root)
 
@@ -121,7 +124,7 @@ def test_a_shard_that_cannot_be_read_is_a_finding_and_the_others_are_compared(tm
     assert len(report.pairs) == 3
 
 
-def test_a_set_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_find_leaks_refuses_missing_split_set(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": samples(0, 4)})
     index(root)
     with pytest.raises(InputError, match="no splits yet"):

@@ -29,7 +29,7 @@ from wdsctl.core.split.values import parse_value_spec
         ("json:a", b"[" * 100_000, None),
     ],
 )
-def test_a_value_is_found_in_a_part_or_is_not_there(spec: str, data: bytes, value: str | None) -> None:
+def test_value_from_part_returns_value_or_none(spec: str, data: bytes, value: str | None) -> None:
     assert parse_value_spec(spec).value_from_part(data) == value
 
 
@@ -42,7 +42,7 @@ def test_a_value_is_found_in_a_part_or_is_not_there(spec: str, data: bytes, valu
         ("key:x", "film1/003", None),
     ],
 )
-def test_a_value_is_found_in_a_key(spec: str, key: str, value: str | None) -> None:
+def test_value_from_key_returns_value_or_none(spec: str, key: str, value: str | None) -> None:
     assert parse_value_spec(spec).value_from_key(key) == value
 
 
@@ -62,6 +62,6 @@ def test_a_value_is_found_in_a_key(spec: str, key: str, value: str | None) -> No
         "x:y",
     ],
 )
-def test_what_says_nothing_is_refused(spec: str) -> None:
+def test_parse_value_spec_refuses_invalid_spec(spec: str) -> None:
     with pytest.raises(UsageError):
         parse_value_spec(spec)

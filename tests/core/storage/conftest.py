@@ -6,6 +6,6 @@ from wdsctl.core.storage import remote_errors
 
 
 @pytest.fixture(autouse=True)
-def no_store_has_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test counts the tries of a store that is new to it."""
+def reset_answering_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forgets which stores have answered, as this changes the number of tries."""
     monkeypatch.setattr(remote_errors, "_answering_stores", set())

@@ -1,4 +1,4 @@
-"""Datasets behind a cache of fsspec are the datasets of the store, whatever happens to the copies."""
+"""Datasets behind an fsspec cache equal the datasets of the store, whatever happens to the cached copies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from fsspec.config import conf
 
 from tests.build import a_shard, samples, some_shards
-from tests.remote import uploaded
+from tests.remote import upload_shards
 from tests.stores.proxy import Fault, FaultProxy
 from tests.stores.servers import in_use, rclone_server
 from wdsctl.core.dataset.location import locate
@@ -34,7 +34,7 @@ LAYERS = ["simplecache", "filecache", "blockcache"]
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_a_cache_gives_the_bytes_of_the_store(use_store: Callable[[str], str], layer: str) -> None:
+def test_cache_layer_returns_bytes_of_store(use_store: Callable[[str], str], layer: str) -> None:
     root = use_store("rclone")
     data = os.urandom(20 << 20)
     ObjectStore(root).put(f"{root}/a.bin", data)
@@ -50,10 +50,8 @@ def test_a_cache_gives_the_bytes_of_the_store(use_store: Callable[[str], str], l
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_a_dataset_behind_a_cache_shares_its_catalog(
-    use_store: Callable[[str], str], tmp_path: Path, layer: str
-) -> None:
-    root = uploaded(some_shards(tmp_path / "local", 3), f"{use_store('rclone')}/shards")
+def test_dataset_behind_cache_shares_its_catalog(use_store: Callable[[str], str], tmp_path: Path, layer: str) -> None:
+    root = upload_shards(some_shards(tmp_path / "local", 3), f"{use_store('rclone')}/shards")
     prepare(f"{layer}::{root}", None, UNSURE)
 
     assert locate(f"{layer}::{root}").catalog == locate(root).catalog
@@ -61,7 +59,7 @@ def test_a_dataset_behind_a_cache_shares_its_catalog(
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_a_replaced_shard_is_read_again(
+def test_replaced_shard_is_read_again_through_cache(
     use_store: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layer: str
 ) -> None:
     root = use_store("rclone")
@@ -77,7 +75,7 @@ def test_a_replaced_shard_is_read_again(
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_a_download_that_was_cut_short_is_repeated(tmp_path: Path, layer: str) -> None:
+def test_truncated_download_is_repeated(tmp_path: Path, layer: str) -> None:
     data = os.urandom(3 << 20)
     with rclone_server(tmp_path) as store, FaultProxy(store.endpoint) as proxy, in_use(store.through(proxy.url)):
         ObjectStore("s3://bucket").put("s3://bucket/a.bin", data)
@@ -86,15 +84,15 @@ def test_a_download_that_was_cut_short_is_repeated(tmp_path: Path, layer: str) -
         assert storage.read(f"{layer}::s3://bucket/a.bin", 0, len(data)) == data
 
 
-def test_processes_never_share_a_cache_folder(tmp_path: Path) -> None:
-    mine = _hold_folder(str(tmp_path))
+def test_processes_never_share_cache_folder(tmp_path: Path) -> None:
+    folder = _hold_folder(str(tmp_path))
     code = "import sys; from wdsctl.core.storage.cache_layers import _hold_folder as f; print(f(sys.argv[1]))"
-    theirs = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, capture_output=True, text=True)
+    completed = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, capture_output=True, text=True)
 
-    assert _hold_folder(str(tmp_path)) == mine != theirs.stdout.strip()
+    assert _hold_folder(str(tmp_path)) == folder != completed.stdout.strip()
 
 
-def test_a_simplecache_with_a_folder_is_refused(
+def test_simplecache_with_fixed_folder_is_refused(
     use_store: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = use_store("rclone")
@@ -104,19 +102,19 @@ def test_a_simplecache_with_a_folder_is_refused(
 
 
 @pytest.mark.parametrize("chain", ["zip::s3://bucket/a.zip", "simplecache::filecache::s3://bucket/x"])
-def test_other_chains_are_refused(chain: str) -> None:
+def test_locate_refuses_other_url_chains(chain: str) -> None:
     with pytest.raises(InputError, match="through one cache of fsspec"):
         locate(chain)
 
 
-def test_nothing_is_written_through_a_cache() -> None:
+def test_put_through_cache_is_refused() -> None:
     with pytest.raises((InputError, UsageError), match="cache"):
         ObjectStore("simplecache::memory://x").put("simplecache::memory://x/a", b"1")
 
 
-def test_the_errors_of_the_store_are_those_without_a_cache(use_store: Callable[[str], str]) -> None:
+def test_store_errors_are_same_through_cache(use_store: Callable[[str], str]) -> None:
     root = use_store("rclone")
     for prefix in ("", *(f"{layer}::" for layer in LAYERS)):
-        with pytest.raises(WdsctlError) as failed:
+        with pytest.raises(WdsctlError) as caught:
             FsspecStorage(f"{prefix}{root}").read(f"{prefix}{root}/none.tar", 0, 10)
-        assert failed.value.code == "WDS404"
+        assert caught.value.code == "WDS404"

@@ -29,12 +29,12 @@ def a_policy(latency: float = 0.001, requests: int = 40) -> HedgePolicy:
     return policy
 
 
-def answering(*seconds: float, cancelled: list[int] | None = None) -> Callable[[], Awaitable[int]]:
-    """A request whose first copy takes the first of these times, and so on; it answers with the number of the copy."""
-    begun = iter(range(len(seconds)))
+def make_request(*seconds: float, cancelled: list[int] | None = None) -> Callable[[], Awaitable[int]]:
+    """A request whose copies take these seconds in turn and return their number; after negative seconds they fail."""
+    copies = iter(range(len(seconds)))
 
     async def send() -> int:
-        number = next(begun)
+        number = next(copies)
         try:
             await asyncio.sleep(abs(seconds[number]))
         except asyncio.CancelledError:
@@ -51,39 +51,39 @@ def answering(*seconds: float, cancelled: list[int] | None = None) -> Callable[[
 def run(
     send: Callable[[], Awaitable[int]], policy: HedgePolicy, is_awaited: Callable[[], bool] = lambda: True
 ) -> tuple[int, int]:
-    """(the answer, copies that were sent)."""
+    """Returns the answer and the number of copies that were sent."""
     hedges: list[int] = []
 
-    async def both() -> int:
+    async def send_hedged() -> int:
         found = await hedged(send, KIB, policy, lambda: hedges.append(1), is_awaited)
         await asyncio.sleep(0.01)
         return found
 
-    return asyncio.run(both()), len(hedges)
+    return asyncio.run(send_hedged()), len(hedges)
 
 
-def test_a_request_in_time_is_sent_once() -> None:
-    assert run(answering(0.001), a_policy()) == (0, 0)
+def test_request_in_time_is_sent_once() -> None:
+    assert run(make_request(0.001), a_policy()) == (0, 0)
 
 
-def test_the_first_answer_wins_and_the_other_copy_is_cancelled() -> None:
+def test_first_answer_wins_and_other_copy_is_cancelled() -> None:
     cancelled: list[int] = []
-    assert run(answering(30, 0.001, cancelled=cancelled), a_policy()) == (1, 1)
+    assert run(make_request(30, 0.001, cancelled=cancelled), a_policy()) == (1, 1)
     assert cancelled == [0]
 
-    assert run(answering(0.1, 30, cancelled=cancelled), a_policy()) == (0, 1)
+    assert run(make_request(0.1, 30, cancelled=cancelled), a_policy()) == (0, 1)
     assert cancelled == [0, 1]
 
 
-def test_a_copy_that_fails_leaves_the_other_one() -> None:
-    assert run(answering(0.15, -0.001), a_policy()) == (0, 1)
+def test_failed_copy_leaves_other_copy_running() -> None:
+    assert run(make_request(0.15, -0.001), a_policy()) == (0, 1)
     with pytest.raises(ConnectionResetError):
-        run(answering(-0.1, -0.001), a_policy())
+        run(make_request(-0.1, -0.001), a_policy())
     with pytest.raises(ConnectionResetError):
-        run(answering(-0.001), a_policy())
+        run(make_request(-0.001), a_policy())
 
 
-def test_copies_are_a_share_of_the_requests() -> None:
+def test_hedged_copies_are_limited_to_share_of_requests() -> None:
     policy = a_policy()
     sent = 0
     for _ in range(100):
@@ -93,7 +93,7 @@ def test_copies_are_a_share_of_the_requests() -> None:
     assert sent == 2 + 5 - 1 or sent == 2 + 5
 
 
-def test_when_a_request_is_late_follows_from_those_of_its_size() -> None:
+def test_late_after_depends_on_latencies_of_request_size() -> None:
     policy = HedgePolicy()
     assert policy.late_after(KIB) == FIRST_HEDGE_SECONDS
     for _ in range(100):
@@ -108,21 +108,21 @@ def test_when_a_request_is_late_follows_from_those_of_its_size() -> None:
     assert policy.late_after(KIB) == pytest.approx(0.3), "a store that became slower"
 
 
-def test_a_request_that_nobody_waits_for_gets_more_time() -> None:
+def test_unawaited_request_is_hedged_later() -> None:
     slow = 2 * MIN_HEDGE_SECONDS  # late for somebody who waits
-    assert run(answering(slow, 0.001), a_policy(), lambda: False) == (0, 0)
-    assert run(answering(slow, 0.001), a_policy(), lambda: True) == (1, 1)
-    assert run(answering(30, 0.001), a_policy(), lambda: False) == (1, 1), "and not for ever"
+    assert run(make_request(slow, 0.001), a_policy(), lambda: False) == (0, 0)
+    assert run(make_request(slow, 0.001), a_policy(), lambda: True) == (1, 1)
+    assert run(make_request(30, 0.001), a_policy(), lambda: False) == (1, 1), "and not for ever"
 
 
-def test_a_request_that_somebody_begins_to_wait_for_is_sent_again_at_once() -> None:
-    asked = iter([False] * 2)
+def test_request_is_hedged_at_once_when_it_becomes_awaited() -> None:
+    awaited = iter([False] * 2)
     policy = a_policy(latency=MIN_HEDGE_SECONDS)  # late after 75 ms, or 300 ms
 
-    assert run(answering(30, 0.001), policy, lambda: next(asked, True)) == (1, 1)
+    assert run(make_request(30, 0.001), policy, lambda: next(awaited, True)) == (1, 1)
 
 
-def test_a_few_latencies_are_enough_to_know_that_a_request_takes_seconds() -> None:
+def test_late_after_adapts_after_few_latencies() -> None:
     policy = HedgePolicy()
     for seconds in (0.02, 0.03, 2.0, 0.02, 0.03):
         assert policy.late_after(KIB) == FIRST_HEDGE_SECONDS
@@ -131,15 +131,15 @@ def test_a_few_latencies_are_enough_to_know_that_a_request_takes_seconds() -> No
     assert policy.late_after(KIB) == pytest.approx(EARLY_LATE_FACTOR * 0.03)
 
 
-def test_a_range_is_requested_so_early_that_a_late_request_arrives_in_time() -> None:
+def test_lead_seconds_covers_late_request_and_its_copy() -> None:
     policy = a_policy(latency=0.2)
     late = UNAWAITED_FACTOR * LATE_FACTOR * 0.2
 
     assert policy.lead_seconds == pytest.approx(late + LATE_FACTOR * 0.2)
 
 
-def test_the_budget_of_copies_is_enough_for_one_late_request_in_a_hundred() -> None:
-    """Of 10,000 requests, the late ones come by chance: how many got no copy."""
+def test_hedge_budget_suffices_for_one_percent_late_requests() -> None:
+    """Of 10,000 requests, of which random ones are late, none is refused a copy."""
     policy, refused = a_policy(), 0
     draw = random.Random(17)
     late = [draw.random() < 0.01 for _ in range(10_000)]

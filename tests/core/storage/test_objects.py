@@ -17,7 +17,7 @@ from wdsctl.core.storage.objects import ObjectStore
 from wdsctl.core.storage.remote_errors import RetryPolicy
 from wdsctl.core.storage.s3_objects import S3Objects
 
-IMPATIENT = RetryPolicy(first_pause_seconds=0.0)
+NO_PAUSES = RetryPolicy(first_pause_seconds=0.0)
 MIB = 1 << 20
 
 
@@ -36,18 +36,18 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"s3://bucket/{tmp_path.name}/root"
 
 
-def test_an_object_is_created_by_one_writer_alone(root: str) -> None:
+def test_put_if_absent_succeeds_for_one_writer_only(root: str) -> None:
     store = ObjectStore(root)
     first = store.put(f"{root}/a", b"one", if_absent=True)
 
-    with pytest.raises(PreconditionFailed, match="another writer") as failed:
+    with pytest.raises(PreconditionFailed, match="another writer") as caught:
         store.put(f"{root}/a", b"two", if_absent=True)
 
-    assert failed.value.code == "WDS418"
+    assert caught.value.code == "WDS418"
     assert store.get(f"{root}/a") == (b"one", first.tag)
 
 
-def test_an_object_is_replaced_only_in_the_version_that_was_read(root: str) -> None:
+def test_put_if_tag_replaces_only_version_that_was_read(root: str) -> None:
     store = ObjectStore(root)
     first = store.put(f"{root}/a", b"one")
     second = store.put(f"{root}/a", b"two", if_tag=first.tag)
@@ -60,14 +60,14 @@ def test_an_object_is_replaced_only_in_the_version_that_was_read(root: str) -> N
     assert store.get(f"{root}/a") == (b"two", second.tag)
 
 
-def test_a_put_whose_answer_was_lost_finds_its_own_object(root: str) -> None:
+def test_put_after_lost_answer_accepts_own_object(root: str) -> None:
     store = ObjectStore(root)
     store.put(f"{root}/a", b"mine", if_absent=True)
 
     assert store.put(f"{root}/a", b"mine", if_absent=True).size == 4
 
 
-def test_a_large_object_appears_when_its_upload_is_finished(root: str) -> None:
+def test_upload_is_visible_only_after_finish(root: str) -> None:
     store = ObjectStore(root)
     pieces = [bytes([i]) * 1_000_003 for i in range(40)]
     with store.open_upload(f"{root}/big") as upload:
@@ -83,7 +83,7 @@ def test_a_large_object_appears_when_its_upload_is_finished(root: str) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 16 * MIB - 1, 16 * MIB, 16 * MIB + 1, 33 * MIB])
-def test_a_file_is_stored_byte_for_byte(root: str, tmp_path: Path, size: int) -> None:
+def test_put_file_stores_file_byte_for_byte(root: str, tmp_path: Path, size: int) -> None:
     data = bytes(range(251)) * (size // 251 + 1)
     (tmp_path / "file").write_bytes(data[:size])
     store = ObjectStore(root)
@@ -97,7 +97,7 @@ def test_a_file_is_stored_byte_for_byte(root: str, tmp_path: Path, size: int) ->
         store.put_file(str(tmp_path / "file"), f"{root}/file", if_absent=True)
 
 
-def test_an_upload_that_fails_leaves_nothing(root: str) -> None:
+def test_failed_upload_leaves_nothing(root: str) -> None:
     store = ObjectStore(root)
     with suppress(KeyError), store.open_upload(f"{root}/big") as upload:
         upload.write(bytes(17 * MIB))
@@ -106,7 +106,7 @@ def test_an_upload_that_fails_leaves_nothing(root: str) -> None:
     assert (store.list(root), store.pending(root)) == ([], [])
 
 
-def test_uploads_of_dead_runs_are_aborted_if_they_are_ours(root: str) -> None:
+def test_abort_pending_aborts_only_own_uploads(root: str) -> None:
     store = ObjectStore(root)
     for name in ("ours", "theirs"):
         upload = store.open_upload(f"{root}/{name}")
@@ -127,7 +127,7 @@ def test_missing_objects_are_none_and_can_be_deleted(root: str) -> None:
         store.get(f"{root}/a")
 
 
-def test_a_store_pickles_by_value(root: str) -> None:
+def test_object_store_pickles_by_value(root: str) -> None:
     store = ObjectStore(root)
     store.put(f"{root}/a", b"1")
     assert pickle.loads(pickle.dumps(store)).get(f"{root}/a")[0] == b"1"  # noqa: S301 - our own
@@ -137,7 +137,7 @@ def _put_in_child(store: ObjectStore) -> None:
     store.put(f"{store.root}/child", b"1")
 
 
-def test_a_store_works_after_a_fork(s3: str, tmp_path: Path) -> None:
+def test_object_store_works_after_fork(s3: str, tmp_path: Path) -> None:
     store = ObjectStore(f"s3://bucket/{tmp_path.name}")
     store.put(f"{store.root}/parent", b"1")
     child = multiprocessing.get_context("fork").Process(target=_put_in_child, args=(store,))
@@ -147,32 +147,32 @@ def test_a_store_works_after_a_fork(s3: str, tmp_path: Path) -> None:
     assert [each.url.rpartition("/")[2] for each in store.list(store.root)] == ["child", "parent"]
 
 
-def test_an_object_elsewhere_is_refused(root: str) -> None:
+def test_put_refuses_url_outside_root(root: str) -> None:
     with pytest.raises(UsageError, match="not below"):
         ObjectStore(root).put(f"{root}-other/a", b"")
 
 
-def test_a_server_that_ignores_conditions_is_refused(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_that_ignores_conditions_is_refused(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put = S3Objects.put
     monkeypatch.setattr(S3Objects, "put", lambda self, path, data, _tag, _absent: put(self, path, data, None, False))
     root = f"s3://bucket/{tmp_path.name}"
 
-    with pytest.raises(StorageError, match="ignores the conditions") as failed:
+    with pytest.raises(StorageError, match="ignores the conditions") as caught:
         ObjectStore(root).put(f"{root}/a", b"1", if_absent=True)
 
-    assert failed.value.code == "WDS419"
+    assert caught.value.code == "WDS419"
     assert ObjectStore(root).list(root) == []
 
 
-def test_a_driver_without_conditions_is_refused(tmp_path: Path) -> None:
+def test_driver_without_conditional_writes_is_refused(tmp_path: Path) -> None:
     root = f"local://{tmp_path}"
     store = ObjectStore(root)
-    with pytest.raises(StorageError, match="does not support conditional writes") as failed:
+    with pytest.raises(StorageError, match="does not support conditional writes") as caught:
         store.put(f"{root}/a", b"1", if_absent=True)
-    assert failed.value.code == "WDS419"
+    assert caught.value.code == "WDS419"
 
 
-def test_a_generic_driver_writes_a_draft_and_renames_it(tmp_path: Path) -> None:
+def test_generic_driver_writes_draft_and_renames_it(tmp_path: Path) -> None:
     root = f"local://{tmp_path}/store"
     store = ObjectStore(root)
     with store.open_upload(f"{root}/a/big") as upload:
@@ -183,14 +183,14 @@ def test_a_generic_driver_writes_a_draft_and_renames_it(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "store/a").iterdir()] == ["big"]
 
 
-def test_a_bucket_that_does_not_exist_is_named(s3: str) -> None:
+def test_missing_bucket_is_reported(s3: str) -> None:
     with pytest.raises(InputError, match="no such bucket"):
         ObjectStore("s3://nowhere/a").put("s3://nowhere/a/b", b"")
     with pytest.raises(InputError, match="no such bucket"):
         ObjectStore("s3://nowhere/a").list("s3://nowhere/a")
 
 
-class _Interrupted:
+class _RequestFault:
     """Lets the first `good` requests of one kind through, and fails the others `times` times."""
 
     def __init__(self, method: str, error: Exception, *, good: int = 0, times: int = 1 << 30) -> None:
@@ -209,7 +209,7 @@ class _Interrupted:
         return await self._call(driver, method, path, **options)
 
 
-def interrupt(monkeypatch: pytest.MonkeyPatch, fault: _Interrupted) -> None:
+def inject_fault(monkeypatch: pytest.MonkeyPatch, fault: _RequestFault) -> None:
     async def request(driver: S3Objects, method: str, path: str, **options: Any) -> Any:
         return await fault(driver, method, path, **options)
 
@@ -220,22 +220,20 @@ STEPS = ["create_multipart_upload", "upload_part", "complete_multipart_upload"]
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_step_of_an_upload_that_fails_once_is_repeated(
-    s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
-    interrupt(monkeypatch, _Interrupted(step, ConnectionError("cut"), times=1))
-    store = ObjectStore(f"s3://bucket/{tmp_path.name}", retry_policy=IMPATIENT)
+def test_failed_upload_step_is_retried(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    inject_fault(monkeypatch, _RequestFault(step, ConnectionError("cut"), times=1))
+    store = ObjectStore(f"s3://bucket/{tmp_path.name}", retry_policy=NO_PAUSES)
     (tmp_path / "file").write_bytes(bytes(40 * MIB))
 
     assert store.put_file(str(tmp_path / "file"), f"{store.root}/a").size == 40 * MIB
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_an_upload_whose_step_fails_for_good_leaves_nothing(
+def test_upload_with_permanently_failing_step_leaves_nothing(
     s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    interrupt(monkeypatch, _Interrupted(step, PermissionError("Access Denied"), good=step == "upload_part"))
-    store = ObjectStore(f"s3://bucket/{tmp_path.name}", retry_policy=IMPATIENT)
+    inject_fault(monkeypatch, _RequestFault(step, PermissionError("Access Denied"), good=step == "upload_part"))
+    store = ObjectStore(f"s3://bucket/{tmp_path.name}", retry_policy=NO_PAUSES)
     (tmp_path / "file").write_bytes(bytes(40 * MIB))
 
     with pytest.raises(PermissionDenied, match="allow these credentials to write"):
@@ -244,9 +242,7 @@ def test_an_upload_whose_step_fails_for_good_leaves_nothing(
     assert (store.list(store.root), store.pending(store.root)) == ([], [])
 
 
-def test_a_finished_upload_whose_answer_was_lost_counts(
-    s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finished_upload_counts_after_lost_answer(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     request = S3Objects._request
     lost: list[str] = []
 
@@ -260,31 +256,31 @@ def test_a_finished_upload_whose_answer_was_lost_counts(
         return answer
 
     monkeypatch.setattr(S3Objects, "_request", lose_answer)
-    store = ObjectStore(f"s3://bucket/{tmp_path.name}", retry_policy=IMPATIENT)
+    store = ObjectStore(f"s3://bucket/{tmp_path.name}", retry_policy=NO_PAUSES)
     with store.open_upload(f"{store.root}/a") as upload:
         upload.write(bytes(40 * MIB))
         assert upload.finish().size == 40 * MIB
 
 
-def test_bytes_that_changed_on_the_way_are_noticed(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_corrupted_upload_is_detected(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     request = S3Objects._request
 
-    async def cut(driver: S3Objects, method: str, path: str, **options: Any) -> Any:
+    async def truncate_part(driver: S3Objects, method: str, path: str, **options: Any) -> Any:
         if method == "upload_part" and options["PartNumber"] == 2:
             options["Body"] = options["Body"][:-1]
         return await request(driver, method, path, **options)
 
-    monkeypatch.setattr(S3Objects, "_request", cut)
-    store = ObjectStore(f"s3://bucket/{tmp_path.name}", retry_policy=IMPATIENT)
+    monkeypatch.setattr(S3Objects, "_request", truncate_part)
+    store = ObjectStore(f"s3://bucket/{tmp_path.name}", retry_policy=NO_PAUSES)
     (tmp_path / "file").write_bytes(bytes(20 * MIB))
-    with pytest.raises(StorageError, match="expected 20,971,520") as failed:
+    with pytest.raises(StorageError, match="expected 20,971,520") as caught:
         store.put_file(str(tmp_path / "file"), f"{store.root}/a")
 
-    assert failed.value.code == "WDS420"
+    assert caught.value.code == "WDS420"
     assert store.list(store.root) == []
 
 
-def test_memory_is_bounded_by_the_parts_in_flight(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_upload_memory_is_bounded_by_parts_in_flight(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "PART_BYTES", 5 * MIB)
     store = ObjectStore(f"s3://bucket/{tmp_path.name}")
     with store.open_upload(f"{store.root}/a") as upload:
@@ -296,6 +292,6 @@ def test_memory_is_bounded_by_the_parts_in_flight(s3: str, tmp_path: Path, monke
 
 def test_credentials_never_show_in_errors() -> None:
     fsspec.filesystem("memory")
-    with pytest.raises(UsageError) as failed:
+    with pytest.raises(UsageError) as caught:
         ObjectStore("s3://user:hunter2secret@bucket/a").put("s3://user:hunter2secret@other/b", b"")
-    assert "hunter2secret" not in str(failed.value)
+    assert "hunter2secret" not in str(caught.value)

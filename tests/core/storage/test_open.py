@@ -1,4 +1,4 @@
-"""Which clients of stores a forked process could not use."""
+"""find_fork_unsafe names the store clients that a forked process cannot use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from wdsctl.core.storage.open import find_fork_unsafe
 
 
-def test_a_client_with_threads_is_unsafe_once_it_was_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_find_fork_unsafe_names_client_with_threads_once_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     roots = ["/data", "s3://bucket/x", "msc://profile/x"]
     monkeypatch.delitem(sys.modules, "multistorageclient", raising=False)
     assert find_fork_unsafe(roots) == ""

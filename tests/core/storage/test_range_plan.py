@@ -15,15 +15,15 @@ ranges = st.lists(
 
 
 @given(ranges, st.integers(0, 40), st.integers(1, 64))
-def test_every_range_is_cut_from_the_pieces_byte_for_byte(wanted: list[FileRange], gap: int, piece: int) -> None:
-    plan = plan_requests(wanted, max_gap_bytes=gap, max_request_bytes=piece)
+def test_plan_requests_covers_every_range_byte_for_byte(file_ranges: list[FileRange], gap: int, piece: int) -> None:
+    plan = plan_requests(file_ranges, max_gap_bytes=gap, max_request_bytes=piece)
     fetched = [FILES[each.path][each.start : each.stop] for each in plan.requests]
 
-    assert plan.slice_data(fetched) == [FILES[each.path][each.offset : each.offset + each.size] for each in wanted]
+    assert plan.slice_data(fetched) == [FILES[each.path][each.offset : each.offset + each.size] for each in file_ranges]
     assert all(0 < each.stop - each.start <= piece for each in plan.requests)
 
 
-def test_neighbours_are_one_request_and_what_lies_apart_is_not() -> None:
+def test_neighbouring_ranges_share_one_request_and_distant_ones_do_not() -> None:
     near = [FileRange("a", 0, 10), FileRange("a", 15, 10), FileRange("a", 100, 5), FileRange("b", 0, 5)]
 
     assert [tuple(piece) for piece in plan_requests(near, max_gap_bytes=5).requests] == [
@@ -33,7 +33,7 @@ def test_neighbours_are_one_request_and_what_lies_apart_is_not() -> None:
     ]
 
 
-def test_a_long_range_goes_in_pieces() -> None:
+def test_long_range_is_divided_into_pieces() -> None:
     assert [piece.stop for piece in plan_requests([FileRange("a", 0, 25)], max_request_bytes=10).requests] == [
         10,
         20,

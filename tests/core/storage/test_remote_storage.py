@@ -34,18 +34,18 @@ def a_storage(expected: dict[str, int] | None = None) -> FsspecStorage:
     return FsspecStorage("faulty://store/data/", expected, retry_policy=RetryPolicy(first_pause_seconds=0.0))
 
 
-def cut(path: str, start: int, stop: int, data: bytes) -> bytes:
+def truncate(path: str, start: int, stop: int, data: bytes) -> bytes:
     return data[:-1]
 
 
-def raising(error: Exception, times: int = FIRST_TRIES) -> OnceEach:
-    def strike(path: str, start: int, stop: int, data: bytes) -> bytes:
+def fail_with(error: Exception, times: int = FIRST_TRIES) -> OnceEach:
+    def fail(path: str, start: int, stop: int, data: bytes) -> bytes:
         raise error
 
-    return OnceEach(strike, times=times)
+    return OnceEach(fail, times=times)
 
 
-def test_a_read_gives_exactly_what_was_asked_for() -> None:
+def test_read_returns_exactly_requested_bytes() -> None:
     storage = a_storage()
 
     assert storage.read(A, 2, 3) == DATA[2:5]
@@ -59,24 +59,24 @@ def test_a_read_gives_exactly_what_was_asked_for() -> None:
     assert (storage.exists(A), storage.exists(A + "x")) == (True, False)
 
 
-def test_the_files_below_a_root_have_paths_relative_to_it() -> None:
+def test_files_have_paths_relative_to_root() -> None:
     assert sorted(path for path, _ in a_storage().files()) == ["a.tar", "sub/b.tar"]
 
 
-def test_a_read_into_memory_fills_it() -> None:
+def test_read_into_fills_memory() -> None:
     memory = bytearray(5)
     a_storage().read_into(A, 2, memoryview(memory)[1:])
 
     assert bytes(memory) == b"\0" + DATA[2:6]
 
 
-def test_neighbours_are_read_in_one_request() -> None:
+def test_neighbouring_ranges_are_read_in_one_request() -> None:
     a_storage().read_many([FileRange(A, 10 * i, 5) for i in range(10)])
 
     assert FaultyFileSystem.reads == [("/store/data/a.tar", 0, 95)]
 
 
-def test_a_window_is_fetched_when_its_first_range_is_read_and_handed_out_once() -> None:
+def test_announced_window_is_fetched_on_first_read_and_returned_once() -> None:
     storage = a_storage()
     window = [FileRange(A, 50, 5), FileRange(B, 0, 7), FileRange(A, 10, 5)]
     storage.will_need(window)
@@ -89,7 +89,7 @@ def test_a_window_is_fetched_when_its_first_range_is_read_and_handed_out_once() 
     assert len(FaultyFileSystem.reads) == 3, "nothing is kept of what has been handed out"
 
 
-def test_a_range_of_the_window_that_fails_does_not_fail_the_others() -> None:
+def test_failing_range_of_window_does_not_fail_others() -> None:
     storage = a_storage()
     storage.will_need([FileRange(A, 0, 5), FileRange(A + "-gone", 0, 5)])
 
@@ -99,27 +99,27 @@ def test_a_range_of_the_window_that_fails_does_not_fail_the_others() -> None:
     assert caught.value.where == A + "-gone"
 
 
-def test_a_read_that_is_cut_short_on_the_way_is_asked_for_again() -> None:
-    FaultyFileSystem.fault.append(OnceEach(cut))
+def test_truncated_read_is_retried() -> None:
+    FaultyFileSystem.fault.append(OnceEach(truncate))
 
     assert a_storage().read(A, 0, 50) == DATA[:50]
 
 
-def test_a_read_that_stays_short_is_refused() -> None:
-    FaultyFileSystem.fault.append(cut)
+def test_read_that_stays_short_is_refused() -> None:
+    FaultyFileSystem.fault.append(truncate)
 
     with pytest.raises(StorageError, match=r"short read from the store after all retries \(49 of 50 bytes\)") as caught:
         a_storage().read(A, 0, 50)
     assert caught.value.code == "WDS403"
 
 
-def test_a_range_beyond_the_end_says_where_and_how_much() -> None:
+def test_range_beyond_end_reports_position_and_missing_bytes() -> None:
     with pytest.raises(StorageError, match="10 bytes too short") as caught:
         a_storage().read(A, 150, 60)
     assert (caught.value.code, caught.value.where) == ("WDS403", f"{A} (byte 150)")
 
 
-def test_a_store_that_sends_whole_files_for_ranges_is_refused() -> None:
+def test_store_that_ignores_range_requests_is_refused() -> None:
     FaultyFileSystem.fault.append(lambda *_: DATA)
 
     with pytest.raises(StorageDown, match="ignores range requests"):
@@ -129,8 +129,8 @@ def test_a_store_that_sends_whole_files_for_ranges_is_refused() -> None:
 @pytest.mark.parametrize(
     "error", [ConnectionResetError("reset"), TimeoutError("slow"), OSError(errno.EBUSY, "SlowDown")], ids=repr
 )
-def test_what_may_pass_is_tried_again_and_then_told(error: Exception) -> None:
-    fault = raising(error)
+def test_transient_errors_are_retried_then_raised(error: Exception) -> None:
+    fault = fail_with(error)
     FaultyFileSystem.fault.append(fault)
 
     with pytest.raises(StorageError, match="the store does not respond") as caught:
@@ -141,37 +141,37 @@ def test_what_may_pass_is_tried_again_and_then_told(error: Exception) -> None:
     assert a_storage().read(A, 0, 50) == DATA[:50], "and it has passed"
 
 
-def test_a_store_that_has_answered_is_tried_more_often() -> None:
+def test_store_that_has_answered_is_tried_more_often() -> None:
     storage = a_storage()
     storage.read(A, 0, 50)
     FaultyFileSystem.reads.clear()
-    FaultyFileSystem.fault.append(raising(ConnectionResetError("reset"), times=MAX_TRIES))
+    FaultyFileSystem.fault.append(fail_with(ConnectionResetError("reset"), times=MAX_TRIES))
 
     with pytest.raises(StorageError, match="the store does not respond"):
         storage.read(A, 50, 100)
     assert len(FaultyFileSystem.reads) == MAX_TRIES
 
 
-def test_a_store_that_answers_too_little_is_not_waited_for_as_one_that_is_silent() -> None:
+def test_short_reads_are_not_tried_more_often_after_an_answer() -> None:
     storage = a_storage()
     storage.read(A, 0, 50)
     FaultyFileSystem.reads.clear()
-    FaultyFileSystem.fault.append(cut)
+    FaultyFileSystem.fault.append(truncate)
 
     with pytest.raises(StorageError, match="short read"):
         storage.read(A, 50, 100)
     assert len(FaultyFileSystem.reads) == FIRST_TRIES
 
 
-def test_what_is_forbidden_is_not_tried_again() -> None:
-    FaultyFileSystem.fault.append(raising(PermissionError("Forbidden")))
+def test_permission_errors_are_not_retried() -> None:
+    FaultyFileSystem.fault.append(fail_with(PermissionError("Forbidden")))
 
     with pytest.raises(PermissionDenied, match="Forbidden"):
         a_storage().read(A, 0, 50)
     assert len(FaultyFileSystem.reads) == 1
 
 
-def test_a_file_of_another_size_than_expected_is_refused_before_it_is_read() -> None:
+def test_file_of_other_size_than_expected_is_refused_before_read() -> None:
     storage = a_storage({A: 199, B: 200})
 
     assert storage.read(B, 0, 1) == DATA[-1:]
@@ -181,7 +181,7 @@ def test_a_file_of_another_size_than_expected_is_refused_before_it_is_read() -> 
     assert len(FaultyFileSystem.reads) == 1
 
 
-def test_a_file_that_is_replaced_under_its_reader_is_refused() -> None:
+def test_file_replaced_during_reads_is_refused() -> None:
     storage = FsspecStorage("faulty://store/data/", {A: 200}, recheck_seconds=0.0)
     assert storage.read(A, 0, 5) == DATA[:5]
     FaultyFileSystem().pipe_file("/store/data/a.tar", DATA + b"more")
@@ -190,15 +190,15 @@ def test_a_file_that_is_replaced_under_its_reader_is_refused() -> None:
         storage.read(A, 0, 5)
 
 
-def test_sizes_are_asked_for_once() -> None:
+def test_file_size_is_requested_once() -> None:
     storage = a_storage({A: 200})
     for _ in range(3):
         storage.read(A, 0, 1)
 
-    assert FaultyFileSystem.asked == ["/store/data/a.tar"]
+    assert FaultyFileSystem.metadata_requests == ["/store/data/a.tar"]
 
 
-def test_a_listing_tells_what_the_driver_says() -> None:
+def test_listing_reports_error_of_driver() -> None:
     FaultyFileSystem.denied.append(FileNotFoundError("The specified bucket does not exist"))
     with pytest.raises(InputError, match="no such bucket"):
         a_storage().files()
@@ -207,7 +207,7 @@ def test_a_listing_tells_what_the_driver_says() -> None:
         a_storage().files()
 
 
-def test_a_store_without_a_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_without_driver_reports_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gcsfs", None)  # as if it were not installed
     for protocol in ("gs", "gcs"):
         monkeypatch.delitem(opened_drivers, protocol, raising=False)
@@ -223,31 +223,31 @@ def test_a_store_without_a_driver_says_what_to_install(monkeypatch: pytest.Monke
     assert caught.value.where == "foo://host/x"
 
 
-def test_a_storage_pickles_without_what_is_open() -> None:
+def test_storage_pickles_without_open_connections() -> None:
     storage = a_storage({A: 200})
     storage.read(A, 0, 1)
 
     assert pickle.loads(pickle.dumps(storage)).read(A, 5, 5) == DATA[5:10]  # noqa: S301 - our own
 
 
-def test_a_storage_that_was_read_from_works_in_a_forked_process_and_goes_on_in_its_parent() -> None:
+def test_storage_works_in_forked_process_and_its_parent() -> None:
     with s3_server():
         fsspec.filesystem("s3").pipe_file("bucket/forked/a.tar", DATA)
         path = "s3://bucket/forked/a.tar"
         storage = FsspecStorage("s3://bucket/forked", {path: len(DATA)})
         assert storage.read(path, 0, 5) == DATA[:5]
 
-        assert in_a_fork(lambda: storage.read(path, 5, 5)) == DATA[5:10]
+        assert run_in_fork(lambda: storage.read(path, 5, 5)) == DATA[5:10]
         assert storage.read(path, 10, 5) == DATA[10:15]
 
 
-def in_a_fork(fn: Callable[[], bytes]) -> bytes:
+def run_in_fork(fn: Callable[[], bytes]) -> bytes:
     read, write = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # threads: those of fsspec are what this is about
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads: this test is about those of fsspec
         child = os.fork()
     if child == 0:
-        gc.freeze()  # garbage of other tests, which may wait for threads that are not here
+        gc.freeze()  # garbage of other tests, which may wait for threads that the child does not have
         try:
             os.write(write, fn())
         except BaseException:  # noqa: BLE001 - whatever it is, it must not run on as a second pytest
@@ -255,13 +255,13 @@ def in_a_fork(fn: Callable[[], bytes]) -> bytes:
         os._exit(0)
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
-        said = pipe.read()
+        output = pipe.read()
     os.waitpid(child, 0)
-    return said
+    return output
 
 
 def http_error(name: str, status: int) -> FileNotFoundError:
-    """What fsspec's driver for HTTP raises of a file, whatever its server answered."""
+    """The error that fsspec's HTTP driver raises for a file, whatever the server answered."""
     error = FileNotFoundError("http://store/a.tar")
     kind: type[Exception] = type(name, (Exception,), {"status": status})
     error.__cause__ = kind("as the server says")
@@ -269,7 +269,7 @@ def http_error(name: str, status: int) -> FileNotFoundError:
 
 
 @pytest.mark.parametrize(
-    ("name", "status", "kind", "asked"),
+    ("name", "status", "kind", "requests"),
     [
         ("ClientResponseError", 503, StorageDown, FIRST_TRIES),
         ("ClientConnectionError", 0, StorageDown, FIRST_TRIES),
@@ -277,26 +277,26 @@ def http_error(name: str, status: int) -> FileNotFoundError:
         ("ClientResponseError", 404, StorageError, 1),
     ],
 )
-def test_a_server_that_does_not_answer_has_not_lost_its_files(
-    name: str, status: int, kind: type[WdsctlError], asked: int
+def test_unavailable_server_is_not_reported_as_missing_file(
+    name: str, status: int, kind: type[WdsctlError], requests: int
 ) -> None:
     FaultyFileSystem.denied.append(http_error(name, status))
-    questions: list[Callable[[], object]] = [lambda: a_storage({A: 200}).read(A, 0, 1)]
+    calls: list[Callable[[], object]] = [lambda: a_storage({A: 200}).read(A, 0, 1)]
     if status != 404:
-        questions += [lambda: a_storage().exists(A), lambda: a_storage().sizes([A])]
+        calls += [lambda: a_storage().exists(A), lambda: a_storage().sizes([A])]
 
-    for question in questions:
-        FaultyFileSystem.asked.clear()
+    for call in calls:
+        FaultyFileSystem.metadata_requests.clear()
         with pytest.raises(WdsctlError) as caught:
-            question()
-        assert (type(caught.value), len(FaultyFileSystem.asked)) == (kind, asked)
+            call()
+        assert (type(caught.value), len(FaultyFileSystem.metadata_requests)) == (kind, requests)
 
 
-def test_no_signature_is_in_a_traceback() -> None:
+def test_traceback_contains_no_signature() -> None:
     url = "https://host/a.tar?X-Amz-Signature=secret"
     denied = PermissionError(f"403, url='{url}'")
     denied.__cause__ = ValueError(url)
-    FaultyFileSystem.fault.append(raising(denied))
+    FaultyFileSystem.fault.append(fail_with(denied))
 
     with pytest.raises(PermissionDenied) as caught:
         a_storage().read(A, 0, 50)
@@ -306,8 +306,8 @@ def test_no_signature_is_in_a_traceback() -> None:
     assert "secret" not in lines
 
 
-def of_s3(code: str, message: str, status: int) -> OSError:
-    """What s3fs raises, and botocore under it."""
+def s3_error(code: str, message: str, status: int) -> OSError:
+    """The error that s3fs raises, with botocore's as its cause."""
     error = OSError(errno.EIO, message)
     answer = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}
     kind: type[Exception] = type("ClientError", (Exception,), {"response": answer})
@@ -315,8 +315,8 @@ def of_s3(code: str, message: str, status: int) -> OSError:
     return error
 
 
-def test_a_busy_store_is_told_by_the_status_where_its_driver_knows_no_name_for_it() -> None:
-    FaultyFileSystem.fault.append(raising(of_s3("TooManyRequests", "An error occurred (TooManyRequests)", 429)))
+def test_busy_store_is_recognized_by_status_code() -> None:
+    FaultyFileSystem.fault.append(fail_with(s3_error("TooManyRequests", "An error occurred (TooManyRequests)", 429)))
 
     with pytest.raises(StorageDown, match="TooManyRequests"):
         a_storage().read(A, 0, 50)
@@ -326,15 +326,19 @@ def test_a_busy_store_is_told_by_the_status_where_its_driver_knows_no_name_for_i
 @pytest.mark.parametrize(
     ("error", "kind", "hint"),
     [
-        (of_s3("PermanentRedirect", "The bucket must be addressed elsewhere", 301), StorageDown, "AWS_DEFAULT_REGION"),
-        (of_s3("AuthorizationHeaderMalformed", "the region 'a' is wrong", 400), StorageDown, "AWS_DEFAULT_REGION"),
-        (of_s3("InvalidToken", "The provided token is malformed", 400), PermissionDenied, "credentials"),
+        (
+            s3_error("PermanentRedirect", "The bucket must be addressed elsewhere", 301),
+            StorageDown,
+            "AWS_DEFAULT_REGION",
+        ),
+        (s3_error("AuthorizationHeaderMalformed", "the region 'a' is wrong", 400), StorageDown, "AWS_DEFAULT_REGION"),
+        (s3_error("InvalidToken", "The provided token is malformed", 400), PermissionDenied, "credentials"),
     ],
 )
-def test_a_bucket_in_another_region_and_a_bad_token_end_a_run_with_a_hint(
+def test_wrong_region_and_invalid_token_are_reported_with_hint(
     error: OSError, kind: type[WdsctlError], hint: str
 ) -> None:
-    FaultyFileSystem.fault.append(raising(error))
+    FaultyFileSystem.fault.append(fail_with(error))
 
     with pytest.raises(kind) as caught:
         a_storage().read(A, 0, 50)

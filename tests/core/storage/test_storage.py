@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.opened import open_files
+from tests.open_files import open_files
 from wdsctl.core.errors import StorageError
 from wdsctl.core.offsets.probe import Probe
 from wdsctl.core.storage.storage import FileRange, LocalStorage, is_any_remote
@@ -18,7 +18,7 @@ def a_file(path: Path, data: bytes = b"0123456789") -> str:
     return str(path)
 
 
-def test_a_read_gives_exactly_what_was_asked_for(tmp_path: Path) -> None:
+def test_read_returns_exactly_requested_bytes(tmp_path: Path) -> None:
     path, storage = a_file(tmp_path / "a"), LocalStorage("/")
 
     assert storage.read(path, 2, 3) == b"234"
@@ -28,7 +28,7 @@ def test_a_read_gives_exactly_what_was_asked_for(tmp_path: Path) -> None:
     storage.close()
 
 
-def test_a_short_read_says_where_and_how_much(tmp_path: Path) -> None:
+def test_short_read_reports_position_and_missing_bytes(tmp_path: Path) -> None:
     path, storage = a_file(tmp_path / "a"), LocalStorage("/")
 
     with pytest.raises(StorageError, match="3 bytes too short") as caught:
@@ -37,7 +37,7 @@ def test_a_short_read_says_where_and_how_much(tmp_path: Path) -> None:
     storage.close()
 
 
-def test_a_read_into_memory_fills_it(tmp_path: Path) -> None:
+def test_read_into_fills_memory(tmp_path: Path) -> None:
     path, storage = a_file(tmp_path / "a"), LocalStorage("/")
     memory = bytearray(5)
 
@@ -49,7 +49,7 @@ def test_a_read_into_memory_fills_it(tmp_path: Path) -> None:
     storage.close()
 
 
-def test_a_missing_file_is_an_error_of_reading(tmp_path: Path) -> None:
+def test_missing_file_is_storage_error(tmp_path: Path) -> None:
     storage = LocalStorage("/")
     for attempt in (lambda: storage.read(str(tmp_path / "a"), 0, 1), lambda: storage.size(str(tmp_path / "a"))):
         with pytest.raises(StorageError, match="cannot read") as caught:
@@ -57,7 +57,7 @@ def test_a_missing_file_is_an_error_of_reading(tmp_path: Path) -> None:
         assert caught.value.where == str(tmp_path / "a")
 
 
-def test_an_indexed_shard_that_is_gone_is_to_be_restored(tmp_path: Path) -> None:
+def test_missing_indexed_shard_hints_at_restore(tmp_path: Path) -> None:
     path = str(tmp_path / "a.tar")
     with closing(LocalStorage("/", {path: 5})) as storage, pytest.raises(StorageError) as caught:
         storage.read(path, 0, 5)
@@ -66,7 +66,7 @@ def test_an_indexed_shard_that_is_gone_is_to_be_restored(tmp_path: Path) -> None
     assert caught.value.hint.startswith("restore the shard;")
 
 
-def test_a_file_of_another_size_than_expected_is_refused_when_it_is_opened(tmp_path: Path) -> None:
+def test_file_of_other_size_than_expected_is_refused_on_open(tmp_path: Path) -> None:
     path = a_file(tmp_path / "a")
     storage = LocalStorage("/", {path: 11})
 
@@ -76,13 +76,13 @@ def test_a_file_of_another_size_than_expected_is_refused_when_it_is_opened(tmp_p
 
 
 @pytest.mark.slow
-def test_a_file_without_what_must_stand_in_it_is_refused_when_it_is_opened(tmp_path: Path) -> None:
-    mine, other = build_tar_header(b"a.txt", 5) + bytes(512), build_tar_header(b"b.txt", 5) + bytes(512)
-    path = a_file(tmp_path / "a", mine)
+def test_file_without_expected_header_is_refused_on_open(tmp_path: Path) -> None:
+    original, other = build_tar_header(b"a.txt", 5) + bytes(512), build_tar_header(b"b.txt", 5) + bytes(512)
+    path = a_file(tmp_path / "a", original)
     probe = Probe(0, b"a.txt")
 
     with closing(LocalStorage("/", probes={path: lambda _: [probe]})) as storage:
-        assert storage.read(path, 0, 512) == mine[:512]
+        assert storage.read(path, 0, 512) == original[:512]
     a_file(tmp_path / "a", other)
     with (
         closing(LocalStorage("/", probes={path: lambda _: [probe]})) as storage,
@@ -92,7 +92,7 @@ def test_a_file_without_what_must_stand_in_it_is_refused_when_it_is_opened(tmp_p
     assert (caught.value.code, caught.value.where) == ("WDS403", path)
 
 
-def test_a_file_that_is_written_while_it_is_open_is_checked_again(tmp_path: Path) -> None:
+def test_file_modified_while_open_is_checked_again(tmp_path: Path) -> None:
     """`cp` over a shard keeps its inode: the open descriptor gives the new bytes."""
     path = a_file(tmp_path / "a", build_tar_header(b"a.txt", 5))
     with closing(LocalStorage("/", probes={path: lambda _: [Probe(0, b"a.txt")]})) as storage:
@@ -107,7 +107,7 @@ def test_a_file_that_is_written_while_it_is_open_is_checked_again(tmp_path: Path
     assert not open_files(str(tmp_path))
 
 
-def test_more_than_two_gigabytes_are_read_in_one_go(tmp_path: Path) -> None:
+def test_read_returns_more_than_two_gigabytes(tmp_path: Path) -> None:
     path, storage = tmp_path / "a", LocalStorage("/")
     with path.open("wb") as file:
         file.truncate((2 << 30) + 5000)
@@ -120,7 +120,7 @@ def test_more_than_two_gigabytes_are_read_in_one_go(tmp_path: Path) -> None:
     storage.close()
 
 
-def test_few_files_are_open_at_once_and_none_when_it_is_closed(tmp_path: Path) -> None:
+def test_open_files_are_limited_and_closed_with_storage(tmp_path: Path) -> None:
     paths = [a_file(tmp_path / f"{i}", b"%d" % i) for i in range(9)]
     storage = LocalStorage("/", max_open=3)
 
@@ -130,14 +130,14 @@ def test_few_files_are_open_at_once_and_none_when_it_is_closed(tmp_path: Path) -
     assert not open_files(str(tmp_path))
 
 
-def test_a_storage_that_is_forgotten_closes_its_files(tmp_path: Path) -> None:
+def test_garbage_collected_storage_closes_its_files(tmp_path: Path) -> None:
     path = a_file(tmp_path / "a")
     LocalStorage("/").read(path, 0, 1)
 
     assert not open_files(str(tmp_path))
 
 
-def test_a_hint_never_fails(tmp_path: Path) -> None:
+def test_will_need_never_fails(tmp_path: Path) -> None:
     path, storage = a_file(tmp_path / "a"), LocalStorage("/", {str(tmp_path / "b"): 3})
     a_file(tmp_path / "b")
     ranges = [(path, 0, 5), (path, 100, 1 << 40), (str(tmp_path / "b"), 0, 1), (str(tmp_path / "none"), 0, 1)]
@@ -174,18 +174,18 @@ server:/y /auto nfs rw 0 0
         ("/auto/a", True),
     ],
 )
-def test_the_mount_that_is_nearest_tells_whether_a_path_is_remote(tmp_path: Path, path: str, expected: bool) -> None:
+def test_nearest_mount_decides_whether_path_is_remote(tmp_path: Path, path: str, expected: bool) -> None:
     mounts = a_file(tmp_path / "mounts", MOUNTS.encode())
 
     assert is_any_remote([path], mounts) is expected
 
 
-def test_without_a_list_of_mounts_nothing_is_remote(tmp_path: Path) -> None:
+def test_no_local_path_is_remote_without_mount_list(tmp_path: Path) -> None:
     assert not is_any_remote(["/mnt/nfs"], str(tmp_path / "none"))
     assert not is_any_remote([str(tmp_path)])
 
 
-def test_one_remote_path_among_many_is_found(tmp_path: Path) -> None:
+def test_is_any_remote_finds_one_remote_path_among_many(tmp_path: Path) -> None:
     mounts = a_file(tmp_path / "mounts", MOUNTS.encode())
 
     assert is_any_remote(["/data", "/mnt/nfs/a.tar"], mounts)

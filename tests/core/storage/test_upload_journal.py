@@ -18,19 +18,19 @@ def store() -> ObjectStore:
 
 
 def leave_upload(store: ObjectStore, name: str, folder: Path) -> None:
-    """What a killed process leaves."""
+    """Leaves an unfinished upload, as a killed process does."""
     context = journaled_upload(store, f"{ROOT}/{name}", str(folder))
     context.__enter__().write(bytes(33 << 20))
     del context
 
 
-def test_a_finished_upload_leaves_no_file(store: ObjectStore, tmp_path: Path) -> None:
+def test_finished_upload_leaves_no_journal_file(store: ObjectStore, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(bytes(20 << 20))
     assert put_file_journaled(store, str(tmp_path / "file"), f"{ROOT}/a", str(tmp_path / "journal")).size == 20 << 20
     assert list((tmp_path / "journal").iterdir()) == []
 
 
-def test_uploads_in_the_journal_and_in_the_listing_are_aborted_if_ours(store: ObjectStore, tmp_path: Path) -> None:
+def test_abort_left_uploads_aborts_only_own_uploads(store: ObjectStore, tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     for name in ("a", "b"):
         upload = store.open_upload(f"{ROOT}/{name}")
@@ -41,7 +41,7 @@ def test_uploads_in_the_journal_and_in_the_listing_are_aborted_if_ours(store: Ob
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"path": "../x", "id": "1"}', b'{"path": 3, "id": 4}', b"\xff"])
-def test_a_damaged_file_of_the_journal_is_removed(store: ObjectStore, tmp_path: Path, data: bytes) -> None:
+def test_damaged_journal_file_is_removed(store: ObjectStore, tmp_path: Path, data: bytes) -> None:
     (tmp_path / "x.upload").write_bytes(data)
     assert abort_left_uploads(store, str(tmp_path), lambda _: True) == 0
     assert list(tmp_path.iterdir()) == []

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.traces import Origin, keys
+from tests.core.traces import Origin, restore_keys
 from wdsctl.core.trace.format import FRAME_HEAD_BYTES, NO_ORIGIN, TraceBlock, decode_block, encode_block, parse_head
 
 NUMBERS = st.integers(-(1 << 62), (1 << 62) - 1)
@@ -16,8 +16,8 @@ ORIGINS = st.one_of(st.tuples(SMALL, SMALL, SMALL), st.tuples(SMALL, SMALL, SMAL
 BATCHES = st.lists(st.tuples(st.integers(0, 1 << 40), st.lists(ORIGINS, max_size=5)), min_size=1, max_size=8)
 
 
-def through(batches: list[tuple[int, list[Any]]]) -> TraceBlock:
-    """These batches written and read again."""
+def round_trip(batches: list[tuple[int, list[Any]]]) -> TraceBlock:
+    """Writes these batches and reads them again."""
     numbers = [number for number, _ in batches]
     data = encode_block(numbers, [len(each) for _, each in batches], [o for _, each in batches for o in each], 0, 0)
     head = parse_head(data)
@@ -30,36 +30,36 @@ def through(batches: list[tuple[int, list[Any]]]) -> TraceBlock:
 
 def content(block: TraceBlock) -> list[tuple[int, list[Origin]]]:
     return [
-        (number, keys(block.origins[block.origin_starts[i] : block.origin_starts[i + 1]].tolist()))
+        (number, restore_keys(block.origins[block.origin_starts[i] : block.origin_starts[i + 1]].tolist()))
         for i, number in enumerate(block.batch_numbers.tolist())
     ]
 
 
 @given(BATCHES)
-def test_what_is_written_is_read(batches: list[tuple[int, list[Origin]]]) -> None:
+def test_block_round_trips_batches(batches: list[tuple[int, list[Origin]]]) -> None:
     batches.sort(key=lambda batch: batch[0])
-    assert content(through(batches)) == batches
+    assert content(round_trip(batches)) == batches
 
 
 @pytest.mark.parametrize(
     "odd", [None, "key", ("pack", 0, (0, 0, 1)), (1, 2), (1, 2, 3, 4, 5), (0, 0, 1 << 63), (0, 0, "a"), 7]
 )
-def test_what_is_no_restore_key_is_kept_as_nobodys(odd: object) -> None:
-    assert content(through([(5, [(1, 2, 3), odd])])) == [(5, [(1, 2, 3), NO_ORIGIN])]
+def test_invalid_restore_key_is_kept_as_no_origin(odd: object) -> None:
+    assert content(round_trip([(5, [(1, 2, 3), odd])])) == [(5, [(1, 2, 3), NO_ORIGIN])]
 
 
-def test_a_piece_is_kept_as_the_sample_that_it_is_of() -> None:
+def test_piece_is_kept_as_its_sample() -> None:
     pieces = [(1, 2, 3, 0, 100, 140, 140), [1, 2, 3, 4, 0, 100, 140]]
 
     for others in ([], [(5, 6, 7)], [(5, 6, 7, 8)]):
-        assert content(through([(5, [*pieces, *others])])) == [(5, [(1, 2, 3), (1, 2, 3, 4), *others])]
+        assert content(round_trip([(5, [*pieces, *others])])) == [(5, [(1, 2, 3), (1, 2, 3, 4), *others])]
 
 
-def test_a_block_without_samples_is_one() -> None:
-    assert content(through([(3, []), (4, [])])) == [(3, []), (4, [])]
+def test_block_without_samples_round_trips() -> None:
+    assert content(round_trip([(3, []), (4, [])])) == [(3, []), (4, [])]
 
 
-def test_any_changed_byte_is_noticed() -> None:
+def test_changed_byte_is_detected() -> None:
     data = encode_block([7, 8], [1, 1], [(0, 0, 1), (0, 0, 2)], 7, 0)
     for at in range(len(data)):
         changed = data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
@@ -67,7 +67,7 @@ def test_any_changed_byte_is_noticed() -> None:
         assert head is None or decode_block(head, changed[FRAME_HEAD_BYTES:]) is None
 
 
-def test_a_body_of_another_shape_than_its_head_is_refused() -> None:
+def test_body_that_differs_from_its_head_is_refused() -> None:
     data = encode_block([7], [1], [(0, 0, 1)], 7, 0)
     head = parse_head(data)
     assert head is not None

@@ -10,16 +10,16 @@ from wdsctl.core.trace.trace import SampleCounter
 
 
 @given(st.lists(st.lists(st.integers(0, 12), max_size=10), max_size=8))
-def test_every_id_is_counted_however_they_come(pieces: list[list[int]]) -> None:
-    wanted = Counter(i for piece in pieces for i in piece)
-    tally = SampleCounter()
+def test_sample_counter_counts_every_id(pieces: list[list[int]]) -> None:
+    expected = Counter(i for piece in pieces for i in piece)
+    counter = SampleCounter()
     for n, piece in enumerate(pieces):
-        tally.add(np.array(piece, np.int64))
+        counter.add(np.array(piece, np.int64))
         if n % 3 == 0:
-            tally.merge_pending()
-    tally.merge_pending()
+            counter.merge_pending()
+    counter.merge_pending()
 
-    assert dict(zip(tally.ids.tolist(), tally.counts.tolist(), strict=True)) == wanted
-    assert tally.total == wanted.total()
-    assert tally.samples_by_count() == Counter(wanted.values())
-    assert tally.most_frequent(3) == sorted(wanted.items(), key=lambda item: (-item[1], item[0]))[:3]
+    assert dict(zip(counter.ids.tolist(), counter.counts.tolist(), strict=True)) == expected
+    assert counter.total == expected.total()
+    assert counter.samples_by_count() == Counter(expected.values())
+    assert counter.most_frequent(3) == sorted(expected.items(), key=lambda item: (-item[1], item[0]))[:3]

@@ -21,14 +21,14 @@ from wdsctl.core.trace import SourceFacts
 from wdsctl.core.trace.datasets import MovedRoots, TracedDataset, TracedDatasets, parse_moved_roots
 
 
-def opened(root: str, **facts: Any) -> TracedDataset:
+def open_dataset(root: str, **facts: Any) -> TracedDataset:
     dataset = TracedDatasets(MovedRoots({})).open(a_source(root=root, **facts))
     assert isinstance(dataset, TracedDataset), dataset
     return dataset
 
 
-def traced(root: str, name: str) -> SourceFacts:
-    """A source as a training on this split writes it down."""
+def source_of_split(root: str, name: str) -> SourceFacts:
+    """The source facts that a training run on this split records."""
     place = locate(root)
     digest = split_digest(Offsets(place.offsets_path(1)), read_split(place.catalog, name))
     return a_source(root=root, split=name, digest=digest)
@@ -37,13 +37,13 @@ def traced(root: str, name: str) -> SourceFacts:
 @pytest.fixture
 def root(tmp_path: Path) -> str:
     """Three shards of five samples."""
-    made = some_shards(tmp_path / "data", 3)
-    index(made)
-    return made
+    path = some_shards(tmp_path / "data", 3)
+    index(path)
+    return path
 
 
-def test_a_sample_is_found_by_its_id(root: str) -> None:
-    dataset = opened(root)
+def test_locate_finds_sample_by_id(root: str) -> None:
+    dataset = open_dataset(root)
     located = dataset.locate(2 << 28 | 3)
     assert located is not None
     assert (located.key, located.shard.path, [part.name for part in located.parts]) == (
@@ -58,27 +58,27 @@ def test_a_sample_is_found_by_its_id(root: str) -> None:
 
 
 @pytest.mark.parametrize("sample_id", [9 << 28, 1 << 28 | 5, -1, 0])
-def test_an_id_of_no_sample_is_not_found(root: str, sample_id: int) -> None:
-    assert opened(root).locate(sample_id) is None
+def test_locate_returns_none_for_unknown_id(root: str, sample_id: int) -> None:
+    assert open_dataset(root).locate(sample_id) is None
 
 
-def test_all_samples_of_a_key_are_found(tmp_path: Path) -> None:
+def test_find_ids_returns_all_samples_of_key(tmp_path: Path) -> None:
     root = a_dataset(
         tmp_path, {"a.tar": samples(0, 5), "b.tar": {"x/é.txt": b"", "000003.jpg": b""}, "c.tar": {"9000003.txt": b""}}
     )
     index(root)
-    dataset = opened(root)
+    dataset = open_dataset(root)
     assert dataset.find_ids("000003") == [1 << 28 | 3, 2 << 28 | 1]
     assert dataset.find_ids("x/é") == [2 << 28]
     assert dataset.find_ids("00003") == dataset.find_ids("") == []
 
 
-def test_a_generation_that_is_gone_is_read_from_the_present_one(root: str) -> None:
+def test_missing_generation_is_read_from_current_one(root: str) -> None:
     some_shards(Path(root), 2, first=3)
     os.unlink(os.path.join(root, "shard-000.tar"))
     index(root, missing="drop")
     os.unlink(locate(root).offsets_path(1))
-    dataset = opened(root)
+    dataset = open_dataset(root)
     located = dataset.locate(3 << 28 | 4)
     assert located is not None
     assert located.key == "000014"
@@ -86,9 +86,9 @@ def test_a_generation_that_is_gone_is_read_from_the_present_one(root: str) -> No
     assert not dataset.has_other_samples
 
 
-def test_a_split_that_was_made_anew_is_noticed(root: str) -> None:
+def test_changed_split_is_detected(root: str) -> None:
     split_by_ratios(root, parse_split_shares("2,1"), by="shard")
-    facts = traced(root, "train")
+    facts = source_of_split(root, "train")
     datasets = TracedDatasets(MovedRoots({}))
     assert isinstance(datasets.open(facts), TracedDataset)
     assert not datasets.open(facts).has_other_samples  # type: ignore[union-attr]
@@ -97,27 +97,29 @@ def test_a_split_that_was_made_anew_is_noticed(root: str) -> None:
     assert TracedDatasets(MovedRoots({})).open(facts).has_other_samples  # type: ignore[union-attr]
 
 
-def test_a_dataset_that_is_gone_says_how_to_name_the_new_place(root: str, tmp_path: Path) -> None:
+def test_missing_dataset_hints_at_root_option(root: str, tmp_path: Path) -> None:
     shutil.move(root, tmp_path / "moved")
-    gone = TracedDatasets(MovedRoots({})).open(a_source(root=root))
-    assert isinstance(gone, WdsctlError)
-    assert (gone.code, gone.where) == ("WDS543", root)
-    assert f"--root {root}=NEW" in gone.hint
+    error = TracedDatasets(MovedRoots({})).open(a_source(root=root))
+    assert isinstance(error, WdsctlError)
+    assert (error.code, error.where) == ("WDS543", root)
+    assert f"--root {root}=NEW" in error.hint
 
-    there = TracedDatasets(parse_moved_roots([f"{root}={tmp_path / 'moved'}"], [root])).open(a_source(root=root))
-    assert isinstance(there, TracedDataset)
+    moved_dataset = TracedDatasets(parse_moved_roots([f"{root}={tmp_path / 'moved'}"], [root])).open(
+        a_source(root=root)
+    )
+    assert isinstance(moved_dataset, TracedDataset)
 
 
-def test_a_catalog_that_is_gone_is_told(root: str) -> None:
+def test_missing_catalog_is_reported(root: str) -> None:
     shutil.rmtree(os.path.join(root, ".wdsctl"))
-    gone = TracedDatasets(MovedRoots({})).open(a_source(root=root))
-    assert isinstance(gone, WdsctlError)
-    assert "no catalog" in gone.message
+    error = TracedDatasets(MovedRoots({})).open(a_source(root=root))
+    assert isinstance(error, WdsctlError)
+    assert "no catalog" in error.message
 
 
-def test_the_catalog_that_the_trace_names_is_used(root: str, tmp_path: Path) -> None:
+def test_catalog_named_by_trace_is_used(root: str, tmp_path: Path) -> None:
     shutil.move(os.path.join(root, ".wdsctl"), tmp_path / "catalog")
-    assert opened(root, catalog=str(tmp_path / "catalog")).locate(1 << 28)
+    assert open_dataset(root, catalog=str(tmp_path / "catalog")).locate(1 << 28)
 
 
 @pytest.mark.parametrize(
@@ -129,18 +131,18 @@ def test_the_catalog_that_the_trace_names_is_used(root: str, tmp_path: Path) -> 
         ("s3://b/day=3=/mnt/b", {"s3://b/day=3": "/mnt/b"}),
     ],
 )
-def test_moves_are_told_by_the_datasets_of_the_trace(word: str, folders: dict[str, str]) -> None:
+def test_parse_moved_roots_splits_at_datasets_of_trace(word: str, folders: dict[str, str]) -> None:
     assert parse_moved_roots([word], ["/data/cats", "s3://b/day=3"]).new_roots == folders
 
 
 @pytest.mark.parametrize("word", ["/dat=/new", "/data/cats", "/data/cats=", "=/new", "/elsewhere=/new"])
-def test_moves_of_what_is_not_in_the_trace_are_refused(word: str) -> None:
+def test_parse_moved_roots_refuses_roots_not_in_trace(word: str) -> None:
     with pytest.raises(UsageError, match="expected a dataset of the trace") as error:
         parse_moved_roots([word], ["/data/cats"])
     assert "/data/cats" in error.value.hint
 
 
-def test_a_folder_above_moves_what_is_below_and_nothing_beside_it(tmp_path: Path) -> None:
+def test_moved_folder_moves_only_datasets_below_it(tmp_path: Path) -> None:
     (tmp_path / "cats").mkdir()
     moved = MovedRoots({"/data/": str(tmp_path)})
     assert moved.locate(a_source(root="/data/cats")).root == str(tmp_path / "cats")
@@ -148,9 +150,7 @@ def test_a_folder_above_moves_what_is_below_and_nothing_beside_it(tmp_path: Path
         moved.locate(a_source(root="/database/cats"))
 
 
-def test_a_dataset_that_was_moved_may_be_named_from_the_working_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parse_moved_roots_accepts_relative_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     known = [str(tmp_path / "cats"), "s3://b/dogs"]
 

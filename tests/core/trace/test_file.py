@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.core.traces import a_run, a_writer, origins_of, read, told
+from tests.core.traces import a_run, a_writer, origins_of, read_folder, restore_keys_by_batch
 from wdsctl.core.trace.format import PREAMBLE_BYTES, TRACE_MAGIC, encode_preamble, parse_preamble
 from wdsctl.core.trace.read import Flaw, TraceFile, open_trace_file, read_block
 
@@ -22,52 +22,52 @@ def a_file(folder: Path, blocks: int = 3) -> Path:
     return Path(writer.path)
 
 
-def opened(path: Path) -> TraceFile:
+def open_file(path: Path) -> TraceFile:
     file = open_trace_file(str(path))
     assert isinstance(file, TraceFile)
     return file
 
 
-def test_a_file_that_was_cut_at_any_byte_gives_the_blocks_that_are_whole(tmp_path: Path) -> None:
+def test_truncated_file_returns_its_complete_blocks(tmp_path: Path) -> None:
     path = a_file(tmp_path)
-    whole = path.read_bytes()
-    starts = [*opened(path).blocks[:, 4].tolist(), len(whole)]
-    for size in range(len(whole)):
-        path.write_bytes(whole[:size])
+    data = path.read_bytes()
+    starts = [*open_file(path).blocks[:, 4].tolist(), len(data)]
+    for size in range(len(data)):
+        path.write_bytes(data[:size])
         blocks = sum(end <= size for end in starts[1:])
 
-        trace = read(tmp_path)
+        trace = read_folder(tmp_path)
 
-        assert told(trace) == {number: origins_of(number) for number in range(blocks * 2)}
+        assert restore_keys_by_batch(trace) == {number: origins_of(number) for number in range(blocks * 2)}
         assert [flaw.kind for flaw in trace.flaws] == ([] if size in starts else ["cut"])
 
 
-def test_a_file_with_any_byte_changed_is_told_of_and_gives_all_other_blocks(tmp_path: Path) -> None:
+def test_file_with_changed_byte_loses_only_damaged_block(tmp_path: Path) -> None:
     path = a_file(tmp_path)
-    whole = path.read_bytes()
-    starts = opened(path).blocks[:, 4].tolist()
-    for at in range(starts[0], len(whole)):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
-        hit = sum(start <= at for start in starts) - 1
+    data = path.read_bytes()
+    starts = open_file(path).blocks[:, 4].tolist()
+    for at in range(starts[0], len(data)):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :])
+        damaged_block = sum(start <= at for start in starts) - 1
 
-        trace = read(tmp_path)
-        found = told(trace)
+        trace = read_folder(tmp_path)
+        batches = restore_keys_by_batch(trace)
 
-        assert list(found) == [number for number in range(6) if number // 2 != hit], at
-        assert [(flaw.kind, flaw.byte_offset) for flaw in trace.flaws] == [("damaged", starts[hit])], at
+        assert list(batches) == [number for number in range(6) if number // 2 != damaged_block], at
+        assert [(flaw.kind, flaw.byte_offset) for flaw in trace.flaws] == [("damaged", starts[damaged_block])], at
 
 
-def test_a_damaged_header_makes_a_file_useless_and_stops_no_other(tmp_path: Path) -> None:
+def test_damaged_header_loses_one_file_and_no_other(tmp_path: Path) -> None:
     path, other = map(Path, a_run(tmp_path, 2, 0, 4))
-    whole = path.read_bytes()
-    for at in range(8, PREAMBLE_BYTES + parse_preamble(whole)[0]):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x01]) + whole[at + 1 :])
-        trace = read(tmp_path)
+    data = path.read_bytes()
+    for at in range(8, PREAMBLE_BYTES + parse_preamble(data)[0]):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 0x01]) + data[at + 1 :])
+        trace = read_folder(tmp_path)
         assert [flaw.path for flaw in trace.flaws] == [str(path)]
         assert [file.path for file in trace.files] == [str(other)]
 
 
-def test_what_is_no_trace_file_is_told(tmp_path: Path) -> None:
+def test_file_of_other_kind_is_reported_as_damaged(tmp_path: Path) -> None:
     path = tmp_path / "rank-00000-1.trace"
     path.write_bytes(b"something else altogether, of any length")
     flaw = open_trace_file(str(path))
@@ -75,7 +75,7 @@ def test_what_is_no_trace_file_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("header", "kind"), [({"version": 2}, "newer"), ({"version": 1}, "damaged"), ([], "damaged")])
-def test_a_header_of_another_form_is_told(tmp_path: Path, header: object, kind: str) -> None:
+def test_unknown_header_is_reported_by_kind(tmp_path: Path, header: object, kind: str) -> None:
     path = tmp_path / "rank-00000-1.trace"
     path.write_bytes(encode_preamble(json.dumps(header).encode()))
     flaw = open_trace_file(str(path))
@@ -83,7 +83,7 @@ def test_a_header_of_another_form_is_told(tmp_path: Path, header: object, kind: 
     assert flaw.kind == kind
 
 
-def test_the_format_is_as_written_down(tmp_path: Path) -> None:
+def test_trace_file_matches_documented_format(tmp_path: Path) -> None:
     data = a_file(tmp_path, 1).read_bytes()
     length = int.from_bytes(data[8:12], "little")
     header = data[16 : 16 + length]
@@ -93,6 +93,6 @@ def test_the_format_is_as_written_down(tmp_path: Path) -> None:
     assert data[16 + length :][:4] == b"WTB1"
 
 
-def test_a_block_that_is_asked_for_where_none_is_is_damaged(tmp_path: Path) -> None:
-    file = opened(a_file(tmp_path))
+def test_read_block_reports_missing_block_as_flaw(tmp_path: Path) -> None:
+    file = open_file(a_file(tmp_path))
     assert isinstance(read_block(file, 3), Flaw)

@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 from wdsctl.core.trace.read import StepNumbering, StepSegment
 
 
-def test_a_step_is_one_batch_of_every_rank() -> None:
+def test_step_is_one_batch_of_every_rank() -> None:
     steps = StepNumbering([StepSegment(0, 4)])
     assert list(steps.batch_numbers(0)) == [0, 1, 2, 3]
     assert list(steps.batch_numbers(250)) == [1000, 1001, 1002, 1003]
     assert [steps.step_of(number) for number in (0, 3, 4, 1003)] == [0, 0, 1, 250]
 
 
-def test_steps_go_on_counting_where_the_world_changes() -> None:
+def test_steps_continue_when_world_size_changes() -> None:
     steps = StepNumbering([StepSegment(0, 4), StepSegment(400, 2), StepSegment(420, 6)])
     assert [list(steps.batch_numbers(step)) for step in (99, 100, 109, 110)] == [
         [396, 397, 398, 399],
@@ -23,32 +23,32 @@ def test_steps_go_on_counting_where_the_world_changes() -> None:
     ]
 
 
-def test_a_run_that_went_back_counts_from_there() -> None:
+def test_run_that_restarts_earlier_continues_step_numbers_from_there() -> None:
     steps = StepNumbering([StepSegment(0, 4), StepSegment(400, 2), StepSegment(200, 8)])
     assert list(steps.batch_numbers(50)) == list(range(200, 208))
     assert steps.step_of(400) == 75
 
 
-def test_tracing_that_began_late_counts_as_if_the_world_had_been_its_own() -> None:
+def test_steps_of_late_trace_assume_its_own_world_size() -> None:
     steps = StepNumbering([StepSegment(40, 4)])
     assert list(steps.batch_numbers(10)) == [40, 41, 42, 43]
     assert list(steps.batch_numbers(9)) == [36, 37, 38, 39]
 
 
-def test_without_a_trace_there_are_no_steps() -> None:
+def test_step_numbering_is_empty_without_trace() -> None:
     assert list(StepNumbering([]).batch_numbers(0)) == []
     assert list(StepNumbering([StepSegment(0, 4)]).batch_numbers(-1)) == []
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 7)), min_size=1, max_size=6))
-def test_every_batch_is_in_the_step_that_it_is_said_to_be_in(runs: list[tuple[int, int]]) -> None:
-    """Runs that each go on from a step of the run before: the world's batches there are what saves know."""
-    stretches, steps = [StepSegment(0, runs[0][1])], 0
+def test_step_of_agrees_with_batch_numbers(runs: list[tuple[int, int]]) -> None:
+    """Every run continues from a step of the previous run, at the batch number that a checkpoint stores."""
+    segments, steps = [StepSegment(0, runs[0][1])], 0
     for length, world in runs:
-        stretches.append(StepSegment(stretches[-1].base + length * stretches[-1].world, world))
+        segments.append(StepSegment(segments[-1].base + length * segments[-1].world, world))
         steps += length
-    counted = StepNumbering(stretches)
-    numbers = [number for step in range(steps + 3) for number in counted.batch_numbers(step)]
+    numbering = StepNumbering(segments)
+    numbers = [number for step in range(steps + 3) for number in numbering.batch_numbers(step)]
     assert numbers == list(range(len(numbers)))
-    assert all(number in counted.batch_numbers(counted.step_of(number)) for number in numbers)
-    assert counted.step_of(stretches[-1].base) == steps
+    assert all(number in numbering.batch_numbers(numbering.step_of(number)) for number in numbers)
+    assert numbering.step_of(segments[-1].base) == steps

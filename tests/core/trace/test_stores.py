@@ -1,4 +1,4 @@
-"""Traces, checkpoints and exports of views at URLs: written object by object, and read as those of a folder."""
+"""Traces, checkpoints and exported views in an object store are read like those in a folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.build import some_shards
 from tests.core.job_states import job
-from tests.core.traces import a_source, origins_of, told
+from tests.core.traces import a_source, origins_of, restore_keys_by_batch
 from wdsctl.core.checkpoint.checkpoint import diff_checkpoints, inspect_checkpoint, redistribute_checkpoint
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.index.index import index
@@ -24,7 +24,7 @@ def a_writer(folder: str, rank: int = 0, world: int = 1) -> TraceWriter:
     return TraceWriter(folder, rank, world, [a_source()], run={})
 
 
-def test_a_trace_in_a_store_is_that_of_a_folder(store_folder: str, tmp_path: Path) -> None:
+def test_trace_in_store_equals_trace_in_folder(store_folder: str, tmp_path: Path) -> None:
     for folder in (store_folder, str(tmp_path)):
         for rank in range(2):
             writer = a_writer(folder, rank, 2)
@@ -33,23 +33,23 @@ def test_a_trace_in_a_store_is_that_of_a_folder(store_folder: str, tmp_path: Pat
                 if number % 100 == rank:
                     writer.flush()
             writer.close()
-    there, here = read_trace(store_folder), read_trace(str(tmp_path))
+    remote, local_trace = read_trace(store_folder), read_trace(str(tmp_path))
 
-    assert told(there) == told(here)
-    assert len(told(there)) == 300
-    assert [batch.number for batch in there.step(20)] == [40, 41]
-    assert there.flaws == here.flaws == []
+    assert restore_keys_by_batch(remote) == restore_keys_by_batch(local_trace)
+    assert len(restore_keys_by_batch(remote)) == 300
+    assert [batch.number for batch in remote.step(20)] == [40, 41]
+    assert remote.flaws == local_trace.flaws == []
 
 
-def test_a_later_run_counts_and_nothing_is_overwritten(store_folder: str) -> None:
+def test_later_run_wins_and_nothing_is_overwritten(store_folder: str) -> None:
     for run in range(2):
         writer = a_writer(store_folder)
         writer.add(0, origins_of(0, run=run))
         writer.close()
-    assert told(read_trace(store_folder)) == {0: origins_of(0, run=1)}
+    assert restore_keys_by_batch(read_trace(store_folder)) == {0: origins_of(0, run=1)}
 
 
-def test_a_missing_object_is_a_flaw_of_the_trace(store_folder: str) -> None:
+def test_missing_object_is_reported_as_flaw(store_folder: str) -> None:
     writer = a_writer(store_folder)
     for number in range(3):
         writer.add(number, origins_of(number))
@@ -60,16 +60,16 @@ def test_a_missing_object_is_a_flaw_of_the_trace(store_folder: str) -> None:
     trace = read_trace(store_folder)
 
     assert next(flaw.path for flaw in trace.flaws if "missing" in flaw.message).startswith(store_folder)
-    assert list(told(trace)) == [0, 2]
+    assert list(restore_keys_by_batch(trace)) == [0, 2]
 
 
-def test_a_folder_without_a_trace_is_refused(store_folder: str) -> None:
-    with pytest.raises(InputError) as failed:
+def test_folder_without_trace_is_refused(store_folder: str) -> None:
+    with pytest.raises(InputError) as caught:
         read_trace(store_folder)
-    assert failed.value.code == "WDS540"
+    assert caught.value.code == "WDS540"
 
 
-def test_checkpoints_are_read_from_and_written_to_a_store(store_folder: str) -> None:
+def test_checkpoints_are_read_from_and_written_to_store(store_folder: str) -> None:
     store = ObjectStore(store_folder)
     for rank, state in enumerate(job(4)):
         store.put(f"{store_folder}/ckpt/rank{rank}.json", json.dumps({"loader": state}).encode())
@@ -84,12 +84,12 @@ def test_checkpoints_are_read_from_and_written_to_a_store(store_folder: str) -> 
         redistribute_checkpoint([f"{store_folder}/ckpt"], f"{store_folder}/new/", ranks=3)
 
 
-def test_a_checkpoint_that_is_not_there_is_named(store_folder: str) -> None:
+def test_missing_checkpoint_is_reported(store_folder: str) -> None:
     with pytest.raises(InputError, match="the object or folder does not exist"):
         inspect_checkpoint([f"{store_folder}/none.json"])
 
 
-def test_a_view_is_exported_to_a_store(store_folder: str, tmp_path: Path) -> None:
+def test_export_view_writes_to_store(store_folder: str, tmp_path: Path) -> None:
     root = some_shards(tmp_path / "shards", 2)
     index(root)
     create_view(root, "all", ViewDefinition(sample="7"))

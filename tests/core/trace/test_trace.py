@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.build import a_shard, rewritten, samples, some_shards
+from tests.build import a_shard, rewrite_shard, samples, some_shards
 from tests.core.traces import a_source, a_writer
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.index.index import index
@@ -36,7 +36,7 @@ def dogs(tmp_path: Path) -> str:
 
 @pytest.fixture
 def traces(tmp_path: Path, cats: str, dogs: str) -> str:
-    """Two ranks; batch n has the cats 3n, 3n + 1 and so on, pass after pass; the last in each is the first dog."""
+    """Two ranks; batch n has the cats 3n, 3n + 1 and so on, modulo 20, and the first dog as its last sample."""
     return a_trace(tmp_path / "traces", [a_source(0, cats), a_source(1, dogs)])
 
 
@@ -55,13 +55,13 @@ def cat(n: int) -> tuple[int, int, int]:
     return 0, turn, (n // 5 + 1) << 28 | n % 5
 
 
-def told(folder: str, **options: Any) -> TraceReport:
+def run_query(folder: str, **options: Any) -> TraceReport:
     return query_trace(folder, TraceOptions(**options))
 
 
 @pytest.mark.usefixtures("place")
-def test_the_samples_of_a_step_are_told_with_their_places(traces: str, cats: str, dogs: str) -> None:
-    report = told(traces, step=1)
+def test_query_by_step_returns_samples_with_their_locations(traces: str, cats: str, dogs: str) -> None:
+    report = run_query(traces, step=1)
 
     assert report.batches is not None
     assert [(batch.number, batch.rank, batch.world, batch.step) for batch in report.batches] == [
@@ -79,44 +79,49 @@ def test_the_samples_of_a_step_are_told_with_their_places(traces: str, cats: str
     assert report.findings == ()
 
 
-def test_a_batch_and_a_rank_can_be_asked_for(traces: str) -> None:
-    assert [batch.number for batch in told(traces, step=1, rank=1).batches or ()] == [3]
-    assert [batch.step for batch in told(traces, batch=7).batches or ()] == [3]
+def test_query_selects_batch_and_rank(traces: str) -> None:
+    assert [batch.number for batch in run_query(traces, step=1, rank=1).batches or ()] == [3]
+    assert [batch.step for batch in run_query(traces, batch=7).batches or ()] == [3]
 
 
 @pytest.mark.usefixtures("place")
-def test_a_key_is_found_in_every_batch_that_had_it(traces: str, cats: str) -> None:
-    seen = told(traces, key="000007").seen
-    assert seen is not None
-    assert [(each.dataset, each.batch, each.step, each.position) for each in seen] == [
+def test_query_by_key_finds_every_batch_with_it(traces: str, cats: str) -> None:
+    matches = run_query(traces, key="000007").seen
+    assert matches is not None
+    assert [(each.dataset, each.batch, each.step, each.position) for each in matches] == [
         (cats, 2, 1, 1),
         (cats, 9, 4, 0),
     ]
-    assert [each.restore_key for each in seen] == [(0, 0, 2 << 28 | 2), (0, 1, 2 << 28 | 2)]
-    assert told(traces, sample_id=2 << 28 | 2).seen == seen
-    assert [each.batch for each in told(traces, key="000007", rank=1).seen or ()] == [9]
+    assert [each.restore_key for each in matches] == [(0, 0, 2 << 28 | 2), (0, 1, 2 << 28 | 2)]
+    assert run_query(traces, sample_id=2 << 28 | 2).seen == matches
+    assert [each.batch for each in run_query(traces, key="000007", rank=1).seen or ()] == [9]
 
 
-def test_a_key_of_several_datasets_is_found_in_all_of_them(traces: str, cats: str, dogs: str) -> None:
-    seen = told(traces, key="000000").seen
-    assert seen is not None
-    assert {each.dataset for each in seen} == {cats, dogs}
-    assert len(seen) == STEPS * WORLD + 1
+def test_query_by_key_searches_all_datasets(traces: str, cats: str, dogs: str) -> None:
+    matches = run_query(traces, key="000000").seen
+    assert matches is not None
+    assert {each.dataset for each in matches} == {cats, dogs}
+    assert len(matches) == STEPS * WORLD + 1
 
 
-def test_datasets_are_counted_over_the_whole_trace(traces: str, cats: str, dogs: str) -> None:
-    report = told(traces, counts=True)
+def test_counts_cover_whole_trace_by_dataset(traces: str, cats: str, dogs: str) -> None:
+    report = run_query(traces, counts=True)
     assert report.counts is not None
     assert report.batches_counted == STEPS * WORLD
-    of_cats, of_dogs = report.counts
-    assert (of_cats.dataset, of_cats.samples, of_cats.distinct) == (cats, 24, 19)
-    assert dict(of_cats.by_times) == {1: 14, 2: 5}
-    assert (of_cats.most[0].key, of_cats.most[0].times) == ("000001", 2)
-    assert (of_dogs.dataset, of_dogs.samples, of_dogs.distinct, dict(of_dogs.by_times)) == (dogs, 12, 1, {12: 1})
+    cat_counts, dog_counts = report.counts
+    assert (cat_counts.dataset, cat_counts.samples, cat_counts.distinct) == (cats, 24, 19)
+    assert dict(cat_counts.by_times) == {1: 14, 2: 5}
+    assert (cat_counts.most[0].key, cat_counts.most[0].times) == ("000001", 2)
+    assert (dog_counts.dataset, dog_counts.samples, dog_counts.distinct, dict(dog_counts.by_times)) == (
+        dogs,
+        12,
+        1,
+        {12: 1},
+    )
 
 
-def test_an_overview_tells_runs_and_sources(traces: str, cats: str) -> None:
-    report = told(traces)
+def test_query_without_options_lists_runs_and_sources(traces: str, cats: str) -> None:
+    report = run_query(traces)
     assert [(run.rank, run.world, run.batches, run.first, run.last) for run in report.runs] == [
         (0, 2, 6, 0, 10),
         (1, 2, 6, 1, 11),
@@ -126,58 +131,58 @@ def test_an_overview_tells_runs_and_sources(traces: str, cats: str) -> None:
 
 
 @pytest.mark.usefixtures("place")
-def test_the_files_that_are_written_are_the_bytes_of_the_samples(traces: str, tmp_path: Path) -> None:
-    report = told(traces, step=1, out=str(tmp_path / "out"))
+def test_out_writes_bytes_of_samples(traces: str, tmp_path: Path) -> None:
+    report = run_query(traces, step=1, out=str(tmp_path / "out"))
     assert len(report.written) == 2 * BATCH * 2
     assert set(report.written) == set(os.listdir(tmp_path / "out"))
     assert (tmp_path / "out" / "000-000006.jpg").read_bytes() == b"6 jpg .."
     assert (tmp_path / "out" / "005-000000.txt").read_bytes() == b"0 txt .."
 
 
-def test_files_that_are_there_are_not_written_over_unless_it_is_said(traces: str, tmp_path: Path) -> None:
-    there = tmp_path / "out" / "001-000007.txt"
-    there.parent.mkdir()
-    there.write_bytes(b"mine")
+def test_out_refuses_existing_files_without_overwrite(traces: str, tmp_path: Path) -> None:
+    existing = tmp_path / "out" / "001-000007.txt"
+    existing.parent.mkdir()
+    existing.write_bytes(b"mine")
     with pytest.raises(UsageError, match="output files exist") as error:
-        told(traces, step=1, out=str(there.parent))
-    assert (error.value.where, os.listdir(there.parent)) == (str(there), [there.name])
-    told(traces, step=1, out=str(there.parent), overwrite=True)
-    assert there.read_bytes() == b"7 txt .."
+        run_query(traces, step=1, out=str(existing.parent))
+    assert (error.value.where, os.listdir(existing.parent)) == (str(existing), [existing.name])
+    run_query(traces, step=1, out=str(existing.parent), overwrite=True)
+    assert existing.read_bytes() == b"7 txt .."
 
 
-def test_a_file_in_the_place_of_the_folder_is_refused(traces: str, tmp_path: Path) -> None:
+def test_out_refuses_file_as_folder(traces: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(UsageError, match="--out is a file"):
-        told(traces, step=1, out=str(tmp_path / "file"))
+        run_query(traces, step=1, out=str(tmp_path / "file"))
 
 
-def test_keys_of_any_form_make_names_of_files_in_the_folder(tmp_path: Path) -> None:
+def test_out_makes_file_names_in_folder_from_any_key(tmp_path: Path) -> None:
     keys = ["../../up", "a/b c", "é" * 90, "x" * 99]
     root = some_shards(tmp_path / "odd", 1, 0)
     shard = a_shard({f"{key}.txt": key.encode() for key in keys}, format=tarfile.PAX_FORMAT)
-    rewritten(os.path.join(root, "shard-000.tar"), shard)
+    rewrite_shard(os.path.join(root, "shard-000.tar"), shard)
     index(root)
     writer = a_writer(tmp_path / "traces", sources=[a_source(root=root)])
     writer.add(0, [(0, 0, 1 << 28 | i) for i in range(len(keys))])
     writer.close()
-    report = told(str(tmp_path / "traces"), step=0, out=str(tmp_path / "out"))
+    report = run_query(str(tmp_path / "traces"), step=0, out=str(tmp_path / "out"))
     contents = [(tmp_path / "out" / name).read_text() for name in sorted(report.written)]
     assert contents == [sample.key for batch in report.batches or () for sample in batch.samples]
     assert len(os.listdir(tmp_path / "out")) == len(keys)
 
 
-def test_a_shard_that_was_replaced_is_told_and_the_rest_is_written(traces: str, cats: str, tmp_path: Path) -> None:
-    rewritten(os.path.join(cats, "shard-001.tar"), samples(5, 4))
-    report = told(traces, step=1, out=str(tmp_path / "out"))
+def test_replaced_shard_is_reported_and_other_files_are_written(traces: str, cats: str, tmp_path: Path) -> None:
+    rewrite_shard(os.path.join(cats, "shard-001.tar"), samples(5, 4))
+    report = run_query(traces, step=1, out=str(tmp_path / "out"))
     assert [finding.code for finding in report.findings] == ["WDS403"]
     assert report.findings[0].key == "000006"
     assert sorted(os.listdir(tmp_path / "out")) == sorted(report.written)
     assert {name.partition("-")[0] for name in report.written} == {"002", "004", "005"}
 
 
-def test_a_dataset_that_is_gone_leaves_restore_keys(traces: str, cats: str) -> None:
+def test_missing_dataset_leaves_restore_keys(traces: str, cats: str) -> None:
     shutil.rmtree(cats)
-    report = told(traces, step=1)
+    report = run_query(traces, step=1)
     assert [finding.code for finding in report.findings] == ["WDS543"]
     assert (report.findings[0].shard, report.findings[0].count) == (cats, 4)
     (first, *_, dog) = (report.batches or ())[0].samples
@@ -185,38 +190,38 @@ def test_a_dataset_that_is_gone_leaves_restore_keys(traces: str, cats: str) -> N
     assert dog.key == "000000"
 
 
-def test_a_shard_that_has_changed_is_not_taken_for_what_it_was(traces: str, cats: str) -> None:
-    rewritten(os.path.join(cats, "shard-001.tar"), samples(50, 5))
+def test_changed_shard_is_not_used_for_lookup(traces: str, cats: str) -> None:
+    rewrite_shard(os.path.join(cats, "shard-001.tar"), samples(50, 5))
     index(cats)
     os.unlink(os.path.join(cats, ".wdsctl", "offsets-1.bin"))
-    report = told(traces, step=1)
+    report = run_query(traces, step=1)
     assert [sample.key for sample in (report.batches or ())[0].samples] == [None, None, "000000"]
     assert "removed or has changed" in report.findings[0].message
 
 
-def test_a_dataset_that_was_moved_is_found_by_its_new_name(traces: str, cats: str, tmp_path: Path) -> None:
+def test_moved_dataset_is_found_by_its_new_root(traces: str, cats: str, tmp_path: Path) -> None:
     shutil.move(cats, tmp_path / "elsewhere")
-    report = told(traces, step=1, roots=(f"{cats}={tmp_path / 'elsewhere'}",))
+    report = run_query(traces, step=1, roots=(f"{cats}={tmp_path / 'elsewhere'}",))
     assert ((report.batches or ())[0].samples[0].key, report.findings) == ("000006", ())
 
 
-def test_a_key_cannot_be_looked_up_where_no_dataset_is_there(traces: str, cats: str, dogs: str) -> None:
+def test_query_by_key_fails_when_all_datasets_are_missing(traces: str, cats: str, dogs: str) -> None:
     shutil.rmtree(cats)
     shutil.rmtree(dogs)
     with pytest.raises(InputError) as error:
-        told(traces, key="000007")
+        run_query(traces, key="000007")
     assert error.value.code == "WDS543"
 
 
-def test_samples_without_a_restore_key_are_listed_as_such(tmp_path: Path, cats: str) -> None:
+def test_samples_without_restore_key_are_listed_as_such(tmp_path: Path, cats: str) -> None:
     writer = a_writer(tmp_path / "traces", sources=[a_source(root=cats)])
     writer.add(0, [None, (0, 0, 1 << 28)])
     writer.close()
-    report = told(str(tmp_path / "traces"), batch=0, out=str(tmp_path / "out"))
-    nobody, first = (report.batches or ())[0].samples
-    assert (nobody.dataset, nobody.restore_key, first.key) == ("(no restore key)", (), "000000")
+    report = run_query(str(tmp_path / "traces"), batch=0, out=str(tmp_path / "out"))
+    unknown, first = (report.batches or ())[0].samples
+    assert (unknown.dataset, unknown.restore_key, first.key) == ("(no restore key)", (), "000000")
     assert sorted(report.written) == ["001-000000.jpg", "001-000000.txt"]
-    counts = told(str(tmp_path / "traces"), counts=True).counts
+    counts = run_query(str(tmp_path / "traces"), counts=True).counts
     assert [(line.dataset, line.samples) for line in counts or ()] == [("(no restore key)", 1), (cats, 1)]
 
 
@@ -233,9 +238,11 @@ def test_samples_without_a_restore_key_are_listed_as_such(tmp_path: Path, cats: 
         ({"counts": True, "pass_number": 1}, r"the trace has no matching batch \(of pass 1\)"),
     ],
 )
-def test_nothing_found_is_an_error_that_says_what_there_is(traces: str, options: dict[str, Any], words: str) -> None:
+def test_query_without_result_is_refused_with_available_batches(
+    traces: str, options: dict[str, Any], words: str
+) -> None:
     with pytest.raises(InputError, match=words) as error:
-        told(traces, **options)
+        run_query(traces, **options)
     assert (error.value.code, error.value.where) == ("WDS542", traces)
     assert "batches 0 to 11" in error.value.hint
 
@@ -243,27 +250,27 @@ def test_nothing_found_is_an_error_that_says_what_there_is(traces: str, options:
 @pytest.mark.parametrize(
     "options", [{"step": 1, "batch": 2}, {"key": "a", "counts": True}, {"out": "x"}, {"key": "a", "out": "x"}]
 )
-def test_questions_that_do_not_go_together_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_query_refuses_conflicting_options(tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
-        told(str(tmp_path), **options)
+        run_query(str(tmp_path), **options)
 
 
-def test_a_damaged_file_is_named_and_the_rest_is_told(traces: str) -> None:
+def test_damaged_file_is_reported_and_others_are_read(traces: str) -> None:
     damaged = min(Path(traces).iterdir())
     data = bytearray(damaged.read_bytes())
     data[-1] ^= 0xFF
     damaged.write_bytes(data)
-    report = told(traces, step=1)
+    report = run_query(traces, step=1)
     assert [batch.rank for batch in report.batches or ()] == [1]
     assert [(finding.code, finding.severity, finding.shard) for finding in report.findings] == [
         ("WDS541", "error", str(damaged))
     ]
     with pytest.raises(InputError, match="step 99") as error:
-        told(traces, step=99)
+        run_query(traces, step=99)
     assert "damaged" in error.value.hint
 
 
-def test_a_cut_tail_is_no_error(traces: str) -> None:
+def test_truncated_tail_is_reported_as_note(traces: str) -> None:
     path = min(Path(traces).iterdir())
     path.write_bytes(path.read_bytes()[:-1])
-    assert [(finding.code, finding.severity) for finding in told(traces).findings] == [("WDS541", "note")]
+    assert [(finding.code, finding.severity) for finding in run_query(traces).findings] == [("WDS541", "note")]

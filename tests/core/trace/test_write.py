@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.core.traces import a_source, a_writer, origins_of, read, told
+from tests.core.traces import a_source, a_writer, origins_of, read_folder, restore_keys_by_batch
 from tests.full_disk import files_of_at_most
 from wdsctl.core.errors import UsageError, WdsctlError
 from wdsctl.core.trace import TraceWriter
 from wdsctl.core.trace.write import BLOCK_BATCHES, FLUSH_SECONDS, MAX_PENDING_BATCHES, TRACE_FILE_NAME
 
-#: Writes batches for ever; says on stdout how many it has handed over.
+#: Writes batches for ever and prints how many it has added.
 ENDLESS = """
 import sys
 from wdsctl.core.trace import SourceFacts, TraceWriter
@@ -28,7 +28,7 @@ while True:
         print(number, flush=True)
 """
 
-#: Ends after seven batches, without a word to the writer.
+#: Exits after seven batches without closing the writer.
 SEVEN = """
 import os, sys
 from wdsctl.core.trace import SourceFacts, TraceWriter
@@ -42,30 +42,32 @@ if len(sys.argv) > 2:
 """
 
 
-def test_a_block_is_written_every_hundred_batches(tmp_path: Path) -> None:
+def test_block_is_written_every_hundred_batches(tmp_path: Path) -> None:
     writer = a_writer(tmp_path)
     for number in range(BLOCK_BATCHES * 2 + 5):
         writer.add(number, origins_of(number))
-    assert len(told(read(tmp_path))) == BLOCK_BATCHES * 2
+    assert len(restore_keys_by_batch(read_folder(tmp_path))) == BLOCK_BATCHES * 2
     writer.flush()
-    assert told(read(tmp_path)) == {number: origins_of(number) for number in range(BLOCK_BATCHES * 2 + 5)}
+    assert restore_keys_by_batch(read_folder(tmp_path)) == {
+        number: origins_of(number) for number in range(BLOCK_BATCHES * 2 + 5)
+    }
 
 
 def test_batches_of_many_samples_make_shorter_blocks(tmp_path: Path) -> None:
     writer = a_writer(tmp_path)
     writer.add(0, [(0, 0, 1)] * (1 << 16))
-    assert len(told(read(tmp_path))) == 1
+    assert len(restore_keys_by_batch(read_folder(tmp_path))) == 1
 
 
-def test_after_some_seconds_the_next_batch_is_written(tmp_path: Path) -> None:
+def test_pending_batches_are_written_after_flush_seconds(tmp_path: Path) -> None:
     writer = a_writer(tmp_path)
     writer.add(0, origins_of(0))
     writer._pending._started_at -= FLUSH_SECONDS
     writer.add(1, origins_of(1))
-    assert list(told(read(tmp_path))) == [0, 1]
+    assert list(restore_keys_by_batch(read_folder(tmp_path))) == [0, 1]
 
 
-def test_kill_9_loses_at_most_the_last_block(tmp_path: Path) -> None:
+def test_kill_9_loses_at_most_last_block(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", ENDLESS, tmp_path], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     handed_over = 0
@@ -78,22 +80,22 @@ def test_kill_9_loses_at_most_the_last_block(tmp_path: Path) -> None:
     child.stdout.close()
     child.wait()
 
-    found = told(read(tmp_path))
+    batches = restore_keys_by_batch(read_folder(tmp_path))
 
-    assert list(found) == list(range(len(found)))
-    assert handed_over - BLOCK_BATCHES < len(found) <= handed_over + 10
-    assert found[1000] == [(0, 0, 1000)] * 32
+    assert list(batches) == list(range(len(batches)))
+    assert handed_over - BLOCK_BATCHES < len(batches) <= handed_over + 10
+    assert batches[1000] == [(0, 0, 1000)] * 32
 
 
 @pytest.mark.parametrize("arguments", [[], ["fork"]])
-def test_an_orderly_exit_loses_nothing_and_a_forked_child_writes_nothing(tmp_path: Path, arguments: list[str]) -> None:
+def test_normal_exit_loses_nothing_and_forked_child_writes_nothing(tmp_path: Path, arguments: list[str]) -> None:
     subprocess.run([sys.executable, "-W", "ignore", "-c", SEVEN, tmp_path, *arguments], check=True)
-    trace = read(tmp_path)
-    written = sum(int(file.blocks[:, 5].sum()) for file in trace.files)  # those that were written twice, twice
-    assert (list(told(trace)), trace.flaws, written) == (list(range(7)), [], 7)
+    trace = read_folder(tmp_path)
+    written = sum(int(file.blocks[:, 5].sum()) for file in trace.files)  # batches that were written twice count twice
+    assert (list(restore_keys_by_batch(trace)), trace.flaws, written) == (list(range(7)), [], 7)
 
 
-def test_every_run_has_a_file_that_is_later_than_all_before_whatever_the_clock_says(tmp_path: Path) -> None:
+def test_each_run_gets_file_number_above_all_existing_ones(tmp_path: Path) -> None:
     (tmp_path / "rank-00007-99999999999999999.trace").write_bytes(b"")
     writers = [a_writer(tmp_path, rank) for rank in (3, 3, 0)]
     names = [TRACE_FILE_NAME.fullmatch(os.path.basename(writer.path)) for writer in writers]
@@ -102,48 +104,48 @@ def test_every_run_has_a_file_that_is_later_than_all_before_whatever_the_clock_s
     assert os.path.basename(writers[0].path).startswith("rank-00003-")
 
 
-def test_urls_lose_their_secrets_and_nothing_else_of_them_is_in_the_file(tmp_path: Path) -> None:
+def test_secrets_of_urls_are_not_written(tmp_path: Path) -> None:
     writer = a_writer(tmp_path, sources=[a_source(root="s3://me:hunter2@bucket/cats?token=hunter2")])
     writer.close()
     assert b"hunter2" not in Path(writer.path).read_bytes()
-    assert read(tmp_path).files[0].facts.sources[0].root == "s3://bucket/cats"
+    assert read_folder(tmp_path).files[0].facts.sources[0].root == "s3://bucket/cats"
 
 
-def test_the_header_keeps_the_facts_of_the_run(tmp_path: Path) -> None:
+def test_header_stores_facts_of_run(tmp_path: Path) -> None:
     TraceWriter(str(tmp_path), 2, 4, [a_source()], run={"fingerprint": "ab"}).close()
-    facts = read(tmp_path).files[0].facts
+    facts = read_folder(tmp_path).files[0].facts
     assert (facts.rank, facts.world, facts.sources, dict(facts.run)) == (2, 4, (a_source(),), {"fingerprint": "ab"})
 
 
-@pytest.mark.parametrize("room", [0, 1, 30, 70])
-def test_what_could_not_be_written_leaves_no_half_block_and_is_written_with_the_next(tmp_path: Path, room: int) -> None:
+@pytest.mark.parametrize("free_bytes", [0, 1, 30, 70])
+def test_failed_write_leaves_no_partial_block_and_is_repeated(tmp_path: Path, free_bytes: int) -> None:
     reports: list[str] = []
     writer = a_writer(tmp_path, on_message=reports.append)
     writer.add(0, origins_of(0))
-    with files_of_at_most(os.path.getsize(writer.path) + room):
+    with files_of_at_most(os.path.getsize(writer.path) + free_bytes):
         for _ in range(3):
             writer.flush()
     assert [writer.path in line and "cannot write the trace" in line for line in reports] == [True]
-    assert (told(read(tmp_path)), read(tmp_path).flaws) == ({}, [])
+    assert (restore_keys_by_batch(read_folder(tmp_path)), read_folder(tmp_path).flaws) == ({}, [])
     writer.add(1, origins_of(1))
     writer.close()
-    assert told(read(tmp_path)) == {number: origins_of(number) for number in range(2)}
+    assert restore_keys_by_batch(read_folder(tmp_path)) == {number: origins_of(number) for number in range(2)}
     assert "lacks 0 batches of this run" in reports[1]
     assert (len(reports), writer.lost) == (2, 0)
 
 
 @pytest.mark.parametrize("size", [0, 10])
-def test_a_header_that_could_not_be_written_comes_with_the_first_block(tmp_path: Path, size: int) -> None:
+def test_header_that_failed_is_written_with_first_block(tmp_path: Path, size: int) -> None:
     reports: list[str] = []
     with files_of_at_most(size):
         writer = a_writer(tmp_path, on_message=reports.append)
         assert len(reports) == 1
     writer.add(0, origins_of(0))
     writer.close()
-    assert (told(read(tmp_path)), read(tmp_path).flaws) == ({0: origins_of(0)}, [])
+    assert (restore_keys_by_batch(read_folder(tmp_path)), read_folder(tmp_path).flaws) == ({0: origins_of(0)}, [])
 
 
-def test_what_is_too_much_to_wait_for_room_is_lost_counted_and_told_to_readers(tmp_path: Path) -> None:
+def test_pending_overflow_is_lost_counted_and_reported_to_readers(tmp_path: Path) -> None:
     reports: list[str] = []
     writer = a_writer(tmp_path, rank=1, world=2, on_message=reports.append)
     for number in range(1, 21, 2):
@@ -157,9 +159,9 @@ def test_what_is_too_much_to_wait_for_room_is_lost_counted_and_told_to_readers(t
         writer.add(number, origins_of(number))
     writer.close()
 
-    trace = read(tmp_path)
+    trace = read_folder(tmp_path)
     assert writer.lost == MAX_PENDING_BATCHES
-    assert list(told(trace)) == [*range(1, 21, 2), *after]
+    assert list(restore_keys_by_batch(trace)) == [*range(1, 21, 2), *after]
     (flaw,) = trace.flaws
     assert flaw.kind == "gap"
     assert f"batches 21 to {after[0] - 2:,} of rank 1 are missing" in flaw.message
@@ -170,7 +172,7 @@ def test_what_is_too_much_to_wait_for_room_is_lost_counted_and_told_to_readers(t
     ]
 
 
-def test_a_disk_that_stays_full_costs_no_write_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_not_retried_with_every_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tries = 0
 
     def full(*_: object) -> int:
@@ -190,14 +192,14 @@ def test_a_disk_that_stays_full_costs_no_write_a_batch(tmp_path: Path, monkeypat
     assert len(reports) == 1
 
 
-def test_a_folder_that_cannot_be_written_is_an_error_at_once(tmp_path: Path) -> None:
+def test_unwritable_folder_fails_at_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(WdsctlError) as error:
         a_writer(tmp_path / "file" / "traces")
     assert "file" in error.value.where
 
 
-def test_nothing_is_added_after_closing_and_closing_twice_is_harmless(tmp_path: Path) -> None:
+def test_add_after_close_is_ignored_and_second_close_is_harmless(tmp_path: Path) -> None:
     writer = a_writer(tmp_path)
     writer.close()
     writer.close()

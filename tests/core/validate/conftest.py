@@ -1,4 +1,4 @@
-"""Parts in memory, as levels look at them."""
+"""Checks of single parts in memory."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.build import reading
+from tests.build import memory_reader
 from wdsctl.core.catalog.ledger_checks import LocatedFindingCollector, PartToCheck
 
 Codes = list[tuple[str, str]]  # (code, message)
 
 
-def at_once(check: Callable[..., None], name: str, data: bytes, *more: object) -> Codes:
-    found = LocatedFindingCollector("a.tar")
-    check(reading(data), PartToCheck(0, "k", name, 0, len(data)), *more, found)
-    return [(each.finding.code, each.finding.message) for each in found.to_findings()]
+def run_check(check: Callable[..., None], name: str, data: bytes, *arguments: object) -> Codes:
+    collector = LocatedFindingCollector("a.tar")
+    check(memory_reader(data), PartToCheck(0, "k", name, 0, len(data)), *arguments, collector)
+    return [(each.finding.code, each.finding.message) for each in collector.to_findings()]
 
 
 @pytest.fixture
-def looked() -> Callable[..., Codes]:
-    """Look at one part: (check, name, bytes, what else the check takes) -> what is found."""
-    return at_once
+def check_part() -> Callable[..., Codes]:
+    """A function that checks one part: (check, name, bytes, further arguments of the check) -> findings."""
+    return run_check

@@ -17,11 +17,11 @@ from wdsctl.core.validate.structure import is_as_indexed
 PLAIN = {**samples(0, 300, size=900), "000007.seg.png": b"mask"}
 
 
-def asked(root: str, data: bytes | None = None) -> list[bool]:
-    """Of every shard, whether it is as indexed; with the bytes of the first replaced."""
+def check_shards(root: str, data: bytes | None = None) -> list[bool]:
+    """Whether each shard is as indexed; `data` replaces the bytes of the first shard."""
     place = locate(root)
-    with Catalog(place.catalog) as published:
-        rows, generation = published.shards(), published.generation
+    with Catalog(place.catalog) as catalog:
+        rows, generation = catalog.shards(), catalog.generation
     if data is not None:
         Path(root, rows[0].path).write_bytes(data)
     storage = LocalStorage("/")
@@ -30,43 +30,43 @@ def asked(root: str, data: bytes | None = None) -> list[bool]:
     ]
 
 
-def test_a_plain_shard_is_as_indexed_whatever_its_place_and_layouts(tmp_path: Path) -> None:
+def test_plain_shard_is_as_indexed_at_any_position_and_layout(tmp_path: Path) -> None:
     large = samples(500, 4, "json", size=3 << 20)
     root = a_dataset(tmp_path, {"a.tar": samples(900, 3), "b.tar": sorted(PLAIN.items()), "c.tar": large})
     index(root)
-    assert asked(root) == [True, True, True]
+    assert check_shards(root) == [True, True, True]
 
 
 @pytest.mark.parametrize("length", [100, 101])
-def test_a_name_is_plain_up_to_all_bytes_of_its_field_beside_shorter_ones(tmp_path: Path, length: int) -> None:
+def test_plain_name_may_fill_whole_name_field(tmp_path: Path, length: int) -> None:
     files = {"0.jpg": b"x", "0.json": b"x", "k" * (length - 4) + ".jpg": b"x", "zz.a.rather.long.ending": b"x"}
     root = a_dataset(tmp_path, {"a.tar": a_shard(files, format=tarfile.GNU_FORMAT)})
     index(root)
-    assert asked(root) == [length == 100]
+    assert check_shards(root) == [length == 100]
 
 
-def test_the_last_header_of_a_shard_of_many_is_looked_at_as_the_first_one(tmp_path: Path) -> None:
-    sound = a_shard(samples(0, 2200, size=30))
-    root = a_dataset(tmp_path, {"a.tar": sound})
+def test_last_header_of_large_shard_is_checked_like_first(tmp_path: Path) -> None:
+    valid = a_shard(samples(0, 2200, size=30))
+    root = a_dataset(tmp_path, {"a.tar": valid})
     index(root)
-    assert asked(root) == [True]
-    for at in (110, sound.rindex(b"ustar") - 257 + 110):
-        data = bytearray(sound)
+    assert check_shards(root) == [True]
+    for at in (110, valid.rindex(b"ustar") - 257 + 110):
+        data = bytearray(valid)
         data[at] ^= 1
-        assert asked(root, bytes(data)) == [False], at
+        assert check_shards(root, bytes(data)) == [False], at
 
 
-def test_a_disk_that_fails_at_a_header_leaves_the_shard_to_the_scan(tmp_path: Path) -> None:
+def test_unreadable_header_leaves_shard_to_scan(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": samples(0, 3)})
     index(root)
     place, path = locate(root), f"{root}/a.tar"
-    with Catalog(place.catalog) as published:
-        row, generation = published.shards()[0], published.generation
+    with Catalog(place.catalog) as catalog:
+        row, generation = catalog.shards()[0], catalog.generation
     assert is_as_indexed(NoHeaders("/"), path, row.size, place.offsets_path(generation), row.id) is False
 
 
 class NoHeaders(LocalStorage):
-    """Opens files so that nothing can be read from the descriptor."""
+    """Returns descriptors that cannot be read from."""
 
     def descriptor(self, path: str) -> int:
         self._descriptors["unreadable"] = os.open(path, os.O_WRONLY)
@@ -85,33 +85,33 @@ class NoHeaders(LocalStorage):
         {".jpg": b"x", "0.jpg": b"x"},
     ],
 )
-def test_what_is_not_plain_is_left_to_the_scan(tmp_path: Path, files: Files) -> None:
+def test_shard_that_is_not_plain_is_left_to_scan(tmp_path: Path, files: Files) -> None:
     root = a_dataset(tmp_path, {"a.tar": a_shard(files, format=tarfile.GNU_FORMAT)})
     index(root)
-    assert asked(root) == [False]
+    assert check_shards(root) == [False]
 
 
-def test_a_shard_without_its_end_mark_or_with_more_behind_it_is_left_to_the_scan(tmp_path: Path) -> None:
+def test_shard_with_missing_end_or_trailing_data_is_left_to_scan(tmp_path: Path) -> None:
     data = a_shard(samples(0, 3))
     root = a_dataset(tmp_path, {"a.tar": data[: 6 * 1024], "b.tar": data + b"x", "c.tar": data + bytes(70 << 10)})
     index(root)
-    assert asked(root) == [False, False, False]
+    assert check_shards(root) == [False, False, False]
 
 
-def test_it_is_never_said_of_a_shard_in_which_a_scan_finds_something_or_another_layout(tmp_path: Path) -> None:
-    """A bit of any header, and any block of zeros, is noticed; a bit of the data is none of its business."""
-    sound = a_shard(sorted(samples(0, 40, size=600).items()))
-    root = a_dataset(tmp_path, {"a.tar": sound})
+def test_is_as_indexed_is_false_whenever_scan_differs(tmp_path: Path) -> None:
+    """Changed header bits and zeroed blocks must be detected; changed data bits need not be."""
+    valid = a_shard(sorted(samples(0, 40, size=600).items()))
+    root = a_dataset(tmp_path, {"a.tar": valid})
     index(root)
-    layout, rng = a_scan(sound).layout_hash(), random.Random(1)
+    layout, rng = a_scan(valid).layout_hash(), random.Random(1)
     for _ in range(150):
-        data = bytearray(sound)
-        at = rng.randrange(len(sound))
+        data = bytearray(valid)
+        at = rng.randrange(len(valid))
         if rng.random() < 0.3:
             data[at : at + 512] = bytes(len(data[at : at + 512]))
         else:
             data[at] ^= 1 << rng.randrange(8)
         scan = a_scan(bytes(data))
         is_same = scan.layout_hash() == layout and not scan.findings
-        if asked(root, bytes(data)) == [True]:
+        if check_shards(root, bytes(data)) == [True]:
             assert is_same, at

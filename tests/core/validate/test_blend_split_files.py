@@ -11,7 +11,7 @@ from wdsctl.core.validate.blend import check_split_files
 
 @pytest.fixture
 def blend(tmp_path: Path) -> Path:
-    """Two datasets, of which the first goes by a file of splits, in two splits of the blend."""
+    """A blend of two datasets with two splits; the first dataset has a split file."""
     for name in ("a", "b"):
         index(some_shards(tmp_path / name, 2))
     path = tmp_path / "blend.yaml"
@@ -20,17 +20,17 @@ def blend(tmp_path: Path) -> Path:
     return path
 
 
-def the_file(blend: Path, text: str) -> None:
+def write_split_file(blend: Path, text: str) -> None:
     (blend.parent / "a" / ".wdsctl" / "mine.yaml").write_text(text)
 
 
-def test_a_file_that_a_training_takes_is_in_order(blend: Path) -> None:
-    the_file(blend, "split_parts: {train: [shard-000.tar], val: [shard-001.tar]}\n")
+def test_check_split_files_accepts_valid_file(blend: Path) -> None:
+    write_split_file(blend, "split_parts: {train: [shard-000.tar], val: [shard-001.tar]}\n")
     assert check_split_files(str(blend)) == ()
 
 
 @pytest.mark.parametrize(
-    ("text", "codes", "said"),
+    ("text", "codes", "message"),
     [
         (None, ["WDS002", "WDS002"], "split_config 'mine.yaml' does not exist"),
         ("split_parts: [", ["WDS217", "WDS217"], "mine.yaml:"),
@@ -38,13 +38,13 @@ def test_a_file_that_a_training_takes_is_in_order(blend: Path) -> None:
         ("split_parts: {train: [shard-000.tar]}", ["WDS211"], "the file has no split 'val'"),
     ],
 )
-def test_what_a_training_would_refuse_is_told_with_the_line_and_the_split(
-    blend: Path, text: str | None, codes: list[str], said: str
+def test_check_split_files_reports_line_and_split_of_errors(
+    blend: Path, text: str | None, codes: list[str], message: str
 ) -> None:
     if text is not None:
-        the_file(blend, text)
+        write_split_file(blend, text)
     findings = check_split_files(str(blend))
     assert [finding.code for finding in findings] == codes
-    assert said in findings[0].message
+    assert message in findings[0].message
     assert findings[0].message.startswith("line ")
     assert {(finding.severity, finding.shard) for finding in findings} == {("error", str(blend))}

@@ -10,25 +10,25 @@ import pytest
 
 from tests.build import an_image
 from tests.core.arrays import a_checkpoint, an_array, arrays
-from tests.core.films import a_wav
-from tests.core.medley import clip
+from tests.core.media_files import a_wav
+from tests.core.media_samples import clip
 from wdsctl.core.validate.content import check_content, has_decodable_content
 
-Looked = Callable[..., list[tuple[str, str]]]
+CheckPart = Callable[..., list[tuple[str, str]]]
 
 
-def flipped(data: bytes, at: int) -> bytes:
+def flip_bit(data: bytes, at: int) -> bytes:
     return data[:at] + bytes([data[at] ^ 0x10]) + data[at:][1:]
 
 
-def an_evil_checkpoint() -> bytes:
-    class Evil:
+def make_malicious_checkpoint() -> bytes:
+    class Malicious:
         def __reduce__(self) -> tuple[object, ...]:
             return (print, ("run",))
 
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("archive/data.pkl", pickle.dumps(Evil()))
+        archive.writestr("archive/data.pkl", pickle.dumps(Malicious()))
     return file.getvalue()
 
 
@@ -51,16 +51,16 @@ def an_evil_checkpoint() -> bytes:
         ("jsonl", b""),
     ],
 )
-def test_what_decodes_is_sound(looked: Looked, name: str, data: bytes) -> None:
+def test_decodable_content_gives_no_finding(check_part: CheckPart, name: str, data: bytes) -> None:
     assert has_decodable_content(name)
-    assert looked(check_content, name, data) == []
+    assert check_part(check_content, name, data) == []
 
 
 @pytest.mark.parametrize(
     ("name", "data", "code", "words"),
     [
         ("jpg", an_image("JPEG")[:-200], "WDS143", "it "),
-        ("png", flipped(an_image("PNG"), -14), "WDS147", "the checksum of its chunk IDAT"),
+        ("png", flip_bit(an_image("PNG"), -14), "WDS147", "the checksum of its chunk IDAT"),
         ("json", b"", "WDS144", "at character 0"),
         ("cls", b"", "WDS143", "not a whole number: b''"),
         ("json", b'{"a": }', "WDS144", "at character 6"),
@@ -72,52 +72,52 @@ def test_what_decodes_is_sound(looked: Looked, name: str, data: bytes) -> None:
         ("txt", b"\xff\xfe", "WDS145", "byte 0"),
         ("cls", b"seven", "WDS143", "not a whole number: b'seven'"),
         ("npy", an_array()[:-4], "WDS143", "declares 24 bytes"),
-        ("npz", flipped(arrays(), 60), "WDS143", "damaged"),
+        ("npz", flip_bit(arrays(), 60), "WDS143", "damaged"),
         ("pth", a_checkpoint().replace(b"ctorch", b"cos\nxx", 1), "WDS143", "damaged"),
-        ("pth", an_evil_checkpoint(), "WDS143", "never loads"),
+        ("pth", make_malicious_checkpoint(), "WDS143", "never loads"),
         ("wav", a_wav()[:20], "WDS143", "FFmpeg"),
         ("mp4", clip()[: len(clip()) // 2], "WDS143", "can be decoded"),
     ],
 )
-def test_what_does_not_decode_is_told_with_what_is_wrong(
-    looked: Looked, name: str, data: bytes, code: str, words: str
+def test_undecodable_content_is_reported_with_reason(
+    check_part: CheckPart, name: str, data: bytes, code: str, words: str
 ) -> None:
-    ((found, message),) = looked(check_content, name, data)
+    ((found, message),) = check_part(check_content, name, data)
     assert found.startswith(code), (found, message)
     assert words in message
 
 
-def test_an_image_that_is_too_large_is_refused_by_its_header(looked: Looked) -> None:
+def test_oversized_image_is_refused_by_its_header(check_part: CheckPart) -> None:
     png = bytearray(an_image("PNG"))
     png[16:24] = (60_000).to_bytes(4, "big") * 2
     import zlib
 
     png[29:33] = zlib.crc32(png[12:29]).to_bytes(4, "big")
-    ((code, message),) = looked(check_content, "png", bytes(png))
+    ((code, message),) = check_part(check_content, "png", bytes(png))
     assert (code, "pixels" in message) == ("WDS146", True)
 
 
-def test_an_archive_bomb_is_refused_by_its_table_of_contents(looked: Looked) -> None:
+def test_archive_bomb_is_refused_by_its_table_of_contents(check_part: CheckPart) -> None:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.npy", bytes(1 << 20))
     data = bytearray(file.getvalue())
     at = data.index(b"PK\x01\x02")
     data[at + 24 : at + 28] = (0xFFFFFFF0).to_bytes(4, "little")
-    assert [code for code, _ in looked(check_content, "npz", bytes(data))] == ["WDS146"]
+    assert [code for code, _ in check_part(check_content, "npz", bytes(data))] == ["WDS146"]
 
 
-def test_an_array_in_an_archive_that_lies_about_its_shape_allocates_nothing(looked: Looked) -> None:
+def test_array_with_false_shape_in_archive_allocates_nothing(check_part: CheckPart) -> None:
     inner = io.BytesIO()
     np.lib.format.write_array_header_1_0(inner, {"descr": "<f8", "fortran_order": False, "shape": (1 << 40,)})
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("a.npy", inner.getvalue())
-    ((code, message),) = looked(check_content, "npz", file.getvalue())
+    ((code, message),) = check_part(check_content, "npz", file.getvalue())
     assert (code, "a.npy: its header declares" in message) == ("WDS143", True)
 
 
-def test_bytes_of_no_known_kind_are_not_looked_at() -> None:
+def test_content_of_unknown_kinds_is_not_checked() -> None:
     assert not any(map(has_decodable_content, ("bin", "pkl", "emb.f16", "url")))
 
 
@@ -133,12 +133,10 @@ def test_bytes_of_no_known_kind_are_not_looked_at() -> None:
         ("jsonl", b'{"a": NaN}\n{"a"}\n', ["WDS144"]),
     ],
 )
-def test_json_that_others_refuse_or_read_otherwise_is_told(
-    looked: Looked, name: str, data: bytes, codes: list[str]
-) -> None:
-    assert [code for code, _ in looked(check_content, name, data)] == codes
+def test_non_standard_json_is_reported(check_part: CheckPart, name: str, data: bytes, codes: list[str]) -> None:
+    assert [code for code, _ in check_part(check_content, name, data)] == codes
 
 
-def test_where_in_the_lines_it_is_is_said(looked: Looked) -> None:
-    ((_, said),) = looked(check_content, "jsonl", b'{"a": 1}\n\n{"b": 1, "b": 2}\n')
-    assert said == "line 3: an object has the name 'b' more than once"
+def test_finding_in_jsonl_names_line(check_part: CheckPart) -> None:
+    ((_, message),) = check_part(check_content, "jsonl", b'{"a": 1}\n\n{"b": 1, "b": 2}\n')
+    assert message == "line 3: an object has the name 'b' more than once"

@@ -22,7 +22,7 @@ GOOD, BAD = b'{"a": 1}', b'{"a": '
 
 
 def a_dataset_with_a_view(tmp_path: Path) -> str:
-    """Broken: a and c of one shard, d of the other. In the view: b and c."""
+    """Samples a and c of one shard and d of the other are broken. The view contains b and c."""
     members = {"a.json": BAD, "b.json": GOOD, "c.json": BAD}
     root = str(a_dataset(tmp_path, {"one.tar": members, "two.tar": {"d.json": BAD}}))
     index(root)
@@ -30,21 +30,21 @@ def a_dataset_with_a_view(tmp_path: Path) -> str:
     return root
 
 
-def test_of_a_view_only_its_shards_and_its_samples_are_told_of(tmp_path: Path) -> None:
+def test_validate_view_reports_only_its_shards_and_samples(tmp_path: Path) -> None:
     report = validate(f"{a_dataset_with_a_view(tmp_path)}@some", CONTENT)
     assert (report.view, report.shards, report.samples) == ("some", 1, 2)
     assert [(found.shard, found.key, found.count) for found in report.findings] == [("one.tar", "c", 1)]
 
 
-def test_all_of_the_dataset_is_told_of_after_its_view(tmp_path: Path) -> None:
+def test_validate_dataset_reports_everything_after_its_view(tmp_path: Path) -> None:
     root = a_dataset_with_a_view(tmp_path)
     validate(f"{root}@some", CONTENT)
-    told = [(found.shard, found.key, found.count) for found in validate(root, CONTENT).findings]
-    assert told == [("one.tar", "a", 1), ("one.tar", "c", 1), ("two.tar", "d", 1)]
+    findings = [(found.shard, found.key, found.count) for found in validate(root, CONTENT).findings]
+    assert findings == [("one.tar", "a", 1), ("one.tar", "c", 1), ("two.tar", "d", 1)]
 
 
-class Deleted(SilentProgress):
-    """Somebody else deletes the view, and lets go of the lock when they are waited for."""
+class DeleteViewOnWait(SilentProgress):
+    """Deletes the view and releases the lock as soon as the command waits for it."""
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -57,38 +57,45 @@ class Deleted(SilentProgress):
             self._held.close()
 
 
-def test_the_samples_of_a_view_are_looked_up_when_nobody_writes_any_more(tmp_path: Path) -> None:
+def test_samples_of_view_are_looked_up_after_lock_is_acquired(tmp_path: Path) -> None:
     root = a_dataset_with_a_view(tmp_path)
     request = ValidateRequest(quarantine=True)
     with pytest.raises(InputError, match="no view 'some'"):
-        validate(f"{root}@some", request, wait=60, progress=Deleted(root))
+        validate(f"{root}@some", request, wait=60, progress=DeleteViewOnWait(root))
 
 
-def test_a_view_that_is_not_there_is_an_error_with_the_names_that_are(tmp_path: Path) -> None:
+def test_missing_view_is_refused_with_existing_names(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no view 'other'; it has some"):
         validate(f"{a_dataset_with_a_view(tmp_path)}@other")
 
 
-def test_a_verb_of_whole_datasets_says_that_it_takes_no_view(tmp_path: Path) -> None:
+def test_index_refuses_view(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not on the view 'some'"):
         index(f"{a_dataset_with_a_view(tmp_path)}@some")
 
 
-def test_samples_without_any_part_of_a_pattern_are_named(tmp_path: Path) -> None:
-    turns = b'{"messages": [{"role": "user", "content": "hi"}]}'
+def test_sample_without_part_of_pattern_is_reported(tmp_path: Path) -> None:
+    conversation = b'{"messages": [{"role": "user", "content": "hi"}]}'
     image = an_image("PNG")
-    members = {"a.0.png": image, "a.1.png": image, "a.json": turns, "b.json": turns, "c.txt": b"x", "c.json": turns}
+    members = {
+        "a.0.png": image,
+        "a.1.png": image,
+        "a.json": conversation,
+        "b.json": conversation,
+        "c.txt": b"x",
+        "c.json": conversation,
+    }
     root = str(a_dataset(tmp_path, {"one.tar": members}))
     field_map = {"messages": "json", "images": "*.png"}
     prepare(root, None, PrepareRequest(sample_type="ConversationSample", field_map=field_map, split={"train": 1}))
 
-    told = [
+    findings = [
         (found.code, found.message, found.count)
         for found in validate(root, ValidateRequest(levels=("structure",))).findings
     ]
 
-    assert ("WDS108", "it lacks *.png", 1) in told
-    # Parts that the pattern takes are not odd because only some samples have them.
-    assert [message for code, message, _ in told if code == "WDS109"] == [
+    assert ("WDS108", "it lacks *.png", 1) in findings
+    # Parts that match the pattern are not reported although only some samples have them.
+    assert [message for code, message, _ in findings if code == "WDS109"] == [
         "1 of 3 samples have a part 'txt', and no field is mapped to it"
     ]

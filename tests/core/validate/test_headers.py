@@ -9,13 +9,13 @@ import pytest
 
 from tests.build import an_image
 from tests.core.arrays import a_checkpoint, an_array, arrays
-from tests.core.films import a_wav
-from tests.core.medley import clip
-from tests.loader.decoding.av.media import sound
+from tests.core.media_files import a_wav
+from tests.core.media_samples import clip
+from tests.loader.decoding.av.media import make_audio
 from wdsctl.core.media.facts import ImageFacts
 from wdsctl.core.validate.headers import check_header
 
-Looked = Callable[..., list[tuple[str, str]]]
+CheckPart = Callable[..., list[tuple[str, str]]]
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,8 @@ Looked = Callable[..., list[tuple[str, str]]]
         ("pth", a_checkpoint()),
     ],
 )
-def test_sound_headers_are_sound(looked: Looked, name: str, data: bytes) -> None:
-    assert looked(check_header, name, data, {}) == []
+def test_valid_headers_give_no_finding(check_part: CheckPart, name: str, data: bytes) -> None:
+    assert check_part(check_header, name, data, {}) == []
 
 
 @pytest.mark.parametrize(
@@ -55,26 +55,26 @@ def test_sound_headers_are_sound(looked: Looked, name: str, data: bytes) -> None
         ("pt", b"rubbish", "not a zip archive"),
     ],
 )
-def test_a_damaged_header_is_told_with_what_is_wrong(looked: Looked, name: str, data: bytes, words: str) -> None:
-    ((code, message),) = looked(check_header, name, data, {})
+def test_damaged_header_is_reported_with_reason(check_part: CheckPart, name: str, data: bytes, words: str) -> None:
+    ((code, message),) = check_part(check_header, name, data, {})
     assert (code, words in message) == ("WDS140", True), message
 
 
-def test_arrays_of_objects_are_told_and_never_loaded(looked: Looked) -> None:
+def test_object_arrays_are_reported_and_never_loaded(check_part: CheckPart) -> None:
     file = io.BytesIO()
     np.save(file, np.array([{}], dtype=object), allow_pickle=True)
-    ((code, message),) = looked(check_header, "npy", file.getvalue(), {})
+    ((code, message),) = check_part(check_header, "npy", file.getvalue(), {})
     assert (code, "Python objects" in message) == ("WDS140", True)
 
 
-def test_a_header_that_promises_more_than_memory_allocates_nothing(looked: Looked) -> None:
+def test_header_with_oversized_shape_allocates_nothing(check_part: CheckPart) -> None:
     file = io.BytesIO()
     np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (1 << 40, 1 << 20)})
-    ((code, message),) = looked(check_header, "npy", file.getvalue() + b"12345678", {})
+    ((code, message),) = check_part(check_header, "npy", file.getvalue() + b"12345678", {})
     assert (code, "but there are 8" in message) == ("WDS140", True)
 
 
-def test_an_archive_that_unpacks_to_too_much_is_told(looked: Looked) -> None:
+def test_archive_that_unpacks_to_too_much_is_reported(check_part: CheckPart) -> None:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for i in range(5):
@@ -82,30 +82,30 @@ def test_an_archive_that_unpacks_to_too_much_is_told(looked: Looked) -> None:
     data = bytearray(file.getvalue())
     at = data.index(b"PK\x01\x02")
     data[at + 24 : at + 28] = (0xFFFFFFF0).to_bytes(4, "little")
-    ((code, message),) = looked(check_header, "npz", bytes(data), {})
+    ((code, message),) = check_part(check_header, "npz", bytes(data), {})
     assert (code, "it unpacks to" in message) == ("WDS140", True)
 
 
 @pytest.mark.parametrize(
-    ("name", "form", "codes"), [("jpg", "PNG", ["WDS142"]), ("jpeg", "JPEG", []), ("tif", "TIFF", [])]
+    ("name", "image_format", "codes"), [("jpg", "PNG", ["WDS142"]), ("jpeg", "JPEG", []), ("tif", "TIFF", [])]
 )
-def test_a_picture_under_the_name_of_another_format_is_a_warning(
-    looked: Looked, name: str, form: str, codes: list[str]
+def test_image_with_wrong_extension_is_warning(
+    check_part: CheckPart, name: str, image_format: str, codes: list[str]
 ) -> None:
-    assert [code for code, _ in looked(check_header, name, an_image(form), {})] == codes
+    assert [code for code, _ in check_part(check_header, name, an_image(image_format), {})] == codes
 
 
-def test_a_medium_that_is_not_what_the_catalog_says_is_told_with_the_difference(looked: Looked) -> None:
+def test_media_facts_that_differ_from_catalog_are_reported(check_part: CheckPart) -> None:
     facts = ImageFacts(
         format="JPEG", mode="RGB", width=50, height=32, display_width=50, display_height=32, orientation=1
     )
-    assert looked(check_header, "jpg", an_image("JPEG"), {(0, "jpg"): facts}) == [
+    assert check_part(check_header, "jpg", an_image("JPEG"), {(0, "jpg"): facts}) == [
         ("WDS141", "width is 48, but 50 in the catalog")
     ]
 
 
 @pytest.mark.parametrize(
-    ("name", "container", "codec", "said"),
+    ("name", "container", "codec", "message_start"),
     [
         ("mp3", "wav", "pcm_s16le", "the extension is mp3, but the content is wav"),
         ("wav", "wav", "pcm_s16le", ""),
@@ -116,10 +116,10 @@ def test_a_medium_that_is_not_what_the_catalog_says_is_told_with_the_difference(
         ("mp4", "matroska", "aac", "the extension is mp4, but the content is matroska"),
     ],
 )
-def test_a_sound_under_the_name_of_another_container_is_a_warning(
-    looked: Looked, name: str, container: str, codec: str, said: str
+def test_audio_with_extension_of_other_container_is_warning(
+    check_part: CheckPart, name: str, container: str, codec: str, message_start: str
 ) -> None:
-    found = looked(check_header, name, sound(container, codec, rate=48_000, seconds=0.3), {})
+    found = check_part(check_header, name, make_audio(container, codec, rate=48_000, seconds=0.3), {})
 
-    assert [code for code, _ in found] == (["WDS142"] if said else [])
-    assert all(message.startswith(said) for _, message in found)
+    assert [code for code, _ in found] == (["WDS142"] if message_start else [])
+    assert all(message.startswith(message_start) for _, message in found)

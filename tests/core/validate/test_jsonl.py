@@ -11,7 +11,7 @@ from wdsctl.core.validate.structure import check_jsonl_lines, line_defects
 
 
 @pytest.mark.parametrize(
-    ("line", "code", "said"),
+    ("line", "code", "message"),
     [
         (b'{"a": 1}', "", ""),
         (b'{"a": [{"b": NaN}]}', "WDS158", "NaN is not a JSON number"),
@@ -25,26 +25,26 @@ from wdsctl.core.validate.structure import check_jsonl_lines, line_defects
         (b'{"a": "\xe9t\xe9"}', "WDS124", "at byte 7 of the line"),
     ],
 )
-def test_what_is_wrong_with_a_line_is_told_with_its_place(line: bytes, code: str, said: str) -> None:
+def test_line_defects_reports_problem_and_position(line: bytes, code: str, message: str) -> None:
     found = line_defects(line, JsonReader())
     assert list(found) == ([code] if code else [])
-    assert said in found.get(code, "")
+    assert message in found.get(code, "")
 
 
-def test_lines_are_checked_however_they_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jsonl_findings_are_independent_of_read_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = b"".join(b'{"a": %d}\n' % i if i % 7 else b"{%d}\n" % i for i in range(100))
     (tmp_path / "a.jsonl").write_bytes(data)
     file = ShardFile("a.jsonl", len(data), 0)
     scan = scan_file(str(tmp_path), file)
-    for together in (1, 20, 4 << 20):
-        monkeypatch.setattr("wdsctl.core.validate.structure.JSONL_READ_BYTES", together)
+    for read_bytes in (1, 20, 4 << 20):
+        monkeypatch.setattr("wdsctl.core.validate.structure.JSONL_READ_BYTES", read_bytes)
         [located] = check_jsonl_lines(str(tmp_path), file, scan)
         finding = located.finding
         assert (finding.code, finding.count, finding.key, finding.offset) == ("WDS123", 15, "a/0", 0)
         assert [fault.key for fault in located.faults] == [f"a/{i}" for i in range(0, 100, 7)]
 
 
-def test_a_file_that_is_gone_meanwhile_is_a_finding(tmp_path: Path) -> None:
+def test_file_that_shrank_meanwhile_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(b"{}\n{}\n")
     file = ShardFile("a.jsonl", 6, 0)
     scan = scan_file(str(tmp_path), file)
@@ -52,12 +52,12 @@ def test_a_file_that_is_gone_meanwhile_is_a_finding(tmp_path: Path) -> None:
     assert [each.finding.code for each in check_jsonl_lines(str(tmp_path), file, scan)] == ["WDS403"]
 
 
-def test_what_others_read_otherwise_is_a_warning_and_what_does_not_parse_an_error(tmp_path: Path) -> None:
+def test_non_standard_json_is_warning_and_invalid_json_is_error(tmp_path: Path) -> None:
     data = b'{"a": NaN, "a": 2}\n{"a": NaN}\n{"a"}\n'
     (tmp_path / "a.jsonl").write_bytes(data)
     file = ShardFile("a.jsonl", len(data), 0)
 
     found = [each.finding for each in check_jsonl_lines(str(tmp_path), file, scan_file(str(tmp_path), file))]
 
-    told = [(each.code, each.severity, each.count) for each in found]
-    assert told == [("WDS158", "warning", 2), ("WDS159", "warning", 1), ("WDS123", "error", 1)]
+    summary = [(each.code, each.severity, each.count) for each in found]
+    assert summary == [("WDS158", "warning", 2), ("WDS159", "warning", 1), ("WDS123", "error", 1)]

@@ -16,22 +16,22 @@ FINDINGS = [
 
 
 @pytest.mark.parametrize(("fail_on", "failures"), [("error", 1), ("warning", 2), ("note", 3), (None, 0)])
-def test_what_is_as_grave_as_asked_is_a_failure(fail_on: Severity | None, failures: int) -> None:
+def test_findings_from_fail_on_severity_are_failures(fail_on: Severity | None, failures: int) -> None:
     root = ET.fromstring(format_junit("shards", FINDINGS, fail_on=fail_on, seconds=1.5))  # noqa: S314 - our own text
     assert (root.attrib["tests"], root.attrib["failures"]) == ("3", str(failures))
     assert len(root.findall(".//failure")) == failures
     assert len(root.findall(".//system-out")) == 3 - failures
 
 
-def test_whatever_a_finding_says_the_document_is_xml_and_says_it() -> None:
+def test_format_junit_escapes_any_text_to_valid_xml() -> None:
     root = ET.fromstring(format_junit(ODD, FINDINGS, fail_on="error", seconds=0))  # noqa: S314 - our own text
     (failure,) = root.findall(".//failure")
     assert failure.attrib["message"] == 'a <b> & "c"\n\\x00\\xd800\\x1b'
     assert "3 times" in (failure.text or "")
-    told = [case.findtext("system-out") or "" for case in root.findall(".//testcase")]
-    assert told[1].endswith(", 1 time")
+    outputs = [case.findtext("system-out") or "" for case in root.findall(".//testcase")]
+    assert outputs[1].endswith(", 1 time")
 
 
-def test_without_findings_one_case_passes() -> None:
+def test_junit_without_findings_has_one_passing_case() -> None:
     root = ET.fromstring(format_junit("shards", [], fail_on="note", seconds=0))  # noqa: S314 - our own text
     assert [case.attrib["name"] for case in root.findall(".//testcase")] == ["nothing wrong"]

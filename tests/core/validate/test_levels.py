@@ -7,7 +7,7 @@ from wdsctl.core.validate.request import LEVELS, parse_levels
 
 
 @pytest.mark.parametrize(
-    ("words", "meant"),
+    ("words", "levels"),
     [
         ([], ("structure",)),
         (["content"], ("structure", "headers", "content")),
@@ -16,11 +16,11 @@ from wdsctl.core.validate.request import LEVELS, parse_levels
         (["all"], LEVELS),
     ],
 )
-def test_a_level_comes_with_those_it_stands_on_the_cheapest_first(words: list[str], meant: tuple[str, ...]) -> None:
-    assert parse_levels(words) == meant
+def test_parse_levels_adds_prerequisite_levels_in_order_of_cost(words: list[str], levels: tuple[str, ...]) -> None:
+    assert parse_levels(words) == levels
 
 
-def test_an_unknown_level_is_refused_with_those_there_are() -> None:
+def test_unknown_level_is_refused_with_available_ones() -> None:
     with pytest.raises(UsageError) as caught:
         parse_levels(["contents"])
     assert "structure, headers, content, schema, refs, hashes" in caught.value.hint

@@ -1,4 +1,4 @@
-"""Every damaged sample is named, up to a bound."""
+"""Every damaged sample gets its own finding, up to a limit."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from wdsctl.core.validate.run_checks import CheckOutcome
 from wdsctl.core.validate.validate import ValidateRequest, validate
 
 CONTENT = ValidateRequest(levels=("structure", "headers", "content"))
-PICTURE = an_image("JPEG")
+IMAGE = an_image("JPEG")
 
 
-def with_damaged_pictures(root: Path) -> str:
-    """Two shards of six pictures, each with two truncated, two HTML and two empty ones."""
-    damaged = (PICTURE[:-20], b"<html>404</html>", b"")
+def a_dataset_with_damaged_images(root: Path) -> str:
+    """Two shards of six images, each with two truncated, two HTML and two empty ones."""
+    damaged = (IMAGE[:-20], b"<html>404</html>", b"")
     shards = {f"{i}.tar": {f"{i}{j}.jpg": damaged[j % 3] for j in range(6)} for i in range(2)}
-    made = a_dataset(root, shards)
-    index(made)
-    return made
+    path = a_dataset(root, shards)
+    index(path)
+    return path
 
 
 NAMES = [
@@ -44,22 +44,22 @@ def errors(findings: tuple[Finding, ...]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_every_damaged_sample_is_a_finding_with_its_key_and_offset(tmp_path: Path, workers: int) -> None:
-    report = validate(with_damaged_pictures(tmp_path), CONTENT, workers=workers)
+def test_every_damaged_sample_is_reported_with_key_and_offset(tmp_path: Path, workers: int) -> None:
+    report = validate(a_dataset_with_damaged_images(tmp_path), CONTENT, workers=workers)
     assert errors(report.findings) == NAMES
     places = [(each.shard, each.offset) for each in report.findings if each.severity == "error"]
     assert len({*places}) == len(places)
     assert all(offset is not None for _, offset in places)
 
 
-def test_findings_that_are_reused_name_the_same_samples(tmp_path: Path) -> None:
-    root = with_damaged_pictures(tmp_path)
+def test_reused_findings_name_same_samples(tmp_path: Path) -> None:
+    root = a_dataset_with_damaged_images(tmp_path)
     first, second = validate(root, CONTENT), validate(root, CONTENT)
     assert (second.unread, second.findings) == (2, first.findings)
 
 
-def test_every_damaged_sample_is_in_sarif_junit_and_the_ledger(tmp_path: Path) -> None:
-    root = with_damaged_pictures(tmp_path)
+def test_every_damaged_sample_is_in_sarif_junit_and_ledger(tmp_path: Path) -> None:
+    root = a_dataset_with_damaged_images(tmp_path)
     findings = validate(root, CONTENT).findings
 
     results = json.loads(format_sarif(root, findings))["runs"][0]["results"][: len(NAMES)]
@@ -72,7 +72,7 @@ def test_every_damaged_sample_is_in_sarif_junit_and_the_ledger(tmp_path: Path) -
         assert errors(tuple(ledger.findings(ledger.runs()[-1]["id"]))) == NAMES
 
 
-def test_repeated_keys_and_empty_parts_are_named_at_the_level_structure(tmp_path: Path) -> None:
+def test_level_structure_names_repeated_keys_and_empty_parts(tmp_path: Path) -> None:
     root = a_dataset(
         tmp_path,
         {
@@ -94,7 +94,7 @@ def test_repeated_keys_and_empty_parts_are_named_at_the_level_structure(tmp_path
     }
 
 
-def test_every_line_that_does_not_parse_is_named(tmp_path: Path) -> None:
+def test_every_invalid_line_is_named(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.jsonl": b'{"a": 1}\n{"a": }\n[1]\n{"a": 2}\n{"b"}\n'})
     index(root)
     findings = validate(root).findings
@@ -105,18 +105,18 @@ def test_every_line_that_does_not_parse_is_named(tmp_path: Path) -> None:
     ]
 
 
-def test_after_a_thousand_samples_of_a_shard_the_others_are_counted_and_all_are_quarantined(tmp_path: Path) -> None:
+def test_samples_beyond_thousand_are_counted_and_all_are_quarantined(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": {f"{i:04d}.json": b"{" for i in range(1005)}})
     index(root)
     report = validate(root, ValidateRequest(levels=CONTENT.levels, quarantine=True))
-    *named, rest = report.findings
+    *named, remaining = report.findings
     assert [each.key for each in named] == [f"{i:04d}" for i in range(1000)]
-    assert (rest.code, rest.key, rest.count) == ("WDS144", "", 5)
+    assert (remaining.code, remaining.key, remaining.count) == ("WDS144", "", 5)
     assert report.quarantine is not None
     assert report.quarantine.samples == 1005
 
 
-def test_whatever_shard_finishes_first_the_same_samples_are_named() -> None:
+def test_named_samples_are_independent_of_shard_completion_order() -> None:
     shards = MAX_NAMED_FINDINGS // 1000 * 3
     order = list(range(shards))
     random.Random(0).shuffle(order)

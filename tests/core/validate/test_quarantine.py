@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import AsNobody, a_dataset, an_image, rewritten, tree
+from tests.build import AsNobody, a_dataset, an_image, rewrite_shard, tree
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_checks import read_quarantine
 from wdsctl.core.catalog.read import Catalog
@@ -22,23 +22,23 @@ from wdsctl.core.validate.validate import ValidateRequest, validate
 CONTENT = ValidateRequest(levels=("structure", "headers", "content"), quarantine=True)
 
 
-def a_broken(root: Path) -> str:
-    """Three shards of ten samples, of which the third of each is no JSON."""
+def a_broken_dataset(root: Path) -> str:
+    """Three shards of ten samples; the third sample of each is not JSON."""
     files = {f"{i}.tar": {f"{i}{j}.json": b"{" if j == 2 else b"{}" for j in range(10)} for i in range(3)}
-    made = a_dataset(root, files)
-    index(made)
-    split_by_ratios(made, {"train": 1}, by="sample")
-    return made
+    path = a_dataset(root, files)
+    index(path)
+    split_by_ratios(path, {"train": 1}, by="sample")
+    return path
 
 
 def sizes(root: str) -> dict[str, int]:
-    with Catalog(locate(root).catalog) as published:
-        return {each.name: each.samples for each in published.splits()}
+    with Catalog(locate(root).catalog) as catalog:
+        return {each.name: each.samples for each in catalog.splits()}
 
 
 @pytest.mark.usefixtures("place")
-def test_broken_samples_are_kept_out_of_all_splits_and_no_shard_is_touched(tmp_path: Path) -> None:
-    root = a_broken(tmp_path)
+def test_broken_samples_are_quarantined_and_shards_are_not_changed(tmp_path: Path) -> None:
+    root = a_broken_dataset(tmp_path)
     before = {name: facts for name, facts in tree(root).items() if name.endswith(".tar")}
     report = validate(root, CONTENT)
 
@@ -47,23 +47,23 @@ def test_broken_samples_are_kept_out_of_all_splits_and_no_shard_is_touched(tmp_p
     assert sizes(root) == {"train": 27}
     assert {name: facts for name, facts in tree(root).items() if name.endswith(".tar")} == before
     with Ledger.open_for_reading(locate(root).ledger) as ledger:
-        kept = [(row.shard, row.position, row.key, row.code) for row in read_quarantine(ledger)]
-    assert kept == [(f"{i}.tar", 2, f"{i}2", "WDS144") for i in range(3)]
+        quarantine = [(row.shard, row.position, row.key, row.code) for row in read_quarantine(ledger)]
+    assert quarantine == [(f"{i}.tar", 2, f"{i}2", "WDS144") for i in range(3)]
 
 
-def test_lines_that_do_not_parse_are_kept_out(tmp_path: Path) -> None:
+def test_invalid_lines_are_quarantined(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.jsonl": b'{"a": 1}\n{"a": }\n{"a": NaN}\n[1]\n{"b"}\n'})
     index(root)
     split_by_ratios(root, {"train": 1}, by="sample")
-    kept = validate(root, ValidateRequest(quarantine=True)).quarantine
-    assert kept is not None
-    assert (kept.samples, kept.shards, kept.splits) == (3, 0, {"train": 2})
+    quarantine = validate(root, ValidateRequest(quarantine=True)).quarantine
+    assert quarantine is not None
+    assert (quarantine.samples, quarantine.shards, quarantine.splits) == (3, 0, {"train": 2})
     with Ledger.open_for_reading(locate(root).ledger) as ledger:
         entries = [(row.position, row.key, row.code) for row in read_quarantine(ledger)]
     assert entries == [(1, "a/1", "WDS123"), (3, "a/3", "WDS121"), (4, "a/4", "WDS123")]
 
 
-def test_empty_media_are_kept_out_and_empty_texts_stay(tmp_path: Path) -> None:
+def test_empty_media_are_quarantined_and_empty_texts_are_not(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": {"0.jpg": b"", "0.txt": b"a", "1.jpg": an_image("JPEG"), "1.txt": b""}})
     index(root)
     assert validate(root, CONTENT).quarantine is not None
@@ -71,29 +71,29 @@ def test_empty_media_are_kept_out_and_empty_texts_stay(tmp_path: Path) -> None:
         assert [(row.key, row.code) for row in read_quarantine(ledger)] == [("0", "WDS140")]
 
 
-def test_what_is_kept_out_already_is_not_kept_out_twice(tmp_path: Path) -> None:
-    root = a_broken(tmp_path)
+def test_quarantined_samples_are_not_added_twice(tmp_path: Path) -> None:
+    root = a_broken_dataset(tmp_path)
     validate(root, CONTENT)
-    kept = validate(root, CONTENT).quarantine
-    assert kept is not None
-    assert (kept.samples, kept.shards, kept.all_samples, kept.all_shards) == (0, 0, 3, 0)
+    quarantine = validate(root, CONTENT).quarantine
+    assert quarantine is not None
+    assert (quarantine.samples, quarantine.shards, quarantine.all_samples, quarantine.all_shards) == (0, 0, 3, 0)
     with Ledger.open_for_reading(locate(root).ledger) as ledger:
         assert len(read_quarantine(ledger)) == 3
     assert sizes(root) == {"train": 27}
 
 
-def test_the_report_says_what_is_new_and_how_much_there_is_in_all(tmp_path: Path) -> None:
-    root = a_broken(tmp_path)
+def test_report_separates_new_from_all_quarantined_samples(tmp_path: Path) -> None:
+    root = a_broken_dataset(tmp_path)
     validate(root, replace(CONTENT, shards=("0.tar",)))
     (tmp_path / "1.tar.sha256").write_text("0" * 64)
-    kept = validate(root, replace(CONTENT, levels=(*CONTENT.levels, "hashes"))).quarantine
-    assert kept is not None
-    assert (kept.samples, kept.shards, kept.all_samples, kept.all_shards) == (2, 1, 3, 1)
+    quarantine = validate(root, replace(CONTENT, levels=(*CONTENT.levels, "hashes"))).quarantine
+    assert quarantine is not None
+    assert (quarantine.samples, quarantine.shards, quarantine.all_samples, quarantine.all_shards) == (2, 1, 3, 1)
 
 
 @pytest.mark.parametrize("pattern", ["1.*", "glob:[1]*", "re:1.+", "{1..1}.tar"])
-def test_what_is_released_is_named_by_patterns_as_what_is_validated(tmp_path: Path, pattern: str) -> None:
-    root = a_broken(tmp_path)
+def test_release_selects_shards_by_patterns(tmp_path: Path, pattern: str) -> None:
+    root = a_broken_dataset(tmp_path)
     validate(root, CONTENT)
 
     with pytest.raises(UsageError, match="no shard in quarantine matches"):
@@ -102,15 +102,15 @@ def test_what_is_released_is_named_by_patterns_as_what_is_validated(tmp_path: Pa
 
 
 @pytest.mark.usefixtures("place")
-def test_released_samples_come_back_into_the_splits(tmp_path: Path) -> None:
-    root = a_broken(tmp_path)
+def test_released_samples_return_to_splits(tmp_path: Path) -> None:
+    root = a_broken_dataset(tmp_path)
     validate(root, CONTENT)
     assert release_from_quarantine(root, shards=["1.tar"]).splits == {"train": 28}
     report = release_from_quarantine(root)
     assert (report.released, report.splits, sizes(root)) == (2, {"train": 30}, {"train": 30})
 
 
-def test_samples_without_a_part_they_need_are_kept_out(tmp_path: Path) -> None:
+def test_samples_without_required_part_are_quarantined(tmp_path: Path) -> None:
     files = {f"{i:03d}.{part}": b"x" for i in range(50) for part in ("jpg", "txt")}
     del files["007.txt"]
     root = a_dataset(tmp_path, {"a.tar": files})
@@ -118,7 +118,7 @@ def test_samples_without_a_part_they_need_are_kept_out(tmp_path: Path) -> None:
     split_by_ratios(root, {"train": 1}, by="sample")
     report = validate(root, ValidateRequest(quarantine=True))
     assert report.quarantine is not None
-    assert (report.quarantine.samples, sizes(root)) == (0, {"train": 50})  # nobody says that they need it
+    assert (report.quarantine.samples, sizes(root)) == (0, {"train": 50})  # no field map requires the part
 
     yaml = Path(locate(root).dataset_yaml)
     yaml.write_text("sample_type: CaptioningSample\nfield_map: {image: jpg, caption: txt}\n")
@@ -127,17 +127,17 @@ def test_samples_without_a_part_they_need_are_kept_out(tmp_path: Path) -> None:
     assert (report.quarantine.samples, sizes(root)) == (1, {"train": 49})
 
 
-def test_a_shard_whose_bytes_have_changed_is_kept_out_as_a_whole(tmp_path: Path) -> None:
-    root = a_broken(tmp_path)
+def test_shard_with_changed_bytes_is_quarantined_as_whole(tmp_path: Path) -> None:
+    root = a_broken_dataset(tmp_path)
     (tmp_path / "1.tar.sha256").write_text("0" * 64)
     report = validate(root, ValidateRequest(levels=("structure", "hashes"), quarantine=True))
     assert report.quarantine is not None
     assert (report.quarantine.shards, sizes(root)) == (1, {"train": 20})
 
 
-def test_no_other_sample_is_kept_out_of_a_shard_that_was_written_anew(tmp_path: Path) -> None:
-    root = a_broken(tmp_path)
-    rewritten(tmp_path / "1.tar", {"new.json": b"{", **{f"1{j}.json": b"{}" for j in range(10)}})
+def test_no_sample_of_rewritten_shard_is_quarantined(tmp_path: Path) -> None:
+    root = a_broken_dataset(tmp_path)
+    rewrite_shard(tmp_path / "1.tar", {"new.json": b"{", **{f"1{j}.json": b"{}" for j in range(10)}})
     report = validate(root, CONTENT)
 
     with Ledger.open_for_reading(locate(root).ledger) as ledger:
@@ -145,22 +145,22 @@ def test_no_other_sample_is_kept_out_of_a_shard_that_was_written_anew(tmp_path: 
     assert ("WDS305", "1.tar") in [(found.code, found.shard) for found in report.findings]
 
 
-def test_a_release_that_cannot_be_noted_is_an_error_and_no_success(public_path: Path, as_nobody: AsNobody) -> None:
-    root = a_broken(public_path / "data")
+def test_release_fails_when_ledger_is_read_only(public_path: Path, as_nobody: AsNobody) -> None:
+    root = a_broken_dataset(public_path / "data")
     validate(root, CONTENT)
     place = locate(root)
     os.chmod(place.meta, 0o777)  # noqa: S103 - the point of it
     os.chmod(place.ledger, 0o644)
 
-    refused = as_nobody(lambda: release_from_quarantine(root))
+    error = as_nobody(lambda: release_from_quarantine(root))
 
-    assert isinstance(refused, PermissionDenied)
-    assert refused.where == place.ledger
+    assert isinstance(error, PermissionDenied)
+    assert error.where == place.ledger
     assert sizes(root) == {"train": 27}
 
 
-def test_a_ledger_that_takes_nothing_says_why(tmp_path: Path) -> None:
-    root = a_broken(tmp_path)
+def test_ledger_of_newer_schema_is_refused_with_reason(tmp_path: Path) -> None:
+    root = a_broken_dataset(tmp_path)
     with closing(sqlite3.connect(locate(root).ledger)) as ledger:
         ledger.execute("PRAGMA user_version = 99")
     with pytest.raises(CatalogError, match="schema version 99"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import Told, a_dataset, a_folder, rewritten
+from tests.build import RecordingProgress, a_dataset, a_folder, rewrite_shard
 from wdsctl.core.dataset.config import DatasetConfig, dump_config, load_config
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import PermissionDenied, UsageError
@@ -25,125 +25,125 @@ def a_primary(root: Path, names: Sequence[object]) -> str:
 
 
 def media(root: Path) -> str:
-    made = a_dataset(root / "media", MEDIA)
-    index(made)
-    return made
+    path = a_dataset(root / "media", MEDIA)
+    index(path)
+    return path
 
 
-def refs(*pairs: tuple[str, str], **more: object) -> ValidateRequest:
-    return ValidateRequest(levels=("structure", "refs"), refs=pairs, **more)  # type: ignore[arg-type]
+def refs_request(*pairs: tuple[str, str], **options: object) -> ValidateRequest:
+    return ValidateRequest(levels=("structure", "refs"), refs=pairs, **options)  # type: ignore[arg-type]
 
 
-def found(report: ValidateReport) -> list[tuple[str, str, int]]:
+def codes(report: ValidateReport) -> list[tuple[str, str, int]]:
     return [(each.code, each.key, each.count) for each in report.findings if each.code != "WDS127"]
 
 
 def test_every_reference_is_followed_and_unused_media_are_counted(tmp_path: Path) -> None:
     root = a_primary(tmp_path, ["a/1.jpg", "a/2.jpg", "A/2.jpg", "a/9.jpg", "../a/1.jpg"])
-    report = validate(root, refs(("image", media(tmp_path))))
-    assert found(report) == [("WDS154", "2", 1), ("WDS550", "3", 1), ("WDS552", "4", 1), ("WDS155", "a/3", 1)]
+    report = validate(root, refs_request(("image", media(tmp_path))))
+    assert codes(report) == [("WDS154", "2", 1), ("WDS550", "3", 1), ("WDS552", "4", 1), ("WDS155", "a/3", 1)]
     assert "but 'a/2.jpg' does" in next(each.message for each in report.findings if each.code == "WDS154")
 
 
-def test_what_refers_to_what_is_remembered_from_the_root_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ref_rules_are_remembered_relative_to_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = a_primary(tmp_path / "text", ["a/1.jpg"])
     media(tmp_path)
     monkeypatch.chdir(tmp_path)
-    validate(root, refs(("image", "media")))
+    validate(root, refs_request(("image", "media")))
     assert load_config(locate(root).dataset_yaml).refs == {"image": "../media"}
     monkeypatch.chdir("/")
     with pytest.raises(PermissionDenied, match="leads out of") as caught:  # a dataset may come from a stranger
-        validate(root, refs(again=True))
+        validate(root, refs_request(again=True))
     assert f"--allow-path {tmp_path / 'media'}" in caught.value.hint
     monkeypatch.setenv("WDSCTL_ALLOW_PATH", str(tmp_path / "media"))
-    assert found(validate(root, refs(again=True))) == [("WDS155", "a/2", 2)]
+    assert codes(validate(root, refs_request(again=True))) == [("WDS155", "a/2", 2)]
 
 
-def test_rules_are_added_to_those_that_are_remembered_and_looked_up_with_them(tmp_path: Path) -> None:
+def test_new_rules_are_added_to_remembered_ones(tmp_path: Path) -> None:
     a_folder(tmp_path, {"qa.jsonl": b'{"image": "a/1.jpg", "note": "a/3.txt"}\n'})
     root, store = f"{tmp_path}/qa.jsonl", media(tmp_path)
     index(root)
-    validate(root, refs(("image", store)))
-    assert found(validate(root, refs(("note", store)))) == [("WDS155", "a/2", 1)]
+    validate(root, refs_request(("image", store)))
+    assert codes(validate(root, refs_request(("note", store)))) == [("WDS155", "a/2", 1)]
     assert load_config(locate(root).dataset_yaml).refs == {"image": "media", "note": "media"}
 
 
-@pytest.mark.parametrize("wrong", [("nope", "media"), ("image", "other"), ("image", "nowhere")])
+@pytest.mark.parametrize("invalid_rule", [("nope", "media"), ("image", "other"), ("image", "nowhere")])
 @pytest.mark.parametrize("share", [1.0, 0.5])
-def test_a_rule_that_matches_nothing_is_not_remembered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: tuple[str, str], share: float
+def test_rule_that_matches_nothing_is_not_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, invalid_rule: tuple[str, str], share: float
 ) -> None:
     root = a_primary(tmp_path, ["a/1.jpg"] * 4)
     media(tmp_path)
     index(a_dataset(tmp_path / "other", {"s.tar": {"x.jpg": b"x"}}))
     monkeypatch.chdir(tmp_path)
-    validate(root, refs(("image", "media")))
-    for _ in range(2):  # what the ledger remembers is told once more
-        report = validate(root, refs(wrong, share=share))
+    validate(root, refs_request(("image", "media")))
+    for _ in range(2):  # findings that the ledger remembers are reported again
+        report = validate(root, refs_request(invalid_rule, share=share))
         assert load_config(locate(root).dataset_yaml).refs == {"image": "media"}
         assert any(each.severity == "error" for each in report.findings) or share < 1
 
 
-def test_a_rule_that_the_ledger_knows_is_remembered_again(tmp_path: Path) -> None:
+def test_rule_in_ledger_is_written_to_dataset_yaml_again(tmp_path: Path) -> None:
     root, pair = a_primary(tmp_path, ["a/1.jpg"]), ("image", media(tmp_path))
-    validate(root, refs(pair))
+    validate(root, refs_request(pair))
     os.unlink(locate(root).dataset_yaml)
-    assert validate(root, refs(pair)).unread == 1
+    assert validate(root, refs_request(pair)).unread == 1
     assert load_config(locate(root).dataset_yaml).refs == {"image": "media"}
 
 
-def test_a_dataset_yaml_that_does_not_parse_is_told_and_left(tmp_path: Path) -> None:
+def test_invalid_dataset_yaml_is_reported_and_not_changed(tmp_path: Path) -> None:
     root, pair = a_primary(tmp_path, ["a/1.jpg"]), ("image", media(tmp_path))
     Path(locate(root).dataset_yaml).write_text("refs: [")
-    assert [each.severity for each in validate(root, refs(pair)).findings if each.code != "WDS155"] == ["error"]
+    assert [each.severity for each in validate(root, refs_request(pair)).findings if each.code != "WDS155"] == ["error"]
     assert Path(locate(root).dataset_yaml).read_text() == "refs: ["
 
 
-def test_references_are_not_looked_up_again_until_data_or_store_changes(tmp_path: Path) -> None:
+def test_references_are_checked_again_only_after_data_or_store_changes(tmp_path: Path) -> None:
     root, store = a_primary(tmp_path, ["a/1.jpg", "a/4.jpg"]), media(tmp_path)
-    first = validate(root, refs(("image", store)))
-    again = validate(root, refs())
-    assert found(first) == found(again) == [("WDS550", "1", 1), ("WDS155", "a/2", 2)]
-    assert (first.unread, again.unread) == (0, 1)
-    rewritten(f"{store}/s.tar", {"a/1.jpg": b"1", "a/4.jpg": b"4"})
+    first = validate(root, refs_request(("image", store)))
+    second = validate(root, refs_request())
+    assert codes(first) == codes(second) == [("WDS550", "1", 1), ("WDS155", "a/2", 2)]
+    assert (first.unread, second.unread) == (0, 1)
+    rewrite_shard(f"{store}/s.tar", {"a/1.jpg": b"1", "a/4.jpg": b"4"})
     index(store)
-    third = validate(root, refs())
-    assert (found(third), third.unread) == ([], 0)
+    third = validate(root, refs_request())
+    assert (codes(third), third.unread) == ([], 0)
 
 
-def test_files_of_a_plain_folder_are_looked_up_every_time(tmp_path: Path) -> None:
+def test_references_into_plain_folder_are_checked_every_time(tmp_path: Path) -> None:
     root = a_primary(tmp_path, ["1.jpg", "3.jpg"])
     store = a_folder(tmp_path / "raw", {"1.jpg": b"1", "2.jpg": b"2", "3.jpg": b"3", "note.txt": b""})
-    assert found(validate(root, refs(("image", f"filesystem://{store}")))) == [("WDS155", "2.jpg", 1)]
+    assert codes(validate(root, refs_request(("image", f"filesystem://{store}")))) == [("WDS155", "2.jpg", 1)]
     os.unlink(f"{store}/1.jpg")
-    assert [code for code, _, _ in found(validate(root, refs()))] == ["WDS550", "WDS155"]
+    assert [code for code, _, _ in codes(validate(root, refs_request()))] == ["WDS550", "WDS155"]
 
 
-def test_unused_media_are_not_told_from_a_part_of_the_samples(tmp_path: Path) -> None:
+def test_unused_media_are_not_reported_for_share_of_samples(tmp_path: Path) -> None:
     root = a_primary(tmp_path, ["a/1.jpg"] * 40)
-    assert found(validate(root, refs(("image", media(tmp_path)), share=0.1))) == []
+    assert codes(validate(root, refs_request(("image", media(tmp_path)), share=0.1))) == []
 
 
 @pytest.mark.parametrize(
     ("pair", "words"),
     [(("picture", "media"), "no sample has a value at picture"), (("image", "nowhere"), "cannot open the store")],
 )
-def test_a_field_or_a_store_that_is_not_there_is_an_error(
+def test_missing_field_or_store_is_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pair: tuple[str, str], words: str
 ) -> None:
     root = a_primary(tmp_path, ["a/1.jpg"])
     media(tmp_path)
     monkeypatch.chdir(tmp_path)
-    (finding,) = [each for each in validate(root, refs(pair)).findings if each.code == "WDS156"]
+    (finding,) = [each for each in validate(root, refs_request(pair)).findings if each.code == "WDS156"]
     assert (finding.severity, words in finding.message) == ("error", True)
 
 
-def test_without_a_word_about_references_a_note_says_how_to_tell(tmp_path: Path) -> None:
-    (finding,) = validate(a_primary(tmp_path, ["a/1.jpg"]), refs()).findings
+def test_note_explains_refs_option_when_no_rule_exists(tmp_path: Path) -> None:
+    (finding,) = validate(a_primary(tmp_path, ["a/1.jpg"]), refs_request()).findings
     assert (finding.code, finding.severity, "--refs FIELD=STORE" in finding.message) == ("WDS156", "note", True)
 
 
-def test_a_blend_file_tells_the_stores_and_the_names_tell_the_fields(tmp_path: Path) -> None:
+def test_blend_file_provides_stores_and_media_fields_are_detected(tmp_path: Path) -> None:
     a_primary(tmp_path, ["a/1.jpg", "a/2.jpg", "a/3.jpg", "a/7.jpg"])
     media(tmp_path)
     a_folder(tmp_path / "other", {"x.jpg": b"x"})
@@ -155,7 +155,7 @@ def test_a_blend_file_tells_the_stores_and_the_names_tell_the_fields(tmp_path: P
     assert (report.shards, report.samples) == (2, 7)
 
 
-def test_findings_of_a_blend_file_say_which_dataset_they_are_of(tmp_path: Path) -> None:
+def test_findings_of_blend_file_name_their_dataset(tmp_path: Path) -> None:
     for name in "ab":
         index(a_dataset(tmp_path / name, {"s.tar": {f"{name}.json": b"{"}}))
     (tmp_path / "b.yaml").write_text("splits:\n  train:\n    blend: [{path: a, weight: 1}, {path: b, weight: 1}]\n")
@@ -163,18 +163,18 @@ def test_findings_of_a_blend_file_say_which_dataset_they_are_of(tmp_path: Path) 
     assert [each.shard for each in report.findings if each.code == "WDS144"] == ["a/s.tar", "b/s.tar"]
 
 
-def test_what_was_written_into_dataset_yaml_while_references_were_looked_up_stays(tmp_path: Path) -> None:
+def test_concurrent_changes_of_dataset_yaml_are_kept(tmp_path: Path) -> None:
     root, store = a_primary(tmp_path, ["a/1.jpg"]), media(tmp_path)
     config = Path(locate(root).dataset_yaml)
 
-    def meanwhile() -> None:
+    def edit_config() -> None:
         config.write_text(dump_config(DatasetConfig(refs={"sound": "elsewhere"})))
 
-    validate(root, refs(("image", store)), progress=Told(at_advance=meanwhile))
+    validate(root, refs_request(("image", store)), progress=RecordingProgress(at_advance=edit_config))
     assert load_config(str(config)).refs == {"sound": "elsewhere", "image": "media"}
 
 
-def test_references_that_no_level_looks_up_are_refused(tmp_path: Path) -> None:
+def test_refs_without_level_refs_are_refused(tmp_path: Path) -> None:
     root, pair = a_primary(tmp_path, ["a/1.jpg"]), ("image", media(tmp_path))
     with pytest.raises(UsageError, match="needs the level refs") as caught:
         validate(root, ValidateRequest(refs=(pair,)))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.build import a_folder, reading
+from tests.build import a_folder, memory_reader
 from wdsctl.core.catalog.ledger_checks import LocatedFindingCollector, PartToCheck
 from wdsctl.core.errors import UsageError
 from wdsctl.core.json_text import values_at_path
@@ -20,15 +20,15 @@ SAMPLE = {"image": "1.jpg", "meta": {"image": "2.jpg"}, "turns": [{"image": ["3.
     ("path", "names"),
     [("image", ["1.jpg"]), ("meta.image", ["2.jpg"]), ("turns.image", ["3.jpg"]), ("none", []), ("image.x", [])],
 )
-def test_a_field_is_found_through_objects_and_lists(path: str, names: list[str]) -> None:
+def test_values_at_path_traverses_objects_and_lists(path: str, names: list[str]) -> None:
     assert list(values_at_path(SAMPLE, path)) == names
 
 
-def test_fields_that_hold_names_of_media_are_found() -> None:
+def test_find_media_names_finds_fields_with_media_names() -> None:
     assert list(find_media_names(SAMPLE)) == [("image", "1.jpg"), ("meta.image", "2.jpg"), ("turns.image", "3.jpg")]
 
 
-def test_the_option_names_a_field_and_a_store() -> None:
+def test_parse_ref_returns_field_and_store() -> None:
     assert parse_ref("meta.image=filesystem://a=b") == ("meta.image", "filesystem://a=b")
     for text in ("image", "image=", "=media", "a..b=media"):
         with pytest.raises(UsageError, match="--refs"):
@@ -49,25 +49,25 @@ def test_the_option_names_a_field_and_a_store() -> None:
         (None, []),
     ],
 )
-def test_every_name_is_looked_up(tmp_path: Path, name: Any, codes: list[str]) -> None:
+def test_check_refs_checks_every_name(tmp_path: Path, name: Any, codes: list[str]) -> None:
     store = a_folder(tmp_path, {"1.jpg": b"1"})
     data = json.dumps({"image": name}).encode()
-    found, referred = LocatedFindingCollector("a.tar"), RefUsage()
-    sights = {"json": PartToCheck(4, "k", "json", 0, len(data))}
-    check_refs(reading(data), sights, (RefRule("image", store, "media"),), found, referred)
+    found, usage = LocatedFindingCollector("a.tar"), RefUsage()
+    parts = {"json": PartToCheck(4, "k", "json", 0, len(data))}
+    check_refs(memory_reader(data), parts, (RefRule("image", store, "media"),), found, usage)
 
     assert [each.finding.code for each in found.to_findings()] == codes
     assert all(each.positions == (4,) for each in found.to_findings())
 
 
-def test_json_that_does_not_parse_is_left_to_another_level(tmp_path: Path) -> None:
-    found, referred = LocatedFindingCollector("a.tar"), RefUsage()
-    sights = {"json": PartToCheck(0, "k", "json", 0, 1)}
-    check_refs(reading(b"{"), sights, (RefRule("image", str(tmp_path), "media"),), found, referred)
-    assert (found.to_findings(), referred.name_counts) == ((), {})
+def test_check_refs_ignores_invalid_json(tmp_path: Path) -> None:
+    found, usage = LocatedFindingCollector("a.tar"), RefUsage()
+    parts = {"json": PartToCheck(0, "k", "json", 0, 1)}
+    check_refs(memory_reader(b"{"), parts, (RefRule("image", str(tmp_path), "media"),), found, usage)
+    assert (found.to_findings(), usage.name_counts) == ((), {})
 
 
-def test_names_in_lists_of_any_depth_are_found_in_order() -> None:
+def test_values_at_path_handles_nested_lists_in_order() -> None:
     value: list[object] = ["last"]
     for i in range(5000):
         value = [i, value]

@@ -1,4 +1,4 @@
-"""`validate` of a LeRobot dataset in place: its videos and images belong to it, though no shard holds them."""
+"""`validate` of a LeRobot dataset in place also checks its videos and images, which are not in shards."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.preparing import prepare_request
+from tests.prepare_requests import prepare_request
 from tests.robots import CAMERAS, make_v21, make_v30
 from wdsctl.core.errors import Finding
 from wdsctl.core.prepare.prepare import prepare
@@ -17,31 +17,31 @@ from wdsctl.core.validate.validate import validate
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    made = make_v21(tmp_path / "set")
-    prepare(made, None, prepare_request(format_options={"drop": CAMERAS[1]}))
-    return Path(made)
+    path = make_v21(tmp_path / "set")
+    prepare(path, None, prepare_request(format_options={"drop": CAMERAS[1]}))
+    return Path(path)
 
 
 def check(root: Path, **request: object) -> list[Finding]:
     return [each for each in validate(str(root), ValidateRequest(**request)).findings if each.severity == "error"]  # type: ignore[arg-type]
 
 
-def test_whole_videos_give_no_finding(root: Path) -> None:
+def test_valid_videos_give_no_finding(root: Path) -> None:
     assert not check(root)
 
 
-def test_a_missing_and_a_damaged_video_are_found_both(root: Path) -> None:
-    missing, damaged, whole = sorted((root / "videos").rglob(f"*{CAMERAS[0]}/*.mp4"))
+def test_missing_and_damaged_videos_are_both_reported(root: Path) -> None:
+    missing, damaged, valid = sorted((root / "videos").rglob(f"*{CAMERAS[0]}/*.mp4"))
     missing.unlink()
     damaged.write_bytes(damaged.read_bytes()[:200])
     found = check(root)
     assert [each.code for each in found] == ["WDS231", "WDS233"]
     assert missing.name in found[0].message
     assert damaged.name in found[1].message
-    assert whole.exists()
+    assert valid.exists()
 
 
-def test_the_level_content_decodes_the_videos(root: Path) -> None:
+def test_level_content_decodes_videos(root: Path) -> None:
     video = next((root / "videos").rglob(f"*{CAMERAS[0]}/episode_000000.mp4"))
     data = bytearray(video.read_bytes())
     at = data.index(b"mdat") + 750  # past the text that the encoder leaves at the start
@@ -53,25 +53,25 @@ def test_the_level_content_decodes_the_videos(root: Path) -> None:
     assert "not every frame can be decoded" in found.message
 
 
-def test_a_video_of_a_feature_that_was_left_out_is_not_checked(root: Path) -> None:
+def test_video_of_excluded_feature_is_not_checked(root: Path) -> None:
     for path in (root / "videos").rglob(f"*{CAMERAS[1]}/*.mp4"):
         path.unlink()
     assert not check(root)
 
 
-def test_metadata_that_cannot_be_read_is_a_finding(root: Path) -> None:
+def test_unreadable_metadata_is_reported(root: Path) -> None:
     info = json.loads((root / "meta/info.json").read_text())
     (root / "meta/info.json").write_text(json.dumps({**info, "total_frames": 5}))
     assert [each.code for each in check(root)] == ["WDS233"]
 
 
-def test_a_check_of_some_shards_opens_no_video(root: Path) -> None:
+def test_check_of_some_shards_opens_no_video(root: Path) -> None:
     next((root / "videos").rglob(f"*{CAMERAS[0]}/*.mp4")).unlink()
     assert not check(root, shards=("frames/**/*000000*",))
 
 
 @pytest.mark.parametrize("damage", ["missing", "short"])
-def test_a_file_of_images_that_is_missing_or_short_is_found(tmp_path: Path, damage: str) -> None:
+def test_missing_or_truncated_image_file_is_reported(tmp_path: Path, damage: str) -> None:
     root = Path(make_v30(tmp_path / "set", cameras=(), has_images=True))
     prepare(str(root), None, prepare_request())
     assert not check(root)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.build import an_image, reading
+from tests.build import an_image, memory_reader
 from wdsctl.core.catalog.ledger_checks import LocatedFindingCollector, PartToCheck
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.validate.schema import check_sample_schema, schema_rules_of
@@ -14,33 +14,33 @@ from wdsctl.core.validate.schema import check_sample_schema, schema_rules_of
 VQA = {"image": "jpg", "context": "json[q]", "answers": "json[a]", "answer_weights": "json[w]"}
 
 
-def checked(
+def check_schema(
     sample_type: str,
     field_map: dict[str, str],
     parts: Mapping[str, bytes],
     *,
-    tells_broken: bool = True,
+    reports_unparsable: bool = True,
     optional: tuple[str, ...] = (),
 ) -> list[tuple[str, str]]:
     rules = schema_rules_of(DatasetConfig(sample_type=sample_type, field_map=field_map, optional=optional))
     assert rules is not None
     found = LocatedFindingCollector("a.tar")
-    data, sights = b"", {}
+    data, part_checks = b"", {}
     for name, part in parts.items():
-        sights[name] = PartToCheck(0, "k", name, len(data), len(part))
+        part_checks[name] = PartToCheck(0, "k", name, len(data), len(part))
         data += part
-    check_sample_schema(reading(data), sights, rules, found, reports_unparsable=tells_broken)
+    check_sample_schema(memory_reader(data), part_checks, rules, found, reports_unparsable=reports_unparsable)
     return [(each.finding.code, each.finding.message) for each in found.to_findings()]
 
 
-def vqa(value: Any, image: bytes = an_image("JPEG")) -> list[tuple[str, str]]:
+def check_vqa(value: Any, image: bytes = an_image("JPEG")) -> list[tuple[str, str]]:
     parts = {"jpg": image, "json": json.dumps(value).encode()}
-    return checked("VQASample", VQA, parts, optional=("answers", "answer_weights"))
+    return check_schema("VQASample", VQA, parts, optional=("answers", "answer_weights"))
 
 
 @pytest.mark.parametrize("answers", [["yes"], [], "yes", ["yes", "no"]])
-def test_answers_are_one_text_or_a_list_of_texts(answers: Any) -> None:
-    assert vqa({"q": "Asleep?", "a": answers}) == []
+def test_answers_accept_text_or_list_of_texts(answers: Any) -> None:
+    assert check_vqa({"q": "Asleep?", "a": answers}) == []
 
 
 @pytest.mark.parametrize(
@@ -56,77 +56,77 @@ def test_answers_are_one_text_or_a_list_of_texts(answers: Any) -> None:
         ([], "WDS148", "is missing"),
     ],
 )
-def test_a_field_that_does_not_fit_is_told_with_what_it_is(value: Any, code: str, words: str) -> None:
-    ((found, message),) = vqa(value)
+def test_field_of_wrong_type_is_reported_with_actual_type(value: Any, code: str, words: str) -> None:
+    ((found, message),) = check_vqa(value)
     assert (found, words in message) == (code, True), message
 
 
-def test_an_image_that_is_none_is_told_by_its_content() -> None:
-    assert vqa({"q": "?"}, b"plain text") == [("WDS149", "image must be an image, but its part is text")]
+def test_image_field_without_image_content_is_reported() -> None:
+    assert check_vqa({"q": "?"}, b"plain text") == [("WDS149", "image must be an image, but its part is text")]
 
 
-def test_optional_fields_may_be_absent_and_null() -> None:
-    assert vqa({"q": "?"}) == vqa({"q": "?", "a": None}) == []
+def test_optional_fields_may_be_missing_or_null() -> None:
+    assert check_vqa({"q": "?"}) == check_vqa({"q": "?", "a": None}) == []
 
 
-def test_a_mapped_field_is_needed_unless_it_is_said_to_be_optional() -> None:
+def test_mapped_field_is_required_unless_optional() -> None:
     fields = {"image": "jpg", "label": "json[label]"}
     parts = {"jpg": an_image("JPEG"), "json": b'{"other": 1}'}
-    ((code, message),) = checked("ImageClassificationSample", fields, parts)
+    ((code, message),) = check_schema("ImageClassificationSample", fields, parts)
     assert (code, message) == ("WDS148", "label is required by the field map: json[label] is missing")
-    ((code, message),) = checked("ImageClassificationSample", fields, parts | {"json": b'{"label": null}'})
+    ((code, message),) = check_schema("ImageClassificationSample", fields, parts | {"json": b'{"label": null}'})
     assert (code, message) == ("WDS148", "label is required by the field map: json[label] is null")
-    assert checked("ImageClassificationSample", fields, parts, optional=("label",)) == []
+    assert check_schema("ImageClassificationSample", fields, parts, optional=("label",)) == []
 
 
-def test_where_a_part_lacks_the_field_the_next_alternative_counts_as_in_the_loader() -> None:
+def test_next_alternative_is_used_when_part_lacks_field() -> None:
     fields = {"image": "jpg", "caption": "json[caption],txt"}
     parts = {"jpg": an_image("JPEG"), "json": b'{"other": 1}', "txt": b"a cat"}
-    assert checked("CaptioningSample", fields, parts) == []
+    assert check_schema("CaptioningSample", fields, parts) == []
 
 
-def test_of_a_type_of_ones_own_the_fields_are_to_be_there_whatever_they_are() -> None:
+def test_fields_of_custom_type_are_only_checked_for_presence() -> None:
     fields = {"picture": "jpg", "score": "json[score]"}
     parts = {"jpg": an_image("JPEG"), "json": b'{"other": 1}'}
-    assert [code for code, _ in checked("my.module:Sample", fields, parts)] == ["WDS148"]
-    assert checked("my.module:Sample", fields, parts | {"json": b'{"score": [1]}'}) == []
+    assert [code for code, _ in check_schema("my.module:Sample", fields, parts)] == ["WDS148"]
+    assert check_schema("my.module:Sample", fields, parts | {"json": b'{"score": [1]}'}) == []
 
 
-def test_what_is_no_json_by_its_name_is_not_read_as_json() -> None:
+def test_non_json_parts_are_not_parsed_as_json() -> None:
     fields = {"images": "json[images]", "texts": "json[texts]", "similarity_matrix": "npy"}
     parts = {"json": b'{"images": [], "texts": []}', "npy": b"\x93NUMPY"}
-    assert checked("SimilarityInterleavedSample", fields, parts) == []
+    assert check_schema("SimilarityInterleavedSample", fields, parts) == []
 
 
-def test_the_number_of_the_right_choice_is_one_of_the_choices() -> None:
+def test_correct_choice_index_must_be_among_choices() -> None:
     fields = {"image": "jpg", "context": "txt", "choices": "json[c]", "correct_choice_idx": "json[i]"}
     parts = {"jpg": an_image("JPEG"), "txt": b"?", "json": b'{"c": ["x", "y"], "i": 2}'}
-    ((code, message),) = checked("MultiChoiceVQASample", fields, parts)
+    ((code, message),) = check_schema("MultiChoiceVQASample", fields, parts)
     assert (code, message) == ("WDS150", "correct_choice_idx is 2, but there are 2 choices")
 
 
 @pytest.mark.parametrize(("label", "codes"), [(b" 7\n", []), (b"seven", ["WDS149"]), (b"7.5", ["WDS149"])])
-def test_a_number_that_is_a_part_is_read_as_one(label: bytes, codes: list[str]) -> None:
+def test_number_in_own_part_is_parsed(label: bytes, codes: list[str]) -> None:
     fields = {"image": "jpg", "label": "cls"}
-    found = checked("ImageClassificationSample", fields, {"jpg": an_image("JPEG"), "cls": label})
+    found = check_schema("ImageClassificationSample", fields, {"jpg": an_image("JPEG"), "cls": label})
     assert [code for code, _ in found] == codes
 
 
-def test_what_does_not_parse_is_told_unless_another_level_does() -> None:
+def test_unparsable_part_is_reported_unless_other_level_does() -> None:
     parts = {"jpg": an_image("JPEG"), "json": b"{"}
-    assert [code for code, _ in checked("VQASample", VQA, parts)] == ["WDS144"]
-    assert checked("VQASample", VQA, parts, tells_broken=False) == []
+    assert [code for code, _ in check_schema("VQASample", VQA, parts)] == ["WDS144"]
+    assert check_schema("VQASample", VQA, parts, reports_unparsable=False) == []
     parts = {"jpg": an_image("JPEG"), "txt": b"\xff"}
     fields = {"image": "jpg", "caption": "txt"}
-    assert [code for code, _ in checked("CaptioningSample", fields, parts)] == ["WDS145"]
+    assert [code for code, _ in check_schema("CaptioningSample", fields, parts)] == ["WDS145"]
 
 
-def test_the_first_alternative_that_a_sample_has_counts() -> None:
+def test_first_available_alternative_is_used() -> None:
     fields = {"image": "png,jpg", "caption": "txt,json[caption]"}
-    assert checked("CaptioningSample", fields, {"jpg": an_image("JPEG"), "json": b'{"caption": "c"}'}) == []
+    assert check_schema("CaptioningSample", fields, {"jpg": an_image("JPEG"), "json": b'{"caption": "c"}'}) == []
 
 
-def test_datasets_without_a_field_map_are_held_to_nothing() -> None:
+def test_datasets_without_field_map_have_no_schema_rules() -> None:
     assert schema_rules_of(DatasetConfig()) is None
     assert schema_rules_of(DatasetConfig(sample_type="my.module:Sample", sample_loader="a.py:load")) is None
 
@@ -145,9 +145,9 @@ TURNS = [{"from": "human", "value": "<image> hi"}, {"from": "gpt", "value": "hel
         ("hi", 0, [("WDS161", "expected a list")]),
     ],
 )
-def test_a_conversation_is_checked_with_its_media(turns: Any, images: int, findings: list[tuple[str, str]]) -> None:
+def test_conversation_is_checked_with_its_media(turns: Any, images: int, findings: list[tuple[str, str]]) -> None:
     parts = {f"{i}.jpg": an_image("JPEG") for i in range(images)}
-    found = checked(
+    found = check_schema(
         "ConversationSample", CHAT, {"json": json.dumps({"messages": turns}).encode(), **parts}, optional=("images",)
     )
 
@@ -156,10 +156,10 @@ def test_a_conversation_is_checked_with_its_media(turns: Any, images: int, findi
     ]
 
 
-def test_every_medium_of_a_list_is_looked_at() -> None:
+def test_every_item_of_media_list_is_checked() -> None:
     parts = {"json": json.dumps(TURNS).encode(), "0.jpg": b"plain text"}
 
-    assert ("WDS149", "an item of images must be an image, but its part is text") in checked(
+    assert ("WDS149", "an item of images must be an image, but its part is text") in check_schema(
         "ConversationSample", CHAT, parts
     )
 
@@ -192,39 +192,40 @@ def test_boxes_are_checked_with_their_format_and_image(boxes: Any, box_format: s
     value = {"annotations": [{"bbox": box, "label": 1} for box in boxes], "format": box_format}
     parts = {"jpg": an_image("JPEG"), "json": json.dumps(value).encode()}
 
-    found = checked("DetectionSample", BOXED, parts, optional=("box_format",))
+    found = check_schema("DetectionSample", BOXED, parts, optional=("box_format",))
 
     assert [code for code, _ in found] == (["WDS163"] if words else [])
     assert all(words in message for _, message in found)
 
 
-def test_a_box_without_its_label_is_named_and_lists_of_other_lengths_contradict() -> None:
+def test_missing_box_label_and_unequal_lengths_are_reported() -> None:
     value = {"annotations": [{"bbox": [0, 0, 4, 4], "label": 1}, {"bbox": [0, 0, 4, 4]}], "format": "xywh"}
     parts = {"jpg": an_image("JPEG"), "json": json.dumps(value).encode()}
 
-    ((code, message),) = checked("DetectionSample", BOXED, parts)
+    ((code, message),) = check_schema("DetectionSample", BOXED, parts)
     assert (code, message) == (
         "WDS148",
         "labels is required by the field map: json[annotations][*][label] is missing",
     )
-    assert checked("DetectionSample", BOXED, parts, optional=("labels",)) == []
-    apart = {**BOXED, "labels": "json[labels]"}
+    assert check_schema("DetectionSample", BOXED, parts, optional=("labels",)) == []
+    separate_labels = {**BOXED, "labels": "json[labels]"}
     parts["json"] = json.dumps({**value, "labels": [1]}).encode()
-    assert checked("DetectionSample", apart, parts) == [("WDS150", "boxes has 2 items, but labels 1")]
+    assert check_schema("DetectionSample", separate_labels, parts) == [("WDS150", "boxes has 2 items, but labels 1")]
 
 
-def test_subtitles_are_segments_and_a_preference_has_two_answers() -> None:
+def test_invalid_subtitles_and_preferences_are_reported() -> None:
     fields = {"audio": "wav", "text": "vtt", "segments": "vtt"}
     sound = b"RIFF\x24\0\0\0WAVEfmt " + bytes(30)
 
     assert (
-        checked("TranscriptionSample", fields, {"wav": sound, "vtt": b"WEBVTT\n\n00:01.000 --> 00:02.000\nhi\n"}) == []
+        check_schema("TranscriptionSample", fields, {"wav": sound, "vtt": b"WEBVTT\n\n00:01.000 --> 00:02.000\nhi\n"})
+        == []
     )
-    ((code, message),) = checked("TranscriptionSample", fields, {"wav": sound, "vtt": b"WEBVTT\n\n0x --> 1\nhi\n"})
+    ((code, message),) = check_schema("TranscriptionSample", fields, {"wav": sound, "vtt": b"WEBVTT\n\n0x --> 1\nhi\n"})
     assert (code, message) == ("WDS232", "the subtitles cannot be read: line 3 is no timing")
 
     fields = {"prompt": "json", "chosen": "json[chosen]", "rejected": "json[rejected]"}
     row = {"prompt": "hi", "chosen": "hello", "rejected": "no"}
-    assert checked("PreferenceSample", fields, {"json": json.dumps(row).encode()}) == []
-    ((code, message),) = checked("PreferenceSample", fields, {"json": json.dumps({**row, "prompt": ""}).encode()})
+    assert check_schema("PreferenceSample", fields, {"json": json.dumps(row).encode()}) == []
+    ((code, message),) = check_schema("PreferenceSample", fields, {"json": json.dumps({**row, "prompt": ""}).encode()})
     assert (code, message) == ("WDS161", "the conversation cannot be read: it has no prompt")

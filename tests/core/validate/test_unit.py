@@ -31,7 +31,7 @@ def codes(checked: CheckResult) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
 BAD = {"0.jpg": an_image("JPEG"), "0.json": b"{", "1.jpg": b"rubbish", "1.json": b"{}", "2.jpg": an_image("JPEG")}
 
 
-def test_every_level_that_is_asked_for_answers_with_the_places_of_samples(tmp_path: Path) -> None:
+def test_every_requested_level_reports_positions_of_samples(tmp_path: Path) -> None:
     assert codes(check_shard(*a_unit(tmp_path, BAD))) == {
         "structure": [],
         "headers": [("WDS140", (1,))],
@@ -42,19 +42,19 @@ def test_every_level_that_is_asked_for_answers_with_the_places_of_samples(tmp_pa
     }
 
 
-def test_a_part_that_stands_twice_counts_as_its_last(tmp_path: Path) -> None:
-    twice = a_shard([("0.json", b"{"), ("0.json", b"{}")])
-    assert codes(check_shard(*a_unit(tmp_path, twice, "content"))) == {"content": []}
+def test_repeated_part_counts_as_its_last(tmp_path: Path) -> None:
+    shard = a_shard([("0.json", b"{"), ("0.json", b"{}")])
+    assert codes(check_shard(*a_unit(tmp_path, shard, "content"))) == {"content": []}
 
 
-def test_only_some_samples_are_looked_into_when_a_share_is_asked_for(tmp_path: Path) -> None:
+def test_share_limits_number_of_checked_samples(tmp_path: Path) -> None:
     files = {f"{i:03d}.json": b"{" for i in range(100)}
     checked = check_shard(*a_unit(tmp_path, files, "content", share=0.1))
-    ((_, places),) = codes(checked)["content"]
-    assert (checked.samples_checked, len(places)) == (10, 10)
+    ((_, positions),) = codes(checked)["content"]
+    assert (checked.samples_checked, len(positions)) == (10, 10)
 
 
-def test_a_shard_that_ended_since_it_was_listed_is_told_not_raised(tmp_path: Path) -> None:
+def test_truncated_shard_is_reported_and_not_raised(tmp_path: Path) -> None:
     unit = a_unit(tmp_path, BAD)
     (tmp_path / "a.tar").write_bytes(b"short")
     checked = check_shard(*unit)
@@ -65,31 +65,31 @@ def test_a_shard_that_ended_since_it_was_listed_is_told_not_raised(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("files", "code", "places"),
+    ("files", "code", "positions"),
     [
         ([("x.a", b"1"), ("y.a", b"1"), ("x.b", b"1"), ("y.b", b"1")], "WDS104", (0, 1, 2, 3)),
         ([("x.a", b"1"), ("y.a", b"1"), ("x.a", b"2")], "WDS105", (2,)),
         ([("w.a", b"1"), ("x.a", b"1"), ("x.b", b"1"), ("x.a", b"2")], "WDS107", (1,)),
     ],
 )
-def test_of_broken_keys_the_samples_that_training_would_get_wrong_are_named(
-    tmp_path: Path, files: list[tuple[str, bytes]], code: str, places: tuple[int, ...]
+def test_finding_of_repeated_keys_names_affected_samples(
+    tmp_path: Path, files: list[tuple[str, bytes]], code: str, positions: tuple[int, ...]
 ) -> None:
     checked = check_shard(*a_unit(tmp_path, a_shard(files), "structure"))
-    assert (code, places) in codes(checked)["structure"]
+    assert (code, positions) in codes(checked)["structure"]
 
 
-def test_another_layout_than_was_indexed_is_of_the_whole_shard(tmp_path: Path) -> None:
+def test_changed_layout_is_finding_of_whole_shard(tmp_path: Path) -> None:
     data = a_shard(BAD)
     indexed = ShardRow(1, "a.tar", len(data), 1, 3, 5, "ok", None, "0" * 32)
-    (placed,) = check_shard(*a_unit(tmp_path, data, "structure", row=indexed)).findings["structure"]
-    assert (placed.finding.code, placed.covers_shard) == ("WDS305", True)
+    (located,) = check_shard(*a_unit(tmp_path, data, "structure", row=indexed)).findings["structure"]
+    assert (located.finding.code, located.covers_shard) == ("WDS305", True)
 
 
-def test_samples_come_with_their_keys_and_parts_for_any_choice_of_rows() -> None:
+def test_iterate_scanned_samples_yields_keys_and_parts_of_chosen_rows() -> None:
     scan = a_scan(a_shard(samples(0, 50)))
-    chosen = [1, 7, 49]
-    got = list(iterate_scanned_samples(scan, chosen))
-    assert [[(sight.position, sight.key, name) for name, sight in sample.items()] for sample in got] == [
-        [(row, f"{row:06d}", "jpg"), (row, f"{row:06d}", "txt")] for row in chosen
+    rows = [1, 7, 49]
+    actual = list(iterate_scanned_samples(scan, rows))
+    assert [[(part.position, part.key, name) for name, part in sample.items()] for sample in actual] == [
+        [(row, f"{row:06d}", "jpg"), (row, f"{row:06d}", "txt")] for row in rows
     ]

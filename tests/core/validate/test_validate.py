@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import AsNobody, a_dataset, a_folder, a_shard, rewritten, samples, some_shards
+from tests.build import AsNobody, a_dataset, a_folder, a_shard, rewrite_shard, samples, some_shards
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.lock import hold_lock
@@ -19,7 +19,7 @@ def found(report: ValidateReport) -> list[tuple[str, str]]:
 
 
 @pytest.mark.usefixtures("place")
-def test_a_sound_dataset_has_no_findings(tmp_path: Path) -> None:
+def test_valid_dataset_has_no_findings(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
     index(root)
     report = validate(root)
@@ -28,7 +28,7 @@ def test_a_sound_dataset_has_no_findings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_every_kind_of_damage_is_found_the_gravest_first(tmp_path: Path, workers: int) -> None:
+def test_every_kind_of_damage_is_found_in_order_of_severity(tmp_path: Path, workers: int) -> None:
     good = a_shard(samples(0, 5))
     root = a_dataset(
         tmp_path,
@@ -62,7 +62,7 @@ def test_every_kind_of_damage_is_found_the_gravest_first(tmp_path: Path, workers
 
 
 @pytest.mark.usefixtures("place")
-def test_the_same_key_in_two_shards_is_a_warning_with_the_shards(tmp_path: Path) -> None:
+def test_key_in_two_shards_is_warning_with_both_shards(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": samples(0, 5), "b.tar": samples(3, 5), "c.tar": samples(7, 1)})
     index(root)
     (finding,) = validate(root).findings
@@ -72,29 +72,29 @@ def test_the_same_key_in_two_shards_is_a_warning_with_the_shards(tmp_path: Path)
 
 
 @pytest.mark.usefixtures("place")
-def test_a_changed_a_new_and_a_vanished_shard_are_each_reported_once(tmp_path: Path) -> None:
+def test_changed_new_and_missing_shards_are_each_reported_once(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
     index(root)
-    rewritten(tmp_path / "shard-001.tar", samples(50, 1))
+    rewrite_shard(tmp_path / "shard-001.tar", samples(50, 1))
     (tmp_path / "shard-002.tar").unlink()
     some_shards(tmp_path, 1, first=3)
 
     assert found(validate(root)) == [("WDS305", f"shard-00{i}.tar") for i in (1, 2, 3)]
 
 
-def test_a_shard_that_is_kept_as_missing_is_a_warning_as_index_says_it(tmp_path: Path) -> None:
+def test_shard_kept_as_missing_is_warning_as_in_index(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
     index(root)
     (tmp_path / "shard-001.tar").unlink()
-    (told,) = index(root, missing="keep").findings
+    (index_finding,) = index(root, missing="keep").findings
 
     report = validate(root)
 
-    assert (told.code, told.severity) == ("WDS306", "warning")
+    assert (index_finding.code, index_finding.severity) == ("WDS306", "warning")
     assert [(f.code, f.severity, f.shard) for f in report.findings] == [("WDS306", "warning", "shard-001.tar")]
 
 
-def test_a_shard_that_changed_behind_its_time_and_size_is_found(tmp_path: Path) -> None:
+def test_shard_changed_with_same_time_and_size_is_found(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     index(root)
     path = tmp_path / "shard-001.tar"
@@ -111,7 +111,7 @@ def test_a_shard_that_changed_behind_its_time_and_size_is_found(tmp_path: Path) 
 CAPTIONS = "sample_type: CaptioningSample\nfield_map: {image: 'jpg,png', caption: txt}\n"
 
 
-def test_parts_that_the_field_map_needs_are_missing(tmp_path: Path) -> None:
+def test_missing_parts_of_field_map_are_reported(tmp_path: Path) -> None:
     files = {**samples(0, 3), "x.png": b"1", "x.txt": b"1", "y.jpg": b"1", "z.txt": b"1"}
     root = a_dataset(tmp_path, {"a.tar": files})
     index(root)
@@ -123,7 +123,7 @@ def test_parts_that_the_field_map_needs_are_missing(tmp_path: Path) -> None:
     ]
 
 
-def test_without_a_field_map_what_nearly_all_have_is_expected(tmp_path: Path) -> None:
+def test_parts_of_nearly_all_samples_are_expected_without_field_map(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": {**samples(0, 200), "x.jpg": b"1", "y.jpg": b"1"}})
     index(root)
     findings = validate(root).findings
@@ -137,7 +137,7 @@ def test_without_a_field_map_what_nearly_all_have_is_expected(tmp_path: Path) ->
     assert validate(root).findings == ()
 
 
-def test_a_required_part_that_no_sample_has_is_one_finding_with_a_part_of_a_similar_name(tmp_path: Path) -> None:
+def test_required_part_of_no_sample_is_one_finding_with_suggestion(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": samples(0, 3, "mp4", "txt")})
     index(root)
     Path(locate(root).dataset_yaml).write_text("sample_type: CaptioningSample\nfield_map: {image: mp5, caption: txt}\n")
@@ -150,8 +150,8 @@ def test_a_required_part_that_no_sample_has_is_one_finding_with_a_part_of_a_simi
 LABELS = "sample_type: ImageClassificationSample\nfield_map: {image: jpg, label: 'json[label]'}\n"
 
 
-@pytest.mark.parametrize("says", ["label", "json"])
-def test_a_part_that_a_field_needs_is_needed_by_every_sample_unless_it_is_optional(tmp_path: Path, says: str) -> None:
+@pytest.mark.parametrize("optional", ["label", "json"])
+def test_part_of_field_is_required_unless_optional(tmp_path: Path, optional: str) -> None:
     files = samples(0, 12, "jpg", "json")
     del files["000007.json"]
     root = a_dataset(tmp_path, {"a.tar": files})
@@ -161,17 +161,17 @@ def test_a_part_that_a_field_needs_is_needed_by_every_sample_unless_it_is_option
 
     (finding,) = validate(root).findings
     assert (finding.code, finding.severity, finding.key, finding.part) == ("WDS108", "error", "000007", "json")
-    (told,) = index(root).findings
-    assert (told.code, told.severity, told.key) == ("WDS108", "warning", "000007")
-    yaml.write_text(f"{LABELS}optional: [{says}]\n")
+    (index_finding,) = index(root).findings
+    assert (index_finding.code, index_finding.severity, index_finding.key) == ("WDS108", "warning", "000007")
+    yaml.write_text(f"{LABELS}optional: [{optional}]\n")
     assert validate(root).findings == index(root).findings == ()
 
 
-def test_media_of_one_kind_stand_for_one_another(tmp_path: Path) -> None:
+def test_media_of_same_kind_replace_each_other(tmp_path: Path) -> None:
     pictures = {**samples(0, 14), **samples(14, 8, "png", "txt")}
     index(root := a_dataset(tmp_path, {"a.tar": pictures}))
     assert [finding for finding in validate(root).findings if finding.severity != "note"] == []
-    rewritten(f"{root}/a.tar", {**samples(0, 200), **samples(200, 3, "png", "txt"), "x.txt": b"no picture"})
+    rewrite_shard(f"{root}/a.tar", {**samples(0, 200), **samples(200, 3, "png", "txt"), "x.txt": b"no picture"})
     index(root)
     (finding,) = [finding for finding in validate(root).findings if finding.severity != "note"]
     assert (finding.code, finding.severity, finding.key) == ("WDS108", "warning", "x")
@@ -179,14 +179,14 @@ def test_media_of_one_kind_stand_for_one_another(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 150])
-def test_a_rare_part_makes_no_dataset_bad(tmp_path: Path, count: int) -> None:
+def test_rare_part_is_only_note(tmp_path: Path, count: int) -> None:
     rare = {f"{i:06d}.seg.png": b"1" for i in range(count)}
     index(root := a_dataset(tmp_path, {"a.tar": dict(sorted({**samples(0, 200), **rare}.items()))}))
     assert {(finding.code, finding.severity) for finding in validate(root).findings} == {("WDS109", "note")}
 
 
 @pytest.mark.parametrize(("name", "severity"), [("lable", "warning"), ("label_name", "note")])
-def test_an_optional_part_that_no_sample_has_is_told(tmp_path: Path, name: str, severity: str) -> None:
+def test_optional_part_that_no_sample_has_is_reported(tmp_path: Path, name: str, severity: str) -> None:
     index(root := a_dataset(tmp_path, {"a.tar": samples(0, 5, "jpg", "json")}))
     text = LABELS.replace("}", ", label_name: txt}")
     Path(locate(root).dataset_yaml).write_text(f"{text}optional: [label_name, {name}]\n")
@@ -194,7 +194,7 @@ def test_an_optional_part_that_no_sample_has_is_told(tmp_path: Path, name: str, 
     assert (name, "WDS131", severity) in found
 
 
-def test_a_part_that_hardly_any_sample_has_is_unexpected_unless_a_field_is_made_of_it(tmp_path: Path) -> None:
+def test_rare_part_is_unexpected_unless_mapped_to_field(tmp_path: Path) -> None:
     files = {**samples(0, 200), "000000.jgp": b"1", "000001.json": b"1"}
     root = a_dataset(tmp_path, {"a.tar": sorted(files.items())})
     index(root)
@@ -207,7 +207,7 @@ def test_a_part_that_hardly_any_sample_has_is_unexpected_unless_a_field_is_made_
     assert (finding.code, finding.part, finding.severity) == ("WDS109", "jgp", "note")
 
 
-def test_a_lost_offsets_file_is_told_with_the_way_to_get_it_back(tmp_path: Path) -> None:
+def test_missing_offsets_file_is_reported_with_command(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     index(root)
     Path(locate(root).offsets_path(1)).unlink()
@@ -218,7 +218,7 @@ def test_a_lost_offsets_file_is_told_with_the_way_to_get_it_back(tmp_path: Path)
 
 
 @pytest.mark.parametrize("text", ["field_map: [", "sample_type: NoSample\n", "field_map: {image: jpg}\nwhat: 1\n"])
-def test_a_broken_dataset_yaml_is_a_finding_and_the_rest_is_checked(tmp_path: Path, text: str) -> None:
+def test_invalid_dataset_yaml_is_reported_and_rest_is_checked(tmp_path: Path, text: str) -> None:
     root = a_dataset(tmp_path, {"a.tar": {**samples(0, 200), "x.jpg": b"1"}, "b.tar": b"no tar"})
     index(root)
     Path(locate(root).dataset_yaml).write_text(text)
@@ -233,7 +233,7 @@ def test_a_broken_dataset_yaml_is_a_finding_and_the_rest_is_checked(tmp_path: Pa
 
 
 @pytest.mark.parametrize("config", ["", CAPTIONS])
-def test_a_part_that_only_some_samples_have_is_a_note_with_and_without_a_field_map(tmp_path: Path, config: str) -> None:
+def test_part_of_some_samples_is_note_with_and_without_field_map(tmp_path: Path, config: str) -> None:
     files = {**samples(0, 10), **{f"{i:06d}.json": b"1" for i in range(5)}, **{f"{i:06d}.cls": b"1" for i in range(10)}}
     root = a_dataset(tmp_path, {"a.tar": sorted(files.items())})
     index(root)
@@ -244,7 +244,7 @@ def test_a_part_that_only_some_samples_have_is_a_note_with_and_without_a_field_m
     assert (finding.code, finding.severity, finding.part, finding.count) == ("WDS109", "note", "json", 5)
 
 
-def test_excluded_shards_are_not_looked_at(tmp_path: Path) -> None:
+def test_excluded_shards_are_not_checked(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": samples(0, 5), "b.tar": b"bad"})
     index(root, exclude=["b.tar"])
 
@@ -252,7 +252,7 @@ def test_excluded_shards_are_not_looked_at(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("place")
-def test_findings_go_into_the_ledger(tmp_path: Path) -> None:
+def test_findings_are_recorded_in_ledger(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": samples(0, 5), "b.tar": b"bad"})
     index(root)
     validate(root)
@@ -262,7 +262,7 @@ def test_findings_go_into_the_ledger(tmp_path: Path) -> None:
     assert (run["command"], run["status"], run["details"]["findings"]) == ("validate", "partial", {"WDS101": 1})
 
 
-def test_without_a_catalog_there_is_nothing_to_check(tmp_path: Path) -> None:
+def test_validate_without_catalog_is_refused(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
 
     with pytest.raises(CatalogError) as caught:
@@ -271,7 +271,7 @@ def test_without_a_catalog_there_is_nothing_to_check(tmp_path: Path) -> None:
     assert not (tmp_path / ".wdsctl").exists()
 
 
-def test_a_page_of_zeros_in_the_catalog_is_never_nothing_wrong(tmp_path: Path) -> None:
+def test_zeroed_page_in_catalog_is_always_detected(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3, 400)
     index(root)
     catalog = Path(locate(root).catalog)
@@ -284,7 +284,7 @@ def test_a_page_of_zeros_in_the_catalog_is_never_nothing_wrong(tmp_path: Path) -
         assert (caught.value.code, "--rebuild" in caught.value.hint) == ("WDS302", True)
 
 
-def test_a_shard_that_cannot_be_read_is_not_said_to_have_changed(public_path: Path, as_nobody: AsNobody) -> None:
+def test_unreadable_shard_is_not_reported_as_changed(public_path: Path, as_nobody: AsNobody) -> None:
     root = some_shards(public_path / "data", 2)
     index(root)
     Path(root, "shard-000.tar").chmod(0)
@@ -294,7 +294,7 @@ def test_a_shard_that_cannot_be_read_is_not_said_to_have_changed(public_path: Pa
 
 
 @pytest.mark.parametrize("files", [{"readme": b"1", "licence": b"2"}, {}])
-def test_a_dataset_without_samples_is_an_error(tmp_path: Path, files: dict[str, bytes]) -> None:
+def test_dataset_without_samples_is_error(tmp_path: Path, files: dict[str, bytes]) -> None:
     root = a_dataset(tmp_path, {"a.tar": files})
     index(root)
 
@@ -302,7 +302,7 @@ def test_a_dataset_without_samples_is_an_error(tmp_path: Path, files: dict[str, 
     assert (first.code, first.severity) == ("WDS119", "error")
 
 
-def test_while_it_is_being_prepared_it_says_by_whom(tmp_path: Path) -> None:
+def test_dataset_in_preparation_is_refused_with_process(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {})
     with (
         hold_lock(locate(root).lock),
@@ -312,7 +312,7 @@ def test_while_it_is_being_prepared_it_says_by_whom(tmp_path: Path) -> None:
     assert caught.value.code == "WDS304"
 
 
-def test_a_folder_without_shards_is_told_so(tmp_path: Path) -> None:
+def test_folder_without_shards_is_refused_with_hint(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="found no shards") as caught:
         validate(a_folder(tmp_path, {"a.jpg": b"1"}))
     assert (caught.value.code, caught.value.hint) == (
@@ -345,7 +345,7 @@ def test_a_folder_without_shards_is_told_so(tmp_path: Path) -> None:
         (("A.txt", "B.txt", "caf\u00e9.txt"), []),
     ],
 )
-def test_each_set_of_names_that_are_one_to_other_systems_is_a_warning(
+def test_names_that_differ_only_in_case_or_unicode_form_are_warnings(
     tmp_path: Path, names: tuple[str, ...], words: list[str]
 ) -> None:
     root = a_dataset(tmp_path, {"a.tar": [(name, b"1") for name in names]})
@@ -358,7 +358,7 @@ def test_each_set_of_names_that_are_one_to_other_systems_is_a_warning(
     ]
 
 
-def test_so_are_paths_of_shards_and_keys_in_two_of_them(tmp_path: Path) -> None:
+def test_paths_and_keys_of_shards_that_differ_only_in_case_are_warnings(tmp_path: Path) -> None:
     shards = {f"{name}{i}.tar": [(f"{name}{i}.txt", b"1")] for i in range(2) for name in "aA"}
     root = a_dataset(tmp_path, shards)
     index(root)
@@ -372,7 +372,7 @@ def test_so_are_paths_of_shards_and_keys_in_two_of_them(tmp_path: Path) -> None:
     assert sorted(found) == sorted([*keys, *paths])
 
 
-def test_a_thousand_sets_of_alike_keys_are_named_and_the_others_are_counted(tmp_path: Path) -> None:
+def test_similar_keys_beyond_thousand_sets_are_only_counted(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": [(f"{name}{i}.txt", b"1") for name in "aA" for i in range(1003)]})
     index(root)
 
@@ -383,7 +383,7 @@ def test_a_thousand_sets_of_alike_keys_are_named_and_the_others_are_counted(tmp_
     assert [each.count for each in found if each.message == more] == [3]
 
 
-def test_the_answer_says_what_was_not_looked_at(tmp_path: Path) -> None:
+def test_report_names_levels_that_were_not_checked(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     index(root)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_dataset, tree
-from tests.core.validate.test_quarantine import CONTENT, a_broken, sizes
+from tests.core.validate.test_quarantine import CONTENT, a_broken_dataset, sizes
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_checks import read_quarantine
 from wdsctl.core.dataset.location import locate
@@ -14,8 +14,8 @@ from wdsctl.core.index.index import index
 from wdsctl.core.validate.blend import release_blend, validate_blend
 
 
-def test_a_blend_file_releases_what_is_in_quarantine_and_touches_no_other_dataset(tmp_path: Path) -> None:
-    one, other = a_broken(tmp_path / "one"), a_broken(tmp_path / "other")
+def test_release_blend_releases_quarantined_samples_of_all_its_datasets(tmp_path: Path) -> None:
+    one, other = a_broken_dataset(tmp_path / "one"), a_broken_dataset(tmp_path / "other")
     sound = a_dataset(tmp_path / "sound", {"0.tar": {"0.json": b"{}"}})
     index(sound)
     blend = tmp_path / "b.yaml"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import AsNobody, Told, a_dataset, a_folder, a_shard, an_image, rewritten
+from tests.build import AsNobody, RecordingProgress, a_dataset, a_folder, a_shard, an_image, rewrite_shard
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_checks import StoredCheck, read_checks, store_checks
 from wdsctl.core.dataset.location import locate
@@ -21,9 +21,9 @@ CONTENT = ValidateRequest(levels=("structure", "headers", "content"))
 
 def shards(root: Path, count: int = 4) -> str:
     files = {f"{i}.tar": {f"{i}-{j}.json": b"{}" if j else b"{" for j in range(3)} for i in range(count)}
-    made = a_dataset(root, files)
-    index(made)
-    return made
+    path = a_dataset(root, files)
+    index(path)
+    return path
 
 
 def found(report: ValidateReport) -> list[tuple[str, str, int]]:
@@ -33,82 +33,82 @@ def found(report: ValidateReport) -> list[tuple[str, str, int]]:
 BROKEN = [("WDS144", f"{i}.tar", 1) for i in range(4)]
 
 
-def test_what_has_not_changed_is_not_read_again_and_its_findings_stay(tmp_path: Path) -> None:
+def test_unchanged_shards_are_not_read_again_and_keep_their_findings(tmp_path: Path) -> None:
     root = shards(tmp_path)
-    first, told = validate(root, CONTENT), Told()
-    second = validate(root, CONTENT, progress=told)
+    first, recorder = validate(root, CONTENT), RecordingProgress()
+    second = validate(root, CONTENT, progress=recorder)
     assert (found(first), found(second)) == (BROKEN, BROKEN)
-    assert (first.unread, second.unread, told.items) == (0, 4, 0)
+    assert (first.unread, second.unread, recorder.items) == (0, 4, 0)
 
 
-def test_a_changed_shard_is_read_again_and_no_other(tmp_path: Path) -> None:
+def test_only_changed_shard_is_read_again(tmp_path: Path) -> None:
     root = shards(tmp_path)
     validate(root, CONTENT)
-    rewritten(tmp_path / "2.tar", {"2-0.json": b"{}"})
+    rewrite_shard(tmp_path / "2.tar", {"2-0.json": b"{}"})
     index(root)
-    told = Told()
-    report = validate(root, CONTENT, progress=told)
-    assert (report.unread, told.items) == (3, 1)
+    recorder = RecordingProgress()
+    report = validate(root, CONTENT, progress=recorder)
+    assert (report.unread, recorder.items) == (3, 1)
     assert [shard for _, shard, _ in found(report)] == ["0.tar", "1.tar", "3.tar"]
 
 
-def test_another_level_reads_what_the_first_did_not_look_at(tmp_path: Path) -> None:
+def test_new_level_reads_all_shards(tmp_path: Path) -> None:
     root = shards(tmp_path)
     assert validate(root).unread == 0
     assert validate(root, CONTENT).unread == 0
     assert validate(root).unread == 4
 
 
-def test_again_reads_all_of_it(tmp_path: Path) -> None:
+def test_again_reads_all_shards(tmp_path: Path) -> None:
     root = shards(tmp_path)
     validate(root)
     assert validate(root, ValidateRequest(again=True)).unread == 0
 
 
-def some(share: float, seed: int = 0, *, again: bool = False) -> ValidateRequest:
+def share_request(share: float, seed: int = 0, *, again: bool = False) -> ValidateRequest:
     return ValidateRequest(levels=CONTENT.levels, share=share, seed=seed, again=again)
 
 
-def test_another_share_or_seed_looks_at_other_samples_until_all_are_known(tmp_path: Path) -> None:
+def test_share_and_seed_select_other_samples_until_all_are_known(tmp_path: Path) -> None:
     root = shards(tmp_path)
-    asked = ((0.5, 0, 0), (0.5, 0, 4), (0.5, 1, 0), (1.0, 1, 0), (1.0, 2, 4), (0.5, 2, 4), (1.0, 0, 4))
-    for share, seed, unread in asked:
-        report = validate(root, some(share, seed))
+    runs = ((0.5, 0, 0), (0.5, 0, 4), (0.5, 1, 0), (1.0, 1, 0), (1.0, 2, 4), (0.5, 2, 4), (1.0, 0, 4))
+    for share, seed, unread in runs:
+        report = validate(root, share_request(share, seed))
         assert (report.unread, report.share) == (unread, share)
     assert found(report) == BROKEN
 
 
-def test_a_look_at_some_samples_tells_what_is_known_of_all_and_forgets_nothing(tmp_path: Path) -> None:
+def test_partial_check_reports_all_known_findings(tmp_path: Path) -> None:
     root = shards(tmp_path)
     validate(root, CONTENT)
-    assert found(validate(root, some(0.1))) == BROKEN
-    told = Told()
-    assert found(validate(root, some(0.1, again=True), progress=told)) == BROKEN
-    assert told.items == 4
+    assert found(validate(root, share_request(0.1))) == BROKEN
+    recorder = RecordingProgress()
+    assert found(validate(root, share_request(0.1, again=True), progress=recorder)) == BROKEN
+    assert recorder.items == 4
     assert (found(validate(root, CONTENT)), validate(root, CONTENT).unread) == (BROKEN, 4)
 
 
-def test_looks_at_other_samples_add_up(tmp_path: Path) -> None:
+def test_partial_checks_with_other_seeds_accumulate(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": {f"{i:02d}.json": b"{" for i in range(40)}})
     index(root)
-    counts = [len(validate(root, some(0.25, seed)).findings) for seed in range(4)]
+    counts = [len(validate(root, share_request(0.25, seed)).findings) for seed in range(4)]
     assert counts[0] == 10
     assert counts == sorted(set(counts))
     assert [each.key for each in validate(root, CONTENT).findings] == [f"{i:02d}" for i in range(40)]
 
 
-def test_what_was_found_in_some_samples_goes_when_all_are_sound_or_the_shard_is_another(tmp_path: Path) -> None:
+def test_findings_of_partial_check_end_with_full_check_or_new_shard(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {f"{i}.tar": {f"{i}.json": b"{"} for i in range(2)})
     index(root)
-    validate(root, some(0.5))
+    validate(root, share_request(0.5))
     for i in range(2):
-        rewritten(tmp_path / f"{i}.tar", {f"{i}.json": b"{}"})
+        rewrite_shard(tmp_path / f"{i}.tar", {f"{i}.json": b"{}"})
     index(root)
-    assert found(validate(root, some(0.5, 1))) == []
+    assert found(validate(root, share_request(0.5, 1))) == []
     assert found(validate(root, CONTENT)) == []
 
 
-def test_a_shard_that_was_renamed_is_not_read_again_and_its_findings_have_its_name(tmp_path: Path) -> None:
+def test_renamed_shard_is_not_read_again_and_findings_use_new_name(tmp_path: Path) -> None:
     root = shards(tmp_path)
     validate(root, CONTENT)
     (tmp_path / "3.tar").rename(tmp_path / "9.tar")
@@ -117,7 +117,7 @@ def test_a_shard_that_was_renamed_is_not_read_again_and_its_findings_have_its_na
     assert (report.unread, found(report)) == (4, [*BROKEN[:3], ("WDS144", "9.tar", 1)])
 
 
-def test_a_shard_that_could_not_be_read_is_read_next_time(tmp_path: Path) -> None:
+def test_unreadable_shard_is_read_next_time(tmp_path: Path) -> None:
     root = shards(tmp_path)
     validate(root, CONTENT)
     with Ledger.open(locate(root).ledger) as ledger:
@@ -125,31 +125,31 @@ def test_a_shard_that_could_not_be_read_is_read_next_time(tmp_path: Path) -> Non
     assert [validate(root, CONTENT).unread for _ in range(2)] == [3, 4]
 
 
-def test_the_answer_is_the_same_for_any_workers(tmp_path: Path) -> None:
+def test_result_is_independent_of_number_of_workers(tmp_path: Path) -> None:
     roots = [shards(tmp_path / name) for name in "ab"]
     one, two = (validate(root, CONTENT, workers=workers) for root, workers in zip(roots, (1, 2), strict=True))
     assert found(one) == found(two) == BROKEN
 
 
-def test_what_was_found_before_a_run_was_stopped_stays_found(tmp_path: Path) -> None:
+def test_findings_before_interruption_are_kept(tmp_path: Path) -> None:
     root = shards(tmp_path)
-    seen = 0
+    advances = 0
 
     def stop() -> None:
-        nonlocal seen
-        seen += 1
-        if seen == 3:
+        nonlocal advances
+        advances += 1
+        if advances == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        validate(root, CONTENT, progress=Told(at_advance=stop))
+        validate(root, CONTENT, progress=RecordingProgress(at_advance=stop))
     with Ledger.open_for_reading(locate(root).ledger) as ledger:
         assert len({shard for shard, _, _ in read_checks(ledger)}) == 3
         assert ledger.runs()[-1]["status"] == "interrupted"
     assert validate(root, CONTENT).unread == 3
 
 
-def test_a_reader_who_may_not_write_validates_all_the_same(public_path: Path, as_nobody: AsNobody) -> None:
+def test_validate_works_without_write_permission(public_path: Path, as_nobody: AsNobody) -> None:
     root = shards(public_path / "data")
     assert as_nobody(lambda: [validate(root, CONTENT).unread for _ in range(2)]) == [0, 0]
 
@@ -163,7 +163,7 @@ def test_a_reader_who_may_not_write_validates_all_the_same(public_path: Path, as
         (("re:[13]\\.tar",), ["1.tar", "3.tar"]),
     ],
 )
-def test_only_the_shards_that_match_are_looked_at(tmp_path: Path, patterns: tuple[str, ...], names: list[str]) -> None:
+def test_shards_option_selects_matching_shards(tmp_path: Path, patterns: tuple[str, ...], names: list[str]) -> None:
     root = shards(tmp_path)
     report = validate(root, ValidateRequest(levels=CONTENT.levels, shards=patterns))
     assert [shard for _, shard, _ in found(report)] == names
@@ -171,7 +171,7 @@ def test_only_the_shards_that_match_are_looked_at(tmp_path: Path, patterns: tupl
 
 
 @pytest.mark.parametrize("pattern", ["x.tar", "re:[", "re:1", "glob:x*"])
-def test_a_pattern_that_matches_nothing_is_refused(tmp_path: Path, pattern: str) -> None:
+def test_pattern_without_match_is_refused(tmp_path: Path, pattern: str) -> None:
     with pytest.raises(UsageError, match="--shards"):
         validate(shards(tmp_path), ValidateRequest(shards=(pattern,)))
 
@@ -180,13 +180,13 @@ HASHES = ValidateRequest(levels=("structure", "hashes"))
 
 
 def hashed(root: Path, count: int = 4) -> str:
-    made = shards(root, count)
-    index(made, hashed=True)
-    return made
+    path = shards(root, count)
+    index(path, hashed=True)
+    return path
 
 
-def rot(path: Path) -> None:
-    """Flip a bit of the data, and let the file look as it did."""
+def flip_bit(path: Path) -> None:
+    """Flips a bit of the data and keeps size and time of the file."""
     stat = path.stat()
     data = bytearray(path.read_bytes())
     data[512] ^= 1
@@ -194,20 +194,20 @@ def rot(path: Path) -> None:
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
 
-def test_hashes_are_read_every_time_so_that_a_flipped_bit_is_found_that_nothing_else_sees(tmp_path: Path) -> None:
+def test_hashes_are_computed_every_time_and_detect_flipped_bit(tmp_path: Path) -> None:
     root = hashed(tmp_path)
     assert found(validate(root, HASHES)) == []
-    rot(tmp_path / "2.tar")
-    told = Told()
-    assert validate(root).unread == 4  # whose structure is known, and as it was
-    report = validate(root, HASHES, progress=told)
+    flip_bit(tmp_path / "2.tar")
+    recorder = RecordingProgress()
+    assert validate(root).unread == 4  # the structure is known and unchanged
+    report = validate(root, HASHES, progress=recorder)
 
     assert found(report) == [("WDS151", "2.tar", 1)]
-    assert (report.unread, told.items) == (0, 4)
+    assert (report.unread, recorder.items) == (0, 4)
     assert found(validate(root, HASHES)) == found(report)
 
 
-def stopped_after(root: str, count: int) -> None:
+def stop_after(root: str, count: int) -> None:
     def stop() -> None:
         nonlocal count
         count -= 1
@@ -215,27 +215,27 @@ def stopped_after(root: str, count: int) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        validate(root, HASHES, progress=Told(at_advance=stop))
+        validate(root, HASHES, progress=RecordingProgress(at_advance=stop))
 
 
-def test_hashing_that_was_stopped_goes_on_and_the_run_after_reads_all(tmp_path: Path) -> None:
+def test_interrupted_hashing_continues_and_next_run_reads_all(tmp_path: Path) -> None:
     root = hashed(tmp_path)
     validate(root)
-    stopped_after(root, 2)
+    stop_after(root, 2)
     assert [validate(root, HASHES).unread for _ in range(2)] == [3, 0]
-    stopped_after(root, 2)
+    stop_after(root, 2)
     assert validate(root, replace(HASHES, again=True)).unread == 0
 
 
-def test_hashing_that_was_stopped_days_ago_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hashing_interrupted_days_ago_starts_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = hashed(tmp_path)
     now = time.time()
-    stopped_after(root, 3)
+    stop_after(root, 3)
     monkeypatch.setattr(time, "time", lambda: now + 3 * 86_400)
     assert validate(root, HASHES).unread == 0
 
 
-def test_facts_of_media_in_the_catalog_are_held_against_the_headers(tmp_path: Path) -> None:
+def test_media_facts_in_catalog_are_compared_with_headers(tmp_path: Path) -> None:
     from wdsctl.core.index.request import MediaRequest
 
     root = a_dataset(tmp_path, {"a.tar": {"0.jpg": an_image("JPEG"), "1.jpg": an_image("JPEG")}})
@@ -253,7 +253,7 @@ def test_facts_of_media_in_the_catalog_are_held_against_the_headers(tmp_path: Pa
     assert (finding.code, finding.key, finding.message) == ("WDS141", "1", "width is 24, but 48 in the catalog")
 
 
-def test_a_line_that_does_not_parse_is_told_once_on_all_levels(tmp_path: Path) -> None:
+def test_invalid_line_is_reported_once_on_all_levels(tmp_path: Path) -> None:
     a_folder(tmp_path, {"qa.jsonl": b'{"a": 1}\n{"a": }\n'})
     root = f"{tmp_path}/qa.jsonl"
     index(root)
@@ -261,13 +261,13 @@ def test_a_line_that_does_not_parse_is_told_once_on_all_levels(tmp_path: Path) -
     assert [(each.code, each.count) for each in report.findings if each.severity == "error"] == [("WDS123", 1)]
 
 
-def test_what_one_level_told_before_another_does_not_tell_again(tmp_path: Path) -> None:
+def test_finding_of_two_levels_is_reported_once(tmp_path: Path) -> None:
     root = shards(tmp_path, 1)
     (tmp_path / ".wdsctl" / "dataset.yaml").write_text("sample_type: TextSample\nfield_map: {text: 'json[x]'}\n")
     both = ValidateRequest(levels=("content", "schema"))
-    whole = found(validate(root, both))
+    expected = found(validate(root, both))
     validate(root, ValidateRequest(levels=("content",), again=True))
     validate(root, ValidateRequest(levels=("schema",)))
 
-    assert found(validate(root, both)) == whole
-    assert [code for code, _, _ in whole].count("WDS144") == 1
+    assert found(validate(root, both)) == expected
+    assert [code for code, _, _ in expected].count("WDS144") == 1

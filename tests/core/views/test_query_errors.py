@@ -10,8 +10,8 @@ from wdsctl.core.views.sql_errors import Query
 from wdsctl.core.views.sql_guard import SCALAR_FUNCTIONS, Guard
 
 
-def told(text: str) -> UsageError:
-    """What is said of a query over `v_row (width, ext)`."""
+def explain_error(text: str) -> UsageError:
+    """The error of a query over `v_row (width, ext)`."""
     query = Query(text, "the query", "docs/x.md")
     guard = Guard({"v_row": ("width", "ext"), "v_key": ("key",)}, SCALAR_FUNCTIONS)
     with closing(sqlite3.connect(":memory:")) as connection:
@@ -49,20 +49,20 @@ def told(text: str) -> UsageError:
         ("SELECT 1 FROM v_row WHERE (width", "incomplete input", "docs/x.md"),
     ],
 )
-def test_an_error_is_sqlites_with_what_was_probably_meant(text: str, message: str, hint: str) -> None:
-    error = told(text)
+def test_query_error_has_message_of_sqlite_and_suggestion(text: str, message: str, hint: str) -> None:
+    error = explain_error(text)
     assert (error.code, error.where) == ("WDS332", "the query")
     assert message in error.message
     assert hint in error.hint
 
 
 @pytest.mark.parametrize("text", ["", "  ", "-- nothing", "a\0b"])
-def test_a_text_that_says_nothing_is_refused(text: str) -> None:
+def test_query_without_statement_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         Query(text, "the query", "docs/x.md").tokens()
 
 
-def test_tokens_are_those_of_sqlite() -> None:
+def test_tokens_match_those_of_sqlite() -> None:
     tokens = Query("a>1.5e3 and [b c]='it''s' -- no\n/* nor */ || x'ff'", "the query", "docs/x.md").tokens()
     assert [(token.kind, token.text) for token in tokens if token.kind != "sign"] == [
         ("name", "a"),
@@ -75,5 +75,5 @@ def test_tokens_are_those_of_sqlite() -> None:
 
 
 @pytest.mark.parametrize(("text", "meaning"), [('"a""b"', 'a"b'), ("`a``b`", "a`b"), ("[a]", "a"), ("a", "a")])
-def test_a_name_means_what_stands_in_its_quotes(text: str, meaning: str) -> None:
+def test_token_identifier_removes_quotes(text: str, meaning: str) -> None:
     assert [token.identifier for token in Query(text, "the query", "docs/x.md").tokens()] == [meaning]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.build import rewritten, samples, some_shards
+from tests.build import rewrite_shard, samples, some_shards
 from wdsctl.core.catalog.ledger import ViewShard
 from wdsctl.core.catalog.read import read_catalog_shards
 from wdsctl.core.catalog.splits import sample_flags
@@ -37,43 +37,46 @@ SIZES = {1: 9, 2: 1, 5: 16}
 flags = st.fixed_dictionaries({shard: st.lists(st.booleans(), min_size=n, max_size=n) for shard, n in SIZES.items()})
 
 
-def chosen(of: dict[int, list[bool]]) -> SampleSelection:
-    parts = (shard_selection(shard, np.array(mine)) for shard, mine in of.items())
+def make_selection(flags_by_shard: dict[int, list[bool]]) -> SampleSelection:
+    parts = (shard_selection(shard, np.array(entries)) for shard, entries in flags_by_shard.items())
     return {part.shard: part for part in parts if part.samples}
 
 
 @given(flags, flags)
-def test_a_sample_is_in_both_where_it_is_in_each(one: dict[int, list[bool]], other: dict[int, list[bool]]) -> None:
-    both = {shard: [a and b for a, b in zip(one[shard], other[shard], strict=True)] for shard in SIZES}
-    found = intersect_selections(chosen(one), chosen(other))
+def test_intersect_selections_keeps_samples_of_both(one: dict[int, list[bool]], other: dict[int, list[bool]]) -> None:
+    expected = {shard: [a and b for a, b in zip(one[shard], other[shard], strict=True)] for shard in SIZES}
+    found = intersect_selections(make_selection(one), make_selection(other))
 
-    assert {n: sample_flags(found.get(n), SIZES[n]).tolist() for n in SIZES} == both
+    assert {n: sample_flags(found.get(n), SIZES[n]).tolist() for n in SIZES} == expected
     assert list(found) == sorted(found)
-    assert all(part.samples == sum(both[shard]) for shard, part in found.items())
+    assert all(part.samples == sum(expected[shard]) for shard, part in found.items())
 
 
 @given(flags, flags)
-def test_hashes_are_equal_where_samples_are_whatever_ids_and_paths(
+def test_selection_hash_depends_on_samples_not_on_ids_and_paths(
     one: dict[int, list[bool]], other: dict[int, list[bool]]
 ) -> None:
-    here = [CatalogShard(n, f"{n}.tar", f"layout {n}", size) for n, size in SIZES.items()]
-    there = [CatalogShard(100 - n, f"moved/{100 - n}.tar", f"layout {n}", size) for n, size in SIZES.items()]
-    moved = {100 - n: mine for n, mine in other.items()}
+    shards = [CatalogShard(n, f"{n}.tar", f"layout {n}", size) for n, size in SIZES.items()]
+    other_shards = [CatalogShard(100 - n, f"moved/{100 - n}.tar", f"layout {n}", size) for n, size in SIZES.items()]
+    moved = {100 - n: entries for n, entries in other.items()}
 
-    mine, theirs = to_view_shards(chosen(one), here), to_view_shards(chosen(moved), there)
-    assert (selection_hash(mine) == selection_hash(theirs)) == (one == other)
+    entries, other_entries = (
+        to_view_shards(make_selection(one), shards),
+        to_view_shards(make_selection(moved), other_shards),
+    )
+    assert (selection_hash(entries) == selection_hash(other_entries)) == (one == other)
 
 
-def test_a_shard_is_known_by_its_path_and_layout_or_moved_by_its_layout_alone() -> None:
+def test_match_view_shards_matches_by_path_and_layout_or_by_unique_layout() -> None:
     parts = [ViewShard(f"{name}.tar", f"layout {name}", 2, None) for name in ("same", "moved", "changed", "gone")]
-    there = [
+    other_shards = [
         CatalogShard(1, "same.tar", "layout same", 2),
         CatalogShard(2, "elsewhere.tar", "layout moved", 2),
         CatalogShard(3, "changed.tar", "layout other", 2),
         CatalogShard(4, "copy.tar", "layout same", 2),
         CatalogShard(5, "copy-of-changed.tar", "layout changed", 2),
     ]
-    found, changed = match_view_shards(parts, there)
+    found, changed = match_view_shards(parts, other_shards)
 
     assert sorted(found) == [1, 2]
     assert changed == ("changed.tar", "gone.tar")
@@ -87,7 +90,7 @@ def a_viewed(root: Path) -> str:
     return path
 
 
-def test_a_view_is_found_in_a_catalog_that_was_made_anew(tmp_path: Path) -> None:
+def test_view_is_found_in_rebuilt_catalog(tmp_path: Path) -> None:
     root = a_viewed(tmp_path / "data")
     place = locate(root)
     before = read_view_samples(place, "even")
@@ -103,31 +106,31 @@ def test_a_view_is_found_in_a_catalog_that_was_made_anew(tmp_path: Path) -> None
     assert set(after.values()) == {part.bits for part in before.values()}
 
 
-def test_a_shard_that_changed_under_a_view_is_named(tmp_path: Path) -> None:
+def test_shard_changed_under_view_is_reported(tmp_path: Path) -> None:
     root = a_viewed(tmp_path)
-    rewritten(tmp_path / "shard-002.tar", samples(100, 5))
+    rewrite_shard(tmp_path / "shard-002.tar", samples(100, 5))
     index(root)
 
-    with pytest.raises(CatalogError, match=r"1 shard that changed .*: shard-002\.tar") as raised:
+    with pytest.raises(CatalogError, match=r"1 shard that changed .*: shard-002\.tar") as caught:
         read_view_samples(locate(root), "even")
-    assert raised.value.code == "WDS331"
-    assert f"wdsctl view refresh {root} even" in raised.value.hint
+    assert caught.value.code == "WDS331"
+    assert f"wdsctl view refresh {root} even" in caught.value.hint
     assert len(open_view(locate(root), "even").selection) == 3
 
 
-def test_a_view_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+def test_missing_view_is_refused_with_existing_names(tmp_path: Path) -> None:
     root = a_viewed(tmp_path)
-    with pytest.raises(InputError, match="no view 'evne'; it has even") as raised:
+    with pytest.raises(InputError, match="no view 'evne'; it has even") as caught:
         read_view_samples(locate(root), "evne")
-    assert (raised.value.code, raised.value.hint) == ("WDS330", "did you mean even?")
+    assert (caught.value.code, caught.value.hint) == ("WDS330", "did you mean even?")
 
 
-def test_splits_and_everything_are_selections_too(tmp_path: Path) -> None:
+def test_splits_and_whole_catalog_are_selections_too(tmp_path: Path) -> None:
     root = a_viewed(tmp_path)
     place = locate(root)
-    whole = select_all(read_catalog_shards(place.catalog))
+    everything = select_all(read_catalog_shards(place.catalog))
     train, val = select_split(place, "train"), select_split(place, "val")
 
-    assert intersect_selections(whole, train) == train
+    assert intersect_selections(everything, train) == train
     assert intersect_selections(train, val) == {}
     assert sum(part.samples for part in (*train.values(), *val.values())) == 20

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import a_dataset, rewritten, samples, some_shards
+from tests.build import a_dataset, rewrite_shard, samples, some_shards
 from tests.remote import FaultyFileSystem
 from wdsctl.core.errors import InputError, PermissionDenied, UsageError
 from wdsctl.core.index.index import index
@@ -23,37 +23,37 @@ def root(tmp_path: Path) -> str:
     return path
 
 
-def changed(root: str) -> None:
-    rewritten(Path(root) / "shard-001.tar", samples(100, 7))
+def change_shard(root: str) -> None:
+    rewrite_shard(Path(root) / "shard-001.tar", samples(100, 7))
     index(root)
 
 
-def test_views_are_listed_by_name_with_what_they_have(root: str) -> None:
+def test_list_views_returns_names_with_counts_and_changes(root: str) -> None:
     assert [(v.name, v.samples, v.shards, v.changed, v.share) for v in list_views(root).views] == [
         ("begin", 6, 3, 0, 0.4),
         ("even", 9, 3, 0, 0.6),
     ]
-    changed(root)
+    change_shard(root)
     assert [(v.name, v.samples, v.shards, v.changed) for v in list_views(root).views] == [
         ("begin", 6, 3, 1),
         ("even", 9, 3, 1),
     ]
 
 
-def test_a_view_is_shown_with_its_first_keys(root: str) -> None:
+def test_show_view_returns_first_keys(root: str) -> None:
     report = show_view(root, "even", keys=4)
     assert report.first_keys == ("000000", "000002", "000004", "000005")
     assert (report.samples, report.splits, report.changed) == (9, (), ())
 
 
-def test_a_view_that_is_out_of_date_is_shown_all_the_same(root: str) -> None:
-    changed(root)
+def test_show_view_shows_outdated_view(root: str) -> None:
+    change_shard(root)
     report = show_view(root, "even", keys=9)
     assert report.changed == ("shard-001.tar",)
     assert report.first_keys == ("000000", "000002", "000004", "000010", "000012", "000014")
 
 
-def test_two_views_are_compared_sample_by_sample(root: str) -> None:
+def test_diff_views_compares_two_views_by_sample(root: str) -> None:
     report = diff_views(root, "even", "begin")
     assert (report.both, report.only_first, report.only_second) == (3, 6, 3)
     assert report.only_second_keys == ("000001", "000006", "000011")
@@ -61,7 +61,7 @@ def test_two_views_are_compared_sample_by_sample(root: str) -> None:
     assert diff_views(root, "even", "even").is_same
 
 
-def test_a_view_is_compared_with_what_it_would_be_now(root: str) -> None:
+def test_diff_views_compares_view_with_its_current_definition(root: str) -> None:
     assert diff_views(root, "even").is_same
     some_shards(Path(root), 1, first=3)
     index(root)
@@ -69,8 +69,8 @@ def test_a_view_is_compared_with_what_it_would_be_now(root: str) -> None:
     assert (report.second, report.both, report.only_second) == ("now", 9, 3)
 
 
-def test_what_cannot_be_compared_is_named_and_not_counted(root: str) -> None:
-    changed(root)
+def test_diff_views_names_changed_shards_and_does_not_count_them(root: str) -> None:
+    change_shard(root)
     report = diff_views(root, "even")
     assert (report.both, report.only_first, report.only_second) == (6, 0, 4)
     assert (report.first_changed, report.second_changed) == (("shard-001.tar",), ())
@@ -83,7 +83,7 @@ def test_keys_are_exported_in_tar_order(root: str) -> None:
     assert first["id"] & 0xFFFFFFF == 1
 
 
-def test_a_file_is_there_whole_or_not_at_all_and_not_overwritten(root: str, tmp_path: Path) -> None:
+def test_export_is_atomic_and_refuses_existing_file(root: str, tmp_path: Path) -> None:
     out = tmp_path / "keys.txt"
     assert export_view(root, "begin", str(out)).samples == 6
     assert len(out.read_text().splitlines()) == 6
@@ -93,7 +93,7 @@ def test_a_file_is_there_whole_or_not_at_all_and_not_overwritten(root: str, tmp_
     assert len(out.read_text().splitlines()) == 9
 
 
-def test_a_key_that_is_no_line_is_not_exported_as_one(tmp_path: Path) -> None:
+def test_key_with_line_break_is_not_exported_as_text(tmp_path: Path) -> None:
     root = a_dataset(tmp_path / "data", {"s.tar": {"a\nb.txt": b"1", "c.txt": b"2"}})
     index(root)
     create_view(root, "all", ViewDefinition(where="size > 0"))
@@ -105,7 +105,7 @@ def test_a_key_that_is_no_line_is_not_exported_as_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["keys.txt", "keys.jsonl"])
-def test_keys_in_a_store_make_the_view_again(root: str, name: str, tmp_path: Path) -> None:
+def test_keys_exported_to_store_recreate_view(root: str, name: str, tmp_path: Path) -> None:
     FaultyFileSystem.reset()
     url = f"memory://{tmp_path.name}/exports/{name}"
     export_view(root, "even", url, "jsonl" if name.endswith("jsonl") else "txt")

@@ -12,14 +12,14 @@ from wdsctl.core.views.sql_guard import AGGREGATE_FUNCTIONS, SCALAR_FUNCTIONS, G
 
 @pytest.fixture
 def connection() -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as made:
-        made.execute("CREATE TABLE secret (a, parts)")
-        made.execute("INSERT INTO secret VALUES (1, '[1, 2]')")
-        made.execute("CREATE VIEW v_open AS SELECT a, upper(a) AS b, value FROM secret JOIN json_each(parts)")
-        yield made
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
+        database.execute("CREATE TABLE secret (a, parts)")
+        database.execute("INSERT INTO secret VALUES (1, '[1, 2]')")
+        database.execute("CREATE VIEW v_open AS SELECT a, upper(a) AS b, value FROM secret JOIN json_each(parts)")
+        yield database
 
 
-def guarded(connection: sqlite3.Connection) -> Guard:
+def install_guard(connection: sqlite3.Connection) -> Guard:
     guard = Guard({"v_open": ("a", "b", "value")}, SCALAR_FUNCTIONS | AGGREGATE_FUNCTIONS)
     guard.install(connection)
     return guard
@@ -37,8 +37,8 @@ def guarded(connection: sqlite3.Connection) -> Guard:
         "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r LIMIT 5) SELECT sum(n) FROM r",
     ],
 )
-def test_reading_the_views_is_allowed(connection: sqlite3.Connection, query: str) -> None:
-    guard = guarded(connection)
+def test_reading_views_is_allowed(connection: sqlite3.Connection, query: str) -> None:
+    guard = install_guard(connection)
     assert connection.execute(query).fetchall()
     assert guard.denied is None
 
@@ -68,8 +68,8 @@ def test_reading_the_views_is_allowed(connection: sqlite3.Connection, query: str
         "SELECT fts3_tokenizer('x')",
     ],
 )
-def test_all_else_is_denied_and_named(connection: sqlite3.Connection, query: str) -> None:
-    guard = guarded(connection)
+def test_all_other_access_is_denied(connection: sqlite3.Connection, query: str) -> None:
+    guard = install_guard(connection)
     with pytest.raises(sqlite3.DatabaseError):
         connection.execute(query).fetchall()
     assert guard.denied is not None or "no such function" in query or "fts3" in query
@@ -77,14 +77,14 @@ def test_all_else_is_denied_and_named(connection: sqlite3.Connection, query: str
     assert connection.execute("SELECT * FROM secret").fetchall() == [(1, "[1, 2]")]
 
 
-def test_columns_that_were_asked_for_are_noted(connection: sqlite3.Connection) -> None:
-    guard = guarded(connection)
+def test_guard_records_columns_that_were_read(connection: sqlite3.Connection) -> None:
+    guard = install_guard(connection)
     connection.execute('SELECT A FROM v_open WHERE "Value" = 1')
     assert guard.columns_read == {"a", "value"}
 
 
-def test_a_pattern_that_is_none_is_told(connection: sqlite3.Connection) -> None:
-    guard = guarded(connection)
+def test_invalid_regular_expression_is_reported(connection: sqlite3.Connection) -> None:
+    guard = install_guard(connection)
     with pytest.raises(sqlite3.OperationalError):
         connection.execute("SELECT b REGEXP '(' FROM v_open").fetchall()
     assert "'(' is not a regular expression" in guard.function_error
@@ -92,7 +92,7 @@ def test_a_pattern_that_is_none_is_told(connection: sqlite3.Connection) -> None:
 
 
 @pytest.mark.timeout(60)
-def test_an_expression_that_tries_for_ever_ends_with_the_time_of_the_query() -> None:
+def test_slow_regular_expression_ends_at_query_deadline() -> None:
     guard = Guard({}, ("regexp",))
     guard.deadline_seconds = time.monotonic() + 0.2
     with closing(sqlite3.connect(":memory:")) as connection:

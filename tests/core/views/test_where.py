@@ -26,12 +26,12 @@ from wdsctl.core.index.request import MediaRequest
 from wdsctl.core.views.sql_guard import Guard
 from wdsctl.core.views.where import RowQuery
 
-Fits = Callable[[Row], bool]
+Predicate = Callable[[Row], bool]
 Sample = tuple[str, int]
 
 
-def fitting(root: str, text: str) -> set[Sample]:
-    """The samples that fit, by shard and place."""
+def find_samples(root: str, text: str) -> set[Sample]:
+    """The matching samples, as shards and positions."""
     place = locate(root)
     shards = read_catalog_shards(place.catalog)
     paths = {shard.id: shard.path for shard in shards}
@@ -57,52 +57,54 @@ WORDS = {
 }
 
 
-def a_number(name: str, sign: str, value: int) -> tuple[str, Fits]:
-    judge: dict[str, Callable[[int], bool]] = {
+def number_condition(name: str, sign: str, value: int) -> tuple[str, Predicate]:
+    comparisons: dict[str, Callable[[int], bool]] = {
         "<": lambda n: n < value,
         ">=": lambda n: n >= value,
         "=": lambda n: n == value,
         "<>": lambda n: n != value,
     }
-    return f"{name} {sign} {value}", lambda row: row[name] is not None and judge[sign](row[name])
+    return f"{name} {sign} {value}", lambda row: row[name] is not None and comparisons[sign](row[name])
 
 
-def a_word(name: str, value: str) -> tuple[str, Fits]:
+def text_condition(name: str, value: str) -> tuple[str, Predicate]:
     return f"{name} IS '{value}'", lambda row: row[name] == value
 
 
-def negated(one: tuple[str, Fits]) -> tuple[str, Fits]:
+def negate(one: tuple[str, Predicate]) -> tuple[str, Predicate]:
     return f"NOT coalesce({one[0]}, 0)", lambda row: not one[1](row)
 
 
-def both(one: tuple[str, Fits], other: tuple[str, Fits]) -> tuple[str, Fits]:
+def conjunction(one: tuple[str, Predicate], other: tuple[str, Predicate]) -> tuple[str, Predicate]:
     return f"({one[0]}) AND ({other[0]})", lambda row: one[1](row) and other[1](row)
 
 
-def either(one: tuple[str, Fits], other: tuple[str, Fits]) -> tuple[str, Fits]:
+def disjunction(one: tuple[str, Predicate], other: tuple[str, Predicate]) -> tuple[str, Predicate]:
     return f"({one[0]}) OR\n-- or\n({other[0]})", lambda row: one[1](row) or other[1](row)
 
 
 signs = st.sampled_from(["<", ">=", "=", "<>"])
 leaves = st.one_of(
     st.sampled_from(sorted(NUMBERS)).flatmap(
-        lambda name: st.builds(a_number, st.just(name), signs, st.integers(0, 2 * NUMBERS[name]))
+        lambda name: st.builds(number_condition, st.just(name), signs, st.integers(0, 2 * NUMBERS[name]))
     ),
-    st.sampled_from(sorted(WORDS)).flatmap(lambda name: st.builds(a_word, st.just(name), st.sampled_from(WORDS[name]))),
+    st.sampled_from(sorted(WORDS)).flatmap(
+        lambda name: st.builds(text_condition, st.just(name), st.sampled_from(WORDS[name]))
+    ),
 )
 expressions = st.recursive(
     leaves,
-    lambda of: st.one_of(st.builds(negated, of), st.builds(both, of, of), st.builds(either, of, of)),
+    lambda of: st.one_of(st.builds(negate, of), st.builds(conjunction, of, of), st.builds(disjunction, of, of)),
     max_leaves=4,
 )
 
 
 @settings(max_examples=40, deadline=None)
 @given(expressions)
-def test_a_sample_fits_where_some_part_of_it_does(gallery: str, expression: tuple[str, Fits]) -> None:
+def test_sample_matches_when_one_of_its_parts_does(gallery: str, expression: tuple[str, Predicate]) -> None:
     text, fits = expression
     rows = known_rows(gallery)
-    assert fitting(gallery, text) == {(row["shard"], row["position"]) for row in rows if fits(row)}
+    assert find_samples(gallery, text) == {(row["shard"], row["position"]) for row in rows if fits(row)}
 
 
 @pytest.mark.parametrize(
@@ -120,12 +122,12 @@ def test_a_sample_fits_where_some_part_of_it_does(gallery: str, expression: tupl
         ("id >> 28 = 2 AND sample_size > 0", lambda row: row["shard"] == "s-001.tar"),
     ],
 )
-def test_expressions_are_those_of_sqlite(gallery: str, text: str, fits: Fits) -> None:
-    assert fitting(gallery, text) == {(row["shard"], row["position"]) for row in known_rows(gallery) if fits(row)}
+def test_expressions_have_semantics_of_sqlite(gallery: str, text: str, fits: Predicate) -> None:
+    assert find_samples(gallery, text) == {(row["shard"], row["position"]) for row in known_rows(gallery) if fits(row)}
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("widht > 1", "no such column: widht"),
         ('ext = "jpg"', "no such column: jpg"),
@@ -154,57 +156,57 @@ def test_expressions_are_those_of_sqlite(gallery: str, text: str, fits: Fits) ->
         ("(size > ) and (size > 3)", r'near "\)": syntax error'),
     ],
 )
-def test_what_is_no_expression_is_refused(gallery: str, text: str, said: str | None) -> None:
-    if said is None:
-        assert fitting(gallery, text)
+def test_invalid_expression_is_refused(gallery: str, text: str, message: str | None) -> None:
+    if message is None:
+        assert find_samples(gallery, text)
         return
-    with pytest.raises(UsageError, match=said):
-        fitting(gallery, text)
+    with pytest.raises(UsageError, match=message):
+        find_samples(gallery, text)
 
 
-def test_facts_of_media_that_are_not_there_are_asked_for_by_a_command(tmp_path: Path) -> None:
+def test_missing_media_facts_are_reported_with_command(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     index(root)
-    with pytest.raises(UsageError, match="no media facts, such as width") as raised:
-        fitting(root, "size > 1 AND width > 1")
-    assert raised.value.hint.startswith(f"run `wdsctl index {root} --media`")
+    with pytest.raises(UsageError, match="no media facts, such as width") as caught:
+        find_samples(root, "size > 1 AND width > 1")
+    assert caught.value.hint.startswith(f"run `wdsctl index {root} --media`")
 
 
-def test_a_column_of_another_generation_is_refused(tmp_path: Path) -> None:
+def test_column_is_queryable_and_does_not_hide_media_fact(tmp_path: Path) -> None:
     def words(sample: Any) -> int:
         return len(sample["txt"])
 
     root = some_shards(tmp_path, 1)
     index(root, columns={"letters": "chars:txt", "width": "size:txt"})
-    assert len(fitting(root, "letters = 8")) == 5
+    assert len(find_samples(root, "letters = 8")) == 5
     with pytest.raises(UsageError, match="no media facts"):  # a column of that name does not hide the fact
-        fitting(root, "width > 1")
+        find_samples(root, "width > 1")
 
 
-def test_a_catalog_without_rows_of_samples_says_what_makes_them(tmp_path: Path) -> None:
+def test_catalog_without_sample_rows_is_refused_with_hint(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     index(root, sample_rows=False)
-    with pytest.raises(CatalogError, match="no sample rows") as raised:
-        fitting(root, "size > 1")
-    assert "--sample-rows" in raised.value.hint
+    with pytest.raises(CatalogError, match="no sample rows") as caught:
+        find_samples(root, "size > 1")
+    assert "--sample-rows" in caught.value.hint
 
 
-def test_a_folder_of_media_has_no_samples(tmp_path: Path) -> None:
+def test_media_folder_has_no_samples(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"a.jpg": an_image("JPEG")})
     index_media_folder(root, media=MediaRequest(selection="auto"))
-    with pytest.raises(InputError) as raised:
-        fitting(root, "size > 1")
-    assert raised.value.code == "WDS322"
+    with pytest.raises(InputError) as caught:
+        find_samples(root, "size > 1")
+    assert caught.value.code == "WDS322"
 
 
-def test_ctrl_c_in_the_middle_of_an_expression_is_no_mistake_of_it(tmp_path: Path) -> None:
+def test_ctrl_c_during_expression_raises_keyboard_interrupt(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"s.tar": {f"{'a' * 20}{i}.txt": b"1" for i in range(100)}})
     index(root)
-    ours, is_over = threading.get_ident(), threading.Event()
+    main_thread, is_finished = threading.get_ident(), threading.Event()
 
     def interrupt() -> None:
-        while not is_over.wait(0.001):
-            if Guard._regexp.__code__ in {frame.f_code for frame, _ in walk_stack(sys._current_frames()[ours])}:
+        while not is_finished.wait(0.001):
+            if Guard._regexp.__code__ in {frame.f_code for frame, _ in walk_stack(sys._current_frames()[main_thread])}:
                 os.kill(os.getpid(), signal.SIGINT)
                 return
 
@@ -212,14 +214,14 @@ def test_ctrl_c_in_the_middle_of_an_expression_is_no_mistake_of_it(tmp_path: Pat
     thread.start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            fitting(root, "key REGEXP '(a+)+b'")
+            find_samples(root, "key REGEXP '(a+)+b'")
     finally:
-        is_over.set()
+        is_finished.set()
         thread.join()
 
 
-def test_a_value_that_would_fill_the_memory_is_refused(tmp_path: Path) -> None:
+def test_oversized_value_is_refused(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     index(root)
     with pytest.raises(UsageError, match="too big"):
-        fitting(root, "length(replace(printf('%.*c', 1000000, 'x'), 'x', printf('%.*c', 2000, key))) > 0")
+        find_samples(root, "length(replace(printf('%.*c', 1000000, 'x'), 'x', printf('%.*c', 2000, key))) > 0")

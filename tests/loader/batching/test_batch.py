@@ -30,7 +30,7 @@ def captions(n: int = 2) -> list[CaptioningSample]:
     ]
 
 
-def test_a_batch_has_a_field_by_name_and_by_attribute() -> None:
+def test_batch_fields_are_readable_by_name_and_attribute() -> None:
     batch = batch_type_of(CaptioningSample).from_samples(captions())
 
     assert batch["caption"] == ["cat 0", "cat 1"]
@@ -51,14 +51,14 @@ def test_a_batch_has_a_field_by_name_and_by_attribute() -> None:
         batch["text"]
 
 
-def test_a_batch_that_is_unpacked_as_a_tuple_says_what_is_wrong() -> None:
+def test_unpacking_batch_as_tuple_is_refused() -> None:
     batch = batch_type_of(CaptioningSample).from_samples(captions())
 
     with pytest.raises(TypeError, match="CaptioningBatch"):
         _image, _caption = batch  # type: ignore[misc]
 
 
-def test_the_base_fields_hold_an_entry_a_sample_and_the_sources_of_all() -> None:
+def test_base_fields_have_entry_per_sample_and_all_sources() -> None:
     batch = batch_type_of(CaptioningSample).from_samples(captions())
 
     assert batch.__key__ == ["0", "1"]
@@ -67,7 +67,7 @@ def test_the_base_fields_hold_an_entry_a_sample_and_the_sources_of_all() -> None
     assert batch.__sources__ == (a_source(0), a_source(1))
 
 
-def test_what_no_sample_has_is_none() -> None:
+def test_base_fields_missing_in_all_samples_are_none() -> None:
     batch = batch_type_of(TextSample).from_samples([TextSample(__key__="1", text="")])
 
     assert (batch.__subflavors__, batch.__sources__) == (None, None)
@@ -80,7 +80,7 @@ class TokenBatch(Batch):
     lengths: list[int] | None = None
 
 
-def test_a_batch_of_ones_own_stacks_tensors_too_and_takes_what_it_is_given() -> None:
+def test_custom_batch_stacks_tensors_and_accepts_extra_fields() -> None:
     batch = TokenBatch.from_samples(captions(), tokens=[7, 8])
 
     assert batch.image.tolist() == [[0, 0], [1, 1]]
@@ -88,20 +88,20 @@ def test_a_batch_of_ones_own_stacks_tensors_too_and_takes_what_it_is_given() -> 
     assert batch.__key__ == ["0", "1"]
 
 
-def test_crude_samples_make_a_typed_batch_too() -> None:
+def test_crude_samples_build_typed_batch() -> None:
     crude = [CrudeSample({"__key__": "1", "image": torch.zeros(1), "tokens": 3})]
 
     assert TokenBatch.from_samples(crude).tokens == [3]
 
 
-def test_a_field_that_samples_lack_is_named() -> None:
-    with pytest.raises(LoaderError, match="some samples of the batch have 'tokens' and others do not") as raised:
+def test_missing_field_of_samples_is_reported() -> None:
+    with pytest.raises(LoaderError, match="some samples of the batch have 'tokens' and others do not") as caught:
         TokenBatch.from_samples(captions())
 
-    assert raised.value.code == "WDS506"
+    assert caught.value.code == "WDS506"
 
 
-def test_a_derived_batch_keeps_the_base_fields() -> None:
+def test_derived_batch_keeps_base_fields() -> None:
     base = batch_type_of(CaptioningSample).from_samples(captions())
 
     derived = TokenBatch.derive_from(base, image=torch.zeros(1), tokens=[1])
@@ -109,15 +109,15 @@ def test_a_derived_batch_keeps_the_base_fields() -> None:
     assert (derived.__key__, derived.__sources__, derived.tokens) == (base.__key__, base.__sources__, [1])
 
 
-def test_a_sample_type_has_one_batch_class_named_after_it() -> None:
-    made = batch_type_of(OCRSample)
+def test_batch_type_of_returns_one_named_class_per_sample_type() -> None:
+    batch_class = batch_type_of(OCRSample)
 
-    assert made is batch_type_of(OCRSample)
-    assert (made.__name__, issubclass(made, Batch)) == ("OCRBatch", True)
-    assert made is not batch_type_of(ImageSample)
+    assert batch_class is batch_type_of(OCRSample)
+    assert (batch_class.__name__, issubclass(batch_class, Batch)) == ("OCRBatch", True)
+    assert batch_class is not batch_type_of(ImageSample)
 
 
-def test_a_made_batch_pickles_and_copies() -> None:
+def test_generated_batch_can_be_pickled_and_copied() -> None:
     batch = batch_type_of(CaptioningSample).from_samples(captions())
 
     for other in (pickle.loads(pickle.dumps(batch)), copy.deepcopy(batch)):  # noqa: S301 - our own
@@ -130,7 +130,7 @@ def test_a_made_batch_pickles_and_copies() -> None:
         )
 
 
-def test_a_crude_batch_is_a_dict_with_attributes() -> None:
+def test_crude_batch_is_dict_with_attributes() -> None:
     batch = CrudeBatch(jpg=torch.zeros(1), __key__=["1"])
     batch.txt = ["a"]
 

@@ -18,7 +18,7 @@ def a_caption(key: str, image: object) -> CaptioningSample:
     return CaptioningSample(__key__=key, image=image, caption=f"cat {key}")
 
 
-def test_typed_samples_make_the_batch_of_their_type() -> None:
+def test_generic_batch_of_typed_samples_has_their_batch_type() -> None:
     batch = generic_batch([a_caption("1", torch.ones(1)), a_caption("2", torch.ones(2))])
 
     assert type(batch) is batch_type_of(CaptioningSample)
@@ -26,11 +26,11 @@ def test_typed_samples_make_the_batch_of_their_type() -> None:
     assert batch["caption"] == ["cat 1", "cat 2"]
 
 
-def test_raw_bytes_are_listed() -> None:
+def test_generic_batch_lists_raw_bytes() -> None:
     assert generic_batch([a_caption("1", b"jpeg")]).image == [b"jpeg"]
 
 
-def test_crude_samples_make_a_crude_batch() -> None:
+def test_generic_batch_of_crude_samples_is_crude_batch() -> None:
     samples = [CrudeSample({"__key__": f"{i}", "jpg": torch.ones(1), "txt": "a"}) for i in range(2)]
 
     batch = generic_batch(samples)
@@ -39,11 +39,11 @@ def test_crude_samples_make_a_crude_batch() -> None:
     assert (batch.__key__, batch.txt, batch.jpg.shape) == (["0", "1"], ["a", "a"], (2, 1))
 
 
-def test_plain_dicts_need_no_keys() -> None:
+def test_generic_batch_accepts_dicts_without_sample_keys() -> None:
     assert generic_batch([{"a": 1}, {"a": 2}]) == {"a": [1, 2]}
 
 
-def test_crude_samples_with_unlike_parts_are_refused_with_the_part() -> None:
+def test_generic_batch_refuses_crude_samples_with_different_parts() -> None:
     samples = [CrudeSample({"__key__": "1", "jpg": b""}), CrudeSample({"__key__": "2", "jpg": b"", "txt": ""})]
 
     with pytest.raises(LoaderError, match="some samples of the batch have 'txt' and others do not") as raised:
@@ -64,7 +64,7 @@ class Plain:
 
 
 @pytest.mark.parametrize("kind", [Pair, Plain])
-def test_other_structures_make_one_of_their_own_type(kind: type[Pair | Plain]) -> None:
+def test_generic_batch_keeps_namedtuple_and_dataclass_types(kind: type[Pair | Plain]) -> None:
     batch = generic_batch([kind(torch.ones(1), 1), kind(torch.ones(1), 2)])
 
     assert batch.x.shape == (2, 1)
@@ -72,12 +72,12 @@ def test_other_structures_make_one_of_their_own_type(kind: type[Pair | Plain]) -
     assert type(batch) is kind
 
 
-def test_bare_values_make_a_tensor_or_a_list() -> None:
+def test_generic_batch_of_bare_values_is_tensor_or_list() -> None:
     assert generic_batch([torch.ones(1), torch.ones(1)]).shape == (2, 1)
     assert generic_batch([1, 2]) == [1, 2]
 
 
-def test_unlike_samples_are_refused_with_their_types() -> None:
+def test_generic_batch_refuses_samples_of_different_types() -> None:
     with pytest.raises(
         LoaderError, match="cannot batch samples of different types: CaptioningSample, TextSample"
     ) as raised:
@@ -86,20 +86,20 @@ def test_unlike_samples_are_refused_with_their_types() -> None:
     assert raised.value.code == "WDS506"
 
 
-def test_tensors_that_do_not_stack_are_refused_with_their_field() -> None:
+def test_generic_batch_error_names_field_of_unstackable_tensors() -> None:
     with pytest.raises(LoaderError, match="the tensors of field 'image' have different dtypes") as raised:
         generic_batch([a_caption("1", torch.ones(1)), a_caption("2", torch.ones(1, dtype=torch.int8))])
 
     assert (raised.value.code, raised.value.where) == ("WDS506", "field 'image'")
 
 
-def test_a_batch_of_nothing_is_refused() -> None:
+def test_generic_batch_refuses_zero_samples() -> None:
     with pytest.raises(LoaderError, match="cannot batch zero samples"):
         generic_batch([])
 
 
 @pytest.mark.parametrize("crude", [False, True])
-def test_images_that_were_decoded_side_by_side_are_the_batch(crude: bool) -> None:
+def test_generic_batch_reuses_batch_memory_without_copy(crude: bool) -> None:
     memory = BatchMemory(torch.uint8)
     for _ in range(2):
         memory.begin(2)
@@ -109,7 +109,7 @@ def test_images_that_were_decoded_side_by_side_are_the_batch(crude: bool) -> Non
     assert generic_batch(samples, memories=[memory])["image"].data_ptr() == images[0].data_ptr()
 
 
-def test_the_helpers_do_as_their_names_say() -> None:
+def test_batch_helpers_stack_pad_and_list() -> None:
     short, long = torch.ones(1), torch.ones(2)
 
     assert batch_stack([long, long]).shape == (2, 2)

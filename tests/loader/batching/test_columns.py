@@ -24,11 +24,11 @@ from wdsctl.loader.samples.types import CaptioningSample
         [(1, 2), (3, 4)],
     ],
 )
-def test_what_is_no_tensor_is_listed(values: list[Any]) -> None:
-    listed = collate_field(values)
+def test_collate_field_lists_values_without_tensors(values: list[Any]) -> None:
+    column = collate_field(values)
 
-    assert type(listed) is list
-    assert all(got is given for got, given in zip(listed, values, strict=True))
+    assert type(column) is list
+    assert all(actual is value for actual, value in zip(column, values, strict=True))
 
 
 class Tokens(NamedTuple):
@@ -36,7 +36,7 @@ class Tokens(NamedTuple):
     text: str
 
 
-def test_a_structure_that_holds_tensors_stays_what_it_is_with_its_fields_batched() -> None:
+def test_collate_field_batches_fields_of_structures_with_tensors() -> None:
     values = [{"tokens": Tokens(torch.ones(n), "x" * n), "n": n} for n in (1, 2)]
 
     batch = collate_field(values)
@@ -47,7 +47,7 @@ def test_a_structure_that_holds_tensors_stays_what_it_is_with_its_fields_batched
     assert isinstance(batch["tokens"], Tokens)
 
 
-def test_structures_with_tensors_and_unlike_fields_are_refused_with_the_path() -> None:
+def test_collate_field_refuses_structures_with_different_fields() -> None:
     values = [{"a": torch.zeros(1)}, {"a": torch.zeros(1), "b": 1}]
 
     with pytest.raises(LoaderError, match=r"some samples of the batch have 'meta\.b'") as raised:
@@ -57,20 +57,20 @@ def test_structures_with_tensors_and_unlike_fields_are_refused_with_the_path() -
 
 
 @pytest.mark.parametrize(("other", "name"), [(None, "None"), (3, "of type int")])
-def test_tensors_beside_other_things_are_refused(other: object, name: str) -> None:
+def test_collate_field_refuses_tensors_mixed_with_other_types(other: object, name: str) -> None:
     with pytest.raises(LoaderError, match=f"field 'image' is a tensor in some samples and {name} in others") as raised:
         collate_field([torch.zeros(1), other], field="image")
 
     assert raised.value.code == "WDS506"
 
 
-def test_parameters_are_tensors() -> None:
+def test_collate_field_stacks_parameters_like_tensors() -> None:
     values = [torch.zeros(2), torch.nn.Parameter(torch.ones(2), requires_grad=False)]
 
     assert collate_field(values).tolist() == [[0, 0], [1, 1]]
 
 
-def test_a_field_is_gathered_of_those_samples_that_have_it() -> None:
+def test_gather_field_skips_samples_without_field() -> None:
     captions = [CaptioningSample(__key__="1", image=b"", caption=text) for text in "ab"]
 
     assert gather_field(captions, "caption") == ["a", "b"]

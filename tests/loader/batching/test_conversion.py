@@ -31,11 +31,11 @@ CRUDE = CrudeSample({"__key__": "1", "image": b"i", "caption": "a cat", "json": 
 
 @pytest.mark.parametrize("value", [CAPTION, CRUDE, Pair(b"i", "a cat"), Plain(b"i", "a cat")])
 @pytest.mark.parametrize("target", [Pair, Plain])
-def test_fields_go_by_name_from_any_structure_to_any(value: object, target: type[Any]) -> None:
+def test_convert_to_type_matches_fields_by_name(value: object, target: type[Any]) -> None:
     assert convert_to_type(value, target) == target(b"i", "a cat")
 
 
-def test_a_dict_gets_all_fields() -> None:
+def test_convert_to_type_copies_all_fields_to_dict() -> None:
     assert convert_to_type(CAPTION, dict) == {
         "__key__": "1",
         "__restore_key__": (),
@@ -47,24 +47,24 @@ def test_a_dict_gets_all_fields() -> None:
     }
 
 
-def test_what_is_that_type_already_is_left_alone() -> None:
+def test_convert_to_type_returns_same_object_for_same_type() -> None:
     assert convert_to_type(CAPTION, CaptioningSample) is CAPTION
     assert convert_to_type(CRUDE, dict) is CRUDE
     assert convert_to_type(CAPTION, None) is CAPTION
 
 
-def test_a_default_fills_what_is_not_there() -> None:
+def test_convert_to_type_fills_missing_field_with_default() -> None:
     assert convert_to_type({"image": 1}, Pair) == Pair(1, "none")
 
 
-def test_a_field_that_is_needed_and_not_there_is_named() -> None:
+def test_convert_to_type_error_names_missing_field() -> None:
     with pytest.raises(LoaderError, match="Plain needs a field 'caption', which dict does not have") as raised:
         convert_to_type({"image": 1}, Plain)
 
     assert "image" in raised.value.hint
 
 
-def test_what_has_no_fields_cannot_be_converted() -> None:
+def test_convert_to_type_refuses_types_without_fields() -> None:
     with pytest.raises(LoaderError, match="cannot convert int to Pair"):
         convert_to_type(3, Pair)
     with pytest.raises(LoaderError, match="cannot convert samples to set"):
@@ -77,21 +77,21 @@ class Captions(Batch):
     caption: list[str]
 
 
-class FromItself:
+class SampleCount:
     def __init__(self, n: int) -> None:
         self.n = n
 
     @classmethod
-    def from_samples(cls, samples: Sequence[Any]) -> FromItself:
+    def from_samples(cls, samples: Sequence[Any]) -> SampleCount:
         return cls(len(samples))
 
 
-def test_a_batch_is_made_in_the_type_that_is_asked_for() -> None:
+def test_batch_to_type_builds_requested_type() -> None:
     samples = [CaptioningSample(__key__=f"{i}", image=torch.ones(1), caption="a cat") for i in range(2)]
 
     assert batch_to_type(samples, Captions).image.shape == (2, 1)
     assert batch_to_type(samples, Pair).image.shape == (2, 1)
-    assert batch_to_type(samples, FromItself).n == 2
+    assert batch_to_type(samples, SampleCount).n == 2
     assert batch_to_type(samples, None)["caption"] == ["a cat", "a cat"]
     assert type(batch_to_type(samples, dict)) is dict
     assert type(batch_to_type([CRUDE], dict)) is CrudeBatch

@@ -17,7 +17,7 @@ from wdsctl.loader.samples.types import TextSample
 
 
 class Pinnable:
-    """Counts as a tensor does where there is no GPU: it can be pinned."""
+    """Stands in for a tensor on machines without a GPU: it can be pinned."""
 
     def __init__(self, device: object = None, *, pinned: bool = False) -> None:
         self.device = device
@@ -51,7 +51,7 @@ def a_batch(tensor: Any) -> Mixed:
     )
 
 
-def test_tensors_move_wherever_they_stand_and_the_rest_stays() -> None:
+def test_batch_to_moves_nested_tensors_only() -> None:
     batch = a_batch(torch.zeros(2))
 
     moved = batch.to("meta", non_blocking=True)
@@ -64,7 +64,7 @@ def test_tensors_move_wherever_they_stand_and_the_rest_stays() -> None:
     assert batch.image.device.type == "cpu"
 
 
-def test_pinning_reaches_the_same_places() -> None:
+def test_batch_pin_memory_pins_nested_tensors() -> None:
     pinned = a_batch(Pinnable()).pin_memory()
 
     assert pinned.image.pinned
@@ -81,9 +81,7 @@ class Tensors(Raw):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is something to pin for")
-def test_a_script_that_pins_runs_where_there_is_nothing_to_pin_for(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_pin_memory_warns_and_loads_without_accelerator(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     moving._has_accelerator.cache_clear()
     path = a_dataset(tmp_path, 8, shard_samples=4, parts=numbered)
     dataset = get_train_dataset(path, batch_size=2, task_encoder=Tensors())
@@ -94,21 +92,21 @@ def test_a_script_that_pins_runs_where_there_is_nothing_to_pin_for(
     assert caplog.messages == ["pin_memory=True has no effect: this machine has no accelerator"]
 
 
-def test_a_crude_batch_moves_too() -> None:
+def test_crude_batch_to_moves_tensors() -> None:
     moved = CrudeBatch(jpg=torch.zeros(2), txt=["a"]).to("meta")
 
     assert type(moved) is CrudeBatch
     assert (moved.jpg.device.type, moved.txt) == ("meta", ["a"])
 
 
-def test_a_batch_within_a_batch_moves_itself() -> None:
+def test_batch_to_moves_nested_batch() -> None:
     moved = CrudeBatch(inner=CrudeBatch(x=torch.zeros(1))).to("meta")
 
     assert type(moved.inner) is CrudeBatch
     assert moved.inner.x.device.type == "meta"
 
 
-def test_channels_last_survives_the_move() -> None:
+def test_batch_to_keeps_channels_last_format() -> None:
     image = torch.zeros(2, 4, 6, 3).movedim(-1, 1)
 
     assert CrudeBatch(jpg=image).to("meta").jpg.is_contiguous(memory_format=torch.channels_last)

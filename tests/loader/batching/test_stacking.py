@@ -11,29 +11,29 @@ from wdsctl.loader.decoding import BatchMemory
 
 
 def image(height: int, width: int, fill: int = 1) -> torch.Tensor:
-    """As decoders make them: channels first, channels last in memory."""
+    """An image as decoders return it: shape is channels first, memory is channels last."""
     return torch.full((height, width, 3), fill, dtype=torch.uint8).movedim(-1, 0)
 
 
-def test_tensors_of_one_size_are_stacked() -> None:
+def test_stack_tensors_of_equal_shape_matches_torch_stack() -> None:
     tensors = [torch.arange(6).reshape(2, 3) + i for i in range(4)]
 
     assert torch.equal(stack_tensors(tensors), torch.stack(tensors))
     assert stack_tensors(tensors).is_contiguous()
 
 
-def test_smaller_tensors_are_padded_with_zeros_at_their_ends() -> None:
+def test_stack_tensors_pads_smaller_tensors_with_zeros_at_end() -> None:
     batch = stack_tensors([torch.ones(2, 1), torch.ones(1, 3)])
 
     assert batch.tolist() == [[[1, 0, 0], [1, 0, 0]], [[1, 1, 1], [0, 0, 0]]]
 
 
-def test_numbers_become_a_vector() -> None:
+def test_stack_tensors_of_scalars_is_vector() -> None:
     assert stack_tensors([torch.tensor(1), torch.tensor(2)]).tolist() == [1, 2]
 
 
 @pytest.mark.parametrize("sizes", [[(4, 6), (4, 6)], [(4, 6), (5, 2)]])
-def test_images_make_a_batch_that_is_channels_last_padded_or_not(sizes: list[tuple[int, int]]) -> None:
+def test_stacked_images_are_channels_last_with_or_without_padding(sizes: list[tuple[int, int]]) -> None:
     images = [image(*size, fill=i + 1) for i, size in enumerate(sizes)]
 
     batch = stack_tensors(images)
@@ -44,7 +44,7 @@ def test_images_make_a_batch_that_is_channels_last_padded_or_not(sizes: list[tup
         assert batch[i].sum() == images[i].sum()
 
 
-def test_a_batch_owns_its_memory_where_none_was_given() -> None:
+def test_stack_tensors_copies_without_batch_memory() -> None:
     tensors = [image(4, 6), image(4, 6)]
     batch = stack_tensors(tensors)
 
@@ -53,19 +53,19 @@ def test_a_batch_owns_its_memory_where_none_was_given() -> None:
     assert bool((batch == 1).all())
 
 
-def test_images_that_were_decoded_side_by_side_are_not_copied() -> None:
+def test_stack_tensors_reuses_batch_memory_without_copy() -> None:
     memory = BatchMemory(torch.uint8)
     for _ in range(2):
         memory.begin(3)
-        taken = [memory.take((4, 6, 3))[1].fill_(i) for i in range(3)]
+        images = [memory.take((4, 6, 3))[1].fill_(i) for i in range(3)]
 
-    batch = stack_tensors(taken, memories=[BatchMemory(torch.uint8), memory])
+    batch = stack_tensors(images, memories=[BatchMemory(torch.uint8), memory])
 
-    assert batch.data_ptr() == taken[0].data_ptr()
-    assert torch.equal(batch, stack_tensors(taken))
+    assert batch.data_ptr() == images[0].data_ptr()
+    assert torch.equal(batch, stack_tensors(images))
 
 
-def test_gradients_flow_through_a_batch() -> None:
+def test_stack_tensors_keeps_gradients() -> None:
     weights = torch.ones(3, requires_grad=True)
 
     stack_tensors([weights * 2, weights * 3]).sum().backward()  # type: ignore[no-untyped-call]
@@ -82,21 +82,21 @@ def test_gradients_flow_through_a_batch() -> None:
         (torch.zeros(3, device="meta"), "different devices: cpu and meta"),
     ],
 )
-def test_unlike_tensors_are_refused_with_the_fields_name(odd: torch.Tensor, message: str) -> None:
+def test_stack_tensors_error_names_field_of_different_tensors(odd: torch.Tensor, message: str) -> None:
     with pytest.raises(LoaderError, match=message) as raised:
         stack_tensors([torch.zeros(3), odd], field="tokens")
 
     assert (raised.value.code, raised.value.where) == ("WDS506", "field 'tokens'")
 
 
-class Named(torch.Tensor):
-    """A tensor that knows more than its numbers."""
+class TensorSubclass(torch.Tensor):
+    """A tensor subclass, which may carry more than its values."""
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        pytest.param(lambda: torch.zeros(1 << 19).as_subclass(Named), id="a subclass"),
+        pytest.param(lambda: torch.zeros(1 << 19).as_subclass(TensorSubclass), id="a subclass"),
         pytest.param(lambda: torch.zeros(1 << 19, requires_grad=True), id="with a gradient"),
         pytest.param(
             lambda: torch.quantize_per_tensor(torch.zeros(1 << 21), 0.1, 0, torch.quint8),
@@ -107,9 +107,9 @@ class Named(torch.Tensor):
         pytest.param(lambda: torch.zeros(0, 5), id="nothing"),
     ],
 )
-def test_tensors_that_know_more_than_their_numbers_are_stacked_as_torch_does(make: Any) -> None:
-    ours, theirs = stack_tensors([make(), make()]), torch.stack([make(), make()])
+def test_stack_tensors_of_special_kinds_matches_torch_stack(make: Any) -> None:
+    actual, expected = stack_tensors([make(), make()]), torch.stack([make(), make()])
 
-    assert (type(ours), ours.dtype, ours.shape) == (type(theirs), theirs.dtype, theirs.shape)
-    assert (ours.requires_grad, ours.is_quantized) == (theirs.requires_grad, theirs.is_quantized)
-    assert torch.equal(ours, theirs)
+    assert (type(actual), actual.dtype, actual.shape) == (type(expected), expected.dtype, expected.shape)
+    assert (actual.requires_grad, actual.is_quantized) == (expected.requires_grad, expected.is_quantized)
+    assert torch.equal(actual, expected)

@@ -1,4 +1,4 @@
-"""Pictures for the tests: made of a seed, never stored."""
+"""Images for the tests, generated from a seed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from PIL import ExifTags, Image
 
 
 def pixels(height: int = 20, width: int = 30, channels: int = 3, *, seed: int = 0) -> NDArray[np.uint8]:
-    """Smooth with some noise, as photographs are."""
+    """Smooth pixels with some noise, like a photograph."""
     rng = np.random.default_rng(seed)
     coarse = rng.integers(0, 256, (height // 8 + 2, width // 8 + 2, channels), dtype=np.uint8)
     planes = [
@@ -49,22 +49,27 @@ def png_chunk(name: bytes, data: bytes) -> bytes:
 
 
 def a_deep_png(deep: NDArray[np.uint16], *, transparent: tuple[int, ...] = ()) -> bytes:
-    """16 bits a channel, (height, width, 1 to 4), which Pillow does not write in color."""
+    """A PNG with 16 bits per channel, (height, width, 1 to 4), which Pillow cannot write in color."""
     height, width, channels = deep.shape
     header = struct.pack(">IIBBBBB", width, height, 16, {1: 0, 2: 4, 3: 2, 4: 6}[channels], 0, 0, 0)
     rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in deep)
-    mark = png_chunk(b"tRNS", struct.pack(f">{len(transparent)}H", *transparent)) if transparent else b""
-    chunks = [png_chunk(b"IHDR", header), mark, png_chunk(b"IDAT", zlib.compress(rows)), png_chunk(b"IEND", b"")]
+    transparency_chunk = png_chunk(b"tRNS", struct.pack(f">{len(transparent)}H", *transparent)) if transparent else b""
+    chunks = [
+        png_chunk(b"IHDR", header),
+        transparency_chunk,
+        png_chunk(b"IDAT", zlib.compress(rows)),
+        png_chunk(b"IEND", b""),
+    ]
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
 def a_png_that_promises(width: int, height: int) -> bytes:
-    """A whole header, and a few pixels."""
+    """A PNG file with a complete header, but few pixels."""
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", header) + png_chunk(b"IDAT", zlib.compress(bytes(64)))
 
 
-#: What a camera that is held this way does to an upright picture: the inverse of what the mark asks for.
+#: EXIF orientation -> transposition that a camera applies to an upright image: the inverse of the tag's.
 _HELD = {
     1: (),
     2: (Image.Transpose.FLIP_LEFT_RIGHT,),
@@ -78,7 +83,7 @@ _HELD = {
 
 
 def lying(orientation: int, form: str = "JPEG", *, marked: bool = True, size: tuple[int, int] = (20, 30)) -> bytes:
-    """One picture, stored as a camera that was turned would store it."""
+    """An image as a rotated camera stores it, with the EXIF tag if `marked`."""
     image = Image.fromarray(pixels(*size))
     for turn in _HELD[orientation]:
         image = image.transpose(turn)

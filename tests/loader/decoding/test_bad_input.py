@@ -1,4 +1,4 @@
-"""Damaged, odd and hostile images, as a training meets them: told with dataset, shard, key, part and cause."""
+"""Damaged, unusual and hostile images in a training: errors name dataset, shard, key, part and cause."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def cmyk(**options: Any) -> bytes:
 
 
 def ycck() -> bytes:
-    """CMYK whose colors are marked as YCCK (the transform of Adobe's segment is 2), as Photoshop writes it."""
+    """CMYK data marked as YCCK (transform 2 in Adobe's segment), as Photoshop writes it."""
     adobe = b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\x02"
     data = cmyk()
     at = data.find(b"\xff\xee\0\x0eAdobe")
@@ -55,7 +55,7 @@ def with_profile() -> bytes:
     return a_jpeg(icc_profile=profile)
 
 
-ODD: dict[str, Callable[[], bytes]] = {
+UNUSUAL: dict[str, Callable[[], bytes]] = {
     "cmyk": cmyk,
     "cmyk progressive": lambda: cmyk(progressive=True),
     "ycck": ycck,
@@ -77,11 +77,11 @@ ODD: dict[str, Callable[[], bytes]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore")  # Pillow's, of transparency that it drops and of broken EXIF
-@pytest.mark.parametrize("name", ODD)
+@pytest.mark.filterwarnings("ignore")  # Pillow warns of transparency that it drops and of broken EXIF
+@pytest.mark.parametrize("name", UNUSUAL)
 @pytest.mark.parametrize("mode", ["rgb8", "l8", "rgba8"])
-def test_odd_images_are_what_pillow_reads_of_the_first_frame(name: str, mode: str) -> None:
-    data = ODD[name]()
+def test_unusual_images_decode_like_first_frame_in_pillow(name: str, mode: str) -> None:
+    data = UNUSUAL[name]()
 
     assert np.array_equal(SampleDecoder(mode)("jpg", data), as_pillow_reads(data, mode[:-1].upper()))
 
@@ -89,21 +89,19 @@ def test_odd_images_are_what_pillow_reads_of_the_first_frame(name: str, mode: st
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("transparency", [3, bytes(range(256))])
 @pytest.mark.parametrize("spec", ["rgb8", "pilrgb", "pill"])
-def test_transparency_that_nobody_asked_for_is_dropped_without_a_warning(spec: str, transparency: Any) -> None:
+def test_unrequested_transparency_is_dropped_without_warning(spec: str, transparency: Any) -> None:
     SampleDecoder(spec)("png", a_palette(transparency=transparency))
 
 
 @pytest.mark.parametrize("decoder", [SampleDecoder(), SampleDecoder("pil"), SampleDecoder("rgb16", guess_content=True)])
 @pytest.mark.parametrize("size", [(30_000, 30_000), (2**31 - 1, 2**31 - 1)])
-def test_an_image_that_promises_too_much_is_refused_before_memory_is_taken(
-    decoder: SampleDecoder, size: tuple[int, int]
-) -> None:
-    for data in (a_png_that_promises(*size), _jpeg_that_promises(*size)):
+def test_image_with_huge_claimed_size_is_refused(decoder: SampleDecoder, size: tuple[int, int]) -> None:
+    for data in (a_png_that_promises(*size), _jpeg_with_claimed_size(*size)):
         with pytest.raises(SampleFailed, match=r"pixels|could be decompression bomb"):
             decoder("png", data)
 
 
-def _jpeg_that_promises(width: int, height: int) -> bytes:
+def _jpeg_with_claimed_size(width: int, height: int) -> bytes:
     data = a_jpeg(16, 16)
     at = data.index(b"\xff\xc0") + 5
     sides = b"".join(min(side, 65_500).to_bytes(2, "big") for side in (height, width))
@@ -126,62 +124,62 @@ BAD: dict[str, tuple[str, bytes, str]] = {
 }
 
 
-def eight(i: int, bad: bytes) -> dict[str, bytes]:
+def make_parts(i: int, bad: bytes) -> dict[str, bytes]:
     return {"jpg": bad if i == 5 else WHOLE, "txt": f"text {i}".encode()}
 
 
-class Eight(DefaultTaskEncoder[Any, Any, Any, Any]):
+class TorchDecoding(DefaultTaskEncoder[Any, Any, Any, Any]):
     decoder = SampleDecoder("torchrgb8")
 
 
-def quiet(error: Exception, sample: Any, sources: Any) -> None:
+def expect_sample_failed(error: Exception, sample: Any, sources: Any) -> None:
     assert isinstance(error, SampleFailed)
 
 
-def teller(told: list[Any]) -> Callable[[Exception, Any, Any], None]:
-    def tell(error: Exception, sample: Any, sources: Any) -> None:
-        told.append(error)
+def error_collector(errors: list[Any]) -> Callable[[Exception, Any, Any], None]:
+    def collect(error: Exception, sample: Any, sources: Any) -> None:
+        errors.append(error)
 
-    return tell
+    return collect
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_failure_names_dataset_shard_key_part_and_cause_and_the_others_go_on(tmp_path: Path, name: str) -> None:
+def test_failed_sample_reports_source_and_is_skipped(tmp_path: Path, name: str) -> None:
     _, data, cause = BAD[name]
-    told: list[WdsctlError] = []
-    root = a_dataset(tmp_path, 8, parts=lambda i: eight(i, data), shard_samples=4, split={"val": 1.0})
-    config = WorkerConfig(global_error_handler=teller(told))
-    loader = get_loader(get_val_dataset(root, batch_size=4, task_encoder=Eight(), worker_config=config))
+    errors: list[WdsctlError] = []
+    root = a_dataset(tmp_path, 8, parts=lambda i: make_parts(i, data), shard_samples=4, split={"val": 1.0})
+    config = WorkerConfig(global_error_handler=error_collector(errors))
+    loader = get_loader(get_val_dataset(root, batch_size=4, task_encoder=TorchDecoding(), worker_config=config))
 
     keys = [key for batch in loader for key in batch["__key__"]]
 
     assert keys == [f"{i:06}" for i in range(8) if i != 5]
-    assert len(told) == loader.stats.failed == 1
-    error = told[0]
+    assert len(errors) == loader.stats.failed == 1
+    error = errors[0]
     assert (error.code, error.where) == ("WDS503", f"dataset {root}, shard shard-001.tar, key 000005, part 'jpg'")
     assert error.message.startswith("cannot decode part 'jpg': ")
     assert not cause or any(each in error.message for each in cause.split("|"))
 
 
-def test_a_wrong_extension_does_not_matter_among_images(tmp_path: Path) -> None:
+def test_images_decode_under_extension_of_other_image_format(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, 4, parts=lambda i: {"jpg": (a_png(20, 30), WHOLE)[i % 2], "txt": b"a"})
 
-    sample = next(iter(get_loader(get_train_dataset(root, task_encoder=Eight()))))
+    sample = next(iter(get_loader(get_train_dataset(root, task_encoder=TorchDecoding()))))
 
     assert sample["jpg"].dtype is torch.uint8
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
-def test_failures_and_batches_are_the_same_by_any_number_of_threads(tmp_path: Path, threads: int) -> None:
+def test_decode_threads_do_not_change_batches_or_failures(tmp_path: Path, threads: int) -> None:
     def batches(decode_threads: int) -> tuple[list[Any], list[str]]:
-        class Some(DefaultTaskEncoder[Any, Any, Any, Any]):
+        class Threaded(DefaultTaskEncoder[Any, Any, Any, Any]):
             decoder = SampleDecoder("torchrgb8", decode_threads=decode_threads)
 
-        told: list[Any] = []
-        config = WorkerConfig(global_error_handler=teller(told))
-        dataset = get_val_dataset(root, batch_size=8, task_encoder=Some(), worker_config=config)
+        errors: list[Any] = []
+        config = WorkerConfig(global_error_handler=error_collector(errors))
+        dataset = get_val_dataset(root, batch_size=8, task_encoder=Threaded(), worker_config=config)
         batches = list(get_loader(dataset))
-        return batches, [str(error) for error in told]
+        return batches, [str(error) for error in errors]
 
     def parts(i: int) -> dict[str, bytes]:
         return {"jpg": WHOLE[:-300] if i in (3, 20) else a_jpeg(64, 64 + 2 * (i // 24), seed=i)}
@@ -204,7 +202,7 @@ def fail(data: bytes) -> Any:
     raise ValueError("no mask")
 
 
-class Own(DefaultTaskEncoder[Any, Any, Any, Any]):
+class CustomDecoders(DefaultTaskEncoder[Any, Any, Any, Any]):
     decoder = SampleDecoder("torchrgb8", decoders={"seg.png": shape_of}, skip=("jpg",))
 
 
@@ -213,19 +211,19 @@ class Failing(DefaultTaskEncoder[Any, Any, Any, Any]):
 
 
 @pytest.mark.parametrize("start_method", ["fork", "spawn"])
-def test_own_decoders_work_in_workers(tmp_path: Path, start_method: Any) -> None:
+def test_custom_decoders_work_in_workers(tmp_path: Path, start_method: Any) -> None:
     root = a_dataset(tmp_path, 8, parts=lambda i: {"jpg": WHOLE, "seg.png": a_png(20, 30 + i)}, split={"val": 1.0})
     config = WorkerConfig(num_workers=1, start_method=start_method)
-    batches = list(get_loader(get_val_dataset(root, batch_size=4, task_encoder=Own(), worker_config=config)))
+    batches = list(get_loader(get_val_dataset(root, batch_size=4, task_encoder=CustomDecoders(), worker_config=config)))
 
     assert [tuple(size) for batch in batches for size in batch["seg.png"]] == [(30 + i, 20) for i in range(8)]
     assert all(data == WHOLE for batch in batches for data in batch["jpg"])
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_an_own_decoder_that_always_fails_ends_the_run_with_the_place(tmp_path: Path, workers: int) -> None:
+def test_custom_decoder_that_always_fails_ends_run_with_source(tmp_path: Path, workers: int) -> None:
     root = a_dataset(tmp_path, 8)
-    config = WorkerConfig(num_workers=workers, global_error_handler=quiet)
+    config = WorkerConfig(num_workers=workers, global_error_handler=expect_sample_failed)
     loader = get_loader(get_train_dataset(root, batch_size=4, task_encoder=Failing(), worker_config=config))
 
     with pytest.raises(FatalSampleError, match="no mask") as raised:
@@ -235,12 +233,14 @@ def test_an_own_decoder_that_always_fails_ends_the_run_with_the_place(tmp_path: 
     assert f"dataset {root}, shard shard-000.tar, key " in raised.value.where
 
 
-def test_a_field_that_is_skipped_is_handed_out_as_bytes(tmp_path: Path) -> None:
+def test_skipped_field_stays_bytes(tmp_path: Path) -> None:
     class Skipping(DefaultTaskEncoder[Any, Any, Any, Any]):
         decoder = SampleDecoder("torchrgb8", skip=("image",))
 
     fields = {"image": "jpg", "caption": "txt"}
-    root = a_dataset(tmp_path, 4, parts=lambda i: eight(i, WHOLE), sample_type="CaptioningSample", field_map=fields)
+    root = a_dataset(
+        tmp_path, 4, parts=lambda i: make_parts(i, WHOLE), sample_type="CaptioningSample", field_map=fields
+    )
 
     sample = next(iter(get_loader(get_train_dataset(root, task_encoder=Skipping()))))
 

@@ -1,4 +1,4 @@
-"""Memory is taken again when nothing of a batch is left, and not before."""
+"""BlockPool reuses a block only when no tensor or view refers to it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,13 @@ from wdsctl.loader.decoding import memory
 from wdsctl.loader.decoding.memory import BLOCK_POOL, MIN_BLOCK_BYTES, BlockPool
 
 
-def where(tensor: torch.Tensor) -> int:
+def address_of(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.bfloat16, torch.int64, torch.bool])
 @pytest.mark.parametrize("shape", [(3,), (0, 4), (2, 1 << 20), (1 << 10, 1 << 10, 2)])
-def test_a_tensor_is_contiguous_and_of_the_shape_and_type_that_was_asked_for(
-    dtype: torch.dtype, shape: tuple[int, ...]
-) -> None:
+def test_empty_returns_contiguous_tensor_of_shape_and_dtype(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     tensor = BlockPool().empty(shape, dtype)
 
     assert (tensor.shape, tensor.dtype) == (torch.Size(shape), dtype)
@@ -34,13 +32,13 @@ def test_a_tensor_is_contiguous_and_of_the_shape_and_type_that_was_asked_for(
     assert bool((tensor == 1).all())
 
 
-def test_memory_comes_again_when_the_tensor_is_gone() -> None:
-    made = BlockPool()
-    tensor = made.empty((MIN_BLOCK_BYTES,), torch.uint8)
-    place = where(tensor)
+def test_block_is_reused_after_tensor_is_deleted() -> None:
+    pool = BlockPool()
+    tensor = pool.empty((MIN_BLOCK_BYTES,), torch.uint8)
+    address = address_of(tensor)
     del tensor
 
-    assert where(made.empty((MIN_BLOCK_BYTES // 4,), torch.float32)) == place
+    assert address_of(pool.empty((MIN_BLOCK_BYTES // 4,), torch.float32)) == address
 
 
 @pytest.mark.parametrize(
@@ -55,58 +53,58 @@ def test_memory_comes_again_when_the_tensor_is_gone() -> None:
         pytest.param(lambda whole: whole[1].detach().view(torch.int8), id="another type"),
     ],
 )
-def test_memory_stays_while_a_part_of_it_is_held(part: Any) -> None:
-    made = BlockPool()
-    tensor = made.empty((2, MIN_BLOCK_BYTES), torch.uint8)
+def test_block_is_not_reused_while_view_is_alive(part: Any) -> None:
+    pool = BlockPool()
+    tensor = pool.empty((2, MIN_BLOCK_BYTES), torch.uint8)
     tensor.fill_(7)
-    place, held = where(tensor), part(tensor)
+    address, live = address_of(tensor), part(tensor)
     del tensor
     gc.collect()
 
-    other = made.empty((2, MIN_BLOCK_BYTES), torch.uint8)
+    other = pool.empty((2, MIN_BLOCK_BYTES), torch.uint8)
     other.fill_(9)
-    assert where(other) != place
-    assert ctypes.string_at(place, MIN_BLOCK_BYTES) == bytes([7]) * MIN_BLOCK_BYTES
+    assert address_of(other) != address
+    assert ctypes.string_at(address, MIN_BLOCK_BYTES) == bytes([7]) * MIN_BLOCK_BYTES
 
-    del held
-    assert where(made.empty((2, MIN_BLOCK_BYTES), torch.uint8)) == place
+    del live
+    assert address_of(pool.empty((2, MIN_BLOCK_BYTES), torch.uint8)) == address
 
 
-def test_what_waits_is_bounded_by_bytes_whether_it_is_taken_again_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_blocks_are_bounded_by_max_idle_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "MAX_IDLE_BYTES", 4 * MIN_BLOCK_BYTES)
-    made = BlockPool()
-    held = [made.empty((MIN_BLOCK_BYTES,), torch.uint8) for _ in range(20)]
-    places = [where(tensor) for tensor in held]
-    while held:
-        held.pop(0)
+    pool = BlockPool()
+    live = [pool.empty((MIN_BLOCK_BYTES,), torch.uint8) for _ in range(20)]
+    addresses = [address_of(tensor) for tensor in live]
+    while live:
+        live.pop(0)
 
-    again = [where(tensor) for tensor in [made.empty((MIN_BLOCK_BYTES,), torch.uint8) for _ in range(4)]]
-    assert set(again) == set(places[-4:])
-    assert len(made._free) == 4
+    reused = [address_of(tensor) for tensor in [pool.empty((MIN_BLOCK_BYTES,), torch.uint8) for _ in range(4)]]
+    assert set(reused) == set(addresses[-4:])
+    assert len(pool._free) == 4
 
 
-def test_a_block_that_is_larger_than_all_that_may_wait_waits_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_block_over_max_idle_bytes_is_kept_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "MAX_IDLE_BYTES", 4 * MIN_BLOCK_BYTES)
-    made = BlockPool()
-    small, large = made.empty((MIN_BLOCK_BYTES,), torch.uint8), made.empty((5 * MIN_BLOCK_BYTES,), torch.uint8)
-    place = where(large)
+    pool = BlockPool()
+    small, large = pool.empty((MIN_BLOCK_BYTES,), torch.uint8), pool.empty((5 * MIN_BLOCK_BYTES,), torch.uint8)
+    address = address_of(large)
     del small, large
 
-    assert [len(block) for block in made._free] == [5 * MIN_BLOCK_BYTES]
-    assert where(made.empty((5 * MIN_BLOCK_BYTES,), torch.uint8)) == place
+    assert [len(block) for block in pool._free] == [5 * MIN_BLOCK_BYTES]
+    assert address_of(pool.empty((5 * MIN_BLOCK_BYTES,), torch.uint8)) == address
 
 
-def test_a_block_of_another_size_goes_on_waiting() -> None:
-    made = BlockPool()
-    one, two = made.empty((MIN_BLOCK_BYTES,), torch.uint8), made.empty((2 * MIN_BLOCK_BYTES,), torch.uint8)
-    places = where(one), where(two)
+def test_blocks_of_other_sizes_stay_idle() -> None:
+    pool = BlockPool()
+    one, two = pool.empty((MIN_BLOCK_BYTES,), torch.uint8), pool.empty((2 * MIN_BLOCK_BYTES,), torch.uint8)
+    addresses = address_of(one), address_of(two)
     del one, two
 
-    again = made.empty((MIN_BLOCK_BYTES,), torch.uint8), made.empty((2 * MIN_BLOCK_BYTES,), torch.uint8)
-    assert tuple(map(where, again)) == places
+    reused = pool.empty((MIN_BLOCK_BYTES,), torch.uint8), pool.empty((2 * MIN_BLOCK_BYTES,), torch.uint8)
+    assert tuple(map(address_of, reused)) == addresses
 
 
-def test_a_child_begins_with_nothing_that_waits() -> None:
+def test_forked_child_starts_without_idle_blocks() -> None:
     BLOCK_POOL.empty((MIN_BLOCK_BYTES,), torch.uint8)
     assert BLOCK_POOL._free
     child = os.fork()
@@ -116,29 +114,29 @@ def test_a_child_begins_with_nothing_that_waits() -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_a_copy_has_memory_of_its_own() -> None:
-    made = BlockPool()
-    copied = copy.deepcopy(made.empty((MIN_BLOCK_BYTES,), torch.uint8).fill_(3))
-    made.empty((MIN_BLOCK_BYTES,), torch.uint8).fill_(4)
+def test_deepcopy_has_own_memory() -> None:
+    pool = BlockPool()
+    clone = copy.deepcopy(pool.empty((MIN_BLOCK_BYTES,), torch.uint8).fill_(3))
+    pool.empty((MIN_BLOCK_BYTES,), torch.uint8).fill_(4)
 
-    assert bool((copied == 3).all())
+    assert bool((clone == 3).all())
 
 
-def test_threads_do_not_get_the_same_memory() -> None:
-    made, all_have_one = BlockPool(), Barrier(4)
+def test_threads_never_share_blocks() -> None:
+    pool, barrier = BlockPool(), Barrier(4)
 
-    def places() -> list[int]:
-        found = []
+    def addresses() -> list[int]:
+        results = []
         for _ in range(50):
-            tensor = made.empty((MIN_BLOCK_BYTES,), torch.uint8)
-            all_have_one.wait(60)
-            found.append(where(tensor))
-            all_have_one.wait(60)
+            tensor = pool.empty((MIN_BLOCK_BYTES,), torch.uint8)
+            barrier.wait(60)
+            results.append(address_of(tensor))
+            barrier.wait(60)
             del tensor
-        return found
+        return results
 
     with ThreadPoolExecutor(4) as threads:
-        running = [threads.submit(places) for _ in range(4)]
-        rounds = zip(*(each.result() for each in running), strict=True)
+        futures = [threads.submit(addresses) for _ in range(4)]
+        rounds = zip(*(each.result() for each in futures), strict=True)
 
     assert all(len(set(each)) == 4 for each in rounds)

@@ -32,8 +32,8 @@ def a_typo(data: bytes) -> Any:
     return unknown_name(data)  # type: ignore[name-defined]  # noqa: F821
 
 
-#: What the decoders that come with wdsctl make something else of than its length.
-WITNESS = {
+#: Data that wdsctl's own decoders decode to something other than its length.
+PART_DATA = {
     **{part: a_png() for part in ("seg.png", "seg.PNG", "png", "jpg")},
     **dict.fromkeys(("txt", "caption", "bin", "mp4", "a.flac", "json", "lines.jsonl", "npz"), b"some bytes"),
 }
@@ -44,7 +44,7 @@ def masks_only(part: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("key", "part", "is_own"),
+    ("key", "part", "is_custom"),
     [
         ("seg.png", "seg.png", True),
         ("SEG.png", "seg.PNG", True),
@@ -62,15 +62,15 @@ def masks_only(part: str) -> Any:
         ("array", "npz", True),
     ],
 )
-def test_a_decoder_is_for_a_name_an_extension_or_a_content(key: str, part: str, is_own: bool) -> None:
+def test_custom_decoder_matches_name_extension_or_content_kind(key: str, part: str, is_custom: bool) -> None:
     decode = SampleDecoder(decoders={key: size_of}).function_for(part)
 
-    value = decode(WITNESS[part])
+    value = decode(PART_DATA[part])
 
-    assert (isinstance(value, int) and value == len(WITNESS[part])) is is_own
+    assert (isinstance(value, int) and value == len(PART_DATA[part])) is is_custom
 
 
-def test_the_name_goes_before_the_extension_and_that_before_the_content() -> None:
+def test_decoder_lookup_prefers_name_then_extension_then_kind() -> None:
     def other(data: bytes) -> str:
         return "other"
 
@@ -78,14 +78,14 @@ def test_the_name_goes_before_the_extension_and_that_before_the_content() -> Non
     assert SampleDecoder(decoders={"image": other, "png": size_of})("png", b"123") == 3
 
 
-def test_a_field_tells_the_content_where_a_name_does_not() -> None:
+def test_field_kind_selects_decoder_for_unknown_part_name() -> None:
     decoder = SampleDecoder(decoders={"video": size_of})
 
     assert decoder.function_for("clip", kind="video")(b"123") == 3
     assert decoder.function_for("clip") is decode_raw
 
 
-def test_content_is_told_by_the_bytes_where_it_is_guessed() -> None:
+def test_guess_content_selects_custom_decoder_by_bytes() -> None:
     decoder = SampleDecoder("torchrgb8", guess_content=True, decoders={"image": size_of, "seg.png": reversed_bytes})
 
     assert decoder("bin", a_png()) == len(a_png())
@@ -93,25 +93,25 @@ def test_content_is_told_by_the_bytes_where_it_is_guessed() -> None:
     assert decoder("txt", b"12") == "12"
 
 
-def test_one_function_may_choose_by_the_name_of_a_part() -> None:
+def test_decoders_function_chooses_decoder_by_part_name() -> None:
     decoder = SampleDecoder("torchrgb8", decoders=masks_only)
 
     assert decoder("seg.png", b"123") == 3
     assert torch.is_tensor(decoder("png", a_png()))
 
 
-def test_a_part_with_a_decoder_of_its_own_has_no_memory() -> None:
+def test_part_with_custom_decoder_has_no_batch_memory() -> None:
     decoder = SampleDecoder("torchrgb8", decoders={"seg.png": size_of})
 
     assert decoder.memory_for("seg.png") is None
     assert decoder.memory_for("jpg") is not None
 
 
-def test_what_is_skipped_stays_bytes_whatever_decoder_there_is() -> None:
+def test_skip_overrides_custom_decoder() -> None:
     assert SampleDecoder(decoders={"jpg": size_of}, skip=("jpg",)).function_for("jpg") is decode_raw
 
 
-def test_an_error_fails_the_sample_and_names_the_part_and_the_cause() -> None:
+def test_custom_decoder_error_fails_sample_with_part_and_cause() -> None:
     with pytest.raises(SampleFailed, match=r"cannot decode part 'seg.png': KeyError: 'no mask in 3 bytes'") as raised:
         SampleDecoder(decoders={"seg.png": no_mask})("seg.png", b"123")
 
@@ -119,14 +119,14 @@ def test_an_error_fails_the_sample_and_names_the_part_and_the_cause() -> None:
     assert isinstance(raised.value.__cause__, KeyError)
 
 
-def test_what_no_other_sample_will_cure_ends_the_run() -> None:
+def test_programming_error_in_custom_decoder_is_fatal() -> None:
     with pytest.raises(FatalSampleError, match="unknown_name") as raised:
         SampleDecoder(decoders={"seg.png": a_typo})("seg.png", b"123")
 
     assert raised.value.where == "part 'seg.png'"
 
 
-def test_a_decoder_that_calls_another_fails_under_its_own_part() -> None:
+def test_wrapped_decoder_error_names_outer_part() -> None:
     plain = SampleDecoder("torchrgb8")
 
     with pytest.raises(SampleFailed) as raised:
@@ -135,35 +135,35 @@ def test_a_decoder_that_calls_another_fails_under_its_own_part() -> None:
     assert raised.value.where == "part 'wrapped'"
 
 
-def test_the_limit_of_bytes_is_for_all_decoders() -> None:
+def test_max_bytes_applies_to_custom_decoders() -> None:
     with pytest.raises(SampleFailed, match="the limit is 2"):
         SampleDecoder(max_bytes=2, decoders={"bin": size_of})("bin", b"123")
 
 
-def test_the_config_has_functions_by_name() -> None:
-    mine: dict[str, Callable[[bytes], Any]] = {
+def test_config_contains_qualified_function_names() -> None:
+    decoders: dict[str, Callable[[bytes], Any]] = {
         "png": size_of,
         "image": functools.partial(reversed_bytes),
         "bin": torch.nn.Identity(),
     }
-    here = __name__
+    module = __name__
 
-    assert SampleDecoder(decoders=mine).config()["decoders"] == {
+    assert SampleDecoder(decoders=decoders).config()["decoders"] == {
         "bin": "torch.nn.modules.linear.Identity",
-        "image": f"{here}.reversed_bytes",
-        "png": f"{here}.size_of",
+        "image": f"{module}.reversed_bytes",
+        "png": f"{module}.size_of",
     }
-    assert SampleDecoder(decoders=masks_only).config()["decoders"] == f"{here}.masks_only"
-    json.dumps(SampleDecoder(decoders=mine).config())
+    assert SampleDecoder(decoders=masks_only).config()["decoders"] == f"{module}.masks_only"
+    json.dumps(SampleDecoder(decoders=decoders).config())
 
 
 @pytest.mark.parametrize("decoders", [{"png": None}, {3: size_of}, "png", [size_of]])
-def test_what_cannot_be_called_is_refused(decoders: Any) -> None:
+def test_sample_decoder_refuses_non_callable_decoders(decoders: Any) -> None:
     with pytest.raises(UsageError, match="not a function"):
         SampleDecoder(decoders=decoders)
 
 
-def test_a_decoder_with_functions_is_a_value() -> None:
+def test_sample_decoder_with_functions_compares_and_pickles_by_value() -> None:
     decoder = SampleDecoder(decoders={"png": size_of})
 
     assert pickle.loads(pickle.dumps(decoder)) == decoder  # noqa: S301 - our own

@@ -54,11 +54,11 @@ def a_torch_file(value: Any) -> bytes:
         ("bin", b"\x01", b"\x01"),
     ],
 )
-def test_a_part_becomes_what_its_last_extension_says(part: str, data: bytes, value: Any) -> None:
+def test_part_is_decoded_by_last_extension(part: str, data: bytes, value: Any) -> None:
     assert DECODER(part, data) == value
 
 
-def test_arrays_are_read() -> None:
+def test_npy_npz_and_torch_files_are_decoded() -> None:
     array = np.arange(6).reshape(2, 3)
 
     assert np.array_equal(DECODER("npy", an_npy(array)), array)
@@ -66,18 +66,18 @@ def test_arrays_are_read() -> None:
     assert torch.equal(DECODER("pth", a_torch_file(torch.arange(3))), torch.arange(3))
 
 
-def test_the_default_is_a_float_tensor_channels_first() -> None:
+def test_default_image_is_channels_first_float_tensor() -> None:
     image = SampleDecoder()("jpg", a_jpeg(20, 30))
 
     assert (image.shape, image.dtype) == ((3, 20, 30), torch.float32)
 
 
-def test_an_image_is_told_from_others_by_its_content_whatever_image_its_name_says() -> None:
+def test_image_format_is_detected_by_content() -> None:
     assert torch.equal(DECODER("jpg", a_png()), DECODER("seg.png", a_png()))
 
 
-class Boom:
-    """What a hostile dataset would hold."""
+class UnpicklingAlarm:
+    """An object in a hostile dataset: fails the test when it is unpickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (pytest.fail, ("the data was unpickled",))
@@ -85,18 +85,20 @@ class Boom:
 
 @pytest.mark.parametrize("part", ["pkl", "pickle", "pyd"])
 def test_pickles_stay_bytes(part: str) -> None:
-    data = pickle.dumps(Boom())
+    data = pickle.dumps(UnpicklingAlarm())
 
     assert DECODER(part, data) is data
 
 
-@pytest.mark.parametrize(("part", "data"), [("npy", an_npy(np.array([Boom()]))), ("pth", a_torch_file(Boom()))])
-def test_what_would_be_unpickled_is_refused(part: str, data: bytes) -> None:
+@pytest.mark.parametrize(
+    ("part", "data"), [("npy", an_npy(np.array([UnpicklingAlarm()]))), ("pth", a_torch_file(UnpicklingAlarm()))]
+)
+def test_files_that_need_unpickling_fail_sample(part: str, data: bytes) -> None:
     with pytest.raises(SampleFailed):
         DECODER(part, data)
 
 
-def test_a_part_that_stays_bytes_costs_no_call() -> None:
+def test_function_for_raw_part_is_decode_raw() -> None:
     assert DECODER.function_for("bin") is decode_raw
     assert SampleDecoder(av_decode=None).function_for("mp4") is decode_raw
     assert DECODER.function_for("txt") is not decode_raw
@@ -118,9 +120,7 @@ def test_a_part_that_stays_bytes_costs_no_call() -> None:
         ("pt", b"\x80", Exception),
     ],
 )
-def test_bad_bytes_fail_the_sample_and_name_the_part_and_the_cause(
-    part: str, data: bytes, cause: type[Exception]
-) -> None:
+def test_bad_bytes_fail_sample_with_part_and_cause(part: str, data: bytes, cause: type[Exception]) -> None:
     with pytest.raises(SampleFailed) as raised:
         DECODER(part, data)
 
@@ -131,13 +131,13 @@ def test_bad_bytes_fail_the_sample_and_name_the_part_and_the_cause(
     assert isinstance(error.__cause__, cause)
 
 
-def test_an_image_that_promises_too_much_fails_the_sample() -> None:
+def test_image_over_max_pixels_fails_sample() -> None:
     with pytest.raises(SampleFailed, match="the limit is 100"):
         SampleDecoder("torchrgb8", max_pixels=100)("jpg", a_jpeg())
 
 
-#: With everything on that reads more of a file.
-WHOLE = SampleDecoder("torchrgb16", exif_orientation=True, min_side=8)
+#: With all options that read more of a file.
+ALL_OPTIONS = SampleDecoder("torchrgb16", exif_orientation=True, min_side=8)
 
 SEEDS = {
     "jpg": a_jpeg(),
@@ -156,7 +156,7 @@ SEEDS = {
 
 @pytest.mark.filterwarnings("ignore")  # Pillow warns of what it repairs
 @pytest.mark.parametrize("part", SEEDS)
-def test_whatever_is_wrong_with_the_bytes_only_the_sample_fails(part: str) -> None:
+def test_fuzzed_bytes_raise_only_sample_failed(part: str) -> None:
     rng = random.Random(part)
     failed = 0
 
@@ -165,14 +165,14 @@ def test_whatever_is_wrong_with_the_bytes_only_the_sample_fails(part: str) -> No
         for _ in range(rng.choice([1, 2, 8])):
             data[rng.randrange(min(len(data), rng.choice([64, 100_000])))] = rng.randrange(256)
         try:
-            WHOLE(part, bytes(data[: rng.choice([len(data), rng.randrange(len(data))])]))
+            ALL_OPTIONS(part, bytes(data[: rng.choice([len(data), rng.randrange(len(data))])]))
         except SampleFailed:
             failed += 1
 
     assert failed > 20
 
 
-def test_content_can_be_guessed_where_names_lie() -> None:
+def test_guess_content_ignores_wrong_names() -> None:
     decoder = SampleDecoder("torchrgb8", guess_content=True, av_decode=None)
 
     assert torch.equal(decoder("bin", a_jpeg()), DECODER("jpg", a_jpeg()))
@@ -180,7 +180,7 @@ def test_content_can_be_guessed_where_names_lie() -> None:
     assert decoder("jpg", b"RIFF\x24\0\0\0WAVEfmt ") == b"RIFF\x24\0\0\0WAVEfmt "
 
 
-def test_text_has_no_mark_and_goes_by_name_even_where_content_is_guessed() -> None:
+def test_guess_content_still_decodes_text_by_name() -> None:
     decoder = SampleDecoder(guess_content=True)
 
     assert decoder("txt", b"12") == "12"
@@ -188,21 +188,21 @@ def test_text_has_no_mark_and_goes_by_name_even_where_content_is_guessed() -> No
     assert decoder("json", b"12") == 12
 
 
-def test_only_images_that_become_tensors_have_a_memory() -> None:
+def test_memory_for_is_none_except_for_tensor_images() -> None:
     assert SampleDecoder("torchrgb").memory_for("seg.png") is not None
     assert SampleDecoder("torchrgb").memory_for("txt") is None
     assert SampleDecoder("rgb8").memory_for("jpg") is None
     assert SampleDecoder(guess_content=True).memory_for("bin") is not None
 
 
-def test_an_unknown_spec_is_refused_with_those_there_are() -> None:
+def test_sample_decoder_refuses_unknown_image_decode() -> None:
     with pytest.raises(UsageError, match="image_decode='rgb12' is not supported") as raised:
         SampleDecoder("rgb12")
 
     assert "torchrgb8" in raised.value.hint
 
 
-def test_a_limit_of_no_pixels_is_refused() -> None:
+def test_sample_decoder_refuses_zero_max_pixels() -> None:
     with pytest.raises(UsageError, match="expected 1 or more"):
         SampleDecoder(max_pixels=0)
 
@@ -210,14 +210,14 @@ def test_a_limit_of_no_pixels_is_refused() -> None:
 @pytest.mark.parametrize(
     "options", [{"max_bytes": 0}, {"min_side": 0}, {"decode_threads": 0}, {"skip": "image"}, {"decoders": {"png": "x"}}]
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
+def test_sample_decoder_refuses_invalid_options(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError) as raised:
         SampleDecoder(**options)
 
     assert raised.value.hint
 
 
-def test_the_config_is_json_and_tells_decoders_apart() -> None:
+def test_config_is_json_and_distinguishes_decoders() -> None:
     options: list[dict[str, Any]] = [
         {},
         {"image_decode": "rgb8"},
@@ -236,11 +236,11 @@ def test_the_config_is_json_and_tells_decoders_apart() -> None:
     assert len({json.dumps(config, sort_keys=True) for config in configs}) == len(options)
 
 
-def test_the_number_of_threads_is_no_part_of_the_plan() -> None:
+def test_config_excludes_decode_threads() -> None:
     assert SampleDecoder(decode_threads=2).config() == SampleDecoder().config()
 
 
-def test_a_part_that_is_skipped_stays_bytes_by_its_name_or_its_field() -> None:
+def test_skip_matches_part_name_or_field() -> None:
     decoder = SampleDecoder(skip=("seg.png", "image"))
 
     assert decoder.function_for("seg.png") is decode_raw
@@ -250,7 +250,7 @@ def test_a_part_that_is_skipped_stays_bytes_by_its_name_or_its_field() -> None:
     assert decoder.function_for("jpg", field="mask") is not decode_raw
 
 
-def test_a_part_of_too_many_bytes_fails_the_sample() -> None:
+def test_part_over_max_bytes_fails_sample() -> None:
     decoder = SampleDecoder(max_bytes=5)
 
     assert decoder("txt", b"12345") == "12345"
@@ -261,7 +261,7 @@ def test_a_part_of_too_many_bytes_fails_the_sample() -> None:
 @pytest.mark.parametrize(
     "decoder", [SampleDecoder(max_bytes=50_000), SampleDecoder(max_bytes=50_000, guess_content=True)]
 )
-def test_arrays_that_unpack_to_too_many_bytes_fail_the_sample(decoder: SampleDecoder) -> None:
+def test_npz_that_unpacks_over_max_bytes_fails_sample(decoder: SampleDecoder) -> None:
     stream = io.BytesIO()
     np.savez_compressed(stream, a=np.zeros(100_000))
 
@@ -269,7 +269,7 @@ def test_arrays_that_unpack_to_too_many_bytes_fail_the_sample(decoder: SampleDec
         decoder("npz", stream.getvalue())
 
 
-def test_msgpack_is_read_where_it_is_installed() -> None:
+def test_msgpack_is_decoded_when_installed() -> None:
     msgpack = pytest.importorskip("msgpack")
     value = {"a": [1, 2.5, None, b"x"], 3: "y"}
 
@@ -278,7 +278,7 @@ def test_msgpack_is_read_where_it_is_installed() -> None:
         DECODER("msg", msgpack.packb(value)[:-1])
 
 
-def test_msgpack_that_is_not_installed_ends_the_run_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_msgpack_is_fatal_with_install_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "msgpack", None)
 
     with pytest.raises(FatalSampleError, match="msgpack is not installed") as raised:
@@ -288,5 +288,5 @@ def test_msgpack_that_is_not_installed_ends_the_run_and_says_so(monkeypatch: pyt
     assert "pip install msgpack" in raised.value.hint
 
 
-def test_a_decoder_is_a_value() -> None:
+def test_sample_decoder_pickles_by_value() -> None:
     assert pickle.loads(pickle.dumps(DECODER)) == SampleDecoder("torchrgb8", av_decode=None)  # noqa: S301 - our own

@@ -20,7 +20,7 @@ def deep(channels: int, *, seed: int = 0) -> NDArray[np.uint16]:
 
 
 def a_deep_tiff(values: NDArray[np.uint16], compression: str) -> bytes:
-    """By FFmpeg: Pillow writes no color of 16 bits."""
+    """A TIFF written by FFmpeg, since Pillow cannot write 16-bit color."""
     context: Any = av.CodecContext.create("tiff", "w")
     height, width, channels = values.shape
     context.width, context.height, context.time_base = width, height, Fraction(1)
@@ -35,17 +35,17 @@ def decode(spec: str, data: bytes) -> Any:
 
 
 @pytest.mark.parametrize(("spec", "channels"), [("rgb16", 3), ("rgba16", 4)])
-def test_a_deep_png_keeps_every_bit(spec: str, channels: int) -> None:
+def test_16_bit_color_png_keeps_every_bit(spec: str, channels: int) -> None:
     assert np.array_equal(decode(spec, a_deep_png(deep(channels))), deep(channels))
 
 
 @pytest.mark.parametrize("compression", ["raw", "lzw", "deflate", "packbits"])
 @pytest.mark.parametrize(("spec", "channels"), [("rgb16", 3), ("rgba16", 4)])
-def test_a_deep_tiff_keeps_every_bit(spec: str, channels: int, compression: str) -> None:
+def test_16_bit_color_tiff_keeps_every_bit(spec: str, channels: int, compression: str) -> None:
     assert np.array_equal(decode(spec, a_deep_tiff(deep(channels), compression)), deep(channels))
 
 
-def test_gray_with_transparency_keeps_every_bit() -> None:
+def test_16_bit_gray_with_alpha_keeps_every_bit() -> None:
     gray, alpha = deep(2)[..., 0], deep(2)[..., 1]
     image = decode("rgba16", a_deep_png(deep(2)))
 
@@ -53,7 +53,7 @@ def test_gray_with_transparency_keeps_every_bit() -> None:
     assert np.array_equal(image[..., 3], alpha)
 
 
-def test_channels_are_added_and_dropped_at_full_depth() -> None:
+def test_16_bit_channels_convert_at_full_depth() -> None:
     data = a_deep_png(deep(4))
     red, green, blue = (deep(4)[..., i].astype(np.float64) for i in range(3))
 
@@ -62,7 +62,7 @@ def test_channels_are_added_and_dropped_at_full_depth() -> None:
     assert np.abs(decode("l16", data) - (0.299 * red + 0.587 * green + 0.114 * blue)).max() < 1.5
 
 
-def test_only_files_of_more_depth_than_pillow_gives_go_to_another_decoder() -> None:
+def test_has_deep_color_is_true_only_for_16_bit_color() -> None:
     def is_deep(data: bytes) -> bool:
         import io
 
@@ -73,14 +73,14 @@ def test_only_files_of_more_depth_than_pillow_gives_go_to_another_decoder() -> N
     assert not any(map(is_deep, (a_png(), a_jpeg(), encoded(pixels(), "TIFF"))))
 
 
-def test_a_truncated_deep_png_is_an_error_and_not_half_an_image() -> None:
+def test_truncated_16_bit_png_raises_error() -> None:
     data = a_deep_png(np.tile(deep(3), (20, 20, 1)))
 
     with pytest.raises(OSError, match="truncated"):
         decode("rgb16", data[: len(data) // 2])
 
 
-def test_what_two_decoders_read_differently_is_refused_with_the_way_out() -> None:
+def test_read_deep_color_refuses_pixels_that_differ_from_pillow() -> None:
     image = Image.fromarray(np.zeros((9, 11, 3), np.uint8))
     image.format = "PNG"
 
@@ -88,7 +88,7 @@ def test_what_two_decoders_read_differently_is_refused_with_the_way_out() -> Non
         pillow.read_deep_color(a_deep_png(deep(3)), image)
 
 
-def test_what_ffmpeg_does_not_read_is_refused_with_the_way_out() -> None:
+def test_read_deep_color_refuses_files_ffmpeg_cannot_read() -> None:
     image = Image.fromarray(np.zeros((20, 30, 3), np.uint8))
     image.format = "TIFF"
 

@@ -21,8 +21,8 @@ def decode(spec: str, data: bytes, max_pixels: int = 10**6, **options: Any) -> A
     return image_decode_function(ImageDecodeOptions(IMAGE_SPECS[spec], max_pixels, **options))(data)
 
 
-def wanted(spec: str, data: bytes) -> NDArray[Any]:
-    """What WebDataset's decoder makes of it, before any transposition."""
+def expected(spec: str, data: bytes) -> NDArray[Any]:
+    """The pixels that WebDataset's decoder returns, before any transposition."""
     read = as_pillow_reads(data, IMAGE_SPECS[spec].mode)
     scale = {"uint8": read, "uint16": read.astype(np.uint16) * 257, "float32": read.astype(np.float32) / 255.0}
     return scale[IMAGE_SPECS[spec].depth]
@@ -30,18 +30,18 @@ def wanted(spec: str, data: bytes) -> NDArray[Any]:
 
 @pytest.mark.parametrize("data", [a_jpeg(), a_png()], ids=["jpeg", "png"])
 @pytest.mark.parametrize("spec", NUMPY)
-def test_an_array_is_what_webdataset_makes(spec: str, data: bytes) -> None:
+def test_array_image_equals_webdataset_decoder(spec: str, data: bytes) -> None:
     image = decode(spec, data)
 
-    assert image.dtype == wanted(spec, data).dtype
-    assert np.array_equal(image, wanted(spec, data))
+    assert image.dtype == expected(spec, data).dtype
+    assert np.array_equal(image, expected(spec, data))
     assert image.flags.writeable
 
 
 @pytest.mark.parametrize("data", [a_jpeg(), a_png()], ids=["jpeg", "png"])
 @pytest.mark.parametrize("spec", TORCH)
-def test_a_tensor_is_what_webdataset_makes_channels_first(spec: str, data: bytes) -> None:
-    array = wanted(spec, data)
+def test_tensor_image_equals_webdataset_decoder_channels_first(spec: str, data: bytes) -> None:
+    array = expected(spec, data)
 
     image = decode(spec, data)
 
@@ -50,21 +50,21 @@ def test_a_tensor_is_what_webdataset_makes_channels_first(spec: str, data: bytes
     assert str(image.dtype) == f"torch.{IMAGE_SPECS[spec].depth}"
 
 
-def test_a_color_tensor_lies_channels_last_in_memory() -> None:
+def test_color_tensor_is_channels_last_in_memory() -> None:
     image = decode("torchrgb8", a_jpeg(20, 30))
 
     assert image.shape == (3, 20, 30)
     assert image.unsqueeze(0).is_contiguous(memory_format=torch.channels_last)
 
 
-def test_floats_lie_between_0_and_1() -> None:
+def test_float_images_are_scaled_to_0_to_1() -> None:
     image = decode("torchrgb", encoded(np.array([[[0, 128, 255]]], np.uint8), "PNG"))
 
     assert image.flatten().tolist() == [0.0, pytest.approx(128 / 255), 1.0]
 
 
 @pytest.mark.parametrize(("spec", "mode"), [("pil", "RGBA"), ("pill", "L"), ("pilrgb", "RGB"), ("pilrgba", "RGBA")])
-def test_a_pil_image_is_as_it_is_or_converted(spec: str, mode: str) -> None:
+def test_pil_image_keeps_or_converts_mode(spec: str, mode: str) -> None:
     image = decode(spec, encoded(pixels(20, 30, 4), "PNG"))
 
     assert isinstance(image, Image.Image)
@@ -72,26 +72,26 @@ def test_a_pil_image_is_as_it_is_or_converted(spec: str, mode: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["BMP", "GIF", "PPM", "TIFF", "WEBP", "JPEG2000", "TGA"])
-def test_every_usual_format_is_read(form: str) -> None:
+def test_common_image_formats_are_decoded(form: str) -> None:
     data = encoded(pixels(), form)
 
     assert np.array_equal(decode("rgb8", data), as_pillow_reads(data, "RGB"))
 
 
-def test_a_cmyk_jpeg_is_read_as_pillow_reads_it() -> None:
+def test_cmyk_jpeg_equals_pillow() -> None:
     data = encoded(Image.fromarray(pixels(16, 16, 4), "CMYK"), "JPEG")
 
     assert np.array_equal(decode("rgb8", data), as_pillow_reads(data, "RGB"))
 
 
-def test_a_palette_becomes_its_colors() -> None:
+def test_palette_image_is_converted_to_colors() -> None:
     data = encoded(Image.fromarray(pixels()).convert("P"), "PNG")
 
     assert np.array_equal(decode("rgb8", data), as_pillow_reads(data, "RGB"))
 
 
 @pytest.mark.parametrize("form", ["PNG", "TIFF"])
-def test_sixteen_bits_are_scaled_and_not_clipped(form: str) -> None:
+def test_16_bit_gray_is_scaled_not_clipped(form: str) -> None:
     data = encoded(np.array([[0, 257, 32_896, 65_535]], np.uint16), form)
 
     assert decode("l8", data).tolist() == [[0, 1, 128, 255]]
@@ -104,7 +104,7 @@ def test_sixteen_bits_are_scaled_and_not_clipped(form: str) -> None:
     assert np.asarray(decode("pill16", data)).tolist() == [[0, 257, 32_896, 65_535]]
 
 
-def test_color_of_sixteen_bits_keeps_them_unless_eight_are_asked_for() -> None:
+def test_16_bit_color_keeps_depth_unless_8_bits_requested() -> None:
     deep = np.random.default_rng(0).integers(0, 65_536, (9, 7, 3), dtype=np.uint16)
     data = a_deep_png(deep)
 
@@ -114,14 +114,14 @@ def test_color_of_sixteen_bits_keeps_them_unless_eight_are_asked_for() -> None:
     assert np.abs(decode("rgb8", data) - deep / 257).max() < 1
 
 
-def test_eight_bits_in_sixteen_use_the_whole_range() -> None:
+def test_8_bit_image_scales_to_full_16_bit_range() -> None:
     data = encoded(np.array([[0, 128, 255]], np.uint8), "PNG")
 
     assert decode("l16", data).tolist() == [[0, 128 * 257, 65_535]]
     assert np.asarray(decode("pill16", data)).tolist() == [[0, 128 * 257, 65_535]]
 
 
-def test_one_color_of_a_deep_image_may_be_transparent() -> None:
+def test_transparent_color_of_16_bit_image_becomes_alpha() -> None:
     gray, color = np.array([[[7], [8]]], np.uint16), np.array([[[1, 2, 3], [1, 2, 4]]], np.uint16)
 
     assert decode("rgba16", a_deep_png(gray, transparent=(7,)))[..., 3].tolist() == [[0, 65_535]]
@@ -131,26 +131,26 @@ def test_one_color_of_a_deep_image_may_be_transparent() -> None:
 
 @pytest.mark.parametrize("spec", ["rgb8", "rgb", "torchrgb8", "torchl16", "l8", "pilrgb", "pil", "pill16"])
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_images_are_turned_as_the_camera_says_where_that_is_asked_for(spec: str, orientation: int) -> None:
+def test_exif_orientation_option_rotates_images(spec: str, orientation: int) -> None:
     upright = np.asarray(decode(spec, lying(1)))
     data = lying(orientation)
 
     assert np.array_equal(np.asarray(decode(spec, data)), np.asarray(decode(spec, lying(orientation, marked=False))))
-    turned = np.asarray(decode(spec, data, exif_orientation=True))
-    assert turned.shape == upright.shape
-    assert np.abs(turned.astype(np.float64) - upright).mean() < 0.02 * np.abs(upright.astype(np.float64)).max()
+    rotated = np.asarray(decode(spec, data, exif_orientation=True))
+    assert rotated.shape == upright.shape
+    assert np.abs(rotated.astype(np.float64) - upright).mean() < 0.02 * np.abs(upright.astype(np.float64)).max()
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_the_turned_pixels_are_those_of_pillow(orientation: int) -> None:
+def test_exif_orientation_equals_pillow_exif_transpose(orientation: int) -> None:
     data = lying(orientation)
-    wanted = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
+    expected = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
 
-    assert np.array_equal(decode("rgb8", data, exif_orientation=True), np.asarray(wanted))
+    assert np.array_equal(decode("rgb8", data, exif_orientation=True), np.asarray(expected))
 
 
 @pytest.mark.parametrize(
-    ("size", "min_side", "comes_out"),
+    ("size", "min_side", "expected_size"),
     [
         ((256, 300), None, (256, 300)),
         ((256, 300), 200, (256, 300)),
@@ -164,24 +164,24 @@ def test_the_turned_pixels_are_those_of_pillow(orientation: int) -> None:
     ],
 )
 @pytest.mark.parametrize("spec", ["rgb8", "l8", "rgb", "pilrgb", "pil"])
-def test_a_reduced_jpeg_is_at_least_as_large_as_asked(
-    spec: str, size: tuple[int, int], min_side: int | None, comes_out: tuple[int, int]
+def test_min_side_reduces_jpeg_to_at_least_min_side(
+    spec: str, size: tuple[int, int], min_side: int | None, expected_size: tuple[int, int]
 ) -> None:
     image = np.asarray(decode(spec, a_jpeg(*size), min_side=min_side or 0))
 
-    assert image.shape[:2] == comes_out
-    assert min(comes_out) >= min(min_side or 0, *size)
+    assert image.shape[:2] == expected_size
+    assert min(expected_size) >= min(min_side or 0, *size)
 
 
-def test_formats_that_cannot_be_reduced_come_whole() -> None:
+def test_min_side_leaves_png_at_full_size() -> None:
     assert decode("rgb8", a_png(64, 64), min_side=16).shape == (64, 64, 3)
 
 
-def test_a_reduced_image_may_be_turned_too() -> None:
+def test_min_side_combines_with_exif_orientation() -> None:
     assert decode("rgb8", lying(6, size=(64, 96)), min_side=32, exif_orientation=True).shape == (32, 48, 3)
 
 
-def test_thirty_two_bits_a_pixel_are_refused_with_the_way_out() -> None:
+def test_32_bit_image_is_refused_except_as_pil() -> None:
     data = encoded(np.array([[0.5, 1e9]], np.float32), "TIFF")
 
     with pytest.raises(ValueError, match="image_decode='pil'"):
@@ -191,14 +191,14 @@ def test_thirty_two_bits_a_pixel_are_refused_with_the_way_out() -> None:
 
 @pytest.mark.parametrize("spec", ["torchrgb8", "rgb", "pil"])
 @pytest.mark.parametrize("data", [a_jpeg(20, 30), a_png(20, 30)], ids=["jpeg", "png"])
-def test_an_image_of_more_pixels_than_allowed_is_refused(spec: str, data: bytes) -> None:
+def test_image_over_max_pixels_is_refused(spec: str, data: bytes) -> None:
     decode(spec, data, 600)
 
     with pytest.raises(ValueError, match="the limit is 599"):
         decode(spec, data, 599)
 
 
-def test_a_format_that_runs_programs_is_not_opened() -> None:
+def test_eps_is_refused() -> None:
     stream = io.BytesIO()
     Image.fromarray(pixels()).save(stream, "EPS")
 
@@ -206,6 +206,6 @@ def test_a_format_that_runs_programs_is_not_opened() -> None:
         decode("rgb8", stream.getvalue())
 
 
-def test_a_truncated_jpeg_is_an_error_and_not_half_an_image() -> None:
+def test_truncated_jpeg_raises_error() -> None:
     with pytest.raises(OSError, match="truncated"):
         decode("torchrgb8", a_jpeg(64, 64)[:-200])

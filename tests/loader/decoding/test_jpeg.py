@@ -15,61 +15,61 @@ from .pictures import a_jpeg, a_png, as_pillow_reads, encoded, pixels
 SIZES = [(1, 1), (1, 7), (7, 1), (8, 8), (15, 17), (31, 64), (63, 61), (100, 3)]
 
 
-def wanted(mode: str, max_pixels: int = 10**6, min_side: int = 0) -> ImageDecodeOptions:
+def options_for(mode: str, max_pixels: int = 10**6, min_side: int = 0) -> ImageDecodeOptions:
     return ImageDecodeOptions(ImageSpec("numpy", mode), max_pixels, min_side=min_side)
 
 
-def decoded(data: bytes, mode: str, min_side: int = 0) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    size = jpeg.jpeg_output_size(data, wanted(mode, min_side=min_side))
+def decode(data: bytes, mode: str, min_side: int = 0) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    size = jpeg.jpeg_output_size(data, options_for(mode, min_side=min_side))
     assert size is not None
     out = np.empty((*size, *{"L": (), "RGB": (3,), "RGBA": (4,)}[mode]), np.uint8)
-    assert jpeg.decode_into(out, data, wanted(mode, min_side=min_side))
+    assert jpeg.decode_into(out, data, options_for(mode, min_side=min_side))
     return out
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("subsampling", ["4:4:4", "4:2:2", "4:2:0", "4:1:1"])
 @pytest.mark.parametrize("progressive", [False, True])
-def test_pixels_equal_those_of_pillow(size: tuple[int, int], subsampling: str, progressive: bool) -> None:
+def test_decoded_jpeg_equals_pillow(size: tuple[int, int], subsampling: str, progressive: bool) -> None:
     data = a_jpeg(*size, subsampling=subsampling, progressive=progressive)
 
     for mode in ("RGB", "RGBA"):
-        assert np.array_equal(decoded(data, mode), as_pillow_reads(data, mode))
+        assert np.array_equal(decode(data, mode), as_pillow_reads(data, mode))
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("subsampling", ["440", "420", "411"])
-def test_pixels_of_files_from_another_encoder_equal_those_of_pillow(size: tuple[int, int], subsampling: str) -> None:
+def test_simplejpeg_encoded_file_equals_pillow(size: tuple[int, int], subsampling: str) -> None:
     data = simplejpeg.encode_jpeg(pixels(*size), 90, "RGB", subsampling)
 
-    assert np.array_equal(decoded(data, "RGB"), as_pillow_reads(data, "RGB"))
+    assert np.array_equal(decode(data, "RGB"), as_pillow_reads(data, "RGB"))
 
 
 @pytest.mark.parametrize("size", [(64, 64), (65, 67), (100, 33), (17, 255), (9, 40), (129, 8)])
 @pytest.mark.parametrize("subsampling", ["4:4:4", "4:2:2", "4:2:0", "4:1:1"])
 @pytest.mark.parametrize("progressive", [False, True])
-def test_reduced_pixels_equal_those_of_pillow(size: tuple[int, int], subsampling: str, progressive: bool) -> None:
+def test_reduced_jpeg_equals_pillow_draft(size: tuple[int, int], subsampling: str, progressive: bool) -> None:
     data = a_jpeg(*size, subsampling=subsampling, progressive=progressive)
 
     for min_side in (1, 8, 16, 30):
         reduced = Image.open(io.BytesIO(data))
-        by = jpeg.reduction_factor(*size, min_side)
-        reduced.draft(None, (size[1] // by, size[0] // by))
-        assert np.array_equal(decoded(data, "RGB", min_side), np.asarray(reduced.convert("RGB")))
+        factor = jpeg.reduction_factor(*size, min_side)
+        reduced.draft(None, (size[1] // factor, size[0] // factor))
+        assert np.array_equal(decode(data, "RGB", min_side), np.asarray(reduced.convert("RGB")))
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])
 @pytest.mark.parametrize("progressive", [False, True])
-def test_gray_files_equal_pillow_in_every_mode(mode: str, progressive: bool) -> None:
+def test_gray_jpeg_equals_pillow_in_every_mode(mode: str, progressive: bool) -> None:
     data = encoded(pixels(33, 47, 1)[..., 0], "JPEG", quality=80, progressive=progressive)
 
-    assert np.array_equal(decoded(data, mode), as_pillow_reads(data, mode))
+    assert np.array_equal(decode(data, mode), as_pillow_reads(data, mode))
 
 
-def test_files_that_store_rgb_equal_pillow() -> None:
+def test_rgb_jpeg_equals_pillow() -> None:
     data = a_jpeg(33, 47, keep_rgb=True)
 
-    assert np.array_equal(decoded(data, "RGB"), as_pillow_reads(data, "RGB"))
+    assert np.array_equal(decode(data, "RGB"), as_pillow_reads(data, "RGB"))
 
 
 @pytest.mark.parametrize(
@@ -82,18 +82,18 @@ def test_files_that_store_rgb_equal_pillow() -> None:
         (b"", "RGB"),
     ],
 )
-def test_what_would_differ_from_pillow_is_left_to_it(data: bytes, mode: str) -> None:
-    assert jpeg.jpeg_output_size(data, wanted(mode)) is None
+def test_jpeg_output_size_is_none_for_files_left_to_pillow(data: bytes, mode: str) -> None:
+    assert jpeg.jpeg_output_size(data, options_for(mode)) is None
 
 
-def test_the_size_is_checked_before_a_pixel_is_decoded() -> None:
+def test_jpeg_output_size_refuses_too_many_pixels() -> None:
     with pytest.raises(ValueError, match="30 x 20 pixels, the limit is 599"):
-        jpeg.jpeg_output_size(a_jpeg(20, 30), wanted("RGB", 599))
+        jpeg.jpeg_output_size(a_jpeg(20, 30), options_for("RGB", 599))
 
-    assert jpeg.jpeg_output_size(a_jpeg(20, 30), wanted("RGB", 600)) == (20, 30)
+    assert jpeg.jpeg_output_size(a_jpeg(20, 30), options_for("RGB", 600)) == (20, 30)
 
 
-def test_a_damaged_file_is_not_painted_over() -> None:
+def test_decode_into_returns_false_for_truncated_jpeg() -> None:
     data = a_jpeg(64, 64)
 
-    assert not jpeg.decode_into(np.empty((64, 64, 3), np.uint8), data[: len(data) // 2], wanted("RGB"))
+    assert not jpeg.decode_into(np.empty((64, 64, 3), np.uint8), data[: len(data) // 2], options_for("RGB"))

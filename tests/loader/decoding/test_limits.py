@@ -16,19 +16,19 @@ def a_zip(size: int) -> bytes:
     return stream.getvalue()
 
 
-def test_pixels_up_to_the_limit_are_allowed() -> None:
+def test_check_pixel_count_allows_up_to_limit() -> None:
     check_pixel_count(30, 20, 600)
     with pytest.raises(ValueError, match="30 x 20 pixels, the limit is 599"):
         check_pixel_count(30, 20, 599)
 
 
-def test_bytes_up_to_the_limit_are_allowed() -> None:
+def test_check_part_size_allows_up_to_limit() -> None:
     check_part_size(bytes(10), 10)
     with pytest.raises(ValueError, match="has 10 bytes, the limit is 9"):
         check_part_size(bytes(10), 9)
 
 
-def test_an_archive_counts_as_what_it_unpacks_to() -> None:
+def test_check_unpacked_size_counts_unpacked_bytes() -> None:
     data = a_zip(100_000)
     assert len(data) < 1000
 
@@ -37,7 +37,7 @@ def test_an_archive_counts_as_what_it_unpacks_to() -> None:
         check_unpacked_size(data, 99_999)
 
 
-def test_what_is_no_archive_is_left_to_its_reader() -> None:
+def test_check_unpacked_size_ignores_non_archives() -> None:
     stream = io.BytesIO()
     np.save(stream, np.zeros(100))
 

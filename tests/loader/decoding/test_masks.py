@@ -14,7 +14,7 @@ from wdsctl.loader import SampleDecoder
 IDS = [[0, 1, 200], [255, 7, 3]]
 
 
-def saved(image: Image.Image, form: str = "PNG") -> bytes:
+def save(image: Image.Image, form: str = "PNG") -> bytes:
     file = io.BytesIO()
     image.save(file, form)
     return file.getvalue()
@@ -31,7 +31,7 @@ def colors() -> Image.Image:
     return Image.fromarray(np.stack([ids & 255, ids >> 8 & 255, ids >> 16], axis=-1).astype(np.uint8))
 
 
-def decoded(part: str, data: bytes, **options: Any) -> Any:
+def decode_mask(part: str, data: bytes, **options: Any) -> Any:
     return SampleDecoder(**options).function_for(part, kind="mask", field="mask")(data)
 
 
@@ -46,37 +46,37 @@ def decoded(part: str, data: bytes, **options: Any) -> Any:
         (colors(), [[0, 255, 256], [65_536, 70_000, 16_777_215]]),
     ],
 )
-def test_a_mask_has_the_ids_of_its_file_whatever_images_are_decoded_to(
+def test_mask_keeps_file_ids_for_any_image_decode(
     image: Image.Image, ids: list[list[int]], options: dict[str, Any]
 ) -> None:
-    mask = decoded("seg.png", saved(image), **options)
+    mask = decode_mask("seg.png", save(image), **options)
 
     assert isinstance(mask, torch.Tensor)
     assert (mask.dtype, mask.tolist()) == (torch.int32, ids)
 
 
-def test_a_mask_may_have_another_extension_or_be_an_array() -> None:
+def test_mask_accepts_other_extensions_and_arrays() -> None:
     data = io.BytesIO()
     np.save(data, np.asarray(IDS))
 
-    assert decoded("seg.mask", saved(palette())).tolist() == IDS
-    assert decoded("seg.npy", data.getvalue()).tolist() == IDS
+    assert decode_mask("seg.mask", save(palette())).tolist() == IDS
+    assert decode_mask("seg.npy", data.getvalue()).tolist() == IDS
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "F"])
-def test_an_image_that_holds_no_ids_is_refused(mode: str) -> None:
+def test_mask_refuses_image_modes_without_ids(mode: str) -> None:
     with pytest.raises(SampleFailed, match=f"has the mode {mode}"):
-        decoded(
-            "seg.tiff" if mode == "F" else "seg.png", saved(Image.new(mode, (2, 2)), "TIFF" if mode == "F" else "PNG")
+        decode_mask(
+            "seg.tiff" if mode == "F" else "seg.png", save(Image.new(mode, (2, 2)), "TIFF" if mode == "F" else "PNG")
         )
 
 
-def test_damaged_and_too_large_masks_are_refused() -> None:
+def test_damaged_or_too_large_mask_fails_sample() -> None:
     with pytest.raises(SampleFailed):
-        decoded("seg.png", saved(palette())[:60])
+        decode_mask("seg.png", save(palette())[:60])
     with pytest.raises(SampleFailed):
-        decoded("seg.png", saved(palette()), max_pixels=3)
+        decode_mask("seg.png", save(palette()), max_pixels=3)
 
 
-def test_a_decoder_of_ones_own_wins() -> None:
-    assert decoded("seg.png", b"x", decoders={"seg.png": len}) == 1
+def test_custom_decoder_overrides_mask_decoding() -> None:
+    assert decode_mask("seg.png", b"x", decoders={"seg.png": len}) == 1

@@ -8,47 +8,47 @@ from .pictures import a_jpeg
 
 
 def images(
-    memory: BatchMemory, n: int, *, of: int | None = None, shape: tuple[int, ...] = (4, 6, 3)
+    memory: BatchMemory, n: int, *, announced: int | None = None, shape: tuple[int, ...] = (4, 6, 3)
 ) -> list[torch.Tensor]:
-    """A batch of n images, the i-th filled with i."""
-    memory.begin(n if of is None else of)
-    taken = [memory.take(shape) for _ in range(n)]
-    for i, (array, _) in enumerate(taken):
+    """Takes n images of a batch and fills the i-th with i."""
+    memory.begin(n if announced is None else announced)
+    tensors = [memory.take(shape) for _ in range(n)]
+    for i, (array, _) in enumerate(tensors):
         array[:] = i
-    return [image for _, image in taken]
+    return [image for _, image in tensors]
 
 
 def a_memory() -> BatchMemory:
-    """One that has seen an image of the usual shape."""
+    """A BatchMemory that has seen one image of the default shape."""
     memory = BatchMemory(torch.uint8)
     images(memory, 1)
     return memory
 
 
-def test_images_of_one_size_are_the_batch_without_a_copy() -> None:
+def test_batch_tensor_of_equal_images_is_zero_copy() -> None:
     memory = a_memory()
-    taken = images(memory, 3)
+    tensors = images(memory, 3)
 
-    batch = memory.batch_tensor(taken)
+    batch = memory.batch_tensor(tensors)
 
     assert batch is not None
     assert batch.shape == (3, 3, 4, 6)
     assert batch.is_contiguous(memory_format=torch.channels_last)
-    assert torch.equal(batch, torch.stack(taken))
-    assert batch.data_ptr() == taken[0].data_ptr()
+    assert torch.equal(batch, torch.stack(tensors))
+    assert batch.data_ptr() == tensors[0].data_ptr()
 
 
-def test_a_last_batch_may_be_short() -> None:
+def test_batch_tensor_of_short_last_batch() -> None:
     memory = a_memory()
-    taken = images(memory, 2, of=5)
+    tensors = images(memory, 2, announced=5)
 
-    batch = memory.batch_tensor(taken)
+    batch = memory.batch_tensor(tensors)
 
     assert batch is not None
     assert batch.shape[0] == 2
 
 
-def test_gray_images_have_no_channels() -> None:
+def test_batch_tensor_of_gray_images_has_no_channels() -> None:
     memory = BatchMemory(torch.float32)
     images(memory, 1, shape=(4, 6))
 
@@ -58,58 +58,58 @@ def test_gray_images_have_no_channels() -> None:
     assert (batch.shape, batch.dtype) == ((2, 4, 6), torch.float32)
 
 
-def test_a_batch_that_is_kept_never_changes() -> None:
+def test_earlier_batch_is_not_overwritten() -> None:
     memory = a_memory()
-    kept = memory.batch_tensor(images(memory, 3))
-    assert kept is not None
-    before = kept.clone()
+    batch = memory.batch_tensor(images(memory, 3))
+    assert batch is not None
+    before = batch.clone()
 
     for image in images(memory, 3):
         image.fill_(99)
 
-    assert torch.equal(kept, before)
+    assert torch.equal(batch, before)
 
 
-def test_images_of_several_sizes_are_no_whole() -> None:
+def test_batch_tensor_is_none_for_different_sizes() -> None:
     memory = a_memory()
     memory.begin(2)
-    taken = [memory.take((4, 6, 3))[1], memory.take((5, 5, 3))[1]]
+    tensors = [memory.take((4, 6, 3))[1], memory.take((5, 5, 3))[1]]
 
-    assert memory.batch_tensor(taken) is None
+    assert memory.batch_tensor(tensors) is None
 
 
-def test_an_image_that_a_hook_replaced_left_out_or_reordered_is_no_whole() -> None:
+def test_batch_tensor_is_none_for_replaced_or_reordered_images() -> None:
     memory = a_memory()
-    taken = images(memory, 3)
+    tensors = images(memory, 3)
 
-    assert memory.batch_tensor([*taken[:2], taken[2].clone()]) is None
-    assert memory.batch_tensor(taken[:2]) is None
-    assert memory.batch_tensor([taken[1], taken[0], taken[2]]) is None
-    assert memory.batch_tensor([*taken[:2], taken[2].flip(1)]) is None
-    assert memory.batch_tensor([*taken[:2], taken[2].view(torch.int8)]) is None
-    assert memory.batch_tensor(taken) is not None
+    assert memory.batch_tensor([*tensors[:2], tensors[2].clone()]) is None
+    assert memory.batch_tensor(tensors[:2]) is None
+    assert memory.batch_tensor([tensors[1], tensors[0], tensors[2]]) is None
+    assert memory.batch_tensor([*tensors[:2], tensors[2].flip(1)]) is None
+    assert memory.batch_tensor([*tensors[:2], tensors[2].view(torch.int8)]) is None
+    assert memory.batch_tensor(tensors) is not None
 
 
-def test_an_image_that_a_hook_changed_in_place_is_in_the_batch_as_changed() -> None:
+def test_batch_tensor_contains_in_place_changes() -> None:
     memory = a_memory()
-    taken = images(memory, 2)
-    taken[1].add_(100)
+    tensors = images(memory, 2)
+    tensors[1].add_(100)
 
-    batch = memory.batch_tensor(taken)
+    batch = memory.batch_tensor(tensors)
 
     assert batch is not None
     assert bool((batch[1] == 101).all())
 
 
-def test_an_image_whose_shape_a_hook_changed_in_place_is_no_whole() -> None:
+def test_batch_tensor_is_none_after_in_place_reshape() -> None:
     memory = a_memory()
-    taken = images(memory, 2)
-    taken[0].unsqueeze_(0)
+    tensors = images(memory, 2)
+    tensors[0].unsqueeze_(0)
 
-    assert memory.batch_tensor(taken) is None
+    assert memory.batch_tensor(tensors) is None
 
 
-def test_images_of_an_earlier_batch_are_no_whole() -> None:
+def test_batch_tensor_is_none_for_images_of_earlier_batch() -> None:
     memory = a_memory()
     earlier = images(memory, 2)
     images(memory, 2)
@@ -117,15 +117,15 @@ def test_images_of_an_earlier_batch_are_no_whole() -> None:
     assert memory.batch_tensor(earlier) is None
 
 
-def test_more_images_than_were_announced_are_decoded_and_are_no_whole() -> None:
+def test_batch_tensor_is_none_for_more_images_than_announced() -> None:
     memory = a_memory()
-    taken = images(memory, 3, of=2)
+    tensors = images(memory, 3, announced=2)
 
-    assert [int(image[0, 0, 0]) for image in taken] == [0, 1, 2]
-    assert memory.batch_tensor(taken) is None
+    assert [int(image[0, 0, 0]) for image in tensors] == [0, 1, 2]
+    assert memory.batch_tensor(tensors) is None
 
 
-def test_where_sizes_vary_no_block_is_made_for_one_image() -> None:
+def test_take_allocates_single_image_when_sizes_vary() -> None:
     memory = BatchMemory(torch.uint8)
     memory.begin(1_000)
     memory.take((4, 6, 3))
@@ -136,7 +136,7 @@ def test_where_sizes_vary_no_block_is_made_for_one_image() -> None:
     assert image.untyped_storage().nbytes() == 8 * 8 * 3
 
 
-def test_a_decoder_fills_a_memory_with_what_it_decodes_without_one() -> None:
+def test_decoding_into_batch_memory_equals_decoding_without() -> None:
     decoder = SampleDecoder("torchrgb8")
     memory = decoder.memory_for("jpg")
     assert memory is not None

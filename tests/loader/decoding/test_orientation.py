@@ -21,31 +21,31 @@ def upright(data: bytes) -> Image.Image:
 
 
 def with_exif(exif: bytes) -> bytes:
-    """A JPEG file with this segment behind its first two bytes."""
+    """A JPEG file with this EXIF segment after its first two bytes."""
     data = a_jpeg()
     return data[:2] + b"\xff\xe1" + struct.pack(">H", len(exif) + 8) + b"Exif\0\0" + exif + data[2:]
 
 
-@pytest.mark.parametrize("mark", range(1, 9))
-def test_the_mark_of_a_jpeg_is_read(mark: int) -> None:
-    assert pillow.jpeg_orientation(lying(mark)) == mark
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_jpeg_orientation_reads_exif_tag(orientation: int) -> None:
+    assert pillow.jpeg_orientation(lying(orientation)) == orientation
 
 
-def test_a_jpeg_without_a_mark_lies_as_it_is() -> None:
+def test_jpeg_orientation_defaults_to_1() -> None:
     assert pillow.jpeg_orientation(a_jpeg()) == 1
 
 
-@pytest.mark.parametrize("mark", range(1, 9))
-def test_arrays_are_turned_as_pillow_turns_images(mark: int) -> None:
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_orient_pixels_equals_orient_image(orientation: int) -> None:
     array = pixels(5, 7)
     image = Image.fromarray(array)
-    image.getexif()[0x112] = mark
+    image.getexif()[0x112] = orientation
 
-    assert np.array_equal(pillow.orient_pixels(array, mark), np.asarray(pillow.orient_image(image)))
+    assert np.array_equal(pillow.orient_pixels(array, orientation), np.asarray(pillow.orient_image(image)))
 
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "TIFF", "AVIF"])
-def test_every_format_that_has_a_mark_is_turned(form: str) -> None:
+def test_exif_orientation_rotates_every_format(form: str) -> None:
     if form not in Image.SAVE and not (Image.init() and form in Image.SAVE):
         pytest.skip(f"this Pillow does not write {form}")
 
@@ -62,20 +62,20 @@ def test_every_format_that_has_a_mark_is_turned(form: str) -> None:
         b"",
         b"MM\0*",
         b"no TIFF header at all",
-        b"MM\0*\0\0\0\x08\xff\xff",  # promises 65,535 entries
+        b"MM\0*\0\0\0\x08\xff\xff",  # claims 65,535 entries
         b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x09\0\0\0\0\0\0",  # orientation 9
         b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x02\0\0\0\x04abc\0\0\0\0\0",  # a text
     ],
 )
-@pytest.mark.filterwarnings("ignore")  # Pillow warns of what is broken
-def test_a_broken_mark_says_nothing_of_the_pixels(exif: bytes) -> None:
+@pytest.mark.filterwarnings("ignore")  # Pillow warns of broken EXIF
+def test_broken_exif_is_ignored(exif: bytes) -> None:
     data = with_exif(exif)
 
     assert pillow.jpeg_orientation(data) == 1
     assert np.array_equal(np.asarray(upright(data)), np.asarray(Image.open(io.BytesIO(a_jpeg()))))
 
 
-def test_a_turned_image_is_not_turned_again() -> None:
+def test_rotated_image_is_not_rotated_twice() -> None:
     once = upright(lying(8))
 
     assert np.array_equal(np.asarray(pillow.orient_image(once)), np.asarray(once))

@@ -14,7 +14,7 @@ from .pictures import a_jpeg
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("spec", ["torchrgb8", "torchrgb", "torchrgb16", "rgb8"])
-def test_images_are_the_same_by_any_number_of_threads(spec: str, threads: int) -> None:
+def test_decode_threads_do_not_change_images(spec: str, threads: int) -> None:
     files = [a_jpeg(40 + i % 2, 30, seed=i) for i in range(MAX_WAITING_IMAGES + 9)]
     plain, decoder, pool = SampleDecoder(spec), SampleDecoder(spec, decode_threads=threads), DecodeThreads(threads)
     decode = decoder.function_for("jpg", decoder.memory_for("jpg"), threads=pool)
@@ -27,7 +27,7 @@ def test_images_are_the_same_by_any_number_of_threads(spec: str, threads: int) -
     )
 
 
-def test_images_lie_in_the_memory_of_their_batch_in_their_order() -> None:
+def test_threads_fill_batch_memory_in_order() -> None:
     decoder, pool, memory = SampleDecoder("torchrgb8"), DecodeThreads(3), BatchMemory(torch.uint8)
     decode = decoder.function_for("jpg", memory, threads=pool)
     memory.begin(1)
@@ -42,7 +42,7 @@ def test_images_lie_in_the_memory_of_their_batch_in_their_order() -> None:
     assert torch.equal(whole, torch.stack([decoder("jpg", a_jpeg(seed=i)) for i in range(8)]))
 
 
-def test_outside_of_together_nothing_waits() -> None:
+def test_fill_is_deferred_only_inside_decode_in_parallel() -> None:
     done: list[int] = []
     pool = DecodeThreads(2)
 
@@ -55,7 +55,7 @@ def test_outside_of_together_nothing_waits() -> None:
     assert done == [1, 2]
 
 
-def test_one_thread_waits_for_nothing() -> None:
+def test_fill_runs_immediately_with_one_thread() -> None:
     done: list[int] = []
     pool = DecodeThreads(1)
 
@@ -64,20 +64,20 @@ def test_one_thread_waits_for_nothing() -> None:
         assert done == [1]
 
 
-def test_fillings_run_side_by_side() -> None:
-    both = threading.Barrier(2, timeout=60)
+def test_fills_run_concurrently() -> None:
+    barrier = threading.Barrier(2, timeout=60)
     pool = DecodeThreads(2)
 
     with pool.decode_in_parallel():
-        pool.fill(both.wait)  # type: ignore[arg-type]  # which of the two it is does not matter
-        pool.fill(both.wait)  # type: ignore[arg-type]
+        pool.fill(barrier.wait)  # type: ignore[arg-type]  # the return value does not matter
+        pool.fill(barrier.wait)  # type: ignore[arg-type]
 
 
 def fail() -> None:
     raise ValueError("damaged")
 
 
-def test_an_error_of_any_thread_is_raised_and_the_rest_is_forgotten() -> None:
+def test_error_of_fill_is_raised_and_pool_stays_usable() -> None:
     pool, done = DecodeThreads(2), list[int]()
 
     def one_fails() -> None:
@@ -93,7 +93,7 @@ def test_an_error_of_any_thread_is_raised_and_the_rest_is_forgotten() -> None:
     assert done == [1]
 
 
-def test_what_waits_when_something_else_fails_is_forgotten() -> None:
+def test_pending_fills_are_dropped_when_body_raises() -> None:
     pool, done = DecodeThreads(2), list[int]()
 
     def fails_later() -> None:
@@ -108,7 +108,7 @@ def test_what_waits_when_something_else_fails_is_forgotten() -> None:
     assert done == [2]
 
 
-def test_no_thread_outlives_its_batch() -> None:
+def test_threads_end_with_their_batch() -> None:
     before = set(threading.enumerate())
     pool = DecodeThreads(4)
 
@@ -119,5 +119,5 @@ def test_no_thread_outlives_its_batch() -> None:
     assert set(threading.enumerate()) <= before
 
 
-def test_no_more_threads_than_processors_and_never_many() -> None:
+def test_default_threads_is_between_one_and_four() -> None:
     assert 1 <= default_threads() <= 4

@@ -1,4 +1,4 @@
-"""Arguments and methods of earlier versions of Energon."""
+"""Arguments and methods from earlier versions of Energon."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.energon import energons, energons_lines
+from tests.energon import an_energon_dataset, an_energon_jsonl
 from tests.loader.datasets import Raw, a_dataset
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.loader import open_store
@@ -33,7 +33,7 @@ from wdsctl.loader.energon import (
 from wdsctl.loader.energon.cache import DecodeFileStore, MockLazy, SystemFileStore
 
 
-class Fails(Raw):
+class FailingEncoder(Raw):
     def encode_sample(self, sample: Any) -> Any:
         if sample["__key__"].endswith("3"):
             raise ValueError("three")
@@ -49,10 +49,10 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
     return a_dataset(tmp_path_factory.mktemp("data") / "shards", 20, split={"train": 0.8, "val": 0.2})
 
 
-def test_a_handler_gets_the_exception_of_the_hook(path: str) -> None:
+def test_handler_receives_exception_of_hook(path: str) -> None:
     three: list[Any] = []
     two: list[Any] = []
-    options: dict[str, Any] = {"batch_size": 4, "task_encoder": Fails(), "repeat": False}
+    options: dict[str, Any] = {"batch_size": 4, "task_encoder": FailingEncoder(), "repeat": False}
 
     with pytest.warns(UserWarning, match="deprecated these arguments: handler"):
         first = get_train_dataset(path, handler=lambda error, sample, _: three.append((error, sample)), **options)
@@ -66,7 +66,7 @@ def test_a_handler_gets_the_exception_of_the_hook(path: str) -> None:
     assert isinstance(three[0][0], ValueError)
 
 
-def test_options_of_the_decoder_are_those_of_the_dataset(path: str) -> None:
+def test_dataset_decode_arguments_configure_sample_decoder(path: str) -> None:
     encoder: Any = DefaultTaskEncoder()
     with pytest.warns(UserWarning, match="image_decode, av_decode, guess_content"):
         dataset = get_val_dataset(
@@ -83,14 +83,14 @@ def test_options_of_the_decoder_are_those_of_the_dataset(path: str) -> None:
         get_train_dataset(path, image_decode="rgb", task_encoder=OwnDecoder())
 
 
-def test_a_cache_pool_belongs_to_the_dataset_without_a_warning(path: str) -> None:
+def test_cache_pool_argument_sets_dataset_pool_without_warning(path: str) -> None:
     pool = NoCachePool()
 
     assert get_train_dataset(path, cache_pool=pool, task_encoder=Raw()).cache_pool is pool
     assert [each.cache_pool for each, _ in get_val_datasets(path, cache_pool=pool, parallel_shard_iters=1)] == [pool]
 
 
-def test_the_deprecated_methods_of_a_loader_save_and_restore(path: str) -> None:
+def test_deprecated_loader_methods_save_and_restore_state(path: str) -> None:
     loader = get_savable_loader(get_train_dataset(path, batch_size=4, task_encoder=Raw()))
     list(islice(loader, 3))
     with pytest.warns(UserWarning, match="save_state_rank"):
@@ -104,10 +104,8 @@ def test_the_deprecated_methods_of_a_loader_save_and_restore(path: str) -> None:
     assert [batch.__key__ for batch in islice(other, 3)] == expected
 
 
-def test_a_file_of_lines_with_one_split_serves_for_every_split(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    lines = energons_lines(tmp_path / "qa.jsonl")
+def test_jsonl_with_one_split_serves_every_split(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    lines = an_energon_jsonl(tmp_path / "qa.jsonl")
     blend = tmp_path / "blend.yaml"
     blend.write_text(
         "__module__: megatron.energon\n__class__: MetadatasetV2\nsplits:\n  train: {path: qa.jsonl}\n"
@@ -121,8 +119,8 @@ def test_a_file_of_lines_with_one_split_serves_for_every_split(
     assert next(iter(get_loader(get_train_dataset(lines, task_encoder=Raw()))))["__key__"]
 
 
-def test_lines_that_energon_has_not_prepared_have_the_splits_that_they_have(tmp_path: Path) -> None:
-    lines = energons_lines(tmp_path / "qa.jsonl")
+def test_jsonl_without_energon_index_refuses_missing_split(tmp_path: Path) -> None:
+    lines = an_energon_jsonl(tmp_path / "qa.jsonl")
     next(iter(get_loader(get_train_dataset(lines, task_encoder=Raw()))))
     os.remove(f"{lines}.idx")
 
@@ -130,16 +128,16 @@ def test_lines_that_energon_has_not_prepared_have_the_splits_that_they_have(tmp_
         list(get_loader(get_val_dataset(lines, batch_size=4, task_encoder=Raw())))
 
 
-def test_a_metadataset_is_traversed_and_checked(tmp_path: Path) -> None:
-    energons(tmp_path / "images")
+def test_metadataset_is_traversed_and_validated(tmp_path: Path) -> None:
+    an_energon_dataset(tmp_path / "images")
     (tmp_path / "blend.yaml").write_text(
         "__module__: megatron.energon\n__class__: MetadatasetV2\nsplits:\n"
         "  train: {blend: [{path: images, weight: 2, subflavors: {a: 1}}, {path: images, split_part: val}]}\n"
     )
 
-    found = traverse_metadataset(tmp_path / "blend.yaml", split_part="train")
+    datasets = traverse_metadataset(tmp_path / "blend.yaml", split_part="train")
 
-    assert [(os.path.basename(each.path), each.split_part, each.subflavors) for each in found] == [
+    assert [(os.path.basename(each.path), each.split_part, each.subflavors) for each in datasets] == [
         ("images", "train", {"a": 1}),
         ("images", "val", {}),
     ]
@@ -149,7 +147,7 @@ def test_a_metadataset_is_traversed_and_checked(tmp_path: Path) -> None:
         prepare_metadataset(tmp_path / "bad.yaml")
 
 
-def test_file_stores_read_folders_as_bytes_and_decoded(tmp_path: Path) -> None:
+def test_file_stores_read_folder_files_raw_and_decoded(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps({"x": 1}))
 
     store = SystemFileStore(tmp_path)
@@ -163,7 +161,7 @@ def test_file_stores_read_folders_as_bytes_and_decoded(tmp_path: Path) -> None:
         SystemFileStore()
 
 
-def test_a_prepared_dataset_as_a_store_is_decoded_too(path: str) -> None:
+def test_decode_file_store_decodes_prepared_dataset(path: str) -> None:
     store = open_store(path)
     decoded = DecodeFileStore(store, decoder=SampleDecoder())
 
@@ -171,12 +169,12 @@ def test_a_prepared_dataset_as_a_store_is_decoded_too(path: str) -> None:
     assert pickle.loads(pickle.dumps(decoded))["000003.json"][0] == {"number": 3}  # noqa: S301 - of this test
 
 
-def test_a_mock_lazy_returns_what_its_function_makes() -> None:
+def test_mock_lazy_returns_function_result() -> None:
     lazy = MockLazy("name", str.upper)
 
     assert (lazy.get(), lazy.fname, lazy == MockLazy("name", str.upper)) == ("NAME", "name", True)
 
 
-def test_debug_logs_still_warn() -> None:
+def test_worker_debug_path_warns() -> None:
     with pytest.warns(UserWarning, match="WDS523"):
         WorkerConfig(worker_debug_path="log-{worker_id}.jsonl")

@@ -1,4 +1,4 @@
-"""Energon's names import from `wdsctl.loader.energon`, and do the same or say what to write instead."""
+"""All names of Energon are importable from `wdsctl.loader.energon`; unsupported ones raise with a replacement."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ NAMES = [
     "traverse_metadataset",
 ]
 
-#: Modules of 7.4.1 that code outside of it imports, with some of their names.
+#: Modules of 7.4.1 that other code imports, with some of their names.
 MODULES = {
     "av": ["AVDecoder", "AVWebdatasetDecoder", "AVData", "get_clips_uniform", "get_single_frames_uniform"],
     "cache": ["CachePool", "FileStore", "FileStoreCachePool", "Lazy", "NoCachePool", "SystemFileStore"],
@@ -139,33 +139,33 @@ MODULES = {
 }
 
 
-def test_the_names_are_those_of_energon() -> None:
+def test_energon_all_matches_megatron_energon() -> None:
     assert sorted(energon.__all__) == sorted(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_name_imports(name: str) -> None:
+def test_every_energon_name_is_importable(name: str) -> None:
     assert getattr(energon, name) is not None
 
 
 @pytest.mark.parametrize(("module", "names"), MODULES.items())
-def test_the_modules_have_the_names_of_energons_modules(module: str, names: list[str]) -> None:
-    found = import_module(f"wdsctl.loader.energon.{module}")
-    assert {name for name in names if not hasattr(found, name)} == set()
+def test_submodules_have_names_of_energon_modules(module: str, names: list[str]) -> None:
+    actual = import_module(f"wdsctl.loader.energon.{module}")
+    assert {name for name in names if not hasattr(actual, name)} == set()
 
 
-def test_migrate_knows_the_names_of_every_module() -> None:
+def test_names_by_module_matches_all_of_every_module() -> None:
     package = Path(energon.__file__).parent
     files = {path.relative_to(package).with_suffix("").as_posix().replace("/", ".") for path in package.rglob("*.py")}
     modules = {name.removesuffix(".__init__") for name in files if name != "__init__"} - {"replaced"}
 
     assert {"", *modules} == set(NAMES_BY_MODULE)
     for module, names in NAMES_BY_MODULE.items():
-        found = import_module(f"wdsctl.loader.energon.{module}".rstrip("."))
-        assert set(found.__all__) == names, module
+        actual = import_module(f"wdsctl.loader.energon.{module}".rstrip("."))
+        assert set(actual.__all__) == names, module
 
 
-def test_names_are_imported_when_they_are_used() -> None:
+def test_energon_import_does_not_load_torch() -> None:
     program = "import sys; from wdsctl.loader import energon; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == (
         "False\n"
@@ -173,7 +173,7 @@ def test_names_are_imported_when_they_are_used() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(NAMES) & set(REPLACEMENTS)))
-def test_a_name_without_a_counterpart_says_what_to_write_instead(name: str) -> None:
+def test_name_without_counterpart_raises_error_with_replacement(name: str) -> None:
     stand_in: Any = getattr(energon, name)
 
     with pytest.raises(UsageError, match=f"wdsctl has no {name}") as raised:
@@ -181,7 +181,7 @@ def test_a_name_without_a_counterpart_says_what_to_write_instead(name: str) -> N
     assert raised.value.hint == REPLACEMENTS[name]
 
 
-def test_such_a_name_serves_in_annotations_and_refuses_subclasses() -> None:
+def test_replaced_name_allows_annotations_and_refuses_subclasses() -> None:
     stand_in: Any = energon.BlendDataset
 
     def build(dataset: stand_in[int], other: stand_in | None = None) -> list[stand_in]:
@@ -195,15 +195,15 @@ def test_such_a_name_serves_in_annotations_and_refuses_subclasses() -> None:
         energon.BaseWebdatasetFactory.prepare_dataset("path")
 
 
-def test_every_replacement_belongs_to_a_name() -> None:
+def test_every_replacement_belongs_to_replaced_name() -> None:
     modules = [energon, *(import_module(f"wdsctl.loader.energon.{module}") for module in MODULES)]
     names = {name for module in modules for name in dir(module) if isinstance(getattr(module, name), Replaced)}
     assert names == set(REPLACEMENTS)
 
 
-def test_type_checkers_see_the_names_that_are_exported() -> None:
+def test_type_checking_block_imports_all_exported_names() -> None:
     with open(energon.__file__, encoding="utf-8") as file:
         tree = ast.parse(file.read())
     block = next(node for node in tree.body if isinstance(node, ast.If))
-    seen = {alias.name for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    assert seen == set(NAMES) - {"__version__"}
+    imported = {alias.name for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert imported == set(NAMES) - {"__version__"}

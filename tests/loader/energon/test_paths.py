@@ -1,4 +1,4 @@
-"""`EPath`, for local files and URLs; and `MergeTransform`."""
+"""`EPath` for local files and URLs, and `MergeTransform`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import torch
 
-from tests.remote import uploaded
+from tests.remote import upload_shards
 from wdsctl.core.errors import UsageError
 from wdsctl.loader.energon.epathlib import EPath
 from wdsctl.loader.energon.transforms import MergeTransform
 
 
 @pytest.mark.parametrize("root", ["/data", "s3://bucket/data", "msc://profile/data"])
-def test_paths_are_taken_apart_and_joined(root: str) -> None:
+def test_epath_joins_and_splits_paths(root: str) -> None:
     path = EPath(root) / "a" / ".." / "shards" / "x.tar"
 
     assert (str(path), path.name, path.url) == (f"{root}/shards/x.tar", "x.tar", f"{root}/shards/x.tar")
@@ -32,7 +32,7 @@ def test_paths_are_taken_apart_and_joined(root: str) -> None:
         path.relative_to(EPath("/elsewhere"))
 
 
-def test_local_files_are_written_read_and_listed(tmp_path: Path) -> None:
+def test_epath_writes_reads_and_lists_local_files(tmp_path: Path) -> None:
     folder = EPath(tmp_path)
     (folder / "b" / "x.txt").write_text("one")
     (folder / "a.txt").write_bytes(b"two")
@@ -50,9 +50,9 @@ def test_local_files_are_written_read_and_listed(tmp_path: Path) -> None:
     ]
 
 
-def test_files_at_urls_are_read(tmp_path: Path) -> None:
+def test_epath_reads_files_at_urls(tmp_path: Path) -> None:
     (tmp_path / "x.tar").write_bytes(b"three")
-    path = EPath(uploaded(tmp_path, "faulty://store/paths", "*.tar")) / "x.tar"
+    path = EPath(upload_shards(tmp_path, "faulty://store/paths", "*.tar")) / "x.tar"
 
     assert (path.read_bytes(), path.read_text(), path.size(), path.is_file()) == (b"three", "three", 5, True)
     assert not (path.parent / "y.tar").is_file()
@@ -67,7 +67,7 @@ class Flip(torch.nn.Module):
         return image.flip(-1) if torch.rand(1) < 0.5 else image
 
 
-def test_transforms_are_applied_one_after_the_other() -> None:
+def test_merge_transform_applies_transforms_in_order() -> None:
     image = torch.arange(4).reshape(1, 4)
     merged = MergeTransform([Flip(), lambda each: each * 2])
 

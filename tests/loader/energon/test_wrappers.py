@@ -1,4 +1,4 @@
-"""Energon's wrappers of datasets, in loaders."""
+"""Energon's dataset wrappers in loaders."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def keys(batches: Any) -> list[Any]:
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("make_loader", [get_loader, get_savable_loader])
-def test_a_limit_over_a_repeated_validation_has_the_same_batches_in_every_pass(
+def test_limit_of_repeated_validation_returns_same_batches_every_pass(
     make_loader: Any, workers: int, path: str
 ) -> None:
     config = WorkerConfig(num_workers=workers)
@@ -67,7 +67,7 @@ def test_a_limit_over_a_repeated_validation_has_the_same_batches_in_every_pass(
     loader.close()
 
 
-def test_a_limit_below_the_length_of_a_validation_cuts_it(path: str) -> None:
+def test_limit_dataset_truncates_validation(path: str) -> None:
     inner = validation(path)
 
     loader = get_loader(LimitDataset(inner, length=3))
@@ -76,7 +76,7 @@ def test_a_limit_below_the_length_of_a_validation_cuts_it(path: str) -> None:
     assert len(loader) == len(get_loader(LimitDataset(LimitDataset(inner, 9), 3))) == 3
 
 
-def test_repeats_are_counted_or_without_end(path: str) -> None:
+def test_repeat_dataset_repeats_n_times_or_endlessly(path: str) -> None:
     inner = validation(path)
     one_pass = keys(get_loader(inner))
 
@@ -87,7 +87,7 @@ def test_repeats_are_counted_or_without_end(path: str) -> None:
         len(get_loader(RepeatDataset(inner)))
 
 
-def test_concatenated_validations_follow_one_another(path: str) -> None:
+def test_concat_dataset_reads_validations_in_sequence(path: str) -> None:
     first, second = validation(path), validation(path, split_part="train", batch_size=10)
     expected = keys(get_loader(first)) + keys(get_loader(second))
 
@@ -97,14 +97,14 @@ def test_concatenated_validations_follow_one_another(path: str) -> None:
     assert len(loader) == 2 * len(expected)
 
 
-def test_a_repeated_dataset_without_batches_raises_an_error(path: str) -> None:
+def test_repeat_of_empty_dataset_raises_error(path: str) -> None:
     empty = LimitDataset(validation(path), length=0)
 
     with pytest.raises(LoaderError, match="no batches"):
         next(iter(get_loader(RepeatDataset(empty))))
 
 
-def test_one_pass_of_a_training_is_repeated_in_another_order(path: str) -> None:
+def test_repeat_of_training_pass_changes_order(path: str) -> None:
     training = get_train_dataset(path, batch_size=8, repeat=False, task_encoder=Raw())
 
     batches = keys(islice(get_loader(RepeatDataset(training)), 20))
@@ -115,7 +115,7 @@ def test_one_pass_of_a_training_is_repeated_in_another_order(path: str) -> None:
     assert first != second
 
 
-def test_a_loader_of_a_wrapper_has_no_state(path: str) -> None:
+def test_loader_of_wrapper_has_no_state(path: str) -> None:
     loader = get_savable_loader(LimitDataset(validation(path), length=2))
 
     with pytest.raises(LoaderError, match="has no state"):
@@ -124,7 +124,7 @@ def test_a_loader_of_a_wrapper_has_no_state(path: str) -> None:
         loader.restore_state_rank({})
 
 
-def test_wrappers_refuse_trainings_that_never_end_and_other_workers(path: str) -> None:
+def test_wrappers_refuse_endless_trainings_and_other_worker_configs(path: str) -> None:
     training = get_train_dataset(path, batch_size=4, task_encoder=Raw())
     one_pass = get_train_dataset(path, batch_size=4, task_encoder=Raw(), repeat=False)
 
@@ -141,7 +141,7 @@ def test_wrappers_refuse_trainings_that_never_end_and_other_workers(path: str) -
         ConcatDataset()
 
 
-def test_virtual_epochs_and_garbage_collection_are_options_of_the_dataset(path: str) -> None:
+def test_epochize_and_gc_datasets_set_dataset_options(path: str) -> None:
     training = get_train_dataset(path, batch_size=4, task_encoder=Raw())
     expected = keys(islice(get_loader(training), 6))
 
@@ -152,7 +152,7 @@ def test_virtual_epochs_and_garbage_collection_are_options_of_the_dataset(path: 
         EpochizeDataset(validation(path), length=3)
 
 
-def with_letter(batch: Any) -> Any:
+def summarize(batch: Any) -> Any:
     return {"first": batch.__key__[0], "count": len(batch.__key__)}
 
 
@@ -161,23 +161,23 @@ def is_full(batch: Any) -> bool:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_mapped_dataset_has_the_batches_that_the_function_returns(workers: int, path: str) -> None:
+def test_map_dataset_returns_function_results(workers: int, path: str) -> None:
     inner = validation(path, worker_config=WorkerConfig(num_workers=workers))
 
-    mapped = list(get_loader(MapDataset(inner, with_letter)))
+    mapped = list(get_loader(MapDataset(inner, summarize)))
 
     assert mapped == [{"first": batch[0], "count": len(batch)} for batch in keys(get_loader(inner))]
 
 
-def test_a_filtered_dataset_lacks_what_the_function_refuses(path: str) -> None:
+def test_filter_dataset_drops_batches_that_function_rejects(path: str) -> None:
     inner = validation(path)
 
-    kept = keys(get_loader(FilterDataset(inner, filter_fn=is_full)))
+    actual = keys(get_loader(FilterDataset(inner, filter_fn=is_full)))
 
-    assert kept == keys(get_loader(inner))[:3]
+    assert actual == keys(get_loader(inner))[:3]
 
 
-def test_a_function_may_yield_several_batches_and_skip_some(path: str) -> None:
+def test_map_dataset_function_yields_several_batches_or_skips(path: str) -> None:
     def twice(batch: Any) -> Any:
         if not is_full(batch):
             raise SkipSample
@@ -191,14 +191,14 @@ def test_a_function_may_yield_several_batches_and_skip_some(path: str) -> None:
     ]
 
 
-def test_without_batches_the_function_gets_samples(path: str) -> None:
+def test_map_dataset_without_batch_size_maps_samples(path: str) -> None:
     samples = validation(path, batch_size=None)
     mapped = MapDataset(samples, lambda sample: sample["__key__"])
 
     assert list(get_loader(mapped)) == [sample["__key__"] for sample in get_loader(samples)]
 
 
-def test_datasets_and_wrappers_are_savable_datasets(path: str) -> None:
+def test_datasets_and_wrappers_are_instances_of_savable_dataset(path: str) -> None:
     assert isinstance(validation(path), SavableDataset)
     assert isinstance(RepeatDataset(validation(path)), SavableDataset)
     assert not isinstance(3, SavableDataset)
@@ -209,7 +209,7 @@ class Pair(NamedTuple):
     name: str
 
 
-def test_batches_are_joined_field_by_field() -> None:
+def test_concat_functions_join_batches_field_by_field() -> None:
     first, second = torch.ones(2, 3), torch.full((1, 4), 2)
 
     joined = concat_pad([first, second])
@@ -223,7 +223,7 @@ def test_batches_are_joined_field_by_field() -> None:
     assert torch.equal(homogeneous_concat_mix([first, second]), joined)
 
 
-def test_the_wrappers_pass_through_a_folder_of_any_name(tmp_path: Path) -> None:
-    own = a_dataset(tmp_path / "x", 6, split={"val": 1.0})
+def test_wrappers_accept_dataset_in_any_folder(tmp_path: Path) -> None:
+    dataset = a_dataset(tmp_path / "x", 6, split={"val": 1.0})
 
-    assert len(keys(get_loader(LimitDataset(RepeatDataset(validation(own)), length=5)))) == 5
+    assert len(keys(get_loader(LimitDataset(RepeatDataset(validation(dataset)), length=5)))) == 5

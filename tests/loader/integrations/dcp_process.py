@@ -1,7 +1,7 @@
 """One rank of a job whose state is saved as one value.
 
-`python -m tests.loader.integrations.dcp_process RANK WORLD STORE DATASET SAVING`: SAVING is the rank that asks for the
-state alone, or -1 if all do. Prints what it got, as JSON.
+`python -m tests.loader.integrations.dcp_process RANK WORLD STORE DATASET SAVING`: SAVING is the only rank that
+calls state_dict, or -1 if all ranks do. Prints a report as JSON.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ def a_job(dataset: str, timeout: float) -> WholeJob:
 def main(argv: list[str]) -> None:
     rank, world, store, dataset, saving = argv
     distributed.init_process_group("gloo", init_method=f"file://{store}", rank=int(rank), world_size=int(world))
-    answer: dict[str, Any] = {}
+    report: dict[str, Any] = {}
     loader = a_job(dataset, 60 if saving == "-1" else 1)
-    answer["first"] = [batch.__key__ for batch in islice(loader, 3)]
+    report["first"] = [batch.__key__ for batch in islice(loader, 3)]
     if saving in ("-1", rank):
         try:
-            answer["state"] = loader.state_dict()
+            report["state"] = loader.state_dict()
         except LoaderError as error:
-            answer["error"] = [error.code, error.message]
+            report["error"] = [error.code, error.message]
     distributed.barrier()
     if saving == "-1":
         state_dict_saver.save({"loader": loader}, checkpoint_id=f"{store}-checkpoint")
-        resumed = a_job(dataset, 60)
-        state_dict_loader.load({"loader": resumed}, checkpoint_id=f"{store}-checkpoint")
-        answer["next"] = next(iter(resumed)).__key__
-        answer["expected"] = next(iter(loader)).__key__
-    sys.stdout.write(json.dumps(answer))
+        restored = a_job(dataset, 60)
+        state_dict_loader.load({"loader": restored}, checkpoint_id=f"{store}-checkpoint")
+        report["next"] = next(iter(restored)).__key__
+        report["expected"] = next(iter(loader)).__key__
+    sys.stdout.write(json.dumps(report))
     sys.stdout.flush()
     distributed.barrier()
     distributed.destroy_process_group()

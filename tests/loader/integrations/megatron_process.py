@@ -1,7 +1,7 @@
 """One data-parallel rank of a Megatron-Bridge training, as Bridge saves and restores its iterator.
 
 `python -m tests.loader.integrations.megatron_process RANK WORLD STORE DATASET FOLDER FROM TO`: batches FROM to TO,
-restored from FOLDER if FROM is not 0, and saved to FOLDER at the end. Prints what was in the batches, as JSON.
+restored from FOLDER if FROM is not 0, and saved to FOLDER at the end. Prints the keys of the batches as JSON.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from torch import distributed
 from tests.loader.datasets import Raw
 from wdsctl.loader.integrations.megatron import EnergonMultiModalDataModule
 
-LANES = 24  # of 1, 2, 3, 4 and 6 ranks
+LANES = 24  # divisible by 1, 2, 3, 4 and 6 ranks
 
 
 class PlainUnpickler(pickle.Unpickler):
-    """Bridge's unpickler of loader states refuses what it does not know: here, everything but plain values."""
+    """Like Bridge's unpickler of loader states, but stricter: refuses everything but plain values."""
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"{module}.{name}")
@@ -39,7 +39,7 @@ def load_plain(path: str) -> Any:
 
 
 def save(iterator: Any, folder: str, group: Any) -> None:
-    """As `maybe_save_dataloader_state`: the state before the barriers, an empty folder, and a file per rank."""
+    """Like `maybe_save_dataloader_state`: the state before the barriers, an empty folder, and a file per rank."""
     state = iterator.save_state()
     distributed.barrier(group=group)
     if group.rank() == 0:
@@ -50,7 +50,7 @@ def save(iterator: Any, folder: str, group: Any) -> None:
 
 
 def restore(iterator: Any, folder: str, group: Any) -> None:
-    """As `maybe_load_dataloader_state`: exactly one file per rank, and no more."""
+    """Like `maybe_load_dataloader_state`: exactly one file per rank."""
     names = os.listdir(folder)
     if len(names) != group.size():
         raise RuntimeError(f"{len(names)} files for {group.size()} data-parallel ranks")

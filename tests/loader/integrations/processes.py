@@ -1,4 +1,4 @@
-"""Jobs of several processes: a module run once per rank, and what each rank printed."""
+"""Runs a module in one process per rank and returns the output of each."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ def run_ranks(module: str, world: int, folder: Path, *arguments: object) -> list
         )
         for rank in range(world)
     ]
-    ended = [process.communicate(timeout=240) for process in ranks]
-    assert [process.returncode for process in ranks] == [0] * world, "\n".join(errors for _, errors in ended)
-    return [json.loads(output.splitlines()[-1]) for output, _ in ended]
+    outputs = [process.communicate(timeout=240) for process in ranks]
+    assert [process.returncode for process in ranks] == [0] * world, "\n".join(errors for _, errors in outputs)
+    return [json.loads(output.splitlines()[-1]) for output, _ in outputs]

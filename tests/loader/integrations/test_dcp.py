@@ -1,4 +1,4 @@
-"""The state of a whole job: the same on all ranks, and an error instead of an endless wait if some do not ask."""
+"""WholeJob: one state on all ranks, and an error instead of an endless wait if only some ranks save."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def a_job(path: str) -> WholeJob:
     return WholeJob(get_loader(get_train_dataset(path, batch_size=4, lanes=6, task_encoder=Raw())))
 
 
-def test_all_ranks_get_one_state_that_any_number_of_ranks_can_restore(path: str, tmp_path: Path) -> None:
+def test_whole_job_state_is_same_on_all_ranks_and_restores_on_any(path: str, tmp_path: Path) -> None:
     ranks = run_ranks("dcp_process", 2, tmp_path, path, -1)
 
     assert ranks[0]["state"] == ranks[1]["state"]
     assert [rank["next"] for rank in ranks] == [rank["expected"] for rank in ranks]
-    alone = a_job(path)
-    alone.load_state_dict(ranks[0]["state"])
+    restored = a_job(path)
+    restored.load_state_dict(ranks[0]["state"])
     expected = [batch.__key__ for batch in islice(a_job(path), 8)]
-    assert [batch.__key__ for batch in islice(alone, 2)] == expected[6:]
+    assert [batch.__key__ for batch in islice(restored, 2)] == expected[6:]
 
 
 @pytest.mark.parametrize("saving", [0, 1])
-def test_a_rank_that_asks_alone_gets_an_error_and_no_rank_waits_forever(saving: int, path: str, tmp_path: Path) -> None:
+def test_state_dict_called_on_one_rank_only_raises_error(saving: int, path: str, tmp_path: Path) -> None:
     ranks = run_ranks("dcp_process", 2, tmp_path, path, saving)
 
     code, message = ranks[saving]["error"]
@@ -47,7 +47,7 @@ def test_a_rank_that_asks_alone_gets_an_error_and_no_rank_waits_forever(saving: 
     assert "error" not in ranks[1 - saving]
 
 
-def test_a_job_of_one_rank_needs_no_process_group(path: str) -> None:
+def test_whole_job_of_one_rank_needs_no_process_group(path: str) -> None:
     loader = a_job(path)
     first = next(iter(loader)).__key__
 
@@ -63,12 +63,12 @@ def test_a_job_of_one_rank_needs_no_process_group(path: str) -> None:
 
 
 @pytest.mark.parametrize("saved", [{}, {"states": "{"}, {"states": None}, {"model": 1}, None, [1]])
-def test_a_value_that_is_not_the_state_of_a_job_is_refused(saved: Any, path: str) -> None:
+def test_whole_job_refuses_invalid_states(saved: Any, path: str) -> None:
     with pytest.raises(StateMismatch, match="not the state of a job"):
         a_job(path).load_state_dict(saved)
 
 
-def test_the_states_of_too_few_ranks_are_refused(path: str) -> None:
+def test_whole_job_refuses_states_of_missing_ranks(path: str) -> None:
     ranks = [
         get_loader(
             get_train_dataset(

@@ -1,4 +1,4 @@
-"""The data module of Lightning: the next batch after a resume, in each way in which Lightning fetches batches."""
+"""The Lightning data module: resumes continue with the next batch, in every way in which Lightning fetches batches."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from wdsctl.core.errors import LoaderError, StateMismatch
 from wdsctl.loader import get_train_dataset, get_val_dataset
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # its own deprecations
+    warnings.simplefilter("ignore")  # Lightning's own deprecations
     lightning = pytest.importorskip("lightning", reason="`make interop` installs it")
 
 import torch
 
 from wdsctl.loader.integrations.lightning import WdsctlDataModule
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # those of Lightning
+pytestmark = pytest.mark.filterwarnings("ignore")  # warnings of Lightning
 
 
 @pytest.fixture(scope="module")
@@ -49,13 +49,13 @@ class Model(lightning.LightningModule):  # type: ignore[misc, name-defined] # ch
 
 
 class IteratingModel(Model):
-    """Draws its batches itself."""
+    """A model whose training step draws batches from dataloader_iter."""
 
     def training_step(self, dataloader_iter: Any) -> Any:
         return super().training_step(next(dataloader_iter)[0])
 
 
-def data(path: str, **options: Any) -> WdsctlDataModule:
+def make_data_module(path: str, **options: Any) -> WdsctlDataModule:
     encoder: dict[str, Any] = {"batch_size": 4, "task_encoder": Raw()}
     return WdsctlDataModule(
         train=lambda: get_train_dataset(path, lanes=6, **encoder, **options),
@@ -84,30 +84,30 @@ def fit(module: WdsctlDataModule, steps: int, model: Any = None, ckpt: Path | No
     ],
     ids=["without a length", "virtual epochs", "limited by the trainer", "dataloader_iter", "passes"],
 )
-def test_a_resumed_training_gets_the_batch_after_the_last_one(
+def test_resumed_lightning_training_continues_with_next_batch(
     path: str, tmp_path: Path, dataset_options: dict[str, Any], trainer_options: dict[str, Any], model_type: type[Model]
 ) -> None:
-    _, expected = fit(data(path, **dataset_options), 13, model_type(), **trainer_options)
-    trainer, first = fit(data(path, **dataset_options), 7, model_type(), **trainer_options)
+    _, expected = fit(make_data_module(path, **dataset_options), 13, model_type(), **trainer_options)
+    trainer, first = fit(make_data_module(path, **dataset_options), 7, model_type(), **trainer_options)
     trainer.save_checkpoint(tmp_path / "ckpt")
 
-    _, rest = fit(data(path, **dataset_options), 13, model_type(), tmp_path / "ckpt", **trainer_options)
+    _, rest = fit(make_data_module(path, **dataset_options), 13, model_type(), tmp_path / "ckpt", **trainer_options)
 
     assert first + rest == expected
 
 
-def test_a_second_fit_goes_on_and_validations_are_whole_passes(path: str) -> None:
-    module, model = data(path, virtual_epoch_length=5), Model()
+def test_second_fit_continues_and_validations_are_whole_passes(path: str) -> None:
+    module, model = make_data_module(path, virtual_epoch_length=5), Model()
 
     fit(module, 5, model, num_sanity_val_steps=0)
     fit(module, 5, model, num_sanity_val_steps=0)
 
-    assert model.trained == fit(data(path), 10)[1]
+    assert model.trained == fit(make_data_module(path), 10)[1]
     assert model.evaluated == 2 * 5
 
 
-def test_the_state_is_in_the_checkpoint_once(path: str, tmp_path: Path) -> None:
-    trainer, _ = fit(data(path), 3)
+def test_lightning_checkpoint_contains_loader_state_once(path: str, tmp_path: Path) -> None:
+    trainer, _ = fit(make_data_module(path), 3)
     trainer.save_checkpoint(tmp_path / "ckpt")
 
     checkpoint = torch.load(tmp_path / "ckpt", weights_only=True)
@@ -116,8 +116,8 @@ def test_the_state_is_in_the_checkpoint_once(path: str, tmp_path: Path) -> None:
     assert checkpoint["loops"]["fit_loop"]["state_dict"]["combined_loader"] == [{}]
 
 
-def test_a_checkpoint_without_the_position_or_of_another_job_is_refused(path: str, tmp_path: Path) -> None:
-    trainer, _ = fit(data(path), 3)
+def test_checkpoint_without_state_or_of_other_job_is_refused(path: str, tmp_path: Path) -> None:
+    trainer, _ = fit(make_data_module(path), 3)
     trainer.save_checkpoint(tmp_path / "ckpt")
     checkpoint = torch.load(tmp_path / "ckpt", weights_only=True)
     torch.save({**checkpoint, "WdsctlDataModule": {"states": "lost"}}, tmp_path / "damaged")
@@ -125,8 +125,8 @@ def test_a_checkpoint_without_the_position_or_of_another_job_is_refused(path: st
     torch.save(checkpoint, tmp_path / "without")
 
     with pytest.raises(LoaderError, match="step 3 has no state of WdsctlDataModule"):
-        fit(data(path), 6, ckpt=tmp_path / "without")
+        fit(make_data_module(path), 6, ckpt=tmp_path / "without")
     with pytest.raises(StateMismatch, match="not the state of a job"):
-        fit(data(path), 6, ckpt=tmp_path / "damaged")
+        fit(make_data_module(path), 6, ckpt=tmp_path / "damaged")
     with pytest.raises(StateMismatch, match="seed"):
-        fit(data(path, seed=5), 6, ckpt=tmp_path / "ckpt")
+        fit(make_data_module(path, seed=5), 6, ckpt=tmp_path / "ckpt")

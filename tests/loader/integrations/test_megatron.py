@@ -45,25 +45,23 @@ def global_batches(ranks: list[dict[str, Any]]) -> list[Any]:
     ("first", "second"),
     [(2, 3), pytest.param(4, 6, marks=pytest.mark.slow), pytest.param(6, 4, marks=pytest.mark.slow)],
 )
-def test_a_training_of_bridge_resumes_on_another_number_of_ranks(
-    first: int, second: int, path: str, tmp_path: Path
-) -> None:
+def test_bridge_training_resumes_on_another_number_of_ranks(first: int, second: int, path: str, tmp_path: Path) -> None:
     folder = tmp_path / "energon" / "iter_0000006"
     before = run_ranks("megatron_process", first, tmp_path, path, folder, 0, 6)
     redistribute_checkpoint([str(folder)], ranks=second, in_place=True)
     after = run_ranks("megatron_process", second, tmp_path, path, folder, 6, 10)
 
-    undisturbed = get_loader(
+    uninterrupted = get_loader(
         get_train_dataset(
             path, batch_size=4, lanes=24, shuffle_buffer_size=40, max_samples_per_sequence=10, task_encoder=Raw()
         )
     )
-    expected = [batch.__key__ for batch in islice(undisturbed, 6 * first + 4 * second)]
+    expected = [batch.__key__ for batch in islice(uninterrupted, 6 * first + 4 * second)]
     assert global_batches(before) + global_batches(after) == expected
     assert all(rank["evaluated"] == 4 for rank in before)
 
 
-def test_a_rank_of_a_replica_is_its_pure_data_parallel_rank(path: str) -> None:
+def test_worker_config_uses_pure_data_parallel_rank(path: str) -> None:
     groups = SimpleNamespace(
         dp=SimpleNamespace(rank=lambda: 1, size=lambda: 3), cp=SimpleNamespace(rank=lambda: 1, size=lambda: 2)
     )
@@ -74,7 +72,7 @@ def test_a_rank_of_a_replica_is_its_pure_data_parallel_rank(path: str) -> None:
     assert workers.data_parallel_group is groups.dp
 
 
-def test_without_process_groups_the_rank_is_that_of_the_job(path: str) -> None:
+def test_worker_config_uses_job_rank_without_process_groups(path: str) -> None:
     data = EnergonMultiModalDataModule(path, num_val_workers=3, **OPTIONS)
 
     assert data._build_worker_config(1) == WorkerConfig(0, 1, num_workers=1)
@@ -84,17 +82,17 @@ def test_without_process_groups_the_rank_is_that_of_the_job(path: str) -> None:
         data.datasets_provider(WorkerConfig(), "test")  # type: ignore[arg-type]
 
 
-def test_the_loaders_are_made_once_and_their_iterators_go_on(path: str) -> None:
+def test_data_module_reuses_loader_and_iterator(path: str) -> None:
     data = EnergonMultiModalDataModule(path, pin_memory=False, **OPTIONS)
 
     first = [next(data.train_dataloader()).__key__ for _ in range(3)]
 
-    again = EnergonMultiModalDataModule(path, pin_memory=False, **OPTIONS).train_dataloader()
-    assert first == [next(again).__key__ for _ in range(3)]
+    second = EnergonMultiModalDataModule(path, pin_memory=False, **OPTIONS).train_dataloader()
+    assert first == [next(second).__key__ for _ in range(3)]
     assert bool(data.train_dataloader_object)
 
 
-def test_the_iterator_saves_and_restores_without_other_ranks_and_its_batches_can_be_kept(path: str) -> None:
+def test_iterator_saves_and_restores_alone_and_batches_pickle(path: str) -> None:
     iterator = EnergonMultiModalDataModule(path, **OPTIONS).train_dataloader()
     for _ in range(5):
         next(iterator)
@@ -106,27 +104,27 @@ def test_the_iterator_saves_and_restores_without_other_ranks_and_its_batches_can
 
     batch = next(resumed)
     assert batch.__key__ == expected.__key__
-    kept = pickle.loads(pickle.dumps(copy.copy(batch)))  # noqa: S301 - as Megatron's rerun machine keeps it
-    assert kept.__key__ == batch.__key__
+    clone = pickle.loads(pickle.dumps(copy.copy(batch)))  # noqa: S301 - as Megatron's rerun machine keeps it
+    assert clone.__key__ == batch.__key__
     assert iter(resumed) is resumed
 
 
-def test_an_iterator_of_nothing_ends_at_once_and_has_no_state() -> None:
-    nothing = EnergonDataloader(None)
+def test_empty_energon_dataloader_ends_and_has_no_state() -> None:
+    iterator = EnergonDataloader(None)
 
-    assert list(nothing) == []
+    assert list(iterator) == []
     with pytest.raises(LoaderError, match="no loader whose state"):
-        nothing.save_state()
+        iterator.save_state()
     with pytest.raises(LoaderError, match="no loader that could be restored"):
-        nothing.restore_state({})
+        iterator.restore_state({})
 
 
-def test_iterating_over_an_empty_loader_again_and_again_is_an_error() -> None:
+def test_cyclic_iter_of_empty_loader_raises_error() -> None:
     with pytest.raises(LoaderError, match="no batches"):
         next(cyclic_iter([]))
 
 
-def test_a_short_validation_is_repeated_to_its_length_and_begins_anew_each_time(path: str) -> None:
+def test_short_validation_repeats_to_length_and_restarts(path: str) -> None:
     passes = [batch.__key__ for batch in get_loader(get_val_dataset(path, batch_size=16, task_encoder=Raw()))]
     _, [validation], test = build_dataloaders(
         path, worker_config=WorkerConfig(), task_encoder=Raw(), micro_batch_size=16, validation_batches=len(passes) + 2
@@ -139,7 +137,7 @@ def test_a_short_validation_is_repeated_to_its_length_and_begins_anew_each_time(
 
 @pytest.fixture
 def megatron(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path: str) -> SimpleNamespace:
-    """The names of Megatron-LM that its example of a provider uses."""
+    """Fakes the modules of Megatron-LM that its example provider imports."""
     arguments = SimpleNamespace(
         data_path=[path],
         micro_batch_size=4,
@@ -150,7 +148,7 @@ def megatron(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path: str) -> Simp
         dataloader_save=str(tmp_path / "data"),
         iteration=3,
     )
-    here = SimpleNamespace(arguments=arguments, tensor=0, stage=0, rank=0, world=1)
+    fake = SimpleNamespace(arguments=arguments, tensor=0, stage=0, rank=0, world=1)
 
     def checkpoint_name(folder: str, iteration: int, pipeline_rank: int, basename: str) -> str:
         return f"{folder}/iter_{iteration:07d}/mp_rank_00_{pipeline_rank:03d}/{basename}"
@@ -159,11 +157,11 @@ def megatron(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path: str) -> Simp
         "megatron": {},
         "megatron.core": {},
         "megatron.core.parallel_state": {
-            "get_tensor_model_parallel_rank": lambda: here.tensor,
-            "get_pipeline_model_parallel_rank": lambda: here.stage,
+            "get_tensor_model_parallel_rank": lambda: fake.tensor,
+            "get_pipeline_model_parallel_rank": lambda: fake.stage,
             "get_pipeline_model_parallel_world_size": lambda: 4,
-            "get_data_parallel_rank": lambda: here.rank,
-            "get_data_parallel_world_size": lambda: here.world,
+            "get_data_parallel_rank": lambda: fake.rank,
+            "get_data_parallel_world_size": lambda: fake.world,
             "get_data_parallel_group": lambda: None,
         },
         "megatron.core.num_microbatches_calculator": {"get_num_microbatches": lambda: 3},
@@ -177,10 +175,10 @@ def megatron(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path: str) -> Simp
         parent, _, child = name.rpartition(".")
         if parent:
             setattr(sys.modules[parent], child, module)
-    return here
+    return fake
 
 
-def test_the_provider_of_megatron_lm_reads_its_arguments_and_resumes(megatron: SimpleNamespace) -> None:
+def test_megatron_lm_provider_reads_arguments_and_resumes(megatron: SimpleNamespace) -> None:
     training, [validation], _ = train_valid_test_dataloaders_provider(None, Raw())
     for _ in range(3):
         next(training)
@@ -201,7 +199,7 @@ def test_the_provider_of_megatron_lm_reads_its_arguments_and_resumes(megatron: S
 
 
 @pytest.mark.parametrize(("tensor", "stage", "reads"), [(0, 0, True), (0, 3, True), (0, 1, False), (1, 0, False)])
-def test_only_the_first_tensor_rank_of_the_first_and_last_stage_reads(
+def test_provider_reads_on_first_tensor_rank_of_first_and_last_stage(
     tensor: int, stage: int, reads: bool, megatron: SimpleNamespace
 ) -> None:
     megatron.tensor, megatron.stage = tensor, stage
@@ -211,6 +209,6 @@ def test_only_the_first_tensor_rank_of_the_first_and_last_stage_reads(
     assert (loaders != (None, None, None)) == reads
 
 
-def test_the_provider_needs_a_task_encoder(megatron: SimpleNamespace) -> None:
+def test_provider_requires_task_encoder(megatron: SimpleNamespace) -> None:
     with pytest.raises(UsageError, match="needs a task encoder"):
         train_valid_test_dataloaders_provider(None)

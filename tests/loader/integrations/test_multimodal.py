@@ -1,4 +1,4 @@
-"""Conversations as rows of tokens for Megatron: the loss is on what the assistant says, and packs keep their bounds."""
+"""Conversations as token rows for Megatron: the loss covers the assistant's turns, and packs keep their bounds."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from wdsctl.loader.integrations.multimodal import MultiModalSampleConfig, MultiM
 BASE: dict[str, Any] = {"__restore_key__": (), "__subflavors__": {}, "__sources__": ()}
 
 
-class Letters:
-    """A tokenizer of transformers, in miniature: each character is a token, 0 is padding, 1 an image if it is known.
+class CharacterTokenizer:
+    """A small stand-in for a tokenizer of transformers: a token per character, 0 is padding, 1 an image if known.
 
-    `template`: as a text for "{role}>{text}\\n" per turn, or "items ... type ==" if it takes content as items.
+    `template`: "text" for "{role}>{text}\\n" per turn, or "items ... type ==" if it takes content as items.
     """
 
     pad_token_id = 0
@@ -48,15 +48,15 @@ class Letters:
         return {"input_ids": [ord(character) for character in text]}
 
 
-class Sizes:
-    """An image processor: a tensor of 2 x 2 per image, of its width."""
+class WidthProcessor:
+    """An image processor that returns a 2 x 2 tensor per image, filled with its width."""
 
     def __call__(self, images: list[Any], return_tensors: str) -> dict[str, Any]:
         return {"pixel_values": torch.stack([torch.full((2, 2), float(image.width)) for image in images]), "other": 1}
 
 
 def conversation(*turns: tuple[str, str], images: int = 0) -> ConversationSample:
-    """A sample whose first turn has so many images before its text."""
+    """A sample whose first turn has `images` images before its text."""
     pictures = [Image.new("RGB", (10 + i, 4)) for i in range(images)]
     items: list[dict[str, Any]] = [{"type": "image", "image": picture} for picture in pictures]
     messages = [{"role": role, "content": [{"type": "text", "text": text}]} for role, text in turns]
@@ -66,66 +66,66 @@ def conversation(*turns: tuple[str, str], images: int = 0) -> ConversationSample
 
 def an_encoder(tokenizer: Any = None, **options: Any) -> MultiModalTaskEncoder:
     config = MultiModalSampleConfig(**{key: options.pop(key) for key in list(options) if key != "seq_length"})
-    return MultiModalTaskEncoder(tokenizer or Letters(), Sizes(), sample_config=config, **options)
+    return MultiModalTaskEncoder(tokenizer or CharacterTokenizer(), WidthProcessor(), sample_config=config, **options)
 
 
-def spoken(row: Any) -> str:
-    """The labels that count."""
+def loss_text(row: Any) -> str:
+    """The labels without ignored ones, as text."""
     return "".join(chr(label) for label in row.labels.tolist() if label != -100)
 
 
 @pytest.mark.parametrize("template", ["text", "{% if item.type == 'image' %}", "item['type']"])
-def test_the_loss_is_on_the_turns_of_the_assistant_one_position_before_each_token(template: str) -> None:
+def test_labels_are_assistant_tokens_shifted_by_one(template: str) -> None:
     sample = conversation(("system", "be"), ("user", "hi"), ("assistant", "yo"), ("user", "?"), ("assistant", "!"))
 
-    row = an_encoder(Letters(template)).encode_sample(sample)
+    row = an_encoder(CharacterTokenizer(template)).encode_sample(sample)
 
     text = "".join(map(chr, row.input_ids.tolist()))
     assert text == "s>be\nu>hi\na>yo\nu>?\na>!\n"
-    assert spoken(row) == "yo\n!\n"
+    assert loss_text(row) == "yo\n!\n"
     assert chr(row.labels[text.index("yo") - 1]) == "y"
     assert row.position_ids.tolist() == list(range(len(text)))
 
 
-@pytest.mark.parametrize(("knows", "expected"), [(True, 1), (False, -200)])
-def test_an_image_is_its_token_in_its_place(knows: bool, expected: int) -> None:
+@pytest.mark.parametrize(("has_image_token", "expected"), [(True, 1), (False, -200)])
+def test_images_become_image_tokens_in_place(has_image_token: bool, expected: int) -> None:
     sample = conversation(("user", "two"), ("assistant", "ok"), images=2)
 
-    row = an_encoder(Letters(knows_image=knows), tokens_per_image=3).encode_sample(sample)
+    row = an_encoder(CharacterTokenizer(knows_image=has_image_token), tokens_per_image=3).encode_sample(sample)
 
     assert row.input_ids.tolist()[2:8] == [expected] * 6
     assert [float(image["pixel_values"].mean()) for image in row.images] == [10, 11]
     assert set(row.images[0]) == {"pixel_values"}
 
 
-def test_a_long_conversation_is_cut_with_its_images_and_skipped_if_the_assistant_says_nothing() -> None:
+def test_long_conversation_is_truncated_and_skipped_without_assistant() -> None:
     sample = conversation(("assistant", "first"), ("user", "x"), ("assistant", "y"))
     sample.messages[1]["content"].append({"type": "image"})
     sample.images.append(Image.new("RGB", (5, 5)))
 
     row = an_encoder(seq_length=9).encode_sample(sample)
 
-    assert (len(row.input_ids), row.images, spoken(row)) == (9, [], ">first\n")
+    assert (len(row.input_ids), row.images, loss_text(row)) == (9, [], ">first\n")
     with pytest.raises(SkipSample):
         an_encoder().encode_sample(conversation(("user", "alone")))
     with pytest.raises(SkipSample):
         an_encoder(seq_length=4).encode_sample(conversation(("user", "longer"), ("assistant", "never")))
 
 
-def test_questions_and_captions_are_conversations() -> None:
+def test_vqa_and_captioning_samples_become_conversations() -> None:
     image = Image.new("RGB", (7, 7))
     encoder = an_encoder(caption_prompt="What?")
 
     question = encoder.encode_sample(VQASample(__key__="q", image=image, context="why", answers=["so", "no"], **BASE))
     caption = encoder.encode_sample(CaptioningSample(__key__="c", image=image, caption="cat", **BASE))
 
-    assert (spoken(question), spoken(caption)) == ("so\n", "cat\n")
+    assert (loss_text(question), loss_text(caption)) == ("so\n", "cat\n")
     assert len(question.images) == len(caption.images) == 1
     with pytest.raises(UsageError, match="TextSample is no conversation"):
         encoder.encode_sample(TextSample(__key__="t", text="x", **BASE))
 
 
-def test_a_batch_is_padded_and_marks_its_padding() -> None:
+def test_batch_pads_rows_and_masks_padding() -> None:
     encoder = an_encoder(pad_to_multiple_of=8)
     rows = [
         encoder.encode_sample(conversation(("user", "a"), ("assistant", "bcd"), images=1)),
@@ -143,7 +143,7 @@ def test_a_batch_is_padded_and_marks_its_padding() -> None:
     assert an_encoder(pad_to_max_length=True, seq_length=50).batch(rows)["labels"].shape == (2, 50)
 
 
-def test_a_pack_keeps_the_bounds_positions_and_losses_of_its_conversations() -> None:
+def test_pack_keeps_bounds_positions_and_loss_of_conversations() -> None:
     encoder = an_encoder(pad_to_multiple_of=10)
     rows = [encoder.encode_sample(conversation(("user", "a"), ("assistant", text))) for text in ("b", "cde")]
 
@@ -160,44 +160,49 @@ def test_a_pack_keeps_the_bounds_positions_and_losses_of_its_conversations() -> 
         encoder.batch([encoder.pack_selected_samples(rows)] * 2)
 
 
-def test_a_template_that_rewrites_earlier_turns_is_refused() -> None:
-    class Counting(Letters):
+def test_chat_template_that_rewrites_earlier_turns_is_refused() -> None:
+    class RewritingTokenizer(CharacterTokenizer):
         def apply_chat_template(self, turns: list[Any], **options: Any) -> str:
             return f"{len(turns)}:{super().apply_chat_template(turns, **options)}"
 
     with pytest.raises(UsageError, match="rewrites earlier turns"):
-        an_encoder(Counting()).encode_sample(conversation(("user", "a"), ("assistant", "b")))
+        an_encoder(RewritingTokenizer()).encode_sample(conversation(("user", "a"), ("assistant", "b")))
 
 
-def test_what_the_encoder_cannot_do_is_refused_at_once() -> None:
+def test_encoder_refuses_unsupported_tokenizers_and_content() -> None:
     with pytest.raises(UsageError, match="no chat template"):
-        an_encoder(Letters(None))
+        an_encoder(CharacterTokenizer(None))
     with pytest.raises(UsageError, match="expected a tokenizer of transformers"):
         MultiModalTaskEncoder(object())
     sample = conversation(("user", "a"), ("assistant", "b"), images=1)
     with pytest.raises(UsageError, match="no image processor"):
-        MultiModalTaskEncoder(Letters()).encode_sample(sample)
+        MultiModalTaskEncoder(CharacterTokenizer()).encode_sample(sample)
     sample.messages[0]["content"].append({"type": "video"})
     with pytest.raises(UsageError, match="not video"):
         an_encoder().encode_sample(sample)
 
 
-def test_a_tokenizer_inside_a_processor_is_found() -> None:
+def test_tokenizer_inside_processor_is_found() -> None:
     class Holder:
         def __init__(self, name: str) -> None:
-            setattr(self, name, Letters())
+            setattr(self, name, CharacterTokenizer())
 
     for name in ("tokenizer", "_tokenizer"):
-        assert isinstance(MultiModalTaskEncoder(Holder(name)).tokenizer, Letters)
+        assert isinstance(MultiModalTaskEncoder(Holder(name)).tokenizer, CharacterTokenizer)
 
 
-def test_the_data_module_packs_by_tokens(tmp_path: Path) -> None:
+def test_data_module_packs_by_tokens(tmp_path: Path) -> None:
     def parts(i: int) -> dict[str, bytes]:
         turns = [{"role": "user", "content": "q" * (i % 7 + 1)}, {"role": "assistant", "content": "a" * (i % 5 + 1)}]
         return {"json": str({"messages": turns}).replace("'", '"').encode()}
 
     root = a_dataset(tmp_path / "chats", 60, parts=parts, sample_type="ConversationSample")
-    options: dict[str, Any] = {"tokenizer": Letters(), "seq_length": 64, "packing_buffer_size": 20, "num_workers": 0}
+    options: dict[str, Any] = {
+        "tokenizer": CharacterTokenizer(),
+        "seq_length": 64,
+        "packing_buffer_size": 20,
+        "num_workers": 0,
+    }
     iterator = EnergonMultiModalDataModule(root, **options).train_dataloader()
 
     for _ in range(10):

@@ -1,4 +1,4 @@
-"""Samples one by one in the workers of torch's DataLoader: the order of one process, and no state that nobody knows."""
+"""Pipelines in the workers of torch's DataLoader: the order of one process, and no state with unknown position."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import webdataset
 
 from tests.loader.datasets import a_dataset, numbered
-from tests.loader.running import through_json
+from tests.loader.running import json_round_trip
 from wdsctl.core.errors import LoaderError, StateMismatch
 from wdsctl.loader import WorkerConfig, as_webdataset, get_val_dataset, merge_states
 
@@ -37,27 +37,27 @@ def keys(batches: Any, count: int) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2])
-def test_the_order_is_the_same_with_any_number_of_workers_that_divides_the_lanes(workers: int, dataset: str) -> None:
+def test_order_is_same_with_any_worker_count_dividing_lanes(workers: int, dataset: str) -> None:
     assert keys(loader_of(pipeline_of(dataset), workers), 30) == keys(pipeline_of(dataset), 30)
 
 
-def test_every_rank_has_workers_of_its_own(dataset: str) -> None:
+def test_every_rank_has_its_own_workers(dataset: str) -> None:
     for rank in range(2):
         assert keys(loader_of(pipeline_of(dataset, rank, 2)), 20) == keys(pipeline_of(dataset, rank, 2), 20)
 
 
-def test_samples_that_are_not_batched_are_shared_too(dataset: str) -> None:
-    def fresh() -> Any:
+def test_unbatched_samples_are_divided_among_workers(dataset: str) -> None:
+    def make_pipeline() -> Any:
         return pipeline_of(dataset, batch_size=None).unlisted().listed(1)
 
-    assert keys(loader_of(fresh()), 30) == keys(fresh(), 30)
+    assert keys(loader_of(make_pipeline()), 30) == keys(make_pipeline(), 30)
 
 
-def test_workers_begin_where_a_state_says(dataset: str) -> None:
-    saved = pipeline_of(dataset)
-    batches = iter(saved)
+def test_workers_start_at_loaded_state_or_current_position(dataset: str) -> None:
+    pipeline = pipeline_of(dataset)
+    batches = iter(pipeline)
     before = keys(batches, 5)
-    state = through_json(saved.state_dict())
+    state = json_round_trip(pipeline.state_dict())
     resumed, running = pipeline_of(dataset), pipeline_of(dataset)
     resumed.load_state_dict(state)
     assert keys(iter(running), 5) == before
@@ -68,24 +68,24 @@ def test_workers_begin_where_a_state_says(dataset: str) -> None:
     assert keys(loader_of(running), 12) == after, "what had come in this process"
 
 
-def test_workers_of_a_rank_begin_at_the_state_of_the_job(dataset: str) -> None:
+def test_workers_of_rank_start_at_merged_job_state(dataset: str) -> None:
     world = [pipeline_of(dataset, rank, 2) for rank in range(2)]
     running = [iter(pipeline) for pipeline in world]
     for batches in running:
         keys(batches, 5)
-    states = [through_json(pipeline.state_dict()) for pipeline in world]
+    states = [json_round_trip(pipeline.state_dict()) for pipeline in world]
 
     resumed = pipeline_of(dataset, 1, 2)
     resumed.load_state_dict(merge_states(states))
-    of_the_rank = pipeline_of(dataset, 1, 2)
-    of_the_rank.load_state_dict(states[1])
+    rank_pipeline = pipeline_of(dataset, 1, 2)
+    rank_pipeline.load_state_dict(states[1])
 
     assert keys(loader_of(resumed), 12) == keys(running[1], 12)
     with pytest.raises(RuntimeError, match="pass the states of all ranks"):
-        next(iter(loader_of(of_the_rank)))
+        next(iter(loader_of(rank_pipeline)))
 
 
-def test_a_pipeline_is_pickled_with_its_place_for_workers_that_are_spawned(dataset: str) -> None:
+def test_pipeline_pickles_with_position(dataset: str) -> None:
     pipeline = pipeline_of(dataset)
     batches = iter(pipeline)
     keys(batches, 5)
@@ -96,7 +96,7 @@ def test_a_pipeline_is_pickled_with_its_place_for_workers_that_are_spawned(datas
     assert keys(loader, 12) == keys(batches, 12)
 
 
-def test_what_workers_make_is_not_saved_as_if_nothing_had_come(dataset: str) -> None:
+def test_state_dict_is_refused_after_workers_have_read(dataset: str) -> None:
     pipeline = pipeline_of(dataset)
     state = pipeline.state_dict()
     first = keys(loader_of(pipeline), 3)
@@ -109,7 +109,7 @@ def test_what_workers_make_is_not_saved_as_if_nothing_had_come(dataset: str) -> 
     assert keys(pipeline, 3) == first
 
 
-def test_new_workers_do_not_begin_a_training_again(dataset: str) -> None:
+def test_second_iteration_refuses_new_workers_without_persistence(dataset: str) -> None:
     loader = loader_of(pipeline_of(dataset).with_epoch(4))
     assert len(keys(loader, 99)) == 8
 
@@ -117,7 +117,7 @@ def test_new_workers_do_not_begin_a_training_again(dataset: str) -> None:
         next(iter(loader))
 
 
-def test_workers_that_stay_go_on(dataset: str) -> None:
+def test_persistent_workers_continue_in_next_epoch(dataset: str) -> None:
     loader = loader_of(pipeline_of(dataset).with_epoch(4), persistent_workers=True)
 
     epochs = keys(loader, 99) + keys(loader, 99)
@@ -126,19 +126,19 @@ def test_workers_that_stay_go_on(dataset: str) -> None:
 
 
 @pytest.mark.parametrize("persistent", [False, True])
-def test_every_pass_of_a_validation_in_workers_is_the_same(persistent: bool, dataset: str) -> None:
+def test_validation_passes_in_workers_are_equal(persistent: bool, dataset: str) -> None:
     validation = as_webdataset(get_val_dataset(dataset, batch_size=4)).to_tuple("__key__").listed(4)
-    truth = keys(validation, 99)
-    assert [len(batch) for batch in truth] == [4, 4, 4, 4]
+    expected = keys(validation, 99)
+    assert [len(batch) for batch in expected] == [4, 4, 4, 4]
 
     loader = loader_of(as_webdataset(get_val_dataset(dataset, batch_size=4)).to_tuple("__key__").listed(4))
     if persistent:
         loader = loader_of(validation, persistent_workers=True)
 
-    assert [keys(loader, 99), keys(loader, 99)] == [truth, truth]
+    assert [keys(loader, 99), keys(loader, 99)] == [expected, expected]
 
 
-def test_a_state_of_another_job_is_refused_before_anything_changes(dataset: str) -> None:
+def test_refused_state_leaves_pipeline_unchanged(dataset: str) -> None:
     pipeline = pipeline_of(dataset)
     keys(pipeline, 2)
     state = pipeline.state_dict()

@@ -1,4 +1,4 @@
-"""Batches through torch's DataLoader: divided by `shard`, saved and resumed."""
+"""IterableBatches in torch's DataLoader: divided by `shard`, saved and resumed."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ def keys(loader: Any, count: int) -> list[Any]:
     return [batch.__key__ for batch in islice(loader, count)]
 
 
-def through_torch(dataset: IterableBatches) -> DataLoader[Any]:
+def make_dataloader(dataset: IterableBatches) -> DataLoader[Any]:
     return DataLoader(dataset, batch_size=None, num_workers=0)
 
 
-def test_torchs_dataloader_hands_out_the_loaders_batches(path: str) -> None:
+def test_torch_dataloader_returns_batches_of_loader(path: str) -> None:
     expected = keys(get_loader(batches(path).dataset), 5)
 
-    assert keys(through_torch(batches(path)), 5) == expected
+    assert keys(make_dataloader(batches(path)), 5) == expected
 
 
-def test_shards_are_the_ranks_of_a_job(path: str) -> None:
-    ranks = [keys(through_torch(batches(path).shard(3, rank)), 2) for rank in range(3)]
+def test_shard_divides_batches_like_ranks(path: str) -> None:
+    ranks = [keys(make_dataloader(batches(path).shard(3, rank)), 2) for rank in range(3)]
 
     assert [batch for step in zip(*ranks, strict=True) for batch in step] == keys(batches(path), 6)
 
 
-def test_the_state_of_the_dataset_continues_with_the_next_batch(path: str) -> None:
+def test_restored_dataset_continues_with_next_batch(path: str) -> None:
     dataset = batches(path)
-    keys(through_torch(dataset), 3)
+    keys(make_dataloader(dataset), 3)
 
     resumed = batches(path)
     resumed.load_state_dict(dataset.state_dict())
 
-    assert keys(through_torch(resumed), 2) == keys(batches(path), 5)[3:]
+    assert keys(make_dataloader(resumed), 2) == keys(batches(path), 5)[3:]
 
 
-def test_a_dataset_that_has_begun_is_not_divided(path: str) -> None:
+def test_shard_is_refused_after_first_batch(path: str) -> None:
     dataset = batches(path)
     keys(dataset, 1)
 
@@ -62,14 +62,14 @@ def test_a_dataset_that_has_begun_is_not_divided(path: str) -> None:
     dataset.close()
 
 
-def test_its_length_is_that_of_a_pass_and_an_endless_one_has_none(path: str) -> None:
+def test_len_is_pass_length_and_undefined_for_endless_dataset(path: str) -> None:
     assert len(batches(path, virtual_epoch_length=7)) == 7
     assert batches(path)
     with pytest.raises(TypeError):
         len(batches(path))
 
 
-def test_several_workers_of_torch_are_refused(path: str) -> None:
+def test_several_torch_dataloader_workers_are_refused(path: str) -> None:
     validation = IterableBatches(get_val_dataset(path, split_part="train", batch_size=4, task_encoder=Raw()))
     loader = DataLoader(validation, batch_size=None, num_workers=2, multiprocessing_context="fork")
 

@@ -1,4 +1,4 @@
-"""The loader for torchtitan, by its contract, and by its base class where torchtitan is installed."""
+"""The loader for torchtitan: its contract, and its real base class if torchtitan is installed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(params=["0.2", "0.3"])
 def adapter(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Any:
-    """The module of the adapter. Without torchtitan, its base class has what that of each version has in it."""
+    """The adapter's module. Without torchtitan, a fake base class has the attributes of each version."""
     try:
         if not version("torchtitan").startswith(request.param):
             pytest.skip("another version of torchtitan is installed")
@@ -55,7 +55,7 @@ def adapter(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
 
 
 def a_loader(adapter: Any, path: str, rank: int = 0, world: int = 1, **options: Any) -> Any:
-    """As torchtitan's trainer builds it."""
+    """Builds the loader like torchtitan's trainer."""
     config = adapter.WdsctlDataLoader.Config(
         dataset_path=path, task_encoder=Rows(), options={"lanes": 12, "shuffle_buffer_size": 20}, **options
     )
@@ -67,9 +67,7 @@ def numbers(loader: Any, count: int) -> list[Any]:
     return [inputs["input"][:, 0].tolist() for inputs, _ in islice(loader, count)]
 
 
-def test_a_batch_is_what_the_model_takes_and_the_labels(
-    adapter: Any, path: str, request: pytest.FixtureRequest
-) -> None:
+def test_torchtitan_batch_has_model_inputs_and_labels(adapter: Any, path: str, request: pytest.FixtureRequest) -> None:
     inputs, labels = next(iter(a_loader(adapter, path)))
 
     assert torch.equal(labels, inputs.pop("input") + 1)
@@ -78,7 +76,7 @@ def test_a_batch_is_what_the_model_takes_and_the_labels(
     assert not inputs
 
 
-def test_a_function_builds_the_loader_as_the_configuration_does(adapter: Any, path: str) -> None:
+def test_builder_function_builds_loader_like_config(adapter: Any, path: str) -> None:
     expected = a_loader(adapter, path)
     build = adapter.WdsctlDataLoader.builder(expected.config)
     job_config = SimpleNamespace(training=SimpleNamespace(local_batch_size=4))
@@ -88,33 +86,33 @@ def test_a_function_builds_the_loader_as_the_configuration_does(adapter: Any, pa
     assert numbers(loader, 3) == numbers(expected, 3)
 
 
-def test_a_batch_without_labels_is_refused(adapter: Any) -> None:
+def test_to_trainer_batch_refuses_batch_without_labels(adapter: Any) -> None:
     with pytest.raises(LoaderError, match="needs 'input' and 'labels'"):
         adapter.to_trainer_batch({"input": torch.ones(1)})
 
 
-def test_the_state_continues_on_another_data_parallel_degree(adapter: Any, path: str) -> None:
+def test_state_restores_on_another_data_parallel_degree(adapter: Any, path: str) -> None:
     expected = numbers(a_loader(adapter, path), 9)
-    alone = a_loader(adapter, path)
-    numbers(alone, 3)
+    single = a_loader(adapter, path)
+    numbers(single, 3)
 
     ranks = [a_loader(adapter, path, rank, 2) for rank in range(2)]
     for loader in ranks:
-        loader.load_state_dict(alone.state_dict())
+        loader.load_state_dict(single.state_dict())
 
     steps = zip(*(numbers(loader, 3) for loader in ranks), strict=True)
     assert [batch for step in steps for batch in step] == expected[3:]
 
 
 @pytest.mark.parametrize("field", ["repeat", "infinite"])
-def test_a_validation_is_one_pass(adapter: Any, path: str, field: str) -> None:
+def test_validation_loader_reads_one_pass(adapter: Any, path: str, field: str) -> None:
     training = a_loader(adapter, path)
 
     validation = adapter.WdsctlDataLoader(
         replace(training.config, **{field: False}), dp_world_size=1, dp_rank=0, local_batch_size=4
     )
 
-    seen = [number for batch in numbers(validation, 1000) for number in batch]
-    assert sorted(seen) == list(range(100))
+    actual = [number for batch in numbers(validation, 1000) for number in batch]
+    assert sorted(actual) == list(range(100))
     assert training
     training.close()

@@ -1,4 +1,4 @@
-"""transformers' Trainer on wdsctl's datasets: what its checkpoint folders hold, and what a resume refuses."""
+"""transformers' Trainer on wdsctl's datasets: checkpoint contents, resumes and refusals."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from wdsctl.loader.integrations.dcp import WholeJob
 transformers = pytest.importorskip("transformers", reason="`make interop` installs it")
 pytest.importorskip("accelerate", reason="`make interop` installs it")
 
-from wdsctl.loader.integrations.transformers import (  # noqa: E402 - after the check that transformers is there
+from wdsctl.loader.integrations.transformers import (  # noqa: E402 - after the check that transformers is installed
     STATE_FILE,
     LoaderStateCallback,
     WdsctlTrainerMixin,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # those of transformers
+pytestmark = pytest.mark.filterwarnings("ignore")  # warnings of transformers
 
 
 class Dicts(Raw):
@@ -75,23 +75,23 @@ def trainer(path: str, folder: Path, steps: int, **options: Any) -> Trainer:
     return Trainer(Model(), args, train_dataset=dataset, eval_dataset=evaluation)
 
 
-def test_a_resumed_trainer_gets_the_next_batch_and_its_checkpoints_can_be_inspected(path: str, tmp_path: Path) -> None:
-    undisturbed = trainer(path, tmp_path / "alone", 9)
-    undisturbed.train()
+def test_resumed_trainer_continues_and_checkpoint_is_inspectable(path: str, tmp_path: Path) -> None:
+    uninterrupted = trainer(path, tmp_path / "alone", 9)
+    uninterrupted.train()
     first = trainer(path, tmp_path / "run", 6)
     first.train()
 
     resumed = trainer(path, tmp_path / "run", 9)
     resumed.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-4"))
 
-    assert undisturbed.model.trained == first.model.trained[:4] + resumed.model.trained
+    assert uninterrupted.model.trained == first.model.trained[:4] + resumed.model.trained
     report = inspect_checkpoint([str(tmp_path / "run" / "checkpoint-4" / STATE_FILE)])
     assert (report.problem, len(report.states)) == ("", 1)
     assert set(resumed.evaluate()) >= {"eval_val_loss"}
     assert resumed.model.evaluated == 3 * 5
 
 
-def test_a_checkpoint_without_the_position_or_of_another_job_is_refused(path: str, tmp_path: Path) -> None:
+def test_checkpoint_without_state_or_of_other_job_is_refused(path: str, tmp_path: Path) -> None:
     trainer(path, tmp_path, 4).train()
 
     with pytest.raises(StateMismatch, match="seed"):
@@ -104,7 +104,7 @@ def test_a_checkpoint_without_the_position_or_of_another_job_is_refused(path: st
         trainer(path, tmp_path, 8).train(resume_from_checkpoint=True)
 
 
-def test_a_trainer_that_would_skip_batches_is_refused(path: str, tmp_path: Path) -> None:
+def test_trainer_that_skips_batches_on_resume_is_refused(path: str, tmp_path: Path) -> None:
     job = WholeJob(get_loader(get_train_dataset(path, batch_size=4, task_encoder=Dicts())))
     args = SimpleNamespace(ignore_data_skip=False, output_dir=str(tmp_path))
 
@@ -112,19 +112,19 @@ def test_a_trainer_that_would_skip_batches_is_refused(path: str, tmp_path: Path)
         LoaderStateCallback(job).on_train_begin(args, SimpleNamespace(global_step=4), None)
 
 
-def test_an_evaluation_on_which_the_trainer_would_wait_forever_is_refused(path: str, tmp_path: Path) -> None:
+def test_evaluation_with_uneven_batches_on_ranks_is_refused(path: str, tmp_path: Path) -> None:
     uneven = get_val_dataset(path, batch_size=4, worker_config=WorkerConfig(rank=0, world_size=2))
 
     with pytest.raises(UsageError, match="fewer batches on some of the 2 ranks"):
         trainer(path, tmp_path, 1).get_eval_dataloader(uneven)
 
 
-def test_it_warns_if_the_position_is_not_in_the_checkpoints(
+def test_trainer_warns_without_loader_state_callback(
     path: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    removed = trainer(path, tmp_path, 1)
-    removed.remove_callback(LoaderStateCallback)
+    without_callback = trainer(path, tmp_path, 1)
+    without_callback.remove_callback(LoaderStateCallback)
 
-    removed.train()
+    without_callback.train()
 
     assert "checkpoints will not have the position" in caplog.text

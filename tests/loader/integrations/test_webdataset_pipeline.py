@@ -1,4 +1,4 @@
-"""webdataset's stages over our order, splits and states: samples as webdataset has them, and resumed exactly."""
+"""webdataset's stages over wdsctl's order, splits and states: samples equal webdataset's, and resumes are exact."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import webdataset
 from tests.contracts.savable import assert_savable
 from tests.loader.datasets import Parts, Raw, a_dataset, a_shard, numbered
 from tests.loader.decoding.pictures import a_jpeg
-from tests.loader.running import strict, through_json, training_of
+from tests.loader.running import json_round_trip, make_training_loader, raising_worker_config
 from wdsctl.core.errors import StorageError, UsageError
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
@@ -45,10 +45,10 @@ sys.stdout.buffer.write(pickle.dumps(read))
 """
 
 
-def as_webdataset_reads(*shards: Path) -> list[dict[str, Any]]:
-    """In a process of its own: it leaves the closing of its files to chance, and warnings are errors here."""
-    done = subprocess.run([sys.executable, "-c", READ, *map(str, shards)], check=True, stdout=subprocess.PIPE)
-    read: list[dict[str, Any]] = pickle.loads(done.stdout)  # noqa: S301 - our own child
+def read_with_webdataset(*shards: Path) -> list[dict[str, Any]]:
+    """Reads in a separate process: webdataset leaves files open, and warnings are errors here."""
+    process = subprocess.run([sys.executable, "-c", READ, *map(str, shards)], check=True, stdout=subprocess.PIPE)
+    read: list[dict[str, Any]] = pickle.loads(process.stdout)  # noqa: S301 - our own child
     return read
 
 
@@ -69,7 +69,7 @@ def keys(pipeline: WebDatasetPipeline | Iterator[Any], count: int) -> list[str]:
 # Samples.
 
 
-def test_samples_are_those_that_webdataset_reads_field_for_field(tmp_path: Path) -> None:
+def test_pipeline_samples_equal_webdataset_samples(tmp_path: Path) -> None:
     picture = a_jpeg()
     shards = [
         a_shard(
@@ -90,12 +90,12 @@ def test_samples_are_those_that_webdataset_reads_field_for_field(tmp_path: Path)
 
     samples = list(as_webdataset(get_val_dataset(tmp_path)))
 
-    assert samples == as_webdataset_reads(*shards)
+    assert samples == read_with_webdataset(*shards)
     assert len(samples) == 9
     assert all(type(sample) is dict for sample in samples)
 
 
-def test_members_without_a_key_of_ours_are_no_samples_and_of_two_parts_the_last_counts(tmp_path: Path) -> None:
+def test_members_without_key_are_ignored_and_last_duplicate_part_wins(tmp_path: Path) -> None:
     shard = [("a", {"txt": b"1", "TXT": b"2"}), ("d/", {"hidden.jpg": b""}), ("__meta__", {"json": b"{}"})]
     a_shard(tmp_path / "a.tar", shard)
     prepare(str(tmp_path), None, PrepareRequest(sample_type="CrudeSample", split={"val": 1.0}))
@@ -105,7 +105,7 @@ def test_members_without_a_key_of_ours_are_no_samples_and_of_two_parts_the_last_
     assert [(sample["__key__"], sample["txt"]) for sample in samples] == [("a", b"2")]
 
 
-def test_all_parts_come_whatever_the_field_map_says(tmp_path: Path) -> None:
+def test_pipeline_samples_have_all_parts_despite_field_map(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, 6, sample_type="TextSample", field_map={"text": "txt"})
 
     sample = next(iter(as_webdataset(root)))
@@ -113,7 +113,7 @@ def test_all_parts_come_whatever_the_field_map_says(tmp_path: Path) -> None:
     assert sample.keys() == {"__key__", "__url__", "__local_path__", "txt", "json"}
 
 
-def test_a_large_part_comes_as_bytes() -> None:
+def test_lazy_part_is_converted_to_bytes() -> None:
     class Letters:
         def read(self, path: str, offset: int, size: int) -> bytes:
             return b"abcdefgh"[offset : offset + size]
@@ -126,7 +126,7 @@ def test_a_large_part_comes_as_bytes() -> None:
     assert sample == {"__key__": "k", "__url__": "/data/a.tar", "__local_path__": "/data/a.tar", "mp4": b"cde"}
 
 
-def test_a_shard_at_a_url_has_no_local_path() -> None:
+def test_sample_of_shard_at_url_has_no_local_path() -> None:
     source = SourceInfo(dataset_path="s3://bucket/data", index=0, shard_name="a.tar", file_names=("k.txt",))
 
     sample = _to_webdataset_sample(CrudeSample({"__key__": "k", "__sources__": (source,), "txt": b""}))
@@ -134,11 +134,11 @@ def test_a_shard_at_a_url_has_no_local_path() -> None:
     assert sample == {"__key__": "k", "__url__": "s3://bucket/data/a.tar", "txt": b""}
 
 
-def test_the_stages_of_webdataset_work_on_it(tmp_path: Path) -> None:
-    def pictured(i: int) -> Parts:
+def test_webdataset_stages_work_on_pipeline(tmp_path: Path) -> None:
+    def make_parts(i: int) -> Parts:
         return {"jpg": a_jpeg(seed=i), "json": json.dumps({"number": i}).encode()}
 
-    root = a_dataset(tmp_path, 40, parts=pictured)
+    root = a_dataset(tmp_path, 40, parts=make_parts)
     pipeline = (
         as_webdataset(root, batch_size=16, shuffle=False, lanes=1)
         .decode("pil")
@@ -158,172 +158,172 @@ def test_the_stages_of_webdataset_work_on_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("batch_size", [None, 4])
-def test_the_order_is_that_of_our_loader(batch_size: int | None, dataset: str) -> None:
-    loader = training_of(dataset, batch_size=batch_size)
-    found = [batch["__key__"] for batch in islice(loader, 120 // (batch_size or 1))]
+def test_pipeline_order_equals_loader_order(batch_size: int | None, dataset: str) -> None:
+    loader = make_training_loader(dataset, batch_size=batch_size)
+    batches = [batch["__key__"] for batch in islice(loader, 120 // (batch_size or 1))]
 
-    came = keys(pipeline_of(dataset, batch_size=batch_size), 120)
+    actual = keys(pipeline_of(dataset, batch_size=batch_size), 120)
 
-    assert came == (found if batch_size is None else [key for batch in found for key in batch])
+    assert actual == (batches if batch_size is None else [key for batch in batches for key in batch])
 
 
-def test_ranks_share_the_samples_of_an_epoch(dataset: str) -> None:
-    alone = keys(pipeline_of(dataset, lanes=4), 80)
+def test_ranks_divide_samples_of_epoch(dataset: str) -> None:
+    single = keys(pipeline_of(dataset, lanes=4), 80)
 
     world = [keys(pipeline_of(dataset, rank, 2, lanes=4), 40) for rank in range(2)]
 
     rounds = [world[rank][start : start + 4] for start in range(0, 40, 4) for rank in range(2)]
-    assert [key for batch in rounds for key in batch] == alone
+    assert [key for batch in rounds for key in batch] == single
 
 
-def test_a_validation_is_one_pass_and_can_be_repeated(tmp_path: Path) -> None:
+def test_validation_pipeline_is_one_pass_and_repeatable(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, 10, split={"val": 1.0})
     pipeline = as_webdataset(get_val_dataset(root, batch_size=4))
-    one = [f"{i:06}" for i in range(10)]
+    one_pass = [f"{i:06}" for i in range(10)]
 
-    assert [keys(pipeline, 99), keys(pipeline, 99)] == [one, one]
-    assert keys(as_webdataset(get_val_dataset(root)).repeat(2), 99) == one + one
+    assert [keys(pipeline, 99), keys(pipeline, 99)] == [one_pass, one_pass]
+    assert keys(as_webdataset(get_val_dataset(root)).repeat(2), 99) == one_pass + one_pass
 
 
 # States.
 
 
-def test_a_state_is_exact_between_any_two_samples(dataset: str) -> None:
-    def fresh() -> Any:
+def test_unbatched_state_restores_exactly_at_every_sample(dataset: str) -> None:
+    def make_pipeline() -> Any:
         return pipeline_of(dataset, batch_size=None).decode().to_tuple("__key__", "json")
 
-    assert_savable(fresh, lambda pipeline: next(iter(pipeline)), 2 * SAMPLES + 5)
+    assert_savable(make_pipeline, lambda pipeline: next(iter(pipeline)), 2 * SAMPLES + 5)
 
 
-def test_a_state_is_exact_between_batches_of_the_datasets_batch_size(dataset: str) -> None:
-    """Also while `batched` holds the first sample of the next batch, as it does after each but the first."""
+def test_batched_state_restores_exactly_at_every_batch(dataset: str) -> None:
+    """Holds also while `batched` keeps the first sample of the next batch, as after every batch but the first."""
 
-    def fresh() -> Any:
+    def make_pipeline() -> Any:
         return pipeline_of(dataset, batch_size=4).decode().to_tuple("__key__", "json").batched(4)
 
     steps = 2 * SAMPLES // 4 + 5
-    truth = [[*batch[0]] for batch in islice(fresh(), steps)]
-    running = fresh()
+    expected = [[*batch[0]] for batch in islice(make_pipeline(), steps)]
+    running = make_pipeline()
     batches = iter(running)
     for step in range(steps):
-        resumed = fresh()
-        resumed.load_state_dict(through_json(running.state_dict()))
-        assert [[*batch[0]] for batch in islice(resumed, steps - step)] == truth[step:], f"saved after batch {step}"
-        assert [*next(batches)[0]] == truth[step], "saving changed what came"
+        resumed = make_pipeline()
+        resumed.load_state_dict(json_round_trip(running.state_dict()))
+        assert [[*batch[0]] for batch in islice(resumed, steps - step)] == expected[step:], f"saved after batch {step}"
+        assert [*next(batches)[0]] == expected[step], "saving changed what came"
 
 
-def test_a_batch_that_was_begun_comes_again(dataset: str) -> None:
-    truth = keys(pipeline_of(dataset), 20)
+def test_unfinished_batch_is_repeated_after_restore(dataset: str) -> None:
+    expected = keys(pipeline_of(dataset), 20)
     pipeline = pipeline_of(dataset)
     first = keys(pipeline, 6)
     state = pipeline.state_dict()
 
-    assert first == truth[:6]
-    assert keys(pipeline, 8) == truth[4:12]
+    assert first == expected[:6]
+    assert keys(pipeline, 8) == expected[4:12]
     pipeline.load_state_dict(state)
-    assert keys(pipeline, 8) == truth[4:12]
+    assert keys(pipeline, 8) == expected[4:12]
 
 
-def test_epochs_of_any_length_lose_nothing(dataset: str) -> None:
-    truth = [[*batch] for batch in islice(pipeline_of(dataset).to_tuple("__key__").listed(4), 12)]
+def test_with_epoch_loses_no_samples(dataset: str) -> None:
+    expected = [[*batch] for batch in islice(pipeline_of(dataset).to_tuple("__key__").listed(4), 12)]
     pipeline = pipeline_of(dataset).to_tuple("__key__").listed(4).with_epoch(3)
 
     epochs = [[*batch] for _ in range(4) for batch in pipeline]
 
-    assert epochs == truth
+    assert epochs == expected
 
 
-def test_a_stage_that_fails_loses_nothing(dataset: str) -> None:
-    truth = keys(pipeline_of(dataset), 12)
-    failing = [truth[5]]
+def test_failing_stage_loses_no_samples(dataset: str) -> None:
+    expected = keys(pipeline_of(dataset), 12)
+    failing = [expected[5]]
 
-    def sometimes(sample: Any) -> Any:
+    def fail_once(sample: Any) -> Any:
         if sample["__key__"] in failing:
             failing.clear()
             raise ValueError("no good")
         return sample
 
-    pipeline = pipeline_of(dataset).map(sometimes)
+    pipeline = pipeline_of(dataset).map(fail_once)
     samples = iter(pipeline)
-    assert keys(samples, 5) == truth[:5]
+    assert keys(samples, 5) == expected[:5]
     with pytest.raises(ValueError, match="no good"):
         next(samples)
 
-    assert keys(pipeline, 8) == truth[4:12]
+    assert keys(pipeline, 8) == expected[4:12]
 
 
-def test_pipelines_that_are_made_from_one_share_its_place(dataset: str) -> None:
-    truth = keys(pipeline_of(dataset, batch_size=None), 12)
+def test_derived_pipelines_share_position(dataset: str) -> None:
+    expected = keys(pipeline_of(dataset, batch_size=None), 12)
     pipeline = pipeline_of(dataset, batch_size=None)
 
-    assert keys(pipeline.decode(), 5) == truth[:5]
-    assert keys(pipeline.map(dict), 7) == truth[5:]
+    assert keys(pipeline.decode(), 5) == expected[:5]
+    assert keys(pipeline.map(dict), 7) == expected[5:]
     assert pipeline.state_dict() == pipeline.decode().state_dict()
 
 
-def test_a_pipeline_and_our_loader_go_on_from_each_others_states(dataset: str) -> None:
-    truth = keys(pipeline_of(dataset), 40)
-    pipeline, loader = pipeline_of(dataset), training_of(dataset)
+def test_pipeline_and_loader_restore_each_others_states(dataset: str) -> None:
+    expected = keys(pipeline_of(dataset), 40)
+    pipeline, loader = pipeline_of(dataset), make_training_loader(dataset)
     keys(pipeline, 12)
 
     with pytest.warns(UserWarning, match="each sample still appears once"):
-        loader.load_state_dict(through_json(pipeline.state_dict()))
+        loader.load_state_dict(json_round_trip(pipeline.state_dict()))
     (batch,) = islice(loader, 1)
     with pytest.warns(UserWarning, match="each sample still appears once"):
-        pipeline.load_state_dict(through_json(loader.state_dict()))
+        pipeline.load_state_dict(json_round_trip(loader.state_dict()))
 
-    assert batch["__key__"] == truth[12:16]
-    assert keys(pipeline, 24) == truth[16:]
+    assert batch["__key__"] == expected[12:16]
+    assert keys(pipeline, 24) == expected[16:]
 
 
-def test_the_states_of_all_ranks_are_gone_on_with_by_one(dataset: str) -> None:
+def test_merged_states_of_ranks_restore_on_one_rank(dataset: str) -> None:
     world = [pipeline_of(dataset, rank, 2, lanes=4) for rank in range(2)]
     for pipeline in world:
         keys(pipeline, 12)
-    alone = pipeline_of(dataset, lanes=4)
+    single = pipeline_of(dataset, lanes=4)
 
-    alone.load_state_dict(merge_states([through_json(pipeline.state_dict()) for pipeline in world]))
+    single.load_state_dict(merge_states([json_round_trip(pipeline.state_dict()) for pipeline in world]))
 
-    assert keys(alone, 40) == keys(pipeline_of(dataset, lanes=4), 64)[24:]
-
-
-# What is refused.
+    assert keys(single, 40) == keys(pipeline_of(dataset, lanes=4), 64)[24:]
 
 
-class Hooked(Raw):
+# Refusals.
+
+
+class HookedEncoder(Raw):
     def encode_sample(self, sample: Any) -> Any:
         return sample
 
 
-class Decodes(DefaultTaskEncoder[Any, Any, Any, Any]):
+class DecodingEncoder(DefaultTaskEncoder[Any, Any, Any, Any]):
     decoder = SampleDecoder(image_decode="pil")
 
 
-@pytest.mark.usefixtures("unopened")
-@pytest.mark.parametrize("encoder", [Hooked(), Decodes()], ids=["a hook", "a decoder"])
-def test_a_task_encoder_that_would_not_run_is_refused(encoder: Any) -> None:
+@pytest.mark.usefixtures("unopened_datasets")
+@pytest.mark.parametrize("encoder", [HookedEncoder(), DecodingEncoder()], ids=["a hook", "a decoder"])
+def test_as_webdataset_refuses_task_encoder_with_hooks_or_decoder(encoder: Any) -> None:
     with pytest.raises(UsageError, match="does not run the hooks and the decoder"):
         as_webdataset(get_train_dataset("anywhere", task_encoder=encoder))
 
 
-@pytest.mark.usefixtures("unopened")
-def test_views_are_refused() -> None:
+@pytest.mark.usefixtures("unopened_datasets")
+def test_as_webdataset_refuses_raw_views() -> None:
     with pytest.raises(UsageError, match="bytes, not views"):
         as_webdataset("anywhere", raw="view", task_encoder=Raw())
 
 
-@pytest.mark.usefixtures("unopened")
-def test_options_beside_a_dataset_are_refused() -> None:
+@pytest.mark.usefixtures("unopened_datasets")
+def test_as_webdataset_refuses_options_with_dataset() -> None:
     with pytest.raises(UsageError, match="batch_size, seed cannot be changed"):
         as_webdataset(get_train_dataset("anywhere"), batch_size=4, seed=1)
 
 
-def test_a_shard_that_was_cut_off_is_named(tmp_path: Path) -> None:
+def test_truncated_shard_error_names_shard(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, 10)
     shard = tmp_path / "shard-000.tar"
     shard.write_bytes(shard.read_bytes()[:1000])
 
     with pytest.raises(StorageError) as raised:
-        keys(as_webdataset(root, worker_config=strict()), 10)
+        keys(as_webdataset(root, worker_config=raising_worker_config()), 10)
 
     assert "shard shard-000.tar" in raised.value.where

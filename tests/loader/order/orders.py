@@ -1,4 +1,4 @@
-"""Orders, and what lanes draw of them."""
+"""Orders and the samples that their lanes draw."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ def an_order(
 def windows(
     order: SourceOrder, lane: Lane | None = None, taken: Sequence[int] = (), first: int = 0
 ) -> Iterator[SampleWindow]:
-    """The windows of a lane from its sample `first` on, without end."""
-    mine = LaneOrder(order, lane or Lane(0), taken)
+    """The windows of a lane from its sample `first` on, endlessly."""
+    lane_order = LaneOrder(order, lane or Lane(0), taken)
     while True:
-        window = mine.window(first)
+        window = lane_order.window(first)
         yield window
         first = window.first_number + len(window.positions)
 
 
 def items(order: SourceOrder, lane: Lane | None = None, taken: Sequence[int] = (), first: int = 0) -> Iterator[Item]:
-    """(pass, position) of the samples of a lane from its sample `first` on, without end."""
+    """(pass, position) of the samples of a lane from its sample `first` on, endlessly."""
     for window in windows(order, lane, taken, first):
-        found = zip(window.passes.tolist(), window.positions.tolist(), strict=True)
-        yield from islice(found, max(0, first - window.first_number), None)
+        pairs = zip(window.passes.tolist(), window.positions.tolist(), strict=True)
+        yield from islice(pairs, max(0, first - window.first_number), None)
 
 
-def drawn(order: ShuffledOrder, draws: int) -> list[Item]:
-    """The first draws of a job whose lanes take turns."""
+def draw_items(order: ShuffledOrder, draws: int) -> list[Item]:
+    """The first draws of a job, lane after lane."""
     streams = [items(order, Lane(lane)) for lane in range(order.lanes)]
-    found: list[Item] = []
-    while len(found) < draws:
-        found += islice(streams[len(found) // order.turn_samples % order.lanes], order.turn_samples)
-    return found[:draws]
+    pairs: list[Item] = []
+    while len(pairs) < draws:
+        pairs += islice(streams[len(pairs) // order.turn_samples % order.lanes], order.turn_samples)
+    return pairs[:draws]

@@ -1,6 +1,6 @@
-"""Orders one after the other: what was before an era ended is what it was, and every era ends with an epoch.
+"""GrownOrder: samples before the end of a version do not change, and every version ends with an epoch.
 
-That every era has whole epochs of its own samples is held by the properties in test_lane_order.py.
+The properties in test_lane_order.py check that every version has whole epochs of its own samples.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from wdsctl.loader.order.rank_lanes import Lane
 
 
 @pytest.mark.parametrize(("n", "more"), [(23, 40), (2_300, 4_000), (2_300, 30)])
-def test_what_was_before_an_era_ended_is_what_it_was(n: int, more: int) -> None:
-    alone = an_order(n, 3, 6, lanes=3, turn=2)
-    grown = GrownOrder([alone, an_order(more, 3, 6, seed=7, lanes=3, turn=2)], [2 * n])
+def test_grown_order_keeps_samples_before_end_of_first_version(n: int, more: int) -> None:
+    original = an_order(n, 3, 6, lanes=3, turn=2)
+    grown = GrownOrder([original, an_order(more, 3, 6, seed=7, lanes=3, turn=2)], [2 * n])
 
     for lane in range(3):
         before = 2 * n // 3 - 2
-        here = list(islice(items(grown, Lane(lane)), before + 20))
-        assert here[:before] == list(islice(items(alone, Lane(lane)), before))
-        assert all(number >= 2 and position >= n for number, position in here[-10:])
+        actual = list(islice(items(grown, Lane(lane)), before + 20))
+        assert actual[:before] == list(islice(items(original, Lane(lane)), before))
+        assert all(number >= 2 and position >= n for number, position in actual[-10:])
 
 
-def test_an_era_ends_with_an_epoch() -> None:
+def test_grown_order_refuses_version_end_within_epoch() -> None:
     order = an_order(23, 3, 6)
 
     for end in (0, 24):
@@ -36,10 +36,10 @@ def test_an_era_ends_with_an_epoch() -> None:
         GrownOrder([an_order(23, 3, 6, passes=-1), order], [23])
 
 
-def test_one_lane_has_the_samples_of_all() -> None:
+def test_single_lane_order_has_samples_of_all_lanes() -> None:
     grown = GrownOrder([an_order(23, lanes=4, turn=5), an_order(31, lanes=4, turn=5)], [46])
 
-    found = list(islice(items(single_lane_order(grown)), 77))
+    actual = list(islice(items(single_lane_order(grown)), 77))
 
-    assert found[:23] != found[23:46]
-    assert sorted(found[46:]) == [(2, 23 + position) for position in range(31)]
+    assert actual[:23] != actual[23:46]
+    assert sorted(actual[46:]) == [(2, 23 + position) for position in range(31)]

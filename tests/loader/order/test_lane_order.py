@@ -1,4 +1,4 @@
-"""What users count holds for the job: n draws are n samples, no batch has one twice, no cut loses or repeats one."""
+"""Properties of a job: an epoch has every sample once, batches have no duplicates, splits lose or repeat nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.loader.order.orders import Item, an_order, drawn, items, windows
+from tests.loader.order.orders import Item, an_order, draw_items, items, windows
 from wdsctl.loader.order.growth import GrownOrder, SourceOrder, version_orders
 from wdsctl.loader.order.lane_order import LaneOrder
 from wdsctl.loader.order.permutation import MAX_ELEMENTS
@@ -23,62 +23,58 @@ SIZES = st.sampled_from([1, 2, 5, 17, 48, 100, 128, 300, 1000, 3000, 6000])
 BATCHES = st.sampled_from([1, 2, 7, 16, 64])
 
 
-def a_pass_of(order: SourceOrder, number: int) -> Counter[Item]:
-    """Every sample in each pass of an epoch."""
-    together = max(1, order.passes)
-    return Counter((number * together + each, position) for each in range(together) for position in range(order.n))
+def epoch_items(order: SourceOrder, number: int) -> Counter[Item]:
+    """Every sample once in each pass of an epoch."""
+    group = max(1, order.passes)
+    return Counter((number * group + each, position) for each in range(group) for position in range(order.n))
 
 
 @settings(max_examples=60, deadline=None)
 @given(SIZES, BATCHES, st.sampled_from([1, 3, 8, 24]), st.sampled_from([0, 1, 2, 3]), st.integers(0, 99))
-def test_the_first_draws_of_a_job_are_all_samples_once_and_so_are_the_next(
-    n: int, batch: int, lanes: int, passes: int, seed: int
-) -> None:
+def test_draws_of_each_epoch_are_all_samples_once(n: int, batch: int, lanes: int, passes: int, seed: int) -> None:
     order = an_order(n, 3, 40, seed=seed, passes=passes, lanes=lanes, turn=batch, apart=batch)
     epochs = 3
 
-    found = drawn(order, epochs * order.epoch_samples)
+    actual = draw_items(order, epochs * order.epoch_samples)
 
     for epoch in range(epochs):
-        mine = found[epoch * order.epoch_samples : (epoch + 1) * order.epoch_samples]
-        assert Counter(mine) == a_pass_of(order, epoch)
+        epoch_draws = actual[epoch * order.epoch_samples : (epoch + 1) * order.epoch_samples]
+        assert Counter(epoch_draws) == epoch_items(order, epoch)
 
 
 @settings(max_examples=60, deadline=None)
 @given(SIZES, BATCHES, st.sampled_from([1, 3, 8, 24]), st.sampled_from([10, 1000]), st.integers(0, 99))
-def test_no_batch_that_is_not_larger_than_the_data_has_a_sample_twice(
-    n: int, batch: int, lanes: int, window: int, seed: int
-) -> None:
+def test_batches_up_to_dataset_size_have_no_duplicates(n: int, batch: int, lanes: int, window: int, seed: int) -> None:
     order = an_order(n, 3, window, seed=seed, lanes=lanes, turn=batch, apart=batch)
 
-    found = [position for _, position in drawn(order, min(4 * n, 15_000) + 3 * batch)]
+    actual = [position for _, position in draw_items(order, min(4 * n, 15_000) + 3 * batch)]
 
     if batch <= n:
-        batches = [found[i : i + batch] for i in range(0, len(found) - batch, batch)]
+        batches = [actual[i : i + batch] for i in range(0, len(actual) - batch, batch)]
         assert [each for each in batches if len(set(each)) < batch] == []
 
 
 @pytest.mark.parametrize(("n", "batch"), [(65, 64), (127, 64), (128, 64), (129, 64), (100, 99), (17, 16)])
-def test_not_even_where_the_data_is_hardly_larger_than_a_batch(n: int, batch: int) -> None:
+def test_batches_near_dataset_size_have_no_duplicates(n: int, batch: int) -> None:
     order = an_order(n, lanes=8, turn=batch, apart=batch)
 
-    found = [position for _, position in drawn(order, 300 * n)]
+    actual = [position for _, position in draw_items(order, 300 * n)]
 
-    for i in range(0, len(found) - batch, batch):
-        assert len(set(found[i : i + batch])) == batch
+    for i in range(0, len(actual) - batch, batch):
+        assert len(set(actual[i : i + batch])) == batch
     for epoch in range(300):
-        assert len(set(found[epoch * n : (epoch + 1) * n])) == n
+        assert len(set(actual[epoch * n : (epoch + 1) * n])) == n
 
 
 @dataclass
 class Job:
-    """A training run in one order, reduced to what each lane takes. A lane's picks are its samples."""
+    """A training on one order, reduced to the samples that each lane takes."""
 
     order: SourceOrder
     geometry: LaneLayout = field(init=False)
     picks: list[int] = field(init=False)
     batches: int = 0
-    came: list[Item] = field(default_factory=list)
+    drawn_items: list[Item] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.geometry, self.picks = new_layout(self.order.lanes), [0] * self.order.lanes
@@ -88,18 +84,18 @@ class Job:
         return lane, [cut.draws for cut in lane.splits]
 
     def take(self, number: int, samples: int) -> list[Item]:
-        found = list(islice(items(self.order, *self.lane(number), first=self.picks[number]), samples))
-        self.came += found
+        actual = list(islice(items(self.order, *self.lane(number), first=self.picks[number]), samples))
+        self.drawn_items += actual
         self.picks[number] += samples
-        return found
+        return actual
 
     def to_window_end(self, number: int) -> None:
-        """Take what is left of the open window, exactly."""
+        """Take the rest of the open window."""
         window = LaneOrder(self.order, *self.lane(number)).window(self.picks[number])
         self.take(number, window.first_number + len(window.positions) - self.picks[number])
 
     def batch(self) -> list[Item]:
-        """A batch of the lane whose turn it is."""
+        """Take a batch from the next lane in turn."""
         number = (self.batches - self.geometry.first_batch) % len(self.geometry.lanes)
         self.batches += 1
         return self.take(number, self.order.turn_samples)
@@ -110,7 +106,7 @@ class Job:
         self.geometry = after.layout
 
     def finish(self) -> None:
-        """Follow all lanes to the end of an epoch that none has seen the end of; then every sample came once a pass."""
+        """Read all lanes to the end of the latest begun epoch, and assert that every sample came once a pass."""
         lanes = range(len(self.geometry.lanes))
         orders = [LaneOrder(self.order, *self.lane(number)) for number in lanes]
         end = max(each.end_of_begun_epoch(taken) for each, taken in zip(orders, self.picks, strict=True))
@@ -118,17 +114,17 @@ class Job:
             for item in items(self.order, *self.lane(number), first=self.picks[number]):
                 if orders[number].end_of_begun_epoch(self.picks[number] + 1) > end:
                     break
-                self.came.append(item)
+                self.drawn_items.append(item)
                 self.picks[number] += 1
         expected: Counter[Item] = Counter()
-        for era in version_orders(self.order):
-            stop = end if era.end is None else min(end, era.end)
+        for version in version_orders(self.order):
+            stop = end if version.end is None else min(end, version.end)
             expected.update(
-                (era.passes_before + number, era.positions_before + position)
-                for number in range(max(0, stop - era.begin) // era.order.n)
-                for position in range(era.order.n)
+                (version.passes_before + number, version.positions_before + position)
+                for number in range(max(0, stop - version.begin) // version.order.n)
+                for position in range(version.order.n)
             )
-        assert Counter(self.came) == expected
+        assert Counter(self.drawn_items) == expected
 
 
 @st.composite
@@ -152,20 +148,18 @@ def orders(draw: st.DrawFn) -> SourceOrder:
 
 @settings(max_examples=100, deadline=None)
 @given(orders(), st.lists(st.sampled_from([1, 2, 3, 4, 5, 6, 8, 12]), max_size=3), st.integers(0, 10**6))
-def test_nothing_comes_twice_and_nothing_is_missed_across_cuts(
-    order: SourceOrder, worlds: list[int], seed: int
-) -> None:
+def test_lane_splits_repeat_and_miss_no_samples(order: SourceOrder, worlds: list[int], seed: int) -> None:
     job, random = Job(order), Random(seed)
 
     for world in worlds:
         for lane in range(len(job.geometry.lanes)):
-            # Nothing, little (inside a window that a cut before has shared), up to a window's end, or far.
-            what = random.randrange(4)
-            if what == 1:
+            # Nothing, little (inside a window that an earlier split divided), up to the window's end, or far.
+            choice = random.randrange(4)
+            if choice == 1:
                 job.take(lane, random.randrange(1, 4))
-            elif what == 2:
+            elif choice == 2:
                 job.to_window_end(lane)
-            elif what == 3:
+            elif choice == 3:
                 job.take(lane, random.randrange(60))
         job.split(world)
 
@@ -174,25 +168,23 @@ def test_nothing_comes_twice_and_nothing_is_missed_across_cuts(
 
 @settings(max_examples=60, deadline=None)
 @given(SIZES, BATCHES, st.lists(st.tuples(st.integers(0, 60), st.sampled_from([3, 5, 6, 8])), min_size=1, max_size=3))
-def test_draws_of_a_job_that_changes_ranks_are_all_samples_once(
-    n: int, batch: int, life: list[tuple[int, int]]
-) -> None:
+def test_epochs_are_complete_across_rank_changes(n: int, batch: int, phases: list[tuple[int, int]]) -> None:
     order = an_order(n, 3, 40, lanes=8, turn=batch, apart=batch)
     job = Job(order)
 
-    for batches, world in life:
+    for batches, world in phases:
         for _ in range(batches):
             job.batch()
         job.split(world)
     for _ in range(3 * n // batch + 1):
         job.batch()
 
-    for epoch in range(len(job.came) // n):
-        assert Counter(job.came[epoch * n : (epoch + 1) * n]) == a_pass_of(order, epoch)
+    for epoch in range(len(job.drawn_items) // n):
+        assert Counter(job.drawn_items[epoch * n : (epoch + 1) * n]) == epoch_items(order, epoch)
 
 
 @pytest.mark.parametrize("n", [400, 500, 1001, 6001])
-def test_eight_lanes_go_on_with_6_ranks_then_12_then_1_then_5(n: int) -> None:
+def test_eight_lanes_split_for_6_then_12_then_1_then_5_ranks(n: int) -> None:
     job, random = Job(an_order(n, 3, 9, lanes=8)), Random(n)
 
     for world, lanes in ((6, 24), (12, 24), (1, 24), (5, 120)):
@@ -204,39 +196,39 @@ def test_eight_lanes_go_on_with_6_ranks_then_12_then_1_then_5(n: int) -> None:
     job.finish()
 
 
-def test_children_share_the_window_that_is_open_and_divide_what_is_behind_it() -> None:
-    order = an_order(30_000, 10, 100, lanes=4)  # of which a lane has 7,500 an epoch
+def test_child_lanes_divide_open_window_and_rest() -> None:
+    order = an_order(30_000, 10, 100, lanes=4)  # a lane has 7,500 samples per epoch
     whole = list(islice(items(order, Lane(1)), 7_500))
 
     first, second = (list(islice(items(order, Lane(1, (LaneSplit(130, 2, child),)), [130]), 4_000)) for child in (0, 1))
 
     assert first[:130] == whole[:130]
     assert [*first[130:165], *second[:35]] == [*whole[130:200:2], *whole[131:200:2]]
-    behind = set(whole[200:])
-    assert set(first[165 : 165 + 3_650]) | set(second[35 : 35 + 3_650]) == behind
+    remaining = set(whole[200:])
+    assert set(first[165 : 165 + 3_650]) | set(second[35 : 35 + 3_650]) == remaining
     reads = [
         len(window.position_ranges())
         for window in islice(windows(order, Lane(1, (LaneSplit(130, 2, 1),)), [130]), 2, 12)
     ]
-    assert max(reads) <= 12  # ten slices, of which the first and the last may be in part another window's
+    assert max(reads) <= 12  # ten slices; the first and the last may partly belong to other windows
 
 
-def test_a_window_is_the_same_whatever_is_asked_before() -> None:
+def test_window_is_independent_of_earlier_reads() -> None:
     order = an_order(20_000, 4, 40, lanes=8, turn=16, apart=16)
     for lane, taken in ((Lane(3), []), (Lane(3, (LaneSplit(77, 3, 2), LaneSplit(5, 2, 0))), [77, 5])):
-        mine = LaneOrder(order, lane, taken)
-        in_turn = list(islice(windows(order, lane, taken), 120))
+        lane_order = LaneOrder(order, lane, taken)
+        sequential = list(islice(windows(order, lane, taken), 120))
 
-        for window in reversed(in_turn):
-            again = mine.window(window.first_number + len(window.positions) // 2)
-            assert again.first_number == window.first_number
-            assert again.positions.tolist() == window.positions.tolist()
-            assert again.passes.tolist() == window.passes.tolist()
+        for window in reversed(sequential):
+            reread = lane_order.window(window.first_number + len(window.positions) // 2)
+            assert reread.first_number == window.first_number
+            assert reread.positions.tolist() == window.positions.tolist()
+            assert reread.passes.tolist() == window.passes.tolist()
 
 
 @settings(deadline=None)
 @given(orders(), st.integers(0, 400))
-def test_reads_are_the_slices_of_the_window_none_twice(order: SourceOrder, first: int) -> None:
+def test_position_ranges_cover_window_positions_once(order: SourceOrder, first: int) -> None:
     for window in islice(windows(order, first=first), 8):
         rows = window.position_ranges().tolist()
         assert window.positions.dtype == window.passes.dtype == window.position_ranges().dtype == np.int64
@@ -251,53 +243,53 @@ def test_reads_are_the_slices_of_the_window_none_twice(order: SourceOrder, first
     st.integers(-1, 1),
     st.integers(0, MAX_ELEMENTS // 16),
 )
-def test_places_far_away_are_exact(n: int, slice_samples: int, window_samples: int, passes: int, taken: int) -> None:
+def test_far_windows_are_exact(n: int, slice_samples: int, window_samples: int, passes: int, taken: int) -> None:
     order = an_order(n, slice_samples, window_samples, passes=passes, lanes=8, turn=5)
-    mine = LaneOrder(order, Lane(3))
+    lane_order = LaneOrder(order, Lane(3))
 
-    window = mine.window(taken)
+    window = lane_order.window(taken)
 
     assert window.first_number <= taken < window.first_number + len(window.positions)
-    after = mine.window(window.first_number + len(window.positions))
+    after = lane_order.window(window.first_number + len(window.positions))
     if not order.is_direct:
         assert after.first_number == window.first_number + len(window.positions)
         if window.first_number:
-            before = mine.window(window.first_number - 1)
+            before = lane_order.window(window.first_number - 1)
             assert before.first_number + len(before.positions) == window.first_number
 
 
-def test_as_they_lie_samples_come_in_order_pass_after_pass_whatever_the_lanes() -> None:
+def test_unshuffled_draws_are_in_order_for_any_lanes() -> None:
     for lanes, turn in ((1, 1), (2, 3), (8, 4)):
         order = an_order(10, 3, 6, passes=0, lanes=lanes, turn=turn)
-        assert [position for _, position in drawn(order, 30)] == [*range(10)] * 3
+        assert [position for _, position in draw_items(order, 30)] == [*range(10)] * 3
 
 
-def test_an_epoch_may_be_begun_with() -> None:
+def test_lane_order_may_start_at_epoch() -> None:
     order = an_order(2_000, 3, 30, lanes=4)
     orders = [LaneOrder(order, Lane(lane), epoch=5) for lane in range(4)]
 
     sizes = [each.first_epoch_samples() for each in orders]
-    found: list[Item] = []
+    actual: list[Item] = []
     for each, size in zip(orders, sizes, strict=True):
         taken = 0
         while taken < size:
             window = each.window(taken)
-            found += zip(window.passes.tolist(), window.positions.tolist(), strict=True)
+            actual += zip(window.passes.tolist(), window.positions.tolist(), strict=True)
             taken += len(window.positions)
 
     assert sum(sizes) == 2_000
-    assert Counter(found) == a_pass_of(order, 5)
+    assert Counter(actual) == epoch_items(order, 5)
 
 
-def test_there_is_nothing_before_the_first_sample_and_past_the_last_draw() -> None:
-    mine = LaneOrder(an_order(100, lanes=2), Lane(1))
+def test_window_refuses_numbers_out_of_range() -> None:
+    lane_order = LaneOrder(an_order(100, lanes=2), Lane(1))
 
     with pytest.raises(IndexError, match="count from 0"):
-        mine.window(-1)
+        lane_order.window(-1)
     with pytest.raises(IndexError, match="too far"):
-        mine.window(MAX_ELEMENTS // 2 + 1)
+        lane_order.window(MAX_ELEMENTS // 2 + 1)
 
 
-def test_counts_and_cuts_belong_together() -> None:
+def test_lane_order_refuses_mismatched_split_counts() -> None:
     with pytest.raises(ValueError, match="zip"):
         LaneOrder(an_order(10), Lane(0, (LaneSplit(1, 2, 0),)), [])

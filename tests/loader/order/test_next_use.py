@@ -1,4 +1,4 @@
-"""The future of a cache is that of the lanes: brute force over windows says the same."""
+"""UnitUses predicts the uses of cached units, checked by brute force over the windows of the lanes."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ def an_order(n: int = 5003, passes: int = 1, **options: int) -> ShuffledOrder:
 
 
 def uses_of_windows(order: ShuffledOrder, lanes: list[LaneOrder], draws: int) -> set[tuple[int, int]]:
-    """(unit, time) of all windows that begin before this draw of the job, from the windows themselves."""
-    found = set()
+    """(unit, time) of all windows that begin before this draw of the job, by enumeration."""
+    actual = set()
     for lane in lanes:
         number = 0
         while (time := lane.draw_of(number)) < draws:
             window = lane.window(number)
-            found |= {(int(unit), time) for unit in np.unique(window.positions // order.size)}
+            actual |= {(int(unit), time) for unit in np.unique(window.positions // order.size)}
             number = window.first_number + len(window.positions)
-    return found
+    return actual
 
 
 @pytest.mark.parametrize("passes", [1, 3, -1])
 @pytest.mark.parametrize("n", [5003, 4096])
-def test_uses_are_those_of_the_windows(n: int, passes: int) -> None:
+def test_trace_lists_uses_of_all_windows(n: int, passes: int) -> None:
     order = an_order(n, passes)
     lanes = [LaneOrder(order, Lane(root)) for root in (0, 1, 3)]
     uses = UnitUses(order, lanes)
     epochs = 3
 
     expected = uses_of_windows(order, lanes, epochs * order.epoch_samples)
-    found = {pair for epoch in range(epochs) for pair in zip(*map(np.ndarray.tolist, uses.trace(epoch)), strict=True)}
-    assert found == expected
+    actual = {pair for epoch in range(epochs) for pair in zip(*map(np.ndarray.tolist, uses.trace(epoch)), strict=True)}
+    assert actual == expected
 
 
-def test_the_next_use_is_the_first_after_a_time() -> None:
+def test_next_uses_returns_first_use_after_time() -> None:
     order = an_order()
     lanes = [LaneOrder(order, Lane(root)) for root in range(4)]
     uses = UnitUses(order, lanes)
@@ -54,16 +54,16 @@ def test_the_next_use_is_the_first_after_a_time() -> None:
         assert uses.next_uses(units, np.full(20, after)).tolist() == expected
 
 
-def test_what_no_lane_of_the_machine_reads_is_never_used() -> None:
+def test_next_uses_is_never_for_units_of_other_lanes() -> None:
     order = an_order(100_000)
     uses = UnitUses(order, [LaneOrder(order, Lane(0))])
-    found = uses.next_uses(np.arange(uses.units), np.full(uses.units, -1))
+    actual = uses.next_uses(np.arange(uses.units), np.full(uses.units, -1))
 
-    assert 0 < np.count_nonzero(found < order.epoch_samples) <= uses.units // 4 + 2
-    assert NEVER in found.tolist()
+    assert 0 < np.count_nonzero(actual < order.epoch_samples) <= uses.units // 4 + 2
+    assert NEVER in actual.tolist()
 
 
-def test_lanes_after_a_split_read_what_their_parent_would_have_read() -> None:
+def test_child_lanes_use_same_units_as_parent() -> None:
     order = an_order(20_000)
     parent = LaneOrder(order, Lane(2))
     taken = 1234
@@ -73,6 +73,6 @@ def test_lanes_after_a_split_read_what_their_parent_would_have_read() -> None:
     assert set(of_parent.tolist()) == set(of_children.tolist())
 
 
-def test_an_order_without_windows_is_refused() -> None:
+def test_unit_uses_refuses_order_without_windows() -> None:
     with pytest.raises(ValueError, match="no windows"):
         UnitUses(an_order(200), [])

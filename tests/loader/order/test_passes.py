@@ -1,4 +1,4 @@
-"""A pass covers everything once, in batches that depend on nothing but n and the size."""
+"""BatchRanges covers every position once, in batches that depend only on n and the batch size."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from wdsctl.loader.order.passes import BatchRanges
 
 @settings(deadline=None)
 @given(st.integers(0, 300), st.integers(1, 40), st.booleans())
-def test_a_pass_covers_every_position_once_in_order(n: int, size: int, drop_last: bool) -> None:
-    runs = BatchRanges(n, size, drop_last=drop_last)
+def test_batch_ranges_cover_every_position_once_in_order(n: int, size: int, drop_last: bool) -> None:
+    ranges = BatchRanges(n, size, drop_last=drop_last)
 
-    covered = [position for b in range(runs.batches) for position in range(*runs.batch_range(b))]
+    positions = [position for b in range(ranges.batches) for position in range(*ranges.batch_range(b))]
 
-    assert covered == list(range(n // size * size if drop_last else n))
+    assert positions == list(range(n // size * size if drop_last else n))
 
 
 @pytest.mark.parametrize(("n", "kept", "dropped"), [(0, 0, 0), (1, 1, 0), (31, 1, 0), (32, 1, 1), (33, 2, 1)])
-def test_a_short_batch_counts_unless_it_is_dropped(n: int, kept: int, dropped: int) -> None:
+def test_batch_count_includes_short_batch_unless_dropped(n: int, kept: int, dropped: int) -> None:
     assert BatchRanges(n, 32).batches == kept
     assert BatchRanges(n, 32, drop_last=True).batches == dropped
 
 
 @pytest.mark.parametrize("number", [-1, 3])
-def test_a_batch_outside_the_pass_is_an_index_error(number: int) -> None:
+def test_batch_range_out_of_pass_raises_index_error(number: int) -> None:
     with pytest.raises(IndexError, match="for a pass of 3"):
         BatchRanges(70, 32).batch_range(number)
 
 
 @pytest.mark.parametrize(("n", "size"), [(-1, 1), (1, 0)])
-def test_nonsense_is_refused(n: int, size: int) -> None:
+def test_batch_ranges_refuses_invalid_arguments(n: int, size: int) -> None:
     with pytest.raises(UsageError):
         BatchRanges(n, size)

@@ -1,4 +1,4 @@
-"""A permutation is one, fair, the same for ever, and asked only about what it has."""
+"""Permutations are bijective, uniform, stable across versions, and refuse positions out of range."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from wdsctl.loader.order.permutation import (
 KEYS = st.integers(0, MASK_64)
 
 
-def whole(n: int, key: int) -> NDArray[np.int64]:
+def full_permutation(n: int, key: int) -> NDArray[np.int64]:
     return permute(np.arange(n), n, key)
 
 
-def in_plain_integers(position: int, n: int, key: int) -> int:
-    """The definition once more, without numpy."""
+def permute_reference(position: int, n: int, key: int) -> int:
+    """A reference implementation without numpy."""
     if n <= MAX_TABLE_SIZE:
         return sorted(range(n), key=lambda i: (hash_one_value(key, i) // MAX_TABLE_SIZE, i))[position]
     rows = isqrt(n - 1) + 1
@@ -51,20 +51,20 @@ def in_plain_integers(position: int, n: int, key: int) -> int:
 @given(st.integers(1, 5000), KEYS)
 @example(MAX_TABLE_SIZE, 0)
 @example(MAX_TABLE_SIZE + 1, 0)
-def test_every_element_stands_at_one_place(n: int, key: int) -> None:
-    assert np.array_equal(np.sort(whole(n, key)), np.arange(n))
+def test_permute_is_bijective(n: int, key: int) -> None:
+    assert np.array_equal(np.sort(full_permutation(n, key)), np.arange(n))
 
 
-@pytest.mark.parametrize("n", [(1 << bits) + beside for bits in range(1, 18) for beside in (-1, 0, 1)])
-def test_every_element_stands_at_one_place_beside_powers_of_two(n: int) -> None:
-    assert np.array_equal(np.sort(whole(n, derive_seed(n))), np.arange(n))
+@pytest.mark.parametrize("n", [(1 << bits) + offset for bits in range(1, 18) for offset in (-1, 0, 1)])
+def test_permute_is_bijective_near_powers_of_two(n: int) -> None:
+    assert np.array_equal(np.sort(full_permutation(n, derive_seed(n))), np.arange(n))
 
 
 @settings(deadline=None)
 @given(st.integers(1, MAX_ELEMENTS), KEYS, st.data())
 @example(MAX_ELEMENTS, MASK_64, None)
 @example(MAX_TABLE_SIZE + 1, 1, None)
-def test_the_arithmetic_is_the_definition_at_any_size(n: int, key: int, data: st.DataObject | None) -> None:
+def test_permute_equals_reference_at_any_size(n: int, key: int, data: st.DataObject | None) -> None:
     places = [0, n // 3, n - 1]
     if data:
         places += data.draw(st.lists(st.integers(0, n - 1), max_size=20))
@@ -72,12 +72,12 @@ def test_the_arithmetic_is_the_definition_at_any_size(n: int, key: int, data: st
     elements = permute(np.array(places), n, key)
 
     assert elements.dtype == np.int64
-    assert elements.tolist() == [in_plain_integers(place, n, key) for place in places]
+    assert elements.tolist() == [permute_reference(place, n, key) for place in places]
 
 
 @pytest.mark.parametrize("n", [1000, 5000, 3 * BLOCK_POSITIONS + 1])
-def test_the_answer_for_a_position_does_not_depend_on_what_else_is_asked(n: int) -> None:
-    everything = whole(n, 5)
+def test_permute_result_is_independent_of_other_positions(n: int) -> None:
+    everything = full_permutation(n, 5)
     places = np.array([n - 1, 0, 7, 7, n // 2])
 
     assert permute(places, n, 5).tolist() == everything[places].tolist()
@@ -92,14 +92,14 @@ def test_the_answer_for_a_position_does_not_depend_on_what_else_is_asked(n: int)
     st.lists(KEYS, min_size=1, max_size=5),
     st.data(),
 )
-def test_several_permutations_at_once_are_each_of_them(n: int, keys: list[int], data: st.DataObject) -> None:
-    asked = data.draw(st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, len(keys) - 1)), min_size=1))
-    places, which = (np.array(column) for column in zip(*asked, strict=True))
+def test_permute_each_equals_single_permutations(n: int, keys: list[int], data: st.DataObject) -> None:
+    queries = data.draw(st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, len(keys) - 1)), min_size=1))
+    places, which = (np.array(column) for column in zip(*queries, strict=True))
 
-    found = permute_each(places, which, n, keys)
+    actual = permute_each(places, which, n, keys)
 
-    assert found.dtype == np.int64
-    assert found.tolist() == [whole(n, keys[i])[place] for place, i in asked]
+    assert actual.dtype == np.int64
+    assert actual.tolist() == [full_permutation(n, keys[i])[place] for place, i in queries]
 
 
 @settings(deadline=None)
@@ -108,32 +108,32 @@ def test_several_permutations_at_once_are_each_of_them(n: int, keys: list[int], 
         st.tuples(st.sampled_from([1, 2, 9, 100, MAX_TABLE_SIZE, MAX_TABLE_SIZE + 3]), KEYS), min_size=1, max_size=6
     )
 )
-def test_permutations_laid_end_to_end_are_one(given: list[tuple[int, int]]) -> None:
+def test_permutations_concatenates_single_permutations(given: list[tuple[int, int]]) -> None:
     sizes = np.array([size for size, _ in given])
     starts = np.cumsum(sizes) - sizes
 
-    found = permutations(sizes, [key for _, key in given])
+    actual = permutations(sizes, [key for _, key in given])
 
     each = [start + permutation(size, key) for start, (size, key) in zip(starts, given, strict=True)]
-    assert found.dtype == np.int64
-    assert found.tolist() == np.concatenate(each).tolist()
+    assert actual.dtype == np.int64
+    assert actual.tolist() == np.concatenate(each).tolist()
 
 
 @pytest.mark.parametrize("n", [1000, 5000])
-def test_neither_questions_nor_answers_share_memory_with_the_permutation(n: int) -> None:
+def test_permute_shares_no_memory_with_input_or_output(n: int) -> None:
     places = np.arange(n)
     first = permute(places, n, 8)
-    kept = first.copy()
+    expected = first.copy()
 
     first[:] = -1
 
     assert places.tolist() == list(range(n))
-    assert permute(places, n, 8).tolist() == kept.tolist()
+    assert permute(places, n, 8).tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("n", [1, 1000, MAX_TABLE_SIZE, MAX_TABLE_SIZE + 1, 10**9, MAX_ELEMENTS])
 @pytest.mark.parametrize("beyond", [-1, 0, 1])
-def test_a_position_outside_is_an_error_and_never_an_endless_walk(n: int, beyond: int) -> None:
+def test_permute_refuses_positions_out_of_range(n: int, beyond: int) -> None:
     wrong = beyond if beyond < 0 else n + beyond
 
     with pytest.raises(IndexError, match=rf"^position {wrong} is outside range\({n}\)$"):
@@ -141,7 +141,7 @@ def test_a_position_outside_is_an_error_and_never_an_endless_walk(n: int, beyond
 
 
 @pytest.mark.parametrize("n", [-1, 0, MAX_ELEMENTS + 1])
-def test_a_size_that_cannot_be_is_an_error(n: int) -> None:
+def test_permute_refuses_invalid_sizes(n: int) -> None:
     with pytest.raises(ValueError, match="1 to 2\\^62 elements"):
         permute(np.array([0]), n, 1)
     with pytest.raises(ValueError, match="1 to 2\\^62 elements"):
@@ -162,53 +162,55 @@ GOLDEN = {
 
 
 @pytest.mark.parametrize("n", GOLDEN)
-def test_permutations_never_change(n: int) -> None:
+def test_permute_matches_golden_values(n: int) -> None:
     assert permute(np.arange(len(GOLDEN[n])), n, 42).tolist() == GOLDEN[n]
 
 
-# Quality. Keys are fixed, so these either always pass or never; bounds are five standard deviations.
+# Quality. Keys are fixed, so these tests are deterministic; bounds are five standard deviations.
 
 
 def excess(counts: NDArray[np.int64], expected: float | NDArray[np.float64], freedom: int) -> float:
-    """How many standard deviations a chi-square statistic is above its mean."""
+    """The number of standard deviations by which a chi-square statistic exceeds its mean."""
     return float((((counts - expected) ** 2 / expected).sum() - freedom) / np.sqrt(2 * freedom))
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 5, 7, 8, 9, 16, 31, 64])
-def test_every_element_comes_to_every_place_equally_often(n: int) -> None:
+def test_elements_are_uniform_over_positions(n: int) -> None:
     keys = 3000
-    drawn = np.array([whole(n, derive_seed("fair", i)) for i in range(keys)])
+    samples = np.array([full_permutation(n, derive_seed("fair", i)) for i in range(keys)])
 
-    counts = np.array([np.bincount(drawn[:, place], minlength=n) for place in range(n)])
+    counts = np.array([np.bincount(samples[:, place], minlength=n) for place in range(n)])
 
     assert excess(counts, keys / n, (n - 1) ** 2) < 5
 
 
 @pytest.mark.parametrize("n", [3, 4, 5])
-def test_small_permutations_all_come_equally_often(n: int) -> None:
+def test_small_permutations_are_equally_frequent(n: int) -> None:
     keys = 6000
 
-    orders, counts = np.unique([whole(n, derive_seed("all", i)) for i in range(keys)], axis=0, return_counts=True)
+    orders, counts = np.unique(
+        [full_permutation(n, derive_seed("all", i)) for i in range(keys)], axis=0, return_counts=True
+    )
 
     assert len(orders) == {3: 6, 4: 24, 5: 120}[n]
     assert excess(counts, keys / len(orders), len(orders) - 1) < 5
 
 
 @pytest.mark.parametrize("n", [64, 1000, MAX_TABLE_SIZE + 1, 5000, 1 << 13, 100_003])
-def test_neighbours_part_and_nothing_correlates(n: int) -> None:
+def test_neighbours_separate_and_positions_do_not_correlate(n: int) -> None:
     keys = 40
     places = np.arange(n)
-    drawn = [whole(n, derive_seed("apart", i)) for i in range(keys)]
+    samples = [full_permutation(n, derive_seed("apart", i)) for i in range(keys)]
     row = isqrt(n - 1) + 1
 
-    still_neighbours = np.mean([(np.abs(np.diff(order)) == 1).sum() for order in drawn])
+    still_neighbours = np.mean([(np.abs(np.diff(order)) == 1).sum() for order in samples])
     correlations = [
         [
             np.corrcoef(places, order)[0, 1],
             np.corrcoef(order[1:], order[:-1])[0, 1],
             np.corrcoef(order[row:], order[:-row])[0, 1],
         ]
-        for order in drawn
+        for order in samples
     ]
 
     assert abs(still_neighbours - 2) < 5 * np.sqrt(2 / keys)
@@ -217,9 +219,9 @@ def test_neighbours_part_and_nothing_correlates(n: int) -> None:
 
 
 @pytest.mark.parametrize("n", [1 << 13, 10_000, 10_001])
-def test_steps_between_neighbours_are_spread_evenly(n: int) -> None:
+def test_steps_between_neighbours_are_uniform(n: int) -> None:
     keys, bins = 60, 50
-    steps = np.concatenate([np.diff(whole(n, derive_seed("steps", i))) % n for i in range(keys)])
+    steps = np.concatenate([np.diff(full_permutation(n, derive_seed("steps", i))) % n for i in range(keys)])
 
     counts = np.bincount(steps * bins // n, minlength=bins)
 
@@ -228,26 +230,26 @@ def test_steps_between_neighbours_are_spread_evenly(n: int) -> None:
 
 
 @pytest.mark.parametrize("n", [64, 1 << 12, MAX_TABLE_SIZE + 1, 1 << 13, 5001])
-def test_odd_and_even_places_hold_odd_and_even_elements_alike(n: int) -> None:
+def test_low_bits_of_position_and_element_are_independent(n: int) -> None:
     keys = 40
-    drawn = np.array([whole(n, derive_seed("low bits", i)) for i in range(keys)])
+    samples = np.array([full_permutation(n, derive_seed("low bits", i)) for i in range(keys)])
 
-    agree = ((drawn ^ np.arange(n)) & 1 == 0).mean()
+    agree = ((samples ^ np.arange(n)) & 1 == 0).mean()
 
     assert abs(agree - 0.5) < 5 * 0.5 / np.sqrt(n * keys) + 1 / n
 
 
 @pytest.mark.parametrize("n", [64, 1 << 13, 5001])
-def test_permutations_are_even_and_odd_alike(n: int) -> None:
+def test_permutation_parity_is_balanced(n: int) -> None:
     keys = 60
 
-    odd = sum(is_odd(whole(n, derive_seed("parity", i))) for i in range(keys))
+    odd = sum(is_odd(full_permutation(n, derive_seed("parity", i))) for i in range(keys))
 
     assert abs(odd - keys / 2) < 5 * np.sqrt(keys) / 2
 
 
 def is_odd(order: NDArray[np.int64]) -> bool:
-    """Whether it takes an odd number of swaps: elements less cycles."""
+    """Whether the parity is odd: the number of elements minus that of cycles."""
     unseen, follow, cycles = set(range(len(order))), order.tolist(), 0
     while unseen:
         cycles += 1

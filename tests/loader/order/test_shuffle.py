@@ -1,4 +1,4 @@
-"""Every sample once an epoch, any window at once, and the same for ever."""
+"""ShuffledOrder: every sample once per epoch, direct access to any window, and stable across versions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from wdsctl.loader.order.rank_lanes import Lane, LaneSplit
 from wdsctl.loader.order.shuffle import ORDER_VERSION, ShuffledOrder, slice_size
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "order-v1.json"
-# Large enough to have windows: smaller data has none.
+# Large enough for windows, which smaller data does not have.
 ORDERS = st.builds(
     an_order,
     st.integers(64, 400),
@@ -33,44 +33,44 @@ ORDERS = st.builds(
 
 
 def epoch_of(order: ShuffledOrder, epoch: int, edges: list[int]) -> list[tuple[int, int]]:
-    """(pass, position) of an epoch, window by window between these offsets."""
-    found: list[tuple[int, int]] = []
+    """(pass, position) of an epoch, read in windows between these offsets."""
+    actual: list[tuple[int, int]] = []
     for start, stop in pairwise(edges):
         window = order.window(epoch, start, stop)
         assert len(window.positions) == len(window.passes) == stop - start
-        found += zip(window.passes.tolist(), window.positions.tolist(), strict=True)
-    return found
+        actual += zip(window.passes.tolist(), window.positions.tolist(), strict=True)
+    return actual
 
 
 @settings(max_examples=150, deadline=None)
 @given(
     ORDERS.filter(lambda order: order.passes > 0), st.integers(0, 10**12), st.lists(st.integers(0, MASK_64), max_size=9)
 )
-def test_windows_share_out_an_epoch_wherever_they_are_cut(order: ShuffledOrder, epoch: int, cuts: list[int]) -> None:
+def test_windows_partition_epoch_at_any_offsets(order: ShuffledOrder, epoch: int, cuts: list[int]) -> None:
     edges = sorted({0, order.epoch_samples, *(cut % order.epoch_samples for cut in cuts)})
 
-    found = Counter(epoch_of(order, epoch, edges))
+    actual = Counter(epoch_of(order, epoch, edges))
 
-    assert found == Counter(
+    assert actual == Counter(
         (epoch * order.passes + number, position) for number in range(order.passes) for position in range(order.n)
     )
 
 
 @settings(max_examples=100, deadline=None)
 @given(ORDERS, st.integers(0, 10**6), st.integers(0, MASK_64), st.integers(1, 60))
-def test_a_window_is_of_neighbours_in_slices(order: ShuffledOrder, epoch: int, start: int, size: int) -> None:
+def test_window_consists_of_whole_slices_except_ends(order: ShuffledOrder, epoch: int, start: int, size: int) -> None:
     start %= order.epoch_samples
     stop = min(order.epoch_samples, start + size)
 
     window = order.window(epoch, start, stop)
 
-    found = list(zip(window.passes.tolist(), (window.positions // order.size).tolist(), strict=True))
-    # All slices but the first and the last are whole, or the short one.
-    in_part = sum(1 for count in Counter(found).values() if count < order.size)
-    assert in_part <= 2 + max(1, order.passes)
+    actual = list(zip(window.passes.tolist(), (window.positions // order.size).tolist(), strict=True))
+    # All slices are whole, except the first, the last and the short one.
+    partial = sum(1 for count in Counter(actual).values() if count < order.size)
+    assert partial <= 2 + max(1, order.passes)
 
 
-def test_passes_shuffled_together_are_mixed() -> None:
+def test_passes_shuffled_together_are_mixed_within_window() -> None:
     order = an_order(1000, 10, 100, passes=4)
 
     first = order.window(0, 0, 1000).passes
@@ -79,54 +79,54 @@ def test_passes_shuffled_together_are_mixed() -> None:
 
 
 @pytest.mark.parametrize("n", [10_000, 9_993])
-def test_with_replacement_an_epoch_covers_its_share_of_the_slices(n: int) -> None:
+def test_epoch_with_replacement_covers_expected_share_of_slices(n: int) -> None:
     order = an_order(n, 10, 100, seed=3, passes=-1)
 
     epochs = [set((order.window(epoch, 0, order.epoch_samples).positions // 10).tolist()) for epoch in range(20)]
 
-    # 1 - 1/e of a thousand slices, give or take five standard deviations of the mean of twenty.
+    # 1 - 1/e of a thousand slices, within five standard deviations of the mean of twenty epochs.
     share = np.mean([len(each) for each in epochs]) / order.full_slices_per_pass
     assert abs(share - (1 - np.exp(-1))) < 0.011
     assert len(set().union(*epochs)) == order.full_slices_per_pass
 
 
-def test_with_replacement_small_data_is_drawn_by_the_sample() -> None:
-    found = [position for _, position in islice(items(an_order(50, 4, 100, passes=-1)), 5_000)]
+def test_small_data_with_replacement_is_drawn_per_sample() -> None:
+    actual = [position for _, position in islice(items(an_order(50, 4, 100, passes=-1)), 5_000)]
 
-    assert set(found) == set(range(50))
-    assert max(Counter(found).values()) < 160
+    assert set(actual) == set(range(50))
+    assert max(Counter(actual).values()) < 160
 
 
-def test_epochs_differ_and_so_do_seeds() -> None:
-    ways = {
+def test_orders_differ_by_epoch_and_seed() -> None:
+    orders = {
         tuple(an_order(500, seed=seed, passes=passes).window(epoch, 0, 400).positions.tolist())
         for seed in range(4)
         for passes in (-1, 1)
         for epoch in range(4)
     }
 
-    assert len(ways) == 4 * 2 * 4
+    assert len(orders) == 4 * 2 * 4
 
 
-def test_one_seed_in_its_second_epoch_is_not_the_next_seed_in_its_first() -> None:
+def test_second_epoch_differs_from_first_epoch_of_next_seed() -> None:
     one, next_one = an_order(512, seed=1), an_order(512, seed=2)
 
     assert one.window(1, 0, 512).positions.tolist() != next_one.window(0, 0, 512).positions.tolist()
 
 
 @pytest.mark.parametrize(
-    ("n", "lanes", "wanted", "size"),
+    ("n", "lanes", "requested", "size"),
     [(10**6, 8, 16, 16), (1024, 8, 16, 16), (1023, 8, 16, 15), (500, 64, 16, 1), (1, 1, 16, 1), (10**6, 8, 1, 1)],
 )
-def test_slices_shrink_so_that_every_lane_has_eight(n: int, lanes: int, wanted: int, size: int) -> None:
-    assert slice_size(n, lanes, wanted) == size
+def test_slice_size_leaves_eight_slices_per_lane(n: int, lanes: int, requested: int, size: int) -> None:
+    assert slice_size(n, lanes, requested) == size
 
 
 @pytest.mark.parametrize(
     ("n", "slice_samples", "window_samples", "passes"),
     [(0, 1, 1, 1), (-1, 1, 1, 1), (2**62 + 1, 1, 1, 1), (1, 0, 1, 1), (1, 1, 0, 1), (1, 1, 1, -2), (2**61, 1, 1, 3)],
 )
-def test_an_order_that_cannot_be_is_refused(n: int, slice_samples: int, window_samples: int, passes: int) -> None:
+def test_shuffled_order_refuses_invalid_arguments(n: int, slice_samples: int, window_samples: int, passes: int) -> None:
     with pytest.raises(UsageError) as caught:
         an_order(n, slice_samples, window_samples, passes=passes)
 
@@ -134,7 +134,7 @@ def test_an_order_that_cannot_be_is_refused(n: int, slice_samples: int, window_s
 
 
 def golden_windows() -> list[dict[str, Any]]:
-    """What the golden file holds. To write it from scratch: `python -m tests.loader.order.test_shuffle`."""
+    """The contents of the golden file. To rewrite it: `python -m tests.loader.order.test_shuffle`."""
     cut = Lane(3, (LaneSplit(100, 3, 2), LaneSplit(10, 2, 0)))
     places = [
         (an_order(7, 1, 4, turn=2, apart=2), Lane(0), 0),
@@ -169,19 +169,19 @@ def a_golden_window(order: ShuffledOrder, lane: Lane, near: int) -> dict[str, An
     }  # fmt: skip
 
 
-def test_orders_never_change() -> None:
+def test_windows_match_golden_file() -> None:
     golden = json.loads(GOLDEN.read_text("utf-8"))
 
     assert golden["order_version"] == ORDER_VERSION
     assert golden_windows() == golden["windows"]
 
 
-def test_windows_are_shuffled_unlike_each_other() -> None:
+def test_windows_are_shuffled_differently() -> None:
     order = an_order(64 * 16, slice_samples=512, window_samples=512)
 
-    ways = {tuple((window.positions % 512).tolist()) for window in islice(windows(order), 20)}
+    orders = {tuple((window.positions % 512).tolist()) for window in islice(windows(order), 20)}
 
-    assert len(ways) == 20
+    assert len(orders) == 20
 
 
 if __name__ == "__main__":

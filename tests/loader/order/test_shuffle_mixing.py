@@ -1,4 +1,4 @@
-"""How well an order mixes, and what a window of it costs."""
+"""How well ShuffledOrder mixes, and the cost of a window."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wdsctl.loader.order.lane_order import LaneOrder
 from wdsctl.loader.order.rank_lanes import Lane
 from wdsctl.loader.order.shuffle import ShuffledOrder
 
-# 100 shards of 1000 samples each, as most users have them.
+# 100 shards of 1000 samples each, a common layout.
 SHARD = 1000
 MIXED = an_order(
     100_000, slice_samples=16, window_samples=1000, seed=derive_seed("quality"), lanes=8, turn=32, apart=32
@@ -29,7 +29,7 @@ def stream(lane: int, length: int) -> NDArray[np.int64]:
     return np.concatenate(parts)[:length]
 
 
-def test_consecutive_samples_are_as_far_apart_as_random_ones() -> None:
+def test_consecutive_samples_are_as_distant_as_random_ones() -> None:
     steps = np.concatenate([np.abs(np.diff(stream(lane, 5000))) for lane in range(8)])
 
     assert 0.95 < steps.mean() / (MIXED.n / 3) < 1.05
@@ -37,7 +37,7 @@ def test_consecutive_samples_are_as_far_apart_as_random_ones() -> None:
     assert 0.5 / 66 < np.mean(steps < 16) < 2 / 66
 
 
-def test_a_batch_holds_samples_of_nearly_as_many_shards_as_its_window_has_slices() -> None:
+def test_batch_contains_nearly_as_many_shards_as_window_slices() -> None:
     batches = np.concatenate([stream(lane, 256 * 12).reshape(12, 256) for lane in range(8)])
 
     shards = [len(set((batch // SHARD).tolist())) for batch in batches]
@@ -47,13 +47,13 @@ def test_a_batch_holds_samples_of_nearly_as_many_shards_as_its_window_has_slices
     assert min(shards) > 30
 
 
-def test_a_round_of_all_lanes_covers_the_shards() -> None:
-    together = np.concatenate([stream(lane, 32) for lane in range(8)])
+def test_one_round_of_lanes_covers_most_shards() -> None:
+    round_positions = np.concatenate([stream(lane, 32) for lane in range(8)])
 
-    assert len(set((together // SHARD).tolist())) > 80
+    assert len(set((round_positions // SHARD).tolist())) > 80
 
 
-def test_first_samples_of_epochs_are_spread_over_the_source() -> None:
+def test_first_samples_of_epochs_are_uniform_over_source() -> None:
     order = an_order(100_000, slice_samples=1, window_samples=1)
 
     firsts = [int(order.window(epoch, 0, 1).positions[0]) for epoch in range(400)]
@@ -62,11 +62,11 @@ def test_first_samples_of_epochs_are_spread_over_the_source() -> None:
     assert ((counts - 40) ** 2 / 40).sum() < 9 + 5 * np.sqrt(18)
 
 
-# Cost, by counting: work and memory of a window, not seconds.
+# Cost, as counted calls and memory of a window, not seconds.
 
 
 def calls_and_bytes(order: ShuffledOrder, lane: Lane, taken: int) -> tuple[int, int]:
-    """Calls made and bytes held at the peak while a window is found and made for the first time."""
+    """The number of calls and the peak memory while a window is built for the first time."""
     calls = 0
 
     def on_event(_frame: object, event: str, _argument: Any) -> None:
@@ -87,7 +87,7 @@ def calls_and_bytes(order: ShuffledOrder, lane: Lane, taken: int) -> tuple[int, 
 @pytest.mark.parametrize("n", [10**4, 10**6 + 1, 10**9, 10**15 + 1])
 @pytest.mark.parametrize("taken", [1, 10**9, 10**15])
 @pytest.mark.parametrize("passes", [1, 4, -1])
-def test_a_window_costs_the_same_in_any_source_and_at_any_place(n: int, taken: int, passes: int) -> None:
+def test_window_cost_is_independent_of_size_and_position(n: int, taken: int, passes: int) -> None:
     order = an_order(n, seed=derive_seed("cost", n, taken), passes=passes, lanes=8, turn=32, apart=32)
 
     calls, peak = calls_and_bytes(order, Lane(3), taken)

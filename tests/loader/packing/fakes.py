@@ -1,4 +1,4 @@
-"""Samples and references out of memory, for the packing stage."""
+"""In-memory samples and references for tests of the packing stage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wdsctl.loader.packing.planned_stage import DEFAULT_PACK_HOOK, PlannedPackCu
 from wdsctl.loader.runtime.failures import FailureTracker, Stats
 from wdsctl.loader.runtime.stage import Address, Hook, PipelineItem, hash_restore_key
 
-Lengths = Callable[[int], tuple[int, ...]]  # of a pick, by budget
+Lengths = Callable[[int], tuple[int, ...]]  # lengths of a pick, one per budget
 
 
 class FakeSource:
@@ -39,7 +39,7 @@ class FakeSource:
 
 
 class FakeRefs:
-    """Pick p is row p modulo the rows there are. `end`: of a finite lane."""
+    """Pick p is row p modulo the number of rows. `end`: the end of a finite lane."""
 
     def __init__(self, source: FakeSource, rows: int, end: int | None) -> None:
         self.draws = 0
@@ -60,10 +60,10 @@ class FakeRefs:
 
 
 class FakeSamples:
-    """A sample of a pick has a tensor of its length; picks in `skipped` give nothing, those in `twins` two samples."""
+    """A sample has a tensor of its length; picks in `skipped` yield no sample, those in `doubled` two."""
 
     def __init__(
-        self, refs: FakeRefs, lengths: Lengths, skipped: Sequence[int], twins: Sequence[int], rows: int
+        self, refs: FakeRefs, lengths: Lengths, skipped: Sequence[int], doubled: Sequence[int], rows: int
     ) -> None:
         self.ref: Any = None
         self.ban_check: Any = None
@@ -72,7 +72,7 @@ class FakeSamples:
         self._lengths = lengths
         self._rows = rows
         self._skipped = frozenset(skipped)
-        self._twins = frozenset(twins)
+        self._doubled = frozenset(doubled)
         self._waiting: list[PipelineItem] = []
 
     def next(self) -> PipelineItem | None:
@@ -92,7 +92,7 @@ class FakeSamples:
         self.loaded.append(pick)
         if pick in self._skipped:
             return []
-        steps = 2 if pick in self._twins else 1
+        steps = 2 if pick in self._doubled else 1
         return [self._item(pick, step) for step in range(steps)]
 
     def state(self) -> list[int]:
@@ -118,18 +118,18 @@ class FakeSamples:
 
 @dataclass
 class Fake:
-    """A lane of samples whose lengths are `lengths(pick)`, and what packs them."""
+    """A lane of samples whose lengths are `lengths(pick)`, with its packing stage."""
 
     lengths: Lengths
     packing: Packing
     end: int | None = None
     skipped: Sequence[int] = ()
-    twins: Sequence[int] = ()
+    doubled: Sequence[int] = ()
     pack: Hook = DEFAULT_PACK_HOOK
     post: Hook | None = None
-    patience: int = 10_000
+    max_empty_draws: int = 10_000
     rows: int = 256
-    told: list[WdsctlError] = field(default_factory=list)
+    errors: list[WdsctlError] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.stats = Stats()
@@ -137,25 +137,25 @@ class Fake:
     def open(self, state: Any = None) -> PlannedPackCursor:
         source = FakeSource(self.lengths, self.rows)
         self.refs = FakeRefs(source, self.rows, self.end)
-        self.samples = FakeSamples(self.refs, self.lengths, self.skipped, self.twins, self.rows)
+        self.samples = FakeSamples(self.refs, self.lengths, self.skipped, self.doubled, self.rows)
         self.stats = Stats()
-        failures = FailureTracker(lambda error, _sample, _sources: self.told.append(error), self.stats, 0)  # type: ignore[arg-type]
-        stage = PlannedPackStage(self.packing, self.pack, self.post, self.patience)
+        failures = FailureTracker(lambda error, _sample, _sources: self.errors.append(error), self.stats, 0)  # type: ignore[arg-type]
+        stage = PlannedPackStage(self.packing, self.pack, self.post, self.max_empty_draws)
         cursor = stage.open(self.samples, self.refs, failures, self.stats)
         if state is not None:
             cursor.load(state)
         return cursor
 
 
-def plain(item: PipelineItem | None) -> Any:
-    """An item as something that compares."""
+def comparable(item: PipelineItem | None) -> Any:
+    """Converts an item to a value that can be compared."""
     if item is None:
         return None
     value = {name: field.tolist() if isinstance(field, torch.Tensor) else field for name, field in item.value.items()}
     return value, item.address, item.origin_hash, item.restore_keys
 
 
-def drawn(cursor: PlannedPackCursor, packs: int = 1 << 30) -> list[PipelineItem]:
+def draw_packs(cursor: PlannedPackCursor, packs: int = 1 << 30) -> list[PipelineItem]:
     """The next packs, until the lane ends."""
     items: list[PipelineItem] = []
     while len(items) < packs and (item := cursor.next()) is not None:

@@ -1,4 +1,4 @@
-"""Buckets give every sample its bucket and each bucket its size."""
+"""Buckets assigns samples to buckets and sizes to buckets."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ def tokens(length: int) -> dict[str, Any]:
     return {"__key__": "k", "image": torch.zeros(3, 8, 8), "tokens": torch.zeros(length)}
 
 
-def test_a_sample_belongs_to_the_first_edge_that_is_not_below_it() -> None:
+def test_bucket_is_first_edge_not_below_length() -> None:
     group = Buckets(edges=[16, 64]).criterion()
 
     assert [group(tokens(n))[0] for n in (0, 16, 17, 64, 65)] == [16, 16, 64, 64, "above"]
 
 
-def test_a_token_budget_gives_short_buckets_larger_batches() -> None:
+def test_max_tokens_gives_short_buckets_larger_batches() -> None:
     group = Buckets(edges=[16, 64, 600], max_tokens=512).criterion()
 
     assert [group(tokens(n)) for n in (1, 60, 500, 601)] == [(16, 32), (64, 8), (600, 1), ("above", 1)]
 
 
-def test_sizes_are_by_edge_and_others_have_the_batch_size_of_the_dataset() -> None:
+def test_sizes_set_batch_size_per_edge_with_dataset_default() -> None:
     group = Buckets(edges=[16, 64], sizes={16: 8, "above": 2}).criterion()
 
     assert [group(tokens(n)) for n in (1, 60, 500)] == [(16, 8), (64, None), ("above", 2)]
 
 
-def test_the_length_is_that_of_the_first_field_of_one_dimension_or_else_of_text() -> None:
+def test_length_is_first_1d_field_or_else_text() -> None:
     group = Buckets(edges=[4, 8]).criterion()
 
     assert group({"text": "abcdefg", "tokens": np.zeros(3)})[0] == 4
@@ -43,7 +43,7 @@ def test_the_length_is_that_of_the_first_field_of_one_dimension_or_else_of_text(
     assert group(torch.zeros(9))[0] == "above"
 
 
-def test_images_go_by_width_over_height() -> None:
+def test_aspect_ratio_is_width_over_height() -> None:
     group = Buckets(of="aspect_ratio", edges=[0.75, 1.5]).criterion()
 
     assert [group({"image": torch.zeros(3, *size)})[0] for size in ((20, 10), (10, 10), (10, 20))] == [
@@ -53,13 +53,13 @@ def test_images_go_by_width_over_height() -> None:
     ]
 
 
-def test_a_function_may_give_a_number_or_a_size() -> None:
+def test_measure_function_returns_number_or_size() -> None:
     by_size = Buckets(of=lambda sample: sample["size"], edges=[1, 2]).criterion()
 
     assert [by_size({"size": size})[0] for size in ((640, 480), 0.5)] == [2, 1]
 
 
-def test_a_column_is_looked_up_where_the_sample_came_from() -> None:
+def test_column_is_looked_up_by_restore_key_of_sample() -> None:
     buckets = Buckets(of="tokens", edges=[10, 20])
     group = buckets.criterion(lambda number, name: {(3, "tokens"): np.array([5, 15])}[number, name])
     source = SourceInfo(dataset_path="d", index=1, shard_name="s", file_names=())
@@ -73,13 +73,13 @@ def test_a_column_is_looked_up_where_the_sample_came_from() -> None:
 
 
 @pytest.mark.parametrize("of", ["length", "aspect_ratio"])
-def test_a_sample_without_what_is_measured_fails(of: str) -> None:
+def test_sample_without_measured_field_fails(of: str) -> None:
     with pytest.raises(SampleFailed):
         Buckets(of=of, edges=[1]).criterion()({"n": 1})
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("options", "message"),
     [
         ({"edges": []}, "edges"),
         ({"edges": [2, 1]}, "bucket edges must ascend"),
@@ -91,12 +91,12 @@ def test_a_sample_without_what_is_measured_fails(of: str) -> None:
         ({"edges": [1], "of": 3}, "Buckets: of=3 is not supported"),
     ],
 )
-def test_what_makes_no_sense_is_refused(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        Buckets(**given)
+def test_buckets_refuses_invalid_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Buckets(**options)
 
 
-def test_the_recipe_is_json() -> None:
+def test_buckets_config_is_json() -> None:
     assert Buckets(edges=[16], sizes={16: 4}).config() == {
         "of": "length",
         "edges": [16],

@@ -1,4 +1,4 @@
-"""Packs by the encoder's hooks: a buffer, what is selected of it, and what is made of that."""
+"""Packing by the task encoder's hooks: buffers, selection and packs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.loader.pipeline.made_up import Numbers, failures_of, hook_of
+from tests.loader.pipeline.fake_stages import Numbers, failures_of, hook_of
 from wdsctl.core.errors import LoaderError, SampleFailed
 from wdsctl.loader import SkipSample
 from wdsctl.loader.packing.hook_stage import HookPackCursor, HookPackStage
@@ -20,13 +20,13 @@ def pairs(samples: list[Any]) -> list[list[Any]]:
     return [list(pair) for pair in zip(samples[::2], samples[1::2], strict=False)]
 
 
-def together(samples: list[Any]) -> Any:
+def merge_samples(samples: list[Any]) -> Any:
     return {"__key__": "pack", "__restore_key__": None, "of": [sample["n"] for sample in samples]}
 
 
 def packs_of(
     select: Any = pairs,
-    pack: Any = together,
+    pack: Any = merge_samples,
     post: Any = None,
     upstream: Any = None,
     handler: Any = reraise_exception,
@@ -34,44 +34,44 @@ def packs_of(
 ) -> HookPackCursor:
     failures = failures_of(handler)
     hooks = hook_of(select, "select_samples_to_pack"), hook_of(pack, "pack_selected_samples")
-    posted = None if post is None else hook_of(post, "postencode_sample")
-    return HookPackStage(5, *hooks, posted, **options).open(upstream or Numbers(), None, failures, failures.stats)
+    post_hook = None if post is None else hook_of(post, "postencode_sample")
+    return HookPackStage(5, *hooks, post_hook, **options).open(upstream or Numbers(), None, failures, failures.stats)
 
 
-def made(cursor: HookPackCursor, count: int) -> list[Any]:
+def read_packs(cursor: HookPackCursor, count: int) -> list[Any]:
     items = [cursor.next() for _ in range(count)]
     return [None if item is None else item.value["of"] for item in items]
 
 
-def test_packs_come_in_the_order_in_which_they_were_selected() -> None:
+def test_packs_keep_order_of_selection() -> None:
     cursor = packs_of(lambda samples: [samples[3:], samples[:2]])
 
-    assert made(cursor, 4) == [[3, 4], [0, 1], [8, 9], [5, 6]]
+    assert read_packs(cursor, 4) == [[3, 4], [0, 1], [8, 9], [5, 6]]
     assert cursor._stats.left_out == 2
 
 
-def test_what_is_not_selected_is_left_out_and_counted() -> None:
+def test_unselected_samples_are_counted_as_left_out() -> None:
     cursor = packs_of()
 
-    assert made(cursor, 4) == [[0, 1], [2, 3], [5, 6], [7, 8]]
+    assert read_packs(cursor, 4) == [[0, 1], [2, 3], [5, 6], [7, 8]]
     assert cursor._stats.left_out == 2
 
 
-def test_a_sample_may_be_in_two_packs_and_empty_packs_do_not_come() -> None:
+def test_sample_may_be_in_two_packs_and_empty_packs_are_dropped() -> None:
     cursor = packs_of(lambda samples: [samples[:2], [], samples[1:]])
 
-    assert made(cursor, 3) == [[0, 1], [1, 2, 3, 4], [5, 6]]
+    assert read_packs(cursor, 3) == [[0, 1], [1, 2, 3, 4], [5, 6]]
     assert cursor._stats.left_out == 0
 
 
-def test_the_last_buffer_of_a_finite_lane_may_be_smaller() -> None:
-    assert made(packs_of(upstream=Numbers(7)), 4) == [[0, 1], [2, 3], [5, 6], None]
+def test_last_buffer_of_finite_lane_may_be_smaller() -> None:
+    assert read_packs(packs_of(upstream=Numbers(7)), 4) == [[0, 1], [2, 3], [5, 6], None]
 
 
-def test_a_restore_key_names_the_samples_and_the_step() -> None:
+def test_restore_key_of_pack_has_samples_and_step() -> None:
     def twice(samples: list[Any]) -> Iterator[Any]:
         for _ in range(2):
-            yield together(samples)
+            yield merge_samples(samples)
 
     cursor = packs_of(pack=twice)
     items = [item for item in (cursor.next() for _ in range(3)) if item]
@@ -89,29 +89,29 @@ def test_a_restore_key_names_the_samples_and_the_step() -> None:
     assert len({item.origin_hash for item in items}) == 3
 
 
-def test_the_second_half_of_encoding_runs_on_the_samples_of_a_pack_only() -> None:
-    seen: list[int] = []
+def test_postencode_runs_only_on_packed_samples() -> None:
+    encoded: list[int] = []
 
     def post(sample: Any) -> Any:
-        seen.append(sample["n"])
+        encoded.append(sample["n"])
         if sample["n"] == 2:
             raise SkipSample
         return {**sample, "n": sample["n"] * 10}
 
     cursor = packs_of(post=post)
 
-    assert made(cursor, 3) == [[0, 10], [30], [50, 60]]
-    assert seen == [0, 1, 2, 3, 5, 6]
+    assert read_packs(cursor, 3) == [[0, 10], [30], [50, 60]]
+    assert encoded == [0, 1, 2, 3, 5, 6]
 
 
-def test_what_hooks_draw_for_a_pack_is_the_same_when_it_is_made_again() -> None:
-    def draws(samples: list[Any]) -> Any:
-        return {**together(samples), "noise": float(torch.rand(1))}
+def test_rebuilt_pack_has_same_random_values() -> None:
+    def add_noise(samples: list[Any]) -> Any:
+        return {**merge_samples(samples), "noise": float(torch.rand(1))}
 
     def late(sample: Any) -> Any:
         return {**sample, "late": float(torch.rand(1))}
 
-    cursor = packs_of(pack=lambda samples: {**draws(samples), "late": [s["late"] for s in samples]}, post=late)
+    cursor = packs_of(pack=lambda samples: {**add_noise(samples), "late": [s["late"] for s in samples]}, post=late)
     items = [item for item in (cursor.next() for _ in range(6)) if item]
 
     assert [cursor.rebuild(item.address) for item in reversed(items)] == items[::-1]
@@ -119,10 +119,10 @@ def test_what_hooks_draw_for_a_pack_is_the_same_when_it_is_made_again() -> None:
 
 
 @pytest.mark.parametrize("place", range(8))
-def test_a_restore_goes_on_in_the_middle_of_a_pack(place: int) -> None:
+def test_restored_cursor_continues_within_pack(place: int) -> None:
     def thrice(samples: list[Any]) -> Iterator[Any]:
         for step in range(3):
-            yield {**together(samples), "step": step, "noise": float(torch.rand(1))}
+            yield {**merge_samples(samples), "step": step, "noise": float(torch.rand(1))}
 
     cursor = packs_of(pack=thrice)
     for _ in range(place):
@@ -137,9 +137,9 @@ def test_a_restore_goes_on_in_the_middle_of_a_pack(place: int) -> None:
     assert [restored.next() for _ in range(9)] == rest
 
 
-def test_between_two_buffers_nothing_is_made_again() -> None:
+def test_restore_between_buffers_rebuilds_nothing() -> None:
     cursor = packs_of()
-    made(cursor, 2)
+    read_packs(cursor, 2)
     upstream = Numbers()
     restored = packs_of(upstream=upstream)
 
@@ -147,50 +147,50 @@ def test_between_two_buffers_nothing_is_made_again() -> None:
 
     assert cursor.state() == {"upstream": 5, "packs": 0, "emitted": 0, "bans": 0}
     assert upstream.at == 5, "where it goes on; the buffer was not filled"
-    assert made(restored, 2) == [[5, 6], [7, 8]]
+    assert read_packs(restored, 2) == [[5, 6], [7, 8]]
 
 
-def test_a_pack_that_has_left_is_not_made_again() -> None:
+def test_restore_does_not_rebuild_emitted_pack() -> None:
     cursor = packs_of()
-    made(cursor, 1)
+    read_packs(cursor, 1)
     packed: list[int] = []
 
-    def noted(samples: list[Any]) -> Any:
+    def record_pack(samples: list[Any]) -> Any:
         packed.append(samples[0]["n"])
-        return together(samples)
+        return merge_samples(samples)
 
-    restored = packs_of(pack=noted)
+    restored = packs_of(pack=record_pack)
 
     restored.load(cursor.state())
 
-    assert made(restored, 1) == [[2, 3]]
+    assert read_packs(restored, 1) == [[2, 3]]
     assert packed == [2]
 
 
-def test_a_pack_that_waits_takes_its_samples_from_the_buffer_that_was_filled_again() -> None:
-    upstream, undisturbed = Numbers(), packs_of()
-    items = [item for item in (undisturbed.next() for _ in range(3)) if item]
+def test_rebuild_after_restore_reuses_refilled_buffer() -> None:
+    upstream, uninterrupted = Numbers(), packs_of()
+    items = [item for item in (uninterrupted.next() for _ in range(3)) if item]
     restored = packs_of(upstream=upstream)
-    restored.load(undisturbed.state())
+    restored.load(uninterrupted.state())
 
     assert [restored.rebuild(item.address) for item in items] == items
-    assert upstream.made_again == [0, 1, 2, 3], "of the buffer before"
-    assert made(restored, 2) == made(undisturbed, 2)
+    assert upstream.rebuilt == [0, 1, 2, 3], "of the buffer before"
+    assert read_packs(restored, 2) == read_packs(uninterrupted, 2)
 
 
-def test_once_it_goes_on_a_buffer_is_held_no_longer_for_what_waits() -> None:
-    upstream, undisturbed = Numbers(), packs_of()
-    first = undisturbed.next()
+def test_refilled_buffer_is_released_after_next_draw() -> None:
+    upstream, uninterrupted = Numbers(), packs_of()
+    first = uninterrupted.next()
     restored = packs_of(upstream=upstream)
-    restored.load(undisturbed.state())
+    restored.load(uninterrupted.state())
     restored.next()
 
     assert first is not None
     assert restored.rebuild(first.address) == first
-    assert upstream.made_again == [0, 1]
+    assert upstream.rebuilt == [0, 1]
 
 
-def test_a_buffer_whose_selection_fails_is_left_out() -> None:
+def test_buffer_with_failing_selection_is_skipped() -> None:
     def select(samples: list[Any]) -> Any:
         if samples[0]["n"] == 0:
             raise ValueError("no")
@@ -198,67 +198,67 @@ def test_a_buffer_whose_selection_fails_is_left_out() -> None:
 
     cursor = packs_of(select, handler=log_exception)
 
-    assert made(cursor, 2) == [[5, 6], [7, 8]]
+    assert read_packs(cursor, 2) == [[5, 6], [7, 8]]
     assert cursor._stats.failed == 1
     with pytest.raises(SampleFailed, match="select_samples_to_pack failed: ValueError: no") as raised:
         packs_of(select).next()
     assert raised.value.where == "samples 0, 1, 2 and 2 more"
 
 
-@pytest.mark.parametrize("answer", [7, [1, 2], [[1]]], ids=repr)
-def test_a_selection_that_is_none_is_told_and_left_out(answer: Any) -> None:
-    calls = iter([answer])
+@pytest.mark.parametrize("selection", [7, [1, 2], [[1]]], ids=repr)
+def test_invalid_selection_skips_buffer(selection: Any) -> None:
+    calls = iter([selection])
 
     cursor = packs_of(lambda samples: next(calls, pairs(samples)), handler=log_exception)
 
     assert cursor.next() is not None
 
 
-def test_a_pack_that_fails_is_left_out() -> None:
+def test_failing_pack_is_skipped() -> None:
     def pack(samples: list[Any]) -> Any:
         if samples[0]["n"] == 0:
             raise ValueError("no")
-        return together(samples)
+        return merge_samples(samples)
 
-    assert made(packs_of(pack=pack, handler=log_exception), 2) == [[2, 3], [5, 6]]
+    assert read_packs(packs_of(pack=pack, handler=log_exception), 2) == [[2, 3], [5, 6]]
 
 
-def test_after_so_many_samples_without_a_pack_it_gives_up() -> None:
-    def skips(samples: list[Any]) -> Any:
+def test_too_many_samples_without_pack_raise_error() -> None:
+    def skip(samples: list[Any]) -> Any:
         raise SkipSample
 
-    every: list[dict[str, Any]] = [{"select": lambda _: []}, {"select": skips}, {"pack": skips}, {"post": skips}]
-    for hooks in every:
+    cases: list[dict[str, Any]] = [{"select": lambda _: []}, {"select": skip}, {"pack": skip}, {"post": skip}]
+    for hooks in cases:
         with pytest.raises(LoaderError, match="no output from 15 consecutive samples") as raised:
             packs_of(**hooks, max_empty_draws=14).next()
         assert raised.value.code == "WDS505"
 
 
 @pytest.mark.parametrize("banned", range(3))
-def test_of_a_pack_that_is_half_out_the_rest_comes_as_it_was_begun(banned: int) -> None:
-    def apart(samples: list[Any]) -> Iterator[Any]:
+def test_half_emitted_pack_keeps_samples_banned_later(banned: int) -> None:
+    def split_pack(samples: list[Any]) -> Iterator[Any]:
         for sample in samples:
-            yield together([sample])
+            yield merge_samples([sample])
 
     class Banned(Numbers):
         def _item(self, number: int) -> PipelineItem:
             return super()._item(number)._replace(banned_by=2 if number == banned else 0)
 
-    cursor = packs_of(lambda samples: [samples[:3], samples[:3]], apart)
+    cursor = packs_of(lambda samples: [samples[:3], samples[:3]], split_pack)
     cursor.ban_count = 1
     items = [item for item in (cursor.next() for _ in range(3)) if item]
     state = {**cursor.state(), "emitted": 1}
-    restored = packs_of(lambda samples: [samples[:3], samples[:3]], apart, upstream=Banned())
+    restored = packs_of(lambda samples: [samples[:3], samples[:3]], split_pack, upstream=Banned())
     restored.ban_count = 2
 
     restored.load(state)
 
     assert restored.state() == state
-    assert made(restored, 4) == [[1], [2], *([n] for n in range(3) if n != banned)]
+    assert read_packs(restored, 4) == [[1], [2], *([n] for n in range(3) if n != banned)]
     assert [restored.rebuild(item.address).value["of"] for item in items] == [[0], [1], [2]], "what waits in a group"
 
 
-def test_a_pack_of_one_output_that_waits_is_made_again_without_what_is_banned() -> None:
+def test_rebuilt_single_output_pack_omits_banned_samples() -> None:
     class Banned(Numbers):
         def _item(self, number: int) -> PipelineItem:
             return super()._item(number)._replace(banned_by=int(number < 3))
@@ -270,7 +270,7 @@ def test_a_pack_of_one_output_that_waits_is_made_again_without_what_is_banned() 
     assert cursor._stats.banned == 3
 
 
-def test_a_pack_that_gives_nothing_any_more_says_so() -> None:
+def test_rebuild_of_pack_without_output_raises_error() -> None:
     with pytest.raises(LoaderError, match="has no output any more") as raised:
         packs_of().rebuild({"samples": [0, 1], "step": 1})
 

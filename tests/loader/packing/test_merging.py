@@ -1,4 +1,4 @@
-"""The pack that nobody has overridden."""
+"""The default merge of samples into a pack."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def a_text(key: str, length: int, **labels: str) -> Text:
     )
 
 
-def test_tensors_of_the_length_are_joined_and_other_fields_listed() -> None:
+def test_merge_concatenates_tensors_of_length_and_lists_others() -> None:
     pack = merge([a_text("a", 2), a_text("b", 3)])
 
     assert pack["tokens"].tolist() == [0, 1, 0, 1, 2]
@@ -43,14 +43,14 @@ def test_tensors_of_the_length_are_joined_and_other_fields_listed() -> None:
     assert pack["text"] == ["aa", "bb"]
 
 
-def test_cu_lengths_say_where_samples_begin_and_end() -> None:
+def test_cu_lengths_are_sample_boundaries() -> None:
     pack = merge([a_text("a", 2), a_text("b", 3), a_text("c", 1)])
 
     assert pack["cu_lengths"].dtype == torch.int32
     assert pack["cu_lengths"].tolist() == [0, 2, 5, 6]
 
 
-def test_base_fields_say_what_the_pack_was_made_of() -> None:
+def test_merge_combines_base_fields_of_samples() -> None:
     pack = merge([a_text("a", 2, lang="de", kind="x"), a_text("b", 3, lang="de", kind="y")])
 
     assert pack["__key__"] == "a,b"
@@ -59,7 +59,7 @@ def test_base_fields_say_what_the_pack_was_made_of() -> None:
     assert [source.index for source in pack["__sources__"]] == [2, 3]
 
 
-def test_the_lengths_that_were_planned_with_say_which_fields_are_joined() -> None:
+def test_planned_lengths_select_fields_to_concatenate() -> None:
     samples = MeasuredSamples([{"image": torch.zeros(3, 4), "tokens": torch.arange(n)} for n in (2, 5)])
     samples.lengths = [2, 5]
 
@@ -69,33 +69,33 @@ def test_the_lengths_that_were_planned_with_say_which_fields_are_joined() -> Non
     assert isinstance(pack["image"], list)
 
 
-def test_bare_tensors_become_values() -> None:
+def test_merge_of_bare_tensors_has_values_field() -> None:
     pack = merge([torch.arange(2), torch.arange(3)])
 
     assert (pack["values"].tolist(), pack["cu_lengths"].tolist()) == ([0, 1, 0, 1, 2], [0, 2, 5])
 
 
-def test_packs_go_into_batches() -> None:
+def test_generic_batch_pads_merged_packs() -> None:
     batch = generic_batch([merge([a_text("a", 2)]), merge([a_text("b", 1), a_text("c", 2)])])
 
     assert batch.tokens.shape == (2, 3)
     assert batch.cu_lengths.tolist() == [[0, 2, 0], [0, 1, 3]]
 
 
-def test_lengths_that_no_tensor_has_are_an_error_and_not_another_pack() -> None:
+def test_merge_refuses_planned_lengths_without_matching_tensor() -> None:
     samples = MeasuredSamples([a_text("a", 2), a_text("b", 3)])
     samples.lengths = [2, 4]
 
-    with pytest.raises(LoaderError, match="the lengths are 2, 4") as told:
+    with pytest.raises(LoaderError, match="the lengths are 2, 4") as raised:
         merge(samples)
-    assert told.value.code == "WDS506"
-    assert told.value.where == "samples a, b"
+    assert raised.value.code == "WDS506"
+    assert raised.value.where == "samples a, b"
 
 
 @pytest.mark.parametrize(
     "samples", [[], ["text"], [{"a": torch.ones(1)}, {"b": torch.ones(1)}], [CrudeSample(text="abc")]]
 )
-def test_what_cannot_be_joined_is_refused(samples: list[object]) -> None:
-    with pytest.raises(LoaderError) as told:
+def test_merge_refuses_unmergeable_samples(samples: list[object]) -> None:
+    with pytest.raises(LoaderError) as raised:
         merge(samples)
-    assert told.value.code == "WDS506"
+    assert raised.value.code == "WDS506"

@@ -1,4 +1,4 @@
-"""What is said about packing is checked when it is said."""
+"""The options of Packing are checked when it is constructed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def number_of_tokens(sample: Any) -> int:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("options", "message"),
     [
         ({"method": "worst_fit"}, "worst_fit"),
         ({"too_long": "wrap"}, "wrap"),
@@ -34,11 +34,11 @@ def number_of_tokens(sample: Any) -> int:
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_a_hint(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(UsageError, match=words) as told:
-        Packing(**{"length": "tokens", "capacity": 100, **given})
+def test_packing_refuses_invalid_options_with_hint(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message) as raised:
+        Packing(**{"length": "tokens", "capacity": 100, **options})
 
-    assert told.value.hint
+    assert raised.value.hint
 
 
 def test_budgets_keep_the_order_of_the_lengths() -> None:
@@ -48,13 +48,13 @@ def test_budgets_keep_the_order_of_the_lengths() -> None:
     assert packing.columns == ("tokens", "n_images")
 
 
-def test_one_function_among_the_lengths_means_that_samples_are_read_to_be_planned() -> None:
+def test_columns_is_none_if_any_length_is_function() -> None:
     packing = Packing(length={"text": number_of_tokens, "images": "n"}, capacity={"text": 10, "images": 8})
 
     assert packing.columns is None
 
 
-def test_the_recipe_names_functions_and_is_json() -> None:
+def test_packing_config_is_json_with_function_names() -> None:
     config = Packing(length=number_of_tokens, capacity=100, too_long="drop").config()
 
     assert config == json.loads(json.dumps(config))

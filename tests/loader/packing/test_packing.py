@@ -1,4 +1,4 @@
-"""What the package of packing exports, and what planning imports: seen from a fresh interpreter."""
+"""The exports of wdsctl.loader.packing, and the imports of planning in a fresh interpreter."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ print(plan_packs([5, 3, 8, 2], 8).efficiency, [pack.tolist() for pack in window.
 """
 
 
-def test_packs_are_planned_without_torch() -> None:
+def test_planning_does_not_import_torch() -> None:
     command = [sys.executable, "-W", "error", "-c", PLAN]
     root = Path(__file__).parents[3]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=root)
+    process = subprocess.run(command, capture_output=True, text=True, check=False, cwd=root)
 
-    assert (done.stderr, done.stdout) == ("", "0.75 [[0, 1], [2]] False\n")
+    assert (process.stderr, process.stdout) == ("", "0.75 [[0, 1], [2]] False\n")
 
 
-def test_every_name_that_is_exported_exists_and_is_no_module() -> None:
+def test_exported_names_exist_and_are_not_modules() -> None:
     modules = {path.stem for path in Path(packing.__file__).parent.iterdir()}
 
     for name in packing.__all__:
@@ -37,7 +37,7 @@ def test_every_name_that_is_exported_exists_and_is_no_module() -> None:
     assert not modules & set(packing.__all__), "whichever is imported last would win"
 
 
-def test_what_is_not_exported_is_an_attribute_error() -> None:
+def test_unexported_name_raises_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = packing.nothing
     with pytest.raises(ImportError):

@@ -1,4 +1,4 @@
-"""Plans are exact, the same every time, and full."""
+"""plan_packs is exact, deterministic and fills packs well."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def contents(plan: PackingPlan) -> list[list[int]]:
 
 
 @given(lengths_of_one, methods)
-def test_every_sample_is_in_one_pack_or_too_long(lengths: list[int], method: str) -> None:
+def test_plan_puts_every_sample_in_one_pack_or_too_long(lengths: list[int], method: str) -> None:
     plan = plan_packs(np.array(lengths, np.int64), 100, method)  # type: ignore[arg-type]
 
     assert sorted([*plan.indices.tolist(), *plan.too_long.tolist()]) == list(range(len(lengths)))
@@ -36,7 +36,7 @@ def test_every_sample_is_in_one_pack_or_too_long(lengths: list[int], method: str
 
 
 @given(lengths_of_one, methods)
-def test_no_pack_is_over_its_capacity_or_empty(lengths: list[int], method: str) -> None:
+def test_packs_are_within_capacity_and_not_empty(lengths: list[int], method: str) -> None:
     plan = plan_packs(np.array(lengths, np.int64), 100, method)  # type: ignore[arg-type]
 
     assert [sum(lengths[i] for i in pack) for pack in contents(plan)] == plan.filled[:, 0].tolist()
@@ -44,7 +44,7 @@ def test_no_pack_is_over_its_capacity_or_empty(lengths: list[int], method: str) 
 
 
 @given(lengths_of_two, methods)
-def test_with_several_budgets_a_pack_keeps_to_all_of_them(lengths: list[tuple[int, int]], method: str) -> None:
+def test_packs_respect_all_budgets(lengths: list[tuple[int, int]], method: str) -> None:
     table = np.array(lengths, np.int64).reshape(-1, 2)
 
     plan = plan_packs(table, (50, 10), method)  # type: ignore[arg-type]
@@ -54,36 +54,34 @@ def test_with_several_budgets_a_pack_keeps_to_all_of_them(lengths: list[tuple[in
 
 
 @given(st.lists(st.integers(1, 100), max_size=60), st.sampled_from(("best_fit", "first_fit_decreasing", "knapsack")))
-def test_one_budget_is_packed_as_the_textbook_packs_it(lengths: list[int], method: str) -> None:
+def test_pack_fills_equal_textbook_for_one_budget(lengths: list[int], method: str) -> None:
     plan = plan_packs(np.array(lengths, np.int64), 100, method)  # type: ignore[arg-type]
 
-    # Which of two packs that are equally full takes a sample is another matter: how full they all become is not.
-    found = sorted(sum(lengths[i] for i in pack) for pack in contents(plan))
-    assert found == sorted(sum(pack) for pack in TEXTBOOK[method](lengths, 100))
+    # Ties between equally full packs may be broken differently, but the fills of all packs must match.
+    actual = sorted(sum(lengths[i] for i in pack) for pack in contents(plan))
+    assert actual == sorted(sum(pack) for pack in TEXTBOOK[method](lengths, 100))
 
 
 @given(st.lists(st.integers(1, 100), max_size=60))
-def test_first_fit_is_the_textbook_s_pack_by_pack(lengths: list[int]) -> None:
+def test_first_fit_decreasing_packs_equal_textbook(lengths: list[int]) -> None:
     plan = plan_packs(np.array(lengths, np.int64), 100, "first_fit_decreasing")
 
-    found = sorted(sorted(lengths[i] for i in pack) for pack in contents(plan))
+    actual = sorted(sorted(lengths[i] for i in pack) for pack in contents(plan))
 
-    assert found == sorted(sorted(pack) for pack in TEXTBOOK["first_fit_decreasing"](lengths, 100))
+    assert actual == sorted(sorted(pack) for pack in TEXTBOOK["first_fit_decreasing"](lengths, 100))
 
 
 @given(st.lists(st.integers(1, 100), max_size=60), methods)
-def test_a_second_budget_that_never_binds_changes_nothing(lengths: list[int], method: str) -> None:
+def test_unbinding_second_budget_keeps_pack_count(lengths: list[int], method: str) -> None:
     one = plan_packs(np.array(lengths, np.int64), 100, method)  # type: ignore[arg-type]
     two = plan_packs(np.array([(n, 1) for n in lengths], np.int64).reshape(-1, 2), (100, 10**6), method)  # type: ignore[arg-type]
 
-    # Which of two packs that are equally full takes a sample is another matter.
+    # Ties between equally full packs may be broken differently.
     assert len(one) == len(two)
 
 
 @given(lengths_of_one, methods)
-def test_packs_come_in_the_order_of_their_longest_samples_and_samples_as_they_came(
-    lengths: list[int], method: str
-) -> None:
+def test_packs_are_ordered_by_position_of_longest_sample(lengths: list[int], method: str) -> None:
     packs = contents(plan_packs(np.array(lengths, np.int64), 100, method))  # type: ignore[arg-type]
 
     longest = [min(pack, key=lambda i: (-max(lengths[i], 1), i)) for pack in packs]
@@ -93,26 +91,26 @@ def test_packs_come_in_the_order_of_their_longest_samples_and_samples_as_they_ca
 
 
 @given(lengths_of_one)
-def test_sequential_keeps_neighbours_together(lengths: list[int]) -> None:
+def test_sequential_plan_keeps_sample_order(lengths: list[int]) -> None:
     plan = plan_packs(np.array(lengths, np.int64), 100, "sequential")
 
     assert plan.indices.tolist() == [i for i, length in enumerate(lengths) if length <= 100]
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_pack_of_samples_without_length_does_not_grow_without_end(method: str) -> None:
+def test_packs_of_zero_length_samples_are_bounded(method: str) -> None:
     plan = plan_packs(np.zeros(250, np.int64), 100, method)  # type: ignore[arg-type]
 
     assert [len(pack) for pack in plan.packs] == [100, 100, 50]
 
 
 @pytest.mark.parametrize("method", [method for method in METHODS if method != "sequential"])
-def test_a_window_of_16k_lognormal_lengths_fills_its_packs(method: str) -> None:
+def test_window_of_16k_lognormal_lengths_is_packed_efficiently(method: str) -> None:
     assert plan_packs(lognormal(16384, 8192), 8192, method).efficiency >= 0.998  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_long_samples_do_not_come_first(method: str) -> None:
+def test_packs_do_not_start_with_long_samples(method: str) -> None:
     lengths = lognormal(16384, 8192)
 
     plan = plan_packs(lengths, 8192, method)  # type: ignore[arg-type]
@@ -123,7 +121,7 @@ def test_long_samples_do_not_come_first(method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lengths", "capacity", "words"),
+    ("lengths", "capacity", "message"),
     [
         ([1, -2], 10, "a length is -2"),
         ([1.5], 10, "float64"),
@@ -132,26 +130,26 @@ def test_long_samples_do_not_come_first(method: str) -> None:
         ([(1, 2)], (10, 10, 10), "2 budgets, but capacity has 3"),
     ],
 )
-def test_what_cannot_be_planned_is_refused(lengths: object, capacity: int, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
+def test_plan_packs_refuses_invalid_arguments(lengths: object, capacity: int, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         plan_packs(np.array(lengths), capacity)
 
 
-def test_an_unknown_method_is_answered_with_those_that_there_are() -> None:
-    with pytest.raises(UsageError, match="worst_fit") as told:
+def test_unknown_method_is_refused_with_available_methods() -> None:
+    with pytest.raises(UsageError, match="worst_fit") as raised:
         plan_packs([1], 10, "worst_fit")  # type: ignore[arg-type]
 
-    assert "best_fit" in told.value.hint
+    assert "best_fit" in raised.value.hint
 
 
-def test_nothing_gives_no_packs() -> None:
+def test_plan_of_no_lengths_has_no_packs() -> None:
     for method in METHODS:
         plan = plan_packs(np.empty(0, np.int64), 10, method)  # type: ignore[arg-type]
         assert (len(plan), plan.packs, plan.efficiency) == (0, [], 0.0)
 
 
 def _best_fit(lengths: list[int], capacity: int) -> list[list[int]]:
-    """Of packs that are equally full, the one that has been so for longest: the one that comes first in the list."""
+    """Of equally full packs, takes the first in the list, which has been that full for longest."""
     packs: list[list[int]] = []
     for length in sorted(lengths, reverse=True):
         fits = [pack for pack in packs if sum(pack) + length <= capacity]

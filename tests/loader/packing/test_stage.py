@@ -1,4 +1,4 @@
-"""The packing stage: exact after a restore at every pack, by columns and by functions."""
+"""The packing stage: exact restores at every pack, with lengths from columns and from functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.contracts.savable import shape_of
-from tests.loader.packing.fakes import Fake, drawn, plain
+from tests.loader.packing.fakes import Fake, comparable, draw_packs
 from wdsctl.core.errors import LoaderError
 from wdsctl.core.hashing import hash_one_value
 from wdsctl.loader.packing import Packing
@@ -19,7 +19,7 @@ from wdsctl.loader.runtime.stage import Hook
 
 
 def lengths(pick: int) -> tuple[int, ...]:
-    """Of some picks above 64, and of images from 0 to 3."""
+    """Token lengths, some above 64, and image counts from 0 to 3."""
     return hash_one_value(5, pick) % 40 + (60 if hash_one_value(6, pick) % 17 == 0 else 1), hash_one_value(7, pick) % 4
 
 
@@ -32,42 +32,44 @@ def twice(samples: list[Any]) -> Iterator[Any]:
         yield {"__key__": "x", "__restore_key__": (), "keys": [each["__key__"] for each in samples], "copy": copy}
 
 
-def of_columns(**given: Any) -> Packing:
-    return Packing(**{"length": "tokens", "capacity": 64, "window": 16, "too_long": "drop", **given})
+def column_packing(**options: Any) -> Packing:
+    return Packing(**{"length": "tokens", "capacity": 64, "window": 16, "too_long": "drop", **options})
 
 
-def of_function(**given: Any) -> Packing:
-    return of_columns(length=number_of_tokens, **given)
+def function_packing(**options: Any) -> Packing:
+    return column_packing(length=number_of_tokens, **options)
 
 
 BUDGETS = {"length": {"text": "tokens", "images": "images"}, "capacity": {"text": 100, "images": 6}}
 MIXED = {**BUDGETS, "length": {"text": number_of_tokens, "images": "images"}}
 
 LANES = {
-    "columns": Fake(lengths, of_columns()),
-    "columns, split": Fake(lengths, of_columns(too_long="split")),
-    "columns, truncate": Fake(lengths, of_columns(too_long="truncate")),
-    "columns, in order": Fake(lengths, of_columns(method="sequential")),
-    "columns, budgets": Fake(lengths, of_columns(**BUDGETS, method="knapsack")),
-    "columns, skips and twins": Fake(lengths, of_columns(), skipped=range(3, 900, 7), twins=range(5, 900, 11)),
-    "columns, two of each pack": Fake(lengths, of_columns(), pack=Hook("pack", twice, 1)),
-    "columns, finite": Fake(lengths, of_columns(), end=100),
-    "function": Fake(lengths, of_function()),
-    "function, split": Fake(lengths, of_function(too_long="split"), twins=range(5, 900, 11)),
-    "function, two of each pack": Fake(lengths, of_function(), pack=Hook("pack", twice, 1), skipped=range(3, 900, 7)),
-    "function, finite": Fake(lengths, of_function(method="first_fit_decreasing"), end=100, twins=(50,)),
-    "mixed": Fake(lengths, of_columns(**MIXED), twins=range(5, 900, 11)),
+    "columns": Fake(lengths, column_packing()),
+    "columns, split": Fake(lengths, column_packing(too_long="split")),
+    "columns, truncate": Fake(lengths, column_packing(too_long="truncate")),
+    "columns, in order": Fake(lengths, column_packing(method="sequential")),
+    "columns, budgets": Fake(lengths, column_packing(**BUDGETS, method="knapsack")),
+    "columns, skips and doubled": Fake(lengths, column_packing(), skipped=range(3, 900, 7), doubled=range(5, 900, 11)),
+    "columns, two of each pack": Fake(lengths, column_packing(), pack=Hook("pack", twice, 1)),
+    "columns, finite": Fake(lengths, column_packing(), end=100),
+    "function": Fake(lengths, function_packing()),
+    "function, split": Fake(lengths, function_packing(too_long="split"), doubled=range(5, 900, 11)),
+    "function, two of each pack": Fake(
+        lengths, function_packing(), pack=Hook("pack", twice, 1), skipped=range(3, 900, 7)
+    ),
+    "function, finite": Fake(lengths, function_packing(method="first_fit_decreasing"), end=100, doubled=(50,)),
+    "mixed": Fake(lengths, column_packing(**MIXED), doubled=range(5, 900, 11)),
 }
 every_lane = pytest.mark.parametrize("lane", LANES.values(), ids=LANES.keys())
 
 
 @every_lane
-def test_a_lane_goes_on_exactly_after_a_restore_at_every_pack(lane: Fake) -> None:
-    undisturbed = lane.open()
-    truth = [plain(item) for item in drawn(undisturbed, 32)]
+def test_restored_lane_continues_exactly_at_every_pack(lane: Fake) -> None:
+    uninterrupted = lane.open()
+    expected = [comparable(item) for item in draw_packs(uninterrupted, 32)]
 
     cursor, states = lane.open(), []
-    for _ in truth:
+    for _ in expected:
         states.append(json.dumps(cursor.state()))
         cursor.next()
 
@@ -77,122 +79,132 @@ def test_a_lane_goes_on_exactly_after_a_restore_at_every_pack(lane: Fake) -> Non
     for position, state in enumerate(states):
         restored = lane.open(json.loads(state))
         assert json.dumps(restored.state()) == state
-        assert [plain(item) for item in drawn(restored, len(truth) - position)] == truth[position:], position
+        assert [comparable(item) for item in draw_packs(restored, len(expected) - position)] == expected[position:], (
+            position
+        )
 
 
 @every_lane
-def test_a_restored_lane_has_taken_as_many_references(lane: Fake) -> None:
+def test_restored_lane_has_same_draw_count(lane: Fake) -> None:
     cursor = lane.open()
     for _ in range(20):
         cursor.next()
         picks, state = lane.refs.draws, cursor.state()
-        fresh = Fake(lane.lengths, lane.packing, lane.end, lane.skipped, lane.twins, lane.pack)
-        fresh.open(state)
-        assert fresh.refs.draws == picks
+        restored = Fake(lane.lengths, lane.packing, lane.end, lane.skipped, lane.doubled, lane.pack)
+        restored.open(state)
+        assert restored.refs.draws == picks
 
 
 @every_lane
-def test_what_a_restored_lane_counts_is_what_was_left_to_count(lane: Fake) -> None:
+def test_stats_before_and_after_restore_add_up(lane: Fake) -> None:
     whole = lane.open()
-    drawn(whole, 30)
-    wanted = lane.stats
+    draw_packs(whole, 30)
+    expected = lane.stats
     first = lane.open()
-    drawn(first, 17)
+    draw_packs(first, 17)
     before, state = lane.stats, first.state()
 
     second = lane.open(state)
-    drawn(second, 30 - 17)
+    draw_packs(second, 30 - 17)
 
-    found = before.plus(lane.stats)
-    assert (found.packed, found.pack_capacity, found.too_long) == (wanted.packed, wanted.pack_capacity, wanted.too_long)
+    actual = before.plus(lane.stats)
+    assert (actual.packed, actual.pack_capacity, actual.too_long) == (
+        expected.packed,
+        expected.pack_capacity,
+        expected.too_long,
+    )
 
 
 @every_lane
-def test_a_pack_that_waits_is_made_again(lane: Fake) -> None:
+def test_rebuild_returns_same_packs_before_and_after_restore(lane: Fake) -> None:
     cursor = lane.open()
-    items = drawn(cursor, 30)
+    items = draw_packs(cursor, 30)
     state = cursor.state()
 
-    assert [plain(cursor.rebuild(item.address)) for item in items] == [plain(item) for item in items]
+    assert [comparable(cursor.rebuild(item.address)) for item in items] == [comparable(item) for item in items]
     assert cursor.state() == state
-    assert [plain(lane.open(state).rebuild(item.address)) for item in items] == [plain(item) for item in items]
+    assert [comparable(lane.open(state).rebuild(item.address)) for item in items] == [
+        comparable(item) for item in items
+    ]
 
 
-@pytest.mark.parametrize("packing", [of_columns(), of_function()], ids=["columns", "function"])
+@pytest.mark.parametrize("packing", [column_packing(), function_packing()], ids=["columns", "function"])
 @pytest.mark.parametrize("end", [0, 1, 15, 16, 17, 32, 100])
-def test_a_finite_lane_gives_every_sample_once(packing: Packing, end: int) -> None:
+def test_finite_lane_packs_every_fitting_sample_once(packing: Packing, end: int) -> None:
     lane = Fake(lengths, packing, end=end)
 
-    packs = [pack.value for pack in drawn(lane.open())]
+    packs = [pack.value for pack in draw_packs(lane.open())]
 
-    kept = [pick for pick in range(end) if lengths(pick)[0] <= 64]
+    packed_picks = [pick for pick in range(end) if lengths(pick)[0] <= 64]
     tokens = sorted(token for pack in packs for token in pack["tokens"].tolist())
-    assert tokens == sorted(1000 * pick + i for pick in kept for i in range(lengths(pick)[0]))
+    assert tokens == sorted(1000 * pick + i for pick in packed_picks for i in range(lengths(pick)[0]))
     assert all(len(pack["tokens"]) <= 64 for pack in packs)
-    assert lane.stats.too_long == end - len(kept)
+    assert lane.stats.too_long == end - len(packed_picks)
 
 
-def test_with_columns_nothing_is_read_before_its_pack_is_made() -> None:
-    lane = Fake(lengths, of_columns())
+def test_column_packing_loads_only_samples_of_next_pack() -> None:
+    lane = Fake(lengths, column_packing())
     cursor = lane.open()
 
     for _ in range(30):
         before = len(lane.samples.loaded)
-        (item,) = drawn(cursor, 1)
+        (item,) = draw_packs(cursor, 1)
         assert lane.samples.loaded[before:] == item.address["samples"]
 
 
-def test_a_restore_reads_no_sample_of_a_pack_that_has_left() -> None:
-    lane = Fake(lengths, of_columns())
+def test_restore_loads_no_samples_of_emitted_packs() -> None:
+    lane = Fake(lengths, column_packing())
     cursor = lane.open()
-    drawn(cursor, 5)
+    draw_packs(cursor, 5)
 
-    again = lane.open(cursor.state())
-    (item,) = drawn(again, 1)
+    restored = lane.open(cursor.state())
+    (item,) = draw_packs(restored, 1)
 
     assert lane.samples.loaded == item.address["samples"]
 
 
-@pytest.mark.parametrize("packing", [of_columns(), of_function()], ids=["columns", "function"])
-def test_the_order_runs_no_further_ahead_than_a_window(packing: Packing) -> None:
+@pytest.mark.parametrize("packing", [column_packing(), function_packing()], ids=["columns", "function"])
+def test_references_are_taken_at_most_one_window_ahead(packing: Packing) -> None:
     lane = Fake(lengths, packing)
     cursor, packed = lane.open(), 0
 
     for _ in range(50):
-        (item,) = drawn(cursor, 1)
+        (item,) = draw_packs(cursor, 1)
         packed += len(item.address["samples"])
         assert lane.refs.furthest <= packed + lane.stats.too_long + 16 + 16 // 4
 
 
-def test_columns_and_functions_that_agree_give_the_same_packs() -> None:
-    by_column, by_function = Fake(lengths, of_columns()), Fake(lengths, of_function())
+def test_column_and_function_lengths_give_same_packs() -> None:
+    by_column, by_function = Fake(lengths, column_packing()), Fake(lengths, function_packing())
 
-    assert list(map(plain, drawn(by_column.open(), 60))) == list(map(plain, drawn(by_function.open(), 60)))
+    assert list(map(comparable, draw_packs(by_column.open(), 60))) == list(
+        map(comparable, draw_packs(by_function.open(), 60))
+    )
 
 
-def test_a_sample_that_is_too_long_is_an_error_that_names_it() -> None:
-    lane = Fake(lambda pick: (65,) if pick == 7 else (10,), of_columns(too_long="error"))
+def test_too_long_error_names_sample_with_column_lengths() -> None:
+    lane = Fake(lambda pick: (65,) if pick == 7 else (10,), column_packing(too_long="error"))
 
-    with pytest.raises(LoaderError, match="length 65 of 64") as told:
+    with pytest.raises(LoaderError, match="length 65 of 64") as raised:
         lane.open().next()
 
-    assert (told.value.code, told.value.where) == ("WDS509", "key 7")
+    assert (raised.value.code, raised.value.where) == ("WDS509", "key 7")
 
 
-def test_a_sample_that_is_too_long_is_named_by_a_function_too() -> None:
-    lane = Fake(lambda pick: (65,) if pick == 7 else (10,), of_function(too_long="error"))
+def test_too_long_error_names_sample_with_function_lengths() -> None:
+    lane = Fake(lambda pick: (65,) if pick == 7 else (10,), function_packing(too_long="error"))
 
-    with pytest.raises(LoaderError, match="length 65 of 64") as told:
+    with pytest.raises(LoaderError, match="length 65 of 64") as raised:
         lane.open().next()
 
-    assert told.value.where.endswith("key 7.0")
+    assert raised.value.where.endswith("key 7.0")
 
 
-@pytest.mark.parametrize("packing", [of_columns(too_long="split"), of_function(too_long="split")])
-def test_split_keeps_every_token_and_truncate_the_first_ones(packing: Packing) -> None:
+@pytest.mark.parametrize("packing", [column_packing(too_long="split"), function_packing(too_long="split")])
+def test_too_long_split_keeps_every_token(packing: Packing) -> None:
     lane = Fake(lambda pick: (150,) if pick == 3 else (10,), packing, end=24)
 
-    packs = drawn(lane.open())
+    packs = draw_packs(lane.open())
 
     tokens = [token for pack in packs for token in pack.value["tokens"].tolist() if 3000 <= token < 4000]
     assert sorted(tokens) == list(range(3000, 3150))
@@ -202,95 +214,95 @@ def test_split_keeps_every_token_and_truncate_the_first_ones(packing: Packing) -
     assert all(len(pack.value["tokens"]) <= 64 for pack in packs)
 
 
-def test_truncate_keeps_the_first_tokens() -> None:
-    lane = Fake(lambda pick: (150,) if pick == 3 else (10,), of_columns(too_long="truncate"), end=24)
+def test_too_long_truncate_keeps_first_tokens() -> None:
+    lane = Fake(lambda pick: (150,) if pick == 3 else (10,), column_packing(too_long="truncate"), end=24)
 
-    tokens = [token for pack in drawn(lane.open()) for token in pack.value["tokens"].tolist()]
+    tokens = [token for pack in draw_packs(lane.open()) for token in pack.value["tokens"].tolist()]
 
     assert [token for token in tokens if 3000 <= token < 4000] == list(range(3000, 3064))
 
 
-def test_a_pack_has_the_origins_of_its_samples_as_its_restore_key() -> None:
-    (item,) = drawn(Fake(lengths, of_columns()).open(), 1)
+def test_restore_key_of_pack_lists_origins_of_samples() -> None:
+    (item,) = draw_packs(Fake(lengths, column_packing()).open(), 1)
 
     assert item.value["__restore_key__"] == ("pack", 0, *item.restore_keys)
     assert item.restore_keys == tuple((0, 0, pick) for pick in item.address["samples"])
 
 
-def test_efficiency_is_counted_over_what_has_left() -> None:
-    lane = Fake(lengths, of_columns())
-    packs = drawn(lane.open(), 20)
+def test_packing_efficiency_counts_emitted_packs() -> None:
+    lane = Fake(lengths, column_packing())
+    packs = draw_packs(lane.open(), 20)
 
     assert lane.stats.packed == sum(len(pack.value["tokens"]) for pack in packs)
     assert lane.stats.pack_capacity == 20 * 64
     assert lane.stats.packing_efficiency > 0.9
 
 
-def test_banned_picks_are_left_out_and_counted_once() -> None:
-    lane = Fake(lengths, of_columns(), end=100)
+def test_banned_samples_are_omitted_and_counted_once() -> None:
+    lane = Fake(lengths, column_packing(), end=100)
     cursor = lane.open()
     lane.samples.ban_check = lambda _ref, pick: pick is not None and pick % 10 == 0
 
-    packs = drawn(cursor)
+    packs = draw_packs(cursor)
 
     assert not any(pick % 10 == 0 for pack in packs for pick in pack.address["samples"])
     assert lane.stats.banned == 10
 
 
-def test_post_runs_on_the_samples_of_a_pack() -> None:
+def test_postencode_hook_runs_on_samples_of_pack() -> None:
     def post(sample: Any) -> Any:
         if sample["__key__"] == "1.0":
             raise SkipSample
         return {**sample, "tokens": torch.cat((sample["tokens"], torch.tensor([-1])))}
 
-    lane = Fake(lambda _: (4,), of_columns(), end=3, post=Hook("postencode_sample", post, 0))
+    lane = Fake(lambda _: (4,), column_packing(), end=3, post=Hook("postencode_sample", post, 0))
 
-    (pack,) = drawn(lane.open())
+    (pack,) = draw_packs(lane.open())
 
     assert pack.value["tokens"].tolist() == [0, 1, 2, 3, -1, 2000, 2001, 2002, 2003, -1]
     assert pack.value["cu_lengths"].tolist() == [0, 5, 10]
 
 
-def test_a_length_function_that_fails_leaves_its_sample_out_and_is_told() -> None:
-    def fails(sample: Any) -> int:
+def test_invalid_length_of_function_skips_sample_and_reports_error() -> None:
+    def failing_length(sample: Any) -> int:
         return -1 if sample["__key__"] == "1.0" else 4
 
-    lane = Fake(lambda _: (4,), of_columns(length=fails), end=3)
+    lane = Fake(lambda _: (4,), column_packing(length=failing_length), end=3)
 
-    (pack,) = drawn(lane.open())
+    (pack,) = draw_packs(lane.open())
 
     assert pack.address["samples"] == [0, 2]
     assert lane.stats.failed == 1
-    assert "a length is -1" in str(lane.told[0])
+    assert "a length is -1" in str(lane.errors[0])
 
 
-def test_a_column_without_a_length_leaves_its_sample_out_and_is_told_once() -> None:
-    lane = Fake(lambda pick: (-1,) if pick == 1 else (40,), of_columns(), end=4)
+def test_missing_column_length_skips_sample_and_reports_once() -> None:
+    lane = Fake(lambda pick: (-1,) if pick == 1 else (40,), column_packing(), end=4)
     cursor = lane.open()
-    drawn(cursor, 1)
-    state, told = cursor.state(), len(lane.told)
+    draw_packs(cursor, 1)
+    state, reported = cursor.state(), len(lane.errors)
 
-    rest = drawn(lane.open(state))
+    rest = draw_packs(lane.open(state))
 
     assert [pack.address["samples"] for pack in rest] == [[2], [3]]
-    assert (told, len(lane.told)) == (1, 1)
-    assert lane.told[0].where == "key 1"
+    assert (reported, len(lane.errors)) == (1, 1)
+    assert lane.errors[0].where == "key 1"
 
 
-def test_a_lane_of_which_nothing_can_be_packed_gives_up() -> None:
-    with pytest.raises(LoaderError) as told:
-        Fake(lambda _: (65,), of_columns(), patience=100).open().next()
+def test_lane_without_packable_samples_raises_error() -> None:
+    with pytest.raises(LoaderError) as raised:
+        Fake(lambda _: (65,), column_packing(), max_empty_draws=100).open().next()
 
-    assert told.value.code == "WDS505"
+    assert raised.value.code == "WDS505"
 
 
-def test_a_pack_that_cannot_be_merged_is_told_and_left_out() -> None:
-    lane = Fake(lambda _: (4,), of_columns(), end=3)
+def test_unmergeable_pack_is_reported_and_skipped() -> None:
+    lane = Fake(lambda _: (4,), column_packing(), end=3)
     cursor = lane.open()
     lane.samples._lengths = lambda _: (5,)
 
     assert cursor.next() is None
-    assert "the lengths are 4, 4, 4" in str(lane.told[0])
+    assert "the lengths are 4, 4, 4" in str(lane.errors[0])
     assert lane.stats.packed == 0
 
 

@@ -1,4 +1,4 @@
-"""Every sample that is too long meets the policy, and pieces find their sample again."""
+"""Too long samples are handled by the policy, and pieces refer to their samples."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def candidates(length: int) -> ColumnCandidates:
 
 
 @given(st.integers(0, 95))
-def test_pieces_cover_a_sample_once_and_none_is_over_the_capacity(length: int) -> None:
+def test_split_pieces_cover_sample_once_within_capacity(length: int) -> None:
     fit, too_long = fit_candidates([PackCandidate(7, (length,), None)], packing("split"), candidates(length))
 
     spans = [piece_bounds(entry.address) or (0, length) for entry in fit]
@@ -34,22 +34,26 @@ def test_pieces_cover_a_sample_once_and_none_is_over_the_capacity(length: int) -
     assert too_long == (length > 10)
 
 
-@pytest.mark.parametrize(("policy", "left"), [("drop", []), ("truncate", [(0, 10)]), ("split", [(0, 10), (10, 13)])])
-def test_what_is_too_long_is_counted_and_dropped_cut_or_split(policy: str, left: list[tuple[int, int]]) -> None:
+@pytest.mark.parametrize(
+    ("policy", "expected"), [("drop", []), ("truncate", [(0, 10)]), ("split", [(0, 10), (10, 13)])]
+)
+def test_too_long_sample_is_counted_and_dropped_truncated_or_split(
+    policy: str, expected: list[tuple[int, int]]
+) -> None:
     fit, too_long = fit_candidates([PackCandidate(7, (13,), None)], packing(policy), candidates(13))
 
-    assert [piece_bounds(entry.address) for entry in fit] == left
+    assert [piece_bounds(entry.address) for entry in fit] == expected
     assert too_long == 1
 
 
 @pytest.mark.parametrize("address", [7, [7, 2]])
-def test_a_piece_leads_back_to_its_sample(address: Any) -> None:
+def test_sample_address_of_piece_is_address_of_sample(address: Any) -> None:
     fit, _ = fit_candidates([PackCandidate(address, (13,), None)], packing("split"), candidates(13))
 
     assert [sample_address(entry.address) for entry in fit] == [address, address]
 
 
-def test_a_piece_is_recalled_with_its_length() -> None:
+def test_rebuild_candidate_of_piece_has_length_of_piece() -> None:
     entry = rebuild_candidate([7, 0, 10, 13], candidates(13))
 
     assert (entry.address, entry.lengths) == ([7, 0, 10, 13], (3,))

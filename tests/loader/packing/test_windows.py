@@ -1,4 +1,4 @@
-"""What a window carries goes out with the next one, and nothing is lost on the way."""
+"""plan_window: carried samples are packed in the next window, and none is lost."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ streams = st.lists(st.integers(0, 110), max_size=150)
 
 
 def stream(lengths: list[int], window: int, method: str, capacity: int = 100) -> tuple[list[list[int]], list[int]]:
-    """All packs of a finite lane, as positions, and how often each position was carried."""
+    """All packs of a finite lane, as positions, and how often each position was carried over."""
     packs: list[list[int]] = []
     carried: list[int] = []
     times = [0] * len(lengths)
     for start in range(0, len(lengths) + window, window):
-        places = [*carried, *range(len(lengths))[start : start + window]]
+        positions = [*carried, *range(len(lengths))[start : start + window]]
         plan = plan_window(
             np.array([lengths[i] for i in carried], np.int64),
             np.array(lengths[start : start + window], np.int64),
@@ -28,8 +28,8 @@ def stream(lengths: list[int], window: int, method: str, capacity: int = 100) ->
             method,  # type: ignore[arg-type]
             is_last=start + window > len(lengths),
         )
-        packs += [[places[i] for i in pack] for pack in plan.packs]
-        carried = [places[i] for i in plan.carry]
+        packs += [[positions[i] for i in pack] for pack in plan.packs]
+        carried = [positions[i] for i in plan.carry]
         for position in carried:
             times[position] += 1
     assert not carried
@@ -37,7 +37,7 @@ def stream(lengths: list[int], window: int, method: str, capacity: int = 100) ->
 
 
 @given(streams, st.integers(1, 60), methods)
-def test_nothing_is_lost_and_nothing_comes_twice(lengths: list[int], window: int, method: str) -> None:
+def test_windows_pack_every_fitting_sample_once(lengths: list[int], window: int, method: str) -> None:
     packs, _ = stream(lengths, window, method)
 
     assert sorted(i for pack in packs for i in pack) == [i for i, length in enumerate(lengths) if length <= 100]
@@ -45,21 +45,21 @@ def test_nothing_is_lost_and_nothing_comes_twice(lengths: list[int], window: int
 
 
 @given(streams, st.integers(1, 60), methods)
-def test_a_sample_is_carried_at_most_once(lengths: list[int], window: int, method: str) -> None:
+def test_sample_is_carried_at_most_once(lengths: list[int], window: int, method: str) -> None:
     _, times = stream(lengths, window, method)
 
     assert max(times, default=0) <= 1
 
 
 @given(st.lists(st.integers(5, 100), max_size=150), st.integers(40, 80), st.integers(40, 80))
-def test_sequential_packs_are_the_same_whatever_the_window(lengths: list[int], window: int, other: int) -> None:
+def test_sequential_packs_are_independent_of_window(lengths: list[int], window: int, other: int) -> None:
     packs, _ = stream(lengths, window, "sequential")
 
     assert packs == stream(lengths, other, "sequential")[0]
     assert packs == [pack.tolist() for pack in plan_packs(np.array(lengths, np.int64), 100, "sequential").packs]
 
 
-def test_no_more_is_carried_than_it_takes() -> None:
+def test_carry_is_empty_or_minimal_for_nearly_full_packs() -> None:
     plan = plan_window([], [100] * 499 + [99], 100)
     emptier = plan_window([], [100] * 399 + [1], 100)
 
@@ -67,41 +67,41 @@ def test_no_more_is_carried_than_it_takes() -> None:
     assert emptier.carry.tolist() == [399]
 
 
-def test_where_holding_back_does_not_help_only_the_emptiest_pack_waits() -> None:
+def test_only_emptiest_pack_is_carried_if_carrying_does_not_help() -> None:
     plan = plan_window([], [60] * 30 + [51] + [60] * 30, 100)
 
     assert plan.carry.tolist() == [30]
     assert len(plan.packs) == 60
 
 
-def test_at_most_a_quarter_of_the_candidates_waits() -> None:
+def test_carry_is_at_most_a_quarter_of_candidates() -> None:
     rng = np.random.default_rng(0)
     for _ in range(50):
         lengths = rng.integers(1, 90, 64)
         assert len(plan_window([], lengths, 100).carry) <= 16
 
 
-def test_the_last_window_sends_everything_out() -> None:
+def test_last_window_carries_nothing() -> None:
     plan = plan_window([7], [60, 60], 100, is_last=True)
 
     assert plan.carry.tolist() == []
     assert sorted(i for pack in plan.packs for i in pack) == [0, 1, 2]
 
 
-def test_a_finite_lane_that_carried_everything_ends_without_new_samples() -> None:
+def test_last_window_without_new_samples_packs_carried_ones() -> None:
     plan = plan_window([7, 9], np.empty(0, np.int64), 100, is_last=True)
 
     assert [pack.tolist() for pack in plan.packs] == [[0, 1]]
 
 
 @pytest.mark.parametrize("method", [method for method in METHODS if method != "sequential"])
-def test_small_windows_fill_their_packs_by_carrying(method: str) -> None:
+def test_carrying_improves_fill_of_small_windows(method: str) -> None:
     rng = np.random.default_rng(0)
     lengths = np.clip(rng.lognormal(6, 1, 8192).astype(np.int64), 1, 8192).tolist()
 
     packs, _ = stream(lengths, 1024, method, capacity=8192)
     starts = range(0, 8192, 1024)
-    alone = sum(len(plan_packs(lengths[i : i + 1024], 8192, method)) for i in starts)  # type: ignore[arg-type, misc]
+    separate = sum(len(plan_packs(lengths[i : i + 1024], 8192, method)) for i in starts)  # type: ignore[arg-type, misc]
 
-    assert len(packs) < alone
+    assert len(packs) < separate
     assert TARGET_FILL > sum(lengths) / (8192 * len(packs)) > 0.99

@@ -1,4 +1,4 @@
-"""Items come together: in rows, or in groups that wait until they are full."""
+"""Items are collected into batches, or into groups that wait until they are full."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.loader.pipeline.made_up import Numbers, References, failures_of
+from tests.loader.pipeline.fake_stages import Numbers, References, failures_of
 from wdsctl.core.checkpoint.addresses import decode_addresses, encode_address
 from wdsctl.core.errors import UsageError
 from wdsctl.loader.pipeline.grouping import GroupCursor, GroupStage, ItemBatches, PlainSampleBatches
@@ -35,31 +35,31 @@ def parity(value: Any) -> tuple[int, int | None]:
 
 
 def rare(value: Any) -> tuple[bool, int | None]:
-    """Every tenth is in a group of its own, of four."""
+    """Every tenth item is in a separate group of size four."""
     return value["n"] % 10 == 0, 4 if value["n"] % 10 == 0 else None
 
 
-def test_a_group_comes_when_it_is_full() -> None:
+def test_group_is_emitted_when_full() -> None:
     groups = groups_of(parity)
 
     assert [numbers(groups.next()) for _ in range(4)] == [[0, 2, 4], [1, 3, 5], [6, 8, 10], [7, 9, 11]]
 
 
-def test_a_group_may_have_a_size_of_its_own() -> None:
+def test_group_may_have_its_own_size() -> None:
     groups = groups_of(rare)
 
-    found = [numbers(groups.next()) for _ in range(12)]
+    batches = [numbers(groups.next()) for _ in range(12)]
 
-    assert [each for each in found if 0 in each] == [[0, 10, 20, 30]]
+    assert [each for each in batches if 0 in each] == [[0, 10, 20, 30]]
 
 
-def test_the_end_of_a_lane_gives_what_waits_and_then_nothing() -> None:
+def test_end_of_lane_emits_waiting_groups() -> None:
     groups = groups_of(parity, Numbers(8))
 
     assert [numbers(groups.next()) for _ in range(5)] == [[0, 2, 4], [1, 3, 5], [6], [7], []]
 
 
-def test_where_too_many_wait_the_group_that_has_waited_longest_goes() -> None:
+def test_oldest_group_is_flushed_when_too_many_wait() -> None:
     groups = groups_of(lambda value: (value["n"] % 5, 100), most=9)
 
     assert numbers(groups.next()) == [0, 5]
@@ -67,7 +67,7 @@ def test_where_too_many_wait_the_group_that_has_waited_longest_goes() -> None:
     assert numbers(groups.next()) == [1, 6, 11]
 
 
-def test_a_restore_makes_what_waited_again_and_nothing_else() -> None:
+def test_restore_rebuilds_only_waiting_items() -> None:
     groups = groups_of(rare)
     for _ in range(7):
         groups.next()
@@ -78,30 +78,30 @@ def test_a_restore_makes_what_waited_again_and_nothing_else() -> None:
 
     restored.load(state)
 
-    assert upstream.made_again == [], "not before a batch is asked for"
+    assert upstream.rebuilt == [], "not before a batch is asked for"
     assert restored.state() == state
     assert [restored.next() for _ in range(10)] == rest
-    assert upstream.made_again == decode_addresses(state["waiting"]) != []
+    assert upstream.rebuilt == decode_addresses(state["waiting"]) != []
 
 
-def test_a_state_holds_addresses_and_no_samples() -> None:
+def test_group_state_contains_addresses_not_samples() -> None:
     groups = groups_of(rare)
     groups.next()
 
     assert groups.state() == {"upstream": 4, "waiting": encode_address(0)}
 
 
-def test_a_state_of_nothing_that_waits_has_the_same_types() -> None:
+def test_group_state_without_waiting_items_keeps_types() -> None:
     assert groups_of(rare).state() == {"upstream": 0, "waiting": ""}
 
 
-def test_what_is_no_text_of_addresses_is_refused_when_it_is_loaded() -> None:
+def test_load_refuses_truncated_addresses() -> None:
     with pytest.raises(ValueError, match="ends within an address"):
         groups_of(rare).load({"upstream": 4, "waiting": encode_address({"samples": [1, 2], "step": 0})[:-1]})
 
 
 @pytest.mark.parametrize(
-    ("size", "words"),
+    ("size", "message"),
     [
         (0, "returned the size 0 for the group 'wide'"),
         (-1, "returned the size -1 for the group 'wide'"),
@@ -111,50 +111,52 @@ def test_what_is_no_text_of_addresses_is_refused_when_it_is_loaded() -> None:
         (None, "returned no size for the group 'wide', and the dataset has no batch_size"),
     ],
 )
-def test_a_size_that_makes_no_batch_is_told(size: Any, words: str) -> None:
-    with pytest.raises(UsageError, match=words) as raised:
+def test_invalid_group_size_is_refused(size: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as raised:
         groups_of(lambda _: ("wide", size), size=None).next()
 
     assert (raised.value.code, raised.value.where) == ("WDS512", "key 0")
     assert "1 or more" in raised.value.hint
 
 
-def test_a_size_may_be_a_number_of_numpy() -> None:
+def test_group_size_may_be_numpy_integer() -> None:
     assert numbers(groups_of(lambda _: (0, np.int64(2))).next()) == [0, 1]
 
 
-def test_a_group_may_be_anything_that_has_a_hash() -> None:
+def test_group_key_may_be_any_hashable() -> None:
     groups = groups_of(lambda value: ((None, "none", 1.5, ())[value["n"] % 4], 2))
 
     assert [numbers(groups.next()) for _ in range(5)] == [[0, 4], [1, 5], [2, 6], [3, 7], [8, 12]]
 
 
-def test_a_group_of_two_sizes_keeps_the_one_that_it_was_begun_with() -> None:
-    told: list[Any] = []
-    groups = groups_of(lambda value: ("wide", 3 if value["n"] != 1 else 2), handler=lambda *each: told.append(each[0]))
+def test_group_with_two_sizes_keeps_first_size() -> None:
+    errors: list[Any] = []
+    groups = groups_of(
+        lambda value: ("wide", 3 if value["n"] != 1 else 2), handler=lambda *each: errors.append(each[0])
+    )
 
     assert numbers(groups.next()) == [0, 2, 3]
-    (error,) = told
+    (error,) = errors
     assert (error.code, error.where) == ("WDS513", "key 1")
     assert "returned two sizes for the group 'wide': 3 and 2" in str(error)
     assert groups._stats.failed == 1
 
 
-def test_a_group_of_two_sizes_is_the_same_after_a_restore() -> None:
+def test_group_with_two_sizes_restores_exactly() -> None:
     def criterion(value: Any) -> tuple[int, int]:
         return value["n"] % 2, 3 if value["n"] % 5 else 4
 
-    def fresh() -> GroupCursor:
+    def make_groups() -> GroupCursor:
         return groups_of(criterion, handler=log_exception)
 
-    groups = fresh()
+    groups = make_groups()
     for _ in range(9):
-        state, rest = groups.state(), fresh()
+        state, rest = groups.state(), make_groups()
         rest.load(state)
         assert [rest.next() for _ in range(3)] == [groups.next() for _ in range(3)]
 
 
-def test_what_is_wrong_with_the_answers_is_logged_once_a_cause_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_criterion_errors_are_logged_once_per_cause_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     def criterion(value: Any) -> Any:
         n = value["n"]
         return 5 if n % 7 == 3 else ("wide", 0) if n % 7 == 4 else ("slim", 9 if n % 7 == 5 else 3)
@@ -167,13 +169,13 @@ def test_what_is_wrong_with_the_answers_is_logged_once_a_cause_and_counted(caplo
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
     assert "returned 5, expected" in caplog.text
     assert "returned two sizes for the group 'slim': " in caplog.text
-    seen = groups._upstream.at  # type: ignore[attr-defined]
+    draws = groups._upstream.at  # type: ignore[attr-defined]
     causes = groups._stats.causes
     assert sum(causes.values()) == groups._stats.failed > 60
-    assert causes["batch_group_criterion: WDS512"] == sum(n % 7 in {3, 4} for n in range(seen))
+    assert causes["batch_group_criterion: WDS512"] == sum(n % 7 in {3, 4} for n in range(draws))
 
 
-def test_a_criterion_that_is_wrong_for_every_sample_ends_the_run() -> None:
+def test_criterion_that_fails_for_every_sample_is_fatal() -> None:
     with pytest.raises(FatalSampleError, match="100 consecutive samples failed in batch_group_criterion") as raised:
         groups_of(lambda _: ("wide", 0), handler=log_exception).next()
 
@@ -181,18 +183,20 @@ def test_a_criterion_that_is_wrong_for_every_sample_ends_the_run() -> None:
     assert raised.value.hint
 
 
-@pytest.mark.parametrize("answer", [7, (1, 2, 3), ([], 2), ("a", "b")], ids=repr)
-def test_a_criterion_that_says_nonsense_fails_its_sample_only(answer: Any) -> None:
-    told: list[Any] = []
-    groups = groups_of(lambda value: answer if value["n"] == 1 else (0, None), handler=lambda *each: told.append(each))
+@pytest.mark.parametrize("result", [7, (1, 2, 3), ([], 2), ("a", "b")], ids=repr)
+def test_invalid_criterion_result_fails_only_its_sample(result: Any) -> None:
+    errors: list[Any] = []
+    groups = groups_of(
+        lambda value: result if value["n"] == 1 else (0, None), handler=lambda *each: errors.append(each)
+    )
 
     assert numbers(groups.next()) == [0, 2, 3]
-    assert len(told) == 1
+    assert len(errors) == 1
     assert numbers(groups.next()) == [4, 5, 6]
 
 
 @pytest.mark.parametrize(("before", "after"), [(7, 2), (2, 7), (5, 3)])
-def test_items_that_waited_for_another_batch_size_come_once_in_batches_of_the_new_one(before: int, after: int) -> None:
+def test_waiting_items_come_once_after_batch_size_change(before: int, after: int) -> None:
     groups = groups_of(parity, Numbers(60), size=before)
     first = [numbers(groups.next()) for _ in range(3)]
     restored = groups_of(parity, Numbers(60), size=after)
@@ -205,7 +209,7 @@ def test_items_that_waited_for_another_batch_size_come_once_in_batches_of_the_ne
     assert all(len(batch) <= after for batch in rest)
 
 
-def test_of_those_that_waited_for_a_larger_batch_the_longest_waiting_go_first() -> None:
+def test_longest_waiting_items_come_first_after_batch_size_decrease() -> None:
     def criterion(value: Any) -> tuple[bool, None]:
         return value["n"] in {1, 2, 3}, None
 
@@ -217,30 +221,30 @@ def test_of_those_that_waited_for_a_larger_batch_the_longest_waiting_go_first() 
     assert [numbers(smaller.next()) for _ in range(2)] == [[1, 2], [8, 9]]
 
 
-def test_a_state_between_batches_of_those_that_waited_together_goes_on_exactly() -> None:
+def test_state_after_regrouping_restores_exactly() -> None:
     larger = groups_of(lambda value: (value["n"] % 3, 9 + value["n"] % 3))
     larger.next()
     groups = groups_of(parity, most=11)
     groups.load(larger.state())
     for _ in range(6):
-        again = groups_of(parity, most=11)
-        again.load(groups.state())
-        assert [again.next() for _ in range(3)] == [groups.next() for _ in range(3)]
+        restored = groups_of(parity, most=11)
+        restored.load(groups.state())
+        assert [restored.next() for _ in range(3)] == [groups.next() for _ in range(3)]
 
 
-def test_rows_come_as_they_are_and_the_last_may_be_short() -> None:
+def test_item_batches_may_end_with_short_batch() -> None:
     rows = ItemBatches(Numbers(7), 3, Stats())
 
     assert [numbers(rows.next()) for _ in range(4)] == [[0, 1, 2], [3, 4, 5], [6], []]
 
 
-def test_a_last_short_row_may_be_dropped() -> None:
+def test_item_batches_drop_last_drops_short_batch() -> None:
     rows = ItemBatches(Numbers(7), 3, Stats(), drop_last=True)
 
     assert [numbers(rows.next()) for _ in range(3)] == [[0, 1, 2], [3, 4, 5], []]
 
 
-def test_groups_of_a_size_of_their_own_are_whole_whatever_the_batch_size() -> None:
+def test_drop_last_keeps_groups_with_own_size() -> None:
     stage = GroupStage(lambda value: (value["n"] % 2, 2), default_size=4, max_waiting=99, drop_last=True)
     failures = failures_of()
     groups = stage.open(Numbers(7), failures, failures.stats)
@@ -248,14 +252,14 @@ def test_groups_of_a_size_of_their_own_are_whole_whatever_the_batch_size() -> No
     assert [numbers(groups.next()) for _ in range(4)] == [[0, 2], [1, 3], [4, 6], []]
 
 
-def test_straight_rows_have_keys_where_they_are_wanted() -> None:
-    def straight(*, with_keys: bool) -> PlainSampleBatches:
+def test_plain_sample_batches_have_origin_hashes_with_keys() -> None:
+    def plain_batches(*, with_keys: bool) -> PlainSampleBatches:
         failures = failures_of()
         return PlainSampleBatches(
             SampleStage({}, (), 9).open(References(), failures, failures.stats), 3, with_keys=with_keys
         )
 
-    with_keys, without = straight(with_keys=True).next(), straight(with_keys=False).next()
+    with_keys, without = plain_batches(with_keys=True).next(), plain_batches(with_keys=False).next()
 
     assert numbers(with_keys) == numbers(without) == [0, 1, 2]
     assert len({item.origin_hash for item in with_keys}) == 3

@@ -1,4 +1,4 @@
-"""Another recipe goes on from the same state: other hooks and other batches, and still every sample once."""
+"""A state restores with another recipe (other hooks, other batch sizes), and every sample still comes once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.loader.datasets import Raw, a_dataset, numbered
-from tests.loader.running import Twice, ids, saved_after, training_of
+from tests.loader.running import Twice, ids, make_training_loader, save_state_after
 from wdsctl.core.errors import StateMismatch
 
 SAMPLES = 96
@@ -39,13 +39,13 @@ class Upper(Raw):
     ],
     ids=["larger batches", "no batches", "a hook more", "a hook less", "another batch size with a hook"],
 )
-def test_another_recipe_warns_and_every_sample_still_comes_once(
+def test_restoring_other_recipe_warns_and_repeats_no_sample(
     before: dict[str, Any], after: dict[str, Any], dataset: str
 ) -> None:
-    loader = training_of(dataset, **before)
+    loader = make_training_loader(dataset, **before)
     first = list(islice(loader, 9))
     state = json.loads(json.dumps(loader.state_dict()))
-    resumed = training_of(dataset, **after)
+    resumed = make_training_loader(dataset, **after)
 
     with pytest.raises(StateMismatch, match="recipe: "):
         resumed.load_state_dict(state, strict=True)
@@ -61,37 +61,35 @@ def test_another_recipe_warns_and_every_sample_still_comes_once(
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 8, 9, 17])
 @pytest.mark.parametrize("after", [Raw(), Upper()], ids=["no hook", "a hook that gives one"])
-def test_a_sample_of_which_some_has_left_has_come_when_the_hook_makes_one_of_it(
-    steps: int, after: Raw, dataset: str
-) -> None:
-    loader = training_of(dataset, encoder=Twice(), batch_size=3, lanes=2)
-    given = {key[:3] for key in ids(list(islice(loader, steps)))}
+def test_partly_emitted_sample_is_not_repeated_with_other_hook(steps: int, after: Raw, dataset: str) -> None:
+    loader = make_training_loader(dataset, encoder=Twice(), batch_size=3, lanes=2)
+    first = {key[:3] for key in ids(list(islice(loader, steps)))}
     state = json.loads(json.dumps(loader.state_dict()))
-    resumed = training_of(dataset, encoder=after, batch_size=3, lanes=2)
+    resumed = make_training_loader(dataset, encoder=after, batch_size=3, lanes=2)
     with pytest.warns(UserWarning, match="other hooks"):
         resumed.load_state_dict(state)
 
     rest = ids(list(islice(resumed, 80)))
 
-    counts = Counter([*given, *rest])
+    counts = Counter([*first, *rest])
     assert set(counts.values()) == {1}
     assert Counter(epoch for _, epoch, _ in counts)[0] == SAMPLES
 
 
-def test_a_field_map_that_changed_is_told(tmp_path: Path) -> None:
+def test_restoring_with_changed_field_map_warns(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, 40, sample_type="TextSample", field_map={"text": "txt"})
-    loader = training_of(root)
-    state = saved_after(loader, 3)
+    loader = make_training_loader(root)
+    state = save_state_after(loader, 3)
     path = tmp_path / ".wdsctl" / "dataset.yaml"
     path.write_text(path.read_text().replace("text: txt", "text: json[number]"))
 
     with pytest.warns(UserWarning, match="field map"):
-        training_of(root).load_state_dict(state)
+        make_training_loader(root).load_state_dict(state)
 
 
-def test_the_same_recipe_does_not_warn(dataset: str) -> None:
-    state = saved_after(training_of(dataset, encoder=Upper()), 3)
+def test_restoring_same_recipe_does_not_warn(dataset: str) -> None:
+    state = save_state_after(make_training_loader(dataset, encoder=Upper()), 3)
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        training_of(dataset, encoder=Upper()).load_state_dict(state, strict=True)
+        make_training_loader(dataset, encoder=Upper()).load_state_dict(state, strict=True)

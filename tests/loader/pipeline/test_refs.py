@@ -1,4 +1,4 @@
-"""References of a lane: a blend's picks, found again from one number."""
+"""RefCursor: the references of a lane of a blend, found from a draw number."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.loader.plan.test_arms import ONE, TWO, arm_of, source_of, told
+from tests.loader.plan.test_components import ONE, TWO, describe_refs, make_component, source_of
 from wdsctl.loader.order.mixture import Mixture
 from wdsctl.loader.order.rank_lanes import Lane, LaneSplit
 from wdsctl.loader.pipeline import references
@@ -18,83 +18,85 @@ LANES = [Lane(0), Lane(1, (LaneSplit(9, 2, 0),)), Lane(1, (LaneSplit(9, 2, 1),))
 
 
 @pytest.fixture(scope="module")
-def arms(tmp_path_factory: pytest.TempPathFactory) -> list[Component]:
+def components(tmp_path_factory: pytest.TempPathFactory) -> list[Component]:
     root = tmp_path_factory.mktemp("data")
     one, two = source_of(root / "one", ONE, 0), source_of(root / "two", TWO, 1)
-    return [arm_of(SourceRange(one, 0, ONE, ONE)), arm_of(SourceRange(two, 0, TWO, 10))]
+    return [make_component(SourceRange(one, 0, ONE, ONE)), make_component(SourceRange(two, 0, TWO, 10))]
 
 
-def cursor_of(arms: list[Component], lane: Lane = LANES[0], *histories: Any, **options: Any) -> RefCursor:
-    blends = [Mixture((2, 1)), Mixture((0, 1))] if len(arms) > 1 else [Mixture((1,))]
-    return RefStage(arms, blends, 5, **options).open(lane, histories)
+def cursor_of(components: list[Component], lane: Lane = LANES[0], *histories: Any, **options: Any) -> RefCursor:
+    blends = [Mixture((2, 1)), Mixture((0, 1))] if len(components) > 1 else [Mixture((1,))]
+    return RefStage(components, blends, 5, **options).open(lane, histories)
 
 
 @pytest.mark.parametrize("lane", LANES, ids=["a lane", "its first half", "its second half"])
 @pytest.mark.parametrize("count", [1, 2], ids=["one dataset", "a blend"])
-def test_any_pick_is_found_from_its_number(lane: Lane, count: int, arms: list[Component]) -> None:
-    truth = told(cursor_of(arms[:count], lane).take(100))
+def test_ref_cursor_finds_any_draw_by_number(lane: Lane, count: int, components: list[Component]) -> None:
+    expected = describe_refs(cursor_of(components[:count], lane).take(100))
 
-    cursor = cursor_of(arms[:count], lane)
+    cursor = cursor_of(components[:count], lane)
     for place in range(0, 90, 7):
-        assert told([cursor.lookup(place)]) == truth[place : place + 1]
+        assert describe_refs([cursor.lookup(place)]) == expected[place : place + 1]
         cursor.seek(place)
-        assert told(cursor.take(10)) == truth[place : place + 10]
+        assert describe_refs(cursor.take(10)) == expected[place : place + 10]
         assert cursor.draws == place + 10
 
 
 @pytest.mark.parametrize("lane", LANES, ids=["a lane", "its first half", "its second half"])
-@pytest.mark.parametrize("most", [4, 4096], ids=["a few at a time", "all at once"])
-def test_picks_that_were_foreseen_are_found_like_any_others(
-    lane: Lane, most: int, arms: list[Component], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("max_cached", [4, 4096], ids=["a few at a time", "all at once"])
+def test_prefetched_draws_equal_other_draws(
+    lane: Lane, max_cached: int, components: list[Component], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(references, "MAX_CACHED_REFERENCES", most)
-    truth = told(cursor_of(arms, lane).take(100))
-    cursor = cursor_of(arms, lane)
+    monkeypatch.setattr(references, "MAX_CACHED_REFERENCES", max_cached)
+    expected = describe_refs(cursor_of(components, lane).take(100))
+    cursor = cursor_of(components, lane)
     picks = [70, 3, 4, 5, 90, 6, 41, 3]
 
     cursor.prefetch(picks)
 
-    assert told([cursor.lookup(pick) for pick in [*picks, 17]]) == [truth[pick] for pick in [*picks, 17]]
-    assert told(cursor.take(9)) == truth[:9]
+    assert describe_refs([cursor.lookup(pick) for pick in [*picks, 17]]) == [expected[pick] for pick in [*picks, 17]]
+    assert describe_refs(cursor.take(9)) == expected[:9]
 
 
-def test_it_does_not_matter_in_how_many_pieces_they_are_taken(arms: list[Component]) -> None:
-    pieces, whole = cursor_of(arms), cursor_of(arms)
+def test_take_in_pieces_equals_take_at_once(components: list[Component]) -> None:
+    pieces, whole = cursor_of(components), cursor_of(components)
 
-    assert told([ref for count in (3, 1, 1, 40, 7) for ref in pieces.take(count)]) == told(whole.take(52))
+    assert describe_refs([ref for count in (3, 1, 1, 40, 7) for ref in pieces.take(count)]) == describe_refs(
+        whole.take(52)
+    )
 
 
-def test_weights_may_change_at_a_pick(arms: list[Component]) -> None:
-    cursor, undisturbed = cursor_of(arms), cursor_of(arms)
-    first = told(cursor.take(30))
+def test_weight_history_changes_weights_at_draw(components: list[Component]) -> None:
+    cursor, uninterrupted = cursor_of(components), cursor_of(components)
+    first = describe_refs(cursor.take(30))
 
     cursor.set_weight_histories([[(0, 0), (1, 30)]])
-    second = told(cursor.take(20))
+    second = describe_refs(cursor.take(20))
 
-    assert first == told(undisturbed.take(30))
+    assert first == describe_refs(uninterrupted.take(30))
     assert {number for number, _, _ in second} == {1}
-    again = cursor_of(arms, LANES[0], [(0, 0), (1, 30)])
-    again.seek(25)
-    assert told(again.take(25)) == (first + second)[25:]
+    restored = cursor_of(components, LANES[0], [(0, 0), (1, 30)])
+    restored.seek(25)
+    assert describe_refs(restored.take(25)) == (first + second)[25:]
 
 
-def test_all_lanes_together_have_every_sample_once_a_pass(arms: list[Component]) -> None:
+def test_lanes_together_have_every_sample_once_per_pass(components: list[Component]) -> None:
     lanes = [Lane(0), Lane(1, (LaneSplit(9, 2, 0),)), Lane(1, (LaneSplit(9, 2, 1),))]
-    found = told(cursor_of(arms, Lane(1)).take(9))
+    refs = describe_refs(cursor_of(components, Lane(1)).take(9))
     for lane in lanes:
-        cursor = cursor_of(arms, lane)
+        cursor = cursor_of(components, lane)
         cursor.seek(9 if lane.splits and not lane.splits[0].child else 0)
-        found += told(cursor.take(200))
+        refs += describe_refs(cursor.take(200))
 
-    counts = Counter(found)
+    counts = Counter(refs)
 
     assert set(counts.values()) == {1}
     assert Counter(number for number, _, _ in counts if number == 0)[0] >= 2 * ONE
 
 
 @pytest.mark.parametrize("lane", LANES)
-def test_a_finite_lane_ends_with_its_part_of_the_pass(lane: Lane, arms: list[Component]) -> None:
-    cursor = cursor_of(arms[:1], lane, is_finite=True)
+def test_finite_lane_ends_after_its_part_of_pass(lane: Lane, components: list[Component]) -> None:
+    cursor = cursor_of(components[:1], lane, is_finite=True)
 
     refs = cursor.take(1000)
 
@@ -104,11 +106,13 @@ def test_a_finite_lane_ends_with_its_part_of_the_pass(lane: Lane, arms: list[Com
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_pieces_are_the_references_and_one_dataset_alone_is_read_in_runs(count: int, arms: list[Component]) -> None:
-    pieces, refs = cursor_of(arms[:count]), cursor_of(arms[:count])
+def test_take_ranges_equals_take_and_is_contiguous_for_one_dataset(count: int, components: list[Component]) -> None:
+    pieces, refs = cursor_of(components[:count]), cursor_of(components[:count])
 
-    taken = pieces.take_ranges(33)
+    ranges = pieces.take_ranges(33)
 
-    assert told([(source, block, i) for source, block, a, b in taken for i in range(a, b)]) == told(refs.take(33))
+    assert describe_refs([(source, block, i) for source, block, a, b in ranges for i in range(a, b)]) == describe_refs(
+        refs.take(33)
+    )
     assert pieces.draws == refs.draws == 33
-    assert (len(taken) == 33) == (count > 1)
+    assert (len(ranges) == 33) == (count > 1)

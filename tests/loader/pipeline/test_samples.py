@@ -1,4 +1,4 @@
-"""The stage of samples, by itself: over references that are made up."""
+"""SampleStage alone, on fake references."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.loader.pipeline.made_up import Memory, References, failures_of, hook_of
+from tests.loader.pipeline.fake_stages import Memory, References, failures_of, hook_of
 from wdsctl.core.errors import LoaderError, SampleFailed
 from wdsctl.loader import SkipSample
 from wdsctl.loader.pipeline.samples import SampleCursor, SampleStage
@@ -16,11 +16,13 @@ from wdsctl.loader.runtime.failures import FatalSampleError, Stats, reraise_exce
 
 
 def cursor_of(
-    *hooks: Any, refs: Any = None, patience: int = 100, handler: Any = None, cook: Any = None
+    *hooks: Any, refs: Any = None, max_empty_draws: int = 100, handler: Any = None, cook: Any = None
 ) -> SampleCursor:
     failures = failures_of(handler or reraise_exception)
     cooks = {} if cook is None else {0: hook_of(cook, "cook")}
-    return SampleStage(cooks, tuple(map(hook_of, hooks)), patience).open(refs or References(), failures, failures.stats)
+    return SampleStage(cooks, tuple(map(hook_of, hooks)), max_empty_draws).open(
+        refs or References(), failures, failures.stats
+    )
 
 
 def numbers(cursor: SampleCursor, count: int) -> list[Any]:
@@ -43,24 +45,24 @@ def copies(sample: Any) -> Iterator[Any]:
         yield {**sample, "copy": copy, "noise": float(torch.rand(1))}
 
 
-def test_a_sample_that_is_skipped_is_replaced_by_the_next_one() -> None:
+def test_skipped_sample_is_replaced_by_next_one() -> None:
     cursor = cursor_of(even)
 
     assert numbers(cursor, 5) == [0, 2, 4, 6, 8]
     assert stats_of(cursor).skipped == 4
 
 
-def test_a_generator_goes_on_where_it_was() -> None:
+def test_generator_hook_continues_across_calls() -> None:
     cursor = cursor_of(copies)
 
-    found = [cursor.next() for _ in range(6)]
+    items = [cursor.next() for _ in range(6)]
 
-    assert [(item.value["n"], item.value["copy"]) for item in found if item] == [
+    assert [(item.value["n"], item.value["copy"]) for item in items if item] == [
         (1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2),
     ]  # fmt: skip
 
 
-def test_addresses_keys_and_restore_keys_tell_the_outputs_of_a_sample_apart() -> None:
+def test_outputs_of_one_sample_have_distinct_addresses_and_restore_keys() -> None:
     cursor = cursor_of(copies)
     items = [item for item in (cursor.next() for _ in range(6)) if item]
 
@@ -70,7 +72,7 @@ def test_addresses_keys_and_restore_keys_tell_the_outputs_of_a_sample_apart() ->
     assert len({item.origin_hash for item in items}) == 6
 
 
-def test_hooks_run_one_after_the_other_and_a_cooker_before_them() -> None:
+def test_cooker_runs_before_hooks_in_order() -> None:
     def cook(sample: Any) -> Iterator[Any]:
         yield {**sample, "path": "a"}
         yield {**sample, "path": "b"}
@@ -88,16 +90,16 @@ def test_hooks_run_one_after_the_other_and_a_cooker_before_them() -> None:
     assert [item.value["path"] for item in items] == ["a1x", "a1y", "b1x", "b1y", "a1x"]
 
 
-def test_a_finite_lane_ends() -> None:
+def test_finite_lane_ends_with_none() -> None:
     assert numbers(cursor_of(even, refs=References(most=5)), 4) == [0, 2, 4, None]
     assert [sample["n"] for sample in cursor_of(refs=References(most=5)).take(9)] == [0, 1, 2, 3, 4]
 
 
-def test_after_so_many_that_gave_nothing_it_gives_up() -> None:
-    def nothing(sample: Any) -> Any:
+def test_too_many_empty_draws_raise_error() -> None:
+    def skip_all(sample: Any) -> Any:
         raise SkipSample
 
-    cursor = cursor_of(nothing, patience=7)
+    cursor = cursor_of(skip_all, max_empty_draws=7)
 
     with pytest.raises(LoaderError, match="no output from 8 consecutive samples") as raised:
         cursor.next()
@@ -106,16 +108,16 @@ def test_after_so_many_that_gave_nothing_it_gives_up() -> None:
     assert stats_of(cursor).skipped == 8
 
 
-def test_patience_counts_anew_after_each_output() -> None:
+def test_max_empty_draws_restarts_after_each_output() -> None:
     def rare(sample: Any) -> Any:
         if sample["n"] % 8 != 7:
             raise SkipSample
         return sample
 
-    assert numbers(cursor_of(rare, patience=7), 4) == [7, 15, 23, 31]
+    assert numbers(cursor_of(rare, max_empty_draws=7), 4) == [7, 15, 23, 31]
 
 
-def test_a_restore_reads_the_sample_under_way_again_and_no_other() -> None:
+def test_restore_reloads_only_unfinished_sample() -> None:
     cursor = cursor_of(copies)
     numbers(cursor, 5)
     state = cursor.state()
@@ -129,7 +131,7 @@ def test_a_restore_reads_the_sample_under_way_again_and_no_other() -> None:
     assert [restored.next() for _ in range(6)] == rest
 
 
-def test_of_a_hook_that_gives_fewer_than_before_nothing_more_is_thrown_away() -> None:
+def test_restore_with_fewer_outputs_skips_no_other_sample() -> None:
     cursor = cursor_of(copies)
     numbers(cursor, 6)  # all three of sample 3
     restored = cursor_of(even)
@@ -140,18 +142,18 @@ def test_of_a_hook_that_gives_fewer_than_before_nothing_more_is_thrown_away() ->
 
 
 @pytest.mark.parametrize("take", [lambda cursor: [s["n"] for s in cursor.take(5)], lambda cursor: numbers(cursor, 5)])
-def test_what_cannot_be_loaded_is_told_and_left_out(take: Any) -> None:
-    told: list[Any] = []
+def test_unloadable_sample_is_reported_and_skipped(take: Any) -> None:
+    reports: list[Any] = []
     refs = References(Memory({1, 3}))
-    cursor = cursor_of(refs=refs, handler=lambda *each: told.append(each))
+    cursor = cursor_of(refs=refs, handler=lambda *each: reports.append(each))
 
     assert take(cursor) == [0, 2, 4, 5, 6]
-    assert [error.where for error, _, _ in told] == ["dataset memory, key 1", "dataset memory, key 3"]
+    assert [error.where for error, _, _ in reports] == ["dataset memory, key 1", "dataset memory, key 3"]
     assert stats_of(cursor).failed == 2
 
 
 @pytest.mark.parametrize("take", [lambda cursor: [s["n"] for s in cursor.take(4)], lambda cursor: numbers(cursor, 4)])
-def test_what_is_banned_is_counted_and_neither_loaded_nor_told(take: Any) -> None:
+def test_banned_sample_is_counted_and_not_loaded(take: Any) -> None:
     source = Memory()
     cursor = cursor_of(refs=References(source))
     cursor.ban_check = lambda _, pick: pick in {1, 2}
@@ -161,27 +163,27 @@ def test_what_is_banned_is_counted_and_neither_loaded_nor_told(take: Any) -> Non
     assert stats_of(cursor).banned == 2
 
 
-def test_all_that_one_reference_becomes_is_made_beside_what_is_under_way() -> None:
-    cursor, undisturbed = cursor_of(copies), cursor_of(copies)
+def test_make_items_does_not_disturb_cursor() -> None:
+    cursor, uninterrupted = cursor_of(copies), cursor_of(copies)
     numbers(cursor, 2)
 
     items = cursor.make_items(References().lookup(7), 7)
 
     assert [item.address for item in items] == [7, [7, 1], [7, 2]]
-    assert [cursor.next() for _ in range(4)] == [undisturbed.next() for _ in range(6)][2:]
+    assert [cursor.next() for _ in range(4)] == [uninterrupted.next() for _ in range(6)][2:]
 
 
-def test_what_is_told_is_the_dataset_the_key_and_the_hook() -> None:
+def test_report_sample_gets_dataset_key_and_hook() -> None:
     cursor = cursor_of(even)
-    told: list[str] = []
-    cursor.report_sample = told.append
+    reports: list[str] = []
+    cursor.report_sample = reports.append
 
     cursor.next()
 
-    assert told == ["dataset memory, key 0, reading or decoding it", "key 0, in encode_sample"]
+    assert reports == ["dataset memory, key 0, reading or decoding it", "key 0, in encode_sample"]
 
 
-def test_an_address_that_gives_nothing_any_more_says_so() -> None:
+def test_rebuild_of_address_without_output_raises_error() -> None:
     for address, cursor in ((1, cursor_of(even)), ([2, 1], cursor_of(even)), (None, cursor_of(even))):
         with pytest.raises(LoaderError) as raised:
             cursor.rebuild(address)
@@ -189,21 +191,21 @@ def test_an_address_that_gives_nothing_any_more_says_so() -> None:
         assert raised.value.hint
 
 
-def test_outputs_of_one_sample_that_were_foreseen_are_made_together() -> None:
+def test_prefetch_builds_outputs_of_one_sample_together() -> None:
     source = Memory()
     cursor = cursor_of(copies, refs=References(source))
     items = {str(item.address): item for item in (cursor.next() for _ in range(12)) if item}
-    again = cursor_of(copies, refs=References(source))
-    wanted = [[7, 2], 5, 7, [7, 2], [3, 1]]
+    restored = cursor_of(copies, refs=References(source))
+    addresses = [[7, 2], 5, 7, [7, 2], [3, 1]]
     source.loaded.clear()
 
-    again.prefetch(wanted)
+    restored.prefetch(addresses)
 
-    assert [again.rebuild(address) for address in wanted] == [items[str(address)] for address in wanted]
+    assert [restored.rebuild(address) for address in addresses] == [items[str(address)] for address in addresses]
     assert source.loaded == [7, 5, 3]
 
 
-def test_no_more_of_a_generator_is_run_than_what_waits() -> None:
+def test_prefetch_runs_generator_only_as_far_as_needed() -> None:
     def endless(sample: Any) -> Iterator[Any]:
         while True:
             yield dict(sample)
@@ -214,7 +216,7 @@ def test_no_more_of_a_generator_is_run_than_what_waits() -> None:
     assert [cursor.rebuild(address).address for address in ([4, 2], 4)] == [[4, 2], 4]
 
 
-def test_what_was_foreseen_and_not_asked_for_is_let_go() -> None:
+def test_unused_prefetched_items_are_released_on_next() -> None:
     cursor = cursor_of(copies)
     cursor.prefetch([[2, 1], 2])
     cursor.rebuild(2)
@@ -224,17 +226,17 @@ def test_what_was_foreseen_and_not_asked_for_is_let_go() -> None:
     assert cursor._rebuilt_items == {}
 
 
-def test_a_hook_that_changed_the_sample_before_it_failed_is_named_all_the_same() -> None:
-    def breaks(sample: Any) -> Any:
+def test_hook_that_clears_sample_before_failing_raises_sample_failed() -> None:
+    def fail_after_clear(sample: Any) -> Any:
         sample.clear()
         raise ValueError("gone")
 
     with pytest.raises(SampleFailed, match="gone"):
-        cursor_of(breaks).next()
+        cursor_of(fail_after_clear).next()
 
 
-def test_a_source_that_is_broken_throughout_ends_the_run() -> None:
-    cursor = cursor_of(refs=References(Memory(set(range(1000)))), handler=lambda *_: None, patience=500)
+def test_source_without_loadable_samples_is_fatal() -> None:
+    cursor = cursor_of(refs=References(Memory(set(range(1000)))), handler=lambda *_: None, max_empty_draws=500)
 
     with pytest.raises(FatalSampleError, match="100 consecutive samples failed in load"):
         cursor.take(3)

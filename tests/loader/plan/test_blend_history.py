@@ -1,4 +1,4 @@
-"""Weights over a job, as texts: what was written is read, and what has begun keeps its place."""
+"""Weight schedules of a job: their text form round-trips, and edits keep the weights of drawn batches."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def schedules(draw: st.DrawFn) -> IntegerWeightSchedule:
     return tuple((begin, draw(weights)) for begin in begins)
 
 
-def test_a_schedule_is_a_line_that_people_can_read() -> None:
+def test_format_schedule_writes_one_readable_line() -> None:
     schedule = ((0, (5, 3, 1, 1, 1, 1)), (400, (1, 1, 0, 0, 0, 0)))
 
     assert format_schedule(schedule) == "0: 5 3 1x4 | 400: 1 1 0x4"
@@ -35,46 +35,46 @@ def test_a_schedule_is_a_line_that_people_can_read() -> None:
 
 
 @given(schedules())
-def test_what_was_written_is_read(schedule: IntegerWeightSchedule) -> None:
+def test_parse_weight_schedule_inverts_format_schedule(schedule: IntegerWeightSchedule) -> None:
     assert parse_weight_schedule(format_schedule(schedule)) == schedule
 
 
 @pytest.mark.parametrize("text", ["", "0:1", "0: x", "0: 1 | ", "a: 1"])
-def test_damaged_weights_are_told(text: str) -> None:
+def test_parse_weight_schedule_rejects_damaged_text(text: str) -> None:
     with pytest.raises(StateMismatch, match="not the weights of a blend"):
         parse_weight_schedule(text)
 
 
-def test_a_plan_without_weights_knows_none() -> None:
+def test_edits_from_facts_without_weights_are_empty() -> None:
     assert edits_from_facts(None) == edits_from_facts({}) == edits_from_facts({"weights": ""}) == []
 
 
 @given(schedules(), st.lists(st.tuples(st.integers(0, 20), schedules()), max_size=4))
-def test_each_batch_has_the_weights_that_were_in_force_when_it_was_drawn_for_ever(
+def test_extend_edits_keeps_weights_of_batches_already_drawn(
     first: IntegerWeightSchedule, later: list[tuple[int, IntegerWeightSchedule]]
 ) -> None:
     edits: ScheduleEdits = [(0, first)]
     drawn = 0
-    truth: list[tuple[int, ...]] = []
+    expected: list[tuple[int, ...]] = []
     places: list[int] = []
 
     def in_force(batch: int) -> int:
         return max(i for i, (begin, _) in enumerate(effective_schedule(edits)) if begin <= batch)
 
-    for more, schedule in later:
-        for batch in range(drawn, drawn + more):
+    for count, schedule in later:
+        for batch in range(drawn, drawn + count):
             places.append(in_force(batch))
-            truth.append(effective_schedule(edits)[places[-1]][1])
-        drawn += more
+            expected.append(effective_schedule(edits)[places[-1]][1])
+        drawn += count
         edits = extend_edits(edits, schedule, drawn)
         assert edits_from_facts(edits_to_facts(edits)) == edits
-        now = next(each for begin, each in reversed(schedule) if begin <= drawn)
-        assert effective_schedule(edits)[in_force(drawn)][1] == now
+        current = next(each for begin, each in reversed(schedule) if begin <= drawn)
+        assert effective_schedule(edits)[in_force(drawn)][1] == current
     assert [in_force(batch) for batch in range(drawn)] == places
-    assert [effective_schedule(edits)[place][1] for place in places] == truth
+    assert [effective_schedule(edits)[place][1] for place in places] == expected
 
 
-def test_the_same_weights_again_are_no_edit_and_without_a_batch_there_is_none() -> None:
+def test_extend_edits_ignores_equal_weights_and_restarts_without_batch() -> None:
     edits: ScheduleEdits = [(0, ((0, (1, 2)),))]
 
     assert extend_edits(edits, edits[0][1], 9) is edits

@@ -1,4 +1,4 @@
-"""The weights of a blend after those that a state knows: which entries are used, and what is refused."""
+"""Blend weights against those of a state: which entries are used, and what is rejected."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from wdsctl.loader import get_train_dataset
 from wdsctl.loader.plan.weights import saved_edits, used_entries
 from wdsctl.loader.recipe.dataset import read_blend_plan
 
-pytestmark = pytest.mark.usefixtures("unopened")
+pytestmark = pytest.mark.usefixtures("unopened_datasets")
 
 
 def a_plan(*weights: float) -> BlendPlan:
     return read_blend_plan(get_train_dataset(Blender([(f"data{i}", weight) for i, weight in enumerate(weights)])))
 
 
-def test_an_entry_is_used_whose_weight_is_above_0_now_or_was_at_some_time() -> None:
-    was = {"weights": "0: 1 0 0 | 40: 0 0 1"}
+def test_used_entries_include_current_and_past_weights_above_0() -> None:
+    saved = {"weights": "0: 1 0 0 | 40: 0 0 1"}
 
     assert used_entries(a_plan(1, 0, 0), [], None) == ([[0]], 1)
-    assert used_entries(a_plan(1, 0, 0), saved_edits(was, 3), was) == ([[0, 2]], 2)
+    assert used_entries(a_plan(1, 0, 0), saved_edits(saved, 3), saved) == ([[0, 2]], 2)
 
 
-def test_an_entry_that_is_raised_comes_behind_those_that_the_state_knows() -> None:
-    was = {"weights": "0: 0 1 1"}
-    plan, edits = a_plan(1, 1, 1), saved_edits(was, 3)
+def test_used_entries_append_entries_that_are_new_to_the_state() -> None:
+    saved = {"weights": "0: 0 1 1"}
+    plan, edits = a_plan(1, 1, 1), saved_edits(saved, 3)
 
-    assert used_entries(plan, edits, was, may_add_entries=True) == ([[1, 2], [0]], 2)
-    assert used_entries(plan, edits, {**was, "blend_entries": [[2], [1], [0]]}) == ([[2], [1], [0]], 3)
+    assert used_entries(plan, edits, saved, may_add_entries=True) == ([[1, 2], [0]], 2)
+    assert used_entries(plan, edits, {**saved, "blend_entries": [[2], [1], [0]]}) == ([[2], [1], [0]], 3)
     with pytest.raises(StateMismatch, match="data0"):
-        used_entries(plan, edits, was)
+        used_entries(plan, edits, saved)
 
 
-def test_a_blend_of_nothing_is_refused() -> None:
+def test_used_entries_rejects_empty_blend() -> None:
     with pytest.raises(UsageError, match="there is nothing to read") as raised:
         used_entries(BlendPlan(()), [], None)
 
@@ -42,10 +42,10 @@ def test_a_blend_of_nothing_is_refused() -> None:
 
 
 @pytest.mark.parametrize("entries", [1, 3])
-def test_the_weights_of_a_state_are_of_as_many_entries(entries: int) -> None:
+def test_saved_edits_rejects_another_number_of_entries(entries: int) -> None:
     with pytest.raises(StateMismatch, match=f"has 2 entries, but this blend has {entries}"):
         saved_edits({"weights": "0: 1 2"}, entries)
 
 
-def test_a_state_without_weights_goes_with_any_blend() -> None:
-    assert [saved_edits(was, 5) for was in (None, {}, {"weights": ""})] == [[], [], []]
+def test_saved_edits_of_state_without_weights_are_empty() -> None:
+    assert [saved_edits(saved, 5) for saved in (None, {}, {"weights": ""})] == [[], [], []]

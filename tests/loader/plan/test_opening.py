@@ -1,4 +1,4 @@
-"""A dataset is its root and its catalog, wherever that lies; a training reads and writes nothing else."""
+"""A dataset is its root and its catalog, which can be elsewhere; training reads nothing else and writes nothing."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def digests(path: str | Path, **options: Any) -> list[str]:
     return [digest(batch) for batch in islice(get_loader(dataset), 10)]
 
 
-def test_the_catalog_may_lie_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loader_reads_catalog_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = a_dataset(tmp_path / "data", 20, parts=numbered)
-    truth = digests(root)
+    expected = digests(root)
     shutil.move(tmp_path / "data" / ".wdsctl", tmp_path / "elsewhere")
 
-    assert digests(root, catalog=tmp_path / "elsewhere") == truth
+    assert digests(root, catalog=tmp_path / "elsewhere") == expected
     monkeypatch.setenv("WDSCTL_CATALOG", str(tmp_path / "all"))
     (tmp_path / "all").mkdir()
     shutil.move(tmp_path / "elsewhere", locate(root).meta)
-    assert digests(tmp_path / "data") == truth
+    assert digests(tmp_path / "data") == expected
 
 
-def test_a_training_changes_nothing_on_the_disk(tmp_path: Path) -> None:
+def test_training_writes_nothing_to_disk(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, 20, parts=numbered)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
 
@@ -42,7 +42,7 @@ def test_a_training_changes_nothing_on_the_disk(tmp_path: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
-def test_without_dataset_yaml_samples_are_dicts_of_their_parts(tmp_path: Path) -> None:
+def test_samples_without_dataset_yaml_are_dicts_of_parts(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, 20, sample_type="TextSample", field_map={"text": "txt"})
     os.unlink(tmp_path / ".wdsctl" / "dataset.yaml")
 
@@ -52,7 +52,7 @@ def test_without_dataset_yaml_samples_are_dicts_of_their_parts(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["catalog.sqlite", "offsets-1.bin"])
-def test_a_damaged_catalog_is_refused(name: str, tmp_path: Path) -> None:
+def test_loader_rejects_damaged_catalog_files(name: str, tmp_path: Path) -> None:
     root = a_dataset(tmp_path, 20, parts=numbered)
     (tmp_path / ".wdsctl" / name).write_bytes(b"nonsense" * 100)
 
@@ -63,7 +63,7 @@ def test_a_damaged_catalog_is_refused(name: str, tmp_path: Path) -> None:
     assert ("--rebuild" in raised.value.hint) == (name == "catalog.sqlite")
 
 
-def test_offsets_that_are_gone_are_named(tmp_path: Path) -> None:
+def test_loader_reports_missing_offsets_file(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, 20, parts=numbered)
     os.unlink(tmp_path / ".wdsctl" / "offsets-1.bin")
 
@@ -73,7 +73,7 @@ def test_offsets_that_are_gone_are_named(tmp_path: Path) -> None:
     assert (raised.value.code, raised.value.hint) == ("WDS302", f"run `wdsctl index {root}` to write it again")
 
 
-def test_a_dataset_that_is_not_there_is_told_with_the_line_that_names_it(tmp_path: Path) -> None:
+def test_missing_dataset_of_blend_file_is_reported_with_its_line(tmp_path: Path) -> None:
     blend = tmp_path / "blend.yaml"
     blend.write_text("splits:\n  train:\n    blend:\n      - weight: 1\n        path: nowhere\n")
     with pytest.raises(InputError) as caught:
@@ -81,7 +81,7 @@ def test_a_dataset_that_is_not_there_is_told_with_the_line_that_names_it(tmp_pat
     assert (caught.value.code, caught.value.where) == ("WDS002", f"{tmp_path / 'nowhere'} ({blend}:5)")
 
 
-def test_a_training_on_raw_files_is_told_how_they_become_shards(tmp_path: Path) -> None:
+def test_training_on_raw_files_suggests_wdsctl_prepare(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a")
     with pytest.raises(InputError, match="found no shards") as caught:
         next(iter(get_loader(get_train_dataset(tmp_path))))

@@ -1,4 +1,4 @@
-"""Which sizes are chosen, and which seeds: what must be the same again on a resume, and what must differ."""
+"""Chosen order sizes and seeds: which values a resume keeps, and which must differ."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from wdsctl.loader.plan.component_orders import (
 )
 from wdsctl.loader.plan.components import SourceRange
 
-pytestmark = pytest.mark.usefixtures("unopened")
+pytestmark = pytest.mark.usefixtures("unopened_datasets")
 
 SIZES = OrderSizes(
     lanes=2, slice_samples=4, window_samples=16, min_window_slices=1, max_batch_samples=1, turn_samples=(1,)
@@ -51,7 +51,7 @@ def seeds(*digests: str, grown: Mapping[int, int] | None = None, kept: Mapping[i
     return [order.seed for order in orders]
 
 
-def test_far_stores_are_read_in_longer_slices_and_one_decides_for_all() -> None:
+def test_choose_order_sizes_uses_longer_slices_for_remote_sources() -> None:
     dataset = get_train_dataset("data", worker_config=WorkerConfig(0, 3, 0))
 
     assert choose_order_sizes(dataset, sources("/"), None, ONE) == OrderSizes(24, LOCAL_SLICE_SAMPLES, 1000, 1, 1, (1,))
@@ -61,7 +61,7 @@ def test_far_stores_are_read_in_longer_slices_and_one_decides_for_all() -> None:
 @pytest.mark.parametrize(
     ("options", "lanes", "slice_samples"), [({}, 24, 7), ({"lanes": 5}, 5, 7), ({"max_samples_per_sequence": 9}, 24, 9)]
 )
-def test_what_a_run_began_with_holds_where_the_recipe_says_nothing(
+def test_choose_order_sizes_keeps_saved_sizes_unless_recipe_sets_them(
     options: dict[str, Any], lanes: int, slice_samples: int
 ) -> None:
     sizes = choose_order_sizes(get_train_dataset("data", **options), sources("s3://bucket"), SAVED, ONE)
@@ -69,19 +69,19 @@ def test_what_a_run_began_with_holds_where_the_recipe_says_nothing(
     assert (sizes.lanes, sizes.slice_samples) == (lanes, slice_samples)
 
 
-def test_lanes_take_turns_of_a_batch_where_a_batch_is_so_many_samples_of_one_source() -> None:
-    def of(*weights: int, **options: Any) -> tuple[tuple[int, ...], int]:
+def test_choose_order_sizes_divides_batch_into_turns_by_weight() -> None:
+    def turns_of(*weights: int, **options: Any) -> tuple[tuple[int, ...], int]:
         sizes = choose_order_sizes(get_train_dataset("data", **options), sources("/"), None, [*map(Fraction, weights)])
         return sizes.turn_samples, sizes.max_batch_samples
 
-    assert of(1, batch_size=32) == ((32,), 32)
-    assert of(3, 1, 0, 1000, batch_size=32) == ((1, 1, 1, 32), 32)
-    assert of(3, 1, batch_size=32) == ((24, 8), 32)
-    assert of(1, 1) == ((1, 1), 1)
-    assert of(1, batch_size=4, packing=Packing(length="tokens", capacity=10)) == ((1,), 1)
+    assert turns_of(1, batch_size=32) == ((32,), 32)
+    assert turns_of(3, 1, 0, 1000, batch_size=32) == ((1, 1, 1, 32), 32)
+    assert turns_of(3, 1, batch_size=32) == ((24, 8), 32)
+    assert turns_of(1, 1) == ((1, 1), 1)
+    assert turns_of(1, batch_size=4, packing=Packing(length="tokens", capacity=10)) == ((1,), 1)
 
 
-def test_as_they_lie_lanes_read_neighbours_where_no_batch_is_so_many_samples() -> None:
+def test_turns_of_sequential_component_are_slices_for_packed_batches() -> None:
     packs = get_train_dataset("data", batch_size=4, packing=Packing(length="tokens", capacity=10))
     weights = [Fraction(1), Fraction(1)]
 
@@ -89,20 +89,20 @@ def test_as_they_lie_lanes_read_neighbours_where_no_batch_is_so_many_samples() -
     assert choose_order_sizes(get_train_dataset("data"), sources("/"), None, weights, {1}).turn_samples == (1, 1)
 
 
-def test_another_batch_size_leaves_the_order_as_it_was() -> None:
+def test_choose_order_sizes_keeps_saved_turns_with_another_batch_size() -> None:
     sizes = choose_order_sizes(get_train_dataset("data", batch_size=64), sources("/"), SAVED, ONE)
 
     assert (sizes.turn_samples, sizes.max_batch_samples) == ((32,), 32)
 
 
-def test_a_validation_has_no_slices_to_shuffle() -> None:
+def test_choose_order_sizes_uses_single_samples_for_validation() -> None:
     assert choose_order_sizes(get_val_dataset("data"), sources("s3://bucket"), SAVED, ONE) == OrderSizes(
         24, 1, 1, 1, 1, (1,)
     )
 
 
 @pytest.mark.parametrize("world", [1, 3, 64])
-def test_a_validation_has_as_many_lanes_on_any_ranks(world: int) -> None:
+def test_validation_lane_count_is_independent_of_rank_count(world: int) -> None:
     workers = WorkerConfig(0, world)
 
     assert choose_order_sizes(get_val_dataset("data", worker_config=workers), sources("/"), None, ONE).lanes == 48
@@ -111,22 +111,22 @@ def test_a_validation_has_as_many_lanes_on_any_ranks(world: int) -> None:
     )
 
 
-def test_the_same_data_twice_has_two_orders_and_other_data_leaves_them_alone() -> None:
+def test_repeated_dataset_gets_two_seeds_independent_of_other_datasets() -> None:
     first, second, other = seeds("a", "a", "b")
 
     assert len({first, second, other}) == 3
     assert seeds("b", "a", "c", "a")[1::2] == [first, second]
 
 
-def test_data_that_has_grown_has_another_order_from_each_slot_on() -> None:
+def test_grown_component_gets_another_seed_for_each_slot() -> None:
     slots: list[dict[int, int]] = [{}, {1: 8}, {1: 16}]
-    found = [seeds("a", "b", grown=grown) for grown in slots]
+    actual = [seeds("a", "b", grown=grown) for grown in slots]
 
-    assert len({of_b for _, of_b in found}) == 3
-    assert len({of_a for of_a, _ in found}) == 1
+    assert len({of_b for _, of_b in actual}) == 3
+    assert len({of_a for of_a, _ in actual}) == 1
 
 
-def test_a_seed_that_a_state_keeps_is_that_of_its_arm_alone() -> None:
+def test_seed_kept_by_state_applies_to_its_component_only() -> None:
     first, second = seeds("a", "a")
 
     assert seeds("b", "a", kept={1: second})[1] == second
@@ -135,7 +135,7 @@ def test_a_seed_that_a_state_keeps_is_that_of_its_arm_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "is_told"),
+    ("options", "warns"),
     [
         ({"shuffle_buffer_size": 100, "max_samples_per_sequence": 100}, True),
         ({"shuffle_buffer_size": 399, "max_samples_per_sequence": 100}, True),
@@ -147,8 +147,8 @@ def test_a_seed_that_a_state_keeps_is_that_of_its_arm_alone() -> None:
         ({}, False),
     ],
 )
-def test_sizes_that_leave_batches_of_neighbours_are_told(
-    options: dict[str, Any], is_told: bool, caplog: pytest.LogCaptureFixture
+def test_warn_about_window_size_reports_poorly_mixed_batches(
+    options: dict[str, Any], warns: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     dataset = get_train_dataset("data", **options)
     entry: Any = SimpleNamespace(multiplier=dataset.shuffle_over_epochs_multiplier)
@@ -158,16 +158,16 @@ def test_sizes_that_leave_batches_of_neighbours_are_told(
             dataset, component_orders(dataset, [entry], [[a_piece("a", 100_000)]], sizes, [1], {}, {})
         )
 
-    assert bool(caplog.messages) == is_told
+    assert bool(caplog.messages) == warns
     assert all("parallel_shard_iters=16" in message for message in caplog.messages)
 
 
 @pytest.mark.parametrize(
-    ("options", "is_told"),
+    ("options", "warns"),
     [({"batch_size": 9}, False), ({"batch_size": 10}, True), ({"batch_size": 10, "repeat": False}, False), ({}, False)],
 )
-def test_a_batch_that_is_larger_than_the_dataset_is_told(
-    options: dict[str, Any], is_told: bool, caplog: pytest.LogCaptureFixture
+def test_warn_about_batch_size_reports_batch_larger_than_dataset(
+    options: dict[str, Any], warns: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     dataset = get_train_dataset("data", **options)
     sizes = choose_order_sizes(dataset, [], None, ONE)
@@ -175,10 +175,10 @@ def test_a_batch_that_is_larger_than_the_dataset_is_told(
     with caplog.at_level(logging.WARNING, "wdsctl.loader"):
         warn_about_batch_size(dataset, orders)
 
-    assert any("9 samples, fewer than a batch of 10" in message for message in caplog.messages) == is_told
+    assert any("9 samples, fewer than a batch of 10" in message for message in caplog.messages) == warns
 
 
-def test_a_dataset_that_is_one_window_is_mixed_whole(caplog: pytest.LogCaptureFixture) -> None:
+def test_warn_about_window_size_accepts_dataset_of_one_window(caplog: pytest.LogCaptureFixture) -> None:
     dataset = get_train_dataset("data", shuffle_buffer_size=100, max_samples_per_sequence=100, lanes=1)
     with caplog.at_level(logging.WARNING, "wdsctl.loader"):
         for samples in (5, 100):

@@ -1,4 +1,4 @@
-"""A lane fetches the windows that it reads next: how many, when, and which of several lanes comes first."""
+"""A lane prefetches its next windows: how many, when, and in which order among several lanes."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ def a_cursor(
 
 
 def samples_ahead(cursor: ComponentCursor, source: RecordingSource, batches: int) -> list[int]:
-    """After each batch of 16, how many samples after the ready window are prefetched."""
-    found = []
+    """Returns, after each batch of 16, how many samples after the ready window are prefetched."""
+    result = []
     for number in range(1, batches + 1):
         cursor.take_ranges(16)
         ready = -(-number * 16 // WINDOW) * WINDOW
-        found.append(WINDOW + sum(count for _, count, _ in source.prefetched) - ready)
-    return found
+        result.append(WINDOW + sum(count for _, count, _ in source.prefetched) - ready)
+    return result
 
 
-def test_the_next_window_is_fetched_when_half_of_one_is_used() -> None:
+def test_next_window_is_prefetched_after_half_of_current_one() -> None:
     cursor, source = a_cursor(lead_seconds=0.0)
     cursor.seek(0)
 
@@ -61,16 +61,16 @@ def test_the_next_window_is_fetched_when_half_of_one_is_used() -> None:
     assert [count for _, count, _ in source.prefetched] == [64, 64]
 
 
-def test_several_windows_are_fetched_ahead_from_a_store_that_is_slower_than_they_last() -> None:
+def test_slow_store_prefetches_several_windows_ahead() -> None:
     cursor, source = a_cursor(lead_seconds=1e6)
     cursor.seek(0)
-    ahead = samples_ahead(cursor, source, 40)
+    counts = samples_ahead(cursor, source, 40)
 
-    assert ahead[7:] == [MAX_LEAD_SAMPLES] * 33, "and not more, or a slow client would fetch ever further ahead"
+    assert counts[7:] == [MAX_LEAD_SAMPLES] * 33, "and not more, or a slow client would fetch ever further ahead"
     assert len(set(source.prefetched)) == len(source.prefetched), "none is fetched twice"
 
 
-def test_what_was_prefetched_ahead_is_what_the_lane_reads() -> None:
+def test_prefetched_windows_match_windows_read_by_lane() -> None:
     cursor, source = a_cursor(lead_seconds=1e6)
     cursor.seek(0)
     read = np.concatenate([block[start:stop] for _, block, start, stop in cursor.take_ranges(640)])  # type: ignore[index]
@@ -78,7 +78,7 @@ def test_what_was_prefetched_ahead_is_what_the_lane_reads() -> None:
     assert [first for first, _, _ in source.prefetched[:9]] == read[WINDOW : 10 * WINDOW : WINDOW].tolist()
 
 
-def test_large_windows_are_fetched_one_ahead_however_slow_the_store_is() -> None:
+def test_large_windows_are_prefetched_one_ahead_from_slow_store() -> None:
     cursor, source = a_cursor(lead_seconds=1e6, window=1024)
     cursor.seek(0)
     for _ in range(64):
@@ -87,7 +87,7 @@ def test_large_windows_are_fetched_one_ahead_however_slow_the_store_is() -> None
     assert len(source.prefetched) == 1
 
 
-def test_windows_are_due_when_their_lane_has_drawn_what_comes_before() -> None:
+def test_prefetched_window_is_due_at_its_first_draw() -> None:
     cursor, source = a_cursor(lead_seconds=0.0, share=0.25)
     cursor.seek(128, draws=1000)
     cursor.take_ranges(48)
@@ -96,7 +96,7 @@ def test_windows_are_due_when_their_lane_has_drawn_what_comes_before() -> None:
     assert window[2] == 1000 + 64 / 0.25
 
 
-def test_a_lane_that_is_not_open_fetches_what_it_reads_first() -> None:
+def test_prefetch_first_fetches_first_window_of_unopened_lane() -> None:
     lanes = [a_cursor(lead_seconds=0.0, lane=lane) for lane in (0, 1)]
     for cursor, _ in lanes:
         cursor.prefetch_first(0, due=3.0)

@@ -1,4 +1,4 @@
-"""One function for each part, one layout for all sources that are alike."""
+"""DecodeFunctions: one function per part, one layout for all sources with equal parts."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from wdsctl.loader import SampleDecoder
 from wdsctl.loader.reading.decode_functions import DecodeFunctions
 
 
-def test_without_a_decoder_no_part_has_a_function() -> None:
+def test_decode_functions_without_decoder_return_none() -> None:
     assert DecodeFunctions(None)("jpg", "any", "") is None
 
 
-def test_bytes_that_stay_bytes_have_no_function() -> None:
+def test_decode_functions_return_none_for_undecoded_parts() -> None:
     assert DecodeFunctions(SampleDecoder())("bin", "any", "") is None
 
 
-def test_a_part_has_one_function_and_images_one_memory() -> None:
+def test_decode_functions_are_shared_per_part_with_one_image_memory() -> None:
     functions = DecodeFunctions(SampleDecoder())
 
     assert functions("jpg", "any", "") is functions("jpg", "any", "")
     assert len(functions.memories) == 1
 
 
-def test_sources_that_are_alike_share_a_layout() -> None:
+def test_layout_is_shared_by_sources_with_equal_parts_and_name() -> None:
     functions, config = DecodeFunctions(None), DatasetConfig(sample_type=CRUDE)
 
     first = functions.layout(["jpg", "txt"], config, "here")

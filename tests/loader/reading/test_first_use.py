@@ -1,4 +1,4 @@
-"""A dataset that Energon has prepared trains as it is: it is indexed when it is first used."""
+"""A dataset that Energon has prepared trains without preparation: it is indexed at its first use."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from tests.build import tree
-from tests.energon import CAPTIONING, CRUDE, SPLIT, TRAIN, VAL, energons, energons_lines
+from tests.energon import CAPTIONING, CRUDE, SPLIT, TRAIN, VAL, an_energon_dataset, an_energon_jsonl
 from tests.loader.datasets import Raw
-from tests.loader.running import digests, saved_after, training_of
-from tests.remote import uploaded
+from tests.loader.running import digests, make_training_loader, save_state_after
+from tests.remote import upload_shards
 from wdsctl.core.catalog.read import read_current_split
 from wdsctl.core.catalog.splits import SplitShard
 from wdsctl.core.dataset.location import DatasetLocation, locate
@@ -54,67 +54,67 @@ def samples_of(path: str | Path, split: str = "train", **options: Any) -> list[A
 
 
 def keys_of(path: str | Path, split: str = "train", **options: Any) -> list[str]:
-    found = samples_of(path, split, **options)
-    return [sample["__key__"] if isinstance(sample, dict) else sample.__key__ for sample in found]
+    samples = samples_of(path, split, **options)
+    return [sample["__key__"] if isinstance(sample, dict) else sample.__key__ for sample in samples]
 
 
 @pytest.fixture
-def logged(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+def loader_log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
     with caplog.at_level(logging.WARNING, "wdsctl.loader"):
         yield caplog
 
 
-def test_it_trains_as_it_is(tmp_path: Path, logged: pytest.LogCaptureFixture) -> None:
-    root = energons(tmp_path)
-    batch = next(iter(training_of(root)))
+def test_energon_dataset_is_indexed_at_first_use(tmp_path: Path, loader_log: pytest.LogCaptureFixture) -> None:
+    root = an_energon_dataset(tmp_path)
+    batch = next(iter(make_training_loader(root)))
     assert type(batch).__name__ == "CaptioningBatch"
     assert batch.image[0].startswith(f"{int(batch.__key__[0])} jpg".encode())
     assert batch.__subflavors__[0] == {"source": "web"}
     assert (keys_of(root), keys_of(root, "val")) == (TRAIN, VAL)
 
-    first, second = logged.messages
+    first, second = loader_log.messages
     assert "indexing the Energon dataset" in first
     assert f"`wdsctl index {root}` does so in advance" in first
     assert second.startswith(f"imported from {root}/.nv-meta: CaptioningSample")
 
 
-def test_it_goes_on_like_one_that_was_prepared(tmp_path: Path) -> None:
-    ahead = energons(tmp_path / "one" / "data")
-    prepare(ahead)
-    truth = digests(training_of(ahead), 8)
-    first = training_of(energons(tmp_path / "two" / "data"))
-    state = saved_after(first, 3)
-    second = training_of(str(tmp_path / "two" / "data"))
+def test_dataset_indexed_at_first_use_resumes_like_prepared_one(tmp_path: Path) -> None:
+    prepared = an_energon_dataset(tmp_path / "one" / "data")
+    prepare(prepared)
+    expected = digests(make_training_loader(prepared), 8)
+    first = make_training_loader(an_energon_dataset(tmp_path / "two" / "data"))
+    state = save_state_after(first, 3)
+    second = make_training_loader(str(tmp_path / "two" / "data"))
     second.load_state_dict(state)
-    assert digests(second, 5) == truth[3:]
+    assert digests(second, 5) == expected[3:]
 
 
-def test_a_split_that_is_empty_or_not_there_is_named(tmp_path: Path) -> None:
-    root = energons(tmp_path)
+def test_empty_or_missing_split_is_reported_by_name(tmp_path: Path) -> None:
+    root = an_energon_dataset(tmp_path)
     with pytest.raises(InputError, match="'test' has no samples"):
         keys_of(root, "test")
     with pytest.raises(InputError, match="has no split 'dev'"):
         keys_of(root, "dev")
 
 
-def test_files_of_our_own_win(tmp_path: Path) -> None:
-    root = energons(tmp_path)
+def test_dataset_yaml_of_wdsctl_overrides_energon_config(tmp_path: Path) -> None:
+    root = an_energon_dataset(tmp_path)
     (tmp_path / ".wdsctl").mkdir()
     (tmp_path / ".wdsctl" / "dataset.yaml").write_text("sample_type: TextSample\nfield_map: {text: txt}\n")
     assert samples_of(root)[0].text.startswith(b"0 txt")
 
 
-def test_a_folder_without_energons_files_is_left_alone(tmp_path: Path, logged: pytest.LogCaptureFixture) -> None:
-    root = energons(tmp_path)
+def test_folder_without_nv_meta_is_not_indexed(tmp_path: Path, loader_log: pytest.LogCaptureFixture) -> None:
+    root = an_energon_dataset(tmp_path)
     shutil.rmtree(tmp_path / ".nv-meta")
     before = tree(tmp_path)
     with pytest.raises(CatalogError) as raised:
         keys_of(root)
-    assert (raised.value.code, tree(tmp_path), logged.messages) == ("WDS301", before, [])
+    assert (raised.value.code, tree(tmp_path), loader_log.messages) == ("WDS301", before, [])
 
 
-def test_one_whose_shards_energon_has_not_indexed_is_left_alone(tmp_path: Path) -> None:
-    root = energons(tmp_path)
+def test_dataset_without_energon_info_file_is_not_indexed(tmp_path: Path) -> None:
+    root = an_energon_dataset(tmp_path)
     os.unlink(tmp_path / ".nv-meta" / ".info.json")
     with pytest.raises(CatalogError, match="no catalog"):
         keys_of(root)
@@ -122,8 +122,8 @@ def test_one_whose_shards_energon_has_not_indexed_is_left_alone(tmp_path: Path) 
     assert keys_of(root) == TRAIN
 
 
-def test_splits_that_do_not_fit_stop_the_training_each_time(tmp_path: Path) -> None:
-    root = energons(tmp_path, shards=2)
+def test_split_that_names_missing_shards_raises_each_time(tmp_path: Path) -> None:
+    root = an_energon_dataset(tmp_path, shards=2)
     for _ in range(2):
         with pytest.raises(DatasetError, match="2 names in the file are not in the dataset"):
             keys_of(root)
@@ -131,28 +131,28 @@ def test_splits_that_do_not_fit_stop_the_training_each_time(tmp_path: Path) -> N
     assert len(keys_of(root)) == 8
 
 
-def test_a_process_that_looked_just_before_another_was_done_reads_what_that_has_made(tmp_path: Path) -> None:
-    root = energons(tmp_path)
+def test_open_or_index_reads_catalog_written_by_another_process_meanwhile(tmp_path: Path) -> None:
+    root = an_energon_dataset(tmp_path)
 
-    def opened(place: DatasetLocation) -> tuple[int, list[SplitShard]]:
+    def open_split(place: DatasetLocation) -> tuple[int, list[SplitShard]]:
         if not os.path.exists(place.catalog):
             index(root)
             raise InputError("the dataset has no split 'train'; it has none yet", hint="", code="WDS211")
         return read_current_split(place.catalog, "train")[:2]
 
-    _, (_, parts) = open_or_index(locate(root), None, opened)
+    _, (_, parts) = open_or_index(locate(root), None, open_split)
     assert sum(part.samples for part in parts) == len(TRAIN)
 
 
-def test_processes_that_come_at_once_index_it_once(tmp_path: Path) -> None:
-    root = energons(tmp_path)
+def test_concurrent_processes_index_dataset_once(tmp_path: Path) -> None:
+    root = an_energon_dataset(tmp_path)
     ranks = [
         subprocess.Popen([sys.executable, "-c", RANK, root], cwd=HERE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for _ in range(3)
     ]
-    said = [rank.communicate(timeout=120) for rank in ranks]
-    assert [out.decode().split() for out, _ in said] == [TRAIN] * 3
-    assert sum(b"imported from" in err for _, err in said) == 1
+    outputs = [rank.communicate(timeout=120) for rank in ranks]
+    assert [out.decode().split() for out, _ in outputs] == [TRAIN] * 3
+    assert sum(b"imported from" in err for _, err in outputs) == 1
     assert sorted(os.listdir(tmp_path / ".wdsctl")) == [
         "catalog.sqlite",
         "dataset.yaml",
@@ -161,26 +161,26 @@ def test_processes_that_come_at_once_index_it_once(tmp_path: Path) -> None:
     ]
 
 
-def test_one_that_was_killed_before_it_had_splits_is_continued(tmp_path: Path) -> None:
-    root = energons(tmp_path)
+def test_indexing_killed_before_splits_is_repeated_at_next_use(tmp_path: Path) -> None:
+    root = an_energon_dataset(tmp_path)
     killed = subprocess.run([sys.executable, "-c", KILLED, root], cwd=HERE, check=False, capture_output=True)
     assert killed.returncode == 9
     assert not (tmp_path / ".wdsctl" / "catalog.sqlite").exists()  # it is published with its splits, or not at all
     assert keys_of(root) == TRAIN
 
 
-def test_a_catalog_without_splits_gets_them(tmp_path: Path) -> None:
-    root = energons(tmp_path)
+def test_catalog_without_splits_gets_energon_splits(tmp_path: Path) -> None:
+    root = an_energon_dataset(tmp_path)
     (tmp_path / ".nv-meta").rename(tmp_path / "aside")
     index(root)
     (tmp_path / "aside").rename(tmp_path / ".nv-meta")
     assert keys_of(root) == TRAIN
 
 
-def test_where_the_root_cannot_be_written_the_catalog_is_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
+def test_catalog_of_read_only_root_is_written_to_data_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loader_log: pytest.LogCaptureFixture
 ) -> None:
-    root = energons(tmp_path / "data")
+    root = an_energon_dataset(tmp_path / "data")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
     access = os.access
     monkeypatch.setattr(
@@ -189,28 +189,28 @@ def test_where_the_root_cannot_be_written_the_catalog_is_elsewhere(
     before = tree(root)
     assert keys_of(root) == TRAIN
     assert tree(root) == before
-    assert f"into {tmp_path}/home/wdsctl/data-" in logged.messages[0]
+    assert f"into {tmp_path}/home/wdsctl/data-" in loader_log.messages[0]
     assert keys_of(root) == TRAIN
-    assert len(logged.messages) == 2
+    assert len(loader_log.messages) == 2
 
 
-def test_the_catalog_may_be_named(tmp_path: Path) -> None:
-    root = energons(tmp_path / "data")
+def test_catalog_option_determines_catalog_folder(tmp_path: Path) -> None:
+    root = an_energon_dataset(tmp_path / "data")
     assert keys_of(root, catalog=tmp_path / "mine") == TRAIN
     assert (tmp_path / "mine" / "catalog.sqlite").exists()
     assert not Path(locate(root).meta).exists()
 
 
-def test_the_shards_may_be_at_a_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dataset_at_url_is_indexed_at_first_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
-    root = energons(tmp_path / "data")
+    root = an_energon_dataset(tmp_path / "data")
     for pattern in ("*.tar", "*.yaml", ".info.json"):
-        url = uploaded(root, "memory://first-use/shards", pattern)
+        url = upload_shards(root, "memory://first-use/shards", pattern)
     assert (keys_of(url), keys_of(url, "val")) == (TRAIN, VAL)
 
 
-def test_code_beside_the_data_runs_only_with_leave(tmp_path: Path) -> None:
-    root = energons(tmp_path, dataset=CODE)
+def test_code_of_dataset_runs_only_with_trust_code(tmp_path: Path) -> None:
+    root = an_energon_dataset(tmp_path, dataset=CODE)
     code = tmp_path / ".nv-meta" / "sample_loader.py"
     code.write_text("def load(raw):\n    return {'text': raw['txt'].decode().split()[0]}\n")
     with pytest.raises(UsageError) as raised:
@@ -220,8 +220,8 @@ def test_code_beside_the_data_runs_only_with_leave(tmp_path: Path) -> None:
     assert [sample.text for sample in samples_of(root, "val", trust_code=True)] == ["12", "13", "14", "15"]
 
 
-def test_other_files_of_energons_may_be_named(tmp_path: Path) -> None:
-    root = energons(tmp_path, split=SPLIT.replace("data-3", "data-2"))  # in two splits
+def test_split_config_and_dataset_config_select_energon_files(tmp_path: Path) -> None:
+    root = an_energon_dataset(tmp_path, split=SPLIT.replace("data-3", "data-2"))  # in two splits
     with pytest.raises(DatasetError, match="patterns of several splits") as raised:
         keys_of(root)
     assert "split_config='split.yaml'" in raised.value.hint
@@ -230,43 +230,43 @@ def test_other_files_of_energons_may_be_named(tmp_path: Path) -> None:
     assert [(sample["__key__"], "txt" in sample) for sample in samples] == [(f"{i:06}", True) for i in range(8, 12)]
 
 
-def test_a_blend_of_them_indexes_each_once(tmp_path: Path, logged: pytest.LogCaptureFixture) -> None:
+def test_blend_of_energon_datasets_indexes_each_once(tmp_path: Path, loader_log: pytest.LogCaptureFixture) -> None:
     for i in range(3):
-        energons(tmp_path / f"part-{i}", dataset=CAPTIONING)
+        an_energon_dataset(tmp_path / f"part-{i}", dataset=CAPTIONING)
     leaves = "".join(f"      - {{weight: 1, path: part-{i}}}\n" for i in (0, 1, 2, 0))
     blend = tmp_path / "blend.yaml"
     blend.write_text(f"{CATALOG}splits:\n  train:\n    blend:\n{leaves}  val: {{path: part-1}}\n")
-    batches = list(islice(training_of(str(blend)), 10))
+    batches = list(islice(make_training_loader(str(blend)), 10))
     assert {source for batch in batches for source, *_ in batch.__restore_key__} == {0, 1, 2, 3}
     assert keys_of(blend, "val") == VAL
-    assert len(logged.messages) == 6
+    assert len(loader_log.messages) == 6
 
 
-def test_a_store_of_media_is_indexed_too(tmp_path: Path) -> None:
-    with closing(open_store(energons(tmp_path))) as store:
+def test_open_store_indexes_energon_dataset(tmp_path: Path) -> None:
+    with closing(open_store(an_energon_dataset(tmp_path))) as store:
         assert store.read(store.find("000001.jpg")).startswith(b"1 jpg")
 
 
-def test_a_file_of_lines_is_crude_and_all_of_it_is_for_training(
-    tmp_path: Path, logged: pytest.LogCaptureFixture
+def test_energon_jsonl_file_is_crude_and_has_only_train_split(
+    tmp_path: Path, loader_log: pytest.LogCaptureFixture
 ) -> None:
-    root = energons_lines(tmp_path / "text.jsonl")
+    root = an_energon_jsonl(tmp_path / "text.jsonl")
     assert keys_of(root) == ["0", "1", "2", "3", "4", "5"]
     assert isinstance(samples_of(root)[0], CrudeSample)
-    assert logged.messages[1:] == [f"imported from {root}.idx: CrudeSample, the split train"]
+    assert loader_log.messages[1:] == [f"imported from {root}.idx: CrudeSample, the split train"]
     assert keys_of(root, "val") == keys_of(root)  # Energon ignores splits of such files
-    assert "its only split, 'train', is read instead" in logged.messages[-1]
+    assert "its only split, 'train', is read instead" in loader_log.messages[-1]
 
 
-def test_a_file_of_lines_that_was_indexed_ahead_of_time_is_the_same(tmp_path: Path) -> None:
+def test_jsonl_file_indexed_in_advance_is_crude_too(tmp_path: Path) -> None:
     for make in (index, prepare):
-        root = energons_lines(tmp_path / f"{make.__name__}.jsonl")
+        root = an_energon_jsonl(tmp_path / f"{make.__name__}.jsonl")
         make(root)
         assert isinstance(samples_of(root)[0], CrudeSample)
 
 
-def test_a_file_of_lines_that_energon_has_not_indexed_is_left_alone(tmp_path: Path) -> None:
-    root = energons_lines(tmp_path / "text.jsonl")
+def test_jsonl_file_without_energon_index_is_not_indexed(tmp_path: Path) -> None:
+    root = an_energon_jsonl(tmp_path / "text.jsonl")
     os.unlink(f"{root}.idx")
     with pytest.raises(CatalogError, match="no catalog"):
         keys_of(root)

@@ -1,4 +1,4 @@
-"""How the parts of a sample are read: how many reads, and what comes as a handle."""
+"""PartReader: how many reads a sample takes, and which parts become LazyPart objects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = ["jpg", "mp4"]
 
 
 class Disk:
-    """One shard. `reads`: (offset, size) of each."""
+    """A disk with one shard; `reads` lists (offset, size) of each read."""
 
     def __init__(self) -> None:
         self.reads: list[tuple[int, int]] = []
@@ -27,16 +27,16 @@ class Disk:
         return DATA[offset : offset + size]
 
 
-def reader_of(disk: Any, *, path: str = "a.tar", ranged: tuple[bool, ...] = (), films: Any = None) -> PartReader:
-    return PartReader(disk, [path], {path: len(DATA)}, [NAMES], [ranged], films)
+def reader_of(disk: Any, *, path: str = "a.tar", ranged: tuple[bool, ...] = (), keyframes: Any = None) -> PartReader:
+    return PartReader(disk, [path], {path: len(DATA)}, [NAMES], [ranged], keyframes)
 
 
 def block_of(span: int, cuts: PartBounds) -> ReferenceBlock:
-    """A sample, the 7th of its shard, whose parts begin at byte 10."""
+    """Returns the block of one sample, the 7th of its shard, whose parts begin at byte 10."""
     return ReferenceBlock([0], [7], [7], ["key"], [0], [0], [10], [span], {0: cuts}, -1)
 
 
-def test_parts_that_lie_close_together_are_one_read() -> None:
+def test_neighbouring_parts_are_read_at_once() -> None:
     disk = Disk()
 
     parts = reader_of(disk).read(block_of(20, [([0], [5]), ([15], [20])]), 0)
@@ -45,7 +45,7 @@ def test_parts_that_lie_close_together_are_one_read() -> None:
     assert disk.reads == [(10, 20)]
 
 
-def test_parts_that_lie_apart_are_read_one_by_one() -> None:
+def test_distant_parts_are_read_one_by_one() -> None:
     disk = Disk()
 
     parts = reader_of(disk).read(block_of(SEPARATE_READS, [([0], [5]), ([80], [90])]), 0)
@@ -54,7 +54,7 @@ def test_parts_that_lie_apart_are_read_one_by_one() -> None:
     assert disk.reads == [(10, 5), (90, 10)]
 
 
-def test_a_large_part_is_a_handle_that_nothing_is_read_for() -> None:
+def test_large_part_becomes_lazy_part_without_read() -> None:
     disk = Disk()
 
     small, large = reader_of(disk).read(block_of(LAZY_PART_BYTES + 9, [([0], [5]), ([8], [LAZY_PART_BYTES + 9])]), 0)
@@ -65,15 +65,15 @@ def test_a_large_part_is_a_handle_that_nothing_is_read_for() -> None:
     assert large.read(2, 4) == DATA[20:24]
 
 
-def test_a_part_that_is_wanted_as_a_handle_is_one_with_the_places_where_its_film_can_be_entered() -> None:
+def test_lazy_video_part_has_keyframes() -> None:
     disk = Disk()
-    films = KeyframeFile(
+    keyframes = KeyframeFile(
         {"mp4": 0}, np.array([7]), np.array([0], np.uint32), np.array([0, 3]), np.frombuffer(b"key", np.uint8)
     )
-    reader = reader_of(disk, ranged=(False, True), films=films)
+    reader = reader_of(disk, ranged=(False, True), keyframes=keyframes)
 
-    image, film = reader.read(block_of(5, [([0], [5]), ([15], [20])]), 0)
+    image, video = reader.read(block_of(5, [([0], [5]), ([15], [20])]), 0)
 
     assert image == DATA[10:15]
-    assert isinstance(film, LazyPart)
-    assert (film.keyframes, disk.reads) == (b"key", [(10, 5)])
+    assert isinstance(video, LazyPart)
+    assert (video.keyframes, disk.reads) == (b"key", [(10, 5)])

@@ -1,4 +1,4 @@
-"""Positions of a split are rows of the offsets file: by whole shards and by bits, each sample once."""
+"""SampleSelection maps positions of a split to rows of the offsets file, for whole shards and for bits."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ def bits(size: int, chosen: Sequence[int]) -> bytes:
 
 
 def rows(selection: SampleSelection) -> list[int]:
-    found: list[int] = selection.rows(np.arange(selection.n)).tolist()
-    return found
+    result: list[int] = selection.rows(np.arange(selection.n)).tolist()
+    return result
 
 
-def test_whole_shards_are_ranges_of_rows(offsets: Offsets) -> None:
+def test_selection_maps_whole_shards_to_row_ranges(offsets: Offsets) -> None:
     selection = SampleSelection(offsets, [SplitShard(1, 7), SplitShard(4, 9)])
 
     assert selection.n == 16
     assert rows(selection) == [*range(7), *range(12, 21)]
 
 
-def test_parts_of_shards_are_bits(offsets: Offsets) -> None:
+def test_selection_maps_bits_to_rows_of_partial_shards(offsets: Offsets) -> None:
     selection = SampleSelection(
         offsets, [SplitShard(1, 2, bits(7, [1, 6])), SplitShard(3, 5), SplitShard(4, 1, bits(9, [8]))]
     )
@@ -62,36 +62,36 @@ def test_parts_of_shards_are_bits(offsets: Offsets) -> None:
     assert rows(selection) == [1, 6, 7, 8, 9, 10, 11, 20]
 
 
-def test_positions_may_be_asked_for_in_any_order_and_more_than_once(offsets: Offsets) -> None:
+def test_rows_accepts_positions_in_any_order_and_repeated(offsets: Offsets) -> None:
     selection = SampleSelection(offsets, [SplitShard(1, 2, bits(7, [1, 6])), SplitShard(3, 5)])
 
     assert selection.rows(np.array([6, 0, 1, 0])).tolist() == [11, 1, 6, 1]
 
 
-def test_an_empty_shard_gives_no_rows(offsets: Offsets) -> None:
+def test_empty_shard_has_no_rows(offsets: Offsets) -> None:
     selection = SampleSelection(offsets, [SplitShard(1, 7), SplitShard(2, 0), SplitShard(3, 5)])
 
     assert rows(selection) == list(range(12))
 
 
-def test_a_split_without_samples_has_none(offsets: Offsets) -> None:
+def test_selection_of_empty_split_is_empty(offsets: Offsets) -> None:
     assert SampleSelection(offsets, []).n == 0
 
 
-def test_shards_that_a_generation_does_not_have_yet_are_left_out(tmp_path: Path) -> None:
+def test_selection_ignores_shards_missing_from_its_generation(tmp_path: Path) -> None:
     before = offsets_of(tmp_path, (4, 4))
     parts = [SplitShard(1, 4), SplitShard(2, 4)]
-    truth = SampleSelection(before, parts)
+    expected = SampleSelection(before, parts)
 
     grown = SampleSelection(before, [*parts, SplitShard(3, 100)])
 
-    assert rows(grown) == rows(truth)
-    assert grown.digest(before) == truth.digest(before)
+    assert rows(grown) == rows(expected)
+    assert grown.digest(before) == expected.digest(before)
 
 
 @given(data=st.data())
 @settings(max_examples=50, deadline=None)
-def test_every_chosen_sample_has_one_position_and_no_other_has(offsets: Offsets, data: st.DataObject) -> None:
+def test_selection_rows_are_exactly_chosen_samples(offsets: Offsets, data: st.DataObject) -> None:
     parts, expected, first = [], [], 0
     for shard, size in enumerate(SIZES, 1):
         chosen = sorted(data.draw(st.sets(st.integers(0, size - 1)) if size else st.just(set())))
@@ -105,7 +105,7 @@ def test_every_chosen_sample_has_one_position_and_no_other_has(offsets: Offsets,
 
 @dataclass
 class ManyShards:
-    """As much of an offsets file as a selection looks at: shards of three samples."""
+    """The part of an offsets file that a selection uses: shards of three samples."""
 
     count: int
 
@@ -118,7 +118,7 @@ class ManyShards:
         return np.arange(0, 3 * self.count + 1, 3)
 
 
-def test_bits_of_so_many_shards_are_kept_and_all_are_found_again() -> None:
+def test_unpacked_bits_are_cached_with_lru_limit() -> None:
     count = MAX_UNPACKED_SHARDS + 10
     offsets: Any = ManyShards(count)
     selection = SampleSelection(offsets, [SplitShard(i, 2, bits(3, [0, 2])) for i in range(1, count + 1)])
@@ -127,13 +127,13 @@ def test_bits_of_so_many_shards_are_kept_and_all_are_found_again() -> None:
         assert rows(selection) == [row for i in range(count) for row in (3 * i, 3 * i + 2)]
         assert len(selection._unpacked) == MAX_UNPACKED_SHARDS
     oldest = next(iter(selection._unpacked))
-    selection.rows(np.array([2 * oldest]))  # is now the one that was used last
+    selection.rows(np.array([2 * oldest]))  # makes it the most recently used one
     selection.rows(np.array([0]))
     assert list(selection._unpacked)[-2:] == [oldest, 0]
     assert len(selection._unpacked) == MAX_UNPACKED_SHARDS
 
 
-def test_slices_are_cut_where_a_shard_of_the_split_ends(offsets: Offsets) -> None:
+def test_cut_by_shard_cuts_slices_at_shard_ends(offsets: Offsets) -> None:
     parts = [SplitShard(1, 7), SplitShard(2, 0), SplitShard(3, 2, bits(5, [0, 3])), SplitShard(4, 9)]
     selection = SampleSelection(offsets, parts)
 
@@ -142,16 +142,16 @@ def test_slices_are_cut_where_a_shard_of_the_split_ends(offsets: Offsets) -> Non
     assert sorted(cut.tolist()) == [[0, 4], [4, 7], [5, 7], [7, 8], [7, 9], [7, 9], [9, 18]]
 
 
-def test_the_digest_changes_when_anything_does(tmp_path: Path) -> None:
+def test_selection_digest_depends_on_shards_and_samples(tmp_path: Path) -> None:
     offsets = offsets_of(tmp_path / "a", (7, 5))
-    truth = SampleSelection(offsets, [SplitShard(1, 7), SplitShard(2, 5)])
+    expected = SampleSelection(offsets, [SplitShard(1, 7), SplitShard(2, 5)])
     others = [
         SampleSelection(offsets, [SplitShard(1, 7)]),
         SampleSelection(offsets, [SplitShard(2, 5), SplitShard(1, 7)]),
         SampleSelection(offsets, [SplitShard(1, 7), SplitShard(2, 4, bits(5, [0, 1, 2, 3]))]),
         SampleSelection(offsets, [SplitShard(1, 7), SplitShard(2, 4, bits(5, [0, 1, 2, 4]))]),
     ]
-    digests = [selection.digest(offsets) for selection in (truth, *others)]
+    digests = [selection.digest(offsets) for selection in (expected, *others)]
     moved = offsets_of(tmp_path / "b", (7, 5))
     digests_elsewhere = SampleSelection(moved, [SplitShard(1, 7), SplitShard(2, 5)]).digest(moved)
     grown = offsets_of(tmp_path / "c", (7, 6))
@@ -162,7 +162,7 @@ def test_the_digest_changes_when_anything_does(tmp_path: Path) -> None:
 
 
 @given(st.data())
-def test_what_is_not_kept_is_left_out_whatever_the_split_was(whole: Offsets, data: st.DataObject) -> None:
+def test_masked_keeps_intersection_of_selection_and_mask(whole: Offsets, data: st.DataObject) -> None:
     kept = np.array(data.draw(st.lists(st.booleans(), min_size=whole.samples, max_size=whole.samples)), np.bool_)
     chosen = np.array(data.draw(st.lists(st.booleans(), min_size=whole.samples, max_size=whole.samples)), np.bool_)
     everything = SampleSelection(whole, [SplitShard(shard.id, shard.samples) for shard in whole.shards])

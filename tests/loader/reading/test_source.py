@@ -1,4 +1,4 @@
-"""Samples come out of shards as the field map says, and what cannot be read says where it is."""
+"""SplitSource builds samples by the field map, and its errors say which sample could not be read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from PIL import Image
 
 from tests.loader.datasets import Parts, Raw, a_dataset, a_shard
 from tests.loader.decoding.pictures import a_jpeg, a_png
-from tests.loader.running import strict
+from tests.loader.running import raising_worker_config
 from wdsctl.core.catalog.read import read_split
 from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import locate
@@ -34,7 +34,7 @@ ALL_VAL = {"val": 1.0}
 
 
 class DictStorage:
-    """Files in memory. `fails_at`: the number of the read that the disk refuses."""
+    """Files in memory; read number `fails_at` raises StorageError."""
 
     def __init__(self, files: Mapping[str, bytes], fails_at: int = 0) -> None:
         self.files = files
@@ -77,21 +77,21 @@ def source_of(root: str, storage: DictStorage | None = None, decoder: SampleDeco
     return SplitSource(root, offsets, selection, load_config(place.dataset_yaml), decoder, storage=storage)
 
 
-def in_memory(root: str, fails_at: int = 0) -> DictStorage:
+def load_shards(root: str, fails_at: int = 0) -> DictStorage:
     return DictStorage({str(path): path.read_bytes() for path in Path(root).glob("*.tar")}, fails_at)
 
 
 def samples_of(root: str, encoder: Any = None) -> list[Any]:
-    return list(get_loader(get_val_dataset(root, task_encoder=encoder, worker_config=strict())))
+    return list(get_loader(get_val_dataset(root, task_encoder=encoder, worker_config=raising_worker_config())))
 
 
-def typed(root: Path, parts: Any, count: int = 6, **field_map: str) -> str:
+def make_typed_dataset(root: Path, parts: Any, count: int = 6, **field_map: str) -> str:
     kind = field_map.pop("sample_type")
     return a_dataset(root, count, shard_samples=3, parts=parts, sample_type=kind, field_map=field_map, split=ALL_VAL)
 
 
-def test_a_source_of_a_view_is_told_of_its_split_when_it_is_made(tmp_path: Path) -> None:
-    root = typed(tmp_path, lambda i: {"txt": b"%d" % i}, sample_type="TextSample", text="txt")
+def test_split_source_of_view_knows_its_full_selection(tmp_path: Path) -> None:
+    root = make_typed_dataset(tmp_path, lambda i: {"txt": b"%d" % i}, sample_type="TextSample", text="txt")
     place = locate(root)
     offsets = Offsets(place.offsets_path(1))
     parts = read_split(place.catalog, "val")
@@ -111,11 +111,13 @@ def test_a_source_of_a_view_is_told_of_its_split_when_it_is_made(tmp_path: Path)
     assert viewed.split_digest == whole.digest(offsets) != viewed.digest
 
 
-def test_fields_come_out_of_parts_and_of_json(tmp_path: Path) -> None:
+def test_fields_are_read_from_parts_and_from_json_values(tmp_path: Path) -> None:
     def parts(i: int) -> Parts:
         return {"jpg": b"image %d" % i, "json": json.dumps({"q": [{"text": f"why {i}"}], "a": [i, None]}).encode()}
 
-    root = typed(tmp_path, parts, sample_type="VQASample", image="jpg", context="json[q][0][text]", answers="json[a]")
+    root = make_typed_dataset(
+        tmp_path, parts, sample_type="VQASample", image="jpg", context="json[q][0][text]", answers="json[a]"
+    )
 
     samples = samples_of(root, Raw())
 
@@ -127,34 +129,34 @@ def test_fields_come_out_of_parts_and_of_json(tmp_path: Path) -> None:
     assert samples[4].__sources__[0].file_names == ("000004.jpg", "000004.json")
 
 
-def test_samples_and_batches_without_labels_can_be_asked_for_one(tmp_path: Path) -> None:
-    root = typed(tmp_path, lambda i: {"txt": b"%d" % i}, sample_type="TextSample", text="txt")
+def test_subflavors_of_samples_without_labels_are_empty(tmp_path: Path) -> None:
+    root = make_typed_dataset(tmp_path, lambda i: {"txt": b"%d" % i}, sample_type="TextSample", text="txt")
 
     assert [sample.__subflavors__ for sample in samples_of(root)] == [{}] * 6
     assert next(iter(get_loader(get_val_dataset(root, batch_size=6)))).__subflavors__ == [{}] * 6
 
 
-def test_of_alternatives_each_sample_gives_the_first_that_it_has(tmp_path: Path) -> None:
+def test_field_uses_first_alternative_part_of_sample(tmp_path: Path) -> None:
     def parts(i: int) -> Parts:
         image: Parts = {0: {"jpg": b"jpg"}, 1: {"png": b"png"}, 2: {"png": b"png", "jpg": b"jpg"}}[i % 3]
         return {**image, "txt": b"text"}
 
-    root = typed(tmp_path, parts, sample_type="CaptioningSample", image="jpg,png", caption="txt")
+    root = make_typed_dataset(tmp_path, parts, sample_type="CaptioningSample", image="jpg,png", caption="txt")
 
     assert [s.image for s in samples_of(root, Raw())] == [b"jpg", b"png", b"jpg"] * 2
 
 
-def said_optional(root: str, name: str) -> None:
+def make_optional(root: str, name: str) -> None:
     yaml = Path(locate(root).dataset_yaml)
     yaml.write_text(f"{yaml.read_text()}optional: [{name}]\n")
 
 
-def test_an_optional_field_is_none_where_a_sample_has_no_part_for_it(tmp_path: Path) -> None:
+def test_optional_field_is_none_without_its_part(tmp_path: Path) -> None:
     def parts(i: int) -> Parts:
         return {"jpg": b"image", "cls": b"%d" % i} if i % 2 else {"jpg": b"image"}
 
-    root = typed(tmp_path, parts, sample_type="ImageClassificationSample", image="jpg", label="cls")
-    said_optional(root, "label")
+    root = make_typed_dataset(tmp_path, parts, sample_type="ImageClassificationSample", image="jpg", label="cls")
+    make_optional(root, "label")
 
     class Numbers(DefaultTaskEncoder[Any, Any, Any, Any]):
         decoder = None
@@ -165,43 +167,45 @@ def test_an_optional_field_is_none_where_a_sample_has_no_part_for_it(tmp_path: P
     assert samples_of(root, Numbers()) == ["none", 1, "none", 3, "none", 5]
 
 
-def test_an_optional_field_is_none_where_its_json_lacks_the_key(tmp_path: Path) -> None:
+def test_optional_field_is_none_without_its_json_key(tmp_path: Path) -> None:
     def parts(i: int) -> Parts:
         return {"jpg": b"image", "json": json.dumps({"q": "why", **({"a": "so"} if i else {})}).encode()}
 
-    root = typed(tmp_path, parts, 2, sample_type="VQASample", image="jpg", context="json[q]", answers="json[a]")
-    said_optional(root, "answers")
+    root = make_typed_dataset(
+        tmp_path, parts, 2, sample_type="VQASample", image="jpg", context="json[q]", answers="json[a]"
+    )
+    make_optional(root, "answers")
 
     assert [s.answers for s in samples_of(root, Raw())] == [None, "so"]
 
 
 @pytest.mark.parametrize(
-    ("lacking", "said"),
+    ("lacking", "message"),
     [
         ({}, "no part for field 'label': expected json[label], found jpg"),
         ({"json": b'{"other": 1}'}, "cannot fill field 'label': "),
         ({"json": b'{"label": null}'}, "cannot fill field 'label': json[label] is null"),
     ],
 )
-def test_a_mapped_field_that_nobody_calls_optional_is_never_none(tmp_path: Path, lacking: Parts, said: str) -> None:
+def test_missing_required_field_fails_with_hint_about_optional(tmp_path: Path, lacking: Parts, message: str) -> None:
     def parts(i: int) -> Parts:
         return {"jpg": b"image", **(lacking if i == 1 else {"json": b'{"label": %d}' % i})}
 
     fields = {"image": "jpg", "label": "json[label]"}
-    root = typed(tmp_path, parts, 3, sample_type="ImageClassificationSample", **fields)
+    root = make_typed_dataset(tmp_path, parts, 3, sample_type="ImageClassificationSample", **fields)
     source = source_of(root)
-    with pytest.raises(SampleFailed, match=re.escape(said)) as raised:
+    with pytest.raises(SampleFailed, match=re.escape(message)) as raised:
         source.load(source.block(np.arange(3), np.zeros(3, np.int64)), 1)
     assert "optional: [label]" in raised.value.hint
 
 
 @pytest.mark.parametrize("caption", ["txt", "json[text]"])
-def test_a_sample_without_a_required_field_says_which_and_the_others_come(caption: str, tmp_path: Path) -> None:
+def test_missing_required_field_fails_only_its_sample(caption: str, tmp_path: Path) -> None:
     def parts(i: int) -> Parts:
-        have: Parts = {"txt": b"text", "json": b'{"text": "text"}'}
-        return {"jpg": b"image", **have} if i != 4 else {"jpg": b"image", "json": b'{"other": 1}'}
+        text_parts: Parts = {"txt": b"text", "json": b'{"text": "text"}'}
+        return {"jpg": b"image", **text_parts} if i != 4 else {"jpg": b"image", "json": b'{"other": 1}'}
 
-    root = typed(tmp_path, parts, sample_type="CaptioningSample", image="jpg", caption=caption)
+    root = make_typed_dataset(tmp_path, parts, sample_type="CaptioningSample", image="jpg", caption=caption)
     source = source_of(root)
     block = source.block(np.arange(6), np.zeros(6, np.int64))
 
@@ -218,11 +222,11 @@ def test_a_sample_without_a_required_field_says_which_and_the_others_come(captio
     assert [source.load(block, i).__key__ for i in (0, 1, 2, 3, 5)] == [f"{i:06}" for i in (0, 1, 2, 3, 5)]
 
 
-def test_broken_json_names_its_sample(tmp_path: Path) -> None:
+def test_invalid_json_is_reported_with_sample_key(tmp_path: Path) -> None:
     def parts(i: int) -> Parts:
         return {"jpg": b"image", "json": b'{"t": "x"}' if i != 1 else b"{broken"}
 
-    root = typed(tmp_path, parts, 3, sample_type="CaptioningSample", image="jpg", caption="json[t]")
+    root = make_typed_dataset(tmp_path, parts, 3, sample_type="CaptioningSample", image="jpg", caption="json[t]")
     source = source_of(root)
     block = source.block(np.arange(3), np.zeros(3, np.int64))
 
@@ -233,12 +237,12 @@ def test_broken_json_names_its_sample(tmp_path: Path) -> None:
     assert source.load(block, 2).caption == "x"
 
 
-def test_an_image_that_cannot_be_decoded_names_dataset_shard_key_and_part(tmp_path: Path) -> None:
+def test_undecodable_image_is_reported_with_dataset_shard_key_and_part(tmp_path: Path) -> None:
     def parts(i: int) -> Parts:
         return {"jpg": a_jpeg(seed=i) if i != 3 else a_jpeg()[:100], "txt": b"text"}
 
-    root = typed(tmp_path, parts, sample_type="CaptioningSample", image="jpg", caption="txt")
-    loader = get_loader(get_val_dataset(root, worker_config=strict()))
+    root = make_typed_dataset(tmp_path, parts, sample_type="CaptioningSample", image="jpg", caption="txt")
+    loader = get_loader(get_val_dataset(root, worker_config=raising_worker_config()))
 
     with pytest.raises(SampleFailed) as raised:
         list(loader)
@@ -248,16 +252,16 @@ def test_an_image_that_cannot_be_decoded_names_dataset_shard_key_and_part(tmp_pa
     assert loader.stats.batches == 3
 
 
-def test_images_are_decoded_whatever_their_part(tmp_path: Path) -> None:
+def test_images_are_decoded_from_any_alternative_part(tmp_path: Path) -> None:
     def parts(i: int) -> Parts:
         return {"png": a_png(), "txt": b"text"} if i % 2 else {"jpg": a_jpeg(), "txt": b"text"}
 
-    root = typed(tmp_path, parts, sample_type="CaptioningSample", image="jpg,png", caption="txt")
+    root = make_typed_dataset(tmp_path, parts, sample_type="CaptioningSample", image="jpg,png", caption="txt")
 
     assert {tuple(s.image.shape) for s in samples_of(root)} == {(3, 20, 30)}
 
 
-def test_of_a_part_that_a_sample_has_twice_the_last_one_counts(tmp_path: Path) -> None:
+def test_last_of_duplicate_parts_is_read(tmp_path: Path) -> None:
     import io
     import tarfile
 
@@ -281,9 +285,9 @@ def a_val_dataset(root: Path) -> str:
     return a_dataset(root, 9, shard_samples=3, parts=numbers, split=ALL_VAL)
 
 
-def test_a_source_reads_through_its_storage_alone(tmp_path: Path) -> None:
+def test_split_source_reads_only_through_its_storage(tmp_path: Path) -> None:
     root = a_val_dataset(tmp_path)
-    storage = in_memory(root)
+    storage = load_shards(root)
     for path in tmp_path.glob("*.tar"):
         path.unlink()
     source = source_of(root, storage)
@@ -295,23 +299,23 @@ def test_a_source_reads_through_its_storage_alone(tmp_path: Path) -> None:
     assert storage.reads == 9
 
 
-def test_a_disk_that_fails_once_names_the_sample_and_the_next_try_reads_it(tmp_path: Path) -> None:
+def test_failed_read_reports_sample_and_can_be_retried(tmp_path: Path) -> None:
     root = a_val_dataset(tmp_path)
-    source = source_of(root, in_memory(root, fails_at=3))
+    source = source_of(root, load_shards(root, fails_at=3))
     block = source.block(np.arange(9), np.zeros(9, np.int64))
-    read = [source.load(block, i)["txt"] for i in range(2)]
+    loaded = [source.load(block, i)["txt"] for i in range(2)]
 
     with pytest.raises(StorageError, match="the disk failed") as raised:
         source.load(block, 2)
 
     assert raised.value.where.startswith(f"dataset {root}, shard shard-000.tar, key 000002, ")
     assert isinstance(raised.value.__cause__, StorageError)
-    assert [*read, source.load(block, 2)["txt"]] == [b"text 0", b"text 1", b"text 2"]
+    assert [*loaded, source.load(block, 2)["txt"]] == [b"text 0", b"text 1", b"text 2"]
 
 
-def test_ahead_are_asked_for_so_many_bytes_at_most(tmp_path: Path) -> None:
+def test_will_need_limits_prefetched_bytes(tmp_path: Path) -> None:
     root = a_val_dataset(tmp_path)
-    storage = in_memory(root)
+    storage = load_shards(root)
     source = source_of(root, storage)
     slices = np.array([[0, 2], [3, 4], [7, 9]])
 
@@ -324,10 +328,10 @@ def test_ahead_are_asked_for_so_many_bytes_at_most(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [100, 512 * 7])
-def test_a_shard_that_was_cut_short_says_so(cut: int, tmp_path: Path) -> None:
+def test_truncated_shard_is_reported(cut: int, tmp_path: Path) -> None:
     root = a_val_dataset(tmp_path)
     os.truncate(tmp_path / "shard-001.tar", cut)
-    loader = get_loader(get_val_dataset(root, task_encoder=Raw(), worker_config=strict()))
+    loader = get_loader(get_val_dataset(root, task_encoder=Raw(), worker_config=raising_worker_config()))
     samples = iter(loader)
     before = list(islice(samples, 3))
 
@@ -340,9 +344,9 @@ def test_a_shard_that_was_cut_short_says_so(cut: int, tmp_path: Path) -> None:
     assert "wdsctl" in raised.value.hint
 
 
-def test_a_shard_that_is_cut_short_while_it_is_open_says_so(tmp_path: Path) -> None:
+def test_shard_truncated_while_open_is_reported(tmp_path: Path) -> None:
     root = a_val_dataset(tmp_path)
-    loader = get_loader(get_val_dataset(root, task_encoder=Raw(), worker_config=strict()))
+    loader = get_loader(get_val_dataset(root, task_encoder=Raw(), worker_config=raising_worker_config()))
     samples = iter(loader)
     list(islice(samples, 4))
     os.truncate(tmp_path / "shard-001.tar", 700)
@@ -354,7 +358,7 @@ def test_a_shard_that_is_cut_short_while_it_is_open_says_so(tmp_path: Path) -> N
     assert "key 000004" in raised.value.where
 
 
-def test_a_shard_that_was_replaced_by_another_is_not_read(tmp_path: Path) -> None:
+def test_replaced_shard_is_rejected(tmp_path: Path) -> None:
     root = a_val_dataset(tmp_path)
     a_shard(tmp_path / "shard-000.tar", ((f"{i:06}", {"txt": b"another " * 2000}) for i in range(3)))
 
@@ -364,10 +368,10 @@ def test_a_shard_that_was_replaced_by_another_is_not_read(tmp_path: Path) -> Non
     assert raised.value.code == "WDS403"
 
 
-def test_a_shard_that_is_gone_is_named_with_the_first_sample_in_it(tmp_path: Path) -> None:
+def test_missing_shard_is_reported_with_its_first_sample(tmp_path: Path) -> None:
     root = a_val_dataset(tmp_path)
     (tmp_path / "shard-002.tar").rename(tmp_path / "away")
-    loader = get_loader(get_val_dataset(root, task_encoder=Raw(), worker_config=strict()))
+    loader = get_loader(get_val_dataset(root, task_encoder=Raw(), worker_config=raising_worker_config()))
 
     with pytest.raises(StorageError, match="No such file") as raised:
         list(loader)
@@ -377,7 +381,7 @@ def test_a_shard_that_is_gone_is_named_with_the_first_sample_in_it(tmp_path: Pat
     assert len(list(loader)) == 9, "what was missing is read when it is there again"
 
 
-def test_a_field_says_what_a_part_is_where_its_name_does_not(tmp_path: Path) -> None:
+def test_field_type_determines_decoding_of_part_without_known_extension(tmp_path: Path) -> None:
     picture = io.BytesIO()
     Image.new("RGB", (4, 3), (200, 10, 10)).save(picture, "PNG")
     parts = {"image": picture.getvalue(), "label.txt": b"7\n", "name": b"a red field"}

@@ -1,4 +1,4 @@
-"""Code beside the data makes samples where the user said that it may, and is not even read otherwise."""
+"""Code in the folder of a dataset builds samples if the user trusts it, and is not even read otherwise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.loader.datasets import a_dataset, digest
-from tests.loader.running import strict, taken, training_of
+from tests.loader.running import make_training_loader, raising_worker_config, take_batches
 from wdsctl.core.errors import LoaderError, UsageError
 from wdsctl.loader import CaptioningSample, Sample, TextSample, WorkerConfig, edataclass
 
@@ -58,14 +58,16 @@ def dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return a_dataset(tmp_path / "data", 20)
 
 
-def told(dataset: str, text: str, code: str = CODE) -> None:
+def write_config(dataset: str, text: str, code: str = CODE) -> None:
     meta = Path(dataset) / ".wdsctl"
     (meta / "dataset.yaml").write_text(text)
     (meta / "sample_loader.py").write_text(code)
 
 
 def first(path: str, **options: Any) -> Any:
-    (sample,) = taken(training_of(path, batch_size=None, worker_config=strict(), **options), 1)
+    (sample,) = take_batches(
+        make_training_loader(path, batch_size=None, worker_config=raising_worker_config(), **options), 1
+    )
     return sample
 
 
@@ -75,8 +77,8 @@ part_filter: sample_loader.py:part_filter
 """
 
 
-def test_code_that_nobody_trusts_is_refused_and_does_not_run(dataset: str) -> None:
-    told(dataset, LOADER)
+def test_untrusted_code_is_rejected_without_running(dataset: str) -> None:
+    write_config(dataset, LOADER)
 
     with pytest.raises(UsageError, match=r"dataset\.yaml names code") as raised:
         first(dataset)
@@ -86,8 +88,8 @@ def test_code_that_nobody_trusts_is_refused_and_does_not_run(dataset: str) -> No
     assert not os.path.exists(os.environ["RAN"])
 
 
-def test_a_sample_loader_makes_the_fields_of_the_parts_that_are_chosen(dataset: str) -> None:
-    told(dataset, LOADER)
+def test_sample_loader_builds_fields_from_filtered_parts(dataset: str) -> None:
+    write_config(dataset, LOADER)
     sample = first(dataset, trust_code=True)
 
     assert not (Path(dataset) / ".wdsctl" / "__pycache__").exists()
@@ -98,57 +100,58 @@ def test_a_sample_loader_makes_the_fields_of_the_parts_that_are_chosen(dataset: 
     assert sample.__restore_key__[0] == 0
 
 
-def test_workers_run_the_code_too(dataset: str) -> None:
-    told(dataset, LOADER)
-    alone, workers = (
-        training_of(dataset, trust_code=True, worker_config=WorkerConfig(0, 1, num_workers=count)) for count in (0, 2)
+def test_workers_run_code_of_dataset(dataset: str) -> None:
+    write_config(dataset, LOADER)
+    inline, workers = (
+        make_training_loader(dataset, trust_code=True, worker_config=WorkerConfig(0, 1, num_workers=count))
+        for count in (0, 2)
     )
 
-    assert [digest(batch) for batch in taken(workers, 6)] == [digest(batch) for batch in taken(alone, 6)]
+    assert [digest(batch) for batch in take_batches(workers, 6)] == [digest(batch) for batch in take_batches(inline, 6)]
 
 
-def test_a_crude_dataset_may_have_a_loader_or_a_list_of_parts(dataset: str) -> None:
-    told(dataset, "sample_type: CrudeSample\nsample_loader: sample_loader.py:sample_loader\n")
+def test_crude_dataset_accepts_sample_loader_or_part_list(dataset: str) -> None:
+    write_config(dataset, "sample_type: CrudeSample\nsample_loader: sample_loader.py:sample_loader\n")
     assert first(dataset, trust_code=True)["text"].endswith(b"!")
 
-    told(dataset, "sample_type: CrudeSample\npart_filter: [json]\n")
+    write_config(dataset, "sample_type: CrudeSample\npart_filter: [json]\n")
     sample = first(dataset)
     assert "json" in sample
     assert "txt" not in sample
 
 
-def test_code_that_is_wrong_is_told(dataset: str) -> None:
-    told(dataset, "sample_type: CrudeSample\nsample_loader: sample_loader.py:sample_loadr\n")
+def test_faulty_code_of_dataset_is_reported(dataset: str) -> None:
+    write_config(dataset, "sample_type: CrudeSample\nsample_loader: sample_loader.py:sample_loadr\n")
     with pytest.raises(UsageError, match="no function 'sample_loadr'"):
         first(dataset, trust_code=True)
-    told(dataset, "sample_type: CrudeSample\nsample_loader: sample_loader.py:broken\n")
+    write_config(dataset, "sample_type: CrudeSample\nsample_loader: sample_loader.py:broken\n")
     with pytest.raises(LoaderError, match="sample_loader returned int"):
         first(dataset, trust_code=True)
-    told(dataset, "sample_type: CrudeSample\nsample_loader: sample_loader.py:f\n", "1 / 0")
+    write_config(dataset, "sample_type: CrudeSample\nsample_loader: sample_loader.py:f\n", "1 / 0")
     with pytest.raises(UsageError, match="the code raises ZeroDivisionError"):
         first(dataset, trust_code=True)
-    told(dataset, "sample_type: CrudeSample\nsample_loader: other.py:f\n")
+    write_config(dataset, "sample_type: CrudeSample\nsample_loader: other.py:f\n")
     with pytest.raises(UsageError, match=r"cannot read the code that dataset\.yaml names: No such file"):
         first(dataset, trust_code=True)
 
 
-def test_other_code_is_another_recipe(dataset: str) -> None:
-    told(dataset, LOADER)
-    state = training_of(dataset, trust_code=True).state_dict()
-    told(dataset, LOADER, CODE + "\n# changed")
+def test_changed_code_changes_recipe(dataset: str) -> None:
+    write_config(dataset, LOADER)
+    state = make_training_loader(dataset, trust_code=True).state_dict()
+    write_config(dataset, LOADER, CODE + "\n# changed")
 
     with pytest.warns(UserWarning, match="field map"):
-        training_of(dataset, trust_code=True).load_state_dict(state)
+        make_training_loader(dataset, trust_code=True).load_state_dict(state)
 
 
-def test_a_sample_type_of_ones_own_is_filled_by_its_field_map(tmp_path: Path) -> None:
-    own = f"{__name__}:Labelled"
+def test_custom_sample_type_is_filled_by_field_map(tmp_path: Path) -> None:
+    sample_type = f"{__name__}:Labelled"
     fields = {"image": "bin", "caption": "txt", "label": "json[number]"}
     data = a_dataset(
         tmp_path,
         12,
         parts=lambda i: {"bin": b"pixels", "txt": b"a cat", "json": b'{"number": %d}' % i},
-        sample_type=own,
+        sample_type=sample_type,
         field_map=fields,
     )
     sample = first(data, trust_code=True)
@@ -157,9 +160,9 @@ def test_a_sample_type_of_ones_own_is_filled_by_its_field_map(tmp_path: Path) ->
     assert sample.label == int(sample.__key__)
 
 
-def test_batches_of_a_type_of_ones_own_have_its_fields(dataset: str) -> None:
-    told(dataset, f"sample_type: {__name__}:Kept\nfield_map: {{text: txt, words: json}}\n")
-    (batch,) = taken(training_of(dataset, trust_code=True), 1)
+def test_batches_of_custom_sample_type_have_its_fields(dataset: str) -> None:
+    write_config(dataset, f"sample_type: {__name__}:Kept\nfield_map: {{text: txt, words: json}}\n")
+    (batch,) = take_batches(make_training_loader(dataset, trust_code=True), 1)
 
     assert [str(text, "utf-8") for text in batch.text] == [f"text {int(key)}" for key in batch.__key__]
     assert list(batch.length) == [len(text) for text in batch.text]
@@ -167,10 +170,10 @@ def test_batches_of_a_type_of_ones_own_have_its_fields(dataset: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
-def test_workers_make_samples_of_a_type_that_was_allowed(method: Any, dataset: str) -> None:
-    told(dataset, f"sample_type: {__name__}:Kept\nfield_map: {{text: txt, words: json}}\n")
+def test_workers_build_samples_of_custom_type(method: Any, dataset: str) -> None:
+    write_config(dataset, f"sample_type: {__name__}:Kept\nfield_map: {{text: txt, words: json}}\n")
     workers = WorkerConfig(0, 1, num_workers=1, start_method=method)
-    (sample,) = taken(training_of(dataset, batch_size=None, trust_code=True, worker_config=workers), 1)
+    (sample,) = take_batches(make_training_loader(dataset, batch_size=None, trust_code=True, worker_config=workers), 1)
 
     assert type(sample) is Kept
 
@@ -186,8 +189,8 @@ def test_workers_make_samples_of_a_type_that_was_allowed(method: Any, dataset: s
         ("pathlib:Path", "{text: txt}", "is not a sample type"),
     ],
 )
-def test_a_sample_type_that_cannot_be_used_is_told(name: str, fields: str, words: str, dataset: str) -> None:
-    told(dataset, f"sample_type: {name}\nfield_map: {fields}\n")
+def test_unusable_sample_type_is_reported(name: str, fields: str, words: str, dataset: str) -> None:
+    write_config(dataset, f"sample_type: {name}\nfield_map: {fields}\n")
 
     with pytest.raises(UsageError, match=words) as raised:
         first(dataset, trust_code=True)

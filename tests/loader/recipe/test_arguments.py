@@ -1,4 +1,4 @@
-"""What a recipe takes and what it refuses, before anything is opened."""
+"""Which arguments of a recipe are accepted and which are rejected, before any dataset is opened."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wdsctl.loader import get_train_dataset, get_val_dataset
 from wdsctl.loader.packing.buckets import Buckets
 from wdsctl.loader.packing.options import Packing
 
-pytestmark = pytest.mark.usefixtures("unopened")
+pytestmark = pytest.mark.usefixtures("unopened_datasets")
 
 
 class Selects(Raw):
@@ -49,7 +49,7 @@ class Grouped(Raw):
     ],
     ids=str,
 )
-def test_sizes_that_make_no_sense_are_refused_by_name(options: dict[str, Any]) -> None:
+def test_train_dataset_rejects_invalid_numbers_by_option_name(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=rf"{next(iter(options))}(: expected| is )") as raised:
         get_train_dataset("data", **options)
 
@@ -57,7 +57,7 @@ def test_sizes_that_make_no_sense_are_refused_by_name(options: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("options", [{"task_encoder": Selects}, {"worker_config": 2}], ids=["class", "number"])
-def test_a_class_is_no_encoder_and_a_number_no_worker_config(options: dict[str, Any]) -> None:
+def test_train_dataset_rejects_encoder_class_and_worker_count(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=rf"{next(iter(options))}(: expected| is )") as raised:
         get_train_dataset("data", **options)
 
@@ -65,33 +65,33 @@ def test_a_class_is_no_encoder_and_a_number_no_worker_config(options: dict[str, 
 
 
 @pytest.mark.parametrize("options", [{"batch_size": 0}, {"seed": 1.5}], ids=str)
-def test_a_validation_refuses_them_too(options: dict[str, Any]) -> None:
+def test_val_dataset_rejects_invalid_numbers(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=rf"{next(iter(options))}(: expected| is )"):
         get_val_dataset("data", **options)
 
 
-def test_paths_may_be_of_pathlib_and_numbers_of_numpy() -> None:
+def test_train_dataset_accepts_pathlib_paths_and_numpy_numbers() -> None:
     dataset: Any = get_train_dataset(Path("data"), catalog=Path("one/.wdsctl"), seed=np.int64(3), lanes=np.int32(4))  # type: ignore[arg-type]
 
     assert (dataset.path, dataset.catalog, dataset.seed, dataset.lanes) == ("data", "one/.wdsctl", 3, 4)
     assert type(dataset.seed) is type(dataset.lanes) is int
 
 
-def test_views_are_for_parts_that_are_not_decoded() -> None:
+def test_raw_view_requires_encoder_without_decoder() -> None:
     with pytest.raises(UsageError, match="undecoded parts"):
         get_train_dataset("data", raw="view")
 
     assert get_train_dataset("data", raw="view", task_encoder=Raw()).raw == "view"
 
 
-def test_passes_that_are_shuffled_together_may_be_a_number_of_numpy() -> None:
+def test_shuffle_multiplier_accepts_numpy_number() -> None:
     dataset: Any = get_train_dataset("data", shuffle_over_epochs_multiplier=np.int64(2))  # type: ignore[arg-type]
 
     assert type(dataset.shuffle_over_epochs_multiplier) is int
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         ({"shuffle_over_epochs_multiplier": 0}, "shuffle_over_epochs_multiplier is 0"),
         ({"shuffle_over_epochs_multiplier": -2}, "shuffle_over_epochs_multiplier is -2"),
@@ -102,15 +102,15 @@ def test_passes_that_are_shuffled_together_may_be_a_number_of_numpy() -> None:
     ],
     ids=str,
 )
-def test_words_and_passes_that_make_no_sense_are_refused(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(UsageError, match=words) as raised:
+def test_train_dataset_rejects_invalid_choices_and_multipliers(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message) as raised:
         get_train_dataset("data", **options)
 
     assert raised.value.hint
 
 
 @pytest.mark.parametrize(
-    ("encoder", "options", "words"),
+    ("encoder", "options", "message"),
     [
         (Raw(), {"packing_buffer_size": 4}, "overrides select_samples_to_pack"),
         (Selects(), {"packing": Packing(length="n", capacity=3)}, "cannot be combined with select_samples_to_pack"),
@@ -118,22 +118,22 @@ def test_words_and_passes_that_make_no_sense_are_refused(options: dict[str, Any]
         (Raw(), {"buckets": Buckets(edges=[2], sizes={2: 4}), "batch_size": None}, "no batch size: above"),
     ],
 )
-def test_hooks_and_options_that_contradict_one_another_are_refused(encoder: Raw, options: Any, words: str) -> None:
-    with pytest.raises(UsageError, match=words) as raised:
+def test_train_dataset_rejects_contradictory_hooks_and_options(encoder: Raw, options: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as raised:
         get_train_dataset("anywhere", task_encoder=encoder, **options)
 
     assert raised.value.hint
 
 
 @pytest.mark.parametrize("ban", ["000003", b"000003", 3])
-def test_a_ban_is_a_list_and_no_text_of_which_each_character_would_be_banned(ban: Any) -> None:
+def test_ban_rejects_single_string_or_number(ban: Any) -> None:
     with pytest.raises(UsageError, match=f"ban is {ban!r}") as raised:
         get_train_dataset("anywhere", batch_size=2, ban=ban)
 
     assert f"ban=[{ban!r}]" in raised.value.hint
 
 
-def test_either_one_hook_encodes_or_its_two_halves_do() -> None:
+def test_encoder_rejects_encode_sample_with_postencode_sample() -> None:
     class Both(Raw):
         def encode_sample(self, sample: Any) -> Any:
             return sample
@@ -146,14 +146,14 @@ def test_either_one_hook_encodes_or_its_two_halves_do() -> None:
 
 
 @pytest.mark.parametrize("get", [get_train_dataset, get_val_dataset])
-def test_an_encoder_that_could_pack_and_does_not_is_told(get: Any) -> None:
-    with pytest.warns(UserWarning, match="WDS516: samples are not packed") as told:
+def test_pack_hooks_without_packing_option_cause_warning(get: Any) -> None:
+    with pytest.warns(UserWarning, match="WDS516: samples are not packed") as record:
         get("anywhere", task_encoder=Selects())
 
-    assert told[0].filename == __file__
+    assert record[0].filename == __file__
 
 
-def test_a_pack_needs_both_of_its_hooks() -> None:
+def test_packing_requires_both_pack_hooks() -> None:
     class Half(Raw):
         def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:
             return [samples]

@@ -1,4 +1,4 @@
-"""`check_determinism`: hooks run twice, and one whose results differ is named."""
+"""`check_determinism` runs hooks twice and names a hook whose results differ."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import torch
 from tests.loader.datasets import Raw, a_dataset, numbered
 from tests.loader.hooked import Draws
 from tests.loader.mixed import a_blend, everything
-from tests.loader.running import digests, training_of
+from tests.loader.running import digests, make_training_loader
 from wdsctl.core.errors import LoaderError
 from wdsctl.core.storage.storage import LocalStorage
 from wdsctl.loader import SkipSample, get_loader
@@ -25,7 +25,7 @@ from wdsctl.loader.runtime.failures import FatalSampleError
 from wdsctl.loader.samples.lazy_part import LazyPart
 
 
-def test_a_hook_that_draws_from_the_seeded_generators_passes_and_draws_what_it_would() -> None:
+def test_determinism_check_restores_seeded_generators() -> None:
     def noise(sample: Any) -> Any:
         return float(torch.rand(1)), random.random()
 
@@ -38,7 +38,7 @@ def test_a_hook_that_draws_from_the_seeded_generators_passes_and_draws_what_it_w
     assert with_determinism_check("noise", noise)(None) == expected
 
 
-def test_a_hook_that_counts_its_calls_is_named() -> None:
+def test_determinism_check_reports_hook_with_different_results() -> None:
     numbers = itertools.count()
 
     with pytest.raises(FatalSampleError, match="encode_sample returned different results") as raised:
@@ -48,7 +48,7 @@ def test_a_hook_that_counts_its_calls_is_named() -> None:
     assert raised.value.hint
 
 
-def test_a_hook_that_changes_its_input_gets_it_as_it_was() -> None:
+def test_determinism_check_copies_input_that_hook_mutates() -> None:
     def grows(sample: list[int]) -> list[int]:
         sample.append(1)
         return sample
@@ -56,7 +56,7 @@ def test_a_hook_that_changes_its_input_gets_it_as_it_was() -> None:
     assert with_determinism_check("grows", grows)([0]) == [0, 1]
 
 
-def test_a_hook_that_skips_sometimes_is_named_and_one_that_always_skips_passes() -> None:
+def test_determinism_check_rejects_hook_that_skips_sometimes() -> None:
     calls = itertools.count()
 
     def sometimes(sample: Any) -> Any:
@@ -73,7 +73,7 @@ def test_a_hook_that_skips_sometimes_is_named_and_one_that_always_skips_passes()
         with_determinism_check("always", always)(1)
 
 
-def test_all_outputs_of_a_generator_are_compared() -> None:
+def test_determinism_check_compares_all_outputs_of_generator() -> None:
     calls = itertools.count()
 
     def differs_in_the_end(sample: Any) -> Iterator[Any]:
@@ -93,7 +93,7 @@ def test_all_outputs_of_a_generator_are_compared() -> None:
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.bool, torch.complex64, torch.uint8], ids=str)
-def test_tensors_are_compared_by_their_values(kind: torch.dtype) -> None:
+def test_determinism_check_compares_tensors_by_value(kind: torch.dtype) -> None:
     calls = itertools.count()
 
     def same(sample: Any) -> Any:
@@ -107,7 +107,7 @@ def test_tensors_are_compared_by_their_values(kind: torch.dtype) -> None:
         with_determinism_check("other", other)(1)
 
 
-def test_an_error_stays_what_it_is() -> None:
+def test_determinism_check_passes_errors_through() -> None:
     def fails(sample: Any) -> Any:
         raise ValueError("no good")
 
@@ -115,26 +115,26 @@ def test_an_error_stays_what_it_is() -> None:
         with_determinism_check("fails", fails)(1)
 
 
-def test_what_cannot_be_compared_says_so() -> None:
+def test_determinism_check_reports_incomparable_results() -> None:
     with pytest.raises(LoaderError, match="cannot compare"):
         with_determinism_check("makes", lambda sample: lambda: sample)(1)
 
 
 @pytest.mark.parametrize("encoder", [Draws(), Raw()], ids=["hooks that draw", "no hooks"])
-def test_a_training_that_is_checked_gives_what_it_gave(encoder: Raw, tmp_path: Path) -> None:
+def test_check_determinism_leaves_batches_unchanged(encoder: Raw, tmp_path: Path) -> None:
     path = a_dataset(tmp_path, 40, parts=numbered)
-    truth = digests(training_of(path, encoder=encoder, lanes=2), 20)
+    expected = digests(make_training_loader(path, encoder=encoder, lanes=2), 20)
 
-    assert digests(training_of(path, encoder=encoder, lanes=2, check_determinism=True), 20) == truth
+    assert digests(make_training_loader(path, encoder=encoder, lanes=2, check_determinism=True), 20) == expected
 
 
-def test_a_training_of_everything_passes(tmp_path: Path) -> None:
+def test_check_determinism_accepts_loader_with_all_features(tmp_path: Path) -> None:
     blend = a_blend(tmp_path)
 
     assert len(list(islice(get_loader(everything(blend, check_determinism=True)), 20))) == 20
 
 
-def test_a_training_ends_at_the_first_sample_that_differs(tmp_path: Path) -> None:
+def test_check_determinism_stops_training_at_first_difference(tmp_path: Path) -> None:
     class Counts(Raw):
         calls = 0
 
@@ -144,11 +144,11 @@ def test_a_training_ends_at_the_first_sample_that_differs(tmp_path: Path) -> Non
 
     path = a_dataset(tmp_path, 40, parts=numbered)
     with pytest.raises(FatalSampleError, match="encode_sample returned different results"):
-        next(iter(training_of(path, encoder=Counts(), check_determinism=True)))
+        next(iter(make_training_loader(path, encoder=Counts(), check_determinism=True)))
 
 
 @pytest.mark.parametrize("typed", [False, True], ids=["dicts", "dataclasses"])
-def test_views_of_mapped_shards_are_checked_as_bytes_are(typed: bool, tmp_path: Path) -> None:
+def test_check_determinism_compares_memoryviews_like_bytes(typed: bool, tmp_path: Path) -> None:
     class Nested(Raw):
         def encode_sample(self, sample: Any) -> Any:
             if typed:
@@ -157,25 +157,25 @@ def test_views_of_mapped_shards_are_checked_as_bytes_are(typed: bool, tmp_path: 
 
     options: dict[str, Any] = {"sample_type": "TextSample", "field_map": {"text": "txt"}} if typed else {}
     path = a_dataset(tmp_path, 40, parts=numbered, **options)
-    loader = training_of(path, encoder=Nested(), raw="view", check_determinism=True)
+    loader = make_training_loader(path, encoder=Nested(), raw="view", check_determinism=True)
     part = "text" if typed else "txt"
 
     batches = list(islice(loader, 5))
 
-    expected = list(islice(training_of(path, encoder=Nested()), 5))
+    expected = list(islice(make_training_loader(path, encoder=Nested()), 5))
     assert [[bytes(each) for each in batch[part]] for batch in batches] == [batch[part] for batch in expected]
     assert all(isinstance(each, memoryview) for batch in batches for each in batch[part])
     assert loader.stats.failed == 0
 
 
-def test_a_view_that_differs_is_named() -> None:
+def test_determinism_check_reports_differing_memoryview() -> None:
     texts = itertools.cycle([b"one", b"two"])
 
     with pytest.raises(FatalSampleError, match="encode_sample returned different results"):
         with_determinism_check("encode_sample", lambda _: memoryview(next(texts)))(None)
 
 
-def test_a_handle_of_a_large_part_is_not_copied_with_its_open_files() -> None:
+def test_determinism_check_does_not_copy_lazy_parts() -> None:
     part = LazyPart("shard.tar", 0, 4, LocalStorage("/"))
 
     assert with_determinism_check("hook", lambda value: value)({"part": part})["part"] is part

@@ -1,4 +1,4 @@
-"""A hook that is misspelt would quietly not run: its author is told, and whoever names helpers alike is not."""
+"""A misspelled hook would silently not run, so it causes a warning; similarly named helpers cause none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wdsctl.loader import AugmentTaskEncoder, DefaultTaskEncoder, get_train_data
 from wdsctl.loader.recipe.hooks import closest_hook, misspelled_hooks
 from wdsctl.loader.recipe.task_encoder import HOOKS
 
-pytestmark = pytest.mark.usefixtures("unopened")
+pytestmark = pytest.mark.usefixtures("unopened_datasets")
 
 MISSPELT = {
     "encode_sampel": "encode_sample",
@@ -31,7 +31,7 @@ MISSPELT = {
     "encode_bacth": "encode_batch",
     "encode_batches": "encode_batch",
 }
-OTHERS = """
+HELPERS = """
     batch_samples batch_images batch_size batches batched decode_sample decode_batch encode_image encode_text
     encode_patch encode_match encode_example encode_single_sample encode_sample_text encode_pack encode_sequence
     load_sample crude_sample cook_sample pack_samples select_samples select_packs unpack_selected_samples
@@ -39,32 +39,32 @@ OTHERS = """
 """.split()  # noqa: SIM905 - as a table
 
 
-def encoder_with(*names: str, base: type = DefaultTaskEncoder, **more: Any) -> type:
-    return type("Mine", (base,), {**{name: lambda _self, sample: sample for name in names}, **more})
+def encoder_with(*names: str, base: type = DefaultTaskEncoder, **attributes: Any) -> type:
+    return type("Mine", (base,), {**{name: lambda _self, sample: sample for name in names}, **attributes})
 
 
 @pytest.mark.parametrize(("name", "hook"), MISSPELT.items())
-def test_a_name_that_is_almost_a_hook_is_told_with_the_hook(name: str, hook: str) -> None:
+def test_misspelled_hooks_reports_closest_hook(name: str, hook: str) -> None:
     assert closest_hook(name) == hook
     assert list(misspelled_hooks(encoder_with(name))) == [("Mine", name, hook)]
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_names_of_helpers_are_not_told(name: str) -> None:
+@pytest.mark.parametrize("name", HELPERS)
+def test_closest_hook_ignores_helper_names(name: str) -> None:
     assert closest_hook(name) is None
 
 
-def test_hooks_private_names_and_what_is_no_method_are_not_told() -> None:
+def test_misspelled_hooks_ignores_hooks_private_names_and_non_methods() -> None:
     assert not list(misspelled_hooks(encoder_with(*HOOKS, "_encode_sampel", "__encode_sample")))
     assert not list(misspelled_hooks(encoder_with(encode_sampel=3, Batch=Warning, ecnode_sample=property(str))))
     assert not list(misspelled_hooks(DefaultTaskEncoder))
 
 
-def test_beside_the_hook_that_it_is_almost_a_method_is_a_helper() -> None:
+def test_misspelled_hooks_ignores_similar_name_if_hook_is_defined() -> None:
     assert not list(misspelled_hooks(encoder_with("encode_sample", "encode_samples")))
 
 
-def test_what_a_method_of_the_encoder_calls_is_a_helper() -> None:
+def test_misspelled_hooks_ignores_method_called_by_encoder() -> None:
     class Helped(DefaultTaskEncoder[Any, Any, Any, Any]):
         def encode_samples(self, samples: list[Any]) -> list[Any]:
             return samples
@@ -75,7 +75,7 @@ def test_what_a_method_of_the_encoder_calls_is_a_helper() -> None:
     assert not list(misspelled_hooks(Helped))
 
 
-def test_a_value_that_answers_to_any_name_is_no_method() -> None:
+def test_misspelled_hooks_ignores_object_with_any_attribute() -> None:
     class Anything:
         def __getattr__(self, name: str) -> Any:
             return Anything()
@@ -83,8 +83,8 @@ def test_a_value_that_answers_to_any_name_is_no_method() -> None:
     assert not list(misspelled_hooks(encoder_with("encode_sample", own=Anything())))
 
 
-def test_a_misspelt_hook_is_told_in_a_subclass_of_ones_own_in_a_mixin_around_another_encoder_and_decorated() -> None:
-    own = encoder_with("encode_sample")
+def test_misspelled_hooks_checks_subclasses_mixins_wrappers_and_decorated_methods() -> None:
+    user_encoder = encoder_with("encode_sample")
 
     class Mixin:
         @staticmethod
@@ -96,19 +96,19 @@ def test_a_misspelt_hook_is_told_in_a_subclass_of_ones_own_in_a_mixin_around_ano
         def encode_sampel(self, sample: Any) -> Any:
             return sample
 
-    assert list(misspelled_hooks(encoder_with("encode_sampel", base=own))) == [
+    assert list(misspelled_hooks(encoder_with("encode_sampel", base=user_encoder))) == [
         ("Mine", "encode_sampel", "encode_sample")
     ]
     assert list(misspelled_hooks(encoder_with("encode_sampel", base=AugmentTaskEncoder)))
     assert sorted(hook for _, _, hook in misspelled_hooks(Both)) == ["encode_batch", "encode_sample"]
 
 
-def test_a_dataset_warns_of_it_once_where_it_is_asked_for() -> None:
+def test_dataset_warns_once_about_misspelled_hook() -> None:
     kind = encoder_with("encode_sampel")
 
-    with pytest.warns(UserWarning, match=r"WDS515: Mine.encode_sampel is not a hook.*mean encode_sample\?") as told:
+    with pytest.warns(UserWarning, match=r"WDS515: Mine.encode_sampel is not a hook.*mean encode_sample\?") as record:
         get_train_dataset("data", task_encoder=kind())
-    assert [each.filename for each in told] == [__file__]
+    assert [each.filename for each in record] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         get_val_dataset("data", task_encoder=kind())

@@ -19,13 +19,13 @@ class Hooks:
         return sample
 
 
-def test_a_mark_is_recorded_with_its_options() -> None:
+def test_stateless_records_its_options() -> None:
     assert hook_options(Hooks().bare) == HookOptions(is_stateless=True)
     assert hook_options(Hooks.with_options) == HookOptions(is_stateless=True, restore_seeds=True, failure_tolerance=7)
     assert hook_options(Hooks().unmarked) == HookOptions()
 
 
-def test_a_marked_hook_is_the_function_it_was() -> None:
+def test_stateless_leaves_function_unchanged() -> None:
     assert Hooks().bare(1) == 2
     assert inspect.isgeneratorfunction(Hooks.with_options)
     assert list(Hooks().with_options(3)) == [3]

@@ -40,7 +40,7 @@ class Own(DefaultTaskEncoder[CaptioningSample, CaptioningSample, Any, Any]):
     decoder = SampleDecoder("torchrgb8")
 
     def __init__(self) -> None:
-        """Forgets the constructor of its base, as much code does."""
+        """Does not call the constructor of its base, as is common."""
 
     @stateless
     def encode_sample(self, sample: CaptioningSample) -> CaptioningSample:
@@ -51,7 +51,7 @@ def captions(n: int = 2) -> list[CaptioningSample]:
     return [CaptioningSample(__key__=f"{i}", image=torch.ones(1), caption="a cat") for i in range(n)]
 
 
-def side_by_side(memory: BatchMemory) -> list[CaptioningSample]:
+def make_adjacent_samples(memory: BatchMemory) -> list[CaptioningSample]:
     for _ in range(2):
         memory.begin(2)
         images = [memory.take((4, 6, 3))[1] for _ in range(2)]
@@ -59,15 +59,15 @@ def side_by_side(memory: BatchMemory) -> list[CaptioningSample]:
 
 
 @pytest.mark.parametrize("encoder", [TaskEncoder(), DefaultTaskEncoder()])
-def test_a_plain_encoder_has_no_hook_that_need_be_called(encoder: AnyEncoder) -> None:
+def test_plain_encoder_overrides_no_hook(encoder: AnyEncoder) -> None:
     assert [hook for hook in HOOKS if is_overridden(encoder, hook)] == []
 
 
-def test_a_hook_that_is_overridden_is_known() -> None:
+def test_is_overridden_detects_hook_of_subclass() -> None:
     assert [hook for hook in HOOKS if is_overridden(Own(), hook)] == ["encode_sample"]
 
 
-def test_a_hook_on_the_instance_is_known_too() -> None:
+def test_is_overridden_detects_hook_of_instance() -> None:
     encoder: AnyEncoder = DefaultTaskEncoder()
     encoder.encode_batch = lambda batch: batch  # type: ignore[method-assign]
 
@@ -82,11 +82,11 @@ def test_a_hook_on_the_instance_is_known_too() -> None:
         ({"batch_type": dict}, "encode_batch"),
     ],
 )
-def test_a_conversion_counts_as_a_hook(options: dict[str, Any], hook: str) -> None:
+def test_is_overridden_detects_type_conversion(options: dict[str, Any], hook: str) -> None:
     assert [name for name in HOOKS if is_overridden(DefaultTaskEncoder(**options), name)] == [hook]
 
 
-def test_the_hooks_convert_one_after_the_other() -> None:
+def test_default_encoder_converts_at_each_hook() -> None:
     encoder: DefaultTaskEncoder[Any, Any, Any, Any] = DefaultTaskEncoder(
         encoded_sample_type=Pair, raw_batch_type=dict, batch_type=Pair
     )
@@ -100,9 +100,9 @@ def test_the_hooks_convert_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("encoder", [TaskEncoder(), DefaultTaskEncoder(), DefaultTaskEncoder(raw_batch_type=Captions)])
-def test_a_default_batch_shares_the_memory_that_its_images_were_decoded_into(encoder: AnyEncoder) -> None:
+def test_default_batch_shares_memory_of_decoded_images(encoder: AnyEncoder) -> None:
     memory = BatchMemory(torch.uint8)
-    samples = side_by_side(memory)
+    samples = make_adjacent_samples(memory)
 
     batch = batch_function(encoder, [memory])(samples)
 
@@ -111,7 +111,7 @@ def test_a_default_batch_shares_the_memory_that_its_images_were_decoded_into(enc
     assert type(batch) is type(encoder.batch(samples))
 
 
-def test_a_batch_of_ones_own_is_called_as_it_is() -> None:
+def test_batch_function_calls_overridden_batch() -> None:
     class Counting(DefaultTaskEncoder[Any, Any, Any, Any]):
         def batch(self, samples: list[Any]) -> Any:
             return len(samples)
@@ -119,41 +119,41 @@ def test_a_batch_of_ones_own_is_called_as_it_is() -> None:
     assert batch_function(Counting())(captions(3)) == 3
 
 
-def test_the_config_names_what_is_overridden_and_is_json() -> None:
-    told = task_encoder_config(Own())
+def test_task_encoder_config_lists_overridden_hooks_as_json() -> None:
+    config = task_encoder_config(Own())
 
-    assert told == json.loads(json.dumps(told))
-    assert list(told["hooks"]) == ["encode_sample"]
-    assert told["hooks"]["encode_sample"].endswith("test_task_encoder.Own.encode_sample")
-    assert told["decoder"]["image_decode"] == "torchrgb8"
+    assert config == json.loads(json.dumps(config))
+    assert list(config["hooks"]) == ["encode_sample"]
+    assert config["hooks"]["encode_sample"].endswith("test_task_encoder.Own.encode_sample")
+    assert config["decoder"]["image_decode"] == "torchrgb8"
     assert task_encoder_config(DefaultTaskEncoder(batch_type=dict))["conversions"] == {"encode_batch": "builtins.dict"}
 
 
-def test_without_a_decoder_the_config_says_so() -> None:
+def test_task_encoder_config_without_decoder_is_none() -> None:
     encoder: AnyEncoder = TaskEncoder()
     encoder.decoder = None
 
     assert task_encoder_config(encoder)["decoder"] is None
 
 
-class Around(AugmentTaskEncoder):
-    """Something after the samples of another encoder."""
+class Wrapper(AugmentTaskEncoder):
+    """Returns the caption of samples that another encoder encodes."""
 
     def encode_sample(self, sample: Any) -> Any:
         return self.inner.encode_sample(sample).caption
 
 
-def test_an_encoder_around_another_does_what_is_not_overridden_as_the_inner_one() -> None:
+def test_augment_encoder_delegates_to_inner_encoder() -> None:
     inner: AnyEncoder = Own()
     inner.cookers = ("a cooker",)  # type: ignore[assignment]
-    around = Around(inner)
+    wrapper = Wrapper(inner)
 
-    assert (around.decoder, around.cookers) == (inner.decoder, inner.cookers)
-    assert around.encode_sample(captions(1)[0]) == "A CAT"
+    assert (wrapper.decoder, wrapper.cookers) == (inner.decoder, inner.cookers)
+    assert wrapper.encode_sample(captions(1)[0]) == "A CAT"
     assert AugmentTaskEncoder(inner).encode_sample(captions(1)[0]).caption == "A CAT"
 
 
-def test_super_in_an_encoder_around_another_is_the_inner_one() -> None:
+def test_augment_encoder_super_calls_inner_encoder() -> None:
     class Louder(AugmentTaskEncoder):
         def encode_sample(self, sample: Any) -> Any:
             return f"{super().encode_sample(sample).caption}!"
@@ -161,37 +161,37 @@ def test_super_in_an_encoder_around_another_is_the_inner_one() -> None:
         def batch(self, samples: list[Any]) -> Any:
             return [super().batch(samples)]
 
-    around = Louder(Own())
-    assert around.encode_sample(captions(1)[0]) == "A CAT!"
+    wrapper = Louder(Own())
+    assert wrapper.encode_sample(captions(1)[0]) == "A CAT!"
     assert (
         AugmentTaskEncoder.encode_batch(Louder(DefaultTaskEncoder(batch_type=Pair)), captions(1)[0]).caption == "a cat"
     )
 
 
-def test_an_encoder_around_another_costs_nothing_where_neither_does_anything() -> None:
+def test_augment_encoder_overrides_only_hooks_of_inner_encoder() -> None:
     for inner in (TaskEncoder[Any, Any, Any, Any](), DefaultTaskEncoder[Any, Any, Any, Any]()):
         assert [hook for hook in HOOKS if is_overridden(AugmentTaskEncoder(inner), hook)] == []
     assert [hook for hook in HOOKS if is_overridden(AugmentTaskEncoder(Own()), hook)] == ["encode_sample"]
 
 
-def test_a_conversion_of_the_inner_encoder_stays_one() -> None:
+def test_augment_encoder_keeps_conversions_of_inner_encoder() -> None:
     inner: AnyEncoder = DefaultTaskEncoder(raw_batch_type=Captions)
-    around = AugmentTaskEncoder(inner)
+    wrapper = AugmentTaskEncoder(inner)
 
-    assert [hook for hook in HOOKS if is_overridden(around, hook)] == ["batch"]
-    assert isinstance(batch_function(around)(captions()), Captions)
-    assert task_encoder_config(around)["conversions"] == task_encoder_config(inner)["conversions"]
+    assert [hook for hook in HOOKS if is_overridden(wrapper, hook)] == ["batch"]
+    assert isinstance(batch_function(wrapper)(captions()), Captions)
+    assert task_encoder_config(wrapper)["conversions"] == task_encoder_config(inner)["conversions"]
 
 
-def test_encoders_may_lie_around_one_another() -> None:
+def test_augment_encoders_can_be_nested() -> None:
     class Louder(AugmentTaskEncoder):
         def encode_sample(self, sample: Any) -> Any:
             return f"{self.inner.encode_sample(sample)}!"
 
-    assert Louder(Louder(Around(Own()))).encode_sample(captions(1)[0]) == "A CAT!!"
+    assert Louder(Louder(Wrapper(Own()))).encode_sample(captions(1)[0]) == "A CAT!!"
 
 
-def test_a_decoder_of_its_own_is_its_own() -> None:
+def test_augment_encoder_can_override_decoder() -> None:
     class Bytes(AugmentTaskEncoder):
         decoder = None
 
@@ -200,6 +200,6 @@ def test_a_decoder_of_its_own_is_its_own() -> None:
 
 
 @pytest.mark.parametrize("hook", ["select_samples_to_pack", "pack_selected_samples", "batch_group_criterion"])
-def test_a_hook_without_a_default_says_so_where_it_is_called_as_it_is(hook: str) -> None:
+def test_hook_without_default_raises_usage_error(hook: str) -> None:
     with pytest.raises(UsageError, match=f"{hook} has no default implementation, but was called"):
         getattr(DefaultTaskEncoder(), hook)([])

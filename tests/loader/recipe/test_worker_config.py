@@ -16,13 +16,13 @@ from wdsctl.loader import WorkerConfig
 
 
 @pytest.mark.parametrize(("rank", "world"), [(1, 1), (-1, 2), (0, 0)])
-def test_a_rank_outside_the_world_is_refused(rank: int, world: int) -> None:
+def test_worker_config_rejects_rank_outside_world(rank: int, world: int) -> None:
     with pytest.raises(UsageError, match=f"rank {rank} is out of range for world size {world}"):
         WorkerConfig(rank, world)
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         ({"num_workers": -1}, "num_workers is -1"),
         ({"num_workers": 1.5}, "num_workers: expected a whole number, found 1.5"),
@@ -33,79 +33,79 @@ def test_a_rank_outside_the_world_is_refused(rank: int, world: int) -> None:
         ({"worker_log_level": -1}, "worker_log_level is -1"),
     ],
 )
-def test_what_cannot_be_is_refused(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(UsageError, match=words) as raised:
+def test_worker_config_rejects_invalid_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message) as raised:
         WorkerConfig(**options)
 
     assert raised.value.hint
 
 
-def test_of_rank_and_size_one_may_be_left_out() -> None:
+def test_worker_config_defaults_missing_rank_or_world_size() -> None:
     assert WorkerConfig(rank=0) == WorkerConfig(world_size=1) == WorkerConfig(0, 1)
     assert WorkerConfig(world_size=2) == WorkerConfig(0, 2)
 
 
-def test_that_a_place_was_left_out_is_known_after_a_pickle_too() -> None:
-    for config, is_left_out in ((WorkerConfig(num_workers=2), True), (WorkerConfig(0, 1, 2), False)):
-        again = pickle.loads(pickle.dumps(config))  # noqa: S301 - our own
+def test_has_default_rank_survives_pickle() -> None:
+    for config, is_default in ((WorkerConfig(num_workers=2), True), (WorkerConfig(0, 1, 2), False)):
+        restored = pickle.loads(pickle.dumps(config))  # noqa: S301 - our own
 
-        assert again == config
-        assert config.has_default_rank == again.has_default_rank == is_left_out
+        assert restored == config
+        assert config.has_default_rank == restored.has_default_rank == is_default
 
 
-def test_that_a_place_was_left_out_is_known_of_a_config_with_another_setting_too() -> None:
-    for config, is_left_out in ((WorkerConfig(), True), (WorkerConfig(0, 1), False)):
-        assert replace(config, num_workers=2).has_default_rank == is_left_out
+def test_has_default_rank_survives_replace() -> None:
+    for config, is_default in ((WorkerConfig(), True), (WorkerConfig(0, 1), False)):
+        assert replace(config, num_workers=2).has_default_rank == is_default
     assert not replace(WorkerConfig(), rank=1, world_size=2).has_default_rank
 
 
-def test_the_settings_of_energon_that_say_nothing_are_let_pass() -> None:
+def test_worker_config_accepts_default_energon_settings() -> None:
     assert WorkerConfig(worker_debug_path=None, worker_log_level=0) == WorkerConfig()
 
 
-@pytest.mark.parametrize("given", [{"worker_debug_path": "worker_{worker_id}.jsonl"}, {"worker_log_level": 1}])
-def test_the_logs_of_energon_are_taken_with_a_warning_that_copies_do_not_repeat(given: dict[str, Any]) -> None:
-    with pytest.warns(UserWarning, match="WDS523: .* are not supported") as told:
-        config = WorkerConfig(**given)
+@pytest.mark.parametrize("options", [{"worker_debug_path": "worker_{worker_id}.jsonl"}, {"worker_log_level": 1}])
+def test_energon_log_settings_warn_once(options: dict[str, Any]) -> None:
+    with pytest.warns(UserWarning, match="WDS523: .* are not supported") as record:
+        config = WorkerConfig(**options)
 
-    assert [warning.filename for warning in told] == [__file__]
+    assert [warning.filename for warning in record] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert replace(config) == pickle.loads(pickle.dumps(config)) == WorkerConfig()  # noqa: S301 - our own
 
 
-def test_energons_default_has_its_four_workers_and_no_config_at_all_has_none() -> None:
+def test_default_worker_config_has_four_workers() -> None:
     assert WorkerConfig.default_worker_config().num_workers == 4
     assert WorkerConfig().num_workers == 0
 
 
-def test_workers_may_be_asked_for() -> None:
+def test_worker_config_stores_worker_options() -> None:
     config = WorkerConfig(1, 2, 4, 5, prefetch_factor=3, persistent_workers=False, start_method="spawn")
 
     assert (config.rank, config.world_size, config.num_workers, config.seed_offset) == (1, 2, 4, 5)
     assert (config.prefetch_factor, config.persistent_workers, config.start_method) == (3, False, "spawn")
 
 
-def test_numbers_of_numpy_become_pythons_own() -> None:
+def test_worker_config_converts_numpy_numbers() -> None:
     config = WorkerConfig(np.int64(1), np.int32(2), np.int8(0), np.int64(3))  # type: ignore[arg-type]
 
     assert [type(n) for n in (config.rank, config.world_size, config.num_workers, config.seed_offset)] == [int] * 4
 
 
-def test_a_process_group_is_left_out_of_comparisons_and_pickles() -> None:
+def test_process_group_is_excluded_from_comparison_and_pickle() -> None:
     def group() -> None:
-        """Neither pickles nor equals another."""
+        """A group that can be neither pickled nor compared."""
 
     config = WorkerConfig(1, 2, 3, 4, data_parallel_group=group)
 
     assert config == WorkerConfig(1, 2, 3, 4)
     assert hash(config) == hash(WorkerConfig(1, 2, 3, 4))
     assert config != WorkerConfig(1, 2, 3, 5)
-    again = pickle.loads(pickle.dumps(config))  # noqa: S301 - our own
-    assert (again, again.data_parallel_group) == (config, None)
+    restored = pickle.loads(pickle.dumps(config))  # noqa: S301 - our own
+    assert (restored, restored.data_parallel_group) == (config, None)
 
 
-def test_a_process_group_stays_where_the_configuration_stays() -> None:
+def test_process_group_is_kept_by_copies() -> None:
     group = object()
     config = WorkerConfig(data_parallel_group=group)
 
@@ -113,12 +113,12 @@ def test_a_process_group_stays_where_the_configuration_stays() -> None:
         assert other.data_parallel_group is group
 
 
-def test_without_a_process_group_this_is_the_only_rank() -> None:
+def test_default_worker_config_without_process_group_is_single_rank() -> None:
     assert WorkerConfig.default_worker_config(0) == WorkerConfig(0, 1, 0, 0)
     assert WorkerConfig.default_worker_config(2, prefetch_factor=4) == WorkerConfig(0, 1, 2, prefetch_factor=4)
 
 
-def test_with_a_process_group_rank_and_size_are_the_groups(tmp_path: Path) -> None:
+def test_default_worker_config_uses_rank_and_size_of_process_group(tmp_path: Path) -> None:
     distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     try:
         config = WorkerConfig.default_worker_config(3, distributed.group.WORLD)
@@ -131,8 +131,8 @@ def test_with_a_process_group_rank_and_size_are_the_groups(tmp_path: Path) -> No
         distributed.destroy_process_group()
 
 
-def test_the_sizes_of_the_parallelism_make_a_configuration() -> None:
-    """The example of Energon's guide: eight processes, tensor 2, pipeline 2; the second pipeline stage loads too."""
+def test_from_parallel_sizes_computes_data_parallel_rank() -> None:
+    """The example of Energon's guide: eight processes, tensor 2, pipeline 2; the second pipeline stage loads, too."""
     ranks = [WorkerConfig.from_parallel_sizes(i, 8, tensor=2, pipeline=2, order="tp-pp-dp").rank for i in range(8)]
 
     assert ranks == [0, 0, 0, 0, 1, 1, 1, 1]

@@ -1,4 +1,4 @@
-"""A sample, a pack or a batch is made once more from its restore key alone."""
+"""`restore_sample` rebuilds a sample, a pack or a batch from its restore key alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from tests.loader.datasets import Raw, a_dataset, digest, numbered
 from tests.loader.hooked import Draws
 from tests.loader.mixed import Everything, a_blend, everything
-from tests.loader.running import taken, through_json, training_of
+from tests.loader.running import json_round_trip, make_training_loader, take_batches
 from wdsctl.core.errors import LoaderError, SampleFailed, UsageError
 from wdsctl.loader import Loader, SkipSample, get_loader
 from wdsctl.loader.packing import Packing
@@ -32,7 +32,7 @@ def mix(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def loader_of(path: str, encoder: Any = None, **options: Any) -> Loader:
-    return training_of(path, encoder=encoder, **{"lanes": 2, **options})
+    return make_training_loader(path, encoder=encoder, **{"lanes": 2, **options})
 
 
 def assert_equal(one: Any, other: Any) -> None:
@@ -41,17 +41,17 @@ def assert_equal(one: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize("encoder", [Raw(), Draws()], ids=["bytes", "a generator that draws"])
-def test_any_sample_is_made_again_by_a_fresh_loader(encoder: Raw, dataset: str) -> None:
-    samples = taken(loader_of(dataset, encoder, batch_size=None), 150)
+def test_restore_sample_rebuilds_samples_in_new_loader(encoder: Raw, dataset: str) -> None:
+    samples = take_batches(loader_of(dataset, encoder, batch_size=None), 150)
     loader = loader_of(dataset, encoder, batch_size=None)
 
     for sample in samples[::-7]:
-        assert_equal(loader.restore_sample(through_json(sample["__restore_key__"])), sample)
+        assert_equal(loader.restore_sample(json_round_trip(sample["__restore_key__"])), sample)
 
 
 @pytest.mark.parametrize("encoder", [Raw(), Draws()], ids=["bytes", "hooks that draw"])
-def test_any_batch_is_made_again(encoder: Raw, dataset: str) -> None:
-    batches = taken(loader_of(dataset, encoder), 40)
+def test_restore_sample_rebuilds_batches(encoder: Raw, dataset: str) -> None:
+    batches = take_batches(loader_of(dataset, encoder), 40)
     loader = loader_of(dataset, encoder)
 
     for batch in batches[::-5]:
@@ -59,66 +59,66 @@ def test_any_batch_is_made_again(encoder: Raw, dataset: str) -> None:
 
 
 class Halves(Raw):
-    """Two batches of each, with one key."""
+    """Returns two batches for each, with the same key."""
 
     def encode_batch(self, batch: Any) -> Iterator[Any]:
         for half in range(2):
             yield {"__restore_key__": batch["__restore_key__"], "half": half}
 
 
-def test_a_batch_of_several_is_made_again_only_where_its_key_tells_which(dataset: str) -> None:
-    (batch,) = taken(loader_of(dataset, Halves()), 1)
+def test_restore_sample_rejects_batch_with_ambiguous_key(dataset: str) -> None:
+    (batch,) = take_batches(loader_of(dataset, Halves()), 1)
 
     with pytest.raises(LoaderError, match="2 batches for these samples"):
         loader_of(dataset, Halves()).restore_sample(batch["__restore_key__"])
 
 
-def test_a_batch_that_the_hooks_do_not_make_any_more_is_told(dataset: str) -> None:
+def test_restore_sample_reports_batch_that_hooks_skip(dataset: str) -> None:
     class Skips(Raw):
         def encode_batch(self, batch: Any) -> Any:
             raise SkipSample
 
-    (batch,) = taken(loader_of(dataset), 1)
+    (batch,) = take_batches(loader_of(dataset), 1)
 
     with pytest.raises(LoaderError, match="no batch for these samples"):
         loader_of(dataset, Skips()).restore_sample(batch["__restore_key__"])
 
 
-def test_a_pack_is_made_again_with_all_that_its_hooks_drew(mix: Any) -> None:
+def test_restore_sample_rebuilds_pack_with_random_draws(mix: Any) -> None:
     loader = get_loader(everything(mix))
     packs = list(_packs(islice(loader, 30)))
-    fresh = get_loader(everything(mix))
+    other_loader = get_loader(everything(mix))
 
     for key, members, total in packs[::-3]:
-        again = fresh.restore_sample(through_json(key))
+        restored = other_loader.restore_sample(json_round_trip(key))
         assert key[0] == "pack"
-        assert (again["members"], again["total"]) == (members, total)
+        assert (restored["members"], restored["total"]) == (members, total)
 
 
 class Letters(Raw):
-    """One number a letter; of some samples, two copies."""
+    """Adds one number per letter, and copies some samples."""
 
     def encode_sample(self, sample: Any) -> Any:
         letters = torch.arange(len(sample["txt"]) + torch.randint(10, ()).item())
-        made = {**sample, "letters": letters}
-        return (dict(made, copy=copy) for copy in (0, 1)) if sample["txt"].endswith(b"7") else dict(made, copy=0)
+        encoded = {**sample, "letters": letters}
+        return (dict(encoded, copy=copy) for copy in (0, 1)) if sample["txt"].endswith(b"7") else dict(encoded, copy=0)
 
 
 @pytest.mark.parametrize("too_long", ["truncate", "split"])
-def test_a_pack_of_pieces_and_each_piece_are_made_again(too_long: Any, dataset: str) -> None:
+def test_restore_sample_rebuilds_packs_of_pieces_and_pieces(too_long: Any, dataset: str) -> None:
     packing = Packing(length=lambda sample: len(sample["letters"]), capacity=9, window=16, too_long=too_long)
     options: dict[str, Any] = {"encoder": Letters(), "packing": packing, "batch_size": 1}
-    fresh = loader_of(dataset, **options)
+    other_loader = loader_of(dataset, **options)
 
-    for batch in taken(loader_of(dataset, **options), 40):
-        assert_equal(fresh.restore_sample(through_json(batch["__restore_key__"])), batch)
+    for batch in take_batches(loader_of(dataset, **options), 40):
+        assert_equal(other_loader.restore_sample(json_round_trip(batch["__restore_key__"])), batch)
         (key,) = batch["__restore_key__"]
-        pieces = [fresh.restore_sample(each)["letters"].tolist() for each in key[2:]]
+        pieces = [other_loader.restore_sample(each)["letters"].tolist() for each in key[2:]]
         assert [letter for piece in pieces for letter in piece] == batch["letters"][0].tolist()
     assert {len(each) for each in key[2:]} == {7}
 
 
-def test_what_is_in_a_pack_key_and_no_key_is_refused(dataset: str) -> None:
+def test_restore_sample_rejects_pack_key_with_invalid_members(dataset: str) -> None:
     packing = Packing(length=lambda sample: len(sample["txt"]), capacity=90)
     for key in (("pack", 0, 5), ("pack", 0, (0, 0, "x"))):
         with pytest.raises(UsageError, match="is not a restore key"):
@@ -130,9 +130,9 @@ def _packs(batches: Any) -> Iterator[Any]:
         yield from zip(batch["__restore_key__"], batch["members"], batch["total"], strict=True)
 
 
-def test_nothing_moves_and_the_callers_generators_stay_where_they_are(dataset: str) -> None:
+def test_restore_sample_leaves_loader_and_random_generators_unchanged(dataset: str) -> None:
     loader = loader_of(dataset, Draws())
-    first = taken(loader, 3)
+    first = take_batches(loader, 3)
     before = loader.state_dict()
     torch.manual_seed(1)
     undisturbed = float(torch.rand(1))
@@ -150,21 +150,21 @@ def test_nothing_moves_and_the_callers_generators_stay_where_they_are(dataset: s
     "key",
     [(), (5, 0, 1), ("nothing", 0), [(7, 0, 0)], (0, 0), (0, 0, 1, 0, 0), ("pack",), ("pack", 0), (0, 0, "x")],
 )
-def test_what_is_no_restore_key_of_this_loader_is_refused(key: Any, dataset: str) -> None:
+def test_restore_sample_rejects_invalid_restore_keys(key: Any, dataset: str) -> None:
     with pytest.raises((UsageError, LoaderError)) as raised:
         loader_of(dataset).restore_sample(key)
 
     assert raised.value.hint
 
 
-def test_a_sample_that_the_dataset_does_not_have_is_refused(dataset: str) -> None:
+def test_restore_sample_rejects_missing_sample(dataset: str) -> None:
     with pytest.raises(LoaderError, match="no sample") as raised:
         loader_of(dataset).restore_sample((0, 0, 99 << 28))
 
     assert raised.value.code == "WDS502"
 
 
-def test_what_the_hooks_do_not_make_is_refused(dataset: str) -> None:
+def test_restore_sample_rejects_output_that_hooks_do_not_return(dataset: str) -> None:
     sample = next(iter(loader_of(dataset, batch_size=None)))
 
     class Skips(Raw):
@@ -176,12 +176,12 @@ def test_what_the_hooks_do_not_make_is_refused(dataset: str) -> None:
             loader_of(dataset, encoder).restore_sample(key)
 
 
-def test_a_pack_is_refused_where_nothing_is_packed(dataset: str) -> None:
+def test_restore_sample_rejects_pack_key_without_packing(dataset: str) -> None:
     with pytest.raises(LoaderError, match="does not pack"):
         loader_of(dataset).restore_sample(("pack", 0, (0, 0, 1 << 28)))
 
 
-def test_a_sample_that_fails_raises_what_it_failed_with(dataset: str) -> None:
+def test_restore_sample_raises_error_of_failing_hook(dataset: str) -> None:
     class Broken(Raw):
         def encode_sample(self, sample: Any) -> Any:
             raise ValueError("broken")
@@ -191,7 +191,7 @@ def test_a_sample_that_fails_raises_what_it_failed_with(dataset: str) -> None:
         loader_of(dataset, Broken()).restore_sample(key)
 
 
-def test_restoring_needs_no_pass_over_the_data(tmp_path: Path) -> None:
+def test_restore_sample_encodes_only_members_of_pack(tmp_path: Path) -> None:
     calls: list[str] = []
 
     class Counts(Everything):

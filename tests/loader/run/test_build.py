@@ -1,4 +1,4 @@
-"""Hooks become stages: what is not overridden is none, what fails names its samples, and nothing is lost."""
+"""Hooks become stages: hooks that are not overridden need none, failures name their samples, and no batch is lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from tests.loader.datasets import Raw, a_dataset, digest, numbered
 from tests.loader.hooked import Draws, Fails, loader_of
-from tests.loader.running import digests, taken
+from tests.loader.running import digests, take_batches
 from wdsctl.core.errors import LoaderError, SampleFailed, StateMismatch, WdsctlError
 from wdsctl.loader import (
     Loader,
@@ -40,10 +40,10 @@ HOOKS = ("encode_sample", "batch", "encode_batch")
 
 
 @pytest.mark.parametrize("hook", HOOKS)
-def test_a_hook_that_fails_is_named_with_its_samples_and_its_error(hook: str, dataset: str) -> None:
+def test_failing_hook_is_reported_with_samples_and_error(hook: str, dataset: str) -> None:
     encoder = Fails(hook, ValueError("no good"))
     loader = loader_of(dataset, encoder)
-    taken(loader, 3)
+    take_batches(loader, 3)
     encoder.in_calls(1)
 
     with pytest.raises(LoaderError, match=f"{hook} failed: ValueError: no good") as raised:
@@ -56,7 +56,7 @@ def test_a_hook_that_fails_is_named_with_its_samples_and_its_error(hook: str, da
 
 
 @pytest.mark.parametrize("error", [ValueError("no good"), StopIteration(), KeyError("x")], ids=repr)
-def test_a_sample_that_fails_says_where_it_is(error: Exception, dataset: str) -> None:
+def test_failing_sample_is_reported_with_dataset_shard_and_key(error: Exception, dataset: str) -> None:
     encoder = Fails("encode_sample", error)
     encoder.in_calls(1)
 
@@ -67,7 +67,7 @@ def test_a_sample_that_fails_says_where_it_is(error: Exception, dataset: str) ->
     assert "SkipSample" in raised.value.hint
 
 
-def test_an_error_of_ours_in_a_hook_is_told_with_the_sample(dataset: str) -> None:
+def test_wdsctl_error_in_hook_is_reported_with_sample(dataset: str) -> None:
     class Decodes(Raw):
         def encode_sample(self, sample: Any) -> Any:
             return SampleDecoder()("jpg", sample["txt"])
@@ -79,26 +79,26 @@ def test_an_error_of_ours_in_a_hook_is_told_with_the_sample(dataset: str) -> Non
 
 
 @pytest.mark.parametrize("hook", ["batch", "encode_batch"])
-def test_samples_without_keys_do_not_hide_the_error(hook: str, dataset: str) -> None:
-    class Bare(Fails):
+def test_samples_without_keys_do_not_hide_hook_error(hook: str, dataset: str) -> None:
+    class Keyless(Fails):
         def encode_sample(self, sample: Any) -> Any:
             return {"number": int(sample["__key__"])}
 
-    encoder = Bare(hook, ValueError("no good"))
+    encoder = Keyless(hook, ValueError("no good"))
     encoder.in_calls(1)
 
     with pytest.raises(LoaderError, match="no good"):
         next(iter(loader_of(dataset, encoder)))
 
 
-def test_a_generator_that_fails_in_its_middle_is_named_too(dataset: str) -> None:
+def test_generator_hook_that_fails_after_output_is_reported(dataset: str) -> None:
     class Breaks(Raw):
         def encode_sample(self, sample: Any) -> Iterator[Any]:
             yield sample
             raise ValueError("in the middle")
 
     with pytest.raises(SampleFailed, match="in the middle"):
-        taken(loader_of(dataset, Breaks()), 2)
+        take_batches(loader_of(dataset, Breaks()), 2)
 
 
 # After an error, the batch that failed is drawn again, and nothing is lost.
@@ -107,8 +107,8 @@ def test_a_generator_that_fails_in_its_middle_is_named_too(dataset: str) -> None
 @pytest.mark.parametrize("hook", HOOKS)
 @pytest.mark.parametrize("error", [ValueError("once"), KeyboardInterrupt()], ids=["error", "interrupt"])
 @pytest.mark.parametrize("place", [0, 1, 6])
-def test_a_batch_that_failed_is_drawn_again(hook: str, error: BaseException, place: int, dataset: str) -> None:
-    truth = digests(loader_of(dataset, Fails("", error)), 40)
+def test_failed_batch_is_drawn_again(hook: str, error: BaseException, place: int, dataset: str) -> None:
+    expected = digests(loader_of(dataset, Fails("", error)), 40)
     encoder = Fails(hook, error)
     loader = loader_of(dataset, encoder)
     before = digests(loader, place)
@@ -123,13 +123,13 @@ def test_a_batch_that_failed_is_drawn_again(hook: str, error: BaseException, pla
     resumed = loader_of(dataset, Fails("", error))
     resumed.load_state_dict(json.loads(saved))
 
-    assert before + digests(loader, 40 - place) == truth
-    assert digests(resumed, 40 - place) == truth[place:]
+    assert before + digests(loader, 40 - place) == expected
+    assert digests(resumed, 40 - place) == expected[place:]
     assert loader.stats.batches == 40
     assert loader.stats.samples == 160
 
 
-def test_an_interrupt_passes_through_as_it_is(dataset: str) -> None:
+def test_keyboard_interrupt_passes_through(dataset: str) -> None:
     encoder = Fails("encode_sample", KeyboardInterrupt())
     encoder.in_calls(1)
 
@@ -139,8 +139,8 @@ def test_an_interrupt_passes_through_as_it_is(dataset: str) -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # one that hits a destructor
 @pytest.mark.parametrize("finite", [False, True], ids=["without end", "in passes"])
-def test_interrupts_at_any_moment_lose_no_batch_and_repeat_none(finite: bool, dataset: str) -> None:
-    def fresh() -> Loader:
+def test_interrupts_neither_lose_nor_repeat_batches(finite: bool, dataset: str) -> None:
+    def make_loader() -> Loader:
         return loader_of(dataset, Draws(), batch_size=1, repeat=not finite)
 
     armed: list[bool] = []
@@ -151,13 +151,13 @@ def test_interrupts_at_any_moment_lose_no_batch_and_repeat_none(finite: bool, da
 
     delays = random.Random(5)
     count = 6 * SAMPLES
-    undisturbed = fresh()
-    truth = [each for _ in range(6) for each in digests(undisturbed, SAMPLES)]
-    loader, found, interrupts = fresh(), list[str](), 0
+    undisturbed = make_loader()
+    expected = [each for _ in range(6) for each in digests(undisturbed, SAMPLES)]
+    loader, actual, interrupts = make_loader(), list[str](), 0
     loader.state_dict()
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
-        while len(found) < count or interrupts <= 5:
+        while len(actual) < count or interrupts <= 5:
             batches: list[Any] = []
             try:
                 armed.append(True)
@@ -168,18 +168,18 @@ def test_interrupts_at_any_moment_lose_no_batch_and_repeat_none(finite: bool, da
             except KeyboardInterrupt:
                 armed.clear()
                 interrupts += 1
-            found += map(digest, batches)
+            actual += map(digest, batches)
             if not finite:
-                assert loader.state_dict()["batches_drawn"] == len(found)
+                assert loader.state_dict()["batches_drawn"] == len(actual)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 
     assert interrupts > 5
-    assert found[:count] == truth
+    assert actual[:count] == expected
 
 
-def test_a_sample_that_always_fails_fails_again_after_a_restore(dataset: str) -> None:
+def test_broken_sample_fails_again_after_restore(dataset: str) -> None:
     class Broken(Raw):
         def encode_sample(self, sample: Any) -> Any:
             if int(sample["__key__"]) == 17:
@@ -188,7 +188,7 @@ def test_a_sample_that_always_fails_fails_again_after_a_restore(dataset: str) ->
 
     loader = loader_of(dataset, Broken())
     with pytest.raises(SampleFailed, match="broken"):
-        taken(loader, SAMPLES)
+        take_batches(loader, SAMPLES)
     resumed = loader_of(dataset, Broken())
     resumed.load_state_dict(loader.state_dict())
 
@@ -196,7 +196,7 @@ def test_a_sample_that_always_fails_fails_again_after_a_restore(dataset: str) ->
         next(iter(resumed))
 
 
-# What hooks become.
+# Stages of hooks.
 
 
 class First(Raw):
@@ -225,16 +225,18 @@ class Grouped(Raw):
     ],
     ids=["nothing", "packs", "groups", "packs by length", "buckets"],
 )
-def test_a_stage_that_nobody_asked_for_is_none(encoder: Raw, options: Any, stages: list[str], dataset: str) -> None:
+def test_pipeline_has_only_stages_that_hooks_and_options_need(
+    encoder: Raw, options: Any, stages: list[str], dataset: str
+) -> None:
     loader = loader_of(dataset, encoder, **options)
 
     assert [entry.partition(":")[0] for entry in loader.state_dict()["plan"]["stages"]] == stages
-    assert len(taken(loader, 3)) == 3
+    assert len(take_batches(loader, 3)) == 3
 
 
 @pytest.mark.filterwarnings("ignore:WDS516")
 @pytest.mark.parametrize("get", [get_train_dataset, get_val_dataset])
-def test_an_encoder_that_could_pack_gives_its_samples_where_there_is_no_buffer(get: Any, dataset: str) -> None:
+def test_pack_hooks_without_packing_buffer_leave_samples_unpacked(get: Any, dataset: str) -> None:
     class Late(Selects):
         def postencode_sample(self, sample: Any) -> Iterator[Any]:
             yield {**sample, "late": True}
@@ -245,7 +247,7 @@ def test_an_encoder_that_could_pack_gives_its_samples_where_there_is_no_buffer(g
     assert (len(set(batch["__key__"])), batch["late"], loader.state_dict()["plan"]["stages"]) == (4, [True] * 4, [])
 
 
-def test_a_state_is_refused_where_other_stages_wait(dataset: str) -> None:
+def test_state_of_other_stages_is_rejected(dataset: str) -> None:
     state = loader_of(dataset, Grouped()).state_dict()
 
     with pytest.warns(UserWarning, match="other hooks"), pytest.raises(StateMismatch, match="the stages"):

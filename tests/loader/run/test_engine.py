@@ -1,4 +1,4 @@
-"""Workers of a real loader: whatever happens to them, the stream is the one that this process alone would have made."""
+"""Whatever happens to the workers of a loader, its batches are those that a single process would produce."""
 
 from __future__ import annotations
 
@@ -34,16 +34,23 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
     return a_dataset(tmp_path_factory.mktemp("data"), SAMPLES, shard_samples=25, parts=numbered)
 
 
-def loader_of(path: str, workers: int, encoder: Any = None, *, running: Any = None, **options: Any) -> Loader:
+def loader_of(path: str, workers: int, encoder: Any = None, *, loader_options: Any = None, **options: Any) -> Loader:
     config = {"start_method": "fork", **options.pop("config", {})}
-    given = {"batch_size": 4, "lanes": 4, "shuffle_buffer_size": 8, "task_encoder": encoder or Raw(), **options}
+    dataset_options = {
+        "batch_size": 4,
+        "lanes": 4,
+        "shuffle_buffer_size": 8,
+        "task_encoder": encoder or Raw(),
+        **options,
+    }
     return get_loader(
-        get_train_dataset(path, worker_config=WorkerConfig(0, 1, workers, **config), **given), **(running or {})
+        get_train_dataset(path, worker_config=WorkerConfig(0, 1, workers, **config), **dataset_options),
+        **(loader_options or {}),
     )
 
 
 def workers_of(loader: Loader) -> list[int]:
-    """Process ids of all descendants that draw: those whose parent is the nursery."""
+    """Returns the process ids of the workers: the children of this process's fork server."""
     own = os.getpid()
     parents = {}
     for entry in os.listdir("/proc"):
@@ -52,12 +59,12 @@ def workers_of(loader: Loader) -> list[int]:
                 parents[int(entry)] = int(Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[1])
             except OSError:
                 continue
-    nurseries = {pid for pid, parent in parents.items() if parent == own}
-    return [pid for pid, parent in parents.items() if parent in nurseries]
+    children = {pid for pid, parent in parents.items() if parent == own}
+    return [pid for pid, parent in parents.items() if parent in children]
 
 
 class Once(Raw):
-    """Does something in the worker at one sample, the first time that anybody comes there."""
+    """Acts in the worker at one sample, the first time that it is encoded."""
 
     def __init__(self, folder: Path, key: str) -> None:
         self.mark = folder / "was-here"
@@ -83,7 +90,7 @@ class Hangs(Once):
         time.sleep(600)
 
 
-class Always(Raw):
+class ExitsAlways(Raw):
     def __init__(self, key: str) -> None:
         self.key = key
 
@@ -98,47 +105,47 @@ class Exits(Raw):
         raise SystemExit(4)
 
 
-def test_a_worker_that_dies_is_replaced_and_the_stream_is_unchanged(dataset: str, tmp_path: Path) -> None:
-    truth = digests(loader_of(dataset, 0), 60)
+def test_killed_worker_is_replaced_without_changing_batches(dataset: str, tmp_path: Path) -> None:
+    expected = digests(loader_of(dataset, 0), 60)
     with loader_of(dataset, 2, Dies(tmp_path, "000037")) as loader:
-        assert digests(loader, 60) == truth
+        assert digests(loader, 60) == expected
     assert (tmp_path / "was-here").exists()
 
 
-def test_a_worker_that_hangs_is_replaced_and_the_stream_is_unchanged(dataset: str, tmp_path: Path) -> None:
-    truth = digests(loader_of(dataset, 0), 60)
-    running = {"watchdog_timeout_seconds": 3, "watchdog_initial_timeout_seconds": 60}
-    with loader_of(dataset, 2, Hangs(tmp_path, "000037"), running=running) as loader:
-        assert digests(loader, 60) == truth
+def test_hanging_worker_is_replaced_without_changing_batches(dataset: str, tmp_path: Path) -> None:
+    expected = digests(loader_of(dataset, 0), 60)
+    loader_options = {"watchdog_timeout_seconds": 3, "watchdog_initial_timeout_seconds": 60}
+    with loader_of(dataset, 2, Hangs(tmp_path, "000037"), loader_options=loader_options) as loader:
+        assert digests(loader, 60) == expected
     assert (tmp_path / "was-here").exists()
 
 
-def test_a_sample_that_ends_its_worker_twice_is_named(dataset: str) -> None:
-    with loader_of(dataset, 1, Always("000037")) as loader:
+def test_sample_that_kills_worker_twice_is_reported(dataset: str) -> None:
+    with loader_of(dataset, 1, ExitsAlways("000037")) as loader:
         with pytest.raises(LoaderError, match="WDS530") as caught:
             digests(loader, 60)
         assert "000037" in str(caught.value)
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_hook_that_asks_its_process_to_exit_is_an_error_that_names_the_sample(dataset: str, workers: int) -> None:
+def test_system_exit_in_hook_is_reported_with_sample(dataset: str, workers: int) -> None:
     with loader_of(dataset, workers, Exits()) as loader, pytest.raises(LoaderError, match="encode_sample") as caught:
         next(iter(loader))
     assert "key 0" in str(caught.value)
 
 
-def test_workers_that_are_killed_from_outside_are_replaced(dataset: str) -> None:
-    truth = digests(loader_of(dataset, 0), 40)
+def test_workers_killed_from_outside_are_replaced(dataset: str) -> None:
+    expected = digests(loader_of(dataset, 0), 40)
     with loader_of(dataset, 2) as loader:
-        got = digests(loader, 10)
+        actual = digests(loader, 10)
         for pid in workers_of(loader):
             os.kill(pid, signal.SIGKILL)
-        got += digests(loader, 30)
-    assert got == truth
+        actual += digests(loader, 30)
+    assert actual == expected
 
 
 class Broken(Raw):
-    """One sample in seven fails."""
+    """Fails at one sample in seven."""
 
     def encode_sample(self, sample: Any) -> Any:
         if int(sample["__key__"]) % 7 == 3:
@@ -147,23 +154,23 @@ class Broken(Raw):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_samples_that_fail_are_left_out_and_counted_exactly(dataset: str, workers: int) -> None:
+def test_failing_samples_are_skipped_and_counted_exactly(dataset: str, workers: int) -> None:
     with loader_of(dataset, workers, Broken()) as loader:
         batches = list(islice(loader, 48))
         assert all(int(key) % 7 != 3 for batch in batches for key in batch["__key__"])
         assert loader.stats.samples == 48 * 4
-        with loader_of(dataset, 0, Broken()) as alone:
-            assert [digest(batch) for batch in islice(alone, 48)] == [digest(batch) for batch in batches]
-            assert alone.stats.failed == loader.stats.failed > 20
+        with loader_of(dataset, 0, Broken()) as inline:
+            assert [digest(batch) for batch in islice(inline, 48)] == [digest(batch) for batch in batches]
+            assert inline.stats.failed == loader.stats.failed > 20
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_handler_that_raises_ends_the_run_and_it_can_be_asked_again(dataset: str, workers: int) -> None:
+def test_raising_error_handler_repeats_same_batch_at_next_call(dataset: str, workers: int) -> None:
     with loader_of(dataset, workers, Broken(), config={"global_error_handler": reraise_exception}) as loader:
-        got, failures = [], []
+        actual, failures = [], []
         for _ in range(12):
             try:
-                got.append(digest(next(iter(loader))))
+                actual.append(digest(next(iter(loader))))
             except WdsctlError as error:
                 failures.append(str(error))
         assert failures, "a sample fails"
@@ -172,7 +179,7 @@ def test_a_handler_that_raises_ends_the_run_and_it_can_be_asked_again(dataset: s
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_hook_that_always_fails_ends_the_run_with_the_cause(dataset: str, workers: int) -> None:
+def test_hook_that_always_fails_stops_training_with_cause(dataset: str, workers: int) -> None:
     class Wrong(Raw):
         def encode_sample(self, sample: Any) -> Any:
             return sample["nothing"]
@@ -181,12 +188,12 @@ def test_a_hook_that_always_fails_ends_the_run_with_the_cause(dataset: str, work
         next(iter(loader))
 
 
-@pytest.mark.parametrize("how", [shutil.move, shutil.copyfile], ids=["by another file", "in place"])
+@pytest.mark.parametrize("replace_file", [shutil.move, shutil.copyfile], ids=["by another file", "in place"])
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_shard_that_is_replaced_by_one_of_its_size_is_told_and_skipped(
-    tmp_path: Path, workers: int, how: Callable[[Path, Path], Any]
+def test_shard_replaced_by_one_of_equal_size_is_skipped(
+    tmp_path: Path, workers: int, replace_file: Callable[[Path, Path], Any]
 ) -> None:
-    """Tars are of few sizes: another one would be read without a word."""
+    """Many tars have equal sizes, so a replacement could be read unnoticed."""
     root = tmp_path / "data"
     path = a_dataset(root, 300, shard_samples=100, parts=numbered)
     other, second, third = tmp_path / "other.tar", root / "shard-001.tar", root / "shard-002.tar"
@@ -194,19 +201,19 @@ def test_a_shard_that_is_replaced_by_one_of_its_size_is_told_and_skipped(
     assert other.stat().st_size == second.stat().st_size
     with loader_of(path, workers, lanes=1) as loader:
         digests(loader, 1)  # shards are open
-        how(other, second)
+        replace_file(other, second)
         batches = list(islice(loader, 60))
-        with loader_of(path, workers, lanes=1, changed_shards="skip") as again:
-            again.load_state_dict(loader.state_dict())
-            batches += islice(again, 20)
-            failed = loader.stats.failed + again.stats.failed
+        with loader_of(path, workers, lanes=1, changed_shards="skip") as resumed:
+            resumed.load_state_dict(loader.state_dict())
+            batches += islice(resumed, 20)
+            failed = loader.stats.failed + resumed.stats.failed
     texts = {(key, text) for batch in batches for key, text in zip(batch["__key__"], batch["txt"], strict=True)}
     assert all(text == f"text {int(key)}".encode() for key, text in texts)
     assert failed >= 20
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_shard_that_is_replaced_under_a_training_is_told_and_skipped_not_read(tmp_path: Path, workers: int) -> None:
+def test_shard_replaced_before_training_is_skipped(tmp_path: Path, workers: int) -> None:
     root = tmp_path / "data"
     path = a_dataset(root, 60, shard_samples=20, parts=numbered)
     (root / "shard-001.tar").write_bytes(b"not what it was")
@@ -216,7 +223,7 @@ def test_a_shard_that_is_replaced_under_a_training_is_told_and_skipped_not_read(
         assert loader.stats.failed >= 20
 
 
-def test_validation_gives_the_same_passes_with_workers(dataset: str) -> None:
+def test_validation_passes_are_equal_with_and_without_workers(dataset: str) -> None:
     def passes(workers: int) -> list[list[str]]:
         config = WorkerConfig(0, 1, workers)
         validation = get_val_dataset(
@@ -231,7 +238,7 @@ def test_validation_gives_the_same_passes_with_workers(dataset: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("start", ["forkserver", "spawn"])
-def test_workers_of_fresh_interpreters_make_the_same_stream(dataset: str, start: str) -> None:
-    truth = digests(loader_of(dataset, 0), 30)
+def test_spawned_workers_produce_same_batches(dataset: str, start: str) -> None:
+    expected = digests(loader_of(dataset, 0), 30)
     with loader_of(dataset, 2, config={"start_method": start}) as loader:
-        assert digests(loader, 30) == truth
+        assert digests(loader, 30) == expected

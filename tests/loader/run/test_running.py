@@ -1,4 +1,4 @@
-"""How many workers a rank can use, and what becomes of a trace that cannot write the trace."""
+"""How many workers a rank can use, and what happens to a training that cannot write its trace."""
 
 from __future__ import annotations
 
@@ -10,25 +10,29 @@ from typing import Any
 
 import pytest
 
-from tests.core.traces import read, told
+from tests.core.traces import read_folder, restore_keys_by_batch
 from tests.full_disk import files_of_at_most
 from tests.loader.datasets import Raw, a_dataset, digest
-from tests.loader.running import digests, taken
+from tests.loader.running import digests, take_batches
 from wdsctl.core.errors import WdsctlError
 from wdsctl.loader import WorkerConfig, get_loader, get_train_dataset
 from wdsctl.loader.run.engine import count_usable_workers
 
 
-@pytest.mark.parametrize(("wanted", "usable"), [(0, 0), (1, 1), (8, 8), (9, 8), (32, 8)])
-def test_a_rank_uses_a_worker_a_lane_at_most_and_says_how_to_use_more(
-    wanted: int, usable: int, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("num_workers", "usable"), [(0, 0), (1, 1), (8, 8), (9, 8), (32, 8)])
+def test_count_usable_workers_is_limited_by_lanes_with_warning(
+    num_workers: int, usable: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "wdsctl.loader"):
-        assert count_usable_workers(WorkerConfig(1, 2, num_workers=wanted), lane_count=8) == usable
+        assert count_usable_workers(WorkerConfig(1, 2, num_workers=num_workers), lane_count=8) == usable
 
-    told = [f"num_workers is {wanted}, but only 8 workers can run, one per lane of this rank"] if wanted > 8 else []
-    assert [message.partition(";")[0] for message in caplog.messages] == told
-    assert all(f"lanes={2 * wanted} " in message for message in caplog.messages)
+    expected = (
+        [f"num_workers is {num_workers}, but only 8 workers can run, one per lane of this rank"]
+        if num_workers > 8
+        else []
+    )
+    assert [message.partition(";")[0] for message in caplog.messages] == expected
+    assert all(f"lanes={2 * num_workers} " in message for message in caplog.messages)
 
 
 @pytest.fixture(scope="module")
@@ -40,36 +44,36 @@ def loader_of(path: str, **options: Any) -> Any:
     return get_loader(get_train_dataset(path, batch_size=4, task_encoder=Raw(), **options))
 
 
-def test_the_batches_before_a_state_are_in_the_trace(dataset: str, tmp_path: Path) -> None:
+def test_trace_contains_batches_before_state(dataset: str, tmp_path: Path) -> None:
     loader = loader_of(dataset, trace=tmp_path)
-    taken(loader, 7)
+    take_batches(loader, 7)
 
     loader.state_dict()
 
-    assert list(told(read(tmp_path))) == list(range(7))
+    assert list(restore_keys_by_batch(read_folder(tmp_path))) == list(range(7))
 
 
-def test_a_full_disk_under_the_trace_ends_no_training_and_is_counted(
+def test_full_disk_of_trace_does_not_stop_training(
     dataset: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    truth = digests(loader_of(dataset), 500)
+    expected = digests(loader_of(dataset), 500)
     loader = loader_of(dataset, trace=tmp_path)
     batches = iter(loader)
     with caplog.at_level(logging.WARNING, "wdsctl.loader"):
         with files_of_at_most(400):
-            found = [digest(next(batches)) for _ in range(300)]
-        found += [digest(next(batches)) for _ in range(200)]
+            actual = [digest(next(batches)) for _ in range(300)]
+        actual += [digest(next(batches)) for _ in range(200)]
         loader.close()
 
-    assert found == truth
+    assert actual == expected
     lines = [line for line in caplog.messages if "trace" in line]
     assert "cannot write the trace" in lines[0]
     assert "continues" in lines[1]
     assert len(lines) == 2
-    assert list(told(read(tmp_path))) == list(range(500))
+    assert list(restore_keys_by_batch(read_folder(tmp_path))) == list(range(500))
 
 
-def test_a_disk_that_is_full_at_the_start_leaves_the_training_without_a_trace(
+def test_training_runs_without_trace_if_disk_is_full_at_start(
     dataset: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(path: str, *_: Any, **__: Any) -> None:
@@ -77,12 +81,12 @@ def test_a_disk_that_is_full_at_the_start_leaves_the_training_without_a_trace(
 
     monkeypatch.setattr(os, "mkdir", full)
     with caplog.at_level(logging.WARNING, "wdsctl.loader"):
-        assert len(taken(loader_of(dataset, trace=tmp_path / "trace"), 20)) == 20
+        assert len(take_batches(loader_of(dataset, trace=tmp_path / "trace"), 20)) == 20
 
     assert ["no trace of this run is written" in line for line in caplog.messages] == [True]
 
 
-def test_a_trace_that_could_never_be_written_is_an_error_at_once(dataset: str, tmp_path: Path) -> None:
+def test_unwritable_trace_folder_raises_at_once(dataset: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(WdsctlError):
-        taken(loader_of(dataset, trace=tmp_path / "file" / "trace"), 1)
+        take_batches(loader_of(dataset, trace=tmp_path / "file" / "trace"), 1)

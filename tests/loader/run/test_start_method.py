@@ -1,4 +1,4 @@
-"""Workers that would wait for threads of a store's client are not forked."""
+"""Workers are not forked if they would wait for threads of a storage client."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from fsspec.registry import _registry as opened_drivers
+from fsspec.registry import _registry as driver_registry
 
 from tests.loader.datasets import Raw, a_dataset
 from tests.loader.running import digests
-from tests.preparing import prepare_request
-from tests.remote import FaultyFileSystem, uploaded
+from tests.prepare_requests import prepare_request
+from tests.remote import FaultyFileSystem, upload_shards
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.loader import WorkerConfig, get_loader, get_train_dataset
 from wdsctl.loader.run import engine
@@ -32,22 +32,22 @@ class Client(FaultyFileSystem):
 
 @pytest.mark.usefixtures("faulty_store")
 @pytest.mark.parametrize("is_used", [False, True])
-def test_a_process_that_has_used_msc_forks_no_workers(
+def test_process_that_used_msc_starts_workers_by_forkserver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, is_used: bool
 ) -> None:
-    monkeypatch.setitem(opened_drivers, "msc", Client)
-    url = uploaded(a_dataset(tmp_path / "local", 40), "msc://profile/shards")
+    monkeypatch.setitem(driver_registry, "msc", Client)
+    url = upload_shards(a_dataset(tmp_path / "local", 40), "msc://profile/shards")
     prepare(url, None, prepare_request(sample_type="CrudeSample"))
     monkeypatch.delitem(sys.modules, "multistorageclient", raising=False)
     if is_used:
         monkeypatch.setitem(sys.modules, "multistorageclient", ModuleType("multistorageclient"))
-    started: list[str] = []
+    start_methods: list[str] = []
 
     class NotStarted(Exception):  # noqa: N818
         pass
 
     def pool(*_: Any, options: Any, **__: Any) -> None:
-        started.append(options.start_method)
+        start_methods.append(options.start_method)
         raise NotStarted
 
     monkeypatch.setattr(engine, "WorkerPool", pool)
@@ -57,5 +57,5 @@ def test_a_process_that_has_used_msc_forks_no_workers(
 
     with caplog.at_level(logging.WARNING), pytest.raises(NotStarted):
         digests(loader, 1)
-    assert started == ["forkserver" if is_used else "fork"]
+    assert start_methods == ["forkserver" if is_used else "fork"]
     assert ("which do not survive a fork" in caplog.text) == is_used

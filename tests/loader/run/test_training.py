@@ -1,4 +1,4 @@
-"""What a training adopts from a state, what it refuses, and what it is told of a dataset that grows."""
+"""What a training adopts from a state, and which states it rejects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.loader.datasets import Raw, a_dataset, numbered
-from tests.loader.running import Twice, digests, ids, saved_after, training_of
+from tests.loader.running import Twice, digests, ids, make_training_loader, save_state_after
 from wdsctl.core.errors import LoaderError, StateMismatch
 from wdsctl.core.split.split import split_by_ratios
 from wdsctl.loader import SkipSample, WorkerConfig, merge_states
@@ -31,7 +31,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize(
-    ("saved", "here", "line"),
+    ("saved", "current", "line"),
     [
         ({}, {"seed": 1}, "seed: 0 in the state, 1 here"),
         ({}, {"worker_config": WorkerConfig(seed_offset=2)}, "seed_offset: 0 in the state, 2 here"),
@@ -45,24 +45,24 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
         ),
     ],
 )
-def test_a_state_of_another_order_is_refused_with_what_differs(
-    saved: dict[str, Any], here: dict[str, Any], line: str, dataset: str
+def test_state_of_another_order_is_rejected_with_difference(
+    saved: dict[str, Any], current: dict[str, Any], line: str, dataset: str
 ) -> None:
-    state = saved_after(training_of(dataset, **saved), 3)
+    state = save_state_after(make_training_loader(dataset, **saved), 3)
 
     with pytest.raises(StateMismatch) as raised:
-        training_of(dataset, **here).load_state_dict(state)
+        make_training_loader(dataset, **current).load_state_dict(state)
 
     assert raised.value.message.splitlines()[1:] == [f"  {line}"]
     assert raised.value.code == "WDS501"
     assert raised.value.hint
 
 
-def test_a_line_tells_each_difference(dataset: str) -> None:
-    state = saved_after(training_of(dataset), 3)
+def test_rejected_state_lists_each_difference_on_a_line(dataset: str) -> None:
+    state = save_state_after(make_training_loader(dataset), 3)
 
     with pytest.raises(StateMismatch) as raised:
-        training_of(dataset, seed=1, shuffle=False).load_state_dict(state)
+        make_training_loader(dataset, seed=1, shuffle=False).load_state_dict(state)
 
     assert [line.split(":")[0].strip() for line in raised.value.message.splitlines()[1:]] == [
         "shuffle_over_epochs_multiplier",
@@ -70,62 +70,62 @@ def test_a_line_tells_each_difference(dataset: str) -> None:
     ]
 
 
-def test_a_state_of_another_dataset_is_refused(dataset: str, tmp_path: Path) -> None:
+def test_state_of_another_dataset_is_rejected(dataset: str, tmp_path: Path) -> None:
     other = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=lambda i: {"txt": b"%d" % i, "json": b"{}"})
-    state = saved_after(training_of(dataset), 3)
+    state = save_state_after(make_training_loader(dataset), 3)
 
     with pytest.raises(StateMismatch, match="changed data: "):
-        training_of(other).load_state_dict(state)
+        make_training_loader(other).load_state_dict(state)
 
 
-def test_a_state_of_another_split_is_refused(tmp_path: Path) -> None:
+def test_state_of_another_split_is_rejected(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered, split={"train": 1.0, "other": 1.0})
-    state = saved_after(training_of(root), 3)
+    state = save_state_after(make_training_loader(root), 3)
 
     with pytest.raises(StateMismatch, match=r"split: train in the state, other here"):
-        training_of(root, split_part="other").load_state_dict(state)
+        make_training_loader(root, split_part="other").load_state_dict(state)
 
 
-def test_a_split_that_was_made_anew_is_refused(tmp_path: Path) -> None:
+def test_state_of_replaced_split_is_rejected(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered, split={"train": 1.0, "val": 1.0})
-    state = saved_after(training_of(root), 3)
+    state = save_state_after(make_training_loader(root), 3)
     split_by_ratios(root, {"train": 1.0, "val": 1.0}, by="sample", seed=5, may_move=True)
 
     with pytest.raises(StateMismatch, match="changed data: "):
-        training_of(root).load_state_dict(state)
+        make_training_loader(root).load_state_dict(state)
 
 
-def test_a_dataset_may_be_moved(dataset: str, tmp_path: Path) -> None:
-    loader = training_of(dataset)
-    state = saved_after(loader, 5)
+def test_state_of_moved_dataset_is_accepted(dataset: str, tmp_path: Path) -> None:
+    loader = make_training_loader(dataset)
+    state = save_state_after(loader, 5)
     shutil.copytree(dataset, tmp_path / "moved")
-    resumed = training_of(str(tmp_path / "moved"))
+    resumed = make_training_loader(str(tmp_path / "moved"))
 
     resumed.load_state_dict(state)
 
     assert digests(resumed, 10) == digests(loader, 10)
 
 
-# What was chosen for the first start is gone on with.
+# Sizes chosen at the first start are kept.
 
 
 @pytest.mark.parametrize("world", [2, 4, 3])
-def test_lanes_that_nobody_asked_for_are_taken_from_the_state(world: int, dataset: str) -> None:
-    loader = training_of(dataset)
-    state = merge_states([saved_after(loader, 5)])
+def test_default_lane_count_is_taken_from_state(world: int, dataset: str) -> None:
+    loader = make_training_loader(dataset)
+    state = merge_states([save_state_after(loader, 5)])
 
-    resumed = [training_of(dataset, rank, world) for rank in range(world)]
+    resumed = [make_training_loader(dataset, rank, world) for rank in range(world)]
     for each in resumed:
         each.load_state_dict(state)
 
     assert {each.config()["order"]["lanes"] for each in resumed} == {8}
-    assert len(training_of(dataset, 0, world).state_dict()["lanes"]) == 8 * world
+    assert len(make_training_loader(dataset, 0, world).state_dict()["lanes"]) == 8 * world
 
 
-def test_slices_that_nobody_asked_for_are_taken_from_the_state(dataset: str) -> None:
-    loader = training_of(dataset, lanes=1, max_samples_per_sequence=3)
-    state = saved_after(loader, 5)
-    resumed = training_of(dataset)
+def test_default_slice_size_is_taken_from_state(dataset: str) -> None:
+    loader = make_training_loader(dataset, lanes=1, max_samples_per_sequence=3)
+    state = save_state_after(loader, 5)
+    resumed = make_training_loader(dataset)
 
     resumed.load_state_dict(state)
 
@@ -133,8 +133,8 @@ def test_slices_that_nobody_asked_for_are_taken_from_the_state(dataset: str) -> 
     assert digests(resumed, 10) == digests(loader, 10)
 
 
-def test_lanes_that_the_ranks_do_not_divide_are_split_at_the_start(dataset: str) -> None:
-    world = [training_of(dataset, rank, 4, lanes=6, batch_size=3) for rank in range(4)]
+def test_lanes_are_split_if_ranks_do_not_divide_them(dataset: str) -> None:
+    world = [make_training_loader(dataset, rank, 4, lanes=6, batch_size=3) for rank in range(4)]
 
     batches = [batch for loader in world for batch in islice(loader, 24)]
 
@@ -144,13 +144,13 @@ def test_lanes_that_the_ranks_do_not_divide_are_split_at_the_start(dataset: str)
     assert Counter(epoch for _, epoch, _ in counts)[0] == SAMPLES
 
 
-# Lanes with little or nothing in them.
+# Lanes with few or no samples.
 
 
 @pytest.mark.parametrize("samples", [1, 2, 5])
-def test_more_lanes_than_samples_run_on(samples: int, tmp_path: Path) -> None:
+def test_training_with_more_lanes_than_samples_continues(samples: int, tmp_path: Path) -> None:
     root = a_dataset(tmp_path, samples, parts=numbered)
-    loader = training_of(root, lanes=16, batch_size=2)
+    loader = make_training_loader(root, lanes=16, batch_size=2)
 
     counts = Counter(ids(list(islice(loader, 100))))
 
@@ -158,7 +158,7 @@ def test_more_lanes_than_samples_run_on(samples: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("samples", "generator"), [(5, False), (40, True)])
-def test_when_everything_is_skipped_a_training_ends_in_an_error(samples: int, generator: bool, tmp_path: Path) -> None:
+def test_training_with_all_samples_skipped_raises(samples: int, generator: bool, tmp_path: Path) -> None:
     class Nothing(Raw):
         def encode_sample(self, sample: Any) -> Any:
             if generator:
@@ -166,7 +166,7 @@ def test_when_everything_is_skipped_a_training_ends_in_an_error(samples: int, ge
             raise SkipSample
 
     root = a_dataset(tmp_path, samples, parts=numbered)
-    loader = training_of(root, encoder=Nothing(), lanes=16)
+    loader = make_training_loader(root, encoder=Nothing(), lanes=16)
 
     with pytest.raises(LoaderError, match="no output from") as raised:
         next(iter(loader))
@@ -180,14 +180,18 @@ def iter_nothing() -> Iterator[Any]:
     yield from ()
 
 
-def test_one_good_sample_among_many_is_found_by_every_lane(dataset: str) -> None:
+def test_every_lane_finds_single_unskipped_sample(dataset: str) -> None:
     class One(Raw):
         def encode_sample(self, sample: Any) -> Any:
             if int(sample["__key__"]) != 17:
                 raise SkipSample
             return sample
 
-    keys = {key for batch in islice(training_of(dataset, encoder=One(), batch_size=1), 60) for key in batch["__key__"]}
+    keys = {
+        key
+        for batch in islice(make_training_loader(dataset, encoder=One(), batch_size=1), 60)
+        for key in batch["__key__"]
+    }
 
     assert keys == {"000017"}
 
@@ -195,16 +199,16 @@ def test_one_good_sample_among_many_is_found_by_every_lane(dataset: str) -> None
 # The form of states.
 
 
-def test_numbers_of_numpy_do_not_get_into_a_state(dataset: str) -> None:
+def test_state_contains_no_numpy_numbers(dataset: str) -> None:
     workers = WorkerConfig(rank=np.int64(0), world_size=np.int64(1))  # type: ignore[arg-type]
-    loader = training_of(
+    loader = make_training_loader(
         dataset, worker_config=workers, seed=np.int64(3), lanes=np.int32(4), batch_size=np.int64(4), shuffle=np.bool_(1)
     )
-    state = saved_after(loader, 5)
+    state = save_state_after(loader, 5)
 
     assert types_in(loader.state_dict()) <= {dict, list, str, int, bool, type(None)}
     assert types_in(loader.config()) <= {dict, list, str, int, bool, type(None)}
-    same = training_of(dataset, seed=3, lanes=4)
+    same = make_training_loader(dataset, seed=3, lanes=4)
     same.load_state_dict(state, strict=True)
 
 
@@ -214,8 +218,8 @@ def types_in(value: Any) -> set[type[Any]]:
     return {list}.union(*map(types_in, value)) if isinstance(value, list) else {type(value)}
 
 
-def test_states_that_were_handed_out_stay_as_they_were(dataset: str) -> None:
-    loader = training_of(dataset, encoder=Twice())
+def test_states_are_not_mutated_by_later_batches(dataset: str) -> None:
+    loader = make_training_loader(dataset, encoder=Twice())
     states, texts = [], []
     for _ in islice(loader, 30):
         states.append(loader.state_dict())

@@ -1,4 +1,4 @@
-"""The contract of cursors holds for every cursor there is."""
+"""Every cursor of the loader satisfies the contract of cursors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import wdsctl.loader.pipeline
 from tests.contracts.savable import assert_savable
 from tests.loader.datasets import a_dataset, numbered
-from tests.loader.pipeline.made_up import failures_of, hook_of
+from tests.loader.pipeline.fake_stages import failures_of, hook_of
 from wdsctl.core.catalog.read import read_split
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.dataset.location import locate
@@ -52,7 +52,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> SplitSource:
 
 
 def encode(sample: Any) -> Iterator[Any]:
-    """One becomes none, one, two, or is skipped."""
+    """Yields none, one or two copies, or skips the sample."""
     number = int(sample["__key__"])
     if number % 5 == 3:
         raise SkipSample
@@ -61,7 +61,7 @@ def encode(sample: Any) -> Iterator[Any]:
 
 
 def select(samples: list[Any]) -> list[list[Any]]:
-    """Pairs; the odd one is left out."""
+    """Returns pairs and leaves an odd sample out."""
     return [list(pair) for pair in zip(samples[::2], samples[1::2], strict=False)]
 
 
@@ -75,13 +75,13 @@ def criterion(sample: Any) -> tuple[int, int | None]:
 
 
 def refs_of(source: SplitSource, lane: Lane) -> RefCursor:
-    """A blend of the dataset and of a part of it, one and a half times."""
+    """Opens a blend of the dataset and of a part of it, repeated one and a half times."""
     orders = [ShuffledOrder(n=n, slice_samples=2, window_samples=6, seed=n, passes=1, lanes=2) for n in (source.n, 22)]
-    arms = [
+    components = [
         Component(orders[0], [SourceRange(source, 0, source.n, source.n)]),
         Component(orders[1], [SourceRange(source, 10, 15, 22)]),
     ]
-    return RefStage(arms, [Mixture((3, 1))], 5).open(lane)
+    return RefStage(components, [Mixture((3, 1))], 5).open(lane)
 
 
 def samples_of(source: SplitSource, lane: Lane, *hooks: Any) -> SampleCursor:
@@ -113,8 +113,8 @@ def batches_of(source: SplitSource, lane: Lane) -> BatchCursor:
     return batch_stage().open(groups_of(source, lane), failures, failures.stats)
 
 
-class Lanes:
-    """A lane of a pipeline of everything, whose state goes in when it is opened."""
+class PipelineLane:
+    """A lane of a pipeline with all stages, whose state is passed when it is opened."""
 
     def __init__(self, source: SplitSource, lane: Lane) -> None:
         refs = refs_of(source, lane)._stage
@@ -131,7 +131,7 @@ class Lanes:
         )
         self._lane = lane
         self._number = 0
-        self._cursor = self._opened(None)
+        self._cursor = self._open(None)
 
     def next(self) -> Any:
         self._number += 1
@@ -141,14 +141,14 @@ class Lanes:
         return {"number": self._number, "lane": self._cursor.state()}
 
     def load(self, state: Any) -> None:
-        self._number, self._cursor = state["number"], self._opened(state["lane"])
+        self._number, self._cursor = state["number"], self._open(state["lane"])
 
-    def _opened(self, state: Any) -> LaneCursor:
+    def _open(self, state: Any) -> LaneCursor:
         return self._pipeline.open(self._lane, Stats(), state)
 
 
-class Saved:
-    """A cursor, under the names that the contract has."""
+class SavableCursor:
+    """A cursor with the method names of the contract."""
 
     def __init__(self, cursor: Any) -> None:
         self.cursor = cursor
@@ -165,7 +165,7 @@ def references(cursor: Any) -> list[Any]:
 
 
 def plain(value: Any) -> Any:
-    """What is in a sample, or in a list of them."""
+    """Returns the fields of a sample, or of a list of samples."""
     if isinstance(value, list):
         return [plain(each) for each in value]
     return {name: value[name] for name in ("__restore_key__", "copy", "pack") if name in value}
@@ -185,16 +185,16 @@ CURSORS: dict[type[Any], tuple[Callable[[SplitSource, Lane], Any], Callable[[Any
         lambda each: [(item.origin_hash, plain(item.value)) for item in each.next()],
     ),
     BatchCursor: (batches_of, lambda each: plain(each.draw())),
-    LaneCursor: (Lanes, lambda each: plain(each.next())),
+    LaneCursor: (PipelineLane, lambda each: plain(each.next())),
 }
 
 
 @pytest.mark.parametrize("kind", CURSORS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("lane", LANES, ids=IDS)
-def test_a_cursor_goes_on_from_wherever_it_was_saved(kind: type[Any], lane: Lane, source: SplitSource) -> None:
-    fresh, step = CURSORS[kind]
+def test_cursor_resumes_from_any_saved_state(kind: type[Any], lane: Lane, source: SplitSource) -> None:
+    open_cursor, step = CURSORS[kind]
 
-    assert_savable(lambda: Saved(fresh(source, lane)), lambda saved: step(saved.cursor), STEPS)
+    assert_savable(lambda: SavableCursor(open_cursor(source, lane)), lambda saved: step(saved.cursor), STEPS)
 
 
 REBUILT: dict[type[Any], Callable[[SplitSource, Lane], Any]] = {
@@ -205,16 +205,14 @@ REBUILT: dict[type[Any], Callable[[SplitSource, Lane], Any]] = {
 
 @pytest.mark.parametrize("kind", REBUILT, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("lane", LANES, ids=IDS)
-def test_an_item_is_made_again_from_its_address_and_nothing_moves(
-    kind: type[Any], lane: Lane, source: SplitSource
-) -> None:
+def test_cursor_rebuilds_items_without_moving(kind: type[Any], lane: Lane, source: SplitSource) -> None:
     cursor, undisturbed = REBUILT[kind](source, lane), REBUILT[kind](source, lane)
     items = [cursor.next() for _ in range(30)]
     before = cursor.state()
 
-    again = [cursor.rebuild(item.address) for item in reversed(items)][::-1]
+    rebuilt = [cursor.rebuild(item.address) for item in reversed(items)][::-1]
 
-    assert [(plain(item.value), item.origin_hash, item.restore_keys) for item in again] == [
+    assert [(plain(item.value), item.origin_hash, item.restore_keys) for item in rebuilt] == [
         (plain(item.value), item.origin_hash, item.restore_keys) for item in items
     ]
     assert cursor.state() == before
@@ -223,12 +221,12 @@ def test_an_item_is_made_again_from_its_address_and_nothing_moves(
     ]
 
 
-def test_every_cursor_is_held_to_the_contract() -> None:
+def test_all_cursor_classes_are_in_contract_tests() -> None:
     modules = [
         hook_stage,
         *(
-            import_module(f"wdsctl.loader.pipeline.{found.name}")
-            for found in pkgutil.iter_modules([str(Path(wdsctl.loader.pipeline.__file__).parent)])
+            import_module(f"wdsctl.loader.pipeline.{info.name}")
+            for info in pkgutil.iter_modules([str(Path(wdsctl.loader.pipeline.__file__).parent)])
         ),
     ]
     classes = {each for module in modules for _, each in inspect.getmembers(module, inspect.isclass)}
@@ -243,8 +241,8 @@ def test_every_cursor_is_held_to_the_contract() -> None:
     assert savable == set(CURSORS), "a new cursor: add it to CURSORS"
 
 
-class Forgets:
-    """A savable thing that breaks the contract in one way."""
+class FaultySavable:
+    """A savable object that breaks the contract in one way."""
 
     def __init__(self, fault: str) -> None:
         self.fault, self.at = fault, 0
@@ -272,8 +270,8 @@ class Forgets:
 
 
 @pytest.mark.parametrize("fault", ["changes by asking", "other types", "no JSON", "forgets", "eats its argument"])
-def test_the_contract_finds_a_cursor_that_breaks_it(fault: str) -> None:
-    assert_savable(lambda: Forgets(""), Forgets.step, 5)
+def test_assert_savable_detects_faulty_cursor(fault: str) -> None:
+    assert_savable(lambda: FaultySavable(""), FaultySavable.step, 5)
 
     with pytest.raises(AssertionError):
-        assert_savable(lambda: Forgets(fault), Forgets.step, 5)
+        assert_savable(lambda: FaultySavable(fault), FaultySavable.step, 5)

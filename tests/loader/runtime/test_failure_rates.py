@@ -1,4 +1,4 @@
-"""Shares of failures are logged with their cause, and end the run where they are to, whatever the number of workers."""
+"""Failure rates are logged with their cause and stop the run above a limit, independent of the number of workers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.loader.datasets import Raw, a_dataset, numbered
-from tests.loader.running import taken, training_of
+from tests.loader.running import make_training_loader, take_batches
 from wdsctl.core.blend import Blender
 from wdsctl.core.errors import LoaderError, UsageError
 from wdsctl.loader import WorkerConfig, get_loader, get_train_dataset, get_val_dataset
@@ -37,7 +37,7 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if " of the last " in record.getMessage()]
 
 
-def test_more_than_a_hundredth_of_a_window_is_logged_with_the_share_and_the_most_frequent_cause(
+def test_failure_rate_above_one_percent_is_logged_with_frequent_cause(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     rates = FailureRates()
@@ -51,7 +51,7 @@ def test_more_than_a_hundredth_of_a_window_is_logged_with_the_share_and_the_most
     assert "example of encode_sample: ValueError" in line
 
 
-def test_it_is_logged_once_a_minute_for_all_sources_and_batches_together(caplog: pytest.LogCaptureFixture) -> None:
+def test_failure_rates_are_logged_once_per_minute(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     rates = FailureRates(clock=clock)
     with caplog.at_level(logging.WARNING, LOG):
@@ -65,7 +65,7 @@ def test_it_is_logged_once_a_minute_for_all_sources_and_batches_together(caplog:
     assert all(name in lines[-1] for name in ("data0", "data1", "batches"))
 
 
-def test_of_many_sources_the_worst_are_named_and_the_others_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_failure_log_names_worst_sources_and_counts_others(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     rates = FailureRates(clock=clock)
     for unit in range(8):
@@ -80,7 +80,7 @@ def test_of_many_sources_the_worst_are_named_and_the_others_counted(caplog: pyte
     assert line.endswith("and more than 1% of 3 other sources")
 
 
-def test_failures_of_long_ago_are_forgotten() -> None:
+def test_failure_rates_forget_old_failures() -> None:
     rates = FailureRates(0.05)
     rates.add(counts(0, 100, 40), SOURCES)
     for _ in range(20):
@@ -91,7 +91,7 @@ def test_failures_of_long_ago_are_forgotten() -> None:
         rates.add(counts(0, 1, 1), SOURCES)
 
 
-def test_a_window_that_is_not_full_ends_no_run_before_a_full_one_would(caplog: pytest.LogCaptureFixture) -> None:
+def test_partial_window_raises_only_when_full_window_would(caplog: pytest.LogCaptureFixture) -> None:
     rates = FailureRates(0.02)
     rates.add(counts(0, 32, 20), SOURCES)
 
@@ -103,7 +103,7 @@ def test_a_window_that_is_not_full_ends_no_run_before_a_full_one_would(caplog: p
     assert raised.value.where == "data0"
 
 
-def test_at_the_end_of_a_pass_a_window_counts_as_it_is() -> None:
+def test_end_pass_evaluates_partial_window() -> None:
     rates = FailureRates(0.02)
     rates.add(counts(0, 32, 1), SOURCES)
 
@@ -111,7 +111,7 @@ def test_at_the_end_of_a_pass_a_window_counts_as_it_is() -> None:
         rates.end_pass(SOURCES)
 
 
-def test_a_sample_fails_once_however_many_outputs_of_it_do() -> None:
+def test_failure_tally_counts_sample_once_for_several_outputs() -> None:
     tally = FailureTally()
     tally.begin_attempt(3)
     for _ in range(4):
@@ -129,7 +129,7 @@ def test_a_sample_fails_once_however_many_outputs_of_it_do() -> None:
 
 
 class Bad(Raw):
-    """Fails at every fifth sample of the second source."""
+    """Fails at every fifth sample of the second component."""
 
     def encode_sample(self, sample: Any) -> Any:
         if sample["__restore_key__"][0] == 1 and int(sample["__key__"]) % 5 == 3:
@@ -144,50 +144,50 @@ def blend(tmp_path_factory: pytest.TempPathFactory) -> Blender:
     return Blender([({"path": path}, weight) for path, weight in zip(paths, (3, 1), strict=True)])
 
 
-def batches_until_the_end(dataset: Any, fraction: float) -> tuple[int, LoaderError]:
+def count_batches_until_error(dataset: Any, fraction: float) -> tuple[int, LoaderError]:
     with get_loader(dataset, max_failed_fraction=fraction) as loader:
         batches = iter(loader)
-        given = 0
+        batch_count = 0
         try:
             while True:
                 next(batches)
-                given += 1
+                batch_count += 1
         except LoaderError as error:
-            return given, error
+            return batch_count, error
 
 
 @pytest.mark.parametrize("size", [None, 8])
-def test_a_run_ends_at_the_same_batch_with_any_number_of_workers(blend: Blender, size: int | None) -> None:
-    def ended(workers: int) -> tuple[int, LoaderError]:
+def test_max_failed_fraction_stops_at_same_batch_with_any_workers(blend: Blender, size: int | None) -> None:
+    def run_until_error(workers: int) -> tuple[int, LoaderError]:
         config = WorkerConfig(num_workers=workers)
         dataset = get_train_dataset(blend, batch_size=size, task_encoder=Bad(), worker_config=config)
-        return batches_until_the_end(dataset, 0.1)
+        return count_batches_until_error(dataset, 0.1)
 
-    alone, error = ended(0)
+    inline_count, error = run_until_error(0)
     assert error.code == "WDS527"
     assert "by encode_sample: ValueError" in error.message
     assert "bad" in error.where
-    assert alone > 0
+    assert inline_count > 0
     for workers in (1, 3):
-        with_workers, again = ended(workers)
-        assert (with_workers, again.message) == (alone, error.message)
+        worker_count, worker_error = run_until_error(workers)
+        assert (worker_count, worker_error.message) == (inline_count, error.message)
 
 
-def test_a_share_that_is_allowed_changes_nothing_of_what_comes(blend: Blender) -> None:
+def test_max_failed_fraction_leaves_batches_unchanged(blend: Blender) -> None:
     def keys(**options: Any) -> Any:
         loader = get_loader(get_train_dataset(blend, batch_size=8, task_encoder=Bad()), **options)
-        return [batch["__restore_key__"] for batch in taken(loader, 300)]
+        return [batch["__restore_key__"] for batch in take_batches(loader, 300)]
 
     assert keys(max_failed_fraction=0.5) == keys()
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_the_log_names_the_source_the_share_and_a_sample(
+def test_failure_log_names_source_cause_and_sample(
     blend: Blender, workers: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    loader = training_of(blend, encoder=Bad(), batch_size=8, worker_config=WorkerConfig(num_workers=workers))
+    loader = make_training_loader(blend, encoder=Bad(), batch_size=8, worker_config=WorkerConfig(num_workers=workers))
     with caplog.at_level(logging.WARNING, LOG), loader:
-        taken(loader, 300)
+        take_batches(loader, 300)
 
     (line,) = messages(caplog)
     assert "bad failed (" in line
@@ -195,21 +195,21 @@ def test_the_log_names_the_source_the_share_and_a_sample(
     assert "key 000" in line
 
 
-def test_batches_that_fail_are_a_share_of_batches(blend: Blender) -> None:
+def test_max_failed_fraction_counts_failed_batches(blend: Blender) -> None:
     class Third(Raw):
         def batch(self, samples: list[Any]) -> Any:
             if int(samples[0]["__key__"]) % 3 == 0:
                 raise ValueError("a third")
             return samples
 
-    given, error = batches_until_the_end(get_train_dataset(blend, batch_size=4, task_encoder=Third()), 0.02)
+    batch_count, error = count_batches_until_error(get_train_dataset(blend, batch_size=4, task_encoder=Third()), 0.02)
 
-    assert 10 < given < 200
+    assert 10 < batch_count < 200
     assert "batches failed" in error.message
     assert "by batch: ValueError" in error.message
 
 
-def test_packs_that_fail_are_a_share_of_packs(blend: Blender) -> None:
+def test_max_failed_fraction_counts_failed_packs(blend: Blender) -> None:
     class Packs(Raw):
         def select_samples_to_pack(self, samples: list[Any]) -> Any:
             return [samples[i : i + 2] for i in range(0, len(samples), 2)]
@@ -221,11 +221,11 @@ def test_packs_that_fail_are_a_share_of_packs(blend: Blender) -> None:
 
     dataset = get_train_dataset(blend, batch_size=4, packing_buffer_size=10, task_encoder=Packs())
 
-    assert "packs failed" in batches_until_the_end(dataset, 0.02)[1].message
+    assert "packs failed" in count_batches_until_error(dataset, 0.02)[1].message
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_short_pass_ends_with_the_error(tmp_path: Path, workers: int) -> None:
+def test_max_failed_fraction_raises_at_end_of_short_pass(tmp_path: Path, workers: int) -> None:
     path = a_dataset(tmp_path, 50, parts=numbered)
 
     class Tenth(Raw):
@@ -239,22 +239,22 @@ def test_a_short_pass_ends_with_the_error(tmp_path: Path, workers: int) -> None:
         get_val_dataset(path, batch_size=4, split_part="train", task_encoder=Tenth(), worker_config=config),
         get_train_dataset(path, batch_size=4, repeat=False, task_encoder=Tenth(), worker_config=config),
     ):
-        given, error = batches_until_the_end(dataset, 0.05)
-        assert given == 13
+        batch_count, error = count_batches_until_error(dataset, 0.05)
+        assert batch_count == 13
         assert "5 of the last 50 samples" in error.message
 
 
-def test_batches_that_were_made_in_bulk_count(tmp_path: Path) -> None:
+def test_max_failed_fraction_counts_batches_built_in_bulk(tmp_path: Path) -> None:
     path = a_dataset(tmp_path, 60, shard_samples=20, parts=numbered)
     (tmp_path / "shard-001.tar").unlink()
 
-    given, error = batches_until_the_end(get_train_dataset(path, batch_size=4, task_encoder=Raw()), 0.3)
+    batch_count, error = count_batches_until_error(get_train_dataset(path, batch_size=4, task_encoder=Raw()), 0.3)
 
-    assert given > 100
+    assert batch_count > 100
     assert "by load: WDS404" in error.message
 
 
 @pytest.mark.parametrize("fraction", [-0.1, 1.5])
-def test_a_share_that_is_none_is_refused(blend: Blender, fraction: float) -> None:
+def test_max_failed_fraction_rejects_invalid_values(blend: Blender, fraction: float) -> None:
     with pytest.raises(UsageError, match="max_failed_fraction"):
         get_loader(get_train_dataset(blend), max_failed_fraction=fraction)

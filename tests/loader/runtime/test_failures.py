@@ -1,4 +1,4 @@
-"""What fails is told, counted and left out; too many in a row, or what no other sample will cure, ends the run."""
+"""Failures are reported, counted and skipped; too many in a row, or a fatal error, stop the run."""
 
 from __future__ import annotations
 
@@ -10,8 +10,15 @@ from typing import Any
 import pytest
 
 from tests.loader.datasets import Raw, a_dataset, numbered
-from tests.loader.pipeline.made_up import failures_of
-from tests.loader.running import digests, ids, saved_after, strict, taken, training_of
+from tests.loader.pipeline.fake_stages import failures_of
+from tests.loader.running import (
+    digests,
+    ids,
+    make_training_loader,
+    raising_worker_config,
+    save_state_after,
+    take_batches,
+)
 from wdsctl.core.errors import InputError, PermissionDenied, SampleFailed, StorageDown, StorageError
 from wdsctl.loader import CaptioningSample, Loader, WorkerConfig, stateless
 from wdsctl.loader.runtime.failures import (
@@ -50,13 +57,13 @@ class Broken(Raw):
 
 
 def loader_of(path: str, encoder: Any = None, **options: Any) -> Loader:
-    return training_of(path, encoder=encoder or Tenth(), **{"lanes": 2, **options})
+    return make_training_loader(path, encoder=encoder or Tenth(), **{"lanes": 2, **options})
 
 
-# By themselves.
+# Failures alone.
 
 
-def test_so_many_in_a_row_of_one_hook_end_the_run() -> None:
+def test_consecutive_failures_of_one_hook_stop_the_run() -> None:
     failures = failures_of(tolerance=3)
     for _ in range(2):
         failures.record_failure("one", ValueError("x"), None, "here")
@@ -73,7 +80,7 @@ def test_so_many_in_a_row_of_one_hook_end_the_run() -> None:
     assert failures.stats.failed == 6
 
 
-def test_a_hook_may_have_a_tolerance_of_its_own_and_0_is_any_number() -> None:
+def test_tolerance_of_hook_overrides_default_and_0_is_unlimited() -> None:
     failures = failures_of(tolerance=2)
 
     for _ in range(20):
@@ -85,30 +92,30 @@ def test_a_hook_may_have_a_tolerance_of_its_own_and_0_is_any_number() -> None:
 @pytest.mark.parametrize(
     "error", [*(kind("x") for kind in FATAL_ERRORS), SystemExit(1)], ids=lambda each: type(each).__name__
 )
-def test_what_no_other_sample_will_cure_ends_the_run_at_once(error: BaseException) -> None:
-    told: list[Any] = []
-    failures = failures_of(lambda *each: told.append(each))
+def test_record_failure_raises_fatal_errors_without_handler(error: BaseException) -> None:
+    reports: list[Any] = []
+    failures = failures_of(lambda *each: reports.append(each))
 
     with pytest.raises(FatalSampleError) as raised:
         failures.record_failure("encode_sample", error, None, "here")
 
     assert raised.value.__cause__ is error
-    assert not told
+    assert not reports
 
 
-def test_a_handler_is_told_the_error_the_sample_and_its_sources() -> None:
-    told: list[Any] = []
+def test_error_handler_receives_error_sample_and_sources() -> None:
+    reports: list[Any] = []
     sample = {"__key__": "1", "__sources__": ("one",)}
 
-    failures_of(lambda *each: told.append(each)).record_failure("encode_sample", KeyError("x"), sample, "here")
+    failures_of(lambda *each: reports.append(each)).record_failure("encode_sample", KeyError("x"), sample, "here")
 
-    ((error, given, sources),) = told
+    ((error, failed_sample, sources),) = reports
     assert isinstance(error, SampleFailed)
     assert isinstance(error.__cause__, KeyError)
-    assert (given, sources) == (sample, ("one",))
+    assert (failed_sample, sources) == (sample, ("one",))
 
 
-def test_an_error_of_ours_keeps_its_code_and_its_place_is_told_once() -> None:
+def test_wdsctl_error_gets_sample_location_once() -> None:
     places = []
     failures = failures_of(lambda error, *_: places.append(error.where))
     for where in ("", "here", "here, part 'jpg'", "part 'jpg'"):
@@ -117,7 +124,7 @@ def test_an_error_of_ours_keeps_its_code_and_its_place_is_told_once() -> None:
     assert places == ["here", "here", "here, part 'jpg'", "here, part 'jpg'"]
 
 
-def test_fields_are_found_in_dicts_and_in_objects() -> None:
+def test_get_and_set_field_support_dicts_and_objects() -> None:
     samples = [{"__key__": "a"}, CaptioningSample(__key__="b", image=None, caption="x"), 7]
 
     assert format_sample_keys([*samples, {"__key__": "d"}, {}]) == "a, b, ? and 2 more"
@@ -130,12 +137,12 @@ def test_fields_are_found_in_dicts_and_in_objects() -> None:
 # In a training.
 
 
-def test_samples_that_fail_are_left_out_counted_and_told_once_for_each_cause(
+def test_failing_samples_are_skipped_counted_and_logged_once_per_cause(
     dataset: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     loader = loader_of(dataset, lanes=1)
     with caplog.at_level(logging.WARNING, "wdsctl.loader"):
-        batches = taken(loader, 27)
+        batches = take_batches(loader, 27)
 
     keys = [key for batch in batches for key in batch["__key__"]]
     assert len(keys) == len(set(ids(batches))) == 2 * 54
@@ -148,66 +155,66 @@ def test_samples_that_fail_are_left_out_counted_and_told_once_for_each_cause(
     assert loader.stats.causes == {"encode_sample: ValueError": loader.stats.failed}
 
 
-def test_the_counts_of_causes_come_from_workers_too(dataset: str) -> None:
+def test_failure_causes_are_counted_in_workers(dataset: str) -> None:
     expected = loader_of(dataset)
-    taken(expected, 20)
+    take_batches(expected, 20)
     with loader_of(dataset, worker_config=WorkerConfig(num_workers=2)) as loader:
-        taken(loader, 20)
+        take_batches(loader, 20)
 
     assert loader.stats.causes == expected.stats.causes
     assert sum(loader.stats.causes.values()) == loader.stats.failed > 0
 
 
-def test_a_handler_of_ones_own_is_told_of_every_failure(dataset: str) -> None:
-    told: list[Exception] = []
-    workers = WorkerConfig(global_error_handler=lambda error, *_: told.append(error))
+def test_global_error_handler_is_called_for_every_failure(dataset: str) -> None:
+    reports: list[Exception] = []
+    workers = WorkerConfig(global_error_handler=lambda error, *_: reports.append(error))
     loader = loader_of(dataset, worker_config=workers)
-    taken(loader, 20)
+    take_batches(loader, 20)
 
-    assert len(told) == loader.stats.failed > 2
+    assert len(reports) == loader.stats.failed > 2
 
 
-def test_each_failure_is_told_at_debug(dataset: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_every_failure_is_logged_at_debug_level(dataset: str, caplog: pytest.LogCaptureFixture) -> None:
     loader = loader_of(dataset)
     with caplog.at_level(logging.DEBUG, "wdsctl.loader"):
-        taken(loader, 20)
+        take_batches(loader, 20)
 
     assert len([record for record in caplog.records if "skipped a sample" in record.message]) == loader.stats.failed > 2
 
 
-def test_the_traceback_is_logged_at_debug_only(dataset: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_traceback_is_logged_only_at_debug_level(dataset: str, caplog: pytest.LogCaptureFixture) -> None:
     for level, has_traceback in ((logging.WARNING, False), (logging.DEBUG, True)):
         caplog.clear()
         with caplog.at_level(level, "wdsctl.loader"):
-            taken(loader_of(dataset), 8)
+            take_batches(loader_of(dataset), 8)
         assert all(bool(record.exc_info) == has_traceback for record in caplog.records)
 
 
-def test_a_state_goes_on_exactly_whatever_failed_before_it(dataset: str) -> None:
-    truth = digests(loader_of(dataset), 40)
+def test_resume_after_failures_is_exact(dataset: str) -> None:
+    expected = digests(loader_of(dataset), 40)
 
     for place in range(1, 30, 6):
         resumed = loader_of(dataset)
-        resumed.load_state_dict(saved_after(loader_of(dataset), place))
-        assert digests(resumed, 40 - place) == truth[place:]
+        resumed.load_state_dict(save_state_after(loader_of(dataset), place))
+        assert digests(resumed, 40 - place) == expected[place:]
 
 
-def test_a_handler_of_ones_own_decides(dataset: str) -> None:
-    seen: list[str] = []
+def test_raising_error_handler_stops_training(dataset: str) -> None:
+    failed_keys: list[str] = []
 
     def handler(error: Exception, sample: Any, sources: Any) -> None:
-        seen.append(sample["__key__"])
-        if len(seen) == 3:
+        failed_keys.append(sample["__key__"])
+        if len(failed_keys) == 3:
             raise RuntimeError("enough")
 
     loader = loader_of(dataset, worker_config=WorkerConfig(global_error_handler=handler))
     with pytest.raises(RuntimeError, match="enough"):
         list(islice(loader, 100))
 
-    assert len(seen) == 3
+    assert len(failed_keys) == 3
 
 
-def test_a_hundred_in_a_row_end_the_run_and_a_hook_that_says_less_ends_it_sooner(dataset: str) -> None:
+def test_consecutive_failures_stop_training_at_tolerance_of_hook(dataset: str) -> None:
     class Impatient(Raw):
         @stateless(failure_tolerance=4)
         def encode_sample(self, sample: Any) -> Any:
@@ -220,25 +227,25 @@ def test_a_hundred_in_a_row_end_the_run_and_a_hook_that_says_less_ends_it_sooner
 
 
 @pytest.mark.parametrize("error", [MemoryError("full"), ImportError("gone"), SystemExit(2)], ids=repr)
-def test_an_error_that_no_other_sample_will_cure_ends_the_run_at_once(error: BaseException, dataset: str) -> None:
+def test_fatal_error_in_hook_stops_training_at_once(error: BaseException, dataset: str) -> None:
     with pytest.raises(FatalSampleError) as raised:
         next(iter(loader_of(dataset, Broken(error))))
 
     assert raised.value.__cause__ is error
 
 
-def test_a_hook_that_returns_nothing_is_told(dataset: str) -> None:
-    class Forgets(Raw):
+def test_hook_that_returns_none_is_reported(dataset: str) -> None:
+    class ReturnsNone(Raw):
         def encode_sample(self, sample: Any) -> Any:
             sample["x"] = 1
 
     with pytest.raises(SampleFailed, match="encode_sample returned None") as raised:
-        next(iter(loader_of(dataset, Forgets(), worker_config=strict())))
+        next(iter(loader_of(dataset, ReturnsNone(), worker_config=raising_worker_config())))
 
     assert "SkipSample" in raised.value.hint
 
 
-def test_a_batch_that_fails_is_left_out_whole(dataset: str) -> None:
+def test_failing_batch_is_skipped(dataset: str) -> None:
     class FirstFails(Raw):
         def batch(self, samples: list[Any]) -> Any:
             if any(sample["__key__"] == "000000" for sample in samples):
@@ -251,32 +258,32 @@ def test_a_batch_that_fails_is_left_out_whole(dataset: str) -> None:
     assert loader.stats.failed == 1
 
 
-def test_parts_that_cannot_be_read_are_left_out_sample_by_sample(tmp_path: Path) -> None:
+def test_unreadable_parts_skip_only_their_samples(tmp_path: Path) -> None:
     path = a_dataset(tmp_path, 40, shard_samples=20, parts=numbered)
-    whole = [key for batch in taken(loader_of(path, Raw(), lanes=1), 10) for key in batch["__key__"]]
+    whole = [key for batch in take_batches(loader_of(path, Raw(), lanes=1), 10) for key in batch["__key__"]]
     shard = tmp_path / "shard-001.tar"
     shard.write_bytes(shard.read_bytes()[:100])
 
-    found = [key for batch in taken(loader_of(path, Raw(), lanes=1), 5) for key in batch["__key__"]]
+    actual = [key for batch in take_batches(loader_of(path, Raw(), lanes=1), 5) for key in batch["__key__"]]
 
-    assert found == [key for key in whole if int(key) < 20]
+    assert actual == [key for key in whole if int(key) < 20]
 
 
-def test_a_handler_that_raises_has_the_batch_drawn_again(dataset: str) -> None:
-    assert WorkerConfig(global_error_handler=reraise_exception) == strict()
-    loader = loader_of(dataset, worker_config=strict(), lanes=1)
-    found: list[Any] = []
+def test_raising_error_handler_draws_batch_again(dataset: str) -> None:
+    assert WorkerConfig(global_error_handler=reraise_exception) == raising_worker_config()
+    loader = loader_of(dataset, worker_config=raising_worker_config(), lanes=1)
+    actual: list[Any] = []
     with pytest.raises(SampleFailed):
-        found.extend(loader)
+        actual.extend(loader)
 
     with pytest.raises(SampleFailed):
         next(iter(loader))
 
 
-# What is not of a sample.
+# Failures of the storage.
 
 
-def test_a_storage_that_is_down_ends_the_run_at_the_first_sample_and_not_at_a_failure_of_one_shard() -> None:
+def test_storage_down_stops_run_but_one_bad_shard_does_not() -> None:
     for error in (StorageDown("no route", hint="x"), PermissionDenied("no entry", hint="x")):
         failures = failures_of()
         with pytest.raises(type(error)) as raised:
@@ -289,11 +296,11 @@ def test_a_storage_that_is_down_ends_the_run_at_the_first_sample_and_not_at_a_fa
 
 
 @pytest.mark.parametrize("encoder", [Raw(), Tenth()], ids=["bulk", "hooked"])
-def test_a_dataset_that_vanishes_ends_the_run_at_once_and_goes_on_when_it_is_back(encoder: Raw, tmp_path: Path) -> None:
+def test_missing_dataset_stops_training_until_it_is_back(encoder: Raw, tmp_path: Path) -> None:
     path = a_dataset(tmp_path / "data", 60, shard_samples=20, parts=numbered)
-    truth = digests(loader_of(path, encoder), 20)
+    expected = digests(loader_of(path, encoder), 20)
     loader = loader_of(path, encoder)
-    found = digests(loader, 3)
+    actual = digests(loader, 3)
     loader.close()
     (tmp_path / "data").rename(tmp_path / "away")
 
@@ -303,15 +310,15 @@ def test_a_dataset_that_vanishes_ends_the_run_at_once_and_goes_on_when_it_is_bac
     assert loader.stats.failed == 0 or encoder.__class__ is Tenth
 
     (tmp_path / "away").rename(tmp_path / "data")
-    assert found + digests(loader, 17) == truth
+    assert actual + digests(loader, 17) == expected
 
 
-def test_one_shard_that_vanishes_is_left_out_and_counted(tmp_path: Path) -> None:
+def test_missing_shard_is_skipped_and_counted(tmp_path: Path) -> None:
     path = a_dataset(tmp_path, 60, shard_samples=20, parts=numbered)
     (tmp_path / "shard-001.tar").unlink()
     loader = loader_of(path, Raw(), lanes=1)
 
-    keys = {int(key) for batch in taken(loader, 10) for key in batch["__key__"]}
+    keys = {int(key) for batch in take_batches(loader, 10) for key in batch["__key__"]}
 
     assert keys == {*range(20), *range(40, 60)}
     assert loader.stats.causes == {"load: WDS404": loader.stats.failed}

@@ -1,4 +1,4 @@
-"""A hook by itself: seeded by its value, and what happens when it skips, fails, or gives several outputs."""
+"""A hook alone: its random seed, and what happens when it skips, fails or yields several outputs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.loader.pipeline.made_up import failures_of, hook_of
+from tests.loader.pipeline.fake_stages import failures_of, hook_of
 from wdsctl.core.errors import SampleFailed
 from wdsctl.loader import FatalSampleError, SkipSample
 from wdsctl.loader.runtime.failures import MAX_SKIP_REASONS, OTHER_REASONS, FailureTracker, reraise_exception
@@ -30,7 +30,7 @@ def draws(_: Any) -> tuple[float, float, float]:
     return float(torch.rand(1)), float(np.random.rand()), random.random()  # noqa: NPY002 - as hooks do
 
 
-def test_a_hook_draws_what_its_key_says_whoever_drew_before() -> None:
+def test_hook_random_numbers_depend_only_on_key() -> None:
     first = outputs_of(draws)
     torch.rand(5)
 
@@ -38,23 +38,23 @@ def test_a_hook_draws_what_its_key_says_whoever_drew_before() -> None:
     assert outputs_of(draws, key=8) != first
 
 
-def test_every_step_of_a_generator_draws_for_itself_whoever_draws_in_between() -> None:
+def test_generator_hook_random_numbers_are_independent_of_draws_between_steps() -> None:
     def several(value: Any) -> Iterator[Any]:
         for _ in range(3):
             yield draws(value)
 
-    truth = outputs_of(several)
-    found = []
+    expected = outputs_of(several)
+    actual = []
     for output in hook_of(several).outputs(1, 7, failures_of(), where):
-        found.append(output)
+        actual.append(output)
         torch.rand(2)
         random.random()
 
-    assert found == truth
-    assert len({number for output in truth for number in output}) == 9
+    assert actual == expected
+    assert len({number for output in expected for number in output}) == 9
 
 
-def test_a_generator_of_nothing_gives_nothing_and_does_not_count_as_skipped() -> None:
+def test_empty_generator_is_not_counted_as_skipped() -> None:
     failures = failures_of(reraise_exception)
 
     assert outputs_of(lambda _: iter_nothing(), failures=failures) == []
@@ -65,15 +65,15 @@ def iter_nothing() -> Iterator[Any]:
     yield from ()
 
 
-def test_a_hook_that_is_no_generator_gives_one_and_says_so() -> None:
-    made = hook_of(lambda value: [value, value]).outputs(1, 7, failures_of(), where)
+def test_plain_hook_has_one_output_and_length_hint() -> None:
+    outputs = hook_of(lambda value: [value, value]).outputs(1, 7, failures_of(), where)
 
-    assert length_hint(made, -1) == 1
-    assert list(made) == [[1, 1]]
-    assert length_hint(made, -1) == 0
+    assert length_hint(outputs, -1) == 1
+    assert list(outputs) == [[1, 1]]
+    assert length_hint(outputs, -1) == 0
 
 
-def test_what_is_skipped_is_counted_and_gives_nothing() -> None:
+def test_skip_sample_is_counted_and_has_no_output() -> None:
     def skips(value: Any) -> Any:
         raise SkipSample
 
@@ -89,7 +89,7 @@ def test_what_is_skipped_is_counted_and_gives_nothing() -> None:
     assert failures.stats.skipped == 3
 
 
-def test_skipped_samples_are_counted_by_reason_and_reasons_beyond_a_hundred_together() -> None:
+def test_skip_reasons_are_counted_up_to_limit() -> None:
     def skips(value: int) -> Any:
         raise SkipSample(f"reason {value}")
 
@@ -103,20 +103,20 @@ def test_skipped_samples_are_counted_by_reason_and_reasons_beyond_a_hundred_toge
 
 
 @pytest.mark.parametrize("error", [ValueError("no good"), StopIteration(), KeyError("x")], ids=repr)
-def test_what_fails_is_told_with_its_place_and_gives_nothing(error: Exception) -> None:
-    told: list[Any] = []
-    failures = failures_of(lambda *each: told.append(each))
+def test_failing_hook_is_reported_with_location_and_has_no_output(error: Exception) -> None:
+    reports: list[Any] = []
+    failures = failures_of(lambda *each: reports.append(each))
 
     def fails(value: Any) -> Any:
         raise error
 
     assert outputs_of(fails, failures=failures) == []
-    ((given, value, _),) = told
-    assert isinstance(given, SampleFailed)
-    assert (given.where, value, given.__cause__) == ("value 1", 1, error)
+    ((failure, value, _),) = reports
+    assert isinstance(failure, SampleFailed)
+    assert (failure.where, value, failure.__cause__) == ("value 1", 1, error)
 
 
-def test_what_a_generator_gave_before_it_failed_stays() -> None:
+def test_outputs_before_generator_failure_are_kept() -> None:
     def fails(value: Any) -> Iterator[Any]:
         yield 1
         raise ValueError("in the middle")
@@ -127,26 +127,26 @@ def test_what_a_generator_gave_before_it_failed_stays() -> None:
     assert failures.stats.failed == 1
 
 
-def test_none_is_no_output_and_a_generator_may_say_so() -> None:
+def test_hook_that_returns_none_fails() -> None:
     with pytest.raises(SampleFailed, match="returned None"):
         outputs_of(lambda _: None)
 
 
-def test_a_generator_that_yields_none_has_failed() -> None:
-    def forgets(value: Any) -> Iterator[Any]:
+def test_generator_that_yields_none_fails() -> None:
+    def yields_none(value: Any) -> Iterator[Any]:
         yield 1
         yield None
         yield 2
 
     failures = failures_of()
 
-    assert outputs_of(forgets, failures=failures) == [1]
+    assert outputs_of(yields_none, failures=failures) == [1]
     assert failures.stats.failed == 1
     with pytest.raises(SampleFailed, match="yielded None"):
-        outputs_of(forgets)
+        outputs_of(yields_none)
 
 
-def test_a_generator_that_always_fails_is_given_up_as_any_other_hook() -> None:
+def test_generator_failures_count_toward_tolerance() -> None:
     def fails(value: Any) -> Iterator[Any]:
         yield 1 / value
 
@@ -157,7 +157,7 @@ def test_a_generator_that_always_fails_is_given_up_as_any_other_hook() -> None:
         outputs_of(fails, 0, failures=failures)
 
 
-def test_failures_in_a_row_begin_anew_after_a_success() -> None:
+def test_success_resets_consecutive_failures() -> None:
     failures = failures_of(tolerance=2)
 
     def odd(value: Any) -> Any:
@@ -170,7 +170,7 @@ def test_failures_in_a_row_begin_anew_after_a_success() -> None:
     assert failures.stats.failed == 4
 
 
-def test_an_interrupt_passes_through() -> None:
+def test_keyboard_interrupt_passes_through() -> None:
     def interrupted(value: Any) -> Any:
         raise KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""Names in plans and states: they survive a move of the file that defines what they name."""
+"""Names in plans and states survive a move of the file that defines the named object."""
 
 from __future__ import annotations
 
@@ -24,8 +24,15 @@ from wdsctl.loader import (
 )
 from wdsctl.loader.runtime.identity import qualified_name
 
-#: Functions of core that the loader hands on: nothing of them is in a state.
-OF_CORE = {"Blender", "allow_path", "convert_boxes", "merge_states", "normalize_conversation", "normalize_preference"}
+# Functions of core that the loader re-exports; no state contains them.
+CORE_FUNCTIONS = {
+    "Blender",
+    "allow_path",
+    "convert_boxes",
+    "merge_states",
+    "normalize_conversation",
+    "normalize_preference",
+}
 
 
 class Own(DefaultTaskEncoder[Any, Any, Any, Any]):
@@ -33,12 +40,12 @@ class Own(DefaultTaskEncoder[Any, Any, Any, Any]):
         return value
 
 
-@pytest.mark.parametrize("name", sorted({*wdsctl.loader.__all__} - OF_CORE))
-def test_our_own_code_is_named_by_its_package_whichever_file_it_is_in(name: str) -> None:
+@pytest.mark.parametrize("name", sorted({*wdsctl.loader.__all__} - CORE_FUNCTIONS))
+def test_qualified_name_of_wdsctl_code_uses_its_package(name: str) -> None:
     assert qualified_name(getattr(wdsctl.loader, name)) == f"wdsctl.loader.{name}"
 
 
-def test_code_of_others_is_named_by_its_module() -> None:
+def test_qualified_name_of_user_code_uses_its_module() -> None:
     assert qualified_name(Own) == f"{__name__}.Own"
     assert qualified_name(Own()) == f"{__name__}.Own"
     assert qualified_name(partial(partial(len))) == "builtins.len"
@@ -46,7 +53,7 @@ def test_code_of_others_is_named_by_its_module() -> None:
     assert qualified_name(TextSample, ":") == "wdsctl.loader:TextSample"
 
 
-def test_the_recipe_of_our_own_classes_is_what_states_of_this_release_have(tmp_path: Path) -> None:
+def test_recipe_of_wdsctl_classes_has_stable_names_and_digest(tmp_path: Path) -> None:
     path = a_dataset(tmp_path, 12, parts=lambda i: {"txt": b"%d" % i})
     encoder: Any = DefaultTaskEncoder(encoded_sample_type=TextSample)
     encoder.decoder = SampleDecoder(decoders={"bin": batch_list}, decode_threads=1)
@@ -65,7 +72,7 @@ def test_the_recipe_of_our_own_classes_is_what_states_of_this_release_have(tmp_p
     assert json_digest(recipe) == "de0598e5fe10a1e47bbec3cd4dd94842"
 
 
-def test_an_encoder_around_another_is_named_by_the_package_too(tmp_path: Path) -> None:
+def test_recipe_names_augment_encoder_by_package(tmp_path: Path) -> None:
     path = a_dataset(tmp_path, 12, parts=lambda i: {"txt": b"%d" % i})
     encoder = AugmentTaskEncoder(DefaultTaskEncoder(encoded_sample_type=TextSample))
 

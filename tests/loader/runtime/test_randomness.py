@@ -12,7 +12,7 @@ Draws = tuple[float, ...]
 
 
 def draw() -> Draws:
-    """A number of every kind that keeps something between calls: the second normal of a pair, for one."""
+    """Draws a number of every kind, including those with hidden state such as the second normal of a pair."""
     return (
         random.random(),
         random.gauss(0, 1),
@@ -24,7 +24,7 @@ def draw() -> Draws:
 
 
 @pytest.mark.parametrize("key", [0, 1, 2**32, 2**63, 2**64 - 1])
-def test_the_same_key_gives_the_same_numbers_whatever_was_drawn_before(key: int) -> None:
+def test_seed_all_determines_numbers_by_key(key: int) -> None:
     seed_all(key)
     first = [draw(), draw()]
     draw()
@@ -34,15 +34,15 @@ def test_the_same_key_gives_the_same_numbers_whatever_was_drawn_before(key: int)
     assert [draw(), draw()] == first
 
 
-def test_keys_differ_in_every_generator() -> None:
+def test_seed_all_with_different_keys_differs_in_every_generator() -> None:
     seed_all(1)
-    one = draw()
+    first = draw()
     seed_all(2)
 
-    assert all(a != b for a, b in zip(one, draw(), strict=True))
+    assert all(a != b for a, b in zip(first, draw(), strict=True))
 
 
-def test_the_caller_draws_on_as_if_nothing_had_happened() -> None:
+def test_preserve_generators_restores_generators_of_caller() -> None:
     seed_all(9)
     draw()
     undisturbed = [draw() for _ in range(3)]
@@ -56,7 +56,7 @@ def test_the_caller_draws_on_as_if_nothing_had_happened() -> None:
     assert [draw() for _ in range(3)] == undisturbed
 
 
-def test_the_caller_gets_them_back_after_an_error_too() -> None:
+def test_preserve_generators_restores_generators_after_error() -> None:
     seed_all(9)
     undisturbed = draw()
     seed_all(9)

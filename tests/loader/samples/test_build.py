@@ -11,7 +11,7 @@ from wdsctl.loader.samples.types import ImageClassificationSample, TextSample
 BASE = ("a/1", ("cats", 1), {"lang": "en"}, None)
 
 
-def test_a_built_sample_is_what_the_constructor_makes() -> None:
+def test_builder_result_equals_constructor_result() -> None:
     build = make_builder(ImageClassificationSample, ("label", "image"))
 
     built = build(*BASE, 3, b"pixels")
@@ -28,7 +28,7 @@ class Tagged(Sample):
     tags: list[str] = dataclasses.field(default_factory=list)
 
 
-def test_every_sample_gets_a_default_of_its_own() -> None:
+def test_builder_calls_default_factory_for_each_sample() -> None:
     build = make_builder(Tagged, ("text",))
 
     first, second = build(*BASE, "one"), build(*BASE, "two")
@@ -59,11 +59,11 @@ class Inherited(Checked):
 @pytest.mark.parametrize(
     ("kind", "text"), [(Checked, "cat"), (Inherited, "cat"), (Shouting, " CAT "), (Tagged, " cat ")]
 )
-def test_a_constructor_that_does_more_than_set_fields_is_called(kind: type[Sample], text: str) -> None:
+def test_builder_calls_custom_constructor(kind: type[Sample], text: str) -> None:
     assert make_builder(kind, ("text",))(*BASE, " cat ").text == text
 
 
-def test_a_crude_sample_holds_its_parts_by_name() -> None:
+def test_builder_of_crude_sample_stores_parts_by_name() -> None:
     build = make_builder(CrudeSample, ("jpg", "seg.png", "it's"))
 
     sample = build(*BASE, b"j", b"s", b"i")
@@ -80,7 +80,7 @@ def test_a_crude_sample_holds_its_parts_by_name() -> None:
     }
 
 
-def test_a_field_that_the_type_does_not_have_is_refused() -> None:
+def test_make_builder_rejects_unknown_field() -> None:
     with pytest.raises(UsageError, match="TextSample has no field 'image'") as raised:
         make_builder(TextSample, ("text", "image"))
 
@@ -88,11 +88,11 @@ def test_a_field_that_the_type_does_not_have_is_refused() -> None:
     assert "text" in raised.value.hint
 
 
-def test_a_field_that_the_type_needs_must_be_given() -> None:
+def test_make_builder_rejects_missing_required_field() -> None:
     with pytest.raises(UsageError, match="TextSample needs a value for 'text'"):
         make_builder(TextSample, ())
 
 
-def test_only_sample_types_are_built() -> None:
+def test_make_builder_rejects_other_types() -> None:
     with pytest.raises(UsageError, match="int is not a sample type"):
         make_builder(int, ())

@@ -1,4 +1,4 @@
-"""Every sample type from a prepared dataset: what its parts become as a sample, and as a batch."""
+"""Every sample type, read from a prepared dataset as samples and as batches."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from PIL import Image
 
 from tests.build import an_image
 from tests.loader.datasets import a_dataset
-from tests.loader.decoding.av.media import film, sound
-from tests.loader.running import strict
+from tests.loader.decoding.av.media import make_audio, make_video
+from tests.loader.running import raising_worker_config
 from wdsctl.core.samples.types import SAMPLE_TYPES
 from wdsctl.loader import (
     AVDecoder,
@@ -35,19 +35,19 @@ PICTURE = an_image("PNG")
 BOXES = [[0, 0, 4, 2], [4, 0, 8, 2]]
 
 
-class Made(NamedTuple):
-    """`parts` and `fields` of a dataset, and the `values` of a sample: an image is IMAGE, a medium AVDecoder."""
+class Example(NamedTuple):
+    """`parts` and `fields` of a dataset, and the `values` of its samples: IMAGE for an image, AVDecoder for media."""
 
     parts: dict[str, bytes]
     fields: dict[str, str]
     values: dict[str, Any]
 
 
-def labelled(**facts: Any) -> dict[str, bytes]:
+def make_labelled_parts(**facts: Any) -> dict[str, bytes]:
     return {"png": PICTURE, "json": json.dumps(facts).encode()}
 
 
-def from_json(*names: str, **others: str) -> dict[str, str]:
+def json_fields(*names: str, **others: str) -> dict[str, str]:
     return {**others, **{name: f"json[{name}]" for name in names}}
 
 
@@ -89,66 +89,70 @@ def ids_image(ids: list[list[int]]) -> bytes:
 
 
 @cache
-def kinds() -> dict[str, Made]:
-    clip, tone = film("mp4", "libx264", times=range(6)), sound("wav", "pcm_s16le", seconds=0.1)
+def examples() -> dict[str, Example]:
+    clip, tone = make_video("mp4", "libx264", times=range(6)), make_audio("wav", "pcm_s16le", seconds=0.1)
     return {
-        "CaptioningSample": Made(
+        "CaptioningSample": Example(
             {"png": PICTURE, "txt": b"a cat"}, {"image": "png", "caption": "txt"}, {"image": IMAGE, "caption": "a cat"}
         ),
-        "ImageSample": Made({"png": PICTURE}, {"image": "png"}, {"image": IMAGE}),
-        "ImageClassificationSample": Made(
+        "ImageSample": Example({"png": PICTURE}, {"image": "png"}, {"image": IMAGE}),
+        "ImageClassificationSample": Example(
             {"png": PICTURE, "cls": b"7", "txt": b"cat"},
             {"image": "png", "label": "cls", "label_name": "txt"},
             {"image": IMAGE, "label": 7, "label_name": "cat"},
         ),
-        "TextSample": Made({"txt": "größer".encode()}, {"text": "txt"}, {"text": "größer"}),
-        "VQASample": Made(labelled(**QUESTION), from_json(*QUESTION, image="png"), {"image": IMAGE, **QUESTION}),
-        "MultiChoiceVQASample": Made(labelled(**CHOICE), from_json(*CHOICE, image="png"), {"image": IMAGE, **CHOICE}),
-        "OCRSample": Made(labelled(**PAGE), from_json(*PAGE, image="png"), {"image": IMAGE, **PAGE}),
-        "VQAOCRSample": Made(
-            labelled(**QUESTION, **WORDS),
-            from_json(*QUESTION, *WORDS, image="png"),
+        "TextSample": Example({"txt": "größer".encode()}, {"text": "txt"}, {"text": "größer"}),
+        "VQASample": Example(
+            make_labelled_parts(**QUESTION), json_fields(*QUESTION, image="png"), {"image": IMAGE, **QUESTION}
+        ),
+        "MultiChoiceVQASample": Example(
+            make_labelled_parts(**CHOICE), json_fields(*CHOICE, image="png"), {"image": IMAGE, **CHOICE}
+        ),
+        "OCRSample": Example(make_labelled_parts(**PAGE), json_fields(*PAGE, image="png"), {"image": IMAGE, **PAGE}),
+        "VQAOCRSample": Example(
+            make_labelled_parts(**QUESTION, **WORDS),
+            json_fields(*QUESTION, *WORDS, image="png"),
             {"image": IMAGE, **QUESTION, **WORDS},
         ),
-        "InterleavedSample": Made(labelled(sequence=STORY), from_json("sequence"), {"sequence": STORY}),
-        "SimilarityInterleavedSample": Made(labelled(**PAIRED), from_json(*PAIRED), PAIRED),
-        "VidQASample": Made(
+        "InterleavedSample": Example(make_labelled_parts(sequence=STORY), json_fields("sequence"), {"sequence": STORY}),
+        "SimilarityInterleavedSample": Example(make_labelled_parts(**PAIRED), json_fields(*PAIRED), PAIRED),
+        "VidQASample": Example(
             {"mp4": clip, "json": json.dumps(QUESTION).encode()},
-            from_json(*QUESTION, video="mp4"),
+            json_fields(*QUESTION, video="mp4"),
             {"video": AVDecoder, **QUESTION},
         ),
-        "VideoSample": Made(
+        "VideoSample": Example(
             {"mp4": clip, "wav": tone, "txt": b"a clip"},
             {"video": "mp4", "text": "txt", "audio": "wav"},
             {"video": AVDecoder, "text": "a clip", "audio": AVDecoder},
         ),
-        "AudioSample": Made(
+        "AudioSample": Example(
             {"wav": tone, "txt": b"a tone"}, {"audio": "wav", "text": "txt"}, {"audio": AVDecoder, "text": "a tone"}
         ),
-        "TranscriptionSample": Made(
+        "TranscriptionSample": Example(
             {"wav": tone, "json": json.dumps(SPOKEN).encode()},
-            from_json(*SPOKEN, audio="wav"),
+            json_fields(*SPOKEN, audio="wav"),
             {"audio": AVDecoder, **SPOKEN},
         ),
-        "DetectionSample": Made(
-            labelled(annotations=OBJECTS),
+        "DetectionSample": Example(
+            make_labelled_parts(annotations=OBJECTS),
             {
                 "image": "png",
                 **{field: f"json[annotations][*][{key}]" for field, key in (("boxes", "bbox"), ("labels", "category"))},
             },
             {"image": IMAGE, "boxes": BOXES, "labels": ["cat", "dog"]},
         ),
-        "SegmentationSample": Made(
+        "SegmentationSample": Example(
             {"png": PICTURE, "seg.png": ids_image([[0, 7], [7, 200]]), "json": b'{"segments_info": [{"id": 7}]}'},
             {"image": "png", "mask": "seg.png", "segments": "json[segments_info]"},
             {"image": IMAGE, "mask": [[0, 7], [7, 200]], "segments": [{"id": 7}]},
         ),
-        "ConversationSample": Made(
+        "ConversationSample": Example(
             {"json": json.dumps({"conversations": CHAT}).encode(), "txt": b"not used"},
             {"messages": "json"},
             {"messages": MESSAGES, "images": [], "tools": None},
         ),
-        "PreferenceSample": Made(
+        "PreferenceSample": Example(
             {"json": b'{"prompt": "hi", "chosen": "hello", "rejected": "no"}'},
             {"prompt": "json", "chosen": "json[chosen]", "rejected": "json[rejected]"},
             {
@@ -163,30 +167,30 @@ def kinds() -> dict[str, Made]:
     }
 
 
-class Decoded(DefaultTaskEncoder[Any, Any, Any, Any]):
+class DecodingEncoder(DefaultTaskEncoder[Any, Any, Any, Any]):
     decoder = SampleDecoder("torchrgb8")
 
 
 def first(path: Any, encoder: Any = None, **options: Any) -> Any:
-    options = {"task_encoder": encoder or Decoded(), "worker_config": strict(), **options}
-    (made,) = islice(get_loader(get_train_dataset(path, **options)), 1)
-    return made
+    options = {"task_encoder": encoder or DecodingEncoder(), "worker_config": raising_worker_config(), **options}
+    (item,) = islice(get_loader(get_train_dataset(path, **options)), 1)
+    return item
 
 
-def is_as_told(value: Any, told: Any) -> bool:
-    if told == IMAGE:
+def matches(value: Any, expected: Any) -> bool:
+    if expected == IMAGE:
         return isinstance(value, torch.Tensor) and tuple(value.shape) == (3, 32, 48)
     value = value.tolist() if isinstance(value, np.ndarray | torch.Tensor) else value
-    return isinstance(value, AVDecoder) if told is AVDecoder else bool(value == told)
+    return isinstance(value, AVDecoder) if expected is AVDecoder else bool(value == expected)
 
 
-def test_all_types_are_looked_at() -> None:
-    assert set(kinds()) == set(SAMPLE_TYPES)
+def test_examples_cover_all_sample_types() -> None:
+    assert set(examples()) == set(SAMPLE_TYPES)
 
 
 def test_subtitles_become_text_and_segments(tmp_path: Path) -> None:
     subtitles = b"WEBVTT\n\n00:00.000 --> 00:01.500\n<i>Hello</i>,\nyou\n\n00:02.000 --> 00:03.000\nbye\n"
-    parts = {"wav": sound("wav", "pcm_s16le", seconds=0.1), "vtt": subtitles}
+    parts = {"wav": make_audio("wav", "pcm_s16le", seconds=0.1), "vtt": subtitles}
 
     sample = first(a_dataset(tmp_path, 4, parts=lambda _: parts, sample_type=""))
 
@@ -199,39 +203,39 @@ def test_subtitles_become_text_and_segments(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLE_TYPES)
-def test_a_sample_has_the_values_of_its_parts_and_a_batch_those_of_its_samples(tmp_path: Path, name: str) -> None:
-    parts, fields, values = kinds()[name]
+def test_samples_and_batches_have_values_of_their_parts(tmp_path: Path, name: str) -> None:
+    parts, fields, values = examples()[name]
     path = a_dataset(tmp_path, 4, parts=lambda _: parts, sample_type=name, field_map=fields)
 
     sample, batch = first(path), first(path, batch_size=2)
 
     assert type(sample).__name__ == name
-    for field, told in values.items():
-        assert is_as_told(getattr(sample, field), told), field
-        of_batch = getattr(batch, field)
-        if told == IMAGE:
-            assert tuple(of_batch.shape) == (2, 3, 32, 48)
+    for field, expected in values.items():
+        assert matches(getattr(sample, field), expected), field
+        batch_value = getattr(batch, field)
+        if expected == IMAGE:
+            assert tuple(batch_value.shape) == (2, 3, 32, 48)
         else:
-            each = of_batch.tolist() if isinstance(of_batch, torch.Tensor) else of_batch
+            each = batch_value.tolist() if isinstance(batch_value, torch.Tensor) else batch_value
             assert len(each) == 2
-            assert all(is_as_told(value, told) for value in each), field
+            assert all(matches(value, expected) for value in each), field
 
 
-def test_a_type_is_found_out_from_the_parts_where_nobody_names_it(tmp_path: Path) -> None:
+def test_sample_type_is_detected_from_parts(tmp_path: Path) -> None:
     for name in ("CaptioningSample", "ImageSample", "VQASample", "VidQASample", "AudioSample", "TextSample"):
-        same = dict.fromkeys(range(4), kinds()[name].parts)
-        sample = first(a_dataset(tmp_path / name, 4, parts=same.__getitem__, sample_type=""))
+        parts_by_index = dict.fromkeys(range(4), examples()[name].parts)
+        sample = first(a_dataset(tmp_path / name, 4, parts=parts_by_index.__getitem__, sample_type=""))
         assert type(sample).__name__ == name
 
 
-def test_texts_and_images_interleaved_are_put_together_by_a_cooker(tmp_path: Path) -> None:
+def test_cooker_builds_interleaved_samples_of_texts_and_images(tmp_path: Path) -> None:
     @cooker
-    def told(sample: Any) -> InterleavedSample:
+    def cook(sample: Any) -> InterleavedSample:
         sequence = [sample[step["part"]] if isinstance(step, dict) else step for step in sample["json"]["sequence"]]
         return InterleavedSample(**basic_sample_keys(sample), sequence=sequence)
 
-    class Cooks(Decoded):
-        cookers = (Cooker(told),)
+    class Cooks(DecodingEncoder):
+        cookers = (Cooker(cook),)
 
     story = json.dumps({"sequence": ["once", {"part": "0.png"}, "upon", {"part": "1.png"}]}).encode()
     path = a_dataset(tmp_path, 4, parts=lambda _: {"0.png": PICTURE, "1.png": PICTURE, "json": story})

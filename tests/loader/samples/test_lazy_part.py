@@ -1,4 +1,4 @@
-"""A part over 64 MB is a handle: nothing of it is read before it is asked for, and then only what is asked for."""
+"""A part over 64 MB is a LazyPart: only the requested bytes are read, and none before the first request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.loader.datasets import Raw
-from tests.opened import open_files
+from tests.open_files import open_files
 from wdsctl.core.errors import StorageError
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
@@ -24,7 +24,7 @@ SIZE = LAZY_PART_BYTES + 1000
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """One sample with a video of 64 MB and a bit, as a sparse file: its middle takes no space on the disk."""
+    """One sample with a video of just over 64 MB in a sparse file."""
     root = tmp_path_factory.mktemp("large")
     with open(root / "a.tar", "wb") as file:
         for name, size, data in (("a.txt", 4, b"text"), ("a.mp4", SIZE, b""), ("a.json", 2, b"{}")):
@@ -48,7 +48,7 @@ class BytesOfMedia(DefaultTaskEncoder[Any, Any, Any, Any]):
 
 
 @pytest.mark.parametrize("encoder", [Raw(), BytesOfMedia()], ids=["bytes", "decoded"])
-def test_a_part_over_64_mb_is_a_handle_and_its_neighbours_are_as_ever(encoder: Any, dataset: str) -> None:
+def test_part_over_64_mb_becomes_lazy_part(encoder: Any, dataset: str) -> None:
     (sample,) = islice(get_loader(get_train_dataset(dataset, task_encoder=encoder)), 1)
 
     video = sample["mp4"]
@@ -64,13 +64,13 @@ def test_a_part_over_64_mb_is_a_handle_and_its_neighbours_are_as_ever(encoder: A
     assert repr(video) == f"LazyPart({str(Path(dataset) / 'a.tar')!r}, offset=1536, size={SIZE})"
 
 
-def test_a_batch_holds_handles_too(dataset: str) -> None:
+def test_batch_contains_lazy_parts(dataset: str) -> None:
     (batch,) = islice(get_loader(get_train_dataset(dataset, batch_size=2, task_encoder=Raw())), 1)
 
     assert [part.read(0, 5) for part in batch["mp4"]] == [b"begin", b"begin"]
 
 
-def test_a_handle_of_a_file_that_was_cut_short_says_so(tmp_path: Path) -> None:
+def test_lazy_part_of_truncated_file_raises(tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(b"0123456789")
     part = LazyPart(str(tmp_path / "a.tar"), 5, 10, LocalStorage("/"))
 
@@ -81,21 +81,21 @@ def test_a_handle_of_a_file_that_was_cut_short_says_so(tmp_path: Path) -> None:
     assert str(tmp_path) in raised.value.where
 
 
-def test_a_handle_pickles_as_its_range_and_opens_the_file_where_it_arrives(tmp_path: Path) -> None:
+def test_pickled_lazy_part_reopens_its_file(tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(b"0123456789")
     part = LazyPart(str(tmp_path / "a.tar"), 2, 5, LocalStorage("/"), shard_size=10)
     assert part.read() == b"23456"  # its storage has a descriptor now, which means nothing to another process
 
-    arrived = pickle.loads(pickle.dumps(part))  # noqa: S301 - our own
+    unpickled = pickle.loads(pickle.dumps(part))  # noqa: S301 - our own
 
-    assert (arrived.read(), repr(arrived)) == (b"23456", repr(part))
+    assert (unpickled.read(), repr(unpickled)) == (b"23456", repr(part))
     before = open_files(str(tmp_path))
-    arrived.release()
+    unpickled.release()
     assert len(open_files(str(tmp_path))) == len(before) - 1
-    assert arrived.read(1, 2) == b"34"
+    assert unpickled.read(1, 2) == b"34"
 
 
-def test_a_handle_that_arrives_still_knows_how_large_its_shard_was(tmp_path: Path) -> None:
+def test_pickled_lazy_part_keeps_shard_size(tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(b"0123456789")
     part = pickle.loads(pickle.dumps(LazyPart(str(tmp_path / "a.tar"), 2, 5, LocalStorage("/"), shard_size=9)))  # noqa: S301 - our own
 
@@ -104,7 +104,7 @@ def test_a_handle_that_arrives_still_knows_how_large_its_shard_was(tmp_path: Pat
     assert raised.value.code == "WDS403"
 
 
-def test_a_film_of_any_size_becomes_a_decoder_and_is_not_read(dataset: str) -> None:
+def test_large_video_becomes_av_decoder(dataset: str) -> None:
     (sample,) = islice(get_loader(get_train_dataset(dataset)), 1)
 
     assert isinstance(sample["mp4"], AVDecoder)

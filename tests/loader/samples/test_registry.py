@@ -1,4 +1,4 @@
-"""What the user's own program has registered may be named by data, in all processes."""
+"""Data can name what the user's program has registered, in all processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.loader.datasets import a_dataset
-from tests.loader.running import strict, taken, training_of
+from tests.loader.running import make_training_loader, raising_worker_config, take_batches
 from wdsctl.core.errors import LoaderError, UsageError
 from wdsctl.loader import Sample, TextSample, edataclass, register_joiner, register_sample_type
 from wdsctl.loader.samples import registry
@@ -30,10 +30,10 @@ def pair(first: Any, second: Any) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
-    kept, packed = dict(registry._registered), dict(registry._received)
+def _restore_registry() -> Iterator[None]:
+    registered, received = dict(registry._registered), dict(registry._received)
     yield
-    for table, before in ((registry._registered, kept), (registry._received, packed)):
+    for table, before in ((registry._registered, registered), (registry._received, received)):
         table.clear()
         table.update(before)
 
@@ -43,12 +43,14 @@ def dataset(tmp_path: Path) -> str:
     return a_dataset(tmp_path / "data", 12)
 
 
-def named(dataset: str, text: str) -> None:
+def write_config(dataset: str, text: str) -> None:
     (Path(dataset) / ".wdsctl" / "dataset.yaml").write_text(text)
 
 
 def first(path: Any, **options: Any) -> Any:
-    (sample,) = taken(training_of(path, batch_size=None, worker_config=strict(), **options), 1)
+    (sample,) = take_batches(
+        make_training_loader(path, batch_size=None, worker_config=raising_worker_config(), **options), 1
+    )
     return sample
 
 
@@ -58,22 +60,22 @@ def blend_of(dataset: str, joiner: str) -> str:
     return str(blend)
 
 
-def test_a_registered_joiner_is_called_without_leave(dataset: str) -> None:
+def test_registered_joiner_needs_no_trust_code(dataset: str) -> None:
     register_joiner(pair)
     sample = first(blend_of(dataset, f"'{__name__}:pair'"))
 
     assert sample["second"] == sample["txt"]
 
 
-def test_a_registered_sample_type_needs_no_leave_and_joins(dataset: str) -> None:
-    named(dataset, f"sample_type: {__name__}:Words\nfield_map: {{text: txt}}\n")
+def test_registered_sample_type_needs_no_trust_code_and_joins(dataset: str) -> None:
+    write_config(dataset, f"sample_type: {__name__}:Words\nfield_map: {{text: txt}}\n")
     assert register_sample_type(Words) is Words
 
     assert isinstance(first(dataset), Words)
     assert isinstance(first(blend_of(dataset, f"'{__name__}:Words'")), Words)
 
 
-def test_a_name_may_be_another_and_the_last_one_counts(dataset: str) -> None:
+def test_register_joiner_with_same_name_replaces_it(dataset: str) -> None:
     register_joiner(lambda *_: None, "mine:pair")
     register_joiner(lambda a, _: {**a, "last": True}, "mine:pair")
 
@@ -81,12 +83,12 @@ def test_a_name_may_be_another_and_the_last_one_counts(dataset: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["pair", "mine", "a b:c", "mine:"])
-def test_a_name_has_a_module_and_a_name(name: str) -> None:
+def test_register_joiner_rejects_name_without_module(name: str) -> None:
     with pytest.raises(UsageError, match="is not of the form module:name"):
         register_joiner(pair, name)
 
 
-def test_what_is_none_is_refused() -> None:
+def test_register_rejects_objects_of_wrong_kind() -> None:
     with pytest.raises(UsageError, match="is not a joiner"):
         register_joiner(7)  # type: ignore[type-var]
     with pytest.raises(UsageError, match="is not a sample type"):
@@ -106,33 +108,33 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("start", ["fork", "spawn", "forkserver"])
-def test_workers_know_what_was_registered_in_the_script_alone(start: str, dataset: str, tmp_path: Path) -> None:
+def test_workers_find_joiner_registered_in_main_script(start: str, dataset: str, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT.format(start=start, blend=blend_of(dataset, "'mine:pair'")))
     env = os.environ | {"PYTHONPATH": os.getcwd()}
-    done = subprocess.run(
+    process = subprocess.run(
         (sys.executable, str(script)), env=env, capture_output=True, text=True, check=False, timeout=120
     )
 
-    assert (done.returncode, done.stdout) == (0, "text\n"), done.stderr
+    assert (process.returncode, process.stdout) == (0, "text\n"), process.stderr
 
 
-def test_what_cannot_be_sent_is_told_where_it_is_asked_for() -> None:
+def test_unpicklable_joiner_is_reported_when_worker_looks_it_up() -> None:
     register_joiner(lambda a, _: a, "mine:lambda")
-    sent = registry.pickle_registered()
+    pickled = registry.pickle_registered()
     registry._registered.clear()
-    registry.receive_registered(sent)
+    registry.receive_registered(pickled)
 
     with pytest.raises(LoaderError, match="cannot send mine:lambda to a worker") as raised:
         registry.find_registered("mine:lambda")
     assert raised.value.code == "WDS531"
 
 
-def test_what_is_sent_is_there_when_it_is_asked_for() -> None:
+def test_received_registry_contains_pickled_joiner() -> None:
     register_joiner(pair)
-    sent = registry.pickle_registered()
+    pickled = registry.pickle_registered()
     registry._registered.clear()
-    registry.receive_registered(sent)
+    registry.receive_registered(pickled)
 
     assert registry.find_registered(f"{__name__}:pair") is pair
     assert issubclass(Words, Sample)

@@ -1,4 +1,4 @@
-"""Names that data has: registered, Energon's, imported with leave, or refused with what would run."""
+"""Code that data names: registered, Energon's, imported with trust_code, or rejected with what would run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def joiner(text: str, *data: str) -> NamedCode:
     return NamedCode(text, "joiner", "blend.yaml:7", data)
 
 
-def test_the_refusal_says_what_would_run_where_it_is_and_who_names_it() -> None:
+def test_load_named_code_error_names_code_its_file_and_location() -> None:
     with pytest.raises(UsageError) as raised:
         load_named_code(joiner("subprocess:Popen"), trust_code=False)
     error = raised.value
@@ -30,17 +30,17 @@ def test_the_refusal_says_what_would_run_where_it_is_and_who_names_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [("wds_none:f", "no module 'wds_none' was found"), ("sys:exit", "Python itself")]
+    ("text", "message"), [("wds_none:f", "no module 'wds_none' was found"), ("sys:exit", "Python itself")]
 )
-def test_what_has_no_file_is_refused_too(text: str, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
+def test_load_named_code_rejects_code_without_file(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         load_named_code(joiner(text), trust_code=False)
 
 
 @pytest.mark.parametrize(
     "text", ["megatron.energon:CaptioningSample", "megatron.energon.flavors.captioning:CaptioningSample"]
 )
-def test_sample_types_of_energon_are_ours_and_nothing_is_imported(text: str) -> None:
+def test_energon_sample_types_resolve_to_wdsctl_types_without_import(text: str) -> None:
     before = set(sys.modules)
 
     assert load_named_code(joiner(text), trust_code=False) is CaptioningSample
@@ -48,13 +48,13 @@ def test_sample_types_of_energon_are_ours_and_nothing_is_imported(text: str) -> 
 
 
 @pytest.mark.parametrize("text", ["megatron.energon:Cooker", "megatron.mine:CaptioningSample", "megatronic:TextSample"])
-def test_anything_else_of_theirs_needs_leave(text: str) -> None:
+def test_other_energon_names_need_trust_code(text: str) -> None:
     with pytest.raises(UsageError) as raised:
         load_named_code(joiner(text), trust_code=False)
     assert raised.value.code == "WDS270"
 
 
-def test_with_leave_nothing_is_imported_from_the_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trust_code_imports_nothing_from_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "wds_beside.py").write_text("raise SystemExit(9)\n")
     monkeypatch.syspath_prepend(str(tmp_path))
 
@@ -64,9 +64,7 @@ def test_with_leave_nothing_is_imported_from_the_dataset(tmp_path: Path, monkeyp
     assert "wds_beside" not in sys.modules
 
 
-def test_with_leave_the_current_folder_is_not_looked_in_unless_it_was_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trust_code_ignores_current_folder_unless_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "wds_current.py").write_text("import wds_helper\n\ndef f(): return 5\n")
     (tmp_path / "wds_helper.py").write_text("")
     monkeypatch.chdir(tmp_path)

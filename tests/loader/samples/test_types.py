@@ -18,14 +18,14 @@ def own_fields(kind: type[Sample]) -> list[dataclasses.Field[object]]:
     return [field for field in dataclasses.fields(kind) if field.name not in BASE_FIELDS]
 
 
-def test_the_types_are_those_that_the_core_knows() -> None:
+def test_sample_classes_match_types_of_core() -> None:
     assert list(SAMPLE_CLASSES) == list(SAMPLE_TYPES)
     assert hasattr(loader, CRUDE)
     assert {name for name, kind in SAMPLE_CLASSES.items() if compose_function(kind)} == set(COMPOSED_TYPES)
 
 
 @pytest.mark.parametrize("name", SAMPLE_TYPES)
-def test_a_type_has_the_fields_that_the_core_knows_and_an_optional_one_is_none_or_an_empty_list(name: str) -> None:
+def test_sample_class_fields_match_fields_of_core(name: str) -> None:
     fields = own_fields(SAMPLE_CLASSES[name])
 
     assert [field.name for field in fields] == [field.name for field in SAMPLE_TYPES[name]]
@@ -39,7 +39,7 @@ def test_a_type_has_the_fields_that_the_core_knows_and_an_optional_one_is_none_o
 
 
 @pytest.mark.parametrize("name", SAMPLE_TYPES)
-def test_every_type_is_exported_has_slots_and_pickles(name: str) -> None:
+def test_every_sample_type_is_exported_has_slots_and_pickles(name: str) -> None:
     kind: type[Sample] = getattr(loader, name)
     values: dict[str, Any] = {field.name: field.name for field in own_fields(kind)}
     sample = kind(__key__="a/1", **values)
@@ -49,7 +49,7 @@ def test_every_type_is_exported_has_slots_and_pickles(name: str) -> None:
     assert pickle.loads(pickle.dumps(sample)) == sample  # noqa: S301 - our own
 
 
-def test_fields_are_given_by_name_only() -> None:
+def test_sample_constructor_rejects_positional_fields() -> None:
     positional: Any = CaptioningSample
 
     with pytest.raises(TypeError, match="positional"):

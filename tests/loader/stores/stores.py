@@ -1,4 +1,4 @@
-"""Stores for the tests: images and texts in tars, in folders, and what refers to them."""
+"""Stores for tests: images and texts in tars and folders, and datasets that refer to them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def some_files(count: int = 6) -> dict[str, bytes]:
 
 
 def a_tar_store(root: Path, files: dict[str, bytes] | None = None, *others: dict[str, bytes]) -> str:
-    """A prepared dataset of these files, a shard for each mapping."""
+    """Makes a prepared dataset of these files, with one shard per mapping."""
     shards = [some_files() if files is None else files, *others]
     store = tars(root, {f"shard-{i}.tar": content for i, content in enumerate(shards)})
     index(store)
     return store
 
 
-def prepared(reference: str, **options: Any) -> PreparedStore:
-    store = opened(reference, **options)
+def open_prepared_store(reference: str, **options: Any) -> PreparedStore:
+    store = open_reference(reference, **options)
     assert isinstance(store, PreparedStore)
     return store
 
@@ -35,7 +35,7 @@ def prepared(reference: str, **options: Any) -> PreparedStore:
 DECODER = SampleDecoder()
 
 
-def opened(reference: str, decoder: SampleDecoder | None = DECODER, **options: Any) -> FileStore:
+def open_reference(reference: str, decoder: SampleDecoder | None = DECODER, **options: Any) -> FileStore:
     return open_store(reference, decoder, **options)
 
 
@@ -43,8 +43,8 @@ def a_file_folder(root: Path) -> str:
     return a_folder(root, {"a/0.txt": b"zero", "a/1.txt": b"one", "Photo.png": an_image("PNG"), ".hidden.txt": b"h"})
 
 
-def primaries(root: Path, count: int = 24, reference: str = "m/{}.txt", entries: int = 6) -> str:
-    """A prepared dataset whose samples refer to entries of a store: sample i to the entry i mod `entries`."""
+def make_primary_dataset(root: Path, count: int = 24, reference: str = "m/{}.txt", entries: int = 6) -> str:
+    """Makes a prepared dataset whose sample i refers to the entry i mod `entries` of a store."""
 
     def parts(i: int) -> dict[str, bytes]:
         return {"json": json.dumps({"media": reference.format(i % entries), "number": i}).encode(), "txt": b"%d" % i}
@@ -52,5 +52,5 @@ def primaries(root: Path, count: int = 24, reference: str = "m/{}.txt", entries:
     return a_dataset(root, count, shard_samples=10, parts=parts)
 
 
-def blend(primary: str, **aux: str) -> dict[str, Any]:
+def blend_with_stores(primary: str, **aux: str) -> dict[str, Any]:
     return {"path": primary, "aux": aux}

@@ -1,4 +1,4 @@
-"""A polylithic folder is one dataset: samples have their media, without a cooker."""
+"""A polylithic folder is read as one dataset: its samples are completed with their media without a cooker."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def source(tmp_path: Path) -> str:
     return str(root / "rows.jsonl")
 
 
-def prepared(source: str, dest: Path, layout: Any) -> str:
+def prepare_dataset(source: str, dest: Path, layout: Any) -> str:
     request = PrepareRequest(format_options={"key": "id"}, layout=layout, split={"train": 1}, take_unsure=True)
     prepare(source, str(dest), request)
     return str(dest)
@@ -49,7 +49,7 @@ def prepared(source: str, dest: Path, layout: Any) -> str:
 
 @pytest.fixture
 def poly(source: str, tmp_path: Path) -> str:
-    return prepared(source, tmp_path / "poly", "polylithic")
+    return prepare_dataset(source, tmp_path / "poly", "polylithic")
 
 
 def batches(path: str, count: int = 9, workers: int = 0, encoder: Any = None) -> list[Any]:
@@ -58,21 +58,21 @@ def batches(path: str, count: int = 9, workers: int = 0, encoder: Any = None) ->
     return [batch for batch, _ in zip(loader, range(count), strict=False)]
 
 
-def plain(batch: Any) -> Any:
+def comparable(batch: Any) -> Any:
     return batch.__key__, batch.image.numpy().tobytes(), batch.context, batch.answers
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_it_trains_as_one_dataset_does(source: str, poly: str, tmp_path: Path, workers: int) -> None:
-    mono = prepared(source, tmp_path / "mono", "monolithic")
+def test_polylithic_folder_trains_like_monolithic_dataset(source: str, poly: str, tmp_path: Path, workers: int) -> None:
+    mono = prepare_dataset(source, tmp_path / "mono", "monolithic")
 
-    found = batches(poly, workers=workers)
+    actual = batches(poly, workers=workers)
 
-    assert [plain(each) for each in found] == [plain(each) for each in batches(mono, workers=workers)]
-    assert {type(each).__name__ for each in found} == {"VQABatch"}
+    assert [comparable(each) for each in actual] == [comparable(each) for each in batches(mono, workers=workers)]
+    assert {type(each).__name__ for each in actual} == {"VQABatch"}
 
 
-def test_its_blend_file_trains_with_the_cooker_beside_it(source: str, poly: str, tmp_path: Path) -> None:
+def test_blend_file_of_polylithic_folder_trains_with_its_cooker(source: str, poly: str, tmp_path: Path) -> None:
     scope: dict[str, Any] = {}
     exec((Path(poly) / "cook.py").read_text(), scope)  # noqa: S102 - what a user imports
 
@@ -81,22 +81,22 @@ def test_its_blend_file_trains_with_the_cooker_beside_it(source: str, poly: str,
 
     cooked = batches(f"{poly}/blend.yaml", encoder=Encoder())
 
-    assert [plain(each) for each in cooked] == [plain(each) for each in batches(poly)]
+    assert [comparable(each) for each in cooked] == [comparable(each) for each in batches(poly)]
 
 
-def test_a_blend_mixes_it_with_others(source: str, poly: str, tmp_path: Path) -> None:
-    mono = prepared(source, tmp_path / "mono", "monolithic")
+def test_polylithic_folder_can_be_blended(source: str, poly: str, tmp_path: Path) -> None:
+    mono = prepare_dataset(source, tmp_path / "mono", "monolithic")
     blend = tmp_path / "blend.yaml"
     blend.write_text(
         f"splits:\n  train:\n    blend:\n      - {{path: {poly}, weight: 1}}\n      - {{path: {mono}, weight: 1}}\n"
     )
 
-    found = batches(str(blend), 12)
+    actual = batches(str(blend), 12)
 
-    assert len({key for batch in found for key in batch.__key__}) > 12
+    assert len({key for batch in actual for key in batch.__key__}) > 12
 
 
-def test_it_resumes_where_it_stopped(poly: str) -> None:
+def test_training_on_polylithic_folder_resumes_exactly(poly: str) -> None:
     def loader() -> Any:
         return get_loader(get_train_dataset(poly, batch_size=4))
 
@@ -105,21 +105,21 @@ def test_it_resumes_where_it_stopped(poly: str) -> None:
     for _ in range(3):
         next(steps)
     state = first.state_dict()
-    expected = [plain(next(steps)) for _ in range(4)]
+    expected = [comparable(next(steps)) for _ in range(4)]
 
     resumed = loader()
     resumed.load_state_dict(state)
 
-    assert [plain(batch) for batch, _ in zip(resumed, range(4), strict=False)] == expected
+    assert [comparable(batch) for batch, _ in zip(resumed, range(4), strict=False)] == expected
 
 
-def test_other_media_are_another_state(source: str, poly: str, tmp_path: Path) -> None:
+def test_state_rejects_polylithic_folder_with_other_media(source: str, poly: str, tmp_path: Path) -> None:
     first = get_loader(get_train_dataset(poly, batch_size=4))
     next(iter(first))
     state = first.state_dict()
     for i in range(4):
         (Path(source).parent / f"{i}.png").write_bytes(a_picture(200, i))
-    other = prepared(source, tmp_path / "other", "polylithic")
+    other = prepare_dataset(source, tmp_path / "other", "polylithic")
 
     resumed = get_loader(get_train_dataset(other, batch_size=4))
 
@@ -127,21 +127,21 @@ def test_other_media_are_another_state(source: str, poly: str, tmp_path: Path) -
         resumed.load_state_dict(state, strict=True)
 
 
-def test_single_samples_are_those_of_one_dataset(source: str, poly: str, tmp_path: Path) -> None:
-    mono = wdsctl.Dataset(prepared(source, tmp_path / "mono", "monolithic"))
+def test_dataset_reads_polylithic_samples_like_monolithic_ones(source: str, poly: str, tmp_path: Path) -> None:
+    mono = wdsctl.Dataset(prepare_dataset(source, tmp_path / "mono", "monolithic"))
 
-    found = wdsctl.Dataset(poly)
+    actual = wdsctl.Dataset(poly)
 
-    assert isinstance(found[0], VQASample)
-    assert list(found.keys()) == list(mono.keys())
-    for one, other in zip(found, mono, strict=True):
+    assert isinstance(actual[0], VQASample)
+    assert list(actual.keys()) == list(mono.keys())
+    for one, other in zip(actual, mono, strict=True):
         assert (one.__key__, one.context, one.answers) == (other.__key__, other.context, other.answers)
         assert (one.image == other.image).all()
-    assert [len(each.file_names) for each in found[0].__sources__ or ()] == [2, 1]
-    assert len(pickle.loads(pickle.dumps(found))) == len(found.split("train")) == 24  # noqa: S301 - our own bytes
+    assert [len(each.file_names) for each in actual[0].__sources__ or ()] == [2, 1]
+    assert len(pickle.loads(pickle.dumps(actual))) == len(actual.split("train")) == 24  # noqa: S301 - our own bytes
 
 
-def test_undecoded_samples_have_the_bytes_of_all_parts(source: str, poly: str) -> None:
+def test_undecoded_polylithic_samples_have_bytes_of_all_parts(source: str, poly: str) -> None:
     sample = wdsctl.Dataset(poly, decode=False)["2-5"]
 
     assert sample["png"] == (Path(source).parent / "2.png").read_bytes()
@@ -149,7 +149,7 @@ def test_undecoded_samples_have_the_bytes_of_all_parts(source: str, poly: str) -
     assert "refs.json" not in sample
 
 
-def test_a_cooker_gets_complete_samples(poly: str) -> None:
+def test_cooker_receives_completed_samples(poly: str) -> None:
     (Path(poly) / "monolithic.yaml").unlink()
 
     @cooker
@@ -162,23 +162,23 @@ def test_a_cooker_gets_complete_samples(poly: str) -> None:
     assert batches(poly, 1, encoder=Encoder())[0]["size"] == [8, 8, 8, 8]
 
 
-def test_jsonl_primaries_are_completed_too(source: str, poly: str, tmp_path: Path) -> None:
+def test_jsonl_primary_samples_are_completed(source: str, poly: str, tmp_path: Path) -> None:
     lines = tmp_path / "lines"
     convert([poly], str(lines), ConvertRequest(layout="polylithic", media=("png",), primary="jsonl"))
 
-    found, expected = wdsctl.Dataset(lines), wdsctl.Dataset(poly)
+    actual, expected = wdsctl.Dataset(lines), wdsctl.Dataset(poly)
 
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(actual, expected, strict=True):
         assert (one.__key__, one.context, one.answers) == (other.__key__, other.context, other.answers)
         assert (one.image == other.image).all()
 
 
-def test_a_reference_that_leads_nowhere_fails_its_sample_and_names_all(poly: str, tmp_path: Path) -> None:
+def test_unresolved_reference_fails_its_sample(poly: str, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / "rows.jsonl").write_text(json.dumps({"id": "x", "image": "x.png"}) + "\n")
     (other / "x.png").write_bytes(a_picture(8, 1))
-    media = prepared(str(other / "rows.jsonl"), tmp_path / "small", "polylithic")
+    media = prepare_dataset(str(other / "rows.jsonl"), tmp_path / "small", "polylithic")
     (Path(poly) / "media").rename(tmp_path / "away")
     (Path(media) / "media").rename(Path(poly) / "media")
 
@@ -190,8 +190,8 @@ def test_a_reference_that_leads_nowhere_fails_its_sample_and_names_all(poly: str
     assert "media" in caught.value.where
 
 
-def test_it_is_no_primary_of_a_join(source: str, poly: str, tmp_path: Path) -> None:
-    mono = prepared(source, tmp_path / "mono", "monolithic")
+def test_join_rejects_polylithic_primary(source: str, poly: str, tmp_path: Path) -> None:
+    mono = prepare_dataset(source, tmp_path / "mono", "monolithic")
     blend = tmp_path / "blend.yaml"
     blend.write_text(f"splits:\n  train:\n    join:\n      - path: {poly}\n      - path: {mono}\n")
 

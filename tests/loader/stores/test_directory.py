@@ -1,4 +1,4 @@
-"""A cache's folder lives as long as somebody holds it, however its owners end."""
+"""The folder of a cache exists as long as a process holds it, however its owners end."""
 
 from __future__ import annotations
 
@@ -30,32 +30,32 @@ time.sleep(60)
 
 
 def a_holder(folder: Path) -> subprocess.Popen[bytes]:
-    """A process that holds a folder until it is killed."""
+    """Starts a process that holds a folder until it is killed."""
     holder = subprocess.Popen([sys.executable, "-c", HOLDS, str(folder)], stdout=subprocess.PIPE)
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"ready\n"
     return holder
 
 
-def ended(holder: subprocess.Popen[bytes]) -> None:
+def kill(holder: subprocess.Popen[bytes]) -> None:
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     if holder.stdout is not None:
         holder.stdout.close()
 
 
-def test_what_a_killed_process_left_is_removed_at_the_next_start(tmp_path: Path) -> None:
+def test_remove_leftovers_removes_folder_of_killed_process(tmp_path: Path) -> None:
     holder = a_holder(tmp_path / "job")
     try:
         assert remove_leftovers(str(tmp_path)) == [], "it lives"
     finally:
-        ended(holder)
+        kill(holder)
 
     assert remove_leftovers(str(tmp_path)) == ["job"]
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_last_one_removes_the_folder(tmp_path: Path) -> None:
+def test_last_close_removes_cache_directory(tmp_path: Path) -> None:
     one, two = (CacheDirectory(str(tmp_path / "job")) for _ in range(2))
     one.close()
     assert (tmp_path / "job").exists()
@@ -65,7 +65,7 @@ def test_the_last_one_removes_the_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "job").exists()
 
 
-def test_a_folder_that_was_being_removed_is_removed_at_the_next_start(tmp_path: Path) -> None:
+def test_remove_leftovers_finishes_interrupted_removal(tmp_path: Path) -> None:
     (tmp_path / f"job-1{REMOVED_SUFFIX}" / "83").mkdir(parents=True)
 
     remove_leftovers(str(tmp_path))
@@ -87,27 +87,29 @@ for i in itertools.count():
 """
 
 
-def test_a_folder_that_somebody_still_writes_to_is_removed(tmp_path: Path) -> None:
-    held = CacheDirectory(str(tmp_path / "job"))
-    writer = subprocess.Popen([sys.executable, "-c", WRITES, held.path], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+def test_close_removes_folder_despite_concurrent_writer(tmp_path: Path) -> None:
+    directory = CacheDirectory(str(tmp_path / "job"))
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITES, directory.path], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     assert writer.stdout is not None
     assert writer.stdout.readline() == b"ready\n"
 
-    held.close()
+    directory.close()
     writer.communicate(timeout=60)
 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_was_left_is_taken_over(tmp_path: Path) -> None:
-    ended(a_holder(tmp_path / "job"))
-    held = CacheDirectory(str(tmp_path / "job"))
+def test_cache_directory_takes_over_abandoned_folder(tmp_path: Path) -> None:
+    kill(a_holder(tmp_path / "job"))
+    directory = CacheDirectory(str(tmp_path / "job"))
 
     assert remove_leftovers(str(tmp_path)) == []
-    held.close()
+    directory.close()
 
 
-def test_other_things_in_the_parent_stay(tmp_path: Path) -> None:
+def test_remove_leftovers_keeps_foreign_files(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").write_bytes(b"")
     (tmp_path / "file").write_bytes(b"")
@@ -116,7 +118,7 @@ def test_other_things_in_the_parent_stay(tmp_path: Path) -> None:
     assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "mine"]
 
 
-def test_the_folder_of_a_users_caches_is_nobody_elses(tmp_path: Path) -> None:
+def test_parent_folder_is_private_to_user(tmp_path: Path) -> None:
     parent = make_parent_folder(str(tmp_path))
 
     assert os.stat(parent).st_mode & 0o777 == 0o700
@@ -126,7 +128,7 @@ def test_the_folder_of_a_users_caches_is_nobody_elses(tmp_path: Path) -> None:
         make_parent_folder(str(tmp_path))
 
 
-def test_a_link_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+def test_make_parent_folder_rejects_symlink(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     os.symlink(tmp_path / "elsewhere", tmp_path / f"wdsctl-cache-{os.getuid()}")
 
@@ -134,7 +136,7 @@ def test_a_link_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
         make_parent_folder(str(tmp_path))
 
 
-def test_ranks_of_one_job_have_one_name_and_others_have_their_own() -> None:
+def test_job_name_is_shared_by_ranks_of_one_job_only() -> None:
     torchrun = {"TORCHELASTIC_RUN_ID": "none", "MASTER_ADDR": "host", "MASTER_PORT": "29500"}
 
     assert job_name(torchrun) == job_name({**torchrun, "RANK": "1"}) != job_name({**torchrun, "MASTER_PORT": "1"})
@@ -143,9 +145,9 @@ def test_ranks_of_one_job_have_one_name_and_others_have_their_own() -> None:
     assert "/" not in job_name({"SLURM_JOB_ID": "../7"})
 
 
-def test_a_folder_that_was_removed_is_made_again(tmp_path: Path) -> None:
+def test_removed_cache_directory_is_created_again(tmp_path: Path) -> None:
     CacheDirectory(str(tmp_path / "job")).close()
-    again = CacheDirectory(str(tmp_path / "job"))
+    second = CacheDirectory(str(tmp_path / "job"))
 
     assert (tmp_path / "job" / "owner").exists()
-    again.close()
+    second.close()

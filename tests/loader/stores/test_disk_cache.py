@@ -1,4 +1,4 @@
-"""Bytes of entries are brought to a local disk and shared; nothing but the time depends on it."""
+"""A cache pool copies entries of stores to a local disk and shares them; only the speed depends on it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.loader.stores.stores import a_tar_store, prepared
+from tests.loader.stores.stores import a_tar_store, open_prepared_store
 from wdsctl.core.errors import SampleFailed, StorageError, UsageError
 from wdsctl.loader import CrudeSample
 from wdsctl.loader.stores import PreparedStore, StoreEntry
@@ -28,8 +28,8 @@ from wdsctl.loader.stores.disk_cache import FileStoreCachePool
 BLOCK = 4096
 
 
-class Counted(PreparedStore):
-    """A store that counts what is read of it; `pause` seconds each."""
+class CountingStore(PreparedStore):
+    """A store that counts its reads and sleeps `pause` seconds in each."""
 
     reads = 0
     pause = 0.0
@@ -41,41 +41,41 @@ class Counted(PreparedStore):
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Counted:
-    plain = prepared(a_tar_store(tmp_path / "media", {f"{i}.txt": f"text {i}".encode() for i in range(20)}))
-    return Counted(plain.location, plain.offsets, plain.decoder)
+def store(tmp_path: Path) -> CountingStore:
+    plain = open_prepared_store(a_tar_store(tmp_path / "media", {f"{i}.txt": f"text {i}".encode() for i in range(20)}))
+    return CountingStore(plain.location, plain.offsets, plain.decoder)
 
 
 @pytest.fixture
 def pool(tmp_path: Path) -> Iterator[FileStoreCachePool]:
-    made = FileStoreCachePool(tmp_path / "cache", num_workers=2)
-    yield made
-    made.close()
+    cache_pool = FileStoreCachePool(tmp_path / "cache", num_workers=2)
+    yield cache_pool
+    cache_pool.close()
 
 
 def entries(pool: FileStoreCachePool) -> list[Path]:
     return [each for each in Path(pool.cache_dir).rglob("*") if len(each.name) == 32]
 
 
-def until(what: Any) -> None:
-    """Wait for it, for a minute."""
+def wait_until(condition: Any) -> None:
+    """Waits up to a minute for the condition."""
     end = time.monotonic() + 60
-    while not what():
+    while not condition():
         assert time.monotonic() < end
         time.sleep(0.005)
 
 
-def test_an_entry_is_brought_once_and_read_from_the_disk_every_time(store: Counted, pool: FileStoreCachePool) -> None:
-    lazy, same = pool.get_lazy(store, "3.txt"), pool.get_lazy(store, "3.txt")
-    until(lambda: entries(pool))
+def test_entry_is_fetched_once_and_then_read_from_disk(store: CountingStore, pool: FileStoreCachePool) -> None:
+    lazy, second = pool.get_lazy(store, "3.txt"), pool.get_lazy(store, "3.txt")
+    wait_until(lambda: entries(pool))
 
-    assert [lazy.get(), lazy.get(), same.get(), pool.get(store, "3.txt")] == ["text 3"] * 4
+    assert [lazy.get(), lazy.get(), second.get(), pool.get(store, "3.txt")] == ["text 3"] * 4
     assert (store.reads, len(entries(pool))) == (1, 1)
-    assert lazy == same
-    assert hash(lazy) == hash(same)
+    assert lazy == second
+    assert hash(lazy) == hash(second)
 
 
-def test_asking_for_it_adds_its_source(store: Counted, pool: FileStoreCachePool) -> None:
+def test_lazy_get_adds_source_to_sample(store: CountingStore, pool: FileStoreCachePool) -> None:
     sample = CrudeSample(__sources__=())
     pool.get_lazy(store, "3.txt").get(sample)
     pool.get(store, "4.txt", sample)
@@ -83,7 +83,7 @@ def test_asking_for_it_adds_its_source(store: Counted, pool: FileStoreCachePool)
     assert [source.file_names for source in sample["__sources__"]] == [("3.txt",), ("4.txt",)]
 
 
-def test_what_is_asked_for_before_it_was_brought_is_read_once(store: Counted, pool: FileStoreCachePool) -> None:
+def test_entry_requested_before_fetch_is_read_once(store: CountingStore, pool: FileStoreCachePool) -> None:
     store.pause = 0.05
     lazies = [pool.get_lazy(store, f"{i}.txt") for i in range(10)]
 
@@ -91,13 +91,13 @@ def test_what_is_asked_for_before_it_was_brought_is_read_once(store: Counted, po
     assert store.reads == 10
 
 
-def test_a_name_that_is_missing_is_told_at_once(store: Counted, pool: FileStoreCachePool) -> None:
+def test_get_lazy_rejects_missing_name_at_once(store: CountingStore, pool: FileStoreCachePool) -> None:
     for each in (pool, NoCachePool()):
         with pytest.raises(SampleFailed):
             each.get_lazy(store, "99.txt")
 
 
-def test_what_cannot_be_read_is_told_to_whoever_asks(store: Counted, pool: FileStoreCachePool) -> None:
+def test_read_error_is_raised_by_lazy_get(store: CountingStore, pool: FileStoreCachePool) -> None:
     lazy = pool.get_lazy(store, "3.txt")
     pool.close()
     shutil.rmtree(store.path)
@@ -106,23 +106,23 @@ def test_what_cannot_be_read_is_told_to_whoever_asks(store: Counted, pool: FileS
         lazy.get()
 
 
-def test_an_entry_that_went_is_read_from_its_store(store: Counted, pool: FileStoreCachePool) -> None:
+def test_evicted_entry_is_read_from_store(store: CountingStore, pool: FileStoreCachePool) -> None:
     lazy = pool.get_lazy(store, "3.txt")
-    until(lambda: entries(pool))
+    wait_until(lambda: entries(pool))
     entries(pool)[0].unlink()
 
     assert lazy.get() == "text 3"
 
 
-def test_an_entry_that_was_cut_short_is_not_used(store: Counted, pool: FileStoreCachePool) -> None:
+def test_truncated_entry_is_not_used(store: CountingStore, pool: FileStoreCachePool) -> None:
     lazy = pool.get_lazy(store, "3.txt")
-    until(lambda: entries(pool))
+    wait_until(lambda: entries(pool))
     entries(pool)[0].write_bytes(b"te")
 
     assert lazy.get() == "text 3"
 
 
-def test_limits_hold(store: Counted, tmp_path: Path) -> None:
+def test_pool_respects_size_and_count_limits(store: CountingStore, tmp_path: Path) -> None:
     pool = FileStoreCachePool(tmp_path / "cache", max_cache_size_gbytes=5 * BLOCK / 2**30, max_cache_count=4)
     lazies = [pool.get_lazy(store, f"{i}.txt") for i in range(20)]
 
@@ -131,21 +131,21 @@ def test_limits_hold(store: Counted, tmp_path: Path) -> None:
     pool.close()
 
 
-def test_a_value_that_is_put_aside_comes_back_and_goes_with_its_holder(pool: FileStoreCachePool) -> None:
+def test_to_cache_restores_value_and_removes_it_with_its_handle(pool: FileStoreCachePool) -> None:
     value = {"x": torch.arange(5), "y": b"bytes", "z": "text"}
-    kept = pool.to_cache(value, "mine")
-    first, second = kept.get(), kept.get()
+    cached = pool.to_cache(value, "mine")
+    first, second = cached.get(), cached.get()
     own = Path(pool.cache_dir) / "own"
 
     assert torch.equal(first["x"], torch.arange(5))
     assert second["y"] == b"bytes"
     assert len(list(own.iterdir())) == 1
-    del kept
+    del cached
     gc.collect()
     assert list(own.iterdir()) == []
 
 
-def test_what_has_no_safe_form_or_no_room_stays_in_memory(pool: FileStoreCachePool, tmp_path: Path) -> None:
+def test_to_cache_keeps_unserializable_or_too_large_values_in_memory(pool: FileStoreCachePool, tmp_path: Path) -> None:
     thing = object()
     small = FileStoreCachePool(tmp_path / "small", max_cache_size_gbytes=BLOCK / 2**30)
 
@@ -155,18 +155,18 @@ def test_what_has_no_safe_form_or_no_room_stays_in_memory(pool: FileStoreCachePo
     small.close()
 
 
-def test_pickled_lazies_come_back_to_the_same_pool(store: Counted, pool: FileStoreCachePool) -> None:
-    plain = prepared(store.path)
-    lazy, kept = pool.get_lazy(plain, "3.txt"), pool.to_cache([1, 2], "mine")
-    again, value = pickle.loads(pickle.dumps((lazy, kept)))  # noqa: S301 - our own
+def test_pickled_lazies_use_same_pool(store: CountingStore, pool: FileStoreCachePool) -> None:
+    plain = open_prepared_store(store.path)
+    lazy, cached = pool.get_lazy(plain, "3.txt"), pool.to_cache([1, 2], "mine")
+    unpickled, value = pickle.loads(pickle.dumps((lazy, cached)))  # noqa: S301 - our own
 
-    assert (again.get(), value.get()) == ("text 3", [1, 2])
-    assert again == lazy
+    assert (unpickled.get(), value.get()) == ("text 3", [1, 2])
+    assert unpickled == lazy
     assert pickle.loads(pickle.dumps(pool)) is pool  # noqa: S301 - our own
 
 
-def test_a_folder_that_cannot_be_written_is_told_once_and_done_without(
-    store: Counted, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_unwritable_folder_disables_cache_with_one_warning(
+    store: CountingStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_bytes(b"")
     pool = FileStoreCachePool(tmp_path / "file" / "cache")
@@ -180,22 +180,22 @@ def test_a_folder_that_cannot_be_written_is_told_once_and_done_without(
     ]
 
 
-def test_a_disk_that_is_full_is_told_once_and_done_without(
-    store: Counted, pool: FileStoreCachePool, caplog: pytest.LogCaptureFixture
+def test_full_disk_disables_cache_with_one_warning(
+    store: CountingStore, pool: FileStoreCachePool, caplog: pytest.LogCaptureFixture
 ) -> None:
     pool.open()
-    os.symlink("/dev/full", Path(pool.cache_dir) / "usage")  # every write to it says: no space left on device
+    os.symlink("/dev/full", Path(pool.cache_dir) / "usage")  # every write to it fails with: no space left on device
     with caplog.at_level(logging.WARNING):
-        kept = [pool.to_cache(i, "number").get() for i in range(3)]
+        cached = [pool.to_cache(i, "number").get() for i in range(3)]
         values = [pool.get_lazy(store, f"{i}.txt").get() for i in range(5)]
 
-    assert (kept, values) == ([0, 1, 2], [f"text {i}" for i in range(5)])
+    assert (cached, values) == ([0, 1, 2], [f"text {i}" for i in range(5)])
     assert [record.message.partition(":")[0] for record in caplog.records] == [
         "media cache disabled; reading from the stores instead"
     ]
 
 
-def test_a_pool_that_is_closed_leaves_nothing_and_reads_from_the_stores(store: Counted, tmp_path: Path) -> None:
+def test_closed_pool_removes_files_and_reads_from_stores(store: CountingStore, tmp_path: Path) -> None:
     pool = FileStoreCachePool(tmp_path / "cache")
     lazy = pool.get_lazy(store, "3.txt")
     pool.close()
@@ -205,14 +205,12 @@ def test_a_pool_that_is_closed_leaves_nothing_and_reads_from_the_stores(store: C
     assert [list(each.iterdir()) for each in (tmp_path / "cache").iterdir()] == [[]]
 
 
-def test_a_process_that_is_forked_shares_the_folder_and_does_not_end_it(
-    store: Counted, pool: FileStoreCachePool
-) -> None:
+def test_forked_process_shares_cache_folder_without_removing_it(store: CountingStore, pool: FileStoreCachePool) -> None:
     pool.open()
     child = os.fork()
     if child == 0:
         good = pool.get_lazy(store, "3.txt").get() == "text 3"
-        until(lambda: entries(pool))
+        wait_until(lambda: entries(pool))
         pool.close()
         os._exit(0 if good else 1)
 
@@ -235,7 +233,7 @@ time.sleep(60)
 """
 
 
-def test_after_a_kill_nothing_is_left_by_the_next_start(store: Counted, tmp_path: Path) -> None:
+def test_pool_removes_folder_of_killed_process(store: CountingStore, tmp_path: Path) -> None:
     command = [sys.executable, "-c", KILLED, store.path, str(tmp_path / "cache")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert process.stdout is not None
@@ -253,6 +251,6 @@ def test_after_a_kill_nothing_is_left_by_the_next_start(store: Counted, tmp_path
 
 
 @pytest.mark.parametrize("options", [{"method": "pickle"}, {"num_workers": 0}, {"max_cache_size_gbytes": 0}])
-def test_options_that_cannot_be_are_refused(options: Any) -> None:
+def test_pool_rejects_invalid_options(options: Any) -> None:
     with pytest.raises(UsageError):
         FileStoreCachePool(**options)

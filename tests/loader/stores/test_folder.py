@@ -1,4 +1,4 @@
-"""Files of a plain folder are found by their path below it, and nothing outside of it is ever read."""
+"""Files of a plain folder are found by their relative path, and nothing outside of the folder is ever read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.loader.stores.stores import a_file_folder, opened
+from tests.loader.stores.stores import a_file_folder, open_reference
 from wdsctl.core.errors import SampleFailed, StorageDown, StorageError
 from wdsctl.core.index.media_folder import index_media_folder
 from wdsctl.core.media.facts import ImageFacts
@@ -17,14 +17,14 @@ from wdsctl.loader.stores import FileStore
 from wdsctl.loader.stores.folder import FolderStore
 
 
-def folder(root: Path) -> FileStore:
-    store = opened(f"filesystem://{a_file_folder(root)}")
+def open_folder(root: Path) -> FileStore:
+    store = open_reference(f"filesystem://{a_file_folder(root)}")
     assert isinstance(store, FolderStore)
     return store
 
 
-def test_files_are_decoded_by_their_endings(tmp_path: Path) -> None:
-    store = folder(tmp_path)
+def test_files_are_decoded_by_extension(tmp_path: Path) -> None:
+    store = open_folder(tmp_path)
     data, source = store["a/1.txt"]
 
     assert (data, source.dataset_path, source.shard_name, source.file_names, source.byte_range) == (
@@ -37,14 +37,14 @@ def test_files_are_decoded_by_their_endings(tmp_path: Path) -> None:
     assert tuple(store.get("Photo.png").shape) == (3, 32, 48)
 
 
-def test_the_same_file_by_another_spelling_is_the_same_entry(tmp_path: Path) -> None:
-    store = folder(tmp_path)
+def test_find_normalizes_path_of_entry(tmp_path: Path) -> None:
+    store = open_folder(tmp_path)
 
     assert store.find("./a//1.txt") == store.find("a/1.txt")
 
 
 @pytest.mark.parametrize(
-    ("name", "why"),
+    ("name", "message"),
     [
         ("../../etc/passwd", "contains"),
         ("a/../a/1.txt", "contains"),
@@ -57,52 +57,52 @@ def test_the_same_file_by_another_spelling_is_the_same_entry(tmp_path: Path) -> 
         ("passwd", "link to a file outside"),
     ],
 )
-def test_what_leads_out_of_the_folder_is_refused(tmp_path: Path, name: str, why: str) -> None:
-    store = folder(tmp_path / "inside")
+def test_get_rejects_paths_outside_folder(tmp_path: Path, name: str, message: str) -> None:
+    store = open_folder(tmp_path / "inside")
     os.symlink("/etc", tmp_path / "inside" / "out")
     os.symlink("/etc/passwd", tmp_path / "inside" / "passwd")
 
-    with pytest.raises(SampleFailed, match=why) as raised:
+    with pytest.raises(SampleFailed, match=message) as raised:
         store.get(name)
 
     assert raised.value.code == "WDS552"
     assert name not in store
 
 
-def test_a_folder_beside_whose_name_begins_alike_is_outside(tmp_path: Path) -> None:
+def test_sibling_folder_with_common_prefix_is_outside(tmp_path: Path) -> None:
     a_file_folder(tmp_path / "media-2")
-    store = folder(tmp_path / "media")
+    store = open_folder(tmp_path / "media")
     os.symlink(tmp_path / "media-2", tmp_path / "media" / "link")
 
     assert "link/a/1.txt" not in store
 
 
-def test_links_within_the_folder_and_a_folder_that_is_a_link_are_followed(tmp_path: Path) -> None:
-    folder(tmp_path / "inside")
+def test_symlinks_inside_folder_and_to_folder_are_followed(tmp_path: Path) -> None:
+    open_folder(tmp_path / "inside")
     os.symlink("1.txt", tmp_path / "inside" / "a" / "link.txt")
     os.symlink(tmp_path / "inside", tmp_path / "link")
 
-    assert opened(f"filesystem://{tmp_path / 'link'}").get("a/link.txt") == "one"
+    assert open_reference(f"filesystem://{tmp_path / 'link'}").get("a/link.txt") == "one"
 
 
-@pytest.mark.parametrize(("name", "near"), [("A/1.TXT", "a/1.txt"), ("photo.png", "Photo.png")])
-def test_a_name_in_other_letters_is_told_with_the_one_that_is_there(tmp_path: Path, name: str, near: str) -> None:
+@pytest.mark.parametrize(("name", "suggestion"), [("A/1.TXT", "a/1.txt"), ("photo.png", "Photo.png")])
+def test_missing_name_suggests_existing_name_in_other_case(tmp_path: Path, name: str, suggestion: str) -> None:
     with pytest.raises(SampleFailed) as raised:
-        folder(tmp_path).get(name)
+        open_folder(tmp_path).get(name)
 
     assert (raised.value.code, raised.value.where) == ("WDS550", f"store {tmp_path}, entry {name}")
-    assert repr(near) in raised.value.hint
+    assert repr(suggestion) in raised.value.hint
 
 
-def test_a_name_below_a_file_is_missing(tmp_path: Path) -> None:
+def test_name_below_a_file_is_missing(tmp_path: Path) -> None:
     with pytest.raises(SampleFailed) as raised:
-        folder(tmp_path).get("a/1.txt/x")
+        open_folder(tmp_path).get("a/1.txt/x")
 
     assert raised.value.code == "WDS550"
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    store = folder(tmp_path)
+def test_changed_file_is_reported(tmp_path: Path) -> None:
+    store = open_folder(tmp_path)
     entry = store.find("a/1.txt")
     (tmp_path / "a" / "1.txt").write_bytes(b"longer than it was")
 
@@ -112,8 +112,8 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     assert (raised.value.code, "entry a/1.txt" in raised.value.where) == ("WDS403", True)
 
 
-def test_a_folder_that_is_gone_ends_the_run(tmp_path: Path) -> None:
-    store = folder(tmp_path / "media")
+def test_removed_folder_raises_storage_down(tmp_path: Path) -> None:
+    store = open_folder(tmp_path / "media")
     entry = store.find("a/1.txt")
     os.rename(tmp_path / "media", tmp_path / "gone")
 
@@ -121,28 +121,28 @@ def test_a_folder_that_is_gone_ends_the_run(tmp_path: Path) -> None:
         store.load(entry)
 
 
-def test_a_handle_of_a_file_is_what_a_decoder_of_films_reads(tmp_path: Path) -> None:
-    handle = folder(tmp_path).open("a/1.txt")
+def test_opened_file_can_be_read_by_media_source(tmp_path: Path) -> None:
+    handle = open_folder(tmp_path).open("a/1.txt")
 
     with make_media_source(handle).open() as file:
         assert file.read(2) == b"on"
 
 
-def test_facts_come_from_the_catalog_of_a_folder_of_media(tmp_path: Path) -> None:
+def test_media_metadata_is_read_from_catalog_of_folder(tmp_path: Path) -> None:
     with pytest.raises(SampleFailed) as unknown:
-        folder(tmp_path).get_media_metadata("Photo.png")
+        open_folder(tmp_path).get_media_metadata("Photo.png")
     index_media_folder(str(tmp_path))
-    facts = opened(str(tmp_path)).get_media_metadata("Photo.png")
+    facts = open_reference(str(tmp_path)).get_media_metadata("Photo.png")
 
     assert unknown.value.code == "WDS553"
     assert isinstance(facts, ImageFacts)
     assert facts.width == 48
 
 
-def test_a_medium_that_has_changed_since_it_was_indexed_is_refused(tmp_path: Path) -> None:
+def test_medium_changed_since_indexing_is_rejected(tmp_path: Path) -> None:
     a_file_folder(tmp_path)
     index_media_folder(str(tmp_path))
-    store = opened(str(tmp_path))
+    store = open_reference(str(tmp_path))
     (tmp_path / "Photo.png").write_bytes(b"another")
     (tmp_path / "new.txt").write_bytes(b"nobody has indexed it")
 
@@ -153,5 +153,5 @@ def test_a_medium_that_has_changed_since_it_was_indexed_is_refused(tmp_path: Pat
     assert store.get("new.txt") == "nobody has indexed it"
 
 
-def test_a_folder_pickles_by_reference(tmp_path: Path) -> None:
-    assert pickle.loads(pickle.dumps(folder(tmp_path))).get("a/1.txt") == "one"  # noqa: S301 - our own
+def test_folder_store_pickles_by_reference(tmp_path: Path) -> None:
+    assert pickle.loads(pickle.dumps(open_folder(tmp_path))).get("a/1.txt") == "one"  # noqa: S301 - our own

@@ -1,4 +1,4 @@
-"""The dataset of a sample as a store: its own parts by their endings, those of others by their names."""
+"""The dataset of a sample as a store: its own parts by extension, those of other samples by name."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.loader.stores.stores import a_tar_store, prepared
+from tests.loader.stores.stores import a_tar_store, open_prepared_store
 from wdsctl.core.errors import SampleFailed
 from wdsctl.loader.stores.open import PrimaryStore
 
 
-def test_a_name_that_begins_with_a_dot_is_a_part_of_the_sample(tmp_path: Path) -> None:
-    store = prepared(a_tar_store(tmp_path, {"x.txt": b"0", "y.txt": b"1"}, {"x.txt": b"2", "z.txt": b"3"}))
+def test_name_with_leading_dot_is_part_of_own_sample(tmp_path: Path) -> None:
+    store = open_prepared_store(a_tar_store(tmp_path, {"x.txt": b"0", "y.txt": b"1"}, {"x.txt": b"2", "z.txt": b"3"}))
 
     ids = [shard.id << 28 for shard in store.offsets.shards]
     samples = [ids[0], ids[0] + 1, ids[1], ids[1] + 1]
@@ -22,8 +22,8 @@ def test_a_name_that_begins_with_a_dot_is_a_part_of_the_sample(tmp_path: Path) -
     assert [PrimaryStore(store, sample).find(".txt").name for sample in samples] == ["x.txt", "y.txt", "x.txt", "z.txt"]
 
 
-def test_other_names_are_those_of_the_dataset(tmp_path: Path) -> None:
-    store = prepared(a_tar_store(tmp_path, {"x.txt": b"0", "y.txt": b"1"}))
+def test_other_names_are_entries_of_dataset(tmp_path: Path) -> None:
+    store = open_prepared_store(a_tar_store(tmp_path, {"x.txt": b"0", "y.txt": b"1"}))
     primary = PrimaryStore(store, store.offsets.shards[0].id << 28)
 
     assert primary.get("y.txt") == "1"
@@ -32,8 +32,8 @@ def test_other_names_are_those_of_the_dataset(tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(primary)).get(".txt") == "0"  # noqa: S301 - our own
 
 
-def test_a_part_that_the_sample_lacks_is_missing(tmp_path: Path) -> None:
-    store = prepared(a_tar_store(tmp_path, {"x.txt": b"0"}))
+def test_missing_part_of_own_sample_is_reported(tmp_path: Path) -> None:
+    store = open_prepared_store(a_tar_store(tmp_path, {"x.txt": b"0"}))
 
     with pytest.raises(SampleFailed) as raised:
         PrimaryStore(store, store.offsets.shards[0].id << 28).get(".jpg")

@@ -1,4 +1,4 @@
-"""The cache itself, without a store: what it keeps is what the best possible cache keeps."""
+"""The shard cache alone, without a store: it keeps what the optimal cache would keep."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def an_order(n: int = 9600) -> ShuffledOrder:
 
 def open_cache(folder: Path, order: ShuffledOrder, units: int) -> OpenShardCache:
     cache = ShardCache(folder, units * unit_file_bytes([len(UNIT)]) / (1 << 30))
-    opened = cache.open([CachedOrder(order, "data", 1.0)])
-    assert opened is not None
-    opened.set_lanes(0, [LaneFacts(root, [], [[]]) for root in range(LANES)])
-    return opened
+    active = cache.open([CachedOrder(order, "data", 1.0)])
+    assert active is not None
+    active.set_lanes(0, [LaneFacts(root, [], [[]]) for root in range(LANES)])
+    return active
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def order() -> ShuffledOrder:
 
 
 @pytest.mark.parametrize("share", [0.05, 0.2, 0.5])
-def test_misses_are_those_of_the_optimal_cache(order: ShuffledOrder, tmp_path: Path, share: float) -> None:
+def test_cache_misses_match_optimal_cache(order: ShuffledOrder, tmp_path: Path, share: float) -> None:
     uses = UnitUses(order, [LaneOrder(order, Lane(root)) for root in range(LANES)])
     capacity = int(share * uses.units)
     cache = open_cache(tmp_path, order, capacity)
@@ -67,7 +67,7 @@ def test_misses_are_those_of_the_optimal_cache(order: ShuffledOrder, tmp_path: P
     assert sum(lru) > sum(optimal)
 
 
-def test_what_was_stored_is_loaded_in_parts_of_these_sizes(order: ShuffledOrder, tmp_path: Path) -> None:
+def test_load_returns_stored_parts_of_matching_sizes(order: ShuffledOrder, tmp_path: Path) -> None:
     cache = open_cache(tmp_path, order, 10)
     cache.store(3, 0, 0, [b"abc", b"", b"de"])
     cache.flush()
@@ -79,47 +79,47 @@ def test_what_was_stored_is_loaded_in_parts_of_these_sizes(order: ShuffledOrder,
     assert cache.load(4, [1]) is None
 
 
-def test_a_process_that_gets_the_cache_by_pickle_shares_the_folder(order: ShuffledOrder, tmp_path: Path) -> None:
+def test_pickled_cache_shares_folder(order: ShuffledOrder, tmp_path: Path) -> None:
     cache = ShardCache(tmp_path, 1)
     data = [CachedOrder(order, "data", 1.0)]
-    opened = cache.open(data)
-    assert opened is not None
-    opened.store(3, 0, 0, [UNIT])
-    opened.flush()
+    active = cache.open(data)
+    assert active is not None
+    active.store(3, 0, 0, [UNIT])
+    active.flush()
     copied = pickle.loads(pickle.dumps(cache))  # noqa: S301 - our own
 
     shared = copied.open(data)
-    assert shared.folder == opened.folder
+    assert shared.folder == active.folder
     assert shared.load(3, [len(UNIT)]) == [UNIT]
     assert shared.is_cached(3)
 
 
-def test_two_trainings_of_a_job_have_a_folder_each(order: ShuffledOrder, tmp_path: Path) -> None:
+def test_trainings_of_one_job_have_separate_folders(order: ShuffledOrder, tmp_path: Path) -> None:
     cache = ShardCache(tmp_path, 1)
     first, second = (cache.open([CachedOrder(order, data, 1.0)]) for data in ("data", "other"))
-    again = cache.open([CachedOrder(order, "data", 1.0)])
+    third = cache.open([CachedOrder(order, "data", 1.0)])
 
     assert first is not None
     assert second is not None
-    assert again is not None
-    assert (first.folder == again.folder, first.folder == second.folder) == (True, False)
+    assert third is not None
+    assert (first.folder == third.folder, first.folder == second.folder) == (True, False)
 
 
-def test_a_job_forgets_what_an_earlier_one_did_not_finish(order: ShuffledOrder, tmp_path: Path) -> None:
+def test_cache_discards_units_that_earlier_job_did_not_finish(order: ShuffledOrder, tmp_path: Path) -> None:
     data = [CachedOrder(order, "data", 1.0)]
     cache = ShardCache(tmp_path, 1)
-    opened = cache.open(data)
-    assert opened is not None
+    active = cache.open(data)
+    assert active is not None
     for unit in (3, 4):
-        opened.store(unit, 0, 0, [UNIT])
-    opened.flush()
-    opened._index.complete[4] = 0  # killed while it was written
-    (Path(opened.folder) / "05").mkdir()
-    (Path(opened.folder) / "05" / "5-123.partial").write_bytes(UNIT)
+        active.store(unit, 0, 0, [UNIT])
+    active.flush()
+    active._index.complete[4] = 0  # killed while it was written
+    (Path(active.folder) / "05").mkdir()
+    (Path(active.folder) / "05" / "5-123.partial").write_bytes(UNIT)
     cache.close()
 
     later = ShardCache(tmp_path, 1).open(data)
     assert later is not None
-    assert later.folder == opened.folder
+    assert later.folder == active.folder
     assert (later.is_cached(3), later.is_cached(4)) == (True, False)
     assert [path.name for path in Path(later.folder).glob("??/*")] == ["3"]

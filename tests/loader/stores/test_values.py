@@ -1,4 +1,4 @@
-"""Values come back from bytes as they were, and nothing is unpickled."""
+"""Cached values round-trip through bytes, and nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ PLAIN = st.recursive(
 
 
 @given(PLAIN)
-def test_plain_values_come_back(value: Any) -> None:
+def test_plain_values_round_trip(value: Any) -> None:
     assert deserialize_value(serialize_value(value)) == value
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16, torch.float64, torch.bool, torch.complex64])
 @pytest.mark.parametrize("shape", [(), (0,), (3, 4), (2, 0, 3)])
-def test_tensors_come_back_in_their_type_and_shape(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+def test_tensors_round_trip_with_dtype_and_shape(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     tensor = torch.ones(shape, dtype=dtype)
-    back = deserialize_value(serialize_value({"x": [tensor, b"between", tensor]}))["x"]
+    restored = deserialize_value(serialize_value({"x": [tensor, b"between", tensor]}))["x"]
 
-    assert (back[0].dtype, back[0].shape, back[1]) == (dtype, tensor.shape, b"between")
-    assert torch.equal(back[2], tensor)
+    assert (restored[0].dtype, restored[0].shape, restored[1]) == (dtype, tensor.shape, b"between")
+    assert torch.equal(restored[2], tensor)
 
 
-def test_a_tensor_that_lies_otherwise_in_memory_is_the_same() -> None:
+def test_non_contiguous_tensor_round_trips() -> None:
     tensor = torch.arange(24).reshape(2, 3, 4).permute(2, 0, 1)
 
     assert torch.equal(deserialize_value(serialize_value(tensor)), tensor)
 
 
-def test_arrays_come_back_and_may_be_written_to() -> None:
+def test_arrays_round_trip_and_are_writable() -> None:
     array = np.arange(6, dtype=">i2").reshape(2, 3)
-    back = deserialize_value(serialize_value(array))
-    back[0, 0] = 7
+    restored = deserialize_value(serialize_value(array))
+    restored[0, 0] = 7
 
-    assert (back.dtype, back.tolist()) == (array.dtype, [[7, 1, 2], [3, 4, 5]])
+    assert (restored.dtype, restored.tolist()) == (array.dtype, [[7, 1, 2], [3, 4, 5]])
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, np.array([object()]), {"x": [print]}])
-def test_what_has_no_safe_form_is_refused(value: Any) -> None:
+def test_serialize_value_rejects_unsafe_types(value: Any) -> None:
     with pytest.raises(UncacheableValueError):
         serialize_value(value)

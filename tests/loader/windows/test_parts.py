@@ -12,8 +12,8 @@ import torch
 from PIL import Image
 
 from tests.loader.datasets import a_shard
-from tests.loader.running import strict
-from tests.preparing import prepare_request
+from tests.loader.running import raising_worker_config
+from tests.prepare_requests import prepare_request
 from wdsctl.core.errors import SampleFailed, UsageError
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.loader import WorkerConfig, get_loader, get_train_dataset, get_val_dataset
@@ -26,7 +26,7 @@ def a_frame(shade: int) -> dict[str, bytes]:
     return {"png": image.getvalue(), "npy": array.getvalue(), "txt": str(shade).encode()}
 
 
-def frames(root: Path, shards: list[list[tuple[str, int]]], fps: float = 10, sequences: str = "") -> str:
+def make_frames(root: Path, shards: list[list[tuple[str, int]]], fps: float = 10, sequences: str = "") -> str:
     for number, samples in enumerate(shards):
         a_shard(root / f"{number}.tar", [(key, a_frame(shade)) for key, shade in samples])
     prepare(str(root), None, prepare_request(sample_type="CrudeSample"))
@@ -41,14 +41,19 @@ def sequence(name: str, shades: range) -> list[tuple[str, int]]:
 
 def samples(root: str, windows: Any, **options: Any) -> list[Any]:
     dataset = get_val_dataset(
-        root, split_part="train", delta_timestamps=windows, worker_config=strict(), batch_size=None, **options
+        root,
+        split_part="train",
+        delta_timestamps=windows,
+        worker_config=raising_worker_config(),
+        batch_size=None,
+        **options,
     )
     return list(get_loader(dataset))
 
 
-def test_windows_stack_parts_within_a_sequence_and_across_shards(tmp_path: Path) -> None:
+def test_windows_stack_parts_within_sequence_and_across_shards(tmp_path: Path) -> None:
     first, second = sequence("a", range(10, 16)), sequence("b", range(50, 53))
-    root = frames(tmp_path, [first[:4], [*first[4:], *second]])
+    root = make_frames(tmp_path, [first[:4], [*first[4:], *second]])
     found = samples(root, {"npy": [-0.1, 0, 0.2], "png": [0.1, -0.5]})
     shades = {sample["__key__"]: sample["npy"][:, 0].tolist() for sample in found}
     assert shades["a/0007"] == [10, 10, 12]
@@ -62,8 +67,8 @@ def test_windows_stack_parts_within_a_sequence_and_across_shards(tmp_path: Path)
     assert last["txt"] == "15"
 
 
-def test_batches_are_the_same_with_workers(tmp_path: Path) -> None:
-    root = frames(tmp_path, [sequence("a", range(40)), sequence("b", range(100, 130))])
+def test_windows_are_same_with_workers(tmp_path: Path) -> None:
+    root = make_frames(tmp_path, [sequence("a", range(40)), sequence("b", range(100, 130))])
 
     def batches(workers: int) -> list[Any]:
         config = WorkerConfig(num_workers=workers)
@@ -72,12 +77,12 @@ def test_batches_are_the_same_with_workers(tmp_path: Path) -> None:
         )
         return [batch["png"] for batch in get_loader(dataset)]
 
-    for here, there in zip(batches(0), batches(2), strict=True):
-        assert torch.equal(here, there)
+    for actual, other in zip(batches(0), batches(2), strict=True):
+        assert torch.equal(actual, other)
 
 
 @pytest.mark.parametrize(
-    ("keys", "told"),
+    ("keys", "message"),
     [
         (["a/1", "a/2", "a/4"], "found frame 4 in the place of frame 3"),
         (["a/2", "a/1"], "found frame 1 in the place of frame 3"),
@@ -85,21 +90,21 @@ def test_batches_are_the_same_with_workers(tmp_path: Path) -> None:
         (["one", "two"], "the key 'one' is not SEQUENCE/NUMBER"),
     ],
 )
-def test_frames_that_are_no_sequence_fail_by_name(tmp_path: Path, keys: list[str], told: str) -> None:
-    root = frames(tmp_path, [[(key, 1) for key in keys]])
-    with pytest.raises(SampleFailed, match=told):
+def test_window_over_broken_sequence_reports_problem(tmp_path: Path, keys: list[str], message: str) -> None:
+    root = make_frames(tmp_path, [[(key, 1) for key in keys]])
+    with pytest.raises(SampleFailed, match=message):
         samples(root, {"npy": [0, 0.1]})
 
 
-def test_a_part_that_is_no_tensor_fails_by_name(tmp_path: Path) -> None:
-    root = frames(tmp_path, [sequence("a", range(3))])
+def test_window_refuses_part_that_is_no_tensor_or_unknown(tmp_path: Path) -> None:
+    root = make_frames(tmp_path, [sequence("a", range(3))])
     with pytest.raises(SampleFailed, match="cannot stack the values of 'txt'"):
         samples(root, {"txt": [0, 0.1]})
     with pytest.raises(UsageError, match="no feature 'jpg'"):
         samples(root, {"jpg": [0]})
 
 
-def test_a_dataset_without_sequences_has_no_windows(tmp_path: Path) -> None:
-    root = frames(tmp_path, [sequence("a", range(3))], sequences="#\n")
+def test_delta_timestamps_refuse_dataset_without_sequences(tmp_path: Path) -> None:
+    root = make_frames(tmp_path, [sequence("a", range(3))], sequences="#\n")
     with pytest.raises(UsageError, match="needs a dataset whose samples are frames"):
         samples(root, {"npy": [0]})

@@ -1,4 +1,4 @@
-"""Batches of LeRobot datasets: what LeRobot's own reader gives for each frame, in wdsctl's order."""
+"""Batches of LeRobot datasets have the frames of LeRobot's own reader, in wdsctl's order."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from tests.loader.running import digests, ids, rounds, saved_after, strict, taken
-from tests.preparing import prepare_request
-from tests.remote import uploaded
+from tests.loader.running import digests, ids, raising_worker_config, save_state_after, take_batches, take_rounds
+from tests.prepare_requests import prepare_request
+from tests.remote import upload_shards
 from tests.robots import CAMERAS, FPS, IN_TABLES, LENGTHS, RobotReader, frame_pixels, make_v21, make_v30, write_video
 from wdsctl import Dataset
 from wdsctl.core.errors import LoaderError, SampleFailed, UsageError
@@ -45,26 +45,31 @@ WINDOWS: dict[str, list[float]] = {
 @pytest.fixture(scope="module", params=["v2.1", "v3.0"])
 def robots(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     root = tmp_path_factory.mktemp("robots") / "set"
-    made = (make_v21 if request.param == "v2.1" else make_v30)(root, has_images=True)
-    prepare(made, None, prepare_request())
-    return made
+    path = (make_v21 if request.param == "v2.1" else make_v30)(root, has_images=True)
+    prepare(path, None, prepare_request())
+    return path
 
 
 def training(root: str, rank: int = 0, world: int = 1, workers: int = 0, **options: Any) -> Loader:
-    given = {"delta_timestamps": WINDOWS, "batch_size": 4, "shuffle_buffer_size": 8, **options}
+    settings = {"delta_timestamps": WINDOWS, "batch_size": 4, "shuffle_buffer_size": 8, **options}
     config = WorkerConfig(rank, world, num_workers=workers)
-    return get_loader(get_train_dataset(root, worker_config=config, **given))
+    return get_loader(get_train_dataset(root, worker_config=config, **settings))
 
 
 def samples(root: str, windows: Mapping[str, Sequence[float]] | None, **options: Any) -> list[Any]:
     dataset = get_val_dataset(
-        root, split_part="train", delta_timestamps=windows, worker_config=strict(), batch_size=None, **options
+        root,
+        split_part="train",
+        delta_timestamps=windows,
+        worker_config=raising_worker_config(),
+        batch_size=None,
+        **options,
     )
     return list(get_loader(dataset))
 
 
 @pytest.mark.parametrize("windows", [WINDOWS, None], ids=["windows", "frames"])
-def test_every_frame_is_what_lerobot_reads(robots: str, windows: dict[str, list[float]] | None) -> None:
+def test_every_frame_equals_that_of_lerobot_reader(robots: str, windows: dict[str, list[float]] | None) -> None:
     reader = RobotReader(robots)
     found = samples(robots, windows)
     assert len(found) == sum(LENGTHS)
@@ -79,7 +84,7 @@ def test_every_frame_is_what_lerobot_reads(robots: str, windows: dict[str, list[
                 np.testing.assert_array_equal(sample[name].numpy(), values, err_msg=f"{i} {name}")
 
 
-def test_a_dataset_gives_frames_by_position_and_by_key(robots: str) -> None:
+def test_dataset_returns_frames_by_position_and_key(robots: str) -> None:
     reader = RobotReader(robots)
     frames = Dataset(robots, delta_timestamps=WINDOWS)
     i = LENGTHS[0] + 2
@@ -103,22 +108,22 @@ def test_batches_stack_windows_and_pads(robots: str) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_resumed_training_goes_on_exactly(robots: str, workers: int) -> None:
+def test_training_on_windows_resumes_exactly(robots: str, workers: int) -> None:
     whole = digests(training(robots), 9)
     loader = training(robots, workers=workers)
-    state = saved_after(loader, 4)
+    state = save_state_after(loader, 4)
     resumed = training(robots, workers=2 - workers)
     resumed.load_state_dict(state)
     assert digests(resumed, 5) == whole[4:]
 
 
-def test_ranks_have_the_batches_of_one_rank(robots: str) -> None:
-    alone = taken(training(robots, lanes=4), 8)
-    together = rounds([training(robots, rank, 2, lanes=4) for rank in range(2)], 4)
-    assert sorted(map(repr, ids(alone))) == sorted(map(repr, ids(together)))
+def test_two_ranks_have_samples_of_one_rank(robots: str) -> None:
+    alone = take_batches(training(robots, lanes=4), 8)
+    joint = take_rounds([training(robots, rank, 2, lanes=4) for rank in range(2)], 4)
+    assert sorted(map(repr, ids(alone))) == sorted(map(repr, ids(joint)))
 
 
-def test_a_window_is_of_the_episode_whatever_a_split_or_view_selects(robots: str) -> None:
+def test_window_is_clamped_to_its_episode(robots: str) -> None:
     wide = samples(robots, {"index": [-5.0, 0, 5.0]})
     firsts = np.cumsum([0, *LENGTHS])
     for sample in wide:
@@ -126,7 +131,7 @@ def test_a_window_is_of_the_episode_whatever_a_split_or_view_selects(robots: str
         assert sample["index"].tolist() == [firsts[episode], int(sample["index"][1]), firsts[episode + 1] - 1]
 
 
-def test_frames_may_be_bytes(robots: str) -> None:
+def test_decoder_can_return_frames_as_bytes(robots: str) -> None:
     class Bytes(DefaultTaskEncoder[Any, Any, Any, Any]):
         decoder = SampleDecoder(image_decode="torchrgb8")
 
@@ -137,7 +142,7 @@ def test_frames_may_be_bytes(robots: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("windows", "told"),
+    ("windows", "message"),
     [
         ({"action": [0, 0.05]}, "0.05 s is no multiple of 1/10 s"),
         ({"acton": [0]}, "no feature 'acton'"),
@@ -148,27 +153,27 @@ def test_frames_may_be_bytes(robots: str) -> None:
         ([0.1], r"is \[0.1\]"),
     ],
 )
-def test_windows_that_cannot_be_are_refused(robots: str, windows: Any, told: str) -> None:
-    with pytest.raises(UsageError, match=told):
-        taken(training(robots, delta_timestamps=windows), 1)
+def test_invalid_delta_timestamps_are_refused(robots: str, windows: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        take_batches(training(robots, delta_timestamps=windows), 1)
 
 
-def test_a_larger_tolerance_takes_times_that_are_less_exact(robots: str) -> None:
+def test_larger_tolerance_accepts_less_exact_times(robots: str) -> None:
     with pytest.raises(UsageError, match="multiple"):
-        taken(training(robots, delta_timestamps={"action": [0.09995]}, tolerance_s=1e-5), 1)
+        take_batches(training(robots, delta_timestamps={"action": [0.09995]}, tolerance_s=1e-5), 1)
     exact = samples(robots, {"action": [0.1]})
     rounded = samples(robots, {"action": [0.09995]})
     assert all(torch.equal(a["action"], b["action"]) for a, b in zip(exact, rounded, strict=True))
 
 
-def test_other_windows_are_another_recipe(robots: str) -> None:
-    state = saved_after(training(robots), 2)
+def test_state_of_other_windows_is_refused(robots: str) -> None:
+    state = save_state_after(training(robots), 2)
     other = training(robots, delta_timestamps={"action": [0]})
     with pytest.raises(LoaderError):
         other.load_state_dict(state, strict=True)
 
 
-def test_a_video_that_became_shorter_fails_its_samples_by_name(tmp_path: Path) -> None:
+def test_shortened_video_fails_with_sample_key_and_file(tmp_path: Path) -> None:
     root = make_v21(tmp_path / "set")
     prepare(root, None, prepare_request())
     path = Path(root) / f"videos/chunk-000/{CAMERAS[0]}/episode_000001.mp4"
@@ -180,31 +185,31 @@ def test_a_video_that_became_shorter_fails_its_samples_by_name(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("path", ["../else.mp4", "/etc/hostname", "frames/link.mp4"])
-def test_a_line_names_no_video_outside_of_the_dataset(tmp_path: Path, path: str) -> None:
+def test_video_path_outside_dataset_is_refused(tmp_path: Path, path: str) -> None:
     root = make_v21(tmp_path / "set")
     frames = Path(root) / "frames/chunk-000/episode_000000.jsonl"
     prepare(root, None, prepare_request())
     (tmp_path / "else.mp4").write_bytes(b"")
     (frames.parents[1] / "link.mp4").symlink_to(tmp_path / "else.mp4")
     first = frames.read_text().splitlines()[0]
-    was = f"videos/chunk-000/{CAMERAS[0]}/episode_000000.mp4"
-    frames.write_text(first.replace(was, path) + "\n")
+    original = f"videos/chunk-000/{CAMERAS[0]}/episode_000000.mp4"
+    frames.write_text(first.replace(original, path) + "\n")
     index(root)
     with pytest.raises(SampleFailed) as error:
         samples(root, None)
     assert error.value.code == "WDS552"
 
 
-def test_videos_and_rows_are_read_at_a_url(robots: str) -> None:
+def test_videos_and_rows_are_read_from_url(robots: str) -> None:
     url = "faulty://store/robots"
-    uploaded(robots, url, "*.jsonl")
-    uploaded(robots, url, "*.mp4")
-    uploaded(robots, url, "*.images")
-    here = digests(training(robots, max_samples_per_sequence=8), 7)
-    assert digests(training(url, catalog=f"{robots}/.wdsctl", max_samples_per_sequence=8), 7) == here
+    upload_shards(robots, url, "*.jsonl")
+    upload_shards(robots, url, "*.mp4")
+    upload_shards(robots, url, "*.images")
+    expected = digests(training(robots, max_samples_per_sequence=8), 7)
+    assert digests(training(url, catalog=f"{robots}/.wdsctl", max_samples_per_sequence=8), 7) == expected
 
 
-def test_a_video_at_another_rate_fails_where_no_frame_is_near(tmp_path: Path) -> None:
+def test_video_with_other_rate_fails_where_no_frame_is_near(tmp_path: Path) -> None:
     root = make_v21(tmp_path / "set")
     prepare(root, None, prepare_request())
     path = Path(root) / f"videos/chunk-000/{CAMERAS[0]}/episode_000000.mp4"
@@ -213,7 +218,7 @@ def test_a_video_at_another_rate_fails_where_no_frame_is_near(tmp_path: Path) ->
         samples(root, None)
 
 
-def test_a_missing_video_is_named_and_not_called_a_store(tmp_path: Path) -> None:
+def test_missing_video_is_reported_by_name(tmp_path: Path) -> None:
     root = make_v21(tmp_path / "set")
     prepare(root, None, prepare_request())
     video = next(Path(root, "videos").rglob("episode_000000.mp4"))

@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment, from a timer: what is interrupted, and what is not."""
+"""Ctrl-C at random moments, from a timer, only within chosen code."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from wdsctl.loader.workers.ring_reader import _return_block
 
 
 @contextmanager
-def interrupted_within(function: Callable[..., Any], package: ModuleType) -> Iterator[None]:
-    """A timer interrupts a function and what it calls of the package, but neither its caller nor the end of an object.
+def interrupt_within(function: Callable[..., Any], package: ModuleType) -> Iterator[None]:
+    """Interrupt a function and the code of the package that it calls by a timer, but neither its caller nor finalizers.
 
-    Nor itself: where it is late and interrupts its own handler, an error would come out of whatever that interrupted,
-    the hooks of `os.fork` for one, and what holds the lock of `logging` there never lets go of it.
+    The timer does not interrupt its own handler either: the error would come out of whatever code the handler
+    interrupted, for example the hooks of `os.fork`, and the lock of `logging` held there would never be released.
     """
-    ours = str(Path(str(package.__file__)).parent)
-    pauses = random.Random(7)  # often too short to start a worker in, and sometimes long enough on any machine
+    package_folder = str(Path(str(package.__file__)).parent)
+    pauses = random.Random(7)  # often too short to start a worker, and sometimes long enough on any machine
 
     def interrupt(_number: int, frame: FrameType | None) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0.002 * 1.5 ** pauses.randrange(15))
-        is_ours = frame is not None and frame.f_code.co_filename.startswith(ours)
+        is_in_package = frame is not None and frame.f_code.co_filename.startswith(package_folder)
         codes = {each.f_code for each, _ in traceback.walk_stack(frame)}
-        if is_ours and function.__code__ in codes and _return_block.__code__ not in codes:
+        if is_in_package and function.__code__ in codes and _return_block.__code__ not in codes:
             raise KeyboardInterrupt
 
     handler = signal.signal(signal.SIGALRM, interrupt)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.loader.workers.works import Stream, a_pool, gone
+from tests.loader.workers.task_runners import Stream, a_pool, wait_until_gone
 from wdsctl.core.errors import LoaderError
 from wdsctl.loader.workers import PoolOptions, WorkerPool
 from wdsctl.loader.workers.options import StartMethod
@@ -31,7 +31,7 @@ with WorkerPool(Mine, lambda worker: 0, worker_count=1, options=PoolOptions(star
 
 
 @pytest.mark.parametrize("start", ["forkserver", "spawn"])
-def test_fresh_interpreters_do_the_same_work(start: StartMethod, tmp_path: Path) -> None:
+def test_workers_of_other_start_methods_give_same_results(start: StartMethod, tmp_path: Path) -> None:
     with a_pool(workers=2, start_method=start, log=lambda _: None) as consumer:
         consumer.submit("next", ("once", str(tmp_path / "mark"), "kill"), ("tensor", 100_000))
         consumer.submit("next", worker=1)
@@ -41,11 +41,11 @@ def test_fresh_interpreters_do_the_same_work(start: StartMethod, tmp_path: Path)
         assert int(consumer.collect()[0]) == 2
         pids = consumer.pool.pids
 
-    assert gone(pids)
+    assert wait_until_gone(pids)
 
 
 @pytest.mark.parametrize("start", ["forkserver", "spawn"])
-def test_work_that_does_not_pickle_names_the_attribute(start: StartMethod) -> None:
+def test_unpicklable_work_is_refused_with_attribute_name(start: StartMethod) -> None:
     holder = _Holder()
     holder.transform = lambda number: number
     work: Any = partial(_open, encoder=holder)
@@ -56,31 +56,31 @@ def test_work_that_does_not_pickle_names_the_attribute(start: StartMethod) -> No
     assert caught.value.code == "WDS531"
 
 
-def test_classes_of_a_notebook_work_without_pickling() -> None:
-    done = _run(_NOTEBOOK.replace("START", "fork"))
+def test_fork_runs_notebook_classes_without_pickling() -> None:
+    result = _run(_NOTEBOOK.replace("START", "fork"))
 
-    assert done.stdout == "42\n", done.stderr
-
-
-def test_classes_of_a_notebook_under_spawn_are_an_error_with_the_way_out() -> None:
-    done = _run(_NOTEBOOK.replace("START", "spawn"))
-
-    assert "WDS531" in done.stderr
-    assert 'start_method="fork"' in done.stderr
+    assert result.stdout == "42\n", result.stderr
 
 
-def test_a_script_without_a_main_guard_is_told_so(tmp_path: Path) -> None:
+def test_spawn_with_notebook_classes_suggests_fork() -> None:
+    result = _run(_NOTEBOOK.replace("START", "spawn"))
+
+    assert "WDS531" in result.stderr
+    assert 'start_method="fork"' in result.stderr
+
+
+def test_spawn_without_main_guard_reports_error(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(_NOTEBOOK.replace("START", "spawn"))
 
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=60)
+    result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=60)
 
-    assert "WDS534" in done.stderr
+    assert "WDS534" in result.stderr
 
 
-def test_workers_outlive_their_nursery_and_are_replaced_by_a_new_one(tmp_path: Path) -> None:
-    said: list[str] = []
-    with a_pool(workers=2, log=said.append) as consumer:
+def test_workers_survive_fork_server_and_new_one_replaces_them(tmp_path: Path) -> None:
+    lines: list[str] = []
+    with a_pool(workers=2, log=lines.append) as consumer:
         first = consumer.pool.fork_server_pid or 0
         consumer.submit("next")
         consumer.collect()
@@ -91,10 +91,10 @@ def test_workers_outlive_their_nursery_and_are_replaced_by_a_new_one(tmp_path: P
         assert [consumer.collect() for _ in range(3)] == [(0, 1), 2, (0, 3)]
         assert consumer.collect(1) == (1, 0)
         assert consumer.pool.fork_server_pid != first
-    assert any("fork server" in line for line in said)
+    assert any("fork server" in line for line in lines)
 
 
-def test_later_workers_are_forked_by_the_nursery_not_by_the_consumer(tmp_path: Path) -> None:
+def test_replacement_workers_are_forked_by_fork_server(tmp_path: Path) -> None:
     with a_pool(log=lambda _: None) as consumer:
         consumer.submit(("once", str(tmp_path / "mark"), "kill"), ("call", os.getppid))
         consumer.collect()
@@ -102,14 +102,14 @@ def test_later_workers_are_forked_by_the_nursery_not_by_the_consumer(tmp_path: P
         assert consumer.collect() == consumer.pool.fork_server_pid
 
 
-def test_a_worker_has_one_thread_and_no_stdin() -> None:
+def test_worker_has_one_thread_and_no_stdin() -> None:
     with a_pool() as consumer:
         consumer.submit(("call", threading.active_count), ("call", _stdin))
 
         assert [consumer.collect(), consumer.collect()] == [1, ""]
 
 
-def test_handlers_of_the_training_do_not_run_in_workers() -> None:
+def test_signal_handlers_of_training_do_not_run_in_workers() -> None:
     handler = signal.signal(signal.SIGUSR1, lambda *_: os._exit(9))
     try:
         with a_pool() as consumer:

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from tests.loader.workers.works import gone, is_alive
+from tests.loader.workers.task_runners import is_alive, wait_until_gone
 
 _CONSUMER = """
 import sys, time
-from tests.loader.workers.works import a_pool
+from tests.loader.workers.task_runners import a_pool
 with a_pool(workers=2, start_method=sys.argv[1]) as consumer:
     for worker in range(2):
         consumer.submit("next", worker=worker)
@@ -26,29 +26,29 @@ _SLOW = [pytest.param(start, marks=pytest.mark.slow) for start in ("forkserver",
 
 
 @pytest.mark.parametrize("start", ["fork", *_SLOW])
-def test_nothing_is_left_when_the_consumer_is_killed(start: str) -> None:
-    consumer, pids = _started(start)
+def test_workers_end_when_consumer_is_killed(start: str) -> None:
+    consumer, pids = _start_consumer(start)
 
     consumer.kill()
     consumer.wait()
 
-    assert gone(pids)
+    assert wait_until_gone(pids)
 
 
-def test_nothing_is_left_when_the_nursery_and_then_the_consumer_are_killed() -> None:
-    """One of the workers hangs: nobody is left who could end it, but for the kernel."""
-    consumer, pids = _started("fork")
+def test_workers_end_when_fork_server_and_consumer_are_killed() -> None:
+    """One of the workers hangs: only the kernel can end it."""
+    consumer, pids = _start_consumer("fork")
 
     os.kill(pids[-1], signal.SIGKILL)
-    assert gone(pids[-1:])
+    assert wait_until_gone(pids[-1:])
     assert all(map(is_alive, pids[:-1]))
     consumer.kill()
     consumer.wait()
 
-    assert gone(pids)
+    assert wait_until_gone(pids)
 
 
-def _started(start: str) -> tuple[subprocess.Popen[str], list[int]]:
+def _start_consumer(start: str) -> tuple[subprocess.Popen[str], list[int]]:
     command = [sys.executable, "-c", _CONSUMER, start]
     consumer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert consumer.stdout

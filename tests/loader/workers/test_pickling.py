@@ -20,7 +20,7 @@ def encode(value: Any) -> list[Any]:
     return ResultEncoder().encode(value)
 
 
-def there_and_back(value: Any, encoder: ResultEncoder | None = None) -> Any:
+def round_trip(value: Any, encoder: ResultEncoder | None = None) -> Any:
     segments = [
         memoryview(bytearray(b"".join(bytes(piece) for piece in segment)))
         for segment in (encoder or ResultEncoder()).encode(value)
@@ -28,24 +28,24 @@ def there_and_back(value: Any, encoder: ResultEncoder | None = None) -> Any:
     return decode_result(segments)
 
 
-def sent_bytes(value: Any) -> int:
+def encoded_bytes(value: Any) -> int:
     return sum(map(segment_bytes, encode(value)))
 
 
 @pytest.mark.parametrize("dtype", _DTYPES, ids=str)
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (7, 300), (2, 0, 3)], ids=str)
-def test_tensors_of_every_dtype_and_shape_arrive_as_they_were(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+def test_round_trip_keeps_tensors_of_every_dtype_and_shape(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     tensor = torch.randint(0, 2, shape).to(dtype)
 
-    got = there_and_back(tensor)
+    decoded = round_trip(tensor)
 
-    assert (got.dtype, got.shape) == (tensor.dtype, tensor.shape)
-    assert got.view(-1).to(torch.complex128).equal(tensor.view(-1).to(torch.complex128))
+    assert (decoded.dtype, decoded.shape) == (tensor.dtype, tensor.shape)
+    assert decoded.view(-1).to(torch.complex128).equal(tensor.view(-1).to(torch.complex128))
 
 
 @pytest.mark.parametrize("items", [2, 5000])
-def test_what_arrives_can_be_written_to(items: int) -> None:
-    tensor, array = there_and_back((torch.zeros(items), np.zeros(items)))
+def test_decoded_tensors_and_arrays_are_writable(items: int) -> None:
+    tensor, array = round_trip((torch.zeros(items), np.zeros(items)))
 
     tensor += 1
     array += 1
@@ -66,62 +66,62 @@ def test_what_arrives_can_be_written_to(items: int) -> None:
     ],
     ids=["transposed", "strided", "cut", "channels_last", "expanded", "conjugated", "negated"],
 )
-def test_tensors_of_any_layout_arrive_with_their_values(tensor: torch.Tensor) -> None:
-    assert there_and_back(tensor).equal(tensor)
+def test_round_trip_keeps_values_of_tensors_of_any_layout(tensor: torch.Tensor) -> None:
+    assert round_trip(tensor).equal(tensor)
 
 
-def test_channels_last_stays_channels_last() -> None:
+def test_round_trip_keeps_channels_last_layout() -> None:
     tensor = torch.ones(2, 3, 20, 20).contiguous(memory_format=torch.channels_last)
 
-    assert there_and_back(tensor).is_contiguous(memory_format=torch.channels_last)
+    assert round_trip(tensor).is_contiguous(memory_format=torch.channels_last)
 
 
-def test_a_view_of_a_large_tensor_travels_alone() -> None:
-    assert sent_bytes(torch.zeros(1_000_000)[500:1000]) < 5_000
+def test_view_of_large_tensor_is_encoded_without_its_base() -> None:
+    assert encoded_bytes(torch.zeros(1_000_000)[500:1000]) < 5_000
 
 
-def test_a_repeated_value_travels_once() -> None:
-    assert sent_bytes(torch.ones(1).expand(1_000_000)) < 5_000
+def test_expanded_tensor_is_encoded_as_one_value() -> None:
+    assert encoded_bytes(torch.ones(1).expand(1_000_000)) < 5_000
 
 
-def test_views_of_one_storage_travel_once_and_stay_together() -> None:
+def test_views_of_one_storage_are_encoded_once_and_stay_shared() -> None:
     base = torch.zeros(100_000)
 
-    whole, part = there_and_back((base, base[10:20]))
+    whole, part = round_trip((base, base[10:20]))
     whole[12] = 5
 
     assert part[2] == 5
-    assert sent_bytes([base, base.view(10, 10_000), base[1:]]) < 405_000
+    assert encoded_bytes([base, base.view(10, 10_000), base[1:]]) < 405_000
 
 
-def test_tensors_over_one_address_of_unlike_lengths_arrive() -> None:
+def test_round_trip_keeps_tensors_of_different_lengths_at_one_address() -> None:
     array = np.arange(10_000)
 
-    short, long = there_and_back((torch.from_numpy(array[:500]), torch.from_numpy(array)))
+    short, long = round_trip((torch.from_numpy(array[:500]), torch.from_numpy(array)))
 
     assert (short.numel(), int(long[-1])) == (500, 9_999)
 
 
-def test_a_tensor_that_requires_a_gradient_arrives_without() -> None:
-    got = there_and_back((torch.ones(3000, requires_grad=True) * 2).squeeze())
+def test_decoded_tensor_requires_no_gradient() -> None:
+    decoded = round_trip((torch.ones(3000, requires_grad=True) * 2).squeeze())
 
-    assert not got.requires_grad
-    assert got.sum() == 6000
+    assert not decoded.requires_grad
+    assert decoded.sum() == 6000
 
 
 class Tagged(torch.Tensor):
     pass
 
 
-def test_subclasses_of_tensors_keep_their_class_out_of_band() -> None:
+def test_tensor_subclasses_keep_their_class_out_of_band() -> None:
     tensor = torch.ones(5000).as_subclass(Tagged)
 
-    assert type(there_and_back(tensor)) is Tagged
+    assert type(round_trip(tensor)) is Tagged
     assert len(encode(tensor)) == 2
 
 
-def test_a_sparse_tensor_arrives() -> None:
-    assert there_and_back(torch.eye(3).to_sparse()).to_dense().equal(torch.eye(3))
+def test_round_trip_keeps_sparse_tensors() -> None:
+    assert round_trip(torch.eye(3).to_sparse()).to_dense().equal(torch.eye(3))
 
 
 @pytest.mark.parametrize(
@@ -137,70 +137,70 @@ def test_a_sparse_tensor_arrives() -> None:
     ],
     ids=["strided", "fortran", "object", "struct", "text", "empty", "scalar"],
 )
-def test_arrays_arrive_as_they_were(array: Any) -> None:
-    got = there_and_back(array)
+def test_round_trip_keeps_arrays(array: Any) -> None:
+    decoded = round_trip(array)
 
-    assert got.dtype == array.dtype
-    np.testing.assert_array_equal(got, array)
+    assert decoded.dtype == array.dtype
+    np.testing.assert_array_equal(decoded, array)
 
 
 @pytest.mark.parametrize("size", [0, 10, 2000, 200_000])
-def test_bytes_arrive_as_bytes(size: int) -> None:
-    got = there_and_back([bytes(size), bytearray(size)])
+def test_round_trip_keeps_bytes_and_bytearrays(size: int) -> None:
+    decoded = round_trip([bytes(size), bytearray(size)])
 
-    assert (type(got[0]), type(got[1])) == (bytes, bytearray)
-    assert got == [bytes(size), bytearray(size)]
+    assert (type(decoded[0]), type(decoded[1])) == (bytes, bytearray)
+    assert decoded == [bytes(size), bytearray(size)]
 
 
 @pytest.mark.parametrize("size", [0, 10, 200_000])
-def test_views_of_bytes_arrive_as_views_of_the_same_bytes(size: int) -> None:
+def test_round_trip_keeps_memoryviews(size: int) -> None:
     data = bytes(i % 251 for i in range(size + 2))
 
-    got, backwards = there_and_back((memoryview(data)[1:-1], memoryview(data)[::-1]))
+    decoded, backwards = round_trip((memoryview(data)[1:-1], memoryview(data)[::-1]))
 
-    assert (type(got), got.readonly, bytes(got)) == (memoryview, True, data[1:-1])
+    assert (type(decoded), decoded.readonly, bytes(decoded)) == (memoryview, True, data[1:-1])
     assert bytes(backwards) == data[::-1]
 
 
-def test_results_are_gone_when_they_were_encoded() -> None:
+def test_encoder_keeps_no_reference_to_results() -> None:
     array = np.zeros(5000)
-    gone = weakref.ref(array)
+    reference = weakref.ref(array)
     gc.disable()
     try:
         segments = ResultEncoder().encode([array])
         del array, segments
-        assert gone() is None
+        assert reference() is None
     finally:
         gc.enable()
 
 
-def test_large_memory_is_not_in_the_pickle() -> None:
+def test_large_buffers_are_encoded_outside_pickle() -> None:
     *buffers, pickle = encode({"image": torch.zeros(3, 64, 64), "mask": np.zeros((64, 64))})
 
     assert segment_bytes(pickle) < 1_000
     assert [segment_bytes(buffer) for buffer in buffers] == [3 * 64 * 64 * 4, 64 * 64 * 8]
 
 
-def test_long_bytes_travel_beside_the_pickle_once_the_encoder_knows_them() -> None:
+def test_long_bytes_are_encoded_outside_pickle_after_first_result() -> None:
     files = [bytes([number]) * 20_000 for number in range(20)]
     value = [*files, files[3], "text", {"array": np.arange(1000), "short": b"x"}]
     encoder = ResultEncoder()
 
-    first, second = (there_and_back(value, encoder) for _ in range(2))
-    *beside, pickle = encoder.encode(value)
+    first, second = (round_trip(value, encoder) for _ in range(2))
+    *buffers, pickle = encoder.encode(value)
 
-    for got in (first, second):
-        assert got[:22] == value[:22]
-        assert got[20] is got[3]
-        np.testing.assert_array_equal(got[22]["array"], np.arange(1000))
-    assert len(beside) == 21
+    for decoded in (first, second):
+        assert decoded[:22] == value[:22]
+        assert decoded[20] is decoded[3]
+        np.testing.assert_array_equal(decoded[22]["array"], np.arange(1000))
+    assert len(buffers) == 21
     assert segment_bytes(pickle) < 1_000
 
 
-def test_results_of_many_small_things_are_asked_only_now_and_then() -> None:
+def test_encoder_rarely_checks_results_of_small_values_for_long_bytes() -> None:
     encoder = ResultEncoder()
     numbers = list(range(100_000, 140_000))
 
-    ways = [encoder._lifts_bytes for _ in range(140) if encoder.encode(numbers)]
+    lifts = [encoder._lifts_bytes for _ in range(140) if encoder.encode(numbers)]
 
-    assert sum(ways) <= 3
+    assert sum(lifts) <= 3

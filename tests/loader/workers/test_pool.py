@@ -7,47 +7,47 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.loader.workers.works import Stream, a_pool
+from tests.loader.workers.task_runners import Stream, a_pool
 from wdsctl.core.errors import LoaderError, UsageError
 from wdsctl.loader.workers import WorkerPool, report_activity
 
 
-def test_each_worker_gives_its_results_in_order() -> None:
+def test_each_worker_returns_its_results_in_order() -> None:
     with a_pool(workers=3) as consumer:
         for _ in range(10):
             for worker in range(3):
                 consumer.submit("next", worker=worker)
 
-        got = [consumer.collect(worker) for _ in range(10) for worker in range(3)]
+        actual = [consumer.collect(worker) for _ in range(10) for worker in range(3)]
 
-    assert got == [(worker, number) for number in range(10) for worker in range(3)]
+    assert actual == [(worker, number) for number in range(10) for worker in range(3)]
 
 
-def test_a_worker_begins_where_resume_says() -> None:
+def test_worker_begins_at_resume_position() -> None:
     with a_pool(begin=100) as consumer:
         consumer.submit("next", "next")
 
         assert [consumer.collect(), consumer.collect()] == [(0, 100), (0, 101)]
 
 
-def test_a_worker_without_tasks_cannot_be_collected_from() -> None:
+def test_collect_without_submitted_task_is_refused() -> None:
     with a_pool() as consumer, pytest.raises(UsageError, match="no task to wait for"):
         consumer.collect()
 
 
-def test_a_closed_pool_says_so() -> None:
+def test_closed_pool_refuses_submit() -> None:
     with a_pool() as consumer:
         pass
     with pytest.raises(UsageError, match="closed"):
         consumer.submit("next")
 
 
-def test_no_workers_are_no_pool() -> None:
+def test_worker_pool_refuses_zero_workers() -> None:
     with pytest.raises(UsageError, match="worker_count is 0"):
         WorkerPool(Stream, lambda _: 0, worker_count=0)
 
 
-def test_exit_in_a_hook_is_an_error_not_a_death() -> None:
+def test_exit_in_hook_raises_error_and_keeps_worker() -> None:
     with a_pool() as consumer:
         pid = consumer.pool.pids[0]
         consumer.submit(("always", "exit"))
@@ -58,7 +58,7 @@ def test_exit_in_a_hook_is_an_error_not_a_death() -> None:
     assert caught.value.code == "WDS532"
 
 
-def test_what_a_task_raises_is_raised_with_its_traceback() -> None:
+def test_exception_of_task_is_raised_with_its_traceback() -> None:
     with a_pool() as consumer:
         consumer.submit(("raise", KeyError("jpg")))
         with pytest.raises(KeyError, match="jpg") as caught:
@@ -67,7 +67,7 @@ def test_what_a_task_raises_is_raised_with_its_traceback() -> None:
     assert "in _raise" in str(caught.value.__cause__)
 
 
-def test_an_error_of_ours_keeps_its_place_and_code() -> None:
+def test_loader_error_of_task_keeps_location_and_code() -> None:
     error = LoaderError("no", hint="try", where="shard 3", code="WDS503")
     with a_pool() as consumer:
         consumer.submit(("raise", error))
@@ -77,24 +77,24 @@ def test_an_error_of_ours_keeps_its_place_and_code() -> None:
     assert (caught.value.where, caught.value.code) == ("shard 3", "WDS503")
 
 
-def test_work_that_cannot_be_opened_raises_at_collect() -> None:
-    def opens(_index: int, _begin: int) -> Stream:
+def test_failure_to_open_work_is_raised_by_collect() -> None:
+    def fail_to_open(_index: int, _begin: int) -> Stream:
         raise FileNotFoundError("no shard")
 
-    with a_pool(opens) as consumer:
+    with a_pool(fail_to_open) as consumer:
         consumer.submit("next")
         with pytest.raises(FileNotFoundError, match="no shard"):
             consumer.collect()
 
 
-def test_a_result_that_does_not_pickle_is_the_tasks_error() -> None:
+def test_unpicklable_result_raises_error_of_task() -> None:
     with a_pool() as consumer:
         consumer.submit(("call", _generator))
         with pytest.raises(TypeError, match="generator"):
             consumer.collect()
 
 
-def test_after_an_error_nothing_is_done_until_restart() -> None:
+def test_worker_stops_after_error_until_restart() -> None:
     with a_pool() as consumer:
         consumer.submit("next", ("raise", KeyError("jpg")), "next", "next")
         assert consumer.collect() == (0, 0)
@@ -108,7 +108,7 @@ def test_after_an_error_nothing_is_done_until_restart() -> None:
         assert [consumer.collect(), consumer.collect()] == [(0, 1), (0, 2)]
 
 
-def test_restart_does_the_uncollected_tasks_again(tmp_path: Path) -> None:
+def test_restart_repeats_uncollected_tasks(tmp_path: Path) -> None:
     with a_pool() as consumer:
         consumer.submit("next", ("once", str(tmp_path / "mark"), "exit"), "next")
         consumer.collect()
@@ -120,7 +120,7 @@ def test_restart_does_the_uncollected_tasks_again(tmp_path: Path) -> None:
         assert [consumer.collect(), consumer.collect()] == [1, (0, 2)]
 
 
-def test_restart_without_an_error_begins_elsewhere() -> None:
+def test_restart_without_error_begins_at_new_position() -> None:
     with a_pool() as consumer:
         consumer.submit("next", "next", "next")
         consumer.collect()
@@ -133,7 +133,7 @@ def test_restart_without_an_error_begins_elsewhere() -> None:
         assert consumer.collect() == (0, 50)
 
 
-def test_restart_after_two_deaths_gives_the_task_another_chance(tmp_path: Path) -> None:
+def test_restart_after_two_deaths_runs_task_again(tmp_path: Path) -> None:
     with a_pool(log=lambda _: None) as consumer:
         consumer.submit(("always", "kill"), "next")
         with pytest.raises(LoaderError):
@@ -145,14 +145,14 @@ def test_restart_after_two_deaths_gives_the_task_another_chance(tmp_path: Path) 
         assert consumer.collect() == (0, 0)
 
 
-def test_workers_run_torch_on_one_thread_and_never_touch_cuda() -> None:
+def test_workers_run_torch_on_one_thread_without_cuda() -> None:
     with a_pool() as consumer:
         consumer.submit(("call", torch.get_num_threads), ("call", torch.cuda.is_initialized))
 
         assert [consumer.collect(), consumer.collect()] == [1, False]
 
 
-def test_a_pool_can_be_made_while_threads_are_alive() -> None:
+def test_pool_starts_while_threads_are_running() -> None:
     stop = threading.Event()
     threads = [threading.Thread(target=_busy, args=[stop]) for _ in range(3)]
     for thread in threads:
@@ -168,7 +168,7 @@ def test_a_pool_can_be_made_while_threads_are_alive() -> None:
             thread.join()
 
 
-def test_many_large_tasks_never_block_submit() -> None:
+def test_submit_never_blocks_on_many_large_tasks() -> None:
     with a_pool() as consumer:
         for _ in range(20):
             consumer.submit(("call", _Big(b"x" * 200_000)))
@@ -176,18 +176,18 @@ def test_many_large_tasks_never_block_submit() -> None:
         assert [consumer.collect() for _ in range(20)] == [200_000] * 20
 
 
-def test_status_outside_of_a_worker_does_nothing() -> None:
+def test_report_activity_outside_worker_does_nothing() -> None:
     report_activity("sample 3")
 
 
-def test_two_pools_live_side_by_side() -> None:
+def test_two_pools_run_side_by_side() -> None:
     with a_pool(workers=2) as first, a_pool(workers=2) as second:
         for consumer in (first, second):
             consumer.submit("next", worker=1)
         assert first.collect(1) == second.collect(1) == (1, 0)
 
 
-def test_a_pool_inherited_by_a_forked_child_is_not_closed_by_it() -> None:
+def test_forked_child_does_not_close_inherited_pool() -> None:
     with a_pool() as consumer:
         pid = os.fork()
         if not pid:

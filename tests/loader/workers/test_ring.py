@@ -6,27 +6,27 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.loader.workers.works import Consumer, a_pool
-from tests.opened import open_files
+from tests.loader.workers.task_runners import Consumer, a_pool
+from tests.open_files import open_files
 
 MB = 1 << 20
-_NAMED = "/dev/shm"  # noqa: S108 - the place where nothing may be
+_SHM_FOLDER = "/dev/shm"  # noqa: S108 - the place where nothing may be
 
 
 @pytest.fixture(autouse=True)
 def inherited() -> set[str]:
-    """What other tests left mapped here, and what a worker that is forked here inherits."""
+    """Return the mappings that other tests left in this process, which a forked worker inherits."""
     return set(Path("/proc/self/maps").read_text().splitlines())
 
 
 def mapped_bytes(consumer: Consumer, inherited: set[str]) -> int:
-    """What the worker has mapped itself of shared memory without a name."""
+    """Return the bytes of anonymous shared memory that the worker itself has mapped."""
     lines = set(Path(f"/proc/{consumer.pool.pids[0]}/maps").read_text().splitlines()) - inherited
     ranges = [line.split()[0].split("-") for line in lines if "memfd:wdsctl" in line]
     return sum(int(end, 16) - int(start, 16) for start, end in ranges)
 
 
-def test_blocks_are_used_again_when_their_results_are_gone(inherited: set[str]) -> None:
+def test_ring_reuses_blocks_of_deleted_results(inherited: set[str]) -> None:
     with a_pool() as consumer:
         for _ in range(50):
             consumer.submit(("tensor", MB))
@@ -35,7 +35,7 @@ def test_blocks_are_used_again_when_their_results_are_gone(inherited: set[str]) 
         assert mapped_bytes(consumer, inherited) < 5 * MB
 
 
-def test_a_consumer_that_keeps_every_result_finds_them_unchanged(inherited: set[str]) -> None:
+def test_kept_results_are_not_overwritten(inherited: set[str]) -> None:
     with a_pool(ring_bytes=4 * MB) as consumer:
         consumer.submit(*[("tensor", MB // 2)] * 40)
         kept = [consumer.collect() for _ in range(40)]
@@ -45,7 +45,7 @@ def test_a_consumer_that_keeps_every_result_finds_them_unchanged(inherited: set[
         assert bool((tensor == number).all())
 
 
-def test_results_outlive_their_pool_and_their_worker() -> None:
+def test_results_outlive_pool_and_worker() -> None:
     with a_pool() as consumer:
         consumer.submit(("tensor", MB))
         tensor = consumer.collect()
@@ -55,7 +55,7 @@ def test_results_outlive_their_pool_and_their_worker() -> None:
     assert int(tensor.sum()) == MB
 
 
-def test_a_view_of_a_result_keeps_it() -> None:
+def test_view_of_result_keeps_its_block() -> None:
     with a_pool(begin=7) as consumer:
         consumer.submit(("tensor", MB))
         view = consumer.collect()[10:20].numpy()[1:]
@@ -66,7 +66,7 @@ def test_a_view_of_a_result_keeps_it() -> None:
         assert view.tolist() == [7] * 9
 
 
-def test_writing_into_a_result_changes_no_other() -> None:
+def test_writing_to_result_changes_no_other() -> None:
     with a_pool() as consumer:
         consumer.submit(("tensor", MB), ("tensor", MB))
         first, second = consumer.collect(), consumer.collect()
@@ -76,17 +76,17 @@ def test_writing_into_a_result_changes_no_other() -> None:
 
 
 @pytest.mark.parametrize("kind", ["tensor", "blob"])
-def test_a_result_larger_than_the_ring_goes_another_way(kind: str, inherited: set[str]) -> None:
+def test_result_larger_than_ring_is_returned_without_ring(kind: str, inherited: set[str]) -> None:
     with a_pool(ring_bytes=MB) as consumer:
         consumer.submit((kind, 20 * MB), (kind, 20 * MB), (kind, 100))
-        got = [consumer.collect() for _ in range(3)]
+        results = [consumer.collect() for _ in range(3)]
 
-        assert [len(each) for each in got] == [20 * MB, 20 * MB, 100]
-        assert [int(each[-1]) for each in got] == [0, 1, 2]
+        assert [len(each) for each in results] == [20 * MB, 20 * MB, 100]
+        assert [int(each[-1]) for each in results] == [0, 1, 2]
         assert mapped_bytes(consumer, inherited) < 2 * MB
 
 
-def test_results_that_grow_stay_within_the_ring(inherited: set[str]) -> None:
+def test_growing_results_stay_within_ring_size(inherited: set[str]) -> None:
     sizes = [MB // 8 * step for step in range(1, 30)]
     with a_pool(ring_bytes=8 * MB) as consumer:
         for size in sizes:
@@ -95,7 +95,7 @@ def test_results_that_grow_stay_within_the_ring(inherited: set[str]) -> None:
             assert mapped_bytes(consumer, inherited) < 9 * MB
 
 
-def test_uncollected_results_beyond_the_ring_block_nobody() -> None:
+def test_uncollected_results_beyond_ring_do_not_block() -> None:
     with a_pool(ring_bytes=2 * MB, workers=2) as consumer:
         consumer.submit(*[("tensor", MB)] * 10)
         consumer.submit("next", worker=1)
@@ -104,7 +104,7 @@ def test_uncollected_results_beyond_the_ring_block_nobody() -> None:
         assert [int(consumer.collect()[0]) for _ in range(10)] == list(range(10))
 
 
-def test_a_forked_child_that_drops_a_result_does_not_give_it_back() -> None:
+def test_forked_child_that_drops_result_does_not_release_block() -> None:
     with a_pool(begin=5) as consumer:
         consumer.submit(("tensor", MB))
         tensor = consumer.collect()
@@ -120,15 +120,15 @@ def test_a_forked_child_that_drops_a_result_does_not_give_it_back() -> None:
         assert len(others) == 5
 
 
-def test_a_result_that_a_forked_child_has_too_stays_as_it_is_when_the_consumer_drops_it(inherited: set[str]) -> None:
+def test_result_in_forked_child_stays_unchanged_when_consumer_drops_it(inherited: set[str]) -> None:
     with a_pool(begin=5) as consumer:
         consumer.submit(("tensor", MB))
         tensor = consumer.collect()
-        (go, going), (answer, answering) = os.pipe(), os.pipe()
+        (go, going), (reply, replying) = os.pipe(), os.pipe()
         pid = os.fork()
         if not pid:
             os.read(go, 1)
-            os.write(answering, str(set(tensor.numpy().tobytes())).encode())  # no thread of torch is left here
+            os.write(replying, str(set(tensor.numpy().tobytes())).encode())  # the forked child has no threads of torch
             os._exit(0)
         del tensor
         for _ in range(20):
@@ -137,20 +137,20 @@ def test_a_result_that_a_forked_child_has_too_stays_as_it_is_when_the_consumer_d
         os.write(going, b"x")
         os.waitpid(pid, 0)
 
-        assert os.read(answer, 100) == b"{5}"
+        assert os.read(reply, 100) == b"{5}"
         assert mapped_bytes(consumer, inherited) < 5 * MB
-    for end in (go, going, answer, answering):
+    for end in (go, going, reply, replying):
         os.close(end)
 
 
-def test_nothing_has_a_name_in_dev_shm(inherited: set[str]) -> None:
-    """Of what both have mapped and open: others of this machine may put things there meanwhile."""
-    before = set(open_files(_NAMED))
+def test_ring_creates_no_files_in_dev_shm(inherited: set[str]) -> None:
+    """Checks only files that both processes have mapped or open, since other processes may create files there."""
+    before = set(open_files(_SHM_FOLDER))
     with a_pool() as consumer:
         consumer.submit(("tensor", MB))
         tensor = consumer.collect()
         for process in (os.getpid(), consumer.pool.pids[0]):
             maps = set(Path(f"/proc/{process}/maps").read_text().splitlines()) - inherited
-            assert not any(_NAMED in line for line in maps)
-            assert set(open_files(_NAMED, process=process)) <= before
+            assert not any(_SHM_FOLDER in line for line in maps)
+            assert set(open_files(_SHM_FOLDER, process=process)) <= before
         assert torch.is_tensor(tensor)

@@ -7,14 +7,14 @@ from itertools import count
 from types import FrameType
 from typing import Any, cast
 
-from wdsctl.loader.workers import slot as seat_module
+from wdsctl.loader.workers import slot as slot_module
 from wdsctl.loader.workers.channel import Channel
 from wdsctl.loader.workers.slot import WorkerSlot
 from wdsctl.loader.workers.wire import Command
 
 
-class Told:
-    """Stands for a channel: keeps the numbers of the tasks that were ordered."""
+class FakeChannel:
+    """A fake channel that records the numbers of the tasks sent."""
 
     def __init__(self) -> None:
         self.is_torn = False
@@ -27,56 +27,56 @@ class Told:
         self.is_torn = False
 
 
-def test_each_task_is_ordered_once_as_they_come_and_go() -> None:
-    seat, told = a_seat()
+def test_dispatch_sends_each_task_once() -> None:
+    slot, channel = a_slot()
     for number in range(3, 9):
-        seat.accepted_count = number - 2
-        seat.add_task(b"task")
-        seat.dispatch()
+        slot.accepted_count = number - 2
+        slot.add_task(b"task")
+        slot.dispatch()
 
-    assert told.numbers == list(range(9))
-    assert seat.pending_count == 3
+    assert channel.numbers == list(range(9))
+    assert slot.pending_count == 3
 
 
-def test_an_interrupt_between_any_two_bytecodes_leaves_no_task_untold() -> None:
-    """What was being told is torn and told anew to another process; what was not torn goes on where it was."""
+def test_interrupt_between_any_bytecodes_leaves_no_task_unsent() -> None:
+    """A message interrupted while being sent marks the channel as torn; if it is not torn, dispatch continues."""
     for place in count():
-        seat, told = a_seat()
-        seat.accepted_count = 2
-        was_interrupted = interrupted(partial(trimmed_and_added, seat), place)
-        if seat.pending_count < 2:
-            seat.add_task(b"task")
-        if not told.is_torn:
-            seat.dispatch()
-            assert told.numbers == [0, 1, 2, 3], place
+        slot, channel = a_slot()
+        slot.accepted_count = 2
+        was_interrupted = is_interrupted_at(partial(trim_and_add, slot), place)
+        if slot.pending_count < 2:
+            slot.add_task(b"task")
+        if not channel.is_torn:
+            slot.dispatch()
+            assert channel.numbers == [0, 1, 2, 3], place
         if not was_interrupted:
             break
 
     assert place > 20
 
 
-def a_seat() -> tuple[WorkerSlot, Told]:
-    """Three tasks, told to the process."""
-    seat, told = WorkerSlot(0, None), Told()
-    seat.channel = cast("Channel", told)
+def a_slot() -> tuple[WorkerSlot, FakeChannel]:
+    """Return a slot with three tasks sent to its process."""
+    slot, channel = WorkerSlot(0, None), FakeChannel()
+    slot.channel = cast("Channel", channel)
     for _ in range(3):
-        seat.add_task(b"task")
-    seat.dispatch()
-    return seat, told
+        slot.add_task(b"task")
+    slot.dispatch()
+    return slot, channel
 
 
-def trimmed_and_added(seat: WorkerSlot) -> None:
-    assert seat.pending_count == 1
-    seat.add_task(b"task")
+def trim_and_add(slot: WorkerSlot) -> None:
+    assert slot.pending_count == 1
+    slot.add_task(b"task")
 
 
-def interrupted(call: Callable[[], Any], place: int) -> bool:
-    """Whether the call was interrupted: before its `place`-th bytecode in the module of seats."""
+def is_interrupted_at(call: Callable[[], Any], place: int) -> bool:
+    """Interrupt the call before its `place`-th bytecode in the module of slots; return whether it was interrupted."""
     seen = 0
 
     def trace(frame: FrameType, event: str, _arg: Any) -> Any:
         nonlocal seen
-        if frame.f_code.co_filename != seat_module.__file__:
+        if frame.f_code.co_filename != slot_module.__file__:
             return None
         frame.f_trace_opcodes = True
         if event == "opcode":

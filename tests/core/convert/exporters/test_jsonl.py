@@ -1,4 +1,4 @@
-"""To JSONL."""
+"""The exporter to JSONL."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.core.formats import held, written
+from tests.core.formats import read_samples, write_unit
 from wdsctl.core import importers
 from wdsctl.core.convert import exporters
 from wdsctl.core.dataset.destination import move_unit_files
 from wdsctl.core.importers.protocol import Part
 
 
-def test_texts_and_json_stand_in_the_line_and_media_beside(tmp_path: Path) -> None:
+def test_jsonl_stores_text_and_json_in_line_and_media_in_files(tmp_path: Path) -> None:
     samples = {"a/1": {"jpg": b"one", "txt": b"caption \xc3\xa9", "json": b'{"n":1}', "cls": b"3"}}
-    folder = Path(written(tmp_path, "jsonl", samples))
+    folder = Path(write_unit(tmp_path, "jsonl", samples))
 
     line = (folder / "samples.jsonl").read_bytes()
 
@@ -28,14 +28,14 @@ def test_texts_and_json_stand_in_the_line_and_media_beside(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("data", [b'{"a": 1}', b'"text"', b"\xff", b"[1", b'{"a":1e400}', b'{"a":1,"a":2}', b"NaN"])
-def test_json_that_would_not_come_out_as_it_was_is_a_file(tmp_path: Path, data: bytes) -> None:
-    folder = Path(written(tmp_path, "jsonl", {"a": {"json": data}}))
+def test_json_that_would_change_is_written_as_file(tmp_path: Path, data: bytes) -> None:
+    folder = Path(write_unit(tmp_path, "jsonl", {"a": {"json": data}}))
 
     assert json.loads((folder / "samples.jsonl").read_bytes())["__files__"] == {"json": "files/a.json"}
-    assert held(folder, form="jsonl") == {"a": {"json": data}}
+    assert read_samples(folder, form="jsonl") == {"a": {"json": data}}
 
 
-def test_the_lines_of_all_units_are_one_file_and_a_second_end_changes_nothing(tmp_path: Path) -> None:
+def test_finish_joins_lines_of_all_units_and_can_be_repeated(tmp_path: Path) -> None:
     target = exporters.get_exporter("jsonl")
     units = []
     for name, keys in (("u1", ("b", "a")), ("u2", ("c",))):
@@ -51,4 +51,4 @@ def test_the_lines_of_all_units_are_one_file_and_a_second_end_changes_nothing(tm
     assert [json.loads(line)["__key__"] for line in lines.splitlines()] == ["b", "a", "c"]
     assert (tmp_path / "samples.jsonl").read_bytes() == lines
     assert sorted(path.name for path in tmp_path.iterdir()) == ["files", "samples.jsonl"]
-    assert list(held(tmp_path, form="jsonl")) == ["b", "a", "c"]
+    assert list(read_samples(tmp_path, form="jsonl")) == ["b", "a", "c"]

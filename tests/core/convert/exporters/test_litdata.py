@@ -1,4 +1,4 @@
-"""To LitData. That litdata.StreamingDataset gives the same values, the last test shows."""
+"""The exporter to LitData. The last test reads its output with litdata.StreamingDataset."""
 
 from __future__ import annotations
 
@@ -14,122 +14,125 @@ from PIL import Image
 
 from benchmarks.places import PEERS_PYTHON, REPOSITORY
 from tests.build import an_image
-from tests.core.conversions import content, files, prepared, splits, to
-from tests.core.formats import Samples, held, written
+from tests.core.conversions import a_prepared_dataset, content, convert_to, files, splits
+from tests.core.formats import Samples, read_samples, write_unit
 from wdsctl.core.errors import DatasetError, UsageError, WdsctlError
 
 SAMPLE = {"jpg": b"1", "seg.png": b"2", "txt": b"x", "json": b"{}", "cls": b"3", "npy": b"?", "wav": b"4"}
 
 
-def index_of(folder: str | Path) -> dict[str, object]:
-    found: dict[str, object] = json.loads((Path(folder) / "index.json").read_bytes())
-    return found
+def read_index(folder: str | Path) -> dict[str, object]:
+    actual: dict[str, object] = json.loads((Path(folder) / "index.json").read_bytes())
+    return actual
 
 
-def types_of(folder: str | Path) -> dict[str, str]:
+def read_types(folder: str | Path) -> dict[str, str]:
     config = json.loads((Path(folder) / "index.json").read_bytes())["config"]
     names = json.loads(json.loads(config["data_spec"])[1]["context"])
     return dict(zip(names, config["data_format"], strict=True))
 
 
-def why(tmp_path: Path, samples: Samples, options: dict[str, str] | None = None) -> WdsctlError:
+def get_error(tmp_path: Path, samples: Samples, options: dict[str, str] | None = None) -> WdsctlError:
     with pytest.raises((DatasetError, UsageError)) as caught:
-        written(tmp_path, "litdata", samples, options)
+        write_unit(tmp_path, "litdata", samples, options)
     return caught.value
 
 
-def test_fields_have_the_types_that_litdata_decodes(tmp_path: Path) -> None:
-    folder = written(tmp_path, "litdata", {"a": SAMPLE}, {"int": "cls"})
+def test_fields_have_types_that_litdata_decodes(tmp_path: Path) -> None:
+    folder = write_unit(tmp_path, "litdata", {"a": SAMPLE}, {"int": "cls"})
 
-    assert types_of(folder) == {
+    assert read_types(folder) == {
         "cls": "int", "jpg": "jpeg", "json": "json", "npy": "bytes", "seg.png": "image:png", "txt": "str",
         "wav": "bytes", "__key__": "str",
     }  # fmt: skip
     chunk = Path(folder, "part-0.bin")
     (entry,) = json.loads(Path(folder, "index.json").read_bytes())["chunks"]
     assert entry == {"chunk_bytes": chunk.stat().st_size, "chunk_size": 1, "dim": None, "filename": "part-0.bin"}
-    assert held(folder, form="litdata") == {"a": SAMPLE}
+    assert read_samples(folder, form="litdata") == {"a": SAMPLE}
 
 
-def test_a_part_that_some_samples_lack_is_empty_and_the_others_are_listed(tmp_path: Path) -> None:
+def test_missing_parts_are_empty_and_present_ones_are_listed(tmp_path: Path) -> None:
     samples = {"a": {"jpg": b"1", "json": b"{}", "txt": b"x"}, "b": {"txt": b""}}
-    folder = written(tmp_path, "litdata", samples)
+    folder = write_unit(tmp_path, "litdata", samples)
 
-    assert types_of(folder) == {
+    assert read_types(folder) == {
         "jpg": "bytes", "json": "json", "txt": "str", "__parts__": "json", "__key__": "str",
     }  # fmt: skip
-    assert held(folder, form="litdata") == samples
+    assert read_samples(folder, form="litdata") == samples
 
 
 @pytest.mark.parametrize(
     "data", [b"", b"\n{}", b"NaN", b"[1", b'{"a": 1e400, "b": Infinity}', b"123456789012345678901234567890", b"\xff",
              b'"\\ud800"'],
 )  # fmt: skip
-def test_json_that_litdata_would_not_read_is_refused_and_may_be_bytes(tmp_path: Path, data: bytes) -> None:
-    error = why(tmp_path / "one", {"a": {"json": data}})
+def test_json_that_litdata_cannot_read_is_refused_unless_binary(tmp_path: Path, data: bytes) -> None:
+    error = get_error(tmp_path / "one", {"a": {"json": data}})
 
     assert error.code == "WDS237"
     assert "-O to.binary=json" in error.hint
-    assert held(written(tmp_path / "two", "litdata", {"a": {"json": data}}, {"binary": "json"}), form="litdata") == {
-        "a": {"json": data}
-    }
+    assert read_samples(
+        write_unit(tmp_path / "two", "litdata", {"a": {"json": data}}, {"binary": "json"}), form="litdata"
+    ) == {"a": {"json": data}}
 
 
 @pytest.mark.parametrize(
     ("option", "data"), [("int", b"03"), ("int", b"3\n"), ("int", b"x"), ("int", b"9" * 19), ("float", b"1"),
                          ("float", b"0.10")],
 )  # fmt: skip
-def test_numbers_that_would_not_come_back_as_they_were_are_refused(tmp_path: Path, option: str, data: bytes) -> None:
-    assert f"omit `-O to.{option}=cls`" in why(tmp_path, {"a": {"cls": data}}, {option: "cls"}).hint
+def test_numbers_that_would_not_round_trip_are_refused(tmp_path: Path, option: str, data: bytes) -> None:
+    assert f"omit `-O to.{option}=cls`" in get_error(tmp_path, {"a": {"cls": data}}, {option: "cls"}).hint
 
 
-def test_numbers_come_back_as_their_texts(tmp_path: Path) -> None:
+def test_numbers_round_trip_as_text(tmp_path: Path) -> None:
     samples = {"a": {"cls": b"-3", "score.txt": b"0.1"}, "b": {"cls": b"0", "score.txt": b"1e-05"}}
 
-    folder = written(tmp_path, "litdata", samples, {"int": "cls", "float": "score.txt"})
+    folder = write_unit(tmp_path, "litdata", samples, {"int": "cls", "float": "score.txt"})
 
-    assert held(folder, form="litdata") == samples
-
-
-def test_names_and_options_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
-    assert "reserved" in why(tmp_path, {"a": {"__parts__": b"x"}}).message
-    assert "missing in some samples" in why(tmp_path, {"a": {"cls": b"1"}, "b": {"txt": b"x"}}, {"int": "cls"}).message
-    assert "both name" in why(tmp_path, {"a": {"cls": b"1"}}, {"int": "cls", "binary": "cls"}).message
-    assert "did you mean cls?" in why(tmp_path, {"a": {"cls": b"1"}}, {"int": "clss"}).hint
-    assert "no option 'text'" in why(tmp_path, {"a": {"cls": b"1"}}, {"text": "cls"}).message
+    assert read_samples(folder, form="litdata") == samples
 
 
-def test_the_name_of_litdatas_cache_changes_with_the_content_alone(tmp_path: Path) -> None:
-    of = {
-        name: index_of(written(tmp_path / name, "litdata", {"a": {"txt": text}}))["updated_at"]
+def test_contradicting_names_and_options_are_refused(tmp_path: Path) -> None:
+    assert "reserved" in get_error(tmp_path, {"a": {"__parts__": b"x"}}).message
+    assert (
+        "missing in some samples"
+        in get_error(tmp_path, {"a": {"cls": b"1"}, "b": {"txt": b"x"}}, {"int": "cls"}).message
+    )
+    assert "both name" in get_error(tmp_path, {"a": {"cls": b"1"}}, {"int": "cls", "binary": "cls"}).message
+    assert "did you mean cls?" in get_error(tmp_path, {"a": {"cls": b"1"}}, {"int": "clss"}).hint
+    assert "no option 'text'" in get_error(tmp_path, {"a": {"cls": b"1"}}, {"text": "cls"}).message
+
+
+def test_updated_at_changes_only_with_content(tmp_path: Path) -> None:
+    timestamps = {
+        name: read_index(write_unit(tmp_path / name, "litdata", {"a": {"txt": text}}))["updated_at"]
         for name, text in (("one", b"x"), ("two", b"x"), ("three", b"y"))
     }
 
-    assert of["one"] == of["two"] != of["three"]
+    assert timestamps["one"] == timestamps["two"] != timestamps["three"]
 
 
 @pytest.mark.parametrize("form", ["litdata", "csv"])
-def test_any_number_of_workers_gives_the_same_files_and_the_splits_come_back(tmp_path: Path, form: str) -> None:
-    source = prepared(tmp_path / "a")
+def test_files_do_not_depend_on_workers_and_splits_round_trip(tmp_path: Path, form: str) -> None:
+    source = a_prepared_dataset(tmp_path / "a")
     for name, workers in (("one", 1), ("three", 3)):
-        to(tmp_path / name, source, to_format=form, apart="split", shard_samples=7, workers=workers)
-    to(tmp_path / "back", tmp_path / "one")
-    to(tmp_path / "again", source)
+        convert_to(tmp_path / name, source, to_format=form, apart="split", shard_samples=7, workers=workers)
+    convert_to(tmp_path / "back", tmp_path / "one")
+    convert_to(tmp_path / "again", source)
 
     assert files(tmp_path / "one") == files(tmp_path / "three")
     assert content(tmp_path / "back") == content(tmp_path / "again")
     assert splits(tmp_path / "back") == splits(tmp_path / "a")
 
 
-def test_parts_of_another_name_are_refused_before_anything_is_written(tmp_path: Path) -> None:
-    source = prepared(tmp_path / "a")
+def test_shards_with_different_parts_are_refused_before_writing(tmp_path: Path) -> None:
+    source = a_prepared_dataset(tmp_path / "a")
 
     with pytest.raises(UsageError, match="same columns"):
-        to(tmp_path / "b", source, to_format="litdata", on_error="keep")
+        convert_to(tmp_path / "b", source, to_format="litdata", on_error="keep")
     assert files(tmp_path / "b") == {}
 
 
-def test_litdata_itself_gives_the_same_values(tmp_path: Path) -> None:
+def test_litdata_reads_same_values(tmp_path: Path) -> None:
     if not PEERS_PYTHON.exists():
         pytest.skip("no environment has litdata: run `make bench`")
     samples = {
@@ -140,14 +143,14 @@ def test_litdata_itself_gives_the_same_values(tmp_path: Path) -> None:
         }
         for i in range(5)
     }  # fmt: skip
-    folder = written(tmp_path / "d", "litdata", samples, {"int": "cls"})
+    folder = write_unit(tmp_path / "d", "litdata", samples, {"int": "cls"})
 
     command = [str(PEERS_PYTHON), "-W", "ignore", "-m", "benchmarks.check_forms", folder]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=True)
+    process = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=True)
 
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [row["__key__"] for row in found] == list(samples)
-    for i, (row, parts) in enumerate(zip(found, samples.values(), strict=True)):
+    actual = [json.loads(line) for line in process.stdout.splitlines()]
+    assert [row["__key__"] for row in actual] == list(samples)
+    for i, (row, parts) in enumerate(zip(actual, samples.values(), strict=True)):
         assert (row["txt"], row["cls"], row["json"]) == (f"é {i}\r\n", i, {"n": [i, None, 1.5]})
         assert bytes.fromhex(row["bin"]) == parts["bin"]
         assert row["__parts__"] == sorted(parts)

@@ -1,4 +1,4 @@
-"""To MDS. That Mosaic Streaming reads it, benchmarks/check_forms.py shows."""
+"""The exporter to MDS. benchmarks/check_forms.py reads its output with Mosaic Streaming."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.core.formats import written
+from tests.core.formats import write_unit
 from wdsctl.core.errors import DatasetError
 
 
-def test_columns_have_the_encodings_that_streaming_decodes(tmp_path: Path) -> None:
+def test_columns_have_encodings_that_streaming_decodes(tmp_path: Path) -> None:
     samples = {"a": {"jpg": b"1", "txt": b"x", "json": b"{}", "cls": b"3", "npy": b"?"}}
-    folder = Path(written(tmp_path, "mds", samples))
+    folder = Path(write_unit(tmp_path, "mds", samples))
 
     index = json.loads((folder / "index.json").read_bytes())
 
@@ -27,8 +27,8 @@ def test_columns_have_the_encodings_that_streaming_decodes(tmp_path: Path) -> No
     }  # fmt: skip
 
 
-def test_a_part_that_some_samples_lack_is_bytes_and_the_others_are_listed(tmp_path: Path) -> None:
-    folder = Path(written(tmp_path, "mds", {"a": {"jpg": b"1", "txt": b"x"}, "b": {"txt": b""}}))
+def test_column_with_missing_parts_is_bytes_and_parts_are_listed(tmp_path: Path) -> None:
+    folder = Path(write_unit(tmp_path, "mds", {"a": {"jpg": b"1", "txt": b"x"}, "b": {"txt": b""}}))
 
     (shard,) = json.loads((folder / "index.json").read_bytes())["shards"]
 
@@ -39,5 +39,5 @@ def test_a_part_that_some_samples_lack_is_bytes_and_the_others_are_listed(tmp_pa
 
 def test_text_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="not UTF-8") as error:
-        written(tmp_path, "mds", {"a": {"json": b"\xff"}})
+        write_unit(tmp_path, "mds", {"a": {"json": b"\xff"}})
     assert error.value.code == "WDS237"

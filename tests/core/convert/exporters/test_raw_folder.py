@@ -1,4 +1,4 @@
-"""To a folder of files."""
+"""The exporter to a folder of files."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.core.formats import written
+from tests.core.formats import write_unit
 from wdsctl.core.errors import DatasetError
 
 
-def test_keys_that_lead_elsewhere_stay_below_the_folder(tmp_path: Path) -> None:
+def test_keys_with_unsafe_paths_stay_below_folder(tmp_path: Path) -> None:
     keys = ("../../evil", "/etc/passwd", "a//b", "./c", "x" * 300, "a/" + "é" * 200, "..")
-    folder = Path(written(tmp_path / "in" / "d", "folder", {key: {"txt": b"x"} for key in keys}))
+    folder = Path(write_unit(tmp_path / "in" / "d", "folder", {key: {"txt": b"x"} for key in keys}))
 
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
 
@@ -25,7 +25,7 @@ def test_keys_that_lead_elsewhere_stay_below_the_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keys", [("a", "a"), ("a", "a.txt/b"), ("a.txt/b", "a")])
-def test_two_parts_that_need_one_name_are_refused(tmp_path: Path, keys: tuple[str, str]) -> None:
+def test_parts_with_same_file_name_are_refused(tmp_path: Path, keys: tuple[str, str]) -> None:
     from wdsctl.core.convert import exporters
     from wdsctl.core.importers.protocol import Part
 
@@ -36,10 +36,10 @@ def test_two_parts_that_need_one_name_are_refused(tmp_path: Path, keys: tuple[st
     assert error.value.code == "WDS237"
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_unwritable_folder_is_named_in_error(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / ".draft").write_bytes(b"")
 
     with pytest.raises(OSError, match="cannot write") as error:
-        written(tmp_path / "d", "folder", {"a": {"txt": b"x"}})
+        write_unit(tmp_path / "d", "folder", {"a": {"txt": b"x"}})
     assert ".draft" in str(error.value)

@@ -1,4 +1,4 @@
-"""What every exporter promises: read back by its importer, the samples are the same, byte for byte."""
+"""For every exporter: its importer reads back the same samples, byte for byte."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.formats import Samples, held, written
+from tests.core.formats import Samples, read_samples, write_unit
 from wdsctl.core.importers.records.files import part_path
 
 REVERSIBLE = ("jsonl", "csv", "tsv", "parquet", "mds", "litdata")
 READ_AS = {"tsv": "csv"}
-#: LitData reads JSON itself, so what it could not read must be bytes.
+#: LitData parses JSON itself, so parts that it could not parse must be stored as bytes.
 JSON_PARTS = {"json", "meta.json"}
 
 
@@ -41,40 +41,40 @@ _parts = st.fixed_dictionaries(
     },
 ).filter(bool)
 _samples = st.dictionaries(_keys, _parts, min_size=1, max_size=6)
-#: Keys that are names of files as they are: a folder named `%` or `%2E` would be taken for one that was written so.
-_named = _samples.filter(lambda samples: all(part_path(key, "x") == f"{key}.x" for key in samples))
+#: Keys that need no escaping as file names: a folder named `%` or `%2E` would be read as an escaped name.
+_samples_with_plain_keys = _samples.filter(lambda samples: all(part_path(key, "x") == f"{key}.x" for key in samples))
 
 
 @pytest.mark.parametrize("form", REVERSIBLE)
 @settings(max_examples=15, deadline=None)
 @given(samples=_samples)
-def test_samples_come_back_as_they_were(form: str, samples: Samples) -> None:
+def test_samples_round_trip_through_exporter_and_importer(form: str, samples: Samples) -> None:
     with tempfile.TemporaryDirectory() as folder:
         names = {name for parts in samples.values() for name in parts}
         options = {"binary": ",".join(JSON_PARTS & names)} if form == "litdata" else {}
-        path = written(Path(folder) / "d", form, samples, options)
+        path = write_unit(Path(folder) / "d", form, samples, options)
 
-        assert held(path, form=READ_AS.get(form, form)) == samples
+        assert read_samples(path, form=READ_AS.get(form, form)) == samples
 
 
 @settings(max_examples=15, deadline=None)
-@given(samples=_named)
-def test_a_folder_comes_back(samples: Samples) -> None:
+@given(samples=_samples_with_plain_keys)
+def test_folder_round_trips(samples: Samples) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        path = written(Path(folder) / "d", "folder", samples)
+        path = write_unit(Path(folder) / "d", "folder", samples)
 
-        assert held(path, {"on-missing": "keep"}, form="folder") == samples
+        assert read_samples(path, {"on-missing": "keep"}, form="folder") == samples
 
 
 @pytest.mark.parametrize("form", [*REVERSIBLE, "folder"])
-def test_the_same_samples_give_the_same_bytes(tmp_path: Path, form: str) -> None:
+def test_same_samples_give_same_bytes(tmp_path: Path, form: str) -> None:
     samples = {
         f"a/{i}": {"jpg": bytes([i]) * 999, "txt": b"x", **({"json": b"{}"} if i % 3 else {})} for i in range(20)
     }
 
     trees = [
         {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
-        for root in (Path(written(tmp_path / name, form, samples)) for name in ("one", "two"))
+        for root in (Path(write_unit(tmp_path / name, form, samples)) for name in ("one", "two"))
     ]
 
     assert trees[0] == trees[1]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_folder, an_image
-from tests.core.formats import described, faults, held, refused, reported
+from tests.core.formats import describe_source, description_findings, open_error, read_errors, read_samples
 from wdsctl import Dataset
 from wdsctl.core import importers
 from wdsctl.core.convert.convert import convert
@@ -18,14 +18,14 @@ from wdsctl.core.importers.annotations.voc import parse_xml
 
 
 def an_annotation(*objects: tuple[str, str, str, str, str]) -> bytes:
-    """The XML of an image of 48 x 32 with objects of a name and four corners."""
-    each = "".join(
+    """The XML of a 48 x 32 image with objects, each of a name and four corners."""
+    objects_xml = "".join(
         f"<object><name>{name}</name><difficult>0</difficult>"
         f"<bndbox><xmin>{a}</xmin><ymin>{b}</ymin><xmax>{c}</xmax><ymax>{d}</ymax></bndbox></object>"
         for name, a, b, c, d in objects
     )
     size = "<size><width>48</width><height>32</height><depth>3</depth></size>"
-    return f"<annotation><filename>x</filename>{size}{each}</annotation>".encode()
+    return f"<annotation><filename>x</filename>{size}{objects_xml}</annotation>".encode()
 
 
 DOG = ("dog", "1", "2", "48", "32")
@@ -48,14 +48,14 @@ def a_voc(root: Path, more: Mapping[str, bytes] | None = None, *, top: str = "")
     return a_folder(root, {f"{top}{name}": data for name, data in files.items()})
 
 
-def test_xml_becomes_boxes_with_names_and_masks_become_parts(tmp_path: Path) -> None:
+def test_xml_becomes_boxes_and_masks_become_parts(tmp_path: Path) -> None:
     root = a_voc(tmp_path)
 
-    found = held(root)
+    actual = read_samples(root)
 
     assert importers.best_importer(root)[0].name == "voc"
-    assert set(found["a"]) == {"jpg", "json", "seg.png", "instances.png"}
-    assert json.loads(found["a"]["json"]) == {
+    assert set(actual["a"]) == {"jpg", "json", "seg.png", "instances.png"}
+    assert json.loads(actual["a"]["json"]) == {
         "boxes": [[1, 2, 48, 32], [3.5, 4, 5, 6]], "box_format": "xyxy", "label_names": ["dog", "cat"],
         "difficult": [False, False],
         "annotation": {
@@ -68,16 +68,16 @@ def test_xml_becomes_boxes_with_names_and_masks_become_parts(tmp_path: Path) -> 
             ],
         },
     }  # fmt: skip
-    assert json.loads(found["b"]["json"])["boxes"] == []
-    assert reported(root) == []
+    assert json.loads(actual["b"]["json"])["boxes"] == []
+    assert description_findings(root) == []
 
 
-def test_a_prepared_folder_has_the_splits_of_its_lists_and_is_read_as_detection_samples(tmp_path: Path) -> None:
-    (made,) = convert([a_voc(tmp_path / "raw")], str(tmp_path / "made")).datasets
+def test_prepared_voc_has_splits_of_lists_and_detection_samples(tmp_path: Path) -> None:
+    (converted,) = convert([a_voc(tmp_path / "raw")], str(tmp_path / "made")).datasets
 
     sample = Dataset(str(tmp_path / "made"))["a"]
 
-    assert (made.sample_type, made.splits) == ("DetectionSample", {"train": 1, "val": 1})
+    assert (converted.sample_type, converted.splits) == ("DetectionSample", {"train": 1, "val": 1})
     assert (sample.boxes.tolist()[0], sample.label_names, sample.box_format) == (
         [1, 2, 48, 32], ["dog", "cat"], "xyxy",
     )  # fmt: skip
@@ -87,10 +87,10 @@ def test_several_years_are_read_together(tmp_path: Path) -> None:
     root = a_voc(tmp_path, top="VOC2007/")
     a_voc(tmp_path, top="VOC2012/")
 
-    assert list(held(root)) == ["VOC2007/a", "VOC2007/b", "VOC2012/a", "VOC2012/b"]
+    assert list(read_samples(root)) == ["VOC2007/a", "VOC2007/b", "VOC2012/a", "VOC2012/b"]
 
 
-def test_files_and_boxes_that_do_not_fit_are_reported(tmp_path: Path) -> None:
+def test_mismatched_files_and_boxes_are_reported(tmp_path: Path) -> None:
     root = a_voc(
         tmp_path,
         {
@@ -103,11 +103,11 @@ def test_files_and_boxes_that_do_not_fit_are_reported(tmp_path: Path) -> None:
         },
     )
 
-    assert reported(root) == [
+    assert description_findings(root) == [
         ("WDS163", "warning", 1), ("WDS212", "warning", 1), ("WDS231", "error", 1), ("WDS213", "warning", 1),
         ("WDS242", "warning", 1), ("WDS239", "error", 1), ("WDS239", "error", 1),
     ]  # fmt: skip
-    uses = {use.name: use.becomes for use in described(root).field_uses}
+    uses = {use.name: use.becomes for use in describe_source(root).field_uses}
     assert uses["ImageSets/Main/train.txt"] == "split train"
     assert uses["other lists in ImageSets"] == ""
 
@@ -122,38 +122,38 @@ def test_files_and_boxes_that_do_not_fit_are_reported(tmp_path: Path) -> None:
         b"<a>" * 100 + b"</a>" * 100,
     ],
 )
-def test_xml_that_is_damaged_or_declares_entities_is_refused(tmp_path: Path, data: bytes) -> None:
+def test_damaged_xml_and_entity_declarations_are_refused(tmp_path: Path, data: bytes) -> None:
     root = a_voc(tmp_path, {"Annotations/a.xml": data})
 
-    found = faults(root)
+    actual = read_errors(root)
 
-    assert {place: error.code for place, error in found.items()} == {0: "WDS233"}
+    assert {sample_index: error.code for sample_index, error in actual.items()} == {0: "WDS233"}
     with pytest.raises(DatasetError):
         parse_xml(data, "a.xml")
 
 
-def test_a_box_without_numbers_fails_its_sample(tmp_path: Path) -> None:
+def test_box_without_numbers_fails_its_sample(tmp_path: Path) -> None:
     root = a_voc(tmp_path, {"Annotations/a.xml": an_annotation(("dog", "nan", "1", "2", "3"))})
 
-    assert {place: error.code for place, error in faults(root).items()} == {0: "WDS232"}
+    assert {sample_index: error.code for sample_index, error in read_errors(root).items()} == {0: "WDS232"}
 
 
-def test_masks_without_xml_of_the_images_are_segmentations(tmp_path: Path) -> None:
+def test_masks_without_xml_are_segmentation_samples(tmp_path: Path) -> None:
     root = a_voc(tmp_path, {"Annotations/z.xml": an_annotation()})
     for name in "ab":
         (tmp_path / "Annotations" / f"{name}.xml").unlink()
 
-    config = described(root).config
+    config = describe_source(root).config
 
     assert config is not None
     assert (config.sample_type, config.field_map["mask"]) == ("SegmentationSample", "seg.png")
 
 
-def test_text_repeated_elements_and_attributes_are_kept() -> None:
+def test_parse_xml_keeps_text_repeated_elements_and_attributes() -> None:
     assert parse_xml(b'<a k="1"> t <b>1</b><b>2</b><b/><c/></a>', "x") == {
         "@k": "1", "b": ["1", "2", ""], "c": "", "#text": "t",
     }  # fmt: skip
 
 
-def test_a_folder_without_annotations_is_refused(tmp_path: Path) -> None:
-    assert refused(a_folder(tmp_path, {"a.jpg": b""}), form="voc").code == "WDS003"
+def test_folder_without_annotations_is_refused(tmp_path: Path) -> None:
+    assert open_error(a_folder(tmp_path, {"a.jpg": b""}), form="voc").code == "WDS003"

@@ -1,4 +1,4 @@
-"""ImageFolder."""
+"""The importer of ImageFolder datasets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_folder, an_image
-from tests.core.formats import described, faults, held, refused, reported
+from tests.core.formats import describe_source, description_findings, open_error, read_errors, read_samples
 from wdsctl.core import importers
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
@@ -15,11 +15,11 @@ from wdsctl.core.media.kinds import media_extensions
 from wdsctl.core.samples.naming import dotless_key
 
 
-def test_folders_are_classes_numbered_in_the_order_of_their_names(tmp_path: Path) -> None:
+def test_folders_are_classes_numbered_by_name(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"dog/a.b.JPG": b"1", "cat/x/2.png": b"2", "cat/1.jpeg": b"3", ".hidden/1.jpg": b"4"})
 
     assert importers.best_importer(root)[0].name == "imagefolder"
-    assert held(root) == {
+    assert read_samples(root) == {
         "cat/1": {"jpeg": b"3", "cls": b"0", "txt": b"cat"},
         "cat/x/2": {"png": b"2", "cls": b"0", "txt": b"cat"},
         "dog/a_b": {"jpg": b"1", "cls": b"1", "txt": b"dog"},
@@ -43,85 +43,90 @@ def test_folders_are_classes_numbered_in_the_order_of_their_names(tmp_path: Path
     ],
 )
 @pytest.mark.parametrize("splits", [("",), ("train/", "val/")])
-def test_a_file_beside_the_folders_names_the_classes(
+def test_file_next_to_class_folders_names_classes(
     tmp_path: Path, folders: tuple[str, ...], name: str, lines: str, names: tuple[str, ...], splits: tuple[str, ...]
 ) -> None:
     files = {f"{split}{folder}/{folder[-5:]}_{i}.jpg": b"x" for split in splits for folder in folders for i in range(2)}
     root = a_folder(tmp_path, {**files, name: lines.encode()})
 
-    found = held(root)
+    found = read_samples(root)
 
     for number, (folder, label) in enumerate(zip(folders, names, strict=True)):
         key = dotless_key(f"{splits[0]}{folder}/{folder[-5:]}_0")
         assert found[key] == {"jpg": b"x", "cls": str(number).encode(), "txt": label.encode()}
-    assert reported(root) == []
+    assert description_findings(root) == []
 
 
 @pytest.mark.parametrize("lines", ["n1 tench\n", "one\ntwo\nthree\n", ""])
-def test_a_file_that_does_not_name_every_class_is_reported_as_left_out(tmp_path: Path, lines: str) -> None:
+def test_incomplete_class_name_file_is_reported_and_ignored(tmp_path: Path, lines: str) -> None:
     files = {f"{folder}/{i}.jpg": b"x" for folder in ("n1", "n2") for i in range(2)}
     root = a_folder(tmp_path, {**files, "classes.txt": lines.encode()})
 
-    assert held(root)["n1/0"]["txt"] == b"n1"
-    assert reported(root) == [("WDS239", "error", 1)]
+    assert read_samples(root)["n1/0"]["txt"] == b"n1"
+    assert description_findings(root) == [("WDS239", "error", 1)]
 
 
 def test_images_of_every_format_are_imported(tmp_path: Path) -> None:
-    endings = media_extensions("image")
+    extensions = media_extensions("image")
     root = a_folder(
-        tmp_path, {f"{name}/{name}-{ending}.{ending}": ending.encode() for name in "ab" for ending in endings}
+        tmp_path,
+        {f"{name}/{name}-{extension}.{extension}": extension.encode() for name in "ab" for extension in extensions},
     )
 
     assert importers.best_importer(root)[0].name == "imagefolder"
-    assert {parts.keys() - {"cls", "txt"} == {key[4:]} for key, parts in held(root).items()} == {True}
-    assert len(held(root)) == 2 * len(endings)
-    config = described(root, form="imagefolder").config
+    assert {parts.keys() - {"cls", "txt"} == {key[4:]} for key, parts in read_samples(root).items()} == {True}
+    assert len(read_samples(root)) == 2 * len(extensions)
+    config = describe_source(root, form="imagefolder").config
     assert config is not None
-    assert set(config.field_map["image"].split(",")) == set(endings)
+    assert set(config.field_map["image"].split(",")) == set(extensions)
 
 
-@pytest.mark.parametrize(("form", "ending"), [("AVIF", "avif"), ("JPEG2000", "jp2"), ("WEBP", "webp"), ("TGA", "tga")])
-def test_a_folder_of_images_of_a_rare_format_becomes_a_dataset(tmp_path: Path, form: str, ending: str) -> None:
+@pytest.mark.parametrize(
+    ("form", "extension"), [("AVIF", "avif"), ("JPEG2000", "jp2"), ("WEBP", "webp"), ("TGA", "tga")]
+)
+def test_images_of_rare_formats_become_dataset(tmp_path: Path, form: str, extension: str) -> None:
     image = an_image(form)
-    root = a_folder(tmp_path / "raw", {f"{name}/{i}.{ending}": image for name in "ab" for i in range(3)})
+    root = a_folder(tmp_path / "raw", {f"{name}/{i}.{extension}": image for name in "ab" for i in range(3)})
 
-    (made,) = convert([root], str(tmp_path / "made")).datasets
+    (converted,) = convert([root], str(tmp_path / "made")).datasets
 
-    assert (made.sample_type, sum(made.splits.values())) == ("ImageClassificationSample", 6)
+    assert (converted.sample_type, sum(converted.splits.values())) == ("ImageClassificationSample", 6)
 
 
-def test_splits_above_the_classes_are_part_of_the_keys(tmp_path: Path) -> None:
+def test_split_folders_are_part_of_keys(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"train/dog/1.jpg": b"1", "train/cat/2.jpg": b"2", "val/dog/1.jpg": b"3"})
 
-    found = held(root)
+    found = read_samples(root)
 
     assert list(found) == ["train/cat/2", "train/dog/1", "val/dog/1"]
     assert [parts["cls"] for parts in found.values()] == [b"0", b"1", b"1"]
 
 
-def test_splits_above_the_classes_are_the_splits_of_the_samples(tmp_path: Path) -> None:
+def test_split_folders_are_splits_of_samples(tmp_path: Path) -> None:
     files = {f"{split}/{name}/{i}.jpg": b"1" for split in ("train", "valid") for name in "ab" for i in range(2)}
     plain = a_folder(tmp_path / "plain", {"a/1.jpg": b"1", "b/1.jpg": b"2"})
 
-    (made,) = convert([a_folder(tmp_path / "raw", files)], str(tmp_path / "made")).datasets
-    (whole,) = convert([plain], str(tmp_path / "whole")).datasets
+    (converted,) = convert([a_folder(tmp_path / "raw", files)], str(tmp_path / "made")).datasets
+    (unsplit,) = convert([plain], str(tmp_path / "whole")).datasets
 
-    assert made.splits == {"train": 4, "valid": 4}
-    assert whole.splits == {"train": 2}
+    assert converted.splits == {"train": 4, "valid": 4}
+    assert unsplit.splits == {"train": 2}
 
 
-def test_samples_are_images_with_a_class_and_its_name(tmp_path: Path) -> None:
+def test_samples_have_image_label_and_label_name(tmp_path: Path) -> None:
     root = a_folder(tmp_path / "raw", {"a/1.jpg": b"1", "b/1.PNG": b"2", "b/note.md": b"?"})
-    config = described(root, form="imagefolder").config
+    config = describe_source(root, form="imagefolder").config
 
     assert config is not None
     assert config.field_map == {"image": "jpg,png", "label": "cls", "label_name": "txt"}
-    made = convert([root], str(tmp_path / "made"), ConvertRequest(from_format="imagefolder"))
-    assert made.datasets[0].sample_type == "ImageClassificationSample"
-    assert "no class folders" in refused(a_folder(tmp_path / "none", {"a/note.md": b"?"}), form="imagefolder").message
+    converted = convert([root], str(tmp_path / "made"), ConvertRequest(from_format="imagefolder"))
+    assert converted.datasets[0].sample_type == "ImageClassificationSample"
+    assert (
+        "no class folders" in open_error(a_folder(tmp_path / "none", {"a/note.md": b"?"}), form="imagefolder").message
+    )
 
 
-def test_files_that_are_no_media_in_a_class_are_reported_and_no_samples(tmp_path: Path) -> None:
+def test_other_files_in_class_folders_are_reported(tmp_path: Path) -> None:
     files = {
         "a/1.jpg": b"1",
         "b/2.jpg": b"2",
@@ -132,8 +137,8 @@ def test_files_that_are_no_media_in_a_class_are_reported_and_no_samples(tmp_path
     }
     root = a_folder(tmp_path / "raw", {**files, "a/.hidden": b"", "docs/x.pdf": b""})
 
-    assert list(held(root, form="imagefolder")) == ["a/1", "b/2"]
-    assert reported(root, form="imagefolder")[:4] == [
+    assert list(read_samples(root, form="imagefolder")) == ["a/1", "b/2"]
+    assert description_findings(root, form="imagefolder")[:4] == [
         ("WDS240", "error", 1), ("WDS239", "error", 3), ("WDS239", "warning", 1), ("WDS239", "note", 1),
     ]  # fmt: skip
     report = convert([root], str(tmp_path / "made"), ConvertRequest(from_format="imagefolder"))
@@ -141,28 +146,28 @@ def test_files_that_are_no_media_in_a_class_are_reported_and_no_samples(tmp_path
     assert "such as b/x.tar.gz" in next(found.message for found in report.findings if found.code == "WDS240")
 
 
-def test_folders_without_media_are_no_classes_but_empty_ones_are(tmp_path: Path) -> None:
+def test_folders_without_media_are_no_classes_but_empty_folders_are(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"b/1.jpg": b"1", "c/1.jpg": b"2", "c/2.jpg": b"2", "docs/x.md": b"?"})
     (tmp_path / "a").mkdir()
     (tmp_path / "__MACOSX").mkdir()
 
-    assert [parts["cls"] for parts in held(root).values()] == [b"1", b"2", b"2"]
-    messages = [found.message for found in described(root, form="imagefolder").findings if found.code == "WDS241"]
+    assert [parts["cls"] for parts in read_samples(root).values()] == [b"1", b"2", b"2"]
+    messages = [found.message for found in describe_source(root, form="imagefolder").findings if found.code == "WDS241"]
     assert messages == [
         "1 class, such as a: the folder of the class is empty: the class keeps its number, but has no samples",
         "1 class, such as b: the class has a single sample, so only one split can have the class",
     ]
 
 
-def test_all_splits_number_classes_alike_and_a_lacking_class_is_reported(tmp_path: Path) -> None:
+def test_splits_share_class_numbers_and_missing_class_is_reported(tmp_path: Path) -> None:
     files = {f"{split}/{name}/{i}.jpg": b"1" for split in ("Training", "dev") for name in "ab" for i in range(2)}
     root = a_folder(tmp_path, {**files, "testing/b/1.jpg": b"1", "testing/b/2.jpg": b"1", "extra/z/1.jpg": b"1"})
 
-    found = held(root)
+    found = read_samples(root)
 
     assert {key.split("/", 1)[1][0]: parts["cls"] for key, parts in found.items()} == {"a": b"0", "b": b"1"}
     assert not any(key.startswith("extra") for key in found)
-    findings = [found.message for found in described(root, form="imagefolder").findings]
+    findings = [found.message for found in describe_source(root, form="imagefolder").findings]
     assert findings == [
         "1 file is in no sample (1 .jpg), such as extra/z/1.jpg: not a media file in a class folder",
         "1 class, such as a: the split testing has no sample of the class",
@@ -171,11 +176,13 @@ def test_all_splits_number_classes_alike_and_a_lacking_class_is_reported(tmp_pat
         assert getattr(source, "split_names", ()) == ("training", "dev", "testing")
 
 
-def test_a_split_without_the_classes_of_the_others_is_an_error(tmp_path: Path) -> None:
+def test_split_with_only_unknown_classes_is_reported_as_error(tmp_path: Path) -> None:
     files = {f"train/{name}/{i}{name}.jpg": b"1" for name in "ab" for i in range(2)}
     root = a_folder(tmp_path, files | {f"val/images/{i}.jpg": b"1" for i in range(2)})
 
-    errors = [found.message for found in described(root, form="imagefolder").findings if found.severity == "error"]
+    errors = [
+        found.message for found in describe_source(root, form="imagefolder").findings if found.severity == "error"
+    ]
 
     assert len(errors) == 2
     assert errors[1].startswith(
@@ -183,95 +190,98 @@ def test_a_split_without_the_classes_of_the_others_is_an_error(tmp_path: Path) -
     )
 
 
-def test_classes_may_have_folders_around_them(tmp_path: Path) -> None:
+def test_class_folders_may_be_nested_in_other_folders(tmp_path: Path) -> None:
     files = {f"data/{split}/{name}/images/{i}.jpg": b"1" for split in ("train", "val") for name in "ab" for i in "01"}
     root = a_folder(tmp_path, files)
 
     assert importers.best_importer(root)[0].name == "imagefolder"
-    assert {(key.split("/")[2], parts["txt"]) for key, parts in held(root).items()} == {("a", b"a"), ("b", b"b")}
+    assert {(key.split("/")[2], parts["txt"]) for key, parts in read_samples(root).items()} == {
+        ("a", b"a"),
+        ("b", b"b"),
+    }
 
 
-def test_classes_of_two_levels_are_asked_about(tmp_path: Path) -> None:
+def test_classes_of_two_levels_require_option(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"animal/cat/1.jpg": b"1", "animal/dog/2.jpg": b"1", "vehicle/car/3.jpg": b"1"})
 
-    error = refused(root, form="imagefolder")
+    error = open_error(root, form="imagefolder")
 
     assert (error.code, "-O classes=deepest" in error.hint) == ("WDS235", True)
-    assert {parts["txt"] for parts in held(root, {"classes": "first"}).values()} == {b"animal", b"vehicle"}
-    deep = held(root, {"classes": "deepest"})
+    assert {parts["txt"] for parts in read_samples(root, {"classes": "first"}).values()} == {b"animal", b"vehicle"}
+    deep = read_samples(root, {"classes": "deepest"})
     assert [(parts["cls"], parts["txt"]) for parts in deep.values()] == [
         (b"0", b"animal/cat"), (b"1", b"animal/dog"), (b"2", b"vehicle/car"),
     ]  # fmt: skip
 
 
-def test_splits_without_classes_are_no_classes(tmp_path: Path) -> None:
+def test_split_folders_without_classes_are_no_classes(tmp_path: Path) -> None:
     files = {f"{split}/{i}{split}.jpg": b"1" for split in ("train", "val", "unlabeled") for i in range(3)}
 
     assert importers.best_importer(a_folder(tmp_path, files))[0].name == "folder"
 
 
 @pytest.mark.parametrize("folder", ["test", "Test1", "unlabeled", "val"])
-def test_an_evaluation_folder_without_class_folders_is_left_out_and_reported(tmp_path: Path, folder: str) -> None:
+def test_evaluation_folder_without_classes_is_reported_and_ignored(tmp_path: Path, folder: str) -> None:
     files = {f"{split}/{name}/{split}{name}.jpg": b"1" for split in ("train", "dev") for name in ("cat", "dog")}
     root = a_folder(tmp_path / "raw", files | {f"{folder}/{i}.jpg": b"1" for i in range(2)})
 
-    (made,) = convert([root], str(tmp_path / "made")).datasets
+    (converted,) = convert([root], str(tmp_path / "made")).datasets
 
-    assert (made.sample_type, made.splits) == ("ImageClassificationSample", {"train": 2, "dev": 2})
-    assert [parts["cls"] for parts in held(root).values()] == [b"0", b"1", b"0", b"1"]
-    finding = described(root).findings[0]
+    assert (converted.sample_type, converted.splits) == ("ImageClassificationSample", {"train": 2, "dev": 2})
+    assert [parts["cls"] for parts in read_samples(root).values()] == [b"0", b"1", b"0", b"1"]
+    finding = describe_source(root).findings[0]
     assert (finding.code, finding.severity, finding.count) == ("WDS239", "warning", 2)
     assert f"{folder}/ has no class folders" in finding.message
     assert finding.message.endswith(f"run `wdsctl prepare {root}/{folder} DEST`")
 
 
 @pytest.mark.parametrize(("flat", "with_classes"), [("train", "val"), ("training", "test")])
-def test_training_data_without_class_folders_has_no_classes(tmp_path: Path, flat: str, with_classes: str) -> None:
+def test_training_folder_without_classes_means_no_classes(tmp_path: Path, flat: str, with_classes: str) -> None:
     files = {f"{with_classes}/{name}/1{name}.jpg": b"1" for name in ("cat", "dog")}
 
     assert importers.best_importer(a_folder(tmp_path, files | {f"{flat}/1.jpg": b"1"}))[0].name == "folder"
 
 
-def test_audio_and_video_may_have_classes_too(tmp_path: Path) -> None:
+def test_audio_and_video_folders_can_be_classes(tmp_path: Path) -> None:
     sounds = a_folder(tmp_path / "s", {"yes/1.wav": b"1", "no/1.wav": b"2", "no/2.wav": b"2"})
     clips = a_folder(tmp_path / "v", {"run/v_1.avi": b"1", "jump/v_2.avi": b"2"})
 
     assert importers.best_importer(sounds)[0].name == importers.best_importer(clips)[0].name == "imagefolder"
-    configs = [described(root, form="imagefolder").config for root in (sounds, clips)]
+    configs = [describe_source(root, form="imagefolder").config for root in (sounds, clips)]
     assert [(config.sample_type, config.field_map) for config in configs if config] == [
         ("AudioSample", {"audio": "wav", "text": "txt"}), ("VideoSample", {"video": "avi", "text": "txt"}),
     ]  # fmt: skip
 
 
-def test_the_lists_of_speech_commands_are_splits(tmp_path: Path) -> None:
+def test_speech_commands_lists_are_splits(tmp_path: Path) -> None:
     files = {f"{name}/{i}.wav": b"1" for name in ("yes", "no") for i in range(3)}
     lists = {"validation_list.txt": b"yes/1.wav\nno/9.wav\n", "testing_list.txt": b"no/2.wav\n"}
     root = a_folder(tmp_path / "raw", {**files, **lists, "_background_noise_/rain.wav": b"1", "README.md": b""})
 
-    assert {parts["txt"] for parts in held(root).values()} == {b"yes", b"no"}
-    assert reported(root, form="imagefolder")[:3] == [
+    assert {parts["txt"] for parts in read_samples(root).values()} == {b"yes", b"no"}
+    assert description_findings(root, form="imagefolder")[:3] == [
         ("WDS239", "error", 1),
         ("WDS239", "warning", 1),
         ("WDS241", "warning", 1),
     ]
-    assert ("WDS231", "error", 1) in reported(root, form="imagefolder")
+    assert ("WDS231", "error", 1) in description_findings(root, form="imagefolder")
     assert convert([root], str(tmp_path / "made")).datasets[0].splits == {"train": 4, "val": 1, "test": 1}
 
 
-def test_a_folder_for_each_scene_is_not_taken_for_classes(tmp_path: Path) -> None:
+def test_scene_folders_are_no_classes(tmp_path: Path) -> None:
     words = {f"{i:04d}/{name}": b"1" for i in range(4) for name in ("rgb.jpg", "depth.png")}
     frames = {f"clip_{i:03d}/{name:05d}.jpg": b"1" for i in range(4) for name in range(3)}
     scenes, sequences = a_folder(tmp_path / "s", words), a_folder(tmp_path / "f", frames)
 
     assert "imagefolder" not in [importer.name for importer, _ in importers.find_importers(scenes)]
-    error = refused(sequences)
+    error = open_error(sequences)
     assert error.code == "WDS235"
     assert all(name in error.message for name in ("imagefolder: ", "folder: "))
 
 
-def test_a_description_says_what_becomes_of_folders_and_files(tmp_path: Path) -> None:
+def test_description_lists_uses_of_folders_and_files(tmp_path: Path) -> None:
     files = {f"{split}/{name}/{i}.jpg": b"1" for split in ("train", "val") for name in ("cat", "dog") for i in "01"}
-    uses = described(a_folder(tmp_path, files)).field_uses
+    uses = describe_source(a_folder(tmp_path, files)).field_uses
 
     assert [tuple(use) for use in uses] == [
         ("*.jpg", "jpg", "8 files, one sample each"),
@@ -281,17 +291,17 @@ def test_a_description_says_what_becomes_of_folders_and_files(tmp_path: Path) ->
     ]
 
 
-def test_pairs_of_files_and_single_folders_are_raw_folders(tmp_path: Path) -> None:
+def test_file_pairs_and_single_folders_are_raw_folders(tmp_path: Path) -> None:
     pairs = a_folder(tmp_path / "p", {"a/1.jpg": b"1", "a/1.txt": b"1", "b/1.jpg": b"1", "b/1.txt": b"2"})
     single = a_folder(tmp_path / "s", {"photos/1.jpg": b"1"})
 
     assert importers.best_importer(pairs)[0].name == importers.best_importer(single)[0].name == "folder"
     assert [importer.name for importer, _ in importers.find_importers(single)] == ["folder", "imagefolder"]
-    assert {parts["txt"] for parts in held(single, form="imagefolder").values()} == {b"photos"}
-    assert ("WDS241", "warning", 1) in reported(single, form="imagefolder")
+    assert {parts["txt"] for parts in read_samples(single, form="imagefolder").values()} == {b"photos"}
+    assert ("WDS241", "warning", 1) in description_findings(single, form="imagefolder")
 
 
-def test_a_few_media_beside_the_class_folders_are_reported_and_the_classes_stay(tmp_path: Path) -> None:
+def test_few_media_files_outside_class_folders_are_reported(tmp_path: Path) -> None:
     files = {f"{name}/{i}.jpg": b"1" for name in ("cat", "dog") for i in range(3)}
     plain = a_folder(tmp_path / "plain", files | {"top.jpg": b"2"})
     wrapped = a_folder(tmp_path / "wrapped", {f"data/{path}": b"1" for path in files} | {"data/top.jpg": b"2"})
@@ -299,39 +309,39 @@ def test_a_few_media_beside_the_class_folders_are_reported_and_the_classes_stay(
     for root, at in ((plain, ""), (wrapped, "data/")):
         (importer, match) = importers.best_importer(root)
         assert (importer.name, match.reason.endswith("; 1 media file beside them")) == ("imagefolder", True)
-        assert {(key.removeprefix(at)[:3], parts["txt"]) for key, parts in held(root).items()} == {
+        assert {(key.removeprefix(at)[:3], parts["txt"]) for key, parts in read_samples(root).items()} == {
             ("cat", b"cat"), ("dog", b"dog"),
         }  # fmt: skip
-        assert reported(root) == [("WDS239", "error", 1)]
-        assert f"such as {at}top.jpg" in described(root).findings[0].message
+        assert description_findings(root) == [("WDS239", "error", 1)]
+        assert f"such as {at}top.jpg" in describe_source(root).findings[0].message
 
 
 @pytest.mark.parametrize(
-    ("beside", "of_class", "best"), [(10, 20, "imagefolder"), (11, 20, "folder"), (2, 3, "folder")]
+    ("outside_count", "class_size", "best"), [(10, 20, "imagefolder"), (11, 20, "folder"), (2, 3, "folder")]
 )
-def test_many_media_beside_the_folders_are_a_reason_against_classes(
-    tmp_path: Path, beside: int, of_class: int, best: str
+def test_many_media_files_outside_class_folders_rule_out_classes(
+    tmp_path: Path, outside_count: int, class_size: int, best: str
 ) -> None:
-    files = {f"{name}/{i}.jpg": b"1" for name in ("cat", "dog") for i in range(of_class)}
-    root = a_folder(tmp_path, files | {f"top{i}.jpg": b"2" for i in range(beside)})
+    files = {f"{name}/{i}.jpg": b"1" for name in ("cat", "dog") for i in range(class_size)}
+    root = a_folder(tmp_path, files | {f"top{i}.jpg": b"2" for i in range(outside_count)})
 
     found = {importer.name: match.reason for importer, match in importers.find_importers(root)}
 
     assert next(iter(found)) == best
     if best == "folder":
         assert (
-            f"too many files are in no class: {beside} media files beside the folders, such as top0.jpg"
+            f"too many files are in no class: {outside_count} media files beside the folders, such as top0.jpg"
             in found["imagefolder"]
         )
 
 
-def test_a_stem_twice_in_a_class_keeps_the_classes_and_both_files(tmp_path: Path) -> None:
+def test_duplicate_stem_in_class_keeps_both_files(tmp_path: Path) -> None:
     files = {"cat/0.jpg": b"1", "cat/0.png": b"2", **{f"{name}/{i}.jpg": b"3" for name in ("cat", "dog") for i in "12"}}
     root = a_folder(tmp_path, files)
 
     assert importers.best_importer(root)[0].name == "imagefolder"
-    assert [*held(root)] == ["cat/0_jpg", "cat/0_png", "cat/1", "cat/2", "dog/1", "dog/2"]
-    (finding,) = described(root).findings
+    assert [*read_samples(root)] == ["cat/0_jpg", "cat/0_png", "cat/1", "cat/2", "dog/1", "dog/2"]
+    (finding,) = describe_source(root).findings
     assert (finding.code, finding.severity, finding.count) == ("WDS241", "warning", 1)
     assert "such as cat/0.jpg and cat/0.png" in finding.message
 
@@ -339,15 +349,13 @@ def test_a_stem_twice_in_a_class_keeps_the_classes_and_both_files(tmp_path: Path
 @pytest.mark.parametrize(
     "more", [{"cat/0.png": b"1", "cat/1.png": b"1"}, {"cat/0.wav": b"1"}, {"cat/0.mask.png": b"1"}]
 )
-def test_names_that_repeat_often_or_with_another_type_are_the_parts_of_samples(
-    tmp_path: Path, more: dict[str, bytes]
-) -> None:
+def test_frequently_repeated_stems_are_parts_of_samples(tmp_path: Path, more: dict[str, bytes]) -> None:
     root = a_folder(tmp_path, {f"{name}/{i}.jpg": b"1" for name in ("cat", "dog") for i in range(3)} | more)
 
     assert importers.best_importer(root)[0].name == "folder"
 
 
-def test_the_mark_changes_with_the_files(tmp_path: Path) -> None:
+def test_digest_changes_with_files(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"a/1.jpg": b"1", "b/2.jpg": b"2"})
     importer = importers.get_importer("imagefolder")
     with importer.open(root, {}) as source:
@@ -357,17 +365,17 @@ def test_the_mark_changes_with_the_files(tmp_path: Path) -> None:
         assert source.digest() != before
 
 
-def test_a_link_back_to_a_folder_above_is_not_followed(tmp_path: Path) -> None:
+def test_link_to_parent_folder_is_not_followed(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"a/1.jpg": b"1", "b/2.jpg": b"2"})
     (tmp_path / "b" / "up").symlink_to(tmp_path)
 
-    assert list(held(root)) == ["a/1", "b/2"]
+    assert list(read_samples(root)) == ["a/1", "b/2"]
 
 
-def test_a_link_that_leads_nowhere_is_one_failed_image(tmp_path: Path) -> None:
+def test_dangling_link_fails_its_sample(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"cat/1.jpg": b"1", "dog/1.jpg": b"2"})
     (tmp_path / "cat/2.jpg").symlink_to(tmp_path / "nowhere.jpg")
 
-    assert list(faults(root, form="imagefolder")) == [1]
+    assert list(read_errors(root, form="imagefolder")) == [1]
     report = convert([root], f"{root}-made", ConvertRequest(from_format="imagefolder"))
     assert (report.samples, report.failed) == (3, 1)

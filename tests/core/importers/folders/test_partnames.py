@@ -1,4 +1,4 @@
-"""Parts in one folder, whose names differ in a word."""
+"""The importer partnames: the parts of a sample lie in one folder, and their names differ in one word."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_folder
-from tests.core.formats import described, held, refused, reported
+from tests.core.formats import describe_source, description_findings, open_error, read_samples
 from wdsctl.core import importers
 from wdsctl.core.convert.convert import convert
 
@@ -32,81 +32,81 @@ def formats_of(root: str) -> list[str]:
         ("{}_rgb.jpg", "{}_gt_mask.png"),
     ],
 )
-def test_files_whose_names_differ_in_a_word_are_the_parts_of_a_sample(tmp_path: Path, image: str, mask: str) -> None:
+def test_partnames_groups_files_whose_names_differ_in_one_word(tmp_path: Path, image: str, mask: str) -> None:
     root = some_files(tmp_path, image, mask)
     extension = image[-3:]
 
     assert importers.best_importer(root)[0].name == "partnames"
-    assert held(root) == {
+    assert read_samples(root) == {
         n: {extension: f"{image} {n}".encode(), "mask.png": f"{mask} {n}".encode()} for n in ("0", "1", "10", "11")
     }
-    assert reported(root) == []
-    config = described(root).config
+    assert description_findings(root) == []
+    config = describe_source(root).config
     assert config is not None
     assert (config.sample_type, config.field_map) == ("SegmentationSample", {"image": extension, "mask": "mask.png"})
 
 
-def test_folders_are_part_of_the_key_and_splits_may_have_no_masks(tmp_path: Path) -> None:
+def test_partnames_keeps_folders_in_keys_and_allows_splits_without_masks(tmp_path: Path) -> None:
     root = some_files(tmp_path / "raw", "train/{}_sat.jpg", "train/{}_mask.png", "valid/{}_sat.jpg")
 
     assert importers.best_importer(root)[0].name == "partnames"
-    assert set(held(root)) == {f"{split}/{n}" for split in ("train", "valid") for n in ("0", "1", "10", "11")}
-    assert reported(root) == [("WDS201", "error", 4)]
+    assert set(read_samples(root)) == {f"{split}/{n}" for split in ("train", "valid") for n in ("0", "1", "10", "11")}
+    assert description_findings(root) == [("WDS201", "error", 4)]
     assert convert([root], str(tmp_path / "made")).datasets[0].splits == {"train": 4, "valid": 4}
 
 
-def test_images_of_a_class_called_normal_have_masks(tmp_path: Path) -> None:
+def test_partnames_pairs_masks_in_class_folder_normal(tmp_path: Path) -> None:
     names = [f"{label}/{label} ({{}}){end}" for label in ("benign", "normal") for end in (".png", "_mask.png")]
     root = some_files(tmp_path, *names)
 
     assert importers.best_importer(root)[0].name == "partnames"
-    assert held(root)["normal/normal (10)"] == {
+    assert read_samples(root)["normal/normal (10)"] == {
         "png": b"normal/normal ({}).png 10", "mask.png": b"normal/normal ({})_mask.png 10",
     }  # fmt: skip
 
 
-def test_further_files_of_a_sample_are_parts(tmp_path: Path) -> None:
+def test_partnames_adds_further_files_of_sample_as_parts(tmp_path: Path) -> None:
     root = some_files(tmp_path, "{}.jpg", "{}.txt", "{}_mask.png", "{}_depth.png", numbers=map(str, range(20)))
     some_files(tmp_path, "{}_mask_1.png", numbers="7")
 
-    assert set(held(root)["1"]) == {"jpg", "txt", "mask.png", "depth.png"}
-    assert held(root)["7"]["mask_1.png"] == b"{}_mask_1.png 7"
-    assert reported(root) == []
+    assert set(read_samples(root)["1"]) == {"jpg", "txt", "mask.png", "depth.png"}
+    assert read_samples(root)["7"]["mask_1.png"] == b"{}_mask_1.png 7"
+    assert description_findings(root) == []
 
 
-def test_several_words_for_masks_name_their_parts(tmp_path: Path) -> None:
+def test_partnames_names_parts_by_their_mask_words(tmp_path: Path) -> None:
     root = some_files(tmp_path, "{}.jpg", "{}_seg.png", "{}_label.png")
 
-    assert set(held(root)["1"]) == {"jpg", "seg.png", "label.png"}
+    assert set(read_samples(root)["1"]) == {"jpg", "seg.png", "label.png"}
 
 
-def test_a_few_files_with_a_word_are_raw_files(tmp_path: Path) -> None:
+def test_partnames_is_not_recognised_when_few_files_have_masks(tmp_path: Path) -> None:
     root = some_files(tmp_path, "{}.jpg", numbers=map(str, range(30)))
     a_folder(tmp_path, {f"{n}_mask.png": b"mask" for n in range(10)})
 
     assert formats_of(root) == ["folder"]
-    assert held(root, form="partnames")["3"] == {"jpg": b"{}.jpg 3", "mask.png": b"mask"}
-    assert reported(root, form="partnames") == [("WDS201", "error", 20)]
+    assert read_samples(root, form="partnames")["3"] == {"jpg": b"{}.jpg 3", "mask.png": b"mask"}
+    assert description_findings(root, form="partnames") == [("WDS201", "error", 20)]
 
 
-def test_files_without_a_medium_are_reported(tmp_path: Path) -> None:
+def test_partnames_reports_masks_without_image(tmp_path: Path) -> None:
     root = some_files(tmp_path, "{}.jpg", "{}_mask.png", numbers=map(str, range(40)))
     (tmp_path / "7.jpg").unlink()
 
-    assert "7" not in held(root)
-    assert reported(root) == [("WDS239", "error", 1)]
+    assert "7" not in read_samples(root)
+    assert description_findings(root) == [("WDS239", "error", 1)]
 
 
-def test_parts_after_a_dot_are_raw_files(tmp_path: Path) -> None:
+def test_partnames_is_not_recognised_for_parts_after_dot(tmp_path: Path) -> None:
     assert formats_of(some_files(tmp_path, "{}.jpg", "{}.mask.png")) == ["folder"]
 
 
-def test_a_folder_without_words_is_refused(tmp_path: Path) -> None:
-    assert refused(some_files(tmp_path, "{}.jpg", "{}_other.png"), form="partnames").code == "WDS003"
+def test_partnames_refuses_folder_without_part_words(tmp_path: Path) -> None:
+    assert open_error(some_files(tmp_path, "{}.jpg", "{}_other.png"), form="partnames").code == "WDS003"
 
 
 @pytest.mark.parametrize("names", [("{}.jpg", "{}_mask.png"), ("img_{}.jpg", "mask_{}.png")])
-def test_pairs_are_recognised_by_a_part_of_many_names(tmp_path: Path, names: tuple[str, str]) -> None:
+def test_partnames_is_recognised_among_many_files(tmp_path: Path, names: tuple[str, str]) -> None:
     root = some_files(tmp_path, *names, numbers=map(str, range(700)))
 
     assert importers.best_importer(root)[0].name == "partnames"

@@ -1,4 +1,4 @@
-"""Values of Arrow that Python's own types do not take."""
+"""Arrow values that do not fit Python's own types."""
 
 from __future__ import annotations
 
@@ -27,20 +27,22 @@ NANO = pa.timestamp("ns")
         (pa.duration("s"), [2**60], [float(2**60)]),
     ],
 )
-def test_times_finer_or_farther_than_pythons_are_iso_8601_and_seconds(kind: Any, values: Any, expected: Any) -> None:
+def test_column_values_converts_times_beyond_python_to_iso_8601_or_seconds(
+    kind: Any, values: Any, expected: Any
+) -> None:
     assert column_values(pa.array(values, kind)) == expected
 
 
 @pytest.mark.parametrize(("kind", "value"), [(pa.timestamp("us"), 2**62), (pa.date32(), -(2**30))])
-def test_times_of_years_that_no_calendar_has_are_the_numbers_that_are_stored(kind: Any, value: int) -> None:
+def test_column_values_keeps_stored_numbers_of_out_of_range_dates(kind: Any, value: int) -> None:
     assert column_values(pa.array([value, None], kind)) == [value, None]
 
 
-def test_times_that_python_takes_stay_as_they_are_beside_others() -> None:
+def test_column_values_keeps_representable_times_as_datetime() -> None:
     assert column_values(pa.array([0, 1], NANO))[0] == datetime(1970, 1, 1)  # noqa: DTZ001 - it has no zone
 
 
-def test_what_is_no_time_is_not_excused() -> None:
+def test_column_values_raises_for_invalid_text() -> None:
     text = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff"]).buffers())
     with pytest.raises(UnicodeDecodeError):
         column_values(text)

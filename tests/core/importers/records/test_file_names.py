@@ -1,4 +1,4 @@
-"""Names of files for samples of any key."""
+"""File names for samples with arbitrary keys."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _keys = st.text(st.sampled_from("ab./\0é %"), max_size=12) | st.text(max_size=4
 
 
 @given(_keys, st.sampled_from(["jpg", "seg.png", "..", "x" * 300]))
-def test_a_name_stays_below_its_folder(key: str, part: str) -> None:
+def test_part_path_stays_below_folder(key: str, part: str) -> None:
     name = part_path(key, part)
 
     assert os.path.normpath(f"/d/{name}") == f"/d/{name}"
@@ -31,9 +31,9 @@ def test_a_name_stays_below_its_folder(key: str, part: str) -> None:
         unique=True,
     )
 )
-def test_different_samples_have_different_names(keys: list[str]) -> None:
+def test_part_path_is_unique_per_key(keys: list[str]) -> None:
     assert part_path(keys[0], "jpg") != part_path(keys[1], "jpg")
 
 
-def test_an_ending_is_the_last_piece_in_lower_case() -> None:
+def test_part_extension_is_last_component_in_lower_case() -> None:
     assert [part_extension(part) for part in ("jpg", "seg.PNG", "")] == ["jpg", "png", ""]

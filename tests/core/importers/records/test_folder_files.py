@@ -1,4 +1,4 @@
-"""Listings of folders, which the recognition of formats shares."""
+"""Folder listings, which all importers share when they recognise a format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wdsctl.core.errors import PermissionDenied
 from wdsctl.core.importers.records.folder_files import FolderNames, keep_listings, list_folder, scan_folder
 
 
-def test_names_are_sorted_and_hidden_ones_counted(tmp_path: Path) -> None:
+def test_list_folder_sorts_names_and_counts_hidden_files(tmp_path: Path) -> None:
     for name in ("b.jpg", "a.txt", ".hidden", "Thumbs.db"):
         (tmp_path / name).touch()
     (tmp_path / "folder").mkdir()
@@ -20,7 +20,7 @@ def test_names_are_sorted_and_hidden_ones_counted(tmp_path: Path) -> None:
     assert list_folder(path, path) == FolderNames(["folder"], ["a.txt", "b.jpg"], 2, [])
 
 
-def test_links_that_lead_out_are_apart_and_end_a_listing(tmp_path: Path) -> None:
+def test_scan_folder_separates_outside_links_and_list_folder_refuses_them(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
     os.symlink(tmp_path, root / "out")
@@ -31,7 +31,7 @@ def test_links_that_lead_out_are_apart_and_end_a_listing(tmp_path: Path) -> None
         list_folder(str(root), str(root))
 
 
-def test_a_folder_is_listed_once_while_listings_are_kept(tmp_path: Path) -> None:
+def test_keep_listings_caches_scan_folder(tmp_path: Path) -> None:
     path = str(tmp_path)
     with keep_listings():
         first = scan_folder(path, path)

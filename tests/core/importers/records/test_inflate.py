@@ -1,4 +1,4 @@
-"""Compressed shards: never more comes out than their index says."""
+"""Compressed shards never decompress to more bytes than their index states."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wdsctl.core.errors import DatasetError
 from wdsctl.core.importers.records.offset_shards import decompress, decompress_zstd
 
 DATA = b"some bytes " * 5000
-PACKED = {
+COMPRESSED = {
     "gz": gzip.compress(DATA),
     "bz2:9": bz2.compress(DATA),
     "zstd:3": pa.compress(DATA, "zstd", asbytes=True),
@@ -21,36 +21,36 @@ PACKED = {
 }
 
 
-@pytest.mark.parametrize("algorithm", PACKED)
-def test_every_algorithm_gives_back_what_was_packed(algorithm: str) -> None:
-    assert decompress(PACKED[algorithm], algorithm, len(DATA), "x.mds") == DATA
+@pytest.mark.parametrize("algorithm", COMPRESSED)
+def test_decompress_restores_data_for_every_algorithm(algorithm: str) -> None:
+    assert decompress(COMPRESSED[algorithm], algorithm, len(DATA), "x.mds") == DATA
 
 
-@pytest.mark.parametrize("algorithm", PACKED)
+@pytest.mark.parametrize("algorithm", COMPRESSED)
 @pytest.mark.parametrize("size", [0, 10, len(DATA) - 1, len(DATA) + 1, 1 << 60, -1])
-def test_another_size_than_was_said_is_damage(algorithm: str, size: int) -> None:
+def test_decompress_refuses_size_other_than_stated(algorithm: str, size: int) -> None:
     with pytest.raises(DatasetError) as error:
-        decompress(PACKED[algorithm], algorithm, size, "x.mds")
+        decompress(COMPRESSED[algorithm], algorithm, size, "x.mds")
     assert (error.value.code, error.value.where) == ("WDS233", "x.mds")
 
 
-@pytest.mark.parametrize("algorithm", PACKED)
+@pytest.mark.parametrize("algorithm", COMPRESSED)
 @pytest.mark.parametrize("data", [b"", b"rubbish", b"cut"])
-def test_damaged_bytes_are_damage(algorithm: str, data: bytes) -> None:
-    packed = PACKED[algorithm][:-9] if data == b"cut" else data
+def test_decompress_refuses_damaged_data(algorithm: str, data: bytes) -> None:
+    compressed = COMPRESSED[algorithm][:-9] if data == b"cut" else data
 
     with pytest.raises(DatasetError) as error:
-        decompress(packed, algorithm, len(DATA), "x.mds")
+        decompress(compressed, algorithm, len(DATA), "x.mds")
     assert error.value.code == "WDS233"
 
 
-def test_an_unknown_algorithm_is_named() -> None:
+def test_decompress_names_unknown_algorithm() -> None:
     with pytest.raises(DatasetError, match="'lzma'") as error:
         decompress(b"", "lzma", 3, "x.mds")
     assert error.value.code == "WDS234"
 
 
-def test_a_chunk_whose_size_nobody_says_is_unpacked_whole() -> None:
-    assert decompress_zstd(PACKED["zstd:3"], "x.bin") == DATA
+def test_decompress_zstd_needs_no_stated_size() -> None:
+    assert decompress_zstd(COMPRESSED["zstd:3"], "x.bin") == DATA
     with pytest.raises(DatasetError):
         decompress_zstd(b"rubbish", "x.bin")

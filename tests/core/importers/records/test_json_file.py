@@ -1,4 +1,4 @@
-"""Large JSON files through a window."""
+"""JsonFile reads large JSON files through a window."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _values = st.recursive(
 )
 
 
-def opened(folder: Path, data: bytes, window: int) -> JsonFile:
+def open_json(folder: Path, data: bytes, window: int) -> JsonFile:
     (folder / "t.json").write_bytes(data)
     return JsonFile(str(folder / "t.json"), window=window)
 
@@ -36,11 +36,11 @@ def elements(file: JsonFile, at: int) -> list[Any]:
     indent=st.sampled_from([None, 1]),
     ascii_only=st.booleans(),
 )
-def test_elements_are_what_the_parser_says_whatever_the_window(
+def test_json_file_elements_equal_parsed_values_for_any_window(
     tmp_path_factory: pytest.TempPathFactory, values: list[Any], window: int, indent: int | None, ascii_only: bool
 ) -> None:
     text = json.dumps(values, indent=indent, ensure_ascii=ascii_only)
-    file = opened(tmp_path_factory.mktemp("j"), text.encode("utf-8", "surrogatepass"), window)
+    file = open_json(tmp_path_factory.mktemp("j"), text.encode("utf-8", "surrogatepass"), window)
 
     assert elements(file, file.value_start()) == values
     places = list(file.elements(file.value_start()))
@@ -51,10 +51,10 @@ def test_elements_are_what_the_parser_says_whatever_the_window(
 
 @settings(max_examples=40, deadline=None)
 @given(members=st.dictionaries(st.text(max_size=9), _values, max_size=6), window=st.sampled_from([1, 9, 1 << 20]))
-def test_members_are_found_with_their_lists(
+def test_json_file_members_are_found_with_their_lists(
     tmp_path_factory: pytest.TempPathFactory, members: dict[str, Any], window: int
 ) -> None:
-    file = opened(tmp_path_factory.mktemp("j"), b" " + json.dumps(members).encode() + b"\n", window)
+    file = open_json(tmp_path_factory.mktemp("j"), b" " + json.dumps(members).encode() + b"\n", window)
 
     found = {name: elements(file, at) if file.first_byte(at) == b"[" else None for name, at in file.members()}
 
@@ -63,10 +63,10 @@ def test_members_are_found_with_their_lists(
 
 
 @pytest.mark.parametrize("window", [4, 1 << 20])
-def test_a_cut_anywhere_is_told_at_a_byte_of_the_file(tmp_path: Path, window: int) -> None:
+def test_json_file_reports_truncation_with_byte_position(tmp_path: Path, window: int) -> None:
     data = json.dumps([{"a": [1, 2.5e3, 'x\\"é'], "b": None}, True, -12]).encode()
     for stop in range(1, len(data)):
-        file = opened(tmp_path, data[:stop], window)
+        file = open_json(tmp_path, data[:stop], window)
         with pytest.raises(DatasetError) as error:
             list(file.elements(file.value_start()))
         assert error.value.code == "WDS233"

@@ -14,7 +14,7 @@ from wdsctl.core.samples.stored_values import raw_image_to_png
 
 
 @pytest.mark.parametrize("mode", ["L", "LA", "RGB", "RGBA"])
-def test_a_raw_image_becomes_the_same_pixels_as_png(mode: str) -> None:
+def test_raw_image_to_png_preserves_pixels(mode: str) -> None:
     depth = len(mode)
     pixels = np.random.default_rng(0).integers(0, 256, 7 * 5 * depth, np.uint8).tobytes()
 
@@ -34,11 +34,11 @@ def test_a_raw_image_becomes_the_same_pixels_as_png(mode: str) -> None:
         struct.pack("<3I", 2**32 - 1, 2**32 - 1, 2**32 - 1) + b"L",
     ],
 )
-def test_bytes_that_are_no_image_are_refused(data: bytes) -> None:
+def test_raw_image_to_png_refuses_invalid_data(data: bytes) -> None:
     with pytest.raises(ValueError, match="raw image"):
         raw_image_to_png(data)
 
 
-def test_arrays_of_objects_are_never_pickled() -> None:
+def test_encode_npy_refuses_object_arrays() -> None:
     with pytest.raises(ValueError, match="allow_pickle"):
         encode_npy(np.array([{}], object))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_folder
-from tests.core.formats import held, refused
+from tests.core.formats import open_error, read_samples
 from wdsctl.core import importers
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.convert.convert import convert
@@ -22,7 +22,7 @@ ROWS = [{"image": f"{i}.jpg", "caption": f"c{i}", "split": split} for i, split i
 
 
 def write_table(folder: Path, name: str, rows: list[dict[str, str]]) -> str:
-    """A table in the format that its name says, in a folder with its pictures."""
+    """Writes a table in the format of its extension, in a folder with its pictures."""
     root = a_folder(folder, PICTURES)
     path, ending = folder / name, name.rpartition(".")[2]
     if ending == "parquet":
@@ -56,7 +56,7 @@ def splits_of(path: str, **options: str) -> tuple[dict[str, tuple[str, ...]], So
 
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.jsonl", "t.json", "t.parquet"])
 @pytest.mark.parametrize("is_folder", [True, False])
-def test_the_values_of_a_field_of_splits_are_the_splits(tmp_path: Path, name: str, is_folder: bool) -> None:
+def test_split_field_values_become_splits(tmp_path: Path, name: str, is_folder: bool) -> None:
     root = write_table(tmp_path, name, ROWS)
 
     found, described = splits_of(root if is_folder else f"{root}/{name}")
@@ -70,17 +70,17 @@ def test_the_values_of_a_field_of_splits_are_the_splits(tmp_path: Path, name: st
     assert "'' in " in finding.message
 
 
-def test_a_converted_dataset_has_the_splits_of_its_rows_and_keeps_their_values(tmp_path: Path) -> None:
+def test_convert_creates_splits_of_rows_and_keeps_their_values(tmp_path: Path) -> None:
     root = write_table(tmp_path / "source", "t.csv", ROWS[:4])
 
     convert([root], str(tmp_path / "out"), ConvertRequest())
 
     with Catalog(str(tmp_path / "out/.wdsctl/catalog.sqlite")) as catalog:
         assert {split.name for split in catalog.splits()} == {"train", "val", "test"}
-    assert json.loads(held(f"{root}/t.csv")["1"]["json"])["split"] == "Train"
+    assert json.loads(read_samples(f"{root}/t.csv")["1"]["json"])["split"] == "Train"
 
 
-def test_bytes_in_parquet_have_the_splits_of_their_rows(tmp_path: Path) -> None:
+def test_parquet_samples_with_bytes_get_splits_of_rows(tmp_path: Path) -> None:
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     rows = [{"image": PICTURES[f"{i}.jpg"], "split": split} for i, split in enumerate(SPLITS[:4])]
     parquet.write_table(arrow.Table.from_pylist(rows), tmp_path / "t.parquet")
@@ -91,14 +91,14 @@ def test_bytes_in_parquet_have_the_splits_of_their_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("field", ["Subset", "PARTITION"])
-def test_other_names_of_the_field_are_known(tmp_path: Path, field: str) -> None:
+def test_split_field_is_recognised_by_other_names(tmp_path: Path, field: str) -> None:
     rows = [{"image": f"{i}.jpg", field: ["train", "validation"][i % 2]} for i in range(4)]
     root = write_table(tmp_path, "t.csv", rows)
 
     assert set(splits_of(root)[0].values()) == {("train",), ("validation",)}
 
 
-def test_a_field_split_with_other_values_is_no_split(tmp_path: Path) -> None:
+def test_split_field_with_unknown_values_is_ignored(tmp_path: Path) -> None:
     rows = [{"image": f"{i}.jpg", "split": f"banana {i}"} for i in range(4)]
 
     found, described = splits_of(write_table(tmp_path, "t.csv", rows))
@@ -107,16 +107,16 @@ def test_a_field_split_with_other_values_is_no_split(tmp_path: Path) -> None:
     assert {use.name: use.becomes for use in described.field_uses}["split"] == "json[split]"
 
 
-def test_an_option_names_another_field_or_none(tmp_path: Path) -> None:
+def test_option_split_selects_field_or_none(tmp_path: Path) -> None:
     rows = [{"image": f"{i}.jpg", "split": "train", "fold": str(i % 2)} for i in range(4)]
     root = write_table(tmp_path, "t.csv", rows)
 
     assert splits_of(root, split="fold")[0] == {"0": ("0",), "1": ("1",), "2": ("0",), "3": ("1",)}
     assert set(splits_of(root, split="")[0].values()) == {()}
-    assert refused(root, {"split": "fild"}).code == "WDS001"
+    assert open_error(root, {"split": "fild"}).code == "WDS001"
 
 
-def test_a_field_with_a_value_per_row_is_refused(tmp_path: Path) -> None:
+def test_option_split_refuses_field_with_too_many_values(tmp_path: Path) -> None:
     rows = [{"text": f"t{i}"} for i in range(63)]
     root = write_table(tmp_path, "t.csv", rows)
 
@@ -124,7 +124,7 @@ def test_a_field_with_a_value_per_row_is_refused(tmp_path: Path) -> None:
         splits_of(f"{root}/t.csv", split="text")
 
 
-def test_names_of_several_files_win_over_the_field_and_one_file_does_not(tmp_path: Path) -> None:
+def test_names_of_several_files_override_split_field(tmp_path: Path) -> None:
     rows = [{"image": f"{i}.jpg", "split": "test"} for i in range(4)]
     root = write_table(tmp_path, "train.csv", rows[:2])
     assert set(splits_of(root)[0].values()) == {("test",)}

@@ -1,4 +1,4 @@
-"""Keys from whatever names rows have."""
+"""Keys derived from arbitrary names of rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wdsctl.core.samples.naming import MAX_KEY_BYTES, safe_key, split_name
 
 
 @given(st.text(max_size=400))
-def test_a_key_is_a_key_whatever_it_is_made_of(text: str) -> None:
+def test_safe_key_is_valid_for_any_text(text: str) -> None:
     key = safe_key(text)
 
     if key:
@@ -23,7 +23,7 @@ def test_a_key_is_a_key_whatever_it_is_made_of(text: str) -> None:
 
 
 @given(st.text(st.sampled_from("abc/_-1 é"), max_size=30).filter(lambda text: text.strip("/") == text != ""))
-def test_a_key_that_is_fine_stays_as_it_is(text: str) -> None:
+def test_safe_key_keeps_valid_keys(text: str) -> None:
     if "//" not in text and not text.startswith("__"):
         assert safe_key(text) == text
 
@@ -41,16 +41,16 @@ def test_a_key_that_is_fine_stays_as_it_is(text: str) -> None:
         ("///", ""),
     ],
 )
-def test_odd_names_become_keys(text: str, key: str) -> None:
+def test_safe_key_replaces_invalid_characters(text: str, key: str) -> None:
     assert safe_key(text) == key
 
 
-def test_long_names_are_told_apart_by_a_hash() -> None:
+def test_safe_key_distinguishes_long_names_by_hash() -> None:
     first, second = safe_key("é" * 500 + "a"), safe_key("é" * 500 + "b")
 
     assert first != second
     assert first.startswith("é" * 50)
 
 
-def test_a_stem_is_the_path_without_its_ending() -> None:
+def test_strip_extension_removes_last_extension() -> None:
     assert [strip_extension(path) for path in ("a/b.c.jpg", "a.b/c", ".x", "x.")] == ["a/b.c", "a.b/c", ".x", "x"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_folder
-from tests.core.formats import held, refused
+from tests.core.formats import open_error, read_samples
 from wdsctl.core import importers
 from wdsctl.core.importers.protocol import DescribedSource, SourceDescription
 
@@ -15,63 +15,63 @@ PICTURES = {f"images/{i}.jpg": b"\xff\xd8\xff\xe0 picture %d" % i for i in range
 TABLE = b"image,caption\n" + b"".join(b"%d,caption %d\n" % (i, i) for i in range(4))
 
 
-def described(path: str) -> SourceDescription:
+def describe(path: str) -> SourceDescription:
     with importers.best_importer(path)[0].open(path, {}) as source:
         assert isinstance(source, DescribedSource)
         return source.describe()
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.json"])
-def test_names_without_extension_are_those_of_the_media_of_one_folder(tmp_path: Path, name: str) -> None:
+def test_names_without_extension_refer_to_media_of_one_folder(tmp_path: Path, name: str) -> None:
     lines = [f'{{"image": {i}, "caption": "caption {i}"}}' for i in range(4)]
     tables = {"t.csv": TABLE, "t.jsonl": "\n".join(lines).encode(), "t.json": f"[{','.join(lines)}]".encode()}
     root = a_folder(tmp_path, {**PICTURES, name: tables[name]})
 
-    found = held(f"{root}/{name}")
+    found = read_samples(f"{root}/{name}")
 
     assert found["2"] == {"jpg": PICTURES["images/2.jpg"], "json": b'{"caption":"caption 2"}'}
-    (use, _) = described(f"{root}/{name}").field_uses
+    (use, _) = describe(f"{root}/{name}").field_uses
     assert (use.name, use.becomes) == ("image", "jpg")
     assert use.note == "names files without extension, such as 0 for 0.jpg"
 
 
-def test_names_with_their_folder_are_relative_to_the_table(tmp_path: Path) -> None:
+def test_names_with_folder_are_relative_to_table(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {**PICTURES, "t.csv": TABLE.replace(b"\n", b"\nimages/", 4)})
 
-    assert held(f"{root}/t.csv")["images/3"]["jpg"] == PICTURES["images/3.jpg"]
+    assert read_samples(f"{root}/t.csv")["images/3"]["jpg"] == PICTURES["images/3.jpg"]
 
 
 @pytest.mark.parametrize(
     "more",
     [{"other/0.jpg": b"o", "other/1.jpg": b"o", "other/2.jpg": b"o", "other/3.jpg": b"o"}, {"images/2.png": b"p"}],
 )
-def test_two_files_of_one_name_are_not_chosen_from(tmp_path: Path, more: dict[str, bytes]) -> None:
+def test_ambiguous_names_without_extension_match_no_file(tmp_path: Path, more: dict[str, bytes]) -> None:
     root = a_folder(tmp_path, {**PICTURES, **more, "t.csv": TABLE})
 
-    assert set(held(f"{root}/t.csv")["000000000"]) == {"json"}
-    (finding,) = described(f"{root}/t.csv").findings
+    assert set(read_samples(f"{root}/t.csv")["000000000"]) == {"json"}
+    (finding,) = describe(f"{root}/t.csv").findings
     assert (finding.code, finding.severity) == ("WDS239", "error")
 
 
 @pytest.mark.parametrize("column", [b"label", b"fold"])
-def test_a_column_of_labels_names_no_files(tmp_path: Path, column: bytes) -> None:
+def test_label_column_is_not_treated_as_file_names(tmp_path: Path, column: bytes) -> None:
     rows = b"".join(b"%d,text %d\n" % (i % 2, i) for i in range(20))
     root = a_folder(tmp_path, {**PICTURES, "t.csv": column + b",text\n" + rows})
 
-    (finding,) = described(f"{root}/t.csv").findings
+    (finding,) = describe(f"{root}/t.csv").findings
 
     assert (finding.code, finding.severity, finding.count) == ("WDS239", "error", 4)
     assert "names none of the 4 media files beside it, such as images/0.jpg" in finding.message
     assert "-O files=COLUMN" in finding.message
 
 
-def test_a_table_without_media_beside_it_has_no_finding(tmp_path: Path) -> None:
+def test_table_without_media_in_folder_has_no_finding(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"t.csv": TABLE})
 
-    assert described(f"{root}/t.csv").findings == ()
+    assert describe(f"{root}/t.csv").findings == ()
 
 
-def test_the_table_of_ljspeech_stands_for_its_folder(tmp_path: Path) -> None:
+def test_ljspeech_table_is_imported_like_its_folder(tmp_path: Path) -> None:
     wavs = {f"wavs/LJ001-000{i}.wav": b"RIFF" for i in range(3)}
     lines = b"".join(b"LJ001-000%d|Dr. %d|Doctor %d\n" % (i, i, i) for i in range(3))
     root = a_folder(tmp_path, {**wavs, "metadata.csv": lines})
@@ -79,24 +79,24 @@ def test_the_table_of_ljspeech_stands_for_its_folder(tmp_path: Path) -> None:
     importer, _ = importers.best_importer(f"{root}/metadata.csv")
 
     assert importer.name == "speech"
-    assert held(f"{root}/metadata.csv") == held(root)
-    assert len(held(root)) == 3
+    assert read_samples(f"{root}/metadata.csv") == read_samples(root)
+    assert len(read_samples(root)) == 3
 
 
-def test_a_header_that_names_a_file_is_a_first_row(tmp_path: Path) -> None:
+def test_header_that_names_file_is_refused_as_data_row(tmp_path: Path) -> None:
     rows = b"".join(b"utt%d\tso it is said %d\n" % (i, i) for i in range(4))
     root = a_folder(tmp_path, {**{f"wavs/utt{i}.wav": b"RIFF" for i in range(4)}, "t.tsv": rows})
 
-    error = refused(f"{root}/t.tsv")
+    error = open_error(f"{root}/t.tsv")
 
     assert (error.code, "-O columns=file,text" in error.hint) == ("WDS243", True)
-    assert list(held(f"{root}/t.tsv", {"columns": "file,text"})) == ["utt0", "utt1", "utt2", "utt3"]
-    assert list(held(f"{root}/t.tsv", {"header": "yes"})) == ["utt1", "utt2", "utt3"]
+    assert list(read_samples(f"{root}/t.tsv", {"columns": "file,text"})) == ["utt0", "utt1", "utt2", "utt3"]
+    assert list(read_samples(f"{root}/t.tsv", {"header": "yes"})) == ["utt1", "utt2", "utt3"]
 
 
-def test_urls_of_media_are_said_not_to_be_fetched(tmp_path: Path) -> None:
+def test_urls_of_media_have_warning(tmp_path: Path) -> None:
     rows = b"".join(b"http://x.example/%d.jpg?w=9,http://x.example/%d.html,%d\n" % (i, i, i) for i in range(4))
     root = a_folder(tmp_path, {"t.csv": b"url,page,n\n" + rows})
 
-    (finding,) = described(f"{root}/t.csv").findings
+    (finding,) = describe(f"{root}/t.csv").findings
     assert (finding.code, finding.severity, "'url' has URLs of media" in finding.message) == ("WDS230", "warning", True)

@@ -1,4 +1,4 @@
-"""Values of rows as JSON."""
+"""encode_json: values of rows as JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _values = st.recursive(
 
 
 @given(_values)
-def test_json_comes_out_as_it_went_in(value: Any) -> None:
+def test_encode_json_round_trips_json_values(value: Any) -> None:
     assert json.loads(encode_json(value)) == value
 
 
@@ -40,5 +40,5 @@ def test_json_comes_out_as_it_went_in(value: Any) -> None:
         ("é", b'"\xc3\xa9"'),
     ],
 )
-def test_what_json_has_no_word_for_is_written_plainly(value: Any, text: bytes) -> None:
+def test_encode_json_converts_values_without_json_type(value: Any, text: bytes) -> None:
     assert encode_json(value) == text

@@ -1,4 +1,4 @@
-"""MDS shards and LitData chunks in place: where values are, and what is refused."""
+"""MDS shards and LitData chunks read in place: positions of values, and refused files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.core.formats import held, written
+from tests.core.formats import read_samples, write_unit
 from tests.in_place import mds_shard, write_litdata, write_mds
 from wdsctl.core.shards.list import ShardFile, list_shards
 from wdsctl.core.shards.scan_unit import scan_file
@@ -22,15 +22,15 @@ FORMS = Path(__file__).parents[3] / "golden" / "forms"
 TEXTS = {"text": "str"}
 
 
-def scanned(path: Path, root: Path | None = None) -> ShardScan:
+def scan_path(path: Path, root: Path | None = None) -> ShardScan:
     status = path.stat()
     root = root or path.parent
     return scan_file(str(root), ShardFile(str(path.relative_to(root)), status.st_size, status.st_mtime_ns))
 
 
 def samples_of(path: Path, root: Path | None = None) -> dict[str, dict[str, bytes]]:
-    """Key -> part -> bytes at the place that the scan says."""
-    scan, data = scanned(path, root), path.read_bytes()
+    """Key -> part -> the bytes at the offset that the scan gives."""
+    scan, data = scan_path(path, root), path.read_bytes()
     assert scan.status == "ok", scan.findings
     found, at = {}, 0
     for key, count in zip(scan.decode_keys(), scan.counts.tolist(), strict=True):
@@ -45,16 +45,16 @@ def samples_of(path: Path, root: Path | None = None) -> dict[str, dict[str, byte
     return found
 
 
-def refusal(path: Path, root: Path | None = None) -> tuple[str, str]:
-    scan = scanned(path, root)
+def scan_error(path: Path, root: Path | None = None) -> tuple[str, str]:
+    scan = scan_path(path, root)
     # Another index.json may make a chunk of LitData readable: the next run scans it again.
     assert (scan.status, scan.samples) == ("unreadable" if path.suffix == ".bin" else "bad", 0)
     [finding] = scan.findings
     return finding.code, finding.message
 
 
-def test_the_parts_of_mosaics_own_shards_hold_what_the_importer_reads() -> None:
-    converted = held(FORMS / "mds")
+def test_parts_of_mosaicml_shards_equal_importer_values() -> None:
+    converted = read_samples(FORMS / "mds")
 
     found = {
         key: parts
@@ -76,8 +76,8 @@ def test_the_parts_of_mosaics_own_shards_hold_what_the_importer_reads() -> None:
         ]  # fmt: skip
 
 
-def test_the_parts_of_litdatas_own_chunks_hold_what_the_importer_reads() -> None:
-    converted = held(FORMS / "litdata")
+def test_parts_of_litdata_chunks_equal_importer_values() -> None:
+    converted = read_samples(FORMS / "litdata")
 
     found = {key: parts for i in range(3) for key, parts in samples_of(FORMS / "litdata" / f"chunk-0-{i}.bin").items()}
 
@@ -93,7 +93,7 @@ def test_the_parts_of_litdatas_own_chunks_hold_what_the_importer_reads() -> None
         }  # fmt: skip
 
 
-def test_a_column_of_bytes_is_named_by_each_value(tmp_path: Path) -> None:
+def test_mds_bytes_column_is_named_by_content_of_each_value(tmp_path: Path) -> None:
     values = [b"\xff\xd8\xff\xe0" + bytes(20), b"\x89PNG\r\n\x1a\n" + bytes(20), b"text", b"\xff\xd8\xff", b""]
     write_mds(tmp_path, {"data": "bytes", "n": "int"}, [[{"data": each, "n": bytes(8)} for each in values]], {"n": 8})
 
@@ -109,7 +109,7 @@ def test_a_column_of_bytes_is_named_by_each_value(tmp_path: Path) -> None:
     assert [parts[next(iter(parts))] for parts in found.values()] == values
 
 
-def test_rows_that_convert_wrote_are_the_original_samples(tmp_path: Path) -> None:
+def test_mds_rows_written_by_convert_are_original_samples(tmp_path: Path) -> None:
     columns = {"__key__": "str", "__parts__": "json", "seg.png": "bytes", "txt": "str"}
     rows = [
         {"__key__": b"a/1", "__parts__": b'["txt"]', "seg.png": b"", "txt": b"x"},
@@ -118,10 +118,10 @@ def test_rows_that_convert_wrote_are_the_original_samples(tmp_path: Path) -> Non
     write_mds(tmp_path, columns, [rows])
 
     assert samples_of(tmp_path / "shard.00000.mds") == {"a/1": {"txt": b"x"}, "a/2": {"seg.png": b"PNG", "txt": b""}}
-    assert held(tmp_path) == samples_of(tmp_path / "shard.00000.mds")
+    assert read_samples(tmp_path) == samples_of(tmp_path / "shard.00000.mds")
 
 
-def test_two_columns_whose_names_become_the_same_are_numbered(tmp_path: Path) -> None:
+def test_mds_columns_with_colliding_part_names_are_numbered(tmp_path: Path) -> None:
     write_mds(tmp_path, {"a b": "str", "a_b": "str"}, [[{"a b": b"1", "a_b": b"2"}]])
 
     assert samples_of(tmp_path / "shard.00000.mds") == {"shard.00000/0": {"a_b.txt": b"1", "2.a_b.txt": b"2"}}
@@ -136,10 +136,10 @@ def test_two_columns_whose_names_become_the_same_are_numbered(tmp_path: Path) ->
         ("ndarray:int7", "not known"),
     ],
 )
-def test_an_encoding_without_a_range_of_bytes_is_refused_by_name(tmp_path: Path, encoding: str, words: str) -> None:
+def test_mds_encoding_without_byte_range_is_refused_by_name(tmp_path: Path, encoding: str, words: str) -> None:
     write_mds(tmp_path, {"odd": encoding}, [[{"odd": b"x"}]])
 
-    code, message = refusal(tmp_path / "shard.00000.mds")
+    code, message = scan_error(tmp_path / "shard.00000.mds")
 
     assert code == "WDS167"
     assert f"'odd' has the encoding {encoding!r}" in message
@@ -147,13 +147,13 @@ def test_an_encoding_without_a_range_of_bytes_is_refused_by_name(tmp_path: Path,
     assert "wdsctl convert --from mds" in message
 
 
-def test_a_pickled_column_is_carried_as_bytes(tmp_path: Path) -> None:
+def test_mds_pickle_column_is_kept_as_bytes(tmp_path: Path) -> None:
     write_mds(tmp_path, {"odd": "pkl"}, [[{"odd": b"cos\nsystem\n"}]])
 
     assert samples_of(tmp_path / "shard.00000.mds") == {"shard.00000/0": {"odd.pkl": b"cos\nsystem\n"}}
 
 
-def _offsets(data: bytes, change: Callable[[Any], None]) -> bytes:
+def _change_offsets(data: bytes, change: Callable[[Any], None]) -> bytes:
     table = np.frombuffer(data, "<u4", 6).copy()
     change(table)
     return table.tobytes() + data[24:]
@@ -168,26 +168,26 @@ def _offsets(data: bytes, change: Callable[[Any], None]) -> bytes:
         lambda data: data[:3],
         lambda data: bytes(len(data)),
         lambda data: b"\xff\xff\xff\xff" + data[4:],
-        lambda data: _offsets(data, lambda table: table.__setitem__(3, 1)),
-        lambda data: _offsets(data, lambda table: table.__setitem__(3, table[3] + 1)),
-        lambda data: _offsets(data, lambda table: table.__setitem__(5, 1 << 31)),
+        lambda data: _change_offsets(data, lambda table: table.__setitem__(3, 1)),
+        lambda data: _change_offsets(data, lambda table: table.__setitem__(3, table[3] + 1)),
+        lambda data: _change_offsets(data, lambda table: table.__setitem__(5, 1 << 31)),
         lambda data: data.replace(b'"mds"', b'"csv"'),
         lambda data: data.replace(b'"column_sizes"', b'"column_seizes"')[: len(data)],
         lambda data: data[: -len(b"\1\0\0\0c")] + struct.pack("<I", 9) + b"c",
     ],
 )
-def test_a_damaged_shard_is_reported_and_has_no_samples(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+def test_damaged_mds_shard_is_reported_and_has_no_samples(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
     write_mds(tmp_path, TEXTS, [[{"text": letter} for letter in (b"a", b"b", b"c", b"c")]])
     shard = tmp_path / "shard.00000.mds"
     shard.write_bytes(damage(shard.read_bytes()))
 
-    assert refusal(shard)[0] == "WDS233"
+    assert scan_error(shard)[0] == "WDS233"
 
 
-def test_a_shard_without_samples_is_a_warning(tmp_path: Path) -> None:
+def test_mds_shard_without_samples_is_warning(tmp_path: Path) -> None:
     write_mds(tmp_path, TEXTS, [[]])
 
-    scan = scanned(tmp_path / "shard.00000.mds")
+    scan = scan_path(tmp_path / "shard.00000.mds")
 
     assert (scan.status, scan.samples, [each.code for each in scan.findings]) == ("ok", 0, ["WDS115"])
 
@@ -208,7 +208,7 @@ def test_a_shard_without_samples_is_a_warning(tmp_path: Path) -> None:
         (lambda index: index.pop("config"), "WDS233", "lists no chunks"),
     ],
 )
-def test_a_chunk_is_read_only_as_its_index_says(
+def test_litdata_chunk_that_contradicts_its_index_is_refused(
     tmp_path: Path, change: Callable[[Any], None], code: str, words: str
 ) -> None:
     write_litdata(tmp_path, {"text": "str"}, [[{"text": b"a"}, {"text": b"b"}]])
@@ -216,19 +216,19 @@ def test_a_chunk_is_read_only_as_its_index_says(
     change(index)
     (tmp_path / "index.json").write_text(json.dumps(index))
 
-    found, message = refusal(tmp_path / "chunk-0-0.bin")
+    found, message = scan_error(tmp_path / "chunk-0-0.bin")
 
     assert (found, words in message) == (code, True), message
 
 
-def test_a_chunk_without_an_index_says_so(tmp_path: Path) -> None:
+def test_litdata_chunk_without_index_is_refused(tmp_path: Path) -> None:
     write_litdata(tmp_path, {"text": "str"}, [[{"text": b"a"}]])
     (tmp_path / "index.json").unlink()
 
-    assert "no index.json" in refusal(tmp_path / "chunk-0-0.bin")[1]
+    assert "no index.json" in scan_error(tmp_path / "chunk-0-0.bin")[1]
 
 
-def test_lists_and_nested_fields_have_a_part_for_each_leaf(tmp_path: Path) -> None:
+def test_litdata_nested_fields_have_one_part_per_leaf(tmp_path: Path) -> None:
     write_litdata(tmp_path, {"a": "int", "b": "int"}, [[{"a": bytes(8), "b": bytes([1, *bytes(7)])}]])
     leaf: dict[str, Any] = {"type": None, "context": None, "children_spec": []}
     pair = {"type": "builtins.list", "context": "null", "children_spec": [leaf, leaf]}
@@ -247,7 +247,7 @@ def codes(root: Path) -> list[tuple[str, str, str]]:
     return [(each.code, each.severity, each.shard) for each in list_shards(str(root)).findings]
 
 
-def test_shards_are_compared_with_their_index(tmp_path: Path) -> None:
+def test_list_shards_compares_mds_shards_with_index(tmp_path: Path) -> None:
     rows = [{"text": b"a"}]
     write_mds(tmp_path, TEXTS, [rows, rows, rows])
     (tmp_path / "shard.00001.mds").unlink()
@@ -262,7 +262,7 @@ def test_shards_are_compared_with_their_index(tmp_path: Path) -> None:
     assert [each.path for each in list_shards(str(tmp_path)).shards] == ["shard.00000.mds", "shard.00002.mds"]
 
 
-def test_shards_without_an_index_are_listed_with_a_warning(tmp_path: Path) -> None:
+def test_mds_shards_without_index_are_listed_with_warning(tmp_path: Path) -> None:
     write_mds(tmp_path, TEXTS, [[{"text": b"a"}]])
     (tmp_path / "index.json").unlink()
 
@@ -270,7 +270,7 @@ def test_shards_without_an_index_are_listed_with_a_warning(tmp_path: Path) -> No
     assert len(list_shards(str(tmp_path)).shards) == 1
 
 
-def test_an_index_that_leads_outside_is_refused(tmp_path: Path) -> None:
+def test_mds_index_with_path_outside_folder_is_refused(tmp_path: Path) -> None:
     write_mds(tmp_path / "in", TEXTS, [[{"text": b"a"}]])
     index = json.loads((tmp_path / "in" / "index.json").read_bytes())
     index["shards"].append({**index["shards"][0], "raw_data": {"basename": "../../x.mds", "bytes": 1, "hashes": {}}})
@@ -279,7 +279,7 @@ def test_an_index_that_leads_outside_is_refused(tmp_path: Path) -> None:
     assert codes(tmp_path / "in") == [("WDS230", "error", "index.json")]
 
 
-def test_the_index_of_merged_folders_decides_for_all(tmp_path: Path) -> None:
+def test_merged_mds_index_selects_shards_of_subfolders(tmp_path: Path) -> None:
     entries = []
     for name in ("0", "1"):
         write_mds(tmp_path / name, TEXTS, [[{"text": name.encode()}]])
@@ -291,7 +291,7 @@ def test_the_index_of_merged_folders_decides_for_all(tmp_path: Path) -> None:
     assert [each.path for each in list_shards(str(tmp_path)).shards] == ["0/shard.00000.mds"]
 
 
-def test_folders_of_splits_have_an_index_each(tmp_path: Path) -> None:
+def test_mds_split_folders_use_their_own_index(tmp_path: Path) -> None:
     for name in ("train", "val"):
         shutil.copytree(FORMS / "mds", tmp_path / name)
 
@@ -299,14 +299,14 @@ def test_folders_of_splits_have_an_index_each(tmp_path: Path) -> None:
     keys = [key for shard in listing.shards for key in samples_of(tmp_path / shard.path, tmp_path)]
 
     assert not listing.findings
-    assert keys == list(held(tmp_path))
+    assert keys == list(read_samples(tmp_path))
 
 
-def test_chunks_that_convert_wrote_are_the_original_samples(tmp_path: Path) -> None:
+def test_litdata_chunks_written_by_convert_are_original_samples(tmp_path: Path) -> None:
     samples = {"a/1": {"jpg": b"\xff\xd8\xff", "txt": b"x"}, "a/2": {"txt": b""}}
-    folder = Path(written(tmp_path / "lit", "litdata", samples))
+    folder = Path(write_unit(tmp_path / "lit", "litdata", samples))
     (folder / "part-0.bin").rename(folder / "chunk-0-0.bin")  # its name in a whole dataset
     index = (folder / "index.json").read_text().replace("part-0.bin", "chunk-0-0.bin")
     (folder / "index.json").write_text(index)
 
-    assert samples_of(folder / "chunk-0-0.bin") == samples == held(folder)
+    assert samples_of(folder / "chunk-0-0.bin") == samples == read_samples(folder)

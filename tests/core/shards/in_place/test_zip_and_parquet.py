@@ -1,4 +1,4 @@
-"""Zips and Parquet files in place: where values are, and what is refused."""
+"""Zips and Parquet files read in place: positions of values, and refused files."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.core.formats import held
-from tests.core.shards.in_place.test_mds_and_litdata import refusal, samples_of, scanned
+from tests.core.formats import read_samples
+from tests.core.shards.in_place.test_mds_and_litdata import samples_of, scan_error, scan_path
 from tests.in_place import write_parquet, write_zip
 from wdsctl.core.shards.in_place.zip import find_damaged_entries
 from wdsctl.core.shards.list import list_shards
@@ -24,17 +24,17 @@ pa = pytest.importorskip("pyarrow")
 ENTRIES = {"a/1.jpg": b"one", "a/2.jpg": b"two", "a/1.seg.png": b"mask", "a/2.txt": b"", "README": b"no key"}
 
 
-def test_entries_with_one_key_are_one_sample_wherever_they_are(tmp_path: Path) -> None:
+def test_zip_entries_with_one_key_are_one_sample(tmp_path: Path) -> None:
     path = write_zip(tmp_path / "x.zip", ENTRIES)
 
     assert samples_of(path) == {
         "a/1": {"jpg": b"one", "seg.png": b"mask"},
         "a/2": {"jpg": b"two", "txt": b""},
     }
-    assert {each.code for each in scanned(path).findings} == {"WDS110", "WDS112"}
+    assert {each.code for each in scan_path(path).findings} == {"WDS110", "WDS112"}
 
 
-def test_an_extra_field_of_a_local_header_moves_its_data(tmp_path: Path) -> None:
+def test_zip_local_header_extra_field_shifts_data(tmp_path: Path) -> None:
     path = tmp_path / "x.zip"
     with zipfile.ZipFile(path, "w") as archive:
         entry = zipfile.ZipInfo("1.txt")
@@ -42,7 +42,7 @@ def test_an_extra_field_of_a_local_header_moves_its_data(tmp_path: Path) -> None
         archive.writestr(entry, b"text")
     data = path.read_bytes()
     directory = data.index(b"PK\1\2")
-    assert data[28:30] == b"\x08\0"  # now let the directory lack the field that the local header has
+    assert data[28:30] == b"\x08\0"  # next, remove the field from the directory but not from the local header
     shorter = data[:directory] + data[directory : directory + 30] + b"\0\0" + data[directory + 32 : directory + 51]
     end = bytearray(data[data.index(b"PK\5\6") :])
     end[12:16] = struct.pack("<I", len(shorter) - directory)
@@ -51,8 +51,8 @@ def test_an_extra_field_of_a_local_header_moves_its_data(tmp_path: Path) -> None
     assert samples_of(path) == {"1": {"txt": b"text"}}
 
 
-class _Stream(io.RawIOBase):
-    """A file that cannot seek: zipfile writes data descriptors after entries."""
+class _UnseekableStream(io.RawIOBase):
+    """A file that cannot seek, so that zipfile writes data descriptors after entries."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -65,8 +65,8 @@ class _Stream(io.RawIOBase):
         return len(data)
 
 
-def test_data_descriptors_and_zip64_records_are_read(tmp_path: Path) -> None:
-    stream = _Stream()
+def test_zip_data_descriptors_and_zip64_records_are_read(tmp_path: Path) -> None:
+    stream = _UnseekableStream()
     with zipfile.ZipFile(stream, "w") as archive:
         with archive.open(zipfile.ZipInfo("1.txt"), "w", force_zip64=True) as file:
             file.write(b"streamed")
@@ -76,15 +76,15 @@ def test_data_descriptors_and_zip64_records_are_read(tmp_path: Path) -> None:
     assert samples_of(tmp_path / "x.zip") == {"1": {"txt": b"streamed"}, "2": {"txt": b"more"}}
 
 
-def test_an_archive_of_more_than_65_535_entries_has_a_zip64_record(tmp_path: Path) -> None:
+def test_zip_with_more_than_65535_entries_is_read(tmp_path: Path) -> None:
     path = write_zip(tmp_path / "x.zip", {f"{i}.txt": b"x" for i in range(66_000)})
 
-    scan = scanned(path)
+    scan = scan_path(path)
 
     assert (scan.status, scan.samples) == ("ok", 66_000)
 
 
-def _encrypted(data: bytes) -> bytes:
+def _set_encrypted_flag(data: bytes) -> bytes:
     at = data.index(b"PK\1\2")
     return data[: at + 8] + struct.pack("<H", 1) + data[at + 10 :]
 
@@ -92,26 +92,26 @@ def _encrypted(data: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (_encrypted, "1 of 1 entries is encrypted"),
+        (_set_encrypted_flag, "1 of 1 entries is encrypted"),
         (lambda data: b"#!/bin/sh\n" + data, "bytes before the archive"),
         (lambda data: data[: data.index(b"PK\1\2") + 10] + b"\x0e\0" + data[data.index(b"PK\1\2") + 12 :], "LZMA"),
     ],
 )
-def test_what_has_no_range_of_bytes_is_refused_by_name(
+def test_zip_without_byte_ranges_is_refused_with_reason(
     tmp_path: Path, damage: Callable[[bytes], bytes], words: str
 ) -> None:
     path = write_zip(tmp_path / "x.zip", {"1.txt": b"text"})
     path.write_bytes(damage(path.read_bytes()))
 
-    code, message = refusal(path)
+    code, message = scan_error(path)
 
     assert (code, words in message) == ("WDS167", True), message
 
 
-def test_deflated_entries_are_refused_with_the_command_that_copies(tmp_path: Path) -> None:
+def test_deflated_zip_is_refused_with_prepare_command(tmp_path: Path) -> None:
     path = write_zip(tmp_path / "x.zip", {"1.txt": b"text" * 99}, zipfile.ZIP_DEFLATED)
 
-    code, message = refusal(path)
+    code, message = scan_error(path)
 
     assert code == "WDS167"
     assert "1 of 1 entries is deflated" in message
@@ -134,26 +134,26 @@ def test_deflated_entries_are_refused_with_the_command_that_copies(tmp_path: Pat
         lambda data: data[: data.index(b"PK\1\2") + 20] + struct.pack("<2I", 3, 2) + data[data.index(b"PK\1\2") + 28 :],
     ],
 )
-def test_a_damaged_zip_is_reported_and_has_no_samples(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+def test_damaged_zip_is_reported_and_has_no_samples(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
     path = write_zip(tmp_path / "x.zip", {"1.txt": b"text", "2.txt": b"more"})
     path.write_bytes(damage(path.read_bytes()))
 
-    assert refusal(path)[0] == "WDS233"
+    assert scan_error(path)[0] == "WDS233"
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_names_that_occur_twice_or_lead_outside_are_reported(tmp_path: Path) -> None:
+def test_duplicate_or_unsafe_zip_names_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "x.zip"
     with zipfile.ZipFile(path, "w") as archive:
         for name in ("1.txt", "1.txt", "../2.txt", "/3.txt"):
             archive.writestr(name, b"x")
 
-    found = {each.code: each.severity for each in scanned(path).findings}
+    found = {each.code: each.severity for each in scan_path(path).findings}
 
     assert found == {"WDS107": "error", "WDS128": "warning"}
 
 
-def test_entries_whose_bytes_changed_are_named(tmp_path: Path) -> None:
+def test_find_damaged_entries_names_changed_entries(tmp_path: Path) -> None:
     path = write_zip(tmp_path / "x.zip", {"1.txt": b"text", "2.txt": b"more"})
     data = path.read_bytes().replace(b"more", b"moot")
 
@@ -165,7 +165,7 @@ JPEGS = [b"\xff\xd8\xff" + bytes([i]) * (i * 70_000 + 9) for i in range(12)]
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("group", [3, 100])
-def test_values_of_uncompressed_pages_are_where_pyarrow_reads_them(tmp_path: Path, version: str, group: int) -> None:
+def test_parquet_values_equal_pyarrow_values(tmp_path: Path, version: str, group: int) -> None:
     columns = {
         "image": pa.array([None if i % 5 == 2 else data for i, data in enumerate(JPEGS)], pa.binary()),
         "caption": pa.array([f"é {i}" for i in range(12)]),
@@ -188,7 +188,7 @@ def test_values_of_uncompressed_pages_are_where_pyarrow_reads_them(tmp_path: Pat
         assert parts["digest.bin"] == bytes([i]) * 16
 
 
-def test_fields_of_structs_are_columns_and_media_of_hugging_face_are_bytes(tmp_path: Path) -> None:
+def test_parquet_struct_fields_are_columns_and_hugging_face_media_are_bytes(tmp_path: Path) -> None:
     rows = [{"bytes": JPEGS[0], "path": "a.jpg"}, None, {"bytes": None, "path": None}]
     columns = {"image": rows, "at": [{"x": 1}, {"x": None}, None]}
     path = write_parquet(tmp_path / "t.parquet", columns)
@@ -200,12 +200,12 @@ def test_fields_of_structs_are_columns_and_media_of_hugging_face_are_bytes(tmp_p
     }
 
 
-def test_rows_that_convert_wrote_to_parquet_are_the_original_samples(tmp_path: Path) -> None:
+def test_parquet_rows_written_by_convert_are_original_samples(tmp_path: Path) -> None:
     path = write_parquet(
         tmp_path / "t.parquet", {"__key__": ["a/1", "b/2"], "seg.png": [b"x", b"y"], "txt": ["t", None]}
     )
 
-    assert samples_of(path) == {"a/1": {"seg.png": b"x", "txt": b"t"}, "b/2": {"seg.png": b"y"}} == held(path)
+    assert samples_of(path) == {"a/1": {"seg.png": b"x", "txt": b"t"}, "b/2": {"seg.png": b"y"}} == read_samples(path)
 
 
 @pytest.mark.parametrize(
@@ -220,40 +220,40 @@ def test_rows_that_convert_wrote_to_parquet_are_the_original_samples(tmp_path: P
         ({"a": [1.5]}, {"column_encoding": {"a": "BYTE_STREAM_SPLIT"}}, "has the encoding BYTE_STREAM_SPLIT"),
     ],
 )  # fmt: skip
-def test_a_column_without_ranges_of_bytes_is_refused_by_name(
+def test_parquet_column_without_byte_ranges_is_refused_by_name(
     tmp_path: Path, columns: Any, options: Any, words: str
 ) -> None:
     path = write_parquet(tmp_path / "t.parquet", columns, **options)
 
-    code, message = refusal(path)
+    code, message = scan_error(path)
 
     assert (code, words in message) == ("WDS167", True), message
     assert "wdsctl convert --from parquet" in message
 
 
-def test_dates_and_decimals_are_refused_as_their_bytes_say_nothing(tmp_path: Path) -> None:
+def test_parquet_dates_and_decimals_are_refused(tmp_path: Path) -> None:
     for value in (dt.date(2026, 1, 1), dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc), decimal.Decimal("1.5")):
-        assert "whose values are no bytes" in refusal(write_parquet(tmp_path / "t.parquet", {"a": [value]}))[1]
+        assert "whose values are no bytes" in scan_error(write_parquet(tmp_path / "t.parquet", {"a": [value]}))[1]
 
 
 @pytest.mark.parametrize("cut", [1, 9, 60, 200, 10**6])
-def test_a_truncated_file_is_reported(tmp_path: Path, cut: int) -> None:
+def test_truncated_parquet_file_is_reported(tmp_path: Path, cut: int) -> None:
     path = write_parquet(tmp_path / "t.parquet", {"a": [b"x" * 100]})
     path.write_bytes(path.read_bytes()[:-cut])
 
-    assert refusal(path)[0] == "WDS233"
+    assert scan_error(path)[0] == "WDS233"
 
 
-def test_damaged_pages_never_give_ranges_outside_of_the_file(tmp_path: Path) -> None:
+def test_damaged_parquet_never_gives_ranges_outside_file(tmp_path: Path) -> None:
     path = write_parquet(tmp_path / "t.parquet", {"a": [b"x" * 50, None, b"y"], "n": [1, 2, 3]})
     data = path.read_bytes()
     for at in range(len(data)):
         path.write_bytes(data[:at] + bytes([data[at] ^ 0x41]) + data[at + 1 :])
-        scan = scanned(path)
+        scan = scan_path(path)
         assert scan.status == "bad" or int((scan.part_offsets + scan.part_sizes).max(initial=0)) <= len(data)
 
 
-def test_zips_among_raw_files_are_no_shards(tmp_path: Path) -> None:
+def test_zip_among_raw_files_is_no_shard(tmp_path: Path) -> None:
     write_zip(tmp_path / "labels.zip", {"1.txt": b"x"})
     (tmp_path / "1.jpg").write_bytes(b"x")
 

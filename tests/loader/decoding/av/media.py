@@ -1,4 +1,4 @@
-"""Small films and sounds, made by PyAV, and what a straight decode of them gives."""
+"""Small videos and audio files, encoded by PyAV, and the results of decoding them sequentially."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RATE = 24
 UNEVEN = (*range(0, 30, 2), *range(36, 240, 12))
 
 
-class Picture(NamedTuple):
+class Frame(NamedTuple):
     pixels: Pixels
     start: float  # seconds
     end: float
@@ -47,15 +47,15 @@ def add_pictures(
 
 
 def picture(number: int, size: tuple[int, int] = (64, 48)) -> av.VideoFrame:
-    """Noise that moves: no two pictures are alike, and neighbours help to predict one another."""
+    """Moving noise: all frames differ, and neighbours help to predict one another."""
     width, height = size
     noise = np.random.default_rng(0).integers(0, 255, (height, width, 3), dtype=np.uint8)
-    moved = np.roll(noise, number * 2, axis=1)
-    moved[:8, :8] = number * 7 % 256
-    return av.VideoFrame.from_ndarray(moved, format="rgb24")
+    pixels = np.roll(noise, number * 2, axis=1)
+    pixels[:8, :8] = number * 7 % 256
+    return av.VideoFrame.from_ndarray(pixels, format="rgb24")
 
 
-def film(
+def make_video(
     container: str,
     codec: str,
     *,
@@ -67,25 +67,27 @@ def film(
     sound_seconds: float | None = None,
     **video: Any,
 ) -> bytes:
-    """Pictures at these times (in 1/24 s, from `start` on), and with `audio` a sound as long as them."""
+    """A video with frames at `times` (in 1/24 s, from `start` on); with `audio`, an audio stream of the same length."""
     target = io.BytesIO()
     with av.open(target, "w", format=container, options=container_options or {}) as out:
         stream = add_pictures(out, codec, **video)
         if rotation:
             stream.set_display_rotation(rotation)
-        sound = add_sound(out, audio, 48_000) if audio else None
+        make_audio = add_sound(out, audio, 48_000) if audio else None
         for number, time in enumerate(times):
             frame = picture(number)
             frame.pts, frame.time_base = time + start, Fraction(1, RATE)
             out.mux(stream.encode(frame))
-        if sound:
+        if make_audio:
             seconds = (times[-1] + 1) / RATE if sound_seconds is None else sound_seconds
-            put_noise(out, sound, int(seconds * 48_000), start * 48_000 // RATE)
+            put_noise(out, make_audio, int(seconds * 48_000), start * 48_000 // RATE)
         out.mux(stream.encode(None))
     return target.getvalue()
 
 
-def sound(container: str, codec: str, *, rate: int = 44_100, seconds: float = 2.5, layout: str = "stereo") -> bytes:
+def make_audio(
+    container: str, codec: str, *, rate: int = 44_100, seconds: float = 2.5, layout: str = "stereo"
+) -> bytes:
     target = io.BytesIO()
     with av.open(target, "w", format=container) as out:
         stream = add_sound(out, codec, rate, layout)
@@ -94,7 +96,7 @@ def sound(container: str, codec: str, *, rate: int = 44_100, seconds: float = 2.
 
 
 def add_sound(out: OutputContainer, codec: str, rate: int, layout: str = "stereo") -> AudioStream:
-    # Noise that a decoder makes up for itself, as AAC allows it, depends on all that was decoded before.
+    # AAC allows noise that the decoder generates, which depends on everything decoded before: turn it off.
     options = {"aac": {"aac_pns": "0"}, "vorbis": {"strict": "experimental"}}.get(codec)
     stream = out.add_stream(codec, rate=rate, options=options)
     assert isinstance(stream, AudioStream)
@@ -115,17 +117,17 @@ def put_noise(out: OutputContainer, stream: AudioStream, samples: int, start: in
 
 
 @cache
-def pictures(data: bytes) -> list[Picture]:
-    """A straight decode of the whole film, upright, in the seconds of the file."""
+def decode_frames(data: bytes) -> list[Frame]:
+    """Decodes the whole video sequentially: upright frames, with times in seconds of the file."""
     with av.open(io.BytesIO(data), "r") as container:
         stream = container.streams.video[0]
         streams = [stream, *container.streams.audio[:1]]
-        begins = max(Fraction(0), min((each.start_time or 0) * (each.time_base or Fraction(0)) for each in streams))
+        origin = max(Fraction(0), min((each.start_time or 0) * (each.time_base or Fraction(0)) for each in streams))
         frames = list(container.decode(stream))
         tick = stream.time_base or Fraction(1)
         ends = [(frame.pts or 0) + (frame.duration or 0) for frame in frames]
         return [
-            Picture(_upright(frame), float((frame.pts or 0) * tick - begins), float(end * tick - begins))
+            Frame(_upright(frame), float((frame.pts or 0) * tick - origin), float(end * tick - origin))
             for frame, end in zip(frames, ends, strict=True)
         ]
 
@@ -137,7 +139,7 @@ def _upright(frame: av.VideoFrame) -> Pixels:
 
 @cache
 def samples(data: bytes) -> NDArray[Any]:
-    """A straight decode of the whole sound: (channels, samples)."""
+    """Decodes the whole audio stream sequentially: (channels, samples)."""
     with av.open(io.BytesIO(data), "r") as container:
         pieces = []
         for frame in container.decode(audio=0):
@@ -149,5 +151,5 @@ def samples(data: bytes) -> NDArray[Any]:
 
 def pixels_of(clip: Any) -> Pixels:
     """(frames, height, width, 3)"""
-    found: Pixels = clip.permute(0, 2, 3, 1).numpy()
-    return found
+    pixels: Pixels = clip.permute(0, 2, 3, 1).numpy()
+    return pixels

@@ -1,4 +1,4 @@
-"""A clip of samples [a, b) is `get_audio()[a:b]`, whatever the times in the file: holes, edit lists, priming."""
+"""A clip of samples [a, b) is `get_audio()[a:b]`, whatever the timestamps in the file: holes, edit lists, priming."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.loader.decoding.av.media import film, samples, sound
+from tests.loader.decoding.av.media import make_audio, make_video, samples
 from wdsctl.core.errors import SampleFailed
 from wdsctl.loader.decoding.av import AVDecoder
 
@@ -25,8 +25,8 @@ class Medium(NamedTuple):
     source: tuple[str, ...]  # container, codecs
     container: str
     options: tuple[tuple[str, str], ...] = ()
-    holes: tuple[tuple[int, float], ...] = ()  # (before which packet of sound, seconds), seconds below 0: an overlap
-    lost: tuple[int, ...] = ()  # packets of sound that are left out, time and all
+    holes: tuple[tuple[int, float], ...] = ()  # (audio packet after the hole, seconds); negative seconds: an overlap
+    lost: tuple[int, ...] = ()  # dropped audio packets, which leave a hole
 
     def __str__(self) -> str:
         return " ".join(map(str, (*self.source, self.container, dict(self.options), self.holes, self.lost)))
@@ -34,10 +34,10 @@ class Medium(NamedTuple):
 
 _HOLES: tuple[tuple[tuple[int, float], ...], ...] = (
     (),
-    ((1, 0.05),),  # behind the first frame, as a remux leaves it
+    ((1, 0.05),),  # after the first frame, as a remux leaves it
     ((30, 0.4),),
     ((3, 0.003), (40, 0.01), (60, 1.5)),
-    ((5, 0.0007), (6, 0.0007), (7, 0.0007), (8, 0.0007), (9, 0.0007)),  # each shorter than milliseconds tell
+    ((5, 0.0007), (6, 0.0007), (7, 0.0007), (8, 0.0007), (9, 0.0007)),  # each shorter than a millisecond
 )
 _FRAGMENTS = tuple(FRAGMENTS.items())
 _SOUNDS = [
@@ -50,15 +50,20 @@ _SOUNDS = [
     (("wav", "pcm_s24le"), ("mov",)),
 ]
 MEDIA = [
-    *(Medium(source, to, (), holes) for source, tos in _SOUNDS for to in tos for holes in _HOLES),
+    *(
+        Medium(source, container, (), holes)
+        for source, containers in _SOUNDS
+        for container in containers
+        for holes in _HOLES
+    ),
     *(
         Medium(source, "mp4", _FRAGMENTS, holes)
         for source in (("mp4", "aac"), ("flac", "flac"), ("mp4", "libx264", "aac"))
         for holes in _HOLES
     ),
     *(
-        Medium(("mp4", "libx264", "aac"), to, (), holes)
-        for to in ("mp4", "mov", "matroska", "mpegts", "flv", "avi")
+        Medium(("mp4", "libx264", "aac"), container, (), holes)
+        for container in ("mp4", "mov", "matroska", "mpegts", "flv", "avi")
         for holes in _HOLES
     ),
     *(Medium(("webm", "libvpx-vp9", codec), "webm", (), holes) for codec in ("libopus", "vorbis") for holes in _HOLES),
@@ -73,43 +78,43 @@ MEDIA = [
 
 @given(st.sampled_from(MEDIA), st.data())
 @settings(max_examples=150, deadline=None)
-def test_a_clip_in_samples_is_a_slice_of_all_samples(medium: Medium, data: st.DataObject) -> None:
-    made = remuxed(medium)
-    if made is None:
+def test_clip_in_samples_is_slice_of_all_samples(medium: Medium, data: st.DataObject) -> None:
+    content = remux(medium)
+    if content is None:
         return
-    whole = all_of(made)
+    whole = decode_all(content)
     place = st.integers(0, whole.shape[1] + 2000)
     ranges = [(min(pair), max(pair)) for pair in data.draw(st.lists(st.tuples(place, place), min_size=1, max_size=3))]
-    assert_slices(made, whole, ranges)
+    assert_slices(content, whole, ranges)
 
 
 @pytest.mark.parametrize("medium", MEDIA, ids=str)
-def test_so_is_a_late_one_of_every_kind_of_file(medium: Medium) -> None:
-    made = remuxed(medium)
-    if made is None:
+def test_late_clip_is_slice_of_all_samples_in_every_container(medium: Medium) -> None:
+    content = remux(medium)
+    if content is None:
         pytest.skip("this container does not take this codec")
-    whole = all_of(made)
+    whole = decode_all(content)
     count = whole.shape[1]
-    assert_slices(made, whole, [(count * 2 // 3, count * 2 // 3 + 5000)])
-    assert_slices(made, whole, [(0, 5000), (count // 2, count // 2 + 100), (count - 777, count + 50_000)])
+    assert_slices(content, whole, [(count * 2 // 3, count * 2 // 3 + 5000)])
+    assert_slices(content, whole, [(0, 5000), (count // 2, count // 2 + 100), (count - 777, count + 50_000)])
 
 
-def test_the_sample_numbers_of_a_remux_in_fragments_count_what_is_there() -> None:
-    source = film("mp4", "libx264", audio="aac", times=range(96), b_frames=2)
-    made = copied(source, "mp4", FRAGMENTS, [], ())
-    decoder = AVDecoder(made)
+def test_sample_numbers_of_fragmented_remux_skip_holes() -> None:
+    source = make_video("mp4", "libx264", audio="aac", times=range(96), b_frames=2)
+    content = copy_packets(source, "mp4", FRAGMENTS, [], ())
+    decoder = AVDecoder(content)
     whole = decoder.get_audio().audio_clips[0].numpy()
 
     (clip,), ((start, end),) = decoder.get_audio_clips([(0, 5000)], "samples")
 
     assert np.array_equal(clip.numpy(), whole[:, :5000])
     assert start == 0
-    assert end == pytest.approx((5000 + 2976) / 48_000)  # 62 ms of it are the hole
+    assert end == pytest.approx((5000 + 2976) / 48_000)  # which includes the hole of 62 ms
 
 
 @pytest.mark.parametrize("container", ["mp4", "matroska"])
-def test_a_clip_in_seconds_has_what_the_clock_puts_there_and_is_shorter_by_the_hole(container: str) -> None:
-    decoder = AVDecoder(copied(sound("mp4", "aac"), container, {}, [(60, 0.5)], ()))
+def test_clip_in_seconds_over_hole_is_shorter_by_hole(container: str) -> None:
+    decoder = AVDecoder(copy_packets(make_audio("mp4", "aac"), container, {}, [(60, 0.5)], ()))
     whole = decoder.get_audio().audio_clips[0].numpy()
     hole = 60 * 1024 - 1024  # the first packet only primes the decoder
 
@@ -125,10 +130,10 @@ def test_a_clip_in_seconds_has_what_the_clock_puts_there_and_is_shorter_by_the_h
     assert offset == pytest.approx(late, abs=100 if container == "matroska" else 1)
 
 
-def test_a_resampled_clip_behind_a_hole_begins_where_it_was_asked_to() -> None:
-    """The hole lies in what is read ahead of the clip, and is as long as 480 samples of the other rate."""
-    made = copied(sound("mp4", "aac"), "mp4", {}, [(60, 0.03)], ())
-    plain, other = AVDecoder(made), AVDecoder(made, audio_rate=16_000, audio_format="float")
+def test_resampled_clip_after_hole_starts_at_requested_time() -> None:
+    """The hole is in the samples read before the clip, and is as long as 480 samples of the other rate."""
+    content = copy_packets(make_audio("mp4", "aac"), "mp4", {}, [(60, 0.03)], ())
+    plain, other = AVDecoder(content), AVDecoder(content, audio_rate=16_000, audio_format="float")
     whole = other.get_audio().audio_clips[0].numpy()
     hole = 59 * 1024 / 44_100
 
@@ -140,8 +145,8 @@ def test_a_resampled_clip_behind_a_hole_begins_where_it_was_asked_to() -> None:
         assert np.abs(clip.numpy() - whole[:, first : first + 1600]).max() < 1e-5
 
 
-def test_a_hole_longer_than_a_second_is_no_sound_that_was_cut_off() -> None:
-    decoder = AVDecoder(copied(sound("mp4", "aac"), "mp4", {}, [(60, 3)], ()))
+def test_hole_over_one_second_is_not_reported_as_truncation() -> None:
+    decoder = AVDecoder(copy_packets(make_audio("mp4", "aac"), "mp4", {}, [(60, 3)], ()))
     count = decoder.get_audio().audio_clips[0].shape[1]
 
     assert decoder.get_audio_clips([(count, count + 99_999)], "samples") == ([], [])
@@ -149,12 +154,12 @@ def test_a_hole_longer_than_a_second_is_no_sound_that_was_cut_off() -> None:
     assert decoder.get_audio_clips([(2, 9)])[0][0].shape[1] < 3 * 44_100
 
 
-def test_flac_that_has_lost_frames_is_told_where_a_clip_reaches_over_them() -> None:
-    made = sound("flac", "flac")
-    with av.open(io.BytesIO(made), "r") as container:
+def test_flac_with_lost_frames_fails_only_for_clips_over_them() -> None:
+    content = make_audio("flac", "flac")
+    with av.open(io.BytesIO(content), "r") as container:
         frames = [packet.pos for packet in container.demux(audio=0) if packet.size]
-    whole = samples(made)
-    decoder = AVDecoder(made[: frames[8]] + made[frames[10] :])
+    whole = samples(content)
+    decoder = AVDecoder(content[: frames[8]] + content[frames[10] :])
     late = 16 * 4608
 
     for ranges in ([(0, None)], [(4608 * 7, 4608 * 11)]):
@@ -165,10 +170,10 @@ def test_flac_that_has_lost_frames_is_told_where_a_clip_reaches_over_them() -> N
     assert np.array_equal(clips[1].numpy(), whole[:, late : late + 1000])
 
 
-def assert_slices(made: bytes, whole: np.ndarray[Any, Any], ranges: Sequence[tuple[int, int]]) -> None:
-    slack = 2e-5 if whole.dtype.kind == "f" and is_opus(made) else 0
+def assert_slices(content: bytes, whole: np.ndarray[Any, Any], ranges: Sequence[tuple[int, int]]) -> None:
+    slack = 2e-5 if whole.dtype.kind == "f" and is_opus(content) else 0
     cuts = [whole[:, start:end] for start, end in ranges]
-    clips, _ = AVDecoder(made).get_audio_clips(ranges, "samples")
+    clips, _ = AVDecoder(content).get_audio_clips(ranges, "samples")
 
     assert [clip.shape for clip in clips] == [cut.shape for cut in cuts if cut.shape[1]]
     for clip, cut in zip(clips, (cut for cut in cuts if cut.shape[1]), strict=True):
@@ -176,52 +181,54 @@ def assert_slices(made: bytes, whole: np.ndarray[Any, Any], ranges: Sequence[tup
 
 
 @cache
-def is_opus(made: bytes) -> bool:
-    with av.open(io.BytesIO(made)) as container:
+def is_opus(content: bytes) -> bool:
+    with av.open(io.BytesIO(content)) as container:
         return container.streams.audio[0].codec_context.codec.canonical_name == "opus"
 
 
 @cache
-def all_of(made: bytes) -> np.ndarray[Any, Any]:
-    found: np.ndarray[Any, Any] = AVDecoder(made).get_audio().audio_clips[0].numpy()
-    return found
+def decode_all(content: bytes) -> np.ndarray[Any, Any]:
+    audio: np.ndarray[Any, Any] = AVDecoder(content).get_audio().audio_clips[0].numpy()
+    return audio
 
 
 @cache
-def remuxed(medium: Medium) -> bytes | None:
-    """None where the container does not take the codec."""
+def remux(medium: Medium) -> bytes | None:
+    """Copies the streams into another container; None if the container does not support the codec."""
     kind, *codecs = medium.source
     if len(codecs) == 2:
-        source = film(kind, codecs[0], audio=codecs[1], times=range(84), b_frames=2 if codecs[0] == "libx264" else 0)
+        source = make_video(
+            kind, codecs[0], audio=codecs[1], times=range(84), b_frames=2 if codecs[0] == "libx264" else 0
+        )
     else:
-        source = sound(kind, codecs[0], rate=48_000 if codecs[0] == "libopus" else 44_100, seconds=3.5)
+        source = make_audio(kind, codecs[0], rate=48_000 if codecs[0] == "libopus" else 44_100, seconds=3.5)
     try:
-        return copied(source, medium.container, dict(medium.options), medium.holes, medium.lost)
+        return copy_packets(source, medium.container, dict(medium.options), medium.holes, medium.lost)
     except (av.FFmpegError, ValueError):
         return None
 
 
-def copied(
+def copy_packets(
     data: bytes,
     container: str,
     options: dict[str, str],
     holes: Sequence[tuple[int, float]],
     lost: Sequence[int],
 ) -> bytes:
-    """The same packets in another container, of which those of the sound are later by each hole before them."""
+    """Copies the packets into another container and delays audio packets by all holes before them."""
     target = io.BytesIO()
     with av.open(io.BytesIO(data), "r") as source, av.open(target, "w", format=container, options=options) as out:
         streams = {stream.index: out.add_stream_from_template(stream) for stream in source.streams}
-        number, later = -1, Fraction(0)
+        number, delay = -1, Fraction(0)
         for packet in source.demux():
             if packet.dts is None or packet.pts is None:
                 continue
             if packet.stream.type == "audio":
                 number += 1
-                later += sum(Fraction(str(seconds)) for at, seconds in holes if at == number)
+                delay += sum(Fraction(str(seconds)) for at, seconds in holes if at == number)
                 if number in lost:
                     continue
-                ticks = round(later / packet.time_base)
+                ticks = round(delay / packet.time_base)
                 packet.pts, packet.dts = packet.pts + ticks, packet.dts + ticks
             packet.stream = streams[packet.stream.index]
             out.mux(packet)

@@ -1,19 +1,19 @@
-"""Other rates, other channels, floats: what comes out is what resampling all of it, and then cutting, gives."""
+"""Options for rate, channels and format: a clip equals a slice of the whole resampled audio."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from tests.loader.decoding.av.media import samples, sound
+from tests.loader.decoding.av.media import make_audio, samples
 from wdsctl.core.errors import UsageError
 from wdsctl.loader.decoding.av import AVDecoder
 
-WAV = sound("wav", "pcm_s16le")
+WAV = make_audio("wav", "pcm_s16le")
 
 
 @pytest.mark.parametrize("rate", [16_000, 22_050, 48_000])
-def test_a_resampled_clip_is_a_cut_of_the_resampled_whole(rate: int) -> None:
+def test_resampled_clip_is_slice_of_resampled_audio(rate: int) -> None:
     decoder = AVDecoder(WAV, audio_rate=rate, audio_format="float")
     whole = decoder.get_audio().audio_clips[0].numpy()
     assert whole.shape[1] == pytest.approx(2.5 * rate, abs=2)
@@ -26,8 +26,8 @@ def test_a_resampled_clip_is_a_cut_of_the_resampled_whole(rate: int) -> None:
     assert times[1] == pytest.approx((1.0, 1.0 + 777 / rate))
 
 
-def test_resampling_keeps_the_pitch() -> None:
-    """A tone of 1 kHz is one at every rate."""
+def test_resampling_keeps_pitch() -> None:
+    """A tone of 1 kHz stays 1 kHz at every rate."""
     import io
     import wave
 
@@ -45,14 +45,14 @@ def test_resampling_keeps_the_pitch() -> None:
     assert np.abs(clip.numpy()[0] - expected).max() < 40
 
 
-def test_floats_are_between_minus_one_and_one() -> None:
+def test_audio_format_float_scales_to_minus_one_to_one() -> None:
     native, floats = (AVDecoder(WAV, audio_format=form).get_audio().audio_clips[0] for form in ("native", "float"))
 
     assert floats.numpy().dtype == np.float32
     assert np.array_equal(native.numpy() / np.float32(32_768), floats.numpy())
 
 
-def test_channels_are_mixed_down_picked_or_made_more() -> None:
+def test_audio_channels_mixes_down_picks_or_adds_channels() -> None:
     stereo = samples(WAV)
     mono = AVDecoder(WAV, audio_channels=1).get_audio().audio_clips[0].numpy()
     right = AVDecoder(WAV, audio_channels=(1,)).get_audio().audio_clips[0].numpy()
@@ -66,7 +66,7 @@ def test_channels_are_mixed_down_picked_or_made_more() -> None:
     assert surround.shape[0] == 6
 
 
-def test_a_mono_clip_is_a_cut_of_the_mono_whole() -> None:
+def test_mono_clip_is_slice_of_mono_audio() -> None:
     decoder = AVDecoder(WAV, audio_channels=1)
     whole = decoder.get_audio().audio_clips[0].numpy()
 
@@ -79,12 +79,12 @@ def test_a_mono_clip_is_a_cut_of_the_mono_whole() -> None:
     "options",
     [{"audio_rate": 0}, {"audio_channels": "quadrophonia"}, {"audio_channels": 0}, {"audio_format": "s16"}],
 )
-def test_a_shape_that_is_none_is_refused_at_once(options: dict[str, object]) -> None:
+def test_constructor_refuses_invalid_audio_options(options: dict[str, object]) -> None:
     with pytest.raises(UsageError):
         AVDecoder(WAV, **options)  # type: ignore[arg-type]
 
 
-def test_a_channel_that_is_not_there_is_told() -> None:
+def test_missing_audio_channel_fails_sample() -> None:
     from wdsctl.core.errors import SampleFailed
 
     with pytest.raises(SampleFailed, match="2 channels"):

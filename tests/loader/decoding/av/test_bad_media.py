@@ -1,4 +1,4 @@
-"""Damaged and odd media: a clear error, or what the documentation says."""
+"""Damaged and unusual media: a clear error, or the documented result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.loader.decoding.av.media import RATE, add_pictures, film, picture, sound
+from tests.loader.decoding.av.media import RATE, add_pictures, make_audio, make_video, picture
 from wdsctl.core.errors import SampleFailed
 from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.decode_check import INTACT, check_stream_decodes
@@ -23,16 +23,16 @@ from wdsctl.loader.decoding.av import AVDecoder, get_clips_uniform, get_single_f
 
 @cache
 def mp4() -> bytes:
-    return film("mp4", "libx264", b_frames=2, audio="aac", times=range(96))
+    return make_video("mp4", "libx264", b_frames=2, audio="aac", times=range(96))
 
 
 @cache
 def mkv() -> bytes:
-    return film("matroska", "libx264", b_frames=2, audio="aac", times=range(96))
+    return make_video("matroska", "libx264", b_frames=2, audio="aac", times=range(96))
 
 
 @pytest.mark.parametrize(
-    ("data", "words"),
+    ("data", "message"),
     [
         (b"", "it is empty"),
         (b"some text " * 50, "not a video or audio format"),
@@ -42,18 +42,18 @@ def mkv() -> bytes:
     ],
     ids=["empty", "text", "zeros", "a beginning", "without moov"],
 )
-def test_what_is_no_medium_is_told_with_part_and_cause(data: bytes, words: str) -> None:
+def test_non_media_bytes_fail_with_part_and_cause(data: bytes, message: str) -> None:
     decoder = AVDecoder(data, part="mp4")
 
     for call in (decoder.get_video, decoder.get_audio, decoder.get_frames, decoder.get_metadata):
-        with pytest.raises(SampleFailed, match=words) as raised:
+        with pytest.raises(SampleFailed, match=message) as raised:
             call()
         assert "cannot decode part 'mp4'" in raised.value.message
         assert raised.value.where == "part 'mp4'"
 
 
-@pytest.mark.parametrize("data", [mkv(), film("avi", "mpeg4", times=range(96))], ids=["mkv", "avi"])
-def test_of_a_film_that_was_cut_off_there_is_what_is_left_and_the_rest_is_told(data: bytes) -> None:
+@pytest.mark.parametrize("data", [mkv(), make_video("avi", "mpeg4", times=range(96))], ids=["mkv", "avi"])
+def test_truncated_video_decodes_up_to_cut_then_fails(data: bytes) -> None:
     decoder = AVDecoder(data[: len(data) // 2])
 
     assert decoder.get_video_clips([(0, 0.25)])[0][0].shape[0] == 7
@@ -64,7 +64,7 @@ def test_of_a_film_that_was_cut_off_there_is_what_is_left_and_the_rest_is_told(d
         decoder.get_video()
 
 
-def test_of_the_sound_of_a_film_that_was_cut_off_too() -> None:
+def test_truncated_audio_of_video_decodes_up_to_cut_then_fails() -> None:
     decoder = AVDecoder(mkv()[: len(mkv()) // 2])
 
     assert decoder.get_audio_clips([(0, 0.25)])[0][0].shape == (2, 12_000)
@@ -72,8 +72,10 @@ def test_of_the_sound_of_a_film_that_was_cut_off_too() -> None:
         decoder.get_audio_clips([(0, 4)])
 
 
-def test_an_mp4_that_was_cut_off_behind_its_table_of_contents_is_told() -> None:
-    fragments = film("mp4", "libx264", times=range(96), container_options={"movflags": "frag_keyframe+empty_moov"})
+def test_truncated_fragmented_mp4_decodes_up_to_cut_then_fails() -> None:
+    fragments = make_video(
+        "mp4", "libx264", times=range(96), container_options={"movflags": "frag_keyframe+empty_moov"}
+    )
     decoder = AVDecoder(fragments[: len(fragments) // 2])
 
     assert decoder.get_video_clips([(0, 0.25)])[0][0].shape[0] == 7
@@ -82,17 +84,17 @@ def test_an_mp4_that_was_cut_off_behind_its_table_of_contents_is_told() -> None:
 
 
 @pytest.mark.parametrize(("container", "codec"), [("matroska", "libx264"), ("webm", "libvpx-vp9")])
-def test_a_film_without_a_keyframe_is_told(container: str, codec: str) -> None:
-    decoder = AVDecoder(without_keyframes(container, codec))
+def test_video_without_keyframes_fails_sample(container: str, codec: str) -> None:
+    decoder = AVDecoder(video_without_keyframes(container, codec))
 
     for call in (decoder.get_video, lambda: decoder.get_video_clips([(0.5, 0.6)])):
         with pytest.raises(SampleFailed, match="cannot decode"):
             call()
 
 
-def test_a_sound_that_is_longer_than_its_film_does_not_matter_to_either() -> None:
+def test_audio_longer_than_video_affects_neither_stream() -> None:
     for container in ("mp4", "matroska"):
-        decoder = AVDecoder(film(container, "libx264", audio="aac", times=range(24), sound_seconds=4))
+        decoder = AVDecoder(make_video(container, "libx264", audio="aac", times=range(24), sound_seconds=4))
 
         facts = decoder.get_metadata()
         assert facts.video_duration == 1.0
@@ -105,8 +107,8 @@ def test_a_sound_that_is_longer_than_its_film_does_not_matter_to_either() -> Non
 
 
 @pytest.mark.parametrize("container", ["matroska", "mpegts", "mp4"])
-def test_a_film_of_few_pictures_is_whole_though_its_sound_lasts_longer(container: str) -> None:
-    medium = film(container, "libx264", times=(0, 1, 240), audio="aac", sound_seconds=13)
+def test_video_of_few_frames_is_intact_with_longer_audio(container: str) -> None:
+    medium = make_video(container, "libx264", times=(0, 1, 240), audio="aac", sound_seconds=13)
 
     data = AVDecoder(medium).get_video_with_audio()
 
@@ -115,15 +117,15 @@ def test_a_film_of_few_pictures_is_whole_though_its_sound_lasts_longer(container
 
 
 @pytest.mark.parametrize("container", ["mp4", "matroska"])
-def test_a_film_of_one_frame_has_that_frame(container: str) -> None:
-    decoder = AVDecoder(film(container, "libx264", times=[0]))
+def test_video_of_one_frame_returns_that_frame(container: str) -> None:
+    decoder = AVDecoder(make_video(container, "libx264", times=[0]))
 
     assert decoder.get_video().video_clips[0].shape == (1, 3, 48, 64)
     assert get_single_frames_uniform(decoder, 3).shape == (3, 3, 48, 64)
 
 
-def test_clips_cannot_be_spread_over_a_film_without_duration() -> None:
-    # No pictures at all: the header of MP4 cannot be written so, that of Matroska can.
+def test_get_clips_uniform_fails_on_video_without_duration() -> None:
+    # No frames at all: Matroska allows such a header, MP4 does not.
     target = io.BytesIO()
     with av.open(target, "w", format="matroska") as out:
         add_pictures(out, "mpeg4")
@@ -136,8 +138,8 @@ def test_clips_cannot_be_spread_over_a_film_without_duration() -> None:
         decoder.get_video()
 
 
-def test_a_film_that_changes_its_size_is_told_unless_all_is_scaled_or_a_clip_has_one_size() -> None:
-    decoder = AVDecoder(of_two_sizes())
+def test_video_that_changes_size_fails_unless_scaled_or_clip_has_one_size() -> None:
+    decoder = AVDecoder(video_of_two_sizes())
 
     with pytest.raises(SampleFailed, match="changes from 64 x 48 to 32 x 24"):
         decoder.get_video()
@@ -147,16 +149,16 @@ def test_a_film_that_changes_its_size_is_told_unless_all_is_scaled_or_a_clip_has
     assert scaled.shape == (46, 3, 30, 40)
 
 
-def test_a_stream_that_is_not_there_is_told() -> None:
+def test_missing_stream_fails_sample() -> None:
     with pytest.raises(SampleFailed, match="no video stream"):
-        AVDecoder(sound("wav", "pcm_s16le")).get_video()
-    silent = AVDecoder(film("mp4", "libx264"))
+        AVDecoder(make_audio("wav", "pcm_s16le")).get_video()
+    silent = AVDecoder(make_video("mp4", "libx264"))
     with pytest.raises(SampleFailed, match="no audio stream"):
         silent.get_audio()
     assert silent.get_video_with_audio().audio_clips == []
 
 
-def test_frames_and_clips_are_held_to_limits_before_there_is_memory_for_them() -> None:
+def test_max_pixels_and_max_bytes_limit_decoded_media() -> None:
     with pytest.raises(SampleFailed, match="64 x 48 pixels, the limit is 100"):
         AVDecoder(mp4(), max_pixels=100).get_video()
     with pytest.raises(SampleFailed, match="more than 100,000 bytes"):
@@ -167,7 +169,7 @@ def test_frames_and_clips_are_held_to_limits_before_there_is_memory_for_them() -
 
 @given(st.sampled_from(["mp4", "mkv", "flac"]), st.data())
 @settings(max_examples=60, deadline=None)
-def test_damaged_bytes_give_clips_or_sample_failed_and_nothing_else(name: str, data: st.DataObject) -> None:
+def test_damaged_bytes_decode_or_raise_sample_failed(name: str, data: st.DataObject) -> None:
     medium = bytearray({"mp4": mp4, "mkv": mkv, "flac": flac}[name]())
     for place in data.draw(st.lists(st.integers(0, len(medium) - 1) | st.integers(0, 2000), min_size=1, max_size=50)):
         medium[place] = data.draw(st.integers(0, 255))
@@ -185,12 +187,15 @@ def test_damaged_bytes_give_clips_or_sample_failed_and_nothing_else(name: str, d
 
 @cache
 def flac() -> bytes:
-    return sound("flac", "flac", seconds=1)
+    return make_audio("flac", "flac", seconds=1)
 
 
-def without_keyframes(container: str, codec: str) -> bytes:
+def video_without_keyframes(container: str, codec: str) -> bytes:
     target = io.BytesIO()
-    with av.open(io.BytesIO(film(container, codec)), "r") as source, av.open(target, "w", format=container) as out:
+    with (
+        av.open(io.BytesIO(make_video(container, codec)), "r") as source,
+        av.open(target, "w", format=container) as out,
+    ):
         stream = out.add_stream_from_template(source.streams.video[0])
         for packet in source.demux(video=0):
             if packet.size and not packet.is_keyframe:
@@ -199,8 +204,8 @@ def without_keyframes(container: str, codec: str) -> bytes:
     return target.getvalue()
 
 
-def of_two_sizes() -> bytes:
-    """A second of 64 x 48, then one of 32 x 24, in one stream of VP8: its keyframes say how large they are."""
+def video_of_two_sizes() -> bytes:
+    """A second of 64 x 48, then one of 32 x 24, in one stream of VP8: its keyframes state their size."""
     target = io.BytesIO()
     with av.open(target, "w", format="webm") as out:
         stream = add_pictures(out, "libvpx", options={"cpu-used": "8", "deadline": "realtime"})

@@ -1,4 +1,4 @@
-"""The decoder itself: what it reads and when, that it leaves nothing open, where it may go, and its facts."""
+"""AVDecoder: what it reads and when, open files, pickling, threads, and metadata."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 import torch
 
-from tests.loader.decoding.av.media import film, picture, pictures, pixels_of, samples, sound
-from tests.opened import open_files
+from tests.loader.decoding.av.media import decode_frames, make_audio, make_video, picture, pixels_of, samples
+from tests.open_files import open_files
 from wdsctl.core.errors import SampleFailed, StorageError, UsageError
 from wdsctl.core.storage.storage import LocalStorage
 from wdsctl.loader.decoding.av import AVDecoder, AVMetadata, get_single_frames_uniform
 from wdsctl.loader.samples.lazy_part import LazyPart
 
-MP4 = film("mp4", "libx264", b_frames=3, audio="aac")
-WAV = sound("wav", "pcm_s16le")
+MP4 = make_video("mp4", "libx264", b_frames=3, audio="aac")
+WAV = make_audio("wav", "pcm_s16le")
 
 
-def test_bytes_paths_files_and_parts_of_shards_give_the_same(tmp_path: Path) -> None:
+def test_decoder_reads_bytes_paths_files_and_lazy_parts_alike(tmp_path: Path) -> None:
     path = tmp_path / "a.mp4"
     path.write_bytes(MP4)
     shard = tmp_path / "a.tar"
@@ -37,16 +37,16 @@ def test_bytes_paths_files_and_parts_of_shards_give_the_same(tmp_path: Path) -> 
         assert not file.closed
 
     assert all(torch.equal(clip, clips[0]) for clip in clips)
-    assert np.array_equal(pixels_of(clips[0])[0], pictures(MP4)[24].pixels)
+    assert np.array_equal(pixels_of(clips[0])[0], decode_frames(MP4)[24].pixels)
 
 
 @pytest.mark.parametrize("stream", [12, None, io.StringIO("text")])
-def test_what_cannot_be_read_from_is_refused_at_once(stream: object) -> None:
+def test_constructor_refuses_unreadable_sources(stream: object) -> None:
     with pytest.raises(UsageError):
         AVDecoder(stream)
 
 
-def test_nothing_is_read_before_it_is_asked_for(tmp_path: Path) -> None:
+def test_constructor_reads_nothing(tmp_path: Path) -> None:
     decoder = AVDecoder(str(tmp_path / "missing.mp4"))
 
     assert "missing.mp4" in repr(decoder)
@@ -54,37 +54,37 @@ def test_nothing_is_read_before_it_is_asked_for(tmp_path: Path) -> None:
         decoder.get_video()
 
 
-def test_frames_are_uint8_channels_first_in_shape_and_last_in_memory() -> None:
+def test_frames_are_uint8_and_channels_last_in_memory() -> None:
     (clip,) = AVDecoder(MP4).get_video().video_clips
 
     assert (clip.dtype, clip.shape) == (torch.uint8, (60, 3, 48, 64))
     assert clip.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_frames_are_scaled_as_ffmpeg_scales_them() -> None:
+def test_video_out_frame_size_scales_frames() -> None:
     (clip,), _ = AVDecoder(MP4).get_video_clips([(5, 9)], "frames", video_out_frame_size=(30, 20))
 
-    frame = picture(0)  # any: its shape is what counts
+    frame = picture(0)  # any frame: only its shape matters
     assert clip.shape == (5, 3, 20, 30)
     assert frame.to_ndarray(format="rgb24", width=30, height=20).shape == (20, 30, 3)
 
 
-def test_rotated_films_come_upright_and_scaled_to_the_size_that_is_seen() -> None:
-    rotated = film("mp4", "libx264", rotation=90)
+def test_rotated_videos_are_upright_and_scaled_to_display_size() -> None:
+    rotated = make_video("mp4", "libx264", rotation=90)
 
     upright, stored = AVDecoder(rotated), AVDecoder(rotated, rotate=False)
 
     assert upright.get_video().video_clips[0].shape == (60, 3, 64, 48)
     assert stored.get_video().video_clips[0].shape == (60, 3, 48, 64)
-    turned = np.rot90(pixels_of(stored.get_video().video_clips[0]), axes=(1, 2))
-    assert np.array_equal(pixels_of(upright.get_video().video_clips[0]), turned)
+    expected = np.rot90(pixels_of(stored.get_video().video_clips[0]), axes=(1, 2))
+    assert np.array_equal(pixels_of(upright.get_video().video_clips[0]), expected)
     (clip,), _ = upright.get_video_clips([(0, 0)], video_out_frame_size=(30, 20))
     assert clip.shape == (1, 3, 20, 30)
     size = upright.get_metadata()
     assert (size.video_width, size.video_height) == (48, 64)
 
 
-def test_pictures_and_sound_come_together() -> None:
+def test_get_clips_returns_video_and_audio_clips() -> None:
     decoder = AVDecoder(MP4)
 
     data = decoder.get_clips([(0, 0.5), (2, 2.1)], [(1, 1.25)])
@@ -110,8 +110,10 @@ def test_pictures_and_sound_come_together() -> None:
         ("mpeg", "mpeg2video", "mp2", 0),
     ],
 )
-def test_facts_are_those_of_the_file(container: str, video: str, audio: str, start: int) -> None:
-    decoder = AVDecoder(film(container, video, audio=audio, start=start, options={} if video == "libx264" else None))
+def test_metadata_matches_file(container: str, video: str, audio: str, start: int) -> None:
+    decoder = AVDecoder(
+        make_video(container, video, audio=audio, start=start, options={} if video == "libx264" else None)
+    )
 
     facts = decoder.get_metadata(get_audio_num_samples=True)
 
@@ -127,16 +129,16 @@ def test_facts_are_those_of_the_file(container: str, video: str, audio: str, sta
     assert (decoder.has_video_stream(), decoder.has_audio_stream()) == (True, True)
 
 
-def test_the_length_of_a_film_without_a_table_of_contents_is_that_of_its_frames() -> None:
-    film_alone = AVDecoder(film("flv", "libx264"))
+def test_duration_of_video_without_index_is_computed_from_frames() -> None:
+    flv = AVDecoder(make_video("flv", "libx264"))
 
-    assert film_alone.get_metadata().video_duration == pytest.approx(2.5, abs=0.002)
-    assert len(get_single_frames_uniform(film_alone, 5)) == 5
-    broadcast = AVDecoder(film("mpegts", "libx264", b_frames=2, times=range(120), start=240))
+    assert flv.get_metadata().video_duration == pytest.approx(2.5, abs=0.002)
+    assert len(get_single_frames_uniform(flv, 5)) == 5
+    broadcast = AVDecoder(make_video("mpegts", "libx264", b_frames=2, times=range(120), start=240))
     assert broadcast.get_metadata().video_duration == pytest.approx(5, abs=0.002)
 
 
-def test_facts_of_a_sound_have_no_film_in_them() -> None:
+def test_metadata_of_audio_has_no_video_fields() -> None:
     decoder = AVDecoder(WAV)
 
     assert decoder.get_metadata() == AVMetadata(audio_duration=2.5, audio_channels=2, audio_sample_rate=44_100)
@@ -144,15 +146,15 @@ def test_facts_of_a_sound_have_no_film_in_them() -> None:
 
 
 @pytest.mark.parametrize("codec", ["mp3", "adts", "ogg"])
-def test_the_length_of_a_sound_without_a_table_of_contents_is_counted_and_not_guessed(codec: str) -> None:
-    data = sound(codec, {"mp3": "libmp3lame", "adts": "aac", "ogg": "vorbis"}[codec], rate=44_100)
+def test_duration_of_audio_without_index_is_counted(codec: str) -> None:
+    data = make_audio(codec, {"mp3": "libmp3lame", "adts": "aac", "ogg": "vorbis"}[codec], rate=44_100)
 
     length = AVDecoder(data).get_audio_duration()
 
     assert length == pytest.approx(samples(data).shape[1] / 44_100, abs=0.01)
 
 
-def test_a_decoder_pickles_with_its_options_and_without_what_it_has_open(tmp_path: Path) -> None:
+def test_decoder_pickles_with_options_and_without_open_files(tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(bytes(512) + MP4)
     part = LazyPart(str(tmp_path / "a.tar"), 512, len(MP4), LocalStorage("/"), shard_size=512 + len(MP4))
     for stream in (MP4, part):
@@ -164,13 +166,13 @@ def test_a_decoder_pickles_with_its_options_and_without_what_it_has_open(tmp_pat
             assert other.get_audio().audio_clips[0].shape[0] == 1
 
 
-def test_a_decoder_of_somebodys_open_file_says_that_it_cannot_be_pickled(tmp_path: Path) -> None:
+def test_decoder_of_open_file_refuses_pickling(tmp_path: Path) -> None:
     (tmp_path / "a.mp4").write_bytes(MP4)
     with open(tmp_path / "a.mp4", "rb") as file, pytest.raises(UsageError, match="cannot pickle"):
         pickle.dumps(AVDecoder(file))
 
 
-def test_no_file_is_left_open_after_a_call_that_works_or_fails(tmp_path: Path) -> None:
+def test_calls_leave_no_file_open_on_success_or_failure(tmp_path: Path) -> None:
     (tmp_path / "a.mp4").write_bytes(MP4)
     (tmp_path / "bad.mp4").write_bytes(MP4[: len(MP4) - 4000])
     part = pickle.loads(pickle.dumps(LazyPart(str(tmp_path / "a.mp4"), 0, len(MP4), LocalStorage("/"))))  # noqa: S301 - our own
@@ -186,26 +188,26 @@ def test_no_file_is_left_open_after_a_call_that_works_or_fails(tmp_path: Path) -
     assert open_files(str(tmp_path)) == before
 
 
-def test_one_decoder_serves_many_threads() -> None:
+def test_decoder_is_usable_from_many_threads() -> None:
     decoder = AVDecoder(MP4)
-    found: dict[int, Any] = {}
+    clips: dict[int, Any] = {}
 
-    def cut(number: int) -> None:
-        found[number] = decoder.get_clips([(number, number + 3)], [(0.1, 0.2)], video_unit="frames").video_clips[0]
+    def read_clip(number: int) -> None:
+        clips[number] = decoder.get_clips([(number, number + 3)], [(0.1, 0.2)], video_unit="frames").video_clips[0]
 
-    threads = [threading.Thread(target=cut, args=(number,)) for number in range(0, 48, 4)]
+    threads = [threading.Thread(target=read_clip, args=(number,)) for number in range(0, 48, 4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
 
-    for number, clip in found.items():
-        expected = [frame.pixels for frame in pictures(MP4)[number : number + 4]]
+    for number, clip in clips.items():
+        expected = [frame.pixels for frame in decode_frames(MP4)[number : number + 4]]
         assert np.array_equal(pixels_of(clip), expected)
-    assert len(found) == 12
+    assert len(clips) == 12
 
 
-def test_more_threads_of_ffmpeg_change_nothing() -> None:
+def test_ffmpeg_thread_count_does_not_change_frames() -> None:
     one, several = (AVDecoder(MP4, threads=threads).get_video_clips([(7, 40)], "frames")[0][0] for threads in (1, 3))
 
     assert torch.equal(one, several)
@@ -214,13 +216,13 @@ def test_more_threads_of_ffmpeg_change_nothing() -> None:
 @pytest.mark.parametrize(
     "ranges", [[(2, 1)], [(-1, 1)], [(float("nan"), 1)], [(float("inf"), float("inf"))], [3], "no", [(1, 2, 3)]]
 )
-def test_ranges_that_make_no_sense_are_refused(ranges: Any) -> None:
+def test_get_clips_refuses_invalid_ranges(ranges: Any) -> None:
     for call in (AVDecoder(MP4).get_video_clips, AVDecoder(MP4).get_audio_clips):
         with pytest.raises(UsageError):
             call(ranges)
 
 
-def test_units_sizes_and_options_that_do_not_exist_are_refused() -> None:
+def test_decoder_refuses_unknown_units_sizes_and_options() -> None:
     decoder = AVDecoder(MP4)
 
     with pytest.raises(UsageError, match="video_unit"):
@@ -235,8 +237,8 @@ def test_units_sizes_and_options_that_do_not_exist_are_refused() -> None:
         decoder.using(threads=-1)
 
 
-def test_a_disk_that_fails_is_a_storage_error_and_not_a_bad_film(tmp_path: Path) -> None:
-    class FailsLater(LocalStorage):
+def test_failing_storage_raises_storage_error_not_sample_failed(tmp_path: Path) -> None:
+    class FailingStorage(LocalStorage):
         reads = 0
 
         def read(self, path: str, offset: int, size: int) -> bytes:
@@ -246,7 +248,7 @@ def test_a_disk_that_fails_is_a_storage_error_and_not_a_bad_film(tmp_path: Path)
             return super().read(path, offset, size)
 
     (tmp_path / "a.tar").write_bytes(MP4)
-    decoder = AVDecoder(LazyPart(str(tmp_path / "a.tar"), 0, len(MP4), FailsLater("/")))
+    decoder = AVDecoder(LazyPart(str(tmp_path / "a.tar"), 0, len(MP4), FailingStorage("/")))
 
     with pytest.raises(StorageError, match="the disk is gone"):
         decoder.get_video()

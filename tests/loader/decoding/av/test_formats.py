@@ -1,4 +1,4 @@
-"""Every video and audio extension of the table is decoded: small files of each, written by PyAV."""
+"""Every video and audio extension of the format table is decoded: small files, encoded by PyAV."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def encode(extension: str) -> bytes:
     return file.getvalue()
 
 
-def test_all_extensions_that_the_loader_decodes_are_tried() -> None:
+def test_muxers_cover_all_decodable_extensions() -> None:
     assert MUXERS.keys() == decodable_extensions("video") | decodable_extensions("audio")
 
 
 @pytest.mark.parametrize("extension", MUXERS)
-def test_a_file_of_each_extension_is_decoded_by_its_name(extension: str) -> None:
+def test_sample_decoder_decodes_each_extension(extension: str) -> None:
     data = encode(extension)
     row = FORMAT_BY_EXTENSION[extension]
 

@@ -1,4 +1,4 @@
-"""A part of a shard as a file: right bytes, few of them, and errors that are not lost."""
+"""RangeStream reads a part of a shard like a file: correct bytes, few reads, and no lost errors."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from wdsctl.loader.samples.lazy_part import LazyPart
 DATA = random.Random(0).randbytes(10_000)
 
 
-class Counting(LocalStorage):
-    """Notes how many bytes are read."""
+class CountingStorage(LocalStorage):
+    """Counts the bytes read."""
 
     def __init__(self) -> None:
         super().__init__("/")
@@ -36,21 +36,21 @@ class Counting(LocalStorage):
         return super().read(path, offset, size)
 
 
-def stream(block: int, kept: int) -> RangeStream:
-    return RangeStream(lambda at, size: DATA[at : at + size], len(DATA), block_bytes=block, cached_bytes=kept)
+def stream(block: int, cached: int) -> RangeStream:
+    return RangeStream(lambda at, size: DATA[at : at + size], len(DATA), block_bytes=block, cached_bytes=cached)
 
 
 @given(st.lists(st.tuples(st.integers(0, 11_000), st.integers(-1, 5000)), max_size=20))
-def test_it_reads_what_a_file_of_the_same_bytes_reads(reads: list[tuple[int, int]]) -> None:
-    ours, theirs = stream(block=64, kept=640), io.BytesIO(DATA)
+def test_range_stream_reads_like_bytes_io(reads: list[tuple[int, int]]) -> None:
+    actual, expected = stream(block=64, cached=640), io.BytesIO(DATA)
 
     for place, size in reads:
-        assert ours.seek(place) == theirs.seek(place)
-        assert ours.read(size) == theirs.read(size)
-        assert ours.tell() == theirs.tell()
+        assert actual.seek(place) == expected.seek(place)
+        assert actual.read(size) == expected.read(size)
+        assert actual.tell() == expected.tell()
 
 
-def test_bytes_near_one_another_are_read_once_and_long_ranges_in_one_read() -> None:
+def test_range_stream_reads_blocks_once_and_long_ranges_at_once() -> None:
     reads: list[tuple[int, int]] = []
 
     def read(at: int, size: int) -> bytes:
@@ -66,20 +66,20 @@ def test_bytes_near_one_another_are_read_once_and_long_ranges_in_one_read() -> N
     assert file.fetched == 1200
 
 
-def test_no_more_blocks_are_kept_than_may_be() -> None:
-    file = stream(block=100, kept=300)
+def test_range_stream_caches_at_most_cached_bytes() -> None:
+    file = stream(block=100, cached=300)
     for place in (0, 100, 200, 300, 200, 100, 0):
         file.seek(place)
         file.read(1)
 
-    assert file.fetched == 500  # block 0 was let go when 300 came, and nothing else
+    assert file.fetched == 500  # reading block 300 evicted block 0, and nothing else
 
 
-def test_what_reading_raises_is_kept_and_the_file_seems_to_end() -> None:
-    def fails(at: int, size: int) -> bytes:
+def test_range_stream_keeps_read_error_and_returns_eof() -> None:
+    def failing_read(at: int, size: int) -> bytes:
         raise StorageError("gone", hint="")
 
-    file = RangeStream(fails, 100)
+    file = RangeStream(failing_read, 100)
 
     assert file.read(10) == b""
     assert isinstance(file.failure, StorageError)
@@ -87,7 +87,7 @@ def test_what_reading_raises_is_kept_and_the_file_seems_to_end() -> None:
 
 @cache
 def ten_minutes(container: str) -> bytes:
-    """Ten minutes at 12 frames a second, with a keyframe every 10 s, of noise that takes some bytes."""
+    """A video of ten minutes at 12 frames per second, a keyframe every 10 s, with noise that compresses badly."""
     target = io.BytesIO()
     noise = np.random.default_rng(0).integers(0, 255, (48, 256), dtype=np.uint8)
     with av.open(target, "w", format=container) as out:
@@ -103,10 +103,10 @@ def ten_minutes(container: str) -> bytes:
 
 
 @pytest.mark.parametrize("container", ["mp4", "matroska"])
-def test_five_clips_of_ten_minutes_of_film_read_less_than_15_percent_of_it(container: str, tmp_path: Path) -> None:
+def test_five_clips_of_long_video_read_under_15_percent(container: str, tmp_path: Path) -> None:
     data = ten_minutes(container)
     (tmp_path / "a.tar").write_bytes(bytes(512) + data)
-    storage = Counting()
+    storage = CountingStorage()
 
     part = LazyPart(str(tmp_path / "a.tar"), 512, len(data), storage)
     clips = get_clips_uniform(AVDecoder(part), 2, 5, request_video=True).video_clips
@@ -115,10 +115,10 @@ def test_five_clips_of_ten_minutes_of_film_read_less_than_15_percent_of_it(conta
     assert storage.bytes < 0.15 * len(data)
 
 
-def test_a_frame_of_an_mp4_is_found_by_its_number_without_reading_the_film(tmp_path: Path) -> None:
+def test_mp4_frame_number_seek_reads_under_10_percent(tmp_path: Path) -> None:
     data = ten_minutes("mp4")
     (tmp_path / "a.tar").write_bytes(data)
-    storage = Counting()
+    storage = CountingStorage()
 
     decoder = AVDecoder(LazyPart(str(tmp_path / "a.tar"), 0, len(data), storage))
     _, times = decoder.get_video_clips([(5000, 5003)], "frames")

@@ -1,4 +1,4 @@
-"""Every sample of every clip is the one that a straight decode of the whole sound gives."""
+"""Every sample of every clip equals the sample of a sequential decode of the whole audio."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.films import a_wav
-from tests.loader.decoding.av.media import film, samples, sound
+from tests.core.media_files import a_wav
+from tests.loader.decoding.av.media import make_audio, make_video, samples
 from wdsctl.core.errors import SampleFailed
 from wdsctl.loader.decoding.av import AVDecoder
 
@@ -37,13 +37,13 @@ EXACT = [
     ("ogg", "vorbis"),
     ("webm", "vorbis"),
 ]
-#: Decoders of Opus lean on all that came before, ever less: after half a second, in the last bits of a float.
-NEARLY = [("ogg", "libopus"), ("webm", "libopus")]
-FILMS = [
+#: An Opus decoder depends on all earlier packets, ever less: after half a second, in the last bits of a float.
+INEXACT = [("ogg", "libopus"), ("webm", "libopus")]
+VIDEOS = [
     ("mp4", "libx264", "aac"),
     ("matroska", "libx264", "libopus"),
     ("webm", "libvpx-vp9", "libopus"),
-    ("matroska", "libx264", "libmp3lame"),  # the first frame is shorter than the clock is coarse
+    ("matroska", "libx264", "libmp3lame"),  # the first frame is shorter than a clock tick
     ("flv", "libx264", "aac"),
     ("mpegts", "libx264", "aac"),
     ("avi", "mpeg4", "libmp3lame"),
@@ -51,32 +51,34 @@ FILMS = [
 
 
 @cache
-def made(container: str, codec: str) -> bytes:
-    return sound(container, codec, rate=48_000 if codec == "libopus" else 44_100)
+def make_sound(container: str, codec: str) -> bytes:
+    return make_audio(container, codec, rate=48_000 if codec == "libopus" else 44_100)
 
 
 @cache
-def made_film(container: str, video: str, audio: str, start: int) -> bytes:
-    return film(container, video, audio=audio, start=start)
+def a_video(container: str, video: str, audio: str, start: int) -> bytes:
+    return make_video(container, video, audio=audio, start=start)
 
 
-@pytest.mark.parametrize(("container", "codec"), [*EXACT, *NEARLY])
-def test_clips_in_samples_are_cuts_of_a_straight_decode(container: str, codec: str) -> None:
+@pytest.mark.parametrize(("container", "codec"), [*EXACT, *INEXACT])
+def test_audio_clips_equal_slices_of_sequential_decode(container: str, codec: str) -> None:
     slack = 1e-6 if codec == "libopus" else 0
-    assert_cuts(made(container, codec), f"{container} {codec}", slack)
+    assert_cuts(make_sound(container, codec), f"{container} {codec}", slack)
 
 
 @pytest.mark.parametrize("start", [0, 120])
-@pytest.mark.parametrize(("container", "video", "audio"), FILMS)
-def test_the_sound_of_a_film_is_cut_as_exactly(container: str, video: str, audio: str, start: int) -> None:
+@pytest.mark.parametrize(("container", "video", "audio"), VIDEOS)
+def test_audio_clips_of_video_equal_slices_of_sequential_decode(
+    container: str, video: str, audio: str, start: int
+) -> None:
     slack = 1e-6 if audio == "libopus" else 0
-    assert_cuts(made_film(container, video, audio, start), f"{container} {start}", slack)
+    assert_cuts(a_video(container, video, audio, start), f"{container} {start}", slack)
 
 
 @given(st.data())
 @settings(max_examples=25, deadline=None)
-def test_clips_of_any_ranges_of_wav_and_flac_are_cuts_to_the_sample(data: st.DataObject) -> None:
-    medium = data.draw(st.sampled_from([made("wav", "pcm_s16le"), made("flac", "flac")]))
+def test_random_wav_and_flac_clips_are_exact_to_the_sample(data: st.DataObject) -> None:
+    medium = data.draw(st.sampled_from([make_sound("wav", "pcm_s16le"), make_sound("flac", "flac")]))
     whole = samples(medium)
     moments = st.integers(0, whole.shape[1] + 9000)
     ranges = [(min(pair), max(pair)) for pair in data.draw(st.lists(st.tuples(moments, moments), max_size=4))]
@@ -90,8 +92,8 @@ def test_clips_of_any_ranges_of_wav_and_flac_are_cuts_to_the_sample(data: st.Dat
 
 
 @pytest.mark.parametrize(("container", "codec"), [("wav", "pcm_s16le"), ("flac", "flac"), ("mp3", "libmp3lame")])
-def test_ranges_of_equal_seconds_have_equally_many_samples(container: str, codec: str) -> None:
-    medium = made(container, codec)
+def test_ranges_of_equal_seconds_have_equal_sample_counts(container: str, codec: str) -> None:
+    medium = make_sound(container, codec)
     starts = [0.0, 0.1, 1 / 3, 0.77777, 1.9]
 
     clips, times = AVDecoder(medium).get_audio_clips([(start, start + 0.25) for start in starts])
@@ -103,8 +105,8 @@ def test_ranges_of_equal_seconds_have_equally_many_samples(container: str, codec
         assert (begin, end) == pytest.approx((start, start + 0.25), abs=1 / 44_100)
 
 
-def test_what_ends_before_a_range_starts_and_an_empty_range_give_no_entry() -> None:
-    decoder = AVDecoder(made("wav", "pcm_s16le"))
+def test_empty_ranges_and_ranges_past_end_return_no_clip() -> None:
+    decoder = AVDecoder(make_sound("wav", "pcm_s16le"))
 
     assert decoder.get_audio_clips([(99, 100), (1, 1)]) == ([], [])
     clips, _ = decoder.get_audio_clips([(99, 100), (2.4, 99)])
@@ -112,14 +114,14 @@ def test_what_ends_before_a_range_starts_and_an_empty_range_give_no_entry() -> N
 
 
 @pytest.mark.parametrize(("codec", "dtype"), [("pcm_u8", "uint8"), ("pcm_s16le", "int16"), ("pcm_s24le", "int32")])
-def test_samples_are_of_the_type_that_the_decoder_gives(codec: str, dtype: str) -> None:
-    (clip,) = AVDecoder(made("wav", codec)).get_audio().audio_clips
+def test_audio_clips_keep_dtype_of_codec(codec: str, dtype: str) -> None:
+    (clip,) = AVDecoder(make_sound("wav", codec)).get_audio().audio_clips
 
     assert clip.numpy().dtype == dtype
     assert clip.shape == (2, 110_250)
 
 
-def test_samples_of_a_type_that_numpy_does_not_get_are_told() -> None:
+def test_unsupported_sample_format_fails_sample() -> None:
     medium = bytearray(a_wav())
     struct.pack_into("<HH", medium, 32, 8, 64)  # bytes and bits a sample
 
@@ -129,9 +131,9 @@ def test_samples_of_a_type_that_numpy_does_not_get_are_told() -> None:
 
 def assert_cuts(medium: bytes, name: str, slack: float) -> None:
     whole = samples(medium)
-    draws = random.Random(name)
-    starts = [draws.randrange(whole.shape[1] - 100) for _ in range(8)]
-    ranges = [(start, start + draws.choice([1, 100, 5000, 30_000])) for start in starts]
+    rng = random.Random(name)
+    starts = [rng.randrange(whole.shape[1] - 100) for _ in range(8)]
+    ranges = [(start, start + rng.choice([1, 100, 5000, 30_000])) for start in starts]
     decoder = AVDecoder(medium)
 
     together, _ = decoder.get_audio_clips(ranges, "samples")
