@@ -22,7 +22,7 @@ from functools import cached_property
 
 from wdsctl.core.dataset.shard_names import expand_braces, has_braces
 from wdsctl.core.dataset.timed_regex import compile_path_regex
-from wdsctl.core.errors import InputError, translate_os_errors
+from wdsctl.core.errors import InputError, UsageError, translate_os_errors
 from wdsctl.core.json_text import read_json
 from wdsctl.core.text import path_for_message, pluralize, printable_path
 from wdsctl.core.urls import is_url, normalize_root, redact_repr, redact_secrets
@@ -47,7 +47,7 @@ class ShardSelection:
 
     @cached_property
     def _matches_globs(self) -> Callable[[str], bool]:
-        return compile_path_regex("|".join(map(glob_to_regex, self.globs)) or "(?!)", ", ".join(self.globs))
+        return _compile_globs(self.globs)
 
     def includes(self, path: str) -> bool:
         return self.is_all or path in self.named_paths or self._matches_globs(path)
@@ -55,9 +55,7 @@ class ShardSelection:
     def unmatched(self, paths: Iterable[str]) -> list[str]:
         """Return the named paths that are not in `paths`, and the globs (`glob:PATTERN`) without a match."""
         existing = set(paths)
-        unmatched_globs = [
-            glob for glob in self.globs if not any(map(compile_path_regex(glob_to_regex(glob), glob), existing))
-        ]
+        unmatched_globs = [glob for glob in self.globs if not any(map(_compile_globs((glob,)), existing))]
         return [*(f"glob:{glob}" for glob in unmatched_globs), *sorted(self.named_paths - existing)]
 
     def to_json(self) -> str:
@@ -78,8 +76,22 @@ def shard_selection_from_json(text: str | None) -> ShardSelection:
     return ShardSelection(**{key: tuple(map(str, value)) for key, value in fields.items()})
 
 
+def _compile_globs(globs: Sequence[str]) -> Callable[[str], bool]:
+    """Return a function that tells whether a path matches one of the globs. Raises UsageError if one is invalid."""
+    import regex
+
+    text = ", ".join(globs)
+    try:
+        return compile_path_regex("|".join(map(glob_to_regex, globs)) or "(?!)", text)
+    except (regex.error, RecursionError, OverflowError) as error:
+        raise UsageError(
+            f"invalid glob {text[:60]!r}: {error.msg if isinstance(error, regex.error) else error}",
+            hint="write ranges in ascending order, such as `[0-9]`",
+        ) from error
+
+
 def glob_to_regex(glob: str) -> str:
-    """Translate a glob: `*` and `?` match within a folder, `**` matches any number of folders."""
+    """Translate a glob: `*`, `?` and `[...]` match within a folder, `**` matches any number of folders."""
     expression, position = "", 0
     while position < len(glob):
         if glob.startswith("**/", position):
@@ -98,8 +110,8 @@ def _translate_glob_char(glob: str, position: int) -> tuple[str, int]:
         end = glob.find("]", position + 2 + (glob[position + 1 : position + 2] == "!"))
         if end > 0:
             members = glob[position + 1 : end].replace("\\", "\\\\").replace("[", "\\[")
-            escaped = f"^/{members[1:]}" if members.startswith("!") else members.replace("^", "\\^", 1)
-            return f"[{escaped}]", end + 1
+            escaped = f"^{members[1:]}" if members.startswith("!") else members.replace("^", "\\^", 1)
+            return f"(?!/)[{escaped}]", end + 1
     return {"*": "[^/]*", "?": "[^/]"}.get(char, re.escape(char)), position + 1
 
 
