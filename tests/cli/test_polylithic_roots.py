@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import wdsctl as api
-from tests.build import an_image
+from tests.build import an_image, rewrite_shard
 from tests.cli.conftest import Wdsctl
 
 
@@ -98,7 +98,24 @@ def test_validate_checks_and_quarantines_primary_and_media(wdsctl: Wdsctl, root:
     assert released["released"] == 1
 
 
-def test_validate_refs_is_refused_at_root(wdsctl: Wdsctl, root: Path, tmp_path: Path) -> None:
-    marker = json.loads((root / "polylithic.json").read_text())
-    assert marker["primary"] == "primary"
-    assert wdsctl("validate", root, "--refs", f"image={tmp_path}").code == 2
+def test_validate_level_refs_reports_every_reference_to_missing_media(wdsctl: Wdsctl, root: Path) -> None:
+    complete = wdsctl("validate", root, "--level", "refs", "--json")
+    assert (complete.code, complete.document["findings"]) == (0, [])
+
+    rewrite_shard(next((root / "media").glob("*.tar")), {f"{name}0.jpg": an_image("JPEG") for name in "ac"})
+    assert wdsctl("index", root / "media").code == 0
+    result = wdsctl("validate", root, "--level", "refs", "--json")
+
+    assert result.code == 1
+    found = [(each["code"], each["severity"], each["key"], each["part"]) for each in result.document["findings"]]
+    assert found == [("WDS550", "error", f"b{i}", "refs.json") for i in range(4)]
+    messages = {each["message"] for each in result.document["findings"]}
+    assert messages == {f"'b0.jpg' does not exist (jpg of {root / 'media'})"}
+    assert {each["shard"].split("/")[0] for each in result.document["findings"]} == {"primary"}
+
+
+def test_validate_refs_option_is_refused_at_root(wdsctl: Wdsctl, root: Path, tmp_path: Path) -> None:
+    result = wdsctl("validate", root, "--refs", f"image={tmp_path}")
+
+    assert (result.code, result.stdout) == (2, "")
+    assert "omit --refs: a polylithic dataset has its own media" in result.stderr

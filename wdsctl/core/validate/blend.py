@@ -105,7 +105,7 @@ def validate_polylithic(
     if request.refs:
         raise UsageError("--refs applies to one dataset", hint="omit --refs: a polylithic dataset has its own media")
     folder = read_polylithic_folder(path)
-    datasets = {folder.primary: [folder.media], folder.media: []}
+    datasets: dict[str, list[str] | None] = {folder.primary: [folder.media], folder.media: None}
     # `_prefix_shards` names datasets relative to the folder of the file.
     return replace(
         _validate_datasets(folder.config, datasets, [], request, workers=workers, wait=wait, progress=progress),
@@ -115,7 +115,7 @@ def validate_polylithic(
 
 def _validate_datasets(
     path: str,
-    datasets: Mapping[str, Sequence[str]],
+    datasets: Mapping[str, Sequence[str] | None],
     findings: Sequence[Finding],
     request: ValidateRequest,
     *,
@@ -123,14 +123,19 @@ def _validate_datasets(
     wait: float,
     progress: Progress,
 ) -> ValidateReport:
-    """Validate datasets, each with its stores, that the file `path` describes, and combine the reports."""
+    """Validate datasets, each with its stores, that the file `path` describes, and combine the reports.
+
+    A dataset with None instead of stores contains media only: the level `refs` does not apply to it.
+    """
     started = time.monotonic()
     reports: dict[str, ValidateReport] = {}
     for root, stores in datasets.items():
         progress.note(f"validating {root}")
         refs = detect_ref_fields(root, stores) if stores and "refs" in request.levels else ()
+        levels = request.levels if stores is not None else tuple(each for each in request.levels if each != "refs")
+        own_request = replace(request, levels=levels)
         reports[root] = validate_dataset(
-            root, request, workers=workers, wait=wait, progress=progress, detected_refs=refs
+            root, own_request, workers=workers, wait=wait, progress=progress, detected_refs=refs
         )
     findings = [
         *findings,
