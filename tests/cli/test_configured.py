@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.build import a_folder
 from tests.cli.conftest import Wdsctl
 from tests.cli.test_startup import modules_after
 from wdsctl.cli.config import _variable_names, all_options, read_variables
@@ -163,10 +163,15 @@ def test_variable_names_of_options_are_unique() -> None:
     assert shared.isdisjoint(own)
 
 
-def test_help_imports_no_toml_parser() -> None:
-    assert "tomllib" not in modules_after("--help")
-    assert "tomllib" not in modules_after("config", "show")
-    assert sys.version_info >= (3, 10)
+def test_help_and_version_do_not_read_config_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsers = {"tomllib", "tomli"}  # Python 3.10 has no tomllib
+    monkeypatch.delenv("WDSCTL_CONFIG", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    assert parsers.isdisjoint(modules_after("config", "show"))  # there is no file yet
+    a_folder(tmp_path, {OWN: b"[log]\nlimit = 1\n"})
+    for words in (("--help",), ("log", "--help"), ("--version",)):
+        assert parsers.isdisjoint(modules_after(*words))
+    assert not parsers.isdisjoint(modules_after("config", "show"))
 
 
 def test_variables_set_flags_and_lists(wdsctl: Wdsctl, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,12 +91,19 @@ def test_validate_level_content_reads_parts_and_prints_levels(wdsctl: Wdsctl, da
     assert "; levels: structure, headers, content" in result.stdout
 
 
-def test_validate_again_reports_unchanged_shards(wdsctl: Wdsctl, shards: Path) -> None:
+def test_validate_reports_unchanged_shards(wdsctl: Wdsctl, shards: Path) -> None:
     wdsctl("index", shards)
     wdsctl("validate", shards)
     result = wdsctl("validate", shards)
     assert "all shards are unchanged since the last validation" in result.stdout
-    assert "not changed" not in wdsctl("validate", shards, "--again").stdout
+
+
+def test_validate_again_checks_unchanged_shards_again(wdsctl: Wdsctl, shards: Path) -> None:
+    wdsctl("index", shards)
+    wdsctl("validate", shards)
+    assert "unchanged" not in wdsctl("validate", shards, "--again").stdout
+    assert wdsctl("validate", shards, "--json").document["unread"] > 0
+    assert wdsctl("validate", shards, "--again", "--json").document["unread"] == 0
 
 
 @pytest.mark.parametrize(
