@@ -156,9 +156,14 @@ def test_classes_without_names_have_only_numbers(tmp_path: Path) -> None:
 def test_invalid_data_yaml_is_refused(tmp_path: Path) -> None:
     assert open_error(a_folder(tmp_path / "a", label_files(ROWS, b"names: [")), form="yolo").code == "WDS220"
     assert open_error(a_folder(tmp_path / "b", label_files(ROWS, b"names: 3")), form="yolo").code == "WDS233"
-    assert open_error(
-        a_folder(tmp_path / "c", label_files(ROWS, b"names: !!python/name:os.system x")), form="yolo"
-    ).code
+
+
+def test_data_yaml_with_python_tag_is_refused_and_runs_no_code(tmp_path: Path) -> None:
+    data = f"names: !!python/object/apply:os.mkdir [{tmp_path / 'made'}]\n".encode()
+    error = open_error(a_folder(tmp_path / "raw", label_files(ROWS, data)), form="yolo")
+
+    assert (error.code, "python/object/apply:os.mkdir" in error.message) == ("WDS220", True)
+    assert not (tmp_path / "made").exists()
 
 
 def test_duplicate_class_names_are_read_once(tmp_path: Path) -> None:
