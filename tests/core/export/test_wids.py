@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import a_dataset, samples, some_shards
+from tests.build import AsNobody, a_dataset, samples, some_shards
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.errors import UsageError
@@ -55,6 +55,20 @@ def test_splits_by_sample_are_reported_and_full_index_is_written(tmp_path: Path)
     assert len(read_shardlist(root)) == 2
     assert report.files == 1
     assert "the index lists all shards: wids has splits of whole shards" in report.notes[0]
+
+
+def test_shards_are_not_read_without_hashed_option(public_path: Path, as_nobody: AsNobody) -> None:
+    root, out = some_shards(public_path / "a", 2), str(public_path / "out")
+    index(root)
+    export(root, WIDS)
+    expected = read_shardlist(root)
+    assert ["md5sum" in each for each in expected] == [False, False]
+    unreadable = Path(root, "shard-001.tar")
+    unreadable.chmod(0)
+    assert isinstance(as_nobody(unreadable.read_bytes), PermissionError)
+    report = as_nobody(lambda: export(root, ExportRequest(target="wids", out=out)))
+    assert report.files == 1
+    assert read_shardlist(out) == expected
 
 
 def test_hashed_option_adds_md5_of_shards(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import struct
+import tracemalloc
 import zlib
 from collections.abc import Callable
 
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from wdsctl.core.media.byte_range import ByteRangeFile
+from wdsctl.core.media.byte_range import PAGE_BYTES, ByteRangeFile
 from wdsctl.core.media.facts import ImageFacts, Unreadable
 from wdsctl.core.media.image import PILLOW_READERS
 from wdsctl.core.media.probe import probe_media
@@ -101,13 +102,29 @@ def test_decompression_bomb_facts_are_read_without_decoding(size: tuple[int, int
     assert (facts.width, facts.height) == size
 
 
-def test_webp_bomb_facts_are_read_from_header() -> None:
-    side = (16_383 - 1).to_bytes(3, "little")
-    data = b"RIFF\x1e\0\0\0WEBPVP8X\x0a\0\0\0" + bytes(4) + side + side + b"VP8 \0\0\0\0"
+def test_webp_bomb_facts_take_one_read_and_little_memory() -> None:
+    """The header states 1 GiB of pixels, and the file has 64 MiB."""
+    side, body_bytes = (16_383 - 1).to_bytes(3, "little"), 64 << 20
+    vp8x = b"VP8X" + struct.pack("<I", 10) + bytes(4) + side + side
+    vp8 = b"VP8 " + struct.pack("<I", body_bytes)
+    header = b"RIFF" + struct.pack("<I", 4 + len(vp8x + vp8) + body_bytes) + b"WEBP" + vp8x + vp8
+    reads: list[int] = []
 
-    facts = facts_of(data)
+    def read(offset: int, size: int) -> bytes:
+        reads.append(size)
+        return header[offset : offset + size].ljust(size, b"\0")
+
+    content = sniff(header, len(header) + body_bytes)
+    tracemalloc.start()
+    try:
+        facts = probe_media(ByteRangeFile(read, len(header) + body_bytes), content)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
     assert isinstance(facts, ImageFacts)
     assert (facts.width, facts.height) == (16_383, 16_383)
+    assert reads == [PAGE_BYTES]
+    assert peak_bytes < 4 * PAGE_BYTES
 
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG"])

@@ -5,9 +5,12 @@ import gzip
 import io
 import json
 import lzma
+import os
 import pickle
 import tarfile
 import zipfile
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -108,6 +111,27 @@ def test_sniff_detects_pickle(protocol: int, value: object) -> None:
     data = pickle.dumps(value, protocol)
 
     assert sniff(data) == SniffedContent("pickle", "pickle")
+
+
+class MakesFolder:
+    """Creates a folder when its pickle is loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_sniff_never_loads_pickle(tmp_path: Path, protocol: int) -> None:
+    path = tmp_path / "made"
+    data = pickle.dumps(MakesFolder(path), protocol)
+
+    assert sniff(data) == SniffedContent("pickle", "pickle")
+    assert not path.exists()
+    pickle.loads(data)  # noqa: S301 - our own bytes, to show that loading them would be seen
+    assert path.exists()
 
 
 @pytest.mark.parametrize(
