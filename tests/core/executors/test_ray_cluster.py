@@ -4,10 +4,10 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -217,26 +217,48 @@ def test_closing_executor_cancels_units_and_they_clean_up(executor: RayExecutor,
 
 
 def wait_for(is_true: Callable[[], bool]) -> None:
-    for _ in range(300):
+    for _ in range(600):
         if is_true():
             return
         time.sleep(0.1)
-    raise AssertionError("this did not happen within 30 s")
+    raise AssertionError("this did not happen within 60 s")
+
+
+def processes_with(variable: str) -> list[str]:
+    """The names of all processes with this `NAME=value` in their environment."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended, or belongs to somebody else
+            if variable.encode() in (process / "environ").read_bytes().split(b"\0"):
+                found.append((process / "comm").read_text().strip())
+    return found
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_ctrl_c_stops_command_and_local_cluster(tmp_path: Path) -> None:
     root = some_shards(tmp_path / "data", 400)
-    command = [sys.executable, "-m", "wdsctl", "index", root, "--executor", "ray", "--column", f"n={__name__}:slow"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-    (tmp_path / "sleeping.py").write_text("import time\n\n\ndef slow(sample):\n    time.sleep(60)\n    return 1\n")
-    command[-1] = "n=sleeping:slow"
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
-    timer = threading.Timer(25, lambda: process.send_signal(signal.SIGINT))
-    timer.start()
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == 130, errors
+    command = [sys.executable, "-m", "wdsctl", "index", root, "--executor", "ray", "--column", "n=sleeping:slow"]
+    started = tmp_path / "started"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]),
+        "STARTED_FILE": str(started),
+    }
+    (tmp_path / "sleeping.py").write_text(
+        "import os, time\n\n\ndef slow(sample):\n"
+        '    open(os.environ["STARTED_FILE"], "w").close()\n    time.sleep(60)\n    return 1\n'
+    )
+    with open(tmp_path / "errors", "wb") as errors:
+        process = subprocess.Popen(command, env=environment, stderr=errors, stdout=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: started.exists() or process.poll() is not None)
+        assert "raylet" in processes_with(f"STARTED_FILE={started}"), (tmp_path / "errors").read_text()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=120) == 130, (tmp_path / "errors").read_text()
+    finally:
+        process.kill()
+    wait_for(lambda: not processes_with(f"STARTED_FILE={started}"))
 
 
 def test_missing_ray_error_has_install_hint(monkeypatch: pytest.MonkeyPatch) -> None:
