@@ -19,7 +19,16 @@ from tests.loader.growing import (
     resume_loader,
     whole_epochs,
 )
-from tests.loader.running import Packs, digests, ids, restore_keys, save_state_after, take_batches, take_rounds
+from tests.loader.running import (
+    Packs,
+    digests,
+    ids,
+    json_round_trip,
+    restore_keys,
+    save_state_after,
+    take_batches,
+    take_rounds,
+)
 from wdsctl.core.blend import Blender
 from wdsctl.core.errors import StateMismatch, UsageError
 from wdsctl.core.index.index import index
@@ -181,21 +190,41 @@ def test_sources_and_restored_samples_match_grown_dataset(tmp_path: Path) -> Non
             assert loader.restore_sample(restore_key)["__key__"] == key
 
 
-def test_removed_old_samples_reject_state_that_still_needs_them(tmp_path: Path) -> None:
-    root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
+def early_and_late_states(root: str) -> tuple[Any, Any]:
+    """Grow a dataset during a job: returns a state before the switch to the new samples, and one well after it."""
     loader = loader_of(root)
     take_batches(loader, 5)
     grow(root)
-    early = resume_loader(root, loader.state_dict())
-    late = save_state_after(early, 60)
-    state = resume_loader(root, loader.state_dict()).state_dict()
-    expected = digests(resume_loader(root, late), 1)
-    assert expected
+    loader = resume_loader(root, loader.state_dict())
+    early = json_round_trip(loader.state_dict())
+    return early, save_state_after(loader, 60)
+
+
+@pytest.mark.parametrize("adopt", [None, "next_epoch"])
+def test_removed_shard_rejects_states_before_and_after_adoption(adopt: Any, tmp_path: Path) -> None:
+    """All later epochs read the old samples, too."""
+    root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
+    early, late = early_and_late_states(root)
     (tmp_path / "shard-000.tar").unlink()
     index(root, missing="drop")
 
-    with pytest.raises(StateMismatch):
-        next(iter(resume_loader(root, state)))
+    for state in (early, late):
+        with pytest.raises(StateMismatch, match="samples: 74 in the state, 54 here"):
+            resume_loader(root, state, adopt=adopt)
+
+
+def test_changed_past_version_rejects_only_states_that_still_need_it(tmp_path: Path) -> None:
+    """The states are edited, as the current version, which is compared first, contains the past one."""
+    root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
+    early, late = early_and_late_states(root)
+    expected = digests(resume_loader(root, late), 40)
+    for state in (early, late):
+        (past_version,) = state["plan"]["order"]["past_versions"]
+        past_version[4] = "0" * 8  # the digest of its data
+
+    assert digests(resume_loader(root, late, adopt=None), 40) == expected
+    with pytest.raises(StateMismatch, match="still needs samples from before the dataset grew"):
+        next(iter(resume_loader(root, early, adopt=None)))
 
 
 def test_adopt_rejects_removed_shards(tmp_path: Path) -> None:
