@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.loader.datasets import Raw, a_dataset, numbered
+from tests.loader.datasets import Raw, a_dataset, digest, numbered
 from tests.loader.pipeline.fake_stages import failures_of
 from tests.loader.running import (
     digests,
@@ -269,15 +269,31 @@ def test_unreadable_parts_skip_only_their_samples(tmp_path: Path) -> None:
     assert actual == [key for key in whole if int(key) < 20]
 
 
+class Repairable(Tenth):
+    """Fails at every tenth sample until it is repaired."""
+
+    is_repaired = False
+
+    def encode_sample(self, sample: Any) -> Any:
+        return sample if self.is_repaired else super().encode_sample(sample)
+
+
 def test_raising_error_handler_draws_batch_again(dataset: str) -> None:
     assert WorkerConfig(global_error_handler=reraise_exception) == raising_worker_config()
-    loader = loader_of(dataset, worker_config=raising_worker_config(), lanes=1)
-    actual: list[Any] = []
-    with pytest.raises(SampleFailed):
-        actual.extend(loader)
-
-    with pytest.raises(SampleFailed):
+    expected = digests(loader_of(dataset, Raw(), lanes=1), 12)
+    encoder = Repairable()
+    loader = loader_of(dataset, encoder, worker_config=raising_worker_config(), lanes=1)
+    actual: list[str] = []
+    with pytest.raises(SampleFailed, match="a tenth") as first:
+        actual.extend(map(digest, loader))
+    with pytest.raises(SampleFailed) as second:
         next(iter(loader))
+    encoder.is_repaired = True
+    rest = digests(loader, 12 - len(actual))
+
+    assert str(second.value) == str(first.value), "the same sample fails"
+    assert rest
+    assert actual + rest == expected
 
 
 # Failures of the storage.
