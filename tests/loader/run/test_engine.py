@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from wdsctl.loader import (
     get_val_dataset,
     reraise_exception,
 )
+from wdsctl.loader.runtime.logs import logger
 
 SAMPLES = 120
 
@@ -188,10 +190,24 @@ def test_hook_that_always_fails_stops_training_with_cause(dataset: str, workers:
         next(iter(loader))
 
 
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Path]:
+    """The file to which this process and its workers, which inherit the handler, write their log."""
+    handler = logging.FileHandler(tmp_path / "log.txt")
+    logger.addHandler(handler)
+    yield tmp_path / "log.txt"
+    logger.removeHandler(handler)
+    handler.close()
+
+
+def lost_shard_warnings(log: Path, shard: str) -> list[str]:
+    return [line for line in log.read_text().splitlines() if "cannot be read" in line and shard in line]
+
+
 @pytest.mark.parametrize("replace_file", [shutil.move, shutil.copyfile], ids=["by another file", "in place"])
 @pytest.mark.parametrize("workers", [0, 1])
-def test_shard_replaced_by_one_of_equal_size_is_skipped(
-    tmp_path: Path, workers: int, replace_file: Callable[[Path, Path], Any]
+def test_shard_replaced_by_one_of_equal_size_is_logged_and_skipped(
+    tmp_path: Path, log: Path, workers: int, replace_file: Callable[[Path, Path], Any]
 ) -> None:
     """Many tars have equal sizes, so a replacement could be read unnoticed."""
     root = tmp_path / "data"
@@ -207,13 +223,18 @@ def test_shard_replaced_by_one_of_equal_size_is_skipped(
             resumed.load_state_dict(loader.state_dict())
             batches += islice(resumed, 20)
             failed = loader.stats.failed + resumed.stats.failed
+            causes = loader.stats.causes.keys() | resumed.stats.causes.keys()
     texts = {(key, text) for batch in batches for key, text in zip(batch["__key__"], batch["txt"], strict=True)}
     assert all(text == f"text {int(key)}".encode() for key, text in texts)
     assert failed >= 20
+    assert causes == {"load: WDS403"}
+    warnings = lost_shard_warnings(log, "shard-001.tar")
+    assert len(warnings) == 2, "once a run"
+    assert all("100 samples skipped, 33.3% of the split" in line for line in warnings)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_shard_replaced_before_training_is_skipped(tmp_path: Path, workers: int) -> None:
+def test_shard_replaced_before_training_is_logged_and_skipped(tmp_path: Path, log: Path, workers: int) -> None:
     root = tmp_path / "data"
     path = a_dataset(root, 60, shard_samples=20, parts=numbered)
     (root / "shard-001.tar").write_bytes(b"not what it was")
@@ -221,6 +242,7 @@ def test_shard_replaced_before_training_is_skipped(tmp_path: Path, workers: int)
         keys = {key for batch in islice(loader, 40) for key in batch["__key__"]}
         assert keys == {f"{i:06}" for i in range(60) if not 20 <= i < 40}
         assert loader.stats.failed >= 20
+    assert len(lost_shard_warnings(log, "shard-001.tar")) == max(1, workers), "once in every process that reads"
 
 
 def test_validation_passes_are_equal_with_and_without_workers(dataset: str) -> None:
