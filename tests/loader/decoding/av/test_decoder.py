@@ -9,11 +9,12 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import pytest
 import torch
 
-from tests.loader.decoding.av.media import decode_frames, make_audio, make_video, picture, pixels_of, samples
+from tests.loader.decoding.av.media import decode_frames, make_audio, make_video, pixels_of, samples
 from tests.open_files import open_files
 from wdsctl.core.errors import SampleFailed, StorageError, UsageError
 from wdsctl.core.storage.storage import LocalStorage
@@ -61,12 +62,14 @@ def test_frames_are_uint8_and_channels_last_in_memory() -> None:
     assert clip.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_video_out_frame_size_scales_frames() -> None:
+def test_video_out_frame_size_scales_frames_like_bilinear_ffmpeg() -> None:
     (clip,), _ = AVDecoder(MP4).get_video_clips([(5, 9)], "frames", video_out_frame_size=(30, 20))
 
-    frame = picture(0)  # any frame: only its shape matters
+    with av.open(io.BytesIO(MP4), "r") as container:
+        frames = list(container.decode(video=0))[5:10]
+    scaled = [frame.reformat(30, 20, "rgb24", interpolation="BILINEAR").to_ndarray() for frame in frames]
     assert clip.shape == (5, 3, 20, 30)
-    assert frame.to_ndarray(format="rgb24", width=30, height=20).shape == (20, 30, 3)
+    assert np.array_equal(pixels_of(clip), scaled)
 
 
 def test_rotated_videos_are_upright_and_scaled_to_display_size() -> None:
