@@ -205,13 +205,21 @@ def test_buffer_with_failing_selection_is_skipped() -> None:
     assert raised.value.where == "samples 0, 1, 2 and 2 more"
 
 
-@pytest.mark.parametrize("selection", [7, [1, 2], [[1]]], ids=repr)
-def test_invalid_selection_skips_buffer(selection: Any) -> None:
-    calls = iter([selection])
+@pytest.mark.parametrize(
+    ("selection", "failed_hook"),
+    [(7, "select_samples_to_pack"), ([1, 2], "select_samples_to_pack"), ([[1]], "pack_selected_samples")],
+    ids=repr,
+)
+def test_invalid_selection_is_reported_and_buffer_skipped(selection: Any, failed_hook: str) -> None:
+    calls, errors = iter([selection]), list[Exception]()
 
-    cursor = packs_of(lambda samples: next(calls, pairs(samples)), handler=log_exception)
+    cursor = packs_of(lambda samples: next(calls, pairs(samples)), handler=lambda error, *_: errors.append(error))
 
-    assert cursor.next() is not None
+    assert read_packs(cursor, 2) == [[5, 6], [7, 8]]
+    (error,) = errors
+    assert isinstance(error, SampleFailed)
+    assert error.message.startswith(f"{failed_hook} failed: TypeError: 'int' object")
+    assert cursor._stats.causes == {f"{failed_hook}: TypeError": 1}
 
 
 def test_failing_pack_is_skipped() -> None:
