@@ -27,7 +27,7 @@ from wdsctl.core.index.request import IndexRequest
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.trace.trace import TraceOptions, query_trace
-from wdsctl.loader import WorkerConfig, get_loader, get_train_dataset, get_val_dataset, get_val_datasets
+from wdsctl.loader import Loader, WorkerConfig, get_loader, get_train_dataset, get_val_dataset, get_val_datasets
 from wdsctl.loader.packing import Packing
 
 
@@ -229,12 +229,19 @@ def test_adopt_reads_new_primary_samples_with_partners(tmp_path: Path, primary: 
 
 @pytest.mark.usefixtures("place")
 def test_token_weights_use_columns_of_primary(tmp_path: Path, other: str) -> None:
-    primary = a_dataset(tmp_path / "long", 60)
+    """Samples i of the primary have i + 1 tokens: on average 20.5 the first 40, which have a partner, and 30.5 all."""
+    primary = a_dataset(tmp_path / "long", 60, parts=lambda i: {"txt": b"x" * (i + 1)})
     index(primary, columns={"tokens": "size:txt"})
-    node = join_of(primary, other)
-    blend = {"blend": [{**node, "weight": 1}, {"path": primary, "weight": 1}], "weight_by": "tokens"}
+    index(other, columns={"tokens": "size:cls"})
 
-    assert len(take_batches(make_training_loader(blend, encoder=WithClass()), 3)) == 3
+    def loader_of(join_weight: int, primary_weight: int, **keys: Any) -> Loader:
+        entries = [{**join_of(primary, other), "weight": join_weight}, {"path": primary, "weight": primary_weight}]
+        return make_training_loader({"blend": entries, **keys}, encoder=WithClass())
+
+    by_tokens, by_samples = loader_of(1, 1, weight_by="tokens"), loader_of(61, 41)
+
+    assert by_tokens.config() == by_samples.config()
+    assert digests(by_tokens, 30) == digests(by_samples, 30)
 
 
 class Packs(Raw):

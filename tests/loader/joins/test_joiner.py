@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -172,13 +173,23 @@ def test_joiner_may_skip_samples(one: str, two: str) -> None:
     assert loader.stats.failed == 0
 
 
-def test_failing_joiner_error_names_dataset(one: str, two: str) -> None:
-    with pytest.raises(LoaderError, match="ZeroDivisionError") as raised:
-        first_sample(join_of(one, two, joiner=lambda *_: 1 / 0))
+@pytest.mark.parametrize(
+    ("result", "message"), [(lambda: 1 / 0, "ZeroDivisionError"), (lambda: None, "the joiner returned None")]
+)
+def test_failing_joiner_error_names_dataset_and_key(
+    result: Callable[[], Any], message: str, one: str, two: str
+) -> None:
+    keys: list[str] = []
 
-    assert one in raised.value.where
-    with pytest.raises(LoaderError, match="the joiner returned None"):
-        first_sample(join_of(one, two, joiner=lambda *_: None))
+    def join(first: Any, _: Any) -> Any:
+        keys.append(first["__key__"])
+        return result()
+
+    with pytest.raises(LoaderError, match=message) as raised:
+        first_sample(join_of(one, two, joiner=join))
+
+    assert f"dataset {one}," in raised.value.where
+    assert f"key {keys[0]}" in raised.value.where
 
 
 @pytest.mark.parametrize(
