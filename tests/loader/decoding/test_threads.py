@@ -119,5 +119,11 @@ def test_threads_end_with_their_batch() -> None:
     assert set(threading.enumerate()) <= before
 
 
-def test_default_threads_is_between_one_and_four() -> None:
-    assert 1 <= default_threads() <= 4
+@pytest.mark.parametrize(("processors", "threads"), [(1, 1), (3, 3), (4, 4), (5, 4), (64, 4)])
+def test_default_threads_is_number_of_allowed_processors_up_to_four(
+    processors: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 128)  # of the machine, not of this process
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(processors)), raising=False)
+
+    assert default_threads() == threads
