@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from itertools import count
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -215,14 +216,28 @@ def test_mixture_draws_match_golden_values() -> None:
     assert " ".join(map(str, blend.draws(blend.phases(42), 10**12, 10**12 + 16)[0])) == GOLDEN
 
 
+class CountedPhase:
+    """The phases of a lane. `visits`: how often one was read, which is once per visited node of the tree."""
+
+    def __init__(self, phase: Any) -> None:
+        self._phase = phase
+        self.visits = 0
+
+    def __getitem__(self, node: int) -> Any:
+        self.visits += 1
+        return self._phase[node]
+
+
 @pytest.mark.parametrize("pick", [0, 10**6, 2**62])
-def test_mixture_of_ten_thousand_components_has_shallow_tree(pick: int) -> None:
-    """Both functions walk the tree once, whatever the pick, so its depth bounds their cost."""
+def test_lookups_in_ten_thousand_components_visit_few_nodes(pick: int) -> None:
+    """Both functions walk one path of the tree, whatever the pick."""
     random = Random(1)
     blend = Mixture(tuple(random.randrange(1, 10**5) for _ in range(10_000)))
-    phase = blend.phases(3)
+    there: Any = CountedPhase(blend.phases(3))
+    back: Any = CountedPhase(blend.phases(3))
 
-    component, nth = blend.component_at(phase, pick)
+    component, nth = blend.component_at(there, pick)
 
-    assert blend.count_component(phase, component, pick) == nth
+    assert blend.count_component(back, component, pick) == nth
+    assert there.visits == back.visits == len(blend.tree.path(component)) > 0
     assert len(blend.tree.levels) < 30
