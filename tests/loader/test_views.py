@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,13 +15,14 @@ from hypothesis import strategies as st
 from tests.build import rewrite_shard
 from tests.loader.datasets import Raw, a_dataset, a_shard, digest, numbered
 from tests.loader.running import digests, json_round_trip, make_training_loader, take_batches
+from wdsctl.core.catalog.splits import SplitShard
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import CatalogError, InputError, StateMismatch
 from wdsctl.core.index.index import index
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.views.definition import ViewDefinition
-from wdsctl.core.views.selections import read_view_samples, select_split
+from wdsctl.core.views.selections import count_selected, intersect_selections, read_view_samples, select_split
 from wdsctl.core.views.show import iter_exported_names
 from wdsctl.core.views.views import create_view
 from wdsctl.loader import Blender, WorkerConfig, get_loader, get_train_dataset, get_val_dataset
@@ -207,10 +209,13 @@ def test_trace_of_view_lists_samples_of_its_split(tmp_path: Path) -> None:
     assert {sample.key for sample in report.batches[0].samples} <= keys_of(root, "odd", "train")
 
 
-def test_view_covers_shards_of_its_split_and_states_stay_small(tmp_path: Path) -> None:
+def test_view_stores_one_bit_per_sample_and_states_stay_small(tmp_path: Path) -> None:
     root = a_dataset_with_view(tmp_path)
     place = locate(root)
-    assert set(read_view_samples(place, "odd")) == set(select_split(place, "train"))
+    view, split = read_view_samples(place, "odd"), select_split(place, "train")
+    bits = np.packbits([False, True] * 15, bitorder="little").tobytes()
+    assert list(view.values()) == [SplitShard(shard, 15, bits) for shard in split]
+    assert count_selected(intersect_selections(view, split)) == len(keys_of(root, "odd", "train"))
     assert len(json.dumps(make_training_loader(f"{root}@odd").state_dict())) < 4000
 
 
