@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import wdsctl as wdsctl_api
 from tests.build import a_shard
 from tests.cli.conftest import Wdsctl, wdsctl
 from tests.security.test_hostile_output import CANARY, COMMANDS
@@ -112,6 +113,17 @@ def test_errors_contain_no_secrets_of_urls(store: str) -> None:
             again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
             texts = [str(error), repr(error), error.message, error.where, error.hint, str(error.args), str(again)]
             assert not [each for each in texts if SECRET in each]
+
+
+def test_dataset_shows_no_secrets_of_its_url(store: str, tmp_path: Path) -> None:
+    for url in (urls(store)[0], urls(store)[3]):
+        wdsctl_api.index(url, catalog=tmp_path, workers=1)
+        ds = wdsctl_api.Dataset(url, catalog=tmp_path)
+
+        assert len(ds) == 4
+        for text in (repr(ds), ds.root, ds._repr_html_()):
+            assert f"{store}/open/a.tar" in text
+            assert SECRET not in text
 
 
 def test_loader_log_and_tracebacks_contain_no_secrets(store: str) -> None:
