@@ -23,8 +23,16 @@ HOLDER = LockHolder("another\x1b[2J", 7, "1", 0.0, "far", "wdsctl index d")
 
 
 def a_locked_dataset(folder: Path, *, ahead: float = 0.0) -> Path:
-    a_dataset(folder, {"a.tar": {"1.txt": b"one", "2.txt": b"two"}})
+    make_shard(folder)
     index(str(folder))
+    return plant_lock(folder, ahead=ahead)
+
+
+def make_shard(folder: Path) -> None:
+    a_dataset(folder, {"a.tar": {"1.txt": b"one", "2.txt": b"two"}})
+
+
+def plant_lock(folder: Path, *, ahead: float = 0.0) -> Path:
     lock = folder / ".wdsctl" / "lock"
     lock.write_text(json.dumps(asdict(HOLDER)))
     modified = time.time() + ahead
@@ -56,10 +64,17 @@ def test_commands_with_wait_option_have_break_lock_option() -> None:
     assert {name for name, options in options_by_command.items() if "--break-lock" in options} == set(WRITE_COMMANDS)
 
 
-@pytest.mark.parametrize("command", ["index", "prepare", "split", "validate", "repair", "catalog vacuum"])
+@pytest.mark.parametrize("command", WRITE_COMMANDS)
 def test_foreign_lock_is_reported_and_broken_on_request(wdsctl: Wdsctl, tmp_path: Path, command: str) -> None:
-    root = a_locked_dataset(tmp_path / "d")
-    arguments = [str(root) if word == "ROOT" else word for word in WRITE_COMMANDS[command]]
+    root, source = tmp_path / "d", tmp_path / "source"
+    values = {"ROOT": str(root), "SOURCE": str(source)}
+    arguments = [values.get(word, word) for word in WRITE_COMMANDS[command]]
+    if command == "convert":
+        make_shard(source)
+        assert wdsctl(*arguments).code == 0
+        plant_lock(root)
+    else:
+        a_locked_dataset(root)
     refused = wdsctl(*arguments)
     assert refused.code == 6
     assert "process 7 on another" in refused.stderr

@@ -114,16 +114,25 @@ def test_catalog_vacuum_refuses_pages_used_twice(root: str) -> None:
     assert caught.value.code == "WDS302"
 
 
-@pytest.mark.parametrize("name", ["ledger.sqlite"])
+@pytest.mark.parametrize("name", ["ledger.sqlite", "catalog.sqlite"])
 def test_hostile_journal_deletes_no_other_file(root: str, tmp_path: Path, name: str) -> None:
     victim = tmp_path / "victim.txt"
     victim.write_text("precious")
-    path = ledger_of(root)
-    for read in (read_views, has_quarantine, _open_ledger):
+    path = catalog_of(root).with_name(name)
+    readers: dict[str, tuple[Callable[[str], object], ...]] = {
+        "ledger.sqlite": (read_views, has_quarantine, _open_ledger),
+        "catalog.sqlite": (read_catalog_shards, _read, _open_draft),
+    }
+    for read in readers[name]:
         journal_naming(victim)(path)
         with suppress(CatalogError):
             read(str(path))
         assert victim.read_text() == "precious"
+
+    journal_naming(victim)(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("SELECT count(*) FROM sqlite_master")
+    assert not victim.exists(), "SQLite itself would delete it"
 
 
 def test_journal_that_links_elsewhere_is_refused(root: str, tmp_path: Path) -> None:
@@ -135,6 +144,11 @@ def test_journal_that_links_elsewhere_is_refused(root: str, tmp_path: Path) -> N
     with pytest.raises(InputError, match="the output folder contains a link"):
         read_views(str(path))
     assert not victim.exists()
+
+
+def _open_draft(path: str) -> None:
+    with open_draft(path):
+        pass
 
 
 def _open_ledger(path: str) -> None:

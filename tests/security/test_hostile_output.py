@@ -78,6 +78,7 @@ def hostile_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
         index(str(folder))
     with suppress(WdsctlError):
         split_by_ratios(str(folder), (("a", 1.0), ("b", 1.0)))  # type: ignore[arg-type]
+    assert (folder / ".wdsctl" / "ledger.sqlite").exists()
     return folder
 
 
@@ -170,7 +171,7 @@ def test_every_command_is_covered() -> None:
 def words(
     hostile_dataset: Path, tmp_path: Path, wdsctl: Wdsctl, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str], str]:
-    """Return a function that replaces the placeholders of ASKED."""
+    """Return a function that replaces the placeholders of COMMANDS."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "9999")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
@@ -183,7 +184,7 @@ def words(
     state = tmp_path / f"state{CANARY}.json"
     state.write_text(json.dumps({"version": CANARY, CANARY: CANARY}))
     config = tmp_path / f"c{CANARY}.toml"
-    config.write_text(f"{json.dumps(CANARY)} = 1\n[ls]\n{json.dumps(CANARY)} = 2\n".replace("\\u", "\\u"))
+    config.write_text(f"{json.dumps(CANARY)} = 1\n[ls]\n{json.dumps(CANARY)} = 2\n")
     script = tmp_path / f"p{CANARY}.py"
     script.write_text(f"from megatron.energon import BlendDataset, get_loader  # {CANARY}\nBlendDataset({CANARY!r})\n")
     values = {
@@ -262,9 +263,12 @@ def test_lock_holder_is_reported_without_control_characters(wdsctl: Wdsctl, host
     lock.write_text(json.dumps(asdict(LockHolder(CANARY, 7, "1", 0.0, "far", CANARY))))
     try:
         result = wdsctl("index", hostile_dataset)
+        broken = wdsctl("index", hostile_dataset, "--break-lock")
         assert result.code == 6
-        assert_harmless(result.stderr)
-        assert_harmless(wdsctl("index", hostile_dataset, "--break-lock").stderr)
+        for text in (result.stderr, broken.stderr):
+            assert "process 7 on" in text
+            assert text.count("FORGED") >= 2, "the host and the command"
+            assert_harmless(text)
     finally:
         lock.unlink(missing_ok=True)
 
