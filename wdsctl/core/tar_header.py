@@ -24,6 +24,9 @@ NAME_FIELD, SIZE_FIELD, CHECKSUM_FIELD, MAGIC_FIELD, PREFIX_FIELD = (
 )
 TYPE_OFFSET = 156
 
+#: Numbers that wdsctl does not read, but Python's tarfile does: mode, owner, group, time and device numbers.
+UNREAD_NUMBER_FIELDS = ((100, 108), (108, 116), (116, 124), (136, 148), (329, 337), (337, 345))
+
 #: Offset of the byte that announces another block: in an old GNU sparse header, and in a block that continues its map.
 SPARSE_CONTINUES_OFFSET, SPARSE_MAP_CONTINUES_OFFSET = 482, 504
 

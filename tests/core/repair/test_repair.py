@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import RecordingProgress, a_dataset, a_folder, a_shard, samples, tree
+from tests.build import AsNobody, RecordingProgress, a_dataset, a_folder, a_shard, samples, tree
 from tests.killing import kill_after_random_delay, kill_moments, run_and_kill
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.lock import hold_lock
@@ -190,12 +190,30 @@ def test_overlapping_source_and_destination_are_refused(tmp_path: Path, dest: st
         repair(root, RepairRequest(dest=str(tmp_path / dest) if dest else ""))
 
 
-def test_unreadable_shard_does_not_stop_repair_of_others(tmp_path: Path) -> None:
+def test_unreadable_shard_is_reported_and_others_are_repaired(public_path: Path, as_nobody: AsNobody) -> None:
+    root = make_broken_dataset(public_path)
+    Path(root, "good.tar").chmod(0)
+    (public_path / "fixed").mkdir()
+    (public_path / "fixed").chmod(0o777)
+    report = as_nobody(lambda: repair(root, request_to(public_path)))
+
+    assert sorted(read_copies(report)) == ["cut.tar", "deep/twice.tar", "mixed.tar"]
+    assert {each.shard for each in report.repaired if each.became == "lost"} == {"good.tar", "none.tar"}
+    assert [(each.code, each.severity) for each in report.findings if each.shard == "good.tar"] == [("WDS402", "error")]
+
+
+def test_skipped_shards_are_reported_and_others_are_repaired(tmp_path: Path) -> None:
     root = make_broken_dataset(tmp_path)
-    os.unlink(f"{root}/good.tar")
-    os.symlink("/proc/self/mem", f"{root}/good.tar")
+    os.rename(f"{root}/good.tar", tmp_path / "outside.tar")
+    os.symlink(tmp_path / "outside.tar", f"{root}/good.tar")
+    Path(root, "small.tar.gz").write_bytes(b"")
     report = repair(root, request_to(tmp_path))
-    assert report.fixed == 3
+
+    assert sorted(read_copies(report)) == ["cut.tar", "deep/twice.tar", "mixed.tar"]
+    assert [(each.code, each.severity, each.shard) for each in report.findings[:2]] == [
+        ("WDS409", "error", "good.tar"),
+        ("WDS113", "error", "small.tar.gz"),
+    ]
 
 
 def test_folder_without_shards_is_refused(tmp_path: Path) -> None:

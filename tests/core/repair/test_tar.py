@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import random
+import re
 import tarfile
 from collections.abc import Sequence
 
@@ -13,8 +14,10 @@ from tests.build import a_scan, a_shard, memory_reader, samples
 from wdsctl.core.repair.fixes import Fixes
 from wdsctl.core.repair.members import find_missing, members_of_scan
 from wdsctl.core.repair.tar import plan_tar, repaired_tar_chunks
+from wdsctl.core.samples.naming import split_name
 
 GOOD = a_shard(samples(0, 6, size=700))  # members of 1,536 bytes, two per sample
+MAX_HEADER_BYTES = 1536  # of a member of NAMED: a pax header with its records, and the header itself
 NAMED = a_shard([(f"ü{i}.{part}", b"x" * 700) for i in range(4) for part in "ab"], format=tarfile.PAX_FORMAT)
 
 
@@ -69,6 +72,14 @@ def test_missing_padding_is_added() -> None:
 def test_wrong_checksum_of_plausible_header_is_recomputed() -> None:
     data = bytearray(GOOD)
     data[1536 * 4 + 148 : 1536 * 4 + 154] = b"000001"
+    output, fixes = repair_tar(bytes(data))
+    assert (members(output), dict(fixes.counts)) == (members(GOOD), {"checksums recomputed": 1})
+
+
+@pytest.mark.parametrize("start", [100, 108, 116, 136, 329, 337])  # mode, owner, group, time, device numbers
+def test_damaged_number_in_mended_header_does_not_stop_tarfile(start: int) -> None:
+    data = bytearray(GOOD)
+    data[1536 * 4 + start + 1] = ord("8")  # no octal digit
     output, fixes = repair_tar(bytes(data))
     assert (members(output), dict(fixes.counts)) == (members(GOOD), {"checksums recomputed": 1})
 
@@ -199,13 +210,24 @@ def damage_tar(good: bytes, seed: int) -> bytes:
 
 
 @given(st.integers(0, 10_000), st.sampled_from([GOOD, NAMED]))
-def test_repaired_copy_of_random_damage_is_sound(seed: int, good: bytes) -> None:
-    """The scan of a repaired copy has only findings that repair cannot fix."""
-    output, _ = repair_tar(damage_tar(good, seed))
+def test_repaired_copy_of_random_damage_is_sound_and_adds_nothing(seed: int, good: bytes) -> None:
+    """The scan of a copy has only findings that repair cannot fix, and tarfile reads all of its members.
+
+    Every member has a name and data that the damaged shard has, the name in the headers before the data.
+    """
+    damaged = damage_tar(good, seed)
+    output, _ = repair_tar(damaged)
     scan = a_scan(output)
-    if scan.samples:
-        allowed_codes = {"WDS110", "WDS111", "WDS112", "WDS116", "WDS118", "WDS128"}
-        assert {finding.code for finding in scan.findings} <= allowed_codes
+    if not scan.samples:
+        return
+    allowed_codes = {"WDS110", "WDS111", "WDS112", "WDS116", "WDS118", "WDS128"}
+    assert {finding.code for finding in scan.findings} <= allowed_codes
+    copied = [(name.encode("utf-8", "surrogateescape"), data) for name, data in members(output)]
+    names = [name.decode("utf-8", "backslashreplace") for name, _ in copied]
+    assert [name for name in names if split_name(name)] == [each.name for each in members_of_scan(scan)]
+    for name, data in copied:
+        starts = [match.start() for match in re.finditer(re.escape(data), damaged)]
+        assert any(name in damaged[max(start - MAX_HEADER_BYTES, 0) : start] for start in starts), name
 
 
 @given(st.integers(0, 10_000), st.sampled_from([GOOD, NAMED]))

@@ -26,7 +26,7 @@ from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.repair.members import read_indexed_members
 from wdsctl.core.repair.unit import RepairedShard, RepairRequest, RepairUnit, repair_results, repair_shard
 from wdsctl.core.shards.in_place.kinds import IN_PLACE_FORMATS
-from wdsctl.core.shards.list import ShardFile, list_shards
+from wdsctl.core.shards.list import ShardFile, ShardListing, list_shards
 from wdsctl.core.storage.open import workers_for
 from wdsctl.core.text import escape_unprintable, pluralize
 from wdsctl.core.urls import is_url, normalize_root, redact_secrets
@@ -42,7 +42,8 @@ class RepairReport:
     """The report of `repair`. `repaired`: every shard that is broken, was copied, or lacks members.
 
     `sound`: number of intact shards. `beyond_repair`: shards of which nothing could be saved. `lost_members`: number
-    of names in `repaired[].lost`. `findings`: problems that remain (WDS157), and missing members (WDS130).
+    of names in `repaired[].lost`. `findings`: shards that the listing skips, problems that remain (WDS157), and
+    missing members (WDS130).
     """
 
     root: str
@@ -76,7 +77,8 @@ def repair(
     started = time.monotonic()
     location = locate(root, catalog)
     dest = _resolve_dest(location, request)
-    shards, rows, offsets = _list_shards(location)
+    listing, rows, offsets = _list_shards(location)
+    shards = listing.shards
     _refuse_other_formats(location, shards)
     units = []
     for shard in shards:
@@ -134,7 +136,7 @@ def repair(
         lost_members=sum(len(each.lost) for each in results),
         copied=outcomes["copied"],
         repaired=tuple(each for each in results if each.became != "sound" or each.left or each.lost),
-        findings=tuple(_findings(results)),
+        findings=(*listing.findings, *_findings(results)),
         dry_run=request.dry_run,
         seconds=time.monotonic() - started,
     )
@@ -207,8 +209,8 @@ def _refuse_other_formats(location: DatasetLocation, shards: Sequence[ShardFile]
         )
 
 
-def _list_shards(location: DatasetLocation) -> tuple[Sequence[ShardFile], dict[str, ShardRow], str]:
-    """Return all shards that the catalog does not exclude, their catalog rows by path, and the offsets file.
+def _list_shards(location: DatasetLocation) -> tuple[ShardListing, dict[str, ShardRow], str]:
+    """List all shards that the catalog does not exclude. Return also their catalog rows by path, and the offsets file.
 
     Without a readable catalog, returns all shards and no rows. Without a usable offsets file, its path is empty.
     """
@@ -230,7 +232,7 @@ def _list_shards(location: DatasetLocation) -> tuple[Sequence[ShardFile], dict[s
     listing = list_shards(location.root, exclude, only=location.single_file, catalog_paths=[row.path for row in rows])
     if not listing.shards:
         raise no_shards_error(location)
-    return listing.shards, {row.path: row for row in rows if row.status not in (MISSING_STATUS, "unreadable")}, offsets
+    return listing, {row.path: row for row in rows if row.status not in (MISSING_STATUS, "unreadable")}, offsets
 
 
 def _find_missing_shards(

@@ -238,13 +238,19 @@ def _mend_header(salvaged: SalvageResult, offset: int) -> bytes | None:
     """Return the header with a correct checksum; None if any other field is implausible.
 
     A plausible header has a printable name, a known type, and a size that leads to another header or to the end.
+    Damaged numbers that samples do not need (mode, owner, time) become zero: Python's tarfile stops at invalid ones.
     """
     if offset + TAR_BLOCK_BYTES > salvaged.size:
         return None
     block = salvaged.read(offset, TAR_BLOCK_BYTES)
+    fields = bytearray(block)
+    for start, stop in tar_header.UNREAD_NUMBER_FIELDS:
+        if not _is_tar_number(block[start:stop]):
+            fields[start:stop] = b"0" * (stop - start - 1) + b"\0"
     first, last = tar_header.CHECKSUM_FIELD
-    total = sum(block[:first]) + sum(block[last:]) + 8 * ord(" ")
-    mended = block[:first] + b"%06o\0 " % total + block[last:]
+    total = sum(fields[:first]) + sum(fields[last:]) + 8 * ord(" ")
+    fields[first:last] = b"%06o\0 " % total
+    mended = bytes(fields)
     try:
         header = parse_header(mended)
     except BadTarHeader:
@@ -257,6 +263,13 @@ def _mend_header(salvaged: SalvageResult, offset: int) -> bytes | None:
         and is_followed_by_header(salvaged.read, salvaged.size, offset + TAR_BLOCK_BYTES + padded_size(length))
         else None
     )
+
+
+def _is_tar_number(field: bytes) -> bool:
+    """Whether Python's tarfile, too, reads a number in the field: octal text, or base 256 after 0x80 or 0xFF."""
+    if field[0] in (0x80, 0xFF):
+        return True
+    return not field.split(b"\0", 1)[0].strip().strip(b"01234567")
 
 
 def _is_printable_name(name: bytes) -> bool:

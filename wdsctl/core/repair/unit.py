@@ -34,7 +34,7 @@ from wdsctl.core.tar_header import END_OF_ARCHIVE, detect_compression
 from wdsctl.core.text import join_with_and, pluralize
 from wdsctl.core.urls import is_url
 
-REPAIR_FORMAT_VERSION = 4  # raise it when fixed copies change, so that `repair` replaces earlier copies
+REPAIR_FORMAT_VERSION = 5  # raise it when fixed copies change, so that `repair` replaces earlier copies
 
 #: Findings of a scan that a fixed copy does not have.
 REPAIRABLE_CODES = frozenset(("WDS101", "WDS102", "WDS103", "WDS104", "WDS105", "WDS107", "WDS114", "WDS117"))
