@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.build import a_dataset, a_shard, memory_reader, samples
-from tests.in_place import mds_shard, write_litdata, write_parquet, write_zip
+from tests.in_place import mds_shard, write_litdata, write_mds, write_parquet, write_zip
 from wdsctl.core import importers
 from wdsctl.core.blend import read_blend, traverse
 from wdsctl.core.catalog.read import Catalog
@@ -52,7 +52,6 @@ from wdsctl.core.text import escape_unprintable, printable_path
 from wdsctl.core.urls import redact_secrets
 
 SEEDS = Path(__file__).parent / "seeds"
-_BLOCK = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,14 +360,41 @@ def run_key_list(data: bytes) -> None:
 
 
 def run_importers(data: bytes) -> None:
-    """A JSON index as other tools write it: its entries have keys."""
-    for format_name, name in (("wids", "index.json"), ("mds", "mds/index.json"), ("litdata", "lit/index.json")):
-        os.makedirs(os.path.dirname(os.path.join(_folder(), name)) or ".", exist_ok=True)
-        path = _file(name, data)
-        root = path if format_name == "wids" else os.path.dirname(path)
-        with suppress(WdsctlError), importers.get_importer(format_name).open(root, {}) as source:
-            for _, entry in zip(range(3), source.entries(), strict=False):
+    """A JSON index as other tools write it: its entries have keys, and no data is from outside its folder."""
+    folder = _index_folder()
+    (folder / "index.json").write_bytes(data)
+    for format_name, root in (("wids", folder / "index.json"), ("mds", folder), ("litdata", folder)):
+        with suppress(WdsctlError), importers.get_importer(format_name).open(str(root), {}) as source:
+            for number, entry in zip(range(3), source.entries(), strict=False):
                 assert entry.key
+                with suppress(WdsctlError):
+                    assert not any(_OUTSIDE in part.data for part in source.read(number)), "read outside the folder"
+
+
+_OUTSIDE = b"outside"  # the text in shards that an index must not lead to
+
+
+@cache
+def _index_folder() -> Path:
+    """A folder with shards and a link to its parent folder, which has shards of the same names and sizes."""
+    above = Path(_folder()) / "above"
+    folder = above / "indexes"
+    for place, text in ((folder, b"within."), (above, _OUTSIDE)):
+        write_litdata(place, {"text": "str"}, [[{"text": text}]])
+        write_mds(place, {"text": "str"}, [[{"text": text}]])
+        (place / "a.tar").write_bytes(a_shard({"0.txt": text}))
+    (folder / "up").symlink_to("..")
+    return folder
+
+
+def _indexes() -> Sequence[bytes]:
+    """Indexes of each format that name a shard within their folder, and outside of it by `..` and by a link."""
+    above = _index_folder().parent
+    litdata = (write_litdata(above, {"text": "str"}, [[{"text": _OUTSIDE}]]) / "index.json").read_bytes()
+    mds = (write_mds(above, {"text": "str"}, [[{"text": _OUTSIDE}]]) / "index.json").read_bytes()
+    wids = b'{"wids_version": 1, "shardlist": [{"url": "a.tar", "nsamples": 1}]}'
+    names = {b"chunk-0-0.bin": litdata, b"shard.00000.mds": mds, b"a.tar": wids}
+    return [index.replace(name, prefix + name) for name, index in names.items() for prefix in (b"", b"../", b"up/")]
 
 
 def run_lerobot(data: bytes) -> None:
@@ -491,7 +517,7 @@ TARGETS: dict[str, Target] = {
     "name": Target(run_name),
     "output": Target(run_output),
     "key_list": Target(run_key_list),
-    "importers": Target(run_importers),
+    "importers": Target(run_importers, _indexes),
     "lerobot": Target(run_lerobot, _robot_infos),
     "annotations": Target(run_annotations, _annotations),
     "sniff": Target(run_sniff, _heads),
