@@ -42,13 +42,14 @@ def test_split_by_shard_meets_shares_exactly(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("place")
-def test_split_by_sample_meets_shares_exactly_and_uses_every_shard(tmp_path: Path) -> None:
+def test_split_by_sample_meets_shares_exactly_in_every_shard(tmp_path: Path) -> None:
     root = an_indexed(tmp_path, 3, 50)
     report = split_by_ratios(root, EIGHT_ONE_ONE, by="sample")
 
     assert counts(report) == {"train": (3, 120), "val": (3, 15), "test": (3, 15)}
-    assert Counter(split_of(root).values()) == {"train": 120, "val": 15, "test": 15}
-    assert {count.samples for count in report.splits} == {120, 15}
+    per_shard = Counter((shard, name) for (shard, _), name in split_of(root).items())
+    expected = {"train": 40, "val": 5, "test": 5}
+    assert per_shard == {(f"shard-{i:03d}.tar", name): count for i in range(3) for name, count in expected.items()}
 
 
 @pytest.mark.parametrize(("shards", "by"), [(10, "shard"), (2, "sample"), (1, "sample")])

@@ -188,6 +188,27 @@ def test_known_groups_keep_their_split(before: Groups, after: Groups) -> None:
     assert all(later[group] == splits[group] for group in after if group in splits)
 
 
+def test_new_groups_restore_shares_beside_known_groups() -> None:
+    groups = many_groups(600)
+    numbers = list(groups)
+    before = {number: groups[number] for number in numbers[:100]}
+    splits, held = assign(before, (1.0, 1.0, 1.0))  # far from the shares below
+    names = ("a", "b", "c")
+    kept = {
+        name: np.array([group for group in before if splits[group] == number], np.uint64)
+        for number, name in enumerate(names)
+    }
+    known = group_splits_of(kept, names)
+    later, added = assign({number: groups[number] for number in numbers[100:]}, known=known, held=held)
+
+    assert {group: later[group] for group in before} == splits
+    expected = np.array(SHARES) / sum(SHARES)
+    for label in range(3):  # the others are rare: single groups decide
+        earlier, total = np.array(held[label]), np.array(held[label]) + np.array(added[label])
+        assert np.abs(earlier / earlier.sum() - expected).max() > 0.2
+        assert np.abs(total / total.sum() - expected).max() < 0.002
+
+
 def test_new_groups_balance_earlier_assignment() -> None:
     groups = many_groups(300)
     held = {label: [0, 300, 0] for label in range(4)}  # all of it is in one small split

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from traceback import walk_stack
-from typing import Any
 
 import numpy as np
 import pytest
@@ -173,14 +172,24 @@ def test_missing_media_facts_are_reported_with_command(tmp_path: Path) -> None:
 
 
 def test_column_is_queryable_and_does_not_hide_media_fact(tmp_path: Path) -> None:
-    def words(sample: Any) -> int:
-        return len(sample["txt"])
-
     root = some_shards(tmp_path, 1)
     index(root, columns={"letters": "chars:txt", "width": "size:txt"})
     assert len(find_samples(root, "letters = 8")) == 5
     with pytest.raises(UsageError, match="no media facts"):  # a column of that name does not hide the fact
         find_samples(root, "width > 1")
+
+
+def test_column_of_earlier_generation_is_refused_with_command(tmp_path: Path) -> None:
+    function = "tests.core.counting:number"  # `index` does not compute a column of Python code again by itself
+    root = some_shards(tmp_path, 1)
+    index(root, columns={"number": function, "letters": "chars:txt"})
+    some_shards(tmp_path, 1, first=1)
+    index(root)
+
+    assert len(find_samples(root, "letters = 8")) == 10
+    with pytest.raises(CatalogError, match="'number' was computed for generation 1, expected 2") as caught:
+        find_samples(root, "number > 1")
+    assert (caught.value.code, f"--column number={function}" in caught.value.hint) == ("WDS314", True)
 
 
 def test_catalog_without_sample_rows_is_refused_with_hint(tmp_path: Path) -> None:
