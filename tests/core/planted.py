@@ -1,4 +1,4 @@
-"""Seventy-two planted faults of fifteen kinds that occur in real data, and the level of `validate` that finds each.
+"""Planted faults that occur in real data, and the level of `validate` that finds each of them.
 
 `python -m tests.core.planted` writes the table into docs/validate.md; a test compares the two.
 """

@@ -83,11 +83,11 @@ def test_check_stream_decodes_raises_storage_error() -> None:
 )
 def test_flipped_bit_in_audio_is_detected_by_checksums(container: str, codec: str, form: str) -> None:
     data = make_audio(container, codec, rate=48_000)
-    assert check_stream_decodes(whole(data), form) == INTACT
+    assert check_stream_decodes(byte_range_file(data), form) == INTACT
 
     for at in range(len(data) // 4, len(data) * 3 // 4, len(data) // 11):
         damaged = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
-        assert check_stream_decodes(whole(damaged), form).outcome != "sound"
+        assert check_stream_decodes(byte_range_file(damaged), form).outcome != "sound"
 
 
 def test_flipped_bit_in_matroska_video_is_detected() -> None:
@@ -95,18 +95,19 @@ def test_flipped_bit_in_matroska_video_is_detected() -> None:
     damaged = bytearray(data)
     damaged[len(data) // 2] ^= 1
 
-    assert check_stream_decodes(whole(data), "matroska") == INTACT
-    assert check_stream_decodes(whole(bytes(damaged)), "matroska").outcome == "doubtful"
+    assert check_stream_decodes(byte_range_file(data), "matroska") == INTACT
+    assert check_stream_decodes(byte_range_file(bytes(damaged)), "matroska").outcome == "doubtful"
 
 
 @pytest.mark.parametrize("codec", ["s16", "s32"])
 def test_flac_with_wrong_md5_of_samples_is_doubtful(codec: str) -> None:
     data = flac(codec)
     at = data.index(b"fLaC") + 8 + 18
-    assert check_stream_decodes(whole(data), "flac") == INTACT
-    assert check_stream_decodes(whole(data[:at] + bytes(16) + data[at + 16 :]), "flac") == INTACT  # it states none
+    assert check_stream_decodes(byte_range_file(data), "flac") == INTACT
+    without_md5 = data[:at] + bytes(16) + data[at + 16 :]
+    assert check_stream_decodes(byte_range_file(without_md5), "flac") == INTACT
 
-    verdict = check_stream_decodes(whole(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]), "flac")
+    verdict = check_stream_decodes(byte_range_file(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]), "flac")
 
     assert (verdict.outcome, "the MD5 of its samples" in verdict.reason) == ("doubtful", True)
 
@@ -115,7 +116,7 @@ def test_same_ffmpeg_messages_are_reported_for_each_file() -> None:
     data = bytearray(make_audio("ogg", "vorbis"))
     data[len(data) // 2] ^= 1
 
-    first, second = (check_stream_decodes(whole(bytes(data)), "ogg") for _ in range(2))
+    first, second = (check_stream_decodes(byte_range_file(bytes(data)), "ogg") for _ in range(2))
 
     assert (first.outcome, second) == ("doubtful", first)
 
@@ -124,10 +125,10 @@ def test_transport_stream_with_damaged_tables_gets_verdict() -> None:
     data = make_video("mpegts", "libx264", audio="aac", times=range(24))
     for at in range(0, len(data) // 188 * 188, 188 * 7):
         damaged = data[: at + 9] + bytes([data[at + 9] ^ 0x20]) + data[at + 10 :]
-        assert check_stream_decodes(whole(damaged), "mpegts").outcome in ("sound", "doubtful", "broken")
+        assert check_stream_decodes(byte_range_file(damaged), "mpegts").outcome in ("sound", "doubtful", "broken")
 
 
-def whole(data: bytes) -> ByteRangeFile:
+def byte_range_file(data: bytes) -> ByteRangeFile:
     return ByteRangeFile(
         lambda at, size: data[at : at + size], len(data), max_read_bytes=3 * len(data), max_kept_pages=64
     )
