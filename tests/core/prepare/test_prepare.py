@@ -221,13 +221,13 @@ def test_detection_maps_json_keys_to_fields(tmp_path: Path) -> None:
 
 
 def test_inspect_lists_same_samples_for_raw_files_and_for_shards(tmp_path: Path) -> None:
-    raw, made = a_folder(tmp_path / "raw", samples(0, 4)), str(tmp_path / "made")
+    raw, dest = a_folder(tmp_path / "raw", samples(0, 4)), str(tmp_path / "made")
     shards = {f"shard-{i:06d}.tar": samples(2 * i, 2) for i in range(2)}
     tars = a_dataset(tmp_path / "tars", shards)
-    prepare(raw, made, PrepareRequest(shard_samples=2, take_unsure=True))
+    prepare(raw, dest, PrepareRequest(shard_samples=2, take_unsure=True))
     prepare(tars, request=PrepareRequest(take_unsure=True))
 
-    first = inspect(made, samples=4).first
+    first = inspect(dest, samples=4).first
     assert [(line.key, line.shard) for line in first] == [(f"{i:06d}", f"shard-{i // 2:06d}.tar") for i in range(4)]
     assert [[part.name for part in line.parts] for line in first] == [["jpg", "txt"]] * 4
     assert inspect(tars, samples=4).first == first

@@ -79,7 +79,7 @@ def test_wrong_checksum_of_plausible_header_is_recomputed() -> None:
 @pytest.mark.parametrize("start", [100, 108, 116, 136, 329, 337])  # mode, owner, group, time, device numbers
 def test_damaged_number_in_mended_header_does_not_stop_tarfile(start: int) -> None:
     data = bytearray(GOOD)
-    data[1536 * 4 + start + 1] = ord("8")  # no octal digit
+    data[1536 * 4 + start] = ord("8")  # no octal digit
     output, fixes = repair_tar(bytes(data))
     assert (members(output), dict(fixes.counts)) == (members(GOOD), {"checksums recomputed": 1})
 

@@ -188,7 +188,7 @@ def test_known_groups_keep_their_split(before: Groups, after: Groups) -> None:
     assert all(later[group] == splits[group] for group in after if group in splits)
 
 
-def test_new_groups_restore_shares_beside_known_groups() -> None:
+def test_new_groups_restore_shares_despite_known_groups() -> None:
     groups = many_groups(600)
     numbers = list(groups)
     before = {number: groups[number] for number in numbers[:100]}
