@@ -56,6 +56,19 @@ def test_train_dataset_rejects_invalid_numbers_by_option_name(options: dict[str,
     assert raised.value.hint
 
 
+def test_trace_keeps_urls_and_makes_paths_absolute(unopened_datasets: Path) -> None:
+    def trace_of(trace: str | Path) -> str | None:
+        datasets = [make("data", trace=trace) for make in (get_train_dataset, get_val_dataset)]
+        assert datasets[0].trace == datasets[1].trace
+        return datasets[0].trace
+
+    assert trace_of("s3://bucket/traces") == "s3://bucket/traces"
+    assert trace_of("file:///data/traces") == "/data/traces"
+    assert trace_of("traces") == trace_of(Path("traces")) == str(unopened_datasets / "traces")
+    with pytest.raises(UsageError, match="trace is an empty path"):
+        get_train_dataset("data", trace="")
+
+
 @pytest.mark.parametrize("options", [{"task_encoder": Selects}, {"worker_config": 2}], ids=["class", "number"])
 def test_train_dataset_rejects_encoder_class_and_worker_count(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=rf"{next(iter(options))}(: expected| is )") as raised:

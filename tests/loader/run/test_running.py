@@ -15,6 +15,7 @@ from tests.full_disk import files_of_at_most
 from tests.loader.datasets import Raw, a_dataset, digest
 from tests.loader.running import digests, take_batches
 from wdsctl.core.errors import WdsctlError
+from wdsctl.core.trace import read_trace
 from wdsctl.loader import WorkerConfig, get_loader, get_train_dataset
 from wdsctl.loader.run.engine import count_usable_workers
 
@@ -51,6 +52,18 @@ def test_trace_contains_batches_before_state(dataset: str, tmp_path: Path) -> No
     loader.state_dict()
 
     assert list(restore_keys_by_batch(read_folder(tmp_path))) == list(range(7))
+
+
+def test_trace_at_url_is_written_to_the_store(dataset: str, dest: str, tmp_path: Path) -> None:
+    loader = loader_of(dataset, trace=dest)
+    take_batches(loader, 7)
+    loader.close()
+    local = loader_of(dataset, trace=tmp_path / "trace")
+    take_batches(local, 7)
+    local.close()
+
+    assert restore_keys_by_batch(read_trace(dest)) == restore_keys_by_batch(read_folder(tmp_path / "trace"))
+    assert len(restore_keys_by_batch(read_trace(dest))) == 7
 
 
 def test_full_disk_of_trace_does_not_stop_training(

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from wdsctl.core.blend import Blender, BlendPlan
 from wdsctl.core.errors import UsageError, require_int
-from wdsctl.core.urls import is_url, redact_secrets
+from wdsctl.core.urls import is_url, normalize_root, redact_secrets
 from wdsctl.loader.packing.buckets import Buckets
 from wdsctl.loader.reading.layout import RawMode
 from wdsctl.loader.recipe.hooks import warn_of_misspelled_hooks
@@ -47,7 +47,7 @@ def check_common_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("batch_drop_last", "trust_code"):
         checked[name] = bool(checked[name])
     checked["catalog"] = None if checked["catalog"] is None else os.fspath(checked["catalog"])
-    checked["trace"] = None if checked["trace"] is None else os.path.abspath(os.fspath(checked["trace"]))
+    checked["trace"] = None if checked["trace"] is None else _trace_folder(os.fspath(checked["trace"]))
     checked["delta_timestamps"], checked["tolerance_s"] = check_delta_timestamps(
         checked["delta_timestamps"], checked["tolerance_s"]
     )
@@ -102,6 +102,14 @@ def check_train_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("repeat", "adopt_weights"):
         checked[name] = bool(checked[name])
     return checked
+
+
+def _trace_folder(path: str) -> str:
+    """The absolute path of a folder of traces, or its URL unchanged. Raises UsageError for an empty path."""
+    if not path:
+        raise UsageError("trace is an empty path", hint="pass the folder or the URL of the trace, or omit it")
+    folder = normalize_root(path)
+    return folder if is_url(folder) else os.path.abspath(folder)
 
 
 def size_or_none(name: str, value: int | None, *, minimum: int = 1) -> int | None:
