@@ -75,7 +75,9 @@ def test_batch_numbers_in_trace_give_one_order_across_ranks(kind: str, dataset: 
         for loader in loaders(dataset, kind, world, lanes=10, trace=folder):
             with loader:
                 list(loader)
-        return [(batch.number, batch.origins.tolist()) for batch in read_trace(str(folder)).batches(pass_number=0)]
+        trace = read_trace(str(folder))
+        assert trace.flaws == []
+        return [(batch.number, batch.origins.tolist()) for batch in trace.batches(pass_number=0)]
 
     assert [order(world) for world in (2, 3, 4, 16)] == [order(1)] * 4
 

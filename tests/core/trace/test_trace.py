@@ -255,6 +255,25 @@ def test_query_refuses_conflicting_options(tmp_path: Path, options: dict[str, An
         run_query(str(tmp_path), **options)
 
 
+def test_missing_file_of_rank_is_an_error(tmp_path: Path, cats: str) -> None:
+    def query_of(ranks: set[int], world: int, **options: Any) -> list[tuple[str, str, str]]:
+        folder = tmp_path / f"{world}-{len(ranks)}"
+        for rank in ranks:
+            writer = a_writer(folder, rank, world, [a_source(0, cats)])
+            if rank < 12:  # a rank without batches has a file, too
+                writer.add(rank, [cat(rank)])
+            writer.close()
+        report = run_query(str(folder), **options)
+        return [(each.code, each.severity, each.message) for each in report.findings]
+
+    assert query_of({0, 2}, 3, counts=True) == [("WDS541", "error", "the file of rank 1 of 3 is missing")]
+    assert query_of({1}, 20, step=0) == [
+        ("WDS541", "error", "the file of ranks 0, 2, 3, 4, 5, 6, 7, 8 and 11 more of 20 is missing")
+    ]
+    assert query_of({*range(20)}, 20, counts=True) == []
+    assert query_of({0, 1}, 4, rank=1, step=0) == []
+
+
 def test_damaged_file_is_reported_and_others_are_read(traces: str) -> None:
     damaged = min(Path(traces).iterdir())
     data = bytearray(damaged.read_bytes())

@@ -143,10 +143,15 @@ def _heads(file: BinaryIO, path: str, byte_offset: int, size: int, flaws: list[F
 
 
 def _gaps(path: str, facts: RunFacts, blocks: Int64Array) -> Iterator[Flaw]:
-    """Find gaps: blocks of one pass that do not continue with the rank's next batch."""
+    """Find gaps: blocks of one pass that do not continue with the rank's next batch.
+
+    A rank that reads whole lanes, whose number the ranks do not divide, goes on at batches that are no multiple of
+    `world` away, and lacks none.
+    """
     before, after = blocks[:-1], blocks[1:]
+    step = after[:, 0] - before[:, 1]
     is_later = (
-        (after[:, 3] == before[:, 3]) & (after[:, 2] != before[:, 2]) & (after[:, 0] > before[:, 1] + facts.world)
+        (after[:, 3] == before[:, 3]) & (after[:, 2] != before[:, 2]) & (step > facts.world) & (step % facts.world == 0)
     )
     for i in np.flatnonzero(is_later).tolist():
         first, last = int(before[i, 1]) + facts.world, int(after[i, 0]) - facts.world

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 
 import numpy as np
 
@@ -146,6 +146,7 @@ def count_samples(batches: Iterable[TracedBatch]) -> tuple[dict[SourceFacts | No
 
 
 MAX_FREQUENT_SAMPLES = 10  # most frequent samples per dataset
+MAX_RANKS_NAMED = 8  # ranks without a file in one finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +200,11 @@ def query_trace(folder: str, options: TraceOptions) -> TraceReport:
         batches_counted=counted,
         out=options.out,
         written=written,
-        findings=(*map(_flaw_finding, found.flaws), *lines.findings),
+        findings=(
+            *map(_flaw_finding, found.flaws),
+            *_missing_rank_findings(found, options.rank),
+            *lines.findings,
+        ),
     )
 
 
@@ -350,6 +355,25 @@ def _summarize_source(source: SourceFacts) -> SourceSummary:
 def _flaw_finding(flaw: Flaw) -> Finding:
     severity: Severity = "note" if flaw.kind == "cut" else "error"
     return Finding(code="WDS541", severity=severity, message=flaw.message, shard=flaw.path, offset=flaw.byte_offset)
+
+
+def _missing_rank_findings(found: Trace, rank: int | None) -> Iterator[Finding]:
+    """A finding for each number of ranks that wrote batches, if files of some ranks are not in the trace, as after a
+    copy from some of the machines only. `rank`: the only one that is asked for."""
+    worlds = {file.facts.world for file in found.files if len(file.blocks)}
+    for world in sorted(worlds):
+        present = {file.facts.rank for file in found.files if file.facts.world == world}
+        missing_count = world - len(present)
+        if missing_count <= 0 or rank in present:
+            continue
+        names = islice((str(each) for each in range(world) if each not in present), MAX_RANKS_NAMED)
+        more = f" and {missing_count - MAX_RANKS_NAMED:,} more" if missing_count > MAX_RANKS_NAMED else ""
+        yield Finding(
+            code="WDS541",
+            severity="error",
+            message=f"the file of rank{'s' * (missing_count > 1)} {', '.join(names)}{more} of {world:,} is missing",
+            shard=found.folder,
+        )
 
 
 def _describe_filters(options: TraceOptions) -> str:
