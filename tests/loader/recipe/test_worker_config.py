@@ -45,6 +45,17 @@ def test_worker_config_defaults_missing_rank_or_world_size() -> None:
     assert WorkerConfig(world_size=2) == WorkerConfig(0, 2)
 
 
+def test_worker_config_rejects_rank_without_world_size_if_there_are_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("is_initialized", True), ("get_rank", 3), ("get_world_size", 8)):
+        monkeypatch.setattr(distributed, name, lambda *_, value=value: value)
+
+    for options in ({"rank": 3}, {"world_size": 8}):
+        with pytest.raises(UsageError, match="only one of rank and world_size is given") as raised:
+            WorkerConfig(**options)
+        assert raised.value.hint == "pass both, or neither for those of torch.distributed"
+    assert WorkerConfig() == WorkerConfig(3, 8)
+
+
 def test_has_default_rank_survives_pickle() -> None:
     for config, is_default in ((WorkerConfig(num_workers=2), True), (WorkerConfig(0, 1, 2), False)):
         restored = pickle.loads(pickle.dumps(config))  # noqa: S301 - our own

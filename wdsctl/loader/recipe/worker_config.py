@@ -183,6 +183,8 @@ class WorkerConfig:
             distributed_rank = _distributed_rank(self.data_parallel_group)
             is_default = distributed_rank is None
         else:
+            if self.rank is _UNSET or self.world_size is _UNSET:
+                _check_only_rank(self.data_parallel_group)
             is_default = self.has_default_rank and (self.rank, self.world_size) == (0, 1)
         object.__setattr__(self, "has_default_rank", is_default)
         rank, size = distributed_rank or (0, 1)
@@ -259,6 +261,17 @@ def _distributed_rank(group: Any) -> tuple[int, int] | None:
             hint="pass the group that this process belongs to",
         )
     return rank, distributed.get_world_size(group)
+
+
+def _check_only_rank(group: Any) -> None:
+    """Raise UsageError if torch.distributed has several ranks: with half of the position given, all of them would be
+    rank 0, or the only rank."""
+    _, world_size = _distributed_rank(group) or (0, 1)
+    if world_size > 1:
+        raise UsageError(
+            f"only one of rank and world_size is given, but torch.distributed has {world_size} ranks",
+            hint="pass both, or neither for those of torch.distributed",
+        )
 
 
 def _unpickle(kind: type[WorkerConfig], values: dict[str, Any]) -> WorkerConfig:
