@@ -56,6 +56,7 @@ def test_zero_weights_are_allowed_if_schedule_starts_at_0() -> None:
         ([{"step": 0, "weights": {"wbe": 1}}], "[0].weights.wbe", "no entry 'wbe'; did you mean 'web'"),
         ([{"step": 0, "weights": {"3": 1}}], "[0].weights.3", "no entry '3'"),
         ([{"step": 0, "weights": {"": 1}}], "[0].weights.", "no entry ''"),
+        ([{"step": 0, "weights": {"web": 1, "0": 2}}], "[0].weights.0", "'web' and '0' name the same entry"),
         ([{"step": 0, "weights": {"web": -1}}], "[0].weights.web", "web: expected a number"),
         ([{"step": 0, "weights": [0, 0, 0]}], "[0].weights", "all weights are 0"),
         ([{"step": 5, "weights": [1, 1, 1]}, {"step": 5, "weights": [1, 1, 2]}], "[1].step", "5 does not come after 5"),

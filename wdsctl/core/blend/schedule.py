@@ -92,8 +92,14 @@ def _weights(node: Node, names: Sequence[str], before: Sequence[Fraction]) -> li
             f"weights: expected a weight per entry, or names and weights, found {found}", node.location_of("weights")
         )
     now = list(before)
+    keys: dict[int, str] = {}  # of the entries that are named
     for key, value in weights.value.items():
-        now[_entry_index(key, names, weights.location_of(key))] = parse_amount(value, key, weights.location_of(key))
+        location = weights.location_of(key)
+        at = _entry_index(key, names, location)
+        if at in keys:
+            raise _schedule_error(f"weights: {keys[at]!r} and {key!r} name the same entry", location)
+        keys[at] = key
+        now[at] = parse_amount(value, key, location)
     return now
 
 
