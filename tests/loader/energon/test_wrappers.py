@@ -150,6 +150,9 @@ def test_epochize_and_gc_datasets_set_dataset_options(path: str) -> None:
     assert [keys(loader), keys(loader)] == [expected[:3], expected[3:]]
     with pytest.raises(UsageError, match="endless"):
         EpochizeDataset(validation(path), length=3)
+    for length in (0, -1):
+        with pytest.raises(UsageError, match=f"length is {length}"):
+            EpochizeDataset(training, length=length)
 
 
 def summarize(batch: Any) -> Any:

@@ -129,6 +129,8 @@ def EpochizeDataset(  # noqa: N802 - Energon's name
             "EpochizeDataset needs an endless training", hint="wrap get_train_dataset(...) without repeat=False"
         )
     _check_worker_config(dataset, worker_config)
+    if require_int("length", length) < 1:
+        raise UsageError(f"length is {length}", hint="pass 1 or more batches")
     return replace(dataset, virtual_epoch_length=require_int("length", length))
 
 
