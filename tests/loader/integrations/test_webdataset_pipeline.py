@@ -314,8 +314,10 @@ def test_as_webdataset_refuses_raw_views() -> None:
 
 @pytest.mark.usefixtures("unopened_datasets")
 def test_as_webdataset_refuses_options_with_dataset() -> None:
-    with pytest.raises(UsageError, match="batch_size, seed cannot be changed"):
+    with pytest.raises(UsageError, match="batch_size, seed cannot be changed") as raised:
         as_webdataset(get_train_dataset("anywhere"), batch_size=4, seed=1)
+
+    assert raised.value.hint == "pass batch_size and seed to get_train_dataset"
 
 
 def test_truncated_shard_error_names_shard(tmp_path: Path) -> None:

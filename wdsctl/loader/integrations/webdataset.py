@@ -173,7 +173,7 @@ def as_webdataset(dataset: TrainDataset | ValDataset | str | os.PathLike[str], *
     elif options:
         raise UsageError(
             f"{', '.join(options)} cannot be changed after the dataset was created",
-            hint="pass {' and '.join(options)} to get_train_dataset",
+            hint=f"pass {' and '.join(options)} to get_train_dataset",
         )
     _check_encoder(dataset.task_encoder, dataset.raw)
     if dataset.batch_size is None:
