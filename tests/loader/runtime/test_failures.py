@@ -338,3 +338,13 @@ def test_missing_shard_is_skipped_and_counted(tmp_path: Path) -> None:
 
     assert keys == {*range(20), *range(40, 60)}
     assert loader.stats.causes == {"load: WDS404": loader.stats.failed}
+
+
+def test_missing_shard_of_100_neighbours_ends_unshuffled_run(tmp_path: Path) -> None:
+    path = a_dataset(tmp_path, 330, shard_samples=110, parts=numbered)
+    (tmp_path / "shard-001.tar").unlink()
+
+    with pytest.raises(FatalSampleError, match="100 consecutive samples failed in load") as raised:
+        take_batches(loader_of(path, Raw(), lanes=1, shuffle=False), 60)
+
+    assert "shard-001.tar" in raised.value.where
