@@ -22,6 +22,7 @@ from wdsctl.loader.distributed import (
     all_ranks,
     any_rank,
     check_created_after_init,
+    check_distinct_ranks,
     check_group,
     check_same_on_all_ranks,
     gather_states,
@@ -62,6 +63,8 @@ def calls(rank: int, world: int) -> dict[str, Any]:
         "all": [all_ranks(True), all_ranks(rank == 0)],
         "same": result_of(check_same_on_all_ranks, {"seed": 1}),
         "other": result_of(check_same_on_all_ranks, {"seed": 7 if rank == last else 1, "split": "train"}),
+        "own ranks": result_of(check_distinct_ranks, WorkerConfig(rank, world)),
+        "one rank": result_of(check_distinct_ranks, WorkerConfig(world - 1, world)),
         "mine": result_of(check_group, WorkerConfig(rank, world)),
         "not mine": result_of(check_group, WorkerConfig(0, 1)),
     }

@@ -93,6 +93,15 @@ def test_different_plan_is_rejected_on_all_ranks(reports: list[dict[str, Any]]) 
     assert [each["other"] for each in reports] == [["WDS520", message]] * len(reports)
 
 
+def test_processes_with_the_same_rank_are_rejected_on_all_ranks(reports: list[dict[str, Any]]) -> None:
+    world = len(reports)
+    names = ", ".join(map(str, range(world)))
+    message = f"processes {names} are all rank {world - 1} of {world}, and would read the same batches"
+
+    assert [each["own ranks"] for each in reports] == [None] * world
+    assert [each["one rank"] for each in reports] == [["WDS520", message]] * world
+
+
 def test_check_group_rejects_other_rank_than_loader(reports: list[dict[str, Any]]) -> None:
     for rank, each in enumerate(reports):
         assert each["mine"] is None

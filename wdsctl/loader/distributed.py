@@ -155,6 +155,24 @@ def check_group(workers: WorkerConfig) -> None:
         )
 
 
+def check_distinct_ranks(workers: WorkerConfig) -> None:
+    """Raise LoaderError WDS520 on all ranks if several processes of the group have the same rank: they would read the
+    same batches, and no process those of another rank. Sends 8 bytes per rank."""
+    ranks = _all_gather_ints(workers.rank, workers.data_parallel_group)
+    processes: dict[int, list[int]] = {}
+    for process, rank in enumerate(ranks):
+        processes.setdefault(rank, []).append(process)
+    double = next((rank for rank, each in processes.items() if len(each) > 1), None)
+    if double is not None:
+        raise LoaderError(
+            f"processes {shorten_list(processes[double])} are all rank {double} of {workers.world_size}, and would "
+            "read the same batches",
+            hint="omit rank and world_size in WorkerConfig, or pass the rank within the whole job (RANK, not "
+            "LOCAL_RANK)",
+            code="WDS520",
+        )
+
+
 def check_created_after_init(workers: WorkerConfig) -> None:
     """Raise UsageError if a loader was created as the only rank, but torch.distributed now has several ranks."""
     if workers.has_default_rank and _group_size(workers.data_parallel_group) > 1:

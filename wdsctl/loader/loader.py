@@ -366,13 +366,14 @@ class Loader:
         stream.begin_next_pass()
 
     def _check_ranks(self, stream: RankStream) -> None:
-        """Check that all ranks have the same plan before any rank begins: otherwise a rank could read other data for
-        weeks without notice."""
+        """Check that all ranks have the same plan, and different numbers, before any rank begins: otherwise a rank
+        could read other data for weeks without notice."""
         self._are_ranks_checked = True
         distributed.check_created_after_init(self._dataset.worker_config)
         if self._group is not None:
             distributed.check_group(self._dataset.worker_config)
         if distributed.has_process_group(self._dataset.worker_config):
+            distributed.check_distinct_ranks(self._dataset.worker_config)
             distributed.check_same_on_all_ranks(
                 {**stream.loader_plan.to_state(), "recipe": stream.loader_plan.recipe_facts}, self._group
             )
