@@ -248,7 +248,11 @@ def test_query_without_result_is_refused_with_available_batches(
 
 
 @pytest.mark.parametrize(
-    "options", [{"step": 1, "batch": 2}, {"key": "a", "counts": True}, {"out": "x"}, {"key": "a", "out": "x"}]
+    "options",
+    [
+        *({"step": 1, "batch": 2}, {"key": "a", "counts": True}, {"out": "x"}, {"key": "a", "out": "x"}),
+        *({"rank": 0}, {"pass_number": 0}),
+    ],
 )
 def test_query_refuses_conflicting_options(tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(UsageError):

@@ -219,6 +219,13 @@ def _check(options: TraceOptions) -> None:
     used = [name for name, is_used in selectors.items() if is_used]
     if len(used) > 1:
         raise UsageError(f"{' and '.join(used)} exclude each other", hint="pass only one of them")
+    filters = {"--rank": options.rank, "--pass": options.pass_number}
+    alone = [name for name, value in filters.items() if value is not None and not used]
+    if alone:
+        raise UsageError(
+            f"{alone[0]} needs a query, and the overview has all ranks and passes",
+            hint="add --step N, --batch N, --key KEY, --id ID or --counts",
+        )
     if options.out is not None and used not in (["--step"], ["--batch"]):
         raise UsageError("--out needs --step or --batch", hint="add --step N or --batch N")
 
