@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from tests.loader.pipeline.fake_stages import Numbers, References, failures_of
 from wdsctl.core.checkpoint.addresses import decode_addresses, encode_address
@@ -181,6 +182,28 @@ def test_criterion_that_fails_for_every_sample_is_fatal() -> None:
 
     assert "the size 0" in str(raised.value)
     assert raised.value.hint
+
+
+def test_failure_tolerance_applies_to_criterion() -> None:
+    failures = failures_of(log_exception)
+    stage = GroupStage(lambda _: ("wide", 0), 3, 1000, tolerance=2)
+
+    with pytest.raises(FatalSampleError, match="2 consecutive samples failed in batch_group_criterion"):
+        stage.open(Numbers(), failures, failures.stats).next()
+
+
+def test_criterion_draws_random_numbers_by_sample() -> None:
+    def batches(seed: int, *, resumed_after: int = 0) -> list[list[int]]:
+        torch.manual_seed(resumed_after)
+        stage = GroupStage(lambda _: (int(torch.randint(3, (1,))), None), 3, 1000, seed=seed)
+        failures = failures_of()
+        groups = stage.open(Numbers(), failures, failures.stats)
+        found = [numbers(groups.next()) for _ in range(resumed_after)]
+        again = stage.open(Numbers(), failures, failures.stats)
+        again.load(groups.state())
+        return found + [numbers(again.next()) for _ in range(20 - resumed_after)]
+
+    assert batches(1) == batches(1, resumed_after=7) != batches(2)
 
 
 @pytest.mark.parametrize("result", [7, (1, 2, 3), ([], 2), ("a", "b")], ids=repr)

@@ -147,6 +147,20 @@ def test_check_determinism_stops_training_at_first_difference(tmp_path: Path) ->
         next(iter(make_training_loader(path, encoder=Counts(), check_determinism=True)))
 
 
+def test_check_determinism_compares_groups_of_criterion(tmp_path: Path) -> None:
+    calls = itertools.count()
+
+    class Counting(Raw):
+        def batch_group_criterion(self, sample: Any) -> tuple[int, None]:
+            return next(calls), None
+
+    path = a_dataset(tmp_path, 20, parts=numbered)
+    with pytest.raises(FatalSampleError, match="batch_group_criterion returned different results") as raised:
+        next(iter(make_training_loader(path, encoder=Counting(), check_determinism=True)))
+
+    assert raised.value.code == "WDS508"
+
+
 @pytest.mark.parametrize("typed", [False, True], ids=["dicts", "dataclasses"])
 def test_check_determinism_compares_memoryviews_like_bytes(typed: bool, tmp_path: Path) -> None:
     class Nested(Raw):

@@ -9,9 +9,11 @@ from typing import Any, Protocol
 
 from wdsctl.core.checkpoint.addresses import decode_addresses, encode_address
 from wdsctl.core.errors import UsageError
+from wdsctl.core.hashing import hash_one_value
 from wdsctl.core.text import short_repr
 from wdsctl.loader.runtime.failures import FailureTracker, Stats, describe_sample_location, get_field
 from wdsctl.loader.runtime.position import begin_hook, end_hook
+from wdsctl.loader.runtime.randomness import seed_all
 from wdsctl.loader.runtime.stage import Address, Cursor, PipelineItem, hash_restore_key
 
 GroupCriterion = Callable[[Any], tuple[Hashable, int | None]]
@@ -84,13 +86,16 @@ class GroupStage:
     """`criterion(value)` returns a group and its batch size (None: `default_size`).
 
     If more than `max_waiting` items wait, the oldest group is emitted as a smaller batch. `drop_last`: items that wait
-    at the end of a finite lane are dropped.
+    at the end of a finite lane are dropped. `seed`: of the random numbers that the criterion draws for an item; None if
+    it draws none. `tolerance`: consecutive failures that end the run, None for the default.
     """
 
     criterion: GroupCriterion
     default_size: int | None
     max_waiting: int
     drop_last: bool = False
+    seed: int | None = None
+    tolerance: int | None = None
 
     def open(self, upstream: Cursor, failures: FailureTracker, stats: Stats) -> GroupCursor:
         return GroupCursor(self, upstream, failures, stats)
@@ -195,6 +200,8 @@ class GroupCursor:
 
     def _add_to_group(self, item: PipelineItem) -> tuple[Hashable, WaitingGroup] | None:
         """Add an item to its group. None if the criterion fails on it."""
+        if self._stage.seed is not None:
+            seed_all(hash_one_value(self._stage.seed, item.origin_hash))
         begin_hook(item.origin_hash)
         try:
             key, size = self._stage.group_of(item.value)
@@ -207,9 +214,8 @@ class GroupCursor:
                     code="WDS513",
                 )
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a hook may raise anything: all of it is reported
-            self._failures.record_failure(
-                "batch_group_criterion", error, item.value, describe_sample_location(item.value)
-            )
+            where = describe_sample_location(item.value)
+            self._failures.record_failure("batch_group_criterion", error, item.value, where, self._stage.tolerance)
             return None
         finally:
             end_hook()

@@ -158,15 +158,24 @@ def _pack_stage(dataset: BaseDataset, streams: OpenBlend, max_empty_draws: int) 
 
 
 def _group_stage(dataset: BaseDataset, streams: OpenBlend) -> GroupStage | None:
+    hook: Hook | None = None
     if dataset.buckets is not None:
         criterion: GroupCriterion = dataset.buckets.criterion(lambda number, name: streams.sources[number].column(name))
     elif is_overridden(dataset.task_encoder, "batch_group_criterion"):
-        criterion = dataset.task_encoder.batch_group_criterion
+        hook = _encoder_hook(dataset, "batch_group_criterion")
+        criterion = hook.call
     else:
         return None
-    if dataset.check_determinism:
+    if hook is None and dataset.check_determinism:
         criterion = with_determinism_check("batch_group_criterion", criterion)
-    return GroupStage(criterion, dataset.batch_size, dataset.most_waiting, dataset.batch_drop_last)
+    return GroupStage(
+        criterion,
+        dataset.batch_size,
+        dataset.most_waiting,
+        dataset.batch_drop_last,
+        seed=None if hook is None else hook.seed,
+        tolerance=None if hook is None else hook.tolerance,
+    )
 
 
 def _are_unlike_sources(sources: Sequence[SplitSource], first: int, second: int) -> bool:
