@@ -97,7 +97,8 @@ class WdsctlTrainerMixin(_Trainer):  # type: ignore[misc]
     ) -> None:
         super().__init__(*args, eval_dataset=eval_dataset, **kwargs)
         self._loader_options = loader_options or {}
-        self._eval_loaders: dict[int, Loader] = {}
+        # By the id of the source, which is kept: the id of an object that is gone may be that of another one.
+        self._eval_loaders: dict[int, tuple[ValSource, Loader]] = {}
         self._loader_state: LoaderStateCallback | None = None
         if train_dataset is not None:
             # TrainingArguments has initialised torch.distributed.
@@ -143,5 +144,5 @@ class WdsctlTrainerMixin(_Trainer):  # type: ignore[misc]
                     f"{dataset.worker_config.world_size} ranks, and Trainer gathers every batch from all",
                     hint="get_val_dataset(..., uneven='pad')",
                 )
-            self._eval_loaders[id(source)] = open_loader(dataset, self._loader_options)
-        return self._eval_loaders[id(source)]
+            self._eval_loaders[id(source)] = source, open_loader(dataset, self._loader_options)
+        return self._eval_loaders[id(source)][1]
