@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 
 from tests.loader.datasets import a_shard
 from wdsctl.core.blend import Blender
-from wdsctl.core.errors import CatalogError, InputError
+from wdsctl.core.errors import CatalogError, InputError, UsageError
 from wdsctl.loader import get_train_dataset, get_val_dataset, get_val_datasets
 from wdsctl.loader.recipe.dataset import read_blend_plan
 
@@ -88,7 +88,25 @@ def test_read_blend_plan_returns_given_plan() -> None:
     plan = read_blend_plan(get_train_dataset(Blender([("one", 1), ("two", 3)])))
 
     assert [component.weight for component in plan.components] == [Fraction(1, 4), Fraction(3, 4)]
-    assert read_blend_plan(get_val_dataset(plan)) is plan
+    assert read_blend_plan(get_train_dataset(plan)) is plan
+
+
+def test_validation_of_plan_reads_every_dataset_of_it() -> None:
+    plan = read_blend_plan(get_train_dataset(Blender([("one", 1), ("two", 3)])))
+    (component,) = read_blend_plan(get_val_dataset(plan)).components
+
+    assert [each.leaf for each in component.repeated_leaves] == list(plan.leaves)
+    assert len(get_val_datasets(plan)) == 2
+
+
+@pytest.mark.parametrize("options", [{"shuffle": False}, {"shuffle_over_epochs_multiplier": -1}, {"split_part": "val"}])
+def test_train_dataset_refuses_split_and_shuffling_beside_plan(options: dict[str, Any]) -> None:
+    plan = read_blend_plan(get_train_dataset("data"))
+
+    with pytest.raises(UsageError, match="have no effect on a BlendPlan"):
+        get_train_dataset(plan, **options)
+    with pytest.raises(UsageError, match="have no effect on a BlendPlan"):
+        get_val_dataset(plan, split_part="train")
 
 
 def test_get_val_datasets_returns_one_dataset_per_component() -> None:

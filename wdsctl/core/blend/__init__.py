@@ -17,7 +17,7 @@ from wdsctl.core.blend.plan import (
     ScheduleSegment,
     traverse,
 )
-from wdsctl.core.blend.read import Blender, list_split_names, read_blend
+from wdsctl.core.blend.read import Blender, list_split_names, read_blend, validation_plan
 from wdsctl.core.blend.scope import Subset, resolve
 
 __all__ = [
@@ -35,4 +35,5 @@ __all__ = [
     "read_blend",
     "resolve",
     "traverse",
+    "validation_plan",
 ]

@@ -41,11 +41,16 @@ def read_blend(
     part = expand_node(root_node(source), Scope(os.getcwd(), split_part, multiplier), BlendFileCache())
     plan = part if isinstance(part, BlendPlan) else BlendPlan((part,), where=part.where)
     if mode == "val":
-        leaves = tuple(map(RepeatedLeaf, plan.leaves))
-        return BlendPlan((BlendComponent(Fraction(1), leaves, None, plan.where),), where=plan.where)
+        return validation_plan(plan)
     for component in plan.components:
         _check_multipliers(component)
     return plan
+
+
+def validation_plan(plan: BlendPlan) -> BlendPlan:
+    """The plan of a validation: all leaves of a plan in order, once each, in one component."""
+    leaves = tuple(map(RepeatedLeaf, plan.leaves))
+    return BlendPlan((BlendComponent(Fraction(1), leaves, None, plan.where),), where=plan.where)
 
 
 def _check_multipliers(component: BlendComponent) -> None:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from wdsctl.core.blend import Blender, BlendPlan, Leaf, read_blend, traverse
+from wdsctl.core.blend import Blender, BlendPlan, Leaf, read_blend, traverse, validation_plan
 from wdsctl.core.dataset.view_root import is_blend_file
-from wdsctl.core.errors import CatalogError, InputError
+from wdsctl.core.errors import CatalogError, InputError, UsageError
 from wdsctl.core.urls import is_url, protocol, redact_repr
 from wdsctl.loader.packing.buckets import Buckets
 from wdsctl.loader.packing.options import Packing
@@ -210,6 +210,7 @@ def get_train_dataset(
     """
     arguments = check_common_arguments(locals())
     dataset = TrainDataset(**check_train_arguments(arguments))
+    _check_plan(path, has_defaults=split_part == "train" and dataset.shuffle_over_epochs_multiplier == 1)
     _check_paths(dataset)
     return dataset
 
@@ -253,6 +254,7 @@ def get_val_dataset(
     """
     arguments = check_common_arguments(locals())
     dataset = ValDataset(**arguments | {"limit": size_or_none("limit", limit)})
+    _check_plan(path, has_defaults=split_part == "val")
     _check_paths(dataset)
     return dataset
 
@@ -299,6 +301,15 @@ def resolve_changed_shards(dataset: D, *, is_resumed: bool) -> D:
     if dataset.changed_shards is not None:
         return dataset
     return replace(dataset, changed_shards="error" if is_resumed else "skip")
+
+
+def _check_plan(path: DatasetPath, *, has_defaults: bool) -> None:
+    """Raise UsageError for a split or a shuffling beside a plan, which has both already."""
+    if isinstance(path, BlendPlan) and not has_defaults:
+        raise UsageError(
+            "split_part, shuffle and shuffle_over_epochs_multiplier have no effect on a BlendPlan",
+            hint="pass split_part and multiplier to read_blend, or pass the blend file instead of its plan",
+        )
 
 
 def _check_paths(dataset: BaseDataset) -> None:
@@ -353,7 +364,7 @@ def read_blend_plan(dataset: BaseDataset) -> BlendPlan:
     """
     path = dataset.path
     if isinstance(path, BlendPlan):
-        return path
+        return path if isinstance(dataset, TrainDataset) else validation_plan(path)
     mode: Any = "train" if isinstance(dataset, TrainDataset) else "val"
     multiplier = dataset.shuffle_over_epochs_multiplier if isinstance(dataset, TrainDataset) else None
     read = path.plan if isinstance(path, Blender) else partial(read_blend, path)
