@@ -8,6 +8,8 @@ import sys
 from typing import Any
 
 import pytest
+import torch.distributed
+import torch.utils.data
 
 from tests.core.job_states import a_rank_state
 from wdsctl.core.errors import LoaderError
@@ -18,6 +20,7 @@ from wdsctl.loader.distributed import (
     check_group,
     check_same_on_all_ranks,
     gather_states,
+    has_process_group,
     scatter_states,
 )
 
@@ -131,3 +134,13 @@ def test_process_without_torch_distributed_is_only_rank() -> None:
     check_group(WorkerConfig())
     with pytest.raises(LoaderError, match="no states to send"):
         scatter_states(None)
+
+
+def test_workers_of_data_loader_do_not_communicate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda _: 2)
+    assert has_process_group(WorkerConfig(0, 2))
+
+    monkeypatch.setattr(torch.utils.data, "get_worker_info", object)
+
+    assert not has_process_group(WorkerConfig(0, 2))

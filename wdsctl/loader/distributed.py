@@ -8,6 +8,7 @@ process is the only rank.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -132,9 +133,14 @@ def check_same_on_all_ranks(value: Any, group: Any = None) -> None:
 
 
 def has_process_group(workers: WorkerConfig) -> bool:
-    """Whether the ranks of a WorkerConfig can communicate: torch.distributed is initialized with their group."""
-    group = workers.data_parallel_group
-    return workers.world_size > 1 and _is_initialized() and _group_size(group) == workers.world_size
+    """Whether the ranks of a WorkerConfig can communicate: torch.distributed is initialized with their group.
+
+    Not in a worker of torch's DataLoader, which was forked from a rank: it has the group, but none of its threads, and
+    would wait forever.
+    """
+    if workers.world_size == 1 or _is_in_data_loader_worker():
+        return False
+    return _is_initialized() and _group_size(workers.data_parallel_group) == workers.world_size
 
 
 def has_other_processes() -> bool:
@@ -232,6 +238,11 @@ def _collective_device(group: Any) -> torch.device:
     if backend == "nccl":
         return torch.device("cuda", torch.cuda.current_device())
     return torch.device("xpu") if backend == "xccl" else torch.device("cpu")
+
+
+def _is_in_data_loader_worker() -> bool:
+    torch_data = sys.modules.get("torch.utils.data")
+    return torch_data is not None and torch_data.get_worker_info() is not None
 
 
 def _is_initialized() -> bool:

@@ -111,7 +111,9 @@ class SampleStream(Generic[T]):
     def _worker_dataset(self, worker: int, workers: int, *, is_fresh: bool) -> TrainDataset | ValDataset:
         config = self._dataset.worker_config
         rank, world = config.rank + worker * config.world_size, workers * config.world_size
-        dataset = replace(self._dataset, worker_config=replace(config, rank=rank, world_size=world))
+        # The group is that of the ranks, of which each has several workers.
+        workers_config = replace(config, rank=rank, world_size=world, data_parallel_group=None)
+        dataset = replace(self._dataset, worker_config=workers_config)
         if isinstance(dataset, TrainDataset) and dataset.lanes is None and is_fresh:
             return replace(dataset, lanes=LANES_PER_RANK * config.world_size)  # as without workers
         return dataset
