@@ -232,7 +232,7 @@ def run_facts_from_json(data: bytes) -> RunFacts:
     content = read_json(data.decode("utf-8", "surrogateescape"))
     if content["version"] > TRACE_VERSION:
         raise NewerTraceError(f"it has version {content['version']}, but this wdsctl reads version {TRACE_VERSION}")
-    if content["world"] < 1:
+    if type(content["world"]) is not int or content["world"] < 1:
         raise ValueError
     return RunFacts(
         rank=content["rank"],
