@@ -25,6 +25,10 @@ def test_printable_path_escapes_only_non_utf8_bytes(name: bytes, expected: str) 
     assert printable_path(os.fsdecode(name)) == expected
 
 
+def test_printable_path_escapes_half_a_surrogate_pair_of_json() -> None:
+    assert printable_path("cut \ud83d, \udfff, \udcff") == r"cut \ud83d, \udfff, \xff"
+
+
 def test_control_characters_in_names_are_escaped() -> None:
     assert escape_unprintable("a b\n\x1b[2J") == r"a b\n\x1b[2J"
     assert path_for_message(os.fsdecode(b"a\n\xff.jpg")) == r"a\n\xff.jpg"

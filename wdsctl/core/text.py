@@ -38,9 +38,19 @@ _UNSAFE = re.compile(
 )
 
 
+#: Half a surrogate pair that does not stand for a byte of a path.
+_HALF_PAIR = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+
+
 def printable_path(path: str) -> str:
-    r"""Return the path as valid Unicode, for any stream or database. Bytes that are not UTF-8 become `\xNN`."""
-    return path if path.isascii() else os.fsencode(path).decode("utf-8", "backslashreplace")
+    r"""Return the path as valid Unicode, for any stream or database. Bytes that are not UTF-8 become `\xNN`.
+
+    Half a surrogate pair, which no path has but texts of JSON may have, becomes `\uNNNN`.
+    """
+    if path.isascii():
+        return path
+    path = _HALF_PAIR.sub(lambda found: _escape(found[0]), path)
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def escape_control_chars(text: str) -> str:

@@ -73,6 +73,15 @@ def test_jsonl_row_without_valid_key_is_fault(tmp_path: Path) -> None:
     } == dict.fromkeys((1, 2, 3), "WDS232")
 
 
+def test_jsonl_row_with_half_a_surrogate_pair_keeps_others(tmp_path: Path) -> None:
+    rows = [{"image": "a/1.jpg", "text": "cut \ud83d"}, {"image": "\ud83d.jpg"}, {"image": "a/2.jpg", "text": "whole"}]
+    root = a_folder(tmp_path, {**FILES, "t.jsonl": "\n".join(map(json.dumps, rows)).encode()})
+
+    errors = read_errors(f"{root}/t.jsonl", {"text": "text"})
+
+    assert {place: error.code for place, error in errors.items()} == {0: "WDS232", 1: "WDS231"}
+
+
 def test_jsonl_files_of_folder_are_one_source(tmp_path: Path) -> None:
     root = a_folder(
         tmp_path, {"b/t.jsonl": b'{"i":"x.jpg"}', "b/x.jpg": b"b", "a.jsonl": b'{"i":"x.jpg"}\n', "x.jpg": b"a"}

@@ -90,7 +90,7 @@ def resolve_reference(base: str, reference: str, where: str, *, base_option: str
 
     `base_option`: the hint that names the option for the base folder; empty if there is no such option.
     """
-    if "\0" in reference or not reference.strip():
+    if not _can_name_file(reference):
         raise _missing_file_error(reference, "not a file name", where, base_option)
     if is_url(reference) or "://" in reference:
         raise _outside_error(reference, "is a URL, which wdsctl never fetches", where)
@@ -110,12 +110,20 @@ def resolve_reference(base: str, reference: str, where: str, *, base_option: str
     return path
 
 
+def _can_name_file(reference: str) -> bool:
+    """Whether a text is not blank, and has no characters that no name of a file has."""
+    try:
+        return b"\0" not in os.fsencode(reference) and bool(reference.strip())
+    except UnicodeEncodeError:  # half a surrogate pair: JSON can escape it
+        return False
+
+
 def _resolve_allowed(allowed: str, base: str, reference: str, where: str) -> str:
     """The path of `reference`, relative to `allowed` or else to `base`.
 
     Raises DatasetError WDS230 if the path is not below `allowed`.
     """
-    if "\0" in reference or not reference.strip():
+    if not _can_name_file(reference):
         raise _missing_file_error(reference, "not a file name", where, _BASE_OPTION_HINT)
     if is_url(reference) or "://" in reference:
         raise _outside_error(reference, "is a URL, which wdsctl never fetches", where)

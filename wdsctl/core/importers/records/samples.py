@@ -176,7 +176,7 @@ def _row_parts(row: SourceRow, mapping: RowMapping) -> list[RowPart]:
                 "" if len(mapping.media) == 1 else part_name_of_field(name), value, begin, f"{row.where}, {name}"
             )
         elif name == mapping.text and isinstance(value, str):
-            pieces.append(Part("txt", value.encode("utf-8", "surrogateescape")))
+            pieces.append(_text_part("txt", value, f"{row.where}, {name}"))
         else:
             rest[name] = value
     if rest or not pieces:
@@ -208,8 +208,21 @@ def _conversation_parts(row: SourceRow, mapping: RowMapping) -> list[RowPart]:
         error.where = error.where or row.where
         raise
     if text is not None:
-        pieces.append(Part("txt", text.encode("utf-8", "surrogateescape")))
+        pieces.append(_text_part("txt", text, f"{row.where}, {mapping.text}"))
     return [*pieces, Part("json", encode_json(rest))]
+
+
+def _text_part(name: str, text: str, where: str) -> Part:
+    """The part of a text. Raises DatasetError WDS232 for half a surrogate pair: JSON can escape it, UTF-8 has none."""
+    try:
+        return Part(name, text.encode())
+    except UnicodeEncodeError as error:
+        raise DatasetError(
+            f"the text cannot be encoded in UTF-8: it has half a surrogate pair (character {error.start:,})",
+            hint="correct the text: it was probably cut inside a character, such as an emoji",
+            where=where,
+            code="WDS232",
+        ) from error
 
 
 def _number_duplicates(parts: list[RowPart]) -> list[RowPart]:
@@ -390,7 +403,7 @@ def _exported_parts(row: SourceRow, mapping: RowMapping) -> Iterator[RowPart]:
             case bytes():
                 yield Part(name, value)
             case str() if name != KEY_COLUMN:
-                yield Part(name, value.encode("utf-8", "surrogateescape"))
+                yield _text_part(name, value, f"{row.where}, {name}")
             case _ if name != KEY_COLUMN:
                 yield Part(name, encode_json(value))
 

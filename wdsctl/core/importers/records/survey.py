@@ -20,7 +20,7 @@ Hashes = NDArray[np.uint64]
 
 def hash_text(text: str) -> int:
     """64 bits of a hash. The chance that any two of 10 million texts share one is below 1 in 300,000."""
-    return int.from_bytes(blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).digest(), "little")
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
 @dataclass(slots=True)
