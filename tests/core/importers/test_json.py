@@ -12,7 +12,9 @@ import pytest
 from tests.build import a_folder
 from tests.core.formats import open_error, read_errors, read_samples
 from wdsctl.core import importers
-from wdsctl.core.errors import InputError
+from wdsctl.core.convert.convert import convert
+from wdsctl.core.convert.request import ConvertRequest
+from wdsctl.core.errors import DatasetError, InputError
 from wdsctl.core.importers.json import IMPORTER
 
 FILES = {"a/1.jpg": b"one", "a/2.jpg": b"two!"}
@@ -95,6 +97,17 @@ def test_json_refuses_truncated_or_broken_file(tmp_path: Path, data: bytes) -> N
     root = a_folder(tmp_path, {"t.json": data})
 
     assert open_error(f"{root}/t.json", form="json").code == "WDS233"
+
+
+@pytest.mark.parametrize("more", [b"\n[]", b'\n[{"n": 3}]', b"]", b' {"a": 1}'])
+def test_json_refuses_text_after_its_list_or_object(tmp_path: Path, more: bytes) -> None:
+    for number, value in enumerate((ITEMS, {"data": ITEMS})):
+        root = a_folder(tmp_path / str(number), {**FILES, "t.json": json.dumps(value).encode() + more})
+
+        with pytest.raises(DatasetError, match="more text follows") as caught:
+            convert([f"{root}/t.json"], str(tmp_path / "made"), ConvertRequest(from_format="json"))
+        assert caught.value.code == "WDS233"
+    assert not (tmp_path / "made").exists()
 
 
 @pytest.mark.parametrize("data", [b'{"a": 1}', b'{"a": [1, 2]}', b'"text"', b'{"a": []}'])

@@ -47,7 +47,10 @@ def test_llava_missing_images_and_bad_items_are_faults(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("data", [b'[{"id":"a"},{"id":', b'[{"id":"a"} {"id":"b"}]', b'[{"id":"a"},', b"[}", b"["])
+@pytest.mark.parametrize(
+    "data",
+    [b'[{"id":"a"},{"id":', b'[{"id":"a"} {"id":"b"}]', b'[{"id":"a"},', b"[}", b"[", b'[{"id":"a"}]\n[{"id":"b"}]'],
+)
 def test_llava_refuses_truncated_or_broken_list_with_byte_position(tmp_path: Path, data: bytes) -> None:
     root = a_folder(tmp_path, {"t.json": data})
 

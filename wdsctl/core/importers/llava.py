@@ -96,10 +96,12 @@ class _ListRows:
     def rows(self, start: int) -> Iterator[SourceRow]:
         spot = self._checkpoints.last_before(start)
         at = spot.offset or self._file.value_start() + 1
+        end = at
         for number, (begin, end) in enumerate(self._file.elements_from(at), spot.row):
             self._checkpoints.add(RowPosition(number, 0, begin, 0))
             if number >= start:
                 yield self._row(number, self._file.read_bytes(begin, end))
+        self._file.check_end_of_list(end)
 
     def _row(self, number: int, data: bytes) -> SourceRow:
         where = f"{path_for_message(self._path)}, item {number:,}"

@@ -246,6 +246,15 @@ def test_annotations_in_split_folders_are_found(tmp_path: Path) -> None:
     assert description_findings(root) == [("WDS242", "note", 2)]
 
 
+def test_second_document_in_file_is_refused(tmp_path: Path) -> None:
+    path = Path(a_coco(tmp_path)) / "annotations" / "instances_val2017.json"
+    path.write_bytes(path.read_bytes() + b"\n" + path.read_bytes())
+
+    error = open_error(str(tmp_path), form="coco")
+
+    assert (error.code, "more text follows" in error.message) == ("WDS233", True)
+
+
 def test_one_id_for_two_images_is_refused(tmp_path: Path) -> None:
     root = a_coco(tmp_path, "a.json")
     a_coco(tmp_path, "b.json", images=[{"id": 7, "file_name": "other.jpg"}], annotations=[])

@@ -52,12 +52,15 @@ class JsonRows:
         spot = self._checkpoints.last_before(start)
         number = spot.row
         for at in range(spot.file, len(self._files)):
-            begin = spot.offset if at == spot.file and spot.offset else self._starts[at]
-            for element, stop in self._files[at].elements_from(begin):
+            file = self._files[at]
+            stop = begin = spot.offset if at == spot.file and spot.offset else self._starts[at]
+            for element, stop in file.elements_from(begin):
                 self._checkpoints.add(RowPosition(number, at, element, 0))
                 if number >= start:
-                    yield self._row(number, at, self._files[at].read_bytes(element, stop))
+                    yield self._row(number, at, file.read_bytes(element, stop))
                 number += 1
+            if file.first_byte(file.value_start()) == b"[":
+                file.check_end_of_list(stop)
 
     def _row(self, number: int, at: int, data: bytes) -> SourceRow:
         table = self._tables[at]

@@ -241,6 +241,19 @@ class JsonFile:
         """The first byte of the value at offset `at`: `[` of a list, `{` of an object. Empty at the end of the file."""
         return self._data[at : at + 1]
 
+    def check_end_of_list(self, at: int) -> None:
+        """Check that only blanks follow the file's own list. `at`: the end of its last element, or blanks after it.
+
+        A second list, as in joined files, would be lost.
+        """
+        self._check_end(self._skip_blanks(at) + 1)
+
+    def _check_end(self, at: int) -> None:
+        """Raise DatasetError if more than blanks follow the offset after the file's value."""
+        at = self._skip_blanks(at)
+        if at < len(self._data):
+            raise self._damaged_error("more text follows the end of the list or object", at)
+
     def elements(self, at: int) -> Iterator[tuple[int, int]]:
         """Yield (start, stop) of each element of the list whose bracket is at offset `at`."""
         return self.elements_from(at + 1)
@@ -257,8 +270,13 @@ class JsonFile:
                 raise self._damaged_error("a list lacks a comma, or is truncated", at)
 
     def members(self, at: int = -1) -> Iterator[tuple[str, int]]:
-        """Yield (name, offset of the value) of each member of the object at offset `at`; by default the file's."""
-        at = self._skip_blanks((self.value_start() if at < 0 else at) + 1)
+        """Yield (name, offset of the value) of each member of the object at offset `at`; by default the file's.
+
+        Of the file's object, also checks that nothing follows.
+        """
+        begin = self.value_start()
+        is_whole = at in (-1, begin)
+        at = self._skip_blanks((begin if at < 0 else at) + 1)
         while self.first_byte(at) != b"}":
             at = self._skip_blanks(at + 1) if self.first_byte(at) == b"," else at
             stop = self._value_end(at)
@@ -269,6 +287,8 @@ class JsonFile:
             at = self._skip_blanks(self._member_end(value))
             if self.first_byte(at) not in (b",", b"}"):
                 raise self._damaged_error("an object lacks a comma, or is truncated", at)
+        if is_whole:
+            self._check_end(at + 1)
 
     def _member_end(self, value: int) -> int:
         """The offset after a member's value. Lists are searched by element: only elements have a limit."""
