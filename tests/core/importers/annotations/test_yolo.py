@@ -133,6 +133,16 @@ def test_image_lists_are_splits_and_missing_images_are_reported(tmp_path: Path) 
     assert ("WDS231", "error", 2) in description_findings(root)
 
 
+def test_images_in_two_lists_or_in_no_split_are_reported(tmp_path: Path) -> None:
+    files = {f"images/{name}.jpg": b"1" for name in "abc"} | {f"labels/{name}.txt": ROWS for name in "abc"}
+    lists = {"train.txt": b"images/a.jpg\nimages/b.jpg\n", "val.txt": b"images/b.jpg\n"}
+    root = a_folder(tmp_path / "raw", {**files, **lists, "data.yaml": NAMES})
+
+    assert convert([root], str(tmp_path / "made")).datasets[0].splits == {"train": 2}
+    assert description_findings(root) == [("WDS212", "warning", 1), ("WDS213", "warning", 1)]
+    assert "images/c.jpg" in describe_source(root).findings[1].message
+
+
 def test_labels_next_to_images_with_classes_txt_are_yolo(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"classes.txt": b"cat\ndog\n", "a.jpg": b"a", "a.txt": ROWS})
 

@@ -119,6 +119,7 @@ class _YoloFolder:
         ]
         self._keypoint_shape = _keypoint_shape(self._settings)
         self._missing_in_lists: list[str] = []
+        self._twice: list[str] = []
         self._list_files: list[str] = []
         split_of = self._splits_by_list()
         folders = self._splits_by_folder()
@@ -166,9 +167,9 @@ class _YoloFolder:
                     path = os.path.relpath(path, source_files.absolute(self.files.root))
                 candidates = [os.path.normpath(os.path.join(folder, path)), os.path.normpath(path)]
                 image = next((each for each in candidates if each in self.files.paths), "")
-                if image:
-                    found[image] = split
-                elif line.strip():
+                if image and found.setdefault(image, split) != split:
+                    self._twice.append(image)
+                elif not image and line.strip():
                     self._missing_in_lists.append(line.strip())
         return found
 
@@ -306,6 +307,23 @@ class _YoloFolder:
                 message=f"{pluralize(len(without), 'image')} without a label file, such as "
                 f"{path_for_message(without[0])}: samples without objects",
                 count=len(without),
+            )
+        if self._twice:
+            yield Finding(
+                code="WDS212",
+                severity="warning",
+                message=f"{pluralize(len(self._twice), 'image')} in two lists, such as "
+                f"{path_for_message(self._twice[0])}: the first list counts",
+                count=len(self._twice),
+            )
+        unlisted = [image.path for image in self.images if not image.split]
+        if 0 < len(unlisted) < len(self.images):
+            yield Finding(
+                code="WDS213",
+                severity="warning",
+                message=f"{pluralize(len(unlisted), 'image')} in no split, such as {path_for_message(unlisted[0])}: "
+                "neither a list nor its folder names one",
+                count=len(unlisted),
             )
         if self._missing_in_lists:
             yield Finding(
