@@ -39,6 +39,20 @@ def test_compressed_tars_are_read_in_any_order(tmp_path: Path, ending: str, comp
                 ]
 
 
+@pytest.mark.parametrize(
+    ("folders", "split_names"),
+    [(("train", "val_small"), ("train", "val_small")), (("train", "more"), ()), (("test", "val"), ())],
+)
+def test_compressed_tars_in_folders_named_like_splits_are_in_splits(
+    tmp_path: Path, folders: tuple[str, str], split_names: tuple[str, ...]
+) -> None:
+    files = {f"{folder}/a.tar.gz": gzip.compress(a_shard(samples(i, 1))) for i, folder in enumerate(folders)}
+
+    with IMPORTER.open(a_folder(tmp_path / "a", files), {}) as source:
+        assert source.split_names == split_names
+        assert [each.splits for each in source.list_samples()] == ([1, 2] if split_names else [0, 0])
+
+
 def test_compressed_tars_skip_links_and_folders(tmp_path: Path) -> None:
     root = a_folder(tmp_path / "a", {"0.tgz": gzip.compress(an_archive([LINK, tarfile.TarInfo("b.txt")]))})
     with IMPORTER.open(root, {}) as source:

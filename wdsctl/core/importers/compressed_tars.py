@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from itertools import islice
@@ -17,6 +18,7 @@ from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Part,
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.arrow import import_arrow_module
 from wdsctl.core.importers.records.compressed import DAMAGE_ERRORS, detect_file_compression, open_decompressed
+from wdsctl.core.importers.records.folder_files import SPLIT_NAMES
 from wdsctl.core.json_text import read_json
 from wdsctl.core.safe_open import check_beneath, is_beneath
 from wdsctl.core.samples.key_rules import MIN_DISSENTING_SHARE, SampleLayout, choose_key_rule, describe_rule_outcome
@@ -39,6 +41,7 @@ from wdsctl.core.tar_header import (
 from wdsctl.core.text import printable_path
 
 _PROBED_TARS = 8  # tars whose contents are checked for a compression that their names do not show
+_SPLIT_FOLDER = re.compile(r"([A-Za-z0-9]+)([-_][A-Za-z0-9_-]+)?")  # `train`, `val_small`
 _DAMAGE_ERRORS = (tarfile.TarError, *DAMAGE_ERRORS)
 _MAX_SAMPLE_BYTES = 4 << 30  # limit for a sample in memory: a few KiB of gzip may decompress to any size
 _HEADER_TYPES = (
@@ -56,13 +59,16 @@ class CompressedTarSource:
     """Compressed tars as a source. A sample index combines the number of a file and of a sample in it.
 
     Reading in order decompresses a file once; reading an earlier sample decompresses it again from the start.
-    `rule`: where keys end; None for the first dot, which listing checks against the names. `problems`: findings about
-    damaged files, from the last listing.
+    `rule`: where keys end; None for the first dot, which listing checks against the names. `splits`: the split of each
+    file; empty if the files are in no splits. `problems`: findings about damaged files, from the last listing.
     """
 
-    def __init__(self, root: str, files: list[str], rule: KeyRuleName | None = None) -> None:
+    def __init__(
+        self, root: str, files: list[str], rule: KeyRuleName | None = None, splits: Sequence[str] = ()
+    ) -> None:
         self._root = root
         self._files = files
+        self._splits = splits
         self._requested_rule = rule
         self._rule: KeyRuleName = rule or FIRST_DOT
         self._open: tuple[int, int, Iterator[TarSample]] | None = None
@@ -76,7 +82,7 @@ class CompressedTarSource:
 
     @property
     def split_names(self) -> tuple[str, ...]:
-        return ()
+        return tuple(dict.fromkeys(self._splits))
 
     def digest(self) -> bytes:
         digest = blake2b(self._rule.encode(), digest_size=16)
@@ -99,7 +105,9 @@ class CompressedTarSource:
         """
         self.problems = []
         layouts: dict[tuple[str, ...], tuple[int, str]] = {}
+        bits = {name: 1 << i for i, name in enumerate(self.split_names)}
         for number, name in enumerate(self._files):
+            split = bits[self._splits[number]] if self._splits else 0
             try:
                 for i, (key, parts) in enumerate(
                     _read_samples(os.path.join(self._root, name), self._rule, with_data=False)
@@ -108,7 +116,7 @@ class CompressedTarSource:
                     names = tuple([part for part, _ in sizes])
                     count, first = layouts.get(names, (0, key))
                     layouts[names] = count + 1, first
-                    yield SampleListing(number << _SAMPLE_NUMBER_BITS | i, key, sizes)
+                    yield SampleListing(number << _SAMPLE_NUMBER_BITS | i, key, sizes, split)
             except _DAMAGE_ERRORS as error:
                 message = f"it is truncated or damaged: {' '.join(str(error).split()) or 'cut off'}"
                 self.problems.append(
@@ -252,7 +260,9 @@ class CompressedTarImporter:
             if "key-until" in options
             else None
         )
+        # The plain tars beside those that `convert` passes have the splits of their catalog.
         files = read_json(options["files"]) if "files" in options else _list_tars(path)
+        splits = [] if "files" in options else _splits_by_folder(files)
         if not files:
             raise InputError("no tars found", where=path, hint="check the path", code="WDS003")
         if any(name.lower().endswith((".zst", ".lz4")) for name in files):
@@ -260,7 +270,14 @@ class CompressedTarImporter:
         root = path if source_files.is_folder(path) else os.path.dirname(path)
         for name in files if source_files.is_folder(path) else ():
             check_beneath(os.path.join(path, name), path)
-        return CompressedTarSource(root, files, rule)
+        return CompressedTarSource(root, files, rule, splits)
+
+
+def _splits_by_folder(files: list[str]) -> list[str]:
+    """The split of each file, if all are in folders named after splits, one of them for training; else empty."""
+    folders = [name.partition("/")[0] if "/" in name else "" for name in files]
+    words = {found[1].lower() if (found := _SPLIT_FOLDER.fullmatch(folder)) else "" for folder in folders}
+    return folders if words & {"train", "training"} and words <= SPLIT_NAMES else []
 
 
 def _list_tars(path: str) -> list[str]:
