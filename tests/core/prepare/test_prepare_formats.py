@@ -211,6 +211,63 @@ def test_raw_file_options_are_refused_for_other_formats(tmp_path: Path, request_
     assert tree(tmp_path) == before
 
 
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (PrepareRequest(format_options={"key": "id"}), "pass `--key` instead"),
+        (PrepareRequest(format_options={"text": "id"}), "omit -O"),
+        (PrepareRequest(parts=("jpg",)), "omit --parts"),
+        (PrepareRequest(on_missing="skip"), "omit --on-missing"),
+    ],
+)
+def test_options_without_effect_on_shards_are_refused(tmp_path: Path, request_: PrepareRequest, words: str) -> None:
+    lines = a_folder(tmp_path / "lines", {"t.jsonl": b'{"id": "a", "text": "x"}\n'})
+    before = tree(tmp_path)
+    for source in (f"{lines}/t.jsonl", lines):
+        with pytest.raises(UsageError) as caught:
+            prepare(source, None, request_)
+        assert words in caught.value.hint
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"format_options": {"parts": "jpg"}}, "pass `--parts` instead"),
+        ({"format_options": {"columns": "a"}}, "omit -O"),
+        ({"exclude": ("val/*",)}, "omit --exclude"),
+        ({"key": "id"}, "omit --key"),
+    ],
+)
+def test_options_without_effect_on_raw_files_are_refused(tmp_path: Path, options: dict[str, Any], words: str) -> None:
+    source = a_folder(tmp_path / "raw", pictures(3))
+    before = tree(tmp_path)
+    with pytest.raises(UsageError) as caught:
+        prepare(source, str(tmp_path / "made"), prepare_request(from_format="folder", **options))
+    assert words in caught.value.hint
+    assert tree(tmp_path) == before
+
+
+def test_split_column_with_commas_gives_these_splits(tmp_path: Path) -> None:
+    rows = "".join(f'{i}.jpg,"{name}"\n' for i, name in enumerate(("x,y", "-z", "x,y", "all: [1]")))
+    source = a_folder(tmp_path / "photos", {**pictures(4), "l.csv": f"file,fold\n{rows}".encode()})
+    request = prepare_request(format_options={"split": "fold"}, sample_type="CrudeSample")
+
+    assert splits(prepare(f"{source}/l.csv", str(tmp_path / "made"), request)) == {"x,y": 2, "-z": 1, "all: [1]": 1}
+    assert prepare(f"{source}/l.csv", str(tmp_path / "made"), request).up_to_date
+
+
+@pytest.mark.parametrize("value", ["a/b", "a\u2028b", "\ud83d"])
+def test_split_column_with_value_that_names_no_split_is_refused(tmp_path: Path, value: str) -> None:
+    lines = "".join(json.dumps({"image": f"{i}.jpg", "fold": each}) + "\n" for i, each in enumerate(("a", value)))
+    source = a_folder(tmp_path / "photos", {**pictures(2), "l.jsonl": lines.encode()})
+    before = tree(tmp_path)
+
+    with pytest.raises(UsageError, match="cannot name a split"):
+        prepare(f"{source}/l.jsonl", str(tmp_path / "made"), prepare_request(format_options={"split": "fold"}))
+    assert tree(tmp_path) == before
+
+
 def test_format_options_are_passed_to_importer(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "photos", {**pictures(3), "l.csv": b"0.jpg;one\n1.jpg;two\n2.jpg;three\n"})
     request = PrepareRequest(format_options={"columns": "file,caption", "delimiter": "semicolon"})

@@ -29,6 +29,11 @@ _FOREIGN_NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff/]+") 
 _SEED_LIMIT = 1 << 63  # the catalog stores 64 bits
 
 
+def can_name_split(text: str) -> bool:
+    """Whether a name from another tool, such as a value in a table, can be the name of a split."""
+    return bool(_FOREIGN_NAME.fullmatch(text))
+
+
 def parse_split_section(document: YamlDocument, *path: str) -> SplitRule:
     """Parse the rule at a path such as ("split",). Raises DatasetError WDS220 with the line."""
     section = get_section(document, *path)
@@ -145,14 +150,18 @@ def _rule_entries(rule: SplitRule) -> dict[str, str]:
     if rule.patterns:
         entries["patterns"] = _format_mapping({name: _format_list(each) for name, each in rule.patterns.items()})
     if rule.keys:
-        entries["keys"] = _format_mapping({name: yaml_document.format_scalar(file) for name, file in rule.keys.items()})
+        entries["keys"] = _format_mapping(
+            {name: yaml_document.format_flow_scalar(file) for name, file in rule.keys.items()}
+        )
     if rule.fold is not None:
         entries["fold"] = f"[{rule.fold[0]}, {rule.fold[1]}]"
     return entries | ({"allow_empty": "true"} if rule.allow_empty else {})
 
 
 def _format_mapping(entries: Mapping[str, str]) -> str:
-    return "{" + ", ".join(f"{yaml_document.format_scalar(name)}: {value}" for name, value in entries.items()) + "}"
+    return (
+        "{" + ", ".join(f"{yaml_document.format_flow_scalar(name)}: {value}" for name, value in entries.items()) + "}"
+    )
 
 
 def _format_list(entries: tuple[str, ...] | list[str]) -> str:

@@ -35,18 +35,19 @@ _CONVERT_LAYOUTS: Mapping[str, LayoutName] = {"": "auto", "monolithic": "", "pol
 
 def conversion_request(form: SourceForm, request: PrepareRequest) -> ConvertRequest:
     """The request of `convert` for a source of this form. Raises UsageError for options that apply to others only."""
-    only_raw = {"--parts": request.parts, "--on-missing": request.on_missing != "error"}
-    only_in_place = {
-        "--catalog": request.catalog,
-        "--exclude": request.index.exclude,
-        "--key-until": request.index.key_until,
-    }
-    for options, these in ((only_raw, "raw files"), (only_in_place, "shards and raw files")):
+    not_in_formats = {"--catalog": request.catalog, "--key-until": request.index.key_until}
+    for options, these in (
+        (_raw_options(request), "raw files"),
+        ({"--exclude": request.index.exclude}, "shards"),
+        (not_in_formats, "shards and raw files"),
+    ):
         for name, is_given in options.items():
             if is_given:
                 raise UsageError(
                     f"{name} applies to {these} only, but the source is {form.name} ({form.reason})",
-                    hint=f"omit {name}; or, if the source is a folder of raw files, add `--from {RAW_FOLDER}`",
+                    hint=f"omit {name}"
+                    if these == "shards"
+                    else f"omit {name}; or, if the source is a folder of raw files, add `--from {RAW_FOLDER}`",
                 )
     key = {"key": request.index.key} if request.index.key else {}
     return ConvertRequest(
@@ -104,6 +105,34 @@ def check_no_layout(form: SourceForm | None, request: PrepareRequest) -> None:
         what = "raw files" if form is not None and form.name == RAW_FOLDER else "shards"
         hint = "omit --layout; to store media separately, run `wdsctl convert SOURCE DEST --layout polylithic`"
         raise UsageError(f"--layout applies to sources whose rows name files, but this source is {what}", hint=hint)
+
+
+def _raw_options(request: PrepareRequest) -> dict[str, bool]:
+    """The options that apply to raw files only, and whether the request has them."""
+    return {"--parts": bool(request.parts), "--on-missing": request.on_missing != "error"}
+
+
+def check_fitting_options(request: PrepareRequest, *, are_raw: bool) -> None:
+    """Check that all options apply to the source, raw files or shards in place: without effect, they would mislead.
+
+    Raises UsageError.
+    """
+    if are_raw:
+        source, these = "raw files", "shards in place"
+        unfit = {"--exclude": any(request.index.exclude or ()), "--key": bool(request.index.key)}
+    else:
+        source, these, unfit = "shards in place", "raw files", _raw_options(request)
+    name = next((name for name, is_given in unfit.items() if is_given), "")
+    if name:
+        raise UsageError(f"{name} applies to {these} only, but the source is {source}", hint=f"omit {name}")
+    option = next(iter(request.format_options), "")
+    if option:
+        names = ("parts", "on-missing", "key-until") if are_raw else ("key", "key-until")
+        own = f"pass `--{option}` instead; or " if option in names else ""
+        raise UsageError(
+            f"-O {option}=... is an option of a format, but the source is {source}",
+            hint=f"{own}name the format of the source with `--from`; or omit -O",
+        )
 
 
 def check_options(request: PrepareRequest) -> None:

@@ -46,6 +46,7 @@ from wdsctl.core.index.write_dataset_yaml import (
 from wdsctl.core.invocation import describe_request
 from wdsctl.core.prepare.archives import unpack_archives
 from wdsctl.core.prepare.checks import (
+    check_fitting_options,
     check_no_layout,
     check_options,
     check_source_and_dest,
@@ -148,15 +149,17 @@ def _prepare(source: str, dest: str | None, request: PrepareRequest, progress: P
         spec = parse_root_spec(source)
         source, request = spec.root, replace(request, index=replace(request.index, selection=spec.selection))
     if dest is None and request.index.selection is None and is_polylithic(source):
+        check_fitting_options(request, are_raw=False)
         return _prepare_polylithic(source, request, progress)
     form = recognise_form(source, dest, request.from_format) if request.index.selection is None else None
     if form is not None and form.name not in (IN_PLACE, RAW_FOLDER):
         prepare_form = _prepare_robot_dataset if form.name == ROBOT_FORM else _prepare_from_format
         return prepare_form(source, dest, form, request, progress)
     check_no_layout(form, request)
+    from_folder = form is not None and (dest is not None or form.name == RAW_FOLDER)
+    check_fitting_options(request, are_raw=from_folder)
     if dest is not None:
         check_source_and_dest(source, dest, request)
-    from_folder = form is not None and (dest is not None or form.name == RAW_FOLDER)
     if from_folder and dest is None:
         raise missing_dest_error(source, "raw files are", find_jsonl_file(source))
     root = dest or source

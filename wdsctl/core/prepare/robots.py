@@ -83,6 +83,7 @@ def check_robot_request(source: str, dest: str | None, request: PrepareRequest) 
         "--redetect": request.redetect,
         "--layout": request.layout,
         "--parts": request.parts,
+        "--on-missing": request.on_missing != "error",
         "--key": request.index.key,
         "--exclude": request.index.exclude,
         "--key-until": request.index.key_until,

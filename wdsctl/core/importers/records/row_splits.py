@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
+from wdsctl.core.dataset.split_config import can_name_split
 from wdsctl.core.errors import Finding, UsageError
 from wdsctl.core.importers.protocol import FieldUse, Options
 from wdsctl.core.importers.records.samples import RowMapping, SourceRow
@@ -99,6 +100,12 @@ class RowSplits:
             if row.fault is not None:
                 continue
             split = split_of_row(row.values, self._mapping)
+            if split and split not in splits and not can_name_split(split):
+                raise UsageError(
+                    f"the value {path_for_message(split)!r} of the field {self._mapping.split!r} cannot name a split",
+                    where=row.where,
+                    hint="pass another field with `-O split=FIELD`, or no field with `-O split=`",
+                )
             if split:
                 splits[split] += 1
             else:
