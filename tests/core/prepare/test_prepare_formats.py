@@ -351,6 +351,37 @@ def test_shard_folders_named_like_splits_become_splits(tmp_path: Path) -> None:
     assert [split.name for split in report.split.splits] == ["train"]
 
 
+@pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("train.jsonl", "validation.jsonl", "test.jsonl"), {"train": 2, "val": 2, "test": 2}),
+        (
+            ("data/train-00000-of-00002.jsonl", "data/train-00001-of-00002.jsonl", "data/dev.jsonl"),
+            {"train": 4, "val": 2},
+        ),
+        (("train.jsonl", "more.jsonl"), {"train": 4}),
+    ],
+)
+def test_jsonl_files_named_like_splits_become_splits(
+    tmp_path: Path, names: tuple[str, ...], expected: dict[str, int], in_place: bool
+) -> None:
+    lines = "".join(json.dumps({"text": f"the words of line {i}"}) + "\n" for i in range(2)).encode()
+    source = a_folder(tmp_path / "texts", dict.fromkeys(names, lines))
+
+    report = prepare(source, None if in_place else str(tmp_path / "made"), prepare_request(sample_type="CrudeSample"))
+
+    assert splits(report) == expected
+
+
+def test_numbered_file_that_is_added_in_place_is_in_split_of_its_name(tmp_path: Path) -> None:
+    source = a_folder(tmp_path, {"train-0-of-2.jsonl": b'{"text": "a"}\n', "test.jsonl": b'{"text": "b"}\n'})
+    prepare(source, None, prepare_request(sample_type="CrudeSample"))
+    a_folder(tmp_path, {"train-1-of-2.jsonl": b'{"text": "c"}\n'})
+
+    assert splits(prepare(source, None, prepare_request())) == {"train": 2, "test": 1}
+
+
 def split_folder_warnings(root: Path, files: list[str], **options: Any) -> list[str]:
     a_folder(root / "raw", dict.fromkeys(files, b"x"))
     options = {"sample_type": "CrudeSample", "on_missing": "keep"} | options

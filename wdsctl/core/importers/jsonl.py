@@ -140,8 +140,11 @@ def _choose_files(root: str, read: ReadFirstRows, options: Options) -> list[Tabl
     if tables:
         return tables
     files = _list_files(root)
-    probed = [Table(file, read(file), (os.path.dirname(file),)) for file in files[:_MAX_PROBED_FILES]]
-    return probed + [Table(file, (), (os.path.dirname(file),)) for file in files[_MAX_PROBED_FILES:]]
+    splits = splits_of(files, root) or [""] * len(files)
+    return [
+        Table(file, read(file) if i < _MAX_PROBED_FILES else (), (os.path.dirname(file),), split=split)
+        for i, (file, split) in enumerate(zip(files, splits, strict=True))
+    ]
 
 
 def _read_first(path: str, options: Options | None = None) -> list[dict[str, Any]]:

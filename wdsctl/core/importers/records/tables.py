@@ -60,6 +60,7 @@ _SPLIT_NAMES = {
     **dict.fromkeys(("test", "testing"), "test"),
 }
 _SHARD_NUMBER = re.compile(r"-\d+-of-\d+$")
+_PATTERN_CHARACTERS = re.compile(r"[*?\[\]{}\\:]")
 _DIGITS = re.compile(r"\d+")
 
 
@@ -368,6 +369,23 @@ def splits_of(paths: Sequence[str], root: str) -> list[str]:
     stems = [_SHARD_NUMBER.sub("", table_stem(path)) for path in paths]
     tables = set(zip(splits, stems, strict=True))
     return splits if all(splits) and len(tables) == len(set(splits)) > 1 else []
+
+
+def split_patterns(paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Split -> the patterns of its tables, as of `splits_of`, which also match numbered files that are added later.
+
+    `paths`: relative to the root. Empty without splits, or if a name has characters of patterns.
+    """
+    splits = splits_of(paths, "")
+    if any(_PATTERN_CHARACTERS.search(path) for path in paths):
+        return {}
+    patterns: dict[str, dict[str, None]] = {}
+    for path, split in zip(paths, splits, strict=bool(splits)):
+        stem = table_stem(path)
+        prefix = _SHARD_NUMBER.sub("", stem)
+        found = path if prefix == stem else f"glob:{prefix}-*-of-*{path[len(stem) :]}"
+        patterns.setdefault(split, {})[found] = None
+    return {split: tuple(found) for split, found in patterns.items()}
 
 
 def _describe_fit(root: str, tables: Sequence[Table]) -> str:
