@@ -182,6 +182,19 @@ def test_csv_reports_unclosed_quote(tmp_path: Path) -> None:
     assert "it opens a quote that the file never closes" in error.message
 
 
+def test_quotes_of_tsv_that_join_rows_are_fault_unless_option_decides(tmp_path: Path) -> None:
+    rows = 'file\ttext\tn\n0.jpg\t"one\t0\n1.jpg\ttwo"\t1\n2.jpg\t"three ""3""\nlines"\t2\n'
+    root = a_folder(tmp_path, {"t.tsv": rows.encode(), **{f"{i}.jpg": b"x" for i in range(3)}})
+
+    assert {place: error.code for place, error in read_errors(f"{root}/t.tsv").items()} == {0: "WDS232"}
+    texts = [
+        parts["txt"].decode() for parts in read_samples(f"{root}/t.tsv", {"quotes": "yes", "text": "text"}).values()
+    ]
+    assert texts == ["one\t0\n1.jpg\ttwo", 'three "3"\nlines']
+    plain = read_errors(f"{root}/t.tsv", {"quotes": "no"})
+    assert sorted(plain) == [2, 3]
+
+
 def test_csv_reads_absolute_paths_below_option_base(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"pictures/1.jpg": b"x", "pictures/2.jpg": b"y"})
     (tmp_path / "labels").mkdir()

@@ -197,11 +197,13 @@ class _CsvReader:
     """Parses the rows of a file into dicts of strings.
 
     `columns` are known before the first row is read. `rows_above`: how many rows precede the first one with values.
+    `may_hold_rows`: whether a cell in quotes may have tabs and line breaks, which look like rows of a table of tabs.
     """
 
     def __init__(self, delimiter: str, quotes: str, encoding: str) -> None:
         self.columns: tuple[str, ...] = ()
         self.rows_above = 0
+        self.may_hold_rows = delimiter != "\t"
         self._delimiter = delimiter
         self._encoding = encoding
         self._quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quotes == "yes" else csv.QUOTE_NONE
@@ -211,7 +213,10 @@ class _CsvReader:
         for record in islice(self.read_rows(file, path, offset, line), skip, None):
             cells, fault, *position = record
             values = dict(zip(self.columns, cells, strict=False))
-            yield Record(values, fault or _cells_error(cells, self.columns, path, position[0]), *position)
+            fault = fault or _cells_error(cells, self.columns, path, position[0])
+            if fault is None and not self.may_hold_rows and any("\t" in cell and "\n" in cell for cell in cells):
+                fault = _bad_row_error("a cell in quotes has tabs and line breaks, as whole rows do", path, position[0])
+            yield Record(values, fault, *position)
 
     def read_rows(
         self, file: BinaryIO, path: str, offset: int, line: int
@@ -265,6 +270,8 @@ def _bad_row_error(why: str, path: str, line: int) -> WdsctlError:
     if why.startswith("new-line character"):
         why = "a line ends in a carriage return alone"
         hint = "convert the line ends: `tr '\\r' '\\n' < OLD > NEW`"
+    elif why.startswith("a cell in quotes"):
+        hint = "pass `-O quotes=no` if quotation marks are text, or `-O quotes=yes` if the cell is right"
     elif why == "unexpected end of data":
         why = "it opens a quote that the file never closes"
     return DatasetError(
@@ -302,6 +309,7 @@ def _open_reader(path: str, options: Options, *, is_probe: bool = False) -> _Csv
     delimiter = _delimiter(path, text, options, quotes, stated[1] if stated else "")
     reader = _CsvReader(delimiter, quotes, encoding)
     reader.rows_above = 1 if stated else 0
+    reader.may_hold_rows |= "quotes" in options or text.startswith(f"{KEY_COLUMN}\t")
     reader.columns = given.parse_list_option(options, "columns")
     if not reader.columns:
         cells = _read_header(path, reader)
