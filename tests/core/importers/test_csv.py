@@ -115,6 +115,7 @@ def test_csv_reads_gzip_compressed_tables(tmp_path: Path, name: str) -> None:
         (b'"a,b\n1,2\n', {}, "WDS232"),
         (b"a,b\n1,2\n", {"key": "c"}, "WDS001"),
         (b"a,b\n1,2\n", {"files": "c"}, "WDS001"),
+        (b"a,b\n1,2\n", {"columns": "x,x"}, "WDS001"),
         (b"a,b\n1,2\n", {"kye": "a"}, "WDS001"),
         (b"a,b\n1,2\n", {"key": ":line"}, "WDS001"),
         (b"a,b\n1,2\n", {"delimiter": "xx"}, "WDS001"),

@@ -311,6 +311,11 @@ def _open_reader(path: str, options: Options, *, is_probe: bool = False) -> _Csv
     reader.rows_above = 1 if stated else 0
     reader.may_hold_rows |= "quotes" in options or text.startswith(f"{KEY_COLUMN}\t")
     reader.columns = given.parse_list_option(options, "columns")
+    if len(set(reader.columns)) < len(reader.columns):
+        raise UsageError(
+            f"csv: invalid option columns={options['columns']}: two columns have the same name",
+            hint="give each column a name of its own",
+        )
     if not reader.columns:
         cells = _read_header(path, reader)
         if header == "auto" and _is_data(cells):
