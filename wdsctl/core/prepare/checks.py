@@ -35,12 +35,12 @@ _CONVERT_LAYOUTS: Mapping[str, LayoutName] = {"": "auto", "monolithic": "", "pol
 
 def conversion_request(form: SourceForm, request: PrepareRequest) -> ConvertRequest:
     """The request of `convert` for a source of this form. Raises UsageError for options that apply to others only."""
-    not_in_formats = {"--catalog": request.catalog, "--key-until": request.index.key_until}
-    for options, these in (
+    others: tuple[tuple[Mapping[str, object], str], ...] = (
         (_raw_options(request), "raw files"),
         ({"--exclude": request.index.exclude}, "shards"),
-        (not_in_formats, "shards and raw files"),
-    ):
+        ({"--catalog": request.catalog, "--key-until": request.index.key_until}, "shards and raw files"),
+    )
+    for options, these in others:
         for name, is_given in options.items():
             if is_given:
                 raise UsageError(
