@@ -146,7 +146,7 @@ def test_remote_part_is_read_with_one_range_request(root: str, tmp_path: Path) -
     index(url, catalog=catalog)
     FaultyFileSystem.reads.clear()
     assert bytes_of(url, "2", catalog=catalog) == b"only"
-    assert [stop - start for _, start, stop in FaultyFileSystem.reads] == [4]
+    assert [stop - start for _, start, stop in FaultyFileSystem.reads] == [512 + 4]  # with its header
 
 
 def test_find_target_uses_offsets_without_sample_rows(tmp_path: Path) -> None:
@@ -186,3 +186,30 @@ def test_missing_shard_error_has_shard_name_and_hint(root: str, tmp_path: Path) 
             read()
         assert (caught.value.code, "index" in caught.value.hint) == ("WDS306", True)
     assert not (tmp_path / "out").exists()
+
+
+def test_write_target_writes_part_of_any_key_to_named_file(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path / "d", {"a.tar": {"../up.txt": b"!"}})
+    index(root)
+    write_target(find_target(root, "../up", part="txt"), f"{tmp_path}/out.txt")
+    assert (tmp_path / "out.txt").read_bytes() == b"!"
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"1.jpg": b"first", "1.seg.png": b"mask", "9.txt": b"else", "2.txt": b"only"},
+        {"1.jpg": b"first", "1.seg.png": b"mask", "2.txt": b"only, but longer", "9.txt": b"else"},
+        {"1.jpg": b"first" * 400, "2.txt": b"only"},
+    ],
+)
+def test_read_part_refuses_replaced_shard_of_same_size(root: str, tmp_path: Path, files: dict[str, bytes]) -> None:
+    path, out = os.path.join(root, "deep/a.tar"), tmp_path / "out.txt"
+    size = os.stat(path).st_size
+    rewrite_shard(path, files)
+    assert os.stat(path).st_size == size  # tarfile pads to 10 KiB
+    with pytest.raises(StorageError, match=r"WDS403: .*no 2\.txt of 4 bytes at byte 2,048"):
+        bytes_of(root, "2")
+    with pytest.raises(StorageError, match="WDS403"):
+        write_target(find_target(root, "2"), str(out))
+    assert not out.exists()

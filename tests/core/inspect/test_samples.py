@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import a_dataset, a_folder, an_image, some_shards
+from tests.build import a_dataset, a_folder, an_image, rewrite_shard, some_shards
 from tests.core.dumps import catalog_of
 from tests.core.media_files import a_media_file
 from tests.remote import FaultyFileSystem, upload_shards
@@ -71,6 +71,16 @@ def test_inspect_samples_reports_unreadable_parts_and_shows_others(root: str) ->
     problems = [bool(sample.parts[0].problem) for sample in report.shown]
     assert problems == [True] * 10 + [False]
     assert "has 0 bytes" in report.shown[5].parts[0].problem
+
+
+def test_inspect_samples_reports_replaced_shard_of_same_size(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": {"1.txt": b"one", "2.txt": b"two"}, "b.tar": {"3.txt": b"three"}})
+    index(root)
+    rewrite_shard(tmp_path / "a.tar", {"2.txt": b"two", "1.txt": b"one"})
+    report, _ = inspect_samples(root, SampleQuery(count=3))
+    problems = [part.problem for sample in report.shown for part in sample.parts]
+    assert [bool(each) for each in problems] == [True, True, False]
+    assert "the shard differs from the indexed one: no 1.txt at byte 0" in problems
 
 
 def test_inspect_samples_supports_media_folder(tmp_path: Path) -> None:

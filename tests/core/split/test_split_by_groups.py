@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.build import a_dataset, a_shard
+from tests.build import a_dataset, a_shard, rewrite_shard
 from tests.core.split_sets import (
     BALANCED,
     VIDEO_SAMPLES,
@@ -157,3 +157,12 @@ def test_unusual_names_work_as_groups_and_keys(tmp_path: Path) -> None:
         groups.setdefault(sample.split("/", 1)[1].rpartition("/")[0], set()).add(name)
     assert groups.keys() == set(odd)
     assert all(len(names) == 1 for names in groups.values())
+
+
+def test_values_of_replaced_shard_of_same_size_are_refused(tmp_path: Path) -> None:
+    files = {f"{key}.json": b'{"g": "%d"}' % (i % 2) for i, key in enumerate("abcd")}
+    root = a_dataset(tmp_path, {"a.tar": files})
+    index(root)
+    rewrite_shard(tmp_path / "a.tar", dict(reversed(files.items())))
+    with pytest.raises(StorageError, match=r"differs from the indexed one: no a\.json"):
+        split_by_rule(root, SplitRule({"train": 1, "val": 1}, group_by="json:g"))

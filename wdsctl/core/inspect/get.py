@@ -15,13 +15,16 @@ from wdsctl.core.catalog.browse import CatalogBrowser
 from wdsctl.core.catalog.values import PartLocation, SampleLocation, SplitMembers
 from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.dataset.polylithic import REFERENCES_PART
+from wdsctl.core.dataset.shard_names import is_tar_name
 from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.directories import resolve_parent
 from wdsctl.core.errors import DatasetError, InputError, StorageDown, StorageError, UsageError, translate_os_errors
 from wdsctl.core.files import write_pieces
+from wdsctl.core.offsets.probe import Probe
 from wdsctl.core.samples.naming import dotless_key, possible_keys
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import FileRange, Storage
+from wdsctl.core.tar_header import TAR_BLOCK_BYTES, parse_header
 from wdsctl.core.text import escape_unprintable, pluralize
 
 if TYPE_CHECKING:
@@ -301,8 +304,7 @@ def write_target(target: GetTarget, output: str, *, overwrite: bool = False, dry
         target.sample.key == target.sample.shard
     )  # the sample is a file of a media folder: its key has the extension
     names = [target.sample.key if is_media_file else f"{target.sample.key}.{part.name}" for part in target.parts]
-    paths = [_path_in_folder(output, name) for name in names]
-    outputs = paths if is_folder else [output]
+    outputs = [_path_in_folder(output, name) for name in names] if is_folder else [output]
     for path in outputs:
         if os.path.lexists(path) and not overwrite and not _is_special(path):
             raise UsageError("output file exists", where=path, hint="choose another path, or pass --yes to replace it")
@@ -335,9 +337,34 @@ def _is_special(path: str) -> bool:
 
 
 def _read_chunks(storage: Storage, target: GetTarget, part: PartLocation) -> Iterator[bytes]:
-    for start in range(0, part.size, GET_CHUNK_BYTES):
-        chunk = FileRange(target.shard_path, part.offset + start, min(GET_CHUNK_BYTES, part.size - start))
-        yield from storage.read_many([chunk])
+    """Yield the bytes of a part. In a tar, reads the header before the part, too, and checks it."""
+    sample = target.sample
+    has_header = is_tar_name(sample.shard) and sample.key != sample.shard and part.offset >= TAR_BLOCK_BYTES
+    head_bytes = TAR_BLOCK_BYTES if has_header else 0
+    for start in range(0, max(part.size, int(has_header)), GET_CHUNK_BYTES):
+        size = head_bytes + min(GET_CHUNK_BYTES, part.size - start)
+        [chunk] = storage.read_many([FileRange(target.shard_path, part.offset + start - head_bytes, size)])
+        if head_bytes:
+            _check_header(target, part, chunk[:head_bytes])
+        yield chunk[head_bytes:]
+        head_bytes = 0  # only the first chunk begins with the header
+
+
+def _check_header(target: GetTarget, part: PartLocation, block: bytes) -> None:
+    """Raise StorageError WDS403 if the 512 bytes before a part are not its header.
+
+    Tars are padded, so a shard often has the same size after it was written again.
+    """
+    probe = Probe(part.offset - TAR_BLOCK_BYTES, f"{target.sample.key}.{part.name}".encode("utf-8", "surrogatepass"))
+    # A header whose size is in a pax header may have the size 0.
+    if not probe.fits(block) or parse_header(block).size not in (part.size, 0):
+        raise StorageError(
+            f"the shard differs from the indexed one: no {escape_unprintable(f'{target.sample.key}.{part.name}')} of "
+            f"{pluralize(part.size, 'byte')} at byte {probe.offset:,}",
+            where=target.shard_path,
+            hint="restore the shard; if the change is intended, run `wdsctl index DATASET`",
+            code="WDS403",
+        )
 
 
 @contextmanager

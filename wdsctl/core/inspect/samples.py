@@ -12,14 +12,17 @@ from wdsctl.core.catalog.browse import CatalogBrowser
 from wdsctl.core.catalog.samples import draw_numbers, open_sample_pool
 from wdsctl.core.catalog.values import PartLocation, SampleLocation, SplitMembers
 from wdsctl.core.dataset.location import DatasetLocation
+from wdsctl.core.dataset.shard_names import is_tar_name
 from wdsctl.core.errors import PermissionDenied, StorageDown, StorageError
 from wdsctl.core.inspect.get import MAX_LISTED_CANDIDATES, find_sample, find_samples, locate_indexed, select_members
 from wdsctl.core.media.byte_range import MAX_KEPT_PAGES, ByteRangeFile
 from wdsctl.core.media.facts import MediumFacts, Unreadable
 from wdsctl.core.media.thumbnail import MAX_SOURCE_BYTES, RgbImage, make_thumbnail
+from wdsctl.core.offsets.probe import Probe
 from wdsctl.core.samples.preview import PART_HEAD_BYTES, InspectedPart, inspect_part, unreadable_part
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import FileRange, Storage
+from wdsctl.core.tar_header import TAR_BLOCK_BYTES
 
 SelectionMethod = Literal["first", "random", "key"]
 
@@ -92,7 +95,8 @@ def inspect_samples(
     thumbnails: dict[tuple[int, int], RgbImage | Unreadable] = {}
     shown = []
     sizes = {os.path.join(location.root, sample.shard): sample.shard_size for sample in samples}
-    with closing(storage_for(location.root, sizes)) as storage:
+    headers = _headers_by_path(location, samples)
+    with closing(storage_for(location.root, sizes, dict.fromkeys(headers, headers.__getitem__))) as storage:
         storage.will_need(
             FileRange(os.path.join(location.root, sample.shard), part.offset, min(part.size, PART_HEAD_BYTES))
             for sample in samples
@@ -129,6 +133,20 @@ def inspect_samples(
         shown=tuple(shown),
     )
     return report, thumbnails
+
+
+def _headers_by_path(location: DatasetLocation, samples: Sequence[SampleLocation]) -> dict[str, list[Probe]]:
+    """The headers of the parts of these samples, for tars: a replaced shard often has the same size."""
+    headers: dict[str, list[Probe]] = {}
+    for sample in samples:
+        if is_tar_name(sample.shard):
+            found = headers.setdefault(os.path.join(location.root, sample.shard), [])
+            found += [
+                Probe(part.offset - TAR_BLOCK_BYTES, f"{sample.key}.{part.name}".encode("utf-8", "surrogatepass"))
+                for part in sample.parts
+                if part.offset >= TAR_BLOCK_BYTES
+            ]
+    return headers
 
 
 def _select_samples(

@@ -4,11 +4,13 @@ part.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from wdsctl.core.dataset.shard_names import is_tar_name
-from wdsctl.core.offsets.read import ShardIndex
 from wdsctl.core.tar_header import NAME_FIELD, TAR_BLOCK_BYTES, BadTarHeader, parse_header
+
+if TYPE_CHECKING:
+    from wdsctl.core.offsets.read import ShardIndex  # imports numpy, which `get` does without
 
 
 class Probe(NamedTuple):

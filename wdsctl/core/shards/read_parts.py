@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
+from wdsctl.core.offsets.probe import probes_of
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import FileRange
@@ -22,7 +23,7 @@ PartRange = tuple[str, int, int]
 class IndexedShard:
     """A shard listed in an offsets file, opened for reading. Close it after use.
 
-    Reads fail if the shard's size has changed.
+    Reads fail if the shard's size has changed, or, on a disk, if its first and last part are not the indexed ones.
     """
 
     def __init__(self, root: str, offsets: Offsets, shard_index: int) -> None:
@@ -32,7 +33,9 @@ class IndexedShard:
         self.path = os.path.join(root, entry.path)
         self.relative_path = entry.path
         self.first_row, self.end_row = offsets.shard_row[shard_index : shard_index + 2].tolist()
-        self.storage = storage_for(root, {self.path: entry.size})
+        self.storage = storage_for(
+            root, {self.path: entry.size}, {self.path: lambda _: probes_of(offsets, shard_index)}
+        )
 
     def close(self) -> None:
         self.storage.close()
