@@ -82,6 +82,18 @@ def test_broken_links_are_findings(tmp_path: Path) -> None:
     assert finding_codes(list_shards(root)) == [("WDS002", "b.tar"), ("WDS002", "c.tar")]
 
 
+def test_broken_links_to_shards_in_place_are_findings(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path / "tables", {"a.parquet": b"x"})
+    for name in ("b.parquet", "c.zip"):
+        os.symlink("none", tmp_path / "tables" / name)
+    listing = list_shards(root)
+    assert (paths(listing), finding_codes(listing)) == (["a.parquet"], [("WDS002", "b.parquet")])
+
+    mixed = a_dataset(tmp_path / "mixed", {"a.tar": b"x"})
+    os.symlink("none", tmp_path / "mixed" / "raw.parquet")
+    assert finding_codes(list_shards(mixed)) == []  # raw data beside shards
+
+
 def test_special_files_are_findings_and_never_opened(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar/1.tar": b"x"})
     os.mkfifo(tmp_path / "b.tar")

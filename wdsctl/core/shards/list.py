@@ -135,6 +135,7 @@ def list_shards(
     last, is_sorted = "", True
     used: set[str] = set()
     in_place: list[ShardFile] = []
+    unread: list[tuple[ShardFormat, Finding]] = []
     others, example = 0, ""
     known = next(iter(catalog_paths), None)
     for path, entry in _entries(root, only, findings):
@@ -153,7 +154,7 @@ def list_shards(
         if form is not None:
             found = entry if isinstance(entry, ShardFile) else _stat_file(path, entry)
             if isinstance(found, Finding):
-                findings += [] if form in ("parquet", "zip") else [found]
+                unread.append((form, found))
             elif form in IN_PLACE_FORMATS:
                 in_place.append(found)
             else:
@@ -173,6 +174,9 @@ def list_shards(
         kept, differences = keep_one_format(root, shards, () if known is None else (known,))
         others += len(in_place)
         example = example or next((shard.path for shard in in_place), "")
+    # Without shards of their format, Parquet files and zips are raw data.
+    kept_form = shard_format(kept[0].path) if kept else None
+    findings += [found for form, found in unread if form not in ("parquet", "zip") or form == kept_form]
     findings += differences
     if not is_sorted:
         kept = sorted(kept, key=lambda shard: shard.path)
