@@ -67,6 +67,12 @@ def test_repair_in_place_keeps_backup(wdsctl: Wdsctl, cut: Path) -> None:
     assert (cut / "train-000004.tar.bak").exists()
 
 
+def test_repair_in_place_without_backup_names_next_command(wdsctl: Wdsctl, cut: Path) -> None:
+    lines = wdsctl("repair", cut, "--in-place", "--no-backup", "--yes").stdout.splitlines()
+    assert lines[-1].startswith("  next: wdsctl index ")
+    assert not any("--all" in line or "(in " in line for line in lines)
+
+
 def test_repair_counts_repaired_lines(wdsctl: Wdsctl, tmp_path: Path) -> None:
     a_folder(tmp_path / "in", {"qa.jsonl": LINES})
     result = wdsctl("repair", tmp_path / "in" / "qa.jsonl", tmp_path / "fixed", "--encoding", "latin-1")

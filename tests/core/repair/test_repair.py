@@ -216,6 +216,13 @@ def test_skipped_shards_are_reported_and_others_are_repaired(tmp_path: Path) -> 
     ]
 
 
+def test_repair_leaves_shards_out_that_the_catalog_does_not_select(tmp_path: Path) -> None:
+    root = make_broken_dataset(tmp_path)
+    index(f"{root}/{{good,mixed}}.tar")
+    report = repair(root, request_to(tmp_path, all_shards=True))
+    assert (report.shards, sorted(read_copies(report))) == (2, ["good.tar", "mixed.tar"])
+
+
 def test_folder_without_shards_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError):
         repair(a_folder(tmp_path / "a", {"x.jpg": b""}), request_to(tmp_path))

@@ -79,7 +79,7 @@ def command(
     )
     with show_progress(common.output) as progress:
         report = repair(root, request, catalog=catalog, workers=worker_count(workers), progress=progress)
-    common.output.answer("repair", report, repair_renderer(limit), names=_written(report))
+    common.output.answer("repair", report, repair_renderer(limit, in_place=in_place), names=_written(report))
     return PARTIAL if report.findings else 0
 
 
@@ -89,7 +89,7 @@ def _check_options(encoding: str, *, in_place: bool, no_backup: bool, is_sure: b
     from wdsctl.core.errors import UsageError
 
     if in_place and not is_sure:
-        raise UsageError("--in-place replaces shards, so it needs --yes", hint="`--dry-run` shows preview the repair")
+        raise UsageError("--in-place replaces shards, so it needs --yes", hint="`--dry-run` shows what would be done")
     if no_backup and not in_place:
         raise UsageError("--no-backup needs --in-place", hint="remove --no-backup: repair does not change ROOT")
     try:
@@ -109,12 +109,12 @@ def _written(report: RepairReport) -> Iterator[str]:
             yield os.path.join(report.dest or report.root, shard.shard)
 
 
-def repair_renderer(limit: int) -> Callable[[RepairReport], Iterator[RenderableType]]:
+def repair_renderer(limit: int, *, in_place: bool = False) -> Callable[[RepairReport], Iterator[RenderableType]]:
     """A renderer that lists at most `limit` shards, and as many findings; 0 for all."""
-    return partial(render_repair, limit=limit)
+    return partial(render_repair, limit=limit, in_place=in_place)
 
 
-def render_repair(report: RepairReport, *, limit: int = 0) -> Iterator[RenderableType]:
+def render_repair(report: RepairReport, *, limit: int = 0, in_place: bool = False) -> Iterator[RenderableType]:
     findings = sort_by_severity(report.findings)
     shown = findings[:limit] if limit else findings
     yield from finding_lines(shown)
@@ -126,23 +126,23 @@ def render_repair(report: RepairReport, *, limit: int = 0) -> Iterator[Renderabl
         rows = [
             (shard.shard, _fixes_text(shard.fixes) if shard.became != "lost" else "beyond repair") for shard in listed
         ]
-        yield make_table(("shard", "what was done" if not report.dry_run else "preview the repair"), rows)
+        yield make_table(("shard", "what was done" if not report.dry_run else "what would be done"), rows)
     if len(listed) < len(broken):
         yield f"... and {format_count(len(broken) - len(listed))} more (--limit 0 lists them all)"
     if broken:
         yield ""
-    yield f"{display_path(report.root)}: {_verdict(report)}"
+    yield f"{display_path(report.root)}: {_verdict(report, in_place=in_place)}"
     total: Counter[str] = Counter()
     for shard in broken:
         total.update(shard.fixes)
     yield from (f"  {fix}: {format_count(times)}" for fix, times in sorted(total.items()))
     yield f"  checked {format_count(report.shards, 'shard')} in {format_duration(report.seconds)}"
     if report.fixed and not report.dry_run:
-        yield from _next_steps(report)
+        yield from _next_steps(report, in_place=in_place)
 
 
-def _next_steps(report: RepairReport) -> Iterator[str]:
-    if any(shard.backup for shard in report.repaired):
+def _next_steps(report: RepairReport, *, in_place: bool) -> Iterator[str]:
+    if in_place:
         yield f"  next: wdsctl index {display_path(report.root)}"
         return
     if report.sound and not report.copied:
@@ -151,7 +151,7 @@ def _next_steps(report: RepairReport) -> Iterator[str]:
     yield f"  next: wdsctl prepare {display_path(report.dest)}"
 
 
-def _verdict(report: RepairReport) -> str:
+def _verdict(report: RepairReport, *, in_place: bool) -> str:
     if report.fixed + report.beyond_repair + report.copied == 0:
         return f"nothing to repair: {format_count(report.sound, 'sound shard')}"
     would = "would be " if report.dry_run else ""
@@ -165,7 +165,7 @@ def _verdict(report: RepairReport) -> str:
     backups = sum(bool(shard.backup) for shard in report.repaired)
     if backups:
         return f"{summary}; the originals are in {format_count(backups, '.bak file')}"
-    is_written = (report.fixed or report.copied) and not report.dry_run
+    is_written = (report.fixed or report.copied) and not (report.dry_run or in_place)
     return f"{summary} (in {display_path(report.dest)})" if is_written else summary
 
 

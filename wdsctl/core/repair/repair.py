@@ -17,6 +17,7 @@ from wdsctl.core.dataset.destination import check_destination, check_destination
 from wdsctl.core.dataset.location import LOCK_FILE, META_FOLDER, DatasetLocation, locate, shell_command_at
 from wdsctl.core.dataset.lock import hold_lock, lock_dataset
 from wdsctl.core.dataset.remote_lock import hold_remote_marker
+from wdsctl.core.dataset.root_spec import ALL_SHARDS
 from wdsctl.core.dataset.shard_names import describe_format, is_jsonl_name, shard_format
 from wdsctl.core.errors import CatalogError, Finding, InputError, StorageError, UsageError
 from wdsctl.core.files import make_folder, write_text
@@ -210,26 +211,25 @@ def _refuse_other_formats(location: DatasetLocation, shards: Sequence[ShardFile]
 
 
 def _list_shards(location: DatasetLocation) -> tuple[ShardListing, dict[str, ShardRow], str]:
-    """List all shards that the catalog does not exclude. Return also their catalog rows by path, and the offsets file.
+    """List the shards that the catalog selects. Return also their catalog rows by path, and the offsets file.
 
     Without a readable catalog, returns all shards and no rows. Without a usable offsets file, its path is empty.
     """
     exclude: tuple[str, ...] = ()
+    selection = ALL_SHARDS
     rows: list[ShardRow] = []
     offsets = ""
     try:
         if os.path.exists(location.catalog):
             check_not_media_folder(location.catalog)
             with Catalog(location.catalog) as published:
-                exclude, rows, offsets = (
-                    published.exclude_patterns(),
-                    published.shards(),
-                    location.offsets_path(published.generation),
-                )
+                exclude, selection = published.exclude_patterns(), published.selection()
+                rows, offsets = published.shards(), location.offsets_path(published.generation)
             Offsets(offsets)
     except (CatalogError, StorageError):
         offsets = ""
-    listing = list_shards(location.root, exclude, only=location.single_file, catalog_paths=[row.path for row in rows])
+    paths = [row.path for row in rows]
+    listing = list_shards(location.root, exclude, only=location.single_file, catalog_paths=paths, selection=selection)
     if not listing.shards:
         raise no_shards_error(location)
     return listing, {row.path: row for row in rows if row.status not in (MISSING_STATUS, "unreadable")}, offsets
