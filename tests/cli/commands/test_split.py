@@ -93,3 +93,14 @@ def test_split_reassigns_samples_only_with_yes(wdsctl: Wdsctl, shards: Path) -> 
     assert (refused.code, refused.document["error"]["code"]) == (2, "WDS238")
     moves = [(move["before"], move["after"], move["samples"]) for move in done.document["reassigned"]]
     assert sorted(moves) == [("test", "val", 3), ("val", "train", 3)]
+
+
+def test_split_export_refuses_options_that_it_would_ignore(wdsctl: Wdsctl, shards: Path, tmp_path: Path) -> None:
+    wdsctl("index", shards)
+    wdsctl("split", shards, "8,1,1")
+    dry = wdsctl("split", shards, "--export", tmp_path / "split.yaml", "--dry-run")
+    assert (dry.code, "which --dry-run forbids" in dry.stderr) == (2, True)
+    both = wdsctl("split", shards, "--leaks", "--export", tmp_path / "split.yaml")
+    assert (both.code, "--export and --leaks exclude each other" in both.stderr) == (2, True)
+    assert not (tmp_path / "split.yaml").exists()
+    assert wdsctl("split", shards, "--export", "-", "--dry-run").stdout.startswith("split_parts:")

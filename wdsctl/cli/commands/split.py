@@ -161,6 +161,12 @@ def command(
         workers=worker_count(workers),
     )
     if request.is_query:
+        if export and leaks is not None:
+            raise UsageError("--export and --leaks exclude each other", hint="pass only one of them")
+        if dry_run and export not in ("", "-"):
+            raise UsageError(
+                "--export FILE writes a file, which --dry-run forbids", hint="`--export -` prints the file instead"
+            )
         if leaks is not None:
             return _find_leaks(root, leaks, request, catalog, common)
         if export:
