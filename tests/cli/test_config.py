@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,3 +96,12 @@ def test_read_variables_lists_unknown_variables(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("WDSCTL_CATALOG", "x")
     monkeypatch.setenv("WDSCTL_YES", "1")
     assert read_variables() == ([], ["WDSCTL_INDEX_WORKER", "WDSCTL_YES"])
+
+
+def test_read_variables_knows_every_documented_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Path(__file__).parents[2] / "docs" / "configuration.md"
+    names = set(re.findall(r"`(WDSCTL_[A-Z_]+)`", page.read_text(encoding="utf-8")))
+    assert "WDSCTL_CATALOG_CACHE" in names
+    for name in names:
+        monkeypatch.setenv(name, "1")
+    assert read_variables()[1] == []

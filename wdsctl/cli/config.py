@@ -29,6 +29,7 @@ NON_OPTION_VARIABLES = frozenset(
         "WDSCTL_AGENT",
         "WDSCTL_ALLOW_PATH",
         "WDSCTL_CATALOG",
+        "WDSCTL_CATALOG_CACHE",
         "WDSCTL_CONFIG",
         "WDSCTL_DEBUG",
         "WDSCTL_NO_COLOR",
