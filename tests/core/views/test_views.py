@@ -124,6 +124,15 @@ def test_create_view_refuses_existing_name_unless_replace(gallery: str) -> None:
     assert report.removed
 
 
+def test_replaced_view_has_new_definition_even_with_same_samples(gallery: str) -> None:
+    create_view(gallery, "wide", ViewDefinition(where="width >= 40"))
+    other = ViewDefinition(where="width > 39")
+    assert create_view(gallery, "wide", ViewDefinition(where="width >= 40"), replace=True).state == "unchanged"
+    report = create_view(gallery, "wide", other, replace=True)
+    assert (report.state, report.added, report.removed) == ("replaced", 0, 0)
+    assert refresh_views(gallery).views[0].definition == other
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -86,7 +86,9 @@ def create_view(
     dry_run: bool = False,
     progress: Progress = SILENT_PROGRESS,
 ) -> ViewReport:
-    """Freeze the samples that fit `definition` under `name`. An existing view with the same samples stays.
+    """Freeze the samples that fit `definition` under `name`.
+
+    An existing view with the same samples stays, unless `replace` gives it another definition.
 
     `timeout_seconds`: of its expression and of its query, 0 for none. Raises UsageError WDS333 if there is another view
     of this name and not `replace`, InputError if no sample fits, and what `evaluate_definition` raises. Writes one
@@ -105,7 +107,9 @@ def create_view(
         raise _no_samples_error(
             definition, f"run {shell_command_at(location, 'inspect')} to see the samples of the dataset"
         )
-    if before is not None and before[0].hash == chosen.hash:
+    # A view that is replaced gets the new definition, by which `view refresh` will select samples.
+    is_other = before is not None and replace and before[0].definition != definition.as_text()
+    if before is not None and before[0].hash == chosen.hash and not is_other:
         return _report(location, before[0], stored_definition(before[0]), chosen, state="unchanged", dry_run=dry_run)
     if before is not None and not replace:
         raise _name_taken_error(location, before[0])
