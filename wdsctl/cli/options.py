@@ -190,7 +190,18 @@ ByOption = Annotated[
         "--by", metavar="auto|shard|sample|key", help="Assign whole shards, single samples, or samples by key."
     ),
 ]
-SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the split.")]
+
+
+def split_seed(seed: int) -> int:
+    """`wdsctl.core.dataset.split_rules.check_seed`, imported when a seed is passed."""
+    if not seed:
+        return seed
+    from wdsctl.core.dataset.split_rules import check_seed
+
+    return check_seed(seed)
+
+
+SeedOption = Annotated[int, typer.Option("--seed", metavar="N", callback=split_seed, help="Seed of the split.")]
 MissingOption = Annotated[
     Literal["error", "keep", "drop"],
     typer.Option(

@@ -9,6 +9,8 @@ import pytest
 from tests.cli.conftest import Wdsctl
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.lock import hold_lock
+from wdsctl.core.errors import UsageError
+from wdsctl.core.split.split import split_by_ratios
 
 
 @pytest.mark.parametrize("ratios", ["8,1,1", "train=8,val=1,test=1"])
@@ -104,3 +106,17 @@ def test_split_export_refuses_options_that_it_would_ignore(wdsctl: Wdsctl, shard
     assert (both.code, "--export and --leaks exclude each other" in both.stderr) == (2, True)
     assert not (tmp_path / "split.yaml").exists()
     assert wdsctl("split", shards, "--export", "-", "--dry-run").stdout.startswith("split_parts:")
+
+
+@pytest.mark.parametrize("seed", [1 << 63, -(1 << 63) - 1])
+def test_seed_that_the_catalog_cannot_store_is_refused(
+    wdsctl: Wdsctl, shards: Path, photos: Path, tmp_path: Path, seed: int
+) -> None:
+    wdsctl("index", shards)
+    for words in (("split", shards, "8,1,1"), ("prepare", photos.parent / "photos", tmp_path / "out", "--no-input")):
+        result = wdsctl(*words, "--seed", seed)
+        assert (result.code, f"the seed {seed} is not a whole number" in result.stderr) == (2, True)
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(UsageError, match="64 bits"):
+        split_by_ratios(str(shards), {"train": 1, "val": 1}, seed=seed)
+    assert wdsctl("split", shards, "8,1,1", "--seed", (1 << 63) - 1).code == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.build import RecordingProgress, a_dataset, a_folder, an_image
+from tests.build import RecordingProgress, a_dataset, a_folder, an_image, rewrite_shard
 from tests.core.media_files import a_media_file, a_wav
 from wdsctl.core.index.index import index
 from wdsctl.core.index.media_folder import index_media_folder
@@ -109,6 +109,14 @@ def test_inspect_stats_counts_unreadable_samples(root: str) -> None:
     Path(root, "a.tar").write_bytes(b"short")
     report = inspect_stats(root)
     assert (sum(report.failed.values()) > 0, measure(report, "txt", "words").count) == (True, 6)
+
+
+def test_inspect_stats_counts_parts_of_replaced_shard_of_same_size_as_failed(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": {"1.txt": b"one", "2.txt": b"two"}, "b.tar": {"3.txt": b"three words here"}})
+    index(root)
+    rewrite_shard(tmp_path / "a.tar", {"2.txt": b"two", "1.txt": b"one"})
+    report = inspect_stats(root)
+    assert (sum(report.failed.values()), measure(report, "txt", "words").count) == (2, 1)
 
 
 def test_inspect_stats_supports_media_folder(tmp_path: Path) -> None:

@@ -9,7 +9,14 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, get_args
 
 from wdsctl.core.dataset import yaml_document
-from wdsctl.core.dataset.split_rules import Excludes, SplitBy, SplitRule, SplitRules, excludes_to_plain
+from wdsctl.core.dataset.split_rules import (
+    SEED_LIMIT,
+    Excludes,
+    SplitBy,
+    SplitRule,
+    SplitRules,
+    excludes_to_plain,
+)
 from wdsctl.core.dataset.yaml_document import check_known_keys, config_error, describe_value, get_section, get_texts
 from wdsctl.core.samples.fields import did_you_mean
 
@@ -26,7 +33,6 @@ _SETS_REMARK = "# further sets: split_part is SET/NAME"
 _EXCLUDE_REMARK = "# excluded from all splits"
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _FOREIGN_NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff/]+")  # names of splits from other tools
-_SEED_LIMIT = 1 << 63  # the catalog stores 64 bits
 
 
 def can_name_split(text: str) -> bool:
@@ -62,7 +68,7 @@ def parse_split_section(document: YamlDocument, *path: str) -> SplitRule:
     odd = next((name for name in rule.names if not named.fullmatch(name)), None)
     if odd is not None:
         raise config_error(f"{odd!r} is not a valid split name", where, hint="use letters, digits, '.', '_' and '-'")
-    if not -_SEED_LIMIT <= rule.seed < _SEED_LIMIT:
+    if not -SEED_LIMIT <= rule.seed < SEED_LIMIT:
         raise config_error(
             "seed: expected a whole number of at most 64 bits", where, hint="write a seed such as `seed: 1`"
         )

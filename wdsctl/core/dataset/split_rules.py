@@ -22,6 +22,8 @@ from wdsctl.core.json_text import read_json
 #: shares; `key`: samples by the hash of their key.
 SplitBy = Literal["auto", "shard", "sample", "key"]
 
+SEED_LIMIT = 1 << 63  # the catalog stores 64 bits
+
 #: Names of splits for shares without names.
 POSITIONAL_NAMES = ("train", "val", "test")
 
@@ -255,6 +257,15 @@ def split_set_and_name(split: str) -> tuple[str, str]:
     """Divide a full name: `folds/train` is ("folds", "train"), `train` is ("", "train")."""
     split_set, _, name = split.rpartition("/")
     return split_set, name
+
+
+def check_seed(seed: int) -> int:
+    """Return the seed of a split. Raises UsageError if the catalog cannot store it."""
+    if not -SEED_LIMIT <= seed < SEED_LIMIT:
+        raise UsageError(
+            f"the seed {seed} is not a whole number of at most 64 bits", hint="pass a seed such as `--seed 1`"
+        )
+    return seed
 
 
 def check_set_name(name: str) -> str:

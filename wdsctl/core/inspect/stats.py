@@ -22,6 +22,7 @@ from wdsctl.core.inspect.get import locate_indexed, select_members
 from wdsctl.core.inspect.histograms import Bin, Histogram, SizeStats, measure_sizes
 from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.facts import MediumFacts, Unreadable
+from wdsctl.core.offsets.probe import probes_of
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.preview import PART_HEAD_BYTES
 from wdsctl.core.storage.open import storage_for
@@ -186,11 +187,15 @@ class _ContentReader:
     def read_samples(self, pool: SamplePool, count: int, seed: int, progress: Progress) -> None:
         numbers = draw_numbers(count, len(pool), seed)
         progress.phase("samples", items=len(numbers))
-        shard_sizes: dict[str, int] = {}  # reading a shard of another size fails, since it was replaced
+        # Reading a shard of another size, or with other members, fails, since it was replaced.
+        shard_sizes: dict[str, int] = {}
+        numbers_by_path: dict[str, int] = {}
         if not self._browser.is_media_folder:
-            root = self._location.root
-            shard_sizes = {os.path.join(root, shard.path): shard.size for shard in self._browser.shards()}
-        with closing(storage_for(self._location.root, shard_sizes)) as storage:
+            root, offsets = self._location.root, StoredSamples(self._location, self._browser.generation).offsets
+            shard_sizes = {os.path.join(root, shard.path): shard.size for shard in offsets.shards}
+            numbers_by_path = {path: number for number, path in enumerate(shard_sizes)}
+        probes = dict.fromkeys(shard_sizes, lambda path: probes_of(offsets, numbers_by_path[path]))
+        with closing(storage_for(self._location.root, shard_sizes, probes)) as storage:
             for start in range(0, len(numbers), READ_BATCH_SAMPLES):
                 samples = [pool.at(number) for number in numbers[start : start + READ_BATCH_SAMPLES]]
                 self._read_batch(storage, samples)

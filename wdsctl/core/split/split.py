@@ -24,6 +24,7 @@ from wdsctl.core.dataset.split_rules import (
     SplitBy,
     SplitRule,
     SplitRules,
+    check_seed,
     check_set_name,
     qualified_split_name,
 )
@@ -144,6 +145,8 @@ def split_dataset_locked(
     location: DatasetLocation, request: SplitRequest, progress: Progress, *, dry_run: bool = False
 ) -> SplitReport:
     """`split_dataset` for a caller that holds the lock."""
+    if request.rule is not None:
+        check_seed(request.rule.seed)
     progress.phase("split")
     context = open_split_context(location, request.workers, progress, keeps_results=not dry_run)
     if not context.rows:
