@@ -64,9 +64,14 @@ def test_truncated_shard_is_reported_and_not_raised(tmp_path: Path) -> None:
     )
 
 
+BOTH_KINDS_OF_REPEATS = [(name, b"1") for name in ("x.a", "y.a", "x.b", "z.a", "y.a")]
+
+
 @pytest.mark.parametrize(
     ("files", "code", "positions"),
     [
+        (BOTH_KINDS_OF_REPEATS, "WDS104", (0, 2)),
+        (BOTH_KINDS_OF_REPEATS, "WDS105", (4,)),
         ([("x.a", b"1"), ("y.a", b"1"), ("x.b", b"1"), ("y.b", b"1")], "WDS104", (0, 1, 2, 3)),
         ([("x.a", b"1"), ("y.a", b"1"), ("x.a", b"2")], "WDS105", (2,)),
         ([("w.a", b"1"), ("x.a", b"1"), ("x.b", b"1"), ("x.a", b"2")], "WDS107", (1,)),

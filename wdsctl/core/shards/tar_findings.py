@@ -221,8 +221,8 @@ def _repeated_parts(shard: str, scan: ShardScan) -> Iterator[Finding]:
         )
 
 
-def _repeated_keys(shard: str, scan: ShardScan, keys: list[str]) -> Iterator[Finding]:
-    """Yield findings about keys that repeat.
+def repeated_key_rows(scan: ShardScan, keys: list[str]) -> dict[str, list[int]]:
+    """The samples whose key an earlier sample has, ascending, by the code of their finding.
 
     A key whose parts repeat, too, is a duplicate. Otherwise members of other samples separate the members of the key.
     """
@@ -236,11 +236,16 @@ def _repeated_keys(shard: str, scan: ShardScan, keys: list[str]) -> Iterator[Fin
             seen[key] |= parts_of[row]
         else:
             seen[key] = parts_of[row]
+    return found
+
+
+def _repeated_keys(shard: str, scan: ShardScan, keys: list[str]) -> Iterator[Finding]:
+    """Yield findings about keys that repeat."""
     messages = {
         "WDS104": "keys whose files are not adjacent",
         "WDS105": "duplicate keys with the same parts",
     }
-    for code, rows in found.items():
+    for code, rows in repeated_key_rows(scan, keys).items():
         if rows:
             yield Finding(
                 code=code,

@@ -33,6 +33,7 @@ from wdsctl.core.shards.in_place.zip import find_damaged_entries
 from wdsctl.core.shards.list import ShardFile
 from wdsctl.core.shards.shard_scan import ShardScan
 from wdsctl.core.shards.tar_blocks import ByteRows, parse_size_fields, valid_checksums
+from wdsctl.core.shards.tar_findings import repeated_key_rows
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import LocalStorage, Storage
 from wdsctl.core.tar_header import TAR_BLOCK_BYTES
@@ -139,17 +140,15 @@ def _rows_of_finding(code: str, scan: ShardScan) -> tuple[list[int], list[int]]:
         sample_parts = np.sort((samples << 32) + scan.part_names)
         rows: list[int] = np.unique(sample_parts[1:][sample_parts[1:] == sample_parts[:-1]] >> 32).tolist()
         return rows, rows
-    # If a shard has both kinds of repeated keys, the kind of each sample is unknown.
-    if {finding.code for finding in scan.findings if finding.code in _REPEATED_KEY_CODES} != {code}:
+    if code not in _REPEATED_KEY_CODES:
         return [], []
-    rows_by_key: dict[str, list[int]] = {}
-    for row, key in enumerate(scan.decode_keys()):
-        rows_by_key.setdefault(key, []).append(row)
-    repeats = sorted(row for rows in rows_by_key.values() for row in rows[1:])
+    keys = scan.decode_keys()
+    repeats = repeated_key_rows(scan, keys)[code]
     if code != "WDS104":
         return repeats, repeats  # of duplicates, the first is kept
     # All fragments of an interleaved sample are incomplete.
-    return sorted(row for rows in rows_by_key.values() if len(rows) > 1 for row in rows), repeats
+    interleaved = {keys[row] for row in repeats}
+    return [row for row, key in enumerate(keys) if key in interleaved], repeats
 
 
 def is_as_indexed(storage: LocalStorage, path: str, size: int, offsets_path: str, shard_id: int) -> bool:
