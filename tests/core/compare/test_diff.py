@@ -131,6 +131,24 @@ def test_hashes_in_both_catalogs_are_compared(pair: Pair) -> None:
     assert (report.shards.first_rewritten, report.is_same) == (("shard-001.tar",), False)
 
 
+def test_bytes_are_read_if_file_changed_after_it_was_hashed(pair: Pair) -> None:
+    for root in pair:
+        index(root, hashed=True)
+    rewrite_shard(f"{pair[1]}/shard-001.tar", {**samples(5, 5), "000007.txt": b"7 txt !!"})
+    report = diff_datasets(*pair, content=True)
+    assert (counts(report), report.is_same) == ({"same": 19, "changed": 1}, False)
+
+
+def test_bytes_of_unchanged_files_with_equal_hashes_are_not_read(pair: Pair) -> None:
+    for root in pair:
+        index(root, hashed=True)
+    path = f"{pair[1]}/shard-001.tar"
+    before = os.stat(path)
+    rewrite_shard(path, {**samples(5, 5), "000007.txt": b"7 txt !!"})
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert diff_datasets(*pair, content=True).is_same
+
+
 def test_unreadable_shard_is_reported_and_rest_is_compared(pair: Pair) -> None:
     for root in pair:
         index(root)

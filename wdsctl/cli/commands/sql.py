@@ -132,7 +132,7 @@ def _tables(columns: Sequence[str], blocks: Iterator[list[SqlRow]], *, is_colore
 
 
 def _csv_lines(rows: Sequence[SqlRow]) -> str:
-    r"""CSV as in RFC 4180, with \n; other control characters as \x1b or \u202e. NULL is empty, an empty text ""."""
+    r"""CSV as in RFC 4180, with \n; other control characters as \x1b or \u202e. NULL and an empty text are empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerows(rows)

@@ -325,7 +325,9 @@ class _Comparison:
         """Return (samples,): which samples of `both` differ in their bytes; none without `content`."""
         one, other = self.first.shards[i], self.second.shards[j]
         one_hash, other_hash = self.first.hashes.get(one.id), self.second.hashes.get(other.id)
-        if self.byte_comparer is None or not both.any() or (one_hash is not None and one_hash == other_hash):
+        if self.byte_comparer is None or not both.any():
+            return np.zeros(len(both), np.bool_)
+        if one_hash is not None and one_hash == other_hash and self.byte_comparer.are_as_hashed(i, j):
             return np.zeros(len(both), np.bool_)
         try:
             return both & flags_at(self.byte_comparer.find_differing(i, j), one.samples)

@@ -15,8 +15,10 @@ import numpy as np
 from wdsctl.core.catalog.database_file import translate_disk_full
 from wdsctl.core.catalog.splits import SampleFlags
 from wdsctl.core.compare.sides import DiffSide
-from wdsctl.core.storage.open import storage_for
+from wdsctl.core.errors import WdsctlError
+from wdsctl.core.storage.open import check_unchanged, storage_for
 from wdsctl.core.storage.storage import Storage
+from wdsctl.core.urls import is_url
 
 _INSERT_ROW_SQL = "INSERT INTO row VALUES (?, ?, ?, ?, ?, ?)"
 _SELECT_SORTED_SQL = "SELECT key, side, path, sample, parts, splits FROM row ORDER BY key, side, path, sample"
@@ -212,6 +214,10 @@ class ByteComparer:
         for store in self._storages:
             store.close()
 
+    def are_as_hashed(self, first: int, second: int) -> bool:
+        """Whether two shards, given by index, still have the size and time that they had when they were hashed."""
+        return all(map(_is_as_hashed, self._sides, self._storages, (first, second)))
+
     def has_same_bytes(self, first: int, second: int) -> bool:
         """Whether two samples, given by row, have equal bytes in each part. Raises storage errors."""
         one, other = (sorted(side.offsets.parts(row)) for side, row in zip(self._sides, (first, second), strict=True))
@@ -290,3 +296,17 @@ def _open_storage(side: DiffSide) -> Storage:
 
 def _path(side: DiffSide, i: int) -> str:
     return os.path.join(side.location.root, side.shards[i].path)
+
+
+def _is_as_hashed(side: DiffSide, storage: Storage, i: int) -> bool:
+    path, number = _path(side, i), side.hashed_times.get(side.shards[i].id)
+    if number is None:
+        return False
+    try:
+        if is_url(side.location.root):
+            check_unchanged(storage, path, number)
+            return True
+        stat = os.stat(path)
+    except (OSError, WdsctlError):  # reading the shard tells why
+        return False
+    return (stat.st_size, stat.st_mtime_ns) == (side.shards[i].size, number)

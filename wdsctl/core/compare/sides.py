@@ -37,6 +37,7 @@ class DiffSide:
     selection: SampleSelection | None
     splits: SplitReader | None
     hashes: dict[int, str]  # SHA-256 by shard id, if known
+    hashed_times: dict[int, int]  # for the same shards, the time (at a URL a number) of the file that was hashed
 
     @property
     def shards(self) -> Sequence[ShardEntry]:
@@ -99,6 +100,7 @@ def open_side(root: str, catalog: str | None = None, generation: int | None = No
             selection=require_unchanged_view(location, view).selection if view else None,
             splits=opened.split_reader if is_current else None,
             hashes=opened.shard_hashes(),
+            hashed_times={row.id: row.mtime_ns for row in opened.shards() if row.sha256},
         )
 
 

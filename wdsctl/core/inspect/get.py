@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 MAX_LISTED_CANDIDATES = 20  # in an error message
 GET_CHUNK_BYTES = 64 << 20  # bytes per read: most parts in one read, and large videos in bounded memory
+_MAX_OCTAL_SIZE = 8**11  # bytes: headers have room for eleven octal digits
 _MAX_KEYS_SEARCHED = 5_000_000  # limit for a search for similar keys without an index
 
 
@@ -356,8 +357,8 @@ def _check_header(target: GetTarget, part: PartLocation, block: bytes) -> None:
     Tars are padded, so a shard often has the same size after it was written again.
     """
     probe = Probe(part.offset - TAR_BLOCK_BYTES, f"{target.sample.key}.{part.name}".encode("utf-8", "surrogatepass"))
-    # A header whose size is in a pax header may have the size 0.
-    if not probe.fits(block) or parse_header(block).size not in (part.size, 0):
+    # The size of a large part, and rarely of others, is in a pax header; its own header then has 0 or a part of it.
+    if not probe.fits(block) or (part.size < _MAX_OCTAL_SIZE and parse_header(block).size not in (part.size, 0)):
         raise StorageError(
             f"the shard differs from the indexed one: no {escape_unprintable(f'{target.sample.key}.{part.name}')} of "
             f"{pluralize(part.size, 'byte')} at byte {probe.offset:,}",
