@@ -66,6 +66,16 @@ def test_checksum_exits_with_5_for_missing_shard(run_in_process: Process, wdsctl
     assert "train-000001.tar: the shard is in the catalog, but its file is missing (WDS306)" in result.stderr
 
 
+def test_checksum_quiet_reports_only_shards_that_cannot_be_read(run_in_process: Process, shards: Path) -> None:
+    sums = shards.parent / "sums"
+    sums.write_text(run_in_process("checksum", str(shards)).stdout, encoding="utf-8")
+    (shards / "train-000001.tar").unlink()
+    result = run_in_process("checksum", str(shards), "--check", str(sums), "--quiet")
+    assert (result.returncode, result.stdout.count("OK\n")) == (1, 9)
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith("train-000001.tar: ")
+
+
 def test_checksum_check_exits_with_3_for_missing_sums_file(wdsctl: Wdsctl, shards: Path) -> None:
     assert wdsctl("checksum", shards, "-c", shards / "none").code == 3
 

@@ -98,7 +98,7 @@ def _write_checksums(
         elif each.error is None:
             _write_line(format_checksum_line(each.digest, each.path))
         if each.error is not None:
-            progress.note(_describe_finding(each.error))
+            _report_error(each.error, progress, common)
     if noted:
         progress.note(f"took {noted:,} of these hashes from the catalog: size and time of these shards are unchanged")
     if common.json:
@@ -130,7 +130,7 @@ def _check_checksums(
         else:
             _write_line(format_verdict_line(each.path, each.result))
         if each.error is not None:
-            progress.note(_describe_finding(each.error))
+            _report_error(each.error, progress, common)
     for number, noun, became in (
         (odd, "line", "no sum"),
         (unread, "file", "not readable"),
@@ -169,6 +169,16 @@ def _write_line(line: bytes) -> None:
         write_bytes(sys.stdout, line)
     else:
         write_plain(sys.stdout, f"{text}\n")
+
+
+def _report_error(error: Finding, progress: Progress, common: options.CommonOptions) -> None:
+    """Report a shard that cannot be read on stderr: with --quiet, which silences notes, too."""
+    from wdsctl.cli.output import write_plain
+
+    if common.quiet:
+        write_plain(sys.stderr, f"{_describe_finding(error)}\n")
+    else:
+        progress.note(_describe_finding(error))
 
 
 def _describe_finding(error: Finding) -> str:
