@@ -27,7 +27,13 @@ from wdsctl.core.convert.destination import (
 from wdsctl.core.convert.exporters.shards import EXPORTER as SHARDS
 from wdsctl.core.convert.finish import check_renames_in_lists, common_config, finish_datasets
 from wdsctl.core.convert.groups import SampleGrouper
-from wdsctl.core.convert.overwrite import DIFFERENT_CONVERSION, check_replaceable, draft_path, replace_destination
+from wdsctl.core.convert.overwrite import (
+    DIFFERENT_CONVERSION,
+    check_replaceable,
+    draft_path,
+    finish_killed_replacement,
+    replace_destination,
+)
 from wdsctl.core.convert.parts import check_part_rules
 from wdsctl.core.convert.plan import planned_request, write_plan
 from wdsctl.core.convert.plan_file import PlanFile
@@ -85,13 +91,14 @@ def convert(
         request = _check_request_for_store(request, dest)
     if not request.overwrite:
         return _convert(sources, dest, request, progress)
-    can_replace = not is_url(dest) and check_replaceable(dest)
+    if not is_url(dest):
+        finish_killed_replacement(dest)
     try:
         return _convert(sources, dest, request, progress)
     except UsageError as error:
         if error.code == DIFFERENT_CONVERSION and is_url(dest):
             raise _not_replaceable_error(dest) from error
-        if error.code != DIFFERENT_CONVERSION or not can_replace:
+        if error.code != DIFFERENT_CONVERSION or not check_replaceable(dest):
             raise
     report = _convert(sources, draft_path(dest), request, progress)
     return report if request.dry_run else replace_destination(dest, report, progress)

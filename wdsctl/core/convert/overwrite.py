@@ -6,18 +6,21 @@ Until the new dataset is complete, the old one stays. A killed run is continued 
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
+from wdsctl.core.convert.exporters import get_exporter
 from wdsctl.core.convert.finish import SIDE_FILES
 from wdsctl.core.convert.report import load_finished, write_finished
 from wdsctl.core.convert.request import ConvertReport
 from wdsctl.core.dataset.destination import remove_path
-from wdsctl.core.dataset.location import CONVERSION_FOLDER, FINISHED_FILE, locate
+from wdsctl.core.dataset.location import CONVERSION_FOLDER, FINISHED_FILE, META_FOLDER, locate
 from wdsctl.core.dataset.lock import lock_dataset
 from wdsctl.core.directories import open_folder
 from wdsctl.core.errors import UsageError, translate_os_errors
 from wdsctl.core.files import rename_in, write_text
 from wdsctl.core.progress import Progress
+from wdsctl.core.shards.in_place.kinds import INDEX_FILE
 
 DIFFERENT_CONVERSION = "WDS345"
 
@@ -28,7 +31,9 @@ def draft_path(dest: str) -> str:
 
 
 def _former_path(dest: str) -> str:
-    return f"{dest.rstrip('/')}.old"
+    """Where the old dataset is while the new one takes its place. A name such as DEST.old may be a copy of the user."""
+    above, name = os.path.split(os.path.abspath(dest))
+    return os.path.join(above, f".{name}.wdsctl-replaced")
 
 
 def _rename(path: str, other: str) -> None:
@@ -38,14 +43,20 @@ def _rename(path: str, other: str) -> None:
         rename_in(folder, name, os.path.basename(other))
 
 
-def check_replaceable(dest: str) -> bool:
-    """Whether the destination holds a finished conversion. Raise UsageError if it also has files of others.
-
-    After a kill between the two renames of `replace_destination`, brings the old destination back first.
+def finish_killed_replacement(dest: str) -> None:
+    """After a kill between the two renames of `replace_destination`, bring the old destination back; after a kill
+    behind them, remove it.
     """
     former = _former_path(dest)
-    if not os.path.lexists(dest) and os.path.isdir(former):
-        _rename(former, dest)
+    if os.path.isdir(former):
+        if os.path.lexists(dest):
+            remove_path(former)
+        else:
+            _rename(former, dest)
+
+
+def check_replaceable(dest: str) -> bool:
+    """Whether the destination holds a finished conversion. Raise UsageError if it also has files of others."""
     if not os.path.isdir(dest):
         return False
     location = locate(dest)
@@ -58,23 +69,40 @@ def check_replaceable(dest: str) -> bool:
     finished = load_finished(os.path.join(location.meta, CONVERSION_FOLDER))
     if finished is None:
         return False
-    known = {name.split("/")[0] for name in finished.get("files") or ()}
-    known |= {*SIDE_FILES, os.path.basename(location.meta)}
-    strange = sorted(set(os.listdir(dest)) - known)
-    if strange:
+    form = finished["report"]["form"]
+    if not get_exporter(form).suffix:
+        raise UsageError(
+            f"--overwrite cannot replace files of the format {form}: the conversion has not recorded their names",
+            where=dest,
+            hint="choose another DEST, or remove the files of this one",
+        )
+    foreign = next(_foreign_files(dest, finished.get("files") or (), form), None)
+    if foreign is not None:
         raise UsageError(
             "--overwrite would remove files of the destination that no conversion wrote",
-            where=os.path.join(dest, strange[0]),
+            where=foreign,
             hint="move these files away, or choose another DEST",
         )
     return True
 
 
+def _foreign_files(dest: str, written: Collection[str], form: str) -> Iterator[str]:
+    """The paths of files that the conversion did not write, and of links to folders. `written`: paths below `dest`."""
+    side_files = {*SIDE_FILES, *([INDEX_FILE] if form in ("mds", "litdata") else [])}
+    for folder, folders, names in os.walk(dest):
+        folders[:] = sorted(name for name in folders if name != META_FOLDER)
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        for name in sorted([*names, *links]):
+            path = os.path.join(folder, name)
+            if name not in side_files and os.path.relpath(path, dest) not in written:
+                yield path
+
+
 def replace_destination(dest: str, report: ConvertReport, progress: Progress) -> ConvertReport:
     """Put the finished draft in the place of the destination, and remove that. Returns the report of the new place.
 
-    A dataset.yaml, which the user may have edited, is kept as `dataset.yaml.before` beside the new one. Trainings that
-    have files of the old destination open can go on reading them.
+    Each dataset.yaml, which the user may have edited, is kept as `dataset.yaml.before` beside the new one. Trainings
+    that have files of the old destination open can go on reading them.
     """
     draft, former = draft_path(dest), _former_path(dest)
 
@@ -90,12 +118,11 @@ def replace_destination(dest: str, report: ConvertReport, progress: Progress) ->
     for dataset in finished["report"]["datasets"]:
         dataset["path"] = moved(dataset["path"])
     write_finished(work, finished)
-    authored = locate(dest).dataset_yaml
-    if os.path.exists(authored):
+    for authored, kept in _authored_files(dest, draft):
         with translate_os_errors(authored, "read"), open(authored, encoding="utf-8") as file:
             text = file.read()
-        write_text(f"{locate(draft).dataset_yaml}.before", text)
-        progress.note(f"moved the former dataset.yaml to {authored}.before")
+        write_text(kept, text)
+        progress.note(f"moved the former {os.path.relpath(authored, dest)} to {moved(kept)}")
     with lock_dataset(locate(dest, writing=True), note=progress.note):
         pass  # nobody is writing to it
     remove_path(former)
@@ -104,3 +131,21 @@ def replace_destination(dest: str, report: ConvertReport, progress: Progress) ->
     remove_path(former)
     datasets = tuple(replace(each, path=moved(each.path)) for each in report.datasets)
     return replace(report, dest=dest, datasets=datasets)
+
+
+def _authored_files(dest: str, draft: str) -> Iterator[tuple[str, str]]:
+    """Each dataset.yaml of the destination, and where to keep it in the draft.
+
+    This is beside the dataset.yaml of the same dataset. If the draft does not have this dataset, it is the draft's
+    `.wdsctl`, under a name that begins with the dataset's folder.
+    """
+    for folder, folders, _ in os.walk(dest):
+        authored = locate(folder).dataset_yaml if META_FOLDER in folders else ""
+        folders[:] = sorted(name for name in folders if name != META_FOLDER)
+        if not authored or not os.path.exists(authored):
+            continue
+        below = os.path.normpath(os.path.relpath(folder, dest))
+        name = "dataset.yaml.before"
+        if not os.path.isdir(os.path.join(draft, below, META_FOLDER)):
+            name, below = f"{below.replace('/', '-')}.{name}", "."
+        yield authored, os.path.normpath(os.path.join(draft, below, META_FOLDER, name))
