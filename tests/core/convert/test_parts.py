@@ -63,6 +63,16 @@ def test_small_image_is_copied_if_only_max_side_is_given() -> None:
     assert open_image(transcode_image("jpg", image, ImageTranscodeOptions(max_side=24))[1]).size == (24, 16)
 
 
+@pytest.mark.parametrize("form", ["GIF", "BMP", "TIFF"])
+def test_small_image_of_format_that_cannot_be_written_is_copied(form: str) -> None:
+    small = encode_image(Image.new("L", (10, 20)), form)
+    options = parse_image("", 20)
+    assert options is not None
+    assert transcode_image("x", small, options) == ("x", small)
+    with pytest.raises(ValueError, match="cannot write the format"):
+        transcode_image("x", small, parse_image("", 19) or options)
+
+
 def test_rotated_image_is_turned_upright_or_keeps_orientation_tag() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
@@ -117,6 +127,16 @@ def test_grey_of_16_bits_keeps_its_range() -> None:
     assert open_image(jpeg).getpixel((4, 4)) == 128
     assert (open_image(png).mode, open_image(png).getpixel((4, 4))) == ("I;16", 32_768)
     assert (open_image(from_pgm).mode, open_image(from_pgm).getpixel((4, 4))) == ("I;16", 32_768)
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "expected"), [("png", (8, 8), 32_769), ("png", (4, 4), 32_769), ("jpeg:95", (8, 8), 128)]
+)
+def test_big_endian_grey_of_16_bits_keeps_its_range(text: str, size: tuple[int, int], expected: int) -> None:
+    tiff = encode_image(Image.frombytes("I;16B", (8, 8), b"\x80\x01" * 64), "TIFF")
+    assert open_image(tiff).mode == "I;16B"
+    _, data = transcode_image("tiff", tiff, parse_image(text, max(size)) or ImageTranscodeOptions())
+    assert (open_image(data).size, open_image(data).getpixel((2, 2))) == (size, expected)
 
 
 def test_failed_transcoding_reports_reason() -> None:

@@ -103,12 +103,12 @@ def transcode_image(name: str, data: bytes, options: ImageTranscodeOptions) -> t
         image: Image.Image = Image.open(io.BytesIO(data), formats=pillow_formats())
         if image.width * image.height > MAX_PIXELS:
             raise ValueError(f"the image has {image.width} x {image.height} pixels; {MAX_PIXELS:,} are allowed")
-        format_name = options.format_name or _FORMAT_OF_PILLOW.get(image.format or "")
-        if format_name is None:
-            raise ValueError(f"cannot write the format {image.format}: choose another one, such as --image png")
         side = options.max_side or max(image.size)
         if not options.format_name and max(image.size) <= side:
             return name, data
+        format_name = options.format_name or _FORMAT_OF_PILLOW.get(image.format or "")
+        if format_name is None:
+            raise ValueError(f"cannot write the format {image.format}: choose another one, such as --image png")
         if image.format != "MPO" and getattr(image, "n_frames", 1) > 1:
             raise ValueError(f"it is an animation of {getattr(image, 'n_frames', 1)} frames")
         return image_name(name, options), _convert_image(image, format_name, side, options)
@@ -151,9 +151,11 @@ def _encode_image(image: Image.Image, image_format: str, quality: int, metadata:
 
 def _to_supported_mode(image: Image.Image, image_format: str) -> Image.Image:
     """Convert the image to a mode that the format supports. Raises ValueError for pixels of more than 16 bits."""
+    if image.mode in ("I;16B", "I;16L"):  # of TIFF; Pillow converts them directly to 8 bits only
+        image = image.convert("I").convert("I;16")
     if image_format == "png":
         return image if image.mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I;16") else _to_png_mode(image)
-    if image.mode in ("I", "I;16", "I;16B", "I;16L"):
+    if image.mode in ("I", "I;16"):
         if image.getextrema()[1] > 65_535:  # type: ignore[operator]
             raise ValueError(
                 f"an image of mode {image.mode} has more than 16 bits per pixel and no defined value range"
