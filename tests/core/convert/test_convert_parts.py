@@ -36,6 +36,18 @@ def _captioned_image(image: bytes, i: int) -> list[tuple[str, bytes]]:
     return [("png", image), ("txt", f"a caption of picture {i}".encode())]
 
 
+def test_subflavors_are_copied_if_sample_type_is_detected_again(tmp_path: Path) -> None:
+    source = a_prepared_dataset(tmp_path / "a")
+    authored = Path(locate(source).dataset_yaml)
+    authored.write_text(authored.read_text().replace("subflavors: {}", "subflavors: {mine: 1}"))
+    assert load_config(str(authored)).field_map
+
+    convert_to(tmp_path / "b", source, parts=PartRules(keep=("txt",)))
+
+    config = load_config(locate(str(tmp_path / "b")).dataset_yaml)
+    assert (config.subflavors, "jpg" in config.field_map.values()) == ({"mine": 1}, False)
+
+
 def test_parts_are_kept_dropped_and_renamed(tmp_path: Path) -> None:
     source = a_dataset(tmp_path / "a", {"0.tar": {"a.jpg": b"j", "a.seg.png": b"s", "a.txt": b"t"}})
 

@@ -10,7 +10,9 @@ import pytest
 from tests.build import a_folder, some_shards
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
+from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import DatasetError, UsageError
+from wdsctl.core.index.index import index
 
 
 def make_incomplete_folder(root: Path) -> Path:
@@ -72,3 +74,13 @@ def test_file_named_by_row_counts_as_part_of_source(tmp_path: Path, form: str) -
 def test_polylithic_options_are_refused_for_other_layouts(tmp_path: Path, options: Any) -> None:
     with pytest.raises(UsageError, match="needs --layout polylithic"):
         convert([some_shards(tmp_path / "a", 1)], str(tmp_path / "b"), ConvertRequest(**options))
+
+
+def test_invalid_dataset_yaml_of_source_is_reported_with_its_line(tmp_path: Path) -> None:
+    source = some_shards(tmp_path / "a", 1)
+    index(source)
+    Path(locate(source).dataset_yaml).write_text("sample_type: CrudeSample\nsubflavors: {\n")
+    with pytest.raises(DatasetError) as caught:
+        convert([source], str(tmp_path / "made"))
+    assert caught.value.code == "WDS220"
+    assert not (tmp_path / "made").exists()

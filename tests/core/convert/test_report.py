@@ -10,6 +10,7 @@ import pytest
 from tests.build import some_shards
 from tests.core.conversions import convert_to
 from wdsctl.core.convert.parts import ImageTranscodeOptions, PartRules
+from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import InputError
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
@@ -52,6 +53,21 @@ def test_samples_without_split_are_reported_if_others_have_one(tmp_path: Path) -
 
     assert report.notes == ("4 of 14 samples are in no split, as in their source; the others: train 8, val 2",)
     assert convert_to(tmp_path / "again", one).notes == ()
+
+
+def test_settings_of_dataset_yaml_that_are_not_copied_are_reported(tmp_path: Path) -> None:
+    one, two = make_prepared(tmp_path / "a"), make_prepared(tmp_path / "b", first=50)
+    assert convert_to(tmp_path / "same", one, two).notes == ()
+    authored = Path(locate(str(two)).dataset_yaml)
+    authored.write_text(authored.read_text().replace("subflavors: {}", "subflavors: {mine: 1}"))
+
+    report = convert_to(tmp_path / "both", one, two)
+
+    assert "their sample types, field maps and subflavors are not copied" in report.notes[0]
+    assert convert_to(tmp_path / "c", one, two, dry_run=True).notes == report.notes
+    assert convert_to(tmp_path / "d", one, two, to_format="jsonl").notes == ()
+    authored.write_text("sample_type: ImageSample\nsample_loader: code.py:load\npart_filter: [jpg]\n")
+    assert "sample_loader of dataset.yaml is not copied" in convert_to(tmp_path / "e", two).notes[0]
 
 
 def test_part_rules_that_match_no_part_are_reported(tmp_path: Path) -> None:

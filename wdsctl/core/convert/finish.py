@@ -175,7 +175,8 @@ def _index_dataset(
                     write_text(location.dataset_yaml, dump_config(config))
             if report.samples:
                 if written.request.finish:
-                    write_dataset_yaml(stage.location, report.generation, SampleTypeRequest(), progress)
+                    base = DatasetConfig(subflavors=written.config.subflavors) if written.config else None
+                    write_dataset_yaml(stage.location, report.generation, SampleTypeRequest(), progress, base)
                 _carry_splits(stage.location, written)
                 if written.request.finish:
                     ensure_split(stage.location, None, "auto", 0, progress)

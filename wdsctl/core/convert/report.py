@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from wdsctl.core.convert.carry import DroppedItem, dropped_findings, plan_carry
+from wdsctl.core.convert.finish import common_config
 from wdsctl.core.convert.plan import repeated_files
 from wdsctl.core.convert.plan_file import PlanFile, PlannedUnit, UnitResult
 from wdsctl.core.convert.request import ConvertedDataset, ConvertReport, ConvertRequest, ConvertSource
@@ -90,7 +91,7 @@ def build_report(
         apart=int(facts["apart"]),
         datasets=datasets,
         findings=tuple(_failure_findings(plan.units(), done)),
-        notes=(*notes, *_split_notes(plan, opened, request)),
+        notes=(*notes, *_config_notes(opened, request), *_split_notes(plan, opened, request)),
         up_to_date=False,
         dry_run=False,
         seconds=time.monotonic() - started,
@@ -108,6 +109,22 @@ def _layout_note(plan: PlanFile) -> str:
         f"polylithic layout: storing {parts} as {files}, each once, saves {repeated:,.1f} of {total:,.1f} MB "
         "(--layout monolithic stores every copy)"
     )
+
+
+def _config_notes(opened: OpenSources, request: ConvertRequest) -> Iterator[str]:
+    """Notes on settings of dataset.yaml that are not copied."""
+    configs = [config for config in opened.configs if config is not None]
+    if not request.makes_datasets or not request.finish or not configs:
+        return
+    has_subflavors = any(config.subflavors for config in configs)
+    if common_config(opened.configs) is not None:
+        if any(config.sample_loader for config in configs):
+            yield "sample_loader of dataset.yaml is not copied: the destination has crude samples"
+    elif has_subflavors or common_config(configs) is None:
+        lost = (
+            "their sample types, field maps and subflavors" if has_subflavors else "their sample types and field maps"
+        )
+        yield f"the sources have different settings in dataset.yaml: {lost} are not copied, and the type is detected"
 
 
 def _split_notes(plan: PlanFile, opened: OpenSources, request: ConvertRequest) -> Iterator[str]:

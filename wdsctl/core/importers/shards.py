@@ -249,7 +249,9 @@ class ShardsImporter:
                     0.3, "the folder has a catalog, but its lines name files, which only --from jsonl reads"
                 )
             return FormatMatch(1.0, "the folder has a catalog")
-        except (WdsctlError, OSError, ValueError):
+        except (WdsctlError, OSError, ValueError) as error:
+            if isinstance(error, WdsctlError) and error.code == "WDS220":
+                return FormatMatch(1.0, "the folder has a dataset.yaml")  # an invalid one, which opening reports
             return None  # not a dataset of shards
 
     def open(self, path: str, options: Options) -> ShardsSource:
