@@ -3,18 +3,20 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.build import AsNobody, a_dataset, samples, some_shards
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
+from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import UsageError
 from wdsctl.core.export.export import export
 from wdsctl.core.export.request import ExportRequest
 from wdsctl.core.index.index import index
 from wdsctl.core.inspect.inspect import inspect
-from wdsctl.core.split.request import parse_split_request
+from wdsctl.core.split.request import SplitRequest, parse_split_request
 from wdsctl.core.split.split import split_dataset
 
 WIDS = ExportRequest(target="wids")
@@ -90,3 +92,22 @@ def test_existing_user_file_is_not_replaced(tmp_path: Path) -> None:
     export(root, ExportRequest(target="wids", overwrite=True))
     export(root, WIDS)  # repeating the export is allowed
     assert len(read_shardlist(root)) == 2
+
+
+def test_indexes_of_former_splits_are_named(tmp_path: Path) -> None:
+    root = some_shards(tmp_path / "a", 4)
+    index(root)
+    split_dataset(root, parse_split_request(ratios="train=2,val=1,test=1", by="shard"))
+    assert export(root, WIDS).notes == ()
+    Path(root, "index-mine.json").write_text("{}")
+    split_dataset(root, SplitRequest(rule=SplitRule({"train": 3, "val": 1}, "shard"), may_move=True))
+    report = export(root, ExportRequest(target="wids", overwrite=True))
+    assert report.notes == ("index-test.json of an earlier export stay, but do not fit the splits now: remove them",)
+
+
+@pytest.mark.parametrize(("target", "options"), [("hub", {"hashed": True}), ("wids", {"sample_tables": False})])
+def test_option_of_another_target_is_refused(tmp_path: Path, target: Any, options: Any) -> None:
+    root = some_shards(tmp_path / "a", 1)
+    index(root)
+    with pytest.raises(UsageError, match=f"the metadata of {target} has no"):
+        export(root, ExportRequest(target=target, **options))

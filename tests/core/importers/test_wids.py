@@ -21,7 +21,8 @@ def an_index(root: Path, *shards: Any) -> str:
 
 def test_wids_keeps_keys_and_parts_of_listed_shards(tmp_path: Path) -> None:
     a_dataset(tmp_path, {"b.tar": samples(10, 3), "s/a.tar": samples(0, 2), "not-listed.tar": samples(90, 1)})
-    index = an_index(tmp_path, {"url": "s/a.tar", "nsamples": 2}, {"url": "b.tar"})
+    size = (tmp_path / "s/a.tar").stat().st_size
+    index = an_index(tmp_path, {"url": "s/a.tar", "nsamples": 2, "filesize": size}, {"url": "b.tar", "filesize": "?"})
 
     found = read_samples(index)
 
@@ -36,6 +37,7 @@ def test_wids_keeps_keys_and_parts_of_listed_shards(tmp_path: Path) -> None:
         ({"url": "../x.tar"}, "WDS230"),
         ({"url": "s3://bucket/x.tar"}, "WDS230"),
         ({"url": "a.tar", "nsamples": 9}, "WDS233"),
+        ({"url": "a.tar", "nsamples": 2, "filesize": 9}, "WDS233"),
         ({"url": "none.tar"}, "WDS404"),
         ({"url": "cut.tar"}, "WDS102"),
         ({"nsamples": 9}, "WDS233"),

@@ -42,6 +42,13 @@ def export(
         )
     if request.license_id:
         _check_license(request)
+    if request.hashed and request.target != "wids":
+        raise UsageError(
+            f"the metadata of {request.target} has no MD5 hashes",
+            hint="omit --hash; Croissant takes the SHA-256 that `wdsctl index --hash` records",
+        )
+    if not request.sample_tables and request.target != "energon":
+        raise UsageError(f"the metadata of {request.target} has no tables of samples", hint="omit --no-sample-tables")
     source = read_source(root, catalog)
     folder = _choose_folder(source.location, request)
     write: Callable[[ExportSource, ExportRequest, str, Progress], Written] = import_module(

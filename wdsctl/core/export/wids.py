@@ -21,9 +21,10 @@ from wdsctl.core.export.request import ExportRequest, Written
 from wdsctl.core.export.source import ExportSource, read_splits_if_whole
 from wdsctl.core.invocation import worker_count
 from wdsctl.core.progress import Progress
-from wdsctl.core.text import pluralize
+from wdsctl.core.text import join_with_and, pluralize
 
 INDEX_NAME = "index.json"
+_KIND = "wids-shard-index-v1"
 
 
 def write(source: ExportSource, request: ExportRequest, folder: str, progress: Progress) -> Written:
@@ -46,11 +47,25 @@ def write(source: ExportSource, request: ExportRequest, folder: str, progress: P
         if found.excluded_samples:
             notes.append(f"wids reads also the {pluralize(len(found.excluded_samples), 'excluded sample')}")
     write_documents(folder, documents, overwrite=request.overwrite)
+    left = sorted(name for name in os.listdir(folder) if name not in documents and _is_split_index(folder, name))
+    if left:
+        notes.append(f"{join_with_and(left)} of an earlier export stay, but do not fit the splits now: remove them")
     return Written(os.path.join(folder, INDEX_NAME), len(documents), splits, tuple(notes))
 
 
 def _split_index_name(split: str) -> str:
     return f"index-{quote(split, safe=' ')}.json"
+
+
+def _is_split_index(folder: str, name: str) -> bool:
+    """Whether a file is the index of a split, as `_index` writes it."""
+    if not (name.startswith("index-") and name.endswith(".json")):
+        return False
+    try:
+        with open(os.path.join(folder, name), "rb") as file:
+            return _KIND.encode() in file.read(len(_KIND) + 100)
+    except OSError:
+        return False
 
 
 def _index(source: ExportSource, shards: Iterable[ShardRow], digests: dict[str, str]) -> str:
@@ -60,7 +75,7 @@ def _index(source: ExportSource, shards: Iterable[ShardRow], digests: dict[str, 
         entry: dict[str, Any] = {"url": shard.path, "nsamples": shard.samples, "filesize": shard.size}
         listed.append(entry | ({"md5sum": digests[shard.path]} if digests else {}))
     document = {
-        "__kind__": "wids-shard-index-v1",
+        "__kind__": _KIND,
         "wids_version": 1,
         "shardlist": listed,
         "name": os.path.basename(source.location.path.rstrip("/")),

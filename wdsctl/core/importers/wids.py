@@ -27,7 +27,7 @@ from wdsctl.core.urls import is_url
 
 
 class WidsImporter:
-    """Samples keep their keys. Checks the counts in the index against the shards."""
+    """Samples keep their keys. Checks the counts and sizes in the index against the shards, but no hashes."""
 
     name = "wids"
     about = "a wids index: JSON that lists tar shards"
@@ -51,6 +51,7 @@ IMPORTER = WidsImporter()
 class _ListedShard(NamedTuple):
     path: str
     samples: int | None  # the count in the index, if there is one
+    size_bytes: int | None  # likewise
 
 
 class _WidsSamples:
@@ -74,8 +75,10 @@ class _WidsSamples:
             first += count
 
     def _scan(self, shard: _ListedShard) -> ShardScan:
-        path, listed_samples = shard
+        path, listed_samples, listed_bytes = shard
         size = self._storage.size(path)
+        if listed_bytes is not None and listed_bytes != size:
+            raise self._mismatch_error(path, f"{size:,} bytes", listed_bytes)
         scan = scan_tar(path, lambda offset, count: self._storage.read(path, offset, count), size)
         if scan.status != "ok":
             finding = next(finding for finding in scan.findings if finding.severity == "error")
@@ -86,14 +89,16 @@ class _WidsSamples:
                 code=finding.code,
             )
         if listed_samples is not None and listed_samples != scan.samples:
-            raise DatasetError(
-                f"the shard has {scan.samples:,} samples, but its list says {listed_samples:,}",
-                hint=f"update {path_for_message(os.path.basename(self._index))}, or copy the shard again from its "
-                "origin",
-                where=path_for_message(path),
-                code="WDS233",
-            )
+            raise self._mismatch_error(path, f"{scan.samples:,} samples", listed_samples)
         return scan
+
+    def _mismatch_error(self, path: str, found: str, listed: int) -> DatasetError:
+        return DatasetError(
+            f"the shard has {found}, but its list says {listed:,}",
+            hint=f"update {path_for_message(os.path.basename(self._index))}, or copy the shard again from its origin",
+            where=path_for_message(path),
+            code="WDS233",
+        )
 
     def digest(self) -> bytes:
         return digest_of_files([self._index, *(shard.path for shard in self._shards)])
@@ -125,6 +130,9 @@ def _parse_shard(index: str, entry: Any) -> _ListedShard:
     url = entry.get("url") if isinstance(entry, dict) else None
     if not isinstance(url, str):
         raise damaged_file_error("a shard has no url", index)
-    count = entry.get("nsamples")
     where = resolve_reference(os.path.dirname(index) or ".", url, path_for_message(index))
-    return _ListedShard(where, count if isinstance(count, int) and count >= 0 else None)
+    return _ListedShard(where, _count(entry.get("nsamples")), _count(entry.get("filesize")))
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int and value >= 0 else None
