@@ -278,6 +278,15 @@ def test_unreferenced_objects_are_removed_after_grace_period(tmp_path: Path, mac
     assert inspect(url).samples == 15
 
 
+def test_objects_of_pointer_before_are_kept_whatever_their_age(tmp_path: Path, machine: Machines) -> None:
+    url = publish_dataset(tmp_path, machine)
+    first = {name for name in store().find(META) if "/files/" in name}
+    for name in first:
+        MemoryFileSystem.store[name].modified -= timedelta(seconds=GRACE_SECONDS + 60)
+    create_view(url, "half", ViewDefinition(sample="50%"))
+    assert first < set(store().find(META)), "a reader of the pointer before may be fetching them"
+
+
 def test_missing_object_is_uploaded_by_next_publication(tmp_path: Path, machine: Machines) -> None:
     url = publish_dataset(tmp_path, machine)
     [path] = [name for name in store().find(META) if name.endswith("offsets-1.bin")]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import closing, contextmanager
 from typing import NamedTuple
 
@@ -37,8 +38,8 @@ from wdsctl.core.remote_catalogs.pull import pull_for_writing
 from wdsctl.core.remote_catalogs.store import CatalogStore
 from wdsctl.core.text import pluralize
 
-#: Seconds for which objects stay that no pointer names any more: readers of the last pointer may still fetch them, and
-#: a publisher that has uploaded them may not have written its pointer yet. By the clock of the store.
+#: The age in seconds from which objects are removed that neither this pointer nor the one before names: readers of the
+#: one before may still fetch its objects, and a publisher may not have written its pointer yet. By the store's clock.
 GRACE_SECONDS = 24 * 3600.0
 
 _LEDGER_NAME = "ledger.sqlite"
@@ -124,7 +125,7 @@ def _publish(mirror: Mirror, store: CatalogStore, base: MirrorRecord | None, not
     if any(file.name != _LEDGER_NAME for file in new):
         size = sum(file.size for file in new)
         note(f"published the catalog to {store.display_url}: {pluralize(len(new), 'new file')}, {size:,} bytes")
-    _remove_unused(store, pointer, note)
+    _remove_unused(store, pointer, former, note)
 
 
 class _Source(NamedTuple):
@@ -213,12 +214,17 @@ def _conflict_error(store: CatalogStore) -> CatalogError:
     )
 
 
-def _remove_unused(store: CatalogStore, pointer: Pointer, note: Callable[[str], None]) -> None:
-    """Remove old objects that no pointer names. An error is noted: the catalog is published already."""
+def _remove_unused(
+    store: CatalogStore, pointer: Pointer, former: AbstractSet[str], note: Callable[[str], None]
+) -> None:
+    """Remove old objects that no pointer names. An error is noted: the catalog is published already.
+
+    `former`: the names of objects of the pointer before.
+    """
     try:
         objects = store.list_objects()
         now = max((each.modified for each in objects if each.url == store.pointer_url), default=0.0)
-        named = {f"{store.url}/{file.object_name}" for file in pointer.files}
+        named = {f"{store.url}/{name}" for name in {*former, *(file.object_name for file in pointer.files)}}
         unused = [
             each.url
             for each in objects
