@@ -29,7 +29,7 @@ def write_template(job: Job, scheduler: SchedulerName) -> str:
 def _slurm(job: Job, folder: str) -> str:
     return f"""#!/bin/bash
 # Run this script where `sbatch` works. Adapt the lines of #SBATCH, and activate your environment if needed.
-# A failed task is run again by the next round: finished units stay.
+# If a task fails, the merge names what is missing, and the script ends. Run it again: finished units stay.
 set -eu
 until wdsctl job status {folder} --quiet >/dev/null; do
   sbatch --wait --array=0-{job.tasks - 1} <<'TASK' || echo "a task failed: see its output" >&2
@@ -50,6 +50,7 @@ def _lsf(job: Job, folder: str) -> str:
     return f"""#!/bin/bash
 # Run this script where `bsub` works. Adapt the options of bsub, and activate your environment if needed.
 # LSF counts elements from 1; `wdsctl job run` reads LSB_JOBINDEX, and takes element 1 as task 0.
+# If a task fails, the merge names what is missing, and the script ends. Run it again: finished units stay.
 set -eu
 until wdsctl job status {folder} --quiet >/dev/null; do
   bsub -K -J "wdsctl[1-{job.tasks}]" -n 4 -W 4:00 -o "wdsctl-%J-%I.out" \\
