@@ -81,6 +81,18 @@ def test_destination_that_overlaps_source_is_refused(tmp_path: Path, dest: str) 
         convert_to(tmp_path / dest, source)
 
 
+def test_dry_run_refuses_destination_that_a_run_refuses(tmp_path: Path) -> None:
+    source = some_shards(tmp_path / "a", 2)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "notes.txt").write_text("mine")
+    for overwrite in (False, True):
+        for is_dry in (True, False):
+            with pytest.raises(UsageError, match=r"the destination is not empty: notes\.txt"):
+                convert_to(tmp_path / "b", source, dry_run=is_dry, overwrite=overwrite)
+    convert_to(tmp_path / "c", source)
+    assert convert_to(tmp_path / "c", source, dry_run=True).samples == 10
+
+
 def test_dry_run_writes_nothing(tmp_path: Path) -> None:
     source = some_shards(tmp_path / "a", 2)
     before = sorted(str(path) for path in tmp_path.rglob("*"))

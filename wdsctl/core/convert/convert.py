@@ -109,6 +109,9 @@ def _convert(sources: Sequence[str], dest: str, request: ConvertRequest, progres
     check_destination([parse_root(normalize_root(source)).root for source in sources], dest)
     check_not_in_dataset(dest)
     if request.dry_run:
+        if not is_url(dest) and os.path.isdir(dest):
+            location = locate(dest)
+            check_destination_free(location, dest, os.path.join(location.meta, CONVERSION_FOLDER))
         with tempfile.TemporaryDirectory(prefix="wdsctl-") as work:
             return _run_conversion(sources, dest, request, os.path.realpath(work), None, progress)
     dest_existed = is_url(dest) or os.path.isdir(dest)
