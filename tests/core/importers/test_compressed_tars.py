@@ -5,6 +5,7 @@ import gzip
 import lzma
 import tarfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,25 @@ LINK = tarfile.TarInfo("a.link")
 LINK.type, LINK.linkname = tarfile.SYMTYPE, "/etc/passwd"
 
 
+def compress_by_arrow(codec: str, data: bytes) -> bytes:
+    pyarrow = pytest.importorskip("pyarrow")
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.CompressedOutputStream(sink, codec) as stream:
+        stream.write(data)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
+
+
 @pytest.mark.parametrize(
     ("ending", "compress"),
-    [("tar.gz", gzip.compress), ("tgz", gzip.compress), ("tar.bz2", bz2.compress), ("tar.xz", lzma.compress)],
+    [
+        ("tar.gz", gzip.compress),
+        ("tgz", gzip.compress),
+        ("tar.bz2", bz2.compress),
+        ("tar.xz", lzma.compress),
+        ("tar.zst", partial(compress_by_arrow, "zstd")),
+        ("tar.lz4", partial(compress_by_arrow, "lz4")),
+    ],
 )
 def test_compressed_tars_are_read_in_any_order(tmp_path: Path, ending: str, compress: Callable[[bytes], bytes]) -> None:
     files = {f"{i}.{ending}": compress(a_shard(samples(i * 3, 3))) for i in range(2)}
