@@ -17,9 +17,9 @@ from tests.core.executors.commands import (
     run_each_task,
     run_locally,
 )
-from wdsctl.cli.main import run_inner
+from wdsctl.cli.main import main, run_inner
 from wdsctl.core.dataset.lock import hold_lock
-from wdsctl.core.errors import CatalogError, InputError, UsageError
+from wdsctl.core.errors import CatalogError, InputError, StorageError, UsageError
 from wdsctl.core.executors.array_job import JobReport, merge_job, plan_job, report_job
 from wdsctl.core.executors.array_task import run_task
 
@@ -42,6 +42,42 @@ def test_job_writes_same_files_as_local_run(
     for file in outcomes[0][1]:
         assert outcomes[0][1][file] == outcomes[1][1][file], file
     assert outcomes[0][0] == outcomes[1][0] in (0, 1, 5), capsys.readouterr()
+
+
+@pytest.mark.parametrize("name", ["prepare", "convert shards"])
+def test_merge_refuses_shard_that_a_task_wrote_to_another_disk(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, folder = tmp_path / "root", tmp_path / "folder"
+    fresh_input(COMMANDS[name], root)
+    monkeypatch.chdir(root)
+    if name != "prepare":
+        main(["index", "data"])
+    plan_job(str(folder), [*COMMANDS[name].arguments[-1], "--workers", "1"], run_inner, tasks=2)
+    run_each_task(folder, 2, 1)
+    lost = max((root / "out").glob("*.tar"))
+    lost.unlink()
+
+    with pytest.raises(StorageError) as caught:
+        merge_job(str(folder), run_inner)
+    assert (caught.value.code, Path(caught.value.where).name) == ("WDS453", lost.name)
+    assert not (root / "out" / ".wdsctl" / "catalog.sqlite").exists()
+
+
+def test_merge_repairs_shard_again_that_a_task_wrote_to_another_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, folder = tmp_path / "root", tmp_path / "folder"
+    fresh_input(COMMANDS["repair"], root)
+    monkeypatch.chdir(root)
+    plan_job(str(folder), COMMANDS["repair"].arguments[-1], run_inner, tasks=2)
+    run_each_task(folder, 2, 1)
+    lost = max((root / "out").glob("*.tar"))
+    data = lost.read_bytes()
+    lost.unlink()
+
+    assert merge_job(str(folder), run_inner) == 5
+    assert lost.read_bytes() == data
 
 
 @pytest.fixture

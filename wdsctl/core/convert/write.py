@@ -14,7 +14,7 @@ from wdsctl.core.convert.exporters import Exporter, WrittenUnit
 from wdsctl.core.convert.plan_file import PlanFile, PlannedUnit, UnitResult, UnitResultFile
 from wdsctl.core.convert.request import ConvertRequest, ResolvedRequest
 from wdsctl.core.convert.unit import UnitJob, UnitUpload, close_sources, unit_path, write_unit
-from wdsctl.core.dataset.destination import move_unit_files, remove_partials, remove_path
+from wdsctl.core.dataset.destination import check_written_file, move_unit_files, remove_partials, remove_path
 from wdsctl.core.dataset.location import META_FOLDER, DatasetLocation, locate
 from wdsctl.core.dataset.lock import check_lock_held
 from wdsctl.core.directories import join_beneath
@@ -95,6 +95,8 @@ def write_units(
                         check_lock_held(location.lock)
                         check_writer()
                         result = each.result()
+                        if remote is None and result.samples:
+                            check_written_file(unit_path(dest, each.unit.unit), result.size_bytes)
                         results_file.add(result)
                         done[each.unit.unit.id] = result
                         written += bool(result.samples)

@@ -79,6 +79,21 @@ def check_destination_empty(dest: str) -> None:
         )
 
 
+def check_written_file(path: str, size_bytes: int | None = None) -> None:
+    """Raise StorageError WDS453 unless a file or folder that a unit has written is here. `size_bytes`: of a file.
+
+    Another machine may have written the file to a disk of its own, which has the same path there.
+    """
+    if os.path.isdir(path) or (os.path.isfile(path) and size_bytes in (None, os.path.getsize(path))):
+        return
+    raise StorageError(
+        "a unit has written this file, but this machine has none or another one at the path",
+        where=path,
+        hint="let all machines see the destination at the same path, and plan the job again in a new folder",
+        code="WDS453",
+    )
+
+
 def require_source(source: str) -> None:
     """Raise InputError if the source does not exist."""
     if not is_url(source) and not os.path.lexists(source):

@@ -9,6 +9,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
 from wdsctl.core.catalog.ledger import NO_FORMER_KEYS, FormerKeys, Ledger, ShardRecord, unpack_record_keys
+from wdsctl.core.dataset.destination import check_written_file
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.raw_folder import RawListing, drop_unreadable, list_raw_folder
 from wdsctl.core.directories import join_beneath
@@ -404,6 +405,8 @@ def _write_tasks(
             check_lock()
             result = each.result()
             if isinstance(result, WrittenShard):
+                if uploads is None:
+                    check_written_file(jobs[each.index].path, result.size_bytes)
                 ledger.set_shard_state(plan.tasks[each.index].name)
                 written.shards += 1
                 written.size_bytes += result.size_bytes
