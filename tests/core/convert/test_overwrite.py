@@ -93,7 +93,7 @@ def test_interrupted_overwrite_keeps_one_dataset_and_is_continued(
     assert sorted(each.name for each in tmp_path.iterdir()) == ["made", "one", "two"]
 
 
-def test_overwrite_keeps_folders_of_user_beside_destination(tmp_path: Path) -> None:
+def test_overwrite_keeps_other_folders_with_similar_names(tmp_path: Path) -> None:
     one, two = some_shards(tmp_path / "one", 2, 4), some_shards(tmp_path / "two", 3, 4)
     copy = tmp_path / "made.old"
     run_convert(one, copy)
