@@ -49,7 +49,8 @@ def test_worker_config_rejects_rank_without_world_size_if_there_are_ranks(monkey
     for name, value in (("is_initialized", True), ("get_rank", 3), ("get_world_size", 8)):
         monkeypatch.setattr(distributed, name, lambda *_, value=value: value)
 
-    for options in ({"rank": 3}, {"world_size": 8}):
+    one_given: list[dict[str, Any]] = [{"rank": 3}, {"world_size": 8}]
+    for options in one_given:
         with pytest.raises(UsageError, match="only one of rank and world_size is given") as raised:
             WorkerConfig(**options)
         assert raised.value.hint == "pass both, or neither for those of torch.distributed"
