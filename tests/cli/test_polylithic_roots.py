@@ -119,3 +119,18 @@ def test_validate_refs_option_is_refused_at_root(wdsctl: Wdsctl, root: Path, tmp
 
     assert (result.code, result.stdout) == (2, "")
     assert "omit --refs: a polylithic dataset has its own media" in result.stderr
+
+
+def test_blend_file_of_polylithic_root_is_inspected_and_validated(wdsctl: Wdsctl, root: Path) -> None:
+    blend = root.parent / "blend.yaml"
+    blend.write_text(f"splits:\n  train:\n    path: {root.name}\n")
+    inspected = wdsctl("inspect", blend, "--json")
+    assert (inspected.code, inspected.document["problems"]) == (0, [])
+
+    rewrite_shard(next((root / "media").glob("*.tar")), {f"{name}0.jpg": an_image("JPEG") for name in "ac"})
+    assert wdsctl("index", root / "media").code == 0
+    result = wdsctl("validate", blend, "--level", "refs", "--json")
+
+    assert (result.code, result.document["shards"]) == (1, 2)
+    found = [(each["code"], each["shard"].split("/")[:2], each["key"]) for each in result.document["findings"]]
+    assert found == [("WDS550", ["pairs", "primary"], f"b{i}") for i in range(4)]

@@ -12,8 +12,10 @@ from wdsctl.core.dataset.config import DatasetConfig, dump_config, load_config
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import PermissionDenied, UsageError
 from wdsctl.core.index.index import index
-from wdsctl.core.validate.blend import validate_blend
+from wdsctl.core.validate.blend import release_blend, validate_blend
 from wdsctl.core.validate.validate import ValidateReport, ValidateRequest, validate
+from wdsctl.core.views.definition import ViewDefinition
+from wdsctl.core.views.views import create_view
 
 MEDIA = {"s.tar": {"a/1.jpg": b"1", "a/2.jpg": b"2", "a/3.jpg": b"3", "a/3.txt": b"t"}}
 
@@ -153,6 +155,33 @@ def test_blend_file_provides_stores_and_media_fields_are_detected(tmp_path: Path
     errors = [(each.code, each.shard, each.key) for each in report.findings if each.severity == "error"]
     assert errors == [("WDS550", "qa.jsonl", "3")]
     assert (report.shards, report.samples) == (2, 7)
+
+
+def test_blend_file_without_stores_advises_no_option_that_is_refused(tmp_path: Path) -> None:
+    for name, more in (("a", {"a.json": b'{"image": "a/1.jpg"}'}), ("b", {"b.txt": b""})):
+        index(a_dataset(tmp_path / name, {"s.tar": more}))
+    media(tmp_path)
+    (tmp_path / "b.yaml").write_text(
+        "splits:\n  train:\n    blend: [{path: a, weight: 1}, {path: b, weight: 1, aux: {m: media}}]\n"
+    )
+    report = validate_blend(str(tmp_path / "b.yaml"), ValidateRequest(levels=("structure", "refs")))
+    notes = {each.shard: each.message for each in report.findings if each.code == "WDS156"}
+
+    assert set(notes) == {"a", "b"}  # and not `media`, which refers to nothing
+    assert "list the stores under `aux`" in notes["a"]
+    assert "have no names of media; write `refs:`" in notes["b"]
+    assert "--refs" not in "".join(notes.values())
+
+
+def test_blend_file_checks_references_of_view(tmp_path: Path) -> None:
+    primary = a_primary(tmp_path, ["a/1.jpg", "a/7.jpg"])
+    media(tmp_path)
+    create_view(primary, "all", ViewDefinition(where="size > 0"))
+    (tmp_path / "v.yaml").write_text("splits:\n  train:\n    path: qa.jsonl@all\n    aux: {m: media}\n")
+    report = validate_blend(str(tmp_path / "v.yaml"), ValidateRequest(levels=("structure", "refs")))
+
+    assert [each.key for each in report.findings if each.code == "WDS550"] == ["1"]
+    assert release_blend(str(tmp_path / "v.yaml")).released == 0
 
 
 def test_findings_of_blend_file_name_their_dataset(tmp_path: Path) -> None:

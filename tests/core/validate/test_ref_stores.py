@@ -18,7 +18,7 @@ from wdsctl.core.validate.ref_stores import (
 )
 from wdsctl.loader.stores.open import open_store
 
-FILES = {"a/1.jpg": b"1", "a/1.txt": b"t", "a/2.seg.png": b"2", "b.jpg": b"3"}
+FILES = {"a/1.jpg": b"1", "a/1.txt": b"t", "a/2.seg.png": b"2", "b.jpg": b"3", "c:30.jpg": b"4"}
 NAMES = [
     "a/1.jpg",
     "a/1.txt",
@@ -41,6 +41,7 @@ NAMES = [
     ".",
     "a/1.jpg ",
     "a\\1.jpg",
+    "c:30.jpg",
 ]
 
 
@@ -98,7 +99,7 @@ def test_link_that_leads_outside_is_refused(tmp_path: Path) -> None:
     assert open_ref_store(root).lookup("link.jpg").status == "outside"
 
 
-@pytest.mark.parametrize(("kind", "unused", "first"), [("prepared", 4, "a/2"), ("folder", 2, "a/2.seg.png")])
+@pytest.mark.parametrize(("kind", "unused", "first"), [("prepared", 5, "a/2"), ("folder", 3, "a/2.seg.png")])
 def test_find_unused_counts_samples_or_files(tmp_path: Path, kind: str, unused: int, first: str) -> None:
     store = open_ref_store(a_prepared(tmp_path) if kind == "prepared" else a_folder(tmp_path, FILES))
     assert store.find_unused(entry_ids(store, "a/1.jpg", "a/1.txt")) == (unused, first)

@@ -15,6 +15,7 @@ from wdsctl.core.catalog.browse import CatalogBrowser
 from wdsctl.core.catalog.read import check_not_media_folder
 from wdsctl.core.catalog.values import SplitMembers
 from wdsctl.core.dataset.location import DatasetLocation
+from wdsctl.core.dataset.polylithic import follow_to_primary
 from wdsctl.core.errors import InputError, WdsctlError
 from wdsctl.core.inspect.blend_tree import BlendNode, read_blend_tree
 from wdsctl.core.inspect.get import locate_indexed, select_members
@@ -72,7 +73,7 @@ class SplitRangeCache:
         return self._ranges[name]
 
     def _open(self, path: str, split: str, split_config: str) -> SplitRange:
-        location, view = locate_indexed(path, self._catalog)
+        location, view = locate_indexed(follow_to_primary(path, self._catalog), self._catalog)
         check_not_media_folder(location.catalog)
         with CatalogBrowser(location.catalog) as browser:
             if split_config:

@@ -13,10 +13,14 @@ from dataclasses import replace
 
 from wdsctl.core.blend import Leaf, list_split_names, read_blend
 from wdsctl.core.catalog.ledger import Ledger
+from wdsctl.core.catalog.presence import wait_for_catalog
 from wdsctl.core.catalog.read import read_current_generation
+from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate
-from wdsctl.core.dataset.polylithic import read_polylithic_folder
+from wdsctl.core.dataset.polylithic import find_polylithic_folder, follow_to_primary, read_polylithic_folder
+from wdsctl.core.dataset.view_root import locate_view, parse_root
 from wdsctl.core.errors import Finding, UsageError, WdsctlError
+from wdsctl.core.index.first_use import ensure_current_catalog
 from wdsctl.core.inspect.blend import SplitRangeCache
 from wdsctl.core.json_text import read_json
 from wdsctl.core.offsets.read import Offsets
@@ -25,7 +29,7 @@ from wdsctl.core.storage.open import storage_for
 from wdsctl.core.urls import redact_secrets
 from wdsctl.core.validate.dataset import sort_findings, validate_dataset
 from wdsctl.core.validate.quarantine import QUARANTINE_SCOPE, list_quarantined_shards, release_from_quarantine
-from wdsctl.core.validate.ref_stores import open_ref_store
+from wdsctl.core.validate.ref_stores import clear_store_cache, open_ref_store
 from wdsctl.core.validate.refs import can_hold_refs, find_media_names
 from wdsctl.core.validate.request import (
     QuarantineReport,
@@ -37,6 +41,10 @@ from wdsctl.core.validate.request import (
 )
 
 _MAX_PROBED_SAMPLES = 200  # samples per dataset, to find the fields that refer to its stores
+
+# What to do about a dataset without rules for the level `refs`, in place of the option `--refs`.
+_HINT_WITH_STORES = "the first samples have no names of media; write `refs:` in dataset.yaml"
+_HINT_WITHOUT_STORES = "list the stores under `aux` in the blend file, or write `refs:` in dataset.yaml"
 
 
 def check_split_files(path: str) -> tuple[Finding, ...]:
@@ -125,17 +133,30 @@ def _validate_datasets(
 ) -> ValidateReport:
     """Validate datasets, each with its stores, that the file `path` describes, and combine the reports.
 
-    A dataset with None instead of stores contains media only: the level `refs` does not apply to it.
+    A dataset with None instead of stores is itself a store: the level `refs` applies only if dataset.yaml has rules.
     """
     started = time.monotonic()
+    clear_store_cache()  # stores may have changed since an earlier call
     reports: dict[str, ValidateReport] = {}
     for root, stores in datasets.items():
         progress.note(f"validating {root}")
-        refs = detect_ref_fields(root, stores) if stores and "refs" in request.levels else ()
-        levels = request.levels if stores is not None else tuple(each for each in request.levels if each != "refs")
-        own_request = replace(request, levels=levels)
+        location, _ = locate_view(root)
+        refs: tuple[tuple[str, str], ...] = ()
+        if stores and "refs" in request.levels:
+            wait_for_catalog(location, wait, progress.note)
+            ensure_current_catalog(location)
+            refs = detect_ref_fields(location, stores)
+        levels = request.levels
+        if stores is None and not _has_ref_rules(location):
+            levels = tuple(each for each in request.levels if each != "refs")
         reports[root] = validate_dataset(
-            root, own_request, workers=workers, wait=wait, progress=progress, detected_refs=refs
+            root,
+            replace(request, levels=levels),
+            workers=workers,
+            wait=wait,
+            progress=progress,
+            detected_refs=refs,
+            refs_hint=_HINT_WITH_STORES if stores else _HINT_WITHOUT_STORES,
         )
     findings = [
         *findings,
@@ -165,20 +186,26 @@ def _validate_datasets(
     )
 
 
-def detect_ref_fields(root: str, stores: Sequence[str]) -> tuple[tuple[str, str], ...]:
+def detect_ref_fields(location: DatasetLocation, stores: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Find the JSON fields that hold names of media in the first samples: (field, store).
 
     A field refers to the store that has most of its names. If no store has any, it refers to the first one, so that
     `validate` reports the names as missing there.
     """
     names: dict[str, list[str]] = {}
-    for value in _first_json_values(locate(root)):
+    for value in _first_json_values(location):
         for field, name in find_media_names(value):
             names.setdefault(field, []).append(name)
     return tuple(
         (field, max(stores, key=lambda store: _count_entries(store, field_names)))
         for field, field_names in names.items()
     )
+
+
+def _has_ref_rules(location: DatasetLocation) -> bool:
+    with suppress(WdsctlError):  # `validate_dataset` reports an invalid dataset.yaml
+        return os.path.exists(location.dataset_yaml) and bool(load_config(location.dataset_yaml).refs)
+    return False
 
 
 def _count_entries(store: str, names: Sequence[str]) -> int:
@@ -191,8 +218,6 @@ def _count_entries(store: str, names: Sequence[str]) -> int:
 
 def _first_json_values(location: DatasetLocation) -> Iterator[object]:
     """Read the JSON of the first samples."""
-    if not os.path.exists(location.catalog):
-        return
     offsets = Offsets(location.offsets_path(read_current_generation(location.catalog)))
     with closing(storage_for(location.root)) as storage:
         for row in range(min(_MAX_PROBED_SAMPLES, offsets.samples)):
@@ -203,19 +228,23 @@ def _first_json_values(location: DatasetLocation) -> Iterator[object]:
                         yield read_json(storage.read(shard, offset, size))
 
 
-def datasets_with_stores(path: str) -> dict[str, list[str]]:
+def datasets_with_stores(path: str) -> dict[str, list[str] | None]:
     """Return every dataset that a split of the file names, and every local dataset that is a store.
 
-    Each comes with its stores.
+    Each comes with its stores, or None if it is only a store. A polylithic dataset is its primary, and its media as a
+    store.
     """
     datasets: dict[str, list[str]] = {}
+    all_stores: list[str] = []
     for _, leaf in iterate_leaves(path):
-        stores = datasets.setdefault(leaf.path, [])
-        stores += [store for store in leaf.aux.values() if store not in stores]
-        for store in leaf.aux.values():
-            if "://" not in store and os.path.exists(store) and os.path.exists(locate(store).catalog):
-                datasets.setdefault(store, [])
-    return datasets
+        folder = find_polylithic_folder(leaf.path)
+        own_stores = [*([folder.media] if folder else []), *leaf.aux.values()]
+        stores = datasets.setdefault(follow_to_primary(leaf.path), [])
+        stores += [store for store in own_stores if store not in stores]
+        all_stores += own_stores
+    local_stores = [store for store in all_stores if "://" not in store and os.path.exists(store)]
+    other_stores = [store for store in local_stores if store not in datasets and os.path.exists(locate(store).catalog)]
+    return {**datasets, **dict.fromkeys(other_stores)}
 
 
 def _prefix_shards(root: str, path: str, findings: Sequence[Finding]) -> Iterator[Finding]:
@@ -264,7 +293,7 @@ def _release_datasets(
     path: str, roots: Sequence[str], *, shards: Sequence[str], workers: int, wait: float, progress: Progress
 ) -> ReleaseReport:
     quarantined: dict[str, list[str]] = {}
-    for root in roots:
+    for root in dict.fromkeys(parse_root(root).root for root in roots):
         with Ledger.open_for_reading(locate(root).ledger) as ledger:
             quarantined[root] = list_quarantined_shards(ledger)
     match_shards([path for paths in quarantined.values() for path in paths], shards, QUARANTINE_SCOPE)

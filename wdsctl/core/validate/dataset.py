@@ -71,13 +71,15 @@ def validate_dataset(
     wait: float = 0.0,
     progress: Progress = SILENT_PROGRESS,
     detected_refs: Sequence[tuple[str, str]] = (),
+    refs_hint: str = "pass --refs FIELD=STORE, or write `refs:` in dataset.yaml",
 ) -> ValidateReport:
     """Check every shard on the levels of the request, and the dataset as a whole.
 
     Also checks keys and parts across shards, and whether the catalog is current. If `root` is `ROOT@VIEW`, checks the
     shards of the view and reports findings about its samples. `detected_refs`: references found in a blend file, used
-    if neither the request nor dataset.yaml has any, and not saved. `wait`: seconds to wait for another writer before
-    a quarantine. Findings are in the report and in the ledger.
+    if neither the request nor dataset.yaml has any, and not saved. `refs_hint`: the remedy in the note that the level
+    `refs` has no rules. `wait`: seconds to wait for another writer before a quarantine. Findings are
+    in the report and in the ledger.
 
     Raises only if there is nothing to check (no catalog, no matching shard, no such view), if a quarantine cannot be
     written, and UsageError for `refs` without the level.
@@ -100,7 +102,7 @@ def validate_dataset(
         arguments = [redact_secrets(root), *describe_request(request)]
         record = stack.enter_context(record_run(location, "validate", arguments, progress))
         validation = _Validation(location, request, record, workers, progress, view, view_samples)
-        report = validation.run(detected_refs)
+        report = validation.run(detected_refs, refs_hint)
         record.findings += report.findings
         return report
 
@@ -150,8 +152,8 @@ class _Validation:
                 self.config_findings.append(Finding(code=error.code, severity="error", message=message))
         self.offsets = open_offsets(location, self.generation)
 
-    def run(self, detected_refs: Sequence[tuple[str, str]]) -> ValidateReport:
-        """Run all checks. `detected_refs`: see `validate_dataset`."""
+    def run(self, detected_refs: Sequence[tuple[str, str]], refs_hint: str) -> ValidateReport:
+        """Run all checks. `detected_refs` and `refs_hint`: see `validate_dataset`."""
         request, findings = self.request, [*self.config_findings]
         units, hash_findings = self._list_units()
         paths = {unit.shard.path for unit in units}
@@ -174,7 +176,7 @@ class _Validation:
         if rules:
             findings += self._check_refs_dataset_wide(rules, outcome)
         elif self._has_level("refs") and not (request.refs or detected_refs):
-            message = "no rule maps fields to stores: pass --refs FIELD=STORE, or write `refs:` in dataset.yaml"
+            message = f"no rule maps fields to stores: {refs_hint}"
             findings.append(Finding(code="WDS156", severity="note", message=message))
         findings += self._whole_dataset_findings()
         if request.target:

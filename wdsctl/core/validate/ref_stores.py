@@ -86,8 +86,8 @@ def clear_store_cache() -> None:
 
 def is_outside_name(name: str) -> bool:
     """Whether a name is absolute or contains `..`, on this system or another."""
-    pieces = name.replace("\\", "/").split("/")
-    return name.startswith(("/", "\\")) or ".." in pieces or "\0" in name or (len(name) > 1 and name[1] == ":")
+    path = name.replace("\\", "/")
+    return path.startswith("/") or path[1:3] == ":/" or ".." in path.split("/") or "\0" in name
 
 
 class PreparedRefStore:

@@ -19,7 +19,7 @@ ALL_LEVELS_OPTION = "all"
 #: The levels that each level needs, besides `structure`: `content` does not repeat the checks of `headers`.
 _REQUIRED_LEVELS: dict[ValidationLevel, tuple[ValidationLevel, ...]] = {"content": ("headers",)}
 
-_SHARE = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(%?)")
+_SHARE = re.compile(r"((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(%?)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ def parse_levels(options: Sequence[str]) -> tuple[ValidationLevel, ...]:
 
 
 def parse_share(text: str) -> float:
-    """Parse `1%` or `0.01`. Raises UsageError for anything else, for 0, and for more than 100%."""
+    """Parse `1%`, `0.01` or `1e-2`. Raises UsageError for anything else, for 0, and for more than 100%."""
     match = _SHARE.fullmatch(text.strip())
     share = float(match[1]) / (100 if match[2] else 1) if match else 0.0
     if not 0 < share <= 1:
