@@ -208,6 +208,34 @@ def test_invalid_arguments_raise_usage_error_without_effect(
     assert not Path(f"{shards}-new").exists()
 
 
+def test_string_is_one_value_where_sequences_are_accepted(shards: Path) -> None:
+    """Not one value per letter: the pattern `*` would exclude every shard, and the catalog would be empty."""
+    wdsctl.index(shards, column={"bytes": "size:jpg"}, workers=1)
+    wdsctl.index(shards, exclude="*1.tar", drop_column="bytes", workers=1)
+    wdsctl.split(shards, exclude_shard="*2.tar", exclude_key="001", allow_empty=True, yes=True, workers=1)
+    report = wdsctl.validate(shards, shards="*0.tar", workers=1)
+    summary = wdsctl.inspect(shards)
+
+    assert (summary.samples, summary.columns, report.shards) == (8, (), 1)
+    assert sum(each.samples for each in summary.splits) == 3
+    again = wdsctl.prepare(shards, exclude="*0.tar", workers=1)
+    assert again.index.samples == 8  # of the other two shards
+
+
+def test_prepare_checks_shares_like_split(shards: Path) -> None:
+    for shares in ({"a b": 1}, {"train": -1}):
+        with pytest.raises(UsageError) as refused:
+            wdsctl.prepare(shards, split=shares, workers=1)
+        assert refused.value.code == "WDS210"
+
+
+def test_numbers_of_any_size_and_form_are_accepted(shards: Path, tmp_path: Path) -> None:
+    assert wdsctl.validate(shards, level="content", sample=1e-5, workers=1).share == 1e-5
+    assert wdsctl.convert(shards, tmp_path / "new", shard_size=1e9, workers=1).samples == 12  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="not a whole number of bytes"):
+        wdsctl.convert(shards, tmp_path / "other", shard_size=1.5, workers=1)  # type: ignore[arg-type]
+
+
 def test_split_moves_samples_only_with_yes(shards: Path) -> None:
     with pytest.raises(UsageError) as refused:
         wdsctl.split(shards, "1,1", by="sample", seed=5, workers=1)

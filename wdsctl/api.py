@@ -107,7 +107,7 @@ def prepare(
     index_request = IndexRequest(
         workers=worker_count(workers),
         missing=missing,
-        exclude=tuple(exclude),
+        exclude=_as_tuple(exclude),
         selection=spec.selection,
         sample_rows=sample_rows,
         hashed=hashed,
@@ -129,7 +129,7 @@ def prepare(
         layout=layout,
         parts=parse_part_names(parts),
         on_missing=on_missing,
-        split=parse_split_shares(split) if isinstance(split, str) and split else split or None,
+        split=parse_split_shares(_shares_text(split)) if split else None,
         split_by=by,
         seed=seed,
         sample_type=sample_type,
@@ -200,11 +200,11 @@ def index(
         workers=worker_count(workers),
         rebuild=rebuild,
         missing=missing,
-        exclude=None if exclude is None else tuple(exclude),
+        exclude=None if exclude is None else _as_tuple(exclude),
         dry_run=dry_run,
         columns=ColumnRequest(
             functions=parse_column_options([f"{name}={function}" for name, function in (column or {}).items()]),
-            drop=tuple(drop_column),
+            drop=_as_tuple(drop_column),
             on_error=on_error,
             trust_code=trust_code,
         ),
@@ -277,7 +277,7 @@ def split(
     catalog_path = _path_or_none("catalog", catalog)
     patterns = {name: (each,) if isinstance(each, str) else each for name, each in (pattern or {}).items()}
     request = parse_split_request(
-        ratios=ratios if isinstance(ratios, str | None) else ",".join(f"{name}={ratios[name]}" for name in ratios),
+        ratios=None if ratios is None else _shares_text(ratios),
         by=by,
         seed=seed,
         group_by=group_by,
@@ -288,10 +288,10 @@ def split(
         source=os.fspath(from_file),
         folds=folds,
         split_set=split_set,
-        exclude_shards=exclude_shard,
-        exclude_keys=exclude_key,
-        exclude_key_files=[_path("exclude_keys", file) for file in exclude_keys],
-        exclude_codes=exclude_code,
+        exclude_shards=_as_tuple(exclude_shard),
+        exclude_keys=_as_tuple(exclude_key),
+        exclude_key_files=[_path("exclude_keys", file) for file in _as_tuple(exclude_keys)],
+        exclude_codes=_as_tuple(exclude_code),
         no_excludes=no_excludes,
         drop=drop,
         again=again,
@@ -456,7 +456,7 @@ def validate(
     if release:
         return release_quarantine(
             root_path,
-            shards=tuple(shards),
+            shards=_as_tuple(shards),
             quarantine=quarantine,
             catalog=catalog_path,
             workers=worker_count(workers),
@@ -468,7 +468,7 @@ def validate(
         levels=parse_levels(levels or ["structure", *(["refs"] if refs else [])]),
         share=parse_share(str(sample)),
         seed=seed,
-        shards=tuple(shards),
+        shards=_as_tuple(shards),
         refs=tuple(parse_ref(f"{field}={store}") for field, store in (refs or {}).items()),
         target=target,
         again=again,
@@ -642,6 +642,16 @@ def _path(name: str, path: PathText) -> str:
 
 def _path_or_none(name: str, path: PathText | None) -> str | None:
     return None if path is None else _path(name, path)
+
+
+def _as_tuple(values: PathText | Sequence[PathText]) -> tuple[Any, ...]:
+    """The values; a single one, such as one pattern, is a tuple of itself and not of its letters."""
+    return (values,) if isinstance(values, str | os.PathLike) else tuple(values)
+
+
+def _shares_text(shares: str | Mapping[str, float]) -> str:
+    """Shares as the command line takes them, whose names and numbers the parser checks."""
+    return shares if isinstance(shares, str) else ",".join(f"{name}={share}" for name, share in shares.items())
 
 
 def _media_selection(media: str | bool | None) -> str | None:

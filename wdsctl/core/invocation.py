@@ -62,13 +62,15 @@ SIZE_PATTERN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(i?b?)", re.IGNORE
 SIZE_EXPONENTS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
 
-def parse_size_bytes(size: str | int) -> int:
+def parse_size_bytes(size: str | float) -> int:
     """Parse `1GiB`, `500MB`, `64k`, `1.5G` or `1073741824`, exactly; at least one byte.
 
-    Returns an int unchanged. Raises UsageError.
+    Returns an int unchanged, and a float such as 1e9 as an int. Raises UsageError.
     """
-    if isinstance(size, int):
-        return size
+    if isinstance(size, int | float) and size == size // 1:
+        return int(size)
+    if isinstance(size, float):
+        raise UsageError(f"{size} is not a whole number of bytes", hint="write 1GiB, 500MB, 64k or a number of bytes")
     from fractions import Fraction  # loads slowly, and every command imports this module
 
     match = SIZE_PATTERN.fullmatch(size.strip())
