@@ -168,6 +168,7 @@ class SampleReader:
                 raise
             raise self._changed_error(f"the catalog no longer has generation {self.generation}") from error
         if self._selection.digest(self._offsets) != self.digest:
+            self._pid = -1  # each later use is refused as well
             raise self._changed_error("its samples are different")
 
     def _changed_error(self, why: str) -> StateMismatch:
