@@ -198,6 +198,23 @@ def test_megatron_lm_provider_reads_arguments_and_resumes(megatron: SimpleNamesp
     assert raised.value.hint == f"wdsctl checkpoint redistribute {folder} --ranks N --in-place"
 
 
+def test_megatron_lm_provider_refuses_to_begin_data_again(
+    megatron: SimpleNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    megatron.arguments.load = "somewhere"
+    with pytest.raises(LoaderError, match="checkpoint of iteration 3 has no state of the loader") as raised:
+        train_valid_test_dataloaders_provider(None, Raw())
+    assert (raised.value.code, "--dataloader-save" in raised.value.hint) == ("WDS548", True)
+
+    megatron.arguments.dataloader_save = None
+    assert next(train_valid_test_dataloaders_provider(None, Raw())[0])
+    assert "continues at iteration 3, but begins the data again" in caplog.text
+    caplog.clear()
+    megatron.arguments.iteration, megatron.arguments.dataloader_save = 0, "nowhere"  # a new start
+    assert next(train_valid_test_dataloaders_provider(None, Raw())[0])
+    assert caplog.text == ""
+
+
 @pytest.mark.parametrize(("tensor", "stage", "reads"), [(0, 0, True), (0, 3, True), (0, 1, False), (1, 0, False)])
 def test_provider_reads_on_first_tensor_rank_of_first_and_last_stage(
     tensor: int, stage: int, reads: bool, megatron: SimpleNamespace

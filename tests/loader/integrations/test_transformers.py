@@ -121,6 +121,17 @@ def test_evaluation_with_uneven_batches_on_ranks_is_refused(path: str, tmp_path:
         trainer(path, tmp_path, 1).get_eval_dataloader(uneven)
 
 
+def test_evaluation_opens_dataset_of_each_function(path: str, tmp_path: Path) -> None:
+    """Functions that are freed after the call, whose ids later functions get."""
+    evaluated = trainer(path, tmp_path, 1)
+    counts = [
+        len(evaluated.get_eval_dataloader(lambda size=size: get_val_dataset(path, batch_size=size)))
+        for size in (1, 2, 4, 10)
+    ]
+
+    assert counts == [20, 10, 5, 2]
+
+
 def test_trainer_warns_without_loader_state_callback(
     path: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

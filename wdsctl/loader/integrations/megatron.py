@@ -22,6 +22,7 @@ from wdsctl.loader.recipe.arguments import AnyTaskEncoder, DatasetPath
 from wdsctl.loader.recipe.dataset import TrainDataset, get_train_dataset, get_val_datasets
 from wdsctl.loader.recipe.worker_config import WorkerConfig
 from wdsctl.loader.resume.state import LoaderState
+from wdsctl.loader.runtime.logs import logger
 
 
 class EnergonDataloader:
@@ -278,10 +279,18 @@ def train_valid_test_dataloaders_provider(
 def _load_state(args: Any, rank: int) -> Any:
     """The state of a data-parallel rank in the checkpoint that Megatron-LM continues from; None at a new start.
 
-    Raises LoaderError if the checkpoint has states of other ranks only.
+    Raises LoaderError if a training continues and the checkpoint has no state of this rank. Without
+    `--dataloader-save`, logs a warning instead.
     """
     folder = getattr(args, "dataloader_save", None)
-    if args.load is None or not folder:
+    if args.load is None:
+        return None
+    if not folder:
+        if args.iteration:
+            logger.warning(
+                "the training continues at iteration %s, but begins the data again: pass --dataloader-save",
+                args.iteration,
+            )
         return None
     import torch
     from megatron.training.checkpointing import get_checkpoint_name
@@ -297,5 +306,12 @@ def _load_state(args: Any, rank: int) -> Any:
             where=path,
             hint=f"wdsctl checkpoint redistribute {os.path.dirname(path)} --ranks N --in-place",
             code="WDS547",
+        )
+    if args.iteration:
+        raise LoaderError(
+            f"the checkpoint of iteration {args.iteration} has no state of the loader",
+            where=os.path.dirname(path),
+            hint="pass the folder that the states were saved to as --dataloader-save",
+            code="WDS548",
         )
     return None
