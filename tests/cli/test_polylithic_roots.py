@@ -114,6 +114,19 @@ def test_validate_level_refs_reports_every_reference_to_missing_media(wdsctl: Wd
     assert {each["shard"].split("/")[0] for each in result.document["findings"]} == {"primary"}
 
 
+def test_validate_checks_view_at_root(wdsctl: Wdsctl, root: Path) -> None:
+    rewrite_shard(next((root / "media").glob("*.tar")), {f"{name}0.jpg": an_image("JPEG") for name in "ac"})
+    assert wdsctl("index", root / "media").code == 0
+    for name in "ab":
+        assert wdsctl("view", "create", root, name, "--where", f"key LIKE '{name}%'").code == 0
+
+    whole, broken = (wdsctl("validate", f"{root}@{name}", "--level", "refs", "--json") for name in "ab")
+    assert (whole.code, whole.document["samples"], whole.document["view"]) == (0, 4, "a")
+    assert broken.code == 1
+    found = [(each["code"], each["shard"].split("/")[0], each["key"]) for each in broken.document["findings"]]
+    assert found == [("WDS550", "primary", f"b{i}") for i in range(4)]
+
+
 def test_validate_refs_option_is_refused_at_root(wdsctl: Wdsctl, root: Path, tmp_path: Path) -> None:
     result = wdsctl("validate", root, "--refs", f"image={tmp_path}")
 

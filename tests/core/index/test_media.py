@@ -14,7 +14,7 @@ from tests.core.kill_script import kill_script
 from tests.core.media_samples import an_image, clip, media_shards
 from tests.remote import upload_shards
 from wdsctl.core.catalog.values import MediaSettings
-from wdsctl.core.columns.column_file import read_column_values
+from wdsctl.core.columns.column_file import list_columns, read_column_values
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import UsageError
 from wdsctl.core.index.index import IndexReport, index
@@ -391,6 +391,20 @@ def test_media_column_is_updated_with_facts(tmp_path: Path) -> None:
     assert [column.state for column in report.columns] == ["made"]
     assert sorted(read_values(root, "w", 2)) == [1, 2, 3, 7, 8, 9, 77]
     assert [column.state for column in index(root).columns] == ["current"]
+
+
+@pytest.mark.parametrize(("selection", "number"), [("jpg", "width"), ("png", "duration_ms")])
+def test_media_column_of_facts_that_no_sample_has_is_refused(tmp_path: Path, selection: str, number: str) -> None:
+    """Otherwise, all samples would have the length 0."""
+    root = make_pictures(tmp_path, 1)
+    index(root, media=MediaRequest(selection=selection))
+    with pytest.raises(UsageError, match="in the media facts of the catalog") as caught:
+        index(root, columns={"w": f"media:png:{number}"})
+
+    assert (caught.value.code, f"`--media {selection}`" in caught.value.hint) == ("WDS312", True)
+    assert list_columns(locate(root)) == {}
+    index(root, media=ALL, columns={"w": "media:png:width"})
+    assert read_values(root, "w") != [0] * len(read_values(root, "w"))
 
 
 def test_media_column_needs_facts_and_is_outdated_when_they_are_dropped(

@@ -87,6 +87,11 @@ class MediaReader:
         )
         return self._catalog.rows(query, first, end, part)
 
+    def has_number(self, part: str, expression: str) -> bool:
+        """Whether any medium of this part has the number of `expression`, as in `numbers`."""
+        query = f"SELECT 1 FROM v_media WHERE part = ? AND {expression} IS NOT NULL LIMIT 1"
+        return bool(self._catalog.rows(query, part))
+
     def files(self) -> list[ShardFile]:
         """The files of a media folder, by path."""
         return [ShardFile(*row) for row in self._catalog.rows("SELECT path, size, mtime_ns FROM file ORDER BY path")]

@@ -434,16 +434,27 @@ def update_columns(
 
 
 def check_media_indexed(location: DatasetLocation, spec: ColumnSpec) -> None:
-    """Raise UsageError WDS312 if a column is computed from media facts, and the catalog has none."""
+    """Raise UsageError WDS312 if a column is computed from media facts, and the catalog has none for any sample."""
     if spec.kind != "media":
         return
+    part, [number] = spec.part_or_module, spec.path
     with Catalog(location.catalog) as catalog:
         has_facts = catalog.has_media_facts
+        settings = catalog.media_settings()
+        has_number = has_facts and catalog.media_reader.has_number(part, MEDIA_NUMBERS[number])
+    if has_facts and not has_number:
+        raise UsageError(
+            f"no part {part!r} has the number {number!r} in the media facts of the catalog",
+            where=spec.text,
+            hint=f"choose another number, or pass `--media {part}`: the facts are of `--media "
+            f"{settings.selection if settings else ''}`",
+            code="WDS312",
+        )
     if not has_facts:
         raise UsageError(
             "the catalog has no media facts yet",
             where=spec.text,
-            hint=f"pass `--media {spec.part_or_module}`, or `--media` for the facts of all media",
+            hint=f"pass `--media {part}`, or `--media` for the facts of all media",
             code="WDS312",
         )
 

@@ -108,16 +108,21 @@ def validate_polylithic(
 ) -> ValidateReport:
     """Validate the primary and the media of a polylithic dataset, and combine the reports as `validate_blend`.
 
-    The level `refs` looks up the names of media. Raises like `validate_dataset`, and UsageError for `refs`.
+    If `path` is `ROOT@VIEW`, validates the view of the primary only. The level `refs` looks up the names of media.
+    Raises like `validate_dataset`, and UsageError for `refs`.
     """
     if request.refs:
         raise UsageError("--refs applies to one dataset", hint="omit --refs: a polylithic dataset has its own media")
-    folder = read_polylithic_folder(path)
-    datasets: dict[str, list[str] | None] = {folder.primary: [folder.media], folder.media: None}
+    root, view = parse_root(path)
+    folder = read_polylithic_folder(root)
+    datasets: dict[str, list[str] | None] = {follow_to_primary(path): [folder.media]}
+    if not view:
+        datasets[folder.media] = None
     # `_prefix_shards` names datasets relative to the folder of the file.
     return replace(
         _validate_datasets(folder.config, datasets, [], request, workers=workers, wait=wait, progress=progress),
-        root=redact_secrets(path),
+        root=redact_secrets(root),
+        view=view,
     )
 
 
@@ -250,7 +255,7 @@ def datasets_with_stores(path: str) -> dict[str, list[str] | None]:
 def _prefix_shards(root: str, path: str, findings: Sequence[Finding]) -> Iterator[Finding]:
     """Prefix shards with their dataset, since shards of several datasets may have the same path."""
     folder = os.path.dirname(os.path.abspath(path))
-    name = root if "://" in root else os.path.relpath(root, folder)
+    name = root if "://" in root else os.path.relpath(parse_root(root).root, folder)
     for finding in findings:
         is_file = (bool(finding.shard) and name.endswith(f"/{finding.shard}")) or name == finding.shard
         shard = f"{name}/{finding.shard}" if finding.shard and not is_file else name

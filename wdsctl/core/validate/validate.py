@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wdsctl.core.dataset.polylithic import is_polylithic
+from wdsctl.core.dataset.polylithic import find_polylithic_folder, is_polylithic
 from wdsctl.core.dataset.view_root import is_blend_file
 from wdsctl.core.errors import UsageError
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
@@ -33,7 +33,7 @@ def validate(
         from wdsctl.core.validate.blend import validate_blend
 
         return validate_blend(root, request, workers=workers, wait=wait, progress=progress)
-    if catalog is None and is_polylithic(root):
+    if catalog is None and find_polylithic_folder(root):
         from wdsctl.core.validate.blend import validate_polylithic
 
         return validate_polylithic(root, request, workers=workers, wait=wait, progress=progress)
