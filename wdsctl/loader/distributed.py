@@ -148,6 +148,17 @@ def has_other_processes() -> bool:
     return _group_size(None) > 1
 
 
+def check_other_processes(workers: WorkerConfig) -> None:
+    """Raise LoaderError WDS546 if a loader has other ranks, and this process cannot collect their states."""
+    if workers.world_size > 1 and not has_other_processes():
+        raise LoaderError(
+            f"rank {workers.rank} of {workers.world_size} cannot collect the states of the other ranks: "
+            "torch.distributed is not initialised with them",
+            hint="initialise torch.distributed in all ranks, or save loader.state_dict() of each rank in its own file",
+            code="WDS546",
+        )
+
+
 def check_group(workers: WorkerConfig) -> None:
     """Raise UsageError unless the group of a WorkerConfig is that of its rank and world size."""
     group = workers.data_parallel_group

@@ -215,8 +215,10 @@ class Loader:
     def save_state_global(self, global_dst_rank: int | None = 0) -> list[LoaderState] | None:
         """The states of all ranks, on this global rank; None on the others. All ranks of the group must call it.
 
-        If `global_dst_rank` is None, all ranks get the states.
+        If `global_dst_rank` is None, all ranks get the states. Raises LoaderError WDS546 if torch.distributed is not
+        initialised with the other ranks.
         """
+        distributed.check_other_processes(self._dataset.worker_config)
         return distributed.gather_states(self.state_dict(), self._group, global_dst_rank)
 
     def restore_state_global(

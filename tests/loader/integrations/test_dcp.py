@@ -12,7 +12,7 @@ from torch.distributed.checkpoint.stateful import Stateful
 
 from tests.loader.datasets import Raw, a_dataset
 from tests.loader.integrations.processes import run_ranks
-from wdsctl.core.errors import StateMismatch
+from wdsctl.core.errors import LoaderError, StateMismatch
 from wdsctl.loader import WorkerConfig, get_loader, get_train_dataset
 from wdsctl.loader.integrations.dcp import WholeJob
 
@@ -66,6 +66,16 @@ def test_whole_job_of_one_rank_needs_no_process_group(path: str) -> None:
 def test_whole_job_refuses_invalid_states(saved: Any, path: str) -> None:
     with pytest.raises(StateMismatch, match="not the state of a job"):
         a_job(path).load_state_dict(saved)
+
+
+def test_states_of_all_ranks_need_process_group(path: str) -> None:
+    """Otherwise, the states would be one rank's, which no resume accepts."""
+    workers = WorkerConfig(rank=1, world_size=3)
+    loader = get_loader(get_train_dataset(path, batch_size=4, lanes=6, task_encoder=Raw(), worker_config=workers))
+    for save in (WholeJob(loader).state_dict, loader.save_state_global):
+        with pytest.raises(LoaderError, match="rank 1 of 3 cannot collect the states of the other ranks") as raised:
+            save()
+        assert raised.value.code == "WDS546"
 
 
 def test_whole_job_refuses_states_of_missing_ranks(path: str) -> None:

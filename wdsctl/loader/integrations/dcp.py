@@ -62,10 +62,12 @@ class WholeJob:
         """The states of all data-parallel ranks, in order.
 
         Without a data-parallel group that fits, all processes of the job take part, of which several may have one rank.
+        Raises LoaderError WDS546 without the other ranks.
         """
         state = self.loader.state_dict()
         workers = self.loader.worker_config
-        if workers.world_size == 1 or not distributed.has_other_processes():
+        distributed.check_other_processes(workers)
+        if workers.world_size == 1:
             return [state]
         try:
             if self._group is None:
