@@ -219,6 +219,8 @@ def test_string_is_one_value_where_sequences_are_accepted(shards: Path) -> None:
     assert (summary.samples, summary.columns, report.shards) == (8, (), 1)
     assert sum(each.samples for each in summary.splits) == 3
     again = wdsctl.prepare(shards, exclude="*0.tar", workers=1)
+    assert isinstance(again, PrepareReport)
+    assert again.index is not None
     assert again.index.samples == 8  # of the other two shards
 
 

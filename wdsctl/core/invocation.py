@@ -67,10 +67,12 @@ def parse_size_bytes(size: str | float) -> int:
 
     Returns an int unchanged, and a float such as 1e9 as an int. Raises UsageError.
     """
-    if isinstance(size, int | float) and size == size // 1:
+    if not isinstance(size, str):
+        if size != size // 1:
+            raise UsageError(
+                f"{size} is not a whole number of bytes", hint="write 1GiB, 500MB, 64k or a number of bytes"
+            )
         return int(size)
-    if isinstance(size, float):
-        raise UsageError(f"{size} is not a whole number of bytes", hint="write 1GiB, 500MB, 64k or a number of bytes")
     from fractions import Fraction  # loads slowly, and every command imports this module
 
     match = SIZE_PATTERN.fullmatch(size.strip())
