@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import json
-import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -141,17 +139,3 @@ def test_trainer_warns_without_loader_state_callback(
     without_callback.train()
 
     assert "checkpoints will not have the position" in caplog.text
-
-
-def test_evaluation_source_is_kept_with_its_loader(path: str, tmp_path: Path) -> None:
-    evaluating = trainer(path, tmp_path, 1)
-
-    def source() -> Any:
-        return get_val_dataset(path, batch_size=4, task_encoder=Dicts())
-
-    kept = weakref.ref(source)
-    assert len(evaluating.get_eval_dataloader(source)) == 5
-    del source
-    gc.collect()
-
-    assert kept() is not None, "another source could get its id, and so its loader"
