@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import tarfile
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.build import a_dataset, a_folder, some_shards, tree
+from tests.build import a_dataset, a_folder, a_shard, samples, some_shards, tree
 from tests.prepare_requests import prepare_request
 from wdsctl.core import importers
 from wdsctl.core.convert.convert import convert
@@ -380,6 +381,57 @@ def test_numbered_file_that_is_added_in_place_is_in_split_of_its_name(tmp_path: 
     a_folder(tmp_path, {"train-1-of-2.jsonl": b'{"text": "c"}\n'})
 
     assert splits(prepare(source, None, prepare_request())) == {"train": 2, "test": 1}
+
+
+@pytest.mark.parametrize("ending", [".tar", ".tar.gz"])
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("train-000000", "train-000001", "val-000000"), {"train": 4, "val": 2}),
+        (
+            ("photos-training-00000-of-00001", "photos-validation-00000-of-00001", "photos-test"),
+            {"train": 2, "val": 2, "test": 2},
+        ),
+        (("data/train_0", "data/dev_0"), {"train": 2, "val": 2}),
+        (("train-000000", "train-000001"), {"train": 4}),
+        (("val-000000", "test-000000"), {"train": 4}),
+        (("train-000000", "val-000000", "more-000000"), {"train": 6}),
+        (("train-a-000000", "val-000000"), {"train": 4}),
+        (("train-000000", "val-000000", "validation-000000"), {"train": 6}),
+        (("cats-train-0", "dogs-val-0"), {"train": 4}),
+    ],
+)
+def test_tars_named_like_splits_become_splits(
+    tmp_path: Path, names: tuple[str, ...], expected: dict[str, int], ending: str
+) -> None:
+    tars = [a_shard(samples(2 * i, 2, "txt")) for i in range(len(names))]
+    files = {
+        f"{name}{ending}": gzip.compress(tar) if ending == ".tar.gz" else tar
+        for name, tar in zip(names, tars, strict=True)
+    }
+    source = a_folder(tmp_path / "tars", files)
+    dest = str(tmp_path / "dest") if ending == ".tar.gz" else None
+
+    assert splits(prepare(source, dest, prepare_request(sample_type="CrudeSample"))) == expected
+
+
+def test_numbered_tar_added_in_place_is_in_split_of_its_name(tmp_path: Path) -> None:
+    source = some_shards(tmp_path, 2, 3)
+    for i, name in enumerate(("train-0.tar", "val-0.tar")):
+        (tmp_path / f"shard-{i:03d}.tar").rename(tmp_path / name)
+    prepare(source, None, prepare_request(sample_type="CrudeSample"))
+    a_folder(tmp_path, {"train-1.tar": a_shard(samples(6, 3)), "val-10.tar": a_shard(samples(9, 1))})
+
+    assert splits(prepare(source, None, prepare_request())) == {"train": 6, "val": 4}
+
+
+def test_split_option_overrides_names_of_tars(tmp_path: Path) -> None:
+    files = {name: a_shard(samples(10 * i, 10)) for i, name in enumerate(("train-0.tar", "val-0.tar"))}
+    source = a_folder(tmp_path, files)
+
+    report = prepare(source, None, prepare_request(sample_type="CrudeSample", split={"train": 1.0}))
+
+    assert splits(report) == {"train": 20}
 
 
 def split_folder_warnings(root: Path, files: list[str], **options: Any) -> list[str]:

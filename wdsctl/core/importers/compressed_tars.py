@@ -18,7 +18,7 @@ from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Part,
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.arrow import import_arrow_module
 from wdsctl.core.importers.records.compressed import DAMAGE_ERRORS, detect_file_compression, open_decompressed
-from wdsctl.core.importers.records.folder_files import SPLIT_NAMES
+from wdsctl.core.importers.records.folder_files import SPLIT_NAMES, splits_of_tars
 from wdsctl.core.json_text import read_json
 from wdsctl.core.safe_open import check_beneath, is_beneath
 from wdsctl.core.samples.key_rules import MIN_DISSENTING_SHARE, SampleLayout, choose_key_rule, describe_rule_outcome
@@ -262,7 +262,7 @@ class CompressedTarImporter:
         )
         # The plain tars beside those that `convert` passes have the splits of their catalog.
         files = read_json(options["files"]) if "files" in options else _list_tars(path)
-        splits = [] if "files" in options else _splits_by_folder(files)
+        splits = [] if "files" in options else _splits_by_folder(files) or splits_of_tars(files)
         if not files:
             raise InputError("no tars found", where=path, hint="check the path", code="WDS003")
         if any(name.lower().endswith((".zst", ".lz4")) for name in files):

@@ -71,8 +71,8 @@ from wdsctl.core.prepare.source import (
     IN_PLACE,
     RAW_FOLDER,
     SourceForm,
-    folder_split_rule,
     recognise_form,
+    split_rule_from_names,
 )
 from wdsctl.core.prepare.split_folders import split_folder_findings
 from wdsctl.core.prepare.write import FolderReport, UploadFolders, write_folder
@@ -355,7 +355,7 @@ def _run_steps(
                 request.seed,
                 progress,
                 may_move=request.may_move,
-                default=partial(folder_split_rule, here),
+                default=partial(split_rule_from_names, here),
             )
             is_new = is_new or is_divided
             if listing is not None and request.split is None and [each.name for each in split.splits] == ["train"]:

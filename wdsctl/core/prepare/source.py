@@ -30,7 +30,7 @@ from wdsctl.core.dataset.shard_names import (
 from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import InputError, UsageError, WdsctlError, join_indented
 from wdsctl.core.importers.jsonl import has_only_compressed_lines, is_object_per_line, names_files
-from wdsctl.core.importers.records.folder_files import SPLIT_NAMES
+from wdsctl.core.importers.records.folder_files import SPLIT_NAMES, tar_split_patterns
 from wdsctl.core.importers.records.tables import iter_files, split_patterns
 from wdsctl.core.prepare.robots import FORM as ROBOT_FORM
 from wdsctl.core.shards.in_place.parquet import has_bytes_in_place
@@ -167,17 +167,18 @@ def _match_in_place(source: str) -> _InPlaceMatch:
 _SPLIT_FOLDER = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9_-]+)?")
 
 
-def folder_split_rule(location: DatasetLocation) -> SplitRule | None:
-    """The splits of shards in place whose folders are all named after splits; None for all other datasets.
+def split_rule_from_names(location: DatasetLocation) -> SplitRule | None:
+    """The splits of shards in place whose folders, or files, are all named after splits; None for all other datasets.
 
-    Tars and JSONL also need a folder for training: without one, all of them are for training. Importers give MDS and
-    LitData the splits of any such folders. Other files than tars may be named after splits themselves: `train.jsonl`.
+    Tars and JSONL also need a name for training: without one, all of them are for training. Importers give MDS and
+    LitData the splits of any such folders.
     """
     with Catalog(location.catalog) as catalog:
         paths = [row.path for row in catalog.shards()]
     folders = sorted({path.partition("/")[0] if "/" in path else "" for path in paths})
     if not folders or not all(map(is_split_folder, folders)):
-        patterns = split_patterns(paths) if paths and shard_format(paths[0]) != "tar" else {}
+        are_tars = bool(paths) and shard_format(paths[0]) == "tar"
+        patterns = tar_split_patterns(paths) if are_tars else split_patterns(paths)
         return SplitRule({}, patterns=patterns) if "train" in patterns else None
     has_train = any(name.lower().startswith("train") for name in folders)
     if not has_train and shard_format(paths[0]) not in ("mds", "litdata"):

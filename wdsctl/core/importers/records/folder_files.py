@@ -26,8 +26,18 @@ from wdsctl.core.samples.naming import safe_key
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
 
+#: The split that a name means, by the name in lower case.
+STANDARD_SPLITS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+
 #: Names of folders, in lower case, that are splits.
-SPLIT_NAMES = frozenset({"train", "training", "val", "valid", "validation", "dev", "test", "testing"})
+SPLIT_NAMES = frozenset(STANDARD_SPLITS)
+
+#: Characters that have a meaning in patterns of shards.
+PATTERN_CHARACTERS = re.compile(r"[*?\[\]{}\\:]")
 
 _DATED_SPLIT = re.compile(f"({'|'.join(sorted(SPLIT_NAMES, key=len, reverse=True))})[-_]?[0-9]*")
 
@@ -53,6 +63,46 @@ def split_of_folder(name: str) -> str:
     """The split that a folder such as `train`, `Test` or `val2017` is; empty if it is none."""
     found = _DATED_SPLIT.fullmatch(name.lower())
     return found[1] if found else ""
+
+
+_SPLIT_SHARD = re.compile(
+    rf"(?P<prefix>(?:.*/)?(?:[^/]*[-_.])?)(?P<split>{'|'.join(sorted(SPLIT_NAMES, key=len, reverse=True))})"
+    r"(?:[-_.]?(?P<number>\d+(?:-of-\d+)?))?(?P<ending>\.tar[^/]*|\.tgz)",
+    re.IGNORECASE,
+)
+
+
+def splits_of_tars(paths: Sequence[str]) -> list[str]:
+    """The split of each tar, such as `train-000000.tar` or `photos-val-00000-of-00042.tar`, if all names have one.
+
+    Empty if there is one split only, none for training, or if the names differ in more than split and number.
+    """
+    return [STANDARD_SPLITS[match["split"].lower()] for match in _match_split_tars(paths)]
+
+
+def tar_split_patterns(paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Split -> the patterns of its tars, as of `splits_of_tars`, which also match numbered tars that are added later.
+
+    Empty without splits, or if a name has characters of patterns.
+    """
+    if any(map(PATTERN_CHARACTERS.search, paths)):
+        return {}
+    patterns: dict[str, dict[str, None]] = {}
+    for match in _match_split_tars(paths):
+        begin = match.string[: match.start("number")]
+        pattern = f"glob:{begin}[0-9]*{match['ending']}" if match["number"] else match.string
+        patterns.setdefault(STANDARD_SPLITS[match["split"].lower()], {})[pattern] = None
+    return {split: tuple(each) for split, each in patterns.items()}
+
+
+def _match_split_tars(paths: Sequence[str]) -> list[re.Match[str]]:
+    """A match for each path; empty if the names do not tell splits."""
+    matches = [match for path in paths if (match := _SPLIT_SHARD.fullmatch(path))]
+    words = {match["split"] for match in matches}
+    splits = {STANDARD_SPLITS[word.lower()] for word in words}
+    if len(matches) < len(paths) or len({match["prefix"] for match in matches}) > 1:
+        return []
+    return matches if "train" in splits and len(words) == len(splits) > 1 else []
 
 
 def media_type_of(path: str) -> MediaType | None:

@@ -25,7 +25,12 @@ from wdsctl.core.importers.records.conversations import (
     list_conversation_references,
 )
 from wdsctl.core.importers.records.files import PROBED_ROWS, find_media_fields, is_below, list_references
-from wdsctl.core.importers.records.folder_files import LITTER_FOLDERS, scan_folder
+from wdsctl.core.importers.records.folder_files import (
+    LITTER_FOLDERS,
+    PATTERN_CHARACTERS,
+    STANDARD_SPLITS,
+    scan_folder,
+)
 from wdsctl.core.importers.records.row_splits import find_split_field
 from wdsctl.core.importers.records.samples import RowMapping
 from wdsctl.core.importers.records.stems import StemField, find_stem_field
@@ -54,13 +59,7 @@ _MAX_COUNTED_FILES = 10_000
 #: Folders with media that references are often relative to.
 _MEDIA_FOLDERS = ("images", "media", "data")
 
-_SPLIT_NAMES = {
-    **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
-    **dict.fromkeys(("test", "testing"), "test"),
-}
 _SHARD_NUMBER = re.compile(r"-\d+-of-\d+$")
-_PATTERN_CHARACTERS = re.compile(r"[*?\[\]{}\\:]")
 _DIGITS = re.compile(r"\d+")
 
 
@@ -329,7 +328,7 @@ def _check_base(table: Table, root: str) -> None:
 
 def _folder_names(split: str) -> list[str]:
     """The names of folders that may hold the files of a split, such as `train`, `train_images` and `images/train`."""
-    names = [name for name, standard in _SPLIT_NAMES.items() if standard == split]
+    names = [name for name, standard in STANDARD_SPLITS.items() if standard == split]
     return [form.format(name) for name in names for form in ("{}", "images/{}", "{}/images", "{}_images")]
 
 
@@ -357,7 +356,7 @@ def split_of(path: str, root: str) -> str:
     stem = _SHARD_NUMBER.sub("", table_stem(os.path.basename(path))).lower()
     folder = os.path.dirname(path)
     above = os.path.basename(folder).lower() if folder != root else ""
-    return _SPLIT_NAMES.get(stem) or _SPLIT_NAMES.get(above, "")
+    return STANDARD_SPLITS.get(stem) or STANDARD_SPLITS.get(above, "")
 
 
 def splits_of(paths: Sequence[str], root: str) -> list[str]:
@@ -377,7 +376,7 @@ def split_patterns(paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
     `paths`: relative to the root. Empty without splits, or if a name has characters of patterns.
     """
     splits = splits_of(paths, "")
-    if any(_PATTERN_CHARACTERS.search(path) for path in paths):
+    if any(PATTERN_CHARACTERS.search(path) for path in paths):
         return {}
     patterns: dict[str, dict[str, None]] = {}
     for path, split in zip(paths, splits, strict=bool(splits)):
