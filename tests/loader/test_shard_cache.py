@@ -203,6 +203,28 @@ def test_shard_cache_is_reused_by_later_jobs_but_not_shared_by_concurrent_ones(l
     assert fetched_bytes() < 10 * 16 * SAMPLE_BYTES
 
 
+def test_shard_cache_is_not_used_for_other_bytes_of_same_layout(local: str, tmp_path: Path) -> None:
+    cache = ShardCache(tmp_path / "cache", gbytes(2.0))
+    with a_training(URL, cache) as loader:
+        digests(loader, 100)
+        flush(loader)
+    cache.close()
+    others = a_dataset(
+        tmp_path / "others", SAMPLES, shard_samples=300, parts=lambda i: parts(SAMPLES - i), split={"train": 1}
+    )
+    expected = digests(a_training(others), 100)
+    assert expected != digests(a_training(local), 100)
+    # Another dataset, as with the features of another model; then new bytes under the same names.
+    for url in ("delayed://store/others", URL):
+        upload_shards(others, url)
+        prepare(url, None, prepare_request(sample_type="CrudeSample", split={"train": 1}))
+        cache = ShardCache(tmp_path / "cache", gbytes(2.0))
+        with a_training(url, cache) as loader:
+            assert digests(loader, 100) == expected
+            flush(loader)
+        cache.close()
+
+
 def test_shard_cache_replaces_index_of_other_version(local: str, tmp_path: Path) -> None:
     first = ShardCache(tmp_path / "cache", gbytes(2.0))
     with a_training(URL, first) as loader:
@@ -227,8 +249,9 @@ def test_shard_cache_keeps_size_limit(local: str, tmp_path: Path) -> None:
 def test_shard_cache_checks_arguments_and_environment_variables(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    with pytest.raises(UsageError, match="max_gbytes is 0"):
-        ShardCache("cache", 0)
+    for size in (0, float("inf"), float("nan")):
+        with pytest.raises(UsageError, match=f"max_gbytes is {size}"):
+            ShardCache("cache", size)
     assert shard_cache.cache_from_environment() is None
     monkeypatch.setenv("WDSCTL_SHARD_CACHE", str(tmp_path))
     assert repr(shard_cache.cache_from_environment()) == f"ShardCache('{tmp_path}')"

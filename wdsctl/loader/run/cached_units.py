@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.hashing import json_digest
+from wdsctl.core.urls import url_identity
 from wdsctl.loader.order.mixture import LaneMixture
 from wdsctl.loader.order.rank_lanes import Lane
 from wdsctl.loader.order.shuffle import ShuffledOrder
 from wdsctl.loader.pipeline.references import RefStage
 from wdsctl.loader.plan.components import Component, component_data_digest
 from wdsctl.loader.plan.open_blend import OpenBlend
+from wdsctl.loader.reading.source import SplitSource
 from wdsctl.loader.recipe.dataset import BaseDataset
 
 if TYPE_CHECKING:
@@ -73,7 +76,24 @@ def _cached_components(streams: OpenBlend) -> list[int]:
 
 
 def _digest(component: Component) -> str:
-    """A digest of what is read of a component: its data, and which parts of it."""
+    """A digest of what is read of a component: its data, which parts of it, and which versions of which objects.
+
+    The data alone does not tell the bytes: shards with samples of equal keys and sizes have the same layout.
+    """
+    sources = [piece.source for piece in component.source_ranges]
     return json_digest(
-        [component_data_digest(component.source_ranges), [piece.source.parts_read for piece in component.source_ranges]]
+        [
+            component_data_digest(component.source_ranges),
+            [source.parts_read for source in sources],
+            [[url_identity(source.root), _shard_versions(source)] for source in sources],
+        ]
     )
+
+
+def _shard_versions(source: SplitSource) -> list[list[int]]:
+    """(id, number of the ETag) of the shards of a source, as they were indexed."""
+    if source.location is None:
+        return []
+    with Catalog(source.location.catalog) as catalog:
+        versions = {row.id: row.mtime_ns for row in catalog.shards()}
+    return [[shard.id, versions.get(shard.id, 0)] for shard in source.offsets.shards]

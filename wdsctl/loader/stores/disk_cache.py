@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -64,7 +65,8 @@ class FileStoreCachePool(CachePool):
             raise UsageError(
                 f"method is {method!r}, but only 'raw' is supported", hint="omit method: the cache keeps raw bytes"
             )
-        if num_workers < 1 or max_cache_count < 1 or (max_cache_size_gbytes is not None and max_cache_size_gbytes <= 0):
+        is_sized = max_cache_size_gbytes is None or 0 < max_cache_size_gbytes < math.inf
+        if num_workers < 1 or max_cache_count < 1 or not is_sized:
             raise UsageError(
                 "num_workers, max_cache_count and max_cache_size_gbytes must be positive",
                 hint="pass numbers above 0, or omit these arguments for the defaults",

@@ -7,6 +7,7 @@ bytes (Belady). Batches and states do not depend on it.
 
 from __future__ import annotations
 
+import math
 import os
 import queue
 import threading
@@ -78,7 +79,7 @@ class ShardCache:
     """
 
     def __init__(self, folder: str | os.PathLike[str], max_gbytes: float | None = None) -> None:
-        if max_gbytes is not None and max_gbytes <= 0:
+        if max_gbytes is not None and not 0 < max_gbytes < math.inf:
             raise UsageError(
                 f"max_gbytes is {max_gbytes}, expected a number above 0", hint="pass a size in GiB above 0, or omit it"
             )
