@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.build import an_image
+from tests.build import a_dataset, an_image
 from tests.core.conversions import files, members
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import locate
-from wdsctl.core.errors import UsageError
+from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.index.request import IndexRequest, MediaRequest
 from wdsctl.core.prepare.prepare import PrepareReport, prepare
 from wdsctl.core.prepare.request import PrepareRequest
@@ -98,6 +98,26 @@ def test_second_run_changes_nothing_and_keeps_user_edits(tmp_path: Path) -> None
     assert again.up_to_date
     assert in_place.up_to_date
     assert files(tmp_path / "d") == before
+
+
+@pytest.mark.usefixtures("low_repeat_threshold")
+def test_second_run_indexes_changed_media(tmp_path: Path) -> None:
+    run(questions(tmp_path / "a"), tmp_path / "d")
+    media = a_dataset(tmp_path / "d" / "media", {"more.tar": {"new.png": an_image("PNG")}})
+
+    assert not run(str(tmp_path / "d"), None, format_options={}).up_to_date
+    with Catalog(locate(media).catalog) as catalog:
+        assert "more.tar" in [shard.path for shard in catalog.shards()]
+    assert run(str(tmp_path / "d"), None, format_options={}).up_to_date
+
+    (tmp_path / "d" / "media" / "more.tar").write_bytes(b"no tar")
+    report = run(str(tmp_path / "d"), None, format_options={})
+    assert report.index is not None
+    assert ("error", "media/more.tar") in {(each.severity, each.shard) for each in report.index.findings}
+    (tmp_path / "d" / "media" / "more.tar").unlink()
+    with pytest.raises(InputError) as caught:
+        run(str(tmp_path / "d"), None, format_options={})
+    assert caught.value.code == "WDS306"
 
 
 @pytest.mark.usefixtures("low_repeat_threshold")

@@ -268,13 +268,12 @@ def _prepare_polylithic(folder: str, request: PrepareRequest, progress: Progress
     """
     layout = read_polylithic_folder(folder)
     media_request = replace(request.index, exclude=None, missing="error", key=None, key_until=None)
-    if request.index.media.selection is not None:
-        index_dataset(RootSpec(layout.media), media_request, wait=request.wait, progress=progress)
+    media = index_dataset(RootSpec(layout.media), media_request, wait=request.wait, progress=progress)
     plain = replace(request.index, media=MediaRequest())
     here = replace(
         request, from_format="", layout="", sample_type="", field_map={}, redetect=False, catalog=None, index=plain
     )
-    report = prepare(layout.primary, None, here, progress=progress)
+    report = _add_media(prepare(layout.primary, None, here, progress=progress), media, layout.media)
     if report.dry_run or report.index is None:
         return replace(report, source=redact_secrets(folder), dest=redact_secrets(folder))
     type_request = SampleTypeRequest(request.sample_type, request.field_map, request.redetect)
@@ -299,6 +298,15 @@ def _prepare_polylithic(folder: str, request: PrepareRequest, progress: Progress
         primary=redact_secrets(layout.primary),
         sample_type=config.sample_type,
     )
+
+
+def _add_media(report: PrepareReport, media: IndexReport, path: str) -> PrepareReport:
+    """The report of a primary, with the findings about the shards of its media."""
+    if report.index is None:
+        return report
+    found = (replace(each, shard=os.path.join(os.path.basename(path), each.shard)) for each in media.findings)
+    index = replace(report.index, findings=(*report.index.findings, *found))
+    return replace(report, index=index, up_to_date=report.up_to_date and media.up_to_date)
 
 
 def _run_steps(
