@@ -50,6 +50,20 @@ def test_vacuum_removes_unused_files_and_rows_and_keeps_rest(tmp_path: Path) -> 
     assert index(root).up_to_date
 
 
+def test_vacuum_keeps_drafts_that_a_reader_may_be_writing(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 1)
+    index(root)
+    joins = Path(locate(root).meta) / "joins"
+    joins.mkdir()
+    for name in (".new.bin.1.partial", ".old.bin.2.partial"):
+        (joins / name).write_bytes(b"x")
+    os.utime(joins / ".old.bin.2.partial", (1, 1))
+
+    assert [file.name for file in catalog_vacuum(root, dry_run=True).files] == ["joins/.old.bin.2.partial"]
+    catalog_vacuum(root)
+    assert os.listdir(joins) == [".new.bin.1.partial"]
+
+
 def test_vacuum_options_keep_fewer_generations_and_remove_damaged_files(tmp_path: Path) -> None:
     root = make_five_generations(tmp_path)
     meta = Path(locate(root).meta)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from wdsctl.core.catalog.history import record_run
@@ -17,6 +19,7 @@ from wdsctl.core.errors import PermissionDenied, UsageError, translate_os_errors
 from wdsctl.core.files import remove_file
 from wdsctl.core.index.first_use import ensure_catalog_exists
 from wdsctl.core.index.merge import KEPT_GENERATIONS
+from wdsctl.core.joins.index import STALE_DRAFT_SECONDS
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.urls import redact_secrets
 
@@ -71,6 +74,19 @@ def _classify_file(name: str, size: int) -> CatalogFile:
 
 
 _GENERATION_KINDS = ("offsets", "names", "keyframes", "column")
+
+
+#: Folders into which readers write, which hold no lock: what they compute, and what they fetch from a store.
+_READERS_FOLDERS = ("joins/", ".published/")
+
+
+def _may_be_in_use(location: DatasetLocation, file: CatalogFile) -> bool:
+    """Whether a reader may be writing a draft."""
+    if not file.name.startswith(_READERS_FOLDERS):
+        return False
+    with suppress(FileNotFoundError):
+        return time.time() - os.lstat(os.path.join(location.meta, file.name)).st_mtime < STALE_DRAFT_SECONDS
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +156,8 @@ def _vacuum(
     useless = [
         file
         for file in files
-        if file.kind == "begun" or (file.kind in _GENERATION_KINDS and file.generation not in {*in_use, present})
+        if (file.kind == "begun" and not _may_be_in_use(location, file))
+        or (file.kind in _GENERATION_KINDS and file.generation not in {*in_use, present})
     ]
     useless += [file for file in files if remove_damaged and file.kind == "damaged"]
     before = os.path.getsize(location.catalog)
