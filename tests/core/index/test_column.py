@@ -279,6 +279,15 @@ def test_dropped_and_requested_column_is_recomputed(tmp_path: Path) -> None:
     assert read_values(root, "n") == numbers(10)
 
 
+def test_refused_column_drops_no_other_column(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 2)
+    index(root, columns={"n": NUMBER})
+    for column in ("chars:typo", "media:jpg:width"):
+        with pytest.raises(UsageError):
+            index(root, columns={"n": column}, drop_columns=["n"])
+        assert read_values(root, "n") == numbers(10)
+
+
 def test_columns_are_kept_as_long_as_their_offsets_files(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     index(root, columns={"n": NUMBER, "bytes": "size:jpg"})

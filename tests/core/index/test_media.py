@@ -170,9 +170,30 @@ def test_media_dry_run_reports_state_and_writes_nothing(tmp_path: Path) -> None:
     assert tree(tmp_path) == before
 
 
-def test_media_selection_without_matches_is_error(tmp_path: Path) -> None:
-    report = index(make_pictures(tmp_path, 1), media=MediaRequest(selection="mp4"))
-    assert [(f.code, f.severity) for f in report.findings] == [("WDS323", "error")]
+def test_media_selection_without_matches_is_error_in_every_run(tmp_path: Path) -> None:
+    root, request = make_pictures(tmp_path, 1), MediaRequest(selection="mp4")
+    for state in ("made", "current"):
+        report = index(root, media=request)
+        assert (media_of(report).state, [(f.code, f.severity) for f in report.findings]) == (
+            state,
+            [("WDS323", "error")],
+        )
+    assert index(root).findings == (), "a command that does not name the selection"
+
+
+def test_media_dry_run_counts_new_and_changed_shards_as_not_current(tmp_path: Path) -> None:
+    root = make_pictures(tmp_path, 2)
+    index(root, media=ALL)
+    make_pictures(tmp_path, 1, first=2)
+    for media in (ALL, None):
+        assert media_of(index(root, media=media, dry_run=True)).state == "would be made"
+    assert media_of(index(root)).state == "made"
+
+    rewrite_shard(tmp_path / "001.tar", {"9.png": an_image("PNG", (9, 9))})
+    report = index(root, dry_run=True)
+    assert (report.changed, media_of(report).state, report.up_to_date) == (1, "would be made", False)
+    assert media_of(index(root)).state == "made"
+    assert media_of(index(root, dry_run=True)).state == "current"
 
 
 @pytest.mark.parametrize(

@@ -413,19 +413,18 @@ def update_columns(
     if not (kept or request.functions or request.drop):
         return [], []
     _remove_partial_columns(location)
-    reports = [_drop_column(location, name) for name in request.drop]
     with _function_modules(location, request):
         with Catalog(location.catalog) as catalog:
             rows, parts = {row.id: row for row in catalog.shards()}, [part.name for part in catalog.parts()]
+        for spec in map(parse_column_spec, request.functions.values()):
+            check_spec_part(spec, parts)
+            check_media_indexed(location, spec)
+        reports = [_drop_column(location, name) for name in request.drop]
         offsets = Offsets(location.offsets_path(generation))
         shards = [rows[shard.id] for shard in offsets.shards]
         jobs, reports_of_others, findings = plan_columns(
             location, generation, request, shards, offsets, from_scratch=from_scratch
         )
-        for job in jobs:
-            if job.is_requested:
-                check_spec_part(job.spec, parts)
-                check_media_indexed(location, job.spec)
         failed, found = compute_columns(location, offsets, shards, jobs, workers_for(location.root, workers), progress)
         reports += reports_of_others
         reports += [finish_column(location, offsets, shards, job, failed.get(job.name, 0), progress) for job in jobs]

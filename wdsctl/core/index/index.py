@@ -66,14 +66,21 @@ def check_follow_ups(location: DatasetLocation, request: IndexRequest) -> None:
 
 
 def update_media_if_needed(
-    location: DatasetLocation, request: IndexRequest, progress: Progress
+    location: DatasetLocation, request: IndexRequest, progress: Progress, *, has_unread_shards: bool = False
 ) -> tuple[MediaReport | None, list[Finding]]:
     """Call `update_media` if the request names media or the catalog has media facts."""
     if request.media == MediaRequest() and not _has_media_facts(location, request):
         return None, []
     from wdsctl.core.index.media import update_media
 
-    return update_media(location, request.media, workers=request.workers, dry_run=request.dry_run, progress=progress)
+    return update_media(
+        location,
+        request.media,
+        workers=request.workers,
+        dry_run=request.dry_run,
+        progress=progress,
+        has_unread_shards=has_unread_shards,
+    )
 
 
 def _has_media_facts(location: DatasetLocation, request: IndexRequest) -> bool:
@@ -272,7 +279,8 @@ def index_staged(stage: CatalogStage, request: IndexRequest, progress: Progress)
     report = index_shards(stage, request, progress)
     if not request.dry_run:
         stage.after_publish(partial(clean_up, stage.location, report.generation))
-    media, media_findings = update_media_if_needed(stage.location, request, progress)
+    unread = request.dry_run and (request.rebuild or report.added + report.changed > 0)
+    media, media_findings = update_media_if_needed(stage.location, request, progress, has_unread_shards=unread)
     if not request.dry_run:
         # Only after publishing: until then, an interrupted run resumes from the probed media in this folder.
         forget_media = partial(remove_tree, stage.location.media_work_folder)

@@ -61,9 +61,17 @@ def check_media_request(location: DatasetLocation, request: MediaRequest) -> Non
 
 
 def update_media(
-    location: DatasetLocation, request: MediaRequest, *, workers: int, dry_run: bool, progress: Progress
+    location: DatasetLocation,
+    request: MediaRequest,
+    *,
+    workers: int,
+    dry_run: bool,
+    progress: Progress,
+    has_unread_shards: bool = False,
 ) -> tuple[MediaReport | None, list[Finding]]:
     """Update the media facts of a catalog with the requested settings or, by default, those of the catalog.
+
+    `has_unread_shards`: in a dry run, whether shards are new or changed, which the catalog does not show.
 
     The caller holds the lock, except for a dry run, and removes `media_work_folder` after it has published the catalog:
     until then, a rerun needs the results in it. Cost: one or a few ranged reads per medium in new and changed shards,
@@ -79,15 +87,18 @@ def update_media(
             return None, []
         rows, generation = catalog.shards(), catalog.generation
         digests = catalog.media_reader.shard_digests() if before is not None else {}
-    if dry_run:
-        return _dry_run_report(location, before, settings), []
     if settings is None:
-        return (_drop_media(location, before) if before else None), []
+        drop = _report_without_counts(before, "would be dropped") if dry_run and before else None
+        return (drop or (_drop_media(location, before) if before else None)), []
     outdated = [row for row in rows if row.samples and digests.get(row.id) != media_shard_digest(row, settings)]
     missing = [row.id for row in outdated if row.status == MISSING_STATUS]
     present = [row for row in outdated if row.status != MISSING_STATUS]
-    if not present and settings == before:
-        return report_media(location, "incomplete" if missing else "current"), []
+    if not present and settings == before and not has_unread_shards:
+        report = report_media(location, "incomplete" if missing else "current")
+        # Said again to the command that names the selection, and not to those that only take it from the catalog.
+        return report, no_media_findings(location.display_path, report) if request.selection is not None else []
+    if dry_run:
+        return _report_without_counts(settings, "would be made"), []
     units = _units(location, generation, settings, present)
     failures = _probe(location, present, units, workers_for(location.root, workers), progress)
     progress.phase("finish")
@@ -99,7 +110,7 @@ def update_media(
 
 def no_media_findings(root: str, report: MediaReport) -> list[Finding]:
     """Report an error if the selection matches no media, so that a wrong selection does not look like success."""
-    if report.counts or report.state != "made":
+    if report.counts or report.state not in ("made", "current"):
         return []
     message = f"--media {report.selection} matches no part"
     return [Finding(code="WDS323", severity="error", message=message, shard=root)]
@@ -192,19 +203,6 @@ def report_media(location: DatasetLocation, state: MediaState, *, shards_read: i
     if report is None:
         raise damaged_catalog_error(location.catalog, "the media settings are missing")
     return report
-
-
-def _dry_run_report(
-    location: DatasetLocation, before: MediaSettings | None, settings: MediaSettings | None
-) -> MediaReport | None:
-    """Report what a run would do, by the settings alone: a dry run does not look for outdated shards."""
-    if settings is not None and settings != before:
-        return _report_without_counts(settings, "would be made")
-    return (
-        _report_without_counts(before, "would be dropped")
-        if settings is None and before
-        else report_media(location, "current")
-    )
 
 
 def _report_without_counts(settings: MediaSettings, state: MediaState) -> MediaReport:

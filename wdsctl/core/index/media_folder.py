@@ -136,6 +136,8 @@ def _index(
         media = MediaReport(selection=settings.selection, keyframes=settings.keyframes, state=state)
     else:
         media = report_media(location, state, shards_read=len(to_probe))
+    is_told = state == "current" and request.selection is None
+    unmatched = [] if is_told else no_media_findings(location.display_path, media)
     return MediaFolderReport(
         root=location.display_path,
         catalog=location.catalog,
@@ -146,7 +148,7 @@ def _index(
         changed=sum(file.path in known for file in to_probe),
         removed=len(removed),
         unchanged=len(files) - len(to_probe),
-        findings=(*findings, *no_media_findings(location.display_path, media)),
+        findings=(*findings, *unmatched),
         up_to_date=is_current,
         dry_run=dry_run,
         seconds=time.monotonic() - started,
