@@ -158,6 +158,15 @@ def test_killed_conversion_to_files_in_store_is_continued(
     assert convert([source], dest, request).up_to_date
 
 
+def test_second_run_refuses_export_in_store_that_lacks_objects(tmp_path: Path, dest: str) -> None:
+    source, request = a_prepared_dataset(tmp_path / "source"), ConvertRequest(to_format="folder", shard_samples=7)
+    convert([source], dest, request)
+    ObjectStore(dest).delete([f"{dest}/{next(name for name in read_objects(dest) if name.endswith('.jpg'))}"])
+
+    with pytest.raises(UsageError, match="1 file of the finished conversion is missing"):
+        convert([source], dest, request)
+
+
 def test_objects_deleted_during_conversion_to_files_are_reported(tmp_path: Path) -> None:
     FaultyFileSystem.reset()
     source, dest = a_prepared_dataset(tmp_path / "source"), f"memory://{tmp_path.name}/dest"

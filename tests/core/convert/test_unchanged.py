@@ -206,3 +206,28 @@ def test_finished_file_of_older_version_is_still_compared(tmp_path: Path) -> Non
 
     with pytest.raises(UsageError, match="another conversion wrote the destination: other sources or options"):
         convert_to(tmp_path / "out", tmp_path / "b")
+
+
+@pytest.mark.parametrize("form", ["folder", "jsonl", "csv", "tsv"])
+def test_second_run_refuses_export_that_lacks_files(tmp_path: Path, form: str) -> None:
+    source, dest = shards(tmp_path / "a"), tmp_path / "d"
+    convert_to(dest, source, to_format=form)
+    (dest / "mine.txt").write_text("a file of the user")
+    assert convert_to(dest, source, to_format=form).up_to_date
+
+    lost = sorted(path for path in dest.rglob("*.jpg") if path.is_file())
+    lost[0].unlink()
+    lost[1].write_bytes(b"of another size")
+    with pytest.raises(UsageError, match="2 files of the finished conversion are missing"):
+        convert_to(dest, source, to_format=form)
+
+
+def test_dry_run_says_what_a_second_run_does(tmp_path: Path) -> None:
+    source, dest = shards(tmp_path / "a"), tmp_path / "d"
+    convert_to(dest, source)
+    for is_dry in (True, False):
+        report = convert_to(dest, source, dry_run=is_dry)
+        assert (report.up_to_date, report.dry_run, report.written_files) == (True, is_dry, 0)
+        with pytest.raises(UsageError, match="another --shard-samples") as caught:
+            convert_to(dest, source, dry_run=is_dry, shard_samples=2)
+        assert caught.value.code == "WDS345"

@@ -100,6 +100,23 @@ def test_list_samples_includes_media_of_blend(tmp_path: Path) -> None:
     assert listed[2] == {}  # a fault, which is raised on reading
 
 
+def test_convert_notices_replaced_file_of_folder_store(tmp_path: Path) -> None:
+    a_folder(tmp_path / "files", {"a.png": b"one", "b.png": b"two"})
+    blend, request = (
+        a_blend(tmp_path, ["a.png", "b.png"], "filesystem://files"),
+        ConvertRequest(format_options={"media": "m.image"}),
+    )
+    convert([blend], str(tmp_path / "c"), request)
+    assert convert([blend], str(tmp_path / "c"), request).up_to_date
+
+    (tmp_path / "files" / "more").mkdir()
+    (tmp_path / "files" / "more" / "c.png").write_bytes(b"in no sample")
+    assert convert([blend], str(tmp_path / "c"), request).up_to_date
+    (tmp_path / "files" / "b.png").write_bytes(b"TWO")
+    with pytest.raises(UsageError, match="same names and sizes, and other content"):
+        convert([blend], str(tmp_path / "c"), request)
+
+
 def test_polylithic_list_of_names_becomes_numbered_parts(tmp_path: Path) -> None:
     a_folder(tmp_path / "files", {"a.png": b"one", "b.png": b"two", "c.wav": b"three"})
     lines = [{"pictures": ["a.png", None, "b.png"], "sound": "c.wav"}, {"pictures": []}]

@@ -38,11 +38,13 @@ from wdsctl.core.convert.parts import check_part_rules
 from wdsctl.core.convert.plan import planned_request, write_plan
 from wdsctl.core.convert.plan_file import PlanFile
 from wdsctl.core.convert.report import (
+    EXPORTED_FILES_FILE,
     all_failed_error,
     build_report,
     load_finished,
     preview_conversion,
     problems,
+    record_export,
     report_finished,
     save_finished,
     write_finished,
@@ -109,11 +111,14 @@ def _convert(sources: Sequence[str], dest: str, request: ConvertRequest, progres
     check_destination([parse_root(normalize_root(source)).root for source in sources], dest)
     check_not_in_dataset(dest)
     if request.dry_run:
+        finished_work = ""
         if not is_url(dest) and os.path.isdir(dest):
             location = locate(dest)
-            check_destination_free(location, dest, os.path.join(location.meta, CONVERSION_FOLDER))
-        with tempfile.TemporaryDirectory(prefix="wdsctl-") as work:
-            return _run_conversion(sources, dest, request, os.path.realpath(work), None, progress)
+            finished_work = os.path.join(location.meta, CONVERSION_FOLDER)
+            check_destination_free(location, dest, finished_work)
+        with tempfile.TemporaryDirectory(prefix="wdsctl-") as folder:
+            work = os.path.realpath(folder)
+            return _run_conversion(sources, dest, request, work, None, progress, finished_work=finished_work)
     dest_existed = is_url(dest) or os.path.isdir(dest)
     real_dest = dest if is_url(dest) else os.path.realpath(dest)
     if not is_url(dest):
@@ -227,11 +232,12 @@ def _run_conversion(
     location: DatasetLocation | None,
     progress: Progress,
     check_writer: Callable[[], None] = lambda: None,
+    finished_work: str = "",
 ) -> ConvertReport:
     """Convert the sources; the caller holds the lock.
 
     If `location` is None, this is a dry run, and the caller deletes `work`. `check_writer` raises if another machine
-    writes to the store now.
+    writes to the store now. `finished_work`: of a dry run, the folder where a finished conversion has its report.
     """
     started = time.monotonic()
     with closing(open_sources(sources, request, work, progress)) as opened:
@@ -242,21 +248,22 @@ def _run_conversion(
             request = replace(request, media=DEFAULT_MEDIA)  # the plan keeps those that occur
         resolved = _resolve(request, opened)
         plan_path = os.path.join(work, PLAN_FILE)
-        finished = load_finished(work)
-        if finished is not None and location is not None:
-            if finished.get("fingerprint") != fingerprint:
-                finished = _adopt_finished(
-                    finished,
-                    inputs,
-                    opened,
-                    resolved,
-                    fingerprint,
-                    dest,
-                    work=work,
-                    location=location,
-                    progress=progress,
-                )
-            return report_finished(finished, opened, dest, request, started)
+        finished_work = finished_work or work
+        finished = load_finished(finished_work)
+        if finished is not None and finished.get("fingerprint") != fingerprint:
+            finished = _adopt_finished(
+                finished,
+                inputs,
+                opened,
+                resolved,
+                fingerprint,
+                dest,
+                work=work,
+                location=location,
+                progress=progress,
+            )
+        if finished is not None:
+            return report_finished(finished, finished_work, opened, dest, request, started)
         discard_other_plan(work, fingerprint, inputs, dest, request, location)
         if not os.path.exists(plan_path):
             _write_plan(plan_path, opened, request, fingerprint, inputs, progress)
@@ -290,10 +297,12 @@ def _run_conversion(
         sizes = {}
         if exporters.get_exporter(request.target).suffix:  # otherwise units are folders, with too many files to list
             sizes = {unit_path("", unit): done[unit.id].size_bytes for unit in units}
+        else:
+            record_export(work, location.root_to_write)
         save_finished(work, fingerprint, inputs, report, sizes)
         for name in os.listdir(work):
             # Keep the catalogs that were made for sources: the next run of the same command needs them.
-            if name != FINISHED_FILE and not name.startswith("source-"):
+            if name not in (FINISHED_FILE, EXPORTED_FILES_FILE) and not name.startswith("source-"):
                 remove_path(os.path.join(work, name))
     return report
 
@@ -307,15 +316,18 @@ def _adopt_finished(
     dest: str,
     *,
     work: str,
-    location: DatasetLocation,
+    location: DatasetLocation | None,
     progress: Progress,
-) -> dict[str, Any]:
+) -> dict[str, Any] | None:
     """Assign a finished conversion to these sources, if they give the same files; returns its new record.
 
+    Returns None in a dry run (`location` is None), which does not compare content.
     Raises UsageError WDS345 if the sources give other files, or if comparing them is not possible.
     """
     before = finished.get("made_from")
     check_same_inputs(before, inputs, dest)
+    if location is None:
+        return None
     folder = os.path.join(work, "again")
     remove_path(folder)
     try:

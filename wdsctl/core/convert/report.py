@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
+from hashlib import blake2b
 from itertools import groupby
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from wdsctl.core.convert.carry import DroppedItem, dropped_findings, plan_carry
 from wdsctl.core.convert.finish import common_config
@@ -16,12 +21,15 @@ from wdsctl.core.convert.plan import repeated_files
 from wdsctl.core.convert.plan_file import PlanFile, PlannedUnit, UnitResult
 from wdsctl.core.convert.request import ConvertedDataset, ConvertReport, ConvertRequest, ConvertSource
 from wdsctl.core.convert.sources import OpenSources
-from wdsctl.core.dataset.location import FINISHED_FILE
+from wdsctl.core.dataset.location import FINISHED_FILE, META_FOLDER
 from wdsctl.core.errors import DatasetError, Finding, Severity, UsageError, join_indented
-from wdsctl.core.files import write_text
+from wdsctl.core.files import write_atomically, write_text
 from wdsctl.core.json_text import read_json
 from wdsctl.core.text import escape_unprintable, pluralize
 from wdsctl.core.urls import is_url, redact_secrets
+
+#: The file of `record_export`, in the folder of the conversion.
+EXPORTED_FILES_FILE = "files.bin"
 
 LEFT_OUT_SUFFIX = ": the sample is skipped"
 KEPT_SUFFIX = ": the sample is unchanged"
@@ -202,12 +210,54 @@ def save_finished(
     write_finished(work, {"fingerprint": fingerprint, "files": files, "report": saved, "made_from": inputs})
 
 
+def record_export(work: str, dest: str) -> None:
+    """Record the files of a finished conversion to a format without a suffix, for later runs: 8 bytes for each.
+
+    They are too many to list by name. The destination was empty before.
+    """
+    marks = _file_marks(dest)
+    write_atomically(os.path.join(work, EXPORTED_FILES_FILE), lambda file: file.write(marks.tobytes()))
+
+
+def _count_lost_files(work: str, dest: str) -> int:
+    """The number of files in the record of `record_export` that are gone or have another size. Lists DEST."""
+    try:
+        with open(os.path.join(work, EXPORTED_FILES_FILE), "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        return 0  # units are files, whose names and sizes are in the report
+    recorded = np.frombuffer(data[: len(data) // 8 * 8], "<u8")
+    return int(np.count_nonzero(~np.isin(recorded, _file_marks(dest))))
+
+
+def _file_marks(dest: str) -> NDArray[np.uint64]:
+    """(files,) Sorted digests of path and size of the files in the destination, except those in `.wdsctl`."""
+    if is_url(dest):
+        from wdsctl.core.dataset.remote_destination import list_objects
+
+        found: Iterable[tuple[str, int]] = list_objects(dest).items()
+    else:
+        found = _list_files(dest)
+    digests = (blake2b(f"{name}\0{size}".encode("utf-8", "surrogateescape"), digest_size=8) for name, size in found)
+    return np.sort(np.fromiter((int.from_bytes(each.digest(), "little") for each in digests), "<u8"))
+
+
+def _list_files(dest: str) -> Iterator[tuple[str, int]]:
+    for folder, folders, names in os.walk(dest):
+        if folder == dest:
+            folders[:] = [name for name in folders if name != META_FOLDER]
+        for name in names:
+            path = os.path.join(folder, name)
+            with suppress(FileNotFoundError):
+                yield os.path.relpath(path, dest), os.lstat(path).st_size
+
+
 def write_finished(work: str, content: Mapping[str, Any]) -> None:
     write_text(os.path.join(work, FINISHED_FILE), json.dumps(content, indent=1))
 
 
 def report_finished(
-    finished: Mapping[str, Any], opened: OpenSources, dest: str, request: ConvertRequest, started: float
+    finished: Mapping[str, Any], work: str, opened: OpenSources, dest: str, request: ConvertRequest, started: float
 ) -> ConvertReport:
     """The saved report of a finished conversion. Raises UsageError if its files are missing or have other sizes."""
     saved = dict(finished["report"])
@@ -221,10 +271,12 @@ def report_finished(
     else:
         changed = [each.path for each in datasets if not os.path.isdir(each.path)]
         changed += [path for name, size in files.items() if not _has_size(path := os.path.join(dest, name), size)]
-    if changed:
+    lost = len(changed) or _count_lost_files(work, dest)
+    if lost:
         raise UsageError(
-            "files of the finished conversion are missing or have changed",
-            where=changed[0],
+            f"{pluralize(lost, 'file')} of the finished conversion {'is' if lost == 1 else 'are'} missing, or "
+            f"{'has' if lost == 1 else 'have'} changed",
+            where=changed[0] if changed else redact_secrets(dest),
             hint="restore the files, or choose another DEST",
         )
     findings = tuple(Finding(**found) for found in saved.pop("findings"))

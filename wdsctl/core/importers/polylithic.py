@@ -104,14 +104,18 @@ class PolylithicSource:
         return tuple(dict.fromkeys((self._primary.location, *stores)))
 
     def digest(self) -> bytes:
-        return self._combine_digest(self._primary.digest())
+        return self._combine_digest(self._primary.digest(), self._stores)
 
     def files_digest(self) -> bytes:
-        """A digest of the current state of the files of the primary and of the stores."""
-        return self._combine_digest(self._primary.files_digest())
+        """A digest of the current state of the files of the primary and of the prepared stores.
 
-    def _combine_digest(self, primary_digest: bytes) -> bytes:
-        marks = b"".join([primary_digest, *(store.digest() for store in self._stores)])
+        A plain folder may get files that no sample names.
+        """
+        prepared = [store for store in self._stores if store.location is not None]
+        return self._combine_digest(self._primary.files_digest(), prepared)
+
+    def _combine_digest(self, primary_digest: bytes, stores: Sequence[MediaStore]) -> bytes:
+        marks = b"".join([primary_digest, *(store.digest() for store in stores)])
         return blake2b(repr(self._layout).encode() + marks, digest_size=16).digest()
 
     def entries(self) -> Iterator[SourceEntry]:

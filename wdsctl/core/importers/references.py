@@ -25,6 +25,7 @@ from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.polylithic import REFERENCES_PART
 from wdsctl.core.errors import DatasetError, translate_os_errors
 from wdsctl.core.importers.protocol import FilePart, Part
+from wdsctl.core.importers.records.folder_files import digest_of_folder
 from wdsctl.core.importers.shards import shards_digest
 from wdsctl.core.offsets.key_index import open_key_index
 from wdsctl.core.offsets.read import Offsets
@@ -210,7 +211,13 @@ class FolderMediaStore:
         return ()
 
     def digest(self) -> bytes:
-        return b"folder"
+        return digest_of_folder(self._root, self._list_files())
+
+    def _list_files(self) -> Iterator[str]:
+        """The paths of all files below the folder, in a stable order. Follows no links to folders."""
+        for folder, folders, names in source_files.walk(self._root):
+            folders.sort()
+            yield from (os.path.relpath(os.path.join(folder, name), self._root) for name in sorted(names))
 
 
 def open_media_store(path: str) -> MediaStore:
