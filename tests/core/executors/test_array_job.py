@@ -210,6 +210,18 @@ def test_job_folder_accepts_one_command(data: Path, tmp_path: Path) -> None:
         plan_job(folder, ["index", "data", "--hash"], run_inner)
 
 
+def test_job_folder_refuses_same_command_in_another_folder(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = str(tmp_path / "job")
+    plan_job(folder, ["index", "data"], run_inner)
+    (tmp_path / "other" / "data").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "other")
+    with pytest.raises(UsageError, match="planned in another folder, where 'data'"):
+        plan_job(folder, ["index", "data"], run_inner)
+    assert not isinstance(plan_job(folder, (), run_inner, tasks=2), int)
+
+
 def test_command_with_nothing_to_do_finishes_while_planning(data: Path, tmp_path: Path) -> None:
     run_locally(COMMANDS["index"])
     assert plan_job(str(tmp_path / "job"), ["index", "data"], run_inner, tasks=3) == 0

@@ -102,6 +102,8 @@ def plan_job(
     exists = os.path.exists(os.path.join(folder, JOB_FILE))
     if arguments:
         check_command(arguments)
+        if exists:
+            _check_same_folder(read_job(folder), arguments)
         if exists and read_job(folder).arguments != tuple(arguments):
             raise UsageError(
                 "the folder contains a job for another command",
@@ -122,6 +124,18 @@ def plan_job(
             job = Job(folder, tuple(arguments), os.getcwd(), tasks or 1)
         job = replace(job, allowed_paths=os.environ.get(ALLOW_PATH_VARIABLE, ""))
         return _advance(job, None, run_command)
+
+
+def _check_same_folder(job: Job, arguments: Sequence[str]) -> None:
+    """Raise UsageError if relative paths of the command mean other files here than those of the job."""
+    here = os.getcwd()
+    relative = [each for each in arguments[1:] if not os.path.isabs(each) and os.path.lexists(each)]
+    if relative and here != job.working_folder:
+        raise UsageError(
+            f"the job was planned in another folder, where {relative[0]!r} is another path",
+            where=job.working_folder,
+            hint="omit the command to continue the job of this folder; or plan a new job in a new folder",
+        )
 
 
 def merge_job(folder: str, run_command: RunCommand, *, progress: Progress = SILENT_PROGRESS) -> JobReport | int:
