@@ -222,7 +222,7 @@ def test_second_run_refuses_export_that_lacks_files(tmp_path: Path, form: str) -
         convert_to(dest, source, to_format=form)
 
 
-def test_dry_run_says_what_a_second_run_does(tmp_path: Path) -> None:
+def test_dry_run_reports_same_as_second_run(tmp_path: Path) -> None:
     source, dest = shards(tmp_path / "a"), tmp_path / "d"
     convert_to(dest, source)
     for is_dry in (True, False):

@@ -23,7 +23,7 @@ from wdsctl.core.convert.request import ConvertedDataset, ConvertReport, Convert
 from wdsctl.core.convert.sources import OpenSources
 from wdsctl.core.dataset.location import FINISHED_FILE, META_FOLDER
 from wdsctl.core.errors import DatasetError, Finding, Severity, UsageError, join_indented
-from wdsctl.core.files import write_atomically, write_text
+from wdsctl.core.files import write_pieces, write_text
 from wdsctl.core.json_text import read_json
 from wdsctl.core.text import escape_unprintable, pluralize
 from wdsctl.core.urls import is_url, redact_secrets
@@ -215,8 +215,7 @@ def record_export(work: str, dest: str) -> None:
 
     They are too many to list by name. The destination was empty before.
     """
-    marks = _file_marks(dest)
-    write_atomically(os.path.join(work, EXPORTED_FILES_FILE), lambda file: file.write(marks.tobytes()))
+    write_pieces(os.path.join(work, EXPORTED_FILES_FILE), [_file_digests(dest).tobytes()])
 
 
 def _count_lost_files(work: str, dest: str) -> int:
@@ -227,10 +226,10 @@ def _count_lost_files(work: str, dest: str) -> int:
     except FileNotFoundError:
         return 0  # units are files, whose names and sizes are in the report
     recorded = np.frombuffer(data[: len(data) // 8 * 8], "<u8")
-    return int(np.count_nonzero(~np.isin(recorded, _file_marks(dest))))
+    return int(np.count_nonzero(~np.isin(recorded, _file_digests(dest))))
 
 
-def _file_marks(dest: str) -> NDArray[np.uint64]:
+def _file_digests(dest: str) -> NDArray[np.uint64]:
     """(files,) Sorted digests of path and size of the files in the destination, except those in `.wdsctl`."""
     if is_url(dest):
         from wdsctl.core.dataset.remote_destination import list_objects

@@ -136,8 +136,8 @@ def _index(
         media = MediaReport(selection=settings.selection, keyframes=settings.keyframes, state=state)
     else:
         media = report_media(location, state, shards_read=len(to_probe))
-    is_told = state == "current" and request.selection is None
-    unmatched = [] if is_told else no_media_findings(location.display_path, media)
+    is_remembered = state == "current" and request.selection is None
+    unmatched = [] if is_remembered else no_media_findings(location.display_path, media)
     return MediaFolderReport(
         root=location.display_path,
         catalog=location.catalog,
