@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from tests.build import AsNobody, a_dataset, samples, some_shards
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.dataset.split_rules import SplitRule
-from wdsctl.core.errors import UsageError
+from wdsctl.core.errors import CatalogError, UsageError
 from wdsctl.core.export.export import export
 from wdsctl.core.export.request import ExportRequest
 from wdsctl.core.index.index import index
@@ -80,6 +81,29 @@ def test_hashed_option_adds_md5_of_shards(tmp_path: Path) -> None:
     assert [each["md5sum"] for each in read_shardlist(root)] == [
         hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() for path in sorted(Path(root).glob("*.tar"))
     ]
+
+
+@pytest.mark.parametrize("target", ["wids", "energon", "croissant", "hub"])
+def test_export_refuses_catalog_that_changes_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: Any
+) -> None:
+    root = some_shards(tmp_path / "a", 4)
+    index(root)
+    split_dataset(root, parse_split_request(ratios="train=1", by="shard"))
+    module = import_module(f"wdsctl.core.export.{target}")
+    write = module.write
+
+    def index_first(*arguments: Any) -> Any:
+        some_shards(tmp_path / "a", 1, first=4)
+        index(root)
+        return write(*arguments)
+
+    monkeypatch.setattr(module, "write", index_first)
+    with pytest.raises(CatalogError, match="changed the catalog during the export") as caught:
+        export(root, ExportRequest(target=target))
+    assert caught.value.code == "WDS305"
+    monkeypatch.undo()
+    assert export(root, ExportRequest(target=target, overwrite=True)).shards == 5
 
 
 def test_existing_user_file_is_not_replaced(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.dataset.lock import hold_lock
 from wdsctl.core.errors import InputError, PermissionDenied, UsageError, translate_os_errors
 from wdsctl.core.export.request import ExportReport, ExportRequest, ExportTarget, Written
-from wdsctl.core.export.source import ExportSource, read_source
+from wdsctl.core.export.source import ExportSource, check_catalog_stayed, read_source
 from wdsctl.core.files import make_folder
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.urls import is_url
@@ -32,8 +32,9 @@ def export(
 ) -> ExportReport:
     """Write the metadata of the dataset at `root` for a target.
 
-    Raises CatalogError WDS305 if shards have changed since they were indexed, UsageError if metadata exists and
-    `overwrite` is not set, PermissionDenied for a folder that this user cannot write, and what the target raises.
+    Raises CatalogError WDS305 if shards have changed since they were indexed, or the catalog meanwhile, UsageError if
+    metadata exists and `overwrite` is not set, PermissionDenied for a folder that this user cannot write, and what the
+    target raises.
     """
     began = time.monotonic()
     if request.target not in get_args(ExportTarget):
@@ -57,6 +58,7 @@ def export(
     with hold_lock(os.path.join(folder, _LOCK_NAME), note=progress.note):
         _remove_left_drafts(folder, source)
         written = write(source, request, folder, progress)
+        check_catalog_stayed(source)
     return ExportReport(
         root=source.location.display_path,
         target=request.target,

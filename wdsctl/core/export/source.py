@@ -12,7 +12,7 @@ from wdsctl.core.catalog.values import PartCount, ShardRow
 from wdsctl.core.dataset.config import DatasetConfig, load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
 from wdsctl.core.dataset.shard_names import describe_format, is_tar_name
-from wdsctl.core.errors import CatalogError, DatasetError, InputError
+from wdsctl.core.errors import CatalogError, DatasetError, InputError, translate_os_errors
 from wdsctl.core.index.first_use import ensure_current_catalog
 from wdsctl.core.index.freshness import MAX_CHECKED_SHARDS, check_freshness
 from wdsctl.core.split.context import missing_set_error, read_split_shards, read_split_state
@@ -23,9 +23,10 @@ from wdsctl.core.urls import is_url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportSource:
-    """One generation of a catalog. `shards`: those with samples, in the order of the loader."""
+    """One generation of a catalog. `shards`: those with samples, in the order of the loader. `version`: of its file."""
 
     location: DatasetLocation
+    version: tuple[int, int, int]
     generation: int
     shards: tuple[ShardRow, ...]
     parts: tuple[PartCount, ...]
@@ -43,6 +44,7 @@ def read_source(root: str, catalog: str | None) -> ExportSource:
     """
     location = locate(root, catalog)
     ensure_current_catalog(location)
+    version = _read_version(location)
     with Catalog(location.catalog) as published:
         generation, rows, parts = published.generation, published.shards(), tuple(published.parts())
     _check_current(location, rows)
@@ -61,14 +63,34 @@ def read_source(root: str, catalog: str | None) -> ExportSource:
             hint=f"write tars: {shell_command_at(location, 'convert', 'DEST')}",
         )
     config = load_config(location.dataset_yaml) if os.path.exists(location.dataset_yaml) else DatasetConfig()
-    return ExportSource(location=location, generation=generation, shards=shards, parts=parts, config=config)
+    return ExportSource(
+        location=location, version=version, generation=generation, shards=shards, parts=parts, config=config
+    )
+
+
+def check_catalog_stayed(source: ExportSource) -> None:
+    """Raise CatalogError WDS305 if the catalog was replaced since it was read: an export may mix the two."""
+    if _read_version(source.location) != source.version:
+        raise CatalogError(
+            "another command changed the catalog during the export, so what was written may fit neither",
+            where=source.location.display_path,
+            hint="run the same command again with --overwrite",
+            code="WDS305",
+        )
+
+
+def _read_version(location: DatasetLocation) -> tuple[int, int, int]:
+    """Identifies the file of the catalog, which is only replaced as a whole."""
+    with translate_os_errors(location.catalog, "read"):
+        status = os.stat(location.catalog)
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def read_splits(source: ExportSource, split_set: str, target: str) -> ShardSplits:
     """The splits of a set, as whole shards.
 
     Raises DatasetError WDS256 if a shard has samples in several splits, InputError WDS211 if there is no such set, and
-    DatasetError WDS217 for excluded samples that have no name of their own.
+    DatasetError WDS217 for excluded samples that have no name of their own, CatalogError WDS305 for a newer catalog.
     """
     location = source.location
     state = read_split_state(location)
@@ -85,7 +107,9 @@ def read_splits(source: ExportSource, split_set: str, target: str) -> ShardSplit
             hint=f"write shards by split: {shell_command_at(location, 'convert', 'DEST', '--naming', 'hub')}",
             code="WDS256",
         )
-    return read_shard_splits(location, split_set)
+    found = read_shard_splits(location, split_set)
+    check_catalog_stayed(source)  # the splits may be of shards that `source` does not have
+    return found
 
 
 def read_splits_if_whole(source: ExportSource, split_set: str, target: str) -> tuple[ShardSplits | None, str]:
