@@ -71,6 +71,18 @@ def test_csv_refuses_links_outside_folder(tmp_path: Path) -> None:
     assert {place: error.code for place, error in read_errors(f"{root}/t.csv").items()} == {0: "WDS230", 1: "WDS230"}
 
 
+@pytest.mark.parametrize(
+    ("end", "lines"), [('3\t"c" d\n4\te\n', "3 lines, to line 4"), ("3\tc\n4\te\n", "4 lines, to line 5")]
+)
+def test_csv_error_names_lines_that_open_quote_takes_in(tmp_path: Path, end: str, lines: str) -> None:
+    root = a_folder(tmp_path, {"t.tsv": f'id\ttext\n1\t"a\n2\tb\n{end}'.encode()})
+
+    errors = read_errors(f"{root}/t.tsv")
+
+    assert [error.code for error in errors.values()] == ["WDS232"]
+    assert lines in errors[0].message
+
+
 def test_csv_reads_field_of_megabytes(tmp_path: Path) -> None:
     text = "x" * 3_000_000
     root = a_folder(tmp_path, {"t.csv": f"id,text\n1,{text}\n2,y\n".encode()})

@@ -239,7 +239,7 @@ class _CsvReader:
             except StopIteration:
                 return
             except csv.Error as error:
-                yield [], _bad_row_error(str(error), path, first), first, end, number
+                yield [], _bad_row_error(str(error), path, first, number - first), first, end, number
                 continue
             if row:
                 yield row, None, first, end, number
@@ -265,7 +265,8 @@ def _encoding_error(what: str, cells: list[str], path: str, line: int) -> Wdsctl
     return None
 
 
-def _bad_row_error(why: str, path: str, line: int) -> WdsctlError:
+def _bad_row_error(why: str, path: str, line: int, lines: int = 1) -> WdsctlError:
+    """`lines`: how many the row takes in. An opening quote without its end takes in the rows that follow, too."""
     hint = "correct the row; or set the CSV dialect: `-O delimiter=tab`, `-O quotes=no`"
     if why.startswith("new-line character"):
         why = "a line ends in a carriage return alone"
@@ -274,6 +275,8 @@ def _bad_row_error(why: str, path: str, line: int) -> WdsctlError:
         hint = "pass `-O quotes=no` if quotation marks are text, or `-O quotes=yes` if the cell is right"
     elif why == "unexpected end of data":
         why = "it opens a quote that the file never closes"
+    if lines > 1:
+        why = f"{why}; it takes in {lines:,} lines, to line {line + lines - 1:,}, which may be rows of their own"
     return DatasetError(
         f"the row cannot be read: {why}",
         hint=hint,
