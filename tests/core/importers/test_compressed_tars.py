@@ -76,6 +76,17 @@ def test_compressed_tars_skip_links_and_folders(tmp_path: Path) -> None:
         assert [(each.key, each.parts) for each in source.list_samples()] == [("b", (("txt", 0),))]
 
 
+def test_members_of_compressed_tars_in_no_sample_are_reported(tmp_path: Path) -> None:
+    names = ["README", "a.txt", "b/LICENSE", "c.txt"]
+    data = gzip.compress(an_archive([LINK, *map(tarfile.TarInfo, names)]))
+    root = a_folder(tmp_path / "a", {"0.tgz": data, "1.tgz": gzip.compress(a_shard(samples(0, 1)))})
+
+    with IMPORTER.open(root, {}) as source:
+        assert [each.key for each in source.list_samples()][:2] == ["a", "c"]
+        found = [(each.code, each.severity, each.shard, each.count) for each in source.problems]
+    assert sorted(found) == [("WDS112", "note", "0.tgz", 2), ("WDS118", "warning", "0.tgz", 1)]
+
+
 def test_truncated_compressed_tar_is_reported_and_its_rest_unreadable(tmp_path: Path) -> None:
     whole = gzip.compress(a_shard({f"{i}.bin": bytes(range(256)) * 40 for i in range(50)}), 0)
     root = a_folder(tmp_path / "a", {"0.tar.gz": whole[: len(whole) // 2]})

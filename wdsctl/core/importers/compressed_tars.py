@@ -109,14 +109,15 @@ class CompressedTarSource:
         for number, name in enumerate(self._files):
             split = bits[self._splits[number]] if self._splits else 0
             try:
-                for i, (key, parts) in enumerate(
-                    _read_samples(os.path.join(self._root, name), self._rule, with_data=False)
-                ):
+                skipped = _SkippedMembers(printable_path(name))
+                samples = _read_samples(os.path.join(self._root, name), self._rule, skipped.add, with_data=False)
+                for i, (key, parts) in enumerate(samples):
                     sizes = tuple(sorted((part, size) for part, size, _ in parts))
                     names = tuple([part for part, _ in sizes])
                     count, first = layouts.get(names, (0, key))
                     layouts[names] = count + 1, first
                     yield SampleListing(number << _SAMPLE_NUMBER_BITS | i, key, sizes, split)
+                self.problems += skipped.findings()
             except _DAMAGE_ERRORS as error:
                 message = f"it is truncated or damaged: {' '.join(str(error).split()) or 'cut off'}"
                 self.problems.append(
@@ -175,11 +176,43 @@ def _check_keys(root: str, layouts: list[SampleLayout]) -> None:
         )
 
 
-def _read_samples(path: str, rule: KeyRuleName, *, with_data: bool) -> Iterator[TarSample]:
+class _SkippedMembers:
+    """Counts the members of a tar that are in no sample, as the scan of plain tars does. Folders do not count."""
+
+    def __init__(self, shard: str) -> None:
+        self._shard = shard
+        self._members: dict[str, tuple[int, str]] = {}  # code -> count, first name
+
+    def add(self, member: tarfile.TarInfo) -> None:
+        if not member.isdir():
+            is_part = not member.isreg() and split_name_by_rule(member.name, FIRST_DOT) is not None
+            code = "WDS112" if member.isreg() else "WDS118" if is_part else "WDS111"
+            count, first = self._members.get(code, (0, member.name))
+            self._members[code] = count + 1, first
+
+    def findings(self) -> Iterator[Finding]:
+        for code, (count, first) in self._members.items():
+            what = {
+                "WDS112": "members whose names have no key",
+                "WDS118": "parts that are links or other special files (skipped)",
+                "WDS111": "members that are not regular files",
+            }[code]
+            yield Finding(
+                code=code,
+                severity="warning" if code == "WDS118" else "note",
+                message=f"{what}, such as {printable_path(first)}",
+                shard=self._shard,
+                count=count,
+            )
+
+
+def _read_samples(
+    path: str, rule: KeyRuleName, skip: Callable[[tarfile.TarInfo], None] | None = None, *, with_data: bool
+) -> Iterator[TarSample]:
     """Yield (key, [(part, size, data)]): neighbouring members with the same key are one sample.
 
-    A repeated part begins a new sample. Skips links, folders and devices. Writes nothing to disk. Without `with_data`,
-    and beyond 4 GiB of a sample, `data` is empty.
+    A repeated part begins a new sample. Skips links, folders and devices, with a call of `skip` for each. Writes
+    nothing to disk. Without `with_data`, and beyond 4 GiB of a sample, `data` is empty.
     """
     key, parts, names, held = "", list[tuple[str, int, bytes]](), set[str](), 0
     with (
@@ -190,6 +223,8 @@ def _read_samples(path: str, rule: KeyRuleName, *, with_data: bool) -> Iterator[
             cast("Any", archive).members = []  # `tarfile` keeps every member in memory otherwise
             named = split_name_by_rule(member.name, rule) if member.isreg() else None
             if named is None:
+                if skip is not None:
+                    skip(member)
                 continue
             named = dotless_key(named[0]), named[1]
             if named[0] != key or named[1] in names:
