@@ -49,6 +49,15 @@ def convert_path(path: str, dest: Path, **options: str) -> ConvertReport:
     return convert([path], str(dest), ConvertRequest(format_options=options))
 
 
+def test_files_that_rows_name_by_absolute_paths_are_in_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(a_folder(tmp_path / "photos", PICTURES))
+    (root / "labels.csv").write_text("image,n\n" + "".join(f"{root}/{i}.jpg,{i}\n" for i in range(4)))
+    monkeypatch.chdir(tmp_path)
+
+    assert list(read_samples("photos")) == ["0", "1", "2", "3"]
+    assert description_findings("photos") == [("WDS239", "error", 1)]
+
+
 @pytest.mark.parametrize("name", ["labels.csv", "anything.csv", "data/train.csv", "annotations/labels.csv"])
 def test_table_that_names_files_is_preferred_over_raw_folder(tmp_path: Path, name: str) -> None:
     root = a_folder(tmp_path / "photos", {**PICTURES, name: TABLE})

@@ -18,7 +18,7 @@ from wdsctl.core.importers.records.row_splits import RowSplits
 from wdsctl.core.importers.records.samples import RowMapping, media_part_names, with_file_name
 from wdsctl.core.importers.records.source import RowReader, RowSampleReader, SampleSource, make_row_source
 from wdsctl.core.importers.records.stems import list_media
-from wdsctl.core.importers.records.survey import RowSurvey, contains, hash_text, repeated_values
+from wdsctl.core.importers.records.survey import RowSurvey, contains, hash_path, repeated_values
 from wdsctl.core.importers.records.tables import iter_files
 from wdsctl.core.samples.naming import part_name_of_field
 from wdsctl.core.storage import source_files
@@ -102,7 +102,7 @@ def _first_path(samples: RowSampleReader, hashes: array[int]) -> str:
     """The first path that rows name, of those with these hashes. Cost: reads rows until it is found."""
     for sample in samples.samples(0):
         for part in sample.parts:
-            if isinstance(part, FilePart) and contains(hashes, hash_text(os.path.normpath(part.path))):
+            if isinstance(part, FilePart) and contains(hashes, hash_path(part.path)):
                 return part.path
     return ""
 
@@ -241,7 +241,7 @@ def _unnamed(root: str, paths: Iterable[str], survey: RowSurvey) -> Iterator[str
     chunk: list[str] = []
 
     def missing() -> Iterator[str]:
-        hashes = np.array([hash_text(os.path.normpath(os.path.join(root, path))) for path in chunk], np.uint64)
+        hashes = np.array([hash_path(os.path.join(root, path)) for path in chunk], np.uint64)
         for path, is_named in zip(chunk, np.isin(hashes, survey.named), strict=True):
             if not is_named:
                 yield path

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from wdsctl.core.importers.protocol import FilePart
 from wdsctl.core.importers.records.conversations import begins_with_answer, has_media_places
 from wdsctl.core.importers.records.samples import RowMapping, SourceRow, SourceSample
+from wdsctl.core.storage import source_files
 
 Hashes = NDArray[np.uint64]
 
@@ -21,6 +22,11 @@ Hashes = NDArray[np.uint64]
 def hash_text(text: str) -> int:
     """64 bits of a hash. The chance that any two of 10 million texts share one is below 1 in 300,000."""
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+
+
+def hash_path(path: str) -> int:
+    """The hash of a file's absolute path: rows may name files by absolute paths, and the user a relative folder."""
+    return hash_text(source_files.absolute(path))
 
 
 @dataclass(slots=True)
@@ -68,7 +74,7 @@ class SurveyBuilder:
             if isinstance(part, FilePart):
                 path = os.path.normpath(part.path)
                 survey.folders.add(os.path.dirname(path))
-                self._named.append(hash_text(path))
+                self._named.append(hash_path(path))
         self._keys.append(hash_text(sample.key))
 
     def _add_conversation(self, row: SourceRow, sample: SourceSample) -> None:
