@@ -17,6 +17,7 @@ from tests.core.formats import open_error, read_errors, read_samples
 from wdsctl.core import importers
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.importers.parquet import IMPORTER
+from wdsctl.core.importers.protocol import DetailedSource
 
 JPEG, PNG = b"\xff\xd8\xff\xe0 a photo", b"\x89PNG\r\n\x1a\n a drawing"
 
@@ -195,6 +196,33 @@ def test_parquet_files_named_after_splits_become_splits(tmp_path: Path) -> None:
     report = convert([str(tmp_path / "in")], str(tmp_path / "out"))
 
     assert report.datasets[0].splits == {"train": 2, "val": 1, "test": 1}
+
+
+@pytest.mark.parametrize(
+    ("names", "splits"),
+    [
+        (
+            ("data/train-00000-of-00001", "data/test-00000-of-00001", "data/extra-00000-of-00001"),
+            ["extra", "test", "train"],
+        ),
+        (("train.clean-00000-of-00001", "validation.clean-00000-of-00001"), ["train.clean", "validation.clean"]),
+        (("default/train/0000", "default/train/0001", "default/test/0000"), ["test", "train", "train"]),
+        (("train-00000", "train-00001", "test-00000"), ["test", "train", "train"]),
+        (("part-00000-of-00002", "part-00001-of-00002"), ["", ""]),
+        (("train_10", "train_100", "test"), ["", "", ""]),
+        (("a/train-00000-of-00001", "b/extra-00000-of-00001"), ["", ""]),
+    ],
+)
+def test_parquet_files_of_hub_layouts_are_in_their_splits(
+    tmp_path: Path, names: tuple[str, ...], splits: list[str]
+) -> None:
+    for name in names:
+        a_table(tmp_path / f"{name}.parquet", {"image": [JPEG + name.encode()]})
+
+    with IMPORTER.open(str(tmp_path), {}) as source:
+        assert isinstance(source, DetailedSource)
+        known = ["", *source.split_names]
+        assert [known[each.splits.bit_length()] for each in source.list_samples()] == splits
 
 
 def test_parquet_class_names_are_read_from_schema(tmp_path: Path) -> None:

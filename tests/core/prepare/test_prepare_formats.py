@@ -361,6 +361,9 @@ def test_shard_folders_named_like_splits_become_splits(tmp_path: Path) -> None:
             ("data/train-00000-of-00002.jsonl", "data/train-00001-of-00002.jsonl", "data/dev.jsonl"),
             {"train": 4, "val": 2},
         ),
+        (("train-00000.jsonl", "train-00001.jsonl", "dev-00000.jsonl"), {"train": 4, "val": 2}),
+        (("a/train/0000.jsonl", "a/train/0001.jsonl", "a/test/0000.jsonl"), {"train": 4, "test": 2}),
+        (("train-00000-of-00001.jsonl", "extra-00000-of-00001.jsonl"), {"train": 2, "extra": 2}),
         (("train.jsonl", "more.jsonl"), {"train": 4}),
     ],
 )
@@ -375,12 +378,21 @@ def test_jsonl_files_named_like_splits_become_splits(
     assert splits(report) == expected
 
 
-def test_numbered_file_that_is_added_in_place_is_in_split_of_its_name(tmp_path: Path) -> None:
-    source = a_folder(tmp_path, {"train-0-of-2.jsonl": b'{"text": "a"}\n', "test.jsonl": b'{"text": "b"}\n'})
+@pytest.mark.parametrize(
+    ("names", "added", "count"),
+    [
+        (("train-0-of-2.jsonl", "test.jsonl"), "train-1-of-2.jsonl", 2),
+        (("train-00000.jsonl", "train-00001.jsonl", "test.jsonl"), "train-00002.jsonl", 3),
+    ],
+)
+def test_numbered_file_that_is_added_in_place_is_in_split_of_its_name(
+    tmp_path: Path, names: tuple[str, ...], added: str, count: int
+) -> None:
+    source = a_folder(tmp_path, dict.fromkeys(names, b'{"text": "a"}\n'))
     prepare(source, None, prepare_request(sample_type="CrudeSample"))
-    a_folder(tmp_path, {"train-1-of-2.jsonl": b'{"text": "c"}\n'})
+    a_folder(tmp_path, {added: b'{"text": "c"}\n'})
 
-    assert splits(prepare(source, None, prepare_request())) == {"train": 2, "test": 1}
+    assert splits(prepare(source, None, prepare_request())) == {"train": count, "test": 1}
 
 
 @pytest.mark.parametrize("ending", [".tar", ".tar.gz"])

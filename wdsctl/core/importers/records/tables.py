@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.raw_folder_walk import LITTER_NAMES
 from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
+from wdsctl.core.dataset.split_config import can_name_split
 from wdsctl.core.errors import InputError, UsageError, WdsctlError
 from wdsctl.core.importers.protocol import FormatMatch, Options
 from wdsctl.core.importers.records.compressed import strip_compression
@@ -60,6 +61,8 @@ _MAX_COUNTED_FILES = 10_000
 _MEDIA_FOLDERS = ("images", "media", "data")
 
 _SHARD_NUMBER = re.compile(r"-\d+-of-\d+$")
+#: As above, or four digits and more: `train_10` may be a tenth of `train`, and not its tenth file.
+_FILE_NUMBER = re.compile(r"-\d+-of-\d+$|[-_.]\d{4,}$")
 _DIGITS = re.compile(r"\d+")
 
 
@@ -169,13 +172,13 @@ def choose_tables(
         _check_base(table, root)
     if len(fitting) == 1:
         return fitting
-    # Common Voice has train.tsv, dev.tsv and test.tsv, and validated.tsv with the rows of all three.
-    named_by_split = [table for table in fitting if split_of(table.path, root)]
-    splits = splits_of([table.path for table in named_by_split], root)
-    if splits and "train" in splits:
-        fitting = named_by_split
-    else:
-        splits = splits_of([table.path for table in fitting], root)
+    splits = splits_of([table.path for table in fitting], root)
+    if not splits:
+        # Common Voice has train.tsv, dev.tsv and test.tsv, and validated.tsv with the rows of all three.
+        named_by_split = [table for table in fitting if split_of(table.path, root)]
+        splits = splits_of([table.path for table in named_by_split], root)
+        splits = splits if "train" in splits else []
+        fitting = named_by_split if splits else fitting
     if splits:
         return [table._replace(split=split) for table, split in zip(fitting, splits, strict=True)]
     has_equal_fields = len({frozenset(name for row in table.rows for name in row) for table in fitting}) == 1
@@ -353,21 +356,46 @@ def _subfolders(root: str) -> list[str]:
 
 def split_of(path: str, root: str) -> str:
     """The split that a table's name says, such as `train.csv` or `train-00000-of-00002.parquet`, or its folder's."""
-    stem = _SHARD_NUMBER.sub("", table_stem(os.path.basename(path))).lower()
     folder = os.path.dirname(path)
     above = os.path.basename(folder).lower() if folder != root else ""
-    return STANDARD_SPLITS.get(stem) or STANDARD_SPLITS.get(above, "")
+    return _split_of_name(path) or STANDARD_SPLITS.get(above, "")
+
+
+def _split_of_name(path: str) -> str:
+    return STANDARD_SPLITS.get(_FILE_NUMBER.sub("", table_stem(os.path.basename(path))).lower(), "")
 
 
 def splits_of(paths: Sequence[str], root: str) -> list[str]:
     """The split of each table, if there are several splits, and each has one table or the numbered files of one.
 
+    Numbered files are `train-00000-of-00002.parquet` and `train-00000.parquet`, or `0000.parquet` in a folder `train`.
     Empty otherwise.
     """
     splits = [split_of(path, root) for path in paths]
-    stems = [_SHARD_NUMBER.sub("", table_stem(path)) for path in paths]
+    if not all(splits):
+        return _splits_of_numbered(paths)
+    stems = [
+        _FILE_NUMBER.sub("", table_stem(path))
+        if _split_of_name(path)
+        else os.path.join(os.path.dirname(path), _DIGITS.sub("", os.path.basename(path)))
+        for path in paths
+    ]
     tables = set(zip(splits, stems, strict=True))
-    return splits if all(splits) and len(tables) == len(set(splits)) > 1 else []
+    return splits if len(tables) == len(set(splits)) > 1 else []
+
+
+def _splits_of_numbered(paths: Sequence[str]) -> list[str]:
+    """The split of each table of one folder, if all are named as on the Hugging Face Hub, where a dataset has splits of
+    any names beside that for training: `train-00000-of-00002.parquet`, `extra-00000-of-00001.parquet`. Empty otherwise.
+    """
+    stems = [table_stem(os.path.basename(path)) for path in paths]
+    names = [_SHARD_NUMBER.sub("", stem) for stem in stems]
+    are_numbered = all(name not in ("", stem) for name, stem in zip(names, stems, strict=True))
+    has_train = any(STANDARD_SPLITS.get(re.split("[-_.]", name.lower())[0]) == "train" for name in names)
+    splits = [STANDARD_SPLITS.get(name.lower(), name) for name in names]
+    is_one_folder = len({os.path.dirname(path) for path in paths}) == 1
+    is_clear = len(set(names)) == len(set(splits)) > 1 and all(map(can_name_split, splits))
+    return splits if are_numbered and has_train and is_one_folder and is_clear else []
 
 
 def split_patterns(paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -382,7 +410,12 @@ def split_patterns(paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
     for path, split in zip(paths, splits, strict=bool(splits)):
         stem = table_stem(path)
         prefix = _SHARD_NUMBER.sub("", stem)
-        found = path if prefix == stem else f"glob:{prefix}-*-of-*{path[len(stem) :]}"
+        if prefix != stem:
+            found = f"glob:{prefix}-*-of-*{path[len(stem) :]}"
+        elif splits.count(split) > 1:
+            found = f"glob:{stem.rstrip('0123456789')}[0-9]*{path[len(stem) :]}"
+        else:
+            found = path
         patterns.setdefault(split, {})[found] = None
     return {split: tuple(found) for split, found in patterns.items()}
 
