@@ -163,3 +163,43 @@ def test_huggingface_texts_that_name_files_are_references(tmp_path: Path) -> Non
         (JPEG + b"\0", "cat"),
         (JPEG + b"\1", "dog"),
     ]
+
+
+def a_cache(folder: Path, *, splits: Mapping[str, int]) -> Path:
+    """A folder of the cache that `load_dataset` fills, with one row per file. `splits`: split -> its files."""
+    folder.mkdir(parents=True)
+    for split, files in splits.items():
+        for i in range(files):
+            number = f"-{i:05d}-of-{files:05d}" if files > 1 else ""
+            an_arrow_file(folder / f"my-set-{split}{number}.arrow", f"{split} {i}")
+    info = {"features": FEATURES, "splits": {split: {"name": split} for split in splits}}
+    (folder / "dataset_info.json").write_text(json.dumps(info))
+    return folder
+
+
+def an_arrow_file(path: Path, text: str) -> None:
+    table = pa.table({"text": [text]})
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+def test_huggingface_cache_has_its_splits_without_results_of_map(tmp_path: Path) -> None:
+    path = a_cache(tmp_path / "c", splits={"train": 2, "test": 1})
+    an_arrow_file(path / "cache-0123456789abcdef.arrow", "mapped")
+    an_arrow_file(path / "cache-0123456789abcdef_00000_of_00002.arrow", "mapped")
+
+    found = {key: json.loads(parts["json"])["text"] for key, parts in read_samples(path).items()}
+    report = convert([str(path)], str(tmp_path / "made"))
+
+    assert found == {"train/000000000": "train 0", "train/000000001": "train 1", "test/000000002": "test 0"}
+    assert report.datasets[0].splits == {"train": 2, "test": 1}
+    assert [(each.code, each.count) for each in report.findings] == [("WDS239", 2)]
+    assert len(read_samples(path, {"split": "test"})) == 1
+    assert "the splits are train, test" in open_error(path, {"split": "tests"}).hint
+
+
+def test_huggingface_cache_of_one_split_has_plain_keys(tmp_path: Path) -> None:
+    path = a_cache(tmp_path / "c", splits={"train": 1})
+    an_arrow_file(path / "cache-0123456789abcdef.arrow", "mapped")
+
+    assert list(read_samples(path)) == ["000000000"]

@@ -6,6 +6,7 @@ Source: https://huggingface.co/docs/datasets/package_reference/main_classes (sav
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -23,10 +24,13 @@ from wdsctl.core.text import path_for_message
 
 _STATE, _INFO, _SPLITS = _METADATA = "state.json", "dataset_info.json", "dataset_dict.json"
 _DESCRIBED_ROWS = 4  # rows that are read to describe the source
+_CACHED_NUMBER = re.compile(r"(-\d+-of-\d+)?\.arrow$")
 
 
 class HuggingFaceImporter:
-    """Reads one dataset, or a folder with one dataset per split. Option: `-O split=NAME` selects a split.
+    """Reads one dataset, a folder with one dataset per split, or a folder of the cache that `load_dataset` fills.
+
+    Option: `-O split=NAME` selects a split.
 
     Each sample is in the split of its folder. With several splits, keys begin with the name of the split.
     """
@@ -115,9 +119,16 @@ def _folders(path: str, options: Options) -> list[_DatasetFolder]:
     split_name = options.get("split", "")
     splits = os.path.join(path, _SPLITS)
     if not source_files.is_file(splits):
+        cached = _cached_splits(path)
+        if split_name and split_name not in cached:
+            shown = f"the splits are {', '.join(cached)}" if cached else "omit `-O split=...`"
+            raise UsageError(
+                f"the dataset has no split {split_name!r}" if cached else "this dataset has no splits",
+                hint=f"{did_you_mean(split_name, cached)} {shown}".strip(),
+            )
         if split_name:
-            raise UsageError("this dataset has no splits", hint="omit `-O split=...`")
-        return [_DatasetFolder(path)]
+            return [_DatasetFolder(path, "", split_name)]
+        return [_DatasetFolder(path, f"{name}/", name) for name in cached] or [_DatasetFolder(path)]
     names = read_json_object(splits).get("splits")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise damaged_file_error(f"{_SPLITS} lists no splits", splits)
@@ -140,8 +151,7 @@ def _arrow_files(dataset_folder: _DatasetFolder) -> list[_ArrowFile]:
     folder = dataset_folder.path
     state = os.path.join(folder, _STATE)
     if not source_files.is_file(state):
-        with translate_os_errors(folder, "list"):
-            found = sorted(name for name in _list_names(folder) if name.endswith(".arrow"))
+        found = _cached_files(folder, dataset_folder.split)
         return [_ArrowFile(os.path.join(folder, name), dataset_folder) for name in found]
     state_values = read_json_object(state)
     if state_values.get("_indices_data_files") or state_values.get("_indices_files"):
@@ -155,6 +165,33 @@ def _arrow_files(dataset_folder: _DatasetFolder) -> list[_ArrowFile]:
     if not all(isinstance(name, str) for name in files):
         raise damaged_file_error(f"{_STATE} names no files", state)
     return [_ArrowFile(resolve_reference(folder, str(name), state), dataset_folder) for name in files]
+
+
+def _cached_splits(folder: str) -> list[str]:
+    """The splits of a folder in the cache of `datasets`, if files of several are there; empty otherwise."""
+    if source_files.is_file(os.path.join(folder, _STATE)):
+        return []
+    found = [split for split in _described_splits(folder) if _cached_files(folder, split)]
+    return found if len(found) > 1 else []
+
+
+def _described_splits(folder: str) -> list[str]:
+    """The splits that dataset_info.json lists, which may have files or not."""
+    info = os.path.join(folder, _INFO)
+    splits = read_json_object(info).get("splits") if source_files.is_file(info) else None
+    return list(splits) if isinstance(splits, dict) else []
+
+
+def _cached_files(folder: str, split: str) -> list[str]:
+    """The Arrow files of a folder in the cache of `datasets`: `NAME-SPLIT.arrow`, `NAME-SPLIT-00000-of-00002.arrow`.
+
+    `split`: empty for all. Leaves out the results of `map` and `filter`, `cache-FINGERPRINT.arrow`.
+    """
+    with translate_os_errors(folder, "list"):
+        names = sorted(name for name in _list_names(folder) if name.endswith(".arrow"))
+    wanted = {split} if split else set(_described_splits(folder))
+    found = [name for name in names if _CACHED_NUMBER.sub("", name).rpartition("-")[2] in wanted]
+    return found if found or split else [name for name in names if not name.startswith("cache-")]
 
 
 def _label_names(folder: str) -> dict[str, list[str]]:
