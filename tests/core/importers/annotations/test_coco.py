@@ -293,3 +293,20 @@ def test_invalid_category_ids_add_no_category_name(tmp_path: Path) -> None:
     root = a_coco(tmp_path, annotations=odd, categories=[{"id": {}, "name": "cat"}, 5])
 
     assert json.loads(read_samples(root)["03"]["json"])["annotations"] == odd
+
+
+@pytest.mark.parametrize("form", ["{}_annotations", "instances_{}_v2", "{}.coco", "my_{}"])
+def test_coco_files_named_after_splits_are_not_merged(tmp_path: Path, form: str) -> None:
+    def annotations(category: int) -> bytes:
+        notes = [{"id": 1, "image_id": 1, "category_id": category, "bbox": [0, 0, 1, 1]}]
+        return json.dumps({"images": [{"id": 1, "file_name": "1.jpg"}], "annotations": notes}).encode()
+
+    files = {f"annotations/{form.format(name)}.json": annotations(i) for i, name in enumerate(("train", "val"))}
+    root = a_folder(tmp_path / "raw", {**files, "train/1.jpg": b"train", "val/1.jpg": b"val"})
+
+    found = read_samples(root)
+
+    assert {key: parts["jpg"] for key, parts in found.items()} == {"train/1": b"train", "val/1": b"val"}
+    labels = [[note["category_id"] for note in json.loads(parts["json"])["annotations"]] for parts in found.values()]
+    assert labels == [[0], [1]]
+    assert convert([root], str(tmp_path / "made")).datasets[0].splits == {"train": 1, "val": 1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from wdsctl.core.errors import DatasetError
@@ -95,10 +96,13 @@ def _looks_like_coco(file: str) -> bool:
 
 
 def name_group(path: str) -> str:
-    """What names the images of a file: train2017 of instances_train2017.json, train of train/_annotations.coco.json."""
-    tail = os.path.splitext(os.path.basename(path))[0].rpartition("_")[2]
+    """What names the images of a file: train2017 of instances_train2017.json, train of train_coco.json and of
+    train/_annotations.coco.json.
+    """
+    stem = os.path.splitext(os.path.basename(path))[0]
+    named = next((word for word in reversed(re.split("[_.]", stem)) if split_of_folder(word)), "")
     folder = os.path.basename(os.path.dirname(source_files.absolute(path)))
-    return folder if split_of_folder(folder) and not split_of_folder(tail) else tail
+    return named or (folder if split_of_folder(folder) else stem.rpartition("_")[2])
 
 
 def list_image_folders(file: str) -> list[str]:
