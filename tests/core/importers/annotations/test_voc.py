@@ -90,6 +90,26 @@ def test_several_years_are_read_together(tmp_path: Path) -> None:
     assert list(read_samples(root)) == ["VOC2007/a", "VOC2007/b", "VOC2012/a", "VOC2012/b"]
 
 
+def test_voc_in_folders_named_after_splits_has_these_splits(tmp_path: Path) -> None:
+    for name in ("train", "valid"):
+        files = {"images/a.jpg": an_image("JPEG"), "Annotations/a.xml": an_annotation(DOG)}
+        a_folder(tmp_path / "raw" / name, files)
+
+    assert convert([str(tmp_path / "raw")], str(tmp_path / "made")).datasets[0].splits == {"train": 1, "valid": 1}
+    uses = {use.name: (use.becomes, use.note) for use in describe_source(tmp_path / "raw").field_uses}
+    assert (uses["train/"], uses["valid/"]) == (("split train", "1 sample"), ("split valid", "1 sample"))
+
+
+def test_report_counts_images_of_each_list_of_several_years(tmp_path: Path) -> None:
+    root = a_voc(tmp_path, top="VOC2007/")
+    a_voc(tmp_path, {"ImageSets/Main/val.txt": b""}, top="VOC2012/")
+
+    uses = {use.name: use.note for use in describe_source(root).field_uses}
+
+    assert uses["VOC2007/ImageSets/Main/val.txt"] == "1 sample"
+    assert uses["VOC2012/ImageSets/Main/val.txt"] == "0 samples"
+
+
 def test_mismatched_files_and_boxes_are_reported(tmp_path: Path) -> None:
     root = a_voc(
         tmp_path,

@@ -106,6 +106,7 @@ class _VocFolder:
     def _add_images(self, top: str, images: str, prefix: str) -> None:
         folder = f"{top}{images}/"
         splits = self._read_splits(top)
+        split_of_top = "" if splits else split_of_folder(top.rstrip("/"))
         stems: set[str] = set()
         for path in self.files.paths:
             if not path.startswith(folder) or media_type_of(path) != "image":
@@ -120,7 +121,7 @@ class _VocFolder:
                     annotation if annotation in self.files.paths else "",
                     tuple((part, mask) for part, mask in masks if mask in self.files.paths),
                     safe_key(f"{prefix}{stem}"),
-                    splits.get(stem, ""),
+                    splits.get(stem, split_of_top),
                 )
             )
         self._missing_in_lists += [stem for stem in splits if stem not in stems]
@@ -138,7 +139,7 @@ class _VocFolder:
         self._lists |= names
         found: dict[str, str] = {}
         for path, split in names.items():
-            for line in self.files.read(path, 1 << 30).decode("utf-8", "surrogateescape").splitlines():
+            for line in self.files.read(path, 1 << 30).decode("utf-8-sig", "surrogateescape").splitlines():
                 stem = line.strip()
                 if stem and found.setdefault(stem, split) != split:
                     self._twice.append(stem)
@@ -146,7 +147,7 @@ class _VocFolder:
 
     @property
     def split_names(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(self._lists.values()))
+        return tuple(dict.fromkeys([*self._lists.values(), *(image.split for image in self.images if image.split)]))
 
     def make_sample(self, image: _Image) -> SourceSample:
         """Read the annotation of an image. Raises DatasetError WDS233 for XML that cannot be read."""
@@ -212,9 +213,15 @@ class _VocFolder:
                     "" if self._config().sample_type == "SegmentationSample" else "; for sample type SegmentationSample"
                 )
                 yield FieldUse(f"{name}/*.png", part, f"{pluralize(count, 'file')}{note}")
-        by_split = Counter(image.split for image in self.images)
+        by_top = Counter((image.path[: image.path.find("/") + 1], image.split) for image in self.images)
         for path, split in self._lists.items():
-            yield FieldUse(path, f"split {split}", pluralize(by_split[split], "sample"))
+            top = path[: path.index(_SPLIT_LISTS)]
+            count = by_top[top, split] if top else sum(image.split == split for image in self.images)
+            yield FieldUse(path, f"split {split}", pluralize(count, "sample"))
+        with_lists = {path[: path.index(_SPLIT_LISTS)] for path in self._lists}
+        for (top, split), count in by_top.items():
+            if split and top not in {"", *with_lists} and split == split_of_folder(top.rstrip("/")):
+                yield FieldUse(top, f"split {split}", pluralize(count, "sample"))
         others = self._other_lists()
         if others:
             yield FieldUse("other lists in ImageSets", "", f"{len(others):,} files for other tasks or classes")
@@ -244,13 +251,13 @@ class _VocFolder:
                 f"{path_for_message(self._missing_in_lists[0])}",
                 count=len(self._missing_in_lists),
             )
-        unlisted = [image.path for image in self.images if self._lists and not image.split]
+        unlisted = [image.path for image in self.images if self.split_names and not image.split]
         if unlisted:
             yield Finding(
                 code="WDS213",
                 severity="warning",
                 message=f"{pluralize(len(unlisted), 'image')} in no split, such as {path_for_message(unlisted[0])}: "
-                f"no list in {_SPLIT_LISTS} has them",
+                f"neither a list in {_SPLIT_LISTS} nor their folder names one",
                 count=len(unlisted),
             )
         bare = [image.path for image in self.images if not image.annotation]
