@@ -143,6 +143,34 @@ def test_images_in_two_lists_or_in_no_split_are_reported(tmp_path: Path) -> None
     assert "images/c.jpg" in describe_source(root).findings[1].message
 
 
+@pytest.mark.parametrize("val", ["images/train2017", "images"])
+def test_folder_of_two_splits_in_data_yaml_is_reported(tmp_path: Path, val: str) -> None:
+    data = NAMES + b"train: images/train2017\nval: " + val.encode() + b"\n"
+    files = {"data.yaml": data, "images/train2017/a.jpg": b"1", "labels/train2017/a.txt": ROWS}
+    root = a_folder(tmp_path / "raw", files)
+
+    assert convert([root], str(tmp_path / "made")).datasets[0].splits == {"train": 1}
+    assert description_findings(root) == [("WDS212", "warning", 1)]
+
+
+def test_absolute_folders_in_data_yaml_are_splits(tmp_path: Path) -> None:
+    root = tmp_path / "raw"
+    data = NAMES + f"train: {root}/images/a\nval: {root}/images/b\n".encode()
+    a_folder(
+        root, {f"{kind}/{name}/1.{end}": ROWS for name in "ab" for kind, end in (("images", "jpg"), ("labels", "txt"))}
+    )
+    a_folder(root, {"data.yaml": data})
+
+    assert convert([str(root)], str(tmp_path / "made")).datasets[0].splits == {"train": 1, "val": 1}
+
+
+def test_class_names_keep_their_numbers_after_mark_and_blank_line(tmp_path: Path) -> None:
+    names = b"\xef\xbb\xbfcat\r\n\r\ndog\r\n\r\n"
+    root = a_folder(tmp_path, {"classes.txt": names, "a.jpg": b"a", "a.txt": b"0 0.5 0.5 1 1\n2 0.5 0.5 1 1\n"})
+
+    assert read_json(root)["a"]["label_names"] == ["cat", "dog"]
+
+
 def test_labels_next_to_images_with_classes_txt_are_yolo(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"classes.txt": b"cat\ndog\n", "a.jpg": b"a", "a.txt": ROWS})
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from wdsctl.core.dataset.config import DatasetConfig
@@ -124,6 +124,7 @@ class _YoloFolder:
         split_of = self._splits_by_list()
         folders = self._splits_by_folder()
         paths = [path for path in self.files.paths if media_type_of(path) == "image"]
+        self._twice += [path for path in paths if path not in split_of and len(set(_named_splits(path, folders))) > 1]
         self.images = [
             _Image(path, self._label_of(path), split_of.get(path) or _split(path, folders)) for path in paths
         ]
@@ -155,13 +156,13 @@ class _YoloFolder:
             named = self._settings.get(split)
             for each in named if isinstance(named, list) else [named]:
                 if isinstance(each, str) and each.endswith(".txt"):
-                    lists[_inside(each)] = split
+                    lists[_inside(each, self.files.root)] = split
         for name, split in lists.items():
             if name not in self.files.paths:
                 continue
             self._list_files.append(name)
             folder = os.path.dirname(name)
-            for line in self.files.read(name, 1 << 30).decode("utf-8", "surrogateescape").splitlines():
+            for line in self.files.read(name, 1 << 30).decode("utf-8-sig", "surrogateescape").splitlines():
                 path = line.strip()
                 if os.path.isabs(path):
                     path = os.path.relpath(path, source_files.absolute(self.files.root))
@@ -173,15 +174,15 @@ class _YoloFolder:
                     self._missing_in_lists.append(line.strip())
         return found
 
-    def _splits_by_folder(self) -> dict[str, str]:
-        """Folder -> split, from data.yaml: `val: ../valid/images` is the folder `valid/images`."""
-        folders: dict[str, str] = {}
-        for split in _SPLIT_KEYS:
-            named = self._settings.get(split)
-            for each in named if isinstance(named, list) else [named]:
-                if isinstance(each, str) and not each.endswith(".txt"):
-                    folders[f"{_inside(each)}/"] = split
-        return folders
+    def _splits_by_folder(self) -> list[tuple[str, str]]:
+        """(folder, split) of data.yaml: `val: ../valid/images` is the folder `valid/images`. It may name one twice."""
+        named = {split: self._settings.get(split) for split in _SPLIT_KEYS}
+        return [
+            (f"{_inside(each, self.files.root)}/", split)
+            for split, value in named.items()
+            for each in (value if isinstance(value, list) else [value])
+            if isinstance(each, str) and not each.endswith(".txt")
+        ]
 
     def make_sample(self, image: _Image) -> SourceSample:
         """Read the labels of an image. Raises DatasetError WDS232 for rows that are no objects."""
@@ -312,8 +313,8 @@ class _YoloFolder:
             yield Finding(
                 code="WDS212",
                 severity="warning",
-                message=f"{pluralize(len(self._twice), 'image')} in two lists, such as "
-                f"{path_for_message(self._twice[0])}: the first list counts",
+                message=f"{pluralize(len(self._twice), 'image')} in two lists or folders of splits, such as "
+                f"{path_for_message(self._twice[0])}: the first one counts",
                 count=len(self._twice),
             )
         unlisted = [image.path for image in self.images if not image.split]
@@ -392,8 +393,9 @@ def _read_settings(files: FolderFiles) -> tuple[dict[str, Any], str]:
 
 
 def _read_names(files: FolderFiles, path: str) -> list[str]:
-    text = files.read(path, _MAX_YAML_BYTES).decode("utf-8", "surrogateescape")
-    return [line.strip() for line in text.splitlines() if line.strip()]
+    """The names of classes, a line each. A blank line between names has a number, too."""
+    text = files.read(path, _MAX_YAML_BYTES).decode("utf-8-sig", "surrogateescape")
+    return [line.strip() for line in text.rstrip().splitlines()]
 
 
 def _class_names(settings: Mapping[str, Any], where: str) -> dict[int, str]:
@@ -424,14 +426,21 @@ def _keypoint_shape(settings: Mapping[str, Any]) -> tuple[int, int]:
     return 0, 0
 
 
-def _inside(reference: str) -> str:
+def _inside(reference: str, root: str) -> str:
     """A path of data.yaml relative to its folder. Roboflow writes `../train/images` for `train/images`."""
+    if os.path.isabs(reference):
+        return os.path.relpath(reference, source_files.absolute(root))
     return os.path.normpath(reference).removeprefix("../").rstrip("/")
 
 
-def _split(path: str, folders: Mapping[str, str]) -> str:
+def _named_splits(path: str, folders: Sequence[tuple[str, str]]) -> list[str]:
+    """The splits whose folders in data.yaml have an image."""
+    return [split for folder, split in folders if path.startswith(folder)]
+
+
+def _split(path: str, folders: Sequence[tuple[str, str]]) -> str:
     """The split of an image by its folders: those of data.yaml, or the first that is named like a split."""
-    named = next((split for folder, split in folders.items() if path.startswith(folder)), "")
+    named = next(iter(_named_splits(path, folders)), "")
     return named or next(filter(None, map(split_of_folder, path.split("/")[:-1])), "")
 
 
