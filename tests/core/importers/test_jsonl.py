@@ -192,3 +192,13 @@ def test_convert_reports_exported_sample_without_parts(tmp_path: Path) -> None:
 
     assert (report.samples, report.failed) == (2, 1)
     assert [(found.code, found.key) for found in report.findings] == [("WDS232", "b")]
+
+
+def test_jsonl_of_others_with_key_column_keeps_files_that_rows_name(tmp_path: Path) -> None:
+    lines = b'{"__key__": "a", "image": "1.jpg", "n": 1}\n{"__key__": "b", "image": "2.jpg", "n": 2}\n'
+    root = a_folder(tmp_path, {"t.jsonl": lines, "1.jpg": b"one", "2.jpg": b"two"})
+
+    for source in (root, f"{root}/t.jsonl"):
+        assert {key: parts["jpg"] for key, parts in read_samples(source).items()} == {"1": b"one", "2": b"two"}
+    by_key = read_samples(root, {"key": "__key__"})
+    assert {key: set(parts) for key, parts in by_key.items()} == {"a": {"jpg", "json"}, "b": {"jpg", "json"}}

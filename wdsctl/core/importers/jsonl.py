@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, BinaryIO
@@ -98,7 +98,7 @@ class JsonlImporter:
         readers = [_make_reader(file, options) for file in (files if len(files) <= _MAX_PROBED_FILES else files[:1])]
         readers += [readers[0]] * (len(files) - len(readers))
         first = [row for table in tables for row in table.rows]
-        if any(KEY_COLUMN in row for row in first):
+        if _are_exported(tables, first):
             of_files = splits_of(files, root) if root else []
             exported = TextRows(files, readers, [table.base for table in tables], of_files)
             mapping = exported_row_mapping(self.name, options)
@@ -241,6 +241,15 @@ def _find_jsonl_files(root: str, folder: str, depth: int = _MAX_DEPTH) -> Iterat
                 yield entry.path
     for path in sorted(below) if depth else ():
         yield from _find_jsonl_files(root, path, depth - 1)
+
+
+def _are_exported(tables: Sequence[Table], first: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the fields of rows are parts, as `convert` writes them, and no field of its own names a file.
+
+    Tables of others have `__key__`, too, such as those of data frames of WebDatasets.
+    """
+    names_files = any(table.named for table in tables) and not any(FILES_COLUMN in row for row in first)
+    return any(KEY_COLUMN in row for row in first) and not names_files
 
 
 def _is_exported(file: str) -> bool:

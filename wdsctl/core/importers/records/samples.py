@@ -98,7 +98,8 @@ class RowMapping:
     relative to it, and may lead anywhere below it. `is_conversation`: the rows are conversations, see
     `records/conversations.py`. `split`: the field that holds the split of a row, see `records/row_splits.py`;
     `takes_any_split`: whether every value of it is a split, not only the usual names. `stem_field`: the field that
-    names files without their extension; `stems`: such a name -> the path of the file.
+    names files without their extension; `stems`: such a name -> the path of the file. `is_exported`: the rows are
+    samples that `convert` wrote, whose fields are parts.
     """
 
     base_folder: str = ""
@@ -111,6 +112,7 @@ class RowMapping:
     takes_any_split: bool = False
     stem_field: str = ""
     stems: Mapping[str, str] = field(default_factory=dict)
+    is_exported: bool = False
 
     @classmethod
     def from_options(
@@ -130,7 +132,7 @@ def exported_row_mapping(format_name: str, options: Options) -> RowMapping:
                 "whose fields are parts",
                 hint=f"omit `-O {name}=...`; select parts with `--parts` and `--rename-part`",
             )
-    return RowMapping(key=KEY_COLUMN, allowed_folder=options.get("base", ""))
+    return RowMapping(key=KEY_COLUMN, allowed_folder=options.get("base", ""), is_exported=True)
 
 
 def row_to_sample(row: SourceRow, mapping: RowMapping) -> SourceSample:
@@ -140,7 +142,7 @@ def row_to_sample(row: SourceRow, mapping: RowMapping) -> SourceSample:
     if mapping.stem_field:
         row = row._replace(values=with_file_name(row.values, mapping))
     try:
-        if mapping.key == KEY_COLUMN:
+        if mapping.is_exported:
             return SourceSample(_exported_key(row), tuple(sorted(_exported_parts(row, mapping), key=_part_name)))
         is_numbered = mapping.key == ":row" and row.file_key
         key = row.file_key if is_numbered else f"{row.prefix}{_row_key(row, mapping)}"
