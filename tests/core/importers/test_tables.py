@@ -162,6 +162,27 @@ def test_tables_named_after_splits_become_splits(tmp_path: Path, form: str) -> N
     assert read_tars(tmp_path / "out")["3.jpg"] == PICTURES["3.jpg"]
 
 
+@pytest.mark.parametrize(
+    ("names", "columns", "expected"),
+    [
+        (("train/a", "test/b"), "image,n", [("WDS258", "warning", 1)]),
+        (("x/training/a", "x/val2017/b"), "image,n", [("WDS258", "warning", 1)]),
+        (("train/a", "train/b"), "image,n", []),
+        (("train/a", "other/b"), "image,n", []),
+        (("train/a", "test/b"), "image,split", []),
+    ],
+)
+def test_rows_in_folders_named_like_splits_and_in_no_split_are_reported(
+    tmp_path: Path, names: tuple[str, ...], columns: str, expected: list[tuple[str, str, int]]
+) -> None:
+    rows = "".join(f"{name}.jpg,{split}\n" for name, split in zip(names, ("train", "test"), strict=True))
+    files = {f"{name}.jpg": name.encode() for name in names}
+    root = a_folder(tmp_path / "test" / "raw", {**files, "labels.csv": f"{columns}\n{rows}".encode()})
+
+    assert description_findings(root) == expected
+    assert description_findings(f"{root}/labels.csv") == expected
+
+
 def test_split_tables_may_have_folders_with_equal_file_names(tmp_path: Path) -> None:
     files = {f"{split}/0.jpg": split.encode() for split in ("train", "val")}
     tables = {f"{split}.csv": b"image,n\n0.jpg,1\n" for split in ("train", "val")}

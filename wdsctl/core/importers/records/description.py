@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,12 @@ from wdsctl.core.errors import Finding
 from wdsctl.core.importers.protocol import FieldUse, FilePart, SourceDescription
 from wdsctl.core.importers.records.conversations import describe_conversations
 from wdsctl.core.importers.records.files import PROBED_ROWS
-from wdsctl.core.importers.records.folder_files import media_type_of, unused_files_findings, unused_finding
+from wdsctl.core.importers.records.folder_files import (
+    media_type_of,
+    split_of_folder,
+    unused_files_findings,
+    unused_finding,
+)
 from wdsctl.core.importers.records.row_splits import RowSplits
 from wdsctl.core.importers.records.samples import RowMapping, media_part_names, with_file_name
 from wdsctl.core.importers.records.source import RowReader, RowSampleReader, SampleSource, make_row_source
@@ -22,7 +28,7 @@ from wdsctl.core.importers.records.survey import RowSurvey, contains, hash_path,
 from wdsctl.core.importers.records.tables import iter_files
 from wdsctl.core.samples.naming import part_name_of_field
 from wdsctl.core.storage import source_files
-from wdsctl.core.text import path_for_message, pluralize
+from wdsctl.core.text import join_with_and, path_for_message, pluralize
 from wdsctl.core.urls import is_url
 
 _CHUNK_FILES = 1 << 16  # files whose hashes are looked up together
@@ -68,6 +74,8 @@ def make_table_source(
             findings += row_splits.findings()
         if has_file_references:
             findings += conversation_findings(samples.survey())
+            if row_splits is None and not source.split_names:
+                findings += split_folders_findings(samples.survey().folders)
             findings += row_findings(samples.survey(), lambda hashes: _first_path(samples, hashes))
         if not mapping.media and not mapping.is_conversation:
             findings += media_url_findings(some)
@@ -175,6 +183,25 @@ def conversation_findings(survey: RowSurvey) -> Iterator[Finding]:
             message=f"{pluralize(count, 'conversation')} with media and no token for them (the first: {where}): the "
             "media come first in the first turn of the user",
             count=count,
+        )
+
+
+def split_folders_findings(folders: Iterable[str]) -> Iterator[Finding]:
+    """A finding if rows name files in folders that are named after different splits, but no row is in a split.
+
+    `folders`: the paths of the folders. Names above all of them do not count.
+    """
+    paths = [source_files.absolute(folder).split("/") for folder in folders]
+    ends = zip(min(paths, default=[]), max(paths, default=[]), strict=False)
+    above = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], ends))
+    named = {name: split for path in sorted(paths) for name in path[above:] if (split := split_of_folder(name))}
+    if len(set(named.values())) > 1:
+        shown = join_with_and([path_for_message(f"{name}/") for name in list(named)[:3]])
+        yield Finding(
+            code="WDS258",
+            severity="warning",
+            message=f"the rows name files in folders that are named like splits ({shown}), but no row is in a split: "
+            "to make them splits, add a column `split` to the table, or assign the keys of each with `wdsctl split`",
         )
 
 
