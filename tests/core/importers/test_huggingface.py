@@ -203,3 +203,28 @@ def test_huggingface_cache_of_one_split_has_plain_keys(tmp_path: Path) -> None:
     an_arrow_file(path / "cache-0123456789abcdef.arrow", "mapped")
 
     assert list(read_samples(path)) == ["000000000"]
+
+
+def test_huggingface_splits_may_have_different_columns_and_labels(tmp_path: Path) -> None:
+    columns = {
+        "test": ({"text": ["t"]}, {}),
+        "train": ({"text": ["u"], "image": [{"bytes": JPEG, "path": None}], "label": [1]}, FEATURES),
+    }
+    for split, (table, features) in columns.items():
+        folder = tmp_path / split
+        folder.mkdir()
+        with (
+            pa.OSFile(str(folder / "data.arrow"), "wb") as sink,
+            pa.ipc.new_stream(sink, pa.table(table).schema) as writer,
+        ):
+            writer.write_table(pa.table(table))
+        (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": "data.arrow"}]}))
+        (folder / "dataset_info.json").write_text(json.dumps({"features": features}))
+    (tmp_path / "dataset_dict.json").write_text(json.dumps({"splits": list(columns)}))
+
+    found = read_samples(tmp_path)
+
+    assert {key: set(parts) for key, parts in found.items()} == {
+        "test/000000000": {"json"}, "train/000000001": {"jpg", "json"},
+    }  # fmt: skip
+    assert json.loads(found["train/000000001"]["json"]) == {"text": "u", "label": 1, "label_name": "dog"}

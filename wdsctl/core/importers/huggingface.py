@@ -54,21 +54,28 @@ class HuggingFaceImporter:
         files = [file for folder in folders for file in _arrow_files(folder)]
         if not files:
             raise InputError("no Arrow file found", hint="check the path", where=path_for_message(path), code="WDS003")
-        schema = arrow.arrow_schema(files[0].path)
-        arrow.check_column_names(schema, files[0].path)
-        bytes_in = arrow.media_columns(schema)
-        labels = _label_names(files[0].folder.path)
+        # The splits of one dataset may have different columns, such as a test split without labels.
+        first_files = {file.folder: file.path for file in reversed(files)}
+        names, bytes_in = dict[str, None](), dict[str, None]()
+        for folder in folders:
+            if folder in first_files:
+                schema = arrow.arrow_schema(first_files[folder])
+                arrow.check_column_names(schema, first_files[folder])
+                names |= dict.fromkeys(schema.names)
+                bytes_in |= dict.fromkeys(arrow.media_columns(schema))
+        labels = {folder.path: _label_names(folder.path) for folder in folders}
+        label_names = {f"{column}_name" for found in labels.values() for column in found}
         rows = _ArrowRows(files, labels)
         # In a table with bytes, a text that looks like a file name is the name of these bytes.
         looked_at = () if bytes_in else islice(rows.rows(0), PROBED_ROWS)
-        refs = find_media_fields(self.name, options, [dict.fromkeys(schema.names), *(row.values for row in looked_at)])
+        refs = find_media_fields(self.name, options, [names, *(row.values for row in looked_at)])
         mapping = RowMapping.from_options(options, media=dict.fromkeys((*bytes_in, *refs)), key=":row")
         described = dict.fromkeys((path, *(folder.path for folder in folders)))
         return make_table_source(
             rows,
             mapping,
             lambda: [row.values for row in islice(rows.rows(0), _DESCRIBED_ROWS)],
-            fields=[*schema.names, *(name for column in labels if (name := f"{column}_name") not in schema.names)],
+            fields=[*names, *sorted(label_names - names.keys())],
             splits=[folder.split for folder in folders if folder.split],
             root="" if "split" in options else path,
             own_files=[os.path.join(folder, name) for folder in described for name in _METADATA],
@@ -91,9 +98,9 @@ class _ArrowFile(NamedTuple):
 
 
 class _ArrowRows:
-    """The rows of Arrow files, which are mapped. `labels`: column -> names of its integer labels."""
+    """The rows of Arrow files, which are mapped. `labels`: folder -> column -> names of its integer labels."""
 
-    def __init__(self, files: Sequence[_ArrowFile], labels: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, files: Sequence[_ArrowFile], labels: Mapping[str, Mapping[str, Sequence[str]]]) -> None:
         self._files = files
         self._labels = labels
 
@@ -104,7 +111,7 @@ class _ArrowRows:
                 if number + batch.num_rows > start:
                     past = max(0, start - number)
                     for i, values in enumerate(arrow.iter_rows(batch, past), number + past):
-                        arrow.add_label_names(values, self._labels)
+                        arrow.add_label_names(values, self._labels.get(folder, {}))
                         yield SourceRow(i, f"{path_for_message(path)}, row {i:,}", values, None, folder, prefix, split)
                 number += batch.num_rows
 
@@ -189,8 +196,8 @@ def _cached_files(folder: str, split: str) -> list[str]:
     """
     with translate_os_errors(folder, "list"):
         names = sorted(name for name in _list_names(folder) if name.endswith(".arrow"))
-    wanted = {split} if split else set(_described_splits(folder))
-    found = [name for name in names if _CACHED_NUMBER.sub("", name).rpartition("-")[2] in wanted]
+    splits = {split} if split else set(_described_splits(folder))
+    found = [name for name in names if _CACHED_NUMBER.sub("", name).rpartition("-")[2] in splits]
     return found if found or split else [name for name in names if not name.startswith("cache-")]
 
 
