@@ -111,6 +111,31 @@ def check_other_plans(path: str, rank: int, world: int) -> str:
     return "nothing"
 
 
+def check_other_bans_and_steps(path: str, rank: int, world: int) -> dict[str, Any]:
+    """What ranks get that pass other bans, and that resume from their own states of different steps."""
+    saved, resumed = loader_of(path, rank, world), loader_of(path, rank, world)
+    states = []
+    for _ in range(world):
+        next(iter(saved))
+        states.append(saved.state_dict())
+    resumed.load_state_dict(states[rank])
+    together = loader_of(path, rank, world)
+    together.load_state_dict(states[0])
+    loaders = {
+        "other bans": loader_of(path, rank, world, ban=[f"{rank:06}"]),
+        "other steps": resumed,
+        "one step": together,
+    }
+    report = {}
+    for name, loader in loaders.items():
+        try:
+            next(iter(loader))
+            report[name] = ["nothing", ""]
+        except WdsctlError as error:
+            report[name] = [error.code, error.message]
+    return report
+
+
 def main(rank: int, world: int, store: str, path: str) -> None:
     distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
     report = {
@@ -119,6 +144,7 @@ def main(rank: int, world: int, store: str, path: str) -> None:
         **check_last_steps(path, rank, world),
         **count_padding(path, rank, world),
         "other plans": check_other_plans(path, rank, world),
+        **check_other_bans_and_steps(path, rank, world),
     }
     print(json.dumps(report))  # noqa: T201 - read by the test
     distributed.barrier()

@@ -75,6 +75,17 @@ def test_resumed_pass_is_padded_with_same_batch(steps: int, dataset: str) -> Non
     assert [digest(batch) for batch in resumed] == (expected[steps:] or expected)
 
 
+def test_loader_pads_restored_pass_with_a_batch_of_that_pass(dataset: str) -> None:
+    batches = [digest(batch) for batch in loader_of(dataset, 1, "pad")]
+    saved, loader = loader_of(dataset, 1, "pad"), loader_of(dataset, 1, "pad")
+    list(islice(saved, 2))
+    list(islice(loader, 1))  # its last batch is an earlier one
+
+    loader.load_state_dict(saved.state_dict())
+
+    assert [digest(batch) for batch in loader] == batches[2:] == [batches[1]]
+
+
 def test_rank_with_only_failed_batches_cannot_pad(tmp_path: Path) -> None:
     path = a_dataset(tmp_path, 3, shard_samples=1, parts=numbered, split={"val": 1.0})
     for tar in sorted(Path(path).rglob("*.tar"))[:2]:

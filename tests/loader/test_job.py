@@ -68,3 +68,12 @@ def test_rank_without_validation_lane_is_padded_in_every_step(reports: list[dict
 
 def test_ranks_with_different_plans_are_refused(reports: list[dict[str, Any]]) -> None:
     assert [each["other plans"] for each in reports] == ["WDS520"] * WORLD
+
+
+def test_ranks_with_different_bans_or_steps_are_refused(reports: list[dict[str, Any]]) -> None:
+    for each in reports:
+        (bans, bans_message), (steps, steps_message) = each["other bans"], each["other steps"]
+        assert (bans, steps) == ("WDS520", "WDS520")
+        assert "bans: " in bans_message
+        assert "batches_drawn: 2 on rank 0, 4 on rank 1" in steps_message
+        assert each["one step"] == ["nothing", ""]

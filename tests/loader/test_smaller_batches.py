@@ -248,3 +248,20 @@ def test_trace_lists_all_samples_of_turn_once(path: str, tmp_path: Path) -> None
     batches = list(read_trace(str(tmp_path / "trace")).batches())
 
     assert [len(batch.origins) for batch in batches] == [8, 8, 8, 8]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_stats_count_each_smaller_batch_when_it_is_returned(workers: int, path: str) -> None:
+    saved = a_loader(path, 8)
+    draw_keys(saved, 5)
+    loader = restore(a_loader(path, 2, workers=workers), saved.state_dict())
+
+    for count in range(1, 7):
+        draw_keys(loader, 1)
+        assert (loader.stats.batches, loader.stats.samples) == (count, 2 * count)
+
+    resumed = restore(a_loader(path, 2, workers=workers), loader.state_dict())
+    draw_keys(resumed, 3)
+    loader.close()
+    resumed.close()
+    assert (resumed.stats.batches, resumed.stats.samples) == (3, 6)

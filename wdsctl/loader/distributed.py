@@ -127,7 +127,8 @@ def check_same_on_all_ranks(value: Any, group: Any = None) -> None:
         join_indented(
             f"the plan of rank{'s' * (len(odd) > 1)} {shorten_list(odd)} differs from that of rank 0:", *lines
         ),
-        hint="start all ranks with the same dataset, catalog generation, seed and arguments",
+        hint="start all ranks with the same dataset, catalog generation, seed, arguments and bans, and from states of "
+        "the same step",
         code="WDS520",
     )
 

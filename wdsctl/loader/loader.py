@@ -192,6 +192,8 @@ class Loader:
         run = self._new_stream({} if loaded_state is None else loaded_state, strict=strict)
         self.close()
         self._stream, self._state_before_pass = run, None
+        if self._balancer is not None:
+            self._balancer.forget_last_batch()  # it does not pad the pass of the state
 
     def save_state_rank(self) -> LoaderState:
         """`state_dict` under Energon's name."""
@@ -376,9 +378,8 @@ class Loader:
             distributed.check_group(self._dataset.worker_config)
         if distributed.has_process_group(self._dataset.worker_config):
             distributed.check_distinct_ranks(self._dataset.worker_config)
-            distributed.check_same_on_all_ranks(
-                {**stream.loader_plan.to_state(), "recipe": stream.loader_plan.recipe_facts}, self._group
-            )
+            plan = {**stream.loader_plan.to_state(), "recipe": stream.loader_plan.recipe_facts}
+            distributed.check_same_on_all_ranks({**plan, **stream.shared_progress}, self._group)
 
     def _open_stream(self) -> RankStream:
         if self._stream is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from itertools import islice
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from tests.loader.running import (
 from wdsctl.core.blend import Blender
 from wdsctl.core.errors import UsageError
 from wdsctl.loader import Loader, get_loader, get_val_dataset, merge_states
+from wdsctl.loader.plan import bans as bans_module
 from wdsctl.loader.plan.bans import Bans, bans_from_state
 
 SAMPLES = 60
@@ -243,3 +245,42 @@ def test_validation_rejects_ban_of_all_samples(dataset: str) -> None:
 
     with pytest.raises(UsageError, match="ban leaves no samples"):
         list(get_loader(get_val_dataset(dataset, split_part="train", ban=every, task_encoder=Raw())))
+
+
+# Bans that exclude nothing.
+
+
+@pytest.mark.parametrize(
+    ("ban", "unknown"),
+    [
+        (["000003", [0, 0, 1 << 28]], []),
+        (["000003", "00003", "3"], ["'00003'", "'3'"]),
+        ([[0, 7, (1 << 28) + 19], [0, 7, (1 << 28) + 20], [1, 0, 1 << 28], [0, 1 << 40]], 3),
+    ],
+)
+def test_new_bans_that_name_no_sample_cause_a_warning(
+    ban: Any, unknown: Any, dataset: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    loader = loader_of(dataset, ban=ban)
+    with caplog.at_level(logging.WARNING, "wdsctl.loader"):
+        state = loader.state_dict()
+
+    count = unknown if isinstance(unknown, int) else len(unknown)
+    assert [f"{count} of {len(ban)} new bans exclude nothing" in message for message in caplog.messages] == (
+        [True] if count else []
+    )
+    assert all(name in caplog.text for name in (unknown if isinstance(unknown, list) else ()))
+    caplog.clear()
+    resumed = loader_of(dataset, ban=ban)
+    resumed.load_state_dict(state)
+    assert not caplog.messages, "the state has these bans"
+
+
+def test_keys_of_bans_are_not_searched_in_large_datasets(
+    dataset: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bans_module, "MAX_SEARCHED_SAMPLES", SAMPLES - 1)
+
+    loader_of(dataset, ban=["no such key"]).state_dict()
+
+    assert not caplog.messages

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from tests.loader.datasets import Raw, a_dataset, numbered
+from tests.loader.running import make_training_loader, take_batches
 from wdsctl.core.errors import StateMismatch
 from wdsctl.core.hashing import json_digest
+from wdsctl.core.index.index import index
+from wdsctl.loader import Loader, Packing
 from wdsctl.loader.plan.plan import LoaderPlan
 
 ORDER = {"seed": 0, "samples": 10}
@@ -64,3 +71,27 @@ def test_fingerprint_depends_on_order_and_recipe() -> None:
 
     assert len(fingerprints) == 3
     assert {len(each) for each in fingerprints} == {32}
+
+
+@pytest.mark.parametrize("length", ["letters", {"letters": "letters", "samples": lambda _: 1}], ids=["one", "mixed"])
+def test_state_refuses_recomputed_column_of_any_packing_budget(length: Any, tmp_path: Path) -> None:
+    path = a_dataset(tmp_path / "data", 60, parts=numbered)
+    index(path, columns={"letters": "size:txt"})
+    capacity: Any = 64 if isinstance(length, str) else {"letters": 64, "samples": 4}
+
+    class Packs(Raw):
+        def pack_selected_samples(self, samples: list[Any]) -> Any:
+            return samples[0]
+
+    def loader() -> Loader:
+        packing = Packing(length=length, capacity=capacity, window=16)
+        return make_training_loader(path, encoder=Packs(), packing=packing, batch_size=1)
+
+    saved = loader()
+    take_batches(saved, 3)
+    state = saved.state_dict()
+    loader().load_state_dict(state)
+    index(path, columns={"letters": "chars:json"})
+
+    with pytest.raises(StateMismatch, match="columns: "):
+        loader().load_state_dict(state)

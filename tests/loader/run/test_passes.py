@@ -289,7 +289,26 @@ def test_failed_validation_continues_from_state_or_restarts(dataset: str) -> Non
 def test_state_rejects_training_for_validation_and_vice_versa(dataset: str, tmp_path: Path) -> None:
     training = get_loader(get_train_dataset(dataset, split_part="val", batch_size=4, task_encoder=Raw()))
 
-    with pytest.raises(StateMismatch, match="saved by a training, but this loader is a validation"):
+    with pytest.raises(StateMismatch, match="saved by a training, but this loader is a validation or a training with"):
         loader_of(dataset).load_state_dict(training.state_dict())
-    with pytest.raises(StateMismatch, match="saved by a validation, but this loader is a training"):
+    with pytest.raises(StateMismatch, match=r"saved by a validation or .*, but this loader is a training"):
         training.load_state_dict(loader_of(dataset).state_dict())
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_stats_count_each_batch_of_generator_hook_when_it_is_returned(workers: int, dataset: str) -> None:
+    class InThree(Raw):
+        def encode_batch(self, batch: Any) -> Any:
+            yield from [batch] * 3
+
+    config = WorkerConfig(num_workers=workers)
+    with loader_of(dataset, encoder=InThree(), worker_config=config) as loader:
+        batches = iter(loader)
+        for count in range(1, 5):
+            next(batches)
+            assert loader.stats.batches == count
+        state = loader.state_dict()
+    with loader_of(dataset, encoder=InThree(), worker_config=config) as resumed:
+        resumed.load_state_dict(state)
+        rest = list(resumed)
+        assert (resumed.stats.batches, len(rest)) == (len(rest), 3 * len(ordered_batches()) - 4)

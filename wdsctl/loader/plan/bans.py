@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wdsctl.core.checkpoint.state import shorten_list
 from wdsctl.core.errors import UsageError
 from wdsctl.core.samples.naming import INDEX_BITS
+from wdsctl.core.text import short_repr
 from wdsctl.loader.plan.growth import is_complete
 from wdsctl.loader.reading.source import SampleRef
+from wdsctl.loader.runtime.logs import logger
 
 if TYPE_CHECKING:
     from wdsctl.loader.plan.components import Component, SourceRange
@@ -27,6 +31,7 @@ BanEntry = list[Any]  # JSON: keys, and [source, id] of samples
 BanHistory = list[list[int]]  # of a lane: (entry, the draw from which it applies)
 
 CHECK_CHUNK_SAMPLES = 1024  # samples that are checked together
+MAX_SEARCHED_SAMPLES = 1_000_000  # samples of all datasets, in which the keys of bans are searched
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,51 @@ class Bans:
 
     def to_state(self) -> list[BanEntry]:
         return [[each if isinstance(each, str) else list(each) for each in entry] for entry in self.entries]
+
+
+def warn_of_unknown_bans(known: Bans, bans: Bans, open_blend: OpenBlend) -> None:
+    """Log a warning if some of `bans` that are not in `known` name no sample of the datasets: they exclude nothing.
+
+    Keys are searched only in datasets of up to `MAX_SEARCHED_SAMPLES` samples together, whose catalogs are on this
+    machine: some 0.2 us per sample. Restore keys are always checked.
+    """
+    new = [each for entry in bans.entries[len(known.entries) :] for each in entry]
+    unknown = [each for each in new if not isinstance(each, str) and not _names_sample(each, open_blend)]
+    unknown += _find_unknown_keys([each for each in new if isinstance(each, str)], open_blend)
+    if unknown:
+        logger.warning(
+            "%d of %d new bans exclude nothing: no dataset of this job has a sample with this key, or this (source, "
+            "id) of a restore key: %s; check the spelling, and that restore keys are of this job",
+            len(unknown),
+            len(new),
+            shorten_list(list(map(short_repr, unknown))),
+        )
+
+
+def _names_sample(ban: tuple[int, int], open_blend: OpenBlend) -> bool:
+    """Whether (source, id) names a sample in the catalog of a source."""
+    number, sample = ban
+    if not 0 <= number < len(open_blend.sources):
+        return False
+    shard, i = sample >> INDEX_BITS, sample & ((1 << INDEX_BITS) - 1)
+    return any(each.id == shard and i < each.samples for each in open_blend.sources[number].offsets.shards)
+
+
+def _find_unknown_keys(keys: Sequence[str], open_blend: OpenBlend) -> list[str]:
+    """The keys that no dataset has; none of them if a search would take long."""
+    indexes = {id(source.offsets): source.offsets for source in open_blend.sources}.values()
+    if any(index.is_partial for index in indexes) or sum(index.samples for index in indexes) > MAX_SEARCHED_SAMPLES:
+        return []
+    left = {key.encode("utf-8", "surrogatepass"): key for key in keys}
+    for index in indexes:
+        for start in range(0, index.samples if left else 0, CHECK_CHUNK_SAMPLES):
+            stop = min(start + CHECK_CHUNK_SAMPLES, index.samples)
+            columns = index.check_range(start, stop)
+            bounds = columns.key_start[start : stop + 1].tolist()
+            text = bytes(columns.key_text[bounds[0] : bounds[-1]])
+            found = {text[begin - bounds[0] : end - bounds[0]] for begin, end in pairwise(bounds)}
+            left = {name: key for name, key in left.items() if name not in found}
+    return list(left.values())
 
 
 def check_samples_left(bans: Bans, open_blend: OpenBlend, batches_drawn: int) -> None:

@@ -59,6 +59,7 @@ def _multiplier(components: Sequence[Component]) -> Any:
 
 def _order_columns(dataset: BaseDataset) -> list[str]:
     """The columns that packs or buckets use: with other values, other samples would be combined."""
-    of_packs = list(dataset.packing.columns or ()) if dataset.packing is not None else []
+    lengths = dataset.packing.lengths.values() if dataset.packing is not None else ()
+    of_packs = [length for length in lengths if isinstance(length, str)]  # other budgets may use functions
     of_buckets = [dataset.buckets.column] if dataset.buckets is not None and dataset.buckets.column else []
     return of_packs + of_buckets

@@ -90,10 +90,11 @@ def state_for_rank(
     if state["kind"] == "rank" and state["world"] == 1 and world > 1:
         state = merge_states([state])  # the state of the only rank is that of the whole job
     if (state["pass"] is None) != (stream_kind == "training"):
-        was = "training" if state["pass"] is None else "validation"
+        finite = "validation or a training with repeat=False"
+        was, here = ("training", finite) if state["pass"] is None else (finite, "training")
         raise StateMismatch(
-            f"the state was saved by a {was}, but this loader is a {stream_kind}",
-            hint=f"pass the state to the loader of the {was}",
+            f"the state was saved by a {was}, but this loader is a {here}",
+            hint="pass the state to a loader with the same arguments, also the same `repeat`",
         )
     if state["kind"] == "rank" and (state["rank"], state["world"]) != (rank, world):
         raise StateMismatch(

@@ -36,7 +36,7 @@ from wdsctl.loader.run.cached_units import bind_shard_cache, record_lanes
 from wdsctl.loader.run.engine import check_lane_count, check_result_task, count_usable_workers
 from wdsctl.loader.run.lane_runner import DrawnBatch, LaneRunner, LaneRunnerFactory, LaneTask
 from wdsctl.loader.run.transport import expand_batch
-from wdsctl.loader.run.turns import RankProgress
+from wdsctl.loader.run.turns import RankProgress, share_of_stats
 from wdsctl.loader.runtime.failures import Stats
 from wdsctl.loader.runtime.logs import logger
 
@@ -211,7 +211,9 @@ class LaneTurns:
         handed_out = position.handed_out.get(lane, 0)
         batch = result.batch if self._batches_per_turn == 1 else result.batch[handed_out]
         is_end = batch is END
-        stats = progress.stats.plus(result.stats) if not handed_out else progress.stats
+        stats = progress.stats.plus(
+            share_of_stats(result.stats, handed_out, self._batches_per_turn, self._dataset.batch_size or 1)
+        )
         batches_handed_out = progress.batches_handed_out + (not is_end and self._counts_batches)
         if handed_out + 1 < self._batches_per_turn:
             under_way = replace(position, handed_out={**position.handed_out, lane: handed_out + 1})

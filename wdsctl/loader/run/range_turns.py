@@ -20,7 +20,7 @@ from wdsctl.loader.run.build import build_pipeline, epoch_of_pass, recipe_facts,
 from wdsctl.loader.run.engine import check_result_task
 from wdsctl.loader.run.lane_runner import DrawnBatch
 from wdsctl.loader.run.transport import expand_batch
-from wdsctl.loader.run.turns import RankProgress
+from wdsctl.loader.run.turns import RankProgress, share_of_stats
 from wdsctl.loader.runtime.failures import Stats
 
 
@@ -122,10 +122,11 @@ class RangeTurns:
         has_more, has_one = emitted + 1 < len(batches), emitted < len(batches)
         if has_more:
             position[number] = (emitted + 1, bans)
+        counts_more = has_one or not emitted  # a range without outputs has counts, too
         after = RankProgress(
             progress.batches_drawn + (0 if has_more else self._workers.world_size),
             position,
-            progress.stats.plus(result.stats) if emitted == 0 else progress.stats,
+            progress.stats.plus(share_of_stats(result.stats, emitted, len(batches))) if counts_more else progress.stats,
             progress.batches_handed_out + has_one,
             progress.pass_number,
         )

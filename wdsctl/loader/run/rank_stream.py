@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from wdsctl.loader.pipeline.batches import END
 from wdsctl.loader.pipeline.pipeline import Pipeline
-from wdsctl.loader.plan.bans import bans_from_state, check_samples_left
+from wdsctl.loader.plan.bans import bans_from_state, check_samples_left, warn_of_unknown_bans
 from wdsctl.loader.plan.open_blend import OpenBlend, open_blend
 from wdsctl.loader.plan.plan import LoaderPlan
 from wdsctl.loader.recipe.dataset import BaseDataset, TrainDataset, is_count_preserving, resolve_changed_shards
@@ -70,7 +70,8 @@ class RankStream:
         self._next_generations: list[int] | None = None  # that the next pass adopts
         kind: Any = "training" if self.is_endless else "validation"
         saved = None if state is None else state_for_rank(state, workers.rank, workers.world_size, kind)
-        self._bans = bans_from_state(saved["bans"] if saved is not None else []).with_entry(dataset.ban)
+        known_bans = bans_from_state(saved["bans"] if saved is not None else [])
+        self._bans = known_bans.with_entry(dataset.ban)
         edits = isinstance(dataset, TrainDataset) and dataset.adopt_weights and not self._counts_ranges
         new_weights_from = saved["batches_drawn"] if saved is not None and edits else None
         pass_number = 0 if saved is None else saved["pass"] or 0
@@ -79,6 +80,8 @@ class RankStream:
             self._turns.first_progress(0, Stats()) if saved is None else self._restore_progress(saved, strict=strict)
         )
         check_samples_left(self._bans, self.streams, progress.batches_drawn)
+        if not workers.rank:
+            warn_of_unknown_bans(known_bans, self._bans, self.streams)
         self._turns.check_ranks(progress)
         self._begin_turns(progress)
 
@@ -126,6 +129,13 @@ class RankStream:
     @property
     def stats(self) -> Stats:
         return self.pending[0].stats
+
+    @property
+    def shared_progress(self) -> dict[str, Any]:
+        """What is equal on all ranks before the first batch, beside the plan: bans, and the step of an endless stream.
+        In the last step of a pass, ranks may differ."""
+        step = {"batches_drawn": self.pending[0].batches_drawn} if self.is_endless else {}
+        return {"bans": self._bans.to_state(), **step}
 
     @property
     def batches_handed_out(self) -> int:

@@ -6,7 +6,7 @@ A turn is one task: the next batch of a lane (`lane_turns`), or one range of pos
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from wdsctl.loader.pipeline.pipeline import Pipeline
@@ -88,3 +88,14 @@ class TurnPlan(TaskPlan, Protocol):
 
     def state_fields(self, progress: RankProgress) -> Mapping[str, Any]:
         """The arguments of `build_rank_state` that this plan knows: `plan`, `first_batch`, `lanes`, `lane_states`."""
+
+
+def share_of_stats(stats: Stats, index: int, batches: int, batch_samples: int = 0) -> Stats:
+    """The counts of a turn that belong to its batch number `index`, of `batches`. A batch counts when it is handed out,
+    with its `batch_samples` if every batch of the turn has as many. Everything else counts with the first batch."""
+    if index:
+        return Stats(batches=1, samples=batch_samples)
+    later = max(0, batches - 1)
+    return (
+        replace(stats, batches=stats.batches - later, samples=stats.samples - later * batch_samples) if later else stats
+    )
