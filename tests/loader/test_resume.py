@@ -17,7 +17,7 @@ import torch
 from tests.contracts.savable import shape_of
 from tests.loader.datasets import Raw, a_dataset, at_place, digest, numbered
 from tests.loader.running import ids, json_round_trip, make_training_loader, take_batches, take_rounds
-from wdsctl.loader import Loader, SkipSample, merge_states
+from wdsctl.loader import Loader, Packing, SkipSample, merge_states
 
 SAMPLES, BATCH, WINDOW = 240, 7, 8
 EPOCHS = 2
@@ -240,3 +240,55 @@ def test_every_sample_is_read_once_per_epoch(
     assert set(counts.values()) == {1}
     passes = Counter(epoch for _, epoch, _ in counts)
     assert passes[0] == passes[1] == samples
+
+
+class PacksAndSkips(Raw):
+    """Packs by a function, so that a resumed window is read again. Skips and fails on some samples."""
+
+    def encode_sample(self, sample: Any) -> Any:
+        if int(sample["__key__"]) % 3 == 0:
+            raise SkipSample("a third")
+        if int(sample["__key__"]) % 7 == 0:
+            raise ValueError("a seventh")
+        return sample
+
+    def pack_selected_samples(self, samples: list[Any]) -> Any:
+        return {"__key__": "+".join(sample["__key__"] for sample in samples)}
+
+
+@pytest.mark.parametrize("steps", [3, 8])
+def test_stats_of_saved_and_resumed_run_of_packs_add_up(steps: int, dataset: str) -> None:
+    packing = Packing(length=lambda _: 1, capacity=3, window=16)
+
+    def counts(loader: Loader) -> Counter[str]:
+        stats = loader.stats
+        facts = {"batches": stats.batches, "skipped": stats.skipped, "failed": stats.failed, "packed": stats.packed}
+        return Counter({**facts, **stats.skip_reasons, **stats.causes})
+
+    whole, saved, resumed = (
+        loader_of(dataset, encoder=PacksAndSkips(), packing=packing, batch_size=2, lanes=1) for _ in range(3)
+    )
+    take_batches(whole, 20)
+    take_batches(saved, steps)
+    resumed.load_state_dict(saved.state_dict())
+    take_batches(resumed, 20 - steps)
+
+    assert counts(saved) + counts(resumed) == counts(whole)
+    assert counts(whole)["a third"] > 10
+
+
+class Grouped(Raw):
+    def batch_group_criterion(self, sample: Any) -> tuple[int, int]:
+        return int(sample["__key__"]) % 5, 4
+
+
+def test_resume_with_another_limit_of_waiting_samples_warns(dataset: str) -> None:
+    saved = loader_of(dataset, encoder=Grouped(), most_waiting=6)
+    take_batches(saved, 3)
+    state = saved.state_dict()
+
+    loader_of(dataset, encoder=Grouped(), most_waiting=6).load_state_dict(state)
+    for other in ({"most_waiting": 7}, {}):
+        with pytest.warns(UserWarning, match="most_waiting or batch size"):
+            loader_of(dataset, encoder=Grouped(), **other).load_state_dict(state)
+    loader_of(dataset, most_waiting=6).load_state_dict(loader_of(dataset).state_dict())

@@ -87,7 +87,9 @@ class LoaderPlan:
                 "the state belongs to another order: continuing would repeat or miss samples", lines, hint
             )
         if saved["recipe"] != json_digest(self.recipe_facts):
-            message = "the state was saved with other hooks, another decoder, field map, packing or batch size"
+            message = (
+                "the state was saved with other hooks, another decoder, field map, packing, most_waiting or batch size"
+            )
             if strict:
                 raise _mismatch_error(
                     message, [f"recipe: {saved['recipe']} in the state, {json_digest(self.recipe_facts)} here"]

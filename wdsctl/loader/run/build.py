@@ -26,7 +26,7 @@ from wdsctl.loader.plan.incompatible_sources import are_incompatible, assume_not
 from wdsctl.loader.plan.open_blend import OpenBlend
 from wdsctl.loader.plan.plan import LoaderPlan
 from wdsctl.loader.reading.source import SplitSource
-from wdsctl.loader.recipe.dataset import BaseDataset, TrainDataset
+from wdsctl.loader.recipe.dataset import MAX_WAITING_SAMPLES, BaseDataset, TrainDataset
 from wdsctl.loader.recipe.determinism import with_determinism_check
 from wdsctl.loader.recipe.hooks import hook_options
 from wdsctl.loader.recipe.task_encoder import HOOKS, batch_function, is_conversion, is_overridden, task_encoder_config
@@ -91,12 +91,15 @@ def recipe_facts(dataset: BaseDataset, streams: OpenBlend) -> dict[str, Any]:
     """The facts of the fingerprint's recipe tier."""
     fields = sorted({(source.sample_type, str(source.field_facts)) for source in streams.sources})
     packing = dataset.packing.config() if dataset.packing is not None else dataset.packing_buffer_size
+    groups = dataset.buckets is not None or is_overridden(dataset.task_encoder, "batch_group_criterion")
+    is_default_waiting = not groups or dataset.most_waiting == MAX_WAITING_SAMPLES
     return {
         "batch_size": dataset.batch_size,
         "packing": packing,
         "buckets": dataset.buckets.config() if dataset.buckets is not None else None,
         "encoder": task_encoder_config(dataset.task_encoder),
         "fields": [list(each) for each in fields],
+        **({} if is_default_waiting else {"most_waiting": dataset.most_waiting}),
     }
 
 

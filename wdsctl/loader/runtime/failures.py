@@ -102,6 +102,11 @@ class Stats:
     def plus(self, more: Stats) -> Stats:
         return Stats(*map(add, _values(self), _values(more)))
 
+    def forget_counts_since(self, before: Stats) -> None:
+        """Forget what was counted since `before`, but not times and reads: the work was done and counted earlier."""
+        for name in _COUNT_FIELDS:
+            setattr(self, name, getattr(before, name))
+
     def __reduce__(self) -> tuple[object, ...]:
         # Some come with every batch.
         return Stats, _values(self)
@@ -114,6 +119,8 @@ class Stats:
 
 #: All fields at once: `dataclasses.astuple` takes ten times as long, and this is done for every batch.
 _values = attrgetter(*(each.name for each in fields(Stats)))
+
+_COUNT_FIELDS = [each.name for each in fields(Stats) if each.name != "stores" and not each.name.endswith("_seconds")]
 
 
 ErrorHandler = Callable[[Exception, Any, Any], None]
