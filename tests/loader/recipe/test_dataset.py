@@ -100,7 +100,7 @@ def test_validation_of_plan_reads_every_dataset_of_it() -> None:
 
 
 @pytest.mark.parametrize("options", [{"shuffle": False}, {"shuffle_over_epochs_multiplier": -1}, {"split_part": "val"}])
-def test_train_dataset_refuses_split_and_shuffling_beside_plan(options: dict[str, Any]) -> None:
+def test_train_dataset_refuses_split_and_shuffling_with_plan(options: dict[str, Any]) -> None:
     plan = read_blend_plan(get_train_dataset("data"))
 
     with pytest.raises(UsageError, match="have no effect on a BlendPlan"):
