@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.contenders import many_shards, uploads
+from tests.stores.servers import forget_filesystems
 from wdsctl.core.errors import WdsctlError
 from wdsctl.core.storage.objects import PART_BYTES, ObjectStore
 
@@ -25,7 +26,9 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
             "AWS_DEFAULT_REGION": "us-east-1",
         }.items():
             monkeypatch.setenv(name, value)
+        forget_filesystems()  # those of other tests have no credentials
         yield ObjectStore("s3://bucket")
+        forget_filesystems()
 
 
 def test_sink_stores_objects_and_refuses_writes_with_stale_tag(store: ObjectStore) -> None:

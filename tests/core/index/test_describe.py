@@ -30,14 +30,18 @@ def test_broken_dataset_yaml_is_refused_without_sample_type_request(tmp_path: Pa
     assert (caught.value.code, Path(place.dataset_yaml).read_text(), progress.notes) == ("WDS220", BROKEN, [])
 
 
-@pytest.mark.parametrize("request", [SampleTypeRequest(redetect=True), SampleTypeRequest(sample_type="CrudeSample")])
-def test_broken_dataset_yaml_is_set_aside_and_new_one_gets_split(tmp_path: Path, request: SampleTypeRequest) -> None:
+@pytest.mark.parametrize(
+    "type_request", [SampleTypeRequest(redetect=True), SampleTypeRequest(sample_type="CrudeSample")]
+)
+def test_broken_dataset_yaml_is_set_aside_and_new_one_gets_split(
+    tmp_path: Path, type_request: SampleTypeRequest
+) -> None:
     place, progress = make_indexed_dataset(tmp_path), RecordingProgress()
     split_by_ratios(place.root, {"train": 8, "val": 2})
     for n in (1, 2):
         Path(place.dataset_yaml).write_text(BROKEN)
-        set_aside_broken_config(place, request, progress)
-        _, is_new = write_dataset_yaml(place, 1, request, progress)
+        set_aside_broken_config(place, type_request, progress)
+        _, is_new = write_dataset_yaml(place, 1, type_request, progress)
 
         assert is_new
         assert Path(f"{place.dataset_yaml}.broken-{n}").read_text() == BROKEN

@@ -19,15 +19,15 @@ from wdsctl.core.index.index import IndexReport, index
 
 KILLED = """
 import os, signal, sys
-from tests.build import Told
+from tests.build import RecordingProgress
 from wdsctl.core.index.index import index
 
-told = Told()
+progress = RecordingProgress()
 def die():
-    if told.items == int(sys.argv[2]):
+    if progress.items == int(sys.argv[2]):
         os.kill(os.getpid(), signal.SIGKILL)
-told._at_advance = die
-index(sys.argv[1], progress=told)
+progress._at_advance = die
+index(sys.argv[1], progress=progress)
 """
 
 

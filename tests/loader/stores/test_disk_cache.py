@@ -222,10 +222,10 @@ def test_forked_process_shares_cache_folder_without_removing_it(store: CountingS
 
 KILLED = """
 import sys, time
-from tests.loader.stores.stores import prepared
+from tests.loader.stores.stores import open_prepared_store
 from wdsctl.loader import FileStoreCachePool
 pool = FileStoreCachePool(sys.argv[2])
-store = prepared(sys.argv[1])
+store = open_prepared_store(sys.argv[1])
 lazy = [pool.get_lazy(store, f"{i}.txt") for i in range(10)]
 kept = pool.to_cache(b"x", "x")
 print("ready", flush=True)
