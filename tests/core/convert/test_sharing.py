@@ -20,7 +20,11 @@ from wdsctl.core.convert.parts import PartRules, parse_image
 from wdsctl.core.convert.plan_file import PlanFile, create_plan
 from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.convert.sharing import MIN_REPEATED_BYTES, FileReferences, RepeatedFiles, file_digester
-from wdsctl.core.errors import CatalogError
+from wdsctl.core.dataset.split_rules import SplitRule
+from wdsctl.core.errors import CatalogError, InputError
+from wdsctl.core.split.split import SplitRequest, split_dataset
+from wdsctl.core.views.definition import ViewDefinition
+from wdsctl.core.views.views import create_view
 
 Rows = list[dict[str, Any]]
 
@@ -298,3 +302,26 @@ def test_conversion_killed_at_file_operation_ends_with_same_bytes(tmp_path: Path
         subprocess.run([*command, str(dest)], check=True)
         assert files(dest) == files(tmp_path / "whole")
         os.rename(dest, tmp_path / f"done-{moment}")
+
+
+@pytest.mark.parametrize("primary", ["tar", "jsonl"])
+def test_polylithic_source_converts_only_selected_samples(tmp_path: Path, primary: Any) -> None:
+    source = make_questions(tmp_path / "s", pictures=4, each=3)
+    convert_polylithic(tmp_path / "p", source, primary=primary)
+    root = str(tmp_path / "p" / "primary")
+    split_dataset(root, SplitRequest(rule=SplitRule({"train": 2, "val": 1}, by="sample")))
+    create_view(root, "first", ViewDefinition(where="key LIKE '0-%' OR key LIKE '1-%'"))
+
+    convert_to(tmp_path / "whole", tmp_path / "p")
+    convert_to(tmp_path / "view", f"{tmp_path / 'p'}@first")
+    convert_to(tmp_path / "where", tmp_path / "p", where="key LIKE '3-%'")
+    train = convert_to(tmp_path / "train", tmp_path / "p", split="train")
+    val = convert_to(tmp_path / "val", tmp_path / "p", split="val")
+
+    whole = content(tmp_path / "whole")
+    assert len(whole) == 24
+    assert content(tmp_path / "view") == {name: data for name, data in whole.items() if name[0] in "01"}
+    assert content(tmp_path / "where") == {name: data for name, data in whole.items() if name[0] == "3"}
+    assert (train.samples + val.samples, content(tmp_path / "train") | content(tmp_path / "val")) == (12, whole)
+    with pytest.raises(InputError):
+        convert_to(tmp_path / "none", tmp_path / "p", split="test")

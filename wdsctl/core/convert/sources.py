@@ -18,6 +18,7 @@ from wdsctl.core.dataset.config import DatasetConfig, load_config
 from wdsctl.core.dataset.destination import require_source, unique_source_names
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
 from wdsctl.core.dataset.lock import hold_lock
+from wdsctl.core.dataset.polylithic import is_polylithic
 from wdsctl.core.dataset.shard_names import unpack_command
 from wdsctl.core.dataset.view_root import parse_root
 from wdsctl.core.errors import DatasetError, Finding, InputError, UsageError
@@ -151,13 +152,15 @@ def open_sources(source_texts: Sequence[str], request: ConvertRequest, work: str
                 opened, root, view, names[number], report, private_catalog, request, progress, is_selected=is_selected
             )
             continue
-        if is_selected:
+        selects_in_primary = importer.name == "polylithic" and is_polylithic(root)
+        if is_selected and not selects_in_primary:
             raise UsageError(
                 f"a source of the format {importer.name} has no views, splits or catalog",
                 where=root,
                 hint="convert all of it, then select from the result",
             )
-        spec = _make_spec(importer.name, root, _source_options(request, importer.name), names[number])
+        options = _source_options(request, importer.name) | _selection_options(view, request)
+        spec = _make_spec(importer.name, root, options, names[number])
         _add_source(opened, spec, report, _format_config(importer.name, root), request, progress)
     return opened
 
@@ -190,7 +193,7 @@ def _open_shards(
     ignored = {"WDS113"} if is_selected else {"WDS119"} if has_no_shards else set()
     opened.findings += [found for found in findings if found.code not in ignored]
     options |= {"catalog": location.meta, "generation": str(read_current_generation(location.catalog))}
-    options |= ({"view": view} if view else {}) | ({"split": request.split} if request.split else {})
+    options |= _selection_options(view, request)
     config = load_config(location.dataset_yaml) if os.path.exists(location.dataset_yaml) else None
     if request.layout == "monolithic" and (refs := _media_refs(location, config)):
         options |= {**_source_options(request, "polylithic"), "refs": json.dumps(refs)}
@@ -206,6 +209,11 @@ def _open_shards(
         options = {"files": json.dumps(compressed)}
         spec = _make_spec("packed", root, options, name if has_no_shards else f"{name}-packed")
         _add_source(opened, spec, report, None, request, progress)
+
+
+def _selection_options(view: str, request: ConvertRequest) -> dict[str, str]:
+    """The options that select a view and a split."""
+    return ({"view": view} if view else {}) | ({"split": request.split} if request.split else {})
 
 
 def _source_options(request: ConvertRequest, format_name: str) -> dict[str, str]:
@@ -232,8 +240,7 @@ def _add_source(
     if request.where and isinstance(dataset, ShardsSource):
         from wdsctl.core.views.select import evaluate_definition
 
-        location = locate(spec.path, options["catalog"])
-        dataset.restrict(evaluate_definition(location, ViewDefinition(where=request.where), progress).selection)
+        dataset.restrict(evaluate_definition(dataset.location, ViewDefinition(where=request.where), progress).selection)
     about = source.describe() if isinstance(source, DescribedSource) else SourceDescription()
     opened.findings += about.findings
     opened.specs.append(spec)

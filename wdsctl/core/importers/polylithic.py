@@ -220,6 +220,7 @@ def _reference_items(value: Any) -> list[tuple[str, str]]:
 
 class PolylithicImporter:
     """Options for a blend file: `-O media=FIELD,...`; `-O store=NAME,...` if it has several stores; `-O split=NAME`.
+    Of a folder that `convert` wrote, `split` and `view` select samples of the primary.
 
     For a prepared dataset, `convert` passes the internal option `refs`: fields and their stores, from dataset.yaml.
     """
@@ -240,11 +241,13 @@ class PolylithicImporter:
         if "refs" in options:
             own = {name: value for name, value in options.items() if name in SHARDS_OPTIONS}
             return PolylithicSource(_layout_of_refs(path, options), own)
-        unknown = sorted(set(options) - {"media", "store", "split"})
+        is_folder = source_files.is_folder(path)
+        unknown = sorted(set(options) - {"media", "store", "split"} - ({"view"} if is_folder else set()))
         if unknown:
             raise UsageError(f"polylithic has no option {unknown[0]!r}", hint="use its options media, store and split")
-        if source_files.is_folder(path):
-            return PolylithicSource(_read_layout(path))
+        if is_folder:
+            selection = {name: value for name, value in options.items() if name in ("split", "view")}
+            return PolylithicSource(_read_layout(path), selection)
         return PolylithicSource(_layout_of_blend(path, options))
 
 
