@@ -188,6 +188,16 @@ def test_guess_content_still_decodes_text_by_name() -> None:
     assert decoder("json", b"12") == 12
 
 
+def test_guess_content_decodes_parts_without_extension_by_their_field() -> None:
+    decoder = SampleDecoder("torchrgb8", guess_content=True)
+
+    assert decoder.function_for("prompt", kind="text")(b"hi") == "hi"
+    assert decoder.function_for("class", kind="integer")(b"7") == 7
+    assert decoder.function_for("txt", kind="integer")(b"7") == 7
+    with pytest.raises(SampleFailed, match="not an image"):
+        decoder.function_for("picture", kind="image")(b"hi")
+
+
 def test_memory_for_is_none_except_for_tensor_images() -> None:
     assert SampleDecoder("torchrgb").memory_for("seg.png") is not None
     assert SampleDecoder("torchrgb").memory_for("txt") is None

@@ -139,7 +139,7 @@ class SampleDecoder:
             return parts.decode_raw
         own = guard.find_by_name(self.decoders, part)
         if own is None and self.guess_content and kind != "mask":
-            return self._function_by_content(part, memory, threads)
+            return self._function_by_content(part, memory, kind, threads)
         own = own or guard.find_by_content(self.decoders, parts.part_content_type(part, kind))
         return self._guard_custom(part, own) if own else self._function_by_name(part, memory, kind, threads)
 
@@ -202,7 +202,7 @@ class SampleDecoder:
         return guard_decode(part, decode, errors, self.max_bytes) if errors else decode
 
     def _function_by_content(
-        self, part: str, memory: BatchMemory | None, threads: DecodeThreads | None
+        self, part: str, memory: BatchMemory | None, kind: FieldKind, threads: DecodeThreads | None
     ) -> DecodeFunction:
         image = guard_decode(
             part, image_decode_function(self._image_options, memory, threads), IMAGE_DECODE_ERRORS, self.max_bytes
@@ -214,7 +214,7 @@ class SampleDecoder:
             if (function := guard.find_by_content(self.decoders, content))
         }
         media = self._media_function(part) if self.av_decode is not None else parts.decode_raw
-        by_name = own.get(parts.part_content_type(part, "any")) or self._function_by_name(part, memory, threads=threads)
+        by_name = own.get(parts.part_content_type(part, kind)) or self._function_by_name(part, memory, kind, threads)
 
         def decode(data: bytes) -> Any:
             content = sniff(data[:SNIFF_BYTES], len(data))
