@@ -127,6 +127,7 @@ def test_transparent_color_of_16_bit_image_becomes_alpha() -> None:
     assert decode("rgba16", a_deep_png(gray, transparent=(7,)))[..., 3].tolist() == [[0, 65_535]]
     assert decode("rgba16", a_deep_png(color, transparent=(1, 2, 3)))[..., 3].tolist() == [[0, 65_535]]
     assert decode("rgba8", a_deep_png(color, transparent=(1, 2, 3)))[..., 3].tolist() == [[0, 255]]
+    assert np.asarray(decode("pilrgba", a_deep_png(color, transparent=(1, 2, 3))))[..., 3].tolist() == [[0, 255]]
 
 
 @pytest.mark.parametrize("spec", ["rgb8", "rgb", "torchrgb8", "torchl16", "l8", "pilrgb", "pil", "pill16"])

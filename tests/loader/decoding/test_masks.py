@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import io
+import struct
+import zlib
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,8 @@ from PIL import Image
 
 from wdsctl.core.errors import SampleFailed
 from wdsctl.loader import SampleDecoder
+
+from .pictures import png_chunk
 
 IDS = [[0, 1, 200], [255, 7, 3]]
 
@@ -80,3 +84,13 @@ def test_damaged_or_too_large_mask_fails_sample() -> None:
 
 def test_custom_decoder_overrides_mask_decoding() -> None:
     assert decode_mask("seg.png", b"x", decoders={"seg.png": len}) == 1
+
+
+def test_mask_of_fewer_gray_levels_is_scaled_as_documented() -> None:
+    header = struct.pack(">IIBBBBB", 2, 1, 4, 0, 0, 0, 0)  # 4-bit gray
+    chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(b"\0\x1f")), (b"IEND", b"")]
+    png = b"\x89PNG\r\n\x1a\n" + b"".join(png_chunk(*chunk) for chunk in chunks)
+
+    assert decode_mask("seg.png", png).tolist() == [[17, 255]]
+    assert decode_mask("seg.pgm", b"P5 2 1 51\n\x01\x33").tolist() == [[5, 255]]
+    assert decode_mask("seg.pgm", b"P5 2 1 255\n\x01\x33").tolist() == [[1, 51]]

@@ -181,6 +181,8 @@ def _decode_pil(data: bytes, options: ImageDecodeOptions) -> Image.Image:
     image = pillow.read_image(data, options)
     if not mode:
         return image
+    if mode == "RGBA" and pillow.has_deep_transparency(data, image):
+        return Image.fromarray(_to_uint8(pillow.read_pixels(data, options)))
     if pillow.is_deep_gray(image):  # Pillow would clip 16 bits instead of scaling them
         return Image.fromarray(_to_uint8(pillow.image_pixels(image, mode)))
     if mode != "RGBA":

@@ -225,6 +225,15 @@ def is_deep_gray(image: Image.Image) -> bool:
     return image.mode.startswith("I;16") or (image.mode == "I" and image.format in SIXTEEN_BITS_IN_I)
 
 
+#: Bit depth and color type in the header of a PNG with 16-bit RGB.
+_DEEP_RGB_PNG = b"\x10\x02"
+
+
+def has_deep_transparency(data: bytes, image: Image.Image) -> bool:
+    """Whether a color of 16-bit RGB is transparent: Pillow would compare it with the 8 bits that it has read."""
+    return "transparency" in image.info and data.startswith(b"\x89PNG") and data[24:26] == _DEEP_RGB_PNG
+
+
 def _convert_mode(pixels: NDArray[np.uint16], mode: str, transparent_color: Any) -> NDArray[np.uint16]:
     """Convert 1, 3 or 4 channels to those of `mode`. `transparent_color`: the color that is transparent, or None."""
     channels = pixels.shape[2]
