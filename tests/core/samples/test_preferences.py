@@ -58,9 +58,23 @@ def test_system_prompt_is_added_to_prompt_only() -> None:
     assert found.chosen == [turn("assistant", "hello")]
 
 
+def test_system_prompt_is_kept_if_answers_begin_with_prompt() -> None:
+    row = {"system": "Be brief.", "chosen": [PROMPT_TURN, GOOD], "rejected": [PROMPT_TURN, BAD]}
+
+    found = normalize_preference(row, row["chosen"], row["rejected"])
+
+    assert found.prompt == [turn("system", "Be brief."), turn("user", "hi")]
+    assert (found.chosen, found.rejected) == ([turn("assistant", "hello")], [turn("assistant", "no")])
+
+
 @pytest.mark.parametrize(
     ("row", "problem"),
     [
+        (
+            {"system": "a", "conversations": [{"role": "system", "content": "b"}, PROMPT_TURN]}
+            | {"chosen": GOOD, "rejected": BAD},
+            "both have a system prompt",
+        ),
         ({"chosen": "hello", "rejected": "no"}, "it has no prompt"),
         (
             {"prompt": [PROMPT_TURN], "chosen": [PROMPT_TURN], "rejected": [BAD]},

@@ -57,12 +57,16 @@ def normalize_preference(
     the turns that both answers begin with are the prompt. Media are put into the prompt as `normalize_conversation`
     puts them. Raises DatasetError WDS161, as there; also for an answer without a turn of its own.
     """
-    messages, own_tools = _read_prompt(read_json_text(prompt) if _is_json_text(prompt) else prompt)
+    messages, system, own_tools = _read_prompt(read_json_text(prompt) if _is_json_text(prompt) else prompt)
     answers = [_read_answer(answer, name) for answer, name in zip((chosen, rejected), ANSWER_KEYS, strict=True)]
     if not messages:
         messages = _common_turns(*answers)
         if not messages:
             raise conversation_error("it has no prompt", "write the prompt under `prompt`")
+    if system:
+        if messages[0]["role"] == "system":
+            raise conversation_error("`system` and the first turn both have a system prompt", "remove one of them")
+        messages.insert(0, {"role": "system", "content": read_content(system, "system")})
     # Some files repeat the prompt in both answers.
     turns = [turn for turn in messages if turn["role"] != "system"]
     for before in (messages, turns):
@@ -81,10 +85,10 @@ def _is_json_text(prompt: Any) -> bool:
     return isinstance(prompt, bytes | bytearray | memoryview)
 
 
-def _read_prompt(raw: Any) -> tuple[list[dict[str, Any]], Any]:
-    """(messages, tools) of the prompt; no messages if there is no prompt."""
+def _read_prompt(raw: Any) -> tuple[list[dict[str, Any]], Any, Any]:
+    """(messages, system prompt, tools) of the prompt; no messages if there is no prompt."""
     if not isinstance(raw, Mapping):
-        return _read_messages(raw, "user", "prompt"), None
+        return _read_messages(raw, "user", "prompt"), "", None
     system, tools = raw.get("system") or "", raw.get("tools")
     if raw.get("prompt"):
         messages = _read_messages(raw["prompt"], "user", "prompt")
@@ -96,9 +100,7 @@ def _read_prompt(raw: Any) -> tuple[list[dict[str, Any]], Any]:
         messages = _read_messages(f"{question}\n{given}" if given else question, "user", "prompt")
     else:
         messages = []
-    if system and messages:
-        messages.insert(0, {"role": "system", "content": read_content(system, "system")})
-    return messages, tools
+    return messages, system, tools
 
 
 def _read_answer(raw: Any, name: str) -> list[dict[str, Any]]:
