@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from tests.loader.datasets import a_dataset
-from wdsctl.core.errors import UsageError
+from wdsctl.core.errors import SampleFailed, UsageError
 from wdsctl.loader import CaptioningSample, ConversationSample, SkipSample, TextSample, VQASample, WorkerConfig
 from wdsctl.loader.integrations.megatron import EnergonMultiModalDataModule
 from wdsctl.loader.integrations.multimodal import MultiModalSampleConfig, MultiModalTaskEncoder
@@ -112,6 +112,34 @@ def test_long_conversation_is_truncated_and_skipped_without_assistant() -> None:
         an_encoder(seq_length=4).encode_sample(conversation(("user", "longer"), ("assistant", "never")))
 
 
+def test_image_is_cut_with_all_of_its_tokens() -> None:
+    sample = conversation(("assistant", "first"), ("user", "x"), ("assistant", "y"))
+    sample.messages[1]["content"].append({"type": "image"})
+    sample.images.append(Image.new("RGB", (5, 5)))
+
+    rows = [an_encoder(seq_length=length, tokens_per_image=4).encode_sample(sample) for length in (13, 14, 15)]
+
+    assert [(len(row.input_ids), row.input_ids.tolist().count(1), len(row.images)) for row in rows] == [
+        (11, 0, 0),
+        (11, 0, 0),
+        (15, 4, 1),
+    ]
+
+
+def test_sample_fails_if_image_tokens_and_images_differ() -> None:
+    sample = conversation(("user", "a"), ("assistant", "b"), images=1)
+    with pytest.raises(SampleFailed, match="0 image tokens '<picture>', but the sample has 1 image") as raised:
+        an_encoder(CharacterTokenizer("item['type']"), image_token="<picture>").encode_sample(sample)  # noqa: S106
+    assert raised.value.code == "WDS161"
+
+    image = Image.new("RGB", (7, 7))
+    placed = VQASample(__key__="q", image=image, context="<image>why", answers="so", **BASE)
+    row = an_encoder().encode_sample(placed)
+    assert (row.input_ids.tolist().count(1), len(row.images)) == (1, 1)
+    with pytest.raises(SampleFailed, match="2 image tokens"):
+        an_encoder().encode_sample(VQASample(__key__="q", image=image, context="<image><image>", answers="", **BASE))
+
+
 def test_vqa_and_captioning_samples_become_conversations() -> None:
     image = Image.new("RGB", (7, 7))
     encoder = an_encoder(caption_prompt="What?")
@@ -156,6 +184,9 @@ def test_pack_keeps_bounds_positions_and_loss_of_conversations() -> None:
     assert batch["position_ids"][0].tolist()[: sum(lengths)] == [*range(lengths[0]), *range(lengths[1])]
     assert float(batch["loss_mask"].sum()) == len("b\ncde\n")
     assert batch["labels"][0, lengths[0] - 1] == -100
+    alone = encoder.batch([encoder.pack_selected_samples(rows[:1])])
+    assert alone["cu_seqlens_q"].tolist() == [0, lengths[0], 10]
+    assert "cu_seqlens_q" not in encoder.batch(rows[:1])
     with pytest.raises(UsageError, match="2 packs"):
         encoder.batch([encoder.pack_selected_samples(rows)] * 2)
 

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from wdsctl.core.errors import UsageError
+from wdsctl.core.errors import SampleFailed, UsageError
+from wdsctl.core.text import pluralize
 from wdsctl.loader.decoding import SampleDecoder
 from wdsctl.loader.recipe.task_encoder import DefaultTaskEncoder
 from wdsctl.loader.runtime.failures import SkipSample
@@ -57,6 +58,7 @@ class MultiModalSequence(Sample):
     position_ids: Tensor  # int64 (length,): from 0 in each conversation
     lengths: list[int]  # of the conversations
     images: list[dict[str, Tensor]]  # of each image, what the image processor returns
+    is_pack: bool = False  # also of a pack of one conversation
 
 
 def count_tokens(sequence: MultiModalSequence) -> int:
@@ -74,8 +76,10 @@ class MultiModalTaskEncoder(DefaultTaskEncoder[Any, MultiModalSequence, Any, dic
     one row, with `cu_seqlens_q`, `cu_seqlens_kv` (int32), `max_seqlen_q` and `max_seqlen_kv`: the boundaries of its
     conversations; padding is the last of them.
 
-    Sequences longer than `seq_length` are cut, and so are their images. A sample without a token of the assistant is
-    skipped, and counted in `loader.stats`. Raises UsageError for a tokenizer without a chat template.
+    Sequences longer than `seq_length` are cut, and so are their images: an image stays with all of its tokens, or goes.
+    A sample without a token of the assistant is skipped, and counted in `loader.stats`. A sample fails (WDS161) if the
+    rendered text has more or fewer image tokens than the sample has images. Raises UsageError for a tokenizer without
+    a chat template.
     """
 
     decoder = SampleDecoder(image_decode="pilrgb")  # as image processors take it
@@ -108,8 +112,11 @@ class MultiModalTaskEncoder(DefaultTaskEncoder[Any, MultiModalSequence, Any, dic
         config = self.sample_config
         messages, images = self._read_messages(sample)
         text, spans = self._render(messages, getattr(sample, "tools", None))
+        self._check_image_count(text, len(images))
         tokens, is_answer = self._tokenize(text, spans)
         tokens, is_answer = tokens[: self.seq_length], is_answer[: self.seq_length]
+        cut_tokens = int((tokens == self._image_id).sum()) % config.tokens_per_image  # of an image that is cut in two
+        tokens, is_answer = tokens[: len(tokens) - cut_tokens], is_answer[: len(tokens) - cut_tokens]
         if not is_answer[1:].any():
             raise SkipSample("no answer within seq_length")
         labels = torch.full_like(tokens, config.ignore_place_holder)
@@ -133,6 +140,7 @@ class MultiModalTaskEncoder(DefaultTaskEncoder[Any, MultiModalSequence, Any, dic
             position_ids=torch.cat([each.position_ids for each in samples]),
             lengths=[length for each in samples for length in each.lengths],
             images=[image for each in samples for image in each.images],
+            is_pack=True,
         )
 
     def batch(self, samples: list[MultiModalSequence]) -> dict[str, Any]:
@@ -149,7 +157,7 @@ class MultiModalTaskEncoder(DefaultTaskEncoder[Any, MultiModalSequence, Any, dic
             "num_images": torch.tensor([len(each.images) for each in samples]),
             **_join_images([image for each in samples for image in each.images]),
         }
-        if any(len(each.lengths) > 1 for each in samples):
+        if any(each.is_pack for each in samples):
             batch |= _pack_boundaries(samples, width)
         return batch
 
@@ -160,14 +168,35 @@ class MultiModalTaskEncoder(DefaultTaskEncoder[Any, MultiModalSequence, Any, dic
         if isinstance(sample, VQASample):
             answers = sample.answers
             answer = answers[0] if isinstance(answers, Sequence) and not isinstance(answers, str) else answers
-            return _image_turn(sample.context, answer), [sample.image]
+            return self._image_turn(sample.context, answer), [sample.image]
         if isinstance(sample, CaptioningSample):
-            return _image_turn(self.sample_config.caption_prompt, sample.caption), [sample.image]
+            return self._image_turn(self.sample_config.caption_prompt, sample.caption), [sample.image]
         raise UsageError(
             f"{type(sample).__name__} is no conversation, question or caption",
             hint="override encode_sample of MultiModalTaskEncoder, or set the sample type: wdsctl prepare DATASET "
             "--sample-type ConversationSample",
         )
+
+    def _image_turn(self, question: str, answer: Any) -> Messages:
+        """A question about an image with its answer. The image comes first, unless the question has its token."""
+        image = [] if self.sample_config.image_token in question else [{"type": "image"}]
+        return [
+            {"role": "user", "content": [*image, {"type": "text", "text": question}]},
+            {"role": "assistant", "content": [{"type": "text", "text": "" if answer is None else str(answer)}]},
+        ]
+
+    def _check_image_count(self, text: str, images: int) -> None:
+        """Raise SampleFailed WDS161 unless the rendered text has a token for each image."""
+        token = self.sample_config.image_token
+        count = text.count(token)
+        if count != images:
+            raise SampleFailed(
+                f"the rendered conversation has {pluralize(count, 'image token')} {token!r}, but the sample has "
+                f"{pluralize(images, 'image')}",
+                hint="pass MultiModalSampleConfig(image_token=...) with the token that the chat template writes for an "
+                "image",
+                code="WDS161",
+            )
 
     def _render(self, messages: Messages, tools: Any) -> tuple[str, list[tuple[int, int]]]:
         """The text of a conversation, and (start, end) of each part that the assistant says."""
@@ -254,14 +283,6 @@ def _find_tokenizer(tokenizer: Any) -> Any:
         f"expected a tokenizer of transformers, found {type(tokenizer).__name__}",
         hint="pass AutoTokenizer.from_pretrained(...), or your own task_encoder",
     )
-
-
-def _image_turn(question: str, answer: Any) -> Messages:
-    user_content = [{"type": "image"}, {"type": "text", "text": question}]
-    return [
-        {"role": "user", "content": user_content},
-        {"role": "assistant", "content": [{"type": "text", "text": "" if answer is None else str(answer)}]},
-    ]
 
 
 def _cut(start: int, end: int, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int, bool]]:
