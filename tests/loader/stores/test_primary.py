@@ -39,3 +39,12 @@ def test_missing_part_of_own_sample_is_reported(tmp_path: Path) -> None:
         PrimaryStore(store, store.offsets.shards[0].id << 28).get(".jpg")
 
     assert "'x.txt'" in raised.value.hint
+
+
+def test_primary_refuses_name_that_is_no_text(tmp_path: Path) -> None:
+    store = open_prepared_store(a_tar_store(tmp_path, {"x.txt": b"0"}))
+    primary = PrimaryStore(store, store.offsets.shards[0].id << 28)
+
+    assert None not in primary
+    with pytest.raises(SampleFailed, match="the store has no 'None'"):
+        primary.get(None)  # type: ignore[arg-type]  # a null in JSON

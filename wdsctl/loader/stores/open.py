@@ -289,7 +289,7 @@ class PrimaryStore(FileStore):
         return self._store
 
     def find(self, name: str) -> StoreEntry:
-        if name.startswith("."):
+        if isinstance(name, str) and name.startswith("."):
             return self._store.find_part(self._sample_id, name[1:])
         return self._store.find(name)
 
