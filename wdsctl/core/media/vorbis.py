@@ -1,4 +1,6 @@
-"""Decode Vorbis in Ogg to exactly the sample that its last page states. Source: Vorbis I specification, A.2.
+"""Decode Vorbis in Ogg to exactly the sample that its last page states; and samples of any audio frame as an array.
+
+Source: Vorbis I specification, A.2.
 
 FFmpeg counts samples for the first packet, which has none, and therefore cuts that many too many off the end. If it has
 to cut more than the last packet has, it cuts nothing.
@@ -8,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from av.audio.frame import AudioFrame
+from av.audio.resampler import AudioResampler
 from av.audio.stream import AudioStream
 from av.container import InputContainer
 from av.packet import Packet
@@ -21,6 +24,32 @@ from wdsctl.core.media.stream import count_ogg_samples
 
 #: Samples that an encoder may add to fill its last blocks. If more follow, the file has another recording appended.
 _MAX_PADDING_SAMPLES = 1 << 15
+
+#: Of frames with more planes, PyAV reads and writes beyond the pointers to the planes, which ends the process.
+MAX_PLANES = 7
+
+
+def read_samples(frame: AudioFrame) -> NDArray[np.generic]:
+    """Return the (channels, samples) of a frame in its own type.
+
+    Raises ValueError if numpy has no such type, or if there are more than MAX_PLANES channels in an unknown layout.
+    """
+    channels = frame.layout.nb_channels
+    if frame.format.is_planar and channels > MAX_PLANES:
+        resampler = AudioResampler(format=frame.format.packed.name, layout=frame.layout, rate=frame.sample_rate)
+        packed = (*resampler.resample(frame), *resampler.resample(None))
+        return np.concatenate([read_samples(each) for each in packed], axis=1)
+    data = frame.to_ndarray()
+    return data if frame.format.is_planar else data.reshape(frame.samples, channels).T
+
+
+def make_frame(samples: NDArray[np.generic], sample_type: str, layout: str, rate: int) -> AudioFrame:
+    """Return a frame of (channels, samples), planar if possible. `sample_type`: FFmpeg's name without `p`, as `flt`."""
+    is_planar = len(samples) <= MAX_PLANES
+    data: Any = np.ascontiguousarray(samples if is_planar else samples.T.reshape(1, -1))
+    frame = AudioFrame.from_ndarray(data, format=sample_type + "p" * is_planar, layout=layout)
+    frame.sample_rate = rate
+    return frame
 
 
 class AudioBlock(NamedTuple):
@@ -67,10 +96,8 @@ def decode_exact_frames(container: InputContainer, stream: AudioStream) -> Itera
     begin = max(0, first.pts or 0)
     stop = count_ogg_samples(stream, begin * stream.time_base) or 0
     blocks = (
-        AudioBlock(None if each.pts is None else each.pts - begin, each.to_ndarray()) for each in chain([first], frames)
+        AudioBlock(None if each.pts is None else each.pts - begin, read_samples(each))
+        for each in chain([first], frames)
     )
     for block in trim_padding(blocks, stop):
-        samples = np.ascontiguousarray(block.samples)
-        frame = AudioFrame.from_ndarray(samples, format=first.format.name, layout=first.layout.name)
-        frame.sample_rate = first.sample_rate
-        yield frame
+        yield make_frame(block.samples, first.format.name.rstrip("p"), first.layout.name, first.sample_rate)

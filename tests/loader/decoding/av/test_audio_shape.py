@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+
+import av
 import numpy as np
 import pytest
 
-from tests.loader.decoding.av.media import make_audio, samples
+from tests.loader.decoding.av.media import add_sound, make_audio, samples
 from wdsctl.core.errors import UsageError
 from wdsctl.loader.decoding.av import AVDecoder
 
@@ -89,3 +92,41 @@ def test_missing_audio_channel_fails_sample() -> None:
 
     with pytest.raises(SampleFailed, match="2 channels"):
         AVDecoder(WAV, audio_channels=(0, 5)).get_audio()
+
+
+@pytest.mark.parametrize(
+    ("container", "codec", "layout"),
+    [
+        ("wav", "pcm_s16le", "7.1"),
+        ("flac", "flac", "7.1"),
+        ("mp4", "aac", "7.1"),
+        ("ogg", "libopus", "7.1"),
+        ("wav", "pcm_s24le", "hexadecagonal"),
+    ],
+)
+def test_audio_of_eight_channels_or_more_is_decoded_and_converted(container: str, codec: str, layout: str) -> None:
+    channels = av.AudioLayout(layout).nb_channels
+    sound = np.zeros((48_000, channels), np.float32)
+    for i in range(channels):  # a pulse in one channel after the other
+        sound[i * 2_500 + 1_000 : i * 2_500 + 2_000, i] = np.sin(np.arange(1_000) / 10) / 2
+    target = io.BytesIO()
+    with av.open(target, "w", format=container) as out:
+        stream = add_sound(out, codec, 48_000, layout)
+        frame = av.AudioFrame.from_ndarray(sound.reshape(1, -1), format="flt", layout=layout)
+        frame.sample_rate, frame.pts = 48_000, 0
+        resampler = av.AudioResampler(stream.format.name, layout, 48_000, frame_size=stream.frame_size or None)
+        for piece in (*resampler.resample(frame), *resampler.resample(None)):
+            out.mux(stream.encode(piece))
+        out.mux(stream.encode(None))
+    decoder = AVDecoder(target.getvalue(), audio_format="float")
+
+    native, slow = (each.get_audio().audio_clips[0].numpy() for each in (decoder, decoder.using(audio_rate=24_000)))
+
+    silent = 3 if layout == "7.1" and codec in ("aac", "libopus") else -1  # these cut the frequencies of a subwoofer
+    assert native.shape[0] == slow.shape[0] == channels
+    for i in (i for i in range(channels) if i != silent):
+        at = slice(i * 2_500 + 1_200, i * 2_500 + 1_800)
+        assert np.abs(native[:, at]).max(axis=1).argmax() == i
+        assert np.abs(slow[:, at.start // 2 : at.stop // 2]).max(axis=1).argmax() == i
+    assert decoder.using(audio_channels=1).get_audio().audio_clips[0].shape == (1, native.shape[1])
+    assert np.array_equal(decoder.get_audio_clips([(0.25, 0.5)])[0][0].numpy()[:, :64], native[:, 12_000:12_064])

@@ -8,12 +8,12 @@ from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
-from av.audio.frame import AudioFrame
 from av.audio.layout import AudioLayout
 from av.audio.resampler import AudioResampler
 from numpy.typing import NDArray
 
 from wdsctl.core.errors import UsageError
+from wdsctl.core.media.vorbis import make_frame, read_samples
 from wdsctl.loader.decoding.av.audio_clips import AudioClip
 from wdsctl.loader.decoding.av.audio_samples import AudioArray, AudioStreamFacts
 from wdsctl.loader.decoding.av.container import BadMediumError
@@ -99,16 +99,14 @@ class AudioOutputFormat:
         return self.rate_of(facts) // common, facts.rate // common
 
     def _resample(self, samples: AudioArray, facts: AudioStreamFacts) -> AudioArray:
-        planar = facts.format if facts.format.endswith("p") else f"{facts.format}p"
         # Integers are resampled as floats and rounded once at the end, which is more exact.
-        is_exact = facts.format.rstrip("p") in ("flt", "dbl")
-        working = planar if is_exact else "fltp"
+        sample_type = facts.format.rstrip("p")
+        is_exact = sample_type in ("flt", "dbl")
+        working = f"{sample_type}p" if is_exact else "fltp"
         layout = _channel_layout(self.channels) or facts.layout
         resampler = AudioResampler(format=working, layout=layout, rate=self.rate_of(facts), **_RESAMPLER_OPTIONS)
-        data: Any = np.ascontiguousarray(samples)
-        frame = AudioFrame.from_ndarray(data, format=planar, layout=facts.layout)
-        frame.sample_rate = facts.rate
-        arrays = [each.to_ndarray() for each in (*resampler.resample(frame), *resampler.resample(None))]
+        frame = make_frame(samples, sample_type, facts.layout, facts.rate)
+        arrays = [read_samples(each) for each in (*resampler.resample(frame), *resampler.resample(None))]
         channels = AudioLayout(layout).nb_channels
         joined: AudioArray = np.concatenate(arrays, axis=1) if arrays else np.zeros((channels, 0), np.float32)
         return joined if is_exact else _as_integers(joined, samples.dtype)

@@ -18,7 +18,7 @@ from av.audio.stream import AudioStream
 from numpy.typing import NDArray
 
 from wdsctl.core.media.stream import count_ogg_samples
-from wdsctl.core.media.vorbis import AudioBlock, decode_untrimmed, trim_padding
+from wdsctl.core.media.vorbis import AudioBlock, decode_untrimmed, read_samples, trim_padding
 from wdsctl.loader.decoding.av.container import BadMediumError, OpenMedium
 
 #: How to reach a sample exactly:
@@ -207,12 +207,9 @@ def decode_chunks(
 def frame_to_array(frame: AudioFrame) -> AudioArray:
     """(channels, samples) in the decoder's type. Raises BadMediumError if numpy has no such type."""
     try:
-        data = frame.to_ndarray()
+        return read_samples(frame)
     except ValueError as error:
         raise BadMediumError(f"its sample format {frame.format.name} is not supported") from error
-    if frame.format.is_planar:
-        return data
-    return data.reshape(frame.samples, frame.layout.nb_channels).T
 
 
 def _audio_stream(medium: OpenMedium) -> AudioStream:
