@@ -133,8 +133,8 @@ def test_sample_fails_if_image_tokens_and_images_differ() -> None:
     assert raised.value.code == "WDS161"
 
     image = Image.new("RGB", (7, 7))
-    placed = VQASample(__key__="q", image=image, context="<image>why", answers="so", **BASE)
-    row = an_encoder().encode_sample(placed)
+    question = VQASample(__key__="q", image=image, context="<image>why", answers="so", **BASE)
+    row = an_encoder().encode_sample(question)
     assert (row.input_ids.tolist().count(1), len(row.images)) == (1, 1)
     with pytest.raises(SampleFailed, match="2 image tokens"):
         an_encoder().encode_sample(VQASample(__key__="q", image=image, context="<image><image>", answers="", **BASE))

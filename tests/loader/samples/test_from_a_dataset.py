@@ -202,6 +202,17 @@ def test_subtitles_become_text_and_segments(tmp_path: Path) -> None:
     ]
 
 
+def test_empty_subtitles_have_no_text_and_no_segments(tmp_path: Path) -> None:
+    parts = {"wav": make_audio("wav", "pcm_s16le", seconds=0.1), "srt": b"\n"}
+    field_map = {"audio": "wav", "text": "srt", "segments": "srt"}
+
+    sample = first(
+        a_dataset(tmp_path, 4, parts=lambda _: parts, sample_type="TranscriptionSample", field_map=field_map)
+    )
+
+    assert (sample.text.strip(), sample.segments) == ("", [])
+
+
 @pytest.mark.parametrize("name", SAMPLE_TYPES)
 def test_samples_and_batches_have_values_of_their_parts(tmp_path: Path, name: str) -> None:
     parts, fields, values = examples()[name]

@@ -81,6 +81,8 @@ def _compose_subtitles(values: dict[str, Any]) -> dict[str, Any]:
             value = values.get(name)
             if isinstance(value, str) and is_subtitles(value):
                 composed[name] = read(value)
+            elif name == "segments" and isinstance(value, str) and not value.strip():
+                composed[name] = []  # a file without cues
     except DatasetError as error:
         raise SampleFailed(error.message, hint=error.hint, code=error.code) from error
     return composed

@@ -84,6 +84,21 @@ def test_single_frames_fail_without_frame_in_span() -> None:
         get_single_frames_uniform(LateSpan(MP4), 3)
 
 
+@pytest.mark.parametrize("end", [4.1, 4.6, 5.5])
+def test_uniform_clips_and_frames_are_complete_if_stated_end_is_too_late(end: float) -> None:
+    class LateEnd(AVDecoder):
+        def get_span(self, video: bool = True, audio: bool = True) -> tuple[float, float] | None:
+            return 0, end
+
+    frames, times = get_single_frames_uniform(LateEnd(MP4), 8, return_timestamps=True)
+    data = get_clips_uniform(LateEnd(MP4), 0.1, 8, request_video=True, request_audio=True)
+
+    assert frames.shape[0] == 8
+    assert times[0] < 0.05
+    assert 2.5 < times[-1] < 4
+    assert [len(data.video_clips), len(data.audio_clips)] == [8, 8]
+
+
 def test_get_clips_uniform_refuses_empty_requests() -> None:
     with pytest.raises(UsageError):
         get_clips_uniform(AVDecoder(MP4), 1, 3)

@@ -24,7 +24,8 @@ def get_clips_uniform(
 ) -> AVData:
     """`num_clips` clips of `clip_duration_seconds` at equal distances, the first at the start, the last at the end.
 
-    The end is that of the shorter one of the requested streams. A duration of 0 returns clips of one frame each, from
+    The end is that of the shorter one of the requested streams; if the header states a later end than the file has,
+    clips end earlier. A duration of 0 returns clips of one frame each, from
     the first frame of the video to the last. `video_out_frame_size`: (width, height) in pixels.
     Raises SampleFailed (WDS503) if the medium has no duration or cannot be decoded, UsageError for bad arguments.
     Costs one opening of the medium, and the decoding from the keyframe before each clip to its end.
@@ -57,15 +58,26 @@ def get_clips_uniform(
                 video_out_frame_size=video_out_frame_size,
             )
 
+        def is_complete(data: AVData) -> bool:
+            has_video = not request_video or len(data.video_clips) == num_clips
+            return has_video and (not request_audio or not clip_duration_seconds or len(data.audio_clips) == num_clips)
+
+        half = 0.5 / ((av_decoder.get_video_fps() if request_video else None) or 25.0)
         if clip_duration_seconds or not request_video:
-            return clips(np.linspace(first, last, num_clips).tolist())
-        # The middle of the first and of the last frame, so that rounding does not change the frame.
-        half = 0.5 / (av_decoder.get_video_fps() or 25.0)
-        middles: list[float] = np.linspace(first + half, max(first, last - half), num_clips).tolist()
-        # If the rate varies, the first and the last frame may be shorter than half of a mean frame.
-        data = clips([first, *middles[1:-1], *([max(middles[-1], last - _MIN_LAST_FRAME_SECONDS)] * (num_clips > 1))])
-        # If the duration in the header is wrong by more than that, no frame is there.
-        return data if len(data.video_clips) == num_clips else clips(middles)
+            data = clips(np.linspace(first, last, num_clips).tolist())
+        else:
+            # The middle of the first and of the last frame, so that rounding does not change the frame.
+            middles: list[float] = np.linspace(first + half, max(first, last - half), num_clips).tolist()
+            # If the rate varies, the first and the last frame may be shorter than half of a mean frame.
+            ends = [max(middles[-1], last - _MIN_LAST_FRAME_SECONDS)] * (num_clips > 1)
+            data = clips([first, *middles[1:-1], *ends])
+            first += half
+        # If the duration in the header is too long, nothing is at the last starts.
+        step = half
+        while not is_complete(data) and last > first:
+            last, step = max(first, last - step), step * 2
+            data = clips(np.linspace(first, last, num_clips).tolist())
+        return data
 
 
 @overload
@@ -100,7 +112,7 @@ def get_single_frames_uniform(
     With `return_timestamps` also the second at which each frame appears. Errors and costs as in `get_clips_uniform`.
     """
     data = get_clips_uniform(av_decoder, 0, num_frames, request_video=True, video_out_frame_size=video_out_frame_size)
-    if not data.video_clips:
+    if len(data.video_clips) < num_frames:
         raise SampleFailed(
             "the video has no frame within the duration that its header states",
             where=repr(av_decoder),
