@@ -289,7 +289,7 @@ class PrimaryStore(FileStore):
         return self._store
 
     def find(self, name: str) -> StoreEntry:
-        if isinstance(name, str) and name.startswith("."):
+        if str(name).startswith("."):  # JSON may have a null in the place of a name
             return self._store.find_part(self._sample_id, name[1:])
         return self._store.find(name)
 
