@@ -98,6 +98,7 @@ def prepare(
     from wdsctl.core.index.index import index_if_media_folder
     from wdsctl.core.index.request import IndexRequest, MediaRequest
     from wdsctl.core.invocation import parse_part_names, parse_size_bytes, worker_count
+    from wdsctl.core.prepare.checks import sample_options
     from wdsctl.core.prepare.prepare import prepare as run_prepare
     from wdsctl.core.prepare.request import PrepareRequest
     from wdsctl.core.progress import SILENT_PROGRESS
@@ -116,10 +117,6 @@ def prepare(
         key=key,
         key_until=key_until,
     )
-    if dest is None:
-        folder_report = index_if_media_folder(spec, index_request, catalog=catalog_path, wait=wait, progress=progress)
-        if folder_report is not None:
-            return folder_report
     request = PrepareRequest(
         from_format=from_format,
         format_options=_format_options(option),
@@ -143,6 +140,13 @@ def prepare(
         overwrite=overwrite,
         take_unsure=yes,
     )
+    if dest is None:
+        unfit = sample_options(request)
+        folder_report = index_if_media_folder(
+            spec, index_request, catalog=catalog_path, wait=wait, unfit=unfit, progress=progress
+        )
+        if folder_report is not None:
+            return folder_report
     return run_prepare(spec.root, _path_or_none("dest", dest), request, progress=progress)
 
 

@@ -141,6 +141,14 @@ def test_wizard_asks_again_after_invalid_split(photos: str, capsys: pytest.Captu
     assert "before or after a comma" in capsys.readouterr().err
 
 
+def test_wizard_shows_what_it_asks_about_even_if_quiet(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
+    request = PrepareCommand(source=photos, dest=None, request=PrepareRequest())
+    run_wizard(request, make_answers("", "8,,1", "9,1", True), FakePrepare(), QUIET)
+
+    shown = capsys.readouterr().err
+    assert [text in shown for text in ("folder: ", "before or after a comma", "detected:")] == [True] * 3
+
+
 def test_wizard_replaces_rejected_detection_before_prepare_runs(photos: str) -> None:
     ask, prepare = (
         make_answers("9,1", False, "vqua", "vqa", "", "image=jpg,context=txt", "image=jpg,context=json[q]"),
@@ -283,6 +291,12 @@ def test_interview_with_yes_confirms_but_asks_for_values() -> None:
 def test_command_lines_omit_default_options() -> None:
     request = PrepareCommand(source="my photos", dest=None, request=PrepareRequest(index=IndexRequest(workers=7)))
     assert command_lines(request, 80) == ["  wdsctl prepare 'my photos' --no-input"]
+
+
+def test_command_lines_include_allowed_paths() -> None:
+    command = PrepareCommand(source="photos", dest="out", request=PrepareRequest())
+    (line,) = command_lines(command, 1000, ["/my data"])
+    assert line == "  wdsctl prepare photos out --no-input --allow-path '/my data'"
 
 
 def test_command_lines_include_every_option() -> None:

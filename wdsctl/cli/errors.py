@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 import typer
 
 from wdsctl.cli.formatting import display_path, escape_line, relative_paths
-from wdsctl.cli.output import error_fields, has_color, json_document, write_plain, write_styled
+from wdsctl.cli.output import Output, error_fields, has_color, json_document, write_plain, write_styled
 from wdsctl.core.errors import StorageError, UsageError, WdsctlError, findings_at_least
 from wdsctl.core.urls import redact_secrets
 
 if TYPE_CHECKING:
     from wdsctl.core.convert.request import ConvertReport
+    from wdsctl.core.errors import Finding
     from wdsctl.core.index.index import IndexReport
     from wdsctl.core.index.media_folder import MediaFolderReport
     from wdsctl.core.inspect.inspect import InspectReport
@@ -48,6 +49,26 @@ def inspect_exit_code(report: InspectReport) -> int:
         return NO_SAMPLES
     is_complete = report.statuses.keys() <= {"ok", "missing"}  # missing: the user chose to keep such shards
     return 0 if is_complete and not findings_at_least(report.stale, "error") else PARTIAL
+
+
+def tell_quietly_why_partial(output: Output, findings: Sequence[Finding], left_out: Iterable[str] = ()) -> None:
+    """With --quiet, write one line to stderr that says why the exit code is 5: no report has the findings.
+
+    `left_out`: what else of the report is the reason.
+    """
+    from wdsctl.cli.tables import count_severities
+
+    if not output.quiet or output.json:
+        return
+    codes = ", ".join(dict.fromkeys(finding.code for finding in findings))
+    reasons = [*([f"{count_severities(findings)} ({codes})"] if findings else []), *left_out]
+    if reasons:
+        output.tell(f"partly done: {'; '.join(reasons)}")
+
+
+def error_findings(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings of severity `error`."""
+    return [finding for finding in findings if finding.severity == "error"]
 
 
 def convert_exit_code(report: ConvertReport) -> int:

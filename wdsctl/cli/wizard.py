@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -102,9 +102,9 @@ class Interview:
             try:
                 return parse(self.text(question, default, choices=choices))
             except WdsctlError as error:
-                output.note(f"{error.message} ({error.hint})")
+                output.tell(f"{error.message} ({error.hint})")
             except typer.BadParameter as error:
-                output.note(error.message)
+                output.tell(error.message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +231,7 @@ def _prepare_with_questions(
     except SamplesWouldMoveError as refused:
         from wdsctl.cli.commands.split import render_moves
 
-        output.note(*render_moves(refused.report))
+        output.tell(*render_moves(refused.report))
         if not interview.confirm("move them?", default=False):
             raise
         command = replace(command, request=replace(command.request, may_move=True))
@@ -272,7 +272,7 @@ def ask_missing(command: PrepareCommand, interview: Interview, output: Output) -
     if dest is not None:
         check_dest(dest)
     elif form is not None and form.name not in (IN_PLACE, ROBOT_FORM):
-        output.note(f"{form.name}: {form.reason}")
+        output.tell(f"{form.name}: {form.reason}")
         question = "folder for the shards (? explains)"
         dest = interview.ask_until(
             question, check_dest, output, default=default_dest(command.source), choices=DEST_HELP
@@ -306,7 +306,7 @@ def _ask_form(command: PrepareCommand, interview: Interview, output: Output) -> 
         return recognise_form(command.source, command.dest, command.request.from_format)
     except AmbiguousFormError as ambiguous:
         forms = {form.name: form for form in ambiguous.forms}
-    output.note(*(f"  {form.name}: {form.reason}" for form in forms.values()))
+    output.tell(*(f"  {form.name}: {form.reason}" for form in forms.values()))
 
     def parse(answer: str) -> SourceForm:
         if answer not in forms:
@@ -354,7 +354,8 @@ def confirm_sample_type(
     request = command.request
     if request.sample_type or request.field_map or (detection := detect(command, output)) is None:
         return command
-    output.note("detected:", labelled_lines(_fit_to_screen(detection)))
+    show = output.note if interview.yes else output.tell
+    show("detected:", labelled_lines(_fit_to_screen(detection)))
     choices = "y: use the detected type. n: choose another sample type:\n" + _type_lines()
     if interview.confirm(
         "use it?" if detection.is_sure else "the detection is uncertain; use the detected type?", choices=choices
@@ -393,10 +394,14 @@ def _type_lines() -> str:
     )
 
 
-def command_lines(command: PrepareCommand, width: int) -> list[str]:
-    """The command on lines of at most `width` characters, continued with backslashes."""
+def command_lines(command: PrepareCommand, width: int, allowed_paths: Sequence[str] = ()) -> list[str]:
+    """The command on lines of at most `width` characters, continued with backslashes.
+
+    `allowed_paths`: the folders of --allow-path, without which it would refuse links.
+    """
     lines = ["  "]
-    for argument in map(quote_shell_word, _command_line(command)):
+    allowed = [word for folder in allowed_paths for word in ("--allow-path", folder)]
+    for argument in map(quote_shell_word, [*_command_line(command), *allowed]):
         if lines[-1].strip() and len(f"{lines[-1]} {argument} \\") > width:
             lines.append("     ")
         lines[-1] += argument if lines[-1] == "  " else f" {argument}"

@@ -28,6 +28,16 @@ def test_diff_exits_with_0_for_equal_datasets(wdsctl: Wdsctl, pair: tuple[Path, 
     assert result.stdout.splitlines()[-1].startswith("nothing differs (by keys, and the bytes of parts; ")
 
 
+@pytest.mark.parametrize(("option", "value"), [("--until", 1), ("--catalog-b", "elsewhere")])
+def test_diff_refuses_options_without_their_other_side(
+    wdsctl: Wdsctl, shards: Path, option: str, value: object
+) -> None:
+    wdsctl("index", shards)
+    since = ["--since", 1] if option == "--catalog-b" else []
+    result = wdsctl("diff", shards, *since, option, value)
+    assert (result.code, f"{option} needs " in result.stderr) == (2, True)
+
+
 def test_diff_prints_differences_within_80_columns_and_exits_with_1(
     wdsctl: Wdsctl, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

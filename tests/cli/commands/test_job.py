@@ -43,6 +43,16 @@ def test_job_commands_print_json_documents(wdsctl: Wdsctl, root: str, tmp_path: 
     assert script["scheduler"] == "slurm"
 
 
+def test_job_passes_yes_on_to_its_command(wdsctl: Wdsctl, tmp_path: Path) -> None:
+    root, job = some_shards(tmp_path / "many", 2, 40), str(tmp_path / "job")
+    wdsctl("index", root)
+    wdsctl("split", root, "1,1", "--by", "key")
+    command = ("--", "split", root, "1,9", "--by", "key", "--seed", "3")
+    refused = wdsctl("job", "plan", job, *command)
+    assert (refused.code, "WDS238" in refused.stderr) == (2, True), refused.stderr
+    assert wdsctl("job", "plan", job, "--yes", *command).code == 0
+
+
 def test_job_run_reads_task_number_from_environment(
     wdsctl: Wdsctl, root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,10 @@ def test_validate_formats_are_written_to_stdout_or_file(
         (["--json", "--format", "sarif"], "exclude each other"),
         (["--shards", "none.tar"], "no shard of the"),
         (["--quarantine", "--release"], "contradict"),
+        (["--release", "--level", "content"], "--level has no effect with --release"),
+        (["--release", "--format", "sarif", "-o", "x.sarif"], "--format has no effect with --release"),
+        (["--release", "-o", "x.json"], "--output has no effect with --release"),
+        (["--format", "sarif", "-o", "no/such/folder/x"], "the folder of -o does not exist"),
     ],
 )
 def test_validate_exits_with_2_for_invalid_options(
@@ -138,6 +143,20 @@ def test_validate_exits_with_2_for_invalid_options(
     wdsctl("index", shards)
     result = wdsctl("validate", shards, *words)
     assert (result.code, message in result.stderr + result.stdout) == (2, True), result.stderr
+
+
+def test_validate_release_takes_configured_levels(
+    wdsctl: Wdsctl, shards: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wdsctl("index", shards)
+    monkeypatch.setenv("WDSCTL_VALIDATE_LEVEL", "content")
+    assert wdsctl("validate", shards, "--release").code == 0
+
+
+def test_validate_json_answers_with_document_beside_file(wdsctl: Wdsctl, shards: Path, tmp_path: Path) -> None:
+    wdsctl("index", shards)
+    result = wdsctl("validate", shards, "--json", "-o", tmp_path / "out.json")
+    assert result.document == json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
 
 
 def test_validate_reports_and_releases_quarantine(wdsctl: Wdsctl, dataset_with_broken_json: Path) -> None:

@@ -58,6 +58,15 @@ def test_view_commands_print_json_documents(wdsctl: Wdsctl, indexed: Path, words
     assert (result.document["schema"], result.document["command"]) == (1, f"view {words[0]}")
 
 
+@pytest.mark.parametrize(("words", "needed"), [(("--seed", 7), "--sample"), (("--unknown", "skip"), "--keys")])
+def test_view_create_refuses_options_without_effect(
+    wdsctl: Wdsctl, indexed: Path, words: tuple[object, ...], needed: str
+) -> None:
+    result = wdsctl("view", "create", indexed, "x", "--where", "position = 0", *words)
+    assert (result.code, f"{words[0]} has no effect without {needed}" in result.stderr) == (2, True)
+    assert wdsctl("view", "list", indexed, "--quiet").stdout == ""
+
+
 def test_view_create_suggests_column_for_typo(wdsctl: Wdsctl, indexed: Path) -> None:
     result = wdsctl("view", "create", indexed, "x", "--where", "positon = 0")
     assert result.code == 2

@@ -181,7 +181,14 @@ def _run_like(common: options.CommonOptions) -> Callable[[Sequence[str]], int]:
     """Runs the command of a job, which answers as the options of this command say."""
     from wdsctl.cli.main import run_inner
 
-    flags = [name for name, is_set in (("--json", common.json), ("--quiet", common.quiet)) if is_set]
+    given = {
+        "--json": common.json,
+        "--quiet": common.quiet,
+        "--no-color": common.no_color,
+        "--no-input": common.no_input,
+        "--yes": common.yes,
+    }
+    flags = [name for name, is_set in given.items() if is_set]
     return lambda arguments: run_inner([*flags, *arguments])
 
 

@@ -63,6 +63,8 @@ def command(
         names=(each.id for each in report.runs),
         table=TsvTable(_TSV_COLUMNS, report.runs),
     )
+    if common.output.is_for_agent and len(report.runs) < report.total:
+        common.output.note(_earlier_text(report))
     return 0 if report.runs else 3
 
 
@@ -84,7 +86,11 @@ def render_log(report: LogReport, *, is_narrow: bool = False) -> Iterator[Render
         columns = ("#run", "=started", "#took", "status", "#generation", "#samples", "command")
         yield make_table(columns, map(_row, report.runs))
     if len(report.runs) < report.total:
-        yield f"... and {format_count(report.total - len(report.runs))} earlier (-n 0 lists all)"
+        yield _earlier_text(report)
+
+
+def _earlier_text(report: LogReport) -> str:
+    return f"... and {format_count(report.total - len(report.runs))} earlier (-n 0 lists all)"
 
 
 def render_run(report: RunReport) -> Iterator[RenderableType]:

@@ -64,7 +64,9 @@ def command(
         texts = (
             listing_document(listing)
             if common.json
-            else _lines(listing, long=long and not common.quiet, null=null, is_tsv=common.output.is_for_agent)
+            else _lines(
+                listing, long=long and not common.quiet, null=null, is_tsv=common.output.is_for_agent and not null
+            )
         )
         listed = write_entries(texts, is_raw=null and not (common.json or sys.stdout.isatty()))
     if not listed:

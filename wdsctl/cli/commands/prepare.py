@@ -30,6 +30,7 @@ from wdsctl.core.text import pluralize
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from wdsctl.cli.output import Output
     from wdsctl.core.convert.request import ConvertReport
     from wdsctl.core.index.index import IndexReport
     from wdsctl.core.prepare.prepare import PrepareReport
@@ -185,6 +186,7 @@ def command(
     from wdsctl.core.index.index import index_if_media_folder
     from wdsctl.core.index.request import IndexRequest, MediaRequest
     from wdsctl.core.index.write_dataset_yaml import UnsureTypeError
+    from wdsctl.core.prepare.checks import sample_options
     from wdsctl.core.prepare.request import PrepareRequest
 
     spec = wizard.ask_source(common) if source is None else parse_root_spec(source)
@@ -201,12 +203,6 @@ def command(
         key=key,
         key_until=key_until,
     )
-    if dest is None:
-        with show_progress(common.output) as progress:
-            folder_report = index_if_media_folder(spec, request, catalog=catalog, wait=wait, progress=progress)
-        if folder_report is not None:
-            common.output.answer("prepare", folder_report, render_media_folder_index, names=[folder_report.catalog])
-            return errors.media_folder_exit_code(folder_report)
     prepare_request = PrepareRequest(
         from_format=from_format,
         format_options=options.parse_format_options(option or []),
@@ -230,6 +226,15 @@ def command(
         index=request,
         wait=wait,
     )
+    if dest is None:
+        with show_progress(common.output) as progress:
+            folder_report = index_if_media_folder(
+                spec, request, catalog=catalog, wait=wait, unfit=sample_options(prepare_request), progress=progress
+            )
+        if folder_report is not None:
+            common.output.answer("prepare", folder_report, render_media_folder_index, names=[folder_report.catalog])
+            errors.tell_quietly_why_partial(common.output, errors.error_findings(folder_report.findings))
+            return errors.media_folder_exit_code(folder_report)
     output = common.output
     try:
         outcome = wizard.prepare_interactively(
@@ -255,10 +260,19 @@ def command(
         options_again = "".join(f" {name} {shell_argument(value)}" for name, value in again)
         output.note(f"next: wdsctl {verb} {shell_argument(report.primary or report.dest)}{options_again}")
     if outcome.has_prompted:
-        output.note("the same without questions:", *wizard.command_lines(outcome.command, terminal_width(sys.stderr)))
+        lines = wizard.command_lines(outcome.command, terminal_width(sys.stderr), common.allow_path or ())
+        output.note("the same without questions:", *lines)
+    _tell_quietly_why_partial(report, output)
     codes = [errors.index_exit_code(report.index)] if report.index is not None else []
     codes += [errors.convert_exit_code(report.conversion)] if report.conversion is not None else []
     return max(codes, default=0)
+
+
+def _tell_quietly_why_partial(report: PrepareReport, output: Output) -> None:
+    done = report.conversion
+    findings = [*(done.findings if done is not None else ()), *(report.index.findings if report.index else ())]
+    left_out = left_out_lines(done) if done is not None and (done.failed or done.kept) else ()
+    errors.tell_quietly_why_partial(output, errors.error_findings(findings), left_out)
 
 
 #: Names of left-out files shown.

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wdsctl.cli import options
-from wdsctl.cli.errors import PARTIAL
-from wdsctl.cli.formatting import display_path, format_count, format_duration
+from wdsctl.cli.errors import PARTIAL, tell_quietly_why_partial
+from wdsctl.cli.formatting import display_path, format_count, format_duration, shell_argument
 from wdsctl.cli.tables import finding_lines, make_table, sort_by_severity
 from wdsctl.core.invocation import worker_count
 
@@ -80,6 +80,7 @@ def command(
     with show_progress(common.output) as progress:
         report = repair(root, request, catalog=catalog, workers=worker_count(workers), progress=progress)
     common.output.answer("repair", report, repair_renderer(limit, in_place=in_place), names=_written(report))
+    tell_quietly_why_partial(common.output, report.findings)
     return PARTIAL if report.findings else 0
 
 
@@ -143,12 +144,12 @@ def render_repair(report: RepairReport, *, limit: int = 0, in_place: bool = Fals
 
 def _next_steps(report: RepairReport, *, in_place: bool) -> Iterator[str]:
     if in_place:
-        yield f"  next: wdsctl index {display_path(report.root)}"
+        yield f"  next: wdsctl index {shell_argument(report.root)}"
         return
     if report.sound and not report.copied:
         only = f"only the {format_count(report.fixed, 'repaired shard')}"
         yield f"  {display_path(report.dest)} has {only}; --all copies the sound ones too"
-    yield f"  next: wdsctl prepare {display_path(report.dest)}"
+    yield f"  next: wdsctl prepare {shell_argument(report.dest)}"
 
 
 def _verdict(report: RepairReport, *, in_place: bool) -> str:

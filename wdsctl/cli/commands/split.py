@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wdsctl.cli import options
-from wdsctl.cli.formatting import display_path, escape_line, format_count, format_share, format_size
+from wdsctl.cli.formatting import (
+    display_path,
+    escape_line,
+    format_count,
+    format_share,
+    format_size,
+    shell_argument,
+)
 from wdsctl.cli.tables import finding_lines, make_table
 from wdsctl.core.errors import UsageError
 from wdsctl.core.invocation import worker_count
@@ -220,7 +227,7 @@ def _make_splits(
     except SamplesWouldMoveError as error:
         if not may_ask(common):
             raise
-        common.output.note(*render_moves(error.report))
+        common.output.tell(*render_moves(error.report))
         if not TerminalPrompter().confirm("move them?", default=False):
             hint = "pass `--set NAME` to create another split set and keep this one"
             raise UsageError("answered no: no sample was moved", hint=hint) from None
@@ -377,8 +384,8 @@ def render_strata(report: SplitReport) -> Iterator[RenderableType]:
 
 def render_sets(report: SplitSetsReport) -> Iterator[RenderableType]:
     if not report.sets:
-        root = display_path(report.root)
-        yield f"{root}: no splits yet (wdsctl split {root} 8,1,1 creates them)"
+        command = f"wdsctl split {shell_argument(report.root)} 8,1,1"
+        yield f"{display_path(report.root)}: no splits yet ({command} creates them)"
     for each in report.sets:
         name = f"set {escape_line(each.name)}, " if each.name else ""
         yield f"{display_path(report.root)}: {name}split {each.rule}"

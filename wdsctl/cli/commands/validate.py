@@ -76,7 +76,23 @@ FormatOption = Annotated[
 ]
 
 
+#: Options that say what to check and how to report it: --release checks nothing.
+_CHECK_FLAGS = {
+    "level": "--level",
+    "sample": "--sample",
+    "seed": "--seed",
+    "refs": "--refs",
+    "target": "--for",
+    "again": "--again",
+    "fail_on": "--fail-on",
+    "limit": "--limit",
+    "format": "--format",
+    "output": "--output",
+}
+
+
 def command(
+    context: typer.Context,
     root: Annotated[
         str,
         typer.Argument(
@@ -138,6 +154,7 @@ def command(
     from wdsctl.core.validate.validate import validate
 
     if release:
+        _check_release(context)
         with show_progress(common.output) as progress:
             released = release_quarantine(
                 root,
@@ -168,6 +185,17 @@ def command(
     return 1 if fail_on != "never" and findings_at_least(report.findings, fail_on) else 0
 
 
+def _check_release(context: typer.Context) -> None:
+    from wdsctl.core.errors import UsageError
+
+    flag = options.find_typed(context, _CHECK_FLAGS)
+    if flag:
+        raise UsageError(
+            f"{flag} has no effect with --release, which checks nothing",
+            hint=f"omit {flag}; validate in a second run, or pass --json for the report of --release",
+        )
+
+
 def _check_format(output_format: str, output: str | None, *, is_json: bool) -> None:
     from wdsctl.core.errors import UsageError
 
@@ -175,6 +203,10 @@ def _check_format(output_format: str, output: str | None, *, is_json: bool) -> N
         raise UsageError("-o needs --format", hint="add `--format sarif`, `--format junit` or `--format json`")
     if output is not None and os.path.isdir(output):
         raise UsageError("-o is a folder", where=output, hint="pass a file in this folder")
+    if output is not None and not os.path.isdir(os.path.dirname(os.path.abspath(output))):  # before hours of work
+        raise UsageError(
+            "the folder of -o does not exist", where=output, hint="create the folder, or pass another file"
+        )
     if is_json and output_format not in ("text", "json"):
         raise UsageError(f"--json and --format {output_format} exclude each other", hint="omit one of them")
 
@@ -187,8 +219,8 @@ def _write_answer(
     limit: int,
     common: options.CommonOptions,
 ) -> None:
-    """Write the report to stdout, or to a file with the text on stdout."""
-    from wdsctl.cli.output import Output, write_plain
+    """Write the report to stdout; or to a file, and the text, or with --json the document, to stdout."""
+    from wdsctl.cli.output import write_plain
     from wdsctl.core.directories import resolve_parent
     from wdsctl.core.files import write_text
 
@@ -199,9 +231,7 @@ def _write_answer(
     if text and output is None:
         write_plain(sys.stdout, text)
     else:
-        Output(quiet=common.quiet, no_color=common.no_color).answer(
-            "validate", report, validation_renderer(limit), is_explicit=output_format == "text"
-        )
+        common.output.answer("validate", report, validation_renderer(limit), is_explicit=output_format == "text")
 
 
 def validation_renderer(limit: int) -> Callable[[ValidateReport], Iterator[RenderableType]]:

@@ -112,6 +112,7 @@ UnknownOption = Annotated[
 
 
 def create(
+    context: typer.Context,
     root: RootArgument,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the new view.")] = "",
     *,
@@ -142,10 +143,14 @@ def create(
     """Create a view of the samples that match."""
     from wdsctl.cli.progress import show_progress
     from wdsctl.core.dataset.view_root import parse_views
+    from wdsctl.core.errors import UsageError
     from wdsctl.core.storage.source_files import absolute
     from wdsctl.core.views.definition import STDIN, ViewDefinition
     from wdsctl.core.views.views import create_view
 
+    for flag, needed, is_given in (("seed", "sample", sample), ("unknown", "keys", keys)):
+        if not is_given and options.find_typed(context, {flag: f"--{flag}"}):
+            raise UsageError(f"--{flag} has no effect without --{needed}", hint=f"add --{needed}, or omit --{flag}")
     root, (name,) = parse_views(root, [name], catalog)
     path = absolute(keys) if keys and keys != STDIN else keys
     definition = ViewDefinition(where=where, sql=sql, keys=path, split=split or "", sample=sample, seed=seed)

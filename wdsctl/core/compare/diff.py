@@ -177,6 +177,13 @@ def diff_datasets(
             "a second dataset and --since exclude each other" if second else "nothing to compare the dataset with",
             hint="pass two datasets, or one dataset and an older generation: `--since N`",
         )
+    if since is None and until is not None:
+        raise UsageError(
+            "--until needs --since: it is the later one of two generations",
+            hint="pass --since N, the earlier generation",
+        )
+    if second is None and catalogs[1] is not None:
+        raise UsageError("--catalog-b needs a second dataset", hint="omit --catalog-b; --catalog is the catalog of A")
     if content and is_history:
         raise UsageError(
             "cannot compare bytes with an older generation, whose bytes are not stored", hint="remove --content"

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from wdsctl.core.catalog.history import record_run
@@ -334,12 +335,13 @@ def index_if_media_folder(
     *,
     catalog: str | None = None,
     wait: float = 0.0,
+    unfit: Mapping[str, bool] = MappingProxyType({}),
     progress: Progress = SILENT_PROGRESS,
 ) -> MediaFolderReport | None:
     """Call `index_media_folder` if `spec` names a folder of media files; otherwise return None.
 
-    Raises UsageError WDS322 if the request has columns, `hashed` or `sample_rows`, none of which apply to a media
-    folder, and UsageError for `missing="keep"`.
+    Raises UsageError WDS322 if the request has columns, `hashed`, `sample_rows` or keys, none of which apply to a media
+    folder, or for an option of `unfit` that is given, and UsageError for `missing="keep"`.
     """
     media_requested = request.media.selection is not None
     if spec.selection is not None or os.path.isfile(spec.root):
@@ -356,6 +358,15 @@ def index_if_media_folder(
         raise UsageError(
             "a media folder has no samples, and therefore no columns",
             hint="write shards from it with `wdsctl prepare FOLDER DEST`, or query v_file (docs/catalog.md)",
+            code="WDS322",
+        )
+    given = {"--key": request.key, "--key-until": request.key_until, **unfit}
+    name = next((name for name, is_given in given.items() if is_given), "")
+    if name:
+        raise UsageError(
+            f"{name} needs samples, which a media folder does not have",
+            where=spec.root,
+            hint=f"omit {name}; or write the files into shards: {shell_command('prepare', spec.root, 'DEST')}",
             code="WDS322",
         )
     if request.missing == "keep":

@@ -135,6 +135,27 @@ def check_fitting_options(request: PrepareRequest, *, are_raw: bool) -> None:
         )
 
 
+def sample_options(request: PrepareRequest) -> dict[str, bool]:
+    """The options about samples and shards, and whether the request has them. A media folder has neither."""
+    default = PrepareRequest()
+    return {
+        "--split": request.split is not None,
+        "--by": request.split_by != default.split_by,
+        "--seed": request.seed != default.seed,
+        "--sample-type": bool(request.sample_type),
+        "--field-map": bool(request.field_map),
+        "--redetect": request.redetect,
+        "--from": bool(request.from_format),
+        "-O": bool(request.format_options),
+        "--layout": bool(request.layout),
+        "--shard-samples": request.shard_samples != default.shard_samples,
+        "--shard-size": request.shard_size != default.shard_size,
+        "--template": request.template != default.template,
+        "--overwrite": request.overwrite,
+        **_raw_options(request),
+    }
+
+
 def check_options(request: PrepareRequest) -> None:
     """Check the options that need no data, so that a mistake is found before hours of work. Raises UsageError."""
     if request.index.media.selection is not None:
