@@ -46,6 +46,7 @@ def test_read_settings_converts_values(read: Read) -> None:
         "ls split": "x",
     }
     assert read("[index]\nmedia = false\n") == {}
+    assert read("media = true\n") == {"prepare media": "auto", "index media": "auto"}  # not of convert
 
 
 def test_read_settings_wraps_text_in_list(read: Read) -> None:

@@ -121,6 +121,16 @@ def test_configured_flags_and_lists_reach_command(wdsctl: Wdsctl, runs: Path, tm
     assert (document["shards"], document["hashed"]) == (8, 8)
 
 
+def test_variable_true_means_bare_option(
+    wdsctl: Wdsctl, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WDSCTL_INDEX_MEDIA", "true")
+    assert wdsctl("index", runs, "--json").document["media"]["selection"] == "auto"
+    (tmp_path / OWN).write_text('[index]\nmedia = "jpg"\n')
+    monkeypatch.setenv("WDSCTL_INDEX_MEDIA", "false")
+    assert wdsctl("index", runs, "--json").document["media"]["selection"] == "auto"  # as in the last run
+
+
 def test_subcommands_are_configurable(wdsctl: Wdsctl, runs: Path, tmp_path: Path) -> None:
     (tmp_path / OWN).write_text('[view.create]\nwhere = "position = 0"\n')
     assert wdsctl("view", "create", runs, "first", "--json").document["samples"] == 10

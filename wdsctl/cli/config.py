@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from typer.main import get_command
 
-from wdsctl.cli.app import BARE_OPTION_VALUES, build_full_app
+from wdsctl.cli.app import BARE_OPTION_EXCEPTIONS, BARE_OPTION_VALUES, build_full_app
 from wdsctl.cli.config_file import CONFIG_VARIABLE, NO_CONFIG, find_config_file, read_config_file
 from wdsctl.cli.options import COMMAND_GROUPS, CONFIG_FLAG
 from wdsctl.core.errors import UsageError, WdsctlError
@@ -81,14 +81,22 @@ def _load_defaults(
             f"{CONFIG_FLAG} is empty", hint="check whether a variable is unset; or pass `--config none` to use no file"
         )
     path = find_config_file(os.environ, config)
+    values: dict[str, Any] = {}
     if path is not None:
         values = {each.option: each.value for each in read_settings(path) if each.command == command}
-        context.default_map = {options[option].name: value for option, value in values.items()}
         origins.update({options[option].name: (f"--{option}", path) for option in values})
     for option, parameter in options.items():
         variables = [name for name in parameter.envvar if os.environ.get(name)]
-        if variables:
-            origins[parameter.name] = (f"--{option}", variables[0])
+        if not variables:
+            continue
+        origins[parameter.name] = (f"--{option}", variables[0])
+        word = os.environ[variables[0]].lower()
+        if _bare_value(command, option) is not None and word in ("true", "false"):
+            parameter.envvar = None  # its text is not the value
+            values.pop(option, None)
+            values |= {option: _bare_value(command, option)} if word == "true" else {}
+    if values:
+        context.default_map = {options[option].name: value for option, value in values.items()}
     return config
 
 
@@ -117,7 +125,7 @@ def read_settings(path: str) -> list[Setting]:
         if not users:
             known = {option for options in commands.values() for option in options}
             raise _unknown_option_error(path, key, key, known)
-        for name in users:
+        for name in _without_exceptions(users, _option_name(key), value):
             settings[name, _option_name(key)] = _make_setting(path, name, key, value, commands[name])
     for name, table in tables.items():
         if name not in commands or not isinstance(table, dict):
@@ -172,6 +180,19 @@ def _variable_names(command: str, option: str) -> list[str]:
     return [name for name in (each.replace("-", "_") for each in names) if name not in NON_OPTION_VARIABLES]
 
 
+def _without_exceptions(commands: list[str], option: str, value: Any) -> list[str]:
+    """The commands that a value above all tables applies to: true is no value of an option that may not stand bare."""
+    return [
+        name for name in commands if not (isinstance(value, bool) and (name, f"--{option}") in BARE_OPTION_EXCEPTIONS)
+    ]
+
+
+def _bare_value(command: str, option: str) -> str | None:
+    """The value of an option that may stand bare; None for any other."""
+    flag = f"--{option}"
+    return None if (command, flag) in BARE_OPTION_EXCEPTIONS else BARE_OPTION_VALUES.get(flag)
+
+
 def _option_name(key: str) -> str:
     return key.replace("_", "-")
 
@@ -179,7 +200,7 @@ def _option_name(key: str) -> str:
 def _make_setting(path: str, command: str, key: str, value: Any, options: Mapping[str, Any]) -> Setting:
     """The setting of a key. A number becomes text as on the command line, and `media = true` the bare `--media`."""
     option = _option_name(key)
-    parameter, bare = options[option], BARE_OPTION_VALUES.get(f"--{option}")
+    parameter, bare = options[option], _bare_value(command, option)
     if parameter.is_flag:
         if not isinstance(value, bool):
             raise _config_error(path, f"{key}: expected true or false")

@@ -188,7 +188,7 @@ def command(
 def _check_release(context: typer.Context) -> None:
     from wdsctl.core.errors import UsageError
 
-    flag = options.find_typed(context, _CHECK_FLAGS)
+    flag = options.find_given(context, _CHECK_FLAGS)
     if flag:
         raise UsageError(
             f"{flag} has no effect with --release, which checks nothing",

@@ -149,7 +149,7 @@ def create(
     from wdsctl.core.views.views import create_view
 
     for flag, needed, is_given in (("seed", "sample", sample), ("unknown", "keys", keys)):
-        if not is_given and options.find_typed(context, {flag: f"--{flag}"}):
+        if not is_given and options.find_given(context, {flag: f"--{flag}"}):
             raise UsageError(f"--{flag} has no effect without --{needed}", hint=f"add --{needed}, or omit --{flag}")
     root, (name,) = parse_views(root, [name], catalog)
     path = absolute(keys) if keys and keys != STDIN else keys
