@@ -28,8 +28,8 @@ Examples:
 \b
 Names are relative to ROOT. checksum takes a
 hash from the catalog if `index --hash` recorded it and the shard has the same
-size and time. --check reads all shards. Exits with 1 if a file differs, and
-with 5 if a shard cannot be read.
+size and time. --check reads all shards, and exits with 1 if a file differs or
+cannot be read. Without --check, an unreadable shard is exit code 5.
 """
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -260,7 +260,7 @@ def command(
     with show_progress(output) as shown:
         report = convert(paths[:-1], paths[-1], chosen, progress=shown)
     output.answer("convert", report, render_convert, names=[report.dest])
-    left_out = left_out_lines(report) if report.failed or report.kept else ()
+    left_out: Iterable[str] = left_out_lines(report) if report.failed or report.kept else ()
     errors.tell_quietly_why_partial(output, errors.error_findings(report.findings), left_out)
     if report.datasets and report.datasets[0].sample_type and not (report.dry_run or report.up_to_date or common.json):
         # Of media apart from labels the last one is the primary.

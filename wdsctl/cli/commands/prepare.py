@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -271,7 +271,7 @@ def command(
 def _tell_quietly_why_partial(report: PrepareReport, output: Output) -> None:
     done = report.conversion
     findings = [*(done.findings if done is not None else ()), *(report.index.findings if report.index else ())]
-    left_out = left_out_lines(done) if done is not None and (done.failed or done.kept) else ()
+    left_out: Iterable[str] = left_out_lines(done) if done is not None and (done.failed or done.kept) else ()
     errors.tell_quietly_why_partial(output, errors.error_findings(findings), left_out)
 
 

@@ -76,16 +76,13 @@ FormatOption = Annotated[
 ]
 
 
-#: Options that say what to check and how to report it: --release checks nothing.
+#: Options that say what to check and where the report goes: --release checks nothing.
 _CHECK_FLAGS = {
     "level": "--level",
     "sample": "--sample",
-    "seed": "--seed",
     "refs": "--refs",
     "target": "--for",
     "again": "--again",
-    "fail_on": "--fail-on",
-    "limit": "--limit",
     "format": "--format",
     "output": "--output",
 }

@@ -360,7 +360,7 @@ def index_if_media_folder(
             hint="write shards from it with `wdsctl prepare FOLDER DEST`, or query v_file (docs/catalog.md)",
             code="WDS322",
         )
-    given = {"--key": request.key, "--key-until": request.key_until, **unfit}
+    given: dict[str, object] = {"--key": request.key, "--key-until": request.key_until, **unfit}
     name = next((name for name, is_given in given.items() if is_given), "")
     if name:
         raise UsageError(
