@@ -190,7 +190,7 @@ def test_quiet_prints_only_names(run: Run, case: Case) -> None:
         ("convert rows.csv {out} --from csv -O key=id", "1 sample that could not be read"),
     ],
 )
-def test_quiet_commands_say_why_they_exit_with_5(run: Run, world: Path, line: str, reason: str) -> None:
+def test_quiet_commands_report_why_they_exit_with_5(run: Run, world: Path, line: str, reason: str) -> None:
     (world / "rows.csv").write_text("id,caption,image\n1,a cat,no.jpg\n2,a dog,0.txt\n", encoding="utf-8")
     (world / "0.txt").write_text("text", encoding="utf-8")
     code, _, stderr, _ = run(Case(line, ()), "--quiet")

@@ -154,7 +154,7 @@ def test_validate_release_names_source_of_configured_level(
     assert (result.code, "WDSCTL_VALIDATE_LEVEL sets --level" in result.stderr) == (2, True)
 
 
-def test_validate_json_answers_with_document_beside_file(wdsctl: Wdsctl, shards: Path, tmp_path: Path) -> None:
+def test_validate_json_prints_document_that_it_writes(wdsctl: Wdsctl, shards: Path, tmp_path: Path) -> None:
     wdsctl("index", shards)
     result = wdsctl("validate", shards, "--json", "-o", tmp_path / "out.json")
     assert result.document == json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
