@@ -206,7 +206,7 @@ def test_ls_ends_long_lines_with_nul_bytes_for_agents(run: Run, monkeypatch: pyt
     assert run(Case("ls shards -l -0", ()))[1] == people != ""
 
 
-def test_log_tells_agents_that_earlier_runs_are_not_listed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_reports_to_agents_that_earlier_runs_exist(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAUDECODE", "1")
 
     assert run(Case("log shards -n 1", ()))[2].endswith(" earlier (-n 0 lists all)\n")
