@@ -123,8 +123,15 @@ def parse_split_request(
         allow_empty=allow_empty,
         workers=workers,
     )
-    if request.is_query and (seed or allow_empty):
+    has_shares = ratios is not None or bool(folds)
+    if (seed and not has_shares) or (allow_empty and request.is_query):
         raise UsageError(f"{'--seed' if seed else '--allow-empty'} only applies to ratios", hint=_RATIOS_HINT)
+    if again and (split_set or request.has_excludes):
+        name = "--set" if split_set else "--no-excludes" if no_excludes else "new excludes"
+        raise UsageError(
+            f"--again and {name} exclude each other: it makes all sets and excludes again by dataset.yaml",
+            hint="edit dataset.yaml, or run `wdsctl split` again without --again",
+        )
     return request
 
 
