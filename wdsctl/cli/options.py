@@ -328,15 +328,6 @@ class CommonOptions:
         return Output(json=self.json, quiet=self.quiet, no_color=self.no_color)
 
 
-def find_given(context: typer.Context, flags: Mapping[str, str]) -> str:
-    """The first flag of `flags` (parameter -> flag) that was typed or configured; empty if none was."""
-    for parameter, flag in flags.items():
-        source = context.get_parameter_source(parameter)
-        if source is not None and source.name != "DEFAULT":
-            return flag
-    return ""
-
-
 def with_common(function: Callable[..., int]) -> Callable[..., int]:
     """Add the options of `COMMON_OPTIONS` to a command, which receives them as its argument `common`.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
@@ -76,20 +76,7 @@ FormatOption = Annotated[
 ]
 
 
-#: Options that say what to check and where the report goes: --release checks nothing.
-_CHECK_FLAGS = {
-    "level": "--level",
-    "sample": "--sample",
-    "refs": "--refs",
-    "target": "--for",
-    "again": "--again",
-    "format": "--format",
-    "output": "--output",
-}
-
-
 def command(
-    context: typer.Context,
     root: Annotated[
         str,
         typer.Argument(
@@ -151,7 +138,17 @@ def command(
     from wdsctl.core.validate.validate import validate
 
     if release:
-        _check_release(context)
+        _check_release(
+            {
+                "--level": level,
+                "--sample": sample != "100%",
+                "--refs": refs,
+                "--for": target,
+                "--again": again,
+                "--format": format,
+                "--output": output,
+            }
+        )
         with show_progress(common.output) as progress:
             released = release_quarantine(
                 root,
@@ -182,10 +179,11 @@ def command(
     return 1 if fail_on != "never" and findings_at_least(report.findings, fail_on) else 0
 
 
-def _check_release(context: typer.Context) -> None:
+def _check_release(check_options: Mapping[str, object]) -> None:
+    """Raise UsageError if an option is given that says what to check, or where the report goes."""
     from wdsctl.core.errors import UsageError
 
-    flag = options.find_given(context, _CHECK_FLAGS)
+    flag = next((flag for flag, is_given in check_options.items() if is_given), "")
     if flag:
         raise UsageError(
             f"{flag} has no effect with --release, which checks nothing",

@@ -112,7 +112,6 @@ UnknownOption = Annotated[
 
 
 def create(
-    context: typer.Context,
     root: RootArgument,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the new view.")] = "",
     *,
@@ -148,9 +147,12 @@ def create(
     from wdsctl.core.views.definition import STDIN, ViewDefinition
     from wdsctl.core.views.views import create_view
 
-    for flag, needed, is_given in (("seed", "sample", sample), ("unknown", "keys", keys)):
-        if not is_given and options.find_given(context, {flag: f"--{flag}"}):
-            raise UsageError(f"--{flag} has no effect without --{needed}", hint=f"add --{needed}, or omit --{flag}")
+    for flag, is_given, needed, other in (
+        ("--seed", seed != 0, "--sample", sample),
+        ("--unknown", unknown != "error", "--keys", keys),
+    ):
+        if is_given and not other:
+            raise UsageError(f"{flag} has no effect without {needed}", hint=f"add {needed}, or omit {flag}")
     root, (name,) = parse_views(root, [name], catalog)
     path = absolute(keys) if keys and keys != STDIN else keys
     definition = ViewDefinition(where=where, sql=sql, keys=path, split=split or "", sample=sample, seed=seed)
