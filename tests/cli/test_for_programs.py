@@ -195,7 +195,7 @@ def test_quiet_commands_report_why_they_exit_with_5(run: Run, world: Path, line:
     (world / "0.txt").write_text("text", encoding="utf-8")
     code, _, stderr, _ = run(Case(line, ()), "--quiet")
 
-    assert (code, stderr.startswith("partly done: "), reason in stderr) == (PARTIAL, True, True), stderr
+    assert (code, stderr.startswith("incomplete: "), reason in stderr) == (PARTIAL, True, True), stderr
     assert run(Case(line, ()), "--quiet", "--json")[2] == ""
 
 

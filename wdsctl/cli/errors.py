@@ -63,7 +63,7 @@ def tell_quietly_why_partial(output: Output, findings: Sequence[Finding], left_o
     codes = ", ".join(dict.fromkeys(finding.code for finding in findings))
     reasons = [*([f"{count_severities(findings)} ({codes})"] if findings else []), *left_out]
     if reasons:
-        output.tell(f"partly done: {'; '.join(reasons)}")
+        output.tell(f"incomplete: {'; '.join(reasons)}")
 
 
 def error_findings(findings: Iterable[Finding]) -> list[Finding]:
