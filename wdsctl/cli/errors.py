@@ -51,7 +51,7 @@ def inspect_exit_code(report: InspectReport) -> int:
     return 0 if is_complete and not findings_at_least(report.stale, "error") else PARTIAL
 
 
-def tell_quietly_why_partial(output: Output, findings: Sequence[Finding], left_out: Iterable[str] = ()) -> None:
+def explain_partial_if_quiet(output: Output, findings: Sequence[Finding], left_out: Iterable[str] = ()) -> None:
     """With --quiet, write one line to stderr that says why the exit code is 5: no report has the findings.
 
     `left_out`: what else of the report is the reason.
@@ -63,7 +63,7 @@ def tell_quietly_why_partial(output: Output, findings: Sequence[Finding], left_o
     codes = ", ".join(dict.fromkeys(finding.code for finding in findings))
     reasons = [*([f"{count_severities(findings)} ({codes})"] if findings else []), *left_out]
     if reasons:
-        output.tell(f"incomplete: {'; '.join(reasons)}")
+        output.warn(f"incomplete: {'; '.join(reasons)}")
 
 
 def error_findings(findings: Iterable[Finding]) -> list[Finding]:

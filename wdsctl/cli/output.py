@@ -103,9 +103,9 @@ class Output:
     def note(self, *pieces: RenderableType) -> None:
         """Write a note to stderr, unless --quiet. A failure to write (a full disk) is ignored."""
         if not self.quiet:
-            self.tell(*pieces)
+            self.warn(*pieces)
 
-    def tell(self, *pieces: RenderableType) -> None:
+    def warn(self, *pieces: RenderableType) -> None:
         """Write to stderr, also with --quiet: what a question is about, or why the exit code is 5."""
         with suppress(StorageError):
             write_styled(sys.stderr, render_text(pieces, sys.stderr, is_colored=has_color(sys.stderr, self.no_color)))

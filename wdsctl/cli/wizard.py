@@ -102,9 +102,9 @@ class Interview:
             try:
                 return parse(self.text(question, default, choices=choices))
             except WdsctlError as error:
-                output.tell(f"{error.message} ({error.hint})")
+                output.warn(f"{error.message} ({error.hint})")
             except typer.BadParameter as error:
-                output.tell(error.message)
+                output.warn(error.message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +231,7 @@ def _prepare_with_questions(
     except SamplesWouldMoveError as refused:
         from wdsctl.cli.commands.split import render_moves
 
-        output.tell(*render_moves(refused.report))
+        output.warn(*render_moves(refused.report))
         if not interview.confirm("move them?", default=False):
             raise
         command = replace(command, request=replace(command.request, may_move=True))
@@ -272,7 +272,7 @@ def ask_missing(command: PrepareCommand, interview: Interview, output: Output) -
     if dest is not None:
         check_dest(dest)
     elif form is not None and form.name not in (IN_PLACE, ROBOT_FORM):
-        output.tell(f"{form.name}: {form.reason}")
+        output.warn(f"{form.name}: {form.reason}")
         question = "folder for the shards (? explains)"
         dest = interview.ask_until(
             question, check_dest, output, default=default_dest(command.source), choices=DEST_HELP
@@ -306,7 +306,7 @@ def _ask_form(command: PrepareCommand, interview: Interview, output: Output) -> 
         return recognise_form(command.source, command.dest, command.request.from_format)
     except AmbiguousFormError as ambiguous:
         forms = {form.name: form for form in ambiguous.forms}
-    output.tell(*(f"  {form.name}: {form.reason}" for form in forms.values()))
+    output.warn(*(f"  {form.name}: {form.reason}" for form in forms.values()))
 
     def parse(answer: str) -> SourceForm:
         if answer not in forms:
@@ -354,7 +354,7 @@ def confirm_sample_type(
     request = command.request
     if request.sample_type or request.field_map or (detection := detect(command, output)) is None:
         return command
-    show = output.note if interview.yes else output.tell
+    show = output.note if interview.yes else output.warn
     show("detected:", labelled_lines(_fit_to_screen(detection)))
     choices = "y: use the detected type. n: choose another sample type:\n" + _type_lines()
     if interview.confirm(

@@ -261,7 +261,7 @@ def command(
         report = convert(paths[:-1], paths[-1], chosen, progress=shown)
     output.answer("convert", report, render_convert, names=[report.dest])
     left_out: Iterable[str] = left_out_lines(report) if report.failed or report.kept else ()
-    errors.tell_quietly_why_partial(output, errors.error_findings(report.findings), left_out)
+    errors.explain_partial_if_quiet(output, errors.error_findings(report.findings), left_out)
     if report.datasets and report.datasets[0].sample_type and not (report.dry_run or report.up_to_date or common.json):
         # Of media apart from labels the last one is the primary.
         main = report.datasets[-1 if layout == "polylithic" else 0]

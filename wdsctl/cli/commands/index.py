@@ -133,10 +133,10 @@ def command(
             report = index_dataset(spec, request, catalog=catalog, wait=wait, progress=progress)
     if folder_report is not None:
         common.output.answer("index", folder_report, render_media_folder_index, names=[folder_report.catalog])
-        errors.tell_quietly_why_partial(common.output, errors.error_findings(folder_report.findings))
+        errors.explain_partial_if_quiet(common.output, errors.error_findings(folder_report.findings))
         return errors.media_folder_exit_code(folder_report)
     common.output.answer("index", report, render_index, names=[report.catalog])
-    errors.tell_quietly_why_partial(common.output, errors.error_findings(report.findings))
+    errors.explain_partial_if_quiet(common.output, errors.error_findings(report.findings))
     return errors.index_exit_code(report)
 
 

@@ -233,7 +233,7 @@ def command(
             )
         if folder_report is not None:
             common.output.answer("prepare", folder_report, render_media_folder_index, names=[folder_report.catalog])
-            errors.tell_quietly_why_partial(common.output, errors.error_findings(folder_report.findings))
+            errors.explain_partial_if_quiet(common.output, errors.error_findings(folder_report.findings))
             return errors.media_folder_exit_code(folder_report)
     output = common.output
     try:
@@ -262,17 +262,17 @@ def command(
     if outcome.has_prompted:
         lines = wizard.command_lines(outcome.command, terminal_width(sys.stderr), common.allow_path or ())
         output.note("the same without questions:", *lines)
-    _tell_quietly_why_partial(report, output)
+    _explain_partial_if_quiet(report, output)
     codes = [errors.index_exit_code(report.index)] if report.index is not None else []
     codes += [errors.convert_exit_code(report.conversion)] if report.conversion is not None else []
     return max(codes, default=0)
 
 
-def _tell_quietly_why_partial(report: PrepareReport, output: Output) -> None:
+def _explain_partial_if_quiet(report: PrepareReport, output: Output) -> None:
     done = report.conversion
     findings = [*(done.findings if done is not None else ()), *(report.index.findings if report.index else ())]
     left_out: Iterable[str] = left_out_lines(done) if done is not None and (done.failed or done.kept) else ()
-    errors.tell_quietly_why_partial(output, errors.error_findings(findings), left_out)
+    errors.explain_partial_if_quiet(output, errors.error_findings(findings), left_out)
 
 
 #: Names of left-out files shown.

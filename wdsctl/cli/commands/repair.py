@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wdsctl.cli import options
-from wdsctl.cli.errors import PARTIAL, tell_quietly_why_partial
+from wdsctl.cli.errors import PARTIAL, explain_partial_if_quiet
 from wdsctl.cli.formatting import display_path, format_count, format_duration, shell_argument
 from wdsctl.cli.tables import finding_lines, make_table, sort_by_severity
 from wdsctl.core.invocation import worker_count
@@ -80,7 +80,7 @@ def command(
     with show_progress(common.output) as progress:
         report = repair(root, request, catalog=catalog, workers=worker_count(workers), progress=progress)
     common.output.answer("repair", report, repair_renderer(limit, in_place=in_place), names=_written(report))
-    tell_quietly_why_partial(common.output, report.findings)
+    explain_partial_if_quiet(common.output, report.findings)
     return PARTIAL if report.findings else 0
 
 

@@ -227,7 +227,7 @@ def _make_splits(
     except SamplesWouldMoveError as error:
         if not may_ask(common):
             raise
-        common.output.tell(*render_moves(error.report))
+        common.output.warn(*render_moves(error.report))
         if not TerminalPrompter().confirm("move them?", default=False):
             hint = "pass `--set NAME` to create another split set and keep this one"
             raise UsageError("answered no: no sample was moved", hint=hint) from None

@@ -16,6 +16,7 @@ import numpy as np
 
 from wdsctl.core.checkpoint.state import shorten_list
 from wdsctl.core.errors import UsageError
+from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.samples.naming import INDEX_BITS
 from wdsctl.core.text import short_repr
 from wdsctl.loader.plan.growth import is_complete
@@ -101,8 +102,9 @@ def _names_sample(ban: tuple[int, int], open_blend: OpenBlend) -> bool:
 
 def _find_unknown_keys(keys: Sequence[str], open_blend: OpenBlend) -> list[str]:
     """The keys that no dataset has; none of them if a search would take long."""
-    indexes = {id(source.offsets): source.offsets for source in open_blend.sources}.values()
-    if any(index.is_partial for index in indexes) or sum(index.samples for index in indexes) > MAX_SEARCHED_SAMPLES:
+    opened = {id(source.offsets): source.offsets for source in open_blend.sources}.values()
+    indexes = [each for each in opened if isinstance(each, Offsets) and not each.is_partial]
+    if len(indexes) < len(opened) or sum(index.samples for index in indexes) > MAX_SEARCHED_SAMPLES:
         return []
     left = {key.encode("utf-8", "surrogatepass"): key for key in keys}
     for index in indexes:
