@@ -104,7 +104,7 @@ def test_destination_with_missing_file_is_not_up_to_date(tmp_path: Path) -> None
     convert_to(tmp_path / "b", source)
     (tmp_path / "b" / "shard-000000.tar").unlink()
 
-    with pytest.raises(UsageError, match="files of the finished conversion are missing"):
+    with pytest.raises(UsageError, match="of the finished conversion is missing"):
         convert_to(tmp_path / "b", source)
 
 

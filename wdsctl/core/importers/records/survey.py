@@ -72,7 +72,7 @@ class SurveyBuilder:
             self._add_conversation(row, sample)
         for part in sample.parts:
             if isinstance(part, FilePart):
-                path = os.path.normpath(part.path)
+                path = source_files.normalize(part.path)
                 survey.folders.add(os.path.dirname(path))
                 self._named.append(hash_path(path))
         self._keys.append(hash_text(sample.key))
