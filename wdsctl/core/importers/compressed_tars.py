@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -18,7 +17,7 @@ from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Part,
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.arrow import import_arrow_module
 from wdsctl.core.importers.records.compressed import DAMAGE_ERRORS, detect_file_compression, open_decompressed
-from wdsctl.core.importers.records.folder_files import SPLIT_NAMES, splits_of_tars
+from wdsctl.core.importers.records.folder_files import is_split_folder, splits_of_tars
 from wdsctl.core.json_text import read_json
 from wdsctl.core.safe_open import check_beneath, is_beneath
 from wdsctl.core.samples.key_rules import MIN_DISSENTING_SHARE, SampleLayout, choose_key_rule, describe_rule_outcome
@@ -41,7 +40,6 @@ from wdsctl.core.tar_header import (
 from wdsctl.core.text import printable_path
 
 _PROBED_TARS = 8  # tars whose contents are checked for a compression that their names do not show
-_SPLIT_FOLDER = re.compile(r"([A-Za-z0-9]+)([-_][A-Za-z0-9_-]+)?")  # `train`, `val_small`
 _DAMAGE_ERRORS = (tarfile.TarError, *DAMAGE_ERRORS)
 _MAX_SAMPLE_BYTES = 4 << 30  # limit for a sample in memory: a few KiB of gzip may decompress to any size
 _HEADER_TYPES = (
@@ -311,8 +309,8 @@ class CompressedTarImporter:
 def _splits_by_folder(files: list[str]) -> list[str]:
     """The split of each file, if all are in folders named after splits, one of them for training; else empty."""
     folders = [name.partition("/")[0] if "/" in name else "" for name in files]
-    words = {found[1].lower() if (found := _SPLIT_FOLDER.fullmatch(folder)) else "" for folder in folders}
-    return folders if words & {"train", "training"} and words <= SPLIT_NAMES else []
+    has_train = any(folder.lower().startswith("train") for folder in folders)
+    return folders if has_train and all(map(is_split_folder, folders)) else []
 
 
 def _list_tars(path: str) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
@@ -30,7 +29,7 @@ from wdsctl.core.dataset.shard_names import (
 from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import InputError, UsageError, WdsctlError, join_indented
 from wdsctl.core.importers.jsonl import has_only_compressed_lines, is_object_per_line, names_files
-from wdsctl.core.importers.records.folder_files import SPLIT_NAMES, tar_split_patterns
+from wdsctl.core.importers.records.folder_files import is_split_folder, tar_split_patterns
 from wdsctl.core.importers.records.tables import iter_files, split_patterns
 from wdsctl.core.prepare.robots import FORM as ROBOT_FORM
 from wdsctl.core.shards.in_place.parquet import has_bytes_in_place
@@ -164,9 +163,6 @@ def _match_in_place(source: str) -> _InPlaceMatch:
     return _InPlaceMatch(f"it contains {describe_format(shards[0])}, which are read in place")
 
 
-_SPLIT_FOLDER = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9_-]+)?")
-
-
 def split_rule_from_names(location: DatasetLocation) -> SplitRule | None:
     """The splits of shards in place whose folders, or files, are all named after splits; None for all other datasets.
 
@@ -184,11 +180,6 @@ def split_rule_from_names(location: DatasetLocation) -> SplitRule | None:
     if not has_train and shard_format(paths[0]) not in ("mds", "litdata"):
         return None
     return SplitRule({}, patterns={name: (f"glob:{name}/**",) for name in folders})
-
-
-def is_split_folder(name: str) -> bool:
-    """Whether a folder is named after a split, such as `train` or `val_small`."""
-    return bool(_SPLIT_FOLDER.fullmatch(name)) and re.split("[-_]", name.lower())[0] in SPLIT_NAMES
 
 
 def _why_remote_shards(source: str) -> str:

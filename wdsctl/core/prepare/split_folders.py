@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.errors import Finding
-from wdsctl.core.importers.records.folder_files import split_of_folder
-from wdsctl.core.prepare.source import is_split_folder
+from wdsctl.core.importers.records.folder_files import is_split_folder, split_of_folder
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
 
 _MAX_WRAPPERS = 3  # folders around the folders that are named like splits

@@ -39,6 +39,8 @@ SPLIT_NAMES = frozenset(STANDARD_SPLITS)
 #: Characters that have a meaning in patterns of shards.
 PATTERN_CHARACTERS = re.compile(r"[*?\[\]{}\\:]")
 
+_SPLIT_FOLDER = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9_-]+)?")
+
 _DATED_SPLIT = re.compile(f"({'|'.join(sorted(SPLIT_NAMES, key=len, reverse=True))})[-_]?[0-9]*")
 
 #: A folder that archives made on a Mac have beside their contents.
@@ -57,6 +59,11 @@ _ARCHIVE_ENDINGS = (
 _DOCUMENTS = re.compile(
     "(readme|license|licence|copying|notice|citation|changelog|authors|about)([-_. ].*)?", re.IGNORECASE
 )
+
+
+def is_split_folder(name: str) -> bool:
+    """Whether a folder is named after a split, such as `train` or `val_small`."""
+    return bool(_SPLIT_FOLDER.fullmatch(name)) and re.split("[-_]", name.lower())[0] in SPLIT_NAMES
 
 
 def split_of_folder(name: str) -> str:
