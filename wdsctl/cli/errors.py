@@ -8,8 +8,7 @@ import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
@@ -93,8 +92,7 @@ TYPER_MESSAGE_REWRITES = (
 BUG_MESSAGE = "wdsctl has a bug: please report it with the lines above and the command"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorFormat:
+class ErrorFormat(NamedTuple):
     """How to write an error. Read from the raw arguments, because parsing them may be what failed."""
 
     json: bool

@@ -11,8 +11,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 from typer.models import ArgumentInfo, ParameterInfo
@@ -310,8 +309,7 @@ UNUSED_CONFIG_MESSAGE = "wdsctl.toml in this folder has no effect; if you trust 
 COMMAND_GROUPS = frozenset({"catalog", "checkpoint", "config", "job", "view"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommonOptions:
+class CommonOptions(NamedTuple):
     """The options that every command has."""
 
     json: bool = False

@@ -15,8 +15,8 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 
 from wdsctl.cli.agents import is_for_agent
 from wdsctl.core.errors import StorageError, WdsctlError, is_out_of_space
@@ -49,8 +49,7 @@ class PartialDocument(Exception):  # noqa: N818 - it carries the error
         self.error = error
 
 
-@dataclass(frozen=True, slots=True)
-class TsvTable:
+class TsvTable(NamedTuple):
     """A list as a table for programs: `columns` are the names of fields of the entries, as in their JSON."""
 
     columns: Sequence[str]
@@ -61,8 +60,7 @@ class TsvTable:
             yield [getattr(entry, name) for name in self.columns]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class Output(NamedTuple):
     """The output options of a command."""
 
     json: bool = False
@@ -238,8 +236,7 @@ def _plain_lines(pieces: Sequence[RenderableType]) -> list[str] | None:
     return texts
 
 
-@dataclass(frozen=True, slots=True)
-class LabelledLines:
+class LabelledLines(NamedTuple):
     """Lines `label  text`. `gap`: spaces after the longest label."""
 
     rows: Sequence[tuple[str, RenderableType]]
@@ -307,8 +304,7 @@ def fit_table(table: Table, columns: int) -> None:
             column.no_wrap = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Sanitized:
+class _Sanitized(NamedTuple):
     """A renderable with control characters escaped in all its texts. Control segments, such as images, pass."""
 
     piece: RenderableType

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from tests.cli.conftest import Show
 from wdsctl.cli.commands.index import media_summary, media_table, render_media_folder, render_media_folder_index
-from wdsctl.core.catalog.values import MediaSummary
+from wdsctl.core.catalog.totals import MediaSummary
 from wdsctl.core.errors import Finding
 from wdsctl.core.index.media_folder import MediaFolderReport
 from wdsctl.core.index.request import MediaReport

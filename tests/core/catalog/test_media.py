@@ -12,7 +12,8 @@ from tests.core.dumps import catalog_of
 from tests.core.media_samples import an_image, media_shards, members, rotated_clip
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.stage import open_draft
-from wdsctl.core.catalog.values import MediaSettings, MediaSummary, media_counts, parse_media_settings
+from wdsctl.core.catalog.totals import MediaSummary, media_counts
+from wdsctl.core.catalog.values import MediaSettings, parse_media_settings
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.index.index import index
 from wdsctl.core.index.media_folder import index_media_folder

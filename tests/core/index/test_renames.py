@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +156,7 @@ def test_rename_interrupted_after_offsets_is_completed_by_next_run(tmp_path: Pat
     move_file(tmp_path, "shard-001.tar", "b.tar")
     with Catalog(locate(root).catalog) as catalog:
         row = catalog.shards()[1]
-    apply_renames_to_files(locate(root), [(row, replace(row, path="b.tar"))])
+    apply_renames_to_files(locate(root), [(row, row._replace(path="b.tar"))])
     (found,) = catalog_check(root).findings
     report = index(root)
 
@@ -172,7 +171,7 @@ def test_interrupted_rename_is_reverted_when_old_name_is_kept(tmp_path: Path) ->
     index(root)
     with Catalog(str(catalog_of(tmp_path))) as catalog:
         row = catalog.shards()[0]
-    apply_renames_to_files(locate(root), [(row, replace(row, path="b.tar"))])
+    apply_renames_to_files(locate(root), [(row, row._replace(path="b.tar"))])
     assert not index(root, dry_run=True).up_to_date
     index(root)
 
@@ -193,7 +192,7 @@ def test_rename_interrupted_after_ledger_is_not_applied_twice(tmp_path: Path) ->
         rows = catalog.shards()[1:]
     names = ("shard-002.tar", "shard-003.tar")
     apply_renames_to_files(
-        locate(root), [(row, replace(row, path=name)) for row, name in zip(rows, names, strict=True)]
+        locate(root), [(row, row._replace(path=name)) for row, name in zip(rows, names, strict=True)]
     )
     assert len(index(root).renamed) == 2
 

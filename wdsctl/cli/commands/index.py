@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from wdsctl.core.catalog.values import MediaSummary
+    from wdsctl.core.catalog.totals import MediaSummary
     from wdsctl.core.errors import Finding
     from wdsctl.core.index.index import IndexReport
     from wdsctl.core.index.media_folder import MediaFolderReport

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wdsctl.core.catalog.database_file import check_row_types
 from wdsctl.core.catalog.open_catalog import damaged_catalog_error, no_sample_rows_error, translate_catalog_errors
@@ -18,10 +17,11 @@ from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.values import PartLocation, SampleLocation, ShardSummary, SplitMembers
 from wdsctl.core.files import MALFORMED_ERRORS
 from wdsctl.core.json_text import read_json
-from wdsctl.core.media.catalog_facts import MediaMeasures, SharedFacts, facts_from_columns
-from wdsctl.core.media.facts import MediumFacts, Unreadable
 from wdsctl.core.samples.naming import INDEX_BITS, possible_keys
 from wdsctl.core.text import printable_path
+
+if TYPE_CHECKING:
+    from wdsctl.core.media.facts import MediumFacts, Unreadable
 
 _LAST = chr(0x10FFFF)
 
@@ -30,13 +30,6 @@ _SAMPLE = (
     "FROM sample JOIN shard ON shard.id = sample.id >> 28 WHERE shard.removed IS NULL"
 )
 _FILE = "SELECT id, path, size FROM file"
-_MEDIA_FACTS = ", ".join(
-    (*(f"media_form.{name}" for name in SharedFacts._fields), *(f"media.{name}" for name in MediaMeasures._fields))
-)
-_WITH_FORMAT = "media JOIN media_form ON media_form.id = media.form"
-_FACTS_OF_SAMPLE = f"SELECT media.ext, {_MEDIA_FACTS} FROM {_WITH_FORMAT} WHERE sample = ?"
-_FACTS_OF_PART = f"SELECT {_MEDIA_FACTS} FROM {_WITH_FORMAT} WHERE sample = ?1 AND (?2 IS NULL OR ext = ?2)"
-_KEYFRAMES_OF_PART = "SELECT data FROM keyframes WHERE sample = ?1 AND (?2 IS NULL OR ext = ?2)"
 _SAMPLES_WITH_KEY = (
     "SELECT sample.id, shard.path, sample.offset, sample.parts FROM sample JOIN shard ON shard.id = sample.id >> 28 "
     "WHERE sample.key = ? ORDER BY sample.id"
@@ -143,34 +136,6 @@ class CatalogBrowser:
 
     def file(self, number: int) -> SampleLocation:
         return self._file(self._rows(f"{_FILE} WHERE id = ?", number)[0])
-
-    def facts(self, sample: SampleLocation) -> dict[str, MediumFacts | Unreadable]:
-        """The media facts of a sample, by part."""
-        if not self.has_facts:
-            return {}
-        count = len(SharedFacts._fields)
-        return {
-            sample.parts[0].name if self.is_media_folder else self._part_names[ext]: facts_from_columns(
-                SharedFacts(*row[:count]), MediaMeasures(*row[count:])
-            )
-            for ext, *row in self._rows(_FACTS_OF_SAMPLE, sample.id)
-        }
-
-    def media_count(self) -> int:
-        return int(self._rows("SELECT count(*) FROM media")[0][0])
-
-    def media_formats(self) -> dict[int, SharedFacts]:
-        """The rows of `media_form`, by number."""
-        return {
-            row[0]: SharedFacts(*row[1:])
-            for row in self._rows(f"SELECT id, {', '.join(SharedFacts._fields)} FROM media_form")
-        }
-
-    def media_blocks(self, size: int) -> Iterator[list[tuple[int, int, int | None, int | None, float | None]]]:
-        """(part number, format number, width, height, seconds) of all media, `size` of them at a time."""
-        rows = self._iter_rows("SELECT ext, form, width, height, seconds FROM media")
-        while block := list(islice(rows, size)):
-            yield block
 
     def part_name(self, number: int) -> str:
         return self._part_names[number]
@@ -329,11 +294,8 @@ class NameLookup:
 
     def facts(self, part: NamedPart) -> MediumFacts | Unreadable | None:
         """The media facts of a part; None if the catalog has none."""
-        rows = self._rows(_FACTS_OF_PART, part.sample, part.ext) if self.has_facts else []
-        count = len(SharedFacts._fields)
-        return facts_from_columns(SharedFacts(*rows[0][:count]), MediaMeasures(*rows[0][count:])) if rows else None
+        return self._catalog.media_reader.facts_of_part(part.sample, part.ext) if self.has_facts else None
 
     def keyframes(self, part: NamedPart) -> bytes | None:
         """The `KeyframeIndex.to_bytes()` of a part; None if it is not an indexed video."""
-        rows = self._rows(_KEYFRAMES_OF_PART, part.sample, part.ext) if self.has_facts else []
-        return bytes(rows[0][0]) if rows else None
+        return self._catalog.media_reader.keyframes_of_part(part.sample, part.ext) if self.has_facts else None

@@ -23,9 +23,8 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
 from wdsctl.core.errors import StorageError
@@ -235,8 +234,7 @@ def temporary_folder() -> str:
     return os.curdir
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectedSchema:
+class ExpectedSchema(NamedTuple):
     """The schema that a file is compared with: entries that it may have, and the names of those that it must have."""
 
     allowed: frozenset[_Entry]  # as SQLite stores them after it ran our statements

@@ -6,18 +6,20 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from wdsctl.core.catalog.open_catalog import translate_catalog_errors
-from wdsctl.core.catalog.values import MediaSummary
+from wdsctl.core.catalog.totals import MediaSummary
 from wdsctl.core.media.catalog_facts import MediaMeasures, SharedFacts, facts_from_columns
 from wdsctl.core.media.facts import MediumFacts, Unreadable
-from wdsctl.core.media.media_scan import ScannedMedium
 from wdsctl.core.samples.naming import INDEX_BITS
 from wdsctl.core.shards.list import ShardFile
 
 if TYPE_CHECKING:
     from wdsctl.core.catalog.read import Catalog
+    from wdsctl.core.catalog.values import SampleLocation
+    from wdsctl.core.media.media_scan import ScannedMedium  # imports numpy
 
 _IDS_PER_QUERY = 500  # SQLite binds a limited number of values
 _FOLDER_SHARD = 0  # the shard in `media_count` that stands for all files of a media folder
@@ -57,6 +59,41 @@ class MediaReader:
             rows = self._catalog.iter_rows(query + placeholders(len(ids)), *ids)
             found |= {(sample, part): _facts(columns) for sample, part, *columns in rows}
         return found
+
+    def facts_of_sample(self, sample: SampleLocation) -> dict[str, MediumFacts | Unreadable]:
+        """Part -> facts of the media of one sample, or of one file of a media folder; empty without facts."""
+        if not self._catalog.has_media_facts:
+            return {}
+        query = f"SELECT ext.name, {_FORMAT}, {_MEASURES} FROM {_WITH_PART} WHERE media.sample = ?"
+        only_part = sample.parts[0].name if self._catalog.is_media_folder else ""
+        return {only_part or part: _facts(columns) for part, *columns in self._catalog.rows(query, sample.id)}
+
+    def facts_of_part(self, sample: int, ext: int | None) -> MediumFacts | Unreadable | None:
+        """The facts of a part by its number, or of a file of a media folder (`ext` is None); None without facts."""
+        query = f"SELECT {_FORMAT}, {_MEASURES} FROM {_WITH_FORMAT} WHERE sample = ?1 AND (?2 IS NULL OR ext = ?2)"
+        rows = self._catalog.rows(query, sample, ext)
+        return _facts(rows[0]) if rows else None
+
+    def keyframes_of_part(self, sample: int, ext: int | None) -> bytes | None:
+        """The `KeyframeIndex.to_bytes()` of a part by its number; None if it is not an indexed video."""
+        rows = self._catalog.rows(
+            "SELECT data FROM keyframes WHERE sample = ?1 AND (?2 IS NULL OR ext = ?2)", sample, ext
+        )
+        return bytes(rows[0][0]) if rows else None
+
+    def count(self) -> int:
+        return int(self._catalog.rows("SELECT count(*) FROM media")[0][0])
+
+    def formats(self) -> dict[int, SharedFacts]:
+        """The rows of `media_form`, by number."""
+        rows = self._catalog.rows(f"SELECT id, {_FORMAT} FROM media_form")
+        return {number: SharedFacts(*columns) for number, *columns in rows}
+
+    def blocks(self, size: int) -> Iterator[list[tuple[int, int, int | None, int | None, float | None]]]:
+        """(part number, format number, width, height, seconds) of all media, `size` of them at a time."""
+        rows = self._catalog.iter_rows("SELECT ext, form, width, height, seconds FROM media")
+        while block := list(islice(rows, size)):
+            yield block
 
     def part_facts(self, shard_id: int, part: str) -> Iterator[tuple[int, MediumFacts | Unreadable]]:
         """(index in the shard, facts) of every medium of one part of a shard, in order."""

@@ -197,7 +197,7 @@ class Catalog:
 
     def shards(self) -> list[ShardRow]:
         """The shards of the current generation, in the order in which they were added."""
-        query = f"SELECT {', '.join(ShardRow.__slots__)} FROM shard WHERE removed IS NULL ORDER BY id"
+        query = f"SELECT {', '.join(ShardRow._fields)} FROM shard WHERE removed IS NULL ORDER BY id"
         return [ShardRow(*row) for row in self.rows(query)]
 
     def shard_hashes(self) -> dict[int, str]:
@@ -266,7 +266,7 @@ class Catalog:
                 for _, path, layout_hash, count, name, *samples in self.rows(
                     _MEMBERSHIP.format(table=table, where=where), *ids
                 ):
-                    membership = memberships.setdefault(path, SplitMembership(layout_hash, {}, count))
+                    membership = memberships.setdefault(path, SplitMembership(layout_hash, {}, count, {}))
                     splits = membership.splits if table == "split_shard" else membership.former
                     splits[name] = (samples[0], samples[1])
         return memberships
@@ -278,7 +278,7 @@ class Catalog:
         query = _MEMBERSHIP.format(table="former_split", where="shard.removed IS NOT NULL")
         for shard_id, path, layout_hash, count, name, samples, bits in self.rows(query):
             if shard_id not in by_id:
-                by_id[shard_id] = SplitMembership(layout_hash, {}, count)
+                by_id[shard_id] = SplitMembership(layout_hash, {}, count, {})
                 by_path.setdefault(path, []).insert(0, by_id[shard_id])
             by_id[shard_id].former[name] = (samples, bits)
         return by_path

@@ -7,14 +7,37 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from wdsctl.core.catalog.open_catalog import open_catalog_connection
 from wdsctl.core.catalog.read import count_parts, count_splits
-from wdsctl.core.catalog.values import TOTALS_FACT, MediaSummary, PartCount, ShardRow, SplitCount
+from wdsctl.core.catalog.values import TOTALS_FACT, PartCount, ShardRow, SplitCount
 from wdsctl.core.json_text import read_json
 from wdsctl.core.offsets.head import digest_shard_rows
+
+MediaSummaryKind = Literal["image", "audio", "video", "unreadable"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaSummary:
+    """The media of one kind in one part. Ranges are (least, greatest), None if no medium has such a number.
+
+    `forms`: how many there are of each format, described: `JPEG RGB`, `mp4 h264`, `flac 2 ch 44.1 kHz`; for unreadable
+    media, of each reason.
+    """
+
+    part: str
+    kind: MediaSummaryKind
+    media: int
+    size_bytes: int
+    forms: dict[str, int]
+    width: tuple[int, int] | None = None  # pixels, as stored
+    height: tuple[int, int] | None = None
+    seconds: float | None = None  # in total
+    seconds_range: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,3 +175,11 @@ def _read_spread_shards(connection: sqlite3.Connection, ids: tuple[int, int], co
     query = f"SELECT {_COLUMNS} FROM shard WHERE removed IS NULL AND id >= ? AND id < ? ORDER BY id LIMIT 1"
     found = [connection.execute(query, bounds[i : i + 2]).fetchone() for i in range(count)]
     return [ShardRow(*row) for row in found if row is not None]
+
+
+def media_counts(summaries: Sequence[MediaSummary]) -> Mapping[str, int]:
+    """How many media there are of each kind."""
+    counts: Counter[str] = Counter()
+    for summary in summaries:
+        counts[summary.kind] += summary.media
+    return counts

@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Literal, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from wdsctl.core.catalog.open_catalog import damaged_catalog_error
 from wdsctl.core.dataset.root_spec import ShardSelection, shard_selection_from_json
@@ -42,11 +41,8 @@ SPLIT_FACTS = (SPLIT_RULES_FACT, SPLIT_EXCLUDES_FACT, SPLIT_STRATA_FACT, SPLIT_G
 
 _MAX_COUNT_DIGITS = 10  # a generation per second reaches 11 digits after three hundred years
 
-MediaSummaryKind = Literal["image", "audio", "video", "unreadable"]
 
-
-@dataclass(frozen=True, slots=True)
-class ShardRow:
+class ShardRow(NamedTuple):
     id: int
     path: str
     size: int  # bytes
@@ -68,8 +64,7 @@ class CatalogShard(NamedTuple):
     samples: int
 
 
-@dataclass(frozen=True, slots=True)
-class SplitMembership:
+class SplitMembership(NamedTuple):
     """The splits of the samples of one shard: split -> (samples, one bit per sample, or None for all).
 
     `former`: the splits to which samples go back once they are no longer excluded.
@@ -78,7 +73,7 @@ class SplitMembership:
     layout_hash: str
     splits: dict[str, tuple[int, bytes | None]]
     samples: int  # of the shard, in any split or none
-    former: dict[str, tuple[int, bytes | None]] = field(default_factory=dict)
+    former: dict[str, tuple[int, bytes | None]]
 
 
 class PartLocation(NamedTuple):
@@ -87,8 +82,7 @@ class PartLocation(NamedTuple):
     size: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleLocation:
+class SampleLocation(NamedTuple):
     """A sample and its bytes. A file of a media folder is a sample: its key is the path, its part the extension."""
 
     id: int
@@ -116,8 +110,7 @@ class ShardSummary(NamedTuple):
     status: str
 
 
-@dataclass(frozen=True, slots=True)
-class SplitMembers:
+class SplitMembers(NamedTuple):
     """The samples of a split: of each shard all (None), or those whose bit is set, lowest first."""
 
     shards: dict[int, bytes | None]
@@ -156,42 +149,14 @@ class SplitCount:
     samples: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MediaSummary:
-    """The media of one kind in one part. Ranges are (least, greatest), None if no medium has such a number.
-
-    `forms`: how many there are of each format, described: `JPEG RGB`, `mp4 h264`, `flac 2 ch 44.1 kHz`; for unreadable
-    media, of each reason.
-    """
-
-    part: str
-    kind: MediaSummaryKind
-    media: int
-    size_bytes: int
-    forms: dict[str, int]
-    width: tuple[int, int] | None = None  # pixels, as stored
-    height: tuple[int, int] | None = None
-    seconds: float | None = None  # in total
-    seconds_range: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MediaSettings:
+class MediaSettings(NamedTuple):
     """Which media facts `index` reads. `selection`: as `Selection.text`. `keyframes`: index videos for seeking."""
 
     selection: str
     keyframes: bool = False
 
     def as_text(self) -> str:
-        return json.dumps(asdict(self))
-
-
-def media_counts(summaries: Sequence[MediaSummary]) -> Mapping[str, int]:
-    """How many media there are of each kind."""
-    counts: Counter[str] = Counter()
-    for summary in summaries:
-        counts[summary.kind] += summary.media
-    return counts
+        return json.dumps(self._asdict())
 
 
 def parse_count(text: str) -> int:

@@ -190,12 +190,12 @@ def locate(root: str, catalog: str | None = None, *, writing: bool = False, real
             )
         )
     inside = DatasetLocation(root, os.path.join(real_root, meta_folder_name(single_file)), single_file, real_root)
-    own = DatasetLocation(root, os.path.join(_user_data_folder(), _catalog_folder_name(path)), single_file, real_root)
     is_lone_tar = single_file.lower().endswith(TAR_SUFFIX) and not (writing or os.path.exists(inside.catalog))
     if not is_lone_tar:
         _check_meta_folder(inside)
     if not is_lone_tar and os.access(inside.meta if os.path.isdir(inside.meta) else root, os.W_OK | os.X_OK):
         return inside
+    own = DatasetLocation(root, os.path.join(_user_data_folder(), _catalog_folder_name(path)), single_file, real_root)
     if is_lone_tar or os.path.exists(own.catalog):
         return own
     if writing and os.path.exists(inside.catalog):

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from wdsctl.core.dataset.shard_names import expand_braces, has_braces
 from wdsctl.core.dataset.timed_regex import compile_path_regex
@@ -123,8 +124,7 @@ _URL_WILDCARD = re.compile(r"[*\[]")  # a `?` in a URL begins its query
 
 
 @redact_repr
-@dataclass(frozen=True, slots=True)
-class RootSpec:
+class RootSpec(NamedTuple):
     """A parsed ROOT argument. `root`: for `locate`. `selection`: None if the argument selects no shards."""
 
     root: str

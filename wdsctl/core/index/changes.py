@@ -59,7 +59,7 @@ def confirm_changes(
                 continue
             # A new mtime makes the stored hash doubtful, even if no part has moved.
             known = row.sha256 if row.mtime_ns == shard.mtime_ns else None
-            now = replace(row, mtime_ns=shard.mtime_ns, sha256=scan.sha256 or known, status=scan.status)
+            now = row._replace(mtime_ns=shard.mtime_ns, sha256=scan.sha256 or known, status=scan.status)
             changed.pop(row.path, None)
             same[row.path] = now
             if now != row:
@@ -158,8 +158,7 @@ def _match_renames(
         was = _first_match(by_mark, marks, taken, content)
         if was is not None:
             taken.add(was.id)
-            now = replace(
-                was,
+            now = was._replace(
                 path=shard.path,
                 mtime_ns=shard.mtime_ns,
                 sha256=content.sha256 or was.sha256,

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from wdsctl.core.catalog.totals import Totals
-from wdsctl.core.catalog.values import MediaSettings, MediaSummary, media_counts, read_media_settings
+from wdsctl.core.catalog.totals import MediaSummary, Totals, media_counts
+from wdsctl.core.catalog.values import MediaSettings, read_media_settings
 from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.dataset.root_spec import ShardSelection
 from wdsctl.core.errors import CatalogError, Finding, PermissionDenied, StorageError, UsageError

@@ -242,7 +242,7 @@ def _changes(
     if gone and request.missing == "error":
         raise vanished_error(location, gone, len(snapshot.rows))
     if request.missing != "drop":  # keep the rows of vanished shards, with the status `missing`
-        noted = tuple(replace(row, status=MISSING_STATUS) for row in changes.vanished)
+        noted = tuple(row._replace(status=MISSING_STATUS) for row in changes.vanished)
         new = (now for now, row in zip(noted, changes.vanished, strict=True) if now != row)
         changes = replace(changes, vanished=noted, touched=(*changes.touched, *new))
     if settings.scan.key_rule.field == snapshot.key:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wdsctl.core.catalog.values import MediaSummary
+from wdsctl.core.catalog.totals import MediaSummary
 from wdsctl.core.dataset.config import DatasetConfig, load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command, shell_command_at
 from wdsctl.core.dataset.polylithic import is_polylithic, read_marker, read_polylithic_folder

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from wdsctl.core.catalog.browse import CatalogBrowser
 from wdsctl.core.catalog.values import PartLocation, SampleLocation, SplitMembers
@@ -234,8 +234,7 @@ class GetReport:
     dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class GetTarget:
+class GetTarget(NamedTuple):
     """A sample, its requested parts, and the location of its dataset."""
 
     location: DatasetLocation

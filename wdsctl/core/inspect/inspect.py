@@ -192,7 +192,7 @@ def _choose_first_samples(
 def _summarize_first_samples(location: DatasetLocation, count: int) -> tuple[list[SampleSummary], list[Finding]]:
     with CatalogBrowser(location.catalog) as browser:
         samples, findings = _choose_first_samples(location, browser, count)
-        facts_of_samples = [browser.facts(sample) for sample in samples]
+        facts_of_samples = [browser.catalog.media_reader.facts_of_sample(sample) for sample in samples]
     summaries = []
     with closing(storage_for(location.root)) as storage:
         storage.will_need(

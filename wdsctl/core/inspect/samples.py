@@ -89,7 +89,7 @@ def inspect_samples(
         total, samples = _select_samples(
             location, browser, selection, select_members(location, browser, view, selection.split)
         )
-        catalog_facts = [browser.facts(sample) for sample in samples]
+        catalog_facts = [browser.catalog.media_reader.facts_of_sample(sample) for sample in samples]
         splits = [() if browser.is_media_folder else tuple(browser.splits_of(sample.id)) for sample in samples]
         generation = browser.generation
     thumbnails: dict[tuple[int, int], RgbImage | Unreadable] = {}

@@ -204,7 +204,7 @@ class _ContentReader:
     def _read_batch(self, storage: Storage, samples: Sequence[SampleLocation]) -> None:
         parts: list[tuple[PartLocation, FileRange, MediumFacts | Unreadable | None]] = []
         for sample in samples:
-            facts = self._browser.facts(sample)
+            facts = self._browser.catalog.media_reader.facts_of_sample(sample)
             path = os.path.join(self._location.root, sample.shard)
             for part in sample.parts:
                 if not (self._skip_known and part.name in facts):

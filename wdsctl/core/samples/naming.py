@@ -13,7 +13,6 @@ sample's id consists of the number of its shard and its position in the shard. A
 from __future__ import annotations
 
 import re
-from hashlib import blake2b
 from string import Formatter
 from typing import Literal, NamedTuple, get_args
 
@@ -207,6 +206,8 @@ def safe_key(text: str) -> str:
 
 def _shorten_key(key: str) -> str:
     """Keep the beginning of the key, and append a hash of the whole: a key is always shortened in the same way."""
+    from hashlib import blake2b  # loads OpenSSL, and few keys are too long
+
     digest = blake2b(key.encode(), digest_size=8).hexdigest()
     head = key.encode()[: MAX_KEY_BYTES - 17].decode("utf-8", "ignore").rstrip("/")
     folder, slash, name = head.rpartition("/")

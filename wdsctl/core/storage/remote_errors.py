@@ -9,9 +9,8 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from wdsctl.core.errors import InputError, PermissionDenied, StorageDown, StorageError, WdsctlError
 from wdsctl.core.extras import install_command
@@ -264,8 +263,7 @@ def _store_of(url: str) -> str:
     return "/".join(url.rpartition("::")[2].split("/", 3)[:3])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryPolicy:
+class RetryPolicy(NamedTuple):
     first_pause_seconds: float = FIRST_PAUSE_SECONDS
     max_retry_seconds: float = MAX_RETRY_SECONDS
     on_retry: OnRetry = ignore_retry
