@@ -41,6 +41,7 @@ check: $(READY)  ## lint, types, import rules, generated documents
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python docs/house.py --check
 	$(BIN)/python docs/generate.py --check
 	$(BIN)/python docs/json_schemas.py --check
 	$(BIN)/python docs/man_page.py --check

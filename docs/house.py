@@ -24,9 +24,13 @@ BEFORE = {
 }
 
 
+def read_sources(package: Path) -> dict[Path, str]:
+    return {path: path.read_text(encoding="utf-8") for path in sorted(package.rglob("*.py"))}
+
+
 def figures(package: Path) -> dict[str, str]:
     """What this script counts, by name, as text."""
-    sources = {path: path.read_text(encoding="utf-8") for path in sorted(package.rglob("*.py"))}
+    sources = read_sources(package)
     trees = {path: ast.parse(text) for path, text in sources.items()}
     lines = sum(text.count("\n") for text in sources.values())
     nodes = [node for tree in trees.values() for node in ast.walk(tree)]
@@ -121,13 +125,26 @@ def _is_dataclass(node: ast.ClassDef) -> bool:
     return any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list)
 
 
-def main() -> None:
+def check() -> int:
+    """Name the files that import each other in a circle. Returns the exit code."""
+    graph = imports(PACKAGE, {path: ast.parse(text) for path, text in read_sources(PACKAGE).items()})
+    found = cycles(graph)
+    for group in found:
+        names = sorted(path.relative_to(PACKAGE.parent).as_posix() for path in group)
+        sys.stderr.write(f"these files import each other in a circle: {', '.join(names)}\n")
+    return 1 if found else 0
+
+
+def main() -> int:
+    if sys.argv[1:] == ["--check"]:
+        return check()
     now = figures(PACKAGE)
     width = max(map(len, now))
     sys.stdout.write(f"{'':{width}}  {'before':>20}  now\n")
     for name, value in now.items():
         sys.stdout.write(f"{name:{width}}  {BEFORE[name]:>20}  {value}\n")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wdsctl.core.catalog.values import PartCount, SplitCount
+from wdsctl.core.catalog.totals import PartCount, SplitCount
 from wdsctl.core.errors import Finding
 from wdsctl.core.index.index import IndexReport
 from wdsctl.core.inspect.inspect import InspectedShard, InspectReport, PartSummary, SampleSummary

@@ -10,7 +10,8 @@ from tests.build import a_dataset, samples, some_shards
 from tests.core.dumps import catalog_of, query
 from wdsctl.core.catalog.consistency import RepeatedKey, find_repeated_keys
 from wdsctl.core.catalog.read import Catalog
-from wdsctl.core.catalog.values import SplitCount, SplitMembership
+from wdsctl.core.catalog.totals import SplitCount
+from wdsctl.core.catalog.values import SplitMembership
 from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.index.index import index

@@ -14,7 +14,7 @@ from wdsctl.core.catalog.consistency import find_repeated_keys
 from wdsctl.core.catalog.open_catalog import CATALOG_APPLICATION_ID, CATALOG_SCHEMA_VERSION
 from wdsctl.core.catalog.read import Catalog, read_current_generation, read_split
 from wdsctl.core.catalog.schema import MAX_SHARD_SAMPLES
-from wdsctl.core.catalog.values import SplitCount
+from wdsctl.core.catalog.totals import SplitCount
 from wdsctl.core.index.index import index
 from wdsctl.core.split.split import split_by_ratios
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from wdsctl.core.catalog.values import SplitCount
+    from wdsctl.core.catalog.totals import SplitCount
     from wdsctl.core.split.leaks import LeaksReport
     from wdsctl.core.split.report import SplitExportReport, SplitSetsReport
     from wdsctl.core.split.split import SplitReport, SplitRequest

@@ -18,7 +18,7 @@ from wdsctl.core.catalog.ledger_checks import MAX_NAMED_FINDINGS
 from wdsctl.core.catalog.open_catalog import no_sample_rows_error, translate_catalog_errors
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.rows import has_implied_rows, open_catalog_offsets
-from wdsctl.core.catalog.values import PartCount
+from wdsctl.core.catalog.totals import PartCount
 from wdsctl.core.dataset.config import DatasetConfig, required_fields
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import CatalogError, Finding, PermissionDenied, Severity, StorageError

@@ -5,7 +5,6 @@ Tables with many rows have readers of their own: `browse.py` for samples, `media
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from types import TracebackType
@@ -31,9 +30,7 @@ from wdsctl.core.catalog.values import (
     TOTALS_FACT,
     CatalogShard,
     MediaSettings,
-    PartCount,
     ShardRow,
-    SplitCount,
     SplitMembership,
     parse_generation,
     read_exclude_patterns,
@@ -47,6 +44,7 @@ from wdsctl.core.json_text import read_json
 if TYPE_CHECKING:
     from wdsctl.core.catalog.media import MediaReader
     from wdsctl.core.catalog.splits import SplitReader, SplitShard
+    from wdsctl.core.catalog.totals import PartCount, SplitCount
     from wdsctl.core.dataset.root_spec import ShardSelection
     from wdsctl.core.dataset.split_rules import SplitRule
 
@@ -206,12 +204,16 @@ class Catalog:
 
     def parts(self) -> list[PartCount]:
         """The parts of the current generation, the most frequent first."""
+        from wdsctl.core.catalog.totals import count_parts
+
         [(samples,)] = self.rows("SELECT coalesce(sum(samples), 0) FROM shard WHERE removed IS NULL")
         with translate_catalog_errors(self.path):
             return count_parts(self.connection, samples)
 
     def splits(self) -> list[SplitCount]:
         """The splits, in the order in which they were named."""
+        from wdsctl.core.catalog.totals import count_splits
+
         with translate_catalog_errors(self.path):
             return count_splits(self.connection)
 
@@ -304,28 +306,6 @@ class Catalog:
                 else f"divide the samples with {divide}, or use all of them for training with {only_train}",
                 code="WDS211",
             )
-
-
-def count_parts(connection: sqlite3.Connection, samples: int) -> list[PartCount]:
-    """The parts of a catalog or a draft of `samples` samples, the most frequent first."""
-    query = (
-        "SELECT ext.name, sum(shard_part.samples), sum(shard_part.bytes), sum(shard_part.empty) FROM shard_part "
-        "JOIN ext ON ext.id = shard_part.ext JOIN shard ON shard.id = shard_part.shard "
-        "WHERE shard.removed IS NULL GROUP BY ext.id ORDER BY sum(shard_part.samples) DESC, ext.id"
-    )
-    return [
-        PartCount(name, count, count / samples if samples else 0.0, size_bytes, empty)
-        for name, count, size_bytes, empty in connection.execute(query)
-    ]
-
-
-def count_splits(connection: sqlite3.Connection) -> list[SplitCount]:
-    """The splits of a catalog or a draft, in the order in which they were named."""
-    query = (
-        "SELECT split.name, split.share, count(shard), coalesce(sum(samples), 0) FROM split "
-        "LEFT JOIN split_shard ON split_shard.split = split.id GROUP BY split.id ORDER BY split.id"
-    )
-    return [SplitCount(name, float(share), *counts) for name, share, *counts in connection.execute(query)]
 
 
 def read_current_generation(path: str) -> int:

@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from wdsctl.core.catalog.open_catalog import open_catalog_connection
-from wdsctl.core.catalog.read import count_parts, count_splits
-from wdsctl.core.catalog.values import TOTALS_FACT, PartCount, ShardRow, SplitCount
+from wdsctl.core.catalog.values import TOTALS_FACT, ShardRow
 from wdsctl.core.json_text import read_json
 from wdsctl.core.offsets.head import digest_shard_rows
 
@@ -38,6 +37,25 @@ class MediaSummary:
     height: tuple[int, int] | None = None
     seconds: float | None = None  # in total
     seconds_range: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartCount:
+    """How often a part occurs in a dataset. `share`: of the samples that have it."""
+
+    name: str
+    samples: int
+    share: float
+    size_bytes: int
+    empty: int
+
+
+@dataclass(frozen=True, slots=True)
+class SplitCount:
+    name: str
+    share: float  # as requested
+    shards: int  # in which the split has samples
+    samples: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,3 +201,25 @@ def media_counts(summaries: Sequence[MediaSummary]) -> Mapping[str, int]:
     for summary in summaries:
         counts[summary.kind] += summary.media
     return counts
+
+
+def count_parts(connection: sqlite3.Connection, samples: int) -> list[PartCount]:
+    """The parts of a catalog or a draft of `samples` samples, the most frequent first."""
+    query = (
+        "SELECT ext.name, sum(shard_part.samples), sum(shard_part.bytes), sum(shard_part.empty) FROM shard_part "
+        "JOIN ext ON ext.id = shard_part.ext JOIN shard ON shard.id = shard_part.shard "
+        "WHERE shard.removed IS NULL GROUP BY ext.id ORDER BY sum(shard_part.samples) DESC, ext.id"
+    )
+    return [
+        PartCount(name, count, count / samples if samples else 0.0, size_bytes, empty)
+        for name, count, size_bytes, empty in connection.execute(query)
+    ]
+
+
+def count_splits(connection: sqlite3.Connection) -> list[SplitCount]:
+    """The splits of a catalog or a draft, in the order in which they were named."""
+    query = (
+        "SELECT split.name, split.share, count(shard), coalesce(sum(samples), 0) FROM split "
+        "LEFT JOIN split_shard ON split_shard.split = split.id GROUP BY split.id ORDER BY split.id"
+    )
+    return [SplitCount(name, float(share), *counts) for name, share, *counts in connection.execute(query)]

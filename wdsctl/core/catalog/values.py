@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from wdsctl.core.catalog.open_catalog import damaged_catalog_error
@@ -128,25 +127,6 @@ class SplitMembers(NamedTuple):
             return False
         bits = self.shards[shard]
         return bits is None or (position >> 3 < len(bits) and bool(bits[position >> 3] >> (position & 7) & 1))
-
-
-@dataclass(frozen=True, slots=True)
-class PartCount:
-    """How often a part occurs in a dataset. `share`: of the samples that have it."""
-
-    name: str
-    samples: int
-    share: float
-    size_bytes: int
-    empty: int
-
-
-@dataclass(frozen=True, slots=True)
-class SplitCount:
-    name: str
-    share: float  # as requested
-    shards: int  # in which the split has samples
-    samples: int
 
 
 class MediaSettings(NamedTuple):

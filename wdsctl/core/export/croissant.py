@@ -17,7 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from wdsctl.core.catalog.ledger import Ledger
-from wdsctl.core.catalog.values import PartCount, ShardRow
+from wdsctl.core.catalog.totals import PartCount
+from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.location import shell_command_at
 from wdsctl.core.export.documents import write_documents
 from wdsctl.core.export.request import ExportRequest, Written

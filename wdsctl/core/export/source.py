@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from wdsctl.core.catalog.read import Catalog
-from wdsctl.core.catalog.totals import read_catalog_summary
-from wdsctl.core.catalog.values import PartCount, ShardRow
+from wdsctl.core.catalog.totals import PartCount, read_catalog_summary
+from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.config import DatasetConfig, load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
 from wdsctl.core.dataset.shard_names import describe_format, is_tar_name

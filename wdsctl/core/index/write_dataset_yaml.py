@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.catalog.read import Catalog
-from wdsctl.core.catalog.values import PartCount
+from wdsctl.core.catalog.totals import PartCount
 from wdsctl.core.dataset.config import DatasetConfig, dump_config, load_config
 from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.dataset.shard_names import is_jsonl_name

@@ -10,8 +10,8 @@ from itertools import islice
 from wdsctl.core.catalog.browse import CatalogBrowser
 from wdsctl.core.catalog.ledger import read_views
 from wdsctl.core.catalog.presence import no_samples_findings
-from wdsctl.core.catalog.totals import read_catalog_summary
-from wdsctl.core.catalog.values import PartCount, PartLocation, SampleLocation, SplitCount, read_generation
+from wdsctl.core.catalog.totals import PartCount, SplitCount, read_catalog_summary
+from wdsctl.core.catalog.values import PartLocation, SampleLocation, read_generation
 from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.polylithic import find_folder_of_primary

@@ -15,7 +15,7 @@ import numpy as np
 from wdsctl.core.catalog.presence import check_shard_catalog
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.splits import NO_SPLIT_LABEL, SplitShards, sample_flags, split_labels
-from wdsctl.core.catalog.values import SplitCount
+from wdsctl.core.catalog.totals import SplitCount
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.split_rules import SplitRule, excludes_to_plain, qualified_split_name
 from wdsctl.core.directories import resolve_parent
