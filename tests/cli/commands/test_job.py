@@ -92,3 +92,17 @@ def test_job_reports_invalid_commands(wdsctl: Wdsctl, tmp_path: Path, words: tup
     result = wdsctl(*(str(tmp_path / "job") if word == "JOB" else word for word in words))
     assert result.code in (2, 3)
     assert message in result.stderr
+
+
+def test_job_merge_of_finished_job_exits_as_its_command(wdsctl: Wdsctl, root: str, tmp_path: Path) -> None:
+    wdsctl("index", root)
+    (Path(root) / "shard-001.tar").write_bytes(b"no tar")
+    job = str(tmp_path / "job")
+    wdsctl("job", "plan", job, "--", "validate", root)
+    wdsctl("job", "run", job, "--task", "0")
+    assert wdsctl("job", "merge", job).code == 1
+    again = wdsctl("job", "merge", job)
+    assert (again.code, "finished; the command exited with 1" in again.stdout) == (1, True)
+    document = wdsctl("job", "merge", job, "--json").document
+    assert (document["state"], document["exit_code"]) == ("finished", 1)
+    assert wdsctl("job", "status", job).code == 0

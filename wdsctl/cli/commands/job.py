@@ -75,8 +75,9 @@ Examples:
   wdsctl job merge JOB
 
 \b
-Runs the command of the job with the results of the tasks. A command with
-several stages, such as index --media, then needs another round of tasks.
+Runs the command of the job with the results of the tasks, and exits as the
+command does, also if the job is already finished. A command with several
+stages, such as index --media, then needs another round of tasks.
 """
 
 TEMPLATE_EPILOG = """
@@ -193,17 +194,18 @@ def _run_like(common: options.CommonOptions) -> Callable[[Sequence[str]], int]:
 
 
 def _answer(name: str, outcome: JobReport | int, common: options.CommonOptions) -> int:
-    """Render the state of a job. The command itself has answered if it has ended."""
+    """Render the state of a job, and return the exit code of its command. The command that ended now has answered."""
     if isinstance(outcome, int):
         common.output.note("the job is finished")
         return outcome
     common.output.answer(name, outcome, render_job, names=[outcome.folder])
-    return 0
+    return outcome.exit_code
 
 
 def render_job(report: JobReport) -> Iterator[RenderableType]:
     if report.state == "finished":
-        yield f"{display_path(report.folder)}: finished"
+        exit_code = f"; the command exited with {report.exit_code}" if report.exit_code else ""
+        yield f"{display_path(report.folder)}: finished{exit_code}"
         yield labelled_lines([("command", escape_line(report.command_line))])
         return
     work = f"{format_count(report.done)} of {format_count(report.units, 'unit')}"

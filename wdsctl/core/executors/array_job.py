@@ -67,12 +67,17 @@ class TaskStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReport:
-    """The state of a job. `stage`: counts from 1. `phase`: what the units of the stage do, such as `scan`."""
+    """The state of a job.
+
+    `exit_code`: of the command, 0 until it has finished. `stage`: counts from 1. `phase`: what the units of the stage
+    do, such as `scan`.
+    """
 
     folder: str
     command_line: str
     state: JobState
     tasks: int
+    exit_code: int = 0
     stage: int = 0
     phase: str = ""
     units: int = 0
@@ -119,7 +124,7 @@ def plan_job(
     with hold_lock(os.path.join(folder, "lock"), note=progress.note):
         if exists:
             job = read_job(folder)
-            job = replace(job, tasks=tasks or job.tasks, state="planned")
+            job = replace(job, tasks=tasks or job.tasks, state="planned", exit_code=0)
         else:
             job = Job(folder, tuple(arguments), os.getcwd(), tasks or 1)
         job = replace(job, allowed_paths=os.environ.get(ALLOW_PATH_VARIABLE, ""))
@@ -164,7 +169,7 @@ def _advance(job: Job, stage: PlannedStage | None, run_command: RunCommand) -> J
             raise source.error from None
         return report_job(job.folder)
     if code in (0, 1, 5):
-        replace(source.job, state="finished").save()
+        replace(source.job, state="finished", exit_code=code).save()
     return code
 
 
@@ -338,7 +343,13 @@ def _read_complete_stage(job: Job) -> PlannedStage:
 def report_job(folder: str) -> JobReport:
     """Report the state of a job and its tasks."""
     job = read_job(folder)
-    report = JobReport(folder=job.folder, command_line=shlex.join(job.arguments), state=job.state, tasks=job.tasks)
+    report = JobReport(
+        folder=job.folder,
+        command_line=shlex.join(job.arguments),
+        state=job.state,
+        tasks=job.tasks,
+        exit_code=job.exit_code,
+    )
     if job.state == "finished" or not job.stage:
         return report
     stage = read_stage(job)

@@ -51,7 +51,10 @@ JobState = Literal["planned", "finished"]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The contents of `job.json`. `stage`: the number of the current stage, 0 before the first."""
+    """The contents of `job.json`.
+
+    `stage`: the number of the current stage, 0 before the first. `exit_code`: of the command, once it has finished.
+    """
 
     folder: str
     arguments: tuple[str, ...]
@@ -60,6 +63,7 @@ class Job:
     stage: int = 0
     state: JobState = "planned"
     allowed_paths: str = ""
+    exit_code: int = 0
 
     @property
     def lock(self) -> str:
@@ -75,6 +79,7 @@ class Job:
             "stage": self.stage,
             "state": self.state,
             "allowed_paths": self.allowed_paths,
+            "exit_code": self.exit_code,
         }
         write_text(os.path.join(self.folder, JOB_FILE), json.dumps(facts, indent=1))
 
@@ -187,6 +192,7 @@ def read_job(folder: str) -> Job:
             _count(facts["stage"]),
             "finished" if facts["state"] == "finished" else "planned",
             str(facts["allowed_paths"]),
+            _count(facts["exit_code"]),
         )
         check_command(job.arguments)
     except MALFORMED_ERRORS as error:
