@@ -8,6 +8,7 @@ import pytest
 
 from tests.build import a_dataset, a_shard, an_image, some_shards
 from tests.core.conversions import a_prepared_dataset, content, convert_to, files, keys
+from wdsctl.cli.errors import convert_exit_code
 from wdsctl.core.convert.parts import parse_image
 from wdsctl.core.errors import DatasetError, InputError, WdsctlError
 
@@ -79,3 +80,29 @@ def test_source_without_samples_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         convert_to(tmp_path / "b", source)
     assert caught.value.code == "WDS003"
+
+
+def test_apart_reports_damaged_json_as_failed_samples(tmp_path: Path) -> None:
+    names = {"a.json": b'{"of": "x"}', "b.json": b'{"of": ', "c.json": b'{"of": "y"}', "d.json": b"\xff", "e.txt": b"e"}
+    source = a_dataset(tmp_path / "a", {"0.tar": names, "1.tar": {"f.json": b"no"}})
+
+    for dry_run in (True, False, False):  # the last run only reports the finished conversion
+        report = convert_to(tmp_path / "b", source, apart="json:of", dry_run=dry_run)
+        assert (report.samples, report.failed, report.apart) == (5, 3, 1)
+        assert [(each.code, each.shard, each.key, each.count, each.severity) for each in report.findings] == [
+            ("WDS144", "0.tar", "b", 2, "error"),
+            ("WDS145", "0.tar", "d", 1, "error"),
+        ]
+    assert convert_exit_code(report) == 5
+    assert keys(tmp_path / "b") == ["a", "c"]
+
+
+@pytest.mark.parametrize("options", [{"on_error": "error"}, {"where": "key = 'b'"}])
+def test_apart_raises_damaged_json_if_errors_stop_or_no_other_sample_is_left(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
+    source = a_dataset(tmp_path / "a", {"0.tar": {"a.json": b'{"of": "x"}', "b.json": b'{"of": '}})
+
+    with pytest.raises(DatasetError, match="not valid JSON") as caught:
+        convert_to(tmp_path / "b", source, apart="json:of", **options)
+    assert (caught.value.code, caught.value.where) == ("WDS144", "sample b, 0.tar")

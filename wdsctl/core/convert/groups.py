@@ -8,7 +8,7 @@ from hashlib import blake2b
 from typing import Any
 from urllib.parse import quote
 
-from wdsctl.core.errors import StorageDown, UsageError, WdsctlError
+from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.importers.protocol import DetailedSource, SampleListing, Source
 
 MAX_OUTPUT_DATASETS = 10_000
@@ -45,7 +45,8 @@ class SampleGrouper:
     def group_number(self, source: Source, source_index: int, sample: SampleListing) -> int | None:
         """The number of a sample's group; None if it has none. Grouping by `json:` reads the part.
 
-        Raises UsageError beyond 10,000 groups.
+        Raises UsageError beyond 10,000 groups, and what reading raises; DatasetError WDS144 or WDS145 if the part is
+        not JSON.
         """
         value = self._group_value(source, source_index, sample)
         if value is None or value == "":
@@ -73,21 +74,27 @@ class SampleGrouper:
         return self._json_value(source, sample.sample_index)
 
     def _json_value(self, source: Source, sample_index: int) -> str | None:
-        try:
-            if isinstance(source, DetailedSource):
-                parts = source.read_selected(sample_index, lambda name: name == self._part)
-            else:
-                parts = tuple(part for part in source.read(sample_index) if part.name == self._part)
-            value: Any = json.loads(parts[0].data) if parts else None
-            for step in self._steps:
-                value = value[step] if isinstance(value, dict) else None
-        except StorageDown:
-            raise
-        except (WdsctlError, ValueError, KeyError, RecursionError):
-            return None
+        if isinstance(source, DetailedSource):
+            parts = source.read_selected(sample_index, lambda name: name == self._part)
+        else:
+            parts = tuple(part for part in source.read(sample_index) if part.name == self._part)
+        value: Any = self._parse(parts[0].data) if parts else None
+        for step in self._steps:
+            value = value.get(step) if isinstance(value, dict) else None
         if isinstance(value, bool):
             return str(value).lower()
         return str(value) if isinstance(value, str | int | float) else None
+
+    def _parse(self, data: bytes) -> Any:
+        try:
+            return json.loads(data)
+        except (ValueError, RecursionError) as error:
+            reason = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+            raise DatasetError(
+                f"cannot read the group from the part {self._part}, which is not valid JSON: {reason}",
+                hint="correct the part, or divide the samples by another value",
+                code="WDS145" if isinstance(error, UnicodeDecodeError) else "WDS144",
+            ) from error
 
 
 def folder_name(value: str) -> str:

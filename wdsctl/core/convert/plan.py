@@ -24,12 +24,12 @@ from wdsctl.core.convert.parts import (
     renamed_part_name,
     transcoded_name,
 )
-from wdsctl.core.convert.plan_file import PlanFile, create_plan
+from wdsctl.core.convert.plan_file import UNREAD_FACT, PlanFile, create_plan
 from wdsctl.core.convert.request import ConvertRequest, OnCollision, Stream
 from wdsctl.core.convert.sharing import DEFAULT_MEDIA, FileReferences, RepeatedFiles, file_digester
-from wdsctl.core.errors import InputError, UsageError
+from wdsctl.core.errors import InputError, StorageDown, UsageError, WdsctlError
 from wdsctl.core.hashing import derive_seed, hash_one_value
-from wdsctl.core.importers.protocol import DetailedSource, SampleListing, Source
+from wdsctl.core.importers.protocol import DetailedSource, SampleListing, ShardedSource, Source
 from wdsctl.core.json_text import read_json
 from wdsctl.core.progress import Progress
 from wdsctl.core.samples.naming import DEFAULT_TEMPLATE
@@ -153,13 +153,15 @@ def _collision_error(
 class PlanCounts(NamedTuple):
     """Counts of samples: `samples` are in the plan, the others are left out.
 
-    `repeated`: the key occurred before. `bare`: no part is written. `apart`: the sample has no group.
+    `repeated`: the key occurred before. `bare`: no part is written. `apart`: the sample has no group. `unread`: its
+    group could not be read.
     """
 
     samples: int
     repeated: int
     bare: int
     apart: int
+    unread: int
 
 
 def write_plan(
@@ -177,7 +179,8 @@ def write_plan(
 
     `splits`: for each source, the numbers of its splits among all splits; -1 for a split that is not copied.
     Raises InputError WDS003 if no sample is left, or no part to transcode; StorageError; UsageError WDS340 if keys
-    collide, WDS342 if every sample with a part to rename already has a part of the new name.
+    collide, WDS342 if every sample with a part to rename already has a part of the new name; the first error of reading
+    a group, if `on_error` is `error` or no other sample is left.
     Cost: 6 us per sample, 12 us if `convert` reorders the samples.
     """
     with create_plan(path) as connection:
@@ -213,9 +216,11 @@ def write_plan(
                 "repeated_files": json.dumps(found),
                 "part_samples": json.dumps(part_samples),
             }
-        plan = PlanCounts(_write_unit_rows(connection, request, groups), repeated, counts.bare, counts.apart)
+        samples = _write_unit_rows(connection, request, groups)
+        plan = PlanCounts(samples, repeated, counts.bare, counts.apart, counts.unread.count)
         if not plan.samples:
-            raise _empty_plan_error(plan, request)
+            raise counts.unread.first_error or _empty_plan_error(plan, request)
+        connection.execute("INSERT INTO meta VALUES (?, ?)", (UNREAD_FACT, counts.unread.to_json()))
         connection.executemany("INSERT INTO meta VALUES (?, ?)", facts.items())
         numbers = ((name, str(number)) for name, number in plan._asdict().items())
         connection.executemany("INSERT INTO meta VALUES (?, ?)", numbers)
@@ -259,12 +264,55 @@ def repeated_files(plan: PlanFile) -> RepeatedFiles | None:
     return None if text is None else RepeatedFiles(*read_json(text))
 
 
+class UnreadSample(NamedTuple):
+    """The first sample with an error of this code while its group was read, and the number of such samples."""
+
+    code: str
+    message: str
+    shard: str
+    key: str
+    samples: int
+
+
+def unread_samples(plan: PlanFile) -> list[UnreadSample]:
+    """The samples that are not in the plan because their group could not be read, one for each code."""
+    return [UnreadSample(*row) for row in read_json(plan.facts()[UNREAD_FACT])]
+
+
+@dataclass(slots=True)
+class _UnreadSamples:
+    """Collects the samples whose group could not be read."""
+
+    count: int = 0
+    first_error: WdsctlError | None = None
+    by_code: dict[str, UnreadSample] = field(default_factory=dict)
+
+    def add(self, error: WdsctlError, source: Source, listing: SampleListing) -> None:
+        shard = source.shard_of(listing.sample_index) if isinstance(source, ShardedSource) else ""
+        # Without a shard, `where` may name the row of a table.
+        message = f"{error.where}: {error.message}" if error.where and not shard else error.message
+        before = self.by_code.get(error.code)
+        self.count += 1
+        self.by_code[error.code] = (
+            UnreadSample(error.code, message, shard, listing.key, 1)
+            if before is None
+            else before._replace(samples=before.samples + 1)
+        )
+        if self.first_error is None:
+            error.where = ", ".join(filter(None, [f"sample {listing.key}", shard or error.where]))
+            self.first_error = error
+
+    def to_json(self) -> str:
+        return json.dumps(list(self.by_code.values()))
+
+
 @dataclass(slots=True)
 class _ListingCounts:
     """`renamed`: samples with a renamed part, by its old name; `name_taken`: those that also have the new name."""
 
     bare: int = 0
     apart: int = 0
+    unread: _UnreadSamples = field(default_factory=_UnreadSamples)
     renamed: Counter[str] = field(default_factory=Counter)
     name_taken: Counter[str] = field(default_factory=Counter)
     part_names: Counter[str] = field(default_factory=Counter)  # samples by part, if an option selects parts
@@ -293,7 +341,15 @@ def _entry_rows(
             )
         translate_bits = _split_bits_translator(splits[number] if number < len(splits) else ())
         for listing, size, media, named in _sized_samples(source, request, counts):
-            group = grouper.group_number(source, number, listing) if grouper is not None else 0
+            try:
+                group = grouper.group_number(source, number, listing) if grouper is not None else 0
+            except (UsageError, StorageDown):
+                raise
+            except WdsctlError as error:
+                counts.unread.add(error, source, listing)
+                if request.on_error == "error":
+                    raise
+                continue
             if group is None:
                 counts.apart += 1
                 continue

@@ -47,6 +47,8 @@ CREATE INDEX shared_by_owner ON shared(owner);
 """
 
 
+UNREAD_FACT = "unread_samples"  # in `meta`: samples whose group could not be read, which the plan leaves out
+
 #: Origins of samples: position in the order, source, index in the source, splits, bytes for the media dataset.
 ORIGIN_DTYPE = np.dtype([(name, "<i8") for name in ("pos", "source", "place", "splits", "media")])
 SampleOrigins = NDArray[np.void]
@@ -182,7 +184,8 @@ class PlanFile:
 
         Cost: 2 us per sample.
         """
-        facts = sorted(pair for pair in self.facts().items() if pair[0] not in ("fingerprint", "made_from"))
+        unlike = ("fingerprint", "made_from", UNREAD_FACT)  # messages name the paths of sources
+        facts = sorted(pair for pair in self.facts().items() if pair[0] not in unlike)
         units = self.units()
         hashed = blake2b(repr((facts, units)).encode("utf-8", "surrogatepass"), digest_size=16)
         last = max((unit.last for unit in units), default=-1)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from wdsctl.core.convert.carry import DroppedItem, dropped_findings, plan_carry
 from wdsctl.core.convert.finish import common_config
-from wdsctl.core.convert.plan import repeated_files
+from wdsctl.core.convert.plan import repeated_files, unread_samples
 from wdsctl.core.convert.plan_file import PlanFile, PlannedUnit, UnitResult
 from wdsctl.core.convert.request import ConvertedDataset, ConvertReport, ConvertRequest, ConvertSource
 from wdsctl.core.convert.sources import OpenSources
@@ -60,7 +60,7 @@ def preview_conversion(
             )
             dropped += carry_plan.dropped_items(path, some[0].stream)
         report = build_report(plan, units, done, opened, dest, request, tuple(datasets), started)
-    return replace(report, dry_run=True, findings=(*problems(opened), *dropped_findings(dropped)))
+    return replace(report, dry_run=True, findings=(*problems(opened), *report.findings, *dropped_findings(dropped)))
 
 
 def problems(opened: OpenSources) -> tuple[Finding, ...]:
@@ -81,24 +81,25 @@ def build_report(
 ) -> ConvertReport:
     facts = plan.facts()
     failed = {position for each in done.values() for position in each.left_out}
+    unread = int(facts["unread"])
     unmatched: list[str] = read_json(facts["unmet"])
     notes = [f"no part matches {', '.join(unmatched)}"] if unmatched else []
     return ConvertReport(
         sources=_redacted_sources(opened),
         dest=redact_secrets(dest),
         form=request.target,
-        samples=int(facts["samples"]),
+        samples=int(facts["samples"]) + unread,
         files=len(units),
         size_bytes=sum(done[unit.id].size_bytes for unit in units),
         written_files=0,
         kept_files=0,
-        failed=len(failed),
+        failed=len(failed) + unread,
         kept=len({position for each in done.values() for position in each.as_is}),
         repeated=int(facts["repeated"]),
         bare=int(facts["bare"]),
         apart=int(facts["apart"]),
         datasets=datasets,
-        findings=tuple(_failure_findings(plan.units(), done)),
+        findings=(*_unread_findings(plan), *_failure_findings(plan.units(), done)),
         notes=(*notes, *_config_notes(opened, request), *_split_notes(plan, opened, request)),
         up_to_date=False,
         dry_run=False,
@@ -153,6 +154,13 @@ def _split_notes(plan: PlanFile, opened: OpenSources, request: ConvertRequest) -
     elif counts.get(0):
         as_before = ", as in their source" if known <= len(names) else ""
         yield f"{counts[0]:,} of {pluralize(total, 'sample')} are in no split{as_before}; the others: {sizes_text}"
+
+
+def _unread_findings(plan: PlanFile) -> Iterator[Finding]:
+    """Yield a finding per code of the samples that have no place in the plan, because their group is not readable."""
+    for code, message, shard, key, count in unread_samples(plan):
+        text = f"{message}{LEFT_OUT_SUFFIX}"
+        yield Finding(code=code, severity="error", message=text, shard=shard, key=key, count=count)
 
 
 def _failure_findings(units: Sequence[PlannedUnit], done: Mapping[int, UnitResult]) -> Iterator[Finding]:

@@ -177,10 +177,11 @@ class ConvertedDataset:
 class ConvertReport:
     """What `convert` wrote or, in a dry run, would write.
 
-    Samples of the plan: `samples` counts all; `failed` those that are not in the destination; `kept` those that are
-    unchanged since a part could not be transcoded. Samples that the plan leaves out: `repeated` had a key that occurred
-    before; `bare` had no part to write; `apart` belong to no output dataset. `kept_files`: files of an earlier run.
-    `layout`: for a polylithic layout of samples that share files, what sharing saves; text for the user.
+    Selected samples: `samples` counts all; `failed` those that are not in the destination, because they or their group
+    could not be read or transcoded; `kept` those that are unchanged since a part could not be transcoded. Samples that
+    the plan leaves out: `repeated` had a key that occurred before; `bare` had no part to write; `apart` belong to no
+    output dataset. `kept_files`: files of an earlier run. `layout`: for a polylithic layout of samples that share
+    files, what sharing saves; text for the user.
     """
 
     sources: tuple[ConvertSource, ...]

@@ -167,6 +167,9 @@ class PolylithicSource:
     def prefetch(self, sample_indexes: list[int]) -> None:
         self._primary.prefetch(sample_indexes)
 
+    def shard_of(self, sample_index: int) -> str:
+        return self._primary.shard_of(sample_index)
+
     def _primary_parts(self, sample_index: int) -> tuple[list[Part], list[tuple[str, MediaStore, str]]]:
         """(parts of the primary, [(part name, store, entry)] of the media that they refer to)."""
         parts = list(self._primary.read(sample_index))

@@ -197,6 +197,12 @@ class DetailedSource(Protocol):
         """Hint that these samples will be read soon."""
 
 
+@runtime_checkable
+class ShardedSource(Protocol):
+    def shard_of(self, sample_index: int) -> str:
+        """The path of the shard with a sample, relative to the dataset."""
+
+
 class Importer(Protocol):
     """A format to read. A module-level value without state: workers look it up by `name`."""
 

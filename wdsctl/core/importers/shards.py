@@ -166,6 +166,9 @@ class ShardsSource:
                 ranges.append(FileRange(self._shard_path(sample_index), start, parts[-1][1] + parts[-1][2] - start))
         self._storage.will_need(ranges)
 
+    def shard_of(self, sample_index: int) -> str:
+        return self._offsets.shards[bisect_right(self._shard_row, sample_index) - 1].path
+
     def _shard_path(self, sample_index: int) -> str:
         return self._paths[bisect_right(self._shard_row, sample_index) - 1]
 
