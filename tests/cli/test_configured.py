@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 
@@ -210,10 +211,57 @@ def test_command_line_flag_overrides_config_file(wdsctl: Wdsctl, runs: Path, tmp
     assert wdsctl("index", runs, "--no-hash", "--json").document["hashed"] == 0
 
 
-def test_conflict_with_configured_option_names_config_file(wdsctl: Wdsctl, runs: Path, tmp_path: Path) -> None:
+def test_configured_option_that_needs_another_option_has_no_effect_alone(
+    wdsctl: Wdsctl, runs: Path, tmp_path: Path
+) -> None:
     (tmp_path / OWN).write_text("[inspect]\nseed = 4\n")
-    result = wdsctl("inspect", runs)
-    assert (result.code, "--seed" in result.stderr) == (2, True)
-    assert result.stderr.rstrip().endswith(f"{OWN} sets --seed; pass --config none to ignore files")
-    assert wdsctl("inspect", runs, "--config", "none").code == 0
+    assert wdsctl("inspect", runs).code == 0
     assert wdsctl("inspect", runs, "--random", 1, "--json").document["seed"] == 4
+    assert (wdsctl("inspect", runs, "--seed", 4).code, wdsctl("inspect", runs, "--config", "none").code) == (2, 0)
+
+
+def test_configured_options_that_exclude_each_other_name_config_file(
+    wdsctl: Wdsctl, runs: Path, tmp_path: Path
+) -> None:
+    (tmp_path / OWN).write_text("[sql]\ncsv = true\ntsv = true\n")
+    result = wdsctl("sql", runs, "SELECT 1 AS one")
+    assert (result.code, "--csv and --tsv exclude each other" in result.stderr) == (2, True)
+    assert result.stderr.rstrip().endswith(f"{OWN} sets --tsv; pass --config none to ignore files")
+    assert wdsctl("sql", runs, "SELECT 1 AS one", "--json").document["rows"] == [{"one": 1}]
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ('[validate]\nlevel = ["content"]\nsample = "50%"\n', ("validate", "ROOT", "--release")),
+        ("[validate]\nquarantine = true\n", ("validate", "ROOT", "--release")),
+        ('[validate]\nformat = "sarif"\n', ("validate", "ROOT", "--json")),
+        ("[ls]\nsamples = true\n", ("ls", "ROOT", "--parts")),
+        ('[split]\nby = "key"\nseed = 7\n', ("split", "ROOT", "--pattern", "train=*.tar")),
+        ('[split]\nstratify = "key:(.)"\n', ("split", "ROOT", "8,2", "--by", "key")),
+        ('[convert]\nlayout = "polylithic"\n', ("convert", "ROOT", "DEST", "--to", "jsonl")),
+        ("[convert]\nshuffle = true\nseed = 3\n", ("convert", "ROOT", "DEST", "--sort", "key")),
+        ('[prepare]\nseed = 7\nby = "sample"\nparts = "jpg,txt"\n', ("prepare", "ROOT", "--yes")),
+        ("[inspect]\nsamples = 3\n", ("inspect", "ROOT", "--stats")),
+        ('[repair]\nexecutor = "ray"\n', ("repair", "ROOT", "--in-place", "--yes")),
+        ("[repair]\nno-backup = true\n", ("repair", "ROOT", "DEST")),
+    ],
+)
+def test_typed_options_beat_configured_options_that_do_not_fit(
+    wdsctl: Wdsctl, runs: Path, tmp_path: Path, config: str, words: tuple[str, ...]
+) -> None:
+    (tmp_path / OWN).write_text(config)
+    paths = {"ROOT": str(runs), "DEST": str(tmp_path / "dest")}
+    result = wdsctl(*(paths.get(word, word) for word in words))
+    assert result.code == 0, result.stderr
+    assert wdsctl("config", "show", "--json").document["settings"]
+
+
+def test_configured_option_without_effect_does_not_consume_list_on_stdin(
+    wdsctl: Wdsctl, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / OWN).write_text("[prepare]\nseed = 7\n")
+    shards = "\n".join(str(path) for path in sorted(runs.glob("*.tar")))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(shards.encode())))
+    result = wdsctl("prepare", "-", "--yes", "--no-input")
+    assert result.code == 0, result.stderr

@@ -55,9 +55,9 @@ def test_with_common_passes_common_options_as_one_value() -> None:
 
     command = options.with_common(function)
 
-    assert list(inspect.signature(command).parameters) == ["root", *options.COMMON_OPTIONS]
+    assert list(inspect.signature(command).parameters) == ["root", *options.COMMON_OPTIONS, "context"]
     arguments = dict.fromkeys(options.COMMON_OPTIONS, False) | {"json": True, "config": None, "allow_path": None}
-    assert command(root="X", **arguments) == 3
+    assert command(root="X", context=None, **arguments) == 3
     assert calls == [("X", options.CommonOptions(json=True))]
 
 
@@ -66,7 +66,7 @@ def test_with_common_converts_internal_broken_pipe() -> None:
         raise BrokenPipeError
 
     with pytest.raises(RuntimeError, match="pipe between processes"):
-        options.with_common(function)(**dict.fromkeys(options.COMMON_OPTIONS, False))
+        options.with_common(function)(context=None, **dict.fromkeys(options.COMMON_OPTIONS, False))
 
 
 def test_worker_count_defaults_to_available_cpus_up_to_16() -> None:

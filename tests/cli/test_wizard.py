@@ -131,6 +131,17 @@ def test_wizard_empty_split_answer_means_no_split(photos: str) -> None:
     assert prepare.requests[0].request.split is None
 
 
+def test_wizard_ignores_options_of_splits_if_split_answer_is_empty(
+    photos: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepare = FakePrepare()
+    request = PrepareCommand(source=photos, dest="shards", request=PrepareRequest(split_by="sample", seed=3))
+    run_wizard(request, make_answers("", True), prepare, Output())
+    taken = prepare.requests[0].request
+    assert (taken.split, taken.split_by, taken.seed) == (None, "auto", 0)
+    assert "ignored without a split: --by and --seed" in capsys.readouterr().err
+
+
 def test_wizard_asks_again_after_invalid_split(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
     prepare = FakePrepare()
 

@@ -159,8 +159,7 @@ def convert_typer_error(
     command = context.command_path if context is not None else f"wdsctl {command_line}".rstrip()
     message = message[:1].lower() + message[1:]
     parameter = getattr(getattr(error, "param", None), "name", "")
-    source = context.get_parameter_source(parameter) if context is not None else None
-    if source is not None and source.name in {"DEFAULT_MAP", "ENVIRONMENT"}:
+    if context is not None and is_configured(context, parameter):
         _, origin = (origins or {}).get(parameter, ("", ""))
         return UsageError(
             message, where=origin, hint="correct the value in its source, or pass the option", code="WDS010"
@@ -169,6 +168,12 @@ def convert_typer_error(
     if unknown and (meant := _meant_command(command, unknown[1])):
         return UsageError(unknown[0], hint=meant)  # a similar name that Typer suggests may be that of another task
     return UsageError(message, hint=f"run `{command} --help` for the accepted values")
+
+
+def is_configured(context: typer.Context, parameter: str) -> bool:
+    """Whether the value of a parameter comes from a variable or a configuration file."""
+    source = context.get_parameter_source(parameter)
+    return source is not None and source.name in {"DEFAULT_MAP", "ENVIRONMENT"}
 
 
 _UNKNOWN_COMMAND = re.compile(r"no such command '(.+?)'(?=$|\. Did you mean )")

@@ -17,9 +17,10 @@ import typer
 from typer.models import ArgumentInfo, ParameterInfo
 
 from wdsctl.cli.completion import add_completers
+from wdsctl.cli.errors import is_configured
 from wdsctl.cli.formatting import fit_epilog
 from wdsctl.cli.output import Output
-from wdsctl.core.errors import UsageError
+from wdsctl.core.errors import OptionConflict, UsageError
 from wdsctl.core.invocation import parse_size_bytes
 
 #: Metavars of arguments and options that are paths.
@@ -330,30 +331,39 @@ def with_common(function: Callable[..., int]) -> Callable[..., int]:
     """Add the options of `COMMON_OPTIONS` to a command, which receives them as its argument `common`.
 
     Also adds `--break-lock` after `--wait` and `--executor` after `UnitWorkersOption`, adds completion, refuses empty
-    paths, and allows the folders of `--allow-path`. Typer reads options from a function's signature, so the wrapper has
-    a signature of its own.
+    paths, allows the folders of `--allow-path`, and leaves out configured options that do not fit the others. Typer
+    reads options from a function's signature, so the wrapper has a signature of its own.
     """
+
+    def run(values: dict[str, Any], common: CommonOptions) -> int:
+        breaks_lock = values.pop("break_lock", False)
+        executor, ray_address = values.pop("executor", "local"), values.pop("ray_address", None)
+        with (
+            _break_lock(common) if breaks_lock else nullcontext(),
+            _use_ray(common, ray_address, values) if executor == "ray" else nullcontext(),
+        ):
+            return function(**values, common=common)
 
     @functools.wraps(function)
     def command(**values: Any) -> int:
+        context: typer.Context = values.pop("context")
         common = CommonOptions(**{name: values.pop(name) for name in COMMON_OPTIONS})
         if common.allow_path:  # before anything is opened, and for worker processes
             from wdsctl.core.safe_open import allow_path
 
             allow_path(*common.allow_path)
         refuse_empty(parameters, values)
-        breaks_lock = values.pop("break_lock", False)
-        executor, ray_address = values.pop("executor", "local"), values.pop("ray_address", None)
         from wdsctl.cli.config_file import has_unused_config
 
         if not common.json and has_unused_config(os.environ, common.config):
             common.output.note(UNUSED_CONFIG_MESSAGE)
         try:
-            with (
-                _break_lock(common) if breaks_lock else nullcontext(),
-                _use_ray(common, ray_address, values) if executor == "ray" else nullcontext(),
-            ):
-                return function(**values, common=common)
+            while True:
+                try:
+                    return run(dict(values), common)
+                except OptionConflict as conflict:
+                    if not reset_configured(conflict, context, values, defaults):
+                        raise
         except BrokenPipeError as error:
             # A closed stdout raises PipeClosed. Any other broken pipe is between our own processes; Typer would take it
             # for a closed stdout.
@@ -380,8 +390,27 @@ def with_common(function: Callable[..., int]) -> Callable[..., int]:
             inspect.Parameter("executor", inspect.Parameter.KEYWORD_ONLY, default="local", annotation=ExecutorOption),
             inspect.Parameter("ray_address", inspect.Parameter.KEYWORD_ONLY, annotation=RayAddressOption, default=None),
         ]
+    defaults = {parameter.name: parameter.default for parameter in signature}
+    signature.append(inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
     command.__signature__ = inspect.Signature(signature, return_annotation=int)  # type: ignore[attr-defined]
     return command
+
+
+def reset_configured(
+    conflict: OptionConflict, context: typer.Context, values: dict[str, Any], defaults: Mapping[str, Any]
+) -> bool:
+    """Give the options of a conflict that are configured their defaults; returns whether any of `values` changed.
+
+    Of options that exclude each other, at least one must come from the command line.
+    """
+    flags = {flag: each.name for each in context.command.params for flag in (*each.opts, *each.secondary_opts)}
+    names = [flags.get(flag, "") for flag in conflict.options]
+    given = [name for name in names if not name or values.get(name) != defaults.get(name)]
+    configured = [name for name in given if name and is_configured(context, name)]
+    if conflict.are_exclusive and len(configured) == len(given):
+        return False
+    values.update({name: defaults[name] for name in configured})
+    return bool(configured)
 
 
 def make_group(*commands: tuple[str, Callable[..., int], str]) -> typer.Typer:
@@ -438,8 +467,10 @@ def _use_ray(common: CommonOptions, address: str | None, values: Mapping[str, An
     from wdsctl.core.executors.ray_cluster import using_ray
 
     if values.get("in_place"):
-        raise UsageError(
+        raise OptionConflict(
             "--in-place works on this machine only: a dying node could leave a shard half written",
+            options=("--in-place", "--executor"),
+            are_exclusive=True,
             hint="omit `--executor ray`, or pass DEST",
         )
     return using_ray(address, values["workers"], common.output.note)

@@ -252,7 +252,7 @@ def _record_answers(command: PrepareCommand, interview: Interview) -> contextlib
 def ask_missing(command: PrepareCommand, interview: Interview, output: Output) -> PrepareCommand:
     """Ask for the form of a source that could be several, the destination, and the split of a new dataset."""
     from wdsctl.core.dataset.split_rules import parse_split_shares
-    from wdsctl.core.prepare.checks import check_format_dest, check_source_and_dest
+    from wdsctl.core.prepare.checks import check_format_dest, check_source_and_dest, unused_split_options
     from wdsctl.core.prepare.robots import FORM as ROBOT_FORM
     from wdsctl.core.prepare.source import IN_PLACE, RAW_FOLDER
 
@@ -292,6 +292,9 @@ def ask_missing(command: PrepareCommand, interview: Interview, output: Output) -
             question, lambda text: parse_split_shares(text) if text else None, output, choices=SPLIT_HELP
         )
         request = replace(request, split=split)
+    if unused := unused_split_options(request):
+        output.note(f"ignored without a split: {' and '.join(unused)}")
+        request = replace(request, split_by="auto", seed=0)
     return replace(command, dest=dest, request=request, preview=preview)
 
 

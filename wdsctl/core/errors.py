@@ -4,6 +4,7 @@ The number after a class is its exit code.
 
     WdsctlError
     ├── UsageError        2  invalid request (also a ValueError)
+    │   └── OptionConflict   2  options exclude each other, or have no effect
     ├── InputError        3  the requested input is missing or unreadable
     ├── DatasetError      3  shards or raw files are invalid
     ├── PermissionDenied  4  the system denies access (also a PermissionError)
@@ -22,7 +23,7 @@ from __future__ import annotations
 import errno
 import operator
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -85,6 +86,26 @@ def _rebuild(kind: type[WdsctlError], message: str, hint: str, where: str, code:
 class UsageError(WdsctlError, ValueError):
     exit_code = 2
     code = "WDS001"
+
+
+class OptionConflict(UsageError):  # noqa: N818 - the noun is the error
+    """Options that have no effect in this request, or exclude each other (`are_exclusive`).
+
+    `options`: their flags, such as `--seed`. The command line leaves out those that are configured and not typed.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str,
+        where: str = "",
+        code: str = "",
+        options: Sequence[str] = (),
+        are_exclusive: bool = False,
+    ) -> None:
+        super().__init__(message, hint=hint, where=where, code=code)
+        self.options, self.are_exclusive = tuple(options), are_exclusive
 
 
 class InputError(WdsctlError):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import linked_shards
+from tests.build import linked_shards, some_shards
 from tests.cli.conftest import Wdsctl, a_tar
 from tests.killing import Moment, environment
 from wdsctl.cli.commands.prepare import command
@@ -336,3 +336,14 @@ def test_prepare_accepts_shard_pattern_and_refuses_destination(wdsctl: Wdsctl, s
     assert result.document["index"]["shards"] == 4
     assert result.document["index"]["hashed"] == 4
     assert result.document["split"]["splits"][0]["samples"] > 0
+
+
+@pytest.mark.parametrize("option", [("--by", "sample"), ("--seed", "3")])
+def test_prepare_refuses_options_of_splits_without_split(
+    wdsctl: Wdsctl, tmp_path: Path, option: tuple[str, str]
+) -> None:
+    root = some_shards(tmp_path / "data", 1)
+    refused = wdsctl("prepare", root, *option, "--no-input")
+    assert (refused.code, f"{option[0]} only applies with --split" in refused.stderr) == (2, True)
+    assert not (tmp_path / "data" / ".wdsctl").exists()
+    assert wdsctl("prepare", root, *option, "--split", "8,2", "--no-input", "--yes").code == 0

@@ -11,7 +11,7 @@ import typer
 
 from wdsctl.cli import options
 from wdsctl.cli.formatting import display_path, format_count, format_size
-from wdsctl.core.errors import UsageError
+from wdsctl.core.errors import OptionConflict, UsageError
 
 if TYPE_CHECKING:
     from wdsctl.core.inspect.get import GetTarget
@@ -56,7 +56,12 @@ def command(
     from wdsctl.core.inspect.get import find_target, write_target
 
     if part is not None and part_argument is not None:
-        raise UsageError("PART and --part exclude each other", hint="omit one of them")
+        raise OptionConflict(
+            "PART and --part exclude each other",
+            options=("PART", "--part"),
+            are_exclusive=True,
+            hint="omit one of them",
+        )
     part = part_argument if part is None else part
     is_file = output not in (None, "-")
     target = find_target(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wdsctl.cli import options
-from wdsctl.core.errors import UsageError, WdsctlError
+from wdsctl.core.errors import OptionConflict, WdsctlError
 from wdsctl.core.text import quote_ansi_c
 
 if TYPE_CHECKING:
@@ -59,7 +59,12 @@ def command(
     options_of_kinds: dict[ListingKind, bool] = {"shards": shards, "samples": samples, "parts": parts}
     kinds = [kind for kind, is_set in options_of_kinds.items() if is_set]
     if len(kinds) > 1:
-        raise UsageError(f"--{kinds[0]} and --{kinds[1]} exclude each other", hint="pass only one of them")
+        raise OptionConflict(
+            f"--{kinds[0]} and --{kinds[1]} exclude each other",
+            options=[f"--{kind}" for kind in kinds],
+            are_exclusive=True,
+            hint="pass only one of them",
+        )
     with open_listing(root, prefix, what=kinds[0] if kinds else "shards", split=split, catalog=catalog) as listing:
         texts = (
             listing_document(listing)

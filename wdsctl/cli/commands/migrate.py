@@ -38,10 +38,15 @@ def command(
 ) -> int:
     """Rewrite a program for Energon to use wdsctl. Lists the changes; --write applies them."""
     from wdsctl.core.energon.migrate import migrate
-    from wdsctl.core.errors import UsageError
+    from wdsctl.core.errors import OptionConflict
 
     if write and diff:
-        raise UsageError("--diff shows what --write would change", hint="pass one of the two")
+        raise OptionConflict(
+            "--diff shows what --write would change",
+            options=("--diff", "--write"),
+            are_exclusive=True,
+            hint="pass one of the two",
+        )
     report = migrate(path, write=write)
     common.output.answer(
         "migrate",

@@ -87,12 +87,16 @@ def command(
 def _check_options(encoding: str, *, in_place: bool, no_backup: bool, is_sure: bool) -> None:
     import codecs
 
-    from wdsctl.core.errors import UsageError
+    from wdsctl.core.errors import OptionConflict, UsageError
 
     if in_place and not is_sure:
         raise UsageError("--in-place replaces shards, so it needs --yes", hint="`--dry-run` shows what would be done")
     if no_backup and not in_place:
-        raise UsageError("--no-backup needs --in-place", hint="remove --no-backup: repair does not change ROOT")
+        raise OptionConflict(
+            "--no-backup needs --in-place",
+            options=("--no-backup",),
+            hint="remove --no-backup: repair does not change ROOT",
+        )
     try:
         if encoding:
             codecs.lookup(encoding)

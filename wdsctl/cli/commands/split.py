@@ -19,7 +19,7 @@ from wdsctl.cli.formatting import (
     shell_argument,
 )
 from wdsctl.cli.tables import finding_lines, make_table
-from wdsctl.core.errors import UsageError
+from wdsctl.core.errors import OptionConflict, UsageError
 from wdsctl.core.invocation import worker_count
 
 if TYPE_CHECKING:
@@ -169,7 +169,12 @@ def command(
     )
     if request.is_query:
         if export and leaks is not None:
-            raise UsageError("--export and --leaks exclude each other", hint="pass only one of them")
+            raise OptionConflict(
+                "--export and --leaks exclude each other",
+                options=("--export", "--leaks"),
+                are_exclusive=True,
+                hint="pass only one of them",
+            )
         if dry_run and export not in ("", "-"):
             raise UsageError(
                 "--export FILE writes a file, which --dry-run forbids", hint="`--export -` prints the file instead"
@@ -180,8 +185,10 @@ def command(
             return _export(root, export, split_set, catalog, common)
         return _show(root, split_set, catalog, common)
     if export or leaks is not None:
-        raise UsageError(
-            f"{'--export' if export else '--leaks'} cannot be combined with new splits",
+        name = "--export" if export else "--leaks"
+        raise OptionConflict(
+            f"{name} cannot be combined with new splits",
+            options=(name,),
             hint="create the splits first, then run `wdsctl split` with this option alone",
         )
     if drop and not (split_set or dry_run or common.yes):

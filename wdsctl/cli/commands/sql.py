@@ -56,14 +56,17 @@ def command(
 ) -> int:
     """Query the catalog with SQL. Reads the documented views."""
     from wdsctl.cli.output import write_styled
-    from wdsctl.core.errors import UsageError
+    from wdsctl.core.errors import OptionConflict
     from wdsctl.core.views.sql import sql
 
     flags = {"json": common.json, "table": as_table, "csv": as_csv, "tsv": as_tsv}
     selected = [name for name, is_set in flags.items() if is_set]
     if len(selected) > 1:
-        raise UsageError(
-            f"{' and '.join(f'--{name}' for name in selected)} exclude each other",
+        names = [f"--{name}" for name in selected]
+        raise OptionConflict(
+            f"{' and '.join(names)} exclude each other",
+            options=names,
+            are_exclusive=True,
             hint="pass one of --table, --csv, --tsv and --json",
         )
     output_format = selected[0] if selected else "table" if sys.stdout.isatty() else "tsv"

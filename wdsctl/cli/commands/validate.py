@@ -24,7 +24,7 @@ from wdsctl.cli.formatting import (
 from wdsctl.cli.output import json_document, to_json_types
 from wdsctl.cli.tables import count_severities, grouped_finding_lines, make_table, sort_by_severity
 from wdsctl.core.codes import load_codes
-from wdsctl.core.errors import SEVERITIES, Finding, Severity
+from wdsctl.core.errors import SEVERITIES, Finding, OptionConflict, Severity
 from wdsctl.core.invocation import worker_count
 
 if TYPE_CHECKING:
@@ -181,12 +181,13 @@ def command(
 
 def _check_release(check_options: Mapping[str, object]) -> None:
     """Raise UsageError if an option is given that says what to check, or where the report goes."""
-    from wdsctl.core.errors import UsageError
 
     flag = next((flag for flag, is_given in check_options.items() if is_given), "")
     if flag:
-        raise UsageError(
+        raise OptionConflict(
             f"{flag} has no effect with --release, which checks nothing",
+            options=(flag, "--release"),
+            are_exclusive=True,
             hint=f"omit {flag}; validate in a second run, or pass --json for the report of --release",
         )
 
@@ -203,7 +204,12 @@ def _check_format(output_format: str, output: str | None, *, is_json: bool) -> N
             "the folder of -o does not exist", where=output, hint="create the folder, or pass another file"
         )
     if is_json and output_format not in ("text", "json"):
-        raise UsageError(f"--json and --format {output_format} exclude each other", hint="omit one of them")
+        raise OptionConflict(
+            f"--json and --format {output_format} exclude each other",
+            options=("--json", "--format"),
+            are_exclusive=True,
+            hint="omit one of them",
+        )
 
 
 def _write_answer(

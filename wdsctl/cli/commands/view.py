@@ -142,7 +142,7 @@ def create(
     """Create a view of the samples that match."""
     from wdsctl.cli.progress import show_progress
     from wdsctl.core.dataset.view_root import parse_views
-    from wdsctl.core.errors import UsageError
+    from wdsctl.core.errors import OptionConflict
     from wdsctl.core.storage.source_files import absolute
     from wdsctl.core.views.definition import STDIN, ViewDefinition
     from wdsctl.core.views.views import create_view
@@ -152,7 +152,9 @@ def create(
         ("--unknown", unknown != "error", "--keys", keys),
     ):
         if is_given and not other:
-            raise UsageError(f"{flag} has no effect without {needed}", hint=f"add {needed}, or omit {flag}")
+            raise OptionConflict(
+                f"{flag} has no effect without {needed}", options=(flag,), hint=f"add {needed}, or omit {flag}"
+            )
     root, (name,) = parse_views(root, [name], catalog)
     path = absolute(keys) if keys and keys != STDIN else keys
     definition = ViewDefinition(where=where, sql=sql, keys=path, split=split or "", sample=sample, seed=seed)

@@ -25,7 +25,7 @@ from wdsctl.core.compare.samples import (
 )
 from wdsctl.core.compare.sides import DiffSide, can_have_same_bytes, find_renamed_shards, has_same_layout, open_side
 from wdsctl.core.dataset.view_root import locate_view
-from wdsctl.core.errors import Finding, PermissionDenied, StorageError, UsageError
+from wdsctl.core.errors import Finding, OptionConflict, PermissionDenied, StorageError, UsageError
 from wdsctl.core.index.first_use import ensure_catalog_exists
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 
@@ -172,21 +172,29 @@ def diff_datasets(
     """
     started = time.monotonic()
     is_history = since is not None or until is not None
-    if (second is None) != is_history:
-        raise UsageError(
-            "a second dataset and --since exclude each other" if second else "nothing to compare the dataset with",
-            hint="pass two datasets, or one dataset and an older generation: `--since N`",
+    hint = "pass two datasets, or one dataset and an older generation: `--since N`"
+    if second is not None and is_history:
+        raise OptionConflict(
+            "a second dataset and --since exclude each other",
+            options=("B", "--since", "--until"),
+            are_exclusive=True,
+            hint=hint,
         )
+    if second is None and not is_history:
+        raise UsageError("nothing to compare the dataset with", hint=hint)
     if since is None and until is not None:
-        raise UsageError(
+        raise OptionConflict(
             "--until needs --since: it is the later one of two generations",
+            options=("--until",),
             hint="pass --since N, the earlier generation",
         )
     if second is None and catalogs[1] is not None:
         raise UsageError("--catalog-b needs a second dataset", hint="omit --catalog-b; --catalog is the catalog of A")
     if content and is_history:
-        raise UsageError(
-            "cannot compare bytes with an older generation, whose bytes are not stored", hint="remove --content"
+        raise OptionConflict(
+            "cannot compare bytes with an older generation, whose bytes are not stored",
+            options=("--content",),
+            hint="remove --content",
         )
     with ExitStack() as stack:
         one = stack.enter_context(_open_checked_side(first, catalogs[0], since))

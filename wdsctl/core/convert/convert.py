@@ -59,7 +59,7 @@ from wdsctl.core.dataset.location import CONVERSION_FOLDER, FINISHED_FILE, PLAN_
 from wdsctl.core.dataset.lock import lock_dataset
 from wdsctl.core.dataset.remote_lock import hold_remote_marker
 from wdsctl.core.dataset.view_root import parse_root
-from wdsctl.core.errors import DatasetError, UsageError, WdsctlError
+from wdsctl.core.errors import DatasetError, OptionConflict, UsageError, WdsctlError
 from wdsctl.core.export.hub import check_split_names
 from wdsctl.core.files import make_folder, remove_empty_folder
 from wdsctl.core.importers.shards import MAX_SPLITS
@@ -176,40 +176,59 @@ def check_request(request: ConvertRequest, sources: int) -> None:
     if not sources:
         raise UsageError("missing SOURCE", hint="pass the source and the destination: `wdsctl convert SOURCE... DEST`")
     if request.seed and request.order != "shuffle":
-        raise UsageError("--seed needs --shuffle", hint="add --shuffle, or omit --seed")
+        raise OptionConflict("--seed needs --shuffle", options=("--seed",), hint="add --shuffle, or omit --seed")
     is_polylithic = request.layout in ("polylithic", "auto")
     if is_polylithic and target.name != "shards":
-        raise UsageError(
+        raise OptionConflict(
             f"--layout {request.layout} can only write shards",
+            options=("--layout", "--to"),
+            are_exclusive=True,
             hint="omit --to, for example `--layout polylithic --media mp4,wav`",
         )
     if request.media and not is_polylithic:
-        raise UsageError("--media needs --layout polylithic", hint="add --layout polylithic, or omit --media")
+        raise OptionConflict(
+            "--media needs --layout polylithic",
+            options=("--media",),
+            hint="add --layout polylithic, or omit --media",
+        )
     if request.primary != "tar" and not is_polylithic:
-        raise UsageError(
+        raise OptionConflict(
             "--primary needs --layout polylithic",
+            options=("--primary",),
             hint="add `--layout polylithic`; to write JSONL files only, pass `--to jsonl` instead",
         )
     if request.compress == "gz" and (target.name != "shards" or is_polylithic):
-        raise UsageError("--compress gz works only with monolithic shards", hint="omit one of the two options")
+        raise OptionConflict(
+            "--compress gz works only with monolithic shards",
+            options=("--compress", "--layout", "--to"),
+            are_exclusive=True,
+            hint="omit one of the two options",
+        )
     if request.naming:
         _check_naming(request)
     if isinstance(target, exporters.ColumnExporter) and request.on_error == "keep":
-        raise UsageError(
+        raise OptionConflict(
             f"--to {target.name} has the same columns in all samples, and --on-error keep keeps parts under old names",
+            options=("--to", "--on-error"),
+            are_exclusive=True,
             hint="omit --on-error keep",
         )
     if request.apart == "split" and request.split:
-        raise UsageError(
-            "--split selects one split, and --apart split needs several", hint="omit one of the two options"
+        raise OptionConflict(
+            "--split selects one split, and --apart split needs several",
+            options=("--split", "--apart"),
+            are_exclusive=True,
+            hint="omit one of the two options",
         )
 
 
 def _check_naming(request: ConvertRequest) -> None:
     """Raises UsageError for options that contradict `--naming hub`."""
     if request.target not in ("shards", "parquet"):
-        raise UsageError(
+        raise OptionConflict(
             f"--naming hub names files of shards and parquet, and --to {request.target} has other names",
+            options=("--naming", "--to"),
+            are_exclusive=True,
             hint="omit one of the two options",
         )
     others = {
@@ -221,7 +240,12 @@ def _check_naming(request: ConvertRequest) -> None:
     }
     other = next((flag for flag, value in others.items() if value), "")
     if other:
-        raise UsageError(f"--naming hub and {other} exclude each other", hint="omit one of the two options")
+        raise OptionConflict(
+            f"--naming hub and {other} exclude each other",
+            options=("--naming", other),
+            are_exclusive=True,
+            hint="omit one of the two options",
+        )
 
 
 def _run_conversion(

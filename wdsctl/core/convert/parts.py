@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Literal
 
-from wdsctl.core.errors import InputError, UsageError
+from wdsctl.core.errors import InputError, OptionConflict, UsageError
 from wdsctl.core.media.kinds import decodable_extensions, transcode_targets
 
 Pairs = tuple[tuple[str, str], ...]
@@ -74,8 +74,10 @@ def parse_image(
     if not text:
         if (parts or orientation != "apply") and not max_side:
             name = "--image-parts" if parts else "--orientation"
-            raise UsageError(
-                f"{name} needs --image or --max-side", hint="add an image format, for example `--image jpeg:90`"
+            raise OptionConflict(
+                f"{name} needs --image or --max-side",
+                options=(name,),
+                hint="add an image format, for example `--image jpeg:90`",
             )
         return ImageTranscodeOptions("", 0, max_side, orientation, parts) if max_side else None
     name, colon, number = text.lower().partition(":")
@@ -94,8 +96,9 @@ def parse_audio(text: str, rate: int = 0, parts: tuple[str, ...] = ()) -> AudioT
     """Parse `flac`, `wav` or `opus:64k`; None for empty text. Raises UsageError."""
     if not text:
         if rate or parts:
-            raise UsageError(
+            raise OptionConflict(
                 "--rate and --audio-parts need --audio",
+                options=("--rate", "--audio-parts"),
                 hint="add an audio format, for example `--audio flac --rate 16000`",
             )
         return None

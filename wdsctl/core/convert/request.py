@@ -15,7 +15,7 @@ from wdsctl.core.convert.parts import (
     parse_image,
     parse_renames,
 )
-from wdsctl.core.errors import Finding, UsageError
+from wdsctl.core.errors import Finding, OptionConflict
 from wdsctl.core.importers.protocol import FieldUse
 from wdsctl.core.invocation import parse_part_names
 from wdsctl.core.samples.naming import DEFAULT_TEMPLATE
@@ -105,7 +105,12 @@ def parse_convert_request(
     Names of parts: `jpg,txt`, or a sequence. `rename_part`: texts `OLD=NEW`.
     """
     if shuffle and sort != "none":
-        raise UsageError("--sort and --shuffle exclude each other", hint="omit one of the two options")
+        raise OptionConflict(
+            "--sort and --shuffle exclude each other",
+            options=("--sort", "--shuffle"),
+            are_exclusive=True,
+            hint="omit one of the two options",
+        )
     return replace(
         plain,
         order="shuffle" if shuffle else sort,

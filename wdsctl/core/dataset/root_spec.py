@@ -18,8 +18,8 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
-from typing import NamedTuple
+from functools import cached_property, lru_cache
+from typing import NamedTuple, TextIO
 
 from wdsctl.core.dataset.shard_names import expand_braces, has_braces
 from wdsctl.core.dataset.timed_regex import compile_path_regex
@@ -138,7 +138,7 @@ def parse_root_spec(text: str) -> RootSpec:
     even if it contains wildcards.
     """
     if text == STDIN_ROOT:
-        return _spec_of_names(_split_list(sys.stdin.buffer.read(), "the list on stdin"), "the list on stdin")
+        return _spec_of_names(_split_list(_read_stdin(sys.stdin), "the list on stdin"), "the list on stdin")
     if text.startswith(GLOB_PREFIX):
         return _spec_of_globs([normalize_root(text.removeprefix(GLOB_PREFIX))])
     if not is_url(text) and os.path.lexists(text):
@@ -156,6 +156,12 @@ def parse_root_spec(text: str) -> RootSpec:
         names = expand_braces(normalize_root(text))
         return _spec_of_globs(names) if any(map(_is_glob, names)) else _spec_of_braces(normalize_root(text), names)
     return _spec_of_globs([normalize_root(text)]) if _is_glob(text) else RootSpec(text)
+
+
+@lru_cache(maxsize=1)
+def _read_stdin(stream: TextIO) -> bytes:
+    """The list on stdin, also when a command reads its arguments again."""
+    return stream.buffer.read()
 
 
 def _is_glob(text: str) -> bool:

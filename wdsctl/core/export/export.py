@@ -13,7 +13,7 @@ from typing import get_args
 from wdsctl.core.dataset.destination import remove_path
 from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.dataset.lock import hold_lock
-from wdsctl.core.errors import InputError, PermissionDenied, UsageError, translate_os_errors
+from wdsctl.core.errors import InputError, OptionConflict, PermissionDenied, UsageError, translate_os_errors
 from wdsctl.core.export.request import ExportReport, ExportRequest, ExportTarget, Written
 from wdsctl.core.export.source import ExportSource, check_catalog_stayed, read_source
 from wdsctl.core.files import make_folder
@@ -44,12 +44,17 @@ def export(
     if request.license_id:
         _check_license(request)
     if request.hashed and request.target != "wids":
-        raise UsageError(
+        raise OptionConflict(
             f"the metadata of {request.target} has no MD5 hashes",
+            options=("--hash",),
             hint="omit --hash; Croissant takes the SHA-256 that `wdsctl index --hash` records",
         )
     if not request.sample_tables and request.target != "energon":
-        raise UsageError(f"the metadata of {request.target} has no tables of samples", hint="omit --no-sample-tables")
+        raise OptionConflict(
+            f"the metadata of {request.target} has no tables of samples",
+            options=("--no-sample-tables",),
+            hint="omit --no-sample-tables",
+        )
     source = read_source(root, catalog)
     folder = _choose_folder(source.location, request)
     write: Callable[[ExportSource, ExportRequest, str, Progress], Written] = import_module(
@@ -76,7 +81,9 @@ def export(
 def _check_license(request: ExportRequest) -> None:
     """Raises UsageError for a license that is no identifier, and for a target whose metadata names none."""
     if request.target not in ("hub", "croissant"):
-        raise UsageError(f"the metadata of {request.target} has no license", hint="omit --license")
+        raise OptionConflict(
+            f"the metadata of {request.target} has no license", options=("--license",), hint="omit --license"
+        )
     if not _LICENSE.fullmatch(request.license_id):
         raise UsageError(
             f"--license: {request.license_id!r} is not the identifier of a license",

@@ -31,7 +31,15 @@ from wdsctl.core.dataset.polylithic import is_polylithic, read_polylithic_folder
 from wdsctl.core.dataset.root_spec import RootSpec, parse_root_spec
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.energon.meta import JSONL_INDEX_SUFFIX
-from wdsctl.core.errors import CatalogError, DatasetError, Finding, PermissionDenied, StorageError, UsageError
+from wdsctl.core.errors import (
+    CatalogError,
+    DatasetError,
+    Finding,
+    OptionConflict,
+    PermissionDenied,
+    StorageError,
+    UsageError,
+)
 from wdsctl.core.files import remove_tree
 from wdsctl.core.index.merge import clean_up
 from wdsctl.core.index.request import (
@@ -349,8 +357,9 @@ def index_if_media_folder(
     if not is_media_folder(spec.root, catalog, media_requested=media_requested):
         return None
     if request.hashed is not None or request.sample_rows is not None:
-        raise UsageError(
+        raise OptionConflict(
             "--hash and --no-sample-rows need shards, which a media folder does not have",
+            options=("--hash", "--sample-rows"),
             hint="omit --hash and --no-sample-rows",
             code="WDS322",
         )
@@ -363,14 +372,19 @@ def index_if_media_folder(
     given: dict[str, object] = {"--key": request.key, "--key-until": request.key_until, **unfit}
     name = next((name for name, is_given in given.items() if is_given), "")
     if name:
-        raise UsageError(
+        raise OptionConflict(
             f"{name} needs samples, which a media folder does not have",
+            options=(name,),
             where=spec.root,
             hint=f"omit {name}; or write the files into shards: {shell_command('prepare', spec.root, 'DEST')}",
             code="WDS322",
         )
     if request.missing == "keep":
-        raise UsageError("the catalog of a media folder cannot keep missing files", hint="omit --missing keep")
+        raise OptionConflict(
+            "the catalog of a media folder cannot keep missing files",
+            options=("--missing",),
+            hint="omit --missing keep",
+        )
     from wdsctl.core.index.media_folder import index_media_folder
 
     return index_media_folder(

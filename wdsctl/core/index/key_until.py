@@ -10,7 +10,7 @@ import numpy as np
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.dataset.config import load_config, read_config_text, update_key_until_line
 from wdsctl.core.dataset.location import DatasetLocation, shell_command, shell_command_at
-from wdsctl.core.errors import DatasetError, Finding, UsageError
+from wdsctl.core.errors import DatasetError, Finding, OptionConflict, UsageError
 from wdsctl.core.files import write_text
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.samples.evidence import percent
@@ -77,8 +77,9 @@ def check_tar_rule(location: DatasetLocation, requested: KeyRuleName | None, sto
     check_rule_unchanged(location, requested, stored, None)
     if requested is None or requested == (stored or FIRST_DOT):
         return
-    raise UsageError(
+    raise OptionConflict(
         f"{requested} does not apply to tars: for all WebDataset readers, keys in tars end at the first dot",
+        options=("--key-until",),
         where=location.display_path,
         hint=f"run {_repack_command(location, requested)} to write new shards, whose keys all readers split in the "
         "same way",

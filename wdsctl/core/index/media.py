@@ -13,7 +13,7 @@ from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.stage import change_catalog
 from wdsctl.core.catalog.values import MISSING_STATUS, MediaSettings, ShardRow
 from wdsctl.core.dataset.location import DatasetLocation
-from wdsctl.core.errors import Finding, UsageError
+from wdsctl.core.errors import Finding, OptionConflict
 from wdsctl.core.index.media_unit import (
     MEDIA_FORMAT_VERSION,
     MediaShardUnit,
@@ -37,13 +37,20 @@ def resolve_media_settings(request: MediaRequest, before: MediaSettings | None) 
     Raises UsageError for contradicting options.
     """
     if request.drop and (request.selection is not None or request.keyframes):
-        raise UsageError("--media contradicts --drop-media", hint="pass only one of them")
+        raise OptionConflict(
+            "--media contradicts --drop-media",
+            options=("--media", "--media-index", "--drop-media"),
+            are_exclusive=True,
+            hint="pass only one of them",
+        )
     if request.drop:
         return None
     if request.selection is None and request.keyframes:
         if before is None:
-            raise UsageError(
-                "--media-index needs media", hint="pass `--media` for all media, or a part such as `--media mp4`"
+            raise OptionConflict(
+                "--media-index needs media",
+                options=("--media-index",),
+                hint="pass `--media` for all media, or a part such as `--media mp4`",
             )
         return MediaSettings(before.selection, keyframes=True)
     if request.selection is None:

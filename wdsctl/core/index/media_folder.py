@@ -18,7 +18,7 @@ from wdsctl.core.catalog.stage import change_catalog
 from wdsctl.core.catalog.values import MEDIA_FOLDER_KIND, MediaSettings
 from wdsctl.core.dataset.location import DatasetLocation, locate, note_catalog_location
 from wdsctl.core.dataset.lock import after_publication, lock_dataset
-from wdsctl.core.errors import Finding, InputError, UsageError, findings_at_least
+from wdsctl.core.errors import Finding, InputError, OptionConflict, findings_at_least
 from wdsctl.core.files import remove_tree
 from wdsctl.core.index.media import (
     no_media_findings,
@@ -77,7 +77,11 @@ def index_media_folder(
     location = locate(root, catalog, writing=True)
     request = media or MediaRequest()
     if request.drop:
-        raise UsageError("without media facts, the catalog of a media folder would be empty", hint="omit --drop-media")
+        raise OptionConflict(
+            "without media facts, the catalog of a media folder would be empty",
+            options=("--drop-media",),
+            hint="omit --drop-media",
+        )
     if dry_run:
         return _index(location, request, exclude, 1, rebuild=rebuild, dry_run=True, progress=progress)
     if not os.path.exists(location.catalog):

@@ -16,7 +16,7 @@ from wdsctl.core.catalog.values import MISSING_STATUS, ShardRow
 from wdsctl.core.dataset.location import DatasetLocation, shell_command
 from wdsctl.core.dataset.root_spec import ALL_SHARDS, ShardSelection
 from wdsctl.core.dataset.shard_names import describe_format, is_jsonl_name, shard_format
-from wdsctl.core.errors import DatasetError, Finding, InputError, UsageError
+from wdsctl.core.errors import DatasetError, Finding, InputError, OptionConflict, UsageError
 from wdsctl.core.files import remove_file, set_aside
 from wdsctl.core.index.changes import apply_renames_to_files, confirm_changes, detect_renames
 from wdsctl.core.index.freshness import Changes, compare_shards
@@ -426,8 +426,9 @@ def _key_field(
     Raises UsageError for a requested field if some shards are tars, or if the field has an empty name.
     """
     if requested and any(not is_jsonl_name(shard.path) for shard in listing.shards):
-        raise UsageError(
+        raise OptionConflict(
             "--key only applies to JSONL: in tars, the file names are the keys",
+            options=("--key",),
             where=location.display_path,
             hint="omit --key",
         )

@@ -15,7 +15,7 @@ from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command,
 from wdsctl.core.dataset.polylithic import is_polylithic, read_marker, read_polylithic_folder
 from wdsctl.core.dataset.sequences import FLOATS, SequenceConfig
 from wdsctl.core.dataset.view_root import is_blend_file
-from wdsctl.core.errors import InputError, UsageError
+from wdsctl.core.errors import InputError, OptionConflict, UsageError
 from wdsctl.core.files import make_folder, remove_file, write_text
 from wdsctl.core.importers.lerobot.metadata import OBSERVATION, read_robot_dataset
 from wdsctl.core.init.kinds import ACTION, KINDS, TrainingKind, choose_kind
@@ -247,8 +247,9 @@ def _constants(
             )
         constants["CLASSES"] = (values, "")
     elif box_format is not None:
-        raise UsageError(
+        raise OptionConflict(
             f"--box-format only applies to --detect, but the script is --{kind}",
+            options=("--box-format",),
             hint="remove --box-format, or pass --detect",
         )
     return constants

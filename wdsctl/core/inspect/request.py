@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from wdsctl.core.catalog.presence import is_media_folder
 from wdsctl.core.dataset.view_root import is_blend_file, parse_root
-from wdsctl.core.errors import UsageError
+from wdsctl.core.errors import OptionConflict
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 
 if TYPE_CHECKING:
@@ -36,23 +36,42 @@ class InspectRequest:
         values = (("--key", self.key), ("--random", self.random), ("--samples", self.samples))
         choices = [name for name, value in values if value is not None]
         if len(choices) > 1:
-            raise UsageError(f"{choices[0]} and {choices[1]} exclude each other", hint="pass only one of them")
+            raise OptionConflict(
+                f"{choices[0]} and {choices[1]} exclude each other",
+                options=choices,
+                are_exclusive=True,
+                hint="pass only one of them",
+            )
         if self.stats and (self.key is not None or self.samples is not None):
-            raise UsageError(
+            raise OptionConflict(
                 f"--stats and {choices[0]} exclude each other",
+                options=("--stats", choices[0]),
+                are_exclusive=True,
                 hint="pass --stats --random N to read the parts of N samples",
             )
         if self.seed is not None and self.random is None and not self.stats:
-            raise UsageError("--seed has no effect without --random or --stats", hint="add --random N, or --stats")
+            raise OptionConflict(
+                "--seed has no effect without --random or --stats",
+                options=("--seed",),
+                hint="add --random N, or --stats",
+            )
         if self.shard is not None and self.key is None:
-            raise UsageError("--shard has no effect without --key", hint="add --key KEY; `wdsctl ls` lists shards")
+            raise OptionConflict(
+                "--shard has no effect without --key",
+                options=("--shard",),
+                hint="add --key KEY; `wdsctl ls` lists shards",
+            )
         if self.split is not None and (self.key is not None or not (choices or self.stats or is_blend)):
-            raise UsageError(
-                "--split needs --samples, --random or --stats", hint="add --samples N, --random N or --stats"
+            raise OptionConflict(
+                "--split needs --samples, --random or --stats",
+                options=("--split",),
+                hint="add --samples N, --random N or --stats",
             )
         if is_blend and (self.stats or self.key is not None or self.random is not None):
-            raise UsageError(
-                "the path is a blend file, which has no samples", hint="pass one of the datasets of the blend"
+            raise OptionConflict(
+                "the path is a blend file, which has no samples",
+                options=("--stats", "--key", "--random"),
+                hint="pass one of the datasets of the blend",
             )
 
     @property

@@ -11,7 +11,7 @@ from wdsctl.core.convert.request import ConvertRequest, LayoutName
 from wdsctl.core.dataset.destination import check_destination
 from wdsctl.core.dataset.location import locate, shell_command
 from wdsctl.core.dataset.raw_folder import RawListing
-from wdsctl.core.errors import UsageError
+from wdsctl.core.errors import OptionConflict, UsageError
 from wdsctl.core.index.key_until import check_rule_unchanged, stored_rule
 from wdsctl.core.index.write_dataset_yaml import as_usage_errors
 from wdsctl.core.media.selection import parse_media_selection
@@ -43,8 +43,9 @@ def conversion_request(form: SourceForm, request: PrepareRequest) -> ConvertRequ
     for options, these in others:
         for name, is_given in options.items():
             if is_given:
-                raise UsageError(
+                raise OptionConflict(
                     f"{name} applies to {these} only, but the source is {form.name} ({form.reason})",
+                    options=(name,),
                     hint=f"omit {name}"
                     if these == "shards"
                     else f"omit {name}; or, if the source is a folder of raw files, add `--from {RAW_FOLDER}`",
@@ -104,7 +105,11 @@ def check_no_layout(form: SourceForm | None, request: PrepareRequest) -> None:
     if request.layout:
         what = "raw files" if form is not None and form.name == RAW_FOLDER else "shards"
         hint = "omit --layout; to store media separately, run `wdsctl convert SOURCE DEST --layout polylithic`"
-        raise UsageError(f"--layout applies to sources whose rows name files, but this source is {what}", hint=hint)
+        raise OptionConflict(
+            f"--layout applies to sources whose rows name files, but this source is {what}",
+            options=("--layout",),
+            hint=hint,
+        )
 
 
 def _raw_options(request: PrepareRequest) -> dict[str, bool]:
@@ -124,13 +129,16 @@ def check_fitting_options(request: PrepareRequest, *, are_raw: bool) -> None:
         source, these, unfit = "shards in place", "raw files", _raw_options(request)
     name = next((name for name, is_given in unfit.items() if is_given), "")
     if name:
-        raise UsageError(f"{name} applies to {these} only, but the source is {source}", hint=f"omit {name}")
+        raise OptionConflict(
+            f"{name} applies to {these} only, but the source is {source}", options=(name,), hint=f"omit {name}"
+        )
     option = next(iter(request.format_options), "")
     if option:
         names = ("parts", "on-missing", "key-until") if are_raw else ("key", "key-until")
         own = f"pass `--{option}` instead; or " if option in names else ""
-        raise UsageError(
+        raise OptionConflict(
             f"-O {option}=... is an option of a format, but the source is {source}",
+            options=("--option",),
             hint=f"{own}name the format of the source with `--from`; or omit -O",
         )
 
@@ -156,8 +164,20 @@ def sample_options(request: PrepareRequest) -> dict[str, bool]:
     }
 
 
+def unused_split_options(request: PrepareRequest) -> list[str]:
+    """The options that say how `--split` divides the samples, if the request has them without `--split`."""
+    default = PrepareRequest()
+    options = {"--by": request.split_by != default.split_by, "--seed": request.seed != default.seed}
+    return [] if request.split is not None else [name for name, is_given in options.items() if is_given]
+
+
 def check_options(request: PrepareRequest) -> None:
     """Check the options that need no data, so that a mistake is found before hours of work. Raises UsageError."""
+    unused = next(iter(unused_split_options(request)), "")
+    if unused:
+        raise OptionConflict(
+            f"{unused} only applies with --split", options=(unused,), hint=f"add --split 8,1,1, or omit {unused}"
+        )
     if request.index.media.selection is not None:
         parse_media_selection(request.index.media.selection)
     if request.sample_type:

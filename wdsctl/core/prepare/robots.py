@@ -17,7 +17,7 @@ from wdsctl.core.dataset.lock import lock_dataset
 from wdsctl.core.dataset.root_spec import ShardSelection
 from wdsctl.core.dataset.sequences import SequenceConfig
 from wdsctl.core.dataset.split_rules import SplitRule
-from wdsctl.core.errors import InputError, UsageError
+from wdsctl.core.errors import InputError, OptionConflict, UsageError
 from wdsctl.core.files import open_file_draft, remove_file, write_pieces, write_text
 from wdsctl.core.importers.lerobot.frames import (
     TOLERANCE_S,
@@ -92,7 +92,9 @@ def check_robot_request(source: str, dest: str | None, request: PrepareRequest) 
     }
     for name, is_given in given_options.items():
         if is_given:
-            raise UsageError(f"{name} does not apply to a LeRobot dataset", where=source, hint=f"omit {name}")
+            raise OptionConflict(
+                f"{name} does not apply to a LeRobot dataset", options=(name,), where=source, hint=f"omit {name}"
+            )
 
 
 def write_robot_frames(source: str, request: PrepareRequest, progress: Progress) -> RobotReport:

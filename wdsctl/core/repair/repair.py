@@ -19,7 +19,7 @@ from wdsctl.core.dataset.lock import hold_lock, lock_dataset
 from wdsctl.core.dataset.remote_lock import hold_remote_marker
 from wdsctl.core.dataset.root_spec import ALL_SHARDS
 from wdsctl.core.dataset.shard_names import describe_format, is_jsonl_name, shard_format
-from wdsctl.core.errors import CatalogError, Finding, InputError, StorageError, UsageError
+from wdsctl.core.errors import CatalogError, Finding, InputError, OptionConflict, StorageError, UsageError
 from wdsctl.core.files import make_folder, write_text
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.offsets.read import Offsets
@@ -163,12 +163,15 @@ def _check_dest_replaceable(dest: str, results_folder: str) -> None:
 
 def _resolve_dest(location: DatasetLocation, request: RepairRequest) -> str:
     """Return the absolute folder for copies. Raises UsageError if there is none, or it overlaps with the root."""
-    if request.in_place == bool(request.dest):
-        raise UsageError(
-            "missing DEST for the fixed copies" if not request.dest else "DEST and --in-place exclude each other",
-            hint="pass DEST to write fixed copies: `wdsctl repair ROOT DEST`; or pass `--in-place --yes` to replace "
-            "the shards",
+    hint = (
+        "pass DEST to write fixed copies: `wdsctl repair ROOT DEST`; or pass `--in-place --yes` to replace the shards"
+    )
+    if request.in_place and request.dest:
+        raise OptionConflict(
+            "DEST and --in-place exclude each other", options=("DEST", "--in-place"), are_exclusive=True, hint=hint
         )
+    if not (request.in_place or request.dest):
+        raise UsageError("missing DEST for the fixed copies", hint=hint)
     if request.in_place:
         if is_url(location.root):
             raise UsageError(

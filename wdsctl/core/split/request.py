@@ -9,11 +9,12 @@ from wdsctl.core.codes import load_codes
 from wdsctl.core.dataset.shard_patterns import compile_shard_pattern
 from wdsctl.core.dataset.split_rules import Excludes, SplitBy, SplitRule, check_split_name, parse_split_shares
 from wdsctl.core.energon.split_yaml import read_split_yaml
-from wdsctl.core.errors import UsageError
+from wdsctl.core.errors import OptionConflict, UsageError
 from wdsctl.core.samples.fields import did_you_mean
 from wdsctl.core.split.store import absolute_paths
 from wdsctl.core.split.values import parse_value_spec
 
+_EXCLUDED = ("shard", "key", "keys", "code")  # --exclude-shard, ...
 _RATIOS_HINT = "pass ratios, for example `wdsctl split DATASET 8,1,1`"
 
 
@@ -125,11 +126,15 @@ def parse_split_request(
     )
     has_shares = ratios is not None or bool(folds)
     if (seed and not has_shares) or (allow_empty and request.is_query):
-        raise UsageError(f"{'--seed' if seed else '--allow-empty'} only applies to ratios", hint=_RATIOS_HINT)
+        name = "--seed" if seed and not has_shares else "--allow-empty"
+        raise OptionConflict(f"{name} only applies to ratios", options=(name,), hint=_RATIOS_HINT)
     if again and (split_set or request.has_excludes):
         name = "--set" if split_set else "--no-excludes" if no_excludes else "new excludes"
-        raise UsageError(
+        flags = ("--again", "--set", "--no-excludes", *(f"--exclude-{what}" for what in _EXCLUDED))
+        raise OptionConflict(
             f"--again and {name} exclude each other: it makes all sets and excludes again by dataset.yaml",
+            options=flags,
+            are_exclusive=True,
             hint="edit dataset.yaml, or run `wdsctl split` again without --again",
         )
     return request
@@ -137,23 +142,35 @@ def parse_split_request(
 
 def _check_method(methods: Sequence[str], by: SplitBy, group_by: str, stratify: str, folds: int, rest: str) -> None:
     if len(methods) > 1:
-        raise UsageError(f"{' and '.join(methods)} exclude each other", hint="pass only one of them")
+        raise OptionConflict(
+            f"{' and '.join(methods)} exclude each other",
+            options=methods,
+            are_exclusive=True,
+            hint="pass only one of them",
+        )
     has_shares = methods in (["RATIOS"], ["--folds"])
     if not has_shares and (group_by or stratify or by != "auto"):
         name = "--group-by" if group_by else "--stratify" if stratify else "--by"
-        raise UsageError(f"{name} only applies to ratios", hint=_RATIOS_HINT)
+        raise OptionConflict(f"{name} only applies to ratios", options=(name,), hint=_RATIOS_HINT)
     if (group_by or stratify) and by != "auto":
-        raise UsageError(f"--by {by} excludes --group-by and --stratify", hint="omit --by")
+        raise OptionConflict(
+            f"--by {by} excludes --group-by and --stratify",
+            options=("--by", "--group-by", "--stratify"),
+            are_exclusive=True,
+            hint="omit --by",
+        )
     if folds and ((stratify and not group_by) or by not in ("auto", "key")):
-        raise UsageError(
+        raise OptionConflict(
             "--folds divides the samples by key or by group only",
+            options=("--by",) if by not in ("auto", "key") else ("--stratify",),
             hint="omit --by, and pass --stratify only with --group-by",
         )
     if folds == 1:
         raise UsageError("--folds 1 leaves no samples for training", hint="pass --folds 2 or more")
     if rest and not (group_by or methods in (["--pattern"], ["--keys"], ["--from"])):
-        raise UsageError(
+        raise OptionConflict(
             "--rest has no effect with ratios, which assign every sample to a split",
+            options=("--rest",),
             hint="omit --rest, or divide by --pattern, --keys, --from or --group-by",
         )
 

@@ -9,7 +9,7 @@ from itertools import chain, islice
 import numpy as np
 
 from wdsctl.core.array_types import Int64Array
-from wdsctl.core.errors import Finding, InputError, Severity, UsageError, WdsctlError
+from wdsctl.core.errors import Finding, InputError, OptionConflict, Severity, WdsctlError
 from wdsctl.core.trace import Trace, TracedBatch, read_trace
 from wdsctl.core.trace.datasets import TracedDatasets, parse_moved_roots
 from wdsctl.core.trace.format import RunFacts, SourceFacts
@@ -218,16 +218,19 @@ def _check(options: TraceOptions) -> None:
     }
     used = [name for name, is_used in selectors.items() if is_used]
     if len(used) > 1:
-        raise UsageError(f"{' and '.join(used)} exclude each other", hint="pass only one of them")
+        raise OptionConflict(
+            f"{' and '.join(used)} exclude each other", options=used, are_exclusive=True, hint="pass only one of them"
+        )
     filters = {"--rank": options.rank, "--pass": options.pass_number}
     alone = [name for name, value in filters.items() if value is not None and not used]
     if alone:
-        raise UsageError(
+        raise OptionConflict(
             f"{alone[0]} needs a query, and the overview has all ranks and passes",
+            options=alone,
             hint="add --step N, --batch N, --key KEY, --id ID or --counts",
         )
     if options.out is not None and used not in (["--step"], ["--batch"]):
-        raise UsageError("--out needs --step or --batch", hint="add --step N or --batch N")
+        raise OptionConflict("--out needs --step or --batch", options=("--out",), hint="add --step N or --batch N")
 
 
 def _sources(trace: Trace) -> list[SourceFacts]:

@@ -19,7 +19,7 @@ from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.polylithic import find_polylithic_folder, follow_to_primary, read_polylithic_folder
 from wdsctl.core.dataset.view_root import locate_view, parse_root
-from wdsctl.core.errors import Finding, UsageError, WdsctlError
+from wdsctl.core.errors import Finding, OptionConflict, WdsctlError
 from wdsctl.core.index.first_use import ensure_current_catalog
 from wdsctl.core.inspect.blend import SplitRangeCache
 from wdsctl.core.json_text import read_json
@@ -92,8 +92,10 @@ def validate_blend(
     `validate_dataset`, and those of reading a blend file.
     """
     if request.refs:
-        raise UsageError(
-            "--refs applies to one dataset", hint="omit --refs: the blend file names the stores under `aux`"
+        raise OptionConflict(
+            "--refs applies to one dataset",
+            options=("--refs",),
+            hint="omit --refs: the blend file names the stores under `aux`",
         )
     findings = [*check_split_files(path)]
     for finding in findings:  # before the datasets, which can take hours
@@ -112,7 +114,11 @@ def validate_polylithic(
     Raises like `validate_dataset`, and UsageError for `refs`.
     """
     if request.refs:
-        raise UsageError("--refs applies to one dataset", hint="omit --refs: a polylithic dataset has its own media")
+        raise OptionConflict(
+            "--refs applies to one dataset",
+            options=("--refs",),
+            hint="omit --refs: a polylithic dataset has its own media",
+        )
     root, view = parse_root(path)
     folder = read_polylithic_folder(root)
     datasets: dict[str, list[str] | None] = {follow_to_primary(path): [folder.media]}

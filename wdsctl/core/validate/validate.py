@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from wdsctl.core.dataset.polylithic import find_polylithic_folder, is_polylithic
 from wdsctl.core.dataset.view_root import is_blend_file
-from wdsctl.core.errors import UsageError
+from wdsctl.core.errors import OptionConflict, UsageError
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.validate.request import ReleaseReport, ValidateReport, ValidateRequest
 
@@ -58,7 +58,12 @@ def release(
     UsageError for a blend file with `catalog` or if the option `quarantine` is set too.
     """
     if quarantine:
-        raise UsageError("--quarantine and --release contradict each other", hint="omit one of the two options")
+        raise OptionConflict(
+            "--quarantine and --release contradict each other",
+            options=("--quarantine", "--release"),
+            are_exclusive=True,
+            hint="omit one of the two options",
+        )
     if _is_blend(root, catalog):
         from wdsctl.core.validate.blend import release_blend
 
