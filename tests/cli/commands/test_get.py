@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -106,3 +108,11 @@ def test_get_accepts_part_after_key(wdsctl: Wdsctl, root: str) -> None:
     assert wdsctl("get", root, "1", "txt").stdout.encode() == MEMBERS["1.txt"]
     result = wdsctl("get", root, "1", "txt", "--part", "txt")
     assert (result.code, "PART and --part exclude each other" in result.stderr) == (2, True)
+
+
+def test_printed_command_gets_part_of_key_with_dash(wdsctl: Wdsctl, tmp_path: Path) -> None:
+    root = a_dataset(tmp_path / "long", {"a.tar": {"-x.txt": b"many words " * 1000}})
+    index(root)
+    printed = re.search(r"`wdsctl (get .*)`", wdsctl("inspect", root, "--key", "-x").stdout)
+    assert printed
+    assert wdsctl(*shlex.split(printed[1])).stdout == "many words " * 1000

@@ -9,6 +9,11 @@ def test_shell_command_quotes_arguments() -> None:
     assert shell_command("validate", "my data") == "`wdsctl validate 'my data'`"
 
 
+def test_shell_command_ends_options_before_operand_with_dash() -> None:
+    assert shell_command("get", "data", "--part", "txt", operands=["7"]) == "`wdsctl get data --part txt 7`"
+    assert shell_command("get", "data", "--part", "txt", operands=["-x"]) == "`wdsctl get data --part txt -- -x`"
+
+
 @pytest.mark.parametrize(
     ("meta", "expected"),
     [("/data/.wdsctl", "`wdsctl index /data --rebuild`"), ("/x", "`wdsctl index /data --rebuild --catalog /x`")],

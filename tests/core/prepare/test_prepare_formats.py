@@ -460,7 +460,7 @@ def test_raw_folders_named_like_splits_give_warning(tmp_path: Path, prefix: str)
 
     assert f"folders {prefix}train and {prefix}val are named like splits, but all 2 samples are for training" in warning
     assert "classes" not in warning
-    assert f"(`wdsctl ls {tmp_path}/out {prefix}train/ --samples > train.txt`, and so on)" in warning
+    assert f"(`wdsctl ls {tmp_path}/out --samples {prefix}train/ > train.txt`, and so on)" in warning
     assert warning.endswith(f"`wdsctl split {tmp_path}/out --keys train=train.txt --keys val=val.txt`")
 
 

@@ -129,7 +129,7 @@ class _SampleView:
             yield Padding(rendered, (0, 0, 0, 4), expand=False)
         if len(shown) < len(text) or part.is_cut:
             more = f"{format_count(len(text) - len(shown), 'more character')}" if not part.is_cut else "more"
-            get_all = shell_command("get", self.root, self.sample.key, "--part", part.name)
+            get_all = shell_command("get", self.root, "--part", part.name, operands=[self.sample.key])
             yield f"    ... {more} ({relative_paths(escape_line(get_all))})"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -385,9 +386,14 @@ def data_folders(location: DatasetLocation) -> tuple[str, ...]:
 UNKNOWN_DATASET = "DATASET"
 
 
-def shell_command(verb: str, *arguments: str) -> str:
-    """Return `wdsctl validate 'my data'` in backticks. A verb may have two words, such as `view show`."""
-    return f"`{' '.join(['wdsctl', *verb.split(), *map(quote_shell_word, arguments)])}`"
+def shell_command(verb: str, *arguments: str, operands: Sequence[str] = ()) -> str:
+    """Return `wdsctl validate 'my data'` in backticks. A verb may have two words, such as `view show`.
+
+    `operands`: arguments that data names, such as keys. They come last, and after `--` if one begins with a dash.
+    """
+    end_of_options = ["--"] if any(each.startswith("-") for each in operands) else []
+    words = map(quote_shell_word, [*arguments, *end_of_options, *operands])
+    return f"`{' '.join(['wdsctl', *verb.split(), *words])}`"
 
 
 def quote_shell_word(word: str) -> str:

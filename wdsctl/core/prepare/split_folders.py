@@ -54,7 +54,7 @@ def _make_finding(found: _SplitFolders, dest: str) -> Finding:
     names = list(found.counts)
     shown = join_with_and([path_for_message(f"{found.prefix}{name}") for name in names])
     classes = " The folders inside are not classes, either." if len(found.inner) > 1 else ""
-    first = shell_command("ls", dest, f"{found.prefix}{names[0]}/", "--samples").rstrip("`")
+    first = shell_command("ls", dest, "--samples", operands=[f"{found.prefix}{names[0]}/"]).rstrip("`")
     lists = [word for name in names for word in ("--keys", f"{name}={name}.txt")]
     return Finding(
         code="WDS258",
