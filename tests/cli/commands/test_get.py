@@ -116,3 +116,10 @@ def test_printed_command_gets_part_of_key_with_dash(wdsctl: Wdsctl, tmp_path: Pa
     printed = re.search(r"`wdsctl (get .*)`", wdsctl("inspect", root, "--key", "-x").stdout)
     assert printed
     assert wdsctl(*shlex.split(printed[1])).stdout == "many words " * 1000
+
+
+def test_get_dry_run_without_output_says_where_bytes_are(wdsctl: Wdsctl, root: str) -> None:
+    result = wdsctl("get", root, "1", "txt", "-n")
+    offset = wdsctl("get", root, "1", "txt", "-n", "--json").document["parts"][0]["offset"]
+    assert (result.code, result.stdout) == (0, "")
+    assert result.stderr == f"would write part txt to stdout: 7 B at byte {offset:,} of {root}/a.tar\n"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wdsctl.cli import options
-from wdsctl.cli.formatting import display_path, format_count, format_size
+from wdsctl.cli.formatting import display_path, escape_line, format_count, format_size
 from wdsctl.core.errors import OptionConflict, UsageError
 
 if TYPE_CHECKING:
@@ -79,11 +79,20 @@ def command(
             common.output.note(
                 *(f"{verb} {display_path(part.output or '')} ({format_size(part.size_bytes)})" for part in report.parts)
             )
-    elif common.json:
-        common.output.answer("get", target.report(), lambda _: ())
-    elif not dry_run:
+    elif common.json or (dry_run and common.output.is_for_agent):
+        common.output.answer("get", target.report(dry_run=dry_run), lambda _: ())
+    elif dry_run:
+        common.output.note(_where_text(target))
+    else:
         _write_to_stdout(target)
     return 0
+
+
+def _where_text(target: GetTarget) -> str:
+    """What a dry run says of the part that would go to stdout."""
+    part, file = target.parts[0], display_path(target.report().file)
+    size = format_size(part.size)
+    return f"would write part {escape_line(part.name)} to stdout: {size} at byte {part.offset:,} of {file}"
 
 
 def _write_to_stdout(target: GetTarget) -> None:
