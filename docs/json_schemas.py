@@ -14,6 +14,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from wdsctl.cli.output import JSON_SCHEMA_VERSION
 from wdsctl.core.compare.checksum import ChecksumVerdict, HashAlgorithm, ShardChecksum
+from wdsctl.core.inspect.get import GetReport
+from wdsctl.core.inspect.get_many import RetrievedSample
 from wdsctl.core.inspect.ls import ListingEntry, ListingKind
 
 HERE = Path(__file__).resolve().parent / "schemas"
@@ -31,7 +33,6 @@ ANSWERS: dict[str, tuple[str, ...]] = {
     "export": ("core.export.request:ExportReport",),
     "doctor": ("core.inspect.doctor:DoctorReport",),
     "explain": ("cli.commands.explain:ExplainReport",),
-    "get": ("core.inspect.get:GetReport",),
     "index": ("core.index.index:IndexReport", "core.index.media_folder:MediaFolderReport"),
     "init": ("core.init.init:InitReport",),
     "inspect": (
@@ -91,6 +92,18 @@ class LsCut(Ls):
 
 
 @dataclass(frozen=True, slots=True)
+class Retrieved:
+    root: str
+    dry_run: bool
+    samples: tuple[RetrievedSample, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievedCut(Retrieved):
+    error: Failure
+
+
+@dataclass(frozen=True, slots=True)
 class Sums:
     root: str
     algorithm: HashAlgorithm
@@ -137,6 +150,7 @@ PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(N
 OWN: dict[str, tuple[type, ...]] = {
     "checksum": (Sums, CheckedSums),
     "config show": (Configuration,),
+    "get": (GetReport, Retrieved, RetrievedCut),
     "ls": (Ls, LsCut),
     "sql": (Table, TableCut),
 }
@@ -149,8 +163,8 @@ README = """\
 With `--json` stdout is one JSON document: `schema`, the version of what is described here, `command`, and the fields of
 the command's answer. There is a [JSON Schema](https://json-schema.org/draft/2020-12) for each command. Fields may be
 added without a new version; one that goes, or means something else, makes a new one. Whatever fails answers with
-[error](error.json) in the place of the command's answer. `ls` and `sql` write as they read: what fails behind the first
-entry or row ends their document, whose last field is then `error`.
+[error](error.json) in the place of the command's answer. `ls`, `sql` and `get --keys` write as they read: what fails
+behind the first entry or row ends their document, whose last field is then `error`.
 
 {rows}"""
 EDIT = "<!-- Written by docs/json_schemas.py from the reports of the verbs. Edit those, then run `make docs`. -->"

@@ -123,3 +123,70 @@ def test_get_dry_run_without_output_says_where_bytes_are(wdsctl: Wdsctl, root: s
     offset = wdsctl("get", root, "1", "txt", "-n", "--json").document["parts"][0]["offset"]
     assert (result.code, result.stdout) == (0, "")
     assert result.stderr == f"would write part txt to stdout: 7 B at byte {offset:,} of {root}/a.tar\n"
+
+
+def test_get_keys_writes_parts_in_order_of_list_to_stdout(root: str, tmp_path: Path) -> None:
+    (tmp_path / "keys.txt").write_text("1\n\n$(x);'\r\n1")
+    get = [sys.executable, "-m", "wdsctl", "get", root, "--part", "txt", "--keys"]
+    for source, text in ((str(tmp_path / "keys.txt"), None), ("-", b"1\n$(x);'\n1")):
+        done = subprocess.run([*get, source], input=text, capture_output=True, timeout=60, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "a cät\nodda cät\n".encode(), b"")
+
+
+def test_get_keys_writes_others_and_names_missing_keys_at_end(wdsctl: Wdsctl, root: str, tmp_path: Path) -> None:
+    keys, out = tmp_path / "keys.txt", tmp_path / "out"
+    keys.write_text("none\n1\n2\n$(x);'\n")
+    result = wdsctl("get", root, "--keys", keys, "-o", f"{out}/")
+    assert (result.code, result.stderr.splitlines()) == (
+        3,
+        [
+            f"wrote 3 files of 2 samples to {out}/ ({len(MEMBERS['1.jpg']) + 10} B)",
+            "error[WDS004]: 2 of 4 keys failed",
+            "    the dataset has no sample 'none'",
+            "    2 samples have the key '2': in a.tar (position 1), b.tar (position 0)",
+            f"  --> {root}",
+            f"  help: list them: `wdsctl ls {root} --samples`",
+        ],
+    )
+    assert sorted(path.name for path in out.iterdir()) == ["$(x);'.txt", "1.jpg", "1.txt"]
+    keys.write_text("none\n")
+    one = wdsctl("get", root, "--keys", keys, "--part", "txt")
+    assert (one.code, "error[WDS004]: the dataset has no sample 'none'\n" in one.stderr) == (3, True)
+    again = wdsctl("get", root, "--keys", keys, "-o", f"{out}/", "--yes", "--shard", "b.tar", "--quiet")
+    assert (again.code, again.stdout) == (3, "")
+
+
+def test_get_keys_json_document_says_where_each_sample_is(wdsctl: Wdsctl, root: str, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.jsonl"
+    keys.write_text('{"key": "2", "shard": "b.tar"}\n{"key": "2", "shard": "a.tar", "position": 1}\n{"key": "no"}\n')
+    result = wdsctl("get", root, "--keys", keys, "--json")
+    samples = result.document["samples"]
+    assert [(each["key"], each["shard"], each["parts"][0]["output"]) for each in samples] == [
+        ("2", "b.tar", None),
+        ("2", "a.tar", None),
+    ]
+    assert (result.code, result.document["error"]["code"]) == (3, "WDS004")
+    keys.write_text('{"key": "2", "shard": "b.tar"}\n')
+    written = wdsctl("get", root, "--keys", keys, "--json", "-o", f"{tmp_path}/out/").document
+    assert written["samples"][0]["parts"][0]["output"] == f"{tmp_path}/out/2.txt"
+    assert (tmp_path / "out" / "2.txt").read_bytes() == b"two"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("1", "--keys", "KEYS"), 2, "KEY and --keys exclude each other"),
+        ((), 2, "missing argument 'KEY'"),
+        (("--keys", "KEYS", "--position", "0"), 2, "--position selects one sample"),
+        (("--keys", "KEYS", "-o", "new"), 2, "-o is no folder"),
+        (("--keys", "absent.txt"), 3, "absent.txt"),
+        (("--keys", "EMPTY"), 3, "the list has no keys"),
+    ],
+)
+def test_get_keys_refuses_options_that_do_not_fit(
+    wdsctl: Wdsctl, root: str, tmp_path: Path, words: tuple[str, ...], code: int, message: str
+) -> None:
+    (tmp_path / "KEYS").write_text("1\n")
+    (tmp_path / "EMPTY").write_text("\n")
+    result = wdsctl("get", root, *(str(tmp_path / word) if word.isupper() else word for word in words))
+    assert (result.code, message in result.stderr) == (code, True), result.stderr

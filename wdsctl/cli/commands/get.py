@@ -5,16 +5,18 @@ from __future__ import annotations
 import codecs
 import os
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wdsctl.cli import options
-from wdsctl.cli.formatting import display_path, escape_line, format_count, format_size
+from wdsctl.cli.formatting import display_path, escape_line, format_count, format_size, shell_argument
 from wdsctl.core.errors import OptionConflict, UsageError
 
 if TYPE_CHECKING:
-    from wdsctl.core.inspect.get import GetTarget
+    from wdsctl.core.inspect.get import GetReport, GetTarget
+    from wdsctl.core.storage.storage import Storage
 
 
 EPILOG = """
@@ -25,19 +27,29 @@ Examples:
   wdsctl get shards/ 000042 -o out/           every part, as out/000042.*
   wdsctl get shards/ 000042 --part jpg --json where it is, for other tools
   wdsctl get labels.jsonl 17 | jq .           a line of a JSONL file
+  wdsctl get shards/ --keys keys.txt -o out/  every part of many samples
+  wdsctl ls shards/ --samples a/ | wdsctl get shards/ --keys - --part txt
 
 \b
 `get` costs one search in the catalog and one ranged read, also at URLs. If
-several samples have the key, choose with --shard. `wdsctl inspect --key KEY`
-renders a sample for people.
+several samples have the key, choose with --shard. With --keys, samples are
+written in the order of the list, without -o one after another; keys without
+a sample are an error at the end. `wdsctl inspect --key KEY` renders a sample
+for people.
 """
 
 
 def command(
     root: options.SamplesArgument,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="The sample's key, or KEY.PART.")],
+    key: Annotated[str | None, typer.Argument(metavar="KEY", help="The sample's key, or KEY.PART.")] = None,
     part_argument: Annotated[str | None, typer.Argument(metavar="PART", help="As --part.", show_default=False)] = None,
     *,
+    keys: Annotated[
+        str | None,
+        typer.Option(
+            "--keys", metavar="FILE", help="Samples whose keys are in FILE: one per line, or .jsonl; - for stdin."
+        ),
+    ] = None,
     part: Annotated[str | None, typer.Option("--part", "-p", metavar="NAME", help="Part, such as jpg.")] = None,
     output: Annotated[
         str | None,
@@ -52,7 +64,7 @@ def command(
     catalog: options.CatalogOption = None,
     common: options.CommonOptions,
 ) -> int:
-    """Write one part of a sample to stdout or a file, by its key."""
+    """Write one part of a sample to stdout or a file, by its key. With --keys, of many samples."""
     from wdsctl.core.inspect.get import find_target, write_target
 
     if part is not None and part_argument is not None:
@@ -63,11 +75,22 @@ def command(
             hint="omit one of them",
         )
     part = part_argument if part is None else part
-    is_file = output not in (None, "-")
+    output = None if output == "-" else output
+    if keys is not None:
+        _check_keys_options(key, position, output)
+        return _get_many(root, keys, part, output, shard, dry_run=dry_run, catalog=catalog, common=common)
+    if key is None:
+        raise UsageError("missing argument 'KEY'", hint="pass a key, or `--keys FILE` for many; `wdsctl ls` lists keys")
     target = find_target(
-        root, key, part=part, shard=shard, position=position, all_parts=is_file or common.json, catalog=catalog
+        root,
+        key,
+        part=part,
+        shard=shard,
+        position=position,
+        all_parts=output is not None or common.json,
+        catalog=catalog,
     )
-    if output is not None and is_file:
+    if output is not None:
         is_folder = output.endswith(os.sep) or os.path.isdir(output)
         if len(target.parts) > 1 and not is_folder:
             target = find_target(root, key, part=part, shard=shard, position=position, catalog=catalog)
@@ -88,6 +111,90 @@ def command(
     return 0
 
 
+def _check_keys_options(key: str | None, position: int | None, output: str | None) -> None:
+    if key is not None:
+        raise OptionConflict(
+            "KEY and --keys exclude each other",
+            options=("KEY", "--keys"),
+            are_exclusive=True,
+            hint="omit one of them; name the part with --part",
+        )
+    if position is not None:
+        raise OptionConflict(
+            "--position selects one sample, and --keys many",
+            options=("--position",),
+            hint='omit --position; a .jsonl list names positions: {"key": "7", "shard": "a.tar", "position": 3}',
+        )
+    if output is not None and not (output.endswith(os.sep) or os.path.isdir(output)):
+        raise UsageError(
+            "--keys writes a file for each part, and -o is no folder",
+            where=output,
+            hint=f"add a slash to write into a folder: -o {shell_argument(output)}/",
+        )
+
+
+def _get_many(
+    root: str,
+    keys: str,
+    part: str | None,
+    output: str | None,
+    shard: str | None,
+    *,
+    dry_run: bool,
+    catalog: str | None,
+    common: options.CommonOptions,
+) -> int:
+    """Write, or with --json list, one sample after another. The error at the end names the keys that failed."""
+    from wdsctl.cli.output import json_line, json_list_document, to_json_types, write_plain
+    from wdsctl.core.inspect.get import write_target
+    from wdsctl.core.inspect.get_many import as_entry, open_targets
+
+    writes_files = output is not None
+    with open_targets(
+        root, keys, part=part, shard=shard, all_parts=writes_files or common.json, catalog=catalog
+    ) as found:
+
+        def reports() -> Iterator[GetReport]:
+            for target in found.targets:
+                if output is None:
+                    yield target.report(dry_run=dry_run)
+                else:
+                    yield write_target(target, output, overwrite=common.yes, dry_run=dry_run, storage=found.storage)
+
+        if common.json or (common.output.is_for_agent and (writes_files or dry_run)):
+            head = {"command": "get", "root": found.location.display_path, "dry_run": dry_run}
+            entries = (f"  {json_line(to_json_types(as_entry(report)))}" for report in reports())
+            for text in json_list_document(head, "samples", entries):
+                write_plain(sys.stdout, text)
+        elif writes_files:
+            _write_files(reports(), output or "", common, dry_run=dry_run)
+        elif dry_run:
+            for target in found.targets:
+                common.output.note(_where_text(target))
+        else:
+            for target in found.targets:
+                _write_to_stdout(target, found.storage)
+    return 0
+
+
+def _write_files(reports: Iterator[GetReport], output: str, common: options.CommonOptions, *, dry_run: bool) -> None:
+    """Write the files, and say how many there are, also if an error ends them; with --quiet, print their names."""
+    samples = files = size_bytes = 0
+    try:
+        for report in reports:
+            samples += 1
+            files += len(report.parts)
+            size_bytes += sum(part.size_bytes for part in report.parts)
+            if common.quiet:
+                common.output.answer("get", report, lambda _: (), names=[part.output or "" for part in report.parts])
+    finally:
+        if samples:
+            common.output.note(
+                f"{'would write' if dry_run else 'wrote'} {format_count(files, 'file')} of "
+                f"{format_count(samples, 'sample')} to {display_path(output)} ({format_size(size_bytes)})"
+            )
+
+
 def _where_text(target: GetTarget) -> str:
     """What a dry run says of the part that would go to stdout."""
     part, file = target.parts[0], display_path(target.report().file)
@@ -95,7 +202,7 @@ def _where_text(target: GetTarget) -> str:
     return f"would write part {escape_line(part.name)} to stdout: {size} at byte {part.offset:,} of {file}"
 
 
-def _write_to_stdout(target: GetTarget) -> None:
+def _write_to_stdout(target: GetTarget, storage: Storage | None = None) -> None:
     from wdsctl.cli.output import write_bytes
     from wdsctl.core.dataset.location import shell_command_at
     from wdsctl.core.inspect.get import read_part
@@ -103,7 +210,7 @@ def _write_to_stdout(target: GetTarget) -> None:
     is_terminal = sys.stdout.isatty()
     text_filter = PlainTextFilter()
     chunk = b""
-    for chunk in read_part(target):
+    for chunk in read_part(target, storage):
         if is_terminal and not text_filter.accepts(chunk):
             inspect = shell_command_at(target.location, "inspect", "--key", target.sample.key)
             raise UsageError(

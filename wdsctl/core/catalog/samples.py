@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Protocol
 
@@ -14,11 +16,24 @@ import numpy as np
 from wdsctl.core.catalog.browse import CatalogBrowser
 from wdsctl.core.catalog.values import PartLocation, SampleLocation, SplitMembers
 from wdsctl.core.dataset.location import DatasetLocation
-from wdsctl.core.offsets.key_index import open_key_index
+from wdsctl.core.offsets.key_index import KeyIndex, open_key_index
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.samples.naming import INDEX_BITS
 
 _BATCH_KEYS = 1 << 14  # keys compared together
+
+
+def open_cached_samples(location: DatasetLocation, generation: int) -> StoredSamples:
+    """The samples of a generation, opened once per process: opening a key index checks the whole file."""
+    path = location.offsets_path(generation)
+    stat = os.stat(path) if os.path.exists(path) else None
+    return _opened(location, generation, None if stat is None else (stat.st_ino, stat.st_mtime_ns))
+
+
+@lru_cache(maxsize=2)
+def _opened(location: DatasetLocation, generation: int, _stamp: tuple[int, int] | None) -> StoredSamples:
+    """`_stamp` distinguishes a file from one that replaced it."""
+    return StoredSamples(location, generation)
 
 
 class StoredSamples:
@@ -27,6 +42,7 @@ class StoredSamples:
     def __init__(self, location: DatasetLocation, generation: int) -> None:
         self._location = location
         self.offsets = Offsets(location.offsets_path(generation))
+        self._key_index: KeyIndex | None = None
 
     def __len__(self) -> int:
         return self.offsets.samples
@@ -49,7 +65,9 @@ class StoredSamples:
 
     def find(self, key: str) -> list[SampleLocation]:
         """Every sample of this key, in tar order."""
-        return [self.at(row) for row in open_key_index(self._location, self.offsets).find(key).rows]
+        if self._key_index is None:
+            self._key_index = open_key_index(self._location, self.offsets)
+        return [self.at(row) for row in self._key_index.find(key).rows]
 
     def samples(self, prefix: str = "") -> Iterator[SampleLocation]:
         """All samples in tar order, or those with a key prefix. Reads every key: prefixes have no index."""

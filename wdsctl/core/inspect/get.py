@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -63,15 +63,16 @@ def find_sample(
     position: int | None = None,
     part: str | None = None,
     members: SplitMembers | None = None,
+    suggests: bool = True,
 ) -> SampleLocation:
     """Find the one sample with this key in `shard`, at `position`, with `part`, and in `members`.
 
     `shard`: a path in the dataset, or the end of one. Raises InputError WDS004 if no sample matches, UsageError
-    WDS005 if several do.
+    WDS005 if several do. `suggests`: look for similar keys, which may read all keys, if no sample has this key.
     """
     all_matches = find_samples(location, browser, key)
     if not all_matches:
-        raise _no_sample_error(location, browser, key)
+        raise _no_sample_error(location, browser, key, suggests=suggests)
     matches = [each for each in all_matches if members is None or members.has(each.id)]
     if not matches:
         raise InputError(
@@ -182,9 +183,11 @@ def choose_part(location: DatasetLocation, sample: SampleLocation, name: str | N
     return part
 
 
-def _no_sample_error(location: DatasetLocation, browser: CatalogBrowser, key: str) -> InputError:
+def _no_sample_error(location: DatasetLocation, browser: CatalogBrowser, key: str, *, suggests: bool) -> InputError:
     neighbours: list[str] = []
-    if browser.has_rows:
+    if not suggests:
+        pass
+    elif browser.has_rows:
         neighbours = browser.neighbours(key)
     elif len(stored := _open_stored_samples(location, browser)) <= _MAX_KEYS_SEARCHED:
         neighbours = stored.neighbours(key)
@@ -199,9 +202,9 @@ def _no_sample_error(location: DatasetLocation, browser: CatalogBrowser, key: st
 
 
 def _open_stored_samples(location: DatasetLocation, browser: CatalogBrowser) -> StoredSamples:
-    from wdsctl.core.catalog.samples import StoredSamples  # imports numpy, which nothing else in this file needs
+    from wdsctl.core.catalog.samples import open_cached_samples  # imports numpy, which nothing else here needs
 
-    return StoredSamples(location, browser.generation)
+    return open_cached_samples(location, browser.generation)
 
 
 def _format_candidates(samples: Sequence[SampleLocation]) -> str:
@@ -278,26 +281,75 @@ def find_target(
     it may be a file name such as `000042.jpg`. Raises InputError WDS004, UsageError WDS005, and the errors of
     catalogs.
     """
-    location, view = locate_indexed(root, catalog)
-    with CatalogBrowser(location.catalog) as browser:
-        members = select_members(location, browser, view)
+    with open_finder(root, catalog) as finder:
+        return finder.find(key, part=part, shard=shard, position=position, all_parts=all_parts)
+
+
+class TargetFinder(NamedTuple):
+    """An open catalog, to find samples by key. `members`: those of the view; None for all samples."""
+
+    location: DatasetLocation
+    browser: CatalogBrowser
+    members: SplitMembers | None
+
+    def find(
+        self,
+        key: str,
+        *,
+        part: str | None = None,
+        shard: str | None = None,
+        position: int | None = None,
+        all_parts: bool = False,
+        suggests: bool = True,
+    ) -> GetTarget:
+        """As `find_target`; `suggests` as for `find_sample`."""
+        location, browser = self.location, self.browser
         if part is None and not find_samples(location, browser, key):
             key, part = find_key_and_part(location, browser, key) or (key, None)
-        sample = find_sample(location, browser, key, shard=shard, position=position, part=part, members=members)
-    parts = tuple({each.name: each for each in sample.parts}.values())
-    return GetTarget(location, sample, parts if all_parts and part is None else (choose_part(location, sample, part),))
+        sample = find_sample(
+            location,
+            browser,
+            key,
+            shard=shard,
+            position=position,
+            part=part,
+            members=self.members,
+            suggests=suggests,
+        )
+        parts = tuple({each.name: each for each in sample.parts}.values())
+        chosen = parts if all_parts and part is None else (choose_part(location, sample, part),)
+        return GetTarget(location, sample, chosen)
 
 
-def read_part(target: GetTarget) -> Iterator[bytes]:
-    """Yield the first part in chunks of at most 64 MiB. Raises StorageError WDS403 if the shard has changed."""
-    with _open_storage(target) as storage:
-        yield from _read_chunks(storage, target, target.parts[0])
+@contextmanager
+def open_finder(root: str, catalog: str | None = None) -> Iterator[TargetFinder]:
+    """Open the catalog of `ROOT` or `ROOT@VIEW`. Raises the errors of catalogs and views."""
+    location, view = locate_indexed(root, catalog)
+    with CatalogBrowser(location.catalog) as browser:
+        yield TargetFinder(location, browser, select_members(location, browser, view))
 
 
-def write_target(target: GetTarget, output: str, *, overwrite: bool = False, dry_run: bool = False) -> GetReport:
+def read_part(target: GetTarget, storage: Storage | None = None) -> Iterator[bytes]:
+    """Yield the first part in chunks of at most 64 MiB. Raises StorageError WDS403 if the shard has changed.
+
+    `storage`: one that is open; None opens one for this read.
+    """
+    with _open_storage(target, storage) as opened:
+        yield from _read_chunks(opened, target, target.parts[0])
+
+
+def write_target(
+    target: GetTarget,
+    output: str,
+    *,
+    overwrite: bool = False,
+    dry_run: bool = False,
+    storage: Storage | None = None,
+) -> GetReport:
     """Write the part to the file `output`, or every part into the folder `output` as KEY.PART, atomically.
 
-    Raises UsageError if a file exists and `overwrite` is False, DatasetError if a key would lead out of the folder.
+    `storage`: as for `read_part`. Raises UsageError if a file exists and `overwrite` is False, DatasetError if a key
+    would lead out of the folder.
     """
     is_folder = output.endswith(os.sep) or os.path.isdir(output)
     is_media_file = (
@@ -309,9 +361,9 @@ def write_target(target: GetTarget, output: str, *, overwrite: bool = False, dry
         if os.path.lexists(path) and not overwrite and not _is_special(path):
             raise UsageError("output file exists", where=path, hint="choose another path, or pass --yes to replace it")
     if not dry_run:
-        with _open_storage(target) as storage:
+        with _open_storage(target, storage) as opened:
             for part, path in zip(target.parts, outputs, strict=True):
-                chunks = _read_chunks(storage, target, part)
+                chunks = _read_chunks(opened, target, part)
                 if _is_special(path):
                     with translate_os_errors(path), open(path, "wb") as file:
                         file.writelines(chunks)
@@ -368,12 +420,13 @@ def _check_header(target: GetTarget, part: PartLocation, block: bytes) -> None:
 
 
 @contextmanager
-def _open_storage(target: GetTarget) -> Iterator[Storage]:
-    """Open the storage of a shard. Reads fail if the shard's size is not the one in the catalog.
+def _open_storage(target: GetTarget, shared: Storage | None) -> Iterator[Storage]:
+    """Open the storage of a shard, or use `shared`. Reads fail if the shard's size is not the one in the catalog.
 
     Raises InputError WDS306 if the shard is missing.
     """
-    with closing(storage_for(target.location.root, {target.shard_path: target.sample.shard_size})) as storage:
+    sizes = {target.shard_path: target.sample.shard_size}
+    with closing(storage_for(target.location.root, sizes)) if shared is None else nullcontext(shared) as storage:
         try:
             yield storage
         except (StorageError, InputError) as error:
