@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
-from tests.cli.conftest import Wdsctl
+import pytest
+
+from tests.cli.conftest import Stream, Wdsctl
 
 
 def test_migrate_lists_and_rewrites_uses(wdsctl: Wdsctl, tmp_path: Path) -> None:
@@ -35,3 +40,19 @@ def test_migrate_exits_with_1_for_manual_changes(wdsctl: Wdsctl, tmp_path: Path)
 
 def test_migrate_diff_and_write_exclude_each_other(wdsctl: Wdsctl, tmp_path: Path) -> None:
     assert wdsctl("migrate", tmp_path, "--diff", "--write").code == 2
+
+
+@pytest.mark.skipif(shutil.which("patch") is None, reason="patch is not installed")
+def test_migrate_diff_is_applied_by_patch(wdsctl: Wdsctl, tmp_path: Path) -> None:
+    text = "import megatron.energon as e\nif e:\n\tx = 'a\tb'  # \x0c\r\n\ty = e  # \u2028 end"
+    for name in ("patched.py", "written.py"):
+        (tmp_path / name).write_bytes(text.encode())
+    shown = wdsctl("migrate", tmp_path / "patched.py", "--diff", stdout=Stream(is_terminal=True)).stdout
+    assert " \tx = 'a\tb'  # \\x0c\\r\n" in shown  # escaped on a terminal
+    wdsctl("migrate", tmp_path / "written.py", "--write")
+
+    words = [sys.executable, "-m", "wdsctl", "migrate", "patched.py", "--diff"]
+    diff = subprocess.run(words, cwd=tmp_path, check=True, capture_output=True).stdout
+    subprocess.run(["patch", "-p0", "--binary"], input=diff, cwd=tmp_path, check=True, capture_output=True)
+
+    assert (tmp_path / "patched.py").read_bytes() == (tmp_path / "written.py").read_bytes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,23 +49,19 @@ def command(
             hint="pass one of the two",
         )
     report = migrate(path, write=write)
-    common.output.answer(
-        "migrate",
-        report,
-        render_diffs if diff else render_uses,
-        names=None if diff else report.changed,
-        is_explicit=diff,
-    )
+    if diff and not common.json:
+        _write_diffs(report)
+    else:
+        common.output.answer("migrate", report, render_uses, names=report.changed)
     return 1 if report.needs_hand_work else 0
 
 
-def render_diffs(report: MigrationReport) -> Iterator[RenderableType]:
-    from wdsctl.cli.formatting import escape_line
+def _write_diffs(report: MigrationReport) -> None:
+    """Write the lines as they are in the files, for `patch`; on a terminal, escape control characters except tabs."""
+    from wdsctl.cli.output import write_plain, write_styled
 
-    for diff in report.diffs:
-        for line in diff.splitlines():
-            yield escape_line(line)
-    yield from _by_hand(report)
+    write = write_plain if sys.stdout.isatty() else write_styled
+    write(sys.stdout, "".join([*report.diffs, *(f"{line}\n" for line in _by_hand(report))]))
 
 
 def render_uses(report: MigrationReport) -> Iterator[RenderableType]:
@@ -86,7 +83,7 @@ def render_uses(report: MigrationReport) -> Iterator[RenderableType]:
         yield f"--write rewrites {changed}"
 
 
-def _by_hand(report: MigrationReport) -> Iterator[RenderableType]:
+def _by_hand(report: MigrationReport) -> Iterator[str]:
     from wdsctl.cli.formatting import escape_line
 
     for use in report.uses:

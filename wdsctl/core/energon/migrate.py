@@ -49,6 +49,7 @@ _UNKNOWN_HOOKS = {
     "build_val_datasets": "pass the arguments to get_val_dataset",
 }
 _SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages"})
+_DIFF_LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
@@ -394,8 +395,10 @@ def _apply(text: str, edits: list[_Edit]) -> str | None:
 
 
 def _diff(path: str, old: str, new: str) -> str:
-    before, after = (each.splitlines(keepends=True) for each in (old, new))
-    return "".join(difflib.unified_diff(before, after, path, path))
+    """A diff that `patch` applies: only a newline ends a line, unlike for `splitlines`."""
+    before, after = (_DIFF_LINE.findall(each) for each in (old, new))
+    lines = difflib.unified_diff(before, after, path, path)
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
 def _replace(path: str, data: bytes) -> None:
