@@ -4,12 +4,13 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import typer.models
 
+from tests.build import some_shards
 from tests.cli.conftest import Stream, Wdsctl
 from wdsctl.cli.app import build_full_app
 from wdsctl.core.version import VERSION
@@ -209,6 +210,33 @@ def test_unexpected_exception_is_reported_as_bug_with_traceback(wdsctl: Wdsctl) 
     assert result.code == 1
     assert "RuntimeError: planted" in result.stderr
     assert result.stderr.endswith("wdsctl has a bug: please report it with the lines above and the command\n")
+
+
+class BrokenStdin:
+    """A stdin that raises an exception after these lines."""
+
+    def __init__(self, *lines: bytes) -> None:
+        self.buffer = self.lines(lines)
+
+    def lines(self, lines: tuple[bytes, ...]) -> Iterator[bytes]:
+        yield from lines
+        raise RuntimeError("planted")
+
+
+def test_bug_answers_json_with_error_document(wdsctl: Wdsctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = some_shards(tmp_path / "data", 1)
+    wdsctl("index", root)
+    for lines, expected in (((), ["schema", "error"]), ((b"000000\n",), ["schema", "command"])):
+        monkeypatch.setattr("sys.stdin", BrokenStdin(*lines))
+        result = wdsctl("get", root, "--keys", "-", "--json")
+        assert list(result.document)[:2] == expected
+        error = result.document["error"]
+        assert (result.code, error["code"], error["message"]) == (
+            1,
+            "WDS011",
+            "wdsctl has a bug: RuntimeError: planted",
+        )
+        assert "RuntimeError: planted" in result.stderr
 
 
 def test_full_disk_on_stdout_is_reported_with_code(wdsctl: Wdsctl) -> None:

@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import typer
 
 from wdsctl.cli.formatting import display_path, escape_line, relative_paths
-from wdsctl.cli.output import Output, error_fields, has_color, json_document, write_plain, write_styled
+from wdsctl.cli.output import (
+    Output,
+    PartialDocument,
+    PipeClosed,
+    bug_error,
+    error_fields,
+    has_color,
+    json_document,
+    write_plain,
+    write_styled,
+)
 from wdsctl.core.errors import StorageError, UsageError, WdsctlError, findings_at_least
 from wdsctl.core.urls import redact_secrets
 
@@ -212,9 +222,23 @@ def mention_configured_options(error: WdsctlError, origins: Mapping[str, tuple[s
             error.hint += f"; {display_path(origin)} sets {flag}; pass --config none to ignore files"
 
 
-def report_bug() -> int:
-    """Write the traceback of the exception being handled, for a bug report."""
+def report_partial(partial: PartialDocument, error_format: ErrorFormat) -> int:
+    """Report an error that the end of a JSON document has already, and return its exit code."""
+    cause = partial.__cause__
+    if isinstance(cause, Exception) and not isinstance(cause, WdsctlError):
+        return report_bug(cause, error_format, is_in_document=True)
+    return report_error(partial.error, error_format, is_in_document=True)
+
+
+def report_bug(error: Exception, error_format: ErrorFormat, *, is_in_document: bool = False) -> int:
+    """Write the traceback of the exception being handled to stderr, for a bug report, and the JSON document if asked.
+
+    `is_in_document`: as for `report_error`.
+    """
     _write_stderr(f"{traceback.format_exc()}\n{BUG_MESSAGE}\n")
+    if error_format.json and not is_in_document:
+        with suppress(PipeClosed):
+            _write_json_error(bug_error(error))
     return 1
 
 

@@ -42,11 +42,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             errors.mention_configured_options(error, origins)
             return errors.report_error(error, error_format)
         except PartialDocument as partial:
-            return errors.report_error(partial.error, error_format, is_in_document=True)
+            return errors.report_partial(partial, error_format)
     except PipeClosed:
         return _pipe_closed()
-    except Exception:  # noqa: BLE001 - the one boundary: what is not ours is a bug, and keeps its traceback
-        return errors.report_bug()
+    except Exception as error:  # noqa: BLE001 - the one boundary: what is not ours is a bug, and keeps its traceback
+        return errors.report_bug(error, error_format)
 
 
 def run_inner(arguments: Sequence[str]) -> int:

@@ -123,7 +123,7 @@ def json_list_document(head: Mapping[str, Any], name: str, entries: Iterable[str
     """Stream a JSON document whose last field is a list. `entries`: JSON texts, perhaps a billion.
 
     An error before the first entry is raised. A later one ends the document, as its field `error`, and is raised as
-    PartialDocument: stdout stays one valid document.
+    PartialDocument, whose cause it is: stdout stays one valid document.
     """
     rest = iter(entries)
     first = next(rest, None)
@@ -132,9 +132,12 @@ def json_list_document(head: Mapping[str, Any], name: str, entries: Iterable[str
     try:
         for entry in rest:
             yield f",\n{entry}"
-    except WdsctlError as error:
-        yield f'\n], "error": {json_line(error_fields(error))}}}\n'
-        raise PartialDocument(error) from error
+    except PipeClosed:
+        raise
+    except Exception as error:
+        shown = error if isinstance(error, WdsctlError) else bug_error(error)
+        yield f'\n], "error": {json_line(error_fields(shown))}}}\n'
+        raise PartialDocument(shown) from error
     yield "]}\n" if first is None else "\n]}\n"
 
 
@@ -158,6 +161,15 @@ def _tsv_text(value: Any) -> str:
     if isinstance(value, bool | list | tuple | Mapping) or is_dataclass(value):
         return json.dumps(to_json_types(value), ensure_ascii=False)
     return str(value)
+
+
+def bug_error(error: Exception) -> WdsctlError:
+    """The error for an exception that no code expected."""
+    return WdsctlError(
+        f"wdsctl has a bug: {type(error).__name__}: {error}",
+        hint="report the bug with the command and the traceback, which is on stderr",
+        code="WDS011",
+    )
 
 
 def error_fields(error: WdsctlError) -> dict[str, str]:
