@@ -250,6 +250,19 @@ def test_killed_split_changes_nothing_and_keeps_read_values(tmp_path: Path) -> N
     assert not Path(locate(root).work_folder, "values").exists()
 
 
+def test_values_of_killed_split_are_read_again_if_shard_was_replaced(tmp_path: Path) -> None:
+    root = a_video_dataset(tmp_path, 6)
+    split_by_ratios(root, {"train": 1})
+    subprocess.run([sys.executable, "-c", KILLED, root], cwd=Path(__file__).parents[3], check=False)
+    path = tmp_path / "shard-000.tar"
+    rewrite_shard(path, path.read_bytes().replace(b'{"id": 0}', b'{"id": 9}'))  # the same size and layout
+    progress = RecordingProgress()
+
+    split_dataset(root, SplitRequest(rule=SplitRule({"a": 1, "b": 1}, group_by="json:film.id")), progress=progress)
+
+    assert [items for name, items, _ in progress.phases if name == "read values"] == [5]
+
+
 @pytest.mark.parametrize(
     "rule",
     [

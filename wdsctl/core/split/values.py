@@ -12,6 +12,7 @@ named after the shard's content and the value, so that an interrupted command re
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -32,6 +33,7 @@ from wdsctl.core.offsets.read import Offsets, open_cached_offsets
 from wdsctl.core.samples.field_path import EVERY_ITEM, PathStep, parse_field_path
 from wdsctl.core.shards.read_parts import IndexedShard, read_parts
 from wdsctl.core.split.context import SplitContext
+from wdsctl.core.urls import is_url
 
 VALUES_FORMAT_VERSION = 1  # of result files; raise it when their content changes
 MAX_CACHED_VALUES = 1 << 16  # hashes of values that a unit keeps, unless the texts are needed
@@ -194,7 +196,18 @@ def shard_hashes(context: SplitContext, spec: str, row: ShardRow, *, with_texts:
 
 def _unit(context: SplitContext, row: ShardRow, spec: str, *, with_texts: bool) -> ValueUnit:
     path = context.location.offsets_path(context.generation)
-    return ValueUnit(context.location.root, path, context.offsets_index[row.id], spec, with_texts)
+    mtime_ns = _current_mtime_ns(context.location.root, row) if parse_value_spec(spec).reads_shards else 0
+    return ValueUnit(context.location.root, path, context.offsets_index[row.id], mtime_ns, spec, with_texts)
+
+
+def _current_mtime_ns(root: str, row: ShardRow) -> int:
+    """The mtime of the file on the disk, which may have been replaced since it was indexed; at a URL, as indexed."""
+    if is_url(root):
+        return row.mtime_ns
+    try:
+        return os.stat(os.path.join(root, row.path)).st_mtime_ns
+    except OSError:
+        return row.mtime_ns  # reading the shard fails, too, and reports why
 
 
 def _require_readable(row: ShardRow, spec: str, values: ShardValueHashes) -> ShardValueHashes:
@@ -226,11 +239,14 @@ def _values_from_column(
 
 @dataclass(frozen=True, slots=True)
 class ValueUnit:
-    """The values of one shard: a unit of work. `shard_index`: of the offsets file."""
+    """The values of one shard: a unit of work. `shard_index`: of the offsets file. `mtime_ns`: of the shard now, 0 for
+    values that do not depend on its bytes.
+    """
 
     root: str
     offsets_path: str
     shard_index: int
+    mtime_ns: int
     spec: str
     with_texts: bool = False
 
@@ -241,13 +257,14 @@ class ValueUnit:
 
 
 def value_results(folder: str) -> ResultFolder[ValueUnit, ShardValueHashes]:
-    """Result files, named after the path, size and layout of the shard."""
+    """Result files, named after the path, size, mtime and layout of the shard."""
     return ResultFolder(folder, _result_name, _encode_values, _decode_values)
 
 
 def _result_name(unit: ValueUnit) -> str:
     shard = open_cached_offsets(unit.offsets_path).shards[unit.shard_index]
-    facts = (VALUES_FORMAT_VERSION, shard.path, shard.size, shard.layout_hash, unit.spec, unit.with_texts)
+    content = (shard.path, shard.size, unit.mtime_ns, shard.layout_hash)
+    facts = (VALUES_FORMAT_VERSION, *content, unit.spec, unit.with_texts)
     return blake2b("\0".join(map(str, facts)).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
