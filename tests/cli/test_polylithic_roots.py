@@ -147,3 +147,42 @@ def test_blend_file_of_polylithic_root_is_inspected_and_validated(wdsctl: Wdsctl
     assert (result.code, result.document["shards"]) == (1, 2)
     found = [(each["code"], each["shard"].split("/")[:2], each["key"]) for each in result.document["findings"]]
     assert found == [("WDS550", ["pairs", "primary"], f"b{i}") for i in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [("diff", ["--since", "1"]), ("export", ["--to", "wids"]), ("export", ["--to", "croissant"])],
+)
+def test_commands_about_one_dataset_refuse_root_and_name_primary_and_media(
+    wdsctl: Wdsctl, root: Path, command: str, options: list[str]
+) -> None:
+    refused = wdsctl(command, root, *options)
+    assert refused.code == 2
+    words = " ".join(options)
+    for name, what in (("primary", "the samples"), ("media", "the media")):
+        assert f"`wdsctl {command} {root}/{name} {words}` for {what}" in refused.stderr
+        assert wdsctl(command, root / name, *options).code == 0
+    assert wdsctl("diff", root / "primary", root).code == 2
+
+
+def test_diff_compares_views_at_root(wdsctl: Wdsctl, root: Path) -> None:
+    for name, letters in (("one", "ab"), ("two", "b")):
+        assert (
+            wdsctl("view", "create", root, name, "--where", f"substr(key, 1, 1) IN ({str(list(letters))[1:-1]})").code
+            == 0
+        )
+    result = wdsctl("diff", f"{root}@one", f"{root}@two", "--json")
+    assert (result.code, result.document["samples"]["removed"]) == (1, 4)
+
+
+def test_log_at_root_names_histories_of_primary_and_media(wdsctl: Wdsctl, root: Path) -> None:
+    result = wdsctl("log", root)
+    assert f"`wdsctl log {root}/primary`, `wdsctl log {root}/media`" in result.stderr
+    assert wdsctl("log", root, "--json").stderr == ""
+
+
+def test_checksum_at_root_hashes_primary_and_media(wdsctl: Wdsctl, root: Path, tmp_path: Path) -> None:
+    sums = wdsctl("checksum", root).stdout
+    assert {line.split()[1].split("/")[0] for line in sums.splitlines()} == {"primary", "media"}
+    (tmp_path / "sums").write_text(sums)
+    assert wdsctl("checksum", root, "--check", tmp_path / "sums").code == 0

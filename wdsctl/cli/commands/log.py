@@ -50,6 +50,8 @@ def command(
     """Show the history of a dataset. Lists every run with its time, outcome and generation."""
     from wdsctl.cli.output import TsvTable, terminal_width
     from wdsctl.core.catalog.history import read_log, read_run
+    from wdsctl.core.dataset.location import shell_command
+    from wdsctl.core.dataset.polylithic import is_polylithic, read_polylithic_folder
 
     if run is not None:
         common.output.answer("log", read_run(root, run, catalog=catalog), render_run)
@@ -63,6 +65,12 @@ def command(
         names=(each.id for each in report.runs),
         table=TsvTable(_TSV_COLUMNS, report.runs),
     )
+    if catalog is None and not common.json and is_polylithic(root):
+        folder = read_polylithic_folder(root)
+        common.output.note(
+            f"histories of the samples and of the media: {shell_command('log', folder.primary)}, "
+            f"{shell_command('log', folder.media)}"
+        )
     if common.output.is_for_agent and len(report.runs) < report.total:
         common.output.note(_earlier_text(report))
     return 0 if report.runs else 3

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, field
 
@@ -24,6 +25,7 @@ from wdsctl.core.compare.samples import (
     open_diff_rows,
 )
 from wdsctl.core.compare.sides import DiffSide, can_have_same_bytes, find_renamed_shards, has_same_layout, open_side
+from wdsctl.core.dataset.polylithic import check_not_polylithic, follow_to_primary
 from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.errors import Finding, OptionConflict, PermissionDenied, StorageError, UsageError
 from wdsctl.core.index.first_use import ensure_catalog_exists
@@ -197,16 +199,26 @@ def diff_datasets(
             hint="remove --content",
         )
     with ExitStack() as stack:
-        one = stack.enter_context(_open_checked_side(first, catalogs[0], since))
+        compared_with = ("--since", str(since)) if second is None else ("OTHER",)
+        one = stack.enter_context(_open_checked_side(first, catalogs[0], since, compared_with))
         other = stack.enter_context(
-            _open_checked_side(first if second is None else second, catalogs[second is not None], until)
+            _open_checked_side(first if second is None else second, catalogs[second is not None], until, compared_with)
         )
         rows = stack.enter_context(open_diff_rows())
         contents = stack.enter_context(closing(ByteComparer(one, other))) if content else None
         return _Comparison(one, other, rows, contents, limit, progress).compare(started)
 
 
-def _open_checked_side(root: str, catalog: str | None, generation: int | None) -> AbstractContextManager[DiffSide]:
+def _open_checked_side(
+    root: str, catalog: str | None, generation: int | None, compared_with: Sequence[str]
+) -> AbstractContextManager[DiffSide]:
+    """Open a side, and write its catalog on first use. The views of a polylithic dataset are those of its primary.
+
+    Raises UsageError for a polylithic dataset as a whole. `compared_with`: the other arguments of the command.
+    """
+    if catalog is None:
+        check_not_polylithic(root, "diff", *compared_with)
+    root = follow_to_primary(root, catalog)
     ensure_catalog_exists(locate_view(root, catalog)[0])
     return open_side(root, catalog, generation)
 

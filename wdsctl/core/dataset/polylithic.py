@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any, Literal, NamedTuple
 
+from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.view_root import parse_root
-from wdsctl.core.errors import InputError
+from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.json_text import read_json
 from wdsctl.core.safe_open import check_beneath, regular_file_opener
 
@@ -78,6 +79,22 @@ def follow_to_primary(text: str, catalog: str | None = None) -> str:
         return text
     primary = read_polylithic_folder(root).primary
     return f"{primary}@{view}" if view else primary
+
+
+def check_not_polylithic(root: str, verb: str, *arguments: str) -> None:
+    """Raise UsageError for the folder of a polylithic dataset, with the commands for its primary and for its media.
+
+    For commands about one dataset, in which the media are not left out unnoticed. Raises like `read_polylithic_folder`.
+    """
+    if not is_polylithic(root):
+        return
+    folder = read_polylithic_folder(root)
+    primary, media = (shell_command(verb, each, *arguments) for each in (folder.primary, folder.media))
+    raise UsageError(
+        "the folder holds two datasets: a primary with the samples, and their media",
+        where=root,
+        hint=f"run {primary} for the samples, {media} for the media",
+    )
 
 
 def find_folder_of_primary(primary: str) -> PolylithicFolder | None:

@@ -13,6 +13,7 @@ from typing import get_args
 from wdsctl.core.dataset.destination import remove_path
 from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.dataset.lock import hold_lock
+from wdsctl.core.dataset.polylithic import check_not_polylithic
 from wdsctl.core.errors import InputError, OptionConflict, PermissionDenied, UsageError, translate_os_errors
 from wdsctl.core.export.request import ExportReport, ExportRequest, ExportTarget, Written
 from wdsctl.core.export.source import ExportSource, check_catalog_stayed, read_source
@@ -32,9 +33,9 @@ def export(
 ) -> ExportReport:
     """Write the metadata of the dataset at `root` for a target.
 
-    Raises CatalogError WDS305 if shards have changed since they were indexed, or the catalog meanwhile, UsageError if
-    metadata exists and `overwrite` is not set, PermissionDenied for a folder that this user cannot write, and what the
-    target raises.
+    Raises CatalogError WDS305 if shards have changed since they were indexed, or the catalog meanwhile, UsageError for
+    a polylithic dataset, and if metadata exists and `overwrite` is not set, PermissionDenied for a folder that this
+    user cannot write, and what the target raises.
     """
     began = time.monotonic()
     if request.target not in get_args(ExportTarget):
@@ -55,6 +56,8 @@ def export(
             options=("--no-sample-tables",),
             hint="omit --no-sample-tables",
         )
+    if catalog is None:
+        check_not_polylithic(root, "export", *([request.out] if request.out else []), "--to", request.target)
     source = read_source(root, catalog)
     folder = _choose_folder(source.location, request)
     write: Callable[[ExportSource, ExportRequest, str, Progress], Written] = import_module(
