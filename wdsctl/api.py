@@ -233,6 +233,7 @@ def split(
     stratify: str = "",
     pattern: Mapping[str, Names] | None = None,
     keys: Mapping[str, PathText] | None = None,
+    by_value: str = "",
     rest: str = "",
     from_file: PathText = "",
     folds: int = 0,
@@ -257,6 +258,7 @@ def split(
     Pass one of these, or only excludes:
     `ratios`: "8,1,1", or shares by name.
     `pattern`: split -> patterns of its shards. `keys`: split -> file with its keys.
+    `by_value`: json:FIELD, part:NAME, key:REGEX or column:NAME, which names the split of each sample.
     `from_file`: a split.yaml of Energon (`--from`).
     `folds`: make this many sets, each with another fold as val.
     `drop`: delete a set. `again`: make all sets by the rules in dataset.yaml.
@@ -288,6 +290,7 @@ def split(
         stratify=stratify,
         patterns=[f"{name}={text}" for name, texts in patterns.items() for text in texts],
         keys=[f"{name}={_path('keys', file)}" for name, file in (keys or {}).items()],
+        by_value=by_value,
         rest=rest,
         source=os.fspath(from_file),
         folds=folds,

@@ -43,6 +43,7 @@ Examples:
   wdsctl split shards/ 8,2 --group-by json:video_id --stratify part:cls
   wdsctl split shards/ --pattern train='a-{000..799}.tar' --rest val
   wdsctl split shards/ --keys val=val.txt --rest train --set papers
+  wdsctl split shards/ --by-value json:split        the field names the split
   wdsctl split shards/ --exclude-code WDS106
   wdsctl split shards/ --leaks jpg                  exit with 1 if leaks exist
   wdsctl split shards/                              show the splits
@@ -80,6 +81,10 @@ def command(
         list[str] | None,
         typer.Option("--keys", metavar="NAME=FILE", help="Assign the keys in a file, one per line (repeatable)."),
     ] = None,
+    by_value: Annotated[
+        str,
+        typer.Option("--by-value", metavar="VALUE", help="Assign samples to the split that their value names."),
+    ] = "",
     rest: Annotated[
         str,
         typer.Option("--rest", metavar="NAME", help="Split for all other samples; 'none' leaves them without a split."),
@@ -153,6 +158,7 @@ def command(
         stratify=stratify,
         patterns=pattern or (),
         keys=keys or (),
+        by_value=by_value,
         rest=rest,
         source=source,
         folds=folds,
@@ -294,6 +300,7 @@ def render_split(report: SplitReport) -> Iterator[RenderableType]:
         yield splits_table(report.splits)
         if report.excluded:
             yield f"{format_count(report.excluded, 'sample')} excluded from all splits"
+        yield from finding_lines(report.findings)
     else:
         yield f"{display_path(report.root)}: {_changed_text(report)}"
     if report.strata:

@@ -258,22 +258,29 @@ class SplitTables:
         """Store what splits and excludes are now computed from."""
         self.facts[SPLIT_DIGEST_FACT] = source_digest
 
-    def begin_set(self, split_set: str, rule: SplitRule) -> None:
-        """Replace the splits of a set by new, empty ones."""
+    def begin_set(self, split_set: str, rule: SplitRule, names: Iterable[str] | None = None) -> None:
+        """Replace the splits of a set by new, empty ones. `names`: the splits; None for those that the rule names."""
         self.drop_set(split_set)
-        [last] = self._connection.execute("SELECT coalesce(max(id), 0) FROM split").fetchone()
-        first = max(last + 1, _FIRST_NAMED_SET_ID) if split_set else 1
+        self.add_splits(split_set, rule, rule.names if names is None else names)
+        if SPLIT_RULES_FACT in self.facts or not rule.is_counted:
+            known = load_split_rules(self.facts.get(SPLIT_RULES_FACT, "{}"))
+            self.facts[SPLIT_RULES_FACT] = dump_split_rules(known | {split_set: rule})
+
+    def add_splits(self, split_set: str, rule: SplitRule, names: Iterable[str]) -> None:
+        """Add empty splits to a set, except those that it has."""
+        known = _split_ids(self._connection, split_set)
+        [last] = self._connection.execute(
+            f"SELECT coalesce(max(id), 0) FROM split WHERE id {'>=' if split_set else '<'} {_FIRST_NAMED_SET_ID}"
+        ).fetchone()
+        first = max(last + 1, _FIRST_NAMED_SET_ID) if split_set else last + 1
         by = "sample" if rule.kind == "stratum" else rule.kind
         self._connection.executemany(
             "INSERT INTO split (id, name, share, by, seed) VALUES (?, ?, ?, ?, ?)",
             [
                 (i, qualified_split_name(split_set, name), repr(rule.share(name)), by, rule.seed)
-                for i, name in enumerate(rule.names, first)
+                for i, name in enumerate((name for name in names if name not in known), first)
             ],
         )
-        if SPLIT_RULES_FACT in self.facts or not rule.is_counted:
-            known = load_split_rules(self.facts.get(SPLIT_RULES_FACT, "{}"))
-            self.facts[SPLIT_RULES_FACT] = dump_split_rules(known | {split_set: rule})
 
     def drop_set(self, split_set: str) -> None:
         """Delete the splits of a set, and its rule."""

@@ -15,6 +15,7 @@ from wdsctl.core.dataset.split_rules import (
     SplitBy,
     SplitRule,
     SplitRules,
+    can_name_split,
     excludes_to_plain,
 )
 from wdsctl.core.dataset.yaml_document import check_known_keys, config_error, describe_value, get_section, get_texts
@@ -32,12 +33,6 @@ _REMARK = "# the rule of `wdsctl split`, also applied to new shards"
 _SETS_REMARK = "# further sets: split_part is SET/NAME"
 _EXCLUDE_REMARK = "# excluded from all splits"
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
-_FOREIGN_NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff/]+")  # names of splits from other tools
-
-
-def can_name_split(text: str) -> bool:
-    """Whether a name from another tool, such as a value in a table, can be the name of a split."""
-    return bool(_FOREIGN_NAME.fullmatch(text))
 
 
 def parse_split_section(document: YamlDocument, *path: str) -> SplitRule:
@@ -58,21 +53,22 @@ def parse_split_section(document: YamlDocument, *path: str) -> SplitRule:
             name: _parse_key_file(document, _mapping_at(section, "keys"), name, *path, "keys")
             for name in _mapping_at(section, "keys")
         },
+        by_value=_parse_text(document, section, "by_value", *path),
         rest=_parse_text(document, section, "rest", *path),
         fold=_parse_fold(document, section, *path),
         allow_empty=section.get("allow_empty") is True,
     )
-    if not rule.names:
+    if not (rule.names or rule.by_value):
         raise config_error(f"{path[-1]}: missing ratios", where, hint="write ratios as `shares: {train: 8, val: 1}`")
-    named = _FOREIGN_NAME if path[-1] == "split" else _NAME
-    odd = next((name for name in rule.names if not named.fullmatch(name)), None)
+    can_name = can_name_split if path[-1] == "split" else _NAME.fullmatch
+    odd = next((name for name in rule.names if not can_name(name)), None)
     if odd is not None:
         raise config_error(f"{odd!r} is not a valid split name", where, hint="use letters, digits, '.', '_' and '-'")
     if not -SEED_LIMIT <= rule.seed < SEED_LIMIT:
         raise config_error(
             "seed: expected a whole number of at most 64 bits", where, hint="write a seed such as `seed: 1`"
         )
-    methods = [name for name in ("patterns", "keys") if section.get(name)] + ["shares"] * bool(rule.shares)
+    methods = [name for name in ("patterns", "keys", "by_value") if section.get(name)] + ["shares"] * bool(rule.shares)
     if len(methods) > 1:
         raise config_error(f"{path[-1]}: {' and '.join(methods)} exclude each other", where, hint="keep one of them")
     return rule
@@ -150,7 +146,7 @@ def _rule_entries(rule: SplitRule) -> dict[str, str]:
         }
         entries["shares"] = _format_mapping(shares)
         entries |= ({"by": rule.by} if rule.is_counted or rule.kind == "key" else {}) | {"seed": str(rule.seed)}
-    for key in ("group_by", "stratify", "rest"):
+    for key in ("group_by", "stratify", "by_value", "rest"):
         if getattr(rule, key):
             entries[key] = yaml_document.format_scalar(getattr(rule, key))
     if rule.patterns:

@@ -27,6 +27,16 @@ SEED_LIMIT = 1 << 63  # the catalog stores 64 bits
 #: Names of splits for shares without names.
 POSITIONAL_NAMES = ("train", "val", "test")
 
+MAX_SPLITS = 62  # the bits of a sample have room for so many
+
+#: Values that name a split, in lower case. `restval`: of Karpathy's splits of COCO and Flickr30k.
+SPLIT_VALUES = frozenset(
+    {
+        *("train", "training", "val", "valid", "validation", "dev", "development", "test", "testing"),
+        *("eval", "evaluation", "holdout", "restval"),
+    }
+)
+
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _HINT = "write train=8,val=1,test=1, or 8,1,1 for these names"
@@ -140,22 +150,23 @@ def _shares_error(text: str, why: str) -> UsageError:
     return UsageError(f"cannot split by {text!r}: {why}", hint=_HINT, code="WDS210")
 
 
-SplitRuleKind = Literal["shard", "sample", "key", "group", "stratum", "balanced", "pattern", "keys"]
+SplitRuleKind = Literal["shard", "sample", "key", "group", "stratum", "balanced", "pattern", "keys", "value"]
 
 #: The value of `rest` that leaves samples out of all splits.
 NO_SPLIT = "none"
 
 _SET_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_FOREIGN_NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff/]+")  # names of splits from other tools
 
 
 @dataclass(frozen=True, slots=True)
 class SplitRule:
-    """How to divide a set: by `shares`, by `patterns` of shard paths, or by `keys`, a key file per split.
+    """How to divide a set: by `shares`, by `patterns` of shard paths, by `keys`, a key file per split, or `by_value`.
 
-    `by`: auto, shard, sample or key. `group_by`, `stratify`: where to find the group or stratum of a sample
-    (wdsctl/core/split/values.py). `rest`: the split of all other samples; `none` leaves them out. `fold`: (i, k): the
-    i-th of k folds is `val`, the others are `train`. `allow_empty`: accept empty splits, and patterns and keys
-    without matches. Key files are relative to the folder of dataset.yaml.
+    `by`: auto, shard, sample or key. `group_by`, `stratify`, `by_value`: where to find the group, the stratum or the
+    split's name of a sample (wdsctl/core/split/values.py). `rest`: the split of all other samples; `none` leaves them
+    out. `fold`: (i, k): the i-th of k folds is `val`, the others are `train`. `allow_empty`: accept empty splits, and
+    patterns and keys without matches. Key files are relative to the folder of dataset.yaml.
     """
 
     shares: dict[str, float]
@@ -165,6 +176,7 @@ class SplitRule:
     stratify: str = ""
     patterns: dict[str, tuple[str, ...]] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
+    by_value: str = ""
     rest: str = ""
     fold: tuple[int, int] | None = None
     allow_empty: bool = False
@@ -175,6 +187,8 @@ class SplitRule:
             return "pattern"
         if self.keys:
             return "keys"
+        if self.by_value:
+            return "value"
         if self.group_by:
             return "balanced" if self.stratify else "group"
         return "stratum" if self.stratify else self.by
@@ -182,7 +196,7 @@ class SplitRule:
     @property
     def value_name(self) -> str:
         """The name of the value in each sample that alone decides its split; empty if there is none."""
-        return self.group_by
+        return self.by_value or self.group_by
 
     @property
     def is_counted(self) -> bool:
@@ -191,7 +205,7 @@ class SplitRule:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The splits in their order."""
+        """The splits in their order, without those that only values name (`by_value`)."""
         rest = (self.rest,) if self.rest and self.rest != NO_SPLIT else ()
         return tuple(dict.fromkeys((*self.shares, *self.patterns, *self.keys, *rest)))
 
@@ -211,6 +225,8 @@ class SplitRule:
             return "by shard patterns"
         if self.kind == "keys":
             return "by key lists"
+        if self.kind == "value":
+            return f"by {self.by_value}"
         descriptions = {"group": f"in groups of {self.group_by}", "stratum": f"in strata of {self.stratify}"}
         descriptions["balanced"] = f"{descriptions['group']}, {descriptions['stratum']}"
         fold = f", fold {self.fold[0]} of {self.fold[1]}" if self.fold else ""
@@ -257,6 +273,17 @@ def split_set_and_name(split: str) -> tuple[str, str]:
     """Divide a full name: `folds/train` is ("folds", "train"), `train` is ("", "train")."""
     split_set, _, name = split.rpartition("/")
     return split_set, name
+
+
+def can_name_split(text: str) -> bool:
+    """Whether a name from another tool, such as a value in a table, can be the name of a split."""
+    return bool(_FOREIGN_NAME.fullmatch(text))
+
+
+def split_of_value(value: str) -> str:
+    """The split that a value names: without spaces around it, in lower case if it is one of SPLIT_VALUES."""
+    name = value.strip()
+    return name.lower() if name.lower() in SPLIT_VALUES else name
 
 
 def check_seed(seed: int) -> int:

@@ -18,6 +18,7 @@ from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.sequences import IMAGE, VIDEO
 from wdsctl.core.dataset.shard_names import is_jsonl_name
+from wdsctl.core.dataset.split_rules import MAX_SPLITS
 from wdsctl.core.errors import UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Part, SampleListing, SourceEntry
 from wdsctl.core.offsets.read import Offsets
@@ -29,7 +30,6 @@ from wdsctl.core.urls import is_url
 from wdsctl.core.views.selections import SampleSelection, intersect_selections, read_view_samples, select_split
 
 LARGE_PART_BYTES = 64 << 20  # parts of local shards of this size and more are returned as ranges
-MAX_SPLITS = 62  # the bits of a sample have room for so many
 _MAX_GAP_BYTES = 1 << 16  # bytes per part that a single read may waste on gaps between the parts of a sample
 SHARDS_OPTIONS = ("catalog", "generation", "split", "view")
 

@@ -23,6 +23,7 @@ from wdsctl.core.dataset.polylithic import is_polylithic, read_polylithic_folder
 from wdsctl.core.dataset.raw_folder import ALTERNATIVE_SEPARATOR, RawListing
 from wdsctl.core.dataset.remote_lock import hold_remote_marker
 from wdsctl.core.dataset.root_spec import RootSpec, parse_root_spec
+from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import CatalogError, DatasetError
 from wdsctl.core.files import make_folder
 from wdsctl.core.index.index import (
@@ -74,6 +75,7 @@ from wdsctl.core.prepare.source import (
     recognise_form,
     split_rule_from_names,
 )
+from wdsctl.core.prepare.split_fields import split_field_findings, split_rule_from_values
 from wdsctl.core.prepare.split_folders import split_folder_findings
 from wdsctl.core.prepare.write import FolderReport, UploadFolders, write_folder
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
@@ -224,7 +226,10 @@ def _prepare_from_format(
     if conversion.dry_run:
         return _dry_run_report(source, dest, form, None, None, conversion)
     index = replace(request.index, key=None, exclude=(), missing="error")
-    here = replace(request, from_format=IN_PLACE, format_options={}, layout="", index=index)
+    uses_split_field = request.format_options.get("split") != ""
+    here = replace(
+        request, from_format=IN_PLACE, format_options={}, layout="", uses_split_field=uses_split_field, index=index
+    )
     try:
         report = prepare(dest, None, here, progress=progress)
     except UnsureTypeError as error:
@@ -363,13 +368,17 @@ def _run_steps(
                 request.seed,
                 progress,
                 may_move=request.may_move,
-                default=partial(split_rule_from_names, here),
+                default=partial(_default_split_rule, here, request),
             )
             is_new = is_new or is_divided
-            if listing is not None and request.split is None and [each.name for each in split.splits] == ["train"]:
-                unused = split_folder_findings((sample.key for sample in listing.samples), dest)
-                entry.findings += unused
-                indexed = replace(indexed, findings=(*indexed.findings, *unused))
+            about_splits = list(split.findings)
+            if request.split is None and [each.name for each in split.splits] == ["train"]:
+                if listing is not None:
+                    about_splits += split_folder_findings((sample.key for sample in listing.samples), dest)
+                if request.uses_split_field:
+                    about_splits += split_field_findings(here)
+            entry.findings += about_splits
+            indexed = replace(indexed, findings=(*indexed.findings, *about_splits))
             if taken is None and not request.take_unsure and detection is not None:
                 unsure = UnsureTypeError(location, detection) if is_doubtful(detection, type_request) else None
     report = PrepareReport(
@@ -387,6 +396,14 @@ def _run_steps(
         unsure.report = replace(report, up_to_date=False)
         raise unsure
     return report
+
+
+def _default_split_rule(location: DatasetLocation, request: PrepareRequest) -> SplitRule | None:
+    """The splits that names, or else a field of the samples, tell; None if they tell none."""
+    by_names = split_rule_from_names(location)
+    if by_names is not None or not request.uses_split_field:
+        return by_names
+    return split_rule_from_values(location)
 
 
 def _take_over_energon(

@@ -29,8 +29,9 @@ class PrepareRequest:
     on_missing: OnMissing = "error"
     overwrite: bool = False  # replace what was written to DEST from another source that is no raw folder
     moved: bool = False  # the source is the folder that DEST was made from, at another path
-    # Splits. None: keep those of the catalog or dataset.yaml; for a new dataset, all samples are `train`.
+    # Splits. None: keep those of the catalog or dataset.yaml; a new dataset has those of its names or fields, if any.
     split: Mapping[str, float] | None = None
+    uses_split_field: bool = True  # a field of the samples that names splits is not ignored
     split_by: SplitBy = "auto"
     seed: int = 0
     may_move: bool = False  # another split may move samples from one split to another

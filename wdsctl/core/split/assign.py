@@ -1,4 +1,4 @@
-"""Assigns samples to splits by a rule: by shard pattern, key file, hash of a key or group, or stratum.
+"""Assigns samples to splits by a rule: by shard pattern, key file, hash of a key or group, stratum, or value.
 
 `assign_all` makes a whole set. Shards are processed one after another, so that memory grows with the number of samples
 only by bits.
@@ -24,7 +24,7 @@ from wdsctl.core.catalog.splits import (
 )
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.shard_patterns import ShardPatterns
-from wdsctl.core.dataset.split_rules import SplitRule, allocate_items
+from wdsctl.core.dataset.split_rules import MAX_SPLITS, NO_SPLIT, POSITIONAL_NAMES, SplitRule, allocate_items
 from wdsctl.core.errors import StorageError, UsageError
 from wdsctl.core.hashing import derive_seed, hash_values
 from wdsctl.core.offsets.key_list import read_key_list
@@ -33,6 +33,7 @@ from wdsctl.core.split.allocate import ShardToAllocate, allocate_samples, alloca
 from wdsctl.core.split.assignment import (
     EMPTY,
     NO_MATCH,
+    NO_VALUE,
     OVERLAP,
     Assignment,
     AssignmentBuilder,
@@ -75,6 +76,8 @@ def assign_all(
                 shard: ~sample_flags(part, context.sample_counts[shard]) for shard, part in excluded.items()
             }
         assignment = assign_samples(context, rule, context.rows if rule.kind == "keys" else rows, only_samples)
+    if rule.by_value and not (assignment.group_hashes or rule.allow_empty):
+        assignment.problems.append(_no_value_problem(rule, sum(row.samples for row in rows)))
     remove_excluded(assignment, excluded, context.sample_counts)
     if before is not None:
         _remember_former(context, rule, assignment, excluded, before)
@@ -183,6 +186,11 @@ def _empty_problem(rule: SplitRule, names: Sequence[str], group_hashes: set[int]
     return SplitProblem(EMPTY, f"{join_with_and(names)} would be empty", f"{hint}, or pass `--allow-empty`", len(names))
 
 
+def _no_value_problem(rule: SplitRule, samples: int) -> SplitProblem:
+    hint = f"check that {rule.by_value} is the right name; `wdsctl inspect DATASET --samples 1` shows a sample"
+    return SplitProblem(NO_VALUE, f"no sample has {rule.by_value} that names a split", hint, samples)
+
+
 def _suggest_seed(rule: SplitRule, group_hashes: set[int]) -> str:
     """A seed with which no split is empty, if one is found soon."""
     if rule.fold is None and len(rule.shares) <= len(group_hashes) < MAX_SEED_SEARCH_GROUPS:
@@ -213,12 +221,22 @@ def assign_samples(
         "group": _assign_by_group,
         "stratum": assign_by_stratum,
         "balanced": assign_balanced,
+        "value": _assign_by_value,
     }
     assignment = Assignment(shards_for_rule({}, rule), history=history or AssignmentHistory())
     builder = AssignmentBuilder(context, rule, rows, only_samples or {}, assignment)
     for row, labels in methods[rule.kind](builder):
         builder.add_shard(row, labels)
+    if rule.by_value:  # workers finish shards in any order
+        shards = assignment.split_shards
+        assignment.split_shards = {name: shards[name] for name in sorted(shards, key=_split_order) if shards[name]}
     return builder.finish()
+
+
+def _split_order(name: str) -> tuple[int, str]:
+    """Splits for training come first, then those for validation, those for tests, and others."""
+    ranks = (rank for rank, usual in enumerate(POSITIONAL_NAMES) if name.startswith(usual))
+    return next(ranks, len(POSITIONAL_NAMES)), name
 
 
 def _assign_by_pattern(builder: AssignmentBuilder) -> LabelledShards:
@@ -313,6 +331,30 @@ def _assign_by_group(builder: AssignmentBuilder) -> LabelledShards:
         if len(groups) < MAX_SEED_SEARCH_GROUPS:
             groups.update(np.unique(values.hashes[has_group]).tolist())
         yield row, np.where(has_group, _labels_by_rule(values.hashes, builder.rule), np.int16(NO_SPLIT_LABEL))
+
+
+def _assign_by_value(builder: AssignmentBuilder) -> LabelledShards:
+    rule, assignment = builder.rule, builder.assignment
+    if rule.rest and rule.rest != NO_SPLIT:
+        assignment.split_shards[rule.rest] = {}
+    labels = {0: NO_SPLIT_LABEL}
+    for row, values in values_by_shard(builder.context, rule.by_value, builder.rows, as_splits=True):
+        for value, name in values.texts.items():
+            assignment.split_shards.setdefault(name, {})
+            labels[value] = list(assignment.split_shards).index(name)
+        check_split_count(rule, len(assignment.split_shards))
+        assignment.group_hashes.update(values.texts)
+        found, which = np.unique(values.hashes, return_inverse=True)
+        yield row, np.array([labels[value] for value in found.tolist()], np.int16)[which]
+
+
+def check_split_count(rule: SplitRule, count: int) -> None:
+    """Raise UsageError if values name more splits than a set can have."""
+    if count > MAX_SPLITS:
+        raise UsageError(
+            f"{rule.by_value} has more than {MAX_SPLITS} values, too many for names of splits",
+            hint="pass another value; to keep samples with the same value together, pass ratios and `--group-by`",
+        )
 
 
 def _labels_by_rule(hashes: Uint64Array, rule: SplitRule) -> SplitLabels:

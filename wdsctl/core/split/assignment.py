@@ -85,7 +85,8 @@ class Assignment:
 
     `former_shards`: by split, the samples that return to it when they are no longer excluded, or when their shard is
     back. `changed_shards`: ids of the shards of which some split gained or lost samples. `by`: what was counted, if the
-    rule counts shards or samples. `group_hashes`: hashes of the groups, from which a seed can be suggested.
+    rule counts shards or samples. `problems` are errors of `split`, `warnings` are not. `group_hashes`: hashes of the
+    groups, from which a seed can be suggested.
     """
 
     split_shards: SplitShards
@@ -94,12 +95,13 @@ class Assignment:
     by: Literal["", "shard", "sample"] = ""
     changed_shards: set[int] = field(default_factory=set)
     problems: list[SplitProblem] = field(default_factory=list)
+    warnings: list[SplitProblem] = field(default_factory=list)
     group_hashes: set[int] = field(default_factory=set)
 
 
 def shards_for_rule(split_shards: SplitShards, rule: SplitRule) -> SplitShards:
-    """A copy with exactly the splits of the rule, in its order."""
-    return {name: dict(split_shards.get(name, {})) for name in rule.names}
+    """A copy with exactly the splits of the rule, in its order; with all splits if only values name them."""
+    return {name: dict(split_shards.get(name, {})) for name in (split_shards if rule.by_value else rule.names)}
 
 
 def merge_histories(history: AssignmentHistory, added: AssignmentHistory) -> AssignmentHistory:
@@ -157,6 +159,7 @@ def restore_former(
 class AssignmentBuilder:
     """Collects labelled shards into an assignment, and the samples that have no split.
 
+    The number of a label is that of a split of the assignment, whose splits are those of the rule when it begins.
     `only_samples`: by shard id, the samples to assign; all samples of shards that are not listed. The history of
     `assignment` is what its splits had before.
     """
@@ -171,7 +174,7 @@ class AssignmentBuilder:
 
     def add_shard(self, row: ShardRow, labels: SplitLabels) -> None:
         """Assign the samples of a shard. Samples without a label go to the rule's `rest`, if it names a split."""
-        names = self.rule.names
+        names = list(self.assignment.split_shards)
         selected = self.only_samples.get(row.id)
         if self.rule.rest and self.rule.rest != NO_SPLIT:
             labels = np.where(labels == NO_SPLIT_LABEL, np.int16(names.index(self.rule.rest)), labels)
@@ -190,7 +193,8 @@ class AssignmentBuilder:
     def finish(self) -> Assignment:
         """The assignment, with a problem if samples have no split and the rule does not allow it."""
         if self.gap_samples and self.rule.rest != NO_SPLIT:
-            self.assignment.problems.append(self._gap_problem())
+            found = self.assignment.warnings if self.rule.by_value else self.assignment.problems
+            found.append(self._gap_problem())
         return self.assignment
 
     def _gap_problem(self) -> SplitProblem:
@@ -204,7 +208,8 @@ class AssignmentBuilder:
             if self.rule.kind == "keys":
                 code, what = GAP, f"{verb_for(self.gap_samples)} not in any list"
             else:
-                code, what = NO_VALUE, f"{verb_for(self.gap_samples, 'have', 'has')} no {self.rule.value_name}"
+                value = f"{self.rule.value_name}{' that names a split' if self.rule.by_value else ''}"
+                code, what = NO_VALUE, f"{verb_for(self.gap_samples, 'have', 'has')} no {value}"
                 hint = f"check that {self.rule.value_name} is the right name; {hint}"
         message = f"{pluralize(self.gap_samples, 'sample')} {what}: {join_names(names, len(names))}"
         return SplitProblem(code, message, hint, self.gap_samples)

@@ -28,7 +28,7 @@ from wdsctl.core.dataset.split_rules import Excludes, SplitRule, SplitRules, qua
 from wdsctl.core.errors import Finding, StorageError, WdsctlError
 from wdsctl.core.progress import Progress
 from wdsctl.core.split.allocate import allocate_free_samples, empty_split_finding
-from wdsctl.core.split.assign import assign_all, assign_samples
+from wdsctl.core.split.assign import assign_all, assign_samples, check_split_count
 from wdsctl.core.split.assignment import (
     Assignment,
     add_samples,
@@ -83,12 +83,16 @@ def update_split_set(
     else:
         assigned = assign_samples(context, rule, rows, unassigned, assignment.history)
         assignment.problems += assigned.problems
+        assignment.warnings += assigned.warnings
         assignment.history = assigned.history
         added = assigned.split_shards
     for name, shards in added.items():
         for shard, part in shards.items():
             assignment.changed_shards.add(shard)
-            add_samples(assignment.split_shards[name], shard, sample_flags(part, context.sample_counts[shard]))
+            split_shards = assignment.split_shards.setdefault(name, {})
+            add_samples(split_shards, shard, sample_flags(part, context.sample_counts[shard]))
+    if rule.by_value:
+        check_split_count(rule, len(assignment.split_shards))
     return assignment
 
 
@@ -172,7 +176,8 @@ def reapply_splits(
                     empty_split_finding(location, qualified_split_name(split_set, name))
                     for name in emptied_splits(each, before, assignments[split_set])
                 ]
-            findings += [problem.finding(split_set) for problem in assignments[split_set].problems]
+            done = assignments[split_set]
+            findings += [problem.finding(split_set) for problem in (*done.problems, *done.warnings)]
         except WdsctlError as error:
             findings.append(_failure_finding(location, split_set, error))
             if isinstance(error, StorageError):
@@ -210,7 +215,7 @@ def _publish(
             if split_set in state.new_rules:
                 write_set(draft, split_set, rules[split_set], assignment, histories)
             else:
-                write_changed_shards(draft, split_set, assignment, histories)
+                write_changed_shards(draft, split_set, rules[split_set], assignment, histories)
         draft.splits.store_excluded(excluded.by_shard.values())
         kept = {name: rule for name, rule in rules.items() if name in assignments or name in state.rules}
         if state.has_stored_rules or state.excludes or excluded.by_shard or not has_only_shares(kept):

@@ -20,7 +20,7 @@ from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.split_rules import SplitRule, excludes_to_plain, qualified_split_name
 from wdsctl.core.directories import resolve_parent
 from wdsctl.core.energon.split_yaml import divided_shards_error, format_split_yaml, repeated_key_error
-from wdsctl.core.errors import UsageError
+from wdsctl.core.errors import Finding, UsageError
 from wdsctl.core.files import write_text
 from wdsctl.core.progress import SILENT_PROGRESS
 from wdsctl.core.split.assignment import Assignment, add_samples
@@ -70,12 +70,13 @@ class SplitSetSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitReport:
-    """The result of `split`. `by`: shard, sample, key, group, stratum, pattern or keys; empty if only excludes changed.
+    """The result of `split`. `by`: shard, sample, key, group, stratum, balanced, pattern, keys or value; empty if only
+    excludes changed.
 
     `splits` have their full names. `excluded`: samples that are in no split of any set, by rule or quarantine. `moved`:
     samples that change their split. `reassigned`: those of them, and of excluded samples that will return, that leave
     one of several splits for another or for none: a sample that a model was trained on may now be in its test split.
-    They only move if the request allows it.
+    They only move if the request allows it. `findings`: samples that are in no split, because their value names none.
     """
 
     root: str
@@ -90,6 +91,7 @@ class SplitReport:
     reassigned: tuple[Move, ...] = ()
     strata: tuple[StratumSummary, ...] = ()
     drift: float = 0.0  # the largest of the strata
+    findings: tuple[Finding, ...] = ()
 
 
 class SamplesWouldMoveError(UsageError):

@@ -59,6 +59,7 @@ def parse_split_request(
     stratify: str = "",
     patterns: Sequence[str] = (),
     keys: Sequence[str] = (),
+    by_value: str = "",
     rest: str = "",
     source: str = "",
     folds: int = 0,
@@ -81,13 +82,14 @@ def parse_split_request(
         "RATIOS": ratios is not None,
         "--pattern": bool(patterns),
         "--keys": bool(keys),
+        "--by-value": bool(by_value),
         "--from": bool(source),
         "--folds": bool(folds),
         "--drop": drop,
         "--again": again,
     }
     _check_method([name for name, is_given in given.items() if is_given], by, group_by, stratify, folds, rest)
-    for spec in filter(None, (group_by, stratify)):
+    for spec in filter(None, (group_by, stratify, by_value)):
         parse_value_spec(spec)
     blank = SplitRule({}, rest=check_split_name(rest) if rest else "", allow_empty=allow_empty)
     by_shares = replace(blank, seed=seed, group_by=group_by, stratify=stratify)
@@ -99,6 +101,8 @@ def parse_split_request(
         rule = replace(blank, patterns=_parse_patterns(patterns))
     elif keys:
         rule = replace(blank, keys=_parse_key_files(keys))
+    elif by_value:
+        rule = replace(blank, by_value=by_value)
     elif folds:
         rule = replace(by_shares, by="auto" if group_by else "key")
     elif ratios is not None:
@@ -167,11 +171,11 @@ def _check_method(methods: Sequence[str], by: SplitBy, group_by: str, stratify: 
         )
     if folds == 1:
         raise UsageError("--folds 1 leaves no samples for training", hint="pass --folds 2 or more")
-    if rest and not (group_by or methods in (["--pattern"], ["--keys"], ["--from"])):
+    if rest and not (group_by or methods in (["--pattern"], ["--keys"], ["--from"], ["--by-value"])):
         raise OptionConflict(
             "--rest has no effect with ratios, which assign every sample to a split",
             options=("--rest",),
-            hint="omit --rest, or divide by --pattern, --keys, --from or --group-by",
+            hint="omit --rest, or divide by --pattern, --keys, --from, --by-value or --group-by",
         )
 
 

@@ -319,7 +319,7 @@ class _SplitPlan:
             for split_set, assignment in self.assignments.items():
                 write_set(draft, split_set, rules[split_set], assignment, histories)
             for split_set, assignment in self.updates.items():
-                write_changed_shards(draft, split_set, assignment, histories)
+                write_changed_shards(draft, split_set, rules[split_set], assignment, histories)
             for split_set in self.dropped_sets:
                 draft.splits.drop_set(split_set)
             draft.splits.store_excluded(self.excluded.by_shard.values())
@@ -361,6 +361,11 @@ class _SplitPlan:
             reassigned=tuple(self.reassigned),
             strata=strata,
             drift=max((summary.drift for summary in strata), default=0.0),
+            findings=tuple(
+                warning.finding(name)
+                for name, assignment in self.assignments.items()
+                for warning in assignment.warnings
+            ),
         )
 
     def _assignment_of(self, split_set: str) -> Assignment:

@@ -30,7 +30,7 @@ def write_set(
     draft: CatalogDraft, split_set: str, rule: SplitRule, assignment: Assignment, histories: HistoryBySet
 ) -> None:
     """Write a new set, in place of the set of this name. Updates `histories`."""
-    draft.splits.begin_set(split_set, rule)
+    draft.splits.begin_set(split_set, rule, assignment.split_shards)
     for name, parts in assignment.split_shards.items():
         draft.splits.add_split_shards(split_set, name, parts.values())
     draft.splits.store_former(split_set, assignment.former_shards)
@@ -39,9 +39,12 @@ def write_set(
         histories[split_set] = assignment.history
 
 
-def write_changed_shards(draft: CatalogDraft, split_set: str, assignment: Assignment, histories: HistoryBySet) -> None:
-    """Write the shards of a set that have changed. Updates `histories`."""
+def write_changed_shards(
+    draft: CatalogDraft, split_set: str, rule: SplitRule, assignment: Assignment, histories: HistoryBySet
+) -> None:
+    """Write the shards of a set that have changed, and its new splits. Updates `histories`."""
     draft.splits.remove_shards(split_set, assignment.changed_shards)
+    draft.splits.add_splits(split_set, rule, assignment.split_shards)
     for name, parts in assignment.split_shards.items():
         draft.splits.add_split_shards(
             split_set, name, [parts[shard] for shard in assignment.changed_shards & parts.keys()]

@@ -1,4 +1,4 @@
-"""Reads the values that `--group-by` and `--stratify` name: one per sample, as a hash of 64 bits.
+"""Reads the values that `--group-by`, `--stratify` and `--by-value` name: one per sample, as a hash of 64 bits.
 
     json:video_id        a field of the part `json`; json:meta.id for a nested field
     part:cls             the text of a part; part:meta.json[video][id] for a field of a JSON part
@@ -26,6 +26,7 @@ import numpy as np
 from wdsctl.core.array_types import Uint64Array
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.columns.column_file import ColumnFile, find_column
+from wdsctl.core.dataset.split_rules import MAX_SPLITS, can_name_split, split_of_value
 from wdsctl.core.errors import DatasetError, PermissionDenied, StorageDown, StorageError, UsageError
 from wdsctl.core.job_results import EncodedResult, ResultFolder
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
@@ -151,22 +152,30 @@ class ShardValueHashes:
 
 
 def values_by_shard(
-    context: SplitContext, spec: str, rows: Sequence[ShardRow], *, with_texts: bool = False, keep: bool = False
+    context: SplitContext,
+    spec: str,
+    rows: Sequence[ShardRow],
+    *,
+    with_texts: bool = False,
+    as_splits: bool = False,
+    keep: bool = False,
 ) -> Iterator[tuple[ShardRow, ShardValueHashes]]:
     """The values of these shards, in any order.
 
+    `as_splits`: the names of splits that the values are, with their texts; a value that cannot name a split is none.
     Values that an earlier run or pass has left are not read again. `keep`: the caller reads the same values again, with
     `shard_hashes`. Raises StorageError if a shard cannot be read, InputError and CatalogError if a column is missing.
     """
     parsed = parse_value_spec(spec)
     if parsed.kind == "column":
         column = find_column(context.location, parsed.part, context.generation, shards=context.offsets.shards)
-        yield from ((row, _values_from_column(context, column, row, with_texts=with_texts)) for row in rows)
+        for row in rows:
+            yield row, _values_from_column(context, column, row, with_texts=with_texts, as_splits=as_splits)
         return
     folder = context.results_folder()
     finished = run_units(
         read_value_hashes,
-        [_unit(context, row, spec, with_texts=with_texts) for row in rows],
+        [_unit(context, row, spec, with_texts=with_texts, as_splits=as_splits) for row in rows],
         make_executor(context.workers, ("wdsctl.core.split.values",)),
         results=value_results(folder) if folder else None,
         phase="read values",
@@ -194,10 +203,10 @@ def shard_hashes(context: SplitContext, spec: str, row: ShardRow, *, with_texts:
     return values.hashes
 
 
-def _unit(context: SplitContext, row: ShardRow, spec: str, *, with_texts: bool) -> ValueUnit:
+def _unit(context: SplitContext, row: ShardRow, spec: str, *, with_texts: bool, as_splits: bool = False) -> ValueUnit:
     path = context.location.offsets_path(context.generation)
     mtime_ns = _current_mtime_ns(context.location.root, row) if parse_value_spec(spec).reads_shards else 0
-    return ValueUnit(context.location.root, path, context.offsets_index[row.id], mtime_ns, spec, with_texts)
+    return ValueUnit(context.location.root, path, context.offsets_index[row.id], mtime_ns, spec, with_texts, as_splits)
 
 
 def _current_mtime_ns(root: str, row: ShardRow) -> int:
@@ -221,7 +230,7 @@ def _require_readable(row: ShardRow, spec: str, values: ShardValueHashes) -> Sha
 
 
 def _values_from_column(
-    context: SplitContext, column: ColumnFile, row: ShardRow, *, with_texts: bool
+    context: SplitContext, column: ColumnFile, row: ShardRow, *, with_texts: bool, as_splits: bool
 ) -> ShardValueHashes:
     missing = int(column.table[context.offsets_index[row.id], 2])
     if missing:
@@ -234,13 +243,14 @@ def _values_from_column(
     numbers, which = np.unique(column.values[first : first + row.samples], return_inverse=True)
     texts = [str(number) for number in numbers.tolist()]
     hashes = np.array([hash_value(text) for text in texts], np.uint64)
-    return ShardValueHashes(hashes[which], dict(zip(hashes.tolist(), texts, strict=True)) if with_texts else {})
+    by_hash = dict(zip(hashes.tolist(), texts, strict=True)) if with_texts or as_splits else {}
+    return ShardValueHashes(hashes[which], by_hash)
 
 
 @dataclass(frozen=True, slots=True)
 class ValueUnit:
     """The values of one shard: a unit of work. `shard_index`: of the offsets file. `mtime_ns`: of the shard now, 0 for
-    values that do not depend on its bytes.
+    values that do not depend on its bytes. See `values_by_shard`.
     """
 
     root: str
@@ -249,6 +259,7 @@ class ValueUnit:
     mtime_ns: int
     spec: str
     with_texts: bool = False
+    as_splits: bool = False
 
     @property
     def label(self) -> str:
@@ -264,7 +275,8 @@ def value_results(folder: str) -> ResultFolder[ValueUnit, ShardValueHashes]:
 def _result_name(unit: ValueUnit) -> str:
     shard = open_cached_offsets(unit.offsets_path).shards[unit.shard_index]
     content = (shard.path, shard.size, unit.mtime_ns, shard.layout_hash)
-    facts = (VALUES_FORMAT_VERSION, *content, unit.spec, unit.with_texts)
+    form = "splits" if unit.as_splits else unit.with_texts
+    facts = (VALUES_FORMAT_VERSION, *content, unit.spec, form)
     return blake2b("\0".join(map(str, facts)).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
@@ -283,23 +295,30 @@ def _decode_values(unit: ValueUnit, facts: Mapping[str, Any], data: memoryview) 
 
 
 def read_value_hashes(unit: ValueUnit) -> ShardValueHashes:
-    """The values of one shard. If it cannot be read, `error` says why."""
+    """The values of one shard. If it cannot be read, `error` says why.
+
+    Stops after more names of splits than a dataset can have: no memory would hold the texts of all keys of a dataset.
+    """
     offsets = open_cached_offsets(unit.offsets_path)
     spec = parse_value_spec(unit.spec)
     first, end = offsets.shard_row[unit.shard_index : unit.shard_index + 2].tolist()
     hashes: Uint64Array = np.zeros(end - first, np.uint64)
     known: dict[str, int] = {}
+    has_texts = unit.with_texts or unit.as_splits
     try:
         values = (
             _values_from_parts(unit, offsets, spec)
             if spec.reads_shards
             else ((row, spec.value_from_key(offsets.key(row))) for row in range(first, end))
         )
-        for row, value in values:
+        for row, text in values:
+            value = split_name(text) if unit.as_splits else text
             if value is None:
                 continue
             if value not in known:
-                if len(known) >= MAX_CACHED_VALUES and not unit.with_texts:
+                if unit.as_splits and len(known) > MAX_SPLITS:
+                    break
+                if len(known) >= MAX_CACHED_VALUES and not has_texts:
                     known.clear()
                 known[value] = hash_value(value)
             hashes[row - first] = known[value]
@@ -307,7 +326,13 @@ def read_value_hashes(unit: ValueUnit) -> ShardValueHashes:
         raise
     except (StorageError, PermissionDenied) as error:
         return ShardValueHashes(np.zeros(end - first, np.uint64), {}, error.message)
-    return ShardValueHashes(hashes, {number: value for value, number in known.items()} if unit.with_texts else {})
+    return ShardValueHashes(hashes, {number: value for value, number in known.items()} if has_texts else {})
+
+
+def split_name(value: str | None) -> str | None:
+    """The split that a value names; None if it cannot name one, as a list in JSON cannot."""
+    name = split_of_value(value or "")
+    return name if can_name_split(name) and name[0] not in "[{" else None
 
 
 def hash_value(value: str) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
-from wdsctl.core.dataset.split_config import can_name_split
+from wdsctl.core.dataset.split_rules import MAX_SPLITS, SPLIT_VALUES, can_name_split, split_of_value
 from wdsctl.core.errors import Finding, UsageError
 from wdsctl.core.importers.protocol import FieldUse, Options
 from wdsctl.core.importers.records.samples import RowMapping, SourceRow
@@ -15,17 +15,7 @@ from wdsctl.core.samples.fields import did_you_mean
 from wdsctl.core.text import path_for_message
 
 #: Names of fields, in lower case, that may hold the split of a row; the first one wins.
-_SPLIT_FIELDS = ("split", "subset", "partition")
-
-#: The values of such a field, in lower case. `restval`: of Karpathy's splits of COCO and Flickr30k.
-SPLIT_VALUES = frozenset(
-    {
-        *("train", "training", "val", "valid", "validation", "dev", "development", "test", "testing"),
-        *("eval", "evaluation", "holdout", "restval"),
-    }
-)
-
-_MAX_SPLITS = 62  # the catalog has a bit for each
+SPLIT_FIELDS = ("split", "subset", "partition")
 
 
 class _Rows(Protocol):
@@ -52,7 +42,7 @@ def find_split_field(
         return named
     if has_file_splits:
         return ""
-    for usual in _SPLIT_FIELDS:
+    for usual in SPLIT_FIELDS:
         for name in fields:
             values = [row[name] for row in rows if row.get(name) not in (None, "")]
             if name.lower() == usual and values and 2 * sum(map(_is_split_name, values)) >= len(values):
@@ -61,7 +51,7 @@ def find_split_field(
 
 
 def _is_split_name(value: Any) -> bool:
-    return isinstance(value, str) and value.strip().lower() in SPLIT_VALUES
+    return isinstance(value, str) and split_of_value(value) in SPLIT_VALUES
 
 
 def split_of_row(values: Mapping[str, Any], mapping: RowMapping) -> str:
@@ -69,10 +59,8 @@ def split_of_row(values: Mapping[str, Any], mapping: RowMapping) -> str:
     value = values.get(mapping.split)
     if isinstance(value, bool) or not isinstance(value, str | int):
         return ""
-    text = str(value).strip()
-    if text.lower() in SPLIT_VALUES:
-        return text.lower()
-    return text if mapping.takes_any_split else ""
+    split = split_of_value(str(value))
+    return split if mapping.takes_any_split or split in SPLIT_VALUES else ""
 
 
 class _Counts(NamedTuple):
@@ -111,9 +99,9 @@ class RowSplits:
             else:
                 value = path_for_message(repr(row.values.get(self._mapping.split)))[:40]
                 without, first = without + 1, first or f"{value} in {row.where}"
-            if len(splits) > _MAX_SPLITS:
+            if len(splits) > MAX_SPLITS:
                 raise UsageError(
-                    f"the field {self._mapping.split!r} has more than {_MAX_SPLITS} values, too many for split names",
+                    f"the field {self._mapping.split!r} has more than {MAX_SPLITS} values, too many for split names",
                     hint="pass another field with `-O split=FIELD`, or no field with `-O split=`",
                 )
         return _Counts(splits, without, first)

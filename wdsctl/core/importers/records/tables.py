@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.raw_folder_walk import LITTER_NAMES
 from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
-from wdsctl.core.dataset.split_config import can_name_split
+from wdsctl.core.dataset.split_rules import can_name_split
 from wdsctl.core.errors import InputError, UsageError, WdsctlError
 from wdsctl.core.importers.protocol import FormatMatch, Options
 from wdsctl.core.importers.records.compressed import strip_compression

@@ -1,0 +1,103 @@
+"""Find a field of the samples that names their splits, such as `split` with the values `train` and `val`.
+
+The splits of JSONL and Parquet follow it. In other shards, the values lie between the media: reading them takes a read
+for each sample, so that `prepare` only warns (WDS259).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+from wdsctl.core.catalog.read import read_current_generation
+from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
+from wdsctl.core.dataset.shard_names import shard_format
+from wdsctl.core.dataset.split_rules import SplitRule
+from wdsctl.core.errors import Finding
+from wdsctl.core.importers.records.files import PROBED_ROWS
+from wdsctl.core.importers.records.row_splits import SPLIT_FIELDS, find_split_field
+from wdsctl.core.json_text import read_json
+from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.storage.open import storage_for
+from wdsctl.core.storage.storage import FileRange
+from wdsctl.core.text import pluralize
+
+_APPLIED_FORMATS = ("jsonl", "parquet")
+_MAX_VALUE_BYTES = 1 << 20  # larger parts are not read
+
+
+def split_rule_from_values(location: DatasetLocation) -> SplitRule | None:
+    """The rule by a field of JSONL or Parquet that names splits; None without one, and for all other datasets."""
+    offsets = Offsets(location.offsets_path(read_current_generation(location.catalog)))
+    is_applied = any(shard_format(shard.path) in _APPLIED_FORMATS for shard in offsets.shards[:1])
+    value = _find_split_value(location, offsets) if is_applied else ""
+    return SplitRule({}, by_value=value) if value else None
+
+
+def split_field_findings(location: DatasetLocation) -> tuple[Finding, ...]:
+    """The finding WDS259 if a field of the first samples names splits. All samples of the dataset are for training."""
+    offsets = Offsets(location.offsets_path(read_current_generation(location.catalog)))
+    value = _find_split_value(location, offsets)
+    if not value:
+        return ()
+    command = shell_command_at(location, "split", "--by-value", value)
+    return (
+        Finding(
+            code="WDS259",
+            severity="warning",
+            message=f"{value} names splits, but all {pluralize(offsets.samples, 'sample')} are for training. To make "
+            f"these splits, run {command}, which reads the value of each sample",
+        ),
+    )
+
+
+def _find_split_value(location: DatasetLocation, offsets: Offsets) -> str:
+    """The value of the first samples that names splits, such as `json:split`; empty if there is none."""
+    rows: list[dict[str, Any]] = []
+    values: dict[str, str] = {}
+    for parts in _first_parts(location, offsets):
+        fields: dict[str, Any] = {}
+        for name, data in parts:
+            found = _object_fields(data) if name == "json" else {_field_of_part(name): data.decode("utf-8", "replace")}
+            fields = found | fields
+            for field in found:
+                values.setdefault(field, f"json:{field}" if name == "json" else f"part:{name}")
+        rows.append(fields)
+    field = find_split_field("", {}, rows, has_file_splits=False)
+    return values[field] if field else ""
+
+
+def _first_parts(location: DatasetLocation, offsets: Offsets) -> Iterator[list[tuple[str, bytes]]]:
+    """For each of the first samples, the parts that may name its split. A shard may be missing."""
+    ends = offsets.shard_row.tolist()
+    with closing(storage_for(location.root)) as storage:
+        for shard, first, end in zip(offsets.shards, ends, ends[1:], strict=False):
+            path = os.path.join(location.root, shard.path)
+            if first >= PROBED_ROWS or not storage.exists(path):
+                continue
+            parts = [
+                [part for part in offsets.parts(row) if _may_name_split(part[0]) and part[2] <= _MAX_VALUE_BYTES]
+                for row in range(first, min(end, PROBED_ROWS))
+            ]
+            ranges = [FileRange(path, at, size) for each in parts for _, at, size in each]
+            data = iter(storage.read_many(ranges))
+            yield from ([(name, bytes(next(data))) for name, _, _ in each] for each in parts)
+
+
+def _may_name_split(part: str) -> bool:
+    return part == "json" or _field_of_part(part).lower() in SPLIT_FIELDS
+
+
+def _field_of_part(part: str) -> str:
+    return part.removesuffix(".txt")
+
+
+def _object_fields(data: bytes) -> dict[str, Any]:
+    """The fields of an object that may name its split; none for other JSON, and for what is no JSON."""
+    try:
+        value = read_json(data.decode("utf-8-sig"))
+    except ValueError:
+        return {}
+    return {name: value[name] for name in value if name.lower() in SPLIT_FIELDS} if isinstance(value, dict) else {}
