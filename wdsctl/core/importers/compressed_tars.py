@@ -17,7 +17,7 @@ from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Part,
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.arrow import import_arrow_module
 from wdsctl.core.importers.records.compressed import DAMAGE_ERRORS, detect_file_compression, open_decompressed
-from wdsctl.core.importers.records.folder_files import is_split_folder, splits_of_tars
+from wdsctl.core.importers.records.split_paths import find_path_splits
 from wdsctl.core.json_text import read_json
 from wdsctl.core.safe_open import check_beneath, is_beneath
 from wdsctl.core.samples.key_rules import MIN_DISSENTING_SHARE, SampleLayout, choose_key_rule, describe_rule_outcome
@@ -295,7 +295,7 @@ class CompressedTarImporter:
         )
         # The plain tars beside those that `convert` passes have the splits of their catalog.
         files = read_json(options["files"]) if "files" in options else _list_tars(path)
-        splits = [] if "files" in options else _splits_by_folder(files) or splits_of_tars(files)
+        splits = [] if "files" in options else [each.split for each in find_path_splits(files)]
         if not files:
             raise InputError("no tars found", where=path, hint="check the path", code="WDS003")
         if any(name.lower().endswith((".zst", ".lz4")) for name in files):
@@ -304,13 +304,6 @@ class CompressedTarImporter:
         for name in files if source_files.is_folder(path) else ():
             check_beneath(os.path.join(path, name), path)
         return CompressedTarSource(root, files, rule, splits)
-
-
-def _splits_by_folder(files: list[str]) -> list[str]:
-    """The split of each file, if all are in folders named after splits, one of them for training; else empty."""
-    folders = [name.partition("/")[0] if "/" in name else "" for name in files]
-    has_train = any(folder.lower().startswith("train") for folder in folders)
-    return folders if has_train and all(map(is_split_folder, folders)) else []
 
 
 def _list_tars(path: str) -> list[str]:

@@ -23,6 +23,7 @@ from wdsctl.core.importers.records.description import make_table_source
 from wdsctl.core.importers.records.files import PROBED_ROWS
 from wdsctl.core.importers.records.samples import FILES_COLUMN, TABLE_OPTIONS, RowMapping, exported_row_mapping
 from wdsctl.core.importers.records.source import make_row_source
+from wdsctl.core.importers.records.split_paths import configuration_findings
 from wdsctl.core.importers.records.tables import (
     ReadFirstRows,
     Table,
@@ -31,7 +32,7 @@ from wdsctl.core.importers.records.tables import (
     make_mapping,
     match_folder,
     open_table,
-    splits_of,
+    path_splits,
 )
 from wdsctl.core.importers.records.text import (
     Record,
@@ -42,6 +43,7 @@ from wdsctl.core.importers.records.text import (
     text_encoding,
 )
 from wdsctl.core.importers.records.values import find_file_below
+from wdsctl.core.invocation import current_invocation
 from wdsctl.core.safe_open import check_entries_beneath
 from wdsctl.core.samples.naming import KEY_COLUMN
 from wdsctl.core.shards.jsonl_scan import is_truncated_json
@@ -99,17 +101,19 @@ class JsonlImporter:
         readers += [readers[0]] * (len(files) - len(readers))
         first = [row for table in tables for row in table.rows]
         if _are_exported(tables, first):
-            of_files = splits_of(files, root) if root else []
+            of_files = [each.split for each in path_splits(files, root)] if root else []
             exported = TextRows(files, readers, [table.base for table in tables], of_files)
             mapping = exported_row_mapping(self.name, options)
             return make_row_source(exported, mapping, dict.fromkeys(of_files), has_file_references=True)
         rows = TextRows(files, readers, [table.base for table in tables], [table.split for table in tables])
         mapping = make_mapping(self.name, options, tables, root, key="") if first else RowMapping()
+        by_path = path_splits(files, root) if root else []
         return make_table_source(
             rows,
             mapping,
             lambda: first,
             splits=dict.fromkeys(table.split for table in tables if table.split),
+            more_findings=configuration_findings(by_path, root, current_invocation("convert", ())[0], "DEST"),
             root=root,
             has_file_references=bool(mapping.media),
         )
@@ -140,7 +144,7 @@ def _choose_files(root: str, read: ReadFirstRows, options: Options) -> list[Tabl
     if tables:
         return tables
     files = _list_files(root)
-    splits = splits_of(files, root) or [""] * len(files)
+    splits = [each.split for each in path_splits(files, root)] or [""] * len(files)
     return [
         Table(file, read(file) if i < _MAX_PROBED_FILES else (), (os.path.dirname(file),), split=split)
         for i, (file, split) in enumerate(zip(files, splits, strict=True))

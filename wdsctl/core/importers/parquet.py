@@ -23,15 +23,17 @@ from wdsctl.core.importers.records.files import PROBED_ROWS
 from wdsctl.core.importers.records.row_splits import find_split_field
 from wdsctl.core.importers.records.samples import TABLE_OPTIONS, SourceRow, exported_row_mapping
 from wdsctl.core.importers.records.source import make_row_source
+from wdsctl.core.importers.records.split_paths import configuration_findings
 from wdsctl.core.importers.records.tables import (
     Table,
     choose_tables,
     make_mapping,
     match_folder,
     open_table,
-    splits_of,
+    path_splits,
 )
 from wdsctl.core.importers.records.values import find_file_below
+from wdsctl.core.invocation import current_invocation
 from wdsctl.core.safe_open import check_entries_beneath
 from wdsctl.core.samples.naming import KEY_COLUMN
 from wdsctl.core.storage import source_files
@@ -78,7 +80,7 @@ class ParquetImporter:
         schema = _open_parquet(files[0]).schema_arrow
         arrow.check_column_names(schema, files[0])
         if KEY_COLUMN in schema.names:
-            of_files = splits_of(files, root) if root else []
+            of_files = [each.split for each in path_splits(files, root)] if root else []
             exported = ParquetRows(files, tuple(schema.names), splits=of_files)
             return make_row_source(exported, exported_row_mapping(self.name, options), dict.fromkeys(of_files))
         bytes_in = arrow.media_columns(schema)
@@ -91,7 +93,8 @@ class ParquetImporter:
         else:
             tables = [open_table(path, _read_first(path), options)]
         paths = [table.path for table in tables]
-        splits = splits_of(paths, root) if root else []
+        by_path = path_splits(paths, root) if root else []
+        splits = [each.split for each in by_path]
         schema = _open_parquet(paths[0]).schema_arrow
         labels = arrow.label_names(schema)
         rows = ParquetRows(paths, tuple(schema.names), [table.base for table in tables], splits, labels, root=root)
@@ -111,6 +114,7 @@ class ParquetImporter:
             lambda: [row.values for row in islice(rows.rows(0), PROBED_ROWS if not bytes_in else _DESCRIBED_ROWS)],
             fields=[*schema.names, *(name for column in labels if (name := f"{column}_name") not in schema.names)],
             splits=dict.fromkeys(splits),
+            more_findings=configuration_findings(by_path, root, current_invocation("convert", ())[0], "DEST"),
             root=root,
             own_files=[os.path.join(root, name) for name in _METADATA],
             has_file_references=bool(mapping.media) and not bytes_in,

@@ -24,7 +24,7 @@ from wdsctl.core.dataset.raw_folder import ALTERNATIVE_SEPARATOR, RawListing
 from wdsctl.core.dataset.remote_lock import hold_remote_marker
 from wdsctl.core.dataset.root_spec import RootSpec, parse_root_spec
 from wdsctl.core.dataset.split_rules import SplitRule
-from wdsctl.core.errors import CatalogError, DatasetError
+from wdsctl.core.errors import CatalogError, DatasetError, Finding
 from wdsctl.core.files import make_folder
 from wdsctl.core.index.index import (
     IndexReport,
@@ -72,6 +72,7 @@ from wdsctl.core.prepare.source import (
     IN_PLACE,
     RAW_FOLDER,
     SourceForm,
+    joined_configuration_findings,
     recognise_form,
     split_rule_from_names,
 )
@@ -371,12 +372,7 @@ def _run_steps(
                 default=partial(_default_split_rule, here, request),
             )
             is_new = is_new or is_divided
-            about_splits = list(split.findings)
-            if request.split is None and [each.name for each in split.splits] == ["train"]:
-                if listing is not None:
-                    about_splits += split_folder_findings((sample.key for sample in listing.samples), dest)
-                if request.uses_split_field:
-                    about_splits += split_field_findings(here)
+            about_splits = _split_findings(here, split, listing, dest, request, is_divided=is_divided)
             entry.findings += about_splits
             indexed = replace(indexed, findings=(*indexed.findings, *about_splits))
             if taken is None and not request.take_unsure and detection is not None:
@@ -398,12 +394,33 @@ def _run_steps(
     return report
 
 
+def _split_findings(
+    location: DatasetLocation,
+    split: SplitReport,
+    listing: RawListing | None,
+    dest: str,
+    request: PrepareRequest,
+    *,
+    is_divided: bool,
+) -> list[Finding]:
+    """What the splits leave out, or join, though names or fields say otherwise."""
+    findings = [*split.findings]
+    if is_divided and split.by == "pattern":
+        findings += joined_configuration_findings(location)
+    if request.split is None and [each.name for each in split.splits] == ["train"]:
+        if listing is not None:
+            findings += split_folder_findings((sample.key for sample in listing.samples), dest)
+        if request.uses_split_field:
+            findings += split_field_findings(location)
+    return findings
+
+
 def _default_split_rule(location: DatasetLocation, request: PrepareRequest) -> SplitRule | None:
     """The splits that names, or else a field of the samples, tell; None if they tell none."""
     by_names = split_rule_from_names(location)
-    if by_names is not None or not request.uses_split_field:
+    if not request.uses_split_field or (by_names is not None and len(by_names.names) > 1):
         return by_names
-    return split_rule_from_values(location)
+    return split_rule_from_values(location) or by_names
 
 
 def _take_over_energon(

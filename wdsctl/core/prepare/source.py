@@ -27,10 +27,15 @@ from wdsctl.core.dataset.shard_names import (
     split_file_root,
 )
 from wdsctl.core.dataset.split_rules import SplitRule
-from wdsctl.core.errors import InputError, UsageError, WdsctlError, join_indented
+from wdsctl.core.errors import Finding, InputError, UsageError, WdsctlError, join_indented
 from wdsctl.core.importers.jsonl import has_only_compressed_lines, is_object_per_line, names_files
-from wdsctl.core.importers.records.folder_files import is_split_folder, tar_split_patterns
-from wdsctl.core.importers.records.tables import iter_files, split_patterns
+from wdsctl.core.importers.records.split_paths import (
+    PathSplit,
+    configuration_findings,
+    find_path_splits,
+    split_patterns,
+)
+from wdsctl.core.importers.records.tables import iter_files
 from wdsctl.core.prepare.robots import FORM as ROBOT_FORM
 from wdsctl.core.shards.in_place.parquet import has_bytes_in_place
 from wdsctl.core.shards.list import ForbiddenFolder, is_empty_folder
@@ -164,22 +169,27 @@ def _match_in_place(source: str) -> _InPlaceMatch:
 
 
 def split_rule_from_names(location: DatasetLocation) -> SplitRule | None:
-    """The splits of shards in place whose folders, or files, are all named after splits; None for all other datasets.
+    """The splits of shards in place whose folders, or files, are all named after splits; None for other datasets."""
+    paths, found = _find_shard_splits(location)
+    patterns = split_patterns(found, paths)
+    return SplitRule({}, patterns=patterns) if patterns else None
 
-    Tars and JSONL also need a name for training: without one, all of them are for training. Importers give MDS and
-    LitData the splits of any such folders.
+
+def joined_configuration_findings(location: DatasetLocation) -> list[Finding]:
+    """The finding WDS260 if the splits that names of shards tell have several configurations."""
+    return configuration_findings(_find_shard_splits(location)[1], location.display_path, "prepare")
+
+
+def _find_shard_splits(location: DatasetLocation) -> tuple[list[str], list[PathSplit]]:
+    """The paths of the shards, and their splits.
+
+    One split must be for training: without one, all shards are. Importers give MDS and LitData the splits of any
+    folders.
     """
     with Catalog(location.catalog) as catalog:
         paths = [row.path for row in catalog.shards()]
-    folders = sorted({path.partition("/")[0] if "/" in path else "" for path in paths})
-    if not folders or not all(map(is_split_folder, folders)):
-        are_tars = bool(paths) and shard_format(paths[0]) == "tar"
-        patterns = tar_split_patterns(paths) if are_tars else split_patterns(paths)
-        return SplitRule({}, patterns=patterns) if "train" in patterns else None
-    has_train = any(name.lower().startswith("train") for name in folders)
-    if not has_train and shard_format(paths[0]) not in ("mds", "litdata"):
-        return None
-    return SplitRule({}, patterns={name: (f"glob:{name}/**",) for name in folders})
+    needs_train = not any(shard_format(path) in ("mds", "litdata") for path in paths[:1])
+    return paths, find_path_splits(paths, needs_train=needs_train)
 
 
 def _why_remote_shards(source: str) -> str:

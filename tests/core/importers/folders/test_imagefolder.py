@@ -379,3 +379,12 @@ def test_dangling_link_fails_its_sample(tmp_path: Path) -> None:
     assert list(read_errors(root, form="imagefolder")) == [1]
     report = convert([root], f"{root}-made", ConvertRequest(from_format="imagefolder"))
     assert (report.samples, report.failed) == (3, 1)
+
+
+def test_hive_folders_above_classes_are_splits(tmp_path: Path) -> None:
+    for split in ("train", "val"):
+        for name in ("cat", "dog"):
+            (tmp_path / "in" / f"split={split}" / name).mkdir(parents=True)
+            (tmp_path / "in" / f"split={split}" / name / f"{split}.jpg").write_bytes(b"\xff\xd8\xff" + name.encode())
+    report = convert([str(tmp_path / "in")], str(tmp_path / "out"))
+    assert report.datasets[0].splits == {"train": 2, "val": 2}

@@ -15,7 +15,13 @@ from typing import NamedTuple
 
 from wdsctl.core.errors import WdsctlError
 from wdsctl.core.importers.protocol import FormatMatch
-from wdsctl.core.importers.records.folder_files import list_folder, media_type_of, split_of_folder, walk_folders
+from wdsctl.core.importers.records.folder_files import (
+    has_split_name,
+    list_folder,
+    media_type_of,
+    split_of_folder,
+    walk_folders,
+)
 from wdsctl.core.importers.records.samples import strip_extension
 from wdsctl.core.media.kinds import MediaType
 from wdsctl.core.safe_open import check_entries_beneath
@@ -82,7 +88,7 @@ def find_layout(root: str, *, probes: int | None = None) -> ClassLayout | None:
         if len(below) == 1 and split_of_folder(folders[0]):
             break
         top, names, folders = f"{top}{folders[0]}/", inner, below
-    named = {name: split_of_folder(name) for name in folders if name.lower() == split_of_folder(name)}
+    named = {name: split_of_folder(name) for name in folders if has_split_name(name)}
     unlabeled = tuple(
         name for name in folders if _may_lack_classes(name) and not _class_names(root, f"{top}{name}/", probes)
     )

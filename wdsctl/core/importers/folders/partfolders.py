@@ -30,6 +30,7 @@ from wdsctl.core.importers.records.folder_files import (
     ListedSamples,
     PairedFiles,
     PairedFolder,
+    has_split_name,
     list_folder,
     media_type_of,
     split_of_folder,
@@ -152,7 +153,7 @@ def _walk_levels(root: str) -> Iterator[list[_Level]]:
     for _ in range(_MAX_WRAPPERS + 1):
         names = list_folder(os.path.join(root, prefix), root)
         yield [_Level(prefix, names.folders)]
-        splits = [name for name in names.folders if name.lower() == split_of_folder(name)]
+        splits = [name for name in names.folders if has_split_name(name)]
         if splits:
             below = [f"{prefix}{name}/" for name in splits]
             yield [_Level(each, list_folder(os.path.join(root, each), root).folders) for each in below]

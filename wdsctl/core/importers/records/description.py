@@ -46,6 +46,7 @@ def make_table_source(
     fields: Sequence[str] = (),
     more_uses: Callable[[], Sequence[FieldUse]] = tuple,
     splits: Iterable[str] = (),
+    more_findings: Sequence[Finding] = (),
     root: str = "",
     own_files: Sequence[str] = (),
     has_file_references: bool,
@@ -54,9 +55,9 @@ def make_table_source(
     """Make a source of rows that describes itself.
 
     `first`: the first rows. `fields`: all fields, if the table declares them. `more_uses`: what the file holds beside
-    its rows. `root`: the folder that the user names, whose other files are accounted for; empty if the user names the
-    table. `own_files`: files below `root` that the format reads beside its rows. `split_rows`: the rows with no other
-    field than the one of splits, if reading them costs less.
+    its rows. `more_findings`: about the files of the rows. `root`: the folder that the user names, whose other files
+    are accounted for; empty if the user names the table. `own_files`: files below `root` that the format reads beside
+    its rows. `split_rows`: the rows with no other field than the one of splits, if reading them costs less.
     """
 
     def describe() -> SourceDescription:
@@ -68,7 +69,7 @@ def make_table_source(
             uses, config = list(described.field_uses), described.config
         if not fields and not has_file_references and len(some) >= PROBED_ROWS:
             uses.append(FieldUse("(other fields of later rows)", "json[...]"))
-        findings: list[Finding] = []
+        findings = list(more_findings)
         if row_splits is not None:
             uses = [row_splits.field_use() if use.name == mapping.split else use for use in uses]
             findings += row_splits.findings()

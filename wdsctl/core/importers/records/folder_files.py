@@ -16,6 +16,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from wdsctl.core.dataset.raw_folder_walk import LITTER_NAMES
 from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
+from wdsctl.core.dataset.split_rules import SPLIT_VALUES, can_name_split, split_of_value
 from wdsctl.core.errors import DatasetError, Finding, WdsctlError, translate_os_errors
 from wdsctl.core.importers.protocol import FilePart
 from wdsctl.core.importers.records.files import extension_of_name
@@ -61,55 +62,36 @@ _DOCUMENTS = re.compile(
 )
 
 
+def partition_split(name: str) -> str:
+    """The split that a folder of a Hive partition states, such as `split=val`; empty for all other folders.
+
+    `subset` and `partition` often state something else: their value must be a name of a split.
+    """
+    field, _, value = name.partition("=")
+    split = split_of_value(value)
+    if field.lower() not in ("split", "subset", "partition") or not can_name_split(split):
+        return ""
+    is_split = field.lower() == "split" or split in SPLIT_VALUES
+    return split if is_split and not PATTERN_CHARACTERS.search(name) else ""
+
+
 def is_split_folder(name: str) -> bool:
-    """Whether a folder is named after a split, such as `train` or `val_small`."""
+    """Whether a folder is named after a split, such as `train`, `val_small` or `split=val`."""
+    if partition_split(name):
+        return True
     return bool(_SPLIT_FOLDER.fullmatch(name)) and re.split("[-_]", name.lower())[0] in SPLIT_NAMES
 
 
 def split_of_folder(name: str) -> str:
-    """The split that a folder such as `train`, `Test` or `val2017` is; empty if it is none."""
+    """The split that a folder such as `train`, `Test`, `val2017` or `split=val` is; empty if it is none."""
     found = _DATED_SPLIT.fullmatch(name.lower())
-    return found[1] if found else ""
+    return found[1] if found else partition_split(name)
 
 
-_SPLIT_SHARD = re.compile(
-    rf"(?P<prefix>(?:.*/)?(?:[^/]*[-_.])?)(?P<split>{'|'.join(sorted(SPLIT_NAMES, key=len, reverse=True))})"
-    r"(?:[-_.]?(?P<number>\d+(?:-of-\d+)?))?(?P<ending>\.tar[^/]*|\.tgz)",
-    re.IGNORECASE,
-)
-
-
-def splits_of_tars(paths: Sequence[str]) -> list[str]:
-    """The split of each tar, such as `train-000000.tar` or `photos-val-00000-of-00042.tar`, if all names have one.
-
-    Empty if there is one split only, none for training, or if the names differ in more than split and number.
-    """
-    return [STANDARD_SPLITS[match["split"].lower()] for match in _match_split_tars(paths)]
-
-
-def tar_split_patterns(paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Split -> the patterns of its tars, as of `splits_of_tars`, which also match numbered tars that are added later.
-
-    Empty without splits, or if a name has characters of patterns.
-    """
-    if any(map(PATTERN_CHARACTERS.search, paths)):
-        return {}
-    patterns: dict[str, dict[str, None]] = {}
-    for match in _match_split_tars(paths):
-        begin = match.string[: match.start("number")]
-        pattern = f"glob:{begin}[0-9]*{match['ending']}" if match["number"] else match.string
-        patterns.setdefault(STANDARD_SPLITS[match["split"].lower()], {})[pattern] = None
-    return {split: tuple(each) for split, each in patterns.items()}
-
-
-def _match_split_tars(paths: Sequence[str]) -> list[re.Match[str]]:
-    """A match for each path; empty if the names do not tell splits."""
-    matches = [match for path in paths if (match := _SPLIT_SHARD.fullmatch(path))]
-    words = {match["split"] for match in matches}
-    splits = {STANDARD_SPLITS[word.lower()] for word in words}
-    if len(matches) < len(paths) or len({match["prefix"] for match in matches}) > 1:
-        return []
-    return matches if "train" in splits and len(words) == len(splits) > 1 else []
+def has_split_name(name: str) -> bool:
+    """Whether the name of a folder is that of a split and nothing else: `train`, `split=val`, but not `val2017`."""
+    split = split_of_folder(name)
+    return bool(split) and split in (name.lower(), partition_split(name))
 
 
 def media_type_of(path: str) -> MediaType | None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from typing import NamedTuple
 
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.errors import InputError
 from wdsctl.core.importers.protocol import FormatMatch
-from wdsctl.core.importers.records.folder_files import SPLIT_NAMES, scan_folder
+from wdsctl.core.importers.records.folder_files import is_split_folder, partition_split, scan_folder
 from wdsctl.core.importers.records.values import read_head
 from wdsctl.core.invocation import current_invocation
 from wdsctl.core.shards.in_place.kinds import INDEX_FILE
@@ -19,7 +18,7 @@ from wdsctl.core.text import join_with_and, path_for_message
 
 
 class IndexedFolder(NamedTuple):
-    """A folder with an index. `split`: its name if the source has several; empty if it is the source."""
+    """A folder with an index. `split`: of its name if the source has several; empty if it is the source."""
 
     path: str
     split: str = ""
@@ -38,7 +37,8 @@ def find_indexed_folders(path: str, is_index: Callable[[bytes], bool]) -> list[I
         return [IndexedFolder(path)]
     if not source_files.is_folder(path) or source_files.exists(os.path.join(path, INDEX_FILE)):
         return []
-    folders = [IndexedFolder(os.path.join(path, name), name) for name in scan_folder(path, path).folders]
+    names = scan_folder(path, path).folders
+    folders = [IndexedFolder(os.path.join(path, name), partition_split(name) or name) for name in names]
     return [folder for folder in folders if is_index(read_head(folder.index_file))]
 
 
@@ -56,11 +56,11 @@ def match_indexed_folders(path: str, is_index: Callable[[bytes], bool], what: st
 
 def check_splits(path: str, folders: list[IndexedFolder]) -> None:
     """Raise InputError WDS235 unless all folders below the source are named after splits: `train`, `val_small`."""
-    others = [each for each in folders if each.split and re.split("[-_]", each.split.lower())[0] not in SPLIT_NAMES]
+    others = [each for each in folders if each.split and not is_split_folder(os.path.basename(each.path))]
     if others:
-        verb = current_invocation("convert", ())[0]
+        verb, name = current_invocation("convert", ())[0], os.path.basename(others[0].path)
         raise InputError(
-            f"the folder {path_for_message(others[0].split)}/ has an {INDEX_FILE}, but its name is not a split name",
+            f"the folder {path_for_message(name)}/ has an {INDEX_FILE}, but its name is not a split name",
             hint=f"pass each folder separately: {shell_command(verb, others[0].path, 'DEST')}",
             where=path_for_message(path),
             code="WDS235",

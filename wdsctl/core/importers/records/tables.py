@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.raw_folder_walk import LITTER_NAMES
 from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
-from wdsctl.core.dataset.split_rules import can_name_split
 from wdsctl.core.errors import InputError, UsageError, WdsctlError
 from wdsctl.core.importers.protocol import FormatMatch, Options
 from wdsctl.core.importers.records.compressed import strip_compression
@@ -28,12 +27,13 @@ from wdsctl.core.importers.records.conversations import (
 from wdsctl.core.importers.records.files import PROBED_ROWS, find_media_fields, is_below, list_references
 from wdsctl.core.importers.records.folder_files import (
     LITTER_FOLDERS,
-    PATTERN_CHARACTERS,
     STANDARD_SPLITS,
+    partition_split,
     scan_folder,
 )
 from wdsctl.core.importers.records.row_splits import find_split_field
 from wdsctl.core.importers.records.samples import RowMapping
+from wdsctl.core.importers.records.split_paths import PathSplit, find_hub_splits, find_path_splits, standard_split
 from wdsctl.core.importers.records.stems import StemField, find_stem_field
 from wdsctl.core.importers.records.values import parse_list_option
 from wdsctl.core.invocation import current_invocation
@@ -60,8 +60,7 @@ _MAX_COUNTED_FILES = 10_000
 #: Folders with media that references are often relative to.
 _MEDIA_FOLDERS = ("images", "media", "data")
 
-_SHARD_NUMBER = re.compile(r"-\d+-of-\d+$")
-#: As above, or four digits and more: `train_10` may be a tenth of `train`, and not its tenth file.
+#: `-00000-of-00042`, or four digits and more: `train_10` may be a tenth of `train`, and not its tenth file.
 _FILE_NUMBER = re.compile(r"-\d+-of-\d+$|[-_.]\d{4,}$")
 _DIGITS = re.compile(r"\d+")
 
@@ -184,7 +183,10 @@ def choose_tables(
     has_equal_fields = len({frozenset(name for row in table.rows for name in row) for table in fitting}) == 1
     is_series = len({_DIGITS.sub("", os.path.relpath(table.path, root)) for table in fitting}) == 1
     if has_equal_fields and (joins_equal_fields or is_series):
-        return fitting
+        joined = [each.split for each in path_splits([table.path for table in fitting], root)]
+        return [
+            table._replace(split=split) for table, split in zip(fitting, joined or [""] * len(fitting), strict=True)
+        ]
     raise several_tables_error(root, [table.path for table in fitting])
 
 
@@ -356,9 +358,9 @@ def _subfolders(root: str) -> list[str]:
 
 def split_of(path: str, root: str) -> str:
     """The split that a table's name says, such as `train.csv` or `train-00000-of-00002.parquet`, or its folder's."""
-    folder = os.path.dirname(path)
-    above = os.path.basename(folder).lower() if folder != root else ""
-    return _split_of_name(path) or STANDARD_SPLITS.get(above, "")
+    folders = os.path.dirname(path)[len(root) :].split("/")
+    stated = next(filter(None, map(partition_split, folders)), "")
+    return standard_split(stated) or _split_of_name(path) or STANDARD_SPLITS.get(folders[-1].lower(), "")
 
 
 def _split_of_name(path: str) -> str:
@@ -373,7 +375,8 @@ def splits_of(paths: Sequence[str], root: str) -> list[str]:
     """
     splits = [split_of(path, root) for path in paths]
     if not all(splits):
-        return _splits_of_numbered(paths)
+        is_one_folder = len({os.path.dirname(path) for path in paths}) == 1
+        return [each.split for each in find_hub_splits(paths)] if is_one_folder else []
     stems = [
         _FILE_NUMBER.sub("", table_stem(path))
         if _split_of_name(path)
@@ -384,40 +387,15 @@ def splits_of(paths: Sequence[str], root: str) -> list[str]:
     return splits if len(tables) == len(set(splits)) > 1 else []
 
 
-def _splits_of_numbered(paths: Sequence[str]) -> list[str]:
-    """The split of each table of one folder, if all are named as on the Hugging Face Hub, where a dataset has splits of
-    any names beside that for training: `train-00000-of-00002.parquet`, `extra-00000-of-00001.parquet`. Empty otherwise.
+def path_splits(paths: Sequence[str], root: str) -> list[PathSplit]:
+    """The split of each of the files below `root` that become one dataset in any case; empty if they tell none.
+
+    Splits have their usual names. Unlike `splits_of`, takes all files of a split for its rows.
     """
-    stems = [table_stem(os.path.basename(path)) for path in paths]
-    names = [_SHARD_NUMBER.sub("", stem) for stem in stems]
-    are_numbered = all(name not in ("", stem) for name, stem in zip(names, stems, strict=True))
-    has_train = any(STANDARD_SPLITS.get(re.split("[-_.]", name.lower())[0]) == "train" for name in names)
-    splits = [STANDARD_SPLITS.get(name.lower(), name) for name in names]
-    is_one_folder = len({os.path.dirname(path) for path in paths}) == 1
-    is_clear = len(set(names)) == len(set(splits)) > 1 and all(map(can_name_split, splits))
-    return splits if are_numbered and has_train and is_one_folder and is_clear else []
-
-
-def split_patterns(paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Split -> the patterns of its tables, as of `splits_of`, which also match numbered files that are added later.
-
-    `paths`: relative to the root. Empty without splits, or if a name has characters of patterns.
-    """
-    splits = splits_of(paths, "")
-    if any(PATTERN_CHARACTERS.search(path) for path in paths):
-        return {}
-    patterns: dict[str, dict[str, None]] = {}
-    for path, split in zip(paths, splits, strict=bool(splits)):
-        stem = table_stem(path)
-        prefix = _SHARD_NUMBER.sub("", stem)
-        if prefix != stem:
-            found = f"glob:{prefix}-*-of-*{path[len(stem) :]}"
-        elif splits.count(split) > 1:
-            found = f"glob:{stem.rstrip('0123456789')}[0-9]*{path[len(stem) :]}"
-        else:
-            found = path
-        patterns.setdefault(split, {})[found] = None
-    return {split: tuple(found) for split, found in patterns.items()}
+    found = find_path_splits([path[len(root) :].lstrip("/") for path in paths], needs_train=False)
+    found = [each._replace(split=standard_split(each.split)) for each in found]
+    has_several = len({each.split for each in found}) > 1
+    return found if has_several or any(each.is_stated for each in found) else []
 
 
 def _describe_fit(root: str, tables: Sequence[Table]) -> str:

@@ -1,0 +1,114 @@
+"""Folders and names of shards tell splits: `prepare` in place and with a destination makes the same ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_dataset, a_folder
+from wdsctl.core.index.index import index
+from wdsctl.core.prepare.prepare import PrepareReport, prepare
+from wdsctl.core.prepare.request import PrepareRequest
+from wdsctl.core.split.report import show_splits
+
+UNSURE = PrepareRequest(take_unsure=True)
+
+HIVE = {"split=train/part-0-a1": 2, "split=train/part-1-b2": 1, "split=val/part-0": 1}
+CONFIGURATIONS = {
+    "en/train-00000-of-00002": 2,
+    "en/train-00001-of-00002": 1,
+    "en/test-00000-of-00001": 1,
+    "de/train-00000-of-00001": 1,
+    "de/test-00000-of-00001": 2,
+}
+CONFIGURATION_FOLDERS = {"a/train/0": 2, "a/test/0": 1, "b/train/0": 2, "b/test/0": 1}
+NUMBERED = {"train-0001": 2, "train-0002": 1, "val-0001": 1}
+
+
+def lines(name: str, count: int) -> bytes:
+    return "".join(f"{json.dumps({'text': f'{name} {i}'})}\n" for i in range(count)).encode()
+
+
+def a_folder_of_lines(root: Path, counts: dict[str, int]) -> str:
+    return a_folder(root, {f"{name}.jsonl": lines(name, count) for name, count in counts.items()})
+
+
+def sizes(report: PrepareReport) -> dict[str, int]:
+    assert report.split is not None
+    return {split.name: split.samples for split in report.split.splits}
+
+
+@pytest.mark.parametrize("dest", [None, "out"])
+@pytest.mark.parametrize(
+    ("counts", "splits"),
+    [
+        (HIVE, {"train": 3, "val": 1}),
+        (CONFIGURATIONS, {"train": 4, "test": 3}),
+        (CONFIGURATION_FOLDERS, {"train": 4, "test": 2}),
+        (NUMBERED, {"train": 3, "val": 1}),
+        ({"photos-train-0": 1, "photos-train-1": 1, "photos-dev-0": 1}, {"train": 2, "val": 1}),
+        ({"train/a": 1, "train/b": 1, "val/c": 1}, {"train": 2, "val": 1}),
+        ({"split=test/a": 2}, {"test": 2}),
+    ],
+)
+def test_paths_of_lines_tell_splits(
+    tmp_path: Path, counts: dict[str, int], splits: dict[str, int], dest: str | None
+) -> None:
+    root = a_folder_of_lines(tmp_path / "in", counts)
+    assert sizes(prepare(root, dest and str(tmp_path / dest), UNSURE)) == splits
+
+
+@pytest.mark.parametrize(
+    ("counts", "splits"),
+    [
+        (HIVE, {"train": 3, "val": 1}),
+        (CONFIGURATIONS, {"train": 4, "test": 3}),
+        (CONFIGURATION_FOLDERS, {"train": 4, "test": 2}),
+    ],
+)
+def test_paths_of_tars_tell_splits(tmp_path: Path, counts: dict[str, int], splits: dict[str, int]) -> None:
+    shards = {
+        f"{name}.tar": {f"{name.replace('/', '_')}_{i}.txt": b"x" for i in range(count)}
+        for name, count in counts.items()
+    }
+    assert sizes(prepare(a_dataset(tmp_path, shards), None, UNSURE)) == splits
+
+
+@pytest.mark.parametrize(
+    ("counts", "later"),
+    [
+        (HIVE, "split=val/part-7-ff"),
+        (CONFIGURATIONS, "en/test-00001-of-00002"),
+        (CONFIGURATION_FOLDERS, "b/test/other"),
+        (NUMBERED, "val-0002"),
+    ],
+)
+def test_later_shard_is_in_split_of_its_path(tmp_path: Path, counts: dict[str, int], later: str) -> None:
+    root = a_folder_of_lines(tmp_path / "in", counts)
+    before = sizes(prepare(root, None, UNSURE))
+    (tmp_path / "in" / f"{later}.jsonl").write_bytes(lines(later, 5))
+    index(root)
+
+    after = {split.name: split.samples for split in show_splits(root).sets[0].splits}
+    [name] = set(before) - {"train"}
+    assert after == before | {name: before[name] + 5}
+
+
+@pytest.mark.parametrize("dest", [None, "out"])
+def test_prepare_names_joined_configurations(tmp_path: Path, dest: str | None) -> None:
+    root = a_folder_of_lines(tmp_path / "in", CONFIGURATIONS)
+    report = prepare(root, dest and str(tmp_path / dest), UNSURE)
+    assert report.index is not None
+    findings = [*report.index.findings, *(report.conversion.findings if report.conversion else ())]
+
+    assert [finding.code for finding in findings] == ["WDS260"]
+    command = f"wdsctl prepare {root}/de" if dest is None else f"wdsctl convert {root}/de DEST"
+    assert f"de/ and en/; to take one, pass its folder: `{command}`" in findings[0].message
+
+
+def test_field_decides_if_paths_tell_one_split_only(tmp_path: Path) -> None:
+    rows = b'{"text": "a", "split": "train"}\n{"text": "b", "split": "test"}\n'
+    root = a_folder(tmp_path / "in", {"train/a.jsonl": rows, "train/b.jsonl": rows})
+    assert sizes(prepare(root, None, UNSURE)) == {"train": 2, "test": 2}
