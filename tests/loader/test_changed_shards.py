@@ -14,7 +14,7 @@ from tests.loader.running import digests, ids, json_round_trip, save_state_after
 from wdsctl.core.errors import UsageError
 from wdsctl.core.index.index import index
 from wdsctl.loader import Loader, WorkerConfig, get_loader, get_train_dataset, get_val_dataset
-from wdsctl.loader.runtime.failures import ChangedShardError
+from wdsctl.loader.runtime.failures import ChangedShardError, FatalSampleError
 
 SHARDS = 4
 
@@ -119,6 +119,61 @@ def test_changed_shards_option_selects_skip_or_error(dataset: Path) -> None:
         take_batches(loader_of(dataset, changed_shards="error"), 60)
     with pytest.raises(UsageError, match="changed_shards"):
         loader_of(dataset, changed_shards="never")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("change", [remove, truncate])
+def test_changed_shards_skip_continues_after_any_number_of_lost_samples(
+    tmp_path: Path, change: Callable[[Path], None], workers: int
+) -> None:
+    path = Path(a_dataset(tmp_path / "data", 400, shard_samples=200, parts=numbered))
+    change(path / "shard-000.tar")
+    with loader_of(path, workers, shuffle=False, lanes=2, changed_shards="skip") as loader:
+        batches = take_batches(loader, 50)
+
+    assert {key for batch in batches for key in batch["__key__"]} == {f"{i:06}" for i in range(200, 400)}
+    assert loader.stats.failed == sum(loader.stats.causes.values()) == 200
+
+
+def test_validation_skips_all_samples_of_changed_shard(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = Path(a_dataset(tmp_path / "data", 400, shard_samples=200, parts=numbered))
+    truncate(path / "shard-000.tar")
+    options: dict[str, Any] = {"split_part": "train", "batch_size": 4, "task_encoder": Raw()}
+
+    batches = list(get_loader(get_val_dataset(path, changed_shards="skip", **options)))
+
+    assert len(ids(batches)) == 200
+    assert "200 samples skipped, 50% of the split" in caplog.text
+    with pytest.raises(FatalSampleError, match="100 consecutive samples failed in load") as raised:
+        list(get_loader(get_val_dataset(path, **options)))
+    assert "changed_shards='skip'" in raised.value.hint
+
+
+class OpensFiles(Raw):
+    """Opens a file of its own, which is missing for some or all samples."""
+
+    def __init__(self, every: int) -> None:
+        self.every = every
+
+    def encode_sample(self, sample: Any) -> Any:
+        if int(sample["__key__"]) % self.every == 0:
+            Path("/no-such-folder/words.txt").read_text()
+        return sample
+
+
+def test_file_that_hook_opens_is_no_changed_shard(dataset: Path) -> None:
+    def opening(every: int, state: Any = None, **options: Any) -> Loader:
+        loader = get_loader(get_train_dataset(dataset, batch_size=4, task_encoder=OpensFiles(every), **options))
+        if state is not None:
+            loader.load_state_dict(state)
+        return loader
+
+    expected = digests(opening(7), 40)
+    state = save_state_after(opening(7), 10)
+
+    assert digests(opening(7, state), 30) == expected[10:], "the hook fails as in the first run"
+    with pytest.raises(FatalSampleError, match="100 consecutive samples failed in encode_sample"):
+        take_batches(opening(1, changed_shards="skip"), 1)
 
 
 def test_resumed_validation_raises_at_changed_shard(dataset: Path) -> None:

@@ -19,7 +19,7 @@ from wdsctl.loader.pipeline.state_layout import layout_entry
 from wdsctl.loader.plan.bans import Bans
 from wdsctl.loader.reading.source import SplitSource, take_read_counts
 from wdsctl.loader.runtime.failure_rates import FailureTally
-from wdsctl.loader.runtime.failures import ErrorHandler, FailureTracker, Stats
+from wdsctl.loader.runtime.failures import ChangedShardsMode, ErrorHandler, FailureTracker, Stats
 from wdsctl.loader.runtime.stage import NO_OUTPUT, Cursor, Hook
 
 LaneState = dict[str, Any]
@@ -63,7 +63,7 @@ class Pipeline:
     bans: Bans
     drop_last: bool = False
     segment_starts: tuple[int, ...] = (0,)  # the batches of the job from which segments of the weights are in force
-    fails_on_changed_shard: bool = False  # whether a shard that has changed since it was indexed ends the run
+    changed_shards: ChangedShardsMode | None = None
     remote_sources: tuple[SplitSource, ...] = ()  # the sources that read from stores
 
     def open(
@@ -120,9 +120,7 @@ class LaneCursor:
         )
         self._ban_history = [list(entry) for entry in state["bans"]] if state else []
         self._refs = pipeline.refs.open(lane, self._weight_history)
-        failures = FailureTracker(
-            pipeline.error_handler, stats, tally=tally, refuses_changed_shards=pipeline.fails_on_changed_shard
-        )
+        failures = FailureTracker(pipeline.error_handler, stats, tally=tally, changed_shards=pipeline.changed_shards)
         self._tally = tally
         self._samples = pipeline.samples.open(self._refs, failures, stats)
         self._stats = stats

@@ -20,7 +20,6 @@ from wdsctl.loader.windows.windows import check_delta_timestamps
 
 UnevenMode = Literal["pad", "drop", "keep"]
 AdoptMode = Literal["next_epoch"]
-ChangedShardsMode = Literal["error", "skip"]
 AnyTaskEncoder = TaskEncoder[Any, Any, Any, Any]
 DatasetPath = str | os.PathLike[str] | Mapping[str, Any] | Blender | BlendPlan
 

@@ -23,7 +23,6 @@ from wdsctl.loader.reading.layout import RawMode
 from wdsctl.loader.recipe.arguments import (
     AdoptMode,
     AnyTaskEncoder,
-    ChangedShardsMode,
     DatasetPath,
     UnevenMode,
     check_common_arguments,
@@ -32,6 +31,7 @@ from wdsctl.loader.recipe.arguments import (
 )
 from wdsctl.loader.recipe.task_encoder import is_overridden
 from wdsctl.loader.recipe.worker_config import WorkerConfig
+from wdsctl.loader.runtime.failures import ChangedShardsMode
 from wdsctl.loader.stores.cache import CachePool
 from wdsctl.loader.windows.windows import TOLERANCE_S, DeltaTimestamps
 
@@ -80,7 +80,7 @@ class BaseDataset:
     delta_timestamps: DeltaTimestamps | None = None  # seconds by feature
     tolerance_s: float = TOLERANCE_S
     shard_cache: ShardCache | None = None  # for slices of datasets at URLs; passed to the loader
-    changed_shards: ChangedShardsMode | None = None  # None: "error" when a state is resumed, else "skip"
+    changed_shards: ChangedShardsMode | None = None  # None: "error" when a state is resumed; else skip, up to a limit
 
     def __bool__(self) -> bool:
         return True
@@ -171,7 +171,8 @@ def get_train_dataset(
       for the times outside of the sequence. `tolerance_s`: how far a time may be from that of a frame.
     - `ban`: keys or restore keys of samples to exclude from now on. All others keep their positions in the order.
     - `changed_shards`: what to do with a shard that is missing or not what was indexed: "error" ends the run (WDS528),
-      "skip" replaces its samples by others. Default: "error" in a resumed run, else "skip".
+      "skip" replaces its samples by others. Default: "error" in a resumed run; a new run skips them, and ends at 100
+      in a row.
 
     Batches:
 
@@ -297,10 +298,8 @@ def is_count_preserving(dataset: BaseDataset) -> bool:
 
 
 def resolve_changed_shards(dataset: D, *, is_resumed: bool) -> D:
-    """The dataset with a default for `changed_shards`: "error" for a resumed run, else "skip"."""
-    if dataset.changed_shards is not None:
-        return dataset
-    return replace(dataset, changed_shards="error" if is_resumed else "skip")
+    """The dataset with a default for `changed_shards`: "error" for a resumed run."""
+    return replace(dataset, changed_shards="error") if is_resumed and dataset.changed_shards is None else dataset
 
 
 def _check_plan(path: DatasetPath, *, has_defaults: bool) -> None:

@@ -61,7 +61,7 @@ class BatchRangeRunner:
             pipeline.error_handler,
             self._stats,
             tally=self._tally,
-            refuses_changed_shards=pipeline.fails_on_changed_shard,
+            changed_shards=pipeline.changed_shards,
         )
         self._ban_check = _new_ban_check(pipeline.bans)
         # Keeps short batches: a range that lost samples to hooks is not the end of the pass, which `BatchRanges` drops.

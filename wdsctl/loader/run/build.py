@@ -70,7 +70,7 @@ def build_pipeline(dataset: BaseDataset, streams: OpenBlend, bans: Bans, pass_nu
         bans=bans,
         drop_last=dataset.batch_drop_last,
         segment_starts=streams.begin_batches,
-        fails_on_changed_shard=dataset.changed_shards == "error",
+        changed_shards=dataset.changed_shards,
         remote_sources=tuple(each for each in (*streams.sources, *streams.past_sources) if each.is_remote),
     )
 

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from operator import add, attrgetter, sub
-from typing import Any
+from typing import Any, Literal
 
 from wdsctl.core.errors import (
     CatalogError,
@@ -125,6 +125,10 @@ _COUNT_FIELDS = [each.name for each in fields(Stats) if each.name != "stores" an
 
 ErrorHandler = Callable[[Exception, Any, Any], None]
 
+#: What a shard that is missing or changed does: "error" ends the run, "skip" never does. With None, its samples are
+#: failures like others, and too many of them in a row end the run.
+ChangedShardsMode = Literal["error", "skip"]
+
 MAX_FAILURES_IN_A_ROW = 100  # failures in a row of one hook before the loader gives up
 
 #: Hooks that fail for a batch or a pack, and not for one sample: their counters.
@@ -167,13 +171,19 @@ CHANGED_SHARD_HINT = (
     "restore the shard and resume from the same state; or pass changed_shards='skip' to replace its samples by others"
 )
 
+#: The hint if too many samples of such shards follow one another in a run that does not say what to do with them.
+MANY_CHANGED_HINT = "restore the shard; or pass changed_shards='skip' to replace its samples by others"
+
 
 def is_changed_shard(error: BaseException | None) -> bool:
-    """Whether a file was missing, or has changed since it was indexed."""
+    """Whether a file of a dataset or a store was missing, or has changed since it was indexed; not a file that the
+    sample names, or that a hook opened itself."""
+    is_read_by_storage = False
     while error is not None:
         if isinstance(error, SampleFailed) and error.code == MISSING_ENTRY:
-            return False  # a file that the sample names
-        if isinstance(error, FileNotFoundError) or (isinstance(error, StorageError) and error.code == "WDS403"):
+            return False
+        is_read_by_storage |= isinstance(error, StorageError)
+        if is_read_by_storage and (isinstance(error, FileNotFoundError) or getattr(error, "code", "") == "WDS403"):
             return True
         error = error.__cause__
     return False
@@ -203,7 +213,7 @@ class FailureTracker:
 
     A cause is the hook and the kind of error. The default handler logs each cause once per process as a warning;
     further failures are counted in `stats.causes` and logged at DEBUG. So is every sample of a lost shard, which its
-    source reports. `tally`: counts for failure rates.
+    source reports. `tally`: counts for failure rates. `changed_shards`: see `ChangedShardsMode`.
     """
 
     handler: ErrorHandler
@@ -211,7 +221,7 @@ class FailureTracker:
     tolerance: int = MAX_FAILURES_IN_A_ROW
     consecutive_failures: dict[str, int] = field(default_factory=dict)
     tally: FailureTally = field(default_factory=FailureTally)
-    refuses_changed_shards: bool = False
+    changed_shards: ChangedShardsMode | None = None
 
     def record_success(self, hook: str) -> None:
         if self.consecutive_failures:
@@ -226,24 +236,25 @@ class FailureTracker:
             raise _with_cause(located, error)
         if isinstance(error, FatalSampleError):
             raise _with_cause(located, error)
-        if self.refuses_changed_shards and is_changed_shard(error):
+        is_changed = is_changed_shard(error)
+        if is_changed and self.changed_shards == "error":
             raise ChangedShardError(located.message, hint=CHANGED_SHARD_HINT, where=located.where) from error
         if isinstance(error, FATAL_ERRORS) or not isinstance(error, Exception):
             raise FatalSampleError(located.message, hint=located.hint, where=located.where) from error
         # The cause is one of few values: without the part of messages about single samples.
         cause = f"{hook}: {error.code if isinstance(error, WdsctlError) else type(error).__name__}"
-        self._report(
-            cause, _with_cause(located, error), sample, is_shard_logged=hook == LOAD_HOOK and is_changed_shard(error)
-        )
+        self._report(cause, _with_cause(located, error), sample, is_shard_logged=hook == LOAD_HOOK and is_changed)
         self.stats.failed += 1
         unit = _source_number(sample) if hook in _DEFERRED_HOOKS else _COUNTER_BY_HOOK.get(hook)
         self.tally.count_failure(unit, cause, f"{located.message} ({located.where})")
+        if is_changed and self.changed_shards == "skip":
+            return
         count = self.consecutive_failures[hook] = self.consecutive_failures.get(hook, 0) + 1
         most = self.tolerance if tolerance is None else tolerance
         if most and count >= most:
             raise FatalSampleError(
                 f"{pluralize(count, 'consecutive sample')} failed in {hook}; the last: {located.message}",
-                hint=located.hint,
+                hint=MANY_CHANGED_HINT if is_changed else located.hint,
                 where=located.where,
             ) from error
 
