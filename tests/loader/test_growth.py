@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.loader.datasets import a_dataset, a_shard, numbered
-from tests.loader.running import digests, ids, make_training_loader, save_state_after
+from tests.loader.datasets import a_dataset, a_shard, digest, numbered
+from tests.loader.running import digests, ids, make_training_loader, save_state_after, take_rounds
 from tests.places import place_dataset
 from wdsctl.core.errors import StateMismatch
 from wdsctl.core.index.index import index
+from wdsctl.loader import merge_states
 
 SAMPLES = 96
 
@@ -51,6 +52,27 @@ def test_running_loader_ignores_added_shards(tmp_path: Path) -> None:
     grow_dataset(tmp_path)
 
     assert first + digests(loader, 55) == expected
+
+
+def test_ranks_of_generations_with_equal_data_save_one_job(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered)
+    expected = take_rounds([make_training_loader(root, rank, 2) for rank in range(2)], 20)
+    early = make_training_loader(root, 0, 2)
+    assert early.config()["order"]["samples"] == SAMPLES  # opens generation 1
+    grow_dataset(tmp_path)
+    (tmp_path / "shard-900.tar").unlink()
+    index(root, missing="drop")
+    late = make_training_loader(root, 1, 2)
+    rounds = take_rounds([early, late], 5)
+
+    states = [loader.state_dict() for loader in (early, late)]
+    resumed = [make_training_loader(root, rank, 2) for rank in range(2)]
+    for loader in resumed:
+        loader.load_state_dict(merge_states(states))
+
+    assert [state["generations"] for state in states] == [[1], [3]]
+    assert list(map(digest, rounds + take_rounds(resumed, 15))) == list(map(digest, expected))
+    assert resumed[0].state_dict()["generations"] == [3]
 
 
 def test_state_resumes_after_shards_are_touched(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from wdsctl.core.checkpoint.state import (
     check_state,
     copy_json,
     describe_differences,
+    is_part_of,
     merge_states,
     missing_ranks,
     state_lanes,
@@ -279,12 +280,30 @@ def test_states_of_different_plans_are_refused_with_difference(field: str, value
     assert f"ranks 0 and 2 have different plans: {words}" in get_merge_error(states).message
 
 
-@pytest.mark.parametrize(("field", "value"), [("generations", [1, 4]), ("first_batch", 36), ("bans", [["key"]])])
+@pytest.mark.parametrize(("field", "value"), [("first_batch", 36), ("bans", [["key"]])])
 def test_fields_shared_by_all_ranks_must_be_equal(field: str, value: Any) -> None:
     states = job(4)
     states[3][field] = value
 
     assert get_merge_error(states).message == f"ranks 0 and 3 differ in '{field}'"
+
+
+def test_merged_state_has_newest_generation_of_each_dataset() -> None:
+    states = job(4)
+    for state, generations in zip(states, ([1, 4], [3, 2], [2, 2], [1, 1]), strict=True):
+        state["generations"] = generations
+
+    merged = merge_states(states)
+
+    assert merged["generations"] == [3, 4]
+    assert all(is_part_of(state, merged) for state in states)
+
+
+def test_states_of_different_numbers_of_datasets_are_refused() -> None:
+    states = job(4)
+    states[3]["generations"] = [1]
+
+    assert "ranks 0 and 3 differ in 'generations': 2 and 1 datasets" in get_merge_error(states).message
 
 
 def test_states_of_different_world_sizes_are_refused() -> None:

@@ -59,7 +59,7 @@ STATE_FIELDS = (
     "bans",
 )
 END_OPEN, END_REACHED, END_PASSED = "open", "reached", "passed"
-SHARED_FIELDS = ("world", "generations", "pass", "first_batch", "lanes", "bans")  # equal on all ranks of a job
+SHARED_FIELDS = ("world", "pass", "first_batch", "lanes", "bans")  # equal on all ranks of a job
 SAVE_HINT = "pass what save_state_rank() or state_dict() returned"
 
 EXHAUSTED_CURSOR = {"emitted": 1 << 31, "bans": 0}  # of a batch that a rank has returned completely
@@ -288,8 +288,9 @@ def merge_states(states: Sequence[LoaderState]) -> LoaderState:
 
     In a pass, hooks may drop a batch or make several of one. Ranks that have returned equally many batches are at the
     same step, however many they have drawn, and so are ranks without further batches. If no rank has more, the pass is
-    over. Raises StateMismatch WDS502 that names the ranks if steps or plans differ, or ranks or lanes are missing or
-    duplicated.
+    over. The plan identifies the data, so ranks may have read it in different generations: the merged state has the
+    newest of each dataset, which is kept longest. Raises StateMismatch WDS502 that names the ranks if steps or plans
+    differ, or ranks or lanes are missing or duplicated.
     """
     if not states:
         raise _merge_error("no states to merge")
@@ -315,6 +316,7 @@ def merge_states(states: Sequence[LoaderState]) -> LoaderState:
         **first,
         "kind": "world",
         "rank": -1,
+        "generations": _newest_generations(ordered),
         "batches_drawn": drawn,
         "batches_handed_out": max(state["batches_handed_out"] for state in ordered),
         "end": END_OPEN if any(_is_open(state) for state in ordered) else END_PASSED,
@@ -399,6 +401,11 @@ def _check_same_job(first: LoaderState, state: LoaderState) -> None:
     for key in SHARED_FIELDS:
         if state[key] != first[key]:
             raise _merge_error(f"{rank_names} differ in {key!r}")
+    if len(state["generations"]) != len(first["generations"]):
+        raise _merge_error(
+            f"{rank_names} differ in 'generations': {len(first['generations'])} and {len(state['generations'])} "
+            "datasets"
+        )
 
 
 def _check_same_step(states: Sequence[LoaderState]) -> None:
@@ -420,6 +427,10 @@ def _check_same_step(states: Sequence[LoaderState]) -> None:
         raise _merge_error(
             f"the ranks were saved at different steps (rank: batches of all ranks): {_format_steps(steps)}"
         )
+
+
+def _newest_generations(states: Sequence[LoaderState]) -> list[int]:
+    return [max(each) for each in zip(*(state["generations"] for state in states), strict=True)]
 
 
 def _is_open(state: LoaderState) -> bool:
