@@ -81,7 +81,8 @@ def keys(batches: Iterable[Any], count: int) -> list[str]:
 
 
 def make_golden(path: str) -> dict[str, Any]:
-    """Returns the contents of the file. To rewrite it: `python -m tests.loader.test_golden_state`."""
+    """Returns the contents of the file. To rewrite it: `python -c 'from tests.loader import
+    test_golden_state as golden; golden.main()'`, as states name the module of the hooks."""
     contents: dict[str, Any] = {}
     for name, (open_loader, steps) in LOADERS.items():
         loader = open_loader(path)
@@ -127,7 +128,3 @@ def main() -> None:
         root = a_dataset(Path(folder), 50, shard_samples=12, parts=lambda i: {"txt": b"%d" % i}, split=parts)
         text = json.dumps(make_golden(root), indent=1) + "\n"
     (FOLDER / "state-v1.json").write_text(text, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -145,7 +145,7 @@ def test_restore_between_buffers_rebuilds_nothing() -> None:
 
     restored.load(cursor.state())
 
-    assert cursor.state() == {"upstream": 5, "packs": 0, "emitted": 0, "bans": 0}
+    assert cursor.state() == {"upstream": 5, "selected": 0, "packs": 0, "emitted": 0, "bans": 0}
     assert upstream.at == 5, "where it goes on; the buffer was not filled"
     assert read_packs(restored, 2) == [[5, 6], [7, 8]]
 

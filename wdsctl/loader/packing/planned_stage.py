@@ -12,7 +12,7 @@ import numpy as np
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.checkpoint.addresses import decode_sample_list, encode_sample_list
 from wdsctl.core.errors import LoaderError
-from wdsctl.core.hashing import json_digest
+from wdsctl.core.hashing import derive_seed, json_digest
 from wdsctl.loader.packing.candidates import (
     CandidateSource,
     ColumnCandidates,
@@ -21,6 +21,7 @@ from wdsctl.loader.packing.candidates import (
     PackCandidate,
     RefCursorLike,
     SampleCursorLike,
+    draw_of,
 )
 from wdsctl.loader.packing.merging import PackContent, PlannedPacker, cut_item, merge, pack_outputs
 from wdsctl.loader.packing.options import Packing
@@ -63,8 +64,9 @@ class PlannedPackStage:
 
 class PlannedPackCursor:
     """State: the positions at which the current window began (`upstream`) and ended (`until`), the samples carried into
-    it, the numbers of emitted packs and of emitted outputs of the current pack, and the number of bans that applied
-    when that pack began. After a restore, the window is planned again when the next pack is drawn.
+    it, a hash of the lengths of all its samples, the numbers of emitted packs and of emitted outputs of the current
+    pack, and the number of bans that applied when that pack began. After a restore, the window is planned again when
+    the next pack is drawn. Raises StateMismatch if samples then have other lengths.
 
     `ban_count`: how many bans apply now.
     """
@@ -81,6 +83,7 @@ class PlannedPackCursor:
         self._stage = stage
         self._upstream = upstream
         self._stats = stats
+        self._failures = failures
         self._candidate_source: CandidateSource = (
             FunctionCandidates(list(stage.packing.lengths.values()), upstream, refs, failures)
             if columns is None
@@ -92,6 +95,8 @@ class PlannedPackCursor:
         self._candidates_of_window: list[PackCandidate | None] = []  # None for emitted ones
         self._packs: list[Int64Array] = []
         self._carried_out: list[PackCandidate] = []  # for the next window
+        self._lengths_hash = 0  # of the current window
+        self._carried_hash = 0  # of the lengths of the samples for the next window
         self._packs_begun = 0  # of the current window
         self._outputs_emitted = 0  # outputs of the last begun pack
         self._begun_ban_count = 0
@@ -136,6 +141,7 @@ class PlannedPackCursor:
                 "upstream": until,
                 "until": until,
                 "carried": self._carried_addresses(),
+                "lengths": self._carried_hash,
                 "packs": 0,
                 "emitted": 0,
                 "bans": 0,
@@ -147,6 +153,7 @@ class PlannedPackCursor:
             "upstream": self._window_start,
             "until": until,
             "carried": self._carried_in,
+            "lengths": self._lengths_hash,
             "packs": begun,
             "emitted": left,
             "bans": bans,
@@ -155,6 +162,7 @@ class PlannedPackCursor:
     def load(self, state: dict[str, Any]) -> None:
         self._upstream.load(state["until"])
         self._carried_out = [PackCandidate(address, (), None) for address in decode_sample_list(state["carried"])]
+        self._carried_hash = state["lengths"]
         self._packs, self._packs_begun, self._outputs_emitted, self._outputs, self._empty_draws = [], 0, 0, None, 0
         self._unplanned_state = dict(state) if state["packs"] or state["emitted"] else None
 
@@ -167,6 +175,7 @@ class PlannedPackCursor:
         self._unplanned_state, counted = None, self._stats.copy()
         self._upstream.load(state["upstream"])
         self._plan_next_window(is_replay=True)
+        self._check_lengths(self._lengths_hash, state["lengths"])
         for pack in self._packs[: state["packs"]]:
             self._release_candidates(pack)
         self._packs_begun = state["packs"]
@@ -195,25 +204,33 @@ class PlannedPackCursor:
         """Plan the next window; False if nothing is left."""
         packing = self._stage.packing
         self._window_start, self._carried_in = self._upstream.state(), self._carried_addresses()
-        carried = [
-            rebuild_candidate(each.address, self._candidate_source) if each.payload is None else each
-            for each in self._carried_out
-        ]
+        carried = self._carried_out
+        if any(each.payload is None for each in carried):
+            carried = [rebuild_candidate(each.address, self._candidate_source) for each in carried]
+            if not is_replay:
+                self._check_lengths(_hash_lengths(carried, _length_table(carried, packing)), self._carried_hash)
         taken, looked_at = self._candidate_source.take(packing.window, is_replay=is_replay)
         new, too_long = fit_candidates(taken, packing, self._candidate_source)
         self._stats.too_long += 0 if is_replay else too_long
         self._count_empty_draws(0 if new else looked_at)
+        entries = [*carried, *new]
+        lengths = _length_table(entries, packing)
         window = plan_window(
-            _length_table(carried, packing),
-            _length_table(new, packing),
+            lengths[: len(carried)],
+            lengths[len(carried) :],
             packing.capacities,
             packing.method,
             is_last=looked_at < packing.window,
         )
-        entries = [*carried, *new]
         self._candidates_of_window, self._packs, self._packs_begun = [*entries], window.packs, 0
         self._carried_out = [entries[position] for position in window.carry]
+        self._lengths_hash = _hash_lengths(entries, lengths)
+        self._carried_hash = _hash_lengths(self._carried_out, lengths[window.carry])
         return bool(entries or looked_at)
+
+    def _check_lengths(self, lengths_hash: int, saved: int) -> None:
+        if lengths_hash != saved:
+            self._failures.report_changed_packs("a packing window has other samples or lengths")
 
     def _count_empty_draws(self, draws: int) -> None:
         self._empty_draws = self._empty_draws + draws if draws else 0
@@ -227,6 +244,14 @@ class PlannedPackCursor:
 
 def _length_table(candidates: Sequence[PackCandidate], packing: Packing) -> Int64Array:
     return np.array([entry.lengths for entry in candidates], np.int64).reshape(-1, len(packing.capacities))
+
+
+def _hash_lengths(candidates: Sequence[PackCandidate], lengths: Int64Array) -> int:
+    """32 bits of the draws and lengths of these candidates; 0 for none."""
+    if not candidates:
+        return 0
+    draws = np.array([draw_of(entry.address) for entry in candidates], "<i8")
+    return derive_seed("lengths", draws.tobytes(), lengths.astype("<i8").tobytes()) >> 32
 
 
 def rebuild_packs(

@@ -22,6 +22,7 @@ from wdsctl.core.errors import (
     LoaderError,
     PermissionDenied,
     SampleFailed,
+    StateMismatch,
     StorageDown,
     StorageError,
     WdsctlError,
@@ -174,6 +175,8 @@ CHANGED_SHARD_HINT = (
 #: The hint if too many samples of such shards follow one another in a run that does not say what to do with them.
 MANY_CHANGED_HINT = "restore the shard; or pass changed_shards='skip' to replace its samples by others"
 
+CHANGED_PACKS_HINT = "resume with the hooks, the length function and the data of the run that saved the state"
+
 
 def is_changed_shard(error: BaseException | None) -> bool:
     """Whether a file of a dataset or a store was missing, or has changed since it was indexed; not a file that the
@@ -257,6 +260,14 @@ class FailureTracker:
                 hint=MANY_CHANGED_HINT if is_changed else located.hint,
                 where=located.where,
             ) from error
+
+    def report_changed_packs(self, change: str) -> None:
+        """Report that the unfinished packs of a state are other packs now, because of `change`. Raises StateMismatch;
+        with `changed_shards="skip"` logs a warning."""
+        message = f"{change} than when the state was saved: samples of unfinished packs would come twice or never"
+        if self.changed_shards != "skip":
+            raise StateMismatch(message, hint=CHANGED_PACKS_HINT)
+        logger.warning("%s; the run continues because of changed_shards='skip'", message)
 
     def _report(self, cause: str, located_error: WdsctlError, sample: Any, *, is_shard_logged: bool) -> None:
         """Call the handler. `is_shard_logged`: the source has already reported that the whole shard is lost."""
