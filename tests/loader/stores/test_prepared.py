@@ -15,7 +15,7 @@ from tests.loader.decoding.av.media import make_video
 from tests.loader.stores.stores import a_tar_store, open_prepared_store, open_reference
 from tests.open_files import sizes_read
 from tests.remote import FaultyFileSystem, upload_shards
-from wdsctl.core.errors import SampleFailed, StateMismatch, StorageDown, StorageError
+from wdsctl.core.errors import CatalogError, SampleFailed, StateMismatch, StorageDown, StorageError
 from wdsctl.core.index.index import index
 from wdsctl.core.index.media_folder import index_media_folder
 from wdsctl.core.index.request import IndexRequest, MediaRequest
@@ -219,6 +219,17 @@ def test_media_metadata_is_read_from_catalog(tmp_path: Path) -> None:
     assert (unknown.value.code, isinstance(facts, ImageFacts)) == ("WDS553", True)
     assert isinstance(facts, ImageFacts)
     assert (facts.width, facts.height) == (48, 32)
+
+
+def test_media_metadata_names_command_that_adds_sample_rows(tmp_path: Path) -> None:
+    root = a_tar_store(tmp_path, FILES)
+    index(root, media=MediaRequest(selection="auto"), sample_rows=False)
+    with pytest.raises(CatalogError) as raised:
+        open_prepared_store(root).get_media_metadata("a/1.seg.png")
+    index(root, sample_rows=True)
+
+    assert (raised.value.code, f"index {root} --sample-rows" in raised.value.hint) == ("WDS307", True)
+    assert isinstance(open_prepared_store(root).get_media_metadata("a/1.seg.png"), ImageFacts)
 
 
 @pytest.mark.usefixtures("faulty_store")
