@@ -51,6 +51,7 @@ def test_compact_batch_of_several_sources_expands_to_same_sources(tmp_path: Path
         [1, 2],
         {"tokens": b"abc"},
         {"__restore_key__": ("a", "b")},
+        {"__restore_key__": [(0, 1, 2)]},
         {"__restore_key__": ((0, 1, 2), (0, 1, 2, 3))},
         {"__restore_key__": ((0, True, 2),)},
         CaptioningSample(__key__="a", image=b"", caption=""),

@@ -43,10 +43,10 @@ class CompactingRunner:
 
 def compact_batch(batch: Any) -> Any:
     """The batch in its compact form, or as it is if nothing in it can be compacted."""
-    sources, keys = (
-        _rows_as_array(_source_numbers(_field_value(batch, SOURCES_FIELD)), 2),
-        _rows_as_array(_field_value(batch, RESTORE_KEYS_FIELD), 3),
-    )
+    sources = _rows_as_array(_source_numbers(_field_value(batch, SOURCES_FIELD)), 2)
+    restore_keys = _field_value(batch, RESTORE_KEYS_FIELD)
+    # A hook may have made a list, which stays one.
+    keys = _rows_as_array(restore_keys, 3) if isinstance(restore_keys, tuple) else None
     if sources is None and keys is None:
         return batch
     batch = copy(batch)
