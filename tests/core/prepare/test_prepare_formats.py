@@ -21,6 +21,7 @@ from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.importers.protocol import FormatMatch
+from wdsctl.core.index.index import index
 from wdsctl.core.index.write_dataset_yaml import UnsureTypeError
 from wdsctl.core.prepare import prepare as module
 from wdsctl.core.prepare.prepare import PrepareReport, prepare
@@ -28,6 +29,7 @@ from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.prepare.source import AmbiguousFormError, recognise_form
 from wdsctl.core.samples.detect import Detection
 from wdsctl.core.split.split import SplitRequest, split_dataset
+from wdsctl.core.views.sql import sql
 
 JPEG = b"\xff\xd8\xff\xe0\x00\x10JFIF\x00" + b"\0" * 40
 
@@ -560,3 +562,72 @@ def test_images_are_paired_with_their_masks(tmp_path: Path, image: str, mask: st
 def members_of(root: Path) -> dict[str, bytes]:
     """The members of all shards below a folder."""
     return {name: data for path in root.rglob("*.tar") for name, data in members(path).items()}
+
+
+def members_of_splits(root: str) -> dict[str, set[str]]:
+    keys: dict[str, set[str]] = {}
+    with sql(root, "SELECT split, key FROM v_sample_split") as answer:
+        for split, key in answer.rows:
+            keys.setdefault(split, set()).add(key)
+    return keys
+
+
+def remove_catalog(root: Path) -> None:
+    for path in (root / ".wdsctl").glob("catalog*"):
+        path.unlink()
+    for path in (root / ".wdsctl").glob("offsets*"):
+        path.unlink()
+
+
+@pytest.mark.parametrize("is_table", [False, True])
+def test_rebuilt_catalog_has_splits_of_source(tmp_path: Path, is_table: bool) -> None:
+    if is_table:
+        rows = "".join(f"{i}.jpg,words {i},{('val', 'train', 'train')[i % 3]}\n" for i in range(12))
+        source = a_folder(tmp_path / "in", {**pictures(12), "labels.csv": f"file,caption,split\n{rows}".encode()})
+        source += "/labels.csv"
+    else:
+        source = class_folders(tmp_path / "in")
+    dest = tmp_path / "made"
+    prepare(source, str(dest), PrepareRequest())
+    before = members_of_splits(str(dest))
+    assert set(before) == {"train", "val"}
+
+    remove_catalog(dest)
+    index(str(dest))
+
+    assert members_of_splits(str(dest)) == before
+    assert not split_dataset(str(dest), SplitRequest(again=True), dry_run=True).moved
+
+
+def test_samples_without_split_in_source_stay_without_one_in_rebuilt_catalog(tmp_path: Path) -> None:
+    rows = "".join(f"{i}.jpg,words {i},{('val', 'train', '')[i % 3]}\n" for i in range(12))
+    source = a_folder(tmp_path / "in", {**pictures(12), "labels.csv": f"file,caption,split\n{rows}".encode()})
+    dest = tmp_path / "made"
+    prepare(f"{source}/labels.csv", str(dest), PrepareRequest())
+    before = members_of_splits(str(dest))
+    assert {name: len(keys) for name, keys in before.items()} == {"val": 4, "train": 4}
+
+    remove_catalog(dest)
+    index(str(dest))
+
+    assert members_of_splits(str(dest)) == before
+
+
+def test_requested_split_replaces_splits_of_source(tmp_path: Path) -> None:
+    source, dest = class_folders(tmp_path / "in"), str(tmp_path / "made")
+    report = prepare(source, dest, PrepareRequest(split={"train": 8, "val": 2, "test": 2}))
+    assert splits(report) == {"train": 8, "val": 2, "test": 2}
+
+
+@pytest.mark.parametrize("is_raw", [False, True])
+def test_split_of_written_shards_assigns_samples(tmp_path: Path, is_raw: bool) -> None:
+    files = {f"{label}/{i}.jpg": JPEG + bytes([i]) for label in "abcde" for i in range(10)}
+    request = PrepareRequest(
+        split={"train": 8, "val": 1, "test": 1}, shard_samples=5, from_format="folder" if is_raw else ""
+    )
+    report = prepare(a_folder(tmp_path / "in", files), str(tmp_path / "made"), request)
+
+    assert report.split is not None
+    assert (report.split.by, splits(report)) == ("sample", {"train": 40, "val": 5, "test": 5})
+    for keys in members_of_splits(str(tmp_path / "made")).values():
+        assert {key[0] for key in keys} == set("abcde")

@@ -35,7 +35,7 @@ from wdsctl.core.text import path_for_message, pluralize
 from wdsctl.core.urls import is_url
 
 #: Options that do not change the output's bytes.
-OPTIONS_WITHOUT_EFFECT = frozenset(["workers", "wait", "restart", "dry_run", "overwrite", "finish"])
+OPTIONS_WITHOUT_EFFECT = frozenset(["workers", "wait", "restart", "dry_run", "overwrite", "carries_splits", "finish"])
 
 #: `describe_inputs` does not list the files of a source that has more.
 MAX_LISTED_FILES = 100_000

@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 
 from wdsctl.core.catalog.read import Catalog
-from wdsctl.core.catalog.splits import SplitShard
+from wdsctl.core.catalog.splits import SplitShard, sample_flags
 from wdsctl.core.catalog.stage import CatalogStage, change_catalog, stage_catalog
 from wdsctl.core.convert.carry import (
     CarryPlan,
@@ -37,7 +37,7 @@ from wdsctl.core.dataset.config import DatasetConfig, dump_config, load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command
 from wdsctl.core.dataset.lock import lock_dataset
 from wdsctl.core.dataset.polylithic import MARKER_FILE, MONOLITHIC_CONFIG_FILE
-from wdsctl.core.dataset.split_rules import SplitRule, split_set_and_name
+from wdsctl.core.dataset.split_rules import NO_SPLIT, SplitRule, split_set_and_name
 from wdsctl.core.directories import join_beneath
 from wdsctl.core.errors import DatasetError, Finding, InputError, UsageError
 from wdsctl.core.files import remove_tree, write_text
@@ -47,6 +47,7 @@ from wdsctl.core.index.request import MediaRequest
 from wdsctl.core.index.write_dataset_yaml import SampleTypeRequest, write_dataset_yaml
 from wdsctl.core.json_text import read_json
 from wdsctl.core.media.selection import parse_media_selection
+from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.progress import Progress
 from wdsctl.core.samples.field_map import validate_field_map
 from wdsctl.core.samples.field_path import FieldPath, PartAccess, parse_field_path
@@ -54,7 +55,11 @@ from wdsctl.core.samples.fields import find_parts, is_collecting
 from wdsctl.core.samples.naming import FIRST_DOT
 from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES
 from wdsctl.core.split.split import ensure_split
+from wdsctl.core.split.store import store_key_list
 from wdsctl.core.views.selections import shard_selection
+
+#: Keys that the lists of splits may have: 20 bytes each in files, and as much in memory.
+_MAX_LISTED_KEYS = 50_000_000
 
 #: The files that a conversion writes next to primary and media.
 SIDE_FILES = (MARKER_FILE, "blend.yaml", "cook.py", MONOLITHIC_CONFIG_FILE)
@@ -177,7 +182,8 @@ def _index_dataset(
                 if written.request.finish:
                     base = DatasetConfig(subflavors=written.config.subflavors) if written.config else None
                     write_dataset_yaml(stage.location, report.generation, SampleTypeRequest(), progress, base)
-                _carry_splits(stage.location, written)
+                if written.request.carries_splits:
+                    _carry_splits(stage.location, report.generation, written)
                 if written.request.finish:
                     ensure_split(stage.location, None, "auto", 0, progress)
                 media, found, dropped = _compute_media_facts(stage, root, written, progress)
@@ -302,7 +308,7 @@ def _destination_part_name(name: str, request: ConvertRequest) -> str | None:
     return None if new_name is None else transcoded_name(new_name, request.image, request.audio)
 
 
-def _carry_splits(location: DatasetLocation, written: _WrittenDataset) -> None:
+def _carry_splits(location: DatasetLocation, generation: int, written: _WrittenDataset) -> None:
     """Copy the splits of every sample from its source, unless the destination has splits already."""
     if not written.split_names or written.stream == "media":
         return
@@ -320,7 +326,8 @@ def _carry_splits(location: DatasetLocation, written: _WrittenDataset) -> None:
             part = shard_selection(shard.id, (bits >> number & 1).astype(np.bool_))
             if part.samples:
                 parts.append(part)
-    _write_splits(location, {name: found[number] for number, name in enumerate(written.split_names) if found[number]})
+    splits = {name: found[number] for number, name in enumerate(written.split_names) if found[number]}
+    _write_splits(location, generation, splits)
 
 
 def _compute_media_facts(
@@ -372,18 +379,40 @@ def _carry_columns(
     )
 
 
-def _write_splits(location: DatasetLocation, splits: Mapping[str, Sequence[SplitShard]]) -> None:
-    """Write the split sets. Their ratios are the sizes of the splits, and apply to samples that are added later."""
+def _write_splits(location: DatasetLocation, generation: int, splits: Mapping[str, Sequence[SplitShard]]) -> None:
+    """Write the split sets, with rules that name the samples: shares would divide them anew in a rebuilt catalog."""
     sets: dict[str, dict[str, Sequence[SplitShard]]] = {}
     for full_name, parts in splits.items():
         split_set, name = split_set_and_name(full_name)
         sets.setdefault(split_set, {})[name] = parts
+    offsets = Offsets(location.offsets_path(generation))
     with change_catalog(location) as draft:
         for split_set, parts_by_name in sets.items():
-            shares = {name: float(sum(part.samples for part in parts)) for name, parts in parts_by_name.items()}
-            draft.splits.begin_set(split_set, SplitRule(shares, by="sample"))
+            draft.splits.begin_set(split_set, _rule_of_splits(location, offsets, parts_by_name))
             for name, parts in parts_by_name.items():
                 draft.splits.add_split_shards(split_set, name, parts)
+
+
+def _rule_of_splits(
+    location: DatasetLocation, offsets: Offsets, splits: Mapping[str, Sequence[SplitShard]]
+) -> SplitRule:
+    """The rule by which a rebuilt catalog has the same splits: a stored list of keys for each split but the largest,
+    which also gets the samples that are added later. If a sample is in no split, all splits have lists.
+
+    Shares for a single split with all samples, and for more than `_MAX_LISTED_KEYS`.
+    """
+    counts = {name: sum(part.samples for part in parts) for name, parts in splits.items()}
+    rest = max(counts, key=lambda name: counts[name]) if sum(counts.values()) == offsets.samples else ""
+    listed = {name: parts for name, parts in splits.items() if name != rest}
+    if not listed or sum(counts[name] for name in listed) > _MAX_LISTED_KEYS:
+        return SplitRule({name: float(count) for name, count in counts.items()}, by="sample")
+    first_rows = {shard.id: int(row) for shard, row in zip(offsets.shards, offsets.shard_row[:-1], strict=True)}
+    sizes = {shard.id: shard.samples for shard in offsets.shards}
+    keys = {}
+    for name, parts in listed.items():
+        rows = (first_rows[p.shard] + at for p in parts for at in np.flatnonzero(sample_flags(p, sizes[p.shard])))
+        keys[name] = store_key_list(location, name, (offsets.key(int(row)) for row in rows))
+    return SplitRule({}, keys=keys, rest=rest or NO_SPLIT)
 
 
 def write_training_files(

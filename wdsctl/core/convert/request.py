@@ -65,6 +65,7 @@ class ConvertRequest:
     restart: bool = False  # remove the output of an unfinished conversion with other options
     dry_run: bool = False
     overwrite: bool = False  # replace what another conversion wrote to the destination
+    carries_splits: bool = True  # give every sample the splits that it has in the source
     finish: bool = True  # detect the sample type, and put all samples in `train`; `prepare` does both itself
 
     @property

@@ -23,7 +23,7 @@ from wdsctl.core.dataset.shard_names import unpack_command
 from wdsctl.core.dataset.view_root import parse_root
 from wdsctl.core.errors import DatasetError, Finding, InputError, UsageError
 from wdsctl.core.importers.polylithic import PolylithicSource
-from wdsctl.core.importers.protocol import DescribedSource, FormatMatch, Importer, Source, SourceDescription
+from wdsctl.core.importers.protocol import DescribedSource, FieldUse, FormatMatch, Importer, Source, SourceDescription
 from wdsctl.core.importers.shards import ShardsSource
 from wdsctl.core.index.index import IndexRequest, index_locked
 from wdsctl.core.index.missing import check_links_inside
@@ -246,8 +246,14 @@ def _add_source(
     opened.specs.append(spec)
     opened.sources.append(source)
     opened.files_digests.append(source.files_digest() if isinstance(source, _HasFilesDigest) else source.digest())
-    opened.reports.append(replace(report, fields=about.field_uses))
+    uses = about.field_uses if request.carries_splits else map(_without_split, about.field_uses)
+    opened.reports.append(replace(report, fields=tuple(uses)))
     opened.configs.append(about.config or config)
+
+
+def _without_split(use: FieldUse) -> FieldUse:
+    is_split = use.becomes == "split" or use.becomes.startswith("split ")
+    return FieldUse(use.name, "no split", "--split divides the samples anew") if is_split else use
 
 
 def _make_spec(format_name: str, root: str, options: dict[str, str], name: str) -> SourceSpec:

@@ -16,6 +16,7 @@ from wdsctl.core.catalog.values import MISSING_STATUS, ShardRow
 from wdsctl.core.dataset.location import DatasetLocation, shell_command
 from wdsctl.core.dataset.root_spec import ALL_SHARDS, ShardSelection
 from wdsctl.core.dataset.shard_names import describe_format, is_jsonl_name, shard_format
+from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import DatasetError, Finding, InputError, OptionConflict, UsageError
 from wdsctl.core.files import remove_file, set_aside
 from wdsctl.core.index.changes import apply_renames_to_files, confirm_changes, detect_renames
@@ -156,6 +157,8 @@ def index_shards(stage: CatalogStage, request: IndexRequest, progress: Progress)
     request = replace(request, workers=workers_for(location.root, request.workers))
     progress.phase("list")
     snapshot = read_snapshot(location, rebuild=request.rebuild)
+    if snapshot.has_sample_rows is None and snapshot.rule is not None:
+        _note_counted_rule(snapshot.rule, progress)
     settings = CatalogSettings(
         tuple(filter(None, request.exclude)) if request.exclude else snapshot.exclude,
         snapshot.selection if request.selection is None else request.selection,
@@ -438,6 +441,16 @@ def _key_field(
             hint="write a field such as id, or meta.id for a nested field",
         )
     return snapshot.key if requested is None else requested
+
+
+def _note_counted_rule(rule: SplitRule, progress: Progress) -> None:
+    """Say that a new catalog may have other splits than one that is gone."""
+    if rule.is_counted and len(rule.names) > 1:
+        progress.note(
+            f"the catalog is new: the splits are made again by the rule in dataset.yaml ({rule.description}). If "
+            "samples were added or removed since the dataset was first split, some samples are now in another split. "
+            "`wdsctl split --by key` makes splits that do not depend on that"
+        )
 
 
 def _key_rule(location: DatasetLocation, request: IndexRequest, snapshot: CatalogSnapshot) -> str:

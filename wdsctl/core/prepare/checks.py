@@ -63,6 +63,7 @@ def conversion_request(form: SourceForm, request: PrepareRequest) -> ConvertRequ
         restart=request.moved,
         overwrite=request.overwrite,
         dry_run=request.index.dry_run,
+        carries_splits=request.split is None,
         finish=False,
     )
 

@@ -23,7 +23,7 @@ from wdsctl.core.dataset.polylithic import is_polylithic, read_polylithic_folder
 from wdsctl.core.dataset.raw_folder import ALTERNATIVE_SEPARATOR, RawListing
 from wdsctl.core.dataset.remote_lock import hold_remote_marker
 from wdsctl.core.dataset.root_spec import RootSpec, parse_root_spec
-from wdsctl.core.dataset.split_rules import SplitRule
+from wdsctl.core.dataset.split_rules import SplitBy, SplitRule
 from wdsctl.core.errors import CatalogError, DatasetError, Finding
 from wdsctl.core.files import make_folder
 from wdsctl.core.index.index import (
@@ -227,9 +227,14 @@ def _prepare_from_format(
     if conversion.dry_run:
         return _dry_run_report(source, dest, form, None, None, conversion)
     index = replace(request.index, key=None, exclude=(), missing="error")
-    uses_split_field = request.format_options.get("split") != ""
     here = replace(
-        request, from_format=IN_PLACE, format_options={}, layout="", uses_split_field=uses_split_field, index=index
+        request,
+        from_format=IN_PLACE,
+        format_options={},
+        layout="",
+        index=index,
+        split_by=_split_by_of_written(request),
+        uses_split_field=request.format_options.get("split") != "",
     )
     try:
         report = prepare(dest, None, here, progress=progress)
@@ -244,6 +249,15 @@ def _prepare_from_format(
         conversion=conversion,
         up_to_date=report.up_to_date and conversion.up_to_date,
     )
+
+
+def _split_by_of_written(request: PrepareRequest) -> SplitBy:
+    """What to assign in shards that `prepare` writes: samples rather than whole shards, unless the user says otherwise.
+
+    Its shards are in the order of the source, in which neighbours are alike: whole shards would put whole classes,
+    sources or dates into one split.
+    """
+    return "sample" if request.split_by == "auto" and request.split is not None else request.split_by
 
 
 def _prepare_robot_dataset(
@@ -365,7 +379,7 @@ def _run_steps(
             split, is_divided = ensure_split(
                 here,
                 request.split,
-                request.split_by,
+                request.split_by if listing is None else _split_by_of_written(request),
                 request.seed,
                 progress,
                 may_move=request.may_move,

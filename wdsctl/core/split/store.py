@@ -98,6 +98,14 @@ def copy_key_files(location: DatasetLocation, rules: Mapping[str, SplitRule], ex
             write_pieces(path, [_read_key_file(file)])
 
 
+def store_key_list(location: DatasetLocation, split: str, keys: Iterable[str]) -> str:
+    """Write the keys of a split into a file beside dataset.yaml; returns its path relative to dataset.yaml."""
+    data = "".join(f"{key}\n" for key in keys).encode()
+    file = _copy_path(split, data)
+    write_pieces(os.path.join(location.meta, file), [data])
+    return file
+
+
 def remove_unused_key_files(location: DatasetLocation, rules: Mapping[str, SplitRule], excludes: Excludes) -> None:
     """Remove the copies that no rule names any more."""
     used = {file for rule in rules.values() for file in rule.keys.values()} | set(excludes.key_files)
@@ -119,7 +127,11 @@ def _stored_path(location: DatasetLocation, prefix: str, file: str) -> str:
     relative = os.path.relpath(resolve_parent(file), location.meta)
     if not relative.startswith(os.pardir):
         return relative.replace(os.sep, "/")
-    return f"{KEY_FILES_FOLDER}/{prefix}-{blake2b(_read_key_file(file), digest_size=8).hexdigest()}.txt"
+    return _copy_path(prefix, _read_key_file(file))
+
+
+def _copy_path(prefix: str, data: bytes) -> str:
+    return f"{KEY_FILES_FOLDER}/{prefix}-{blake2b(data, digest_size=8).hexdigest()}.txt"
 
 
 def _read_key_file(file: str) -> bytes:
