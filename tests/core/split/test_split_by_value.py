@@ -46,10 +46,10 @@ def test_value_names_split_of_sample_in_usual_spelling(tmp_path: Path) -> None:
         "1": "test",
         "2": "extra A",
         "3": "train",
-        "4": "validation",
+        "4": "val",
         "5": "7",
     }
-    assert split_names(root) == ["train", "validation", "test", "7", "extra A"]
+    assert split_names(root) == ["train", "val", "test", "7", "extra A"]
     assert (report.by, report.rule, report.findings) == ("value", "by json:split", ())
 
 

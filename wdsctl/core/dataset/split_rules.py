@@ -29,13 +29,19 @@ POSITIONAL_NAMES = ("train", "val", "test")
 
 MAX_SPLITS = 62  # the bits of a sample have room for so many
 
-#: Values that name a split, in lower case. `restval`: of Karpathy's splits of COCO and Flickr30k.
-SPLIT_VALUES = frozenset(
-    {
-        *("train", "training", "val", "valid", "validation", "dev", "development", "test", "testing"),
-        *("eval", "evaluation", "holdout", "restval"),
-    }
-)
+#: The split that the name of a folder or file means, by the name in lower case.
+STANDARD_SPLITS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+
+#: The split that a value in a table means. `restval`: of Karpathy's splits of COCO and Flickr30k.
+SPLIT_VALUES = {
+    **STANDARD_SPLITS,
+    "development": "val",
+    **{name: name for name in ("eval", "evaluation", "holdout", "restval")},
+}
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -281,9 +287,9 @@ def can_name_split(text: str) -> bool:
 
 
 def split_of_value(value: str) -> str:
-    """The split that a value names: without spaces around it, in lower case if it is one of SPLIT_VALUES."""
+    """The split that a value names: without spaces around it, by SPLIT_VALUES if it is one of them."""
     name = value.strip()
-    return name.lower() if name.lower() in SPLIT_VALUES else name
+    return SPLIT_VALUES.get(name.lower(), name)
 
 
 def check_seed(seed: int) -> int:

@@ -95,7 +95,7 @@ def test_split_field_is_recognised_by_other_names(tmp_path: Path, field: str) ->
     rows = [{"image": f"{i}.jpg", field: ["train", "validation"][i % 2]} for i in range(4)]
     root = write_table(tmp_path, "t.csv", rows)
 
-    assert set(splits_of(root)[0].values()) == {("train",), ("validation",)}
+    assert set(splits_of(root)[0].values()) == {("train",), ("val",)}
 
 
 def test_split_field_with_unknown_values_is_ignored(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from wdsctl.core.importers.records.split_paths import configuration_findings, fi
     ("name", "split"),
     [
         ("split=train", "train"),
-        ("Split=Validation", "validation"),
+        ("Split=Validation", "val"),
         ("split=extra", "extra"),
         ("subset=test", "test"),
-        ("partition=dev", "dev"),
+        ("partition=dev", "val"),
         ("subset=en", ""),
         ("lang=train", ""),
         ("split=", ""),

@@ -16,7 +16,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from wdsctl.core.dataset.raw_folder_walk import LITTER_NAMES
 from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
-from wdsctl.core.dataset.split_rules import SPLIT_VALUES, can_name_split, split_of_value
+from wdsctl.core.dataset.split_rules import SPLIT_VALUES, STANDARD_SPLITS, can_name_split, split_of_value
 from wdsctl.core.errors import DatasetError, Finding, WdsctlError, translate_os_errors
 from wdsctl.core.importers.protocol import FilePart
 from wdsctl.core.importers.records.files import extension_of_name
@@ -26,13 +26,6 @@ from wdsctl.core.safe_open import check_beneath, is_link_outside
 from wdsctl.core.samples.naming import safe_key
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
-
-#: The split that a name means, by the name in lower case.
-STANDARD_SPLITS = {
-    **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
-    **dict.fromkeys(("test", "testing"), "test"),
-}
 
 #: Names of folders, in lower case, that are splits.
 SPLIT_NAMES = frozenset(STANDARD_SPLITS)

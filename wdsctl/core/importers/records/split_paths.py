@@ -13,12 +13,11 @@ from typing import NamedTuple
 
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.shard_patterns import ShardPatterns
-from wdsctl.core.dataset.split_rules import can_name_split
+from wdsctl.core.dataset.split_rules import STANDARD_SPLITS, can_name_split
 from wdsctl.core.errors import Finding
 from wdsctl.core.importers.records.folder_files import (
     PATTERN_CHARACTERS,
     SPLIT_NAMES,
-    STANDARD_SPLITS,
     is_split_folder,
     partition_split,
 )

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.raw_folder_walk import LITTER_NAMES
 from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
+from wdsctl.core.dataset.split_rules import STANDARD_SPLITS
 from wdsctl.core.errors import InputError, UsageError, WdsctlError
 from wdsctl.core.importers.protocol import FormatMatch, Options
 from wdsctl.core.importers.records.compressed import strip_compression
@@ -27,7 +28,6 @@ from wdsctl.core.importers.records.conversations import (
 from wdsctl.core.importers.records.files import PROBED_ROWS, find_media_fields, is_below, list_references
 from wdsctl.core.importers.records.folder_files import (
     LITTER_FOLDERS,
-    STANDARD_SPLITS,
     partition_split,
     scan_folder,
 )
