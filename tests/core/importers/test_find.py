@@ -43,6 +43,23 @@ def test_best_importer_returns_format_and_reason(name: str) -> None:
     assert "index.json" in recognised.reason
 
 
+def test_best_importer_asks_if_table_names_images_without_their_masks(tmp_path: Path) -> None:
+    files = {
+        f"{name}/{n}{end}": b"x" for n in range(4) for name, end in (("train", ".jpg"), ("train_masks", "_mask.gif"))
+    }
+    images = "img,rle_mask\n" + "".join(f"{n}.jpg,1 4\n" for n in range(4))
+    both = "img,mask\n" + "".join(f"train/{n}.jpg,train_masks/{n}_mask.gif\n" for n in range(4))
+    carvana = a_folder(tmp_path / "carvana", {**files, "train_masks.csv": images.encode()})
+    named = a_folder(tmp_path / "named", {**files, "pairs.csv": both.encode()})
+
+    with pytest.raises(InputError, match="several formats") as error:
+        importers.best_importer(carvana)
+
+    assert "csv: train_masks.csv names 4 of the folder's 8 files" in error.value.message
+    assert "partfolders: train and train_masks have files of matching names" in error.value.message
+    assert importers.best_importer(named)[0].name == "csv"
+
+
 def test_best_importer_refuses_no_format_and_names_several(tmp_path: Path) -> None:
     nothing = a_folder(tmp_path / "n", {"README": b"hello"})
     both = a_folder(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 from contextlib import suppress
+from dataclasses import replace
 from types import MappingProxyType
 
 from wdsctl.core.dataset.location import shell_command
@@ -87,7 +88,31 @@ def find_importers(path: str) -> list[tuple[Importer, FormatMatch]]:
                 found.append((importer, recognised))
     if complaints and not found:
         raise complaints[0]
-    return sorted(found, key=lambda each: (-each[1].score, each[0].name))
+    return _rank(found)
+
+
+def _rank(found: list[tuple[Importer, FormatMatch]]) -> list[tuple[Importer, FormatMatch]]:
+    """Sort matches by score. Folders of parts fit as well as a table that names the files of some of them only.
+
+    Either leaves something out: the other parts, or the columns of the table.
+    """
+
+    def by_score(each: tuple[Importer, FormatMatch]) -> tuple[float, str]:
+        return -each[1].score, each[0].name
+
+    ranked = sorted(found, key=by_score)
+    if not ranked or not ranked[0][1].tables:
+        return ranked
+    best = ranked[0][1]
+
+    def is_named(folder: str) -> bool:
+        return any(f"{each}/".startswith(f"{folder}/") for each in best.media_folders)
+
+    for i, (importer, match) in enumerate(ranked[1:], 1):
+        named = set(map(is_named, match.media_folders))
+        if not match.tables and named == {True, False}:
+            ranked[i] = importer, replace(match, score=best.score)
+    return sorted(ranked, key=by_score)
 
 
 def best_importer(path: str) -> tuple[Importer, FormatMatch]:

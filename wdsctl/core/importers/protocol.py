@@ -97,12 +97,14 @@ class FilePart:
 class FormatMatch:
     """A path looks like an importer's format. `score` is from 0 to 1; `reason` is text for the user.
 
-    `tables`: the files below a folder that hold its rows.
+    `tables`: the files below a folder that hold its rows. `media_folders`: the folders, relative to the path, whose
+    files the rows name, or whose files belong together by their names.
     """
 
     score: float
     reason: str
     tables: tuple[str, ...] = ()
+    media_folders: tuple[str, ...] = ()
 
 
 class Source(Protocol):

@@ -55,6 +55,18 @@ def test_partfolders_reads_splits_above_or_below_part_folders(tmp_path: Path, im
     assert convert([str(root)], str(tmp_path / "made")).datasets[0].splits == {"train": 4, "val": 2}
 
 
+def test_partfolders_pairs_names_that_differ_in_word_in_middle(tmp_path: Path) -> None:
+    root = tmp_path / "raw"
+    for case in ("left", "right"):
+        some_pairs(root, f"images/{case}_img_{{}}.jpg", f"masks/{case}_mask_{{}}.png")
+
+    assert importers.best_importer(str(root))[0].name == "partfolders"
+    assert read_samples(str(root))["right_img_2"] == {
+        "jpg": b"images/right_img_{}.jpg 2", "mask.png": b"masks/right_mask_{}.png 2",
+    }  # fmt: skip
+    assert description_findings(str(root)) == []
+
+
 def test_partfolders_names_parts_by_file_name_suffix(tmp_path: Path) -> None:
     root = some_pairs(tmp_path, "leftImg8bit/x{}_leftImg8bit.png", "gtFine/x{}_gtFine_labelIds.png")
     some_pairs(tmp_path, "leftImg8bit/x{}_leftImg8bit.png", "gtFine/x{}_gtFine_polygons.json")

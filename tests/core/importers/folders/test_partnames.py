@@ -46,6 +46,34 @@ def test_partnames_groups_files_whose_names_differ_in_one_word(tmp_path: Path, i
     assert (config.sample_type, config.field_map) == ("SegmentationSample", {"image": extension, "mask": "mask.png"})
 
 
+@pytest.mark.parametrize(
+    ("image", "mask", "key"),
+    [
+        ("car_img_{}.jpg", "car_mask_{}.png", "car_{}"),
+        ("car_{}.jpg", "car_Mask_{}.png", "car_{}"),
+        ("{}.nii.jpg", "{}_segmentation.nii.png", "{}_nii"),
+        ("my_image_{}.jpg", "my_image_{}_mask.png", "my_image_{}"),
+    ],
+)
+def test_partnames_pairs_masks_whose_word_is_in_middle_of_name(tmp_path: Path, image: str, mask: str, key: str) -> None:
+    root = some_files(tmp_path, image, mask)
+
+    assert importers.best_importer(root)[0].name == "partnames"
+    assert {key: list(parts) for key, parts in read_samples(root).items()} == {
+        key.format(n): ["jpg", "mask.png"] for n in ("0", "1", "10", "11")
+    }
+    assert description_findings(root) == []
+
+
+def test_partnames_does_not_pair_mask_with_two_possible_images(tmp_path: Path) -> None:
+    root = some_files(tmp_path, "car_img_{}.jpg", "car_mask_{}.png", numbers=map(str, range(30)))
+    a_folder(tmp_path, {"car_7.jpg": b"another"})
+
+    assert read_samples(root)["car_6"].keys() == {"jpg", "mask.png"}
+    assert read_samples(root)["car_7"] == {"jpg": b"another"}
+    assert description_findings(root) == [("WDS201", "error", 3)]
+
+
 def test_partnames_keeps_folders_in_keys_and_allows_splits_without_masks(tmp_path: Path) -> None:
     root = some_files(tmp_path / "raw", "train/{}_sat.jpg", "train/{}_mask.png", "valid/{}_sat.jpg")
 
@@ -84,7 +112,9 @@ def test_partnames_is_not_recognised_when_few_files_have_masks(tmp_path: Path) -
     root = some_files(tmp_path, "{}.jpg", numbers=map(str, range(30)))
     a_folder(tmp_path, {f"{n}_mask.png": b"mask" for n in range(10)})
 
-    assert formats_of(root) == ["folder"]
+    (best, _), (other, match) = importers.find_importers(root)
+    assert (best.name, other.name) == ("folder", "partnames")
+    assert match.reason == "only 20 of 40 media are in pairs such as 0.jpg and 0_mask.png; --from partnames pairs them"
     assert read_samples(root, form="partnames")["3"] == {"jpg": b"{}.jpg 3", "mask.png": b"mask"}
     assert description_findings(root, form="partnames") == [("WDS201", "error", 20)]
 

@@ -87,8 +87,10 @@ class PartFoldersImporter:
         first = groups[0]
         shown = join_with_and([path_for_message(f"{first.prefix}{name}") for name in (first.main, *first.others)])
         # Classes such as face/ and face_mask/ may have numbered files.
-        score = 0.83 if all(group.is_clear for group in groups) else CLASSES_SCORE
-        return FormatMatch(score, f"{shown} have files of matching names")
+        if not all(group.is_clear for group in groups):
+            return FormatMatch(CLASSES_SCORE, f"{shown} have files of matching names")
+        folders = tuple(f"{group.prefix}{name}" for group in groups for name in (group.main, *group.others))
+        return FormatMatch(0.83, f"{shown} have files of matching names", media_folders=folders)
 
     def open(self, path: str, options: Options) -> Source:
         given.check_format_options(self.name, options, ())

@@ -1,7 +1,7 @@
 """Parts in one folder, named by a word: `7.jpg` and `7_mask.png` are the parts `jpg` and `mask.png` of the sample `7`.
 
-The word is a prefix or a suffix of the name (`records/roles.py`), and media may have one too: `7_sat.jpg`. Folders
-below are part of the keys; those named like splits are splits.
+The word is a prefix or a suffix of the name, or in its middle (`records/roles.py`), and media may have one too:
+`7_sat.jpg`. Folders below are part of the keys; those named like splits are splits.
 
 Sources: http://deepglobe.org (`_sat`, `_mask`); https://challenge.isic-archive.com/data (`_segmentation`).
 """
@@ -28,7 +28,15 @@ from wdsctl.core.importers.records.folder_files import (
     unused_files_findings,
     walk_folders,
 )
-from wdsctl.core.importers.records.roles import PAIRED_SHARE, TEXTS, RoleName, role_config, split_role
+from wdsctl.core.importers.records.roles import (
+    PAIRED_SHARE,
+    SEPARATORS,
+    TEXTS,
+    RoleName,
+    role_config,
+    split_infix,
+    split_role,
+)
 from wdsctl.core.importers.records.samples import strip_extension
 from wdsctl.core.importers.records.source import SampleSource
 from wdsctl.core.storage import source_files
@@ -36,6 +44,7 @@ from wdsctl.core.text import path_for_message, pluralize
 
 _PROBED_FOLDERS = 32
 _PROBED_NAMES = 200  # of a folder
+_FEW_PAIRS_SCORE = 0.15  # less than that of raw files: the user reads that there are pairs
 
 _NUMBERED = re.compile(r"(.+_)([0-9]{1,2})")  # the second mask of 7: 7_mask_1
 
@@ -44,7 +53,7 @@ class PartNamesImporter:
     """Keys are the paths of the media without the words and the extension. There are no options."""
 
     name = "partnames"
-    about = "parts in one folder, named by a prefix or suffix: 7.jpg and 7_mask.png"
+    about = "parts in one folder, named by a word: 7.jpg and 7_mask.png"
 
     def recognise(self, path: str) -> FormatMatch | None:
         """Cost: lists at most 32 folders, and looks at 200 names of each."""
@@ -56,18 +65,21 @@ class PartNamesImporter:
                 probe = _probe(names.files)
                 if not probe.media:
                     continue
-                if probe.pair is None or probe.share < PAIRED_SHARE:
+                if probe.pair is None:
                     # The images of a split for tests may have no masks.
-                    if probe.pair or not any(map(split_of_folder, prefix.split("/"))):
+                    if not any(map(split_of_folder, prefix.split("/"))):
                         return None
-                elif pair is None:
-                    pair = (f"{prefix}{probe.pair[0]}", f"{prefix}{probe.pair[1]}")
+                    continue
+                found = (f"{prefix}{probe.pair[0]}", f"{prefix}{probe.pair[1]}")
+                if probe.paired < PAIRED_SHARE * probe.media:
+                    reason = f"only {probe.paired} of {pluralize(probe.media, 'medium', 'media')} are in pairs such as"
+                    return FormatMatch(_FEW_PAIRS_SCORE, f"{reason} {_show_pair(found)}; --from partnames pairs them")
+                pair = pair or found
         except (OSError, WdsctlError):
             return None
         if pair is None:
             return None
-        shown = " and ".join(map(path_for_message, pair))
-        return FormatMatch(0.75, f"nearly all media are pairs such as {shown}")
+        return FormatMatch(0.75, f"nearly all media are pairs such as {_show_pair(pair)}")
 
     def open(self, path: str, options: Options) -> Source:
         given.check_format_options(self.name, options, ())
@@ -86,13 +98,17 @@ class PartNamesImporter:
 IMPORTER = PartNamesImporter()
 
 
+def _show_pair(pair: tuple[str, str]) -> str:
+    return " and ".join(map(path_for_message, pair))
+
+
 class _Probe(NamedTuple):
-    """`media`: the number of probed media and parts. `share`: of them that have counterparts. `pair`: an example; None
+    """`media`: the number of probed media and parts. `paired`: those that have counterparts. `pair`: an example; None
     if there are no two pairs.
     """
 
     media: int
-    share: float = 0.0
+    paired: int = 0
     pair: tuple[str, str] | None = None
 
 
@@ -100,32 +116,60 @@ def _probe(names: Sequence[str]) -> _Probe:
     """Look at the first and last of the sorted names of a folder, and for the counterparts of these among all names."""
     half = _PROBED_NAMES // 2
     probed = names if len(names) <= _PROBED_NAMES else [*names[:half], *names[-half:]]
-    roles = {name: split_role(strip_extension(name)) for name in probed if extension_of_name(name)}
-    roles = {name: role for name, role in roles.items() if media_type_of(name) or _is_part(role)}
-    if not any(_is_part(role) for role in roles.values()):
-        return _Probe(len(roles))
-    affixes = {(*_affixes(name, role), _is_part(role)) for name, role in roles.items()}
+    probed = [name for name in probed if extension_of_name(name)]
+    forms = [_split_name(name, takes_infix=True) for name in probed]
+    if not any(form.infix and _is_part(form.role) for form in forms):
+        forms = [_split_name(name, takes_infix=False) for name in probed]  # my_image_0 is a name without a role
+    forms = [form for form in forms if media_type_of(form.name) or _is_part(form.role)]
+    if not any(_is_part(form.role) for form in forms):
+        return _Probe(len(forms))
+    affixes = {(form.begin, form.infix, form.end, _is_part(form.role)) for form in forms}
     pairs: dict[str, tuple[str, str]] = {}
     paired = 0
-    for name, role in roles.items():
-        opposite = [(begin, end) for begin, end, is_part in sorted(affixes) if is_part != _is_part(role)]
-        candidates = (f"{begin}{role.core}{end}" for begin, end in opposite)
+    for form in forms:
+        is_part = _is_part(form.role)
+        opposite = [each[:3] for each in sorted(affixes) if each[3] != is_part]
+        candidates = (each for affix in opposite for each in _rename(form, *affix))
         other = next((each for each in candidates if _has_name(names, each)), "")
         if other:
             paired += 1
-            pairs[role.core] = (other, name) if _is_part(role) else (name, other)
-    return _Probe(len(roles), paired / len(roles), next(iter(pairs.values())) if len(pairs) > 1 else None)
+            pairs[form.role.core] = (other, form.name) if is_part else (form.name, other)
+    return _Probe(len(forms), paired, next(iter(pairs.values())) if len(pairs) > 1 else None)
+
+
+class _Form(NamedTuple):
+    """A name and its role. `begin`, `end`: what it has around its core; `infix`: the word in the middle of the core."""
+
+    name: str
+    role: RoleName
+    begin: str
+    infix: str
+    end: str
+    head: str = ""  # of the core, before the infix
+
+
+def _split_name(name: str, *, takes_infix: bool) -> _Form:
+    stem = strip_extension(name)
+    role = split_role(stem)
+    if takes_infix and not role.role and (infix := split_infix(stem)):
+        return _Form(name, infix.role, "", infix.infix, name[len(stem) :], infix.head)
+    at = name.find(role.core)
+    return _Form(name, role, name[:at], "", name[at + len(role.core) :])
+
+
+def _rename(form: _Form, begin: str, infix: str, end: str) -> Iterator[str]:
+    """Yield the names of a counterpart with these affixes. A core without an infix has several places for one."""
+    core = form.role.core
+    heads = [form.head] if form.infix else [core[:at] for at in range(1, len(core)) if core[at] in SEPARATORS]
+    if not infix:
+        yield f"{begin}{core}{end}"
+    else:
+        yield from (f"{begin}{head}{infix}{core[len(head) :]}{end}" for head in heads)
 
 
 def _is_part(name: RoleName) -> bool:
     """Whether a file is a part of another one's sample by its name; the others are the media."""
     return name.kind in ("mask", "map")
-
-
-def _affixes(name: str, role: RoleName) -> tuple[str, str]:
-    """What a name has before and after its core."""
-    at = name.find(role.core)
-    return name[:at], name[at + len(role.core) :]
 
 
 def _has_name(names: Sequence[str], name: str) -> bool:
@@ -148,6 +192,7 @@ class _NamedParts(PairedFolder):
                 folder, slash, name = strip_extension(path).rpartition("/")
                 role = split_role(name)
                 by_core.setdefault(f"{folder}{slash}{role.core}", []).append(_Named(path, role))
+        _move_infixes(by_core)
         _move_numbered(by_core)
         # A single word for masks is not worth a name of its own.
         words = {each.role.role for found in by_core.values() for each in found if each.role.kind == "mask"}
@@ -202,6 +247,22 @@ class _NamedParts(PairedFolder):
         yield from unused_files_findings(
             self._unused, "its name is that of a part, but of no sample", self.files.hidden
         )
+
+
+def _move_infixes(by_core: dict[str, list[_Named]]) -> None:
+    """Give `a_mask_0` to the sample `a_0`, whose medium is either `a_0` or `a_img_0`. A name has no other role word."""
+    media: dict[str, list[tuple[str, RoleName]]] = {}
+    parts: dict[str, list[tuple[str, RoleName]]] = {}
+    for core, found in by_core.items():
+        folder, slash, name = core.rpartition("/")
+        infix = split_infix(name)
+        if infix and not any(each.role.role for each in found):
+            moved = (parts if _is_part(infix.role) else media).setdefault(f"{folder}{slash}{infix.role.core}", [])
+            moved.append((core, infix.role))
+    for core, found in parts.items():
+        if (core in by_core) != (core in media):
+            for old, role in (*media.get(core, ()), *found):
+                by_core.setdefault(core, []).extend(_Named(path, role) for path, _ in by_core.pop(old))
 
 
 def _move_numbered(by_core: dict[str, list[_Named]]) -> None:

@@ -1,8 +1,10 @@
 """Words for roles in names of files and folders, such as `mask`, and the pairs of files whose names differ in them.
 
-`0_mask.png`, `mask_0.png` and `mask0.png` belong to `0.jpg`, `0_sat.jpg` or `img_0.jpg`.
+`0_mask.png`, `mask_0.png` and `mask0.png` belong to `0.jpg`, `0_sat.jpg` or `img_0.jpg`; `a_mask_0.png` belongs to
+`a_0.jpg` or `a_img_0.jpg`.
 
 Sources: https://www.robots.ox.ac.uk/~vgg/data/pets (annotations/trimaps); http://deepglobe.org (`_sat`, `_mask`);
+https://kits-challenge.org/kits23 (`imaging`, `segmentation`);
 https://www.kaggle.com/c/carvana-image-masking-challenge (train_masks/).
 """
 
@@ -29,7 +31,7 @@ MASK_FOLDERS = MASK_WORDS | {
 }  # fmt: skip
 _MAP_WORDS = frozenset(["depth", "depths", "disparity", "normal", "normals", "edge", "edges", "flow", "pose"])
 #: Words in the names of files for the media themselves: as a folder, `sat` may be a class.
-_MEDIA_WORDS = MEDIA_FOLDERS | {"sat"}
+_MEDIA_WORDS = MEDIA_FOLDERS | {"sat", "imaging"}
 _WORDS = _MEDIA_WORDS | MASK_FOLDERS | _MAP_WORDS
 _FILLERS = frozenset({"map", "maps"})  # of folders: depth_maps
 
@@ -44,6 +46,7 @@ _ALL_WORDS = tuple(_WORDS)
 _FIRST_WORDS = _WORDS - {"normal", "normals", "edge", "edges", "flow", "pose"}
 _WORD_LENGTHS = sorted({len(word) for word in _WORDS}, reverse=True)
 _WORD_SEPARATORS = "_- "  # a dot is left to the rules of keys: 0.mask.png is a part of 0
+_INFIX = re.compile(rf"(?<=[^_\-. ])[_\- ]({_ANY_WORD})(?=[_\-. ][^_\-. ])", re.IGNORECASE)
 _JOINED_FOLDER = re.compile(rf"({'|'.join(sorted(SPLIT_NAMES, key=len, reverse=True))})({_ANY_WORD})")
 
 Kind = Literal["", "media", "mask", "map"]
@@ -58,6 +61,18 @@ class RoleName(NamedTuple):
     @property
     def kind(self) -> Kind:
         return _kind_of(self.role.split("_"))
+
+
+class InfixName(NamedTuple):
+    """A name with a role word in its middle: `a_mask_0` is ("a", "_mask", "_0")."""
+
+    head: str
+    infix: str
+    tail: str
+
+    @property
+    def role(self) -> RoleName:
+        return RoleName(f"{self.head}{self.tail}", self.infix[1:].lower())
 
 
 def _kind_of(words: Iterable[str]) -> Kind:
@@ -116,6 +131,12 @@ def _ends_word(character: str) -> bool:
     return bool(character) and (character in _WORD_SEPARATORS or character.isdecimal())
 
 
+def split_infix(name: str) -> InfixName | None:
+    """Split a name at the role word in its middle, which has separators on both sides. None without exactly one."""
+    found = list(_INFIX.finditer(name))
+    return InfixName(name[: found[0].start()], found[0][0], name[found[0].end() :]) if len(found) == 1 else None
+
+
 def split_folder_role(name: str) -> RoleName:
     """Split the name of a folder: `train_masks` is ("train", "masks"), `depth_maps` ("", "depth")."""
     joined = _JOINED_FOLDER.fullmatch(name.lower())
@@ -138,7 +159,8 @@ class Partners:
     have no extensions.
 
     Names are equal, or the other name begins with the stem of the medium, which is its name without the end that all
-    media have. Else, names are equal without role words, or without the letters that all names of a folder begin with.
+    media have. Else, names are equal without role words, or without the letters that all names of a folder begin with,
+    or without a role word in the middle.
     """
 
     def __init__(self, media: Iterable[str]) -> None:
@@ -159,6 +181,17 @@ class Partners:
             core = split_role(name).core
             core = f"{folder}{slash}{name[len(openings[folder]) :] if core == name else core}"
             cores[core] = "" if core in cores else path
+        return cores
+
+    @cached_property
+    def _infix_cores(self) -> dict[str, str]:
+        """As `_cores`, for the media with a role word in the middle of their names."""
+        cores: dict[str, str] = {}
+        for stem, path in self._stems.items():
+            folder, slash, name = stem.rpartition("/")
+            if infix := split_infix(name):
+                core = f"{folder}{slash}{infix.role.core}"
+                cores[core] = "" if core in cores else path
         return cores
 
     def find_by_stem(self, path: str) -> Partner | None:
@@ -185,7 +218,10 @@ class Partners:
             partner = self._stems.get(f"{folder}{slash}{each}") or self._cores.get(f"{folder}{slash}{each}")
             if partner:
                 return Partner(partner, addition)
-        return None
+        infix = split_infix(name)
+        core, role = infix.role if infix else RoleName(name, "")
+        partner = self._stems.get(f"{folder}{slash}{core}") or self._infix_cores.get(f"{folder}{slash}{core}")
+        return Partner(partner, role) if partner else None
 
 
 def find_openings(paths: Iterable[str]) -> dict[str, str]:

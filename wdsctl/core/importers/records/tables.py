@@ -130,12 +130,23 @@ def match_folder(root: str, extensions: Sequence[str], read: ReadFirstRows, scor
         return None
     fitting = [table for table in _probe(root, paths, read) if table.named]
     if fitting:
-        return FormatMatch(_NAMES_FILES_SCORE, _describe_fit(root, fitting), tuple(table.path for table in fitting))
+        return FormatMatch(
+            _NAMES_FILES_SCORE,
+            _describe_fit(root, fitting),
+            tuple(table.path for table in fitting),
+            tuple(_named_folders(root, fitting)),
+        )
     files, media = _count_files(root)
     shown = path_for_message(os.path.relpath(paths[0], root))
     if not media:
         return FormatMatch(score_alone, f"has {shown}", tuple(paths))
     return FormatMatch(_NAMES_NOTHING_SCORE, f"{shown} names none of the folder's {_count_text(files)}")
+
+
+def _named_folders(root: str, tables: Iterable[Table]) -> list[str]:
+    """The folders, relative to `root`, of the files that the first rows name."""
+    paths = (os.path.join(table.base, each) for table in tables for each in _references(table.rows, {}))
+    return sorted({os.path.relpath(os.path.dirname(path), root) for path in paths})
 
 
 def choose_tables(
