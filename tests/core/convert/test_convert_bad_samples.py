@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import a_dataset, a_shard, an_image, some_shards
+from tests.build import a_dataset, a_folder, a_shard, an_image, some_shards
 from tests.core.conversions import a_prepared_dataset, content, convert_to, files, keys
 from wdsctl.cli.errors import convert_exit_code
 from wdsctl.core.convert.parts import parse_image
@@ -24,6 +24,27 @@ def test_bad_sample_is_skipped_and_reported(tmp_path: Path) -> None:
     assert (report.samples, report.failed, report.kept) == (3, 1, 0)
     assert [(finding.code, finding.key, finding.severity) for finding in report.findings] == [("WDS341", "b", "error")]
     assert convert_to(tmp_path / "b", source, image=parse_image("webp:50")).failed == 1
+
+
+def test_report_lists_all_samples_and_files_that_were_left_out(tmp_path: Path) -> None:
+    rows = "".join(f"{n}.jpg,{n}\n" for n in range(9))
+    files = {f"{n}.jpg": an_image("JPEG") for n in (1, 3, 8, 10)}
+    source = a_folder(tmp_path / "a\tb", {"labels.csv": f"image,label\n{rows}".encode(), **files})
+
+    report = convert_to(tmp_path / "made", source, shard_samples=3, workers=2)
+
+    table = [line.split("\t") for line in Path(report.left_out_list).read_text("utf-8").splitlines()]
+    assert table[0] == ["code", "name", "reason"]
+    assert [(code, name) for code, name, _ in table[1:]] == [
+        *(("WDS231", f"row-{n:09}") for n in (0, 2, 4, 5, 6, 7)),
+        ("WDS239", f"{tmp_path}/a\\tb/10.jpg"),
+    ]
+    assert "labels.csv:2, image: '0.jpg'" in table[1][2]
+    assert convert_to(tmp_path / "made", source, shard_samples=3).left_out_list == report.left_out_list
+    replaced = convert_to(tmp_path / "made", source, shard_samples=2, overwrite=True)
+    assert replaced.left_out_list == report.left_out_list
+    assert len(Path(replaced.left_out_list).read_text("utf-8").splitlines()) == len(table)
+    assert convert_to(tmp_path / "all", some_shards(tmp_path / "s", 1, 2)).left_out_list == ""
 
 
 def test_on_error_keep_copies_bad_sample(tmp_path: Path) -> None:

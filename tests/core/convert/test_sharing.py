@@ -147,6 +147,8 @@ def test_samples_with_missing_files_fail_and_store_no_file(tmp_path: Path) -> No
     assert ("WDS231", 2) in [(each.code, each.count) for each in report.findings]
     assert content(tmp_path / "p" / "media") == {"b.left.jpg": b"x", "b.right.jpg": b"y"}
     assert sorted(read_samples(tmp_path / "p")) == ["b", "d"]
+    listed = [line.split("\t")[:2] for line in Path(report.left_out_list).read_text().splitlines()]
+    assert listed[1:] == [["WDS231", "row-000000000"], ["WDS231", "row-000000002"]]
 
 
 def test_file_of_failed_sample_is_stored_for_other_samples(tmp_path: Path) -> None:

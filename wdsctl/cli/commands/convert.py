@@ -329,6 +329,8 @@ def left_out_lines(report: ConvertReport) -> Iterator[str]:
         yield f"left out: {format_count(report.bare, 'sample')} without a part to write"
     if report.apart:
         yield f"left out: {format_count(report.apart, 'sample')} without a group (--apart) or split (--naming)"
+    if report.left_out_list:
+        yield f"{display_path(report.left_out_list)} lists all samples and files that were left out"
 
 
 def _count_in_files(report: ConvertReport, samples: int, files: int, of_what: str = "") -> str:

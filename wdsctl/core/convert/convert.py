@@ -36,9 +36,10 @@ from wdsctl.core.convert.overwrite import (
 )
 from wdsctl.core.convert.parts import check_part_rules
 from wdsctl.core.convert.plan import planned_request, write_plan
-from wdsctl.core.convert.plan_file import PlanFile
+from wdsctl.core.convert.plan_file import PlanFile, UnitResultFile
 from wdsctl.core.convert.report import (
     EXPORTED_FILES_FILE,
+    LEFT_OUT_FILE,
     all_failed_error,
     build_report,
     load_finished,
@@ -48,6 +49,7 @@ from wdsctl.core.convert.report import (
     report_finished,
     save_finished,
     write_finished,
+    write_left_out,
 )
 from wdsctl.core.convert.request import ConvertReport, ConvertRequest, ResolvedRequest
 from wdsctl.core.convert.sharing import DEFAULT_MEDIA
@@ -311,8 +313,11 @@ def _run_conversion(
             datasets, findings, notes = finish_datasets(plan, units, done, dest, opened, request, location, progress)
             report = build_report(plan, units, done, opened, dest, request, datasets, started)
             inputs |= {"plan": plan.digest()}
+        with UnitResultFile(os.path.join(work, UNIT_RESULTS_FILE), fingerprint) as results:
+            left_out_list = write_left_out(work, opened, results.left_out_samples())
         report = replace(
             report,
+            left_out_list=left_out_list,
             written_files=written,
             kept_files=len(units) - written,
             findings=(*problems(opened), *report.findings, *findings),
@@ -326,7 +331,7 @@ def _run_conversion(
         save_finished(work, fingerprint, inputs, report, sizes)
         for name in os.listdir(work):
             # Keep the catalogs that were made for sources: the next run of the same command needs them.
-            if name not in (FINISHED_FILE, EXPORTED_FILES_FILE) and not name.startswith("source-"):
+            if name not in (FINISHED_FILE, EXPORTED_FILES_FILE, LEFT_OUT_FILE) and not name.startswith("source-"):
                 remove_path(os.path.join(work, name))
     return report
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from wdsctl.core.convert.exporters import get_exporter
 from wdsctl.core.convert.finish import SIDE_FILES
-from wdsctl.core.convert.report import load_finished, write_finished
+from wdsctl.core.convert.report import LEFT_OUT_FILE, load_finished, write_finished
 from wdsctl.core.convert.request import ConvertReport
 from wdsctl.core.dataset.destination import remove_path
 from wdsctl.core.dataset.location import CONVERSION_FOLDER, FINISHED_FILE, META_FOLDER, locate
@@ -130,7 +130,8 @@ def replace_destination(dest: str, report: ConvertReport, progress: Progress) ->
     _rename(draft, dest)
     remove_path(former)
     datasets = tuple(replace(each, path=moved(each.path)) for each in report.datasets)
-    return replace(report, dest=dest, datasets=datasets)
+    left_out = os.path.join(locate(dest).meta, CONVERSION_FOLDER, LEFT_OUT_FILE) if report.left_out_list else ""
+    return replace(report, dest=dest, datasets=datasets, left_out_list=left_out)
 
 
 def _authored_files(dest: str, draft: str) -> Iterator[tuple[str, str]]:

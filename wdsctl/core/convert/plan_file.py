@@ -281,11 +281,21 @@ def _translate_write_errors(path: str) -> Iterator[None]:
         raise _damaged_error(path, error) from error
 
 
+class LeftOutSample(NamedTuple):
+    """A sample that failed, and is not in the destination."""
+
+    position: int
+    key: str
+    code: str
+    message: str
+
+
 class UnitResult(NamedTuple):
     """The result of a written unit.
 
     `left_out`, `as_is`: positions of samples that failed, and are left out or kept unchanged. `failures`: JSON with the
-    first failure of each kind and its count. `facts`: JSON for `Exporter.finish`.
+    first failure of each kind and its count. `facts`: JSON for `Exporter.finish`. `left_out_samples`: those of
+    `left_out`; empty if the result is read from a file, which lists those of all units.
     """
 
     unit: int
@@ -295,6 +305,7 @@ class UnitResult(NamedTuple):
     left_out: tuple[int, ...]
     as_is: tuple[int, ...]
     failures: str
+    left_out_samples: tuple[LeftOutSample, ...] = ()
 
 
 _RESULT_TABLES = (
@@ -302,6 +313,10 @@ _RESULT_TABLES = (
     (
         "CREATE TABLE IF NOT EXISTS done(unit INTEGER PRIMARY KEY, samples INTEGER, size INTEGER, facts TEXT, "
         "left_out TEXT, as_is TEXT, failures TEXT)"
+    ),
+    (
+        "CREATE TABLE IF NOT EXISTS left_out(unit INTEGER, pos INTEGER, key TEXT, code TEXT, message TEXT, "
+        "PRIMARY KEY(unit, pos)) WITHOUT ROWID"
     ),
 )
 _RESULT_COLUMN_KINDS: tuple[ValueType, ...] = ("count", "count", "count", "text", "text", "text", "text")
@@ -324,6 +339,7 @@ class UnitResultFile:
                 self._connection.execute("BEGIN")
                 self._connection.execute("DELETE FROM plan")
                 self._connection.execute("DELETE FROM done")
+                self._connection.execute("DELETE FROM left_out")
                 self._connection.execute("INSERT INTO plan VALUES (?)", (fingerprint,))
                 self._connection.execute("COMMIT")
 
@@ -335,8 +351,23 @@ class UnitResultFile:
 
     def add(self, result: UnitResult) -> None:
         row = (*result[:4], " ".join(map(str, result.left_out)), " ".join(map(str, result.as_is)), result.failures)
+        samples = ((result.unit, *sample) for sample in result.left_out_samples)
         with _translate_write_errors(self._path):
+            self._connection.execute("BEGIN")
             self._connection.execute("INSERT OR REPLACE INTO done VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            self._connection.execute("DELETE FROM left_out WHERE unit = ?", (result.unit,))
+            self._connection.executemany("INSERT INTO left_out VALUES (?, ?, ?, ?, ?)", samples)
+            self._connection.execute("COMMIT")
+
+    def left_out_samples(self) -> Iterator[LeftOutSample]:
+        """The samples that are not in the destination, in order, each once."""
+        # min(unit): a sample of a polylithic layout fails in the unit of its media, and in that of the primary.
+        query = "SELECT pos, key, code, message, min(unit) FROM left_out GROUP BY pos ORDER BY pos"
+        with _translate_read_errors(self._path):
+            for *sample, _ in check_row_types(
+                self._connection.execute(query), "count", "text", "text", "text", "count"
+            ):
+                yield LeftOutSample(*sample)
 
     def all(self) -> dict[int, UnitResult]:
         query = "SELECT unit, samples, size, facts, left_out, as_is, failures FROM done"

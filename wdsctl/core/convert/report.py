@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from hashlib import blake2b
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from wdsctl.core.convert.carry import DroppedItem, dropped_findings, plan_carry
 from wdsctl.core.convert.finish import common_config
 from wdsctl.core.convert.plan import repeated_files, unread_samples
-from wdsctl.core.convert.plan_file import PlanFile, PlannedUnit, UnitResult
+from wdsctl.core.convert.plan_file import LeftOutSample, PlanFile, PlannedUnit, UnitResult
 from wdsctl.core.convert.request import ConvertedDataset, ConvertReport, ConvertRequest, ConvertSource
 from wdsctl.core.convert.sources import OpenSources
 from wdsctl.core.dataset.location import FINISHED_FILE, META_FOLDER
@@ -30,6 +30,9 @@ from wdsctl.core.urls import is_url, redact_secrets
 
 #: The file of `record_export`, in the folder of the conversion.
 EXPORTED_FILES_FILE = "files.bin"
+
+#: The table of `write_left_out`, in the folder of the conversion.
+LEFT_OUT_FILE = "left-out.tsv"
 
 LEFT_OUT_SUFFIX = ": the sample is skipped"
 KEPT_SUFFIX = ": the sample is unchanged"
@@ -259,6 +262,29 @@ def _list_files(dest: str) -> Iterator[tuple[str, int]]:
                 yield os.path.relpath(path, dest), os.lstat(path).st_size
 
 
+def write_left_out(work: str, opened: OpenSources, samples: Iterable[LeftOutSample]) -> str:
+    """Write a table of all samples and files of the sources that are not in the destination.
+
+    Returns its path; empty if there are none. Memory does not grow with the samples.
+    """
+    files = (
+        os.path.join(redact_secrets(source.path), path)
+        for source, unused in zip(opened.reports, opened.unused, strict=True)
+        for path in unused
+    )
+    rows = chain(
+        ((sample.code, sample.key, sample.message) for sample in samples),
+        (("WDS239", path, "no sample has this file") for path in files),
+    )
+    path = os.path.join(work, LEFT_OUT_FILE)
+    first = next(rows, None)
+    if first is None:
+        return ""
+    lines = chain([("code", "name", "reason"), first], rows)
+    write_pieces(path, ("\t".join(map(escape_unprintable, row)).encode() + b"\n" for row in lines))
+    return path
+
+
 def write_finished(work: str, content: Mapping[str, Any]) -> None:
     write_text(os.path.join(work, FINISHED_FILE), json.dumps(content, indent=1))
 
@@ -287,6 +313,7 @@ def report_finished(
             hint="restore the files, or choose another DEST",
         )
     findings = tuple(Finding(**found) for found in saved.pop("findings"))
+    left_out = os.path.join(work, LEFT_OUT_FILE)
     return ConvertReport(
         **saved | {"notes": tuple(saved["notes"])},
         sources=_redacted_sources(opened),
@@ -298,6 +325,7 @@ def report_finished(
         up_to_date=True,
         dry_run=request.dry_run,
         seconds=time.monotonic() - started,
+        left_out_list=left_out if os.path.exists(left_out) else "",
     )
 
 

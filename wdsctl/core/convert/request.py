@@ -187,7 +187,8 @@ class ConvertReport:
     could not be read or transcoded; `kept` those that are unchanged since a part could not be transcoded. Samples that
     the plan leaves out: `repeated` had a key that occurred before; `bare` had no part to write; `apart` belong to no
     output dataset. `kept_files`: files of an earlier run. `layout`: for a polylithic layout of samples that share
-    files, what sharing saves; text for the user.
+    files, what sharing saves; text for the user. `left_out_list`: the path of a table of all samples that failed, and
+    of all files of the sources that no sample has; empty if there are none, and in a dry run.
     """
 
     sources: tuple[ConvertSource, ...]
@@ -210,3 +211,4 @@ class ConvertReport:
     dry_run: bool
     seconds: float
     layout: str = ""
+    left_out_list: str = ""

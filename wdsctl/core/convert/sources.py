@@ -97,7 +97,8 @@ _INTERNAL_OPTIONS = {"packed": "files", "polylithic": "refs"}  # only `open_sour
 class OpenSources:
     """The open sources, in parallel lists, with the specs by which workers open them.
 
-    `findings`: problems of their shards. `files_digests`: a digest of each source's files at the time of opening.
+    `findings`: problems of their shards. `unused`: the files that no sample has, of each source. `files_digests`: a
+    digest of each source's files at the time of opening.
     """
 
     specs: list[SourceSpec] = field(default_factory=list)
@@ -105,6 +106,7 @@ class OpenSources:
     reports: list[ConvertSource] = field(default_factory=list)
     configs: list[DatasetConfig | None] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    unused: list[tuple[str, ...]] = field(default_factory=list)
     files_digests: list[bytes] = field(default_factory=list)
 
     @property
@@ -243,6 +245,7 @@ def _add_source(
         dataset.restrict(evaluate_definition(dataset.location, ViewDefinition(where=request.where), progress).selection)
     about = source.describe() if isinstance(source, DescribedSource) else SourceDescription()
     opened.findings += about.findings
+    opened.unused.append(about.unused)
     opened.specs.append(spec)
     opened.sources.append(source)
     opened.files_digests.append(source.files_digest() if isinstance(source, _HasFilesDigest) else source.digest())

@@ -25,7 +25,7 @@ from wdsctl.core.convert.parts import (
     renamed_part_name,
     transcoded_name,
 )
-from wdsctl.core.convert.plan_file import PlanFile, PlannedSample, PlannedUnit, SharedPart, UnitResult
+from wdsctl.core.convert.plan_file import LeftOutSample, PlanFile, PlannedSample, PlannedUnit, SharedPart, UnitResult
 from wdsctl.core.convert.request import ConvertRequest, ResolvedRequest, SourceSpec
 from wdsctl.core.dataset.polylithic import REFERENCES_PART
 from wdsctl.core.dataset.shard_names import TAR_SUFFIX
@@ -37,6 +37,7 @@ from wdsctl.core.importers.references import encode_line, make_references_part
 from wdsctl.core.shards.list import ShardFile
 from wdsctl.core.shards.scan_unit import ScanUnit, scan_results
 from wdsctl.core.shards.tar_scan import scan_tar
+from wdsctl.core.text import escape_unprintable
 from wdsctl.core.urls import is_url
 
 AnyPart = Part | FilePart
@@ -108,7 +109,12 @@ def write_unit(job: UnitJob) -> UnitResult:
     left_out = tuple(failure.position for failure in failures if not failure.is_kept)
     as_is = tuple(failure.position for failure in failures if failure.is_kept)
     counts = json.dumps(_count_failures(failures))
-    return UnitResult(unit.id, written.samples, written.size_bytes, written.facts, left_out, as_is, counts)
+    samples = tuple(
+        LeftOutSample(failure.position, failure.key, failure.code, escape_unprintable(failure.message))
+        for failure in failures
+        if not failure.is_kept
+    )
+    return UnitResult(unit.id, written.samples, written.size_bytes, written.facts, left_out, as_is, counts, samples)
 
 
 def _upload_draft(draft: str, job: UnitJob, target: UnitUpload) -> None:

@@ -98,7 +98,9 @@ def write_units(
                         if remote is None and result.samples:
                             check_written_file(unit_path(dest, each.unit.unit), result.size_bytes)
                         results_file.add(result)
-                        done[each.unit.unit.id] = result
+                        done[each.unit.unit.id] = result._replace(
+                            left_out_samples=()
+                        )  # the file has those of all units
                         written += bool(result.samples)
             finally:
                 close_sources()

@@ -164,12 +164,13 @@ class SourceDescription(NamedTuple):
 
     `field_uses`: every field, in the order of the source. `findings`: what no sample reports, such as files that no row
     names, each with its count and an example. `config`: the sample type and field map that the format defines; None if
-    they must be detected.
+    they must be detected. `unused`: the paths of all files that no sample has, relative to the source.
     """
 
     field_uses: tuple[FieldUse, ...] = ()
     findings: tuple[Finding, ...] = ()
     config: DatasetConfig | None = None
+    unused: tuple[str, ...] = ()
 
 
 @runtime_checkable

@@ -323,9 +323,9 @@ class _ImageRows:
 
     def describe(self, path: str) -> SourceDescription:
         """Cost: lists the folders, and reads the records of images."""
-        return SourceDescription(
-            tuple(self._field_uses()), (*self._findings(), *self._unused_files(path)), self._config()
-        )
+        unused, hidden = self._unused_files(path)
+        findings = (*self._findings(), *unused_files_findings(unused, "the annotations do not list it", hidden))
+        return SourceDescription(tuple(self._field_uses()), findings, self._config(), tuple(unused))
 
     def _config(self) -> DatasetConfig | None:
         image = {"image": ",".join(sorted(self._extensions)) or "bin"}
@@ -425,8 +425,8 @@ class _ImageRows:
         for file_number, start, stop in self._notes[self._ends[row] : self._ends[row + 1]].tolist():
             yield self._files[file_number].json.parse(start, stop)
 
-    def _unused_files(self, path: str) -> list[Finding]:
-        """Findings about files below the source, and below the folders of images, that no sample has."""
+    def _unused_files(self, path: str) -> tuple[list[str], int]:
+        """(files below the source, and below the folders of images, that no sample has; the number of hidden files)."""
         used = {source_files.absolute(file.path) for file in self._files}
         folders: dict[str, None] = {}
         for row in self.rows(0):
@@ -449,7 +449,7 @@ class _ImageRows:
                 hidden += names.hidden
                 each = (f"{prefix}{name}" for name in names.files)
                 unused += [name for name in each if os.path.join(root, name) not in used]
-        return unused_files_findings(unused, "the annotations do not list it", hidden)
+        return unused, hidden
 
     def files(self) -> Sequence[str]:
         return [file.path for file in self._files]

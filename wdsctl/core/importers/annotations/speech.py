@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -172,7 +172,13 @@ class _SpeechFolder:
         )
 
     def describe(self) -> SourceDescription:
-        return SourceDescription(tuple(self._field_uses()), tuple(self._findings()), self._config())
+        unused = self._unused_files()
+        return SourceDescription(tuple(self._field_uses()), tuple(self._findings(unused)), self._config(), unused)
+
+    def _unused_files(self) -> tuple[str, ...]:
+        named = {each.stem for each in self.utterances}
+        used = {*self._transcripts, *(path for stem, path in self._audio.items() if stem in named)}
+        return tuple(path for path in self.files.paths if path not in used and os.path.basename(path) not in _ABOUT)
 
     def _extensions(self) -> str:
         return ",".join(sorted({extension_of_name(path) for path in self._audio.values()}))
@@ -200,7 +206,7 @@ class _SpeechFolder:
         for split in self.split_names:
             yield FieldUse("folders", f"split {split}", pluralize(by_split[split], "sample"))
 
-    def _findings(self) -> Iterator[Finding]:
+    def _findings(self, unused: Iterable[str]) -> Iterator[Finding]:
         empty = [each for each in self.utterances if each.fields and not "".join(each.fields).strip()]
         if empty:
             yield Finding(
@@ -209,9 +215,6 @@ class _SpeechFolder:
                 message=f"{pluralize(len(empty), 'transcript')} without text, such as {empty[0].where}",
                 count=len(empty),
             )
-        named = {each.stem for each in self.utterances}
-        used = {*self._transcripts, *(path for stem, path in self._audio.items() if stem in named)}
-        unused = (path for path in self.files.paths if path not in used and os.path.basename(path) not in _ABOUT)
         yield from unused_files_findings(unused, "no line of a transcript names it", self.files.hidden)
 
 

@@ -13,7 +13,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 from xml.parsers import expat
 
@@ -189,9 +189,15 @@ class _VocFolder:
             outside = sum(_is_outside(box, content.get("size")) for box in facts["boxes"])
             example = example or (path_for_message(image.annotation) if outside else "")
             counts["outside"] += outside
-        return SourceDescription(
-            tuple(self._field_uses(counts)), tuple(self._findings(counts, example)), self._config()
-        )
+        unused = self._unused_files()
+        findings = tuple(self._findings(counts, example, unused))
+        return SourceDescription(tuple(self._field_uses(counts)), findings, self._config(), unused)
+
+    def _unused_files(self) -> tuple[str, ...]:
+        used = {*self._lists, *self._other_lists()}
+        for image in self.images:
+            used.update((image.path, image.annotation, *(path for _, path in image.masks)))
+        return tuple(path for path in self.files.paths if path not in used)
 
     def _config(self) -> DatasetConfig:
         images = ",".join(sorted({extension_of_name(image.path) for image in self.images}))
@@ -230,7 +236,7 @@ class _VocFolder:
         pattern = re.compile(r"(.*/)?ImageSets/[^/]+/[^/]+\.txt")
         return [path for path in self.files.paths if pattern.fullmatch(path) and path not in self._lists]
 
-    def _findings(self, counts: Counter[str], example: str) -> Iterator[Finding]:
+    def _findings(self, counts: Counter[str], example: str, unused: Sequence[str]) -> Iterator[Finding]:
         twice = (
             f"in two lists, such as {path_for_message(self._twice[0])}: the first list counts" if self._twice else ""
         )
@@ -269,10 +275,6 @@ class _VocFolder:
                 "samples without boxes",
                 count=len(bare),
             )
-        used = {*self._lists, *self._other_lists()}
-        for image in self.images:
-            used.update((image.path, image.annotation, *(path for _, path in image.masks)))
-        unused = [path for path in self.files.paths if path not in used]
         lone = [path for path in unused if path.endswith(".xml") or any(f"{name}/" in path for name in _MASKS)]
         if lone:
             yield unused_finding(lone, "annotations without an image")

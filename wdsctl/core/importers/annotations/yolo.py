@@ -254,9 +254,14 @@ class _YoloFolder:
             outside = sum(map(_is_outside, objects.boxes))
             example = example or (image.label if outside else "")
             counts["outside"] += outside
-        return SourceDescription(
-            tuple(self._field_uses(counts)), tuple(self._findings(counts, example)), self._config(counts)
-        )
+        unused = self._unused_files()
+        findings = tuple(self._findings(counts, example, unused))
+        return SourceDescription(tuple(self._field_uses(counts)), findings, self._config(counts), unused)
+
+    def _unused_files(self) -> tuple[str, ...]:
+        used = {self._names_file, *self._other_names_files, *self._list_files}
+        used.update(path for image in self.images for path in image[:2])
+        return tuple(path for path in self.files.paths if path not in used)
 
     def _config(self, counts: Counter[str]) -> DatasetConfig:
         images = ",".join(sorted({extension_of_name(image.path) for image in self.images}))
@@ -291,7 +296,7 @@ class _YoloFolder:
         for split in self.split_names:
             yield FieldUse("folders and lists", f"split {split}", pluralize(by_split[split], "sample"))
 
-    def _findings(self, counts: Counter[str], example: str) -> Iterator[Finding]:
+    def _findings(self, counts: Counter[str], example: str, unused: Sequence[str]) -> Iterator[Finding]:
         if counts["outside"]:
             yield Finding(
                 code="WDS163",
@@ -334,9 +339,6 @@ class _YoloFolder:
                 f"{', '.join(self._list_files)}, such as {path_for_message(self._missing_in_lists[0])}",
                 count=len(self._missing_in_lists),
             )
-        used = {self._names_file, *self._other_names_files, *self._list_files}
-        used.update(path for image in self.images for path in image[:2])
-        unused = [path for path in self.files.paths if path not in used]
         labels = [path for path in unused if _is_label_name(os.path.basename(path)) and self._is_label(path)]
         if labels:
             yield unused_finding(labels, "label files without an image")

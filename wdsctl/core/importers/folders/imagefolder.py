@@ -221,7 +221,7 @@ class _ClassFolderSamples:
                 )
             )
         return SourceDescription(
-            tuple(self._field_uses(files, classes)), tuple(findings), _class_config(files, media_types)
+            tuple(self._field_uses(files, classes)), tuple(findings), _class_config(files, media_types), tuple(unused)
         )
 
     def _field_uses(self, files: Counter[str], classes: Counter[tuple[str, str]]) -> Iterator[FieldUse]:

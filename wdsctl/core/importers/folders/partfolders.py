@@ -351,7 +351,9 @@ class _PartFolders(PairedFolder):
         return used
 
     def describe(self) -> SourceDescription:
-        return SourceDescription(tuple(self._field_uses()), tuple(self._findings()), self._config())
+        return SourceDescription(
+            tuple(self._field_uses()), tuple(self._findings()), self._config(), tuple(self._unused)
+        )
 
     def _field_uses(self) -> Iterator[FieldUse]:
         for (folder, part), count in self._parts.items():

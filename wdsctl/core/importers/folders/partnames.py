@@ -224,7 +224,9 @@ class _NamedParts(PairedFolder):
         return files
 
     def describe(self) -> SourceDescription:
-        return SourceDescription(tuple(self._field_uses()), tuple(self._findings()), role_config(self._parts))
+        return SourceDescription(
+            tuple(self._field_uses()), tuple(self._findings()), role_config(self._parts), tuple(self._unused)
+        )
 
     def _field_uses(self) -> Iterator[FieldUse]:
         shown = {part: path for sample in reversed(self.samples) for part, path in sample.files.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from statistics import median
 from typing import NamedTuple
@@ -118,7 +118,12 @@ class _SceneFolder:
         return SourceSample(safe_key(scene.prefix.rstrip("/")), parts, split=scene.split)
 
     def describe(self) -> SourceDescription:
-        return SourceDescription(tuple(self._field_uses()), tuple(self._findings()))
+        unused = self._unused_files()
+        return SourceDescription(tuple(self._field_uses()), tuple(self._findings(unused)), unused=unused)
+
+    def _unused_files(self) -> tuple[str, ...]:
+        used = {f"{scene.prefix}{name}" for scene in self.scenes for name in scene.names}
+        return tuple(path for path in self.files.paths if path not in used)
 
     def _field_uses(self) -> Iterator[FieldUse]:
         yield FieldUse("folders", "keys", pluralize(len(self.scenes), "sample"))
@@ -128,7 +133,7 @@ class _SceneFolder:
         for split in self.split_names:
             yield FieldUse("folders", f"split {split}", pluralize(by_split[split], "sample"))
 
-    def _findings(self) -> Iterator[Finding]:
+    def _findings(self, unused: Iterable[str]) -> Iterator[Finding]:
         usual = _usual_names(FolderNames([], list(scene.names), 0) for scene in self.scenes)
         lacking = [(scene, name) for scene in self.scenes for name in usual if name not in scene.names]
         if lacking:
@@ -141,8 +146,6 @@ class _SceneFolder:
                 f"{path_for_message(scene.prefix)} without {path_for_message(name)}: the samples lack these files",
                 count=count,
             )
-        used = {f"{scene.prefix}{name}" for scene in self.scenes for name in scene.names}
-        unused = (path for path in self.files.paths if path not in used)
         yield from unused_files_findings(unused, "it is not in the folder of any sample", self.files.hidden)
 
 

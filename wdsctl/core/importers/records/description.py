@@ -70,6 +70,7 @@ def make_table_source(
         if not fields and not has_file_references and len(some) >= PROBED_ROWS:
             uses.append(FieldUse("(other fields of later rows)", "json[...]"))
         findings = list(more_findings)
+        unused: list[str] = []
         if row_splits is not None:
             uses = [row_splits.field_use() if use.name == mapping.split else use for use in uses]
             findings += row_splits.findings()
@@ -84,12 +85,14 @@ def make_table_source(
         if root:
             # Rows with bytes may also name files, but reading all of them only pays if there are such files.
             survey = samples.survey() if has_file_references or (has_media and mapping.media) else RowSurvey()
-            findings += left_out_findings(root, survey, [*rows.files(), *own_files])
+            unused = unnamed_files(root, survey, [*rows.files(), *own_files])
+            findings += left_out_findings(unused)
         elif has_file_references:
-            findings += unnamed_media_findings(samples.survey())
+            unused = unnamed_media(samples.survey())
+            findings += [unused_finding(unused, _REASON, severity="warning")] if unused else []
         elif not mapping.media:
             findings += no_media_named_findings(rows.files())
-        return SourceDescription((*uses, *more_uses()), tuple(findings), config)
+        return SourceDescription((*uses, *more_uses()), tuple(findings), config, tuple(unused))
 
     row_splits = RowSplits(split_rows or rows, mapping) if mapping.split else None
     source = make_row_source(
@@ -206,26 +209,29 @@ def split_folders_findings(folders: Iterable[str]) -> Iterator[Finding]:
         )
 
 
-def left_out_findings(root: str, survey: RowSurvey, own_files: Iterable[str]) -> list[Finding]:
-    """Findings about the files below a folder that no row names. `own_files`: the files with the rows."""
+def unnamed_files(root: str, survey: RowSurvey, own_files: Iterable[str]) -> list[str]:
+    """The paths below a folder that no row names. `own_files`: the files with the rows."""
     own = {os.path.relpath(path, root) for path in own_files}
-    unnamed = sorted(_unnamed(root, (path for path in iter_files(root) if path not in own), survey))
+    return sorted(_unnamed(root, (path for path in iter_files(root) if path not in own), survey))
+
+
+def left_out_findings(unnamed: Sequence[str]) -> list[Finding]:
+    """Findings about files that no row names."""
     media = [path for path in unnamed if media_type_of(path)]
     others = [path for path in unnamed if not media_type_of(path)]
     return [*([unused_finding(media, _REASON)] if media else []), *unused_files_findings(others, _REASON)]
 
 
-def unnamed_media_findings(survey: RowSurvey) -> list[Finding]:
-    """A finding about media that no row names, in the folders whose files the rows name.
+def unnamed_media(survey: RowSurvey) -> list[str]:
+    """The paths of media that no row names, in the folders whose files the rows name.
 
-    A warning: the user named the table, and other tables may name these files.
+    The user named the table, and other tables may name these files.
     """
-    found = [
+    return [
         os.path.join(folder, name)
         for folder in sorted(survey.folders)
         for name in sorted(_unnamed(folder, filter(media_type_of, _file_names(folder)), survey))
     ]
-    return [unused_finding(found, _REASON, severity="warning")] if found else []
 
 
 def no_media_named_findings(tables: Iterable[str]) -> Iterator[Finding]:
