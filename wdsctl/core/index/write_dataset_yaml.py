@@ -34,7 +34,7 @@ from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import FileRange, Storage
 
 EVIDENCE_SHARDS = 8  # spread over the dataset
-EVIDENCE_SAMPLES_PER_SHARD = 4  # spread over the shard
+EVIDENCE_SAMPLES = 32  # of all these shards: pairs of neighbours, which often have the same class
 COMMON_PART_SHARE = 0.05  # parts that at least this share of samples has are read, in further samples if needed
 EVIDENCE_HEAD_BYTES = 64 << 10  # read from each part
 MAX_WHOLE_JSON_BYTES = 1 << 20  # parts that look like JSON are read as a whole up to this size
@@ -43,7 +43,7 @@ MAX_WHOLE_JSON_BYTES = 1 << 20  # parts that look like JSON are read as a whole 
 def collect_evidence(root: str, offsets: Offsets, parts: list[PartCount], storage: Storage) -> Evidence:
     """Collect evidence from the part counts of the catalog and the contents of up to 32 samples.
 
-    For each common part that these samples lack, it reads up to four more.
+    For each common part that these samples lack, it reads up to 32 more.
     """
     heads: dict[str, list[tuple[bytes, int]]] = {part.name: [] for part in parts}
     often = [part.name for part in parts if part.samples >= COMMON_PART_SHARE * offsets.samples]
@@ -82,28 +82,33 @@ def _evidence_rows(offsets: Offsets, common_parts: Iterable[str]) -> list[int]:
         {filled[i] for i in np.linspace(0, len(filled) - 1, EVIDENCE_SHARDS).astype(int).tolist()} if filled else set()
     )
     ranges = [(int(offsets.shard_row[shard]), int(offsets.shard_row[shard + 1])) for shard in sorted(shards)]
-    rows = {first + position for first, end in ranges for position in _spread_positions(end - first)}
+    wanted = EVIDENCE_SAMPLES // max(1, len(shards))
+    rows = {first + position for first, end in ranges for position in _spread_positions(end - first, wanted)}
     if offsets.layout is not None:
         for name in common_parts:
             having = [i for i, names in enumerate(offsets.layouts) if name in names]
             if not np.isin(offsets.layout[sorted(rows)], having).any():
-                rows |= _rows_with_layouts(offsets.layout, having, ranges)
+                rows |= _rows_with_layouts(offsets.layout, having, ranges, wanted)
     return sorted(rows)
 
 
-def _rows_with_layouts(layout: NDArray[np.uint32], layouts: list[int], ranges: Iterable[tuple[int, int]]) -> set[int]:
-    """Some rows with one of these layouts, from the first range that has any."""
+def _rows_with_layouts(
+    layout: NDArray[np.uint32], layouts: list[int], ranges: Iterable[tuple[int, int]], wanted: int
+) -> set[int]:
+    """Up to `wanted` rows with one of these layouts, from the first range that has any."""
     for first, end in ranges:
         found = np.flatnonzero(np.isin(layout[first:end], layouts))
         if found.size:
-            return {first + int(found[position]) for position in _spread_positions(found.size)}
+            return {first + int(found[position]) for position in _spread_positions(found.size, wanted)}
     return set()
 
 
-def _spread_positions(count: int) -> list[int]:
-    """EVIDENCE_SAMPLES_PER_SHARD positions of `count`, from the first to the last."""
-    positions: list[int] = np.linspace(0, count - 1, EVIDENCE_SAMPLES_PER_SHARD).astype(int).tolist()
-    return positions
+def _spread_positions(count: int, wanted: int) -> set[int]:
+    """Up to `wanted` of `count` positions, in pairs of neighbours, from the first to the last."""
+    if count <= wanted:
+        return set(range(count))
+    firsts: list[int] = np.linspace(0, count - 2, wanted // 2).astype(int).tolist()
+    return {position for first in firsts for position in (first, first + 1)}
 
 
 @dataclass(frozen=True, slots=True)
