@@ -60,6 +60,15 @@ def test_best_importer_asks_if_table_names_images_without_their_masks(tmp_path: 
     assert importers.best_importer(named)[0].name == "csv"
 
 
+def test_best_importer_says_that_workbooks_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "Labels.XLSX").write_bytes(b"PK\x03\x04")
+
+    with pytest.raises(InputError, match="a workbook") as error:
+        importers.best_importer(str(tmp_path / "Labels.XLSX"))
+
+    assert "CSV" in error.value.hint
+
+
 def test_best_importer_refuses_no_format_and_names_several(tmp_path: Path) -> None:
     nothing = a_folder(tmp_path / "n", {"README": b"hello"})
     both = a_folder(

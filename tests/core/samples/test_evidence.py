@@ -123,6 +123,14 @@ def test_matching_or_unknown_extension_is_not_reported(name: str, head: bytes) -
     assert examine_part(PartEvidence(name, 1, (head,)), 1).oddities == ()
 
 
+def test_evidence_says_that_loader_does_not_decode_format() -> None:
+    heic = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic"
+
+    assert examine_part(PartEvidence("heic", 2, (heic, heic)), 2).oddities == (
+        "heic: the loader does not decode HEIC: convert the files, or pass a decoder of your own",
+    )
+
+
 def test_empty_and_mixed_contents_are_reported() -> None:
     facts = examine_part(PartEvidence("x", 3, (b"", b"text", an_image("PNG"))), 3)
 

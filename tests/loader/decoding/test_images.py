@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from wdsctl.core.errors import SampleFailed
 from wdsctl.loader.decoding.images import IMAGE_SPECS, ImageDecodeOptions, image_decode_function
 
 from .pictures import a_deep_png, a_jpeg, a_png, as_pillow_reads, encoded, lying, pixels
@@ -205,6 +206,13 @@ def test_eps_is_refused() -> None:
 
     with pytest.raises(ValueError, match="not an image of a supported format"):
         decode("rgb8", stream.getvalue())
+
+
+def test_error_names_format_that_loader_does_not_decode() -> None:
+    with pytest.raises(SampleFailed, match="does not decode HEIC") as error:
+        decode("rgb8", b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(99))
+
+    assert "SampleDecoder(decoders={'heic': decode})" in error.value.hint
 
 
 def test_truncated_jpeg_raises_error() -> None:

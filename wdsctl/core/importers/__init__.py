@@ -51,6 +51,8 @@ MODULES = MappingProxyType(
 
 IMPORT_FORMATS = tuple(MODULES)
 
+_WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".ods")
+
 
 def get_importer(name: str) -> Importer:
     """The importer of a format. Raises UsageError if no format has this name."""
@@ -132,6 +134,13 @@ def best_importer(path: str) -> tuple[Importer, FormatMatch]:
                 "the source is a zip, which only `prepare` unpacks",
                 where=shown(path),
                 hint=shell_command("prepare", path, "DEST"),
+                code="WDS235",
+            )
+        if path.lower().endswith(_WORKBOOKS):
+            raise InputError(
+                "the source is a workbook, which wdsctl does not read",
+                where=shown(path),
+                hint="export the sheet as CSV (UTF-8) into the same folder, and pass the CSV file",
                 code="WDS235",
             )
         raise InputError(

@@ -99,6 +99,12 @@ def decodable_extensions(media_type: MediaType) -> frozenset[str]:
     return frozenset(name for name in media_extensions(media_type) if FORMAT_BY_EXTENSION[name].readers)
 
 
+def has_reader(format_name: str) -> bool:
+    """Whether wdsctl decodes a format, as `sniff` calls it; True for formats that are no media."""
+    found = [each for each in MEDIA_FORMATS if each.name == format_name]
+    return not found or any(each.readers for each in found)
+
+
 def transcode_targets(media_type: MediaType) -> dict[str, MediaFormat]:
     """Return the formats that transcoding can write, by the name in its options.
 

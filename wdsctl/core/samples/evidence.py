@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wdsctl.core.errors import DatasetError
-from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION
+from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION, has_reader
 from wdsctl.core.media.sniff import SniffedContent, sniff
 from wdsctl.core.samples.conversations import is_conversation, normalize_conversation
 from wdsctl.core.samples.field_path import EVERY_ITEM
@@ -100,7 +100,8 @@ class PartFacts:
     """Facts about one part.
 
     `kind`: a kind of content, or mixed, or unknown if no content was examined. `format`: the most frequent format.
-    `content_summary`: the content in words. `oddities`: sentences about content that contradicts the name or the rest.
+    `content_summary`: the content in words. `oddities`: sentences about content that contradicts the name or the rest,
+    or that the loader does not decode.
     `names_of`: the part whose numbers a text names, see `find_class_names`; empty for other parts.
     """
 
@@ -230,7 +231,9 @@ def _find_oddities(name: str, kind: str, contents: Sequence[SniffedContent]) -> 
     empty = sum(content.kind == "empty" for content in contents)
     if empty:
         odd.append(f"{name}: {empty} of {len(contents)} are empty")
-    return tuple(odd)
+    undecoded = dict.fromkeys(_display_name(content) for content in contents if not has_reader(content.format))
+    hint = "convert the files, or pass a decoder of your own"
+    return (*odd, *(f"{name}: the loader does not decode {shown}: {hint}" for shown in undecoded))
 
 
 def _format_name(content: SniffedContent) -> str:

@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import ExifTags, Image, UnidentifiedImageError
 
+from wdsctl.core.errors import SampleFailed
 from wdsctl.core.media.image import exif_orientation, pillow_formats
+from wdsctl.core.media.kinds import has_reader
+from wdsctl.core.media.sniff import sniff
 from wdsctl.loader.decoding.jpeg import reduction_factor
 from wdsctl.loader.decoding.limits import check_pixel_count
 
@@ -201,6 +204,13 @@ def _identify_format(data: bytes) -> ImageFile:
     try:
         return Image.open(io.BytesIO(data), formats=rare)
     except UnidentifiedImageError:
+        form = sniff(data[:64], len(data)).format
+        if not has_reader(form):
+            raise SampleFailed(
+                f"the loader does not decode {form.upper()}",
+                hint=f"convert the images to another format; or pass a decoder of your own: "
+                f"SampleDecoder(decoders={{{form!r}: decode}}), or one for the name of the part",
+            ) from None
         # Pillow's own message is the address of the buffer.
         raise ValueError("not an image of a supported format" if data else "the part is empty") from None
 
