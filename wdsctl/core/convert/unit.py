@@ -109,12 +109,12 @@ def write_unit(job: UnitJob) -> UnitResult:
     left_out = tuple(failure.position for failure in failures if not failure.is_kept)
     as_is = tuple(failure.position for failure in failures if failure.is_kept)
     counts = json.dumps(_count_failures(failures))
-    samples = tuple(
+    listed = tuple(
         LeftOutSample(failure.position, failure.key, failure.code, escape_unprintable(failure.message))
         for failure in failures
         if not failure.is_kept
     )
-    return UnitResult(unit.id, written.samples, written.size_bytes, written.facts, left_out, as_is, counts, samples)
+    return UnitResult(unit.id, written.samples, written.size_bytes, written.facts, left_out, as_is, counts, listed)
 
 
 def _upload_draft(draft: str, job: UnitJob, target: UnitUpload) -> None:

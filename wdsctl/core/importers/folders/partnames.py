@@ -261,9 +261,9 @@ def _move_infixes(by_core: dict[str, list[_Named]]) -> None:
         if infix and not any(each.role.role for each in found):
             moved = (parts if _is_part(infix.role) else media).setdefault(f"{folder}{slash}{infix.role.core}", [])
             moved.append((core, infix.role))
-    for core, found in parts.items():
+    for core, named in parts.items():
         if (core in by_core) != (core in media):
-            for old, role in (*media.get(core, ()), *found):
+            for old, role in (*media.get(core, ()), *named):
                 by_core.setdefault(core, []).extend(_Named(path, role) for path, _ in by_core.pop(old))
 
 
