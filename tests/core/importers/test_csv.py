@@ -12,6 +12,7 @@ import pytest
 from tests.build import a_folder
 from tests.core.formats import open_error, read_errors, read_samples
 from wdsctl.core.convert.convert import convert
+from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.errors import WdsctlError
 
 FILES = {"a/1.jpg": b"one", "a/2.jpg": b"two!", "m/1.png": b"mask"}
@@ -22,8 +23,8 @@ def test_csv_file_columns_become_parts_and_other_columns_json(tmp_path: Path) ->
     root = a_folder(tmp_path, {**FILES, "t.csv": table})
 
     assert read_samples(f"{root}/t.csv") == {
-        "a/1": {"jpg": b"one", "json": b'{"caption":"hello","score":"1"}'},
-        "a/2": {"jpg": b"two!", "json": rb'{"caption":"a, b\nand \"c\"","score":"2"}'},
+        "a/1": {"jpg": b"one", "json": b'{"caption":"hello","score":1}'},
+        "a/2": {"jpg": b"two!", "json": rb'{"caption":"a, b\nand \"c\"","score":2}'},
     }
 
 
@@ -34,6 +35,27 @@ def test_csv_names_parts_of_several_file_columns_by_column(tmp_path: Path) -> No
         "x_1": {"image.jpg": b"one", "mask.png": b"mask", "json": b'{"id":"x.1"}'},
         "y": {"image.jpg": b"two!", "json": b'{"id":"y"}'},
     }
+
+
+def test_csv_columns_of_numbers_become_numbers(tmp_path: Path) -> None:
+    names = "image,label,zip,score,ok,none"
+    first = f"{names}\n" + "".join(f"a/1.jpg,{n},0{n},{n}.5,true,\n" for n in range(300)) + "a/2.jpg,,7,3,false,\n"
+    second = f"{names}\na/1.jpg,5,6,7.25,true,\n"
+    root = a_folder(tmp_path / "raw", {**FILES, "train.csv": first.encode(), "val.csv": second.encode()})
+
+    report = convert([root], str(tmp_path / "made"), ConvertRequest(shard_samples=50, workers=2))
+
+    assert {field.name: field.note for field in report.sources[0].fields if "json" in field.becomes} == {
+        "label": "integer", "zip": "", "score": "number", "ok": "boolean", "none": "",
+    }  # fmt: skip
+    rows = [json.loads(parts["json"]) for parts in read_samples(str(tmp_path / "made")).values()]
+    assert len(rows) == 302
+    assert rows[299] == {"label": 299, "zip": "0299", "score": 299.5, "ok": True, "none": ""}
+    assert rows[300] == {"label": None, "zip": "7", "score": 3, "ok": False, "none": ""}
+    assert rows[301] == {"label": 5, "zip": "6", "score": 7.25, "ok": True, "none": ""}
+    texts = read_samples(f"{root}/val.csv", {"types": "text"})
+    assert json.loads(texts["a/1"]["json"])["label"] == "5"
+    assert open_error(f"{root}/val.csv", {"types": "all"}).exit_code == 2
 
 
 @pytest.mark.parametrize("head", [b"\xef\xbb\xbfimage;text\r\n", b"image;text\r\n"])
@@ -104,7 +126,7 @@ def test_csv_option_columns_names_columns_without_header(tmp_path: Path) -> None
 
     assert read_samples(f"{root}/t.csv", {"columns": "image,label"})["a/2"] == {
         "jpg": b"two!",
-        "json": b'{"label":"4"}',
+        "json": b'{"label":4}',
     }
 
 
@@ -114,7 +136,7 @@ def test_csv_reads_gzip_compressed_tables(tmp_path: Path, name: str) -> None:
     root = a_folder(tmp_path, {**FILES, name: gzip.compress(f"image{tab}label\na/1.jpg{tab}3\n".encode())})
 
     for path in (root, f"{root}/{name}"):
-        assert read_samples(path) == {"a/1": {"jpg": b"one", "json": b'{"label":"3"}'}}
+        assert read_samples(path) == {"a/1": {"jpg": b"one", "json": b'{"label":3}'}}
 
 
 @pytest.mark.parametrize(
@@ -295,11 +317,11 @@ def test_csv_refuses_bytes_invalid_in_given_encoding(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "values"),
     [
-        (b"sep=;\r\nid;text\r\n1;a,b\r\n", {"id": "1", "text": "a,b"}),
-        (b'\xef\xbb\xbf"sep=|"\nid|text\n1|a;b\n', {"id": "1", "text": "a;b"}),
-        ("sep=\t\nid\ttext\n1\ta b\n".encode("utf-16"), {"id": "1", "text": "a b"}),
-        (b"id;a, b\n1;c\n2;d\n", {"id": "1", "a, b": "c"}),
-        (b'id|text\n1|"a\nb"\n2|c\n', {"id": "1", "text": "a\nb"}),
+        (b"sep=;\r\nid;text\r\n1;a,b\r\n", {"id": 1, "text": "a,b"}),
+        (b'\xef\xbb\xbf"sep=|"\nid|text\n1|a;b\n', {"id": 1, "text": "a;b"}),
+        ("sep=\t\nid\ttext\n1\ta b\n".encode("utf-16"), {"id": 1, "text": "a b"}),
+        (b"id;a, b\n1;c\n2;d\n", {"id": 1, "a, b": "c"}),
+        (b'id|text\n1|"a\nb"\n2|c\n', {"id": 1, "text": "a\nb"}),
     ],
 )
 def test_csv_delimiter_is_stated_or_detected_from_rows(tmp_path: Path, table: bytes, values: dict[str, str]) -> None:

@@ -82,17 +82,17 @@ def test_table_that_names_files_is_preferred_over_raw_folder(tmp_path: Path, nam
     ("name", "data", "form"),
     [
         ("t.tsv", b"image\tn\n0.jpg\t1\n", "csv"),
-        ("t.jsonl", b'{"image": "0.jpg", "n": "1"}\n', "jsonl"),
-        ("t.ndjson", b'{"image": "0.jpg", "n": "1"}\n', "jsonl"),
-        ("t.json", b'[{"image": "0.jpg", "n": "1"}]', "json"),
-        ("sub/t.json", b'{"info": {}, "data": [{"image": "0.jpg", "n": "1"}]}', "json"),
+        ("t.jsonl", b'{"image": "0.jpg", "n": 1}\n', "jsonl"),
+        ("t.ndjson", b'{"image": "0.jpg", "n": 1}\n', "jsonl"),
+        ("t.json", b'[{"image": "0.jpg", "n": 1}]', "json"),
+        ("sub/t.json", b'{"info": {}, "data": [{"image": "0.jpg", "n": 1}]}', "json"),
     ],
 )
 def test_table_of_every_format_is_found_next_to_its_files(tmp_path: Path, name: str, data: bytes, form: str) -> None:
     root = a_folder(tmp_path, {"0.jpg": PICTURES["0.jpg"], name: data})
 
     assert importers.best_importer(root)[0].name == form
-    assert read_samples(root) == {"0": {"jpg": PICTURES["0.jpg"], "json": b'{"n":"1"}'}}
+    assert read_samples(root) == {"0": {"jpg": PICTURES["0.jpg"], "json": b'{"n":1}'}}
     assert field_uses(root)["image"] == "jpg"
 
 
@@ -118,7 +118,7 @@ def test_table_references_must_stay_in_source_folder(tmp_path: Path) -> None:
     rows = b"image,n\n../photos/0.jpg,1\n"
     root = a_folder(tmp_path, {"photos/0.jpg": b"one", "tables/t.csv": rows, "photos/1.jpg": b"two"})
 
-    assert read_samples(root) == {"photos/0": {"jpg": b"one", "json": b'{"n":"1"}'}}
+    assert read_samples(root) == {"photos/0": {"jpg": b"one", "json": b'{"n":1}'}}
     outside = a_folder(tmp_path / "other", {"t.csv": b"image,n\n../photos/0.jpg,1\n", "x.jpg": b"x"})
     assert importers.best_importer(outside)[0].name == "folder"
 
@@ -315,7 +315,7 @@ def test_describe_lists_every_column(tmp_path: Path) -> None:
         "n": "json[n]",
     }
     assert read_samples(f"{root}/t.csv", {"key": "id", "text": "caption"}) == {
-        "x": {"image.jpg": b"a", "mask.png": b"b", "txt": b"hello", "json": b'{"id":"x","n":"1"}'}
+        "x": {"image.jpg": b"a", "mask.png": b"b", "txt": b"hello", "json": b'{"id":"x","n":1}'}
     }
 
 

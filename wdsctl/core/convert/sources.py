@@ -23,7 +23,15 @@ from wdsctl.core.dataset.shard_names import unpack_command
 from wdsctl.core.dataset.view_root import parse_root
 from wdsctl.core.errors import DatasetError, Finding, InputError, UsageError
 from wdsctl.core.importers.polylithic import PolylithicSource
-from wdsctl.core.importers.protocol import DescribedSource, FieldUse, FormatMatch, Importer, Source, SourceDescription
+from wdsctl.core.importers.protocol import (
+    DescribedSource,
+    FieldUse,
+    FormatMatch,
+    Importer,
+    ResolvedSource,
+    Source,
+    SourceDescription,
+)
 from wdsctl.core.importers.shards import ShardsSource
 from wdsctl.core.index.index import IndexRequest, index_locked
 from wdsctl.core.index.missing import check_links_inside
@@ -90,7 +98,11 @@ def check_index_is_current(location: DatasetLocation, findings: list[Finding], p
 
 
 _SCORE_TOLERANCE = 0.001  # scores that differ by less are equal
-_INTERNAL_OPTIONS = {"packed": "files", "polylithic": "refs"}  # only `open_sources` may set these options
+_INTERNAL_OPTIONS = {
+    "packed": "files",
+    "polylithic": "refs",
+    "csv": "cell-types",
+}  # only `open_sources` may set these options
 
 
 @dataclass(slots=True)
@@ -246,6 +258,8 @@ def _add_source(
     about = source.describe() if isinstance(source, DescribedSource) else SourceDescription()
     opened.findings += about.findings
     opened.unused.append(about.unused)
+    if isinstance(source, ResolvedSource):
+        spec = replace(spec, options=tuple(sorted((options | dict(source.worker_options)).items())))
     opened.specs.append(spec)
     opened.sources.append(source)
     opened.files_digests.append(source.files_digest() if isinstance(source, _HasFilesDigest) else source.digest())

@@ -11,7 +11,7 @@ import csv
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, BinaryIO, Literal, NamedTuple
@@ -21,11 +21,18 @@ from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
 from wdsctl.core.errors import DatasetError, InputError, UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.importers.protocol import FormatMatch, Options, Source
 from wdsctl.core.importers.records import values as given
+from wdsctl.core.importers.records.cell_types import (
+    CellType,
+    convert_cells,
+    dump_cell_types,
+    infer_cell_types,
+    parse_cell_types,
+)
 from wdsctl.core.importers.records.compressed import open_text_file, strip_compression
 from wdsctl.core.importers.records.description import make_table_source
 from wdsctl.core.importers.records.files import PROBED_ROWS, exported_file_path, is_media_path, is_text_part
 from wdsctl.core.importers.records.folder_files import SPLIT_NAMES, scan_folder
-from wdsctl.core.importers.records.samples import FILES_COLUMN, TABLE_OPTIONS, exported_row_mapping
+from wdsctl.core.importers.records.samples import FILES_COLUMN, TABLE_OPTIONS, RowMapping, exported_row_mapping
 from wdsctl.core.importers.records.source import make_row_source
 from wdsctl.core.importers.records.tables import choose_tables, make_mapping, match_folder, open_table
 from wdsctl.core.importers.records.text import (
@@ -48,12 +55,15 @@ _PROBED_LINES = 20  # rows that detect the delimiter
 _SEP_LINE = re.compile(r'"?sep=([^\w"\r\n])"?[,;\t|]*\r?\n', re.IGNORECASE)  # Excel's first line
 _EXPORTED_FILES = tuple(f"samples{extension}" for extension in _EXTENSIONS)
 _EXPORTED_HEADS = (f"{KEY_COLUMN},".encode(), f"{KEY_COLUMN}\t".encode())
+#: The option with the types of columns.
+CELL_TYPES = "cell-types"
 _DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|"}
 
 
 class CsvImporter:
     """Options: `-O delimiter=tab`, `quotes=no` (quotes are plain characters), `columns=a,b` (there is no header),
-    `header=yes` (the first row is a header, whatever it holds), `encoding=latin1`.
+    `header=yes` (the first row is a header, whatever it holds), `encoding=latin1`, `types=text` (no cell becomes a
+    number). `cell-types`, which only `convert` sets for its workers: the types that `open` has found.
     """
 
     name = "csv"
@@ -71,7 +81,9 @@ class CsvImporter:
 
     def open(self, path: str, options: Options) -> Source:
         given.check_format_options(
-            self.name, options, (*TABLE_OPTIONS, "delimiter", "quotes", "columns", "header", "encoding")
+            self.name,
+            options,
+            (*TABLE_OPTIONS, "delimiter", "quotes", "columns", "header", "encoding", "types", CELL_TYPES),
         )
         exported = _find_exported(path)
         if exported:
@@ -95,7 +107,10 @@ class CsvImporter:
         )
         columns = list(dict.fromkeys(column for reader in readers for column in reader.columns))
         mapping = make_mapping(self.name, options, tables, root, key="", fields=columns)
-        return make_table_source(
+        types = _cell_types(rows, mapping, columns, options)
+        for reader in readers:
+            reader.types = types
+        source = make_table_source(
             rows,
             mapping,
             lambda: [row for table in tables for row in table.rows],
@@ -103,10 +118,24 @@ class CsvImporter:
             splits=dict.fromkeys(table.split for table in tables if table.split),
             root=root,
             has_file_references=bool(mapping.media),
+            types=types,
         )
+        source.worker_options = {CELL_TYPES: dump_cell_types(types)}
+        return source
 
 
 IMPORTER = CsvImporter()
+
+
+def _cell_types(rows: TextRows, mapping: RowMapping, columns: Sequence[str], options: Options) -> dict[str, CellType]:
+    """The types of the columns that become fields of `json`. Cost: reads all rows, except in workers."""
+    if given.parse_choice_option("csv", options, "types", ("auto", "text")) == "text":
+        return {}
+    if CELL_TYPES in options:
+        return parse_cell_types(options[CELL_TYPES])
+    others = {*mapping.media, mapping.key, mapping.text, mapping.split, mapping.stem_field}
+    values = (row.values for row in rows.rows(0) if row.fault is None)
+    return infer_cell_types(values, [name for name in columns if name not in others])
 
 
 class _ExportedTable(NamedTuple):
@@ -197,13 +226,15 @@ class _CsvReader:
     """Parses the rows of a file into dicts of strings.
 
     `columns` are known before the first row is read. `rows_above`: how many rows precede the first one with values.
-    `may_hold_rows`: whether a cell in quotes may have tabs and line breaks, which look like rows of a table of tabs.
+    `types`: those of the columns whose cells become numbers. `may_hold_rows`: whether a cell in quotes may have tabs
+    and line breaks, which look like rows of a table of tabs.
     """
 
     def __init__(self, delimiter: str, quotes: str, encoding: str) -> None:
         self.columns: tuple[str, ...] = ()
         self.rows_above = 0
         self.may_hold_rows = delimiter != "\t"
+        self.types: Mapping[str, CellType] = {}
         self._delimiter = delimiter
         self._encoding = encoding
         self._quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quotes == "yes" else csv.QUOTE_NONE
@@ -212,10 +243,15 @@ class _CsvReader:
         skip = self.rows_above if offset == 0 else 0
         for record in islice(self.read_rows(file, path, offset, line), skip, None):
             cells, fault, *position = record
-            values = dict(zip(self.columns, cells, strict=False))
+            values: dict[str, Any] = dict(zip(self.columns, cells, strict=False))
             fault = fault or _cells_error(cells, self.columns, path, position[0])
             if fault is None and not self.may_hold_rows and any("\t" in cell and "\n" in cell for cell in cells):
                 fault = _bad_row_error("a cell in quotes has tabs and line breaks, as whole rows do", path, position[0])
+            if fault is None and self.types:
+                try:
+                    values = convert_cells(values, self.types)
+                except ValueError as error:  # the file has changed
+                    fault = _bad_row_error(str(error), path, position[0])
             yield Record(values, fault, *position)
 
     def read_rows(

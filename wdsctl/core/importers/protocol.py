@@ -183,6 +183,15 @@ class DescribedSource(Protocol):
 
 
 @runtime_checkable
+class ResolvedSource(Protocol):
+    """A source that has found out something about all its samples, which workers need not find out again."""
+
+    @property
+    def worker_options(self) -> Options:
+        """Options of the importer, beside those of the user."""
+
+
+@runtime_checkable
 class DetailedSource(Protocol):
     """A source that lists parts without reading them. Indexes ascend, and may have gaps."""
 

@@ -6,6 +6,7 @@ import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -51,19 +52,21 @@ def make_table_source(
     own_files: Sequence[str] = (),
     has_file_references: bool,
     split_rows: RowReader | None = None,
+    types: Mapping[str, str] = MappingProxyType({}),
 ) -> SampleSource:
     """Make a source of rows that describes itself.
 
     `first`: the first rows. `fields`: all fields, if the table declares them. `more_uses`: what the file holds beside
     its rows. `more_findings`: about the files of the rows. `root`: the folder that the user names, whose other files
     are accounted for; empty if the user names the table. `own_files`: files below `root` that the format reads beside
-    its rows. `split_rows`: the rows with no other field than the one of splits, if reading them costs less.
+    its rows. `split_rows`: the rows with no other field than the one of splits, if reading them costs less. `types`:
+    those of fields whose texts become numbers.
     """
 
     def describe() -> SourceDescription:
         some, config = [with_file_name(row, mapping) for row in first()] if mapping.stem_field else first(), None
         names = fields or (samples.survey().fields if has_file_references else _fields_of(some))
-        uses = describe_fields(mapping, some, names)
+        uses = describe_fields(mapping, some, names, types)
         if mapping.is_conversation:
             described = describe_conversations(some, mapping.media, mapping.text)
             uses, config = list(described.field_uses), described.config
@@ -119,8 +122,15 @@ def _first_path(samples: RowSampleReader, hashes: array[int]) -> str:
     return ""
 
 
-def describe_fields(mapping: RowMapping, rows: Iterable[Mapping[str, Any]], fields: Iterable[str]) -> list[FieldUse]:
-    """What becomes of each field. `rows`: some rows, whose values decide what parts of media are called."""
+def describe_fields(
+    mapping: RowMapping,
+    rows: Iterable[Mapping[str, Any]],
+    fields: Iterable[str],
+    types: Mapping[str, str] = MappingProxyType({}),
+) -> list[FieldUse]:
+    """What becomes of each field. `rows`: some rows, whose values decide what parts of media are called. `types`: of
+    fields whose texts become numbers.
+    """
     rows = list(rows)
     uses = []
     for name in fields:
@@ -140,7 +150,7 @@ def describe_fields(mapping: RowMapping, rows: Iterable[Mapping[str, Any]], fiel
         elif name == mapping.text:
             uses.append(FieldUse(name, "txt", note))
         else:
-            uses.append(FieldUse(name, f"json[{name}]", note))
+            uses.append(FieldUse(name, f"json[{name}]", ", ".join(filter(None, (types.get(name), note)))))
     return uses
 
 

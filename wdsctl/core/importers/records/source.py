@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from hashlib import blake2b
 from itertools import islice
@@ -131,7 +131,7 @@ class SampleSource:
 
     Reading the next sample, or one of the 256 after it, continues the iterator; reading any other opens a new one.
     `describe`: see `DescribedSource`. `splits`: iterated when the splits are first asked for, since finding them may
-    take a pass over the rows.
+    take a pass over the rows. `worker_options`: see `ResolvedSource`.
     """
 
     def __init__(
@@ -141,6 +141,7 @@ class SampleSource:
         describe: Callable[[], SourceDescription] = SourceDescription,
     ) -> None:
         self.describe = describe
+        self.worker_options: Mapping[str, str] = {}
         self._samples = samples
         self._splits = splits
         self._storage = LocalStorage()
