@@ -10,6 +10,7 @@ from rich.console import Console
 from tests.cli.conftest import Stream
 from wdsctl.cli.output import Output
 from wdsctl.cli.progress import BarProgress, LineProgress, show_progress
+from wdsctl.core.waits import end_wait, note_wait
 
 GIB = 1 << 30
 HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
@@ -165,6 +166,25 @@ def test_bar_progress_shows_phase_figures_and_current_item() -> None:
     text = screen.getvalue()
     for fact in ("scan", "1,204/5,029 shards, 10.0/40.0 GiB, 1.0 GiB/s, ETA 30 s", "train-000017.tar"):
         assert fact in text
+
+
+def test_progress_shows_store_that_command_waits_for() -> None:
+    log = Log()
+    lines, (bars, screen) = log.lines(), make_bars(log.clock)
+    lines.phase("scan", items=2)
+    lines.advance(items=1, doing="a.tar")
+    log.clock.now_s += 31
+    note_wait("s3://bucket", "waiting for s3://bucket (retry 3)", 60.0)
+    try:
+        lines.print_if_due()
+        with bars:
+            bars.phase("scan", items=2)
+            bars.advance(items=1, doing="a.tar")
+    finally:
+        end_wait("s3://bucket")
+
+    assert log.printed == ["scan: 1/2 shards, ETA 31 s, waiting for s3://bucket (retry 3)"]
+    assert "waiting for s3://bucket (retry 3)" in screen.getvalue()
 
 
 def test_bar_progress_shortens_long_names() -> None:

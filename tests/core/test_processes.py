@@ -15,6 +15,7 @@ from wdsctl.core.errors import DatasetError, StorageError
 from wdsctl.core.jobs import LocalProcesses
 from wdsctl.core.processes import warm_up_workers
 from wdsctl.core.safe_open import ALLOW_PATH_VARIABLE, allow_path
+from wdsctl.core.waits import current_wait, end_wait, note_wait
 
 
 def square(n: int) -> int:
@@ -31,6 +32,11 @@ def wait_for_other_process(folder: str) -> int:
         while len(os.listdir(folder)) < 2:
             time.sleep(0.01)
     return os.getpid()
+
+
+def wait_for_store(n: int) -> int:
+    note_wait(f"s3://{n}", f"waiting for s3://{n} (retry 3)", 60.0)
+    return n
 
 
 def fail_at_three(n: int) -> int:
@@ -283,3 +289,14 @@ processes._run_in_worker(unit, 30)
     completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=False)
 
     assert (completed.returncode, completed.stderr) == (1, "")
+
+
+def test_waits_of_workers_are_those_of_their_parent() -> None:
+    assert sorted(result for _, result in LocalProcesses(2).run(wait_for_store, range(2))) == [0, 1]
+
+    shown = current_wait()
+    end_wait("s3://0")
+    end_wait("s3://1")
+
+    assert shown in ("waiting for s3://0 (retry 3)", "waiting for s3://1 (retry 3)")
+    assert current_wait() == ""

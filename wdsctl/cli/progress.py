@@ -24,6 +24,7 @@ from wdsctl.cli.formatting import (
 from wdsctl.cli.output import Output, has_color, is_interactive, wrap_lines
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.urls import redact_secrets
+from wdsctl.core.waits import current_wait
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -159,6 +160,7 @@ class LineProgress:
                 return
             self.last_line_s = now_s
             doing = [f"at {escape_line(redact_secrets(self.current.doing))}"] if self.current.doing else []
+            doing = [escape_line(wait)] if (wait := current_wait()) else doing
             self._write_phase(self.current, [*self.current.done(), *self.current.eta(now_s), *doing])
 
     def finish(self) -> None:
@@ -232,5 +234,6 @@ class BarProgress:
         fraction = phase.fraction
         bar = ProgressBar(total=1.0, completed=fraction) if fraction is not None else Text()
         row.add_row(phase.name, bar, ", ".join([*phase.done(), *phase.speed(now_s), *phase.eta(now_s)]))
-        doing = Text(f"  {escape_line(redact_secrets(phase.doing))}", style="dim", no_wrap=True, overflow="ellipsis")
-        return Group(row, doing) if phase.doing else row
+        below = current_wait() or redact_secrets(phase.doing)
+        doing = Text(f"  {escape_line(below)}", style="dim", no_wrap=True, overflow="ellipsis")
+        return Group(row, doing) if below else row

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from multiprocessing import connection, forkserver
 from multiprocessing.connection import Connection
@@ -24,6 +24,7 @@ from typing import TypeVar
 
 from wdsctl.core.errors import StorageError
 from wdsctl.core.import_guard import without_current_folder
+from wdsctl.core.waits import note_wait, send_waits
 
 UnitT = TypeVar("UnitT")
 ResultT = TypeVar("ResultT")
@@ -75,12 +76,15 @@ def _pool(workers: int, preload: Sequence[str]) -> Iterator[ProcessPoolExecutor]
     with _translate_start_errors():
         context = _fork_server_context(preload)
         stop_reader, stop_writer = context.Pipe(duplex=False)
+        waits_reader, waits_writer = context.Pipe(duplex=False)
         pool = ProcessPoolExecutor(
             workers,
             mp_context=context,
             initializer=_init_worker,
-            initargs=(stop_reader, dict(os.environ)),
+            initargs=(stop_reader, waits_writer, dict(os.environ)),
         )
+        waits = threading.Thread(target=_note_waits, args=(waits_reader,), daemon=True, name="wdsctl-waits")
+        waits.start()
     try:
         yield pool
     except BaseException:  # also Ctrl-C and a closed generator: `shutdown` waits, so stop the workers first
@@ -90,6 +94,8 @@ def _pool(workers: int, preload: Sequence[str]) -> Iterator[ProcessPoolExecutor]
         pool.shutdown(wait=True, cancel_futures=True)
         stop_writer.close()
         stop_reader.close()
+        waits_writer.close()  # the thread reads the end of the pipe
+        waits.join(timeout=1.0)
 
 
 @contextmanager
@@ -167,7 +173,14 @@ class _Stopped(BaseException):
     """The parent stopped this worker. Not an Exception: no handler may take it for a failure of the unit."""
 
 
-def _init_worker(stop_pipe: Connection, environment: Mapping[str, str]) -> None:
+def _note_waits(pipe: Connection) -> None:
+    """Pass on what the workers wait for, until the last of them has ended."""
+    with pipe, suppress(EOFError):
+        while True:
+            note_wait(*pipe.recv())
+
+
+def _init_worker(stop_pipe: Connection, waits_pipe: Connection, environment: Mapping[str, str]) -> None:
     """Initialise a worker.
 
     `environment`: the parent's. It may be newer than the fork server's: credentials of a store, WDSCTL_ALLOW_PATH.
@@ -177,6 +190,7 @@ def _init_worker(stop_pipe: Connection, environment: Mapping[str, str]) -> None:
         os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.unraisablehook = _stop_after_destructor
+    send_waits(waits_pipe.send)
     threading.Thread(target=_watch_parent, args=(stop_pipe,), daemon=True, name="wdsctl-watch").start()
 
 

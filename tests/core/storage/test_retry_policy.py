@@ -2,7 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from wdsctl.core.storage.remote_errors import FIRST_TRIES, MAX_PAUSE_SECONDS, MAX_TRIES, RetryPolicy, note_answer
+from wdsctl.core.storage.remote_errors import (
+    FIRST_TRIES,
+    MAX_PAUSE_SECONDS,
+    MAX_TRIES,
+    SHOWN_PAUSE_SECONDS,
+    RetryPolicy,
+    note_answer,
+)
+from wdsctl.core.waits import current_wait, end_wait, expect_answer
 
 
 @pytest.mark.parametrize(
@@ -34,3 +42,33 @@ def test_retry_pauses_are_short_at_first_and_exceed_40_seconds() -> None:
     assert sum(pauses[: FIRST_TRIES - 1]) < 5, "a wrong URL is reported soon"
     assert sum(pauses) > 40
     assert max(pauses) == MAX_PAUSE_SECONDS
+
+
+def test_progress_shows_retry_after_pause_until_store_answers() -> None:
+    url = "s3://waited-for/a.tar?X-Amz-Signature=secret"
+    shown = []
+    for tried in RetryPolicy(first_pause_seconds=SHOWN_PAUSE_SECONDS).attempts(url):
+        shown.append(current_wait())
+        if tried:
+            break
+    note_answer(url)
+
+    assert shown == ["", "waiting for s3://waited-for (retry 1)"]
+    assert current_wait() == ""
+
+
+def test_progress_shows_request_without_answer_after_some_seconds() -> None:
+    expect_answer("s3://now", "waiting for s3://now", 0.0)
+    expect_answer("s3://later", "waiting for s3://later", 5.0)
+    shown = current_wait()
+    end_wait("s3://now")
+
+    assert shown == "waiting for s3://now"
+    assert current_wait() == ""
+    end_wait("s3://later")
+
+
+def test_progress_shows_no_retry_after_short_pause() -> None:
+    assert list(RetryPolicy(first_pause_seconds=0.0).attempts("s3://soon/a.tar"))
+
+    assert current_wait() == ""

@@ -30,6 +30,8 @@ from wdsctl.core.storage.remote_errors import (
     RetryPolicy,
     call_or_error,
     is_transient,
+    note_answer,
+    note_retry,
     translate_remote,
     unwrap_driver_error,
 )
@@ -209,6 +211,7 @@ class Prefetcher:
             if tried:
                 if time.monotonic() - begun > policy.max_retry_seconds:
                     break
+                note_retry(self._root, tried, policy.pause_before(tried))
                 await asyncio.sleep(policy.pause_before(tried))
                 policy.on_retry(redact_secrets(self._root), tried)
                 self._counter.add(ReadCounts(retries=1))
@@ -218,6 +221,7 @@ class Prefetcher:
                 break
         if isinstance(response, BaseException):
             raise response
+        note_answer(self._root)
         data: bytes = response
         if len(data) != request.stop - request.start:
             raise StorageError(

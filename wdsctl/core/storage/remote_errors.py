@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from wdsctl.core.errors import InputError, PermissionDenied, StorageDown, StorageError, WdsctlError
 from wdsctl.core.extras import install_command
 from wdsctl.core.urls import is_signed, protocol, redact_secrets
+from wdsctl.core.waits import end_wait, expect_answer, note_wait
 
 T = TypeVar("T")
 
@@ -239,6 +240,9 @@ FIRST_TRIES = 4  # of a request, including the first, until the store has answer
 MAX_TRIES = 7  # of a request to a store that has answered: with the pauses, they outlast 40 s without a network
 FIRST_PAUSE_SECONDS = 0.2  # before the second try; four times as long before each later one
 MAX_PAUSE_SECONDS = 12.8
+SHOWN_PAUSE_SECONDS = 1.0  # the progress shows a retry that begins after such a pause
+_ANSWER_SECONDS = 30.0  # a retry without an answer is shown for this time
+_SLOW_ANSWER_SECONDS = 5.0  # the progress shows a request without an answer after this time: drivers retry, too
 MAX_RETRY_SECONDS = 60.0  # no try begins after this time: drivers also retry, some of them for minutes
 
 
@@ -255,7 +259,16 @@ _answering_stores: set[str] = set()  # that have answered a request of this proc
 
 def note_answer(url: str) -> None:
     """Remember that the store of a URL has answered: from now on, its requests get MAX_TRIES."""
-    _answering_stores.add(_store_of(url))
+    store = _store_of(url)
+    _answering_stores.add(store)
+    end_wait(redact_secrets(store))
+
+
+def note_retry(url: str, tried: int, pause_seconds: float) -> None:
+    """Let the progress show that the store of a URL is asked again after a pause, unless the pause is short."""
+    if pause_seconds >= SHOWN_PAUSE_SECONDS:
+        store = redact_secrets(_store_of(url))
+        note_wait(store, f"waiting for {store} (retry {tried})", pause_seconds + _ANSWER_SECONDS)
 
 
 def _store_of(url: str) -> str:
@@ -271,13 +284,19 @@ class RetryPolicy(NamedTuple):
     def attempts(self, url: str) -> Iterator[int]:
         """Yield the number of earlier tries, from 0, while another try may help. Pauses before each retry."""
         begun, what = time.monotonic(), redact_secrets(url)
-        for tried in range(MAX_TRIES if _store_of(url) in _answering_stores else FIRST_TRIES):
-            if tried:
-                if time.monotonic() - begun > self.max_retry_seconds:
-                    return
-                time.sleep(self.pause_before(tried))
-            self.on_retry(what, tried)
-            yield tried
+        store = redact_secrets(_store_of(url))
+        expect_answer(store, f"waiting for {store}", _SLOW_ANSWER_SECONDS)
+        try:
+            for tried in range(MAX_TRIES if _store_of(url) in _answering_stores else FIRST_TRIES):
+                if tried:
+                    if time.monotonic() - begun > self.max_retry_seconds:
+                        return
+                    note_retry(url, tried, self.pause_before(tried))
+                    time.sleep(self.pause_before(tried))
+                self.on_retry(what, tried)
+                yield tried
+        finally:  # the caller needs no other try
+            end_wait(store)
 
     def pause_before(self, tried: int) -> float:
         """Seconds to wait before another try, after `tried` of them."""
