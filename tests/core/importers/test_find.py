@@ -60,7 +60,7 @@ def test_best_importer_asks_if_table_names_images_without_their_masks(tmp_path: 
     assert importers.best_importer(named)[0].name == "csv"
 
 
-def test_best_importer_says_that_workbooks_are_not_read(tmp_path: Path) -> None:
+def test_best_importer_refuses_workbooks_and_suggests_csv(tmp_path: Path) -> None:
     (tmp_path / "Labels.XLSX").write_bytes(b"PK\x03\x04")
 
     with pytest.raises(InputError, match="a workbook") as error:

@@ -123,7 +123,7 @@ def test_matching_or_unknown_extension_is_not_reported(name: str, head: bytes) -
     assert examine_part(PartEvidence(name, 1, (head,)), 1).oddities == ()
 
 
-def test_evidence_says_that_loader_does_not_decode_format() -> None:
+def test_examine_part_names_format_that_loader_does_not_decode() -> None:
     heic = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic"
 
     assert examine_part(PartEvidence("heic", 2, (heic, heic)), 2).oddities == (

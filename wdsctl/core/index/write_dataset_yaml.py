@@ -82,32 +82,32 @@ def _evidence_rows(offsets: Offsets, common_parts: Iterable[str]) -> list[int]:
         {filled[i] for i in np.linspace(0, len(filled) - 1, EVIDENCE_SHARDS).astype(int).tolist()} if filled else set()
     )
     ranges = [(int(offsets.shard_row[shard]), int(offsets.shard_row[shard + 1])) for shard in sorted(shards)]
-    wanted = EVIDENCE_SAMPLES // max(1, len(shards))
-    rows = {first + position for first, end in ranges for position in _spread_positions(end - first, wanted)}
+    count_per_shard = EVIDENCE_SAMPLES // max(1, len(shards))
+    rows = {first + position for first, end in ranges for position in _spread_positions(end - first, count_per_shard)}
     if offsets.layout is not None:
         for name in common_parts:
             having = [i for i, names in enumerate(offsets.layouts) if name in names]
             if not np.isin(offsets.layout[sorted(rows)], having).any():
-                rows |= _rows_with_layouts(offsets.layout, having, ranges, wanted)
+                rows |= _rows_with_layouts(offsets.layout, having, ranges, count_per_shard)
     return sorted(rows)
 
 
 def _rows_with_layouts(
-    layout: NDArray[np.uint32], layouts: list[int], ranges: Iterable[tuple[int, int]], wanted: int
+    layout: NDArray[np.uint32], layouts: list[int], ranges: Iterable[tuple[int, int]], limit: int
 ) -> set[int]:
-    """Up to `wanted` rows with one of these layouts, from the first range that has any."""
+    """Up to `limit` rows with one of these layouts, from the first range that has any."""
     for first, end in ranges:
         found = np.flatnonzero(np.isin(layout[first:end], layouts))
         if found.size:
-            return {first + int(found[position]) for position in _spread_positions(found.size, wanted)}
+            return {first + int(found[position]) for position in _spread_positions(found.size, limit)}
     return set()
 
 
-def _spread_positions(count: int, wanted: int) -> set[int]:
-    """Up to `wanted` of `count` positions, in pairs of neighbours, from the first to the last."""
-    if count <= wanted:
+def _spread_positions(count: int, limit: int) -> set[int]:
+    """Up to `limit` of `count` positions, in pairs of neighbours, from the first to the last."""
+    if count <= limit:
         return set(range(count))
-    firsts: list[int] = np.linspace(0, count - 2, wanted // 2).astype(int).tolist()
+    firsts: list[int] = np.linspace(0, count - 2, limit // 2).astype(int).tolist()
     return {position for first in firsts for position in (first, first + 1)}
 
 
