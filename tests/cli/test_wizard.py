@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import some_shards
+from tests.build import a_folder, an_image, some_shards
 from tests.cli.reports import DETECTION, a_prepare_report, a_split_report
 from tests.energon import an_energon_dataset
 from tests.remote import upload_shards
 from tests.robots import make_v30
+from wdsctl.cli.commands.prepare import prepare_renderer
 from wdsctl.cli.options import parse_field_map_option, parse_size_option
 from wdsctl.cli.output import Output
 from wdsctl.cli.wizard import (
@@ -24,10 +25,12 @@ from wdsctl.cli.wizard import (
     prepare_with_questions,
 )
 from wdsctl.core import importers
+from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.split_rules import parse_split_shares
 from wdsctl.core.importers.protocol import FormatMatch
 from wdsctl.core.index.request import IndexRequest
 from wdsctl.core.prepare.prepare import PrepareReport
+from wdsctl.core.prepare.prepare import prepare as prepare_dataset
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.split.report import Move
 from wdsctl.core.split.split import SamplesWouldMoveError
@@ -209,15 +212,40 @@ def test_wizard_runs_nothing_if_aborted_at_last_question(photos: str) -> None:
     assert prepare.requests == []
 
 
-def test_wizard_passes_accepted_type_to_prepare(photos: str) -> None:
+def test_wizard_leaves_accepted_type_to_detection_in_whole_dataset(photos: str) -> None:
     prepare = FakePrepare()
     outcome = run_wizard(
         PrepareCommand(source=photos, dest="shards", request=PrepareRequest()), make_answers("", True), prepare
     )
 
     [request] = prepare.requests
-    assert (request.request.sample_type, request.request.field_map) == (DETECTION.sample_type, DETECTION.field_map)
-    assert "--sample-type CaptioningSample" in " ".join(command_lines(outcome.command, 1000))
+    assert (request.request.sample_type, request.request.field_map) == ("", {})
+    assert outcome.command.accepted == DETECTION
+    assert command_lines(outcome.command, 1000) == [f"  wdsctl prepare {photos} shards --no-input"]
+
+
+def test_wizard_writes_same_dataset_yaml_as_run_without_questions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jpg, webp = an_image("jpeg"), an_image("webp")
+    pictures = {f"{i:03d}.jpg": jpg for i in range(120)} | {f"{i:03d}.webp": webp for i in range(120, 160)}
+    table = "image,caption\n" + "".join(f"{name},caption {i}\n" for i, name in enumerate(pictures))
+    source = f"{a_folder(tmp_path / 'raw', {**pictures, 't.csv': table.encode()})}/t.csv"
+    asked, silent = str(tmp_path / "asked"), str(tmp_path / "silent")
+
+    prepare_dataset(source, silent)
+    command = PrepareCommand(source=source, dest=asked, request=PrepareRequest())
+    outcome = prepare_with_questions(command, Interview(make_answers("", True)), QUIET)
+
+    written = load_config(f"{asked}/.wdsctl/dataset.yaml")
+    assert written.field_map == {"image": "jpg,webp", "caption": "json[caption]"}
+    assert written == load_config(f"{silent}/.wdsctl/dataset.yaml")
+    Output().answer(
+        "prepare", outcome.report, prepare_renderer(outcome.command.request, accepted=outcome.command.accepted)
+    )
+    shown = capsys.readouterr().out
+    assert "the preview of some samples was CaptioningSample: image=jpg," in shown
+    assert "(as told)" not in shown
 
 
 def test_wizard_question_mark_lists_choices_and_asks_again(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -356,7 +384,7 @@ def test_wizard_asks_split_of_url_and_hides_password(tmp_path: Path, monkeypatch
 
     assert prepare.requests[0].source == url
     [line] = command_lines(outcome.command, 1000)
-    assert line.startswith("  wdsctl prepare memory://wizard/shards --split train=8,val=2 --sample-type ")
+    assert line.startswith("  wdsctl prepare memory://wizard/shards --split train=8,val=2 --no-input")
 
 
 def test_command_lines_continue_with_backslash() -> None:
@@ -380,6 +408,7 @@ def test_wizard_confirms_uncertain_type_and_adds_it_to_command(photos: str) -> N
 
     assert ask.questions == ["the detection is uncertain; use the detected type?"]
     assert [request.request.sample_type for request in prepare.requests] == [DETECTION.sample_type]
+    assert prepare.requests[0].request.field_map == {}
     assert "--sample-type" in " ".join(command_lines(outcome.command, 200))
 
 

@@ -32,6 +32,14 @@ def detection_rows(detection: Detection, *, explain: bool = False) -> list[tuple
     return rows
 
 
+def preview_rows(accepted: Detection, detection: Detection) -> list[tuple[str, RenderableType]]:
+    """A line with what the whole dataset has more than the samples whose type the user accepted; none if the same."""
+    if (accepted.sample_type, accepted.field_map) == (detection.sample_type, detection.field_map):
+        return []
+    fields = f": {format_field_map(accepted.field_map)}" if accepted.field_map else ""
+    return [("", f"the preview of some samples was {accepted.sample_type}{fields}; the whole dataset decides")]
+
+
 def unused_rows(detection: Detection, fields: Sequence[FieldUse]) -> list[tuple[str, RenderableType]]:
     """A line with the fields of a source that are stored, and that no field of the sample type reads."""
     if not detection.field_map:

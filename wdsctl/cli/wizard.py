@@ -109,12 +109,17 @@ class Interview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareCommand:
-    """The arguments of `prepare`. `preview`: of a source that an importer reads, and that is not prepared yet."""
+    """The arguments of `prepare`.
+
+    `preview`: of a source that an importer reads, and that is not prepared yet. `accepted`: the sample type of some
+    samples that the user confirmed; `prepare` detects it again in the whole dataset.
+    """
 
     source: str
     dest: str | None
     request: PrepareRequest
     preview: FormatPreview | None = None
+    accepted: Detection | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,7 +356,11 @@ def confirm_sample_type(
     interview: Interview,
     output: Output,
 ) -> PrepareCommand:
-    """Add the detected sample type to the request, or the one that the user names instead."""
+    """Record the detected sample type as accepted, or add the one that the user names instead to the request.
+
+    The request gets an accepted type only if it is uncertain, and no field map: `prepare` detects the fields in the
+    whole dataset, of which the user has seen some samples.
+    """
     from wdsctl.cli.tables import labelled_lines
 
     request = command.request
@@ -363,8 +372,9 @@ def confirm_sample_type(
     if interview.confirm(
         "use it?" if detection.is_sure else "the detection is uncertain; use the detected type?", choices=choices
     ):
-        accepted = replace(request, sample_type=detection.sample_type, field_map=dict(detection.field_map))
-        return replace(command, request=accepted)
+        if not (detection.is_sure or interview.yes):
+            request = replace(request, sample_type=detection.sample_type)
+        return replace(command, request=request, accepted=detection)
     sample_type = interview.ask_until("sample type (? lists them)", _parse_sample_type, output, choices=_type_lines())
     fields = _ask_fields(sample_type, detection, interview, output)
     return replace(command, request=replace(request, sample_type=sample_type, field_map=fields))

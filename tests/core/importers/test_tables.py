@@ -96,6 +96,13 @@ def test_table_of_every_format_is_found_next_to_its_files(tmp_path: Path, name: 
     assert field_uses(root)["image"] == "jpg"
 
 
+def test_description_of_table_names_extensions_of_all_rows(tmp_path: Path) -> None:
+    files = {f"{i:03d}.{'jpg' if i < 150 else 'webp'}": PICTURES["0.jpg"] for i in range(160)}
+    root = a_folder(tmp_path, {**files, "t.csv": "\n".join(["image", *files]).encode()})
+
+    assert field_uses(root)["image"] == "jpg, webp"
+
+
 def test_table_finds_files_in_folder_of_any_name(tmp_path: Path) -> None:
     files = {f"scans/{name}": data for name, data in PICTURES.items()}
     root = a_folder(tmp_path, {**files, "t.csv": TABLE})

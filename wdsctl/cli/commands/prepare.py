@@ -22,7 +22,7 @@ from wdsctl.cli.commands.index import (
 )
 from wdsctl.cli.commands.split import rule_text, splits_table
 from wdsctl.cli.formatting import display_path, escape_line, format_count, format_field_map, format_size
-from wdsctl.cli.recognition import detection_rows, field_lines, unused_rows
+from wdsctl.cli.recognition import detection_rows, field_lines, preview_rows, unused_rows
 from wdsctl.cli.tables import finding_lines, labelled_lines, sort_by_severity
 from wdsctl.core.invocation import parse_part_names, worker_count
 from wdsctl.core.text import pluralize
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from wdsctl.core.prepare.robots import RobotReport
     from wdsctl.core.prepare.source import SourceForm
     from wdsctl.core.prepare.write import FolderReport, RenamedSample
+    from wdsctl.core.samples.detect import Detection
 
 
 EPILOG = """
@@ -249,7 +250,7 @@ def command(
     output.answer(
         "prepare",
         report,
-        prepare_renderer(outcome.command.request, explain=explain),
+        prepare_renderer(outcome.command.request, explain=explain, accepted=outcome.command.accepted),
         names=[report.primary or report.dest],
     )
     if not (report.dry_run or report.up_to_date or common.json):
@@ -282,17 +283,24 @@ NAMES_SHOWN = 10
 
 
 def prepare_renderer(
-    request: PrepareRequest, *, explain: bool = False, is_sure: bool = True
+    request: PrepareRequest, *, explain: bool = False, is_sure: bool = True, accepted: Detection | None = None
 ) -> Callable[[PrepareReport], Iterator[RenderableType]]:
     """A renderer that marks a sample type as given by the user, without the reasons for a detected one.
 
     `explain`: show every form and sample type that was rejected. `is_sure`: whether the sample type was written.
+    `accepted`: the type of some samples that the user confirmed.
     """
-    return partial(render_prepare, type_note=_given_type_note(request), explain=explain, is_sure=is_sure)
+    note = "" if accepted is not None else _given_type_note(request)
+    return partial(render_prepare, type_note=note, explain=explain, is_sure=is_sure, accepted=accepted)
 
 
 def render_prepare(
-    report: PrepareReport, *, type_note: str = "", explain: bool = False, is_sure: bool = True
+    report: PrepareReport,
+    *,
+    type_note: str = "",
+    explain: bool = False,
+    is_sure: bool = True,
+    accepted: Detection | None = None,
 ) -> Iterator[RenderableType]:
     if report.up_to_date and report.index is not None:
         yield f"{display_path(report.dest)}: up to date ({totals_text(report.index)})"
@@ -306,7 +314,7 @@ def render_prepare(
         has_route = report.source != report.dest
         route = f"{display_path(report.source)} -> " if has_route else ""
         yield f"{route}{display_path(report.dest)}{' (dry run: nothing is written)' if report.dry_run else ''}"
-        yield labelled_lines(list(_steps(report, type_note, explain=explain, is_sure=is_sure)))
+        yield labelled_lines(list(_steps(report, type_note, explain=explain, is_sure=is_sure, accepted=accepted)))
     if report.conversion is not None:
         yield from finding_lines(sort_by_severity(report.conversion.findings))
     if report.index is not None:
@@ -316,7 +324,7 @@ def render_prepare(
 
 
 def _steps(
-    report: PrepareReport, type_note: str, *, explain: bool, is_sure: bool
+    report: PrepareReport, type_note: str, *, explain: bool, is_sure: bool, accepted: Detection | None
 ) -> Iterator[tuple[str, RenderableType]]:
     """What the source is, and what each step of `prepare` did."""
     if report.form is not None:
@@ -334,6 +342,7 @@ def _steps(
         yield from _index(report.index, with_changes=report.conversion is None)
     if report.detection is not None and report.index is not None:
         yield from [("type", type_note)] if type_note else detection_rows(report.detection, explain=explain)
+        yield from preview_rows(accepted, report.detection) if accepted is not None else ()
         if not type_note and report.conversion is not None:
             fields = [field for source in report.conversion.sources for field in source.fields]
             yield from unused_rows(report.detection, fields)

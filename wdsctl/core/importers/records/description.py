@@ -66,7 +66,8 @@ def make_table_source(
     def describe() -> SourceDescription:
         some, config = [with_file_name(row, mapping) for row in first()] if mapping.stem_field else first(), None
         names = fields or (samples.survey().fields if has_file_references else _fields_of(some))
-        uses = describe_fields(mapping, some, names, types)
+        part_names = samples.survey().part_names if has_file_references else {}
+        uses = describe_fields(mapping, some, names, part_names, types)
         if mapping.is_conversation:
             described = describe_conversations(some, mapping.media, mapping.text)
             uses, config = list(described.field_uses), described.config
@@ -126,10 +127,13 @@ def describe_fields(
     mapping: RowMapping,
     rows: Iterable[Mapping[str, Any]],
     fields: Iterable[str],
+    part_names: Mapping[str, Iterable[str]],
     types: Mapping[str, str] = MappingProxyType({}),
 ) -> list[FieldUse]:
-    """What becomes of each field. `rows`: some rows, whose values decide what parts of media are called. `types`: of
-    fields whose texts become numbers.
+    """What becomes of each field. `rows`: some rows, whose values decide what parts of media are called.
+
+    `part_names`: media field -> the parts of the files that all rows name. `types`: of fields whose texts become
+    numbers.
     """
     rows = list(rows)
     uses = []
@@ -137,6 +141,7 @@ def describe_fields(
         note = "used as sample keys" if name == mapping.key else ""
         if name in mapping.media:
             parts = dict.fromkeys(part for row in rows for part in media_part_names(mapping, name, row.get(name)))
+            parts |= dict.fromkeys(part_names.get(name, ()))
             if not parts:
                 prefix = "" if len(mapping.media) == 1 else f"{part_name_of_field(name)}."
                 parts = {f"{prefix}(extension of the file)": None}

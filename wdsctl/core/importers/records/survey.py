@@ -13,10 +13,13 @@ from numpy.typing import NDArray
 
 from wdsctl.core.importers.protocol import FilePart
 from wdsctl.core.importers.records.conversations import begins_with_answer, has_media_places
-from wdsctl.core.importers.records.samples import RowMapping, SourceRow, SourceSample
+from wdsctl.core.importers.records.samples import RowMapping, SourceRow, SourceSample, media_part_names
 from wdsctl.core.storage import source_files
 
 Hashes = NDArray[np.uint64]
+
+#: Names of parts kept per field.
+MAX_PART_NAMES = 8
 
 
 def hash_text(text: str) -> int:
@@ -33,7 +36,8 @@ def hash_path(path: str) -> int:
 class RowSurvey:
     """What one pass over all rows found. `fields`: all fields, in the order in which they appear.
 
-    `empty`: media field -> (rows in which it is empty, the first of them). `folders`: of the files that rows name.
+    `empty`: media field -> (rows in which it is empty, the first of them). `part_names`: media field -> the parts of
+    the files that it names, at most MAX_PART_NAMES. `folders`: of the files that rows name.
     `answers_first`: (conversations that begin with the assistant, the first of them). `unplaced`: (conversations with
     media and no token for any, the first of them). `named`: sorted hashes of the paths that rows name.
     `repeated_keys`: sorted hashes of keys that several rows would have.
@@ -42,6 +46,7 @@ class RowSurvey:
     rows: int = 0
     fields: dict[str, None] = field(default_factory=dict)
     empty: dict[str, tuple[int, str]] = field(default_factory=dict)
+    part_names: dict[str, dict[str, None]] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
     answers_first: tuple[int, str] = (0, "")
     unplaced: tuple[int, str] = (0, "")
@@ -65,9 +70,14 @@ class SurveyBuilder:
         if sample.fault is not None:
             return
         for name in () if self._mapping.is_conversation else self._mapping.media:
-            if not row.values.get(name):
+            value = row.values.get(name)
+            if not value:
                 count, first = survey.empty.get(name, (0, row.where))
                 survey.empty[name] = (count + 1, first)
+            elif isinstance(value, str) and name != self._mapping.stem_field:
+                names = survey.part_names.setdefault(name, {})
+                if len(names) < MAX_PART_NAMES:
+                    names.update(dict.fromkeys(media_part_names(self._mapping, name, value)))
         if self._mapping.is_conversation:
             self._add_conversation(row, sample)
         for part in sample.parts:
