@@ -155,7 +155,7 @@ def test_prepare_on_terminal_prompts_and_prints_equivalent_command(
     assert match is not None
     suggested = shlex.split(match[1].replace("\r", "").replace("\\\n", " "))
     assert suggested[:6] == ["wdsctl", "prepare", "photos", "photos-shards", "--split", "train=2,val=1"]
-    assert suggested[6::2] == ["--sample-type", "--field-map", "--no-input"]
+    assert suggested[6:] == ["--no-input"]
     splits = wdsctl("inspect", tmp_path / "photos-shards", "--json").document["splits"]
     assert [split["samples"] for split in splits] == [8, 4]
 
@@ -181,7 +181,7 @@ def test_prepare_prompts_for_missing_source(photos: Path, tmp_path: Path) -> Non
     dialogue = [("data to prepare", "?"), ("labels.csv", ""), ("the path is empty", "photos")]
     screen = run_in_terminal(["prepare"], tmp_path, [*dialogue, ("shards", "made"), ("split", ""), ("use it?", "y")])
 
-    assert "wdsctl prepare photos made --sample-type" in screen
+    assert "wdsctl prepare photos made --no-input" in screen
     assert (tmp_path / "made" / ".wdsctl" / "dataset.yaml").exists()
 
 
@@ -196,7 +196,7 @@ def test_prepare_prompts_again_for_invalid_source_or_destination(photos: Path, t
     ]
     screen = run_in_terminal(["prepare"], tmp_path, dialogue)
 
-    assert "wdsctl prepare photos made --sample-type" in screen
+    assert "wdsctl prepare photos made --no-input" in screen
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")

@@ -392,10 +392,44 @@ def test_ambiguous_image_parts_are_not_guessed() -> None:
 
 
 def test_part_of_too_few_samples_is_ignored() -> None:
-    detection = infer_sample_type(make_evidence(jpg=JPEG, txt=(60, b"a dog")))
+    detection = infer_sample_type(make_evidence(jpg=JPEG, txt=(40, b"a dog")))
 
     assert detection.sample_type == "ImageSample"
-    assert reason_against(detection, "CaptioningSample") == "no caption: txt is in 60 % of samples only"
+    assert reason_against(detection, "CaptioningSample") == "no caption: txt is in 40 % of samples only"
+
+
+@pytest.mark.parametrize(
+    ("evidence", "source", "seen"),
+    [
+        (make_evidence(jpg=JPEG, txt=(75, b"a dog")), "txt", "content is text (24 of 24 read)"),
+        (make_evidence(jpg=JPEG, json=(75, {"caption": "x"})), "json[caption]", "text (24 of 24 read)"),
+    ],
+)
+def test_captions_of_most_images_make_uncertain_captioning_sample(evidence: Evidence, source: str, seen: str) -> None:
+    detection = infer_sample_type(evidence)
+
+    assert (detection.sample_type, detection.field_map["caption"]) == ("CaptioningSample", source)
+    assert (detection.is_sure, detection.optional) == (False, ())
+    assert f"caption: {source} is in 75 % of samples, {seen}; the loader skips the others" in detection.reasons
+
+
+def test_text_of_most_videos_is_optional() -> None:
+    detection = infer_sample_type(make_evidence(mp4=MP4, txt=(75, b"a dog")))
+    assert (detection.sample_type, detection.optional, detection.is_sure) == ("VideoSample", ("text",), True)
+
+
+def test_label_of_all_images_comes_before_captions_of_most() -> None:
+    detection = infer_sample_type(make_evidence(jpg=JPEG, cls=b"17", json=(75, {"caption": "x"})))
+    assert detection.sample_type == "ImageClassificationSample"
+
+
+def test_reasons_count_empty_texts() -> None:
+    parts = (
+        PartEvidence("jpg", 4, (JPEG,) * 4),
+        PartEvidence("json", 4, (b'{"caption": "x"}',) * 3 + (b'{"caption": ""}',)),
+    )
+    (reason,) = (each for each in infer_sample_type(Evidence(4, parts)).reasons if each.startswith("caption"))
+    assert reason.endswith("text (4 of 4 read, 1 of them empty)")
 
 
 def test_part_missing_in_few_samples_is_used() -> None:

@@ -65,6 +65,16 @@ def test_image_field_without_image_content_is_reported() -> None:
     assert check_vqa({"q": "?"}, b"plain text") == [("WDS149", "image must be an image, but its part is text")]
 
 
+@pytest.mark.parametrize(
+    ("caption", "source"),
+    [(b"", "txt"), (b" \n", "txt"), (b'{"c": ""}', "txt[c]")],
+)
+def test_empty_text_of_field_is_noted(caption: bytes, source: str) -> None:
+    parts = {"jpg": an_image("JPEG"), "txt": caption}
+    found = check_schema("CaptioningSample", {"image": "jpg", "caption": source}, parts)
+    assert found == [("WDS169", f"caption is empty: {source}")]
+
+
 def test_optional_fields_may_be_missing_or_null() -> None:
     assert check_vqa({"q": "?"}) == check_vqa({"q": "?", "a": None}) == []
 

@@ -34,16 +34,16 @@ from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import FileRange, Storage
 
 EVIDENCE_SHARDS = 8  # spread over the dataset
-EVIDENCE_SAMPLES = 32  # of all these shards: pairs of neighbours, which often have the same class
+EVIDENCE_SAMPLES = 64  # of all these shards: pairs of neighbours, which often have the same class
 COMMON_PART_SHARE = 0.05  # parts that at least this share of samples has are read, in further samples if needed
 EVIDENCE_HEAD_BYTES = 64 << 10  # read from each part
 MAX_WHOLE_JSON_BYTES = 1 << 20  # parts that look like JSON are read as a whole up to this size
 
 
 def collect_evidence(root: str, offsets: Offsets, parts: list[PartCount], storage: Storage) -> Evidence:
-    """Collect evidence from the part counts of the catalog and the contents of up to 32 samples.
+    """Collect evidence from the part counts of the catalog and the contents of up to 64 samples.
 
-    For each common part that these samples lack, it reads up to 32 more.
+    For each common part that these samples lack, it reads as many more of one shard.
     """
     heads: dict[str, list[tuple[bytes, int]]] = {part.name: [] for part in parts}
     often = [part.name for part in parts if part.samples >= COMMON_PART_SHARE * offsets.samples]

@@ -13,6 +13,7 @@ from wdsctl.core.errors import InputError
 from wdsctl.core.importers.polylithic import IMPORTER
 from wdsctl.core.index.write_dataset_yaml import (
     EVIDENCE_HEAD_BYTES,
+    EVIDENCE_SAMPLES,
     MAX_WHOLE_JSON_BYTES,
     SampleTypeRequest,
     UnsureTypeError,
@@ -22,15 +23,13 @@ from wdsctl.core.index.write_dataset_yaml import (
 from wdsctl.core.samples.detect import Detection, infer_sample_type
 from wdsctl.core.samples.evidence import Evidence, PartEvidence
 
-_EVIDENCE_SAMPLES = 32  # spread over the dataset
-
 
 def resolve_polylithic_config(
     folder: str, samples: int, request: SampleTypeRequest, *, take_unsure: bool
 ) -> tuple[Detection | None, DatasetConfig, bool]:
     """(detection, config of the complete samples, whether it is new), from the user's options or by detection.
 
-    `samples`: of the primary. Cost: reads at most 32 samples. Raises UsageError WDS221 if the detection is not sure.
+    `samples`: of the primary. Cost: reads at most 64 samples. Raises UsageError WDS221 if the detection is not sure.
     """
     path = os.path.join(folder, MONOLITHIC_CONFIG_FILE)
     before = load_config(path) if os.path.exists(path) else None
@@ -56,7 +55,7 @@ def _collect_evidence(folder: str, samples: int) -> Evidence:
         )
     heads: dict[str, list[tuple[bytes, int]]] = {name: [] for name in counts}
     with IMPORTER.open(folder, {}) as source:
-        for index in sorted(set(np.linspace(0, samples - 1, _EVIDENCE_SAMPLES).astype(int).tolist())):
+        for index in sorted(set(np.linspace(0, samples - 1, EVIDENCE_SAMPLES).astype(int).tolist())):
             for part in source.read_selected(index, heads.__contains__):
                 data = part.data
                 is_json = len(data) <= MAX_WHOLE_JSON_BYTES and data.lstrip()[:1] in (b"{", b"[")

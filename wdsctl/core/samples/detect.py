@@ -1,9 +1,9 @@
 """Choose the sample type that fits the evidence: the type, its field map, the reasons, and the rejected candidates.
 
-A type fits if at least 95 % of samples have all that it requires (`fill` finds the sources of its fields), and if the
-table `_TYPES` finds something in them that a more general type lacks. Its score is the quality of its weakest required
-field, less a cost for every part that it leaves unused, more for every field that it fills. The best score wins. If no
-type fits, the samples are `CrudeSample`: dicts of the parts.
+A type fits if at least 95 % of samples have all that it requires (`fill` finds the sources of its fields), half of them
+for the text that belongs to a medium, and if the table `_TYPES` finds something in them that a more general type lacks.
+Its score is the quality of its weakest required field, less a cost for every part that it leaves unused, more for every
+field that it fills. The best score wins. If no type fits, the samples are `CrudeSample`: dicts of the parts.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from wdsctl.core.samples.evidence import (
 )
 from wdsctl.core.samples.field_path import FieldPath, PartAccess
 from wdsctl.core.samples.fields import find_parts
-from wdsctl.core.samples.fill import MIN_FILLED_SHARE, MIN_OPTIONAL_SHARE, FilledField, fill_field
+from wdsctl.core.samples.fill import MIN_FILLED_SHARE, MIN_PARTIAL_SHARE, FilledField, fill_field
 from wdsctl.core.samples.types import CRUDE, MEDIA_LIST_KINDS, SAMPLE_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from wdsctl.core.samples.types import SampleField
 
 
 __all__ = ["Detection", "Evidence", "PartEvidence", "RejectedSampleType", "infer_sample_type"]
@@ -179,21 +181,28 @@ def infer_sample_type(evidence: Evidence, *, is_jsonl: bool = False) -> Detectio
             field.name
             for field in SAMPLE_TYPES[best.sample_type]
             if field.name in best.filled
-            and (field.kind in MEDIA_LIST_KINDS or best.filled[field.name].share < MIN_FILLED_SHARE)
+            and (field.kind in MEDIA_LIST_KINDS or _may_be_none(field, best.filled[field.name]))
         ),
         json_keys=json_keys,
     )
 
 
+def _may_be_none(field: SampleField, filled: FilledField) -> bool:
+    """Whether the field is None in the samples that lack it. The loader skips samples without a required field."""
+    return not field.required and filled.share < MIN_FILLED_SHARE
+
+
 def _try_sample_type(sample_type: str, facts: Sequence[PartFacts]) -> _Candidate | _Misfit:
     rule = _TYPES.get(sample_type, _TypeRule())
     fields = SAMPLE_TYPES[sample_type]
+    has_media = any(field.required and field.kind in _MEDIA for field in fields)
     filled: dict[str, FilledField] = {}
     missing: dict[str, str] = {}
     for field in fields:
         taken = [str(other.path) for other in filled.values()]
-        may_lack = field.name in rule.marks and not field.required
-        least = MIN_OPTIONAL_SHARE if may_lack else MIN_FILLED_SHARE
+        # Without this, the captions of most images would be left unused because some are missing.
+        may_lack = (field.name in rule.marks and not field.required) or (field.name == rule.any_text and has_media)
+        least = MIN_PARTIAL_SHARE if may_lack else MIN_FILLED_SHARE
         found = fill_field(field, facts, taken, lone_text=rule.any_text == field.name, min_share=least)
         if isinstance(found, FilledField):
             filled[field.name] = found
@@ -262,13 +271,15 @@ def _score_candidate(
     used = {part for name, one in filled.items() for part in find_parts(one.path, names, kinds[name])}
     unused = tuple(part for part in facts if part.name not in used and part.share >= 0.05)
     required = [filled[field.name] for field in SAMPLE_TYPES[sample_type] if field.required]
-    plain = min(one.quality for one in required) * min(one.share for one in required)
+    quality, share = min(one.quality for one in required), min(one.share for one in required)
+    # A missing text makes the type uncertain. It hardly makes a type without the text better.
+    rank = quality * share if share >= MIN_FILLED_SHARE else quality - 0.1 * (1 - share)
     costs = [(part, _unused_part_cost(part, {kinds[name] for name in filled})) for part in unused]
     # Unused records and arrays lower the confidence by 0.1 at most: they alone need no confirmation by the user.
     extra_cost = sum(cost for part, cost in costs if part.kind not in _USEFUL_KINDS)
     cost = sum(cost for part, cost in costs if part.kind in _USEFUL_KINDS)
-    confidence = max(0.05, plain - min(0.6, cost + min(0.1, extra_cost)))
-    weight = max(0.05, plain - min(0.6, cost + extra_cost))
+    confidence = max(0.05, quality * share - min(0.6, cost + min(0.1, extra_cost)))
+    weight = max(0.05, rank - min(0.6, cost + extra_cost))
     details = [name for name in filled if kinds[name] not in _MEDIA]
     bonus = rule.bonus if set(rule.marks) & set(filled) else 0.0
     return _Candidate(sample_type, filled, unused, confidence, weight + 0.05 * len(details) + bonus)
@@ -311,10 +322,11 @@ def _rivalry(best: _Candidate, rivals: Sequence[_Candidate]) -> float:
 
 
 def _reasons(best: _Candidate, rivals: Sequence[_Candidate], facts: Sequence[PartFacts]) -> tuple[str, ...]:
-    reasons = [
-        f"{filled.reason}{'; None in the others' if filled.share < MIN_FILLED_SHARE else ''}"
-        for filled in best.filled.values()
-    ]
+    required = {field.name for field in SAMPLE_TYPES[best.sample_type] if field.required}
+    reasons = []
+    for name, filled in best.filled.items():
+        others = "the loader skips the others" if name in required else "None in the others"
+        reasons.append(f"{filled.reason}{f'; {others}' if filled.share < MIN_FILLED_SHARE else ''}")
     if best.unused:
         reasons.append("not used: " + ", ".join(f"{part.name} ({part.label})" for part in best.unused))
     reasons += [oddity for part in facts for oddity in part.oddities]

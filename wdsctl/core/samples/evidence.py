@@ -85,6 +85,7 @@ class JsonKeyFacts(NamedTuple):
     objects have it. `kind`: text, integer, number, boolean, object, list (also "list of text", "list of numbers",
     "list of lists", "list of objects"), conversation, "conversation with media", or mixed. `spelled_share`: the
     share in which the key is a text that spells a whole number, as in CSV; 0 if it is any other text in some.
+    `empty`: in how many of the examined objects the key is a text without characters, as an empty cell of a CSV.
     """
 
     path: tuple[str | None, ...]
@@ -93,6 +94,7 @@ class JsonKeyFacts(NamedTuple):
     found: int
     examined: int
     spelled_share: float = 0.0
+    empty: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +266,8 @@ def _json_key_facts(wholes: Sequence[bytes], share: float) -> tuple[JsonKeyFacts
         count = len(found) + sum(EVERY_ITEM in path and each.get(path[0]) == [] for each in objects)
         kind = _merge_kinds(set(map(_value_kind, found)))
         spelled = sum(map(spells_integer, found)) if all(spells_integer(each) or each == "" for each in found) else 0
-        facts.append(JsonKeyFacts(path, share * count / looked, kind, count, looked, share * spelled / looked))
+        empty = sum(isinstance(each, str) and not each.strip() for each in found)
+        facts.append(JsonKeyFacts(path, share * count / looked, kind, count, looked, share * spelled / looked, empty))
     return tuple(facts)
 
 

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 #: A part or key can fill a field if at least this share of the samples have it.
 MIN_FILLED_SHARE = 0.95
-#: The same for an optional field that distinguishes a type: the samples of a test set may lack their label.
-MIN_OPTIONAL_SHARE = 0.5
+#: The same for a field that distinguishes a type: the samples of a test set may lack their label, and some captions of
+#: images may be missing.
+MIN_PARTIAL_SHARE = 0.5
 #: The usual part names of a sample's only image, video or audio, the likeliest first.
 _USUAL_MEDIA_NAMES = {
     "image": (*media_extensions("image"), "image", "img"),
@@ -323,10 +324,11 @@ def _from_key(
     path = FieldPath((PartAccess(part.name, steps),))
     quality = 1 - 0.01 * names.index(name) - 0.02 * (len(key.path) - 1)
     seen = f"{key.found} of {key.examined}"
+    empty = f", {key.empty} of them empty" if key.empty else ""
     share, kind = key.share, key.kind
     if field.kind == "integer" and key.spelled_share:
         share, kind = key.spelled_share, "whole numbers as text"
-    reason = f"{field.name}: {path} is in {percent(share)} of samples, {kind} ({seen} read)"
+    reason = f"{field.name}: {path} is in {percent(share)} of samples, {kind} ({seen} read{empty})"
     yield FilledField(path, quality, share, name, reason)
 
 

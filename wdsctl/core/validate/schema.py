@@ -134,6 +134,8 @@ def check_sample_schema(
         values[field.name] = value
         if mismatch := _describe_mismatch(field, value):
             findings.add("WDS149", f"{field.name} {mismatch}", parts[access.part])
+        elif field.kind == "text" and not value.strip():
+            findings.add("WDS169", f"{field.name} is empty: {access}", parts[access.part], "note")
     _check_composed(read, parts, rules, values, findings)
     for inconsistency in _find_inconsistencies(values):
         findings.add("WDS150", inconsistency, next(iter(parts.values())))
