@@ -36,6 +36,42 @@ def _captioned_image(image: bytes, i: int) -> list[tuple[str, bytes]]:
     return [("png", image), ("txt", f"a caption of picture {i}".encode())]
 
 
+def _make_captioning(root: Path, caption: str, data: bytes, more: dict[str, bytes] | None = None) -> str:
+    parts = {"jpg": an_image("JPEG"), caption.partition("[")[0]: data, **(more or {})}
+    source = a_dataset(
+        root, {"0.tar": {f"{root.name}{i}.{name}": part for i in range(4) for name, part in parts.items()}}
+    )
+    field_map = {"image": "jpg", "caption": caption}
+    prepare(source, None, PrepareRequest(sample_type="CaptioningSample", field_map=field_map))
+    return source
+
+
+def test_convert_merges_field_maps_of_one_sample_type(tmp_path: Path) -> None:
+    lines = _make_captioning(tmp_path / "a", "json[text]", b'{"text": "a dog", "n": 1}')
+    files = _make_captioning(tmp_path / "b", "txt", b"a cat")
+
+    report = convert_to(tmp_path / "both", lines, files)
+
+    config = load_config(locate(str(tmp_path / "both")).dataset_yaml)
+    assert (config.sample_type, config.field_map) == (
+        "CaptioningSample",
+        {"image": "jpg", "caption": "json[text],txt"},
+    )
+    assert (report.findings, report.notes) == ((), ())
+
+
+def test_convert_warns_about_fields_that_merged_dataset_does_not_read(tmp_path: Path) -> None:
+    one = _make_captioning(tmp_path / "a", "txt", b"a dog", {"json": b'{"title": "x"}'})
+    two = _make_captioning(tmp_path / "b", "json[title]", b'{"title": "a cat"}', {"txt": b"cc-by"})
+
+    report = convert_to(tmp_path / "both", one, two)
+
+    ((code, severity, message),) = ((each.code, each.severity, each.message) for each in report.findings)
+    assert (code, severity) == ("WDS347", "warning")
+    assert message == f"CaptioningSample does not read caption (json[title]) of the samples from {two}"
+    assert "their sample types and field maps are not copied" in report.notes[0]
+
+
 def test_subflavors_are_copied_if_sample_type_is_detected_again(tmp_path: Path) -> None:
     source = a_prepared_dataset(tmp_path / "a")
     authored = Path(locate(source).dataset_yaml)

@@ -63,9 +63,12 @@ def test_settings_of_dataset_yaml_that_are_not_copied_are_reported(tmp_path: Pat
 
     report = convert_to(tmp_path / "both", one, two)
 
-    assert "their sample types, field maps and subflavors are not copied" in report.notes[0]
+    assert report.notes == ("subflavors of dataset.yaml are not copied: the sources have different ones",)
     assert convert_to(tmp_path / "c", one, two, dry_run=True).notes == report.notes
     assert convert_to(tmp_path / "d", one, two, to_format="jsonl").notes == ()
+    authored.write_text("sample_type: CrudeSample\nsubflavors: {mine: 1}\n")
+    notes = convert_to(tmp_path / "f", one, two).notes
+    assert "their sample types, field maps and subflavors are not copied" in notes[0]
     authored.write_text("sample_type: ImageSample\nsample_loader: code.py:load\npart_filter: [jpg]\n")
     assert "sample_loader of dataset.yaml is not copied" in convert_to(tmp_path / "e", two).notes[0]
 

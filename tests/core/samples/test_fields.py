@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.samples.field_map import (
     format_field_map_text,
+    merge_field_maps,
     parse_field_map,
     parse_field_map_text,
     validate_field_map,
@@ -338,3 +339,30 @@ def test_integer_field_treats_empty_text_as_missing() -> None:
     assert extract_field(parse_field_path("json[label]"), sample, kind="integer", default=None) is None
     with pytest.raises(FieldMissing):
         extract_field(parse_field_path("json[label]"), sample, kind="integer")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "merged"),
+    [
+        (("txt", ["jpg", "txt"]), ("json[c]", ["jpg", "json"]), "txt,json[c]"),
+        # A sample with both parts keeps the value that its own field map takes.
+        (("json[c]", ["jpg", "json", "txt"]), ("txt", ["jpg", "txt"]), "json[c],txt"),
+        (("txt", ["jpg", "txt"]), ("json[c]", ["jpg", "json", "txt"]), "json[c],txt"),
+        (("txt", ["jpg", "txt", "json"]), ("json[c]", ["jpg", "json", "txt"]), None),
+        (("json[c]", ["jpg", "json"]), ("json[d]", ["jpg", "json"]), None),
+    ],
+)
+def test_merge_field_maps_keeps_fields_of_every_source(
+    first: tuple[str, list[str]], second: tuple[str, list[str]], merged: str | None
+) -> None:
+    sources = [({"image": "jpg", "caption": path}, parts) for path, parts in (first, second)]
+    expected = None if merged is None else {"image": "jpg", "caption": merged}
+    assert merge_field_maps("CaptioningSample", sources) == expected
+
+
+def test_merge_field_maps_refuses_other_fields_and_lists_of_media() -> None:
+    sources = [({"image": "jpg"}, ["jpg"]), ({"image": "jpg", "caption": "txt"}, ["jpg", "txt"])]
+    assert merge_field_maps("CaptioningSample", sources) is None
+    lists = [({"messages": "json", "images": path}, ["jpg", "json"]) for path in ("*", "*.jpg")]
+    assert merge_field_maps("ConversationSample", lists) is None
+    assert merge_field_maps("ConversationSample", lists[:1] * 2) == lists[0][0]

@@ -267,7 +267,7 @@ def _run_conversion(
     """
     started = time.monotonic()
     with closing(open_sources(sources, request, work, progress)) as opened:
-        check_renames_in_lists(common_config(opened.configs), request)
+        check_renames_in_lists(common_config(opened, request), request)
         fingerprint = _fingerprint(request, opened)
         inputs = describe_inputs(request, opened)
         if request.layout in ("polylithic", "auto") and not request.media:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -41,6 +41,7 @@ from wdsctl.core.dataset.split_rules import NO_SPLIT, SplitRule, split_set_and_n
 from wdsctl.core.directories import join_beneath
 from wdsctl.core.errors import DatasetError, Finding, InputError, UsageError
 from wdsctl.core.files import remove_tree, write_text
+from wdsctl.core.importers.shards import ShardsSource
 from wdsctl.core.index.index import IndexRequest, index_staged
 from wdsctl.core.index.media import update_media
 from wdsctl.core.index.request import MediaRequest
@@ -49,7 +50,7 @@ from wdsctl.core.json_text import read_json
 from wdsctl.core.media.selection import parse_media_selection
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.progress import Progress
-from wdsctl.core.samples.field_map import validate_field_map
+from wdsctl.core.samples.field_map import merge_field_maps, parse_field_map, validate_field_map
 from wdsctl.core.samples.field_path import FieldPath, PartAccess, parse_field_path
 from wdsctl.core.samples.fields import find_parts, is_collecting
 from wdsctl.core.samples.naming import FIRST_DOT
@@ -104,7 +105,7 @@ def finish_datasets(
     `units`: the units that have samples. `outer_location`: the location of `dest`; the caller holds its lock.
     """
     split_names: list[str] = read_json(plan.facts()["splits"])
-    config = common_config(opened.configs)
+    config = common_config(opened, request)
     carry_plan = plan_carry(opened, request, [unit.stream for unit in units] if request.makes_datasets else ())
     datasets, findings, dropped, notes = [], [], list[DroppedItem](), list[str]()
     for folder, grouped in groupby(units, key=lambda unit: unit.dataset):
@@ -135,6 +136,8 @@ def finish_datasets(
         notes.append(
             "to train, pass DEST to the loader as one dataset; or pass its blend.yaml, with the cooker in cook.py"
         )
+    if config is None and request.makes_datasets and request.finish:
+        findings += lost_field_findings(opened, datasets, request)
     return tuple(datasets), [*findings, *dropped_findings(dropped)], notes
 
 
@@ -198,13 +201,64 @@ def _index_dataset(
     return replace(dataset, sample_type=sample_type, splits=splits), findings, dropped
 
 
-def common_config(configs: Iterable[DatasetConfig | None]) -> DatasetConfig | None:
-    """The dataset.yaml that all sources share, without splits; None if they differ, or a source has none."""
-    plain = [None if config is None else _without_splits(config) for config in configs]
-    return plain[0] if plain and all(config == plain[0] for config in plain) else None
+def common_config(opened: OpenSources, request: ConvertRequest) -> DatasetConfig | None:
+    """The dataset.yaml for the samples of all sources, without splits; None if a source has none, or they differ.
+
+    Field maps may differ if `merge_field_maps` can merge them and no part gets another name. Subflavors that differ are
+    left out.
+    """
+    plain = [without_splits(config) for config in opened.configs if config is not None]
+    if not plain or len(plain) < len(opened.configs):
+        return None
+    first = plain[0]
+    subflavors = first.subflavors if all(config.subflavors == first.subflavors for config in plain) else {}
+    same = [replace(config, field_map=first.field_map, optional=(), subflavors={}) for config in plain]
+    maps = [config.field_map for config in plain]
+    if any(config != same[0] for config in same):
+        return None
+    optional = tuple(dict.fromkeys(name for config in plain for name in config.optional))
+    if all(field_map == first.field_map for field_map in maps):
+        return replace(first, subflavors=subflavors, optional=optional)
+    if request.parts.rename or not all(isinstance(source, ShardsSource) for source in opened.sources):
+        return None
+    parts = [_part_names(source) for source in opened.sources if isinstance(source, ShardsSource)]
+    merged = merge_field_maps(first.sample_type, list(zip(maps, parts, strict=True)))
+    return None if merged is None else replace(first, field_map=merged, subflavors=subflavors, optional=optional)
 
 
-def _without_splits(config: DatasetConfig) -> DatasetConfig:
+def _part_names(source: ShardsSource) -> list[str]:
+    with Catalog(source.location.catalog) as catalog:
+        return [part.name for part in catalog.parts()]
+
+
+def lost_field_findings(
+    opened: OpenSources, datasets: Iterable[ConvertedDataset], request: ConvertRequest
+) -> Iterator[Finding]:
+    """A warning WDS347 for each source with fields that the detected sample type of a dataset does not read.
+
+    The parts in the message have their names in the destination.
+    """
+    made = [locate(dataset.path).dataset_yaml for dataset in datasets]
+    read = [load_config(path) for path in made if os.path.exists(path)]
+    for spec, config in zip(opened.specs, opened.configs, strict=True):
+        for after in read if config is not None else ():
+            used = {access for path in parse_field_map(after.field_map).values() for access in path.alternatives}
+            renamed = {name: _rename_field_parts(path, request) for name, path in config.field_map.items()}
+            lost = [
+                f"{name} ({path})"
+                for name, path in renamed.items()
+                if path is not None and not used.intersection(parse_field_path(path).alternatives)
+            ]
+            if lost and after.sample_type != CRUDE:
+                yield Finding(
+                    code="WDS347",
+                    severity="warning",
+                    message=f"{after.sample_type} does not read {', '.join(lost)} of the samples from {spec.path}",
+                )
+                break
+
+
+def without_splits(config: DatasetConfig) -> DatasetConfig:
     """Remove splits and excludes, which `convert` copies per sample, and code, which is in the source's folder."""
     if config.sample_loader or isinstance(config.part_filter, str):
         config = replace(config, sample_loader="", part_filter=(), sample_type=CRUDE)

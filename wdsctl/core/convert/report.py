@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.convert.carry import DroppedItem, dropped_findings, plan_carry
-from wdsctl.core.convert.finish import common_config
+from wdsctl.core.convert.finish import common_config, without_splits
 from wdsctl.core.convert.plan import repeated_files, unread_samples
 from wdsctl.core.convert.plan_file import LeftOutSample, PlanFile, PlannedUnit, UnitResult
 from wdsctl.core.convert.request import ConvertedDataset, ConvertReport, ConvertRequest, ConvertSource
@@ -129,10 +129,13 @@ def _config_notes(opened: OpenSources, request: ConvertRequest) -> Iterator[str]
     if not request.makes_datasets or not request.finish or not configs:
         return
     has_subflavors = any(config.subflavors for config in configs)
-    if common_config(opened.configs) is not None:
+    common = common_config(opened, request)
+    if common is not None:
         if any(config.sample_loader for config in configs):
             yield "sample_loader of dataset.yaml is not copied: the destination has crude samples"
-    elif has_subflavors or common_config(configs) is None:
+        if has_subflavors and not common.subflavors:
+            yield "subflavors of dataset.yaml are not copied: the sources have different ones"
+    elif has_subflavors or any(without_splits(config) != without_splits(configs[0]) for config in configs):
         lost = (
             "their sample types, field maps and subflavors" if has_subflavors else "their sample types and field maps"
         )

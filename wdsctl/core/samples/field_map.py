@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.json_text import read_json
-from wdsctl.core.samples.field_path import QUOTED, FieldPath, parse_field_path
+from wdsctl.core.samples.field_path import QUOTED, FieldPath, PartAccess, parse_field_path
 from wdsctl.core.samples.fields import did_you_mean, find_parts, is_collecting, list_first_names
 from wdsctl.core.samples.types import CRUDE, MEDIA_LIST_KINDS, SAMPLE_TYPES, is_custom_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from wdsctl.core.samples.types import FieldKind
 
@@ -96,6 +98,47 @@ def validate_field_map(
     if part_names is not None:
         _check_parts(paths, kinds, tuple(part_names), where)
     return paths
+
+
+def merge_field_maps(
+    sample_type: str, sources: Sequence[tuple[Mapping[str, str], Collection[str]]]
+) -> dict[str, str] | None:
+    """The field map of a dataset with the samples of several ones, whose field maps and part names are `sources`.
+
+    Each field gets the alternatives of all sources, in an order in which every source's own alternatives come before
+    others that name one of its parts: its samples keep their values. None if there is no such order, the sources map
+    different fields, or a field that collects parts has different paths.
+    """
+    kinds = {field.name: field.kind for field in SAMPLE_TYPES.get(sample_type, ())}
+    maps = [(parse_field_map(field_map), parts) for field_map, parts in sources]
+    names = list(maps[0][0])
+    if any(field_map.keys() != set(names) for field_map, _ in maps):
+        return None
+    paths = [
+        _merge_paths([(field_map[name], parts) for field_map, parts in maps], kinds.get(name, "any")) for name in names
+    ]
+    found = [str(path) for path in paths if path is not None]
+    return dict(zip(names, found, strict=True)) if len(found) == len(names) else None
+
+
+def _merge_paths(sources: Sequence[tuple[FieldPath, Collection[str]]], kind: FieldKind) -> FieldPath | None:
+    first = sources[0][0]
+    if all(path == first for path, _ in sources):
+        return first
+    if any(is_collecting(path, kind) for path, _ in sources):
+        return None
+    every = dict.fromkeys(access for path, _ in sources for access in path.alternatives)
+    order = TopologicalSorter[PartAccess](dict.fromkeys(every, ()))
+    for path, parts in sources:
+        for before, after in pairwise(path.alternatives):
+            order.add(after, before)
+        for access in every:
+            if access not in path.alternatives and access.part in parts:
+                order.add(access, path.alternatives[-1])
+    try:
+        return FieldPath(tuple(order.static_order()))
+    except CycleError:
+        return None
 
 
 def check_sample_type(sample_type: str, *, where: str = "") -> None:
