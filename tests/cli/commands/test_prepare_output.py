@@ -31,6 +31,11 @@ def test_prepare_prints_results_by_phase(render_piped: Show) -> None:
     ]
 
 
+def test_prepare_prints_type_of_existing_dataset_yaml(render_piped: Show) -> None:
+    kept = a_prepare_report(detection=None, sample_type="ImageSample", field_map={"image": "jpg,png"})
+    assert "  type   ImageSample: image=jpg,png (from dataset.yaml)" in render_piped(render_prepare(kept))
+
+
 def test_up_to_date_prepare_prints_one_line(render_piped: Show) -> None:
     report = a_prepare_report(up_to_date=True, index=an_index_report(up_to_date=True))
     assert render_piped(render_prepare(report)) == ["shards: up to date (5,029 shards, 1,204,332 samples, 40.0 GiB)"]

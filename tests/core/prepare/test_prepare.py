@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import RecordingProgress, a_dataset, a_folder, samples, some_shards, tree
+from tests.build import RecordingProgress, a_dataset, a_folder, rewrite_shard, samples, some_shards, tree
 from tests.core.captioned import a_jpeg, captions
 from tests.core.dumps import catalog_of, split_of
 from wdsctl.core.catalog.ledger import Ledger
@@ -271,3 +271,32 @@ def test_videos_with_texts_are_video_samples(tmp_path: Path) -> None:
 
     config = load_config(locate(root).dataset_yaml)
     assert (config.sample_type, config.field_map) == ("VideoSample", {"video": "mp4", "text": "txt"})
+
+
+def test_prepare_notes_that_changed_shards_fit_type_instead_of_crude_samples(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": {f"{i}.bin": b"\0\1" for i in range(4)}})
+    assert prepare(root).sample_type == "CrudeSample"
+    rewrite_shard(f"{root}/a.tar", captions(0, 5))
+
+    report = prepare(root)
+
+    assert (report.detection, report.sample_type, report.index is not None) == (None, "CrudeSample", True)
+    assert report.index is not None
+    (note,) = (each for each in report.index.findings if each.code == "WDS261")
+    assert note.severity == "note"
+    assert "look like CaptioningSample: image=jpg,caption=txt" in note.message
+    assert f"`wdsctl prepare {root} --redetect`" in note.message
+    assert prepare(root, None, PrepareRequest(redetect=True)).field_map == {"image": "jpg", "caption": "txt"}
+
+
+def test_prepare_notes_no_other_type_of_crude_samples_with_own_code(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": {f"{i}.bin": b"\0\1" for i in range(4)}})
+    prepare(root)
+    authored = Path(locate(root).dataset_yaml)
+    authored.write_text(authored.read_text() + "part_filter: [jpg]\n")
+    rewrite_shard(f"{root}/a.tar", captions(0, 5))
+
+    report = prepare(root)
+
+    assert report.index is not None
+    assert "WDS261" not in {each.code for each in report.index.findings}

@@ -340,6 +340,16 @@ def _steps(
         yield from _folder(report.folder)
     if report.index is not None:
         yield from _index(report.index, with_changes=report.conversion is None)
+    yield from _type_rows(report, type_note, explain=explain, is_sure=is_sure, accepted=accepted)
+    if report.split is not None:
+        yield "split", rule_text(report.split)
+        yield "", splits_table(report.split.splits)
+
+
+def _type_rows(
+    report: PrepareReport, type_note: str, *, explain: bool, is_sure: bool, accepted: Detection | None
+) -> Iterator[tuple[str, RenderableType]]:
+    """The sample type, and where it comes from."""
     if report.detection is not None and report.index is not None:
         yield from [("type", type_note)] if type_note else detection_rows(report.detection, explain=explain)
         yield from preview_rows(accepted, report.detection) if accepted is not None else ()
@@ -350,12 +360,12 @@ def _steps(
         config = os.path.join(report.dest, "monolithic.yaml") if report.primary else config
         if is_sure:
             yield "", display_path(config)
-    elif report.form is not None and report.conversion is not None and not report.dry_run:
-        sample_type = report.sample_type or report.conversion.datasets[-1].sample_type or "none"
-        yield "type", f"{sample_type} (defined by {report.form.name})"
-    if report.split is not None:
-        yield "split", rule_text(report.split)
-        yield "", splits_table(report.split.splits)
+    elif report.sample_type:
+        field_map = f": {format_field_map(dict(report.field_map))}" if report.field_map else ""
+        origin = f"from {'monolithic.yaml' if report.primary else 'dataset.yaml'}"
+        if report.form is not None and report.conversion is not None:
+            origin = f"defined by {report.form.name}"
+        yield "type", f"{report.sample_type}{field_map} ({origin})"
 
 
 def _unlike_forms(form: SourceForm) -> Iterator[str]:

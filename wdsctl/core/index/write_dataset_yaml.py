@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.totals import PartCount
 from wdsctl.core.dataset.config import DatasetConfig, dump_config, load_config
-from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
+from wdsctl.core.dataset.location import DatasetLocation, shell_command, shell_command_at
 from wdsctl.core.dataset.shard_names import is_jsonl_name
-from wdsctl.core.errors import DatasetError, UsageError
+from wdsctl.core.errors import DatasetError, Finding, UsageError
 from wdsctl.core.files import set_aside, write_text
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.progress import Progress
@@ -32,6 +32,7 @@ from wdsctl.core.samples.fields import did_you_mean, list_first_names
 from wdsctl.core.samples.types import CRUDE
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import FileRange, Storage
+from wdsctl.core.urls import redact_secrets
 
 EVIDENCE_SHARDS = 8  # spread over the dataset
 EVIDENCE_SAMPLES = 64  # of all these shards: pairs of neighbours, which often have the same class
@@ -241,6 +242,31 @@ def detect_dataset_type(location: DatasetLocation, generation: int) -> Detection
         return infer_sample_type(collect_evidence(location.root, offsets, parts, storage), is_jsonl=of_lines)
     finally:
         storage.close()
+
+
+def fitting_type_findings(
+    location: DatasetLocation, generation: int, config: DatasetConfig, source: str, dest: str
+) -> list[Finding]:
+    """A note WDS261 if dataset.yaml has crude samples, and their shards now fit a sample type for sure.
+
+    `source`, `dest`: the arguments of `prepare`, for the command that writes this type. Cost: as `detect_dataset_type`.
+    """
+    if config.sample_type != CRUDE or config.sample_loader or config.part_filter or config.refs or config.sequences:
+        return []
+    found = detect_dataset_type(location, generation)
+    if found.sample_type == CRUDE or not found.is_sure:
+        return []
+    arguments = [redact_secrets(path) for path in dict.fromkeys((source, dest))]
+    catalog = () if location.has_catalog_inside else ("--catalog", location.meta)
+    return [
+        Finding(
+            code="WDS261",
+            severity="note",
+            message=f"dataset.yaml has the type {CRUDE}, and the samples look like {found.sample_type}: "
+            f"{format_field_map_text(found.field_map)}; to write this type, run "
+            f"{shell_command('prepare', *arguments, '--redetect', *catalog)}",
+        )
+    ]
 
 
 def resolve_sample_type(

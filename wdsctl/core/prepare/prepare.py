@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -40,6 +40,7 @@ from wdsctl.core.index.request import MediaRequest
 from wdsctl.core.index.write_dataset_yaml import (
     SampleTypeRequest,
     UnsureTypeError,
+    fitting_type_findings,
     is_doubtful,
     set_aside_broken_config,
     write_dataset_yaml,
@@ -106,7 +107,8 @@ class PrepareReport:
     form: SourceForm | None = None  # None: the user selected shards
     conversion: ConvertReport | None = None  # of a source that is neither raw files nor shards
     primary: str = ""  # the primary of a polylithic `dest`
-    sample_type: str = ""  # of the complete samples of a polylithic `dest`
+    sample_type: str = ""  # in dataset.yaml, or of the complete samples of a polylithic `dest`; empty if not written
+    field_map: Mapping[str, str] = field(default_factory=dict)  # of this sample type
     robot: RobotReport | None = None  # of a LeRobot dataset
 
 
@@ -317,6 +319,7 @@ def _prepare_polylithic(folder: str, request: PrepareRequest, progress: Progress
         up_to_date=report.up_to_date and not is_new,
         primary=redact_secrets(layout.primary),
         sample_type=config.sample_type,
+        field_map=config.field_map,
     )
 
 
@@ -348,7 +351,7 @@ def _run_steps(
     folder = None
     if listing:
         folder = _write_shards(location, source, dest, request, listing, entry, check_writer, progress)
-    detection = split = unsure = None
+    detection = split = unsure = config = None
     is_new = False
     # The catalog is published once, with its splits. dataset.yaml comes first: it names the optional fields, and
     # receives the split rule. After a kill in between, the next run builds the catalog from it.
@@ -375,6 +378,12 @@ def _run_steps(
                 kept = (each for each in indexed.findings if each.code != "WDS108")
                 entry.findings += lacking
                 indexed = replace(indexed, findings=(*kept, *lacking))
+            config = load_config(here.dataset_yaml) if os.path.exists(here.dataset_yaml) else None
+            is_kept = config is not None and not is_new and not is_polylithic(os.path.dirname(location.root))
+            if config is not None and is_kept and not indexed.up_to_date:
+                fitting = fitting_type_findings(here, indexed.generation, config, source, dest)
+                entry.findings += fitting
+                indexed = replace(indexed, findings=(*indexed.findings, *fitting))
             is_new = write_rule(here, request.index.key_until) or is_new
             split, is_divided = ensure_split(
                 here,
@@ -401,6 +410,8 @@ def _run_steps(
         split=split,
         up_to_date=indexed.up_to_date and not is_new and (folder is None or folder.written == 0),
         dry_run=False,
+        sample_type=config.sample_type if config is not None else "",
+        field_map=config.field_map if config is not None else {},
     )
     if unsure is not None:
         unsure.report = replace(report, up_to_date=False)
