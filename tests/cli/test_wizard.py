@@ -26,9 +26,11 @@ from wdsctl.cli.wizard import (
 )
 from wdsctl.core import importers
 from wdsctl.core.dataset.config import load_config
+from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.split_rules import parse_split_shares
 from wdsctl.core.importers.protocol import FormatMatch
 from wdsctl.core.index.request import IndexRequest
+from wdsctl.core.index.write_dataset_yaml import UnsureTypeError
 from wdsctl.core.prepare.prepare import PrepareReport
 from wdsctl.core.prepare.prepare import prepare as prepare_dataset
 from wdsctl.core.prepare.request import PrepareRequest
@@ -231,15 +233,15 @@ def test_wizard_writes_same_dataset_yaml_as_run_without_questions(
     pictures = {f"{i:03d}.jpg": jpg for i in range(120)} | {f"{i:03d}.webp": webp for i in range(120, 160)}
     table = "image,caption\n" + "".join(f"{name},caption {i}\n" for i, name in enumerate(pictures))
     source = f"{a_folder(tmp_path / 'raw', {**pictures, 't.csv': table.encode()})}/t.csv"
-    asked, silent = str(tmp_path / "asked"), str(tmp_path / "silent")
+    with_questions, without = str(tmp_path / "with"), str(tmp_path / "without")
 
-    prepare_dataset(source, silent)
-    command = PrepareCommand(source=source, dest=asked, request=PrepareRequest())
+    prepare_dataset(source, without)
+    command = PrepareCommand(source=source, dest=with_questions, request=PrepareRequest())
     outcome = prepare_with_questions(command, Interview(make_answers("", True)), QUIET)
 
-    written = load_config(f"{asked}/.wdsctl/dataset.yaml")
+    written = load_config(f"{with_questions}/.wdsctl/dataset.yaml")
     assert written.field_map == {"image": "jpg,webp", "caption": "json[caption]"}
-    assert written == load_config(f"{silent}/.wdsctl/dataset.yaml")
+    assert written == load_config(f"{without}/.wdsctl/dataset.yaml")
     Output().answer(
         "prepare", outcome.report, prepare_renderer(outcome.command.request, accepted=outcome.command.accepted)
     )
@@ -410,6 +412,32 @@ def test_wizard_confirms_uncertain_type_and_adds_it_to_command(photos: str) -> N
     assert [request.request.sample_type for request in prepare.requests] == [DETECTION.sample_type]
     assert prepare.requests[0].request.field_map == {}
     assert "--sample-type" in " ".join(command_lines(outcome.command, 200))
+
+
+@pytest.mark.parametrize(
+    ("answers", "sample_type", "is_accepted"),
+    [((True,), "CaptioningSample", True), ((False, "crude"), "CrudeSample", False)],
+)
+def test_wizard_asks_again_if_whole_dataset_is_uncertain(
+    photos: str, answers: tuple[str | bool, ...], sample_type: str, is_accepted: bool
+) -> None:
+    doubtful = replace(DETECTION, confidence=0.75)
+    requests: list[PrepareCommand] = []
+
+    def run(request: PrepareCommand, _output: Output) -> PrepareReport:
+        requests.append(request)
+        if not request.request.sample_type:
+            raise UnsureTypeError(locate(photos), doubtful)
+        return a_prepare_report()
+
+    ask = make_answers(True, *answers)
+    request = PrepareCommand(source=photos, dest="shards", request=PrepareRequest(split={"train": 1.0}))
+    outcome = prepare_with_questions(request, Interview(ask), QUIET, run, lambda _request, _output: DETECTION)
+
+    assert ask.questions[:2] == ["use it?", "the detection is uncertain; use the detected type?"]
+    assert f"--sample-type {sample_type} --no-input" in command_lines(outcome.command, 1000)[0]
+    assert outcome.command.accepted == (doubtful if is_accepted else None)
+    assert len(requests) == 2
 
 
 @pytest.mark.parametrize("answer", [True, False])

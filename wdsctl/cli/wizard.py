@@ -226,23 +226,35 @@ def _prepare_with_questions(
     run: Callable[[PrepareCommand, Output], PrepareReport],
     detect: Callable[[PrepareCommand, Output], Detection | None],
 ) -> PrepareOutcome:
-    from wdsctl.core.split.split import SamplesWouldMoveError
-
     with report_unwritten_interrupt():
         command = confirm_sample_type(ask_missing(command, interview, output), detect, interview, output)
-    try:
-        with _record_answers(command, interview):
-            report = run(command, output)
-    except SamplesWouldMoveError as refused:
-        from wdsctl.cli.commands.split import render_moves
-
-        output.warn(*render_moves(refused.report))
-        if not interview.confirm("move them?", default=False):
-            raise
-        command = replace(command, request=replace(command.request, may_move=True))
-        with _record_answers(command, interview):
-            report = run(command, output)
+    command, report = _run_confirmed(command, interview, output, run)
     return PrepareOutcome(command=command, report=report, has_prompted=interview.has_prompted)
+
+
+def _run_confirmed(
+    command: PrepareCommand,
+    interview: Interview,
+    output: Output,
+    run: Callable[[PrepareCommand, Output], PrepareReport],
+) -> tuple[PrepareCommand, PrepareReport]:
+    """Run `prepare`, again after each confirmation that only the finished shards show to be necessary."""
+    from wdsctl.core.index.write_dataset_yaml import UnsureTypeError
+    from wdsctl.core.split.split import SamplesWouldMoveError
+
+    while True:
+        try:
+            with _record_answers(command, interview):
+                return command, run(command, output)
+        except SamplesWouldMoveError as refused:
+            from wdsctl.cli.commands.split import render_moves
+
+            output.warn(*render_moves(refused.report))
+            if not interview.confirm("move them?", default=False):
+                raise
+            command = replace(command, request=replace(command.request, may_move=True))
+        except UnsureTypeError as unsure:
+            command = _choose_type(command, unsure.detection, "detected in the whole dataset:", interview, output)
 
 
 def _record_answers(command: PrepareCommand, interview: Interview) -> contextlib.AbstractContextManager[None]:
@@ -361,23 +373,30 @@ def confirm_sample_type(
     The request gets an accepted type only if it is uncertain, and no field map: `prepare` detects the fields in the
     whole dataset, of which the user has seen some samples.
     """
-    from wdsctl.cli.tables import labelled_lines
-
     request = command.request
     if request.sample_type or request.field_map or (detection := detect(command, output)) is None:
         return command
+    return _choose_type(command, detection, "detected:", interview, output)
+
+
+def _choose_type(
+    command: PrepareCommand, detection: Detection, title: str, interview: Interview, output: Output
+) -> PrepareCommand:
+    """Show a detected sample type, and record it as accepted, or ask for another one."""
+    from wdsctl.cli.tables import labelled_lines
+
+    request = command.request
     show = output.note if interview.yes else output.warn
-    show("detected:", labelled_lines(_fit_to_screen(detection)))
+    show(title, labelled_lines(_fit_to_screen(detection)))
     choices = "y: use the detected type. n: choose another sample type:\n" + _type_lines()
-    if interview.confirm(
-        "use it?" if detection.is_sure else "the detection is uncertain; use the detected type?", choices=choices
-    ):
+    question = "use it?" if detection.is_sure else "the detection is uncertain; use the detected type?"
+    if interview.confirm(question, choices=choices):
         if not (detection.is_sure or interview.yes):
             request = replace(request, sample_type=detection.sample_type)
         return replace(command, request=request, accepted=detection)
     sample_type = interview.ask_until("sample type (? lists them)", _parse_sample_type, output, choices=_type_lines())
     fields = _ask_fields(sample_type, detection, interview, output)
-    return replace(command, request=replace(request, sample_type=sample_type, field_map=fields))
+    return replace(command, request=replace(request, sample_type=sample_type, field_map=fields), accepted=None)
 
 
 def _fit_to_screen(detection: Detection) -> list[tuple[str, RenderableType]]:

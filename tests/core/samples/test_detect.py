@@ -37,7 +37,7 @@ IMAGE_TURNS = [{"role": "user", "content": "<image> hi"}, {"role": "assistant", 
 COCO = {"annotations": [{"bbox": [0, 0, 1, 1], "category_id": 3, "iscrowd": 0, "area": 1.5}]}
 
 
-def make_evidence(**parts: bytes | dict[str, Any] | list[Any] | tuple[int, bytes]) -> Evidence:
+def make_evidence(**parts: bytes | dict[str, Any] | list[Any] | tuple[int, bytes | dict[str, Any]]) -> Evidence:
     """Evidence of 100 samples. Underscores in names mean dots; dicts and lists are JSON; (60, x) is in 60 samples."""
     evidence = []
     for name, content in parts.items():
@@ -418,7 +418,7 @@ def test_text_of_most_videos_is_optional() -> None:
     assert (detection.sample_type, detection.optional, detection.is_sure) == ("VideoSample", ("text",), True)
 
 
-def test_label_of_all_images_comes_before_captions_of_most() -> None:
+def test_detection_prefers_label_of_all_images_to_captions_of_some() -> None:
     detection = infer_sample_type(make_evidence(jpg=JPEG, cls=b"17", json=(75, {"caption": "x"})))
     assert detection.sample_type == "ImageClassificationSample"
 

@@ -238,10 +238,11 @@ def lost_field_findings(
 
     The parts in the message have their names in the destination.
     """
-    made = [locate(dataset.path).dataset_yaml for dataset in datasets]
-    read = [load_config(path) for path in made if os.path.exists(path)]
-    for spec, config in zip(opened.specs, opened.configs, strict=True):
-        for after in read if config is not None else ():
+    paths = [locate(dataset.path).dataset_yaml for dataset in datasets]
+    read = [load_config(path) for path in paths if os.path.exists(path)]
+    before = [(spec, config) for spec, config in zip(opened.specs, opened.configs, strict=True) if config is not None]
+    for spec, config in before:
+        for after in read:
             used = {access for path in parse_field_map(after.field_map).values() for access in path.alternatives}
             renamed = {name: _rename_field_parts(path, request) for name, path in config.field_map.items()}
             lost = [
