@@ -71,7 +71,7 @@ def run(source: Path, **more: Any) -> PrepareReport:
 
 
 def rerun(source: Path, **more: Any) -> PrepareReport:
-    return run(source, split=None, **more)
+    return run(source, split=None, split_by="auto", **more)
 
 
 def locate_pictures(source: Path) -> dict[bytes, list[tuple[str, str]]]:
