@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,38 @@ def test_validate_level_refs_reports_every_reference_to_missing_media(wdsctl: Wd
     messages = {each["message"] for each in result.document["findings"]}
     assert messages == {f"'b0.jpg' does not exist (jpg of {root / 'media'})"}
     assert {each["shard"].split("/")[0] for each in result.document["findings"]} == {"primary"}
+
+
+def damage_questions(root: Path) -> None:
+    """Leave one question without its image, one with an image that is missing, and one with broken references."""
+    shard = next((root / "primary").glob("*.tar"))
+    with tarfile.open(shard) as tar:
+        members = {each.name: tar.extractfile(each).read() for each in tar.getmembers()}  # type: ignore[union-attr]
+    values = {"a0.refs.json": b"{}", "b1.refs.json": b'{"jpg": "x.jpg"}', "c2.refs.json": b"[]"}
+    assert values.keys() <= members.keys()
+    rewrite_shard(shard, members | values)
+
+
+@pytest.mark.parametrize("dataset", ["", "primary"])
+def test_validate_level_schema_checks_complete_samples(wdsctl: Wdsctl, root: Path, dataset: str) -> None:
+    intact = wdsctl("validate", root / dataset, "--level", "schema", "--json").document
+    assert (intact["findings"], intact["levels"], intact["samples"]) == ([], ["structure", "schema"], 12)
+
+    damage_questions(root)
+    assert wdsctl("index", root / "primary").code == 0
+    result = wdsctl("validate", root / dataset, "--level", "schema", "--json")
+
+    assert result.code == 1
+    found = {(each["key"], each["code"]) for each in result.document["findings"] if each["severity"] == "error"}
+    assert found == {("a0", "WDS148"), ("b1", "WDS343"), ("c2", "WDS343")}
+
+
+def test_validate_lists_no_level_that_was_skipped(wdsctl: Wdsctl, root: Path) -> None:
+    (root / "monolithic.yaml").unlink()
+    document = wdsctl("validate", root, "--level", "schema", "--json").document
+
+    assert document["levels"] == ["structure"]
+    assert document["skipped"] == ["primary: schema skipped: dataset.yaml has no sample type with a field map"]
 
 
 def test_validate_checks_view_at_root(wdsctl: Wdsctl, root: Path) -> None:

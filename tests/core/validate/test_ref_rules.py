@@ -173,6 +173,35 @@ def test_blend_file_without_stores_advises_no_option_that_is_refused(tmp_path: P
     assert "--refs" not in "".join(notes.values())
 
 
+def test_level_refs_is_skipped_without_note_if_samples_name_no_media(tmp_path: Path) -> None:
+    index(a_dataset(tmp_path / "a", {"s.tar": {"a.json": b'{"text": "a dog"}'}}))
+    report = validate(str(tmp_path / "a"), refs_request())
+
+    assert (report.findings, report.levels) == ((), ("structure",))
+    assert report.skipped == ("refs skipped: the first samples name no media in JSON",)
+
+
+def test_blend_file_detects_fields_that_name_arrays(tmp_path: Path) -> None:
+    a_primary(tmp_path, ["1.npy", "2.npy"])
+    index(a_dataset(tmp_path / "arrays", {"s.tar": {"1.npy": b"1"}}))
+    (tmp_path / "train.yaml").write_text("splits:\n  train:\n    path: qa.jsonl\n    aux: {arrays: arrays}\n")
+    report = validate_blend(str(tmp_path / "train.yaml"), ValidateRequest(levels=("structure", "refs")))
+
+    assert [(each.code, each.key) for each in report.findings] == [("WDS550", "1")]
+    assert report.not_checked.startswith("structure, refs only")
+
+
+def test_stores_of_blend_file_precede_saved_rules(tmp_path: Path) -> None:
+    primary = a_primary(tmp_path, ["a/1.jpg", "a/2.jpg"])
+    validate(primary, refs_request(("image", media(tmp_path))))
+    assert load_config(locate(primary).dataset_yaml).refs
+    index(a_dataset(tmp_path / "fewer", {"s.tar": {"a/1.jpg": b"1"}}))
+    (tmp_path / "train.yaml").write_text("splits:\n  train:\n    path: qa.jsonl\n    aux: {m: fewer}\n")
+    report = validate_blend(str(tmp_path / "train.yaml"), ValidateRequest(levels=("structure", "refs")))
+
+    assert [(each.code, each.key) for each in report.findings if each.severity == "error"] == [("WDS550", "1")]
+
+
 def test_blend_file_checks_references_of_view(tmp_path: Path) -> None:
     primary = a_primary(tmp_path, ["a/1.jpg", "a/7.jpg"])
     media(tmp_path)

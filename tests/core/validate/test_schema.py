@@ -29,7 +29,12 @@ def check_schema(
     for name, part in parts.items():
         part_checks[name] = PartToCheck(0, "k", name, len(data), len(part))
         data += part
-    check_sample_schema(memory_reader(data), part_checks, rules, found, reports_unparsable=reports_unparsable)
+    read = memory_reader(data)
+
+    def read_part(part: PartToCheck, start: int, size: int) -> bytes:
+        return read(part.offset + start, size)
+
+    check_sample_schema(read_part, part_checks, rules, found, reports_unparsable=reports_unparsable)
     return [(each.finding.code, each.finding.message) for each in found.to_findings()]
 
 

@@ -256,6 +256,8 @@ def render_validation(report: ValidateReport, *, limit: int = 0) -> Iterator[Ren
     )
     yield f"{display_path(report.root)}{view_suffix(report.view)}: {count_severities(report.findings)}"
     yield f"  checked {checked} in {format_duration(report.seconds)}{_coverage_text(report)}"
+    for each in report.skipped:
+        yield f"  {escape_line(each)}"
     if report.not_checked:
         yield f"  {report.not_checked}"
     if report.unread:

@@ -6,7 +6,6 @@ from a prepared dataset whose dataset.yaml maps fields to stores (`refs:`).
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,8 +30,11 @@ from wdsctl.core.importers.references import (
     MediaStore,
     PreparedMediaStore,
     foreign_primary_error,
+    missing_object_error,
     open_media_store,
     parts_of_line,
+    read_json_object,
+    reference_items,
 )
 from wdsctl.core.importers.shards import SHARDS_OPTIONS, ShardsSource
 from wdsctl.core.json_text import read_json, values_at_path
@@ -178,11 +180,11 @@ class PolylithicSource:
         if self._layout.form == "jsonl":
             line = _json_part(parts, "json")
             return parts_of_line(line), [
-                (name, self._stores[0], entry) for name, entry in _reference_items(line.get("media"))
+                (name, self._stores[0], entry) for name, entry in reference_items(line.get("media"))
             ]
         references = _json_part(parts, REFERENCES_PART)
         own = [part for part in parts if part.name != REFERENCES_PART]
-        return own, [(name, self._stores[0], entry) for name, entry in _reference_items(references)]
+        return own, [(name, self._stores[0], entry) for name, entry in reference_items(references)]
 
     def _field_references(self, parts: Sequence[Part]) -> Iterator[tuple[str, MediaStore, str]]:
         line = _json_part(parts, "json")
@@ -206,19 +208,8 @@ def _nested_value(value: Any, field: str) -> Any:
 def _json_part(parts: Sequence[Part], name: str) -> dict[str, Any]:
     for part in parts:
         if part.name == name:
-            try:
-                value = json.loads(part.data)
-            except (ValueError, RecursionError) as error:
-                raise foreign_primary_error(f"the part {name} is not JSON") from error
-            if isinstance(value, dict):
-                return value
-    raise foreign_primary_error(f"a sample has no part {name} that is an object")
-
-
-def _reference_items(value: Any) -> list[tuple[str, str]]:
-    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
-        raise foreign_primary_error("the references of a sample are not an object of names")
-    return sorted(value.items())
+            return read_json_object(part.data, name)
+    raise missing_object_error(name)
 
 
 class PolylithicImporter:

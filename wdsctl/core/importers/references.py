@@ -71,6 +71,28 @@ def parts_of_line(line: Mapping[str, Any]) -> list[Part]:
         raise foreign_primary_error("a line of the primary lacks the object of the sample's parts") from error
 
 
+def read_json_object(data: bytes, part: str) -> dict[str, Any]:
+    """Parse a part of a primary. Raises DatasetError WDS343 if it is not a JSON object."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise foreign_primary_error(f"the part {part} is not JSON") from error
+    if not isinstance(value, dict):
+        raise missing_object_error(part)
+    return value
+
+
+def missing_object_error(part: str) -> DatasetError:
+    return foreign_primary_error(f"a sample has no part {part} that is an object")
+
+
+def reference_items(value: Any) -> list[tuple[str, str]]:
+    """The references of a sample: (part, entry of the media dataset). Raises DatasetError WDS343 for another value."""
+    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
+        raise foreign_primary_error("the references of a sample are not an object of names")
+    return sorted(value.items())
+
+
 def foreign_primary_error(message: str) -> DatasetError:
     """The error WDS343 for a primary that `convert` did not write."""
     return DatasetError(message, hint="convert the original dataset again with `--layout polylithic`", code="WDS343")

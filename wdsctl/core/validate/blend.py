@@ -6,45 +6,32 @@ Validates every dataset that the file names, the references of each dataset into
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import replace
 
 from wdsctl.core.blend import Leaf, list_split_names, read_blend
 from wdsctl.core.catalog.ledger import Ledger
-from wdsctl.core.catalog.presence import wait_for_catalog
-from wdsctl.core.catalog.read import read_current_generation
 from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.polylithic import find_polylithic_folder, follow_to_primary, read_polylithic_folder
 from wdsctl.core.dataset.view_root import locate_view, parse_root
 from wdsctl.core.errors import Finding, OptionConflict, WdsctlError
-from wdsctl.core.index.first_use import ensure_current_catalog
 from wdsctl.core.inspect.blend import SplitRangeCache
-from wdsctl.core.json_text import read_json
-from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
-from wdsctl.core.storage.open import storage_for
 from wdsctl.core.urls import redact_secrets
 from wdsctl.core.validate.dataset import sort_findings, validate_dataset
 from wdsctl.core.validate.quarantine import QUARANTINE_SCOPE, list_quarantined_shards, release_from_quarantine
-from wdsctl.core.validate.ref_stores import clear_store_cache, open_ref_store
-from wdsctl.core.validate.refs import can_hold_refs, find_media_names
+from wdsctl.core.validate.ref_stores import clear_store_cache
 from wdsctl.core.validate.request import (
     QuarantineReport,
     ReleaseReport,
     ValidateReport,
     ValidateRequest,
+    describe_undecoded,
     match_pattern,
     match_shards,
 )
-
-_MAX_PROBED_SAMPLES = 200  # samples per dataset, to find the fields that refer to its stores
-
-# What to do about a dataset without rules for the level `refs`, in place of the option `--refs`.
-_HINT_WITH_STORES = "the first samples have no names of media; write `refs:` in dataset.yaml"
-_HINT_WITHOUT_STORES = "list the stores under `aux` in the blend file, or write `refs:` in dataset.yaml"
 
 
 def check_split_files(path: str) -> tuple[Finding, ...]:
@@ -100,9 +87,9 @@ def validate_blend(
     findings = [*check_split_files(path)]
     for finding in findings:  # before the datasets, which can take hours
         progress.note(f"{finding.code}: {finding.message}")
-    return _validate_datasets(
-        path, datasets_with_stores(path), findings, request, workers=workers, wait=wait, progress=progress
-    )
+    datasets = datasets_with_stores(path)
+    reports = _validate_each(datasets, request, workers=workers, wait=wait, progress=progress)
+    return _combine_reports(path, datasets, reports, findings, request)
 
 
 def validate_polylithic(
@@ -121,58 +108,62 @@ def validate_polylithic(
         )
     root, view = parse_root(path)
     folder = read_polylithic_folder(root)
-    datasets: dict[str, list[str] | None] = {follow_to_primary(path): [folder.media]}
+    primary = follow_to_primary(path)
+    datasets: dict[str, list[str] | None] = {primary: [folder.media]}
     if not view:
         datasets[folder.media] = None
+    reports = _validate_each(datasets, request, workers=workers, wait=wait, progress=progress)
     # `_prefix_shards` names datasets relative to the folder of the file.
-    return replace(
-        _validate_datasets(folder.config, datasets, [], request, workers=workers, wait=wait, progress=progress),
-        root=redact_secrets(root),
-        view=view,
-    )
+    combined = _combine_reports(folder.config, datasets, reports, [], request)
+    return replace(combined, root=redact_secrets(root), samples=reports[primary].samples, view=view)
 
 
-def _validate_datasets(
-    path: str,
+def _validate_each(
     datasets: Mapping[str, Sequence[str] | None],
-    findings: Sequence[Finding],
     request: ValidateRequest,
     *,
     workers: int,
     wait: float,
     progress: Progress,
-) -> ValidateReport:
-    """Validate datasets, each with its stores, that the file `path` describes, and combine the reports.
+) -> dict[str, ValidateReport]:
+    """Validate datasets, each with its stores.
 
     A dataset with None instead of stores is itself a store: the level `refs` applies only if dataset.yaml has rules.
     """
-    started = time.monotonic()
     clear_store_cache()  # stores may have changed since an earlier call
     reports: dict[str, ValidateReport] = {}
     for root, stores in datasets.items():
         progress.note(f"validating {root}")
         location, _ = locate_view(root)
-        refs: tuple[tuple[str, str], ...] = ()
-        if stores and "refs" in request.levels:
-            wait_for_catalog(location, wait, progress.note)
-            ensure_current_catalog(location)
-            refs = detect_ref_fields(location, stores)
         levels = request.levels
         if stores is None and not _has_ref_rules(location):
             levels = tuple(each for each in request.levels if each != "refs")
         reports[root] = validate_dataset(
-            root,
-            replace(request, levels=levels),
-            workers=workers,
-            wait=wait,
-            progress=progress,
-            detected_refs=refs,
-            refs_hint=_HINT_WITH_STORES if stores else _HINT_WITHOUT_STORES,
+            root, replace(request, levels=levels), workers=workers, wait=wait, progress=progress, stores=stores
         )
+    return reports
+
+
+def _combine_reports(
+    path: str,
+    datasets: Mapping[str, Sequence[str] | None],
+    reports: Mapping[str, ValidateReport],
+    findings: Sequence[Finding],
+    request: ValidateRequest,
+) -> ValidateReport:
+    """Combine the reports of datasets that the file `path` describes, and findings about the file."""
     findings = [
         *findings,
         *(finding for root, report in reports.items() for finding in _prefix_shards(root, path, report.findings)),
     ]
+    # Media have no sample type of their own, and refer to nothing.
+    skipped = {
+        f"{_relative_name(root, path)}: {each}": None
+        for root, report in reports.items()
+        if datasets[root] is not None
+        for each in report.skipped
+    }
+    levels = tuple(level for level in request.levels if any(level in report.levels for report in reports.values()))
     quarantines = {root: report.quarantine for root, report in reports.items() if report.quarantine is not None}
     quarantine = QuarantineReport(
         samples=sum(each.samples for each in quarantines.values()),
@@ -187,29 +178,14 @@ def _validate_datasets(
         samples=sum(report.samples for report in reports.values()),
         size_bytes=sum(report.size_bytes for report in reports.values()),
         findings=tuple(sort_findings(findings)),
-        seconds=time.monotonic() - started,
-        levels=request.levels,
+        seconds=sum(report.seconds for report in reports.values()),
+        levels=levels,
+        skipped=tuple(skipped),
         unread=sum(report.unread for report in reports.values()),
         share=request.share,
         seed=request.seed,
         quarantine=quarantine if request.quarantine else None,
-        not_checked=next((report.not_checked for report in reports.values() if report.not_checked), ""),
-    )
-
-
-def detect_ref_fields(location: DatasetLocation, stores: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Find the JSON fields that hold names of media in the first samples: (field, store).
-
-    A field refers to the store that has most of its names. If no store has any, it refers to the first one, so that
-    `validate` reports the names as missing there.
-    """
-    names: dict[str, list[str]] = {}
-    for value in _first_json_values(location):
-        for field, name in find_media_names(value):
-            names.setdefault(field, []).append(name)
-    return tuple(
-        (field, max(stores, key=lambda store: _count_entries(store, field_names)))
-        for field, field_names in names.items()
+        not_checked=describe_undecoded(levels) if any(report.not_checked for report in reports.values()) else "",
     )
 
 
@@ -217,26 +193,6 @@ def _has_ref_rules(location: DatasetLocation) -> bool:
     with suppress(WdsctlError):  # `validate_dataset` reports an invalid dataset.yaml
         return os.path.exists(location.dataset_yaml) and bool(load_config(location.dataset_yaml).refs)
     return False
-
-
-def _count_entries(store: str, names: Sequence[str]) -> int:
-    try:
-        opened = open_ref_store(store)
-        return sum(opened.lookup(name).status == "found" for name in names)
-    except WdsctlError:
-        return 0  # the level `refs` reports a store that cannot be opened
-
-
-def _first_json_values(location: DatasetLocation) -> Iterator[object]:
-    """Read the JSON of the first samples."""
-    offsets = Offsets(location.offsets_path(read_current_generation(location.catalog)))
-    with closing(storage_for(location.root)) as storage:
-        for row in range(min(_MAX_PROBED_SAMPLES, offsets.samples)):
-            shard = os.path.join(location.root, offsets.shards[offsets.shard_of(row)].path)
-            for part, offset, size in offsets.parts(row):
-                if can_hold_refs(part) and storage.exists(shard):
-                    with suppress(ValueError):
-                        yield read_json(storage.read(shard, offset, size))
 
 
 def datasets_with_stores(path: str) -> dict[str, list[str] | None]:
@@ -258,10 +214,14 @@ def datasets_with_stores(path: str) -> dict[str, list[str] | None]:
     return {**datasets, **dict.fromkeys(other_stores)}
 
 
+def _relative_name(root: str, path: str) -> str:
+    """Name a dataset relative to the folder of the file `path`."""
+    return root if "://" in root else os.path.relpath(parse_root(root).root, os.path.dirname(os.path.abspath(path)))
+
+
 def _prefix_shards(root: str, path: str, findings: Sequence[Finding]) -> Iterator[Finding]:
     """Prefix shards with their dataset, since shards of several datasets may have the same path."""
-    folder = os.path.dirname(os.path.abspath(path))
-    name = root if "://" in root else os.path.relpath(parse_root(root).root, folder)
+    name = _relative_name(root, path)
     for finding in findings:
         is_file = (bool(finding.shard) and name.endswith(f"/{finding.shard}")) or name == finding.shard
         shard = f"{name}/{finding.shard}" if finding.shard and not is_file else name

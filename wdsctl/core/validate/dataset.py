@@ -29,6 +29,7 @@ from wdsctl.core.catalog.values import MISSING_STATUS, ShardRow
 from wdsctl.core.dataset.config import DatasetConfig, load_config
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.dataset.lock import lock_dataset, publish_changes
+from wdsctl.core.dataset.polylithic import PolylithicFolder, find_folder_of_primary
 from wdsctl.core.dataset.shard_names import is_jsonl_name, shard_format
 from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.errors import SEVERITIES, DatasetError, Finding, UsageError
@@ -51,15 +52,27 @@ from wdsctl.core.validate.refs import (
     check_refs_dataset_wide,
     collect_ref_rules,
     filter_openable_rules,
+    find_first_media_names,
+    find_store,
     save_ref_rules,
     select_matching_rules,
 )
-from wdsctl.core.validate.request import ValidateReport, ValidateRequest, ValidationLevel, match_shards
+from wdsctl.core.validate.request import (
+    ValidateReport,
+    ValidateRequest,
+    ValidationLevel,
+    describe_undecoded,
+    match_shards,
+)
 from wdsctl.core.validate.robot_media import robot_media_findings
 from wdsctl.core.validate.run_checks import CheckOutcome, check_shards, store_dataset_ref_findings
-from wdsctl.core.validate.schema import schema_rules_of
+from wdsctl.core.validate.schema import SchemaRules, schema_rules_of
 from wdsctl.core.validate.unit import CheckContext, CheckUnit
 from wdsctl.core.views.selections import SampleSelection, read_view_samples
+
+# What to do about a dataset of a blend without rules for the level `refs`, in place of the option `--refs`.
+_HINT_WITH_STORES = "the first samples have no names of media; write `refs:` in dataset.yaml"
+_HINT_WITHOUT_STORES = "list the stores under `aux` in the blend file, or write `refs:` in dataset.yaml"
 
 
 def validate_dataset(
@@ -70,16 +83,15 @@ def validate_dataset(
     workers: int = 1,
     wait: float = 0.0,
     progress: Progress = SILENT_PROGRESS,
-    detected_refs: Sequence[tuple[str, str]] = (),
-    refs_hint: str = "pass --refs FIELD=STORE, or write `refs:` in dataset.yaml",
+    stores: Sequence[str] | None = None,
 ) -> ValidateReport:
     """Check every shard on the levels of the request, and the dataset as a whole.
 
     Also checks keys and parts across shards, and whether the catalog is current. If `root` is `ROOT@VIEW`, checks the
-    shards of the view and reports findings about its samples. `detected_refs`: references found in a blend file, used
-    if neither the request nor dataset.yaml has any, and not saved. `refs_hint`: the remedy in the note that the level
-    `refs` has no rules. `wait`: seconds to wait for another writer before a quarantine. Findings are
-    in the report and in the ledger.
+    shards of the view and reports findings about its samples. `stores`: those of a blend file; None outside of one. The
+    level `refs` maps the fields that name media to these stores, not to those that dataset.yaml names, since a training
+    run reads from the former. It does not save these rules. `wait`: seconds to wait for another writer before a
+    quarantine. Findings are in the report and in the ledger.
 
     Raises only if there is nothing to check (no catalog, no matching shard, no such view), if a quarantine cannot be
     written, and UsageError for `refs` without the level.
@@ -102,7 +114,7 @@ def validate_dataset(
         arguments = [redact_secrets(root), *describe_request(request)]
         record = stack.enter_context(record_run(location, "validate", arguments, progress))
         validation = _Validation(location, request, record, workers, progress, view, view_samples)
-        report = validation.run(detected_refs, refs_hint)
+        report = validation.run(stores)
         record.findings += report.findings
         return report
 
@@ -145,23 +157,21 @@ class _Validation:
         )
         self.config, self.config_findings = DatasetConfig(), list[Finding]()
         if os.path.exists(location.dataset_yaml):
-            try:
-                self.config = load_config(location.dataset_yaml)
-            except DatasetError as error:
-                message = f"{error.message} ({error.where})"
-                self.config_findings.append(Finding(code=error.code, severity="error", message=message))
+            self.config = self._load_config(location.dataset_yaml)
         self.offsets = open_offsets(location, self.generation)
+        self.skipped: dict[ValidationLevel, str] = {}
+        self.completion: PolylithicFolder | None = None
+        self.schema_rules = self._find_schema_rules() if self._has_level("schema") else None
 
-    def run(self, detected_refs: Sequence[tuple[str, str]], refs_hint: str) -> ValidateReport:
-        """Run all checks. `detected_refs` and `refs_hint`: see `validate_dataset`."""
+    def run(self, stores: Sequence[str] | None) -> ValidateReport:
+        """Run all checks. `stores`: see `validate_dataset`."""
         request, findings = self.request, [*self.config_findings]
         units, hash_findings = self._list_units()
         paths = {unit.shard.path for unit in units}
         rows = [row for row in self.rows if not self.is_partial or row.path in paths]
         rules: list[RefRule] = []
         if self._has_level("refs"):
-            requested = request.refs or (() if self.config.refs else detected_refs)
-            rules, rule_findings = filter_openable_rules(collect_ref_rules(self.location, requested, self.config))
+            rules, rule_findings = self._find_ref_rules(stores)
             findings += rule_findings
         findings += hash_findings
         outcome = check_shards(
@@ -175,9 +185,6 @@ class _Validation:
             findings += find_unhashed({unit.shard.path: unit.expected_hashes for unit in units})
         if rules:
             findings += self._check_refs_dataset_wide(rules, outcome)
-        elif self._has_level("refs") and not (request.refs or detected_refs):
-            message = f"no rule maps fields to stores: {refs_hint}"
-            findings.append(Finding(code="WDS156", severity="note", message=message))
         findings += self._whole_dataset_findings()
         if request.target:
             findings += self._target_findings()
@@ -194,9 +201,8 @@ class _Validation:
             quarantine = quarantine_samples(
                 self.location, self.record, self.rows, outcome, stale, incomplete, self.workers, self.progress
             )
-        not_checked = ""
-        if "content" not in request.levels and not all(is_jsonl_name(row.path) for row in rows):
-            not_checked = f"{', '.join(request.levels)} only: pass --level content to decode media too"
+        levels = tuple(level for level in request.levels if level not in self.skipped)
+        has_media = not all(is_jsonl_name(row.path) for row in rows)
         return ValidateReport(
             root=self.location.display_path,
             shards=len(rows),
@@ -206,17 +212,58 @@ class _Validation:
             size_bytes=sum(row.size for row in rows),
             findings=tuple(sort_findings(findings)),
             seconds=time.monotonic() - self.started,
-            levels=tuple(level for level in request.levels if level != "schema" or schema_rules_of(self.config)),
+            levels=levels,
+            skipped=tuple(f"{level} skipped: {reason}" for level, reason in self.skipped.items()),
             unread=outcome.unread,
             share=request.share,
             seed=request.seed,
             quarantine=quarantine,
-            not_checked=not_checked,
+            not_checked=describe_undecoded(levels) if has_media else "",
             view=self.view,
         )
 
     def _has_level(self, level: ValidationLevel) -> bool:
         return level in self.request.levels
+
+    def _find_schema_rules(self) -> SchemaRules | None:
+        """Find the rules in dataset.yaml; for the primary of a polylithic dataset, in that of its complete samples."""
+        rules = schema_rules_of(self.config)
+        folder = None if rules else find_folder_of_primary(self.location.path)
+        if folder is not None and os.path.exists(folder.config):
+            self.completion = folder
+            rules = schema_rules_of(self._load_config(folder.config))
+        if rules is None:
+            self.skipped["schema"] = "dataset.yaml has no sample type with a field map"
+        return rules
+
+    def _load_config(self, path: str) -> DatasetConfig:
+        """Read a dataset.yaml. If it is invalid, add a finding and return the default."""
+        try:
+            return load_config(path)
+        except DatasetError as error:
+            message = f"{error.message} ({error.where})"
+            self.config_findings.append(Finding(code=error.code, severity="error", message=message))
+            return DatasetConfig()
+
+    def _find_ref_rules(self, stores: Sequence[str] | None) -> tuple[list[RefRule], list[Finding]]:
+        """Find the rules for the level `refs`, and findings about them. `stores`: see `validate_dataset`."""
+        names: dict[str, list[str]] = {}
+        if not self.request.refs and (stores is not None or not self.config.refs):
+            names = find_first_media_names(self.location, self.offsets)
+        requested = self.request.refs or tuple((field, find_store(stores, names[field])) for field in names if stores)
+        rules, findings = filter_openable_rules(collect_ref_rules(self.location, requested, self.config))
+        if rules or findings:
+            if not rules:
+                self.skipped["refs"] = "no store can be opened"
+        elif names or stores:
+            hint = "pass --refs FIELD=STORE, or write `refs:` in dataset.yaml"
+            if stores is not None:
+                hint = _HINT_WITH_STORES if stores else _HINT_WITHOUT_STORES
+            findings.append(Finding(code="WDS156", severity="note", message=f"no rule maps fields to stores: {hint}"))
+            self.skipped["refs"] = "no rule maps fields to stores"
+        else:
+            self.skipped["refs"] = "the first samples name no media in JSON"
+        return rules, findings
 
     def _list_units(self) -> tuple[list[CheckUnit], list[Finding]]:
         """Return the shards of the request, and findings about checksum files."""
@@ -259,9 +306,6 @@ class _Validation:
         return units, findings
 
     def _build_context(self, rules: Sequence[RefRule]) -> CheckContext:
-        schema_rules = schema_rules_of(self.config) if self._has_level("schema") else None
-        if self._has_level("schema") and schema_rules is None:
-            self.progress.note("level schema skipped: dataset.yaml has no sample type with a field map")
         has_offsets = isinstance(self.offsets, Offsets)
         return CheckContext(
             root=self.location.root,
@@ -269,7 +313,8 @@ class _Validation:
             line_keys=JsonlKeyRule(self.key_field, is_single_file=bool(self.location.single_file)),
             catalog_path=self.location.catalog,
             offsets_path=self.location.offsets_path(self.generation) if has_offsets else "",
-            schema_rules=schema_rules,
+            schema_rules=self.schema_rules,
+            completion=self.completion,
             ref_rules=tuple(rules),
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -20,13 +20,16 @@ from wdsctl.core.dataset.config import DatasetConfig, dump_config, parse_config,
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import Finding, WdsctlError
 from wdsctl.core.files import write_text
-from wdsctl.core.json_text import values_at_path
-from wdsctl.core.media.kinds import MAX_DECODABLE_BYTES, MEDIA_KINDS, part_kind
+from wdsctl.core.json_text import read_json, values_at_path
+from wdsctl.core.media.kinds import ARRAY_KINDS, MAX_DECODABLE_BYTES, MEDIA_KINDS, part_kind
+from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.safe_open import check_store
+from wdsctl.core.storage.open import storage_for
 from wdsctl.core.urls import is_url
 from wdsctl.core.validate.headers import ReadShard
 from wdsctl.core.validate.ref_stores import FILESYSTEM_PREFIX, EntryIds, open_ref_store
 
+_MAX_PROBED_SAMPLES = 200  # samples per dataset, to find the fields that name media
 _MAX_MEDIA_NAME_DEPTH = 8  # nested objects and lists that the search for media names enters
 _MAX_MEDIA_NAME_ITEMS = 100  # items of a list that the search for media names reads
 _MAX_MEDIA_NAME_CHARS = 4096
@@ -103,7 +106,7 @@ def _check_name(
 
 
 def find_media_names(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
-    """Find (field, name) of all strings in an object that look like file names of media."""
+    """Find (field, name) of all strings in an object that look like file names of media or arrays."""
     if isinstance(value, dict) and depth < _MAX_MEDIA_NAME_DEPTH:
         for key, each in value.items():
             if "." not in key:
@@ -112,7 +115,42 @@ def find_media_names(value: Any, path: str = "", depth: int = 0) -> Iterator[tup
         for each in value[:_MAX_MEDIA_NAME_ITEMS]:
             yield from find_media_names(each, path, depth + 1)
     elif isinstance(value, str) and path and len(value) < _MAX_MEDIA_NAME_CHARS and "\n" not in value:
-        yield from [(path, value)] if part_kind(value) in MEDIA_KINDS else []
+        yield from [(path, value)] if part_kind(value) in MEDIA_KINDS | ARRAY_KINDS else []
+
+
+def find_first_media_names(location: DatasetLocation, offsets: Offsets | Finding) -> dict[str, list[str]]:
+    """Find the JSON fields that hold names of media in the first samples: field -> names."""
+    names: dict[str, list[str]] = {}
+    if isinstance(offsets, Finding):
+        return names
+    for value in _first_json_values(location, offsets):
+        for field_name, name in find_media_names(value):
+            names.setdefault(field_name, []).append(name)
+    return names
+
+
+def find_store(stores: Sequence[str], names: Sequence[str]) -> str:
+    """Find the store that has most of the names. If none has any, the first one, in which they are then missing."""
+    return max(stores, key=lambda store: _count_entries(store, names))
+
+
+def _count_entries(store: str, names: Sequence[str]) -> int:
+    try:
+        opened = open_ref_store(store)
+        return sum(opened.lookup(name).status == "found" for name in names)
+    except WdsctlError:
+        return 0  # `filter_openable_rules` reports a store that cannot be opened
+
+
+def _first_json_values(location: DatasetLocation, offsets: Offsets) -> Iterator[object]:
+    """Read the JSON of the first samples."""
+    with closing(storage_for(location.root)) as storage:
+        for row in range(min(_MAX_PROBED_SAMPLES, offsets.samples)):
+            shard = os.path.join(location.root, offsets.shards[offsets.shard_of(row)].path)
+            for part, offset, size in offsets.parts(row):
+                if can_hold_refs(part) and storage.exists(shard):
+                    with suppress(ValueError):
+                        yield read_json(storage.read(shard, offset, size))
 
 
 def collect_ref_rules(

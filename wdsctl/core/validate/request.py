@@ -62,8 +62,9 @@ class ValidateReport:
     """The report of `validate`. `findings`: by descending severity, then by shard; each has a `count`.
 
     `shards`, `samples`, `size_bytes`: those of the request. `unread`: unchanged shards whose stored findings were
-    reused. `not_checked`: what these levels leave out, and the level that checks it; empty if nothing. `view`: the
-    view whose samples were checked; empty for all samples.
+    reused. `levels`: those that ran; `skipped`: for each other level of the request, why it did not run. `not_checked`:
+    what the levels leave out, and the level that checks it; empty if nothing. `view`: the view whose samples were
+    checked; empty for all samples.
     """
 
     root: str
@@ -77,6 +78,7 @@ class ValidateReport:
     share: float = 1.0
     seed: int = 0
     quarantine: QuarantineReport | None = None
+    skipped: tuple[str, ...] = ()
     not_checked: str = ""
     view: str = ""
 
@@ -88,6 +90,11 @@ class ReleaseReport:
     root: str
     released: int
     splits: dict[str, int]
+
+
+def describe_undecoded(levels: Sequence[ValidationLevel]) -> str:
+    """Say that these levels decode no media; empty if they do."""
+    return "" if "content" in levels else f"{', '.join(levels)} only: pass --level content to decode media too"
 
 
 def parse_levels(options: Sequence[str]) -> tuple[ValidationLevel, ...]:

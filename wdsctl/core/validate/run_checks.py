@@ -241,13 +241,21 @@ def _is_sampled(context: CheckContext, level: ValidationLevel) -> bool:
 
 def _is_reusable(context: CheckContext, level: ValidationLevel) -> bool:
     """Whether findings are valid until the shard changes. Files of a plain folder can change at any time."""
-    return level != "refs" or all(open_ref_store(rule.store).digest for rule in context.ref_rules)
+    return all(_store_digests(context, level))
 
 
 def _is_current(context: CheckContext, unit: CheckUnit, level: ValidationLevel, check: StoredCheck) -> bool:
     """Whether nothing has changed since a check. Checks of `hashes` are current for a day at most."""
     days = (0, 1) if level == "hashes" else (0,)
     return check.mark[:_INPUT_DIGEST_BYTES] in [_input_digest(context, unit, level, days_ago=ago) for ago in days]
+
+
+def _store_digests(context: CheckContext, level: ValidationLevel) -> list[str]:
+    """The digests of the stores on which the findings of a level depend; empty for stores that cannot tell changes."""
+    stores = [rule.store for rule in context.ref_rules] if level == "refs" else []
+    if level == "schema" and context.completion is not None:
+        stores = [context.completion.media]
+    return [open_ref_store(store).digest for store in stores]
 
 
 def _sampling_tag(context: CheckContext, unit: CheckUnit) -> bytes:
@@ -266,9 +274,9 @@ def _input_digest(context: CheckContext, unit: CheckUnit, level: ValidationLevel
     elif level == "headers" and unit.media_digest:
         inputs.append(unit.media_digest)
     elif level == "schema":
-        inputs += [repr(context.schema_rules), "content" in context.request.levels]
+        inputs += [repr(context.schema_rules), "content" in context.request.levels, *_store_digests(context, level)]
     elif level == "refs":
-        inputs += [(rule.field, rule.store, open_ref_store(rule.store).digest) for rule in context.ref_rules]
+        inputs += [*((rule.field, rule.store) for rule in context.ref_rules), *_store_digests(context, level)]
     return blake2b(repr(inputs).encode("utf-8", "backslashreplace"), digest_size=_INPUT_DIGEST_BYTES).digest()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from wdsctl.core.catalog.ledger_checks import LocatedFindingCollector, PartToChe
 from wdsctl.core.dataset.config import DatasetConfig, required_fields
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.json_text import read_json
+from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.facts import ImageFacts
 from wdsctl.core.media.kinds import MAX_DECODABLE_BYTES, MEDIA_KINDS, part_kind
 from wdsctl.core.media.probe import probe_media
@@ -31,7 +33,9 @@ from wdsctl.core.samples.subtitles import is_subtitles, read_subtitles
 from wdsctl.core.samples.types import MEDIA_LIST_KINDS, SAMPLE_TYPES, FieldKind, SampleField
 from wdsctl.core.text import short_repr
 from wdsctl.core.validate.content import json_defect, text_defect
-from wdsctl.core.validate.headers import HEADER_READ_BYTES, ReadShard, part_byte_range, read_part_header
+from wdsctl.core.validate.headers import HEADER_READ_BYTES
+
+ReadPart = Callable[[PartToCheck, int, int], bytes]  # (part, start in the part, bytes) -> exactly these bytes
 
 #: The kind of all items of a field's list.
 LIST_ITEM_KINDS: dict[str, FieldKind] = {
@@ -86,23 +90,28 @@ def schema_rules_of(config: DatasetConfig) -> SchemaRules | None:
 
 
 def check_sample_schema(
-    read: ReadShard,
+    read: ReadPart,
     parts: Mapping[str, PartToCheck],
     rules: SchemaRules,
     findings: LocatedFindingCollector,
     *,
     reports_unparsable: bool,
+    reports_missing: bool = False,
 ) -> None:
     """Check one sample; `parts` are its parts by name. Raises storage errors.
 
     Reads the parts that contain text, numbers and lists, and the first bytes of media. `reports_unparsable`: whether
-    to report parts that do not parse, which the level `content` reports too.
+    to report parts that do not parse, which the level `content` reports too. `reports_missing`: whether to report
+    fields without a part, which the level `structure` reports (WDS108) if all parts are in the shard.
     """
     parsed: dict[str, Any] = {}
     values: dict[str, Any] = {}
     for field, path in rules.field_paths:
         if not find_parts(path, parts, field.kind):
-            continue  # the finding WDS108 reports a missing part
+            if reports_missing and field.name in rules.required_fields:
+                message = f"{field.name} is required by the field map: the sample has no part {path}"
+                findings.add("WDS148", message, next(iter(parts.values())))
+            continue
         if is_collecting(path, field.kind):
             _check_collected(read, parts, field, path, findings)
             continue
@@ -142,7 +151,7 @@ def check_sample_schema(
 
 
 def _check_composed(
-    read: ReadShard,
+    read: ReadPart,
     parts: Mapping[str, PartToCheck],
     rules: SchemaRules,
     values: Mapping[str, Any],
@@ -195,7 +204,7 @@ def _media_lists(media: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, .
 
 
 def _check_boxes(
-    read: ReadShard,
+    read: ReadPart,
     values: Mapping[str, Any],
     image: PartToCheck | None,
     part: PartToCheck,
@@ -231,21 +240,23 @@ def _check_boxes(
         findings.add("WDS163", message, part, "warning")
 
 
-def _image_size(read: ReadShard, image: PartToCheck | None) -> tuple[int, int]:
+def _image_size(read: ReadPart, image: PartToCheck | None) -> tuple[int, int]:
     """(width, height) in pixels, of the stored and the upright image the larger; zeros if the header cannot be read,
     which the level `headers` reports.
     """
     if image is None or not image.size:
         return 0, 0
-    head, content = read_part_header(read, image)
-    facts = probe_media(part_byte_range(read, image, head), content) if content.kind == "image" else None
+    head = read(image, 0, min(image.size, HEADER_READ_BYTES))
+    content = sniff(head, image.size)
+    source = ByteRangeFile(partial(read, image), image.size, head=head)
+    facts = probe_media(source, content) if content.kind == "image" else None
     if not isinstance(facts, ImageFacts):
         return 0, 0
     return max(facts.width, facts.display_width), max(facts.height, facts.display_height)
 
 
 def _check_collected(
-    read: ReadShard,
+    read: ReadPart,
     parts: Mapping[str, PartToCheck],
     field: SampleField,
     path: FieldPath,
@@ -270,12 +281,12 @@ class _MediaPlaceholder(NamedTuple):
     kind: str
 
 
-def _sniff_medium(read: ReadShard, part: PartToCheck) -> _MediaPlaceholder:
-    return _MediaPlaceholder(sniff(read(part.offset, min(part.size, HEADER_READ_BYTES)), part.size).kind)
+def _sniff_medium(read: ReadPart, part: PartToCheck) -> _MediaPlaceholder:
+    return _MediaPlaceholder(sniff(read(part, 0, min(part.size, HEADER_READ_BYTES)), part.size).kind)
 
 
 def _read_field_value(
-    read: ReadShard,
+    read: ReadPart,
     part: PartToCheck,
     field: SampleField,
     steps: tuple[PathStep, ...],
@@ -293,7 +304,7 @@ def _read_field_value(
     if not is_json and field.kind in ("list", "object", "any") and kind not in ("text", "integer"):
         return _UNPARSABLE  # an array, a medium or bytes, not JSON
     if part.part not in parsed:
-        data = read(part.offset, part.size)
+        data = read(part, 0, part.size)
         code, message = json_defect(data) if is_json else text_defect(data)
         if code and findings is not None and part.size:
             findings.add(code, message, part)

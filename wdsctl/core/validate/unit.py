@@ -18,8 +18,9 @@ import numpy as np
 from wdsctl.core.catalog.ledger_checks import LocatedFinding, LocatedFindingCollector, PartToCheck
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.values import ShardRow
+from wdsctl.core.dataset.polylithic import PolylithicFolder
 from wdsctl.core.dataset.shard_names import is_jsonl_name, is_tar_name
-from wdsctl.core.errors import Finding, PermissionDenied, StorageError
+from wdsctl.core.errors import DatasetError, Finding, PermissionDenied, StorageError
 from wdsctl.core.hashing import derive_seed, hash_values
 from wdsctl.core.shards.jsonl_keys import LINE_NUMBER_KEYS, JsonlKeyRule
 from wdsctl.core.shards.list import ShardFile
@@ -29,6 +30,7 @@ from wdsctl.core.shards.shard_scan import ShardScan
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import LocalStorage
 from wdsctl.core.urls import is_url
+from wdsctl.core.validate.completed import SampleCompletion
 from wdsctl.core.validate.content import check_content, has_decodable_content
 from wdsctl.core.validate.hashes import ExpectedHash, check_hashes
 from wdsctl.core.validate.headers import CatalogFacts, ReadShard, check_header, has_known_header
@@ -45,7 +47,10 @@ _MAX_BATCH_SAMPLES = 4096  # samples whose keys are decoded at once
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckContext:
-    """The inputs that the checks of all shards share. `request`: as the user made it, with all levels."""
+    """The inputs that the checks of all shards share. `request`: as the user made it, with all levels.
+
+    `completion`: the polylithic folder whose complete samples the schema rules describe; None if shards have all parts.
+    """
 
     root: str
     request: ValidateRequest
@@ -53,6 +58,7 @@ class CheckContext:
     catalog_path: str = ""
     offsets_path: str = ""  # empty if the offsets file cannot be used
     schema_rules: SchemaRules | None = None
+    completion: PolylithicFolder | None = None
     ref_rules: tuple[RefRule, ...] = ()
 
 
@@ -154,6 +160,10 @@ class _OpenShard:
     read: ReadShard
     catalog_facts: CatalogFacts
     ref_usage: RefUsage
+    completion: SampleCompletion | None = None
+
+    def read_part(self, part: PartToCheck, start: int, size: int) -> bytes:
+        return self.read(part.offset + start, size)
 
     @property
     def is_jsonl(self) -> bool:
@@ -172,11 +182,21 @@ def _check_part_content(shard: _OpenShard, part: PartToCheck, findings: LocatedF
 
 
 def _check_schema(shard: _OpenShard, parts: Mapping[str, PartToCheck], findings: LocatedFindingCollector) -> None:
-    if shard.context.schema_rules is not None:
-        is_reported_elsewhere = "content" in shard.context.request.levels or shard.is_jsonl
+    rules, completion = shard.context.schema_rules, shard.completion
+    if rules is None or not parts:
+        return
+    is_reported_elsewhere = "content" in shard.context.request.levels or shard.is_jsonl
+    if completion is None:
+        check_sample_schema(shard.read_part, parts, rules, findings, reports_unparsable=not is_reported_elsewhere)
+        return
+    try:
+        read, complete = completion.complete(shard.read_part, parts)
         check_sample_schema(
-            shard.read, parts, shard.context.schema_rules, findings, reports_unparsable=not is_reported_elsewhere
+            read, complete, rules, findings, reports_unparsable=not is_reported_elsewhere, reports_missing=True
         )
+    except DatasetError as error:
+        where = f" ({error.where})" if error.where else ""
+        findings.add(error.code, f"{error.message}{where}", next(iter(parts.values())))
 
 
 def _check_refs(shard: _OpenShard, parts: Mapping[str, PartToCheck], findings: LocatedFindingCollector) -> None:
@@ -214,7 +234,8 @@ def _check_samples(
         if unit.row is not None and has_facts:
             with Catalog(context.catalog_path) as catalog:
                 known_facts = catalog.media_reader.shard_facts(unit.row.id)
-        shard = _OpenShard(context, unit, read, known_facts, ref_usage)
+        completion = SampleCompletion(context.completion) if "schema" in collectors and context.completion else None
+        shard = _OpenShard(context, unit, read, known_facts, ref_usage, completion)
         for parts in iterate_scanned_samples(scan, rows):
             for part in parts.values():
                 for level, check_part in _PART_CHECKS.items():
