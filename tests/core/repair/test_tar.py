@@ -62,6 +62,16 @@ def test_missing_end_mark_is_added_and_incomplete_last_sample_removed() -> None:
     assert (fixes.counts["end mark added"], fixes.counts["incomplete samples removed"]) == (1, 1)
 
 
+@pytest.mark.parametrize("size", [3072, 1536 + 512 + 700])  # at the end of the first sample, and in its padding
+def test_shard_without_end_mark_is_reported_as_possibly_cut_off(size: int) -> None:
+    output, fixes = repair_tar(a_shard(samples(0, 2, size=700))[:size])
+    assert keys(output) == ["000000"]
+    (message,) = fixes.problem_messages()
+    assert (
+        message == f"no end-of-archive marker: the shard may be cut off, and have had more members after byte {size:,}"
+    )
+
+
 def test_missing_padding_is_added() -> None:
     data = a_shard(samples(0, 2, size=700))[: 1536 * 3 + 512 + 700]
     output, fixes = repair_tar(data)

@@ -86,8 +86,9 @@ def salvage(read: ReadBytes, size: int, fixes: Fixes) -> SalvageResult:
         ending = _walk_members(salvaged, start)
         end = start + ending.offset
         if ending.kind in ("mark", "no mark"):
-            salvaged.lacks_end_mark = ending.kind == "no mark"
-            fixes.add("end mark added", int(salvaged.lacks_end_mark))
+            if ending.kind == "no mark":
+                _record_missing_end_mark(salvaged, end, fixes)
+                fixes.add("end mark added")
             break
         if ending.kind == "truncated":
             _record_truncation(salvaged, ending, end, fixes)
@@ -142,11 +143,19 @@ def _walk_members(salvaged: SalvageResult, base: int) -> ArchiveEnd:
     return ending
 
 
+def _record_missing_end_mark(salvaged: SalvageResult, end: int, fixes: Fixes) -> None:
+    """Record that the shard may have had more members: a shard that was cut off between two members looks the same."""
+    salvaged.lacks_end_mark = True
+    fixes.remaining_problems.append(
+        f"no end-of-archive marker: the shard may be cut off, and have had more members after byte {end:,}"
+    )
+
+
 def _record_truncation(salvaged: SalvageResult, ending: ArchiveEnd, end: int, fixes: Fixes) -> None:
     """Record that the last member lacks data, or only its padding."""
     if end == salvaged.size and salvaged.members and salvaged.members[-1].name:
+        _record_missing_end_mark(salvaged, end, fixes)
         fixes.add("padding added")
-        salvaged.lacks_end_mark = True
         return
     salvaged.is_truncated, salvaged.truncated_name = True, ending.name
     name = ending.name.decode("utf-8", "backslashreplace")

@@ -149,7 +149,7 @@ def ending_findings(
         ),
         "bad header": ("WDS103", "error", "damaged header; everything after it is skipped"),
         "not a tar": ("WDS101", "error", "not a tar file"),
-        "no mark": ("WDS114", "warning", "no end-of-archive marker"),
+        "no mark": ("WDS114", "warning", "no end-of-archive marker: the shard may be cut off"),
         "trailing data": (
             "WDS117",
             "error" if hidden_samples else "warning",
