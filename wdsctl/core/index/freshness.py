@@ -151,8 +151,8 @@ def _stale_findings(
     found += [Finding(code="WDS305", severity="error", message=message, shard=path) for path, message in failures]
     if stayed:
         message = (
-            "only the modification times of shards have changed since they were indexed, for example by a copy; the "
-            "content is the same"
+            "shards have other modification times than when they were indexed, for example after a copy; their sizes "
+            "and headers are the same (`wdsctl validate --level hashes` compares the content)"
         )
         found.append(Finding(code="WDS305", severity="note", message=message, count=len(stayed)))
     return found
