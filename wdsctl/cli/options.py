@@ -279,7 +279,7 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", "-n", help="Show the ef
 
 COMMON_OPTIONS: dict[str, Any] = {
     "json": Annotated[bool, typer.Option("--json", help="Print one JSON document.")],
-    "quiet": Annotated[bool, typer.Option("--quiet", "-q", help="Print only the names of what is listed or written.")],
+    "quiet": Annotated[bool, typer.Option("--quiet", "-q", help="Print names only, no notes. Reports stay.")],
     "no_color": Annotated[bool, typer.Option("--no-color", help="No colors (same as NO_COLOR).")],
     "no_input": Annotated[bool, typer.Option("--no-input", help="Never prompt; fail if an answer is required.")],
     "yes": Annotated[bool, typer.Option("--yes", "-y", help="Answer yes to all confirmations.")],
