@@ -241,7 +241,7 @@ def test_part_of_some_samples_is_note_with_and_without_field_map(tmp_path: Path,
     if config:
         Path(locate(root).dataset_yaml).write_text(config)
     (finding,) = validate(root).findings
-    assert (finding.code, finding.severity, finding.part, finding.count) == ("WDS109", "note", "json", 5)
+    assert (finding.code, finding.severity, finding.part, finding.count) == ("WDS109", "note", "json", 1)
 
 
 def test_excluded_shards_are_not_checked(tmp_path: Path) -> None:
@@ -381,6 +381,17 @@ def test_similar_keys_beyond_thousand_sets_are_only_counted(tmp_path: Path) -> N
     assert (len(found), sum(each.count for each in found)) == (1001, 1003)
     more = "more sets of keys that differ only in case or Unicode form, beyond the first 1,000"
     assert [each.count for each in found if each.message == more] == [3]
+
+
+def test_note_about_new_times_claims_no_equal_content(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 1)
+    index(root)
+    for shard in tmp_path.rglob("*.tar"):
+        os.utime(shard, ns=(1, 1))
+
+    (finding,) = validate(root).findings
+    assert (finding.code, finding.severity) == ("WDS305", "note")
+    assert "their sizes and headers are the same (`wdsctl validate --level hashes` compares" in finding.message
 
 
 def test_report_names_levels_that_were_not_checked(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def part_findings(offsets: Offsets, parts: Sequence[PartCount], config: DatasetC
         if part.name not in usual and part.share < EXPECTED_PART_SHARE and part.name not in config.optional:
             unused = ", and no field is mapped to it" if mapped else ""
             message = f"{part.samples:,} of {pluralize(offsets.samples, 'sample')} have a part {part.name!r}{unused}"
-            yield Finding(code="WDS109", severity="note", message=message, part=part.name, count=part.samples)
+            yield Finding(code="WDS109", severity="note", message=message, part=part.name)
     there = {part.name for part in parts}
     for name in config.optional if there else ():
         if name not in there and not there.intersection(mapped.get(name, ())):
