@@ -58,6 +58,7 @@ def test_inspect_blend_shares_samples_and_epochs_match_plan(blend: Path) -> None
     ]
     assert (train.samples, train.datasets, val.samples, val.datasets, report.problems) == (40, 3, 15, 2, ())
     assert [leaf.epochs for leaf in leaves(inspect_blend(str(blend), split="val").splits[0].tree)] == [1.0, 1.0]
+    assert [leaf.epochs for leaf in leaves(val.tree)] == [1.0, 1.0]  # `samples` is the length of a training
 
 
 def test_blend_tree_leaves_match_plan(blend: Path) -> None:

@@ -177,6 +177,9 @@ def _inspect_split(
     return _SplitInspection(name, plan, sources, drawn).report(tree)
 
 
+_VALIDATION_SPLITS = ("val", "test")
+
+
 class _SplitInspection:
     """One split of a blend, with its plan and the samples of its datasets."""
 
@@ -194,7 +197,8 @@ class _SplitInspection:
         counts = [None if each is None else each.samples for each in self.ranges]
         known = [number for number in counts if number is not None]
         self.samples = sum(known) if len(known) == len(counts) else None
-        self.drawn = drawn if drawn is not None else self.samples
+        is_read_once = name in _VALIDATION_SPLITS  # `--samples` is the length of a training
+        self.drawn = self.samples if drawn is None or is_read_once else drawn
         self.shares = self._component_shares()
 
     def report(self, tree: BlendNode) -> tuple[BlendSplit, list[BlendProblem]]:
