@@ -83,7 +83,9 @@ def test_write_entries_completes_document_with_error_after_first_entry(
 def test_ls_exits_with_3_if_nothing_matches(wdsctl: Wdsctl, root: str) -> None:
     assert (wdsctl("ls", root, "none").code, wdsctl("ls", root, "--samples", "--parts").code) == (3, 2)
     assert wdsctl("ls", root, "--split", "val").code == 3
-    assert wdsctl("ls", root, "none").stderr == "no name begins with 'none'\n"
+    advice = f"search the samples: `wdsctl ls {root} none --samples`"
+    assert wdsctl("ls", root, "none").stderr == f"no shard begins with 'none'; {advice}\n"
+    assert wdsctl("ls", root, "none", "--samples").stderr == "no sample begins with 'none'\n"
     assert wdsctl("ls", root, "none", "--quiet").stderr == ""
 
 

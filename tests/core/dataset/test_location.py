@@ -97,6 +97,21 @@ def test_missing_root_file_and_unreadable_folder_are_refused(public_path: Path, 
     assert isinstance(as_nobody(lambda: locate(str(unreadable))), PermissionDenied)
 
 
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [("captions.csv", "captions.csv DEST`"), ("blend.yaml", "a dataset that the blend file names")],
+)
+def test_error_about_file_says_how_to_get_dataset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, advice: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_bytes(b"a,b")
+
+    with pytest.raises(InputError, match="is a file, not a folder") as caught:
+        locate(name)
+    assert advice in caught.value.hint
+
+
 def test_catalog_variable_serves_several_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     roots = [tmp_path / "a" / "data", tmp_path / "b" / "data"]
     for root in roots:

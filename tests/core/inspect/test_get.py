@@ -74,7 +74,7 @@ def test_find_target_selects_repeated_key_by_position(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        ({"key": "4"}, "WDS004", "the nearest: 3"),
+        ({"key": "4"}, "WDS004", "its neighbours in the order of keys: 3"),
         ({"key": "2", "part": "jpg"}, "WDS004", "it has txt"),
         ({"key": "1", "shard": "a.tar"}, "WDS005", "2 parts: jpg, seg.png"),
         ({"key": "' OR 1=1 --"}, "WDS004", "no sample"),
@@ -175,8 +175,15 @@ def test_jsonl_key_with_dot_is_not_read_as_part_of_another(tmp_path: Path, *, sa
     index(str(lines), key="id", sample_rows=sample_rows)
     assert bytes_of(str(lines), "12.1").strip() == b'{"id": "12.1"}'
     assert bytes_of(str(lines), "12.json").strip() == b'{"id": "12"}'
-    with pytest.raises(InputError, match=r"no sample '12\.0'; the nearest: 12 and 12\.1"):
+    with pytest.raises(InputError, match=r"no sample '12\.0'; its neighbours in the order of keys: 12 and 12\.1"):
         find_target(str(lines), "12.0", part="json")
+
+
+def test_error_for_key_without_folder_names_key_in_folder(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path / "a", {"s.tar": {f"pics/{i}.txt": b"" for i in range(9)}})
+    index(root)
+    with pytest.raises(InputError, match="no sample '7', but 'pics/7'"):
+        find_target(root, "7")
 
 
 def test_missing_shard_error_has_shard_name_and_hint(root: str, tmp_path: Path) -> None:

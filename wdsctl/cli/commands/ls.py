@@ -75,8 +75,19 @@ def command(
         )
         listed = write_entries(texts, is_raw=null and not (common.json or sys.stdout.isatty()))
     if not listed:
-        common.output.note(f"no name begins with {prefix!r}" if prefix else "nothing found")
+        common.output.note(_nothing_found_text(root, prefix, kinds[0] if kinds else "shards"))
     return 0 if listed else 3
+
+
+def _nothing_found_text(root: str, prefix: str, kind: ListingKind) -> str:
+    from wdsctl.core.dataset.location import shell_command
+
+    if not prefix:
+        return "nothing found"
+    found = f"no {kind.removesuffix('s')} begins with {prefix!r}"
+    return (
+        found if kind != "shards" else f"{found}; search the samples: {shell_command('ls', root, prefix, '--samples')}"
+    )
 
 
 def write_entries(texts: Iterable[tuple[str, int]], *, is_raw: bool = False) -> int:

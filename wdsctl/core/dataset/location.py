@@ -342,9 +342,12 @@ def _check_root(root: str) -> None:
                 where=root,
                 hint=f"remove @{view}; or write the view to a dataset first: `wdsctl convert ROOT@VIEW DEST`",
             )
-        raise InputError(
-            f"the dataset {kind}", where=root, hint="pass the folder of the shards, or one .tar or .jsonl file"
-        )
+        hint = "pass the folder of the shards, or one .tar or .jsonl file"
+        if os.path.isfile(root) and root.lower().endswith((".yaml", ".yml")):
+            hint = "the command works on one dataset: pass the path of a dataset that the blend file names"
+        elif os.path.isfile(root):
+            hint = f"make a dataset of the file: {shell_command('prepare', redact_secrets(root), 'DEST')}"
+        raise InputError(f"the dataset {kind}", where=root, hint=hint)
     if not os.access(root, os.R_OK | os.X_OK):
         raise PermissionDenied(
             "no permission to read the dataset's folder", where=root, hint="check the owner and the mode of the folder"

@@ -192,9 +192,15 @@ def _no_sample_error(location: DatasetLocation, browser: CatalogBrowser, key: st
     elif len(stored := _open_stored_samples(location, browser)) <= _MAX_KEYS_SEARCHED:
         neighbours = stored.neighbours(key)
     kind = "file" if browser.is_media_folder else "sample"
-    nearest = f"; the nearest: {' and '.join(map(escape_unprintable, neighbours))}" if neighbours else ""
+    in_folders = [f"{folder}/{key}" for folder in {each.rpartition("/")[0]: None for each in neighbours} if folder]
+    named_alike = [each for each in in_folders if find_samples(location, browser, each)]
+    similar = ""
+    if named_alike:
+        similar = f", but {' and '.join(map(repr, named_alike))}"
+    elif neighbours:
+        similar = f"; its neighbours in the order of keys: {' and '.join(map(escape_unprintable, neighbours))}"
     return InputError(
-        f"the dataset has no {kind} {key!r}{nearest}",
+        f"the dataset has no {kind} {key!r}{similar}",
         where=location.display_path,
         hint=f"list them: {shell_command_at(location, 'ls', '--samples')}",
         code="WDS004",

@@ -233,7 +233,7 @@ def _try_jsonl(sample_type: str, facts: Sequence[PartFacts]) -> _Candidate | _Mi
         access.steps for filled in found.filled.values() for access in filled.path.alternatives
     )
     if sample_type == "TextSample" and is_whole_line:
-        return _Misfit(sample_type, "no key of the objects has a name for text", 0.0)
+        return _Misfit(sample_type, "too few lines have text in a key with a name for text", 0.0)
     return found
 
 
