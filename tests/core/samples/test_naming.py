@@ -60,7 +60,7 @@ def test_dotless_key_replaces_only_dots_of_file_name() -> None:
     assert dotless_key("_.a..b") == "_-a--b"  # `__a__b` would be skipped as metadata
 
 
-@pytest.mark.parametrize("name", [".DS_Store", "README", "b.", "__meta__.json", "a/.b.c"])
+@pytest.mark.parametrize("name", [".DS_Store", "README", "b.", "__meta__.json", "./__meta__.json", "a/.b.c"])
 def test_names_without_key_have_none_by_every_rule(name: str) -> None:
     assert {split_name_by_rule(name, rule) for rule in KEY_RULES} == {None}
 

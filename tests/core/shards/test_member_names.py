@@ -26,6 +26,7 @@ def a_matrix(names: list[str]) -> ByteRows:
 
 @given(st.lists(texts, min_size=1, max_size=8))
 @example(["__meta__.json", "__a.b__", "a/__b__.c", "_a", "a"])
+@example(["./__meta__.json", "./__a.b__", "./a/__b__.c", "././__a__.b", "./__.c"])
 @example([".a", "a.", "a/.b", "a/b", "a.b/c", "a.b/c.d.e", "/.", "/a.b"])
 def test_vectorized_name_split_equals_split_name(names: list[str]) -> None:
     matrix = a_matrix(names)

@@ -65,7 +65,8 @@ def split_name(name: str) -> tuple[str, str] | None:
 
 
 def _is_meta(key: str) -> bool:
-    return key.startswith("__") and "__" in key[2:]
+    name = key.removeprefix("./")  # `tar cf a.tar .` writes names with this prefix
+    return name.startswith("__") and "__" in name[2:]
 
 
 def split_part(part: str, rule: KeyRuleName) -> tuple[str, str]:

@@ -184,11 +184,16 @@ def first_dots(names: ByteRows) -> Int64Array:
 
 
 def is_meta(names: ByteRows, dots: Int64Array) -> NDArray[np.bool_]:
-    """Return which names belong to WebDataset's own members, `__name__...`."""
+    """Return which names belong to WebDataset's own members, `__name__...` or, in a tar of `.`, `./__name__...`."""
     meta = np.zeros(len(names), np.bool_)
-    if names.shape[1] >= 4:
-        for row in np.flatnonzero((names[:, 0] == _META) & (names[:, 1] == _META)):
-            meta[row] = b"__" in names[row, 2 : dots[row]].tobytes()
+    for start in (0, 2):
+        if names.shape[1] < start + 4:
+            break
+        begins = (names[:, start] == _META) & (names[:, start + 1] == _META)
+        if start:
+            begins &= (names[:, 0] == _DOT) & (names[:, 1] == _SLASH)
+        for row in np.flatnonzero(begins):
+            meta[row] = b"__" in names[row, start + 2 : dots[row]].tobytes()
     return meta
 
 
