@@ -104,11 +104,13 @@ def test_collect_evidence_reads_json_whole_and_heads_of_other_parts(tmp_path: Pa
 
 
 def test_collect_evidence_covers_part_of_some_samples(tmp_path: Path) -> None:
-    members = {f"{i:03d}.txt": b"x" for i in range(1000)}
     firsts = np.linspace(0, 998, EVIDENCE_SAMPLES // 2).astype(int).tolist()
     usual = {first + i for first in firsts for i in (0, 1)}
-    with_wav = [i for i in range(1000) if i % 5 == 2 and i not in usual]
-    evidence, _ = collect(a_dataset(tmp_path / "d", {"a.tar": members | {f"{i:03d}.wav": b"x" for i in with_wav}}))
+    with_wav = {i for i in range(1000) if i % 5 == 2} - usual
+    members = {
+        f"{i:03d}.{part}": b"x" for i in range(1000) for part in ("txt", "wav") if part == "txt" or i in with_wav
+    }
+    evidence, _ = collect(a_dataset(tmp_path, {"a.tar": members}))
 
     assert {part.name: len(part.heads) for part in evidence.parts} == {
         "txt": 2 * EVIDENCE_SAMPLES,
