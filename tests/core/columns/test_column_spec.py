@@ -35,7 +35,7 @@ def test_invalid_column_spec_is_refused_with_valid_forms(text: str) -> None:
     assert caught.value.code == "WDS312"
 
 
-@pytest.mark.parametrize("text", ["media:jpg:depth", "media::width", "media:jpg:"])
+@pytest.mark.parametrize("text", ["media:jpg:depth", "media::width", "media:jpg:", "media:jpg,:width"])
 def test_unknown_media_fact_is_refused_with_known_ones(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_column_spec(text)

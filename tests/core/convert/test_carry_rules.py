@@ -34,6 +34,8 @@ def get_destination_spec(
         ("chars:txt", RENAMES, "", "chars:caption"),
         ("json:txt:a.b", RENAMES, "", "json:caption:a.b"),
         ("media:txt:width", RENAMES, "", "media:caption:width"),
+        ("media:png,txt:width", RENAMES, "", "media:png,caption:width"),
+        ("media:jpg,png:width", WEBP, "", "media:webp:width"),
         ("size:jpg", WEBP, "", "size:webp"),
         ("chars:txt", POLY, "primary", "chars:txt"),
     ],

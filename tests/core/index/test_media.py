@@ -402,6 +402,19 @@ def test_media_columns_are_computed_in_same_run_as_facts(tmp_path: Path) -> None
     assert read_values(root, "s") == [0, 0, 0, 800, 0, 0]
 
 
+def test_media_column_reads_first_of_several_parts_and_warns_about_samples_without_fact(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, media_shards())
+    report = index(root, media=ALL, columns={"ms": "media:wav,mp4:duration_ms", "s": "media:wav:duration_ms"})
+
+    assert read_values(root, "ms") == [0, 0, 333, 100, 0, 0]
+    assert [(each.name, each.failed) for each in report.columns] == [("ms", 4), ("s", 5)]
+    findings = [each for each in report.findings if each.code == "WDS316"]
+    assert [(each.severity, each.message.partition(";")[0]) for each in findings] == [
+        ("warning", "column ms: 4 of 6 samples have no duration_ms of wav or mp4"),
+        ("warning", "column s: 5 of 6 samples have no duration_ms of wav"),
+    ]
+
+
 def test_media_column_is_updated_with_facts(tmp_path: Path) -> None:
     root = make_pictures(tmp_path, 2)
     index(root, media=ALL, columns={"w": "media:png:width"})

@@ -5,8 +5,8 @@ u64, the length of the header in bytes; then the header, JSON, padded with blank
 of 64 bytes:
 
     values  i8  samples      0 or more, by row of the offsets file
-    table   i8  shards x 3   of each shard, in row order: id, samples, and how many of these have 0 because their
-                             value could not be computed
+    table   i8  shards x 3   of each shard, in row order: id, samples, and how many of these have 0 because they
+                             have no value
     marks   u1  shards x 16  digest of what the values of each shard were computed from
 
 The header has `name`, `function` (as requested), `source` (a digest of the file that defines it, empty if it

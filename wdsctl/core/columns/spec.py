@@ -4,7 +4,8 @@ size:PART             bytes of a part; nothing is read                          
 chars:PART            characters of a part that is UTF-8                            0 where a sample lacks the part
 json:PART:FIELD.PATH  a number in a JSON part, or the length of a string or list    an error if it is missing
 int:PART:FIELD.PATH   a number in a JSON part, or a string that is one              an error if it is missing
-media:PART:NUMBER     a fact of a medium: width, duration_ms   0 where a sample lacks the part, or it has no such fact
+media:PART:NUMBER     a fact of a medium: width, duration_ms                        0 where a sample has no such fact
+media:PART,PART:NUMBER   the same, of the first part that has it
 MODULE:FUNCTION       what a Python function returns; FUNCTION may be dotted
 
 A digest of the source of a Python function shows when it changes, and the column has to be computed again.
@@ -58,7 +59,7 @@ _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 @dataclass(frozen=True, slots=True)
 class ColumnSpec:
-    """`part_or_module`: the part, or the module. `path`: the rest of the text."""
+    """`part_or_module`: the part (for `media`, one or several: "wav,flac"), or the module. `path`: the rest."""
 
     text: str
     kind: SpecKind
@@ -68,6 +69,13 @@ class ColumnSpec:
     @property
     def is_built_in(self) -> bool:
         return self.kind != "python"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts that a built-in function reads; empty for Python functions."""
+        if self.kind == "media":
+            return tuple(self.part_or_module.split(","))
+        return (self.part_or_module,) if self.is_built_in else ()
 
     @property
     def reads_shards(self) -> bool:
@@ -86,7 +94,7 @@ def parse_column_spec(text: str) -> ColumnSpec:
             return ColumnSpec(text, "json" if word == "json" else "int", part, tuple(path.split(".")))
     elif word == "media" and ":" in rest:
         part, _, number = rest.rpartition(":")
-        if part and number in MEDIA_NUMBERS:
+        if all(part.split(",")) and number in MEDIA_NUMBERS:
             return ColumnSpec(text, "media", part, (number,))
         raise UsageError(
             f"{text!r} does not name a media fact",
@@ -101,13 +109,14 @@ def parse_column_spec(text: str) -> ColumnSpec:
 def check_spec_part(spec: ColumnSpec, parts: Iterable[str]) -> None:
     """Raise UsageError WDS312 if a built-in function is to read a part that no sample has."""
     known = list(parts)
-    if spec.is_built_in and spec.part_or_module not in known:
-        raise UsageError(
-            f"no sample has a part {spec.part_or_module!r}",
-            where=spec.text,
-            hint=did_you_mean(spec.part_or_module, known) or f"the parts are {', '.join(known) or 'none'}",
-            code="WDS312",
-        )
+    for part in spec.parts:
+        if part not in known:
+            raise UsageError(
+                f"no sample has a part {part!r}",
+                where=spec.text,
+                hint=did_you_mean(part, known) or f"the parts are {', '.join(known) or 'none'}",
+                code="WDS312",
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,16 +254,19 @@ def destination_spec(
     if not spec.is_built_in:
         _check_parts_unchanged(spec, parts, request)
         return spec
-    new_name = renamed_part_name(request.parts, spec.part_or_module)
-    if new_name is None:
-        raise ColumnDropped(f"the destination has no part {spec.part_or_module}")
-    if stream == "primary" and is_separated_part(new_name, request.media):
-        raise ColumnDropped(f"the part {spec.part_or_module} is in the media dataset")
+    new_names = []
+    for old_name in spec.parts:
+        new_name = renamed_part_name(request.parts, old_name)
+        if new_name is None:
+            raise ColumnDropped(f"the destination has no part {old_name}")
+        if stream == "primary" and is_separated_part(new_name, request.media):
+            raise ColumnDropped(f"the part {old_name} is in the media dataset")
+        new_names.append(new_name)
     if stream == "primary" and request.primary == "jsonl":
         raise ColumnDropped("the primary stores parts in its lines")
-    part = transcoded_name(new_name, request.image, request.audio)
-    new_spec = parse_column_spec(":".join((spec.kind, part, *([".".join(spec.path)] if spec.path else []))))
-    if spec.reads_shards and _is_transcoded(new_name, request):
+    names = dict.fromkeys(transcoded_name(name, request.image, request.audio) for name in new_names)
+    new_spec = parse_column_spec(":".join((spec.kind, ",".join(names), *([".".join(spec.path)] if spec.path else []))))
+    if spec.reads_shards and any(_is_transcoded(name, request) for name in new_names):
         raise ColumnDropped(f"the part {spec.part_or_module} is transcoded", new_spec)
     return new_spec
 
@@ -308,8 +311,9 @@ def carry_columns(
     names, dropped, computed = [], [], dict[str, str]()
     for column in carried:
         spec = column.spec
-        if spec.is_built_in and spec.part_or_module not in parts:
-            dropped.append((column.name, ColumnDropped(f"no sample has a part {spec.part_or_module}")))
+        missing = [part for part in spec.parts if part not in parts]
+        if missing:
+            dropped.append((column.name, ColumnDropped(f"no sample has a part {missing[0]}")))
             continue
         if spec.kind == "media" and not has_media:
             dropped.append((column.name, ColumnDropped(_NO_MEDIA_FACTS, spec)))

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from wdsctl.core.array_types import Int64Array
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.columns.column_file import (
@@ -308,7 +307,7 @@ def _load_shard_values(
     """
     rows = slice(int(offsets.shard_row[shard_index]), int(offsets.shard_row[shard_index + 1]))
     if job.spec.kind == "media":
-        return ComputedValues(_media_values(location, row, job.spec), 0, ())
+        return _media_values(location, row, job.spec)
     if not job.spec.reads_shards or not row.samples:
         return ComputedValues(part_sizes(offsets, rows, job.spec.part_or_module), 0, ())
     if job.has_values(shard_index):
@@ -332,15 +331,27 @@ def _load_shard_values(
     return computed
 
 
-def _media_values(location: DatasetLocation, row: ShardRow, spec: ColumnSpec) -> Int64Array:
-    """One media fact of a part for all samples of a shard, from the catalog; 0 for samples without it."""
-    values = np.zeros(row.samples, np.int64)
+def _media_values(location: DatasetLocation, row: ShardRow, spec: ColumnSpec) -> ComputedValues:
+    """One media fact for all samples of a shard, from the catalog: of the first part that has it; 0 if none has."""
+    values, has_fact = np.zeros(row.samples, np.int64), np.zeros(row.samples, bool)
     with Catalog(location.catalog) as catalog:
-        found = catalog.media_reader.numbers(row.id, spec.part_or_module, MEDIA_NUMBERS[spec.path[0]])
-    if found:
-        rows, numbers = np.array(found, np.int64).T
-        values[rows] = np.maximum(numbers, 0)
-    return values
+        for part in reversed(spec.parts):  # the first part is written last
+            found = catalog.media_reader.numbers(row.id, part, MEDIA_NUMBERS[spec.path[0]])
+            if found:
+                rows, numbers = np.array(found, np.int64).T
+                values[rows] = np.maximum(numbers, 0)
+                has_fact[rows] = True
+    return ComputedValues(values, row.samples - int(has_fact.sum()), ())
+
+
+def _missing_facts_finding(report: ColumnReport, spec: ColumnSpec) -> Finding:
+    parts, number = " or ".join(spec.parts), spec.path[0]
+    return Finding(
+        code="WDS316",
+        severity="warning",
+        message=f"column {report.name}: {report.failed:,} of {report.samples:,} samples have no {number} of {parts}; "
+        "the column has 0 for them",
+    )
 
 
 _PARTIAL_NAME = re.compile(r"\..+\.\d+\.partial")
@@ -427,7 +438,10 @@ def update_columns(
         )
         failed, found = compute_columns(location, offsets, shards, jobs, workers_for(location.root, workers), progress)
         reports += reports_of_others
-        reports += [finish_column(location, offsets, shards, job, failed.get(job.name, 0), progress) for job in jobs]
+        for job in jobs:
+            reports.append(finish_column(location, offsets, shards, job, failed.get(job.name, 0), progress))
+            if job.spec.kind == "media" and reports[-1].state == "made" and reports[-1].failed:
+                findings.append(_missing_facts_finding(reports[-1], job.spec))
     _prune(location, generation)
     return sorted(reports, key=lambda report: (report.name, report.state)), [*findings, *found]
 
@@ -436,16 +450,18 @@ def check_media_indexed(location: DatasetLocation, spec: ColumnSpec) -> None:
     """Raise UsageError WDS312 if a column is computed from media facts, and the catalog has none for any sample."""
     if spec.kind != "media":
         return
-    part, [number] = spec.part_or_module, spec.path
+    [number] = spec.path
+    parts = spec.part_or_module
     with Catalog(location.catalog) as catalog:
         has_facts = catalog.has_media_facts
         settings = catalog.media_settings()
-        has_number = has_facts and catalog.media_reader.has_number(part, MEDIA_NUMBERS[number])
+        reader = catalog.media_reader
+        has_number = has_facts and any(reader.has_number(part, MEDIA_NUMBERS[number]) for part in spec.parts)
     if has_facts and not has_number:
         raise UsageError(
-            f"no part {part!r} has the number {number!r} in the media facts of the catalog",
+            f"no part {parts!r} has the number {number!r} in the media facts of the catalog",
             where=spec.text,
-            hint=f"choose another number, or pass `--media {part}`: the facts are of `--media "
+            hint=f"choose another number, or pass `--media {parts}`: the facts are of `--media "
             f"{settings.selection if settings else ''}`",
             code="WDS312",
         )
@@ -453,7 +469,7 @@ def check_media_indexed(location: DatasetLocation, spec: ColumnSpec) -> None:
         raise UsageError(
             "the catalog has no media facts yet",
             where=spec.text,
-            hint=f"pass `--media {part}`, or `--media` for the facts of all media",
+            hint=f"pass `--media {parts}`, or `--media` for the facts of all media",
             code="WDS312",
         )
 
