@@ -17,6 +17,11 @@ def test_unused_rows_names_stored_fields_that_are_not_read() -> None:
     assert unused_rows(detection, FIELDS[:2]) == []
 
 
+def test_unused_rows_is_empty_if_a_field_takes_the_whole_json() -> None:
+    detection = replace(DETECTION, sample_type="ConversationSample", field_map={"messages": "json"})
+    assert unused_rows(detection, [FieldUse("instruction", "json[instruction]")]) == []
+
+
 def test_unused_rows_is_empty_without_field_map() -> None:
     assert unused_rows(replace(DETECTION, sample_type="CrudeSample", field_map={}), FIELDS) == []
 

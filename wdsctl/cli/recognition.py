@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from wdsctl.cli.formatting import escape_line, format_field_map, format_share
+from wdsctl.core.samples.field_path import parse_field_path
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -42,7 +43,7 @@ def preview_rows(accepted: Detection, detection: Detection) -> list[tuple[str, R
 
 def unused_rows(detection: Detection, fields: Sequence[FieldUse]) -> list[tuple[str, RenderableType]]:
     """A line with the fields of a source that are stored, and that no field of the sample type reads."""
-    if not detection.field_map:
+    if not detection.field_map or _takes_whole_json(detection.field_map.values()):
         return []
     used = format_field_map(detection.field_map)
     names = [
@@ -52,6 +53,12 @@ def unused_rows(detection: Detection, fields: Sequence[FieldUse]) -> list[tuple[
     return (
         [("", f"stored, not read by {detection.sample_type}: {', '.join(names[:FIELDS_SHOWN])}{more}")] if names else []
     )
+
+
+def _takes_whole_json(paths: Iterable[str]) -> bool:
+    """Whether a field takes the whole part `json`, such as the object of a conversation."""
+    accesses = (access for path in paths for access in parse_field_path(path).alternatives)
+    return any(access.part == "json" and not access.steps for access in accesses)
 
 
 def field_lines(fields: Sequence[FieldUse]) -> list[str]:
