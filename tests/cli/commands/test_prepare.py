@@ -56,6 +56,24 @@ def test_prepare_again_is_up_to_date(wdsctl: Wdsctl, photos: Path, tmp_path: Pat
     assert result.stderr == ""
 
 
+def test_prepare_again_explains_and_detects_sample_type_again(wdsctl: Wdsctl, shards: Path) -> None:
+    prepare = ("prepare", str(shards), "--no-input")
+    wdsctl(*prepare)
+    explained = wdsctl(*prepare, "--explain").stdout
+    assert ": up to date (" in explained
+    assert "not VQASample: " in explained
+    assert "dataset.yaml has the same type and fields" in explained
+
+    config = shards / ".wdsctl/dataset.yaml"
+    written = config.read_text()
+    [name] = re.findall("sample_type: (.*)", written)
+    config.write_text(re.sub("sample_type: .*\n(.*map:\n(  .*\n)*)?", "sample_type: CrudeSample\n", written))
+    assert "dataset.yaml has CrudeSample (--redetect replaces it)" in wdsctl(*prepare, "--explain").stdout
+    assert "dataset.yaml had CrudeSample\n" in wdsctl(*prepare, "--redetect").stdout
+    assert f"sample_type: {name}\n" in config.read_text()
+    assert "dataset.yaml has the same type and fields" in wdsctl(*prepare, "--redetect").stdout
+
+
 def test_prepare_again_reports_changed_and_missing_files(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
     argv = ("prepare", photos, tmp_path / "made", "--shard-samples", 4)
     wdsctl(*argv)

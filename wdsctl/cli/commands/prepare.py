@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -25,11 +26,13 @@ from wdsctl.cli.formatting import display_path, escape_line, format_count, forma
 from wdsctl.cli.recognition import detection_rows, field_lines, preview_rows, unused_rows
 from wdsctl.cli.tables import finding_lines, labelled_lines, sort_by_severity
 from wdsctl.core.invocation import parse_part_names, worker_count
+from wdsctl.core.samples.field_map import type_text
 from wdsctl.core.text import pluralize
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from wdsctl.cli import wizard
     from wdsctl.cli.output import Output
     from wdsctl.core.convert.request import ConvertReport
     from wdsctl.core.index.index import IndexReport
@@ -247,10 +250,15 @@ def command(
             output.answer("prepare", error.report, render, names=())
         raise
     report = outcome.report
+    keeps_type = report.detection is None
+    if explain and keeps_type:
+        report = _with_detection(report, outcome.command, catalog)
     output.answer(
         "prepare",
         report,
-        prepare_renderer(outcome.command.request, explain=explain, accepted=outcome.command.accepted),
+        prepare_renderer(
+            outcome.command.request, explain=explain, accepted=outcome.command.accepted, keeps_type=keeps_type
+        ),
         names=[report.primary or report.dest],
     )
     if not (report.dry_run or report.up_to_date or common.json):
@@ -269,6 +277,18 @@ def command(
     return max(codes, default=0)
 
 
+def _with_detection(report: PrepareReport, prepared: wizard.PrepareCommand, catalog: str | None) -> PrepareReport:
+    """The report with what detection finds, of a dataset that keeps its dataset.yaml. Reads a few samples."""
+    from wdsctl.core.dataset.location import locate
+    from wdsctl.core.dataset.root_spec import parse_root_spec
+    from wdsctl.core.index.write_dataset_yaml import detect_dataset_type
+
+    if not report.former_type or report.index is None or not report.index.samples or report.primary:
+        return report
+    location = locate(prepared.dest or parse_root_spec(prepared.source).root, catalog)
+    return replace(report, detection=detect_dataset_type(location, report.index.generation))
+
+
 def _explain_partial_if_quiet(report: PrepareReport, output: Output) -> None:
     done = report.conversion
     findings = [*(done.findings if done is not None else ()), *(report.index.findings if report.index else ())]
@@ -283,15 +303,23 @@ NAMES_SHOWN = 10
 
 
 def prepare_renderer(
-    request: PrepareRequest, *, explain: bool = False, is_sure: bool = True, accepted: Detection | None = None
+    request: PrepareRequest,
+    *,
+    explain: bool = False,
+    is_sure: bool = True,
+    accepted: Detection | None = None,
+    keeps_type: bool = False,
 ) -> Callable[[PrepareReport], Iterator[RenderableType]]:
     """A renderer that marks a sample type as given by the user, without the reasons for a detected one.
 
     `explain`: show every form and sample type that was rejected. `is_sure`: whether the sample type was written.
-    `accepted`: the type of some samples that the user confirmed.
+    `accepted`: the type of some samples that the user confirmed. `keeps_type`: the dataset keeps its dataset.yaml,
+    whatever detection finds.
     """
     note = "" if accepted is not None else _given_type_note(request)
-    return partial(render_prepare, type_note=note, explain=explain, is_sure=is_sure, accepted=accepted)
+    return partial(
+        render_prepare, type_note=note, explain=explain, is_sure=is_sure, accepted=accepted, keeps_type=keeps_type
+    )
 
 
 def render_prepare(
@@ -301,9 +329,14 @@ def render_prepare(
     explain: bool = False,
     is_sure: bool = True,
     accepted: Detection | None = None,
+    keeps_type: bool = False,
 ) -> Iterator[RenderableType]:
     if report.up_to_date and report.index is not None:
         yield f"{display_path(report.dest)}: up to date ({totals_text(report.index)})"
+        is_redetected = report.former_type and report.detection is not None and not type_note
+        if explain or is_redetected:
+            types = _type(report, type_note, explain=explain, keeps_type=keeps_type)
+            yield labelled_lines([*_form(report, explain=explain), *types])
         if report.folder is not None:
             yield from (f"  {what}  {line}" for what, line in _named_sample_rows(report.folder))
         if report.folder is not None and (report.folder.vanished or report.folder.stale):
@@ -314,7 +347,8 @@ def render_prepare(
         has_route = report.source != report.dest
         route = f"{display_path(report.source)} -> " if has_route else ""
         yield f"{route}{display_path(report.dest)}{' (dry run: nothing is written)' if report.dry_run else ''}"
-        yield labelled_lines(list(_steps(report, type_note, explain=explain, is_sure=is_sure, accepted=accepted)))
+        steps = _steps(report, type_note, explain=explain, is_sure=is_sure, accepted=accepted, keeps_type=keeps_type)
+        yield labelled_lines(list(steps))
     if report.conversion is not None:
         yield from finding_lines(sort_by_severity(report.conversion.findings))
     if report.index is not None:
@@ -323,15 +357,26 @@ def render_prepare(
         yield from finding_lines(report.folder.findings)
 
 
+def _form(report: PrepareReport, *, explain: bool) -> Iterator[tuple[str, RenderableType]]:
+    if report.form is None:
+        return
+    yield "from", f"{report.form.name}: {report.form.reason}"
+    yield from (("", f"not {each.name}: {each.reason}") for each in report.form.rejected[: None if explain else 1])
+    if explain and report.form.reason != "--from" and report.form.name != "shards":
+        yield from (("", line) for line in _unlike_forms(report.form))
+
+
 def _steps(
-    report: PrepareReport, type_note: str, *, explain: bool, is_sure: bool, accepted: Detection | None
+    report: PrepareReport,
+    type_note: str,
+    *,
+    explain: bool,
+    is_sure: bool,
+    accepted: Detection | None,
+    keeps_type: bool,
 ) -> Iterator[tuple[str, RenderableType]]:
     """What the source is, and what each step of `prepare` did."""
-    if report.form is not None:
-        yield "from", f"{report.form.name}: {report.form.reason}"
-        yield from (("", f"not {each.name}: {each.reason}") for each in report.form.rejected[: None if explain else 1])
-        if explain and report.form.reason != "--from" and report.form.name != "shards":
-            yield from (("", line) for line in _unlike_forms(report.form))
+    yield from _form(report, explain=explain)
     if report.conversion is not None:
         yield from _conversion(report.conversion)
     if report.robot is not None:
@@ -340,14 +385,20 @@ def _steps(
         yield from _folder(report.folder)
     if report.index is not None:
         yield from _index(report.index, with_changes=report.conversion is None)
-    yield from _type_rows(report, type_note, explain=explain, is_sure=is_sure, accepted=accepted)
+    yield from _type_rows(report, type_note, explain=explain, is_sure=is_sure, accepted=accepted, keeps_type=keeps_type)
     if report.split is not None:
         yield "split", rule_text(report.split)
         yield "", splits_table(report.split.splits)
 
 
 def _type_rows(
-    report: PrepareReport, type_note: str, *, explain: bool, is_sure: bool, accepted: Detection | None
+    report: PrepareReport,
+    type_note: str,
+    *,
+    explain: bool,
+    is_sure: bool,
+    accepted: Detection | None,
+    keeps_type: bool,
 ) -> Iterator[tuple[str, RenderableType]]:
     """The sample type, and where it comes from."""
     if report.detection is not None and report.index is not None:
@@ -356,9 +407,14 @@ def _type_rows(
         if not type_note and report.conversion is not None:
             fields = [field for source in report.conversion.sources for field in source.fields]
             yield from unused_rows(report.detection, fields)
+        if report.former_type and not type_note:
+            is_same = report.former_type == type_text(report.detection.sample_type, report.detection.field_map)
+            former = "the same type and fields" if is_same else escape_line(report.former_type)
+            verb = "has" if is_same or keeps_type else "had"
+            yield "", f"dataset.yaml {verb} {former}{'' if is_same or not keeps_type else ' (--redetect replaces it)'}"
         config = os.path.join(os.path.dirname(report.index.catalog), "dataset.yaml")
         config = os.path.join(report.dest, "monolithic.yaml") if report.primary else config
-        if is_sure:
+        if is_sure and not keeps_type:
             yield "", display_path(config)
     elif report.sample_type:
         field_map = f": {format_field_map(dict(report.field_map))}" if report.field_map else ""

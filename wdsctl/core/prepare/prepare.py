@@ -82,6 +82,7 @@ from wdsctl.core.prepare.split_folders import split_folder_findings
 from wdsctl.core.prepare.write import FolderReport, UploadFolders, write_folder
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.detect import Detection
+from wdsctl.core.samples.field_map import type_text
 from wdsctl.core.shards.survey import find_jsonl_file, keep_surveys
 from wdsctl.core.split.split import SplitReport, SplitRequest, ensure_split, split_dataset
 from wdsctl.core.storage.source_files import forget_listings
@@ -110,6 +111,7 @@ class PrepareReport:
     sample_type: str = ""  # in dataset.yaml, or of the complete samples of a polylithic `dest`; empty if not written
     field_map: Mapping[str, str] = field(default_factory=dict)  # of this sample type
     robot: RobotReport | None = None  # of a LeRobot dataset
+    former_type: str = ""  # "TYPE: FIELD=PART,..." of the dataset.yaml that existed before; empty without one
 
 
 def prepare(
@@ -348,6 +350,10 @@ def _run_steps(
     """
     type_request = SampleTypeRequest(request.sample_type, request.field_map, request.redetect)
     set_aside_broken_config(location, type_request, progress)
+    former_type = ""
+    if os.path.exists(location.dataset_yaml):
+        config = load_config(location.dataset_yaml)
+        former_type = type_text(config.sample_type, config.field_map)
     folder = None
     if listing:
         folder = _write_shards(location, source, dest, request, listing, entry, check_writer, progress)
@@ -412,6 +418,7 @@ def _run_steps(
         dry_run=False,
         sample_type=config.sample_type if config is not None else "",
         field_map=config.field_map if config is not None else {},
+        former_type=former_type,
     )
     if unsure is not None:
         unsure.report = replace(report, up_to_date=False)

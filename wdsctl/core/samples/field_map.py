@@ -62,6 +62,11 @@ def parse_field_map_text(text: str) -> dict[str, str]:
     return _check_option(text, field_map)
 
 
+def type_text(sample_type: str, field_map: Mapping[str, str]) -> str:
+    """`CaptioningSample: image=jpg,caption=txt`."""
+    return ": ".join(filter(None, (sample_type, format_field_map_text(field_map) if field_map else "")))
+
+
 def format_field_map_text(field_map: Mapping[str, str]) -> str:
     """Format a field map as text for `parse_field_map_text`, as JSON only if the short form cannot express it."""
     text = ",".join(f"{name}={path}" for name, path in field_map.items())
