@@ -95,6 +95,11 @@ def test_inspect_reports_stale_shards(tmp_path: Path) -> None:
         ("WDS305", "shard-001.tar"),
         ("WDS305", "shard-002.tar"),
     ]
+    assert [(shard.path, shard.status) for shard in report.shard_list] == [
+        ("shard-000.tar", "ok"),
+        ("shard-001.tar", "changed"),
+        ("shard-002.tar", "missing"),
+    ]
     assert report.samples == 15
     assert report.first[-1].parts[0].preview == "missing"
 

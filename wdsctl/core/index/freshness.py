@@ -6,7 +6,7 @@ A check compares all shards, or a subset if there are many.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -37,6 +37,7 @@ _UNREAD_STATUSES = (MISSING_STATUS, "unreadable")  # the content at the time of 
 
 #: Messages for a changed shard: one that was present, one that was missing.
 _CHANGED_MESSAGES = ("has changed since it was indexed", "exists, but was missing in the last run of index")
+_GONE_MESSAGE = "is in the catalog, but its file is missing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +142,7 @@ def _stale_findings(
             for row, _ in changes.changed
             if row.path not in stayed
         ),
-        *(
-            (row.path, "is in the catalog, but its file is missing")
-            for row in changes.vanished
-            if row.path not in outside
-        ),
+        *((row.path, _GONE_MESSAGE) for row in changes.vanished if row.path not in outside),
     ]
     found = [outside_finding(root, path) for path in outside]
     found += [Finding(code="WDS305", severity="error", message=message, shard=path) for path, message in failures]
@@ -156,6 +153,12 @@ def _stale_findings(
         )
         found.append(Finding(code="WDS305", severity="note", message=message, count=len(stayed)))
     return found
+
+
+def changed_statuses(findings: Iterable[Finding]) -> dict[str, str]:
+    """Path -> "missing" or "changed", for the shards that findings of `check_freshness` say have changed."""
+    status = {_GONE_MESSAGE: MISSING_STATUS} | dict.fromkeys(_CHANGED_MESSAGES, "changed")
+    return {each.shard: status[each.message] for each in findings if each.message in status}
 
 
 def _find_with_same_ends(location: DatasetLocation, summary: CatalogSummary, rows: Sequence[ShardRow]) -> set[str]:

@@ -17,7 +17,7 @@ from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.polylithic import find_folder_of_primary
 from wdsctl.core.errors import CatalogError, Finding, PermissionDenied, StorageError
 from wdsctl.core.index.first_use import ensure_current_catalog
-from wdsctl.core.index.freshness import MAX_CHECKED_SHARDS, check_freshness
+from wdsctl.core.index.freshness import MAX_CHECKED_SHARDS, changed_statuses, check_freshness
 from wdsctl.core.index.request import ColumnReport, MediaReport, column_reports, current_media_report
 from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.facts import MediumFacts, Unreadable
@@ -69,12 +69,13 @@ class PolylithicSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectReport:
-    """The summary. `statuses`: numbers of shards that are ok, partial, bad, unreadable or missing.
+    """The summary. `statuses`: numbers of shards that were ok, partial, bad, unreadable or missing when indexed.
 
     `looked_at`: the number of shards compared with the files; unless it is all, new shards are not found.
-    `shard_list`: the first 1,000 shards. `stale`: differences between the files and the catalog, and parts of the
-    catalog that cannot be read. `media`: None if the dataset was indexed without `--media`. `excluded`: the number of
-    samples that a rule or a quarantine keeps out of all splits. `polylithic`: for a primary with its media beside it.
+    `shard_list`: the first 1,000 shards; `missing` and `changed` are those whose files have changed since. `stale`:
+    differences between the files and the catalog, and parts of the catalog that cannot be read. `media`: None if the
+    dataset was indexed without `--media`. `excluded`: the number of samples that a rule or a quarantine keeps out of
+    all splits. `polylithic`: for a primary with its media beside it.
     """
 
     root: str
@@ -118,6 +119,7 @@ def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> Inspe
     columns, column_findings = column_reports(location, generation, totals.digest)
     first, offsets_findings = _summarize_first_samples(location, samples)
     looked_at, stale = check_freshness(location, summary)
+    changed = changed_statuses(stale)
     empty_findings: list[Finding] = []
     if not totals.samples:
         rows = read_catalog_summary(location.catalog, first=totals.shards, spread=0).first
@@ -137,7 +139,9 @@ def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> Inspe
         parts=totals.parts,
         splits=totals.splits,
         shard_list=tuple(
-            InspectedShard(path=row.path, samples=row.samples, size_bytes=row.size, status=row.status)
+            InspectedShard(
+                path=row.path, samples=row.samples, size_bytes=row.size, status=changed.get(row.path, row.status)
+            )
             for row in summary.first
         ),
         first=tuple(first),
