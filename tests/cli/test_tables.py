@@ -9,7 +9,8 @@ from rich.console import RenderableType
 
 from tests.cli.conftest import Stream
 from wdsctl.cli.output import render_text
-from wdsctl.cli.tables import labelled_lines, make_table
+from wdsctl.cli.tables import labelled_lines, make_table, more_findings_line
+from wdsctl.core.errors import Finding
 
 NAMES = ("name", "#bytes", "=when", "#samples")
 ROW = ("shards/train-000017.tar", "12,345,678,901", "2026-11-22 06:17:16", "1,234,567")
@@ -60,3 +61,10 @@ def test_piped_labelled_lines_match_rich_output(rows: list[tuple[str, str]], lin
     assert render_text([*pieces, table], Stream(), is_colored=False) == (
         render_text(pieces, Stream(), is_colored=False) + "of rich\n"
     )
+
+
+def test_more_findings_line_counts_places_and_promises_only_what_is_listed() -> None:
+    one, many = (Finding(code="WDS313", severity="error", message="m", count=count) for count in (1, 495))
+    assert more_findings_line([one, one], "--json") == "... and 2 more (--json lists them all)"
+    assert more_findings_line([many], "--json") == "... and 495 more"
+    assert more_findings_line([one, many], "--json") == "... and 496 more (--json lists more of them)"

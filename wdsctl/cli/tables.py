@@ -72,6 +72,18 @@ def finding_lines(findings: Iterable[Finding]) -> Iterator[RenderableType]:
         yield _location_line(finding)
 
 
+def more_findings_line(rest: Sequence[Finding], where: str) -> str:
+    """`... and 495 more (--json lists them all)`, for findings that are not shown. `where`: what lists them.
+
+    A finding may count several places and names only the first one.
+    """
+    if all(each.count == 1 for each in rest):
+        lists = f" ({where} lists them all)"
+    else:
+        lists = f" ({where} lists more of them)" if len(rest) > 1 else ""
+    return f"... and {format_count(sum(each.count for each in rest))} more{lists}"
+
+
 def grouped_finding_lines(findings: Sequence[Finding], shown: Sequence[Finding]) -> Iterator[RenderableType]:
     """Render the `shown` ones of the findings: a heading per code and severity, then each location and message."""
     groups: dict[tuple[str, str], list[Finding]] = {}

@@ -10,7 +10,7 @@ import typer
 
 from wdsctl.cli import options
 from wdsctl.cli.formatting import display_path, format_count, format_size
-from wdsctl.cli.tables import finding_lines, labelled_lines, make_table, sort_by_severity
+from wdsctl.cli.tables import finding_lines, labelled_lines, make_table, more_findings_line, sort_by_severity
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -165,9 +165,10 @@ def render_catalog_check(report: CatalogCheckReport) -> Iterator[RenderableType]
         ("check", "result"),
         [(each.name, "ok" if not each.problems else f"{format_count(each.problems)} wrong") for each in report.checks],
     )
-    yield from finding_lines(sort_by_severity(report.findings)[:FINDINGS_SHOWN])
-    if len(report.findings) > FINDINGS_SHOWN:
-        yield f"  ... and {format_count(len(report.findings) - FINDINGS_SHOWN)} more (--json lists them all)"
+    findings = sort_by_severity(report.findings)
+    yield from finding_lines(findings[:FINDINGS_SHOWN])
+    if len(findings) > FINDINGS_SHOWN:
+        yield f"  {more_findings_line(findings[FINDINGS_SHOWN:], '--json')}"
 
 
 def render_vacuum(report: CatalogVacuumReport) -> Iterator[RenderableType]:

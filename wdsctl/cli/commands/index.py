@@ -15,6 +15,7 @@ from wdsctl.cli.tables import (
     labelled_lines,
     make_table,
     make_table_without_empty,
+    more_findings_line,
     sort_by_severity,
 )
 from wdsctl.core.dataset.location import shell_command
@@ -216,14 +217,15 @@ def render_worst_findings(report: IndexReport) -> Iterator[RenderableType]:
         return
     # The catalog has only the worst finding of each shard that was not read again, so their sum is unknown.
     yield "known findings:" if report.up_to_date else f"found: {count_severities(report.findings)}"
-    yield from finding_lines(sort_by_severity(report.findings)[:EXAMPLES_SHOWN])
+    findings = sort_by_severity(report.findings)
+    yield from finding_lines(findings[:EXAMPLES_SHOWN])
     if len(report.findings) > EXAMPLES_SHOWN:
         where = (
             "--json"
             if any(each.code == "WDS313" for each in report.findings)
             else relative_paths(shell_command("validate", report.root))
         )
-        yield f"  ... and {format_count(len(report.findings) - EXAMPLES_SHOWN)} more ({where} lists them all)"
+        yield f"  {more_findings_line(findings[EXAMPLES_SHOWN:], where)}"
 
 
 def render_media_totals(report: MediaReport) -> Iterator[RenderableType]:
@@ -343,9 +345,10 @@ def _finding_lines(findings: Sequence[Finding]) -> Iterator[RenderableType]:
     if not findings:
         return
     yield f"found: {count_severities(findings)}"
-    yield from finding_lines(sort_by_severity(findings)[:FINDINGS_SHOWN])
-    if len(findings) > FINDINGS_SHOWN:
-        yield f"  ... and {format_count(len(findings) - FINDINGS_SHOWN)} more (--json lists them all)"
+    ordered = sort_by_severity(findings)
+    yield from finding_lines(ordered[:FINDINGS_SHOWN])
+    if len(ordered) > FINDINGS_SHOWN:
+        yield f"  {more_findings_line(ordered[FINDINGS_SHOWN:], '--json')}"
 
 
 def _changes(report: MediaFolderReport) -> str:

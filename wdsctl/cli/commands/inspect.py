@@ -21,7 +21,7 @@ from wdsctl.cli.formatting import (
     format_size,
     relative_paths,
 )
-from wdsctl.cli.tables import SEVERITY_STYLES, finding_lines, labelled_lines, make_table
+from wdsctl.cli.tables import SEVERITY_STYLES, finding_lines, labelled_lines, make_table, more_findings_line
 from wdsctl.core.dataset.location import shell_command
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def _facts(report: InspectReport) -> list[tuple[str, str]]:
 def _stale(report: InspectReport) -> Iterator[RenderableType]:
     yield from finding_lines(report.stale[:STALE_SHOWN])
     if len(report.stale) > STALE_SHOWN:
-        yield f"... and {format_count(len(report.stale) - STALE_SHOWN)} more (--json lists them all)"
+        yield more_findings_line(report.stale[STALE_SHOWN:], "--json")
     if any(finding.code == "WDS305" for finding in report.stale):
         yield f"update the catalog: {relative_paths(shell_command('index', report.root))}"
 
