@@ -43,7 +43,7 @@ def test_librispeech_transcripts_belong_to_audio_in_same_folder(tmp_path: Path) 
     assert facts[1] == {"id": "84-12-0000", "speaker": "84", "chapter": "12"}
     assert description_findings(root) == []
     (converted,) = convert([root], str(tmp_path / "made")).datasets
-    assert (converted.sample_type, converted.splits) == ("TranscriptionSample", {"dev": 1, "train": 2})
+    assert (converted.sample_type, converted.splits) == ("TranscriptionSample", {"train": 2, "val": 1})
 
 
 def test_transcript_without_audio_fails_and_audio_without_transcript_is_reported(tmp_path: Path) -> None:

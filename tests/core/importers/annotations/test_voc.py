@@ -95,9 +95,9 @@ def test_voc_in_folders_named_after_splits_has_these_splits(tmp_path: Path) -> N
         files = {"images/a.jpg": an_image("JPEG"), "Annotations/a.xml": an_annotation(DOG)}
         a_folder(tmp_path / "raw" / name, files)
 
-    assert convert([str(tmp_path / "raw")], str(tmp_path / "made")).datasets[0].splits == {"train": 1, "valid": 1}
+    assert convert([str(tmp_path / "raw")], str(tmp_path / "made")).datasets[0].splits == {"train": 1, "val": 1}
     uses = {use.name: (use.becomes, use.note) for use in describe_source(tmp_path / "raw").field_uses}
-    assert (uses["train/"], uses["valid/"]) == (("split train", "1 sample"), ("split valid", "1 sample"))
+    assert (uses["train/"], uses["valid/"]) == (("split train", "1 sample"), ("split val", "1 sample"))
 
 
 def test_report_counts_images_of_each_list_of_several_years(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def test_split_folders_are_splits_of_samples(tmp_path: Path) -> None:
     (converted,) = convert([a_folder(tmp_path / "raw", files)], str(tmp_path / "made")).datasets
     (unsplit,) = convert([plain], str(tmp_path / "whole")).datasets
 
-    assert converted.splits == {"train": 4, "valid": 4}
+    assert converted.splits == {"train": 4, "val": 4}
     assert unsplit.splits == {"train": 2}
 
 
@@ -170,10 +170,10 @@ def test_splits_share_class_numbers_and_missing_class_is_reported(tmp_path: Path
     findings = [found.message for found in describe_source(root, form="imagefolder").findings]
     assert findings == [
         "1 file is in no sample (1 .jpg), such as extra/z/1.jpg: not a media file in a class folder",
-        "1 class, such as a: the split testing has no sample of the class",
+        "1 class, such as a: the split test has no sample of the class",
     ]
     with importers.get_importer("imagefolder").open(root, {}) as source:
-        assert getattr(source, "split_names", ()) == ("training", "dev", "testing")
+        assert getattr(source, "split_names", ()) == ("train", "val", "test")
 
 
 def test_split_with_only_unknown_classes_is_reported_as_error(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_evaluation_folder_without_classes_is_reported_and_ignored(tmp_path: Pat
 
     (converted,) = convert([root], str(tmp_path / "made")).datasets
 
-    assert (converted.sample_type, converted.splits) == ("ImageClassificationSample", {"train": 2, "dev": 2})
+    assert (converted.sample_type, converted.splits) == ("ImageClassificationSample", {"train": 2, "val": 2})
     assert [parts["cls"] for parts in read_samples(root).values()] == [b"0", b"1", b"0", b"1"]
     finding = describe_source(root).findings[0]
     assert (finding.code, finding.severity, finding.count) == ("WDS239", "warning", 2)

@@ -80,7 +80,7 @@ def test_partnames_keeps_folders_in_keys_and_allows_splits_without_masks(tmp_pat
     assert importers.best_importer(root)[0].name == "partnames"
     assert set(read_samples(root)) == {f"{split}/{n}" for split in ("train", "valid") for n in ("0", "1", "10", "11")}
     assert description_findings(root) == [("WDS201", "error", 4)]
-    assert convert([root], str(tmp_path / "made")).datasets[0].splits == {"train": 4, "valid": 4}
+    assert convert([root], str(tmp_path / "made")).datasets[0].splits == {"train": 4, "val": 4}
 
 
 def test_partnames_pairs_masks_in_class_folder_normal(tmp_path: Path) -> None:

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from wdsctl.core.errors import PermissionDenied
-from wdsctl.core.importers.records.folder_files import FolderNames, keep_listings, list_folder, scan_folder
+from wdsctl.core.importers.records.folder_files import (
+    FolderNames,
+    keep_listings,
+    list_folder,
+    scan_folder,
+    standard_splits,
+)
 
 
 def test_list_folder_sorts_names_and_counts_hidden_files(tmp_path: Path) -> None:
@@ -38,3 +44,13 @@ def test_keep_listings_caches_scan_folder(tmp_path: Path) -> None:
         (tmp_path / "new.jpg").touch()
         assert scan_folder(path, path) is first
     assert scan_folder(path, path).files == ["new.jpg"]
+
+
+def test_standard_splits_keep_words_that_mean_the_same_split() -> None:
+    assert standard_splits(["training", "dev", "dev", "", "testing"]) == {
+        "training": "train",
+        "dev": "val",
+        "": "",
+        "testing": "test",
+    }
+    assert standard_splits(["train", "dev", "val"]) == {"train": "train", "dev": "dev", "val": "val"}

@@ -1,7 +1,7 @@
 """Speech with transcripts: LibriSpeech (`*.trans.txt` in every folder) and LJSpeech (`metadata.csv` and `wavs/`).
 
 Parts: the audio file and `json`; of LibriSpeech also `txt`, the transcript. Folders such as `train-clean-100` and
-`dev-other` are the splits `train` and `dev`.
+`dev-other` are the splits `train` and `val`.
 
 Sources: https://www.openslr.org/12 (LibriSpeech: lines of an id, a blank and the transcript; ids are speaker, chapter,
 utterance); https://keithito.com/LJ-Speech-Dataset/ (LJSpeech: id|transcript|normalised transcript, without a header).
@@ -25,6 +25,7 @@ from wdsctl.core.importers.records.folder_files import (
     FolderFiles,
     ListedSamples,
     media_type_of,
+    standard_splits,
     unused_files_findings,
     walk_folders,
 )
@@ -106,6 +107,8 @@ class _SpeechFolder:
         self.utterances: list[_Utterance] = []
         for path in self._transcripts:
             self.utterances += self._read_transcript(path)
+        splits = standard_splits(each.split for each in self.utterances)
+        self.utterances = [each._replace(split=splits[each.split]) for each in self.utterances]
         if not self.utterances:
             raise InputError(
                 "the folder has no transcripts",

@@ -28,6 +28,7 @@ from wdsctl.core.importers.records.folder_files import (
     list_folder,
     media_type_of,
     split_of_folder,
+    standard_splits,
     unused_files_findings,
     unused_finding,
 )
@@ -100,13 +101,16 @@ class _VocFolder:
         self._lists: dict[str, str] = {}  # file -> split
         self._missing_in_lists: list[str] = []
         self._twice: list[str] = []
+        words = {top: split_of_folder(top.rstrip("/")) for top, _ in found}
+        splits = standard_splits(words.values())
+        self._split_of_top = {top: splits[word] for top, word in words.items()}
         for top, images in found:
             self._add_images(top, images, prefix=top if len(found) > 1 else "")
 
     def _add_images(self, top: str, images: str, prefix: str) -> None:
         folder = f"{top}{images}/"
         splits = self._read_splits(top)
-        split_of_top = "" if splits else split_of_folder(top.rstrip("/"))
+        split_of_top = "" if splits else self._split_of_top[top]
         stems: set[str] = set()
         for path in self.files.paths:
             if not path.startswith(folder) or media_type_of(path) != "image":
@@ -226,7 +230,7 @@ class _VocFolder:
             yield FieldUse(path, f"split {split}", pluralize(count, "sample"))
         with_lists = {path[: path.index(_SPLIT_LISTS)] for path in self._lists}
         for (top, split), count in by_top.items():
-            if split and top not in {"", *with_lists} and split == split_of_folder(top.rstrip("/")):
+            if split and top not in {"", *with_lists} and split == self._split_of_top.get(top):
                 yield FieldUse(top, f"split {split}", pluralize(count, "sample"))
         others = self._other_lists()
         if others:

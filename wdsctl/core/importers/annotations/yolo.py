@@ -28,6 +28,7 @@ from wdsctl.core.importers.records.folder_files import (
     list_folder,
     media_type_of,
     split_of_folder,
+    standard_splits,
     unused_files_findings,
     unused_finding,
 )
@@ -125,8 +126,10 @@ class _YoloFolder:
         folders = self._splits_by_folder()
         paths = [path for path in self.files.paths if media_type_of(path) == "image"]
         self._twice += [path for path in paths if path not in split_of and len(set(_named_splits(path, folders))) > 1]
+        words = [split_of.get(path) or _split(path, folders) for path in paths]
+        splits = standard_splits(words)
         self.images = [
-            _Image(path, self._label_of(path), split_of.get(path) or _split(path, folders)) for path in paths
+            _Image(path, self._label_of(path), splits[word]) for path, word in zip(paths, words, strict=True)
         ]
         if not self.images:
             raise InputError(

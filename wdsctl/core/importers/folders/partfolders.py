@@ -34,6 +34,7 @@ from wdsctl.core.importers.records.folder_files import (
     list_folder,
     media_type_of,
     split_of_folder,
+    standard_splits,
     unused_files_findings,
     walk_folders,
 )
@@ -294,6 +295,8 @@ class _PartFolders(PairedFolder):
         in_groups = set[str]()
         for group in groups:
             in_groups |= self._add_group(group)
+        splits = standard_splits(sample.split for sample in self.samples)
+        self.samples = [sample._replace(split=splits[sample.split]) for sample in self.samples]
         self._unused = [path for path in self.files.paths if path not in in_groups]
 
     def _add_group(self, group: _Group) -> set[str]:

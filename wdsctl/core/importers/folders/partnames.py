@@ -25,6 +25,7 @@ from wdsctl.core.importers.records.folder_files import (
     PairedFolder,
     media_type_of,
     split_of_folder,
+    standard_splits,
     unused_files_findings,
     walk_folders,
 )
@@ -204,6 +205,8 @@ class _NamedParts(PairedFolder):
                 split = next(filter(None, map(split_of_folder, core.split("/")[:-1])), "")
                 self.samples.append(PairedFiles(core, files, split))
                 used.update(files.values())
+        splits = standard_splits(sample.split for sample in self.samples)
+        self.samples = [sample._replace(split=splits[sample.split]) for sample in self.samples]
         self._unused = [path for path in self.files.paths if path not in used]
         self._parts = Counter(part for sample in self.samples for part in sample.files)
         self.has_pairs = any("." in part for part in self._parts)

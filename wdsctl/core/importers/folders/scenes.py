@@ -24,6 +24,7 @@ from wdsctl.core.importers.records.folder_files import (
     is_document,
     media_type_of,
     split_of_folder,
+    standard_splits,
     unused_files_findings,
     walk_folders,
 )
@@ -96,8 +97,9 @@ class _SceneFolder:
             if slash and extension_of_name(name):
                 by_folder.setdefault(f"{folder}/", []).append(name)
         splits = {prefix: next(filter(None, map(split_of_folder, prefix.split("/")[:-2])), "") for prefix in by_folder}
+        named = standard_splits(splits.values())
         self.scenes = [
-            _Scene(prefix, tuple(names), splits[prefix])
+            _Scene(prefix, tuple(names), named[splits[prefix]])
             for prefix, names in by_folder.items()
             if any(map(media_type_of, names))
         ]

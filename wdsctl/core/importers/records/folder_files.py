@@ -76,7 +76,9 @@ def is_split_folder(name: str) -> bool:
 
 
 def split_of_folder(name: str) -> str:
-    """The split that a folder such as `train`, `Test`, `val2017` or `split=val` is; empty if it is none."""
+    """The word for a split in the name of a folder, such as `train`, `Test`, `val2017` or `split=val`; empty if there is
+    none.
+    """
     found = _DATED_SPLIT.fullmatch(name.lower())
     return found[1] if found else partition_split(name)
 
@@ -85,6 +87,16 @@ def has_split_name(name: str) -> bool:
     """Whether the name of a folder is that of a split and nothing else: `train`, `split=val`, but not `val2017`."""
     split = split_of_folder(name)
     return bool(split) and split in (name.lower(), partition_split(name))
+
+
+def standard_splits(words: Iterable[str]) -> dict[str, str]:
+    """The split that each word in the names of folders means: `dev`, `valid` and `validation` are `val`.
+
+    Words keep their own names if two of them mean the same split, such as `dev` and `val`.
+    """
+    named = {word: STANDARD_SPLITS.get(word, word) for word in words}
+    counts = Counter(named.values())
+    return {word: split if counts[split] == 1 else word for word, split in named.items()}
 
 
 def media_type_of(path: str) -> MediaType | None:
