@@ -120,6 +120,11 @@ SOURCES: dict[str, tuple[Callable[[int], dict[str, bytes]], str, dict[str, str]]
         "TextSample",
         {"text": "txt"},
     ),
+    "chat": (
+        lambda i: {"json": as_json({"instruction": f"Say {i}.", "input": "", "output": "word " * (1 + i)})},
+        "ConversationSample",
+        {"messages": "json"},
+    ),
     "vlm": (a_conversation, "ConversationSample", {"messages": "json", "images": "*"}),
     "vlm by questions": (
         lambda i: {"jpg": an_image(i), "json": as_json({"q": "What color?", "a": ["yellow", "blue", "yellow"]})},

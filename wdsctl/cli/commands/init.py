@@ -27,11 +27,11 @@ Examples:
   python shards-train/train.py --steps 100
 
 \b
-The script fits the sample type: conversations and questions about images,
-captions of images or films, text in images, speech, classes, texts, boxes,
-masks, or the actions of a robot. It trains a small model on one or several
-GPUs, or on a CPU, validates, saves and resumes. It needs pip install
-'wdsctl[loader]'. See docs/init.md.
+The script fits the sample type: conversations, with or without images,
+questions about images, captions of images or films, text in images, speech,
+classes, texts, boxes, masks, or the actions of a robot. It trains a small
+model on one or several GPUs, or on a CPU, validates, saves and resumes. It
+needs pip install 'wdsctl[loader]'. See docs/init.md.
 """
 
 DestArgument = Annotated[
@@ -51,6 +51,9 @@ def command(
     vlm: Annotated[
         bool,
         typer.Option("--vlm", help="Train on conversations or questions about images, with the loss over the answers."),
+    ] = False,
+    chat: Annotated[
+        bool, typer.Option("--chat", help="Train on conversations without images, with the loss over the answers.")
     ] = False,
     captions: Annotated[bool, typer.Option("--captions", help="Train on captions of images.")] = False,
     ocr: Annotated[bool, typer.Option("--ocr", help="Train on text in images.")] = False,
@@ -86,6 +89,7 @@ def command(
 
     flags: dict[TrainingKind, bool] = {
         "vlm": vlm,
+        "chat": chat,
         "captions": captions,
         "ocr": ocr,
         "video": video,

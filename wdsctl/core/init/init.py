@@ -51,6 +51,7 @@ _HORIZON = 16
 _SCRIPTS: dict[TrainingKind, str] = {
     "vlm": "a transformer over the bytes of conversations and the patches of their images; the loss covers the "
     "turns of the assistant",
+    "chat": "a transformer over the bytes of conversations; the loss covers the turns of the assistant",
     "captions": "a convolutional network for the image and a transformer over the bytes of its caption",
     "ocr": "a convolutional network for the image and a transformer over the bytes of its text",
     "video": "a convolutional network for four frames of the film and a transformer over the bytes of its caption",
@@ -202,7 +203,7 @@ def _label_field(kind: TrainingKind, config: DatasetConfig) -> str:
 
 
 def _messages(kind: TrainingKind, config: DatasetConfig) -> str:
-    if kind != "vlm":
+    if kind not in ("vlm", "chat"):
         return ""
     return "vqa" if config.sample_type == "VQASample" else "conversation"
 

@@ -16,7 +16,7 @@ from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES, FieldKind
 from wdsctl.core.text import join_with_and
 
 TrainingKind = Literal[
-    "vlm", "captions", "ocr", "video", "speech", "classify", "text", "detect", "segment", "robot"
+    "vlm", "chat", "captions", "ocr", "video", "speech", "classify", "text", "detect", "segment", "robot"
 ]  # fmt: skip
 TRAINING_KINDS: tuple[TrainingKind, ...] = get_args(TrainingKind)
 
@@ -30,6 +30,7 @@ class KindSpec(NamedTuple):
 
 KINDS: dict[TrainingKind, KindSpec] = {
     "vlm": KindSpec("conversations about images", {"ConversationSample": (), "VQASample": ("answers",)}),
+    "chat": KindSpec("conversations without images", {"ConversationSample": ()}),
     "captions": KindSpec("captions of images", {"CaptioningSample": ()}),
     "ocr": KindSpec("text in images", {"OCRSample": ()}),
     "video": KindSpec("captions of films", {"VideoSample": ("text", "captions")}),
@@ -44,8 +45,11 @@ KINDS: dict[TrainingKind, KindSpec] = {
 #: The feature that the script for robot data predicts.
 ACTION = "action"
 
-#: Fields of media that the script for conversations cannot read.
-_UNREAD_MEDIA: dict[str, FieldKind] = {"videos": "videos", "audios": "audios"}
+#: Fields of media that the scripts for conversations cannot read.
+_UNREAD_MEDIA: dict[TrainingKind, dict[str, FieldKind]] = {
+    "vlm": {"videos": "videos", "audios": "audios"},
+    "chat": {"images": "images", "videos": "videos", "audios": "audios"},
+}
 
 
 def choose_kind(
@@ -63,6 +67,13 @@ def choose_kind(
     if _is_robot_data(config) and requested in (None, "robot"):
         return _check_robot_features(location, config)
     kind = requested or next((name for name in TRAINING_KINDS if config.sample_type in KINDS[name].needs), None)
+    if (
+        kind == "vlm"
+        and not requested
+        and config.sample_type == "ConversationSample"
+        and not _has_images(config, parts)
+    ):
+        kind = "chat"
     if config.sample_loader:
         raise _no_script_error(
             location,
@@ -81,16 +92,22 @@ def choose_kind(
         )
     unread = [
         field
-        for field, media_kind in _UNREAD_MEDIA.items()
+        for field, media_kind in _UNREAD_MEDIA.get(kind, {}).items()
         if field in config.field_map and find_parts(parse_field_path(config.field_map[field]), parts, media_kind)
     ]
-    if kind == "vlm" and unread:
+    if unread:
         raise _no_script_error(
             location,
-            f"the conversations have {join_with_and(unread)}, but the script reads only images",
+            f"the conversations have {join_with_and(unread)}, but the script reads only "
+            f"{'images' if kind == 'vlm' else 'texts'}",
             "select the other samples with `wdsctl view create`, and write them to a dataset with `wdsctl convert`",
         )
     return kind
+
+
+def _has_images(config: DatasetConfig, parts: Collection[str]) -> bool:
+    path = config.field_map.get("images")
+    return path is not None and bool(find_parts(parse_field_path(path), parts, "images"))
 
 
 def _is_robot_data(config: DatasetConfig) -> bool:
