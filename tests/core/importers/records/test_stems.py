@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,25 @@ def test_label_column_is_not_treated_as_file_names(tmp_path: Path, column: bytes
     assert (finding.code, finding.severity, finding.count) == ("WDS239", "error", 4)
     assert "names none of the 4 media files beside it, such as images/0.jpg" in finding.message
     assert "-O files=COLUMN" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("row", "severity"),
+    [
+        ({"tokens": [7, 1, 2]}, "note"),
+        ({"text": "a sentence", "id": "doc-7"}, "note"),
+        ({"image_id": "x7", "text": "a"}, "error"),
+        ({"label": 0}, "error"),  # images/0.jpg
+    ],
+)
+def test_media_next_to_table_are_an_error_only_if_a_field_has_file_names(
+    tmp_path: Path, row: dict[str, object], severity: str
+) -> None:
+    root = a_folder(tmp_path, {**PICTURES, "t.jsonl": json.dumps(row).encode() + b"\n"})
+
+    (finding,) = [each for each in describe(f"{root}/t.jsonl").findings if each.code == "WDS239"]
+
+    assert (finding.severity, finding.count) == (severity, 4)
 
 
 def test_table_without_media_in_folder_has_no_finding(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from wdsctl.core.importers.records.folder_files import (
 from wdsctl.core.importers.records.row_splits import RowSplits
 from wdsctl.core.importers.records.samples import RowMapping, media_part_names, with_file_name
 from wdsctl.core.importers.records.source import RowReader, RowSampleReader, SampleSource, make_row_source
-from wdsctl.core.importers.records.stems import list_media
+from wdsctl.core.importers.records.stems import list_media, may_name_files
 from wdsctl.core.importers.records.survey import RowSurvey, contains, hash_path, repeated_values
 from wdsctl.core.importers.records.tables import iter_files
 from wdsctl.core.samples.naming import part_name_of_field
@@ -95,7 +95,7 @@ def make_table_source(
             unused = unnamed_media(samples.survey())
             findings += [unused_finding(unused, _REASON, severity="warning")] if unused else []
         elif not mapping.media:
-            findings += no_media_named_findings(rows.files())
+            findings += no_media_named_findings(rows.files(), some)
         return SourceDescription((*uses, *more_uses()), tuple(findings), config, tuple(unused))
 
     row_splits = RowSplits(split_rows or rows, mapping) if mapping.split else None
@@ -249,10 +249,11 @@ def unnamed_media(survey: RowSurvey) -> list[str]:
     ]
 
 
-def no_media_named_findings(tables: Iterable[str]) -> Iterator[Finding]:
+def no_media_named_findings(tables: Iterable[str], rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
     """A finding about each table that names none of the media in its folder and the subfolders.
 
-    An error: samples of text alone are not what the user means by a table beside its media.
+    An error if one of these `rows` has what looks like the name of a file: then samples of text alone are not what the
+    user means. Else a note: texts and tokens may lie beside media of other datasets.
     """
     for table in tables:
         found = [
@@ -262,9 +263,10 @@ def no_media_named_findings(tables: Iterable[str]) -> Iterator[Finding]:
             files = "1 media file" if len(found) == 1 else f"{len(found):,} media files"
             yield Finding(
                 code="WDS239",
-                severity="error",
-                message=f"the table names none of the {files} beside it, such as {path_for_message(found[0])}: pass "
-                "the column of file names with `-O files=COLUMN`, or the format of the folder with `--from`",
+                severity="error" if may_name_files(rows, found) else "note",
+                message=f"the table names none of the {files} beside it, such as {path_for_message(found[0])}: if they "
+                "belong to its rows, pass the column of file names with `-O files=COLUMN`, or the format of the folder "
+                "with `--from`",
                 count=len(found),
             )
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from wdsctl.core.importers.records.files import is_media_path
 from wdsctl.core.importers.records.folder_files import media_type_of
+from wdsctl.core.importers.records.roles import MEDIA_FOLDERS
 from wdsctl.core.importers.records.samples import strip_extension
 from wdsctl.core.safe_open import is_link_outside
 from wdsctl.core.storage import source_files
@@ -17,6 +20,9 @@ _MAX_FOLDERS = 1_000  # subfolders that are searched
 
 #: Names of fields, in lower case, whose numbers are no names of files.
 _LABEL_FIELDS = frozenset({"label", "labels", "class", "class_id", "cls", "target", "category", "category_id", "score"})
+
+#: Words in the names of fields, in lower case, that hold names of files.
+_FILE_WORDS = MEDIA_FOLDERS | {"file", "files", "filename", "path", "paths"}
 
 
 class StemField(NamedTuple):
@@ -60,6 +66,23 @@ def find_stem_field(folder: str, rows: Sequence[Mapping[str, Any]], fields: Iter
     most = max((count for count, _ in fitting), default=0)
     best = [found for count, found in fitting if count == most]
     return best[0] if best and len({found.folder for found in best}) == 1 else None
+
+
+def may_name_files(rows: Iterable[Mapping[str, Any]], media: Iterable[str]) -> bool:
+    """Whether a field of the rows looks like names of files.
+
+    It has a name such as `image_id` or `path`, or one of its values ends as media do, or is the name of one of `media`
+    with or without its extension.
+    """
+    names = set(map(os.path.basename, media))
+    names |= {strip_extension(name) for name in names}
+    return any(
+        (not _FILE_WORDS.isdisjoint(re.split("[-_. ]", field.lower())) and _is_name(value))
+        or is_media_path(value)
+        or (_is_name(value) and os.path.basename(str(value)) in names)
+        for row in rows
+        for field, value in row.items()
+    )
 
 
 def _is_name(value: Any) -> bool:
