@@ -31,7 +31,9 @@ def test_repair_exits_with_5_for_unrepairable_shard(wdsctl: Wdsctl, tmp_path: Pa
     root = a_folder(tmp_path / "in", {"a.tar": b"no tar"})
     result = wdsctl("repair", root, tmp_path / "fixed")
     assert result.code == 5
-    assert result.stdout.startswith("error[WDS157]: not repaired\n  --> a.tar: the file contains no tar members")
+    assert result.stdout.startswith(
+        "error[WDS157]: a repair lost data, or was not possible\n  --> a.tar: the file contains no tar members"
+    )
     assert "1 beyond repair\n" in result.stdout  # and nothing is in DEST
 
 

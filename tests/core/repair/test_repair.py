@@ -162,7 +162,7 @@ def test_removed_lines_are_reported(tmp_path: Path) -> None:
     assert [(each.code, each.message) for each in report.findings] == [
         ("WDS157", "non-UTF-8 lines removed: 1"),
         ("WDS157", "lines without a JSON object removed: 1"),
-        ("WDS130", "missing lines: line 2, line 3"),
+        ("WDS130", "2 lines missing: line 2, line 3"),
     ]
     assert repair(root, request_to(tmp_path)).findings == report.findings
 

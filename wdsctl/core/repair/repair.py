@@ -278,13 +278,12 @@ def _findings(results: Sequence[RepairedShard]) -> Iterator[Finding]:
                 shard=each.shard,
             )
         if each.lost:
-            kind = "lines" if is_jsonl_name(each.shard) else "members"
+            kind = "line" if is_jsonl_name(each.shard) else "member"
             yield Finding(
                 code="WDS130",
                 severity="error",
-                message=f"missing {kind}: {_format_names(each.lost)}",
+                message=f"{pluralize(len(each.lost), kind)} missing: {_format_names(each.lost)}",
                 shard=each.shard,
-                count=len(each.lost),
             )
 
 
