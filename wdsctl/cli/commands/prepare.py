@@ -335,7 +335,9 @@ def render_prepare(
         yield f"{display_path(report.dest)}: up to date ({totals_text(report.index)})"
         is_redetected = report.former_type and report.detection is not None and not type_note
         if explain or is_redetected:
-            types = _type(report, type_note, explain=explain, keeps_type=keeps_type)
+            types = _type_rows(
+                report, type_note, explain=explain, is_sure=is_sure, accepted=None, keeps_type=keeps_type
+            )
             yield labelled_lines([*_form(report, explain=explain), *types])
         if report.folder is not None:
             yield from (f"  {what}  {line}" for what, line in _named_sample_rows(report.folder))

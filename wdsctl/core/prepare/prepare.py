@@ -350,10 +350,7 @@ def _run_steps(
     """
     type_request = SampleTypeRequest(request.sample_type, request.field_map, request.redetect)
     set_aside_broken_config(location, type_request, progress)
-    former_type = ""
-    if os.path.exists(location.dataset_yaml):
-        config = load_config(location.dataset_yaml)
-        former_type = type_text(config.sample_type, config.field_map)
+    former_type = _former_type(location)
     folder = None
     if listing:
         folder = _write_shards(location, source, dest, request, listing, entry, check_writer, progress)
@@ -424,6 +421,14 @@ def _run_steps(
         unsure.report = replace(report, up_to_date=False)
         raise unsure
     return report
+
+
+def _former_type(location: DatasetLocation) -> str:
+    """The sample type and fields of an existing dataset.yaml; empty without one."""
+    if not os.path.exists(location.dataset_yaml):
+        return ""
+    config = load_config(location.dataset_yaml)
+    return type_text(config.sample_type, config.field_map)
 
 
 def _split_findings(

@@ -26,7 +26,7 @@ from wdsctl.core.media.sniff import sniff
 from wdsctl.core.samples.boxes import BOX_FORMATS, convert_boxes, read_boxes
 from wdsctl.core.samples.conversations import begins_with_assistant, normalize_conversation
 from wdsctl.core.samples.field_map import parse_field_map
-from wdsctl.core.samples.field_path import FieldPath, PathStep
+from wdsctl.core.samples.field_path import FieldPath, PartAccess, PathStep
 from wdsctl.core.samples.fields import find_parts, follow_steps, is_collecting, spells_integer
 from wdsctl.core.samples.preferences import ANSWER_KEYS, normalize_preference
 from wdsctl.core.samples.subtitles import is_subtitles, read_subtitles
@@ -141,13 +141,19 @@ def check_sample_schema(
                 )
             continue
         values[field.name] = value
-        if mismatch := _describe_mismatch(field, value):
-            findings.add("WDS149", f"{field.name} {mismatch}", parts[access.part])
-        elif field.kind == "text" and not value.strip():
-            findings.add("WDS169", f"{field.name} is empty: {access}", parts[access.part], "note")
+        _check_value(field, value, access, parts[access.part], findings)
     _check_composed(read, parts, rules, values, findings)
     for inconsistency in _find_inconsistencies(values):
         findings.add("WDS150", inconsistency, next(iter(parts.values())))
+
+
+def _check_value(
+    field: SampleField, value: Any, access: PartAccess, part: PartToCheck, findings: LocatedFindingCollector
+) -> None:
+    if mismatch := _describe_mismatch(field, value):
+        findings.add("WDS149", f"{field.name} {mismatch}", part)
+    elif field.kind == "text" and not value.strip():
+        findings.add("WDS169", f"{field.name} is empty: {access}", part, "note")
 
 
 def _check_composed(

@@ -76,9 +76,7 @@ def is_split_folder(name: str) -> bool:
 
 
 def split_of_folder(name: str) -> str:
-    """The word for a split in the name of a folder, such as `train`, `Test`, `val2017` or `split=val`; empty if there is
-    none.
-    """
+    """The word for a split in the name of a folder: `train`, `Test`, `val2017`, `split=val`; empty if there is none."""
     found = _DATED_SPLIT.fullmatch(name.lower())
     return found[1] if found else partition_split(name)
 
