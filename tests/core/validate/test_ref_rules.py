@@ -12,6 +12,7 @@ from wdsctl.core.dataset.config import DatasetConfig, dump_config, load_config
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import PermissionDenied, UsageError
 from wdsctl.core.index.index import index
+from wdsctl.core.split.split import split_by_ratios
 from wdsctl.core.validate.blend import release_blend, validate_blend
 from wdsctl.core.validate.validate import ValidateReport, ValidateRequest, validate
 from wdsctl.core.views.definition import ViewDefinition
@@ -146,7 +147,7 @@ def test_note_explains_refs_option_when_no_rule_exists(tmp_path: Path) -> None:
 
 
 def test_blend_file_provides_stores_and_media_fields_are_detected(tmp_path: Path) -> None:
-    a_primary(tmp_path, ["a/1.jpg", "a/2.jpg", "a/3.jpg", "a/7.jpg"])
+    split_by_ratios(a_primary(tmp_path, ["a/1.jpg", "a/2.jpg", "a/3.jpg", "a/7.jpg"]), {"train": 1})
     media(tmp_path)
     a_folder(tmp_path / "other", {"x.jpg": b"x"})
     blend = "splits:\n  train:\n    path: qa.jsonl\n    aux:\n      o: filesystem://other\n      m: media\n"

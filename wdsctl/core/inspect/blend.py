@@ -1,6 +1,5 @@
-"""`inspect` of a blend file: its datasets with samples, shares and epochs, and its errors.
-
-Also counts the samples and tokens of splits of datasets (`SplitRangeCache`), for `validate`.
+"""`inspect` of a blend file: its datasets with samples, shares and epochs, and its errors. `validate` reports the
+same errors.
 """
 
 from __future__ import annotations

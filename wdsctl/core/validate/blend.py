@@ -1,6 +1,6 @@
 """`validate` and `validate --release` of a blend file.
 
-Validates every dataset that the file names, the references of each dataset into its stores, and the split files.
+Validates the entries of the file, every dataset that they name, and the references of each dataset into its stores.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.polylithic import find_polylithic_folder, follow_to_primary, read_polylithic_folder
 from wdsctl.core.dataset.view_root import locate_view, parse_root
 from wdsctl.core.errors import Finding, OptionConflict, WdsctlError
-from wdsctl.core.inspect.blend import SplitRangeCache
+from wdsctl.core.inspect.blend import inspect_blend
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.urls import redact_secrets
 from wdsctl.core.validate.dataset import sort_findings, validate_dataset
@@ -34,27 +34,18 @@ from wdsctl.core.validate.request import (
 )
 
 
-def check_split_files(path: str) -> tuple[Finding, ...]:
-    """Report each `split_config` of the blend file at `path` that a training run would reject.
+def check_entries(path: str) -> tuple[Finding, ...]:
+    """Report each entry of the blend file at `path` that a training run would reject, by line and split.
 
-    A training run rejects a file that does not exist, does not parse, or names something that its dataset lacks, and
-    a missing or empty split. Raises what reading a blend file raises. Reads the keys of a shard if a split file
-    excludes single samples of it.
+    These are the problems that `inspect` lists: missing datasets, catalogs and splits, split files and subsets that do
+    not match their dataset, and weights in tokens without the column `tokens`. Raises what `inspect_blend` raises.
     """
-    sources = SplitRangeCache(None)
-    findings: dict[tuple[str, str, str], Finding] = {}
-    for split, leaf in iterate_leaves(path):
-        name = (leaf.path, leaf.split_part, leaf.split_config or "")
-        if not leaf.split_config or name in findings:
-            continue
-        try:
-            sources.find(*name)
-        except WdsctlError as error:
-            where = f" ({error.where})" if error.where else ""
-            file, _, line = leaf.where.rpartition(":")
-            message = f"line {line}, {split}: {error.message}{where}"
-            findings[name] = Finding(code=error.code, severity="error", message=message, shard=file)
-    return tuple(findings.values())
+    findings = []
+    for problem in inspect_blend(path).problems:
+        file, _, line = problem.where.rpartition(":")
+        message = f"line {line}, {problem.split}: {problem.message}"
+        findings.append(Finding(code=problem.code, severity="error", message=message, shard=file))
+    return tuple(dict.fromkeys(findings))
 
 
 def iterate_leaves(path: str) -> Iterator[tuple[str, Leaf]]:
@@ -72,11 +63,11 @@ def iterate_leaves(path: str) -> Iterator[tuple[str, Leaf]]:
 def validate_blend(
     path: str, request: ValidateRequest, *, workers: int = 1, wait: float = 0.0, progress: Progress = SILENT_PROGRESS
 ) -> ValidateReport:
-    """Validate every dataset of a blend file once, and combine the reports. Shard paths begin with the dataset.
+    """Validate the entries of a blend file, and every dataset once, and combine the reports.
 
-    The level `refs` looks names up in the stores of `aux`: a field refers to the store that has most of its names.
-    `wait`: seconds to wait for another writer of each dataset before a quarantine. Raises the errors of
-    `validate_dataset`, and those of reading a blend file.
+    Shard paths begin with the dataset. The level `refs` looks names up in the stores of `aux`: a field refers to the
+    store that has most of its names. `wait`: seconds to wait for another writer of each dataset before a quarantine.
+    Raises the errors of `validate_dataset`, and those of reading a blend file.
     """
     if request.refs:
         raise OptionConflict(
@@ -84,10 +75,12 @@ def validate_blend(
             options=("--refs",),
             hint="omit --refs: the blend file names the stores under `aux`",
         )
-    findings = [*check_split_files(path)]
+    datasets = datasets_with_stores(path)
+    for root in datasets:
+        wait_for_catalog(locate_view(root)[0], wait, progress.note)
+    findings = check_entries(path)
     for finding in findings:  # before the datasets, which can take hours
         progress.note(f"{finding.code}: {finding.message}")
-    datasets = datasets_with_stores(path)
     reports = _validate_each(datasets, request, workers=workers, wait=wait, progress=progress)
     return _combine_reports(path, datasets, reports, findings, request)
 
