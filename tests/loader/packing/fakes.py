@@ -111,7 +111,8 @@ class FakeSamples:
     def _item(self, pick: int, step: int) -> PipelineItem:
         start = 1000 * pick
         tokens = torch.arange(start, start + self._lengths(pick % self._rows)[0])
-        origin = (0, 0, pick, step) if step else (0, 0, pick)
+        draws_pass, row = divmod(pick, self._rows)
+        origin = (0, draws_pass, row, step) if step else (0, draws_pass, row)
         value = {"__key__": f"{pick}.{step}", "__restore_key__": origin, "tokens": tokens}
         return PipelineItem(value, [pick, step] if step else pick, hash_restore_key(origin), (origin,))
 

@@ -27,6 +27,29 @@ def contents(plan: PackingPlan) -> list[list[int]]:
     return [pack.tolist() for pack in plan.packs]
 
 
+@given(st.lists(st.tuples(st.integers(0, 110), st.integers(0, 30)), max_size=150), methods)
+def test_no_pack_has_two_copies_of_a_sample(samples: list[tuple[int, int]], method: str) -> None:
+    lengths, ids = [length for length, _ in samples], [sample for _, sample in samples]
+    plan = plan_packs(np.array(lengths, np.int64), 100, method, ids=np.array(ids, np.int64))  # type: ignore[arg-type]
+
+    packs = [pack.tolist() for pack in plan.packs]
+    assert sorted(i for pack in packs for i in pack) == [i for i, length in enumerate(lengths) if length <= 100]
+    assert all(sum(lengths[i] for i in pack) <= 100 for pack in packs)
+    assert all(len({ids[i] for i in pack}) == len(pack) for pack in packs)
+
+
+def test_later_copies_take_room_of_each_other() -> None:
+    plan = plan_packs([60, 40, 60, 40, 50, 50], 100, ids=[0, 0, 1, 1, 2, 3])
+
+    assert [pack.tolist() for pack in plan.packs] == [[0, 3], [1, 2], [4, 5]]
+
+
+def test_sequential_begins_new_pack_before_copy() -> None:
+    plan = plan_packs([10, 10, 10, 10], 100, "sequential", ids=[0, 1, 1, 0])
+
+    assert [pack.tolist() for pack in plan.packs] == [[0, 1], [2, 3]]
+
+
 @given(lengths_of_one, methods)
 def test_plan_puts_every_sample_in_one_pack_or_too_long(lengths: list[int], method: str) -> None:
     plan = plan_packs(np.array(lengths, np.int64), 100, method)  # type: ignore[arg-type]

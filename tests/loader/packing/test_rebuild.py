@@ -19,7 +19,7 @@ def test_rebuild_packs_restores_pack_from_restore_key(lane: Fake) -> None:
         _, step, *keys = pack.value["__restore_key__"]
         members = []
         for key in keys:
-            pick, number = key[2], key[3] if len(key) > 3 else 0
+            pick, number = key[1] * lane.rows + key[2], key[3] if len(key) > 3 else 0
             members.append((lane.refs.lookup(pick), lane.samples.make_items(None, pick)[number]))
         rebuilt = list(rebuild_packs(stage, keys, members, FailureTracker(reraise_exception, Stats())))[step]
         assert comparable(rebuilt)[0] == comparable(pack)[0]

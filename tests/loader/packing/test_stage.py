@@ -52,8 +52,10 @@ LANES = {
     "columns, budgets": Fake(lengths, column_packing(**BUDGETS, method="knapsack")),
     "columns, skips and doubled": Fake(lengths, column_packing(), skipped=range(3, 900, 7), doubled=range(5, 900, 11)),
     "columns, two of each pack": Fake(lengths, column_packing(), pack=Hook("pack", twice, 1)),
+    "columns, few samples": Fake(lengths, column_packing(), rows=24),
     "columns, finite": Fake(lengths, column_packing(), end=100),
     "function": Fake(lengths, function_packing()),
+    "function, few samples": Fake(lengths, function_packing(), rows=24),
     "function, split": Fake(lengths, function_packing(too_long="split"), doubled=range(5, 900, 11)),
     "function, two of each pack": Fake(
         lengths, function_packing(), pack=Hook("pack", twice, 1), skipped=range(3, 900, 7)
@@ -116,6 +118,19 @@ def test_stats_before_and_after_restore_add_up(lane: Fake) -> None:
         expected.pack_capacity,
         expected.too_long,
     )
+
+
+@pytest.mark.parametrize("name", ["columns, few samples", "function, few samples"])
+def test_pack_has_no_sample_twice_where_passes_meet(name: str) -> None:
+    lane = replace(LANES[name], errors=[])
+    packs = [[(source, row) for source, _, row in item.restore_keys] for item in draw_packs(lane.open(), 60)]
+    assert all(len(set(pack)) == len(pack) for pack in packs)
+
+
+def test_pack_has_no_piece_of_a_sample_twice() -> None:
+    lane = Fake(lambda _: (96, 0), column_packing(too_long="split"), rows=1, end=4)
+    pieces = [len(item.restore_keys) for item in draw_packs(lane.open())]
+    assert pieces == [1] * 8  # two pieces of 32 would fit
 
 
 def test_rebuild_returns_same_packs_before_and_after_restore(lane: Fake) -> None:

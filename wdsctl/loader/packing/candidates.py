@@ -55,11 +55,13 @@ class PackCandidate(NamedTuple):
     """A sample, or a piece of one. `address`: the sample's in the previous stage, or [draw, step, start, stop].
 
     `payload`: the data from which the sample is made when its pack is made; None if it must be looked up first.
+    `sample`: equal for copies of a sample from different passes: source, row or id, step of a hook, start of a piece.
     """
 
     address: Address
     lengths: LengthTuple
     payload: Any
+    sample: tuple[Any, ...] = ()
 
 
 class CandidateSource(Protocol):
@@ -152,7 +154,8 @@ class ColumnCandidates:
 
     def _measure(self, refs: Sequence[SampleRef], draws: Sequence[int]) -> list[PackCandidate]:
         columns = [self._columns.lengths(refs, name) for name in self._names]
-        return list(map(PackCandidate, draws, zip(*columns, strict=True), refs))
+        samples = [(source.number, block.rows[i]) for source, block, i in refs]
+        return list(map(PackCandidate, draws, zip(*columns, strict=True), refs, samples))
 
 
 class FunctionCandidates:
@@ -178,7 +181,7 @@ class FunctionCandidates:
                 return entries, taken
             lengths = self._measure(item, self._samples.ref)
             if lengths is not None:
-                entries.append(PackCandidate(item.address, lengths, item))
+                entries.append(PackCandidate(item.address, lengths, item, _sample_of(item)))
         return entries, count
 
     def rebuild(self, address: Address) -> PackCandidate:
@@ -192,7 +195,7 @@ class FunctionCandidates:
                 hint="resume with the functions and the data of the run that saved the state",
                 code="WDS502",
             )
-        return PackCandidate(address, lengths, item)
+        return PackCandidate(address, lengths, item, _sample_of(item))
 
     def make_items(self, candidate: PackCandidate) -> list[PipelineItem]:
         return [candidate.payload]
@@ -216,6 +219,12 @@ class FunctionCandidates:
             elif ref is not None:
                 found += self._columns.lengths([ref], length)
         return tuple(found)
+
+
+def _sample_of(item: PipelineItem) -> tuple[Any, ...]:
+    """The restore key of a sample without its pass."""
+    source, _, *rest = item.restore_keys[0]
+    return (source, *rest)
 
 
 def draw_of(address: Address) -> int:

@@ -220,17 +220,31 @@ def _packs_of_samples(equal_packs: list[tuple[int, int, int, int]]) -> Int64Arra
     return packs
 
 
-def sequential(sizes: Int64Array, capacities: Int64Array) -> Int64Array:
-    """The pack of each sample, (n,). Each row of `sizes`, (n, budgets), fits into `capacities`, (budgets,)."""
+def sequential(sizes: Int64Array, capacities: Int64Array, ids: Int64Array | None = None) -> Int64Array:
+    """The pack of each sample, (n,). Each row of `sizes`, (n, budgets), fits into `capacities`, (budgets,).
+
+    `ids`, (n,): a new pack also begins before a sample whose id the pack already has.
+    """
     ends = np.full(len(sizes), len(sizes), np.int64)  # the end of the pack that begins at each sample
     for sizes_of, capacity in zip(sizes.T, capacities, strict=True):
         total = np.concatenate(([0], np.cumsum(sizes_of)))
         ends = np.minimum(ends, np.searchsorted(total, total[:-1] + capacity, side="right") - 1)
+    if ids is not None:
+        ends = np.minimum(ends, np.minimum.accumulate(_next_copies(ids)[::-1])[::-1])
     following, starts, start = ends.tolist(), np.zeros(len(sizes), np.int64), 0
     while start < len(following):
         starts[start] = 1
         start = following[start]
     return np.cumsum(starts) - 1
+
+
+def _next_copies(ids: Int64Array) -> Int64Array:
+    """The position of the next sample with the same id, (n,); n if there is none."""
+    order = np.argsort(ids, kind="stable")
+    is_followed = np.flatnonzero(np.diff(ids[order]) == 0)
+    following = np.full(len(ids), len(ids), np.int64)
+    following[order[is_followed]] = order[is_followed + 1]
+    return following
 
 
 def fit_with_budgets(sizes: Int64Array, capacities: Int64Array, *, is_best: bool) -> Int64Array:

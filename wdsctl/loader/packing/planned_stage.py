@@ -220,6 +220,7 @@ class PlannedPackCursor:
             lengths[len(carried) :],
             packing.capacities,
             packing.method,
+            ids=_number_samples(entries),
             is_last=looked_at < packing.window,
         )
         self._candidates_of_window, self._packs, self._packs_begun = [*entries], window.packs, 0
@@ -252,6 +253,13 @@ def _hash_lengths(candidates: Sequence[PackCandidate], lengths: Int64Array) -> i
         return 0
     draws = np.array([draw_of(entry.address) for entry in candidates], "<i8")
     return derive_seed("lengths", draws.tobytes(), lengths.astype("<i8").tobytes()) >> 32
+
+
+def _number_samples(candidates: Sequence[PackCandidate]) -> Int64Array | None:
+    """A number for each candidate, equal for the same sample in different passes; None if there is no such sample."""
+    numbers: dict[tuple[Any, ...], int] = {}
+    numbered = [numbers.setdefault(entry.sample, len(numbers)) for entry in candidates]
+    return None if len(numbers) == len(numbered) else np.array(numbered, np.int64)
 
 
 def rebuild_packs(

@@ -55,7 +55,8 @@ def rebuild_candidate(address: Address, candidate_source: CandidateSource) -> Pa
 
 def _cut_candidate(candidate: PackCandidate, start: int, stop: int) -> PackCandidate:
     draw, step = candidate.address if isinstance(candidate.address, list) else (candidate.address, 0)
-    return PackCandidate([draw, step, start, stop], (stop - start,), (candidate.payload, candidate.lengths[0]))
+    payload = (candidate.payload, candidate.lengths[0])
+    return PackCandidate([draw, step, start, stop], (stop - start,), payload, (*candidate.sample, "from", start))
 
 
 def _raise_too_long(candidate: PackCandidate, packing: Packing, where: str) -> NoReturn:
