@@ -96,6 +96,37 @@ def test_loader_methods_are_renamed() -> None:
     ]
 
 
+def test_methods_of_loaders_in_attributes_are_renamed() -> None:
+    program = """\
+        from megatron.energon import get_savable_loader
+        class T:
+            def __init__(self):
+                self.loader = get_savable_loader(ds)
+                self.other: Loader = get_savable_loader(ds)
+            def save(self):
+                self.other.save_state(0)
+                self.loader.restore_state(s)
+                self.model.restore_state(s)
+        """
+
+    assert [line.strip() for line in rewrite(program).splitlines()[6:]] == [
+        "self.other.save_state_global(0)",
+        "self.loader.restore_state_global(s)",
+        "self.model.restore_state(s)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("FatalSampleError", "import the name from wdsctl.loader.energon.errors"),
+        ("VideoData", "replace the code that uses the name: wdsctl has no counterpart"),
+    ],
+)
+def test_missing_name_has_hint(name: str, hint: str) -> None:
+    assert find_hints(f"from megatron.energon import {name}") == [hint]
+
+
 @pytest.mark.parametrize(
     ("program", "expected"),
     [
@@ -143,6 +174,7 @@ def test_arguments_without_effect_are_noted() -> None:
         other = WorkerConfig.default_worker_config(4, worker_log_level=1)
         ds = get_train_dataset("p", handler=print, image_decode="pil", batch_size=3)
         loader = get_savable_loader(ds, checkpoint_every_sec=60)
+        get_train_dataset("p", shuffle_buffer_size=9, max_samples_per_sequence=None)
         unrelated(handler=print)
         """
 
@@ -152,6 +184,8 @@ def test_arguments_without_effect_are_noted() -> None:
         (4, "handler="),
         (4, "image_decode="),
         (5, "checkpoint_every_sec="),
+        (6, "shuffle_buffer_size="),
+        (6, "max_samples_per_sequence="),
     ]
     assert find_uses(program, "hand") == []
 

@@ -72,7 +72,7 @@ def render_uses(report: MigrationReport) -> Iterator[RenderableType]:
         if use.kind == "rewrite":
             yield escape_line(f"{use.path}:{use.line}: {use.found} -> {use.becomes}")
         elif use.kind != "hand":
-            yield escape_line(f"{use.path}:{use.line}: {use.found}: {use.becomes}")
+            yield escape_line(f"{use.path}:{use.line}: unchanged: {use.found}: {use.becomes}")
     yield from _by_hand(report)
     changed = pluralize(len(report.changed), "file")
     if not report.uses:

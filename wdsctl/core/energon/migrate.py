@@ -33,10 +33,13 @@ _ARGUMENT_NOTES = {
     "auto_decode": "set `decoder = None` in the task encoder: this argument is deprecated, but works",
     "handler": "pass WorkerConfig(global_error_handler=...): this argument is deprecated, but works",
     **dict.fromkeys(
-        ("checkpoint_every_sec", "checkpoint_every_min_n_samples", "n_checkpoints", "gc_collect_every_n_steps"),
-        "remove it: it has no effect, as states are exact at any moment",
+        ("checkpoint_every_sec", "checkpoint_every_min_n_samples", "n_checkpoints"),
+        "this argument has no effect, as states are exact at any moment",
     ),
-    "fail_on_timeout": "remove it: it has no effect, as the loader replaces workers that hang",
+    "gc_collect_every_n_steps": "this argument has no effect, as the loader leaves garbage collection to Python",
+    "fail_on_timeout": "this argument has no effect, as the loader replaces workers that hang",
+    "shuffle_buffer_size": "this argument is the size of a window in the computed order; omit it for the default",
+    "max_samples_per_sequence": "None means 16 samples, or 128 on network file systems and at URLs, not whole shards",
     "worker_debug_path": "pass trace=FOLDER to get_train_dataset: this argument has no effect",
     "worker_log_level": "pass trace=FOLDER to get_train_dataset: this argument has no effect",
 }
@@ -144,8 +147,8 @@ class _Scan(ast.NodeVisitor):
         self._line_starts = [0, *(found.end() for found in _LINE_END.finditer(text))]
         self._modules: dict[str, str] = {}
         self._names: dict[str, str] = {}
-        self._loaders: set[str] = set()  # variables with a loader
-        self._datasets: set[str] = set()  # variables with a dataset
+        self._loaders: set[str] = set()  # variables and attributes with a loader: "loader", "self.loader"
+        self._datasets: set[str] = set()  # variables and attributes with a dataset
         self._imports_package = False  # `import megatron.energon` binds `megatron`
 
     def visit_Module(self, node: ast.Module) -> None:
@@ -156,7 +159,7 @@ class _Scan(ast.NodeVisitor):
             elif isinstance(each, ast.ImportFrom):
                 self._scan_import_from(each)
         for each in ast.walk(node):
-            if isinstance(each, ast.Assign) and isinstance(each.value, ast.Call):
+            if isinstance(each, ast.Assign | ast.AnnAssign) and isinstance(each.value, ast.Call):
                 self._note_variables(each, self._called_name(each.value))
         self.generic_visit(node)
 
@@ -189,14 +192,14 @@ class _Scan(ast.NodeVisitor):
                 if argument.arg in _ARGUMENT_NOTES:
                     self._add(argument, "note", f"{argument.arg}=", _ARGUMENT_NOTES[argument.arg])
         function = node.func
-        owner = function.value if isinstance(function, ast.Attribute) else None
-        if isinstance(function, ast.Attribute) and isinstance(owner, ast.Name) and owner.id in self._loaders:
+        if isinstance(function, ast.Attribute) and _variable(function.value) in self._loaders:
             self._scan_method(node, function)
         self.generic_visit(node)
 
     def visit_For(self, node: ast.For) -> None:
-        if isinstance(node.iter, ast.Name) and node.iter.id in self._datasets:
-            self._add(node.iter, "hand", f"for ... in {node.iter.id}", f"iterate over get_loader({node.iter.id})")
+        name = _variable(node.iter)
+        if name in self._datasets:
+            self._add(node.iter, "hand", f"for ... in {name}", f"iterate over get_loader({name})")
         self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:
@@ -280,8 +283,7 @@ class _Scan(ast.NodeVisitor):
     def _check_name(self, node: ast.AST, module: str, name: str, *, is_used: bool) -> None:
         """Report a name of a module that wdsctl lacks, or that only annotations may use."""
         if name not in NAMES_BY_MODULE[module] and not name.startswith("__"):
-            hint = REPLACEMENTS.get(name, "wdsctl has no such name: see docs/energon.md for what replaces it")
-            self._add(node, "hand", name, hint)
+            self._add(node, "hand", name, REPLACEMENTS.get(name) or _hint_for_unknown_name(name))
         elif name in REPLACEMENTS:
             self._add(node, "hand" if is_used else "same", name, REPLACEMENTS[name] if is_used else _IN_ANNOTATIONS)
 
@@ -294,8 +296,9 @@ class _Scan(ast.NodeVisitor):
                 self._replace_text(argument, "dst_rank", "global_dst_rank")
                 self._add(argument, "rewrite", "dst_rank=", "global_dst_rank=")
 
-    def _note_variables(self, node: ast.Assign, name: str | None) -> None:
-        variables = {each.id for each in node.targets if isinstance(each, ast.Name)}
+    def _note_variables(self, node: ast.Assign | ast.AnnAssign, name: str | None) -> None:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        variables = {variable for each in targets if (variable := _variable(each))}
         if name in _LOADER_FUNCTIONS:
             self._loaders |= variables
         elif name in _DATASET_FUNCTIONS[:2]:
@@ -357,6 +360,21 @@ class _Scan(ast.NodeVisitor):
 
 
 _IN_ANNOTATIONS = "annotations may use it"
+
+
+def _variable(node: ast.AST) -> str:
+    """The text of a variable or of an attribute of one, such as "self.loader"; "" for other expressions."""
+    if isinstance(node, ast.Name):
+        return node.id
+    owner = _variable(node.value) if isinstance(node, ast.Attribute) else ""
+    return f"{owner}.{node.attr}" if isinstance(node, ast.Attribute) and owner else ""
+
+
+def _hint_for_unknown_name(name: str) -> str:
+    for module, names in NAMES_BY_MODULE.items():
+        if name in names:
+            return f"import the name from {f'{OUR_PACKAGE}.{module}'.rstrip('.')}"
+    return "replace the code that uses the name: wdsctl has no counterpart"
 
 
 def _module_below(name: str) -> str | None:
