@@ -200,9 +200,15 @@ class Loader:
         return self.state_dict()
 
     def restore_state_rank(self, state: LoaderState | Sequence[LoaderState] | None, *, strict: bool = False) -> None:
-        """`load_state_dict` under Energon's name; None, from a job that had not begun, changes nothing."""
-        if state is not None:
-            self.load_state_dict(state, strict=strict)
+        """`load_state_dict` under Energon's name. As in Energon, None changes nothing; here, None causes a warning."""
+        if state is None:
+            warnings.warn(
+                "no state was restored: the loader received None and keeps its position; "
+                "load_state_dict refuses None, which a checkpoint without a state may contain",
+                stacklevel=2,
+            )
+            return
+        self.load_state_dict(state, strict=strict)
 
     def save_state(self, dst_rank: int) -> list[LoaderState] | None:
         """Energon's deprecated name of `save_state_global`. Causes a warning."""

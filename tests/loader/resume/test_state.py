@@ -177,12 +177,14 @@ def test_state_can_be_loaded_repeatedly_and_is_not_mutated(dataset: str) -> None
         assert state == before
 
 
-def test_restore_state_rank_with_none_changes_nothing(dataset: str) -> None:
+@pytest.mark.parametrize("method", ["restore_state_rank", "restore_state_global"])
+def test_restore_of_none_warns_and_changes_nothing(dataset: str, method: str) -> None:
     loader = loader_of(dataset)
     list(islice(loader, 2))
     before = loader.state_dict()
 
-    loader.restore_state_rank(None)
+    with pytest.warns(UserWarning, match="no state was restored"):
+        getattr(loader, method)(None)
 
     assert loader.state_dict() == before
 

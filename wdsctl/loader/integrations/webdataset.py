@@ -59,7 +59,8 @@ class SampleStream(Generic[T]):
             self._check_worker_seed(worker.seed - worker.id)
             start = self._merged_start_state()
             self._loader = get_loader(self._worker_dataset(worker.id, worker.num_workers, is_fresh=start is None))
-            self._loader.restore_state_rank(start)
+            if start is not None:
+                self._loader.load_state_dict(start)
             self._is_in_worker = True
         self._has_begun = True
         return self._loader.unbatched(self._split_batch)
