@@ -179,6 +179,15 @@ def test_optional_field_is_none_without_its_json_key(tmp_path: Path) -> None:
     assert [s.answers for s in samples_of(root, Raw())] == [None, "so"]
 
 
+@pytest.mark.parametrize("value", ["5", "true", '["a"]', '{"a": 1}'])
+def test_json_value_that_is_not_text_fails_sample(tmp_path: Path, value: str) -> None:
+    parts: Parts = {"json": f'{{"t": {value}}}'.encode()}
+    root = make_typed_dataset(tmp_path, lambda _: parts, 1, sample_type="TextSample", text="json[t]")
+
+    with pytest.raises(SampleFailed, match=r"cannot fill field 'text': json\[t\] is .*, expected text"):
+        samples_of(root, Raw())
+
+
 @pytest.mark.parametrize(
     ("lacking", "message"),
     [

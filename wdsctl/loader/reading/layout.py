@@ -12,6 +12,7 @@ from wdsctl.core.samples.field_map import parse_field_map
 from wdsctl.core.samples.field_path import FieldPath, PartAccess
 from wdsctl.core.samples.fields import FieldMissing, did_you_mean, extract_field, find_parts, is_collecting
 from wdsctl.core.samples.types import CRUDE, MEDIA_LIST_KINDS, FieldKind, is_custom_type
+from wdsctl.core.text import short_repr
 from wdsctl.loader.reading.user_code import sample_loader_build, select_parts
 from wdsctl.loader.samples import BASE_FIELDS, CrudeSample, find_sample_type, make_builder, sample_type_fields
 from wdsctl.loader.samples.compose import ComposeFields, compose_function
@@ -156,6 +157,9 @@ def _check_fields(config: DatasetConfig, known: Mapping[str, FieldKind], where: 
         )
 
 
+_OTHER_JSON_TYPES = (int, float, list, dict)  # values in JSON that are not text; bool is an int
+
+
 def _build_from_paths(
     build: Callable[..., Any],
     part_names: Sequence[str],
@@ -165,6 +169,12 @@ def _build_from_paths(
     needed: Container[str],
     config: DatasetConfig,
 ) -> Callable[..., Any]:
+    texts = frozenset(
+        field
+        for field, path in paths.items()
+        if kinds[field] == "text" and any(each.steps for each in path.alternatives)
+    )
+
     def build_from_paths(key: str, restore: object, subflavors: object, sources: object, *data: Any) -> Any:
         values = {n: _decode_part(part, fn) for n, part, fn in zip(part_names, data, functions, strict=True)}
         parsed: dict[str, Any] = {}
@@ -177,6 +187,11 @@ def _build_from_paths(
                 if value is None and field in needed:
                     raise SampleFailed(
                         f"cannot fill field {field!r}: {path} is null", hint=_missing_field_hint(field, config)
+                    )
+                if field in texts and isinstance(value, _OTHER_JSON_TYPES):
+                    raise SampleFailed(
+                        f"cannot fill field {field!r}: {path} is {short_repr(value)}, expected text",
+                        hint="run `wdsctl validate DATASET --level schema` to find such samples, and correct them",
                     )
                 fields.append(value)
         except FieldMissing as error:
