@@ -8,6 +8,7 @@ import pytest
 from tests.build import a_dataset, an_image
 from tests.cli.conftest import Stream, Wdsctl, a_tar
 from tests.core.media_files import a_media_file
+from tests.energon import SPLIT, an_energon_dataset
 
 
 @pytest.fixture
@@ -48,6 +49,13 @@ def test_inspect_json_document_has_all_fields(wdsctl: Wdsctl, indexed: Path) -> 
         "polylithic",
         "views",
     }
+
+
+def test_inspect_names_energon_splits_that_are_not_imported(wdsctl: Wdsctl, tmp_path: Path) -> None:
+    root = an_energon_dataset(tmp_path, split=SPLIT.replace("{0..2}", "{0..7}"))
+    wdsctl("index", root)
+    shown = wdsctl("inspect", root).stdout
+    assert "no splits yet: those of .nv-meta/split.yaml are not imported (`wdsctl index" in shown
 
 
 @pytest.mark.parametrize("samples", ["1", "5", "1e1"])

@@ -146,6 +146,14 @@ def test_energon_splits_that_do_not_match_shards_are_refused(text: str, words: s
     assert len(keys(root, "train")) == 20
 
 
+def test_missing_shards_of_energon_splits_are_named_as_written_with_line(tmp_path: Path) -> None:
+    root = an_energon_dataset(tmp_path, split=SPLIT.replace("val: [parts/data-3.tar]", "val: ['parts/data-*.tar']"))
+    with pytest.raises(DatasetError, match=r"1 name in the file is not in the dataset: parts/data-\*\.tar\n") as raised:
+        index(root)
+    assert raised.value.where == f"{root}/.nv-meta/split.yaml:3"
+    assert "without wildcards" in raised.value.hint
+
+
 def test_unknown_keys_of_energon_dataset_yaml_are_refused(tmp_path: Path) -> None:
     root = an_energon_dataset(tmp_path, dataset=CAPTIONING + "decoder: none\n")
     with pytest.raises(DatasetError, match="unknown key 'decoder'") as raised:

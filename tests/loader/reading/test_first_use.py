@@ -49,6 +49,13 @@ next(iter(get_loader(get_train_dataset(sys.argv[1]))))
 HERE = Path(__file__).parents[3]
 
 
+def test_error_of_first_use_is_not_chained_to_missing_catalog(tmp_path: Path) -> None:
+    root = an_energon_dataset(tmp_path, split=SPLIT.replace("{0..2}", "{0..7}"))
+    with pytest.raises(DatasetError, match="not in the dataset") as raised:
+        samples_of(root)
+    assert (raised.value.__cause__, raised.value.__context__) == (None, None)
+
+
 def samples_of(path: str | Path, split: str = "train", **options: Any) -> list[Any]:
     return list(get_loader(get_val_dataset(path, split_part=split, task_encoder=Raw(), **options)))
 

@@ -22,7 +22,7 @@ from wdsctl.cli.formatting import (
     relative_paths,
 )
 from wdsctl.cli.tables import SEVERITY_STYLES, finding_lines, labelled_lines, make_table, more_findings_line
-from wdsctl.core.dataset.location import shell_command
+from wdsctl.core.dataset.location import ENERGON_META_FOLDER, shell_command
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -150,6 +150,17 @@ PARTS_SHOWN = 100  # of the dataset, and of each sample: rendering a table of th
 STALE_SHOWN = 10
 
 
+def _no_splits(root: str) -> str:
+    from wdsctl.core.energon.meta import SPLIT_FILES
+
+    for name in SPLIT_FILES:
+        if os.path.isfile(os.path.join(root, ENERGON_META_FOLDER, name)):
+            command = relative_paths(shell_command("index", root))
+            file = f"{ENERGON_META_FOLDER}/{name}"
+            return f"no splits yet: those of {file} are not imported ({command} imports them, or names the error)"
+    return f"no splits yet (create them: {relative_paths(shell_command('split', root, '8,1,1'))})"
+
+
 def render_summary(report: InspectReport) -> Iterator[RenderableType]:
     yield (
         f"{display_path(report.root)}: {format_count(report.shards, 'shard')}, "
@@ -165,7 +176,7 @@ def render_summary(report: InspectReport) -> Iterator[RenderableType]:
         yield splits_table(report.splits)
     elif report.samples:
         yield ""
-        yield f"no splits yet (create them: {relative_paths(shell_command('split', report.root, '8,1,1'))})"
+        yield _no_splits(report.root)
     yield from _excluded_and_views(report)
     if report.media is not None:
         yield ""

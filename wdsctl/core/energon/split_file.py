@@ -17,7 +17,7 @@ from wdsctl.core.dataset.location import ENERGON_META_FOLDER, DatasetLocation
 from wdsctl.core.dataset.shard_names import expand_braces
 from wdsctl.core.dataset.shard_patterns import ShardPatterns, split_shard_and_key
 from wdsctl.core.energon.meta import find_meta_file
-from wdsctl.core.energon.split_yaml import SplitYaml, load_split_yaml
+from wdsctl.core.energon.split_yaml import SplitYaml, load_split_yaml, names_of_literal_pattern
 from wdsctl.core.errors import DatasetError, InputError
 from wdsctl.core.offsets.bounds import ShardEntry
 from wdsctl.core.offsets.key_list import key_list
@@ -87,7 +87,7 @@ def find_absent(patterns: Iterable[str], found: Mapping[str, list[int]]) -> list
     missing: list[str] = []
     for number, pattern in enumerate(patterns):
         if pattern.startswith("re:"):
-            missing += [] if number in used else [pattern]
+            missing += [] if number in used else names_of_literal_pattern(pattern)
         else:
             missing += [name for name in expand_braces(pattern) if name not in found]
     return missing
@@ -101,7 +101,7 @@ def check_none_missing(missing: Sequence[str], where: str) -> None:
             f"{pluralize(len(missing), 'name')} in the file {'is' if len(missing) == 1 else 'are'} not in the dataset: "
             f"{', '.join(missing[:_MAX_NAMED])}{more}",
             where=where,
-            hint="write paths relative to the root of the dataset; `wdsctl ls DATASET` lists its shards",
+            hint="write paths below the root of the dataset, without wildcards; `wdsctl ls DATASET` lists its shards",
             code="WDS217",
         )
 

@@ -153,6 +153,12 @@ def _pattern(path: str) -> str:
     return path
 
 
+def names_of_literal_pattern(pattern: str) -> list[str]:
+    """The names in a pattern `re:...` that `SplitYaml` has for names with wildcards, which Energon takes literally."""
+    escaped = re.findall(r"(?:\\.|[^|\\])+", pattern.removeprefix("re:"))
+    return [re.sub(r"\\(.)", r"\1", name) for name in escaped]
+
+
 def _check_braces(name: str) -> tuple[str]:
     """The name. Raises UsageError if its braces cannot be expanded."""
     expand_braces(name)

@@ -144,12 +144,17 @@ def _with_splits(
 
 def _check_shards_exist(paths: Collection[str], split: SplitYaml, excludes: Excludes, *, with_splits: bool) -> None:
     """Raise DatasetError WDS217 for names of missing shards: otherwise training would silently run without them."""
-    split_patterns = [each for patterns in split.rule.patterns.values() for each in patterns] if with_splits else []
-    for patterns, section in ((split_patterns, "split_parts"), (excludes.shards, "exclude")):
+
+    def find_missing(patterns: Sequence[str]) -> list[str]:
         table = ShardPatterns(patterns)
-        check_none_missing(
-            find_absent(patterns, {path: table.find(path) for path in paths}), split.document.where(section)
-        )
+        return find_absent(patterns, {path: table.find(path) for path in paths})
+
+    missing = {name: find_missing(each) for name, each in split.rule.patterns.items()} if with_splits else {}
+    first = next((name for name, names in missing.items() if names), "")
+    check_none_missing(
+        [name for names in missing.values() for name in names], split.document.where("split_parts", first)
+    )
+    check_none_missing(find_missing(excludes.shards), split.document.where("exclude"))
     shards = [split_shard_and_key(name, paths)[0] for name in excludes.samples]
     check_none_missing(
         [path for path in shards if path not in paths and "{" not in path], split.document.where("exclude")

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from wdsctl.core.blend import Leaf, list_split_names, read_blend
 from wdsctl.core.catalog.ledger import Ledger
+from wdsctl.core.catalog.presence import wait_for_catalog
 from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.polylithic import find_polylithic_folder, follow_to_primary, read_polylithic_folder

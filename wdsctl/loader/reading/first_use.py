@@ -37,10 +37,12 @@ def open_or_index(
     except (CatalogError, InputError) as error:
         if error.code not in _NOT_INDEXED_CODES:
             raise
-        indexed = index_if_first_use(location.path, catalog, divides=divides)
-        if indexed is None:
-            _raise_cause(location)
-            raise
+        not_indexed = error
+    # Outside of `except`: an error of the indexing is not one of the missing catalog.
+    indexed = index_if_first_use(location.path, catalog, divides=divides)
+    if indexed is None:
+        _raise_cause(location)
+        raise not_indexed
     return indexed, open_dataset(indexed)
 
 
