@@ -165,6 +165,33 @@ def test_column_is_recomputed_when_function_file_changes(tmp_path: Path, monkeyp
     del sys.modules["wds_changing"]
 
 
+@pytest.mark.parametrize(
+    ("head", "state"),
+    [
+        ("", "outdated"),
+        ("import os\n\n", "outdated"),
+        ("keep = lambda function: function\n\n\n@keep\n", "current"),  # a decorator may be defined elsewhere
+    ],
+)
+def test_changed_function_file_makes_column_outdated_without_running_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head: str, state: str
+) -> None:
+    root = some_shards(tmp_path / "data", 2)
+    monkeypatch.chdir(tmp_path)
+    program = tmp_path / "wds_edited.py"
+    program.write_text(f"{head}def f(sample):\n    return 1\n\n\nf.parts = ('txt',)\n")
+    index(root, columns={"n": "wds_edited:f"})
+    del sys.modules["wds_edited"]
+    assert [report_of(index(root), "n").state, inspect(root).columns[0].state] == ["current", "current"]
+    program.write_text(program.read_text() + "raise SystemExit('it ran')\n")
+
+    report = index(root)
+
+    assert [report_of(report, "n").state, inspect(root).columns[0].state] == [state, state]
+    assert [each.code for each in report.findings if each.code == "WDS314"] == ["WDS314"] * (state == "outdated")
+    assert "wds_edited" not in sys.modules
+
+
 def test_rebuild_recomputes_all_column_values(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     index(root, columns={"n": NUMBER})

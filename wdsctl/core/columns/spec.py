@@ -20,10 +20,11 @@ import os
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
+from importlib.machinery import PathFinder
 from types import ModuleType
 from typing import Any, Literal
 
@@ -238,6 +239,39 @@ def digest_source(spec: ColumnSpec) -> str:
         with open(path, "rb") as file:
             digest.update(file.read() + b"\0")
     return digest.hexdigest() if paths else ""
+
+
+def find_source_digest(spec: ColumnSpec) -> str | None:
+    """As `digest_source`, but without running code; None if the digest cannot be known so.
+
+    It is known for a function that is defined once, after an empty line and so without a decorator, at the top level of
+    a module in the current folder or on Python's path.
+    """
+    path = _find_module_file(spec.part_or_module) if spec.kind == "python" and len(spec.path) == 1 else None
+    if path is None:
+        return None
+    with open(path, "rb") as file:
+        data = file.read()
+    name = re.escape(spec.path[0].encode())
+    definitions = re.findall(rb"(?:\A|\n[ \t]*(?:#.*)?\r?\n)def " + name + rb"\b", data)
+    bindings = re.findall(rb"^[ \t]*(?:def |class |(?=" + name + rb"\s*[:=]))" + name + rb"\b", data, re.MULTILINE)
+    if len(definitions) != 1 or len(bindings) != 1:
+        return None
+    return blake2b(data + b"\0", digest_size=8).hexdigest()
+
+
+def _find_module_file(name: str) -> str | None:
+    """The file of a module that would be imported, the current folder first. Imports nothing."""
+    importlib.invalidate_caches()
+    folders: Sequence[str] = [os.getcwd(), *sys.path]
+    steps = name.split(".")
+    for i in range(1, len(steps) + 1):
+        found = PathFinder.find_spec(".".join(steps[:i]), folders)
+        if found is None or (i < len(steps) and found.submodule_search_locations is None):
+            return None
+        folders = list(found.submodule_search_locations or ())
+        path = found.origin
+    return path if path and path.endswith(".py") and os.path.isfile(path) else None
 
 
 def _files(spec: ColumnSpec) -> list[str]:

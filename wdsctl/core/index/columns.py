@@ -62,6 +62,7 @@ from wdsctl.core.index.merge import KEPT_GENERATIONS
 from wdsctl.core.index.request import (
     ColumnReport,
     ColumnRequest,
+    has_changed_function,
     outdated_finding,
     read_column_or_finding,
     report_column,
@@ -159,6 +160,9 @@ def plan_columns(
             job.current_facts = current.facts if all(map(job.has_values, range(len(marks)))) else None
         if text is not None or (spec.is_built_in and media_digests is not None):
             jobs.append(job)
+        elif job.current_facts is not None and has_changed_function(job.current_facts):
+            reports.append(report_column(job.current_facts, "outdated"))
+            findings.append(outdated_finding(location, job.current_facts, "the file of its function has changed"))
         elif job.current_facts is not None:
             reports.append(report_column(job.current_facts, "current"))
         else:

@@ -200,7 +200,7 @@ def column_reports(location: DatasetLocation, generation: int, digest: str) -> t
         if isinstance(column, Finding):
             findings.append(column)
             continue
-        is_current = newest == generation and column.facts.shards == digest
+        is_current = newest == generation and column.facts.shards == digest and not has_changed_function(column.facts)
         reports.append(report_column(column.facts, "current" if is_current else "outdated"))
     return reports, findings
 
@@ -214,7 +214,16 @@ def read_column_or_finding(path: str) -> ColumnFile | Finding:
         return Finding(code=error.code, severity="error", message=f"{error.message} ({error.where}); {error.hint}")
 
 
-def outdated_finding(location: DatasetLocation, facts: ColumnFacts) -> Finding:
+def has_changed_function(facts: ColumnFacts) -> bool:
+    """Whether the file of the column's function is known to have changed. Runs no code."""
+    from wdsctl.core.columns.spec import find_source_digest, parse_column_spec
+
+    found = find_source_digest(parse_column_spec(facts.function))
+    return found is not None and found != facts.source
+
+
+def outdated_finding(location: DatasetLocation, facts: ColumnFacts, reason: str = "") -> Finding:
+    """`reason`: by default, the generation for which the column was computed."""
     command = shell_command_at(location, "index", "--column", f"{facts.name}={facts.function}")
     from wdsctl.core.columns.spec import parse_column_spec
 
@@ -226,7 +235,7 @@ def outdated_finding(location: DatasetLocation, facts: ColumnFacts) -> Finding:
     return Finding(
         code="WDS314",
         severity="warning",
-        message=f"column {facts.name} is outdated (computed for generation {facts.generation}): "
+        message=f"column {facts.name} is outdated ({reason or f'computed for generation {facts.generation}'}): "
         f"{command} updates it{runs}",
     )
 
