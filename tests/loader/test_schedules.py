@@ -42,7 +42,7 @@ def loader_of(blend: Blender, rank: int = 0, world: int = 1, **options: Any) -> 
 
 def world_of(blend: Blender, ranks: int, state: Any = None) -> list[Loader]:
     loaders = [loader_of(blend, rank, ranks) for rank in range(ranks)]
-    for loader in loaders:
+    for loader in loaders if state is not None else ():
         loader.restore_state_rank(state)
     return loaders
 

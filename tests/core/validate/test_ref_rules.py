@@ -183,7 +183,7 @@ def test_level_refs_is_skipped_without_note_if_samples_name_no_media(tmp_path: P
 
 
 def test_blend_file_detects_fields_that_name_arrays(tmp_path: Path) -> None:
-    a_primary(tmp_path, ["1.npy", "2.npy"])
+    split_by_ratios(a_primary(tmp_path, ["1.npy", "2.npy"]), {"train": 1})
     index(a_dataset(tmp_path / "arrays", {"s.tar": {"1.npy": b"1"}}))
     (tmp_path / "train.yaml").write_text("splits:\n  train:\n    path: qa.jsonl\n    aux: {arrays: arrays}\n")
     report = validate_blend(str(tmp_path / "train.yaml"), ValidateRequest(levels=("structure", "refs")))
@@ -196,6 +196,7 @@ def test_stores_of_blend_file_precede_saved_rules(tmp_path: Path) -> None:
     primary = a_primary(tmp_path, ["a/1.jpg", "a/2.jpg"])
     validate(primary, refs_request(("image", media(tmp_path))))
     assert load_config(locate(primary).dataset_yaml).refs
+    split_by_ratios(primary, {"train": 1})
     index(a_dataset(tmp_path / "fewer", {"s.tar": {"a/1.jpg": b"1"}}))
     (tmp_path / "train.yaml").write_text("splits:\n  train:\n    path: qa.jsonl\n    aux: {m: fewer}\n")
     report = validate_blend(str(tmp_path / "train.yaml"), ValidateRequest(levels=("structure", "refs")))

@@ -26,7 +26,6 @@ from wdsctl.cli.formatting import display_path, escape_line, format_count, forma
 from wdsctl.cli.recognition import detection_rows, field_lines, preview_rows, unused_rows
 from wdsctl.cli.tables import finding_lines, labelled_lines, sort_by_severity
 from wdsctl.core.invocation import parse_part_names, worker_count
-from wdsctl.core.samples.field_map import type_text
 from wdsctl.core.text import pluralize
 
 if TYPE_CHECKING:
@@ -410,6 +409,8 @@ def _type_rows(
             fields = [field for source in report.conversion.sources for field in source.fields]
             yield from unused_rows(report.detection, fields)
         if report.former_type and not type_note:
+            from wdsctl.core.samples.field_map import type_text  # `prepare --help` needs no names of media
+
             is_same = report.former_type == type_text(report.detection.sample_type, report.detection.field_map)
             former = "the same type and fields" if is_same else escape_line(report.former_type)
             verb = "has" if is_same or keeps_type else "had"
