@@ -30,6 +30,7 @@ from wdsctl.loader.resume.state import LoaderState
 from wdsctl.loader.run.engine import RuntimeOptions, open_tracer
 from wdsctl.loader.run.rank_stream import RankStream
 from wdsctl.loader.runtime.failures import Stats
+from wdsctl.loader.runtime.logs import logger
 from wdsctl.loader.runtime.randomness import preserve_generators
 from wdsctl.loader.stores.cache import CachePool
 
@@ -200,13 +201,9 @@ class Loader:
         return self.state_dict()
 
     def restore_state_rank(self, state: LoaderState | Sequence[LoaderState] | None, *, strict: bool = False) -> None:
-        """`load_state_dict` under Energon's name. As in Energon, None changes nothing; here, None causes a warning."""
+        """`load_state_dict` under Energon's name. As in Energon, None changes nothing; it is logged as a warning."""
         if state is None:
-            warnings.warn(
-                "no state was restored: the loader received None and keeps its position; "
-                "load_state_dict refuses None, which a checkpoint without a state may contain",
-                stacklevel=2,
-            )
+            logger.warning("no state was restored: the loader received None, and keeps its position")
             return
         self.load_state_dict(state, strict=strict)
 

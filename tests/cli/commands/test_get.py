@@ -118,7 +118,7 @@ def test_printed_command_gets_part_of_key_with_dash(wdsctl: Wdsctl, tmp_path: Pa
     assert wdsctl(*shlex.split(printed[1])).stdout == "many words " * 1000
 
 
-def test_get_dry_run_without_output_says_where_bytes_are(wdsctl: Wdsctl, root: str) -> None:
+def test_get_dry_run_without_output_names_byte_range(wdsctl: Wdsctl, root: str) -> None:
     result = wdsctl("get", root, "1", "txt", "-n")
     offset = wdsctl("get", root, "1", "txt", "-n", "--json").document["parts"][0]["offset"]
     assert (result.code, result.stdout) == (0, "")
@@ -156,7 +156,7 @@ def test_get_keys_writes_others_and_names_missing_keys_at_end(wdsctl: Wdsctl, ro
     assert (again.code, again.stdout) == (3, "")
 
 
-def test_get_keys_json_document_says_where_each_sample_is(wdsctl: Wdsctl, root: str, tmp_path: Path) -> None:
+def test_get_keys_json_document_locates_each_sample(wdsctl: Wdsctl, root: str, tmp_path: Path) -> None:
     keys = tmp_path / "keys.jsonl"
     keys.write_text('{"key": "2", "shard": "b.tar"}\n{"key": "2", "shard": "a.tar", "position": 1}\n{"key": "no"}\n')
     result = wdsctl("get", root, "--keys", keys, "--json")

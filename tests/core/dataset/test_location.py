@@ -101,7 +101,7 @@ def test_missing_root_file_and_unreadable_folder_are_refused(public_path: Path, 
     ("name", "advice"),
     [("captions.csv", "captions.csv DEST`"), ("blend.yaml", "a dataset that the blend file names")],
 )
-def test_error_about_file_says_how_to_get_dataset(
+def test_error_about_file_suggests_command_that_makes_dataset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, advice: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

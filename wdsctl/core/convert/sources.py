@@ -270,7 +270,7 @@ def _add_source(
 
 def _without_split(use: FieldUse) -> FieldUse:
     is_split = use.becomes == "split" or use.becomes.startswith("split ")
-    return FieldUse(use.name, "no split", "--split divides the samples anew") if is_split else use
+    return FieldUse(use.name, "no split", "--split divides the samples") if is_split else use
 
 
 def _make_spec(format_name: str, root: str, options: dict[str, str], name: str) -> SourceSpec:

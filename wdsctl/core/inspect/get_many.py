@@ -82,14 +82,14 @@ def _find_all(
 ) -> Iterator[GetTarget]:
     count = failed = 0
     failures: list[InputError | UsageError] = []
-    for wanted in read_sample_list(keys):
+    for requested in read_sample_list(keys):
         count += 1
         try:
             target = finder.find(
-                wanted.key,
+                requested.key,
                 part=part,
-                shard=wanted.shard or shard,
-                position=wanted.position,
+                shard=requested.shard or shard,
+                position=requested.position,
                 all_parts=all_parts,
                 suggests=False,
             )
