@@ -265,8 +265,9 @@ def _find_module_file(name: str) -> str | None:
     importlib.invalidate_caches()
     folders: Sequence[str] = [os.getcwd(), *sys.path]
     steps = name.split(".")
-    for i in range(1, len(steps) + 1):
-        found = PathFinder.find_spec(".".join(steps[:i]), folders)
+    for i, step in enumerate(steps, 1):
+        # Without its parents: a namespace package of a dotted name must have them in sys.modules.
+        found = PathFinder.find_spec(step, folders)
         if found is None or (i < len(steps) and found.submodule_search_locations is None):
             return None
         folders = list(found.submodule_search_locations or ())

@@ -435,7 +435,7 @@ def _carry_columns(
 
 
 def _write_splits(location: DatasetLocation, generation: int, splits: Mapping[str, Sequence[SplitShard]]) -> None:
-    """Write the split sets, with rules that name the samples: shares would divide them differently in a rebuilt catalog."""
+    """Write the split sets. Their rules name the samples: by shares, a rebuilt catalog could have other splits."""
     sets: dict[str, dict[str, Sequence[SplitShard]]] = {}
     for full_name, parts in splits.items():
         split_set, name = split_set_and_name(full_name)
