@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
-from typing import NamedTuple, TextIO
+from typing import BinaryIO, NamedTuple
 
 from wdsctl.core.dataset.shard_names import expand_braces, has_braces
 from wdsctl.core.dataset.timed_regex import compile_path_regex
@@ -138,7 +138,7 @@ def parse_root_spec(text: str) -> RootSpec:
     even if it contains wildcards.
     """
     if text == STDIN_ROOT:
-        return _spec_of_names(_split_list(_read_stdin(sys.stdin), "the list on stdin"), "the list on stdin")
+        return _spec_of_names(_split_list(_read_stdin(sys.stdin.buffer), "the list on stdin"), "the list on stdin")
     if text.startswith(GLOB_PREFIX):
         return _spec_of_globs([normalize_root(text.removeprefix(GLOB_PREFIX))])
     if not is_url(text) and os.path.lexists(text):
@@ -159,9 +159,9 @@ def parse_root_spec(text: str) -> RootSpec:
 
 
 @lru_cache(maxsize=1)
-def _read_stdin(stream: TextIO) -> bytes:
+def _read_stdin(stream: BinaryIO) -> bytes:
     """The list on stdin, also when a command reads its arguments again."""
-    return stream.buffer.read()
+    return stream.read()
 
 
 def _is_glob(text: str) -> bool:
