@@ -206,7 +206,7 @@ def test_dataset_yaml_of_splits_page_is_valid() -> None:
 
     config = parse_config(f"sample_type: CrudeSample\n{block.text}")
 
-    assert list(config.split_sets) == ["films", "papers"]
+    assert list(config.split_sets) == ["films", "papers", "published"]
     assert config.exclude.shards == ("shard-003.tar",)
 
 

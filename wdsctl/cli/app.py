@@ -49,7 +49,7 @@ SUMMARIES = {
     "export": "Write metadata for other tools beside the shards. Opens no shard.",
     "init": "Write a training script, blend file and README for a dataset.",
     "inspect": "Show what a dataset or a blend file contains. Prints a summary, samples, or statistics.",
-    "get": "Write one part of a sample to stdout or a file, by its key.",
+    "get": "Write one part of a sample to stdout or a file, by its key. With --keys, of many samples.",
     "ls": "List the shards, samples or parts of a dataset.",
     "validate": "Check a dataset for errors. Checks tar structure, keys, parts and catalog; --level selects further "
     "checks.",
