@@ -175,6 +175,7 @@ def test_validate_reports_and_releases_quarantine(wdsctl: Wdsctl, dataset_with_b
 @pytest.mark.parametrize("word", ["--quarantine", "--release"])
 def test_validate_quarantine_waits_for_lock_or_fails(wdsctl: Wdsctl, shards: Path, tmp_path: Path, word: str) -> None:
     wdsctl("index", shards)
+    wdsctl("split", shards, "train=1")
     (tmp_path / "b.yaml").write_text(f"splits:\n  train:\n    path: {shards}\n")
     roots = [shards, tmp_path / "b.yaml"] if word == "--quarantine" else [shards]
     for root in roots:
