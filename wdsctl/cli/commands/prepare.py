@@ -388,7 +388,8 @@ def _steps(
         yield from _index(report.index, with_changes=report.conversion is None)
     yield from _type_rows(report, type_note, explain=explain, is_sure=is_sure, accepted=accepted, keeps_type=keeps_type)
     if report.split is not None:
-        yield "split", rule_text(report.split)
+        is_of_source = report.conversion is not None and report.split.by == "keys"
+        yield "split", "as in the source" if is_of_source else rule_text(report.split)
         yield "", splits_table(report.split.splits)
 
 
