@@ -23,8 +23,7 @@ from wdsctl.core.dataset.polylithic import is_polylithic, read_polylithic_folder
 from wdsctl.core.dataset.raw_folder import ALTERNATIVE_SEPARATOR, RawListing
 from wdsctl.core.dataset.remote_lock import hold_remote_marker
 from wdsctl.core.dataset.root_spec import RootSpec, parse_root_spec
-from wdsctl.core.dataset.split_rules import SplitBy, SplitRule
-from wdsctl.core.errors import CatalogError, DatasetError, Finding
+from wdsctl.core.errors import CatalogError, DatasetError
 from wdsctl.core.files import make_folder
 from wdsctl.core.index.index import (
     IndexReport,
@@ -73,12 +72,10 @@ from wdsctl.core.prepare.source import (
     IN_PLACE,
     RAW_FOLDER,
     SourceForm,
-    joined_configuration_findings,
     recognise_form,
-    split_rule_from_names,
 )
-from wdsctl.core.prepare.split_fields import split_field_findings, split_rule_from_values
 from wdsctl.core.prepare.split_folders import split_folder_findings
+from wdsctl.core.prepare.splits import default_split_rule, split_by_of_written, split_findings
 from wdsctl.core.prepare.write import FolderReport, UploadFolders, write_folder
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.detect import Detection
@@ -237,7 +234,7 @@ def _prepare_from_format(
         format_options={},
         layout="",
         index=index,
-        split_by=_split_by_of_written(request),
+        split_by=split_by_of_written(request),
         uses_split_field=request.format_options.get("split") != "",
     )
     try:
@@ -253,15 +250,6 @@ def _prepare_from_format(
         conversion=conversion,
         up_to_date=report.up_to_date and conversion.up_to_date,
     )
-
-
-def _split_by_of_written(request: PrepareRequest) -> SplitBy:
-    """What to assign in shards that `prepare` writes: samples rather than whole shards, unless the user says otherwise.
-
-    Its shards are in the order of the source, in which neighbours are alike: whole shards would put whole classes,
-    sources or dates into one split.
-    """
-    return "sample" if request.split_by == "auto" and request.split is not None else request.split_by
 
 
 def _prepare_robot_dataset(
@@ -391,14 +379,14 @@ def _run_steps(
             split, is_divided = ensure_split(
                 here,
                 request.split,
-                request.split_by if listing is None else _split_by_of_written(request),
+                request.split_by if listing is None else split_by_of_written(request),
                 request.seed,
                 progress,
                 may_move=request.may_move,
-                default=partial(_default_split_rule, here, request),
+                default=partial(default_split_rule, here, request),
             )
             is_new = is_new or is_divided
-            about_splits = _split_findings(here, split, listing, dest, request, is_divided=is_divided)
+            about_splits = split_findings(here, split, listing, dest, request, is_divided=is_divided)
             entry.findings += about_splits
             indexed = replace(indexed, findings=(*indexed.findings, *about_splits))
             if taken is None and not request.take_unsure and detection is not None:
@@ -429,35 +417,6 @@ def _former_type(location: DatasetLocation) -> str:
         return ""
     config = load_config(location.dataset_yaml)
     return type_text(config.sample_type, config.field_map)
-
-
-def _split_findings(
-    location: DatasetLocation,
-    split: SplitReport,
-    listing: RawListing | None,
-    dest: str,
-    request: PrepareRequest,
-    *,
-    is_divided: bool,
-) -> list[Finding]:
-    """What the splits leave out, or join, though names or fields say otherwise."""
-    findings = [*split.findings]
-    if is_divided and split.by == "pattern":
-        findings += joined_configuration_findings(location)
-    if request.split is None and [each.name for each in split.splits] == ["train"]:
-        if listing is not None:
-            findings += split_folder_findings((sample.key for sample in listing.samples), dest)
-        if request.uses_split_field:
-            findings += split_field_findings(location)
-    return findings
-
-
-def _default_split_rule(location: DatasetLocation, request: PrepareRequest) -> SplitRule | None:
-    """The splits that names, or else a field of the samples, tell; None if they tell none."""
-    by_names = split_rule_from_names(location)
-    if not request.uses_split_field or (by_names is not None and len(by_names.names) > 1):
-        return by_names
-    return split_rule_from_values(location) or by_names
 
 
 def _take_over_energon(
