@@ -29,9 +29,11 @@ def infer_cell_types(rows: Iterable[Mapping[str, str]], columns: Iterable[str]) 
             cell = row.get(name, "")
             if not cell:
                 continue
-            forms.add(_form(cell))
-            if not _type_of(forms):
-                texts.append(name)
+            form = _form(cell)
+            if form not in forms:
+                forms.add(form)
+                if not _type_of(forms):
+                    texts.append(name)
         for name in texts:
             del found[name]
         if not found:
