@@ -38,7 +38,7 @@ def infer_cell_types(rows: Iterable[Mapping[str, str]], columns: Iterable[str]) 
             del found[name]
         if not found:
             break
-    return {name: form for name, forms in found.items() if (form := _type_of(forms))}
+    return {name: found_type for name, forms in found.items() if (found_type := _type_of(forms))}
 
 
 def _form(cell: str) -> str:
