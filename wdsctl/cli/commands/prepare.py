@@ -330,13 +330,11 @@ def render_prepare(
     accepted: Detection | None = None,
     keeps_type: bool = False,
 ) -> Iterator[RenderableType]:
+    types = _type_rows(report, type_note, explain=explain, is_sure=is_sure, accepted=accepted, keeps_type=keeps_type)
     if report.up_to_date and report.index is not None:
         yield f"{display_path(report.dest)}: up to date ({totals_text(report.index)})"
         is_redetected = report.former_type and report.detection is not None and not type_note
         if explain or is_redetected:
-            types = _type_rows(
-                report, type_note, explain=explain, is_sure=is_sure, accepted=None, keeps_type=keeps_type
-            )
             yield labelled_lines([*_form(report, explain=explain), *types])
         if report.folder is not None:
             yield from (f"  {what}  {line}" for what, line in _named_sample_rows(report.folder))
@@ -348,8 +346,7 @@ def render_prepare(
         has_route = report.source != report.dest
         route = f"{display_path(report.source)} -> " if has_route else ""
         yield f"{route}{display_path(report.dest)}{' (dry run: nothing is written)' if report.dry_run else ''}"
-        steps = _steps(report, type_note, explain=explain, is_sure=is_sure, accepted=accepted, keeps_type=keeps_type)
-        yield labelled_lines(list(steps))
+        yield labelled_lines(list(_steps(report, types, explain=explain)))
     if report.conversion is not None:
         yield from finding_lines(sort_by_severity(report.conversion.findings))
     if report.index is not None:
@@ -368,15 +365,9 @@ def _form(report: PrepareReport, *, explain: bool) -> Iterator[tuple[str, Render
 
 
 def _steps(
-    report: PrepareReport,
-    type_note: str,
-    *,
-    explain: bool,
-    is_sure: bool,
-    accepted: Detection | None,
-    keeps_type: bool,
+    report: PrepareReport, types: Iterable[tuple[str, RenderableType]], *, explain: bool
 ) -> Iterator[tuple[str, RenderableType]]:
-    """What the source is, and what each step of `prepare` did."""
+    """What the source is, and what each step of `prepare` did. `types`: the rows about the sample type."""
     yield from _form(report, explain=explain)
     if report.conversion is not None:
         yield from _conversion(report.conversion)
@@ -386,7 +377,7 @@ def _steps(
         yield from _folder(report.folder)
     if report.index is not None:
         yield from _index(report.index, with_changes=report.conversion is None)
-    yield from _type_rows(report, type_note, explain=explain, is_sure=is_sure, accepted=accepted, keeps_type=keeps_type)
+    yield from types
     if report.split is not None:
         is_of_source = report.conversion is not None and report.split.by == "keys"
         yield "split", "as in the source" if is_of_source else rule_text(report.split)

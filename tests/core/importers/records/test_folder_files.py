@@ -12,8 +12,8 @@ from wdsctl.core.importers.records.folder_files import (
     FolderNames,
     keep_listings,
     list_folder,
+    normalize_split_names,
     scan_folder,
-    standard_splits,
 )
 
 
@@ -46,11 +46,11 @@ def test_keep_listings_caches_scan_folder(tmp_path: Path) -> None:
     assert scan_folder(path, path).files == ["new.jpg"]
 
 
-def test_standard_splits_keep_words_that_mean_the_same_split() -> None:
-    assert standard_splits(["training", "dev", "dev", "", "testing"]) == {
+def test_normalize_split_names_keeps_words_that_mean_the_same_split() -> None:
+    assert normalize_split_names(["training", "dev", "dev", "", "testing"]) == {
         "training": "train",
         "dev": "val",
         "": "",
         "testing": "test",
     }
-    assert standard_splits(["train", "dev", "val"]) == {"train": "train", "dev": "dev", "val": "val"}
+    assert normalize_split_names(["train", "dev", "val"]) == {"train": "train", "dev": "dev", "val": "val"}

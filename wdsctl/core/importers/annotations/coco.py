@@ -37,8 +37,8 @@ from wdsctl.core.importers.protocol import FieldUse, FilePart, FormatMatch, Opti
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.files import extension_of_name, find_base, make_file_part
 from wdsctl.core.importers.records.folder_files import (
+    normalize_split_names,
     split_of_folder,
-    standard_splits,
     unused_files_findings,
     walk_folders,
 )
@@ -153,7 +153,7 @@ class _ImageRows:
             base = find_base(os.path.dirname(first.path), files, subfolders=list_image_folders(first.path))
             prefix = f"{name}/" if len(by_name) > 1 and name else ""
             groups.append(_Group(tuple(numbers), split_of_folder(name) if len(by_name) > 1 else "", prefix, base))
-        splits = standard_splits(group.split for group in groups)
+        splits = normalize_split_names(group.split for group in groups)
         return [group._replace(split=splits[group.split]) for group in groups]
 
     def _first_files(self, file: AnnotationFile) -> list[str]:

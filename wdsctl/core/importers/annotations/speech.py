@@ -25,7 +25,7 @@ from wdsctl.core.importers.records.folder_files import (
     FolderFiles,
     ListedSamples,
     media_type_of,
-    standard_splits,
+    normalize_split_names,
     unused_files_findings,
     walk_folders,
 )
@@ -107,7 +107,7 @@ class _SpeechFolder:
         self.utterances: list[_Utterance] = []
         for path in self._transcripts:
             self.utterances += self._read_transcript(path)
-        splits = standard_splits(each.split for each in self.utterances)
+        splits = normalize_split_names(each.split for each in self.utterances)
         self.utterances = [each._replace(split=splits[each.split]) for each in self.utterances]
         if not self.utterances:
             raise InputError(

@@ -27,8 +27,8 @@ from wdsctl.core.importers.records.folder_files import (
     ListedSamples,
     list_folder,
     media_type_of,
+    normalize_split_names,
     split_of_folder,
-    standard_splits,
     unused_files_findings,
     unused_finding,
 )
@@ -102,7 +102,7 @@ class _VocFolder:
         self._missing_in_lists: list[str] = []
         self._twice: list[str] = []
         words = {top: split_of_folder(top.rstrip("/")) for top, _ in found}
-        splits = standard_splits(words.values())
+        splits = normalize_split_names(words.values())
         self._split_of_top = {top: splits[word] for top, word in words.items()}
         for top, images in found:
             self._add_images(top, images, prefix=top if len(found) > 1 else "")

@@ -27,8 +27,8 @@ from wdsctl.core.importers.records.folder_files import (
     ListedSamples,
     list_folder,
     media_type_of,
+    normalize_split_names,
     split_of_folder,
-    standard_splits,
     unused_files_findings,
     unused_finding,
 )
@@ -127,7 +127,7 @@ class _YoloFolder:
         paths = [path for path in self.files.paths if media_type_of(path) == "image"]
         self._twice += [path for path in paths if path not in split_of and len(set(_named_splits(path, folders))) > 1]
         words = [split_of.get(path) or _split(path, folders) for path in paths]
-        splits = standard_splits(words)
+        splits = normalize_split_names(words)
         self.images = [
             _Image(path, self._label_of(path), splits[word]) for path, word in zip(paths, words, strict=True)
         ]

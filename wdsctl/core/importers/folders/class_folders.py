@@ -19,8 +19,8 @@ from wdsctl.core.importers.records.folder_files import (
     has_split_name,
     list_folder,
     media_type_of,
+    normalize_split_names,
     split_of_folder,
-    standard_splits,
     walk_folders,
 )
 from wdsctl.core.importers.records.samples import strip_extension
@@ -95,7 +95,7 @@ def find_layout(root: str, *, probes: int | None = None) -> ClassLayout | None:
     )
     has_train = any(split.startswith("train") for split in named.values())
     if named and (has_train or len({*named, *unlabeled}) == len(folders)):
-        standard = standard_splits(split for name, split in named.items() if name not in unlabeled)
+        standard = normalize_split_names(split for name, split in named.items() if name not in unlabeled)
         splits = {name: standard[split] for name, split in named.items() if name not in unlabeled}
         by_split = [_class_names(root, f"{top}{name}/", probes) for name in splits]
         # All other splits must have classes: train/1.jpg is an image without a class.

@@ -33,8 +33,8 @@ from wdsctl.core.importers.records.folder_files import (
     has_split_name,
     list_folder,
     media_type_of,
+    normalize_split_names,
     split_of_folder,
-    standard_splits,
     unused_files_findings,
     walk_folders,
 )
@@ -295,7 +295,7 @@ class _PartFolders(PairedFolder):
         in_groups = set[str]()
         for group in groups:
             in_groups |= self._add_group(group)
-        splits = standard_splits(sample.split for sample in self.samples)
+        splits = normalize_split_names(sample.split for sample in self.samples)
         self.samples = [sample._replace(split=splits[sample.split]) for sample in self.samples]
         self._unused = [path for path in self.files.paths if path not in in_groups]
 

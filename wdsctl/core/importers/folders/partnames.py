@@ -24,8 +24,8 @@ from wdsctl.core.importers.records.folder_files import (
     PairedFiles,
     PairedFolder,
     media_type_of,
+    normalize_split_names,
     split_of_folder,
-    standard_splits,
     unused_files_findings,
     walk_folders,
 )
@@ -205,7 +205,7 @@ class _NamedParts(PairedFolder):
                 split = next(filter(None, map(split_of_folder, core.split("/")[:-1])), "")
                 self.samples.append(PairedFiles(core, files, split))
                 used.update(files.values())
-        splits = standard_splits(sample.split for sample in self.samples)
+        splits = normalize_split_names(sample.split for sample in self.samples)
         self.samples = [sample._replace(split=splits[sample.split]) for sample in self.samples]
         self._unused = [path for path in self.files.paths if path not in used]
         self._parts = Counter(part for sample in self.samples for part in sample.files)

@@ -23,8 +23,8 @@ from wdsctl.core.importers.records.folder_files import (
     ListedSamples,
     is_document,
     media_type_of,
+    normalize_split_names,
     split_of_folder,
-    standard_splits,
     unused_files_findings,
     walk_folders,
 )
@@ -97,7 +97,7 @@ class _SceneFolder:
             if slash and extension_of_name(name):
                 by_folder.setdefault(f"{folder}/", []).append(name)
         splits = {prefix: next(filter(None, map(split_of_folder, prefix.split("/")[:-2])), "") for prefix in by_folder}
-        named = standard_splits(splits.values())
+        named = normalize_split_names(splits.values())
         self.scenes = [
             _Scene(prefix, tuple(names), named[splits[prefix]])
             for prefix, names in by_folder.items()

@@ -87,7 +87,7 @@ def has_split_name(name: str) -> bool:
     return bool(split) and split in (name.lower(), partition_split(name))
 
 
-def standard_splits(words: Iterable[str]) -> dict[str, str]:
+def normalize_split_names(words: Iterable[str]) -> dict[str, str]:
     """The split that each word in the names of folders means: `dev`, `valid` and `validation` are `val`.
 
     Words keep their own names if two of them mean the same split, such as `dev` and `val`.

@@ -74,7 +74,7 @@ def split_patterns(found: Sequence[PathSplit], paths: Sequence[str]) -> dict[str
     return {split: tuple(own) for split, own in patterns.items()}
 
 
-def standard_split(name: str) -> str:
+def normalize_split_name(name: str) -> str:
     """The usual name of a split: `val` for `validation`. Other names stay."""
     return STANDARD_SPLITS.get(name.lower(), name)
 
@@ -145,7 +145,7 @@ def _by_name(paths: Sequence[str]) -> list[PathSplit]:
     for each in found:
         splits.setdefault(each.configuration, set()).add(each.split)
     is_clear = len(prefixes) < 2 and all(
-        len(own) == len({word.lower() for word in own}) == len({standard_split(word) for word in own})
+        len(own) == len({word.lower() for word in own}) == len({normalize_split_name(word) for word in own})
         for own in words.values()
     )
     has_train = all("train" in own for own in splits.values())
@@ -161,7 +161,7 @@ def find_hub_splits(paths: Sequence[str]) -> list[PathSplit]:
     for match in matches:
         names.setdefault(match["folder"], set()).add(match["split"])
     is_clear = len(matches) == len(paths) and all(
-        len({standard_split(name) for name in own}) == len(own)
+        len({normalize_split_name(name) for name in own}) == len(own)
         and all(map(can_name_split, own))
         and any(STANDARD_SPLITS.get(re.split("[-_.]", name.lower())[0]) == "train" for name in own)
         for own in names.values()
@@ -170,7 +170,7 @@ def find_hub_splits(paths: Sequence[str]) -> list[PathSplit]:
         return []
     return [
         PathSplit(
-            standard_split(each["split"]),
+            normalize_split_name(each["split"]),
             f"glob:{each['folder']}{each['split']}-*-of-*{each['ending']}",
             each["folder"],
         )

@@ -33,7 +33,7 @@ from wdsctl.core.importers.records.folder_files import (
 )
 from wdsctl.core.importers.records.row_splits import find_split_field
 from wdsctl.core.importers.records.samples import RowMapping
-from wdsctl.core.importers.records.split_paths import PathSplit, find_hub_splits, find_path_splits, standard_split
+from wdsctl.core.importers.records.split_paths import PathSplit, find_hub_splits, find_path_splits, normalize_split_name
 from wdsctl.core.importers.records.stems import StemField, find_stem_field
 from wdsctl.core.importers.records.values import parse_list_option
 from wdsctl.core.invocation import current_invocation
@@ -371,7 +371,7 @@ def split_of(path: str, root: str) -> str:
     """The split that a table's name says, such as `train.csv` or `train-00000-of-00002.parquet`, or its folder's."""
     folders = os.path.dirname(path)[len(root) :].split("/")
     stated = next(filter(None, map(partition_split, folders)), "")
-    return standard_split(stated) or _split_of_name(path) or STANDARD_SPLITS.get(folders[-1].lower(), "")
+    return normalize_split_name(stated) or _split_of_name(path) or STANDARD_SPLITS.get(folders[-1].lower(), "")
 
 
 def _split_of_name(path: str) -> str:
@@ -404,7 +404,7 @@ def path_splits(paths: Sequence[str], root: str) -> list[PathSplit]:
     Splits have their usual names. Unlike `splits_of`, takes all files of a split for its rows.
     """
     found = find_path_splits([path[len(root) :].lstrip("/") for path in paths], needs_train=False)
-    found = [each._replace(split=standard_split(each.split)) for each in found]
+    found = [each._replace(split=normalize_split_name(each.split)) for each in found]
     has_several = len({each.split for each in found}) > 1
     return found if has_several or any(each.is_stated for each in found) else []
 
