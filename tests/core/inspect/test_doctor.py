@@ -14,6 +14,7 @@ from wdsctl.core.errors import InputError
 from wdsctl.core.extras import EXTRA_OF_PACKAGE
 from wdsctl.core.inspect import doctor as doctor_module
 from wdsctl.core.inspect.doctor import doctor, find_mount_type
+from wdsctl.core.storage.remote_errors import RetryPolicy
 from wdsctl.core.version import VERSION
 
 MOUNTS = """\
@@ -81,19 +82,27 @@ def test_doctor_describes_file_system_and_catalog_of_dataset(tmp_path: Path) -> 
 
 def test_doctor_report_has_no_path_user_or_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+    monkeypatch.setattr(RetryPolicy, "pause_before", lambda *_: 0.0)
     root = tmp_path / "confidential"
     root.mkdir()
     (root / "a.jsonl").write_text("{}\n")
-    text = json.dumps([asdict(doctor(str(root))), asdict(doctor("s3://user:hunter2@bucket/confidential"))])
-    secrets = ("confidential", str(tmp_path), "hunter2", "bucket", platform.node(), str(Path.home()))
+    text = json.dumps([asdict(doctor(str(root))), asdict(doctor("http://user:hunter2@127.0.0.1:9/confidential"))])
+    secrets = ("confidential", str(tmp_path), "hunter2", "127.0.0.1", platform.node(), str(Path.home()))
     assert [each for each in secrets if each in text] == []
     assert f'"{getpass.getuser()}"' not in text
 
 
 def test_doctor_of_url_has_no_file_system() -> None:
-    dataset = doctor("s3://bucket/path").dataset
+    dataset = doctor("memory://bucket/path").dataset
     assert dataset is not None
-    assert (dataset.form, dataset.file_system, dataset.catalog_error) == ("s3", None, "WDS301")
+    assert (dataset.form, dataset.file_system, dataset.catalog_error) == ("memory", None, "WDS301")
+
+
+def test_doctor_reports_code_of_store_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RetryPolicy, "pause_before", lambda *_: 0.0)
+    dataset = doctor("http://127.0.0.1:9/path").dataset
+    assert dataset is not None
+    assert (dataset.form, dataset.file_system, dataset.catalog_error) == ("http", None, "WDS408")
 
 
 def test_doctor_reports_code_of_damaged_catalog(tmp_path: Path) -> None:
