@@ -187,7 +187,10 @@ ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite existing f
 ByOption = Annotated[
     Literal["auto", "shard", "sample", "key"],
     typer.Option(
-        "--by", metavar="auto|shard|sample|key", help="Assign whole shards, single samples, or samples by key."
+        "--by",
+        metavar="auto|shard|sample|key",
+        help="Assign whole shards, single samples, or samples by a hash of their key. auto: whole shards, or "
+        "samples if the shards do not fit the ratios.",
     ),
 ]
 
@@ -279,7 +282,7 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", "-n", help="Show the ef
 
 COMMON_OPTIONS: dict[str, Any] = {
     "json": Annotated[bool, typer.Option("--json", help="Print one JSON document.")],
-    "quiet": Annotated[bool, typer.Option("--quiet", "-q", help="Print names only, no notes. Reports stay.")],
+    "quiet": Annotated[bool, typer.Option("--quiet", "-q", help="Print names only, no notes; reports in full.")],
     "no_color": Annotated[bool, typer.Option("--no-color", help="No colors (same as NO_COLOR).")],
     "no_input": Annotated[bool, typer.Option("--no-input", help="Never prompt; fail if an answer is required.")],
     "yes": Annotated[bool, typer.Option("--yes", "-y", help="Answer yes to all confirmations.")],

@@ -118,7 +118,20 @@ OnMissingOption = Annotated[
 ]
 SplitOption = Annotated[
     str | None,
-    typer.Option("--split", metavar="RATIOS", help="8,1,1 or train=8,val=1,test=1. [default: all samples in train]"),
+    typer.Option(
+        "--split",
+        metavar="RATIOS",
+        help="8,1,1 or train=8,val=1,test=1. [default: as in the source or dataset.yaml; else all samples in train]",
+    ),
+]
+ByOption = Annotated[
+    Literal["auto", "shard", "sample", "key"],
+    typer.Option(
+        "--by",
+        metavar="auto|shard|sample|key",
+        help="Assign whole shards, single samples, or samples by a hash of their key. auto: samples in shards that are "
+        "written to DEST; in place, whole shards if they fit the ratios.",
+    ),
 ]
 SampleTypeOption = Annotated[
     str,
@@ -153,7 +166,7 @@ def command(
     parts: PartsOption = "",
     on_missing: OnMissingOption = "error",
     split: SplitOption = None,
-    by: options.ByOption = "auto",
+    by: ByOption = "auto",
     seed: options.SeedOption = 0,
     sample_type: SampleTypeOption = "",
     field_map: FieldMapOption = "",

@@ -129,7 +129,9 @@ def command(
     ] = False,
     drop: Annotated[
         bool,
-        typer.Option("--drop", help="Delete the split set of --set. Without --set, ask and delete the default set."),
+        typer.Option(
+            "--drop", help="Delete the split set of --set, or its folds. Without --set, ask and delete the default set."
+        ),
     ] = False,
     again: Annotated[
         bool, typer.Option("--again", help="Create all split sets again by the rules in dataset.yaml.")

@@ -118,7 +118,9 @@ def command(
     quarantine: Annotated[
         bool, typer.Option("--quarantine", help="Exclude samples with errors from all splits. Does not modify shards.")
     ] = False,
-    release: Annotated[bool, typer.Option("--release", help="Only release samples from quarantine.")] = False,
+    release: Annotated[
+        bool, typer.Option("--release", help="Release samples from quarantine, and check nothing.")
+    ] = False,
     fail_on: FailOnOption = "warning",
     limit: options.LimitOption = 20,
     format: FormatOption = None,  # noqa: A002 - the option's name
