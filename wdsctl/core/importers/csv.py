@@ -55,6 +55,7 @@ _PROBED_LINES = 20  # rows that detect the delimiter
 _SEP_LINE = re.compile(r'"?sep=([^\w"\r\n])"?[,;\t|]*\r?\n', re.IGNORECASE)  # Excel's first line
 _EXPORTED_FILES = tuple(f"samples{extension}" for extension in _EXTENSIONS)
 _EXPORTED_HEADS = (f"{KEY_COLUMN},".encode(), f"{KEY_COLUMN}\t".encode())
+_UNDECODED_BYTE = re.compile("[\ud800-\udfff]")  # as the error handler `surrogateescape` gives it
 #: The option with the types of columns.
 CELL_TYPES = "cell-types"
 _DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|"}
@@ -284,13 +285,14 @@ class _CsvReader:
 def _cells_error(cells: list[str], columns: tuple[str, ...], path: str, line: int) -> WdsctlError | None:
     if len(cells) != len(columns):
         return _bad_row_error(f"{pluralize(len(cells), 'field')}, but the header has {len(columns)}", path, line)
-    if any("\0" in cell for cell in cells):
+    text = "".join(cells)
+    if "\0" in text:
         return _bad_row_error("it contains a NUL byte", path, line)
-    return _encoding_error("row", cells, path, line)
+    return _encoding_error("row", text, path, line)
 
 
-def _encoding_error(what: str, cells: list[str], path: str, line: int) -> WdsctlError | None:
-    if any("\ud800" <= letter <= "\udfff" for cell in cells if not cell.isascii() for letter in cell):
+def _encoding_error(what: str, text: str, path: str, line: int) -> WdsctlError | None:
+    if not text.isascii() and _UNDECODED_BYTE.search(text):
         return DatasetError(
             f"the {what} cannot be decoded (as UTF-8, unless `-O encoding` names another encoding)",
             hint="pass the encoding of the file, such as `-O encoding=latin1`; or convert the file: `iconv -f "
@@ -414,7 +416,7 @@ def _read_header(path: str, reader: _CsvReader) -> list[str]:
     if found is None:
         raise InputError("the file has no rows", hint="check the path", where=path_for_message(path), code="WDS003")
     cells, fault, line, *_ = found
-    fault = fault or _encoding_error("header", cells, path, line)
+    fault = fault or _encoding_error("header", "".join(cells), path, line)
     if fault is not None:
         raise fault
     return cells
