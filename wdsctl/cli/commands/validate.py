@@ -183,7 +183,6 @@ def command(
 
 def _check_release(check_options: Mapping[str, object]) -> None:
     """Raise UsageError if an option is given that says what to check, or where the report goes."""
-
     flag = next((flag for flag, is_given in check_options.items() if is_given), "")
     if flag:
         raise OptionConflict(
