@@ -116,8 +116,16 @@ def test_shard_replaced_during_index_is_reported_as_unreadable(
     filesystem, path = fsspec.url_to_fs(root)
     filesystem.pipe_file(f"{path}/0.tar", one)
     filesystem.pipe_file(f"{path}/1.tar", one)
+    # A copy inside the store takes less time than the request may take before a second one is sent.
+    filesystem.pipe_file(f"{path}-two", two)
     proxy.set_faults(
-        Fault(method="GET", path=r"/0\.tar", skip=1, times=1, before=lambda: filesystem.pipe_file(f"{path}/0.tar", two))
+        Fault(
+            method="GET",
+            path=r"/0\.tar",
+            skip=1,
+            times=1,
+            before=lambda: filesystem.cp_file(f"{path}-two", f"{path}/0.tar"),
+        )
     )
 
     code = main(["index", root, "--json", "--workers", "1"])
