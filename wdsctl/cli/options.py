@@ -282,7 +282,9 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", "-n", help="Show the ef
 
 COMMON_OPTIONS: dict[str, Any] = {
     "json": Annotated[bool, typer.Option("--json", help="Print one JSON document.")],
-    "quiet": Annotated[bool, typer.Option("--quiet", "-q", help="Print names only, no notes; reports in full.")],
+    "quiet": Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print only names, without notes. Reports are printed in full.")
+    ],
     "no_color": Annotated[bool, typer.Option("--no-color", help="No colors (same as NO_COLOR).")],
     "no_input": Annotated[bool, typer.Option("--no-input", help="Never prompt; fail if an answer is required.")],
     "yes": Annotated[bool, typer.Option("--yes", "-y", help="Answer yes to all confirmations.")],

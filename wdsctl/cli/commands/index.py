@@ -54,7 +54,7 @@ A column holds one integer per sample, for packing and buckets. FUNCTION is
   json:PART:FIELD.PATH  a number in JSON, or the length of a string or list
   int:PART:FIELD.PATH   a number in JSON, or in a string, as in cells of a CSV
   media:PART:NUMBER     a media fact: width, height, duration_ms, frames;
-                        of the first part that has it: media:wav,flac:NUMBER
+                        media:wav,flac:NUMBER takes the first part that has it
 """
 
 ColumnOption = Annotated[

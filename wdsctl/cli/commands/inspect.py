@@ -81,7 +81,13 @@ def command(
     *,
     stats: Annotated[bool, typer.Option("--stats", help="Sizes, media, texts and JSON keys, with histograms.")] = False,
     samples: Annotated[
-        int | None, typer.Option("--samples", metavar="N", parser=parse_sample_count, help="Show the first N samples.")
+        int | None,
+        typer.Option(
+            "--samples",
+            metavar="N",
+            parser=parse_sample_count,
+            help="Show the first N samples. For a blend file: show the epochs of a run of N samples.",
+        ),
     ] = None,
     random: Annotated[
         int | None,
