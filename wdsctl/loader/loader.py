@@ -360,10 +360,12 @@ class Loader:
         position, as other ranks may still be in the same pass."""
         if self._balancer is not None:
             self._balancer.forget_last_batch()
-        stream.end_loop()
         self._state_before_pass = None
-        if not self._dataset.worker_config.persistent_workers:
-            stream.close()
+        try:
+            stream.end_loop()
+        finally:
+            if not self._dataset.worker_config.persistent_workers:
+                stream.close()
 
     def _begin_next_pass(self, stream: RankStream) -> None:
         if self._balancer is not None:

@@ -12,6 +12,7 @@ import pytest
 from tests.loader.datasets import Raw, a_dataset, digest, numbered
 from tests.loader.pipeline.fake_stages import failures_of
 from tests.loader.running import (
+    Packs,
     digests,
     ids,
     make_training_loader,
@@ -20,7 +21,7 @@ from tests.loader.running import (
     take_batches,
 )
 from wdsctl.core.errors import InputError, PermissionDenied, SampleFailed, StorageDown, StorageError
-from wdsctl.loader import CaptioningSample, Loader, WorkerConfig, stateless
+from wdsctl.loader import CaptioningSample, Loader, SkipSample, WorkerConfig, stateless
 from wdsctl.loader.runtime.failures import (
     FATAL_ERRORS,
     FatalSampleError,
@@ -294,6 +295,51 @@ def test_raising_error_handler_draws_batch_again(dataset: str) -> None:
     assert str(second.value) == str(first.value), "the same sample fails"
     assert rest
     assert actual + rest == expected
+
+
+class FailingPacks(Packs):
+    """Fails at every pack until it is repaired."""
+
+    is_repaired = False
+
+    def pack_selected_samples(self, samples: list[Any]) -> Any:
+        if not self.is_repaired:
+            raise ValueError("no pack")
+        return super().pack_selected_samples(samples)
+
+
+@pytest.mark.parametrize("worker_count", [0, 2])
+@pytest.mark.parametrize(
+    ("encoder", "options"),
+    [(Broken(ValueError("no sample")), {}), (FailingPacks(), {"packing_buffer_size": 6})],
+    ids=["samples", "packs"],
+)
+def test_finite_pass_without_batch_raises_first_failure(
+    encoder: Raw, options: dict[str, Any], worker_count: int, dataset: str
+) -> None:
+    workers = WorkerConfig(num_workers=worker_count)
+    loader = loader_of(dataset, encoder, repeat=False, shuffle=False, worker_config=workers, lanes=2, **options)
+
+    with loader:
+        for _ in range(2):
+            with pytest.raises(FatalSampleError, match=r"the pass ended without a batch, .*ValueError: no ") as raised:
+                list(loader)
+            assert "000000" in raised.value.message
+
+
+def test_loop_after_pass_without_batch_begins_new_pass(dataset: str) -> None:
+    encoder = FailingPacks()
+    loader = loader_of(dataset, encoder, repeat=False, packing_buffer_size=6)
+    with pytest.raises(FatalSampleError):
+        list(loader)
+
+    encoder.is_repaired = True
+
+    assert list(loader)
+
+
+def test_finite_pass_of_skipped_samples_ends_without_error(dataset: str) -> None:
+    assert not list(loader_of(dataset, Broken(SkipSample("filtered")), repeat=False))
 
 
 # Failures of the storage.

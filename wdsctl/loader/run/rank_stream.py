@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from wdsctl.core.text import pluralize
 from wdsctl.loader.pipeline.batches import END
 from wdsctl.loader.pipeline.pipeline import Pipeline
 from wdsctl.loader.plan.bans import bans_from_state, check_samples_left, warn_of_unknown_bans
@@ -21,7 +22,7 @@ from wdsctl.loader.run.lane_turns import LaneTurns
 from wdsctl.loader.run.range_turns import RangeTurns
 from wdsctl.loader.run.turns import RankProgress, TurnPlan
 from wdsctl.loader.runtime.failure_rates import FailureRates
-from wdsctl.loader.runtime.failures import Stats
+from wdsctl.loader.runtime.failures import FatalSampleError, Stats
 from wdsctl.loader.runtime.randomness import preserve_generators
 
 
@@ -182,14 +183,24 @@ class RankStream:
         self.pending = (progress, OfferedBatch(after, None, None))
 
     def end_loop(self) -> None:
-        """End a virtual epoch of an endless stream, or a pass of a finite one."""
+        """End a virtual epoch of an endless stream, or a pass of a finite one. Raises FatalSampleError if the pass
+        handed out no batch and something in it failed: an empty loop would look like success."""
         progress = self.pending[0]
         ended = replace(progress, batches_handed_out=0) if self.is_endless else replace(progress, is_over=True)
         self.pending = (ended, None)
+        rates = self._failure_rates
+        if not self.is_endless and not progress.batches_handed_out and rates.pass_failures:
+            raise FatalSampleError(
+                f"the pass ended without a batch, with {pluralize(rates.pass_failures, 'failure')}; the first: "
+                f"{rates.first_failure}",
+                hint="fix the cause; WorkerConfig(global_error_handler=reraise_exception) raises the first failure "
+                "with its traceback",
+            )
 
     def begin_next_pass(self) -> None:
         """Begin the next pass, with the same workers if passes do not depend on one another."""
         number, stats = self.pending[0].pass_number + 1, self.pending[0].stats
+        self._failure_rates.begin_pass()
         keeps_turns = self._turns.has_fixed_length and self._next_generations is None
         engine = self._engine if keeps_turns and self._workers.persistent_workers else None
         if engine is not None and engine.try_rewind(self.pass_length(self._workers.rank)):

@@ -103,6 +103,12 @@ class FailureRates:
         self._clock = clock
         self._windows: dict[int, _Window] = {}
         self._logged_at: float | None = None
+        self.begin_pass()
+
+    def begin_pass(self) -> None:
+        """Count the failures of the pass from zero."""
+        self.pass_failures = 0
+        self.first_failure = ""  # of the pass
 
     def add(self, counts: AttemptCounts, sources: Sequence[NamedSource]) -> None:
         """Add the counts of a batch. Raises LoaderError WDS527 if more than `max_fraction` of a window failed; a window
@@ -115,7 +121,9 @@ class FailureRates:
             window.add(count)
         if not counts.failed:
             return
+        self.first_failure = self.first_failure or counts.failed[0].example
         for each in counts.failed:
+            self.pass_failures += each.times
             windows.setdefault(each.counter, _Window()).fail(each)
         units = {each.counter for each in counts.failed}
         if self._max_fraction is not None:

@@ -199,7 +199,7 @@ def log_exception(error: Exception, sample: Any, sources: Any) -> None:  # noqa:
     """
     logger.warning(
         "skipped %s (loader.stats.causes counts further failures with the same cause): %s",
-        f"{len(sample):,} samples" if isinstance(sample, list) else "a sample",
+        pluralize(len(sample), "sample") if isinstance(sample, list) else "a sample",
         error,
         exc_info=logger.isEnabledFor(logging.DEBUG),
     )
