@@ -219,7 +219,8 @@ def test_invalid_selection_is_reported_and_buffer_skipped(selection: Any, failed
     (error,) = errors
     assert isinstance(error, SampleFailed)
     assert error.message.startswith(f"{failed_hook} failed: TypeError: 'int' object")
-    assert cursor._stats.causes == {f"{failed_hook}: TypeError": 1}
+    (cause,) = cursor._stats.causes
+    assert cause.startswith(f"{failed_hook}: TypeError")
 
 
 def test_failing_pack_is_skipped() -> None:

@@ -227,7 +227,7 @@ def test_shard_replaced_by_one_of_equal_size_is_logged_and_skipped(
     texts = {(key, text) for batch in batches for key, text in zip(batch["__key__"], batch["txt"], strict=True)}
     assert all(text == f"text {int(key)}".encode() for key, text in texts)
     assert failed >= 20
-    assert causes == {"load: WDS403"}
+    assert {cause[: len("load: WDS403")] for cause in causes} == {"load: WDS403"}
     warnings = lost_shard_warnings(log, "shard-001.tar")
     assert len(warnings) == 2, "once a run"
     assert all("100 samples skipped, 33.3% of the split" in line for line in warnings)

@@ -29,6 +29,7 @@ from wdsctl.core.errors import (
 )
 from wdsctl.core.storage.storage import ReadCounts
 from wdsctl.core.text import pluralize
+from wdsctl.loader.runtime.failure_causes import describe_cause
 from wdsctl.loader.runtime.failure_rates import BATCH_COUNTER, PACK_COUNTER, FailureTally
 from wdsctl.loader.runtime.logs import logger
 
@@ -50,8 +51,9 @@ class StoreCounts(dict[str, ReadCounts]):
 
 _NO_READS = ReadCounts()
 
-MAX_SKIP_REASONS = 100  # counted by a lane; a reason that names the sample would use memory without end
-OTHER_REASONS = "other reasons"
+#: Counted by a lane; a reason or a cause that names the sample would use memory without end.
+MAX_SKIP_REASONS = MAX_CAUSES = 100
+OTHER_REASONS, OTHER_CAUSES = "other reasons", "other causes"
 
 
 @dataclass(slots=True)
@@ -66,7 +68,7 @@ class Stats:
     skipped: int = 0  # by SkipSample
     skip_reasons: Counter[str] = field(default_factory=Counter)  # of SkipSample("reason"); never changed in place
     failed: int = 0  # left out because a hook or reading failed
-    causes: Counter[str] = field(default_factory=Counter)  # of failures, by hook and error; never changed in place
+    causes: Counter[str] = field(default_factory=Counter)  # of failures, see `describe_cause`; never changed in place
     banned: int = 0
     left_out: int = 0  # of packing buffers, by select_samples_to_pack
     too_long: int = 0  # for a pack: dropped, cut or split
@@ -195,7 +197,7 @@ def is_changed_shard(error: BaseException | None) -> bool:
 def log_exception(error: Exception, sample: Any, sources: Any) -> None:  # noqa: ARG001 - the signature of handlers
     """The default handler: logs a line to `wdsctl.loader`, with the traceback if the log is at DEBUG.
 
-    A lane calls it once for each cause: later failures of the same hook with the same error are logged only at DEBUG.
+    A lane calls it once for each cause: later failures with the same cause are logged only at DEBUG.
     """
     logger.warning(
         "skipped %s (loader.stats.causes counts further failures with the same cause): %s",
@@ -214,9 +216,9 @@ def reraise_exception(error: Exception, sample: Any, sources: Any) -> None:  # n
 class FailureTracker:
     """Counts failures by hook; a `tolerance` of 0 means any number. One object per lane: lanes fail independently.
 
-    A cause is the hook and the kind of error. The default handler logs each cause once per process as a warning;
-    further failures are counted in `stats.causes` and logged at DEBUG. So is every sample of a lost shard, which its
-    source reports. `tally`: counts for failure rates. `changed_shards`: see `ChangedShardsMode`.
+    The default handler logs each cause (`describe_cause`) once per process as a warning; further failures are counted
+    in `stats.causes` and logged at DEBUG. So is every sample of a lost shard, which its source reports. `tally`: counts
+    for failure rates. `changed_shards`: see `ChangedShardsMode`.
     """
 
     handler: ErrorHandler
@@ -244,8 +246,9 @@ class FailureTracker:
             raise ChangedShardError(located.message, hint=CHANGED_SHARD_HINT, where=located.where) from error
         if isinstance(error, FATAL_ERRORS) or not isinstance(error, Exception):
             raise FatalSampleError(located.message, hint=located.hint, where=located.where) from error
-        # The cause is one of few values: without the part of messages about single samples.
-        cause = f"{hook}: {error.code if isinstance(error, WdsctlError) else type(error).__name__}"
+        cause = describe_cause(hook, error)
+        if cause not in self.stats.causes and len(self.stats.causes) >= MAX_CAUSES:
+            cause = OTHER_CAUSES
         self._report(cause, _with_cause(located, error), sample, is_shard_logged=hook == LOAD_HOOK and is_changed)
         self.stats.failed += 1
         unit = _source_number(sample) if hook in _DEFERRED_HOOKS else _COUNTER_BY_HOOK.get(hook)
