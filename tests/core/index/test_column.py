@@ -51,6 +51,22 @@ def test_column_has_value_for_every_sample(tmp_path: Path) -> None:
     assert not Path(root, ".wdsctl", "columns", "units").exists()
 
 
+@pytest.mark.parametrize("function", ["size:txt", "chars:txt"])
+def test_column_warns_about_samples_without_part(tmp_path: Path, function: str) -> None:
+    files = {"0.jpg": b"a", "0.txt": b"one", "1.jpg": b"b", "2.jpg": b"c", "2.txt": b""}
+    root = a_dataset(tmp_path, {"a.tar": files})
+
+    first = index(root, columns={"n": function})
+    second = index(root, columns={"n": function})
+
+    assert read_values(root, "n") == {"0": 3, "1": 0, "2": 0}
+    assert [(each.code, each.severity, each.message) for each in first.findings if "column" in each.message] == [
+        ("WDS317", "warning", "column n: 1 of 3 samples have no part txt; the column has 0 for them")
+    ]
+    assert report_of(second, "n").state == "current"
+    assert not second.findings
+
+
 @pytest.mark.usefixtures("place")
 def test_column_values_follow_rows_of_offsets_file_of_generation(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2, first=1)

@@ -348,14 +348,18 @@ def _media_values(location: DatasetLocation, row: ShardRow, spec: ColumnSpec) ->
     return ComputedValues(values, row.samples - int(has_fact.sum()), ())
 
 
-def _missing_facts_finding(report: ColumnReport, spec: ColumnSpec) -> Finding:
-    parts, number = " or ".join(spec.parts), spec.path[0]
-    return Finding(
-        code="WDS316",
-        severity="warning",
-        message=f"column {report.name}: {report.failed:,} of {report.samples:,} samples have no {number} of {parts}; "
-        "the column has 0 for them",
+def _find_samples_without_value(report: ColumnReport, spec: ColumnSpec, samples_with_part: int) -> list[Finding]:
+    """The warning that a new column has 0 for samples without the fact or the part; none if all have it."""
+    if spec.kind == "media":
+        code, count, lacking = "WDS316", report.failed, f"{spec.path[0]} of {' or '.join(spec.parts)}"
+    elif spec.kind in ("size", "chars"):
+        code, count, lacking = "WDS317", report.samples - samples_with_part, f"part {spec.part_or_module}"
+    else:
+        return []
+    message = (
+        f"column {report.name}: {count:,} of {report.samples:,} samples have no {lacking}; the column has 0 for them"
     )
+    return [Finding(code=code, severity="warning", message=message)] if count else []
 
 
 _PARTIAL_NAME = re.compile(r"\..+\.\d+\.partial")
@@ -430,9 +434,9 @@ def update_columns(
     _remove_partial_columns(location)
     with _function_modules(location, request):
         with Catalog(location.catalog) as catalog:
-            rows, parts = {row.id: row for row in catalog.shards()}, [part.name for part in catalog.parts()]
+            rows, parts = {row.id: row for row in catalog.shards()}, {part.name: part for part in catalog.parts()}
         for spec in map(parse_column_spec, request.functions.values()):
-            check_spec_part(spec, parts)
+            check_spec_part(spec, list(parts))
             check_media_indexed(location, spec)
         reports = [_drop_column(location, name) for name in request.drop]
         offsets = Offsets(location.offsets_path(generation))
@@ -444,8 +448,9 @@ def update_columns(
         reports += reports_of_others
         for job in jobs:
             reports.append(finish_column(location, offsets, shards, job, failed.get(job.name, 0), progress))
-            if job.spec.kind == "media" and reports[-1].state == "made" and reports[-1].failed:
-                findings.append(_missing_facts_finding(reports[-1], job.spec))
+            if reports[-1].state == "made":
+                count = parts[job.spec.part_or_module].samples if job.spec.part_or_module in parts else 0
+                findings += _find_samples_without_value(reports[-1], job.spec, count)
     _prune(location, generation)
     return sorted(reports, key=lambda report: (report.name, report.state)), [*findings, *found]
 
