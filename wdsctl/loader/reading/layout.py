@@ -157,7 +157,11 @@ def _check_fields(config: DatasetConfig, known: Mapping[str, FieldKind], where: 
         )
 
 
-_OTHER_JSON_TYPES = (int, float, list, dict)  # values in JSON that are not text; bool is an int
+#: Kind of a field -> how messages name its values, and the types of values in JSON that do not fit (bool is an int).
+_UNFIT_JSON_TYPES: dict[FieldKind, tuple[str, tuple[type, ...]]] = {
+    "text": ("text", (int, float, list, dict)),
+    "integer": ("a whole number", (bool, float, str, list, dict)),
+}
 
 
 def _build_from_paths(
@@ -169,11 +173,11 @@ def _build_from_paths(
     needed: Container[str],
     config: DatasetConfig,
 ) -> Callable[..., Any]:
-    texts = frozenset(
-        field
+    unfit_types = {
+        field: _UNFIT_JSON_TYPES[kinds[field]]
         for field, path in paths.items()
-        if kinds[field] == "text" and any(each.steps for each in path.alternatives)
-    )
+        if kinds[field] in _UNFIT_JSON_TYPES and any(each.steps for each in path.alternatives)
+    }
 
     def build_from_paths(key: str, restore: object, subflavors: object, sources: object, *data: Any) -> Any:
         values = {n: _decode_part(part, fn) for n, part, fn in zip(part_names, data, functions, strict=True)}
@@ -188,9 +192,9 @@ def _build_from_paths(
                     raise SampleFailed(
                         f"cannot fill field {field!r}: {path} is null", hint=_missing_field_hint(field, config)
                     )
-                if field in texts and isinstance(value, _OTHER_JSON_TYPES):
+                if field in unfit_types and isinstance(value, unfit_types[field][1]):
                     raise SampleFailed(
-                        f"cannot fill field {field!r}: {path} is {short_repr(value)}, expected text",
+                        f"cannot fill field {field!r}: {path} is {short_repr(value)}, expected {unfit_types[field][0]}",
                         hint="run `wdsctl validate DATASET --level schema` to find such samples, and correct them",
                     )
                 fields.append(value)
