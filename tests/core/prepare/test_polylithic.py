@@ -121,6 +121,23 @@ def test_second_run_indexes_changed_media(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("low_repeat_threshold")
+def test_fields_that_some_samples_lack_are_optional(tmp_path: Path) -> None:
+    source = Path(questions(tmp_path / "a"))
+    rows = [json.loads(line) for line in source.read_text().splitlines()]
+    for row in rows[::3]:
+        del row["answer"]
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config, cooker = tmp_path / "d" / "monolithic.yaml", tmp_path / "d" / "cook.py"
+
+    run(str(source), tmp_path / "d")
+    detected = load_config(str(config))
+    run(str(tmp_path / "d"), None, format_options={}, sample_type="VQASample", field_map=detected.field_map)
+
+    assert detected.optional == load_config(str(config)).optional == ("answers",)
+    assert "optional=True" in cooker.read_text()
+
+
+@pytest.mark.usefixtures("low_repeat_threshold")
 @pytest.mark.parametrize("name", ["resolve_polylithic_config", "write_training_files"])
 def test_prepare_continues_after_stop_before_last_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

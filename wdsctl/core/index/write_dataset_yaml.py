@@ -185,9 +185,7 @@ def write_dataset_yaml(
         return found, False
     before = load_config(location.dataset_yaml) if there else base
     sample_type, field_map = resolve_sample_type(found, request, [part.name for part in parts])
-    optional = before.optional if before.field_map == field_map else ()
-    if not optional and (sample_type, field_map) == (found.sample_type, found.field_map):
-        optional = found.optional
+    optional = resolve_optional(before, found, sample_type, field_map)
     config = replace(
         before, sample_type=sample_type, field_map=field_map, optional=optional, sample_loader="", part_filter=()
     )
@@ -195,6 +193,17 @@ def write_dataset_yaml(
     if is_new:
         write_text(location.dataset_yaml, dump_config(config))
     return found, is_new
+
+
+def resolve_optional(
+    before: DatasetConfig, found: Detection, sample_type: str, field_map: Mapping[str, str]
+) -> tuple[str, ...]:
+    """The optional fields of a new config: those of the config before it or of the detection, if they have this field
+    map; none otherwise."""
+    if before.optional and before.field_map == field_map:
+        return before.optional
+    is_found = (sample_type, field_map) == (found.sample_type, found.field_map)
+    return found.optional if is_found else ()
 
 
 def is_doubtful(detection: Detection | None, request: SampleTypeRequest) -> bool:

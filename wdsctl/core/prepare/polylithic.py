@@ -18,6 +18,7 @@ from wdsctl.core.index.write_dataset_yaml import (
     SampleTypeRequest,
     UnsureTypeError,
     is_doubtful,
+    resolve_optional,
     resolve_sample_type,
 )
 from wdsctl.core.samples.detect import Detection, infer_sample_type
@@ -40,7 +41,9 @@ def resolve_polylithic_config(
     if is_doubtful(detection, request) and not take_unsure:
         raise UnsureTypeError(locate(folder), detection, MONOLITHIC_CONFIG_FILE)
     sample_type, field_map = resolve_sample_type(detection, request, [part.name for part in evidence.parts])
-    config = DatasetConfig(sample_type, field_map, before.subflavors if before is not None else {})
+    base = before or DatasetConfig()
+    optional = resolve_optional(base, detection, sample_type, field_map)
+    config = DatasetConfig(sample_type, field_map, base.subflavors, optional=optional)
     return detection, config, config != before
 
 
