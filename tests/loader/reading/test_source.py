@@ -26,7 +26,16 @@ from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.storage.storage import FileRange
-from wdsctl.loader import DefaultTaskEncoder, SampleDecoder, get_loader, get_train_dataset, get_val_dataset
+from wdsctl.loader import (
+    CaptioningSample,
+    DefaultTaskEncoder,
+    SampleDecoder,
+    edataclass,
+    get_loader,
+    get_train_dataset,
+    get_val_dataset,
+    register_sample_type,
+)
 from wdsctl.loader.reading.selection import SampleSelection
 from wdsctl.loader.reading.source import SplitSource
 
@@ -165,6 +174,25 @@ def test_optional_field_is_none_without_its_part(tmp_path: Path) -> None:
             return "none" if sample.label is None else int(sample.label)
 
     assert samples_of(root, Numbers()) == ["none", 1, "none", 3, "none", 5]
+
+
+@register_sample_type
+@edataclass
+class MaybeCaptionedSample(CaptioningSample):
+    caption: str | None = None  # type: ignore[assignment]
+
+
+def test_derived_type_makes_required_field_optional(tmp_path: Path) -> None:
+    def parts(i: int) -> Parts:
+        return {"jpg": b"image", "txt": b"a caption"} if i else {"jpg": b"image"}
+
+    root = make_typed_dataset(tmp_path, parts, 2, sample_type="CaptioningSample", image="jpg", caption="txt")
+    yaml = Path(locate(root).dataset_yaml)
+    own_type = f"sample_type: {__name__}:MaybeCaptionedSample"
+    yaml.write_text(yaml.read_text().replace("sample_type: CaptioningSample", own_type))
+    make_optional(root, "caption")
+
+    assert [sample.caption for sample in samples_of(root, Raw())] == [None, b"a caption"]
 
 
 def test_optional_field_is_none_without_its_json_key(tmp_path: Path) -> None:

@@ -282,7 +282,10 @@ def _parse_optional(document: YamlDocument, sample_type: str, field_map: dict[st
     for name, path in parse_field_map(field_map).items():
         if name in needed and _is_optional(name, path, optional):
             message = f"optional: {sample_type} requires {name}"
-            hint = "remove it from the list, or choose a type in which it is optional, such as CrudeSample"
+            hint = (
+                "remove it from the list; or set sample_type to CrudeSample, or to a class of yours that derives from "
+                f"{sample_type} and gives {name} a default"
+            )
             raise config_error(message, document.where("optional"), hint=hint)
     return optional
 
