@@ -8,7 +8,6 @@ warning. If only the batch size differs, and divides the saved one, several batc
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from wdsctl.core.checkpoint.state import describe_differences
 from wdsctl.core.errors import StateMismatch, join_indented
 from wdsctl.core.hashing import json_digest
+from wdsctl.loader.runtime.user_lines import warn_at_user_line
 
 WEIGHT_FACTS = ("weights", "weight_edits", "schedule_world_size", "blend_entries")  # facts of the order
 MAX_SMALLER_BATCHES = 1024  # that replace one of a saved job: trying all of them takes some milliseconds
@@ -94,13 +94,13 @@ class LoaderPlan:
                 raise _mismatch_error(
                     message, [f"recipe: {saved['recipe']} in the state, {json_digest(self.recipe_facts)} here"]
                 )
-            warnings.warn(f"{message}; each sample still appears once per epoch, but the batches differ", stacklevel=4)
+            warn_at_user_line(f"{message}; each sample still appears once per epoch, but the batches differ")
         lines = describe_differences(saved.get("aux", {}), dict(self.store_digests))
         if lines:
             message = "auxiliary stores have changed since the state was saved"
             if strict:
                 raise _mismatch_error(message, lines)
-            warnings.warn(join_indented(f"{message}; samples made from them may differ:", *lines), stacklevel=4)
+            warn_at_user_line(join_indented(f"{message}; samples made from them may differ:", *lines))
 
     def _changed_datasets(self, saved: Mapping[str, Any]) -> list[str]:
         """A line for each dataset whose data has changed."""
