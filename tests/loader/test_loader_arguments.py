@@ -27,6 +27,20 @@ def test_get_loader_refuses_unknown_argument_by_name() -> None:
     assert raised.value.hint
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("batch_size", "pass batch_size to get_train_dataset"),
+        ("num_workers", r"pass worker_config=WorkerConfig\(num_workers=...\) to get_train_dataset"),
+    ],
+)
+def test_get_loader_names_where_argument_of_dataset_belongs(name: str, hint: str) -> None:
+    options: Any = {name: 2}
+
+    with pytest.raises(UsageError, match=hint):
+        get_loader(get_train_dataset("anywhere"), **options)
+
+
 def test_get_savable_loader_refuses_worker_config_other_than_that_of_dataset() -> None:
     dataset = get_train_dataset("anywhere", worker_config=WorkerConfig(1, 2, 3))
 

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 from threading import RLock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,7 +24,7 @@ from wdsctl.loader import distributed
 from wdsctl.loader.batching.batch import maybe_pin
 from wdsctl.loader.distributed import RankBalancer, needs_balance
 from wdsctl.loader.reading.source import SplitSource
-from wdsctl.loader.recipe.dataset import BaseDataset, TrainDataset, ValDataset, describe_order
+from wdsctl.loader.recipe.dataset import BaseDataset, TrainDataset, ValDataset, describe_order, get_train_dataset
 from wdsctl.loader.recipe.worker_config import WorkerConfig
 from wdsctl.loader.resume.restore import restore_by_key
 from wdsctl.loader.resume.state import LoaderState
@@ -480,8 +481,13 @@ def _check_energon_options(
     dataset_config: WorkerConfig, worker_config: WorkerConfig | None, option_names: Iterable[str]
 ) -> None:
     """Raise UsageError for an argument that Energon's loaders do not have either, and for another WorkerConfig."""
-    for name in set(option_names) - IGNORED_ENERGON_OPTIONS:
-        raise UsageError(f"a loader has no argument {name!r}", hint="see help(get_savable_loader) for its arguments")
+    for name in sorted(set(option_names) - IGNORED_ENERGON_OPTIONS):
+        hint = "see help(get_savable_loader) for its arguments"
+        if name in signature(get_train_dataset).parameters:
+            hint = f"pass {name} to get_train_dataset or get_val_dataset"
+        elif name in signature(WorkerConfig).parameters:
+            hint = f"pass worker_config=WorkerConfig({name}=...) to get_train_dataset or get_val_dataset"
+        raise UsageError(f"a loader has no argument {name!r}", hint=hint)
     if worker_config not in (None, dataset_config):
         raise UsageError(
             "the worker_config of the loader differs from that of its dataset",

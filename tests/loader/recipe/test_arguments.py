@@ -112,6 +112,8 @@ def test_shuffle_multiplier_accepts_numpy_number() -> None:
         ({"repeat": False, "virtual_epoch_length": 3}, "virtual_epoch_length"),
         ({"adopt": "now"}, "adopt is 'now'"),
         ({"uneven": "often"}, "uneven is 'often'"),
+        ({"task_encoder": Raw}, "task_encoder is the class Raw"),
+        ({"task_encoder": len}, "task_encoder is a builtin_function_or_method, expected a TaskEncoder"),
     ],
     ids=str,
 )

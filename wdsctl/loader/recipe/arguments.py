@@ -34,6 +34,9 @@ def check_common_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     encoder, workers, path = checked["task_encoder"], checked["worker_config"], checked["path"]
     if isinstance(encoder, type):
         raise UsageError(f"task_encoder is the class {encoder.__name__}", hint=f"pass an object: {encoder.__name__}()")
+    if encoder is not None and not isinstance(encoder, TaskEncoder):
+        hint = "pass an object of a class that derives from DefaultTaskEncoder and overrides its hooks"
+        raise UsageError(f"task_encoder is a {type(encoder).__name__}, expected a TaskEncoder", hint=hint)
     if workers is not None and not isinstance(workers, WorkerConfig):
         raise UsageError(f"worker_config is {workers!r}", hint="pass WorkerConfig(num_workers=...), or omit it")
     checked["task_encoder"] = encoder = encoder or DefaultTaskEncoder()
