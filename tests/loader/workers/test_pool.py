@@ -87,11 +87,13 @@ def test_failure_to_open_work_is_raised_by_collect() -> None:
             consumer.collect()
 
 
-def test_unpicklable_result_raises_error_of_task() -> None:
+def test_unpicklable_result_raises_error_with_value_and_remedy() -> None:
     with a_pool() as consumer:
         consumer.submit(("call", _generator))
-        with pytest.raises(TypeError, match="generator"):
+        with pytest.raises(LoaderError, match=r"cannot send its batch.*generator") as raised:
             consumer.collect()
+
+    assert raised.value.code == "WDS535"
 
 
 def test_worker_stops_after_error_until_restart() -> None:

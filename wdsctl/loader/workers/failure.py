@@ -64,6 +64,14 @@ def died_twice_error(worker: int, exit_description: str, activity: str, stack_du
     )
 
 
+def unpicklable_result_error(error: Exception) -> LoaderError:
+    return LoaderError(
+        f"a worker cannot send its batch to the training process: {type(error).__name__}: {error}",
+        hint="return tensors, arrays, numbers and texts from the hooks, or objects that can be pickled",
+        code="WDS535",
+    )
+
+
 def _exit_error(error: SystemExit, worker: int) -> LoaderError:
     return LoaderError(
         f"code in worker {worker} asked the process to exit (code {error.code!r})",

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from wdsctl.loader.workers import lifeline, wire
-from wdsctl.loader.workers.failure import to_picklable
+from wdsctl.loader.workers.failure import to_picklable, unpicklable_result_error
 from wdsctl.loader.workers.options import TaskRunner, TaskRunnerFactory
 from wdsctl.loader.workers.pickling import ByteSegment, ResultEncoder, segment_bytes
 from wdsctl.loader.workers.ring import BlockPlacement, RingWriter, close_sent_descriptors, set_own_ring
@@ -107,7 +107,7 @@ class _CommandLoop:
     def _run_task(self, command: wire.Command, raw: bytearray, runner: TaskRunner) -> None:
         self._status_page.begin_task(command.number)
         try:
-            segments = self._encode(runner.run_task(pickle.loads(raw)))  # noqa: S301 - from our own consumer
+            segments = self._encode_result(runner.run_task(pickle.loads(raw)))  # noqa: S301 - from our own consumer
         except BaseException as error:  # noqa: BLE001 - the work is anybody's code; the consumer raises it
             self._status_page.end_task()
             self._send_error(command, error)
@@ -115,6 +115,12 @@ class _CommandLoop:
             # Before the reply: a worker that is killed right after the reply must not seem to have died of this task.
             self._status_page.end_task()
             self._send_reply(wire.RESULT_REPLY, command, segments)
+
+    def _encode_result(self, result: Any) -> list[ByteSegment]:
+        try:
+            return self._encode(result)
+        except Exception as error:
+            raise unpicklable_result_error(error) from error
 
     def _send_error(self, command: wire.Command, error: BaseException) -> None:
         self._is_stopped = True
