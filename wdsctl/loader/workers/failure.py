@@ -72,6 +72,17 @@ def unpicklable_result_error(error: Exception) -> LoaderError:
     )
 
 
+def without_parent_frames(stack_dump: str) -> str:
+    """What faulthandler writes, without the frames that a forked worker has from the process it was forked from."""
+    lines, is_parent = [], False
+    for line in stack_dump.splitlines():
+        is_frame = line.startswith("  File ")
+        if not (is_frame and is_parent):
+            lines.append(line)
+        is_parent = is_frame and (is_parent or line.endswith(" in run_worker"))
+    return "\n".join(lines)
+
+
 def _exit_error(error: SystemExit, worker: int) -> LoaderError:
     return LoaderError(
         f"code in worker {worker} asked the process to exit (code {error.code!r})",

@@ -24,7 +24,7 @@ from typing_extensions import Self
 from wdsctl.core.errors import UsageError
 from wdsctl.loader.workers import wire
 from wdsctl.loader.workers.channel import Channel, ReceivedReply
-from wdsctl.loader.workers.failure import describe_exit, died_twice_error, with_worker_traceback
+from wdsctl.loader.workers.failure import describe_exit, died_twice_error, with_worker_traceback, without_parent_frames
 from wdsctl.loader.workers.launch import Launcher, open_launcher
 from wdsctl.loader.workers.lifeline import send_signal
 from wdsctl.loader.workers.options import PoolOptions, TaskRunnerFactory
@@ -215,7 +215,8 @@ class WorkerPool:
         """Release a dead process so that another one is started, or record why none will be."""
         code = self._launcher.exit_code(slot.pid)
         exit_description = exit_description or describe_exit(code)
-        at, doing, stack = slot.current_task, channel.status_page.activity, read_stack_dump(channel.page_descriptor)
+        at, doing = slot.current_task, channel.status_page.activity
+        stack = without_parent_frames(read_stack_dump(channel.page_descriptor))
         slot.release_process()
         slot.deaths[at] += 1
         if slot.deaths[at] >= _MAX_DEATHS_PER_TASK:
