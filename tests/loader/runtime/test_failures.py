@@ -27,7 +27,7 @@ from wdsctl.loader.runtime.failures import (
     FATAL_ERRORS,
     FatalSampleError,
     describe_sample_location,
-    format_sample_keys,
+    describe_samples,
     get_field,
     reraise_exception,
     set_field,
@@ -129,7 +129,8 @@ def test_wdsctl_error_gets_sample_location_once() -> None:
 def test_get_and_set_field_support_dicts_and_objects() -> None:
     samples = [{"__key__": "a"}, CaptioningSample(__key__="b", image=None, caption="x"), 7]
 
-    assert format_sample_keys([*samples, {"__key__": "d"}, {}]) == "a, b, ? and 2 more"
+    assert describe_samples([*samples, {"__key__": "d"}, {}]) == "samples a, b, ? and 2 more"
+    assert describe_samples([{}, 7]) == "2 samples without __key__"
     for sample in samples:
         set_field(sample, "__key__", "new")
     assert [get_field(sample, "__key__") for sample in samples] == ["new", "new", None]

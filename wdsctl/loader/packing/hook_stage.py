@@ -12,7 +12,7 @@ from wdsctl.core.checkpoint.addresses import encode_sample_list
 from wdsctl.core.errors import LoaderError
 from wdsctl.core.hashing import derive_seed
 from wdsctl.loader.runtime.failure_rates import PACK_COUNTER
-from wdsctl.loader.runtime.failures import FailureTracker, Stats, format_sample_keys, set_field
+from wdsctl.loader.runtime.failures import FailureTracker, Stats, describe_samples, set_field
 from wdsctl.loader.runtime.stage import (
     BANNED_ITEM,
     NO_OUTPUT,
@@ -272,13 +272,5 @@ def run_post_hook(item: PipelineItem, post: Hook | None, failures: FailureTracke
     """The output of `postencode_sample` for a sample of a pack; empty if the hook skips the sample."""
     if post is None:
         return [item.value]
-    output = post.run(item.value, item.origin_hash, failures, _describe_sample)
+    output = post.run(item.value, item.origin_hash, failures, lambda value: describe_samples([value]))
     return [] if output is NO_OUTPUT else [output]
-
-
-def describe_samples(values: Sequence[Any]) -> str:
-    return f"samples {format_sample_keys(values)}"
-
-
-def _describe_sample(value: Any) -> str:
-    return f"sample {format_sample_keys([value])}"

@@ -19,7 +19,6 @@ from wdsctl.core.hashing import hash_one_value
 from wdsctl.loader.packing.candidates import CandidateSource, PackCandidate
 from wdsctl.loader.packing.hook_stage import (
     ALL_BANS,
-    describe_samples,
     has_several_outputs,
     make_pack_item,
     run_post_hook,
@@ -27,7 +26,7 @@ from wdsctl.loader.packing.hook_stage import (
 )
 from wdsctl.loader.packing.too_long import piece_bounds, rebuild_candidate
 from wdsctl.loader.runtime.failure_rates import PACK_COUNTER
-from wdsctl.loader.runtime.failures import FailureTracker, describe_sample_location, set_field
+from wdsctl.loader.runtime.failures import FailureTracker, describe_sample_location, describe_samples, set_field
 from wdsctl.loader.runtime.stage import BANNED_ITEM, PACK_HASH_SALT, Address, Hook, PipelineItem, hash_items
 from wdsctl.loader.samples import BASE_FIELDS, CrudeSample
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from wdsctl.loader.decoding import BatchMemory
 from wdsctl.loader.plan.incompatible_sources import SourceCheckingBatcher, assume_not_incompatible
 from wdsctl.loader.runtime.failure_rates import BATCH_COUNTER
-from wdsctl.loader.runtime.failures import FailureTracker, Stats, format_sample_keys, get_field
+from wdsctl.loader.runtime.failures import FailureTracker, Stats, describe_samples, get_field
 from wdsctl.loader.runtime.stage import NO_OUTPUT, Hook, PipelineItem, check_empty_draws, hash_items
 
 
@@ -125,7 +125,7 @@ class BatchCursor:
     def make_default_batch(self, samples: list[Any]) -> Any:
         """The default batch of these samples; NO_OUTPUT if it fails."""
         self._failures.tally.begin_attempt(BATCH_COUNTER)
-        batch = self._default_hook.run_unseeded(samples, self._failures, _describe_samples)
+        batch = self._default_hook.run_unseeded(samples, self._failures, describe_samples)
         if batch is not NO_OUTPUT:
             self._stats.samples += len(samples)
             self._stats.batches += 1
@@ -172,13 +172,13 @@ class BatchCursor:
         self._failures.tally.begin_attempt(BATCH_COUNTER)
         key = hash_items(items, BATCH_SEED_SALT) if stage.needs_sample_keys else 0
         if stage.batch_hook is not None:
-            batches = stage.batch_hook.outputs(values, key, self._failures, _describe_samples)
+            batches = stage.batch_hook.outputs(values, key, self._failures, describe_samples)
         else:
-            batch = self._default_hook.run_unseeded(values, self._failures, _describe_samples)
+            batch = self._default_hook.run_unseeded(values, self._failures, describe_samples)
             batches = iter(()) if batch is NO_OUTPUT else iter((batch,))
         if stage.encode_batch is None:
             return batches
-        where = _describe_samples(values)
+        where = describe_samples(values)
         if length_hint(batches, 0) == 1:
             return stage.encode_batch.outputs(next(batches), key, self._failures, lambda _: where)
         return self._encode_batches(stage.encode_batch, batches, key, where)
@@ -186,7 +186,3 @@ class BatchCursor:
     def _encode_batches(self, hook: Hook, batches: Iterator[Any], key: int, where: str) -> Iterator[Any]:
         for step, batch in enumerate(batches):
             yield from hook.outputs(batch, key + step, self._failures, lambda _: where)
-
-
-def _describe_samples(values: Sequence[Any]) -> str:
-    return f"samples {format_sample_keys(values)}"

@@ -282,10 +282,13 @@ class FailureTracker:
         self.stats.causes = self.stats.causes + Counter({cause: 1})
 
 
-def format_sample_keys(samples: Sequence[Any]) -> str:
-    """The keys of some samples, if they have them."""
-    keys = [str(get_field(sample, "__key__") or "?") for sample in samples[:3]]
-    return ", ".join(keys) + (f" and {len(samples) - 3} more" if len(samples) > 3 else "")
+def describe_samples(samples: Sequence[Any]) -> str:
+    """The keys of some samples, if they have them; otherwise how many they are."""
+    keys = [get_field(sample, "__key__") for sample in samples[:3]]
+    if not any(keys):
+        return f"{pluralize(len(samples), 'sample')} without __key__"
+    shown = ", ".join(str(key or "?") for key in keys) + (f" and {len(samples) - 3} more" if len(samples) > 3 else "")
+    return f"sample{'s' * (len(samples) > 1)} {shown}"
 
 
 def describe_sample_location(sample: Any) -> str:
