@@ -607,6 +607,12 @@ def test_integers_as_text_are_labels() -> None:
     assert "label: json[label] is in 100 % of samples, whole numbers as text (24 of 24 read)" in detection.reasons
 
 
+def test_booleans_are_labels() -> None:
+    detection = infer_sample_type(make_evidence(jpg=JPEG, json={"label": True}))
+
+    assert (detection.sample_type, detection.field_map["label"]) == ("ImageClassificationSample", "json[label]")
+
+
 @pytest.mark.parametrize(("sample_count", "sample_type"), [(60, "ImageClassificationSample"), (40, "ImageSample")])
 def test_label_of_most_samples_is_optional_field(sample_count: int, sample_type: str) -> None:
     detection = infer_sample_type(make_evidence(jpg=JPEG, json=(sample_count, b'{"label": "3"}')))

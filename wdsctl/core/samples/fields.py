@@ -83,9 +83,9 @@ def extract_field(
 
     A part that a path enters is a dict or list, or bytes or text, which are parsed as JSON. `decoded` keeps parsed
     parts: pass the same dict for all fields of one sample, so that each part is parsed once. A null in the JSON is a
-    value. For a field of whole numbers, a text that spells one gives the number, and an empty text is no value. Without
-    `default`, raises FieldMissing, whose message lists what the sample has. Raises DatasetError WDS220 if a part is not
-    JSON.
+    value. In a field of whole numbers, booleans are 0 and 1, a text that spells a number gives it, and an empty text is
+    no value. Without `default`, raises FieldMissing, whose message lists what the sample has. Raises DatasetError
+    WDS220 if a part is not JSON.
     """
     is_optional = default is not _NO_DEFAULT
     if is_collecting(path, kind):
@@ -104,7 +104,7 @@ def extract_field(
             continue
         if kind == "integer" and found == "":
             continue  # an empty cell of a table
-        return int(found) if kind == "integer" and spells_integer(found) else found
+        return as_integer(found) if kind == "integer" else found
     if is_optional:
         return default
     raise _missing_field_error(path, parts)
@@ -113,6 +113,11 @@ def extract_field(
 def spells_integer(value: Any) -> bool:
     """Whether a value is a text such as `7` or `-1`, like cells of CSV. At most 19 digits, which fit into 64 bits."""
     return isinstance(value, str) and value.isascii() and _INTEGER.fullmatch(value) is not None
+
+
+def as_integer(value: Any) -> Any:
+    """The number that a boolean or a text stands for in a field of whole numbers; all other values unchanged."""
+    return int(value) if isinstance(value, bool) or spells_integer(value) else value
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -49,7 +49,7 @@ _LISTS = ("list", "list of text", "list of numbers", "list of lists", "list of o
 #: Whole parts by the kind of field that they can fill: kinds of content, or labels such as `json/array`.
 _PART_KINDS: dict[str, tuple[str, ...]] = {
     "text": ("text",),
-    "integer": ("integer",),
+    "integer": ("integer", "boolean"),
     "number": ("integer", "number"),
     "list": ("json/array",),
     "object": ("json/object",),
@@ -58,7 +58,7 @@ _PART_KINDS: dict[str, tuple[str, ...]] = {
 #: JSON keys by the kind of field that they can fill; the second table overrides it for fields by name.
 _KEY_KINDS: dict[str, tuple[str, ...]] = {
     "text": ("text",),
-    "integer": ("integer",),
+    "integer": ("integer", "boolean"),
     "number": ("integer", "number"),
     "list": _LISTS,
     "object": ("object",),

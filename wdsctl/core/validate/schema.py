@@ -27,7 +27,7 @@ from wdsctl.core.samples.boxes import BOX_FORMATS, convert_boxes, read_boxes
 from wdsctl.core.samples.conversations import begins_with_assistant, normalize_conversation
 from wdsctl.core.samples.field_map import parse_field_map
 from wdsctl.core.samples.field_path import FieldPath, PartAccess, PathStep
-from wdsctl.core.samples.fields import find_parts, follow_steps, is_collecting, spells_integer
+from wdsctl.core.samples.fields import as_integer, find_parts, follow_steps, is_collecting
 from wdsctl.core.samples.preferences import ANSWER_KEYS, normalize_preference
 from wdsctl.core.samples.subtitles import is_subtitles, read_subtitles
 from wdsctl.core.samples.types import MEDIA_LIST_KINDS, SAMPLE_TYPES, FieldKind, SampleField
@@ -324,12 +324,9 @@ def _read_field_value(
                 return number_type(value)
     if value is not _UNPARSABLE:
         value = _value_at_steps(value, steps, allows_gaps=allows_gaps)
-    return _read_spelled_integer(value) if field.kind == "integer" and isinstance(value, str) else value
-
-
-def _read_spelled_integer(text: str) -> Any:
-    """A cell of a table as the loader reads it."""
-    return int(text) if spells_integer(text) else text or _ABSENT
+    if field.kind == "integer":
+        value = _ABSENT if value == "" else as_integer(value)  # an empty cell of a table is no value
+    return value
 
 
 def _read_cues(text: str, part: PartToCheck, findings: LocatedFindingCollector | None) -> Any:

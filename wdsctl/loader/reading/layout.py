@@ -157,10 +157,10 @@ def _check_fields(config: DatasetConfig, known: Mapping[str, FieldKind], where: 
         )
 
 
-#: Kind of a field -> how messages name its values, and the types of values in JSON that do not fit (bool is an int).
+#: Kind of a field -> how messages name its values, and the types of values in JSON that do not fit.
 _UNFIT_JSON_TYPES: dict[FieldKind, tuple[str, tuple[type, ...]]] = {
     "text": ("text", (int, float, list, dict)),
-    "integer": ("a whole number", (bool, float, str, list, dict)),
+    "integer": ("a whole number", (float, str, list, dict)),
 }
 
 
