@@ -244,6 +244,23 @@ def test_max_failed_fraction_raises_at_end_of_short_pass(tmp_path: Path, workers
         assert "5 of the last 50 samples" in error.message
 
 
+def test_selections_do_not_count_as_packs(tmp_path: Path) -> None:
+    path = a_dataset(tmp_path, 40, parts=numbered)
+
+    class Packs(Raw):
+        def select_samples_to_pack(self, samples: list[Any]) -> Any:
+            return [samples]
+
+        def pack_selected_samples(self, samples: list[Any]) -> Any:
+            if any(int(sample["__key__"]) == 0 for sample in samples):
+                raise ValueError("one pack of eight lanes")
+            return samples[0]
+
+    dataset = get_train_dataset(path, batch_size=1, packing_buffer_size=10, repeat=False, task_encoder=Packs())
+
+    assert "1 of the last 8 packs failed (12.5%)" in count_batches_until_error(dataset, 0.1)[1].message
+
+
 def test_max_failed_fraction_counts_batches_built_in_bulk(tmp_path: Path) -> None:
     path = a_dataset(tmp_path, 60, shard_samples=20, parts=numbered)
     (tmp_path / "shard-001.tar").unlink()

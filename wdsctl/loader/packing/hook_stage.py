@@ -11,7 +11,7 @@ from typing import Any
 from wdsctl.core.checkpoint.addresses import encode_sample_list
 from wdsctl.core.errors import LoaderError
 from wdsctl.core.hashing import derive_seed
-from wdsctl.loader.runtime.failure_rates import PACK_COUNTER
+from wdsctl.loader.runtime.failure_rates import BUFFER_COUNTER, PACK_COUNTER
 from wdsctl.loader.runtime.failures import FailureTracker, Stats, describe_samples, set_field
 from wdsctl.loader.runtime.stage import (
     BANNED_ITEM,
@@ -167,7 +167,7 @@ class HookPackCursor:
     def _select_packs(self, items: list[PipelineItem]) -> PackSelection:
         values = [item.value for item in items]
         select = self._stage.select
-        self._failures.tally.begin_attempt(PACK_COUNTER)
+        self._failures.tally.begin_attempt(BUFFER_COUNTER)
         chosen = select.run(values, hash_items(items, PACK_HASH_SALT), self._failures, describe_samples)
         if chosen is NO_OUTPUT:
             return []

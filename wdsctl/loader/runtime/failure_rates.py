@@ -15,12 +15,13 @@ from typing import NamedTuple, Protocol
 from wdsctl.core.errors import LoaderError
 from wdsctl.loader.runtime.logs import logger
 
-RATE_WINDOW_SIZE = 1000  # samples of a source, or batches, or packs
+RATE_WINDOW_SIZE = 1000  # samples of a source, or batches, packs or buffers
 LOGGED_FAILURE_RATE = 0.01  # of a window; above it, a warning is logged
 LOG_INTERVAL_SECONDS = 60.0
 
-#: Counters of batches and packs. Samples are counted by the number of their source.
-BATCH_COUNTER, PACK_COUNTER = -1, -2
+#: Counters of batches, packs, and packing buffers. Samples are counted by the number of their source.
+BATCH_COUNTER, PACK_COUNTER, BUFFER_COUNTER = -1, -2, -3
+_COUNTER_NAMES = {BATCH_COUNTER: "batches", PACK_COUNTER: "packs", BUFFER_COUNTER: "packing buffers"}
 
 _BUCKET_SIZE = RATE_WINDOW_SIZE // 10
 _MAX_SOURCES_SHOWN = 5  # sources in one message
@@ -28,7 +29,7 @@ _MAX_EXAMPLE_CHARS = 400  # characters
 
 
 class FailureCount(NamedTuple):
-    """`counter`: the number of a source, BATCH_COUNTER or PACK_COUNTER. `example`: the error of one of the failures."""
+    """`counter`: the number of a source, or one of _COUNTER_NAMES. `example`: the error of one of the failures."""
 
     counter: int
     cause: str
@@ -206,9 +207,7 @@ class _Window:
             causes[each.cause] += each.times
         cause, count = causes.most_common(1)[0]
         example = next(each.example for each in found if each.cause == cause)
-        name = {BATCH_COUNTER: "batches", PACK_COUNTER: "packs"}.get(
-            counter
-        ) or f"samples of {sources[counter].dataset_path}"
+        name = _COUNTER_NAMES.get(counter) or f"samples of {sources[counter].dataset_path}"
         often = "all" if count == self.failed else f"{count:,} of them"
         return (
             f"{self.failed:,} of the last {self.tried:,} {name} failed ({self.share:.1%}), {often} by {cause}; "

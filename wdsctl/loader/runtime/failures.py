@@ -30,7 +30,7 @@ from wdsctl.core.errors import (
 from wdsctl.core.storage.storage import ReadCounts
 from wdsctl.core.text import pluralize
 from wdsctl.loader.runtime.failure_causes import describe_cause
-from wdsctl.loader.runtime.failure_rates import BATCH_COUNTER, PACK_COUNTER, FailureTally
+from wdsctl.loader.runtime.failure_rates import BATCH_COUNTER, BUFFER_COUNTER, PACK_COUNTER, FailureTally
 from wdsctl.loader.runtime.logs import logger
 
 
@@ -138,7 +138,7 @@ MAX_FAILURES_IN_A_ROW = 100  # failures in a row of one hook before the loader g
 _COUNTER_BY_HOOK = {
     "batch": BATCH_COUNTER,
     "encode_batch": BATCH_COUNTER,
-    "select_samples_to_pack": PACK_COUNTER,
+    "select_samples_to_pack": BUFFER_COUNTER,
     "pack_selected_samples": PACK_COUNTER,
 }
 
