@@ -38,6 +38,8 @@ from wdsctl.core.split.report import Move
 from wdsctl.core.split.split import SamplesWouldMoveError
 
 QUIET = Output(quiet=True)
+UNSURE = replace(DETECTION, confidence=0.75)
+QUESTION_ABOUT_TYPE = "the detection is uncertain; use the detected type?"
 
 
 @dataclass
@@ -58,6 +60,11 @@ class Answers:
         answer = next(self.answers)
         assert isinstance(answer, bool)
         return answer
+
+
+def unsure_prepare() -> FakePrepare:
+    """A fake prepare whose detected sample type is uncertain."""
+    return FakePrepare(a_prepare_report(detection=UNSURE))
 
 
 def make_answers(*values: str | bool) -> Answers:
@@ -92,15 +99,15 @@ def photos(tmp_path: Path) -> str:
     return str(folder)
 
 
-def test_wizard_asks_for_destination_split_and_type_of_raw_folder(photos: str) -> None:
-    ask, prepare = make_answers("", "8,1,1", True), FakePrepare()
+def test_wizard_asks_for_destination_split_and_uncertain_type_of_raw_folder(photos: str) -> None:
+    ask, prepare = make_answers("", "8,1,1", True), unsure_prepare()
 
     run_wizard(PrepareCommand(source=photos, dest=None, request=PrepareRequest()), ask, prepare)
 
     [request] = prepare.requests
     assert request.dest == f"{photos}-shards"
     assert request.request.split == parse_split_shares("8,1,1")
-    assert [question.split()[0] for question in ask.questions] == ["folder", "split,", "use"]
+    assert [question.split()[0] for question in ask.questions] == ["folder", "split,", "the"]
 
 
 @pytest.mark.parametrize(
@@ -132,7 +139,7 @@ def test_wizard_asks_nothing_that_options_define(photos: str) -> None:
 
 def test_wizard_empty_split_answer_means_no_split(photos: str) -> None:
     prepare = FakePrepare()
-    run_wizard(PrepareCommand(source=photos, dest="shards", request=PrepareRequest()), make_answers("", True), prepare)
+    run_wizard(PrepareCommand(source=photos, dest="shards", request=PrepareRequest()), make_answers(""), prepare)
     assert prepare.requests[0].request.split is None
 
 
@@ -141,7 +148,7 @@ def test_wizard_ignores_options_of_splits_if_split_answer_is_empty(
 ) -> None:
     prepare = FakePrepare()
     request = PrepareCommand(source=photos, dest="shards", request=PrepareRequest(split_by="sample", seed=3))
-    run_wizard(request, make_answers("", True), prepare, Output())
+    run_wizard(request, make_answers(""), prepare, Output())
     taken = prepare.requests[0].request
     assert (taken.split, taken.split_by, taken.seed) == (None, "auto", 0)
     assert "ignored without a split: --by and --seed" in capsys.readouterr().err
@@ -151,7 +158,7 @@ def test_wizard_asks_again_after_invalid_split(photos: str, capsys: pytest.Captu
     prepare = FakePrepare()
 
     request = PrepareCommand(source=photos, dest="shards", request=PrepareRequest())
-    run_wizard(request, make_answers("8,,1", "9,1", True), prepare, Output())
+    run_wizard(request, make_answers("8,,1", "9,1"), prepare, Output())
 
     assert prepare.requests[0].request.split == parse_split_shares("9,1")
     assert "before or after a comma" in capsys.readouterr().err
@@ -159,7 +166,7 @@ def test_wizard_asks_again_after_invalid_split(photos: str, capsys: pytest.Captu
 
 def test_wizard_shows_what_it_asks_about_even_if_quiet(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
     request = PrepareCommand(source=photos, dest=None, request=PrepareRequest())
-    run_wizard(request, make_answers("", "8,,1", "9,1", True), FakePrepare(), QUIET)
+    run_wizard(request, make_answers("", "8,,1", "9,1", True), unsure_prepare(), QUIET)
 
     shown = capsys.readouterr().err
     assert [text in shown for text in ("folder: ", "before or after a comma", "detected:")] == [True] * 3
@@ -168,7 +175,7 @@ def test_wizard_shows_what_it_asks_about_even_if_quiet(photos: str, capsys: pyte
 def test_wizard_replaces_rejected_detection_before_prepare_runs(photos: str) -> None:
     ask, prepare = (
         make_answers("9,1", False, "vqua", "vqa", "", "image=jpg,context=txt", "image=jpg,context=json[q]"),
-        FakePrepare(),
+        unsure_prepare(),
     )
 
     run_wizard(PrepareCommand(source=photos, dest="shards", request=PrepareRequest()), ask, prepare)
@@ -178,11 +185,11 @@ def test_wizard_replaces_rejected_detection_before_prepare_runs(photos: str) -> 
     assert request.request.field_map == {"image": "jpg", "context": "json[q]"}
 
 
-def test_wizard_prints_detection_with_reasons(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wizard_prints_uncertain_detection_with_reasons(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
     run_wizard(
         PrepareCommand(source=photos, dest="shards", request=PrepareRequest()),
         make_answers("9,1", True),
-        FakePrepare(),
+        unsure_prepare(),
         Output(),
     )
 
@@ -193,7 +200,7 @@ def test_wizard_prints_detection_with_reasons(photos: str, capsys: pytest.Captur
 
 
 def test_wizard_asks_no_fields_of_crude_sample(photos: str) -> None:
-    prepare = FakePrepare()
+    prepare = unsure_prepare()
     run_wizard(
         PrepareCommand(source=photos, dest="shards", request=PrepareRequest()),
         make_answers("", False, "crude"),
@@ -203,7 +210,7 @@ def test_wizard_asks_no_fields_of_crude_sample(photos: str) -> None:
 
 
 def test_wizard_runs_nothing_if_aborted_at_last_question(photos: str) -> None:
-    prepare = FakePrepare()
+    prepare = unsure_prepare()
     with pytest.raises(StopIteration):
         run_wizard(
             PrepareCommand(source=photos, dest="shards", request=PrepareRequest()),
@@ -214,11 +221,16 @@ def test_wizard_runs_nothing_if_aborted_at_last_question(photos: str) -> None:
     assert prepare.requests == []
 
 
-def test_wizard_leaves_accepted_type_to_detection_in_whole_dataset(photos: str) -> None:
-    prepare = FakePrepare()
-    outcome = run_wizard(
-        PrepareCommand(source=photos, dest="shards", request=PrepareRequest()), make_answers("", True), prepare
-    )
+def test_wizard_shows_sure_type_without_question_and_leaves_it_to_detection_in_whole_dataset(
+    photos: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ask, prepare = make_answers(""), FakePrepare()
+    command = PrepareCommand(source=photos, dest="shards", request=PrepareRequest())
+    outcome = run_wizard(command, ask, prepare, Output())
+
+    assert [question.split()[0] for question in ask.questions] == ["split,"]
+    shown = capsys.readouterr().err
+    assert "detected: CaptioningSample: image=jpg, caption=json[caption] (confidence 97 %)" in shown
 
     [request] = prepare.requests
     assert (request.request.sample_type, request.request.field_map) == ("", {})
@@ -237,7 +249,7 @@ def test_wizard_writes_same_dataset_yaml_as_run_without_questions(
 
     prepare_dataset(source, without)
     command = PrepareCommand(source=source, dest=with_questions, request=PrepareRequest())
-    outcome = prepare_with_questions(command, Interview(make_answers("", True)), QUIET)
+    outcome = prepare_with_questions(command, Interview(make_answers("")), QUIET)
 
     written = load_config(f"{with_questions}/.wdsctl/dataset.yaml")
     assert written.field_map == {"image": "jpg,webp", "caption": "json[caption]"}
@@ -253,12 +265,12 @@ def test_wizard_writes_same_dataset_yaml_as_run_without_questions(
 def test_wizard_question_mark_lists_choices_and_asks_again(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
     ask, prepare = (
         make_answers("?", "", "?", "8,1,1", False, "?", "vqa", "?", "image=jpg,context=json[q]"),
-        FakePrepare(),
+        unsure_prepare(),
     )
     run_wizard(PrepareCommand(source=photos, dest=None, request=PrepareRequest()), ask, prepare)
 
     assert [question.split()[0] for question in ask.questions] == [
-        *("folder", "folder", "split,", "split,", "use", "sample", "sample", "field", "field")
+        *("folder", "folder", "split,", "split,", "the", "sample", "sample", "field", "field")
     ]
     shown = capsys.readouterr().err
     for text in ("train=0.98,val=0.02", "OCRSample: ", "fields of VQASample", "(optional)", "parts: jpg, json"):
@@ -266,7 +278,7 @@ def test_wizard_question_mark_lists_choices_and_asks_again(photos: str, capsys: 
 
 
 def test_wizard_shortens_long_list_of_reasons(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
-    many = replace(DETECTION, reasons=tuple(f"reason {i} {'so ' * 30}" for i in range(30)))
+    many = replace(UNSURE, reasons=tuple(f"reason {i} {'so ' * 30}" for i in range(30)))
     prepare = FakePrepare(a_prepare_report(detection=many))
     run_wizard(
         PrepareCommand(source=photos, dest="shards", request=PrepareRequest()),
@@ -408,7 +420,7 @@ def test_wizard_confirms_uncertain_type_and_adds_it_to_command(photos: str) -> N
 
     outcome = run_wizard(PrepareCommand(source=photos, dest="shards", request=options), ask, prepare)
 
-    assert ask.questions == ["the detection is uncertain; use the detected type?"]
+    assert ask.questions == [QUESTION_ABOUT_TYPE]
     assert [request.request.sample_type for request in prepare.requests] == [DETECTION.sample_type]
     assert prepare.requests[0].request.field_map == {}
     assert "--sample-type" in " ".join(command_lines(outcome.command, 200))
@@ -421,22 +433,21 @@ def test_wizard_confirms_uncertain_type_and_adds_it_to_command(photos: str) -> N
 def test_wizard_asks_again_if_whole_dataset_is_uncertain(
     photos: str, answers: tuple[str | bool, ...], sample_type: str, is_accepted: bool
 ) -> None:
-    doubtful = replace(DETECTION, confidence=0.75)
     requests: list[PrepareCommand] = []
 
     def run(request: PrepareCommand, _output: Output) -> PrepareReport:
         requests.append(request)
         if not request.request.sample_type:
-            raise UnsureTypeError(locate(photos), doubtful)
+            raise UnsureTypeError(locate(photos), UNSURE)
         return a_prepare_report()
 
-    ask = make_answers(True, *answers)
+    ask = make_answers(*answers)
     request = PrepareCommand(source=photos, dest="shards", request=PrepareRequest(split={"train": 1.0}))
     outcome = prepare_with_questions(request, Interview(ask), QUIET, run, lambda _request, _output: DETECTION)
 
-    assert ask.questions[:2] == ["use it?", "the detection is uncertain; use the detected type?"]
+    assert ask.questions[0] == QUESTION_ABOUT_TYPE
     assert f"--sample-type {sample_type} --no-input" in command_lines(outcome.command, 1000)[0]
-    assert outcome.command.accepted == (doubtful if is_accepted else None)
+    assert outcome.command.accepted == (UNSURE if is_accepted else None)
     assert len(requests) == 2
 
 

@@ -18,11 +18,16 @@ if TYPE_CHECKING:
 FIELDS_SHOWN = 30
 
 
-def detection_rows(detection: Detection, *, explain: bool = False) -> list[tuple[str, RenderableType]]:
-    """The sample type that was recognised, why, and why not the next best one; with `explain`, why no other."""
+def detected_type_text(detection: Detection) -> str:
+    """The sample type that was recognised, with its fields and its confidence."""
     fields = f": {format_field_map(detection.field_map)}" if detection.field_map else ""
     sure = f" (confidence {format_share(detection.confidence)})" if detection.confidence else ""
-    rows: list[tuple[str, RenderableType]] = [("type", f"{detection.sample_type}{fields}{sure}")]
+    return f"{detection.sample_type}{fields}{sure}"
+
+
+def detection_rows(detection: Detection, *, explain: bool = False) -> list[tuple[str, RenderableType]]:
+    """The sample type that was recognised, why, and why not the next best one; with `explain`, why no other."""
+    rows: list[tuple[str, RenderableType]] = [("type", detected_type_text(detection))]
     rows += [("", reason) for reason in detection.reasons]
     shown = detection.rejected[: None if explain else 1]
     rows += [("", f"not {rejected.sample_type}: {rejected.reason}") for rejected in shown]

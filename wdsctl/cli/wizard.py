@@ -112,7 +112,7 @@ class PrepareCommand:
     """The arguments of `prepare`.
 
     `preview`: of a source that an importer reads, and that is not prepared yet. `accepted`: the sample type of some
-    samples that the user confirmed; `prepare` detects it again in the whole dataset.
+    samples that is sure, or that the user confirmed; `prepare` detects it again in the whole dataset.
     """
 
     source: str
@@ -368,30 +368,34 @@ def confirm_sample_type(
     interview: Interview,
     output: Output,
 ) -> PrepareCommand:
-    """Record the detected sample type as accepted, or add the one that the user names instead to the request.
+    """Show the detected sample type. If it is uncertain, ask, and add the type that the user wants to the request.
 
-    The request gets an accepted type only if it is uncertain, and no field map: `prepare` detects the fields in the
-    whole dataset, of which the user has seen some samples.
+    The request gets no field map with an accepted type: `prepare` detects the fields in the whole dataset, of which the
+    user has seen some samples.
     """
+    from wdsctl.cli.recognition import detected_type_text
+
     request = command.request
     if request.sample_type or request.field_map or (detection := detect(command, output)) is None:
         return command
+    if detection.is_sure:  # `--sample-type` changes it later without new shards
+        output.note(f"detected: {detected_type_text(detection)}")
+        return replace(command, accepted=detection)
     return _choose_type(command, detection, "detected:", interview, output)
 
 
 def _choose_type(
     command: PrepareCommand, detection: Detection, title: str, interview: Interview, output: Output
 ) -> PrepareCommand:
-    """Show a detected sample type, and record it as accepted, or ask for another one."""
+    """Show an uncertain sample type, and add it to the request if the user accepts it, or the type that they name."""
     from wdsctl.cli.tables import labelled_lines
 
     request = command.request
     show = output.note if interview.yes else output.warn
     show(title, labelled_lines(_fit_to_screen(detection)))
     choices = "y: use the detected type. n: choose another sample type:\n" + _type_lines()
-    question = "use it?" if detection.is_sure else "the detection is uncertain; use the detected type?"
-    if interview.confirm(question, choices=choices):
-        if not (detection.is_sure or interview.yes):
+    if interview.confirm("the detection is uncertain; use the detected type?", choices=choices):
+        if not interview.yes:
             request = replace(request, sample_type=detection.sample_type)
         return replace(command, request=request, accepted=detection)
     sample_type = interview.ask_until("sample type (? lists them)", _parse_sample_type, output, choices=_type_lines())
@@ -422,7 +426,10 @@ def _type_lines() -> str:
         name: ", ".join(field.name for field in fields if field.required) for name, fields in SAMPLE_TYPES.items()
     }
     return "\n".join(
-        [*(f"  {name}: {fields}" for name, fields in required.items()), f"  {CRUDE}: all parts, undecoded"]
+        [
+            *(f"  {name}: {fields}" for name, fields in required.items()),
+            f"  {CRUDE}: any parts; each sample is a dict of them",
+        ]
     )
 
 

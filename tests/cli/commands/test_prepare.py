@@ -21,6 +21,8 @@ from tests.killing import Moment, environment
 from wdsctl.cli.commands.prepare import command
 from wdsctl.core.prepare.request import PrepareRequest
 
+UNSURE_QUESTION = "the detection is uncertain"
+
 
 def test_prepare_writes_shards_from_raw_folder(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
     dest = tmp_path / "made"
@@ -165,7 +167,7 @@ def test_prepare_option_defaults_match_prepare_request() -> None:
 def test_prepare_on_terminal_prompts_and_prints_equivalent_command(
     wdsctl: Wdsctl, photos: Path, tmp_path: Path
 ) -> None:
-    screen = run_in_terminal(["prepare", "photos"], tmp_path, [("shards", ""), ("split", "2,1"), ("use it?", "")])
+    screen = run_in_terminal(["prepare", "photos"], tmp_path, [("shards", ""), ("split", "2,1")])
 
     assert "(photos-shards)" in screen or "[photos-shards]" in screen
     assert max(len(line) for line in screen.splitlines() if "\x1b" not in line) <= 80
@@ -186,18 +188,19 @@ def test_prepare_no_input_asks_no_questions(photos: Path, tmp_path: Path) -> Non
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
 def test_prepare_writes_nothing_before_last_answer(photos: Path, shards: Path, tmp_path: Path) -> None:
+    add_unused_texts(photos)
     before = sorted(tmp_path.rglob("*"))
-    no = [("split", "2,1"), ("use it?", "n"), ("sample type", "\x04")]
+    no = [("split", "2,1"), (UNSURE_QUESTION, "n"), ("sample type", "\x04")]
     run_in_terminal(["prepare", "photos"], tmp_path, [("shards", ""), *no], code=130)
     assert sorted(tmp_path.rglob("*")) == before
-    run_in_terminal(["prepare", str(shards)], tmp_path, no, code=130)
+    run_in_terminal(["prepare", str(shards)], tmp_path, [("split", "\x04")], code=130)
     assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
 def test_prepare_prompts_for_missing_source(photos: Path, tmp_path: Path) -> None:
     dialogue = [("data to prepare", "?"), ("labels.csv", ""), ("the path is empty", "photos")]
-    screen = run_in_terminal(["prepare"], tmp_path, [*dialogue, ("shards", "made"), ("split", ""), ("use it?", "y")])
+    screen = run_in_terminal(["prepare"], tmp_path, [*dialogue, ("shards", "made"), ("split", "")])
 
     assert "wdsctl prepare photos made --no-input" in screen
     assert (tmp_path / "made" / ".wdsctl" / "dataset.yaml").exists()
@@ -210,7 +213,7 @@ def test_prepare_prompts_again_for_invalid_source_or_destination(photos: Path, t
     dialogue = [
         *[("data to prepare", "photo"), ("does not exist", "nothing"), ("the folder is empty", "photos")],
         *[("shards", "photos/made"), ("overlap", "notes.txt"), ("is a file", "made")],
-        *[("split", ""), ("use it?", "y")],
+        ("split", ""),
     ]
     screen = run_in_terminal(["prepare"], tmp_path, dialogue)
 
@@ -230,9 +233,10 @@ def test_prepare_reports_invalid_paths_before_prompting(photos: Path, tmp_path: 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
 @pytest.mark.parametrize("key", ["\x03", "\x04"])
 def test_prepare_interrupted_at_prompt_reports_that_nothing_was_written(photos: Path, tmp_path: Path, key: str) -> None:
+    add_unused_texts(photos)
     before = sorted(tmp_path.rglob("*"))
     answers = [("data to prepare", "photos"), ("shards", "made"), ("split", "")]
-    for i, question in enumerate(["data to prepare", "shards", "split", "use it?"]):
+    for i, question in enumerate(["data to prepare", "shards", "split", UNSURE_QUESTION]):
         screen = run_in_terminal(["prepare"], tmp_path, [*answers[:i], (question, key)], code=130)
         assert screen.endswith("\ninterrupted; wdsctl wrote nothing\n")
         assert "run the same command" not in screen
@@ -242,6 +246,23 @@ def test_prepare_interrupted_at_prompt_reports_that_nothing_was_written(photos: 
 def test_prepare_requires_source_without_terminal(wdsctl: Wdsctl) -> None:
     result = wdsctl("prepare")
     assert (result.code, "missing argument 'SOURCE'" in result.stderr) == (2, True)
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+def test_prepare_on_terminal_asks_no_question_if_options_are_given_and_type_is_sure(
+    photos: Path, tmp_path: Path
+) -> None:
+    screen = run_in_terminal(["prepare", "photos", "made", "--split", "2,1"], tmp_path, [])
+
+    assert "detected: TextSample: text=txt" in screen
+    assert "the same without questions" not in screen
+    assert (tmp_path / "made" / ".wdsctl" / "dataset.yaml").exists()
+
+
+def add_unused_texts(photos: Path) -> None:
+    """Give each sample a second text, which makes its type uncertain."""
+    for text in list(photos.rglob("*.txt")):
+        text.with_suffix(".fr.txt").write_bytes(b"un chat")
 
 
 def run_in_terminal(argv: list[str], cwd: Path, dialogue: list[tuple[str, str]], *, code: int = 0) -> str:
