@@ -237,7 +237,7 @@ class UnsureTypeError(UsageError):
         field_map = format_field_map_text(self.detection.field_map)
         take = format_command("--sample-type", self.detection.sample_type, "--field-map", field_map)
         crude = format_command("--sample-type", CRUDE)
-        self.hint = f"to accept this sample type, run {take}; to get all parts undecoded, run {crude}"
+        self.hint = f"to accept this sample type, run {take}; to get a dict of all parts, run {crude}"
 
 
 def detect_dataset_type(location: DatasetLocation, generation: int) -> Detection:
