@@ -273,7 +273,14 @@ def test_wizard_question_mark_lists_choices_and_asks_again(photos: str, capsys: 
         *("folder", "folder", "split,", "split,", "the", "sample", "sample", "field", "field")
     ]
     shown = capsys.readouterr().err
-    for text in ("train=0.98,val=0.02", "OCRSample: ", "CrudeSample: any parts; ", "fields of VQASample", "(optional)", "parts: jpg, json"):
+    for text in (
+        "train=0.98,val=0.02",
+        "OCRSample: ",
+        "CrudeSample: any parts; ",
+        "fields of VQASample",
+        "(optional)",
+        "parts: jpg, json",
+    ):
         assert text in shown
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import MISSING, fields, is_dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from wdsctl.core.errors import UsageError
 from wdsctl.core.urls import redact_secrets
@@ -16,22 +16,44 @@ from wdsctl.core.urls import redact_secrets
 MAX_ARGUMENT_CHARS = 200  # length limit of one stored argument: a list of shards may be long
 
 
-_COMMAND_LINE: ContextVar[tuple[str, tuple[str, ...]] | None] = ContextVar("typed", default=None)
+class Invocation(NamedTuple):
+    """A command line, or a call from Python. A ledger has one run of each invocation, whatever its steps."""
+
+    command: str  # one or two words
+    arguments: tuple[str, ...]
+    token: str  # 32 random hexadecimal digits
+
+
+_INVOCATION: ContextVar[Invocation | None] = ContextVar("invocation", default=None)
 
 
 @contextmanager
 def recording_invocation(command: str, arguments: Sequence[str]) -> Iterator[None]:
-    """Record runs within the block as the command line `command` (one or two words) with `arguments`."""
-    token = _COMMAND_LINE.set((command, tuple(map(redact_secrets, arguments))))
+    """Record all runs within the block, in each ledger, as one run of `command` (one or two words) with `arguments`."""
+    token = _INVOCATION.set(_new_invocation(command, arguments))
     try:
         yield
     finally:
-        _COMMAND_LINE.reset(token)
+        _INVOCATION.reset(token)
 
 
-def current_invocation(command: str, arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """Return the command line that the user typed; without one, `command` and `arguments`."""
-    return _COMMAND_LINE.get() or (command, arguments)
+@contextmanager
+def recording_call(command: str, arguments: Sequence[str]) -> Iterator[None]:
+    """As `recording_invocation`, for a function that users call from Python; within an invocation, continue it."""
+    token = _INVOCATION.set(current_invocation(command, arguments))
+    try:
+        yield
+    finally:
+        _INVOCATION.reset(token)
+
+
+def current_invocation(command: str, arguments: Sequence[str]) -> Invocation:
+    """Return what `recording_invocation` has set; otherwise a new invocation of `command` with `arguments`."""
+    return _INVOCATION.get() or _new_invocation(command, arguments)
+
+
+def _new_invocation(command: str, arguments: Sequence[str]) -> Invocation:
+    return Invocation(command, tuple(map(redact_secrets, arguments)), os.urandom(16).hex())
 
 
 def describe_request(request: Any) -> list[str]:

@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import a_dataset, samples, some_shards
-from wdsctl.core.catalog.history import read_log, read_run
+from tests.build import a_dataset, an_image, samples, some_shards
+from wdsctl.core.catalog.history import read_log, read_run, record_run
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.dataset.location import locate
-from wdsctl.core.errors import CatalogError, InputError
+from wdsctl.core.errors import CatalogError, Finding, InputError, count_by_code
 from wdsctl.core.index.index import index
+from wdsctl.core.invocation import recording_invocation
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.progress import SILENT_PROGRESS
 from wdsctl.core.split.split import split_by_ratios
 
 HANGING_RUN = """
@@ -135,6 +138,38 @@ def test_api_calls_are_recorded_with_arguments(root: str) -> None:
         ("split", (root, "shares=train=8,val=1", "seed=3")),
         ("index", (root, "missing=keep")),
     ]
+
+
+def test_read_log_has_one_run_of_each_prepare(tmp_path: Path) -> None:
+    """A table is converted and then prepared in place; both steps have findings."""
+    table = tmp_path / "t.csv"
+    table.write_text("image,caption\na.jpg,a cat\nmissing.jpg,a dog\n")
+    (tmp_path / "a.jpg").write_bytes(an_image("jpeg"))
+    dest = str(tmp_path / "made")
+    prepare(str(table), dest)
+
+    (run,) = read_log(dest).runs
+    assert (run.command, run.argv, run.status) == ("prepare", (str(table), dest), "partial")
+    assert run.before is None
+    assert run.after is not None
+    assert run.findings == dict(count_by_code(read_run(dest, 1).findings))
+
+    with recording_invocation("prepare", ["t.csv", "made"]):
+        prepare(str(table), dest)
+    assert [run.argv for run in read_log(dest).runs] == [("t.csv", "made"), (str(table), dest)]
+
+
+def test_continued_run_stores_each_finding_once(root: str) -> None:
+    finding = Finding(code="WDS101", severity="error", message="broken", shard="a.tar")
+    with recording_invocation("prepare", ["x"]):
+        for more in ([], [Finding(code="WDS102", severity="warning", message="odd")]):
+            with record_run(locate(root), "index", [], SILENT_PROGRESS) as entry:
+                assert read_log(root).runs[0].status == "running"
+                entry.findings += [finding, *more]
+
+    report = read_run(root, 2)
+    assert [each.code for each in report.findings] == ["WDS101", "WDS102"]
+    assert (report.run.status, report.run.findings) == ("partial", {"WDS101": 1, "WDS102": 1})
 
 
 def test_run_times_have_milliseconds(root: str) -> None:

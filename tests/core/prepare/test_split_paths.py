@@ -104,7 +104,7 @@ def test_prepare_names_joined_configurations(tmp_path: Path, dest: str | None) -
     findings = [*report.index.findings, *(report.conversion.findings if report.conversion else ())]
 
     assert [finding.code for finding in findings] == ["WDS260"]
-    command = f"wdsctl prepare {root}/de" if dest is None else f"wdsctl convert {root}/de DEST"
+    command = f"wdsctl prepare {root}/de" if dest is None else f"wdsctl prepare {root}/de DEST"
     assert f"de/ and en/; to take one, pass its folder: `{command}`" in findings[0].message
 
 

@@ -23,7 +23,7 @@ from wdsctl.core.errors import (
     WdsctlError,
     count_by_code,
 )
-from wdsctl.core.invocation import current_invocation
+from wdsctl.core.invocation import Invocation, current_invocation
 from wdsctl.core.jobs import StageStopped
 from wdsctl.core.progress import Progress
 from wdsctl.core.version import VERSION
@@ -48,8 +48,8 @@ def record_run(
 ) -> Iterator[RunRecord]:
     """Record the run in the ledger. If that fails, note it for the user, and let the run continue.
 
-    The record has the command line as typed, or `command` and `arguments` for a call from Python. In a dataset that the
-    user cannot write, nothing is recorded and nothing noted.
+    The record has the command line as typed, or `command` and `arguments` for a call from Python. Further runs of the
+    same invocation continue the record. In a dataset that the user cannot write, nothing is recorded and nothing noted.
     """
     if not os.access(location.meta, os.W_OK):
         yield RunRecord(None)
@@ -63,15 +63,16 @@ def record_run(
     with closing(ledger):
         for note in ledger.notes:
             progress.note(note)
-        yield from _record_in_ledger(ledger, location.catalog, *current_invocation(command, arguments), progress)
+        yield from _record_in_ledger(ledger, location.catalog, current_invocation(command, arguments), progress)
 
 
-def _record_in_ledger(
-    ledger: Ledger, catalog: str, command: str, arguments: Sequence[str], progress: Progress
-) -> Iterator[RunRecord]:
+def _record_in_ledger(ledger: Ledger, catalog: str, invocation: Invocation, progress: Progress) -> Iterator[RunRecord]:
     began: dict[str, Any] = {"process": process_identity(), "before": catalog_state(catalog)}
     try:
-        run = ledger.begin_run(command, arguments, version=VERSION, details=began)
+        run = ledger.begin_run(
+            invocation.command, invocation.arguments, version=VERSION, details=began, token=invocation.token
+        )
+        (begun,), earlier = ledger.runs(run_id=run), ledger.findings(run)
     except _LEDGER_ERRORS as error:
         progress.note(_not_recorded_message(error))
         yield RunRecord(None, error)
@@ -80,15 +81,19 @@ def _record_in_ledger(
     status: RunStatus = "failed"
     try:
         yield entry
-        status = "partial" if any(finding.severity == "error" for finding in entry.findings) else "ok"
+        found = [*earlier, *entry.findings]
+        status = "partial" if any(finding.severity == "error" for finding in found) else "ok"
     except (KeyboardInterrupt, StageStopped):
         status = "interrupted"
         raise
     finally:
-        details = {**began, "after": catalog_state(catalog), "findings": dict(count_by_code(entry.findings))}
+        known = set(earlier)
+        new = [finding for finding in entry.findings if finding not in known]
+        counts = dict(count_by_code([*earlier, *new]))
+        details = {**begun["details"], "after": catalog_state(catalog), "findings": counts}
         try:  # an error here must not replace the result of the run, nor its own error
             if status in ("ok", "partial"):
-                ledger.add_findings(run, entry.findings)
+                ledger.add_findings(run, new)
             ledger.finish_run(run, status, details)
         except _LEDGER_ERRORS as error:
             progress.note(_not_recorded_message(error))

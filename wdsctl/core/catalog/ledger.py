@@ -118,14 +118,29 @@ class Ledger:
         self.close()
 
     def begin_run(
-        self, command: str, argv: Sequence[str], *, version: str, details: Mapping[str, Any] | None = None
+        self,
+        command: str,
+        argv: Sequence[str],
+        *,
+        version: str,
+        details: Mapping[str, Any] | None = None,
+        token: str = "",
     ) -> int:
-        """Record that a command begins. Returns the run's id. `details` must be JSON; `finish_run` replaces them."""
+        """Record that a command begins. Returns the run's id. `details` must be JSON; `finish_run` replaces them.
+
+        `token`: 32 hexadecimal digits. If the ledger has a run with this token, that run goes on: it keeps its start
+        and its details.
+        """
         query = "INSERT INTO run (uuid, command, argv, version, started_at, details) VALUES (?, ?, ?, ?, ?, ?)"
         stored = None if details is None else json.dumps(dict(details))
-        values = (str(uuid.uuid4()), command, json.dumps(list(argv), ensure_ascii=True), version, _now(), stored)
+        run_uuid = str(uuid.UUID(hex=token, version=4) if token else uuid.uuid4())
+        values = (run_uuid, command, json.dumps(list(argv), ensure_ascii=True), version, _now(), stored)
         with self.transaction() as connection:
-            return int(connection.execute(query, values).lastrowid or 0)
+            row = connection.execute("SELECT id FROM run WHERE uuid = ?", (run_uuid,)).fetchone()
+            if row is None:
+                return int(connection.execute(query, values).lastrowid or 0)
+            connection.execute("UPDATE run SET finished_at = NULL, status = NULL WHERE id = ?", row)
+            return int(row[0])
 
     def finish_run(self, run_id: int, status: RunStatus, details: Mapping[str, Any] | None = None) -> None:
         """Record how a run ended. `details` must be JSON."""

@@ -44,7 +44,7 @@ from wdsctl.core.index.write_dataset_yaml import (
     set_aside_broken_config,
     write_dataset_yaml,
 )
-from wdsctl.core.invocation import describe_request
+from wdsctl.core.invocation import describe_request, recording_call
 from wdsctl.core.prepare.archives import unpack_archives
 from wdsctl.core.prepare.checks import (
     check_fitting_options,
@@ -125,7 +125,8 @@ def prepare(
     source, dest = normalize_root(source), None if dest is None else normalize_root(dest)
     forget_listings()
     check_options(request)
-    with keep_surveys():
+    arguments = [source, *([] if dest is None else [dest]), *describe_request(request)]
+    with keep_surveys(), recording_call("prepare", arguments):
         if request.index.selection is not None or not may_unpack(request):
             return _prepare(source, dest, request, progress)
         with unpack_archives(source, dest, progress.note) as folder:
@@ -200,12 +201,11 @@ def _run_locked(
     progress: Progress,
 ) -> PrepareReport:
     """Run all steps under the lock, and record them in the history. Arguments as for `_run_steps`."""
-    arguments = [redact_secrets(source), *([] if dest is None else [redact_secrets(dest)]), *describe_request(request)]
     with (
         # Held until the lock is released: until then, the run may publish the catalog.
         hold_remote_marker(location, request.wait, progress) if listing is not None else nullcontext() as check_writer,
         lock_dataset(location, wait=request.wait, note=progress.note),
-        record_run(location, "prepare", arguments, progress) as entry,
+        record_run(location, "prepare", (), progress) as entry,
     ):
         try:
             return _run_steps(location, source, dest or source, listing, request, entry, check_writer, progress)
