@@ -274,10 +274,10 @@ def test_annotations_without_valid_box_are_stored_separately(tmp_path: Path) -> 
     assert ("WDS163", "warning", 1) in description_findings(root)
 
 
-def test_skipped_orphans_are_reported(tmp_path: Path) -> None:
+def test_skipped_orphans_are_reported_as_warning(tmp_path: Path) -> None:
     root = a_coco(tmp_path, annotations=[*BOXES, {"id": 9, "image_id": 99}])
 
-    assert ("WDS232", "error", 1) in description_findings(root, {"orphans": "skip"})
+    assert ("WDS232", "warning", 1) in description_findings(root, {"orphans": "skip"})
 
 
 def test_text_that_is_not_utf_8_is_damage(tmp_path: Path) -> None:
