@@ -259,7 +259,7 @@ def test_wizard_writes_same_dataset_yaml_as_run_without_questions(
     )
     shown = capsys.readouterr().out
     assert "the preview of some samples was CaptioningSample: image=jpg," in shown
-    assert "(as told)" not in shown
+    assert "(chosen by the user)" not in shown
 
 
 def test_wizard_question_mark_lists_choices_and_asks_again(photos: str, capsys: pytest.CaptureFixture[str]) -> None:

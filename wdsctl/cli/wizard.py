@@ -269,13 +269,14 @@ def _record_answers(command: PrepareCommand, interview: Interview) -> contextlib
 def ask_missing(command: PrepareCommand, interview: Interview, output: Output) -> PrepareCommand:
     """Ask for the form of a source that could be several, the destination, and the split of a new dataset."""
     from wdsctl.core.dataset.split_rules import parse_split_shares
+    from wdsctl.core.importers import CHOSEN_BY_USER
     from wdsctl.core.prepare.checks import check_format_dest, check_source_and_dest, unused_split_options
     from wdsctl.core.prepare.robots import FORM as ROBOT_FORM
     from wdsctl.core.prepare.source import IN_PLACE, RAW_FOLDER
 
     dest, request = command.dest, command.request
     form = None if request.index.selection else _ask_form(command, interview, output)
-    if form is not None and form.reason == _CHOSEN:
+    if form is not None and form.reason == CHOSEN_BY_USER:
         request = replace(request, from_format=form.name)
     is_imported = form is not None and form.name not in (IN_PLACE, RAW_FOLDER, ROBOT_FORM)
 
@@ -315,11 +316,9 @@ def ask_missing(command: PrepareCommand, interview: Interview, output: Output) -
     return replace(command, dest=dest, request=request, preview=preview)
 
 
-_CHOSEN = "chosen by the user"
-
-
 def _ask_form(command: PrepareCommand, interview: Interview, output: Output) -> SourceForm:
     """What the source is; asks if several forms fit equally well."""
+    from wdsctl.core.importers import CHOSEN_BY_USER
     from wdsctl.core.prepare.source import AmbiguousFormError, SourceForm, recognise_form
 
     try:
@@ -331,7 +330,7 @@ def _ask_form(command: PrepareCommand, interview: Interview, output: Output) -> 
     def parse(answer: str) -> SourceForm:
         if answer not in forms:
             raise UsageError(f"{answer!r} is not one of the choices", hint=f"choose from {', '.join(forms)}")
-        return SourceForm(answer, _CHOSEN)
+        return SourceForm(answer, CHOSEN_BY_USER)
 
     return interview.ask_until(f"the source could be {' or '.join(forms)}; which is it?", parse, output)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from tests.cli.conftest import Show
 from tests.cli.reports import FINDINGS, a_folder_report, a_prepare_report, an_index_report
 from wdsctl.cli.commands.prepare import prepare_renderer, render_prepare
-from wdsctl.core.importers import IMPORT_FORMATS
+from wdsctl.core.importers import CHOSEN_BY_USER, IMPORT_FORMATS
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.prepare.source import RejectedForm, SourceForm
 from wdsctl.core.prepare.write import RenamedSample
@@ -84,7 +84,7 @@ def test_prepare_dry_run_of_folder_prints_no_catalog(render_piped: Show) -> None
 def test_prepare_labels_sample_type_given_by_user(render_piped: Show) -> None:
     options = PrepareRequest(sample_type="TextSample", field_map={"text": "json[caption]"})
     lines = render_piped(prepare_renderer(options)(a_prepare_report()))
-    assert "  type   TextSample: text=json[caption] (as told)" in lines
+    assert "  type   TextSample: text=json[caption] (chosen by the user)" in lines
     assert not [line for line in lines if "1,000 of 1,000" in line]
 
 
@@ -106,7 +106,8 @@ def test_prepare_explain_lists_rejected_formats(render_piped: Show) -> None:
     form = SourceForm("imagefolder", "folders", (RejectedForm("folder", "raw files"), RejectedForm("csv", "a table")))
     explained = "\n".join(render_piped(render_prepare(a_prepare_report(form=form), explain=True)))
     brief = "\n".join(render_piped(render_prepare(a_prepare_report(form=form))))
-    named = "\n".join(render_piped(render_prepare(a_prepare_report(form=SourceForm("coco", "--from")), explain=True)))
+    chosen = a_prepare_report(form=SourceForm("coco", CHOSEN_BY_USER))
+    named = "\n".join(render_piped(render_prepare(chosen, explain=True)))
 
     assert all(f"not {name}: " in explained for name in IMPORT_FORMATS if name != "imagefolder")
     assert "not imagefolder" not in explained

@@ -380,7 +380,7 @@ def test_explicit_key_rule_wins_and_previous_rule_is_kept(tmp_path: Path) -> Non
     kept = list_raw_folder(root, previous_rule="last-dot", on_missing="keep")
 
     assert keys(explicit) == keys(kept) == ["a", "a.seg", "b", "b.seg"]
-    assert (explicit.keys.reason, kept.keys.reason) == ("as told", "as before")
+    assert (explicit.keys.reason, kept.keys.reason) == ("chosen by the user", "as before")
 
 
 def test_ambiguous_key_rule_error_names_option(tmp_path: Path) -> None:

@@ -197,6 +197,8 @@ def test_from_format_option_overrides_recognition(tmp_path: Path) -> None:
     source = class_folders(tmp_path / "net")
     report = prepare(source, str(tmp_path / "made"), PrepareRequest(from_format="folder", take_unsure=True))
     assert (report.from_folder, report.index and report.index.samples) == (True, 12)
+    assert report.form is not None
+    assert report.form.reason == "chosen by the user"
     with pytest.raises(UsageError, match="cannot read the format 'fodler'"):
         prepare(source, str(tmp_path / "other"), PrepareRequest(from_format="fodler"))
 

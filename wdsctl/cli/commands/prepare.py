@@ -373,7 +373,9 @@ def _form(report: PrepareReport, *, explain: bool) -> Iterator[tuple[str, Render
         return
     yield "from", f"{report.form.name}: {report.form.reason}"
     yield from (("", f"not {each.name}: {each.reason}") for each in report.form.rejected[: None if explain else 1])
-    if explain and report.form.reason != "--from" and report.form.name != "shards":
+    from wdsctl.core.importers import CHOSEN_BY_USER  # `prepare --help` needs no importers
+
+    if explain and report.form.reason != CHOSEN_BY_USER and report.form.name != "shards":
         yield from (("", line) for line in _unlike_forms(report.form))
 
 
@@ -473,7 +475,7 @@ def _given_type_note(request: PrepareRequest) -> str:
     if not request.sample_type and not request.field_map:
         return ""
     fields = format_field_map(dict(request.field_map))
-    return f"{': '.join(filter(None, (request.sample_type, fields)))} (as told)"
+    return f"{': '.join(filter(None, (request.sample_type, fields)))} (chosen by the user)"
 
 
 def _folder(folder: FolderReport) -> list[tuple[str, RenderableType]]:

@@ -138,7 +138,9 @@ def recognise_source(path: str, format_name: str) -> tuple[Importer, ConvertSour
     """
     if format_name:
         importers.check_readable(path)
-        return importers.get_importer(format_name), ConvertSource(path=path, form=format_name, reason="--from")
+        return importers.get_importer(format_name), ConvertSource(
+            path=path, form=format_name, reason=importers.CHOSEN_BY_USER
+        )
     found: list[tuple[Importer, FormatMatch]] = importers.find_importers(path)
     if not found or (len(found) > 1 and found[0][1].score - found[1][1].score < _SCORE_TOLERANCE):
         importers.best_importer(path)  # raises, and lists them

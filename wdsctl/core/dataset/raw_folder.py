@@ -147,7 +147,9 @@ def _find_key_rule(
     layouts = _layouts(scan)
     if requested_rule or previous_rule:
         return use_given_key_rule(
-            requested_rule or previous_rule or FIRST_DOT, layouts, "as told" if requested_rule else "as before"
+            requested_rule or previous_rule or FIRST_DOT,
+            layouts,
+            "chosen by the user" if requested_rule else "as before",
         )
     rule = choose_key_rule(layouts)
     if rule.is_clear:

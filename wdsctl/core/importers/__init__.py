@@ -50,6 +50,8 @@ MODULES = MappingProxyType(
 )
 
 IMPORT_FORMATS = tuple(MODULES)
+#: The reason of a format that the user names, in the place of what an importer says.
+CHOSEN_BY_USER = "chosen by the user"
 
 _WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".ods")
 

@@ -94,7 +94,7 @@ def recognise_form(source: str, dest: str | None = None, from_format: str = "") 
     """
     check_source_exists(source)
     if from_format:
-        return SourceForm(importers.get_importer(from_format).name, "--from")
+        return SourceForm(importers.get_importer(from_format).name, importers.CHOSEN_BY_USER)
     if reason := _why_shards(source):
         return SourceForm(IN_PLACE, reason)
     in_place = _InPlaceMatch() if dest is not None else _match_in_place(source)
