@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.build import an_image
 from tests.loader.datasets import a_dataset, numbered
 from tests.loader.running import digests, ids, make_training_loader, save_state_after, take_batches
 from wdsctl.core.blend import Blender
@@ -302,10 +303,18 @@ def test_validation_of_blend_reads_datasets_one_after_another(big: str, small: s
     assert len(loader) == 5
 
 
+def translated(i: int) -> dict[str, bytes]:
+    """A text, and a second one that no field of a TextSample uses."""
+    return {**numbered(i), "fr.txt": b"un texte"}
+
+
+TEXTS: dict[str, Any] = {"sample_type": "TextSample", "field_map": {"text": "txt"}}
+
+
 @pytest.fixture(scope="module")
 def captioned(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Texts, each with a `json` part that no field uses."""
-    return a_dataset(tmp_path_factory.mktemp("captioned"), 20, sample_type="TextSample")
+    """Texts, each with a text and a `json` part that no field uses."""
+    return a_dataset(tmp_path_factory.mktemp("captioned"), 20, parts=translated, **TEXTS)
 
 
 def unused_part_warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -320,7 +329,7 @@ def test_loader_warns_once_about_parts_no_field_uses(captioned: str, caplog: pyt
         state = loader.state_dict()
 
         (warning,) = unused_part_warnings(caplog)
-        assert f"because no field uses them: json of {captioned} (TextSample); " in warning
+        assert f"because no field uses them: fr.txt of {captioned} (TextSample); " in warning
         loader.load_state_dict(state)
         next(iter(loader))
     assert len(unused_part_warnings(caplog)) == 1
@@ -336,8 +345,26 @@ def test_other_ranks_and_crude_loaders_ignore_unused_parts(
     assert unused_part_warnings(caplog) == []
 
 
+@pytest.mark.parametrize(
+    ("sample_type", "is_warned"), [("ImageSample", True), ("CaptioningSample", False)], ids=["media", "media and text"]
+)
+def test_loader_warns_about_unused_json_only_if_fields_are_media(
+    sample_type: str, is_warned: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """JSON beside a text or a label often records only the origin of a sample."""
+    picture = an_image("jpeg")
+    parts = {"jpg": picture, "json": b'{"source": "x"}', **({} if is_warned else {"txt": b"a cat"})}
+    path = a_dataset(tmp_path / "a", 5, parts=lambda _: parts, sample_type=sample_type)
+
+    open_blend(get_train_dataset(path))
+
+    assert [f"json of {path} ({sample_type})" in warning for warning in unused_part_warnings(caplog)] == [
+        True
+    ] * is_warned
+
+
 def test_unused_parts_warning_names_at_most_three_datasets(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    paths = [a_dataset(tmp_path / str(n), 5, sample_type="TextSample") for n in range(5)]
+    paths = [a_dataset(tmp_path / str(n), 5, parts=translated, **TEXTS) for n in range(5)]
     open_blend(get_train_dataset(Blender([(path, 1) for path in (*paths, paths[0])])))
 
     (warning,) = unused_part_warnings(caplog)

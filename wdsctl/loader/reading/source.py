@@ -18,6 +18,7 @@ from wdsctl.core.columns.column_file import CheckedValues, find_column
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import InputError, LoaderError, StorageDown, StorageError, WdsctlError
+from wdsctl.core.media.kinds import MEDIA_KINDS, part_kind
 from wdsctl.core.offsets.probe import Probe, probes_of
 from wdsctl.core.offsets.read import ShardIndex
 from wdsctl.core.samples.naming import INDEX_BITS
@@ -440,10 +441,16 @@ class SplitSource:
 
 
 def _unused_parts(layouts: Sequence[Sequence[str]], part_indices: Sequence[Sequence[int]]) -> tuple[str, ...]:
-    """The parts that no sample uses, of layouts that can be read."""
+    """The parts that no sample uses and somebody may miss, of layouts that can be read.
+
+    JSON beside a text or a label often records only the origin of a sample: nobody misses this JSON.
+    """
     readable = [(names, each) for names, each in zip(layouts, part_indices, strict=True) if each]
     used = {names[i] for names, each in readable for i in each}
-    return tuple(sorted({name for names, _ in readable for name in names} - used))
+    unused = {name for names, _ in readable for name in names} - used
+    if not MEDIA_KINDS.issuperset(map(part_kind, used)):
+        unused = {name for name in unused if part_kind(name) != "json"}
+    return tuple(sorted(unused))
 
 
 def _sample_kinds(config: DatasetConfig, layouts: Sequence[Sequence[str]]) -> SampleKinds | None:
