@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shlex
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,9 @@ import pytest
 
 from tests.build import a_dataset, a_folder, a_shard, samples, some_shards, tree
 from tests.prepare_requests import prepare_request
+from wdsctl.cli.main import main
 from wdsctl.core import importers
+from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.dataset.config import load_config
@@ -464,8 +467,7 @@ def test_raw_folders_named_like_splits_give_warning(tmp_path: Path, prefix: str)
 
     assert f"folders {prefix}train and {prefix}val are named like splits, but all 2 samples are for training" in warning
     assert "classes" not in warning
-    assert f"(`wdsctl ls {tmp_path}/out --samples {prefix}train/ > train.txt`, and so on)" in warning
-    assert warning.endswith(f"`wdsctl split {tmp_path}/out --keys train=train.txt --keys val=val.txt`")
+    assert warning.endswith(f"`wdsctl split {tmp_path}/out --by-value 'key:^{prefix}(train|val)/'`")
 
 
 def test_split_folder_warning_mentions_class_folders_inside(tmp_path: Path) -> None:
@@ -473,6 +475,19 @@ def test_split_folder_warning_mentions_class_folders_inside(tmp_path: Path) -> N
 
     assert "The folders inside are not classes, either." in warning
     assert "wdsctl prepare" not in warning
+
+
+@pytest.mark.parametrize(
+    "folders", [("train", "val"), ("split=train", "split=val"), ("v1.0/x (new)/train", "v1.0/x (new)/split=val")]
+)
+def test_command_of_split_folder_warning_makes_the_splits(tmp_path: Path, folders: tuple[str, str]) -> None:
+    (warning,) = split_folder_warnings(tmp_path, [f"{folders[0]}/a.txt", f"{folders[1]}/b.txt", f"{folders[1]}/c.txt"])
+
+    command = shlex.split(warning.rpartition("To make them splits, run `")[2].removesuffix("`"))
+
+    assert main(command[1:]) == 0
+    with Catalog(locate(str(tmp_path / "out")).catalog) as catalog:
+        assert {split.name: split.samples for split in catalog.splits()} == {"train": 1, "val": 2}
 
 
 def test_dry_run_warns_about_folders_named_like_splits(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.errors import Finding
-from wdsctl.core.importers.records.folder_files import is_split_folder, partition_split, split_of_folder
+from wdsctl.core.importers.records.folder_files import is_split_folder, split_of_folder
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
 
 _MAX_WRAPPERS = 3  # folders around the folders that are named like splits
@@ -54,13 +54,26 @@ def _make_finding(found: _SplitFolders, dest: str) -> Finding:
     names = list(found.counts)
     shown = join_with_and([path_for_message(f"{found.prefix}{name}") for name in names])
     classes = " The folders inside are not classes, either." if len(found.inner) > 1 else ""
-    first = shell_command("ls", dest, "--samples", operands=[f"{found.prefix}{names[0]}/"]).rstrip("`")
-    splits = {name: partition_split(name) or name for name in names}
-    lists = [word for split in splits.values() for word in ("--keys", f"{split}={split}.txt")]
     return Finding(
         code="WDS258",
         severity="warning",
         message=f"the folders {shown} are named like splits, but all {pluralize(sum(found.counts.values()), 'sample')} "
-        f"are for training: the names become parts of the keys.{classes} To make them splits, list the keys of each "
-        f"({first} > {splits[names[0]]}.txt`, and so on), then run {shell_command('split', dest, *lists)}",
+        f"are for training: the names become parts of the keys.{classes} To make them splits, run "
+        f"{shell_command('split', dest, '--by-value', f'key:{_key_pattern(found)}')}",
     )
+
+
+def _key_pattern(found: _SplitFolders) -> str:
+    """A regular expression whose group is the name of the split in a key: `^data/(train|val)/`.
+
+    A dot stays a dot, which matches any character: in the keys of shards, dots are `_`.
+    """
+    partitions = [name.rpartition("=") for name in found.counts]
+    fields = sorted({field for field, _, _ in partitions})
+    field = f"{fields[0]}=" if len(fields) == 1 and fields[0] else "(?:[^/]+=)?" if any(fields) else ""
+    values = "|".join(_escape(value) for _, _, value in partitions)
+    return f"^{_escape(found.prefix)}{field}({values})/"
+
+
+def _escape(text: str) -> str:
+    return re.sub(r"[\\^$*+?{}\[\]|()]", r"\\\g<0>", text)
