@@ -81,7 +81,8 @@ def prepare(
     repeated files cost 64 MiB and 10 % of the data.
     `parts`: the parts of a complete sample, such as "jpg,txt".
     `on_missing`: what to do about incomplete samples, stray files and unreadable files.
-    `split`: "8,1,1", or shares by name. None keeps existing splits, or puts all samples into train.
+    `split`: "8,1,1", or shares by name. None keeps the splits of the dataset or its source; without any,
+    all samples are in train.
     `by`, `seed`: as in `wdsctl.split`.
     `sample_type`, `field_map`: detected by default; `redetect` detects them again.
     `key`, `key_until`, `media`, `media_index`, `exclude`, `missing`, `sample_rows`, `hashed`: as in `wdsctl.index`.

@@ -320,6 +320,19 @@ def test_wizard_asks_no_split_of_prepared_dataset(tmp_path: Path) -> None:
     assert ask.questions == []
 
 
+@pytest.mark.parametrize(("dest", "answer"), [("made", "all in train"), (None, "as in the source, or all in train")])
+def test_wizard_names_default_of_split_question(tmp_path: Path, dest: str | None, answer: str) -> None:
+    """Shards in place may be named after splits, or have a field that names splits; raw files have neither."""
+    source = a_folder(tmp_path, {"a.txt": b"x"} if dest else {"a.tar": b""})
+    ask = make_answers("")
+    run_wizard(
+        PrepareCommand(source=source, dest=dest, request=PrepareRequest()),
+        ask,
+        FakePrepare(a_prepare_report(detection=None)),
+    )
+    assert ask.questions == [f"split, such as 8,1,1 (empty: {answer}; ? explains)"]
+
+
 def test_wizard_asks_no_split_of_energon_dataset_with_splits(tmp_path: Path) -> None:
     ask, prepare = make_answers(), FakePrepare(report=a_prepare_report(detection=None))
     run_wizard(PrepareCommand(source=an_energon_dataset(tmp_path), dest=None, request=PrepareRequest()), ask, prepare)

@@ -60,7 +60,9 @@ DEST_HELP = """  A new folder for the shards. The source is not modified.
   Press Enter for the folder in brackets."""
 SPLIT_HELP = """  8,1,1                   train, val and test with exactly these shares
   train=0.98,val=0.02     splits by name
-  Enter                   all samples in train; `wdsctl split` changes it later"""
+  Enter                   {default}; `wdsctl split` changes it later"""
+SPLIT_BY_DEFAULT = "all in train"
+SPLIT_BY_DEFAULT_IN_PLACE = "as in the source, or all in train"
 
 
 class Prompter(Protocol):
@@ -305,9 +307,11 @@ def ask_missing(command: PrepareCommand, interview: Interview, output: Output) -
         preview = _preview_format(command.source, form, request, output)
     has_splits = preview is not None and bool(preview.split_names)
     if request.split is None and not (has_splits or _is_prepared(root, request.catalog) or _has_energon_splits(root)):
-        question = "split, such as 8,1,1 (empty: all in train; ? explains)"
+        default = SPLIT_BY_DEFAULT_IN_PLACE if dest is None else SPLIT_BY_DEFAULT
+        question = f"split, such as 8,1,1 (empty: {default}; ? explains)"
+        choices = SPLIT_HELP.format(default=default)
         split = interview.ask_until(
-            question, lambda text: parse_split_shares(text) if text else None, output, choices=SPLIT_HELP
+            question, lambda text: parse_split_shares(text) if text else None, output, choices=choices
         )
         request = replace(request, split=split)
     if unused := unused_split_options(request):
