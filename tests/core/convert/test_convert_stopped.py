@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shutil
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +17,7 @@ from tests.core.conversions import a_prepared_dataset, content, convert_to, file
 from tests.killing import kill_after_random_delay, kill_moments, run_and_kill
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
-from wdsctl.core.errors import UsageError
+from wdsctl.core.errors import CatalogError, UsageError
 
 
 def test_interrupted_conversion_continues(tmp_path: Path) -> None:
@@ -80,6 +82,22 @@ def test_unfinished_conversion_is_replaced_only_with_restart(tmp_path: Path) -> 
 
     assert len(files(tmp_path / "b")) == 2
     assert content(tmp_path / "b") == content(tmp_path / "a")
+
+
+@pytest.mark.parametrize("name", ["splits", "samples", "unmet", "unread_samples", "made_from"])
+@pytest.mark.parametrize("change", ["DELETE FROM meta", "UPDATE meta SET value = '{'"])
+def test_unfinished_conversion_with_damaged_plan_is_refused(tmp_path: Path, name: str, change: str) -> None:
+    source, dest = a_prepared_dataset(tmp_path / "a"), tmp_path / "b"
+    with pytest.raises(KeyboardInterrupt):
+        convert([source], str(dest), ConvertRequest(shard_samples=5), progress=InterruptAtFinish())
+    path = dest / ".wdsctl" / "convert" / "plan.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as plan, plan:
+        plan.execute(f"{change} WHERE key = ?", (name,))
+
+    # Only a conversion with other options asks what the plan was made from.
+    with pytest.raises(CatalogError, match=r"the plan of a conversion \(plan.sqlite\) is damaged") as caught:
+        convert_to(dest, source, shard_samples=4 if name == "made_from" else 5)
+    assert (caught.value.code, caught.value.where) == ("WDS335", str(path))
 
 
 KILLED = """

@@ -16,7 +16,7 @@ from tests.core.conversions import a_prepared_dataset, convert_to, files
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.parts import PartRules, parse_image
 from wdsctl.core.convert.request import ConvertReport, ConvertRequest
-from wdsctl.core.errors import UsageError
+from wdsctl.core.errors import CatalogError, UsageError
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
 
@@ -194,18 +194,26 @@ def test_changed_splits_are_reported(tmp_path: Path) -> None:
         convert_to(tmp_path / "out", source)
 
 
-def test_finished_file_of_older_version_is_still_compared(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "lacking", ["fingerprint", "files", "report.datasets", "report.layout", "made_from.plan", "made_from.sources", ""]
+)
+def test_damaged_record_of_finished_conversion_is_refused(tmp_path: Path, lacking: str) -> None:
     source = shards(tmp_path / "a")
     convert_to(tmp_path / "out", source)
     path = tmp_path / "out" / ".wdsctl" / "convert" / "finished.json"
-    record = json.loads(path.read_text(encoding="utf-8"))
-    del record["made_from"]
-    path.write_text(json.dumps(record), encoding="utf-8")
-    assert convert_to(tmp_path / "out", source).up_to_date
-    copy_source(tmp_path, keep_times=False)
+    record = values = json.loads(path.read_text(encoding="utf-8"))
+    *above, name = lacking.split(".")
+    for each in above:
+        values = values[each]
+    values.pop(name, None)
+    path.write_text(json.dumps(record) if lacking else "{", encoding="utf-8")
+    before = files(tmp_path / "out")
 
-    with pytest.raises(UsageError, match="another conversion wrote the destination: other sources or options"):
-        convert_to(tmp_path / "out", tmp_path / "b")
+    for overwrite in (False, True):
+        with pytest.raises(CatalogError, match="the record of the finished conversion is damaged") as caught:
+            convert_to(tmp_path / "out", source, overwrite=overwrite)
+        assert (caught.value.code, caught.value.where) == ("WDS335", str(path))
+    assert files(tmp_path / "out") == before
 
 
 @pytest.mark.parametrize("form", ["folder", "jsonl", "csv", "tsv"])

@@ -276,7 +276,7 @@ def _run_conversion(
         plan_path = os.path.join(work, PLAN_FILE)
         finished_work = finished_work or work
         finished = load_finished(finished_work)
-        if finished is not None and finished.get("fingerprint") != fingerprint:
+        if finished is not None and finished["fingerprint"] != fingerprint:
             finished = _adopt_finished(
                 finished,
                 inputs,
@@ -353,7 +353,7 @@ def _adopt_finished(
     Returns None in a dry run (`location` is None), which does not compare content.
     Raises UsageError WDS345 if the sources give other files, or if comparing them is not possible.
     """
-    before = finished.get("made_from")
+    before = finished["made_from"]
     check_same_inputs(before, inputs, dest)
     if location is None:
         return None

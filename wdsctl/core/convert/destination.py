@@ -29,7 +29,6 @@ from wdsctl.core.directories import join_beneath
 from wdsctl.core.errors import UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.files import check_folder, remove_empty_folder, set_aside
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
-from wdsctl.core.json_text import read_json
 from wdsctl.core.progress import Progress
 from wdsctl.core.text import path_for_message, pluralize
 from wdsctl.core.urls import is_url
@@ -81,14 +80,14 @@ def clean_up_on_error(location: DatasetLocation, work: str, *, had_meta: bool) -
         raise
 
 
-def check_same_inputs(before: Mapping[str, Any] | None, now: Mapping[str, Any], dest: str) -> None:
+def check_same_inputs(before: Mapping[str, Any], now: Mapping[str, Any], dest: str) -> None:
     """Raises UsageError WDS345 if the finished conversion had other options, or files with other names or sizes."""
-    if before is None or (changes := describe_input_changes(before, now)):
-        raise _other_conversion_error(dest, [] if before is None else changes)
+    if changes := describe_input_changes(before, now):
+        raise _other_conversion_error(dest, changes)
 
 
 def check_same_content(
-    before: Mapping[str, Any] | None,
+    before: Mapping[str, Any],
     now: Mapping[str, Any],
     plan: str,
     resolved: ResolvedRequest,
@@ -100,7 +99,7 @@ def check_same_content(
 
     Cost: none if all files have the same times as before; otherwise the cost of `has_same_output`.
     """
-    if before is None or before["plan"] != now["plan"]:
+    if before["plan"] != now["plan"]:
         raise _other_conversion_error(dest, ["other samples, or other splits"])
     if not has_same_times(before, now):
         if is_url(dest) or not can_compare_output(resolved.request):
@@ -141,17 +140,16 @@ def discard_other_plan(
     if not os.path.exists(plan):
         return
     with PlanFile(plan) as other:
-        facts = other.facts()
-        if facts.get("fingerprint") == fingerprint:
+        if other.facts().get("fingerprint") == fingerprint:
             return
-        units = other.units()
+        units, former_inputs = other.units(), other.value("made_from", dict)
     if os.path.exists(os.path.join(work, UNFOLDING_MARKER_FILE)):
         message = "another conversion has not finished moving its files into the destination"
         raise _mismatch_error(message, [], dest, "run the other command again to finish it, or choose another DEST")
     is_folder = is_url(dest) and not all(os.path.splitext(unit.name)[1] for unit in units)
     # The objects of folders are not in the plan: others may have put theirs beside them.
     if (is_folder or not request.restart) and _has_outputs(dest, units):
-        changes = describe_input_changes(read_json(facts["made_from"]), inputs) if "made_from" in facts else []
+        changes = describe_input_changes(former_inputs, inputs)
         hint = "choose another DEST; or pass `--yes` to remove what the other conversion wrote and start again"
         hint = "choose another DEST, or remove the objects of the other conversion" if is_folder else hint
         raise _mismatch_error("the destination has an unfinished conversion of another kind", changes, dest, hint)

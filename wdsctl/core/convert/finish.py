@@ -46,7 +46,6 @@ from wdsctl.core.index.index import IndexRequest, index_staged
 from wdsctl.core.index.media import update_media
 from wdsctl.core.index.request import MediaRequest
 from wdsctl.core.index.write_dataset_yaml import SampleTypeRequest, write_dataset_yaml
-from wdsctl.core.json_text import read_json
 from wdsctl.core.media.selection import parse_media_selection
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.progress import Progress
@@ -104,7 +103,7 @@ def finish_datasets(
 
     `units`: the units that have samples. `outer_location`: the location of `dest`; the caller holds its lock.
     """
-    split_names: list[str] = read_json(plan.facts()["splits"])
+    split_names: list[str] = plan.value("splits", list)
     config = common_config(opened, request)
     carry_plan = plan_carry(opened, request, [unit.stream for unit in units] if request.makes_datasets else ())
     datasets, findings, dropped, notes = [], [], list[DroppedItem](), list[str]()
@@ -129,7 +128,7 @@ def finish_datasets(
         for folder in sorted({unit.folder for unit in units}):
             root = join_beneath(outer_location.root_to_write, folder)
             facts = {"version": 1, "primary": "primary", "media": "media", "form": request.primary}
-            facts |= {"parts": request.media, "part_samples": read_json(plan.facts()["part_samples"])}
+            facts |= {"parts": request.media, "part_samples": plan.value("part_samples", dict)}
             facts |= {"shared": True} if plan.has_shared_parts() else {}
             write_text(os.path.join(root, MARKER_FILE), json.dumps(facts, indent=2) + "\n")
             write_training_files(root, config, request.primary, split_names)

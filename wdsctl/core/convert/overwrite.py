@@ -76,7 +76,7 @@ def check_replaceable(dest: str) -> bool:
             where=dest,
             hint="choose another DEST, or remove the files of this one",
         )
-    foreign = next(_foreign_files(dest, finished.get("files") or (), form), None)
+    foreign = next(_foreign_files(dest, finished["files"], form), None)
     if foreign is not None:
         raise UsageError(
             "--overwrite would remove files of the destination that no conversion wrote",

@@ -30,7 +30,6 @@ from wdsctl.core.convert.sharing import DEFAULT_MEDIA, FileReferences, RepeatedF
 from wdsctl.core.errors import InputError, StorageDown, UsageError, WdsctlError
 from wdsctl.core.hashing import derive_seed, hash_one_value
 from wdsctl.core.importers.protocol import DetailedSource, SampleListing, ShardedSource, Source
-from wdsctl.core.json_text import read_json
 from wdsctl.core.progress import Progress
 from wdsctl.core.samples.naming import DEFAULT_TEMPLATE
 from wdsctl.core.tar_header import END_OF_ARCHIVE, member_bytes, padded_size
@@ -254,14 +253,13 @@ def planned_request(request: ConvertRequest, plan: PlanFile) -> ConvertRequest:
     """The request with the layout and the media that the plan has."""
     if not request.media:
         return request
-    media = tuple(read_json(plan.facts()["media"]))
+    media = tuple(plan.value("media", list))
     return replace(request, layout="polylithic" if media else "", media=media)
 
 
 def repeated_files(plan: PlanFile) -> RepeatedFiles | None:
     """The repeated files that the plan found; None if it did not look for any."""
-    text = plan.facts().get("repeated_files")
-    return None if text is None else RepeatedFiles(*read_json(text))
+    return RepeatedFiles(*plan.value("repeated_files", list)) if "repeated_files" in plan.facts() else None
 
 
 class UnreadSample(NamedTuple):
@@ -276,7 +274,7 @@ class UnreadSample(NamedTuple):
 
 def unread_samples(plan: PlanFile) -> list[UnreadSample]:
     """The samples that are not in the plan because their group could not be read, one for each code."""
-    return [UnreadSample(*row) for row in read_json(plan.facts()[UNREAD_FACT])]
+    return [UnreadSample(*row) for row in plan.value(UNREAD_FACT, list)]
 
 
 @dataclass(slots=True)

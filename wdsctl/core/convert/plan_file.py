@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
 from hashlib import blake2b
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from wdsctl.core.catalog.database_file import (
 from wdsctl.core.convert.request import Stream
 from wdsctl.core.errors import CatalogError, StorageError
 from wdsctl.core.files import replace_atomically
+from wdsctl.core.json_text import read_json
 from wdsctl.core.sqlite_file import open_in_place
 
 _PLAN_TABLES = """
@@ -46,6 +47,8 @@ CREATE TABLE shared(
 CREATE INDEX shared_by_owner ON shared(owner);
 """
 
+
+T = TypeVar("T")
 
 UNREAD_FACT = "unread_samples"  # in `meta`: samples whose group could not be read, which the plan leaves out
 
@@ -110,6 +113,17 @@ class PlanFile:
     def facts(self) -> dict[str, str]:
         with _translate_read_errors(self.path):
             return dict(check_row_types(self._connection.execute("SELECT key, value FROM meta"), "text", "text"))
+
+    def value(self, name: str, kind: type[T]) -> T:
+        """The value of one of the facts, from its JSON. Raises CatalogError WDS335 if the plan has no such value."""
+        text = self.facts().get(name)
+        try:
+            value = None if text is None else read_json(text)
+        except ValueError as error:
+            raise _damaged_error(self.path, error) from error
+        if not isinstance(value, kind):
+            raise _damaged_error(self.path, sqlite3.DatabaseError(f"it has no valid value of {name!r}"))
+        return value
 
     def parts(self, folder: str) -> dict[str, bool]:
         """The parts of the samples in a folder: name -> whether every sample has it. Empty unless the format asked."""
@@ -240,7 +254,7 @@ def _damaged_error(path: str, error: BaseException) -> CatalogError:
     return CatalogError(
         f"the plan of a conversion ({os.path.basename(path)}) is damaged: {error_text(path, error)}",
         where=path,
-        hint="move the file away and run the same command again to write a new plan",
+        hint="restore the file from a copy, or choose another DEST",
         code="WDS335",
     )
 

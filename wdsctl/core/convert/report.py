@@ -22,8 +22,16 @@ from wdsctl.core.convert.plan_file import LeftOutSample, PlanFile, PlannedUnit, 
 from wdsctl.core.convert.request import ConvertedDataset, ConvertReport, ConvertRequest, ConvertSource
 from wdsctl.core.convert.sources import OpenSources
 from wdsctl.core.dataset.location import FINISHED_FILE, META_FOLDER
-from wdsctl.core.errors import DatasetError, Finding, Severity, UsageError, join_indented
-from wdsctl.core.files import write_pieces, write_text
+from wdsctl.core.errors import (
+    CatalogError,
+    DatasetError,
+    Finding,
+    Severity,
+    UsageError,
+    join_indented,
+    translate_os_errors,
+)
+from wdsctl.core.files import MALFORMED_ERRORS, write_pieces, write_text
 from wdsctl.core.json_text import read_json
 from wdsctl.core.text import escape_unprintable, pluralize
 from wdsctl.core.urls import is_url, redact_secrets
@@ -82,25 +90,24 @@ def build_report(
     datasets: tuple[ConvertedDataset, ...],
     started: float,
 ) -> ConvertReport:
-    facts = plan.facts()
     failed = {position for each in done.values() for position in each.left_out}
-    unread = int(facts["unread"])
-    unmatched: list[str] = read_json(facts["unmet"])
+    unread = plan.value("unread", int)
+    unmatched: list[str] = plan.value("unmet", list)
     notes = [f"no part matches {', '.join(unmatched)}"] if unmatched else []
     return ConvertReport(
         sources=_redacted_sources(opened),
         dest=redact_secrets(dest),
         form=request.target,
-        samples=int(facts["samples"]) + unread,
+        samples=plan.value("samples", int) + unread,
         files=len(units),
         size_bytes=sum(done[unit.id].size_bytes for unit in units),
         written_files=0,
         kept_files=0,
         failed=len(failed) + unread,
         kept=len({position for each in done.values() for position in each.as_is}),
-        repeated=int(facts["repeated"]),
-        bare=int(facts["bare"]),
-        apart=int(facts["apart"]),
+        repeated=plan.value("repeated", int),
+        bare=plan.value("bare", int),
+        apart=plan.value("apart", int),
         datasets=datasets,
         findings=(*_unread_findings(plan), *_failure_findings(plan.units(), done)),
         notes=(*notes, *_config_notes(opened, request), *_split_notes(plan, opened, request)),
@@ -144,7 +151,7 @@ def _config_notes(opened: OpenSources, request: ConvertRequest) -> Iterator[str]
 
 def _split_notes(plan: PlanFile, opened: OpenSources, request: ConvertRequest) -> Iterator[str]:
     """Notes on splits that are not copied, and on samples without a split if other samples have one."""
-    names: list[str] = read_json(plan.facts()["splits"])
+    names: list[str] = plan.value("splits", list)
     counts = plan.split_counts()
     total = sum(counts.values())
     known = len({name for source in opened.split_names for name in source})
@@ -202,12 +209,47 @@ def all_failed_error(units: Sequence[PlannedUnit], done: Mapping[int, UnitResult
 
 
 def load_finished(work: str) -> dict[str, Any] | None:
-    try:
-        with open(os.path.join(work, FINISHED_FILE), encoding="utf-8") as file:
-            content = read_json(file.read())
-    except (OSError, ValueError):
+    """The record of a finished conversion; None if the conversion has not finished. Raises CatalogError WDS335."""
+    path = os.path.join(work, FINISHED_FILE)
+    if not os.path.exists(path):
         return None
-    return content if isinstance(content, dict) else None
+    try:
+        with translate_os_errors(path, "read"), open(path, encoding="utf-8") as file:
+            content: dict[str, Any] = read_json(file.read())
+        _check_finished(content)
+    except MALFORMED_ERRORS as error:
+        raise CatalogError(
+            "the record of the finished conversion is damaged",
+            where=path,
+            hint="restore the file from a copy, or choose another DEST",
+            code="WDS335",
+        ) from error
+    return content
+
+
+def _check_finished(content: Mapping[str, Any]) -> None:
+    """Raise one of MALFORMED_ERRORS if a record of `save_finished` lacks a value."""
+    _check_names(content, "fingerprint", "files", "report", "made_from")
+    _check_names(content["report"], *_SAVED_FIELDS, "notes")
+    _saved_datasets(content["report"])
+    _saved_findings(content["report"])
+    _check_names(content["made_from"], "plan", "options", "sources")
+    for source in content["made_from"]["sources"]:
+        _check_names(source, "form", "options", "files")
+
+
+def _check_names(values: Mapping[str, Any], *names: str) -> None:
+    missing = set(names) - values.keys()
+    if missing:
+        raise KeyError(*sorted(missing))
+
+
+def _saved_datasets(saved: Mapping[str, Any]) -> tuple[ConvertedDataset, ...]:
+    return tuple(ConvertedDataset(**each | {"columns": tuple(each["columns"])}) for each in saved["datasets"])
+
+
+def _saved_findings(saved: Mapping[str, Any]) -> tuple[Finding, ...]:
+    return tuple(Finding(**found) for found in saved["findings"])
 
 
 def save_finished(
@@ -296,9 +338,9 @@ def report_finished(
     finished: Mapping[str, Any], work: str, opened: OpenSources, dest: str, request: ConvertRequest, started: float
 ) -> ConvertReport:
     """The saved report of a finished conversion. Raises UsageError if its files are missing or have other sizes."""
-    saved = dict(finished["report"])
-    datasets = tuple(ConvertedDataset(**each | {"columns": tuple(each["columns"])}) for each in saved.pop("datasets"))
-    files: dict[str, int] = finished.get("files") or {}
+    saved = finished["report"]
+    datasets = _saved_datasets(saved)
+    files: dict[str, int] = finished["files"]
     if is_url(dest):
         from wdsctl.core.dataset.remote_destination import list_objects
 
@@ -315,16 +357,16 @@ def report_finished(
             where=changed[0] if changed else redact_secrets(dest),
             hint="restore the files, or choose another DEST",
         )
-    findings = tuple(Finding(**found) for found in saved.pop("findings"))
     left_out = os.path.join(work, LEFT_OUT_FILE)
     return ConvertReport(
-        **saved | {"notes": tuple(saved["notes"])},
+        **{name: saved[name] for name in _SAVED_FIELDS},
+        notes=tuple(saved["notes"]),
         sources=_redacted_sources(opened),
         dest=redact_secrets(dest),
         written_files=0,
         kept_files=saved["files"],
         datasets=datasets,
-        findings=findings,
+        findings=_saved_findings(saved),
         up_to_date=True,
         dry_run=request.dry_run,
         seconds=time.monotonic() - started,
