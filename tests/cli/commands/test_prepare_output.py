@@ -93,6 +93,13 @@ def test_prepare_omits_problems_if_there_are_none(render_piped: Show) -> None:
     assert not [line for line in render_piped(render_prepare(report)) if "problems" in line]
 
 
+def test_prepare_names_list_of_left_out_files(render_piped: Show) -> None:
+    folder = a_folder_report(left_out_list="shards/.wdsctl/left-out.tsv")
+    line = "shards/.wdsctl/left-out.tsv lists all samples and files that were left out"
+    assert f"         {line}" in render_piped(render_prepare(a_prepare_report(folder=folder)))
+    assert f"  {line}" in render_piped(render_prepare(a_prepare_report(folder=folder, up_to_date=True)))
+
+
 def test_prepare_prints_findings_last(render_piped: Show) -> None:
     lines = render_piped(render_prepare(a_prepare_report(index=an_index_report(findings=FINDINGS))))
     assert lines[17] == "found: 1 error, 1,204 warnings, 3 notes"

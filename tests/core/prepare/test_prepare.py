@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -48,6 +49,42 @@ def test_raw_files_become_shards_catalog_and_split(tmp_path: Path) -> None:
     assert report.split is not None
     assert {s.name: s.samples for s in report.split.splits} == {"train": 16, "val": 4}
     assert inspect(str(tmp_path / "made")).first[0].key == "000"
+
+
+def test_table_lists_everything_that_is_left_out_of_raw_folder(tmp_path: Path) -> None:
+    source = a_folder(tmp_path / "raw", captions(0, 20))
+    lone = [f"lone{i:02d}" for i in range(7)]
+    a_folder(tmp_path / "raw", {f"{key}.jpg": b"x" for key in lone})
+    Path(os.fsdecode(os.path.join(os.fsencode(source), b"caf\xe9.t"))).write_bytes(b"")
+
+    folder = prepare(source, str(tmp_path / "made"), PrepareRequest(on_missing="skip")).folder
+
+    assert folder is not None
+    rows = Path(folder.left_out_list).read_text(encoding="utf-8").splitlines()
+    assert rows == [
+        "code\tname\treason",
+        *(f"WDS201\t{key}\tno txt" for key in lone),
+        "WDS201\tcaf\\xe9.t\tthe name is not UTF-8",
+    ]
+    assert len(folder.examples) < len(rows) - 1
+
+
+@pytest.mark.parametrize("on_missing", ["skip", "keep"])
+def test_table_of_left_out_files_has_no_samples_that_are_kept(
+    tmp_path: Path, on_missing: Literal["skip", "keep"]
+) -> None:
+    source, dest = a_folder(tmp_path / "raw", {**captions(0, 20), "lone.jpg": a_jpeg(1)}), str(tmp_path / "made")
+    skipped = prepare(source, dest, PrepareRequest(on_missing="skip")).folder
+    assert skipped is not None
+    assert os.path.exists(skipped.left_out_list)
+    if on_missing == "skip":
+        (tmp_path / "raw" / "lone.txt").write_text("a cat")
+
+    folder = prepare(source, dest, PrepareRequest(on_missing=on_missing)).folder
+
+    assert folder is not None
+    assert folder.left_out_list == ""
+    assert not os.path.exists(skipped.left_out_list)
 
 
 @pytest.mark.usefixtures("place")

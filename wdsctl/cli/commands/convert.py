@@ -330,7 +330,11 @@ def left_out_lines(report: ConvertReport) -> Iterator[str]:
     if report.apart:
         yield f"left out: {format_count(report.apart, 'sample')} without a group (--apart) or split (--naming)"
     if report.left_out_list:
-        yield f"{display_path(report.left_out_list)} lists all samples and files that were left out"
+        yield left_out_list_line(report.left_out_list)
+
+
+def left_out_list_line(path: str) -> str:
+    return f"{display_path(path)} lists all samples and files that were left out"
 
 
 def _count_in_files(report: ConvertReport, samples: int, files: int, of_what: str = "") -> str:

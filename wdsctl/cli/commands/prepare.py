@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from wdsctl.cli import errors, options
-from wdsctl.cli.commands.convert import left_out_lines
+from wdsctl.cli.commands.convert import left_out_lines, left_out_list_line
 from wdsctl.cli.commands.index import (
     changes_text,
     media_rows_text,
@@ -351,7 +351,7 @@ def render_prepare(
             yield labelled_lines([*_form(report, explain=explain), *types])
         if report.folder is not None:
             yield from (f"  {what}  {line}" for what, line in _named_sample_rows(report.folder))
-        if report.folder is not None and (report.folder.vanished or report.folder.stale):
+        if report.folder is not None and (report.folder.vanished or report.folder.stale or report.folder.left_out_list):
             yield from (f"  {line}" for line in _left_out(report.folder))
         if report.conversion is not None:
             yield from (f"  {line}" for line in left_out_lines(report.conversion))
@@ -521,6 +521,7 @@ def _left_out(folder: FolderReport) -> list[str]:
         f"problems: {left_out}",
         *shown,
         *([f"... and {format_count(more)} more"] if shown and more > 0 else []),
+        *([left_out_list_line(folder.left_out_list)] if folder.left_out_list else []),
     ]
 
 

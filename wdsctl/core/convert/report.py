@@ -21,6 +21,7 @@ from wdsctl.core.convert.plan import repeated_files, unread_samples
 from wdsctl.core.convert.plan_file import LeftOutSample, PlanFile, PlannedUnit, UnitResult
 from wdsctl.core.convert.request import ConvertedDataset, ConvertReport, ConvertRequest, ConvertSource
 from wdsctl.core.convert.sources import OpenSources
+from wdsctl.core.dataset.destination import remove_path
 from wdsctl.core.dataset.location import FINISHED_FILE, META_FOLDER
 from wdsctl.core.errors import (
     CatalogError,
@@ -321,9 +322,14 @@ def write_left_out(work: str, opened: OpenSources, samples: Iterable[LeftOutSamp
         ((sample.code, sample.key, sample.message) for sample in samples),
         (("WDS239", path, "no sample has this file") for path in files),
     )
-    path = os.path.join(work, LEFT_OUT_FILE)
+    return write_left_out_table(os.path.join(work, LEFT_OUT_FILE), rows)
+
+
+def write_left_out_table(path: str, rows: Iterator[tuple[str, str, str]]) -> str:
+    """Write a table of (code, name, reason). Returns its path; without rows, removes the file and returns ""."""
     first = next(rows, None)
     if first is None:
+        remove_path(path)
         return ""
     lines = chain([("code", "name", "reason"), first], rows)
     write_pieces(path, ("\t".join(map(escape_unprintable, row)).encode() + b"\n" for row in lines))

@@ -17,8 +17,8 @@ from typing import Literal
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.raw_folder_walk import (
     DOCUMENT_KEYS,
-    MAX_EXAMPLES,
     RawFolderScan,
+    RawProblem,
     regroup_samples,
     walk_raw_folder,
     walk_raw_store,
@@ -48,6 +48,8 @@ from wdsctl.core.urls import is_url
 
 OnMissing = Literal["error", "skip", "keep"]
 
+MAX_EXAMPLES = 5  # of problems, in messages
+
 #: Separates alternatives, of which a complete sample has one: `jpg|png`.
 ALTERNATIVE_SEPARATOR = "|"
 
@@ -58,7 +60,9 @@ class RawListing:
 
     `expected`: the parts of a complete sample; `jpg|png` means either. `incomplete`: samples that lack one. `strays`:
     files that belong to no sample. `unreadable`: files and folders. `ignored`: hidden files and folders, desktop
-    files, documents such as README.md, links to an enclosing folder. `keys`: the key rule, and why it was chosen.
+    files, documents such as README.md, links to an enclosing folder. `examples`: the first problems. `left_out`: all
+    samples, files and folders that are not in `samples`, except ignored ones. `keys`: the key rule, and why it was
+    chosen.
     """
 
     samples: list[RawSample]
@@ -67,6 +71,7 @@ class RawListing:
     unreadable: int = 0
     ignored: int = 0
     examples: tuple[str, ...] = ()
+    left_out: tuple[RawProblem, ...] = ()
     expected: tuple[str, ...] = ()
     keys: KeyRuleChoice = UNDECIDED_KEY_RULE
 
@@ -103,7 +108,7 @@ def list_raw_folder(
             hint="check the path; files with the same name, such as 0001.jpg and 0001.txt, form a sample",
             code="WDS003",
         )
-    scan.examples.sort()
+    scan.faults.sort()  # file systems list in any order, and messages should not change between runs
     rule = _find_key_rule(root, scan, key_until, previous_rule)
     if rule.rule != FIRST_DOT:
         regroup_samples(scan, rule.rule)
@@ -134,11 +139,14 @@ def drop_unreadable(
             hint="check the owner and the mode of the files, and their disk or server",
             code="WDS003",
         )
-    new_examples = [
-        f"{path_for_message(f'{key}.{part}')}: {reason}" for (key, part), reason in sorted(unreadable.items())
-    ]
-    examples = (*listing.examples, *new_examples)[:MAX_EXAMPLES]
-    return replace(listing, samples=samples, unreadable=listing.unreadable + len(unreadable), examples=examples)
+    found = [RawProblem(f"{key}.{part}", reason) for (key, part), reason in sorted(unreadable.items())]
+    return replace(
+        listing,
+        samples=samples,
+        unreadable=listing.unreadable + len(unreadable),
+        examples=(*listing.examples, *map(str, found))[:MAX_EXAMPLES],
+        left_out=(*listing.left_out, *found),
+    )
 
 
 def _find_key_rule(
@@ -213,8 +221,8 @@ def _apply_policy(root: str, scan: RawFolderScan, parts: tuple[str, ...], on_mis
         incomplete = {key: lacking for key, lacking in incomplete.items() if key not in documents}
     # The first few incomplete samples and unusable files.
     lacking = list(_describe_incomplete(scan, dict(islice(incomplete.items(), MAX_EXAMPLES))))
-    kept = max(MAX_EXAMPLES - len(scan.examples), MAX_EXAMPLES // 2 + 1)
-    examples = tuple([*lacking[:kept], *scan.examples][:MAX_EXAMPLES])
+    kept = max(MAX_EXAMPLES - len(scan.faults), MAX_EXAMPLES // 2 + 1)
+    examples = tuple(map(str, [*lacking[:kept], *scan.faults[:MAX_EXAMPLES]][:MAX_EXAMPLES]))
     if on_missing == "error" and (incomplete or scan.fault_count):
         more = len(incomplete) + scan.fault_count - len(examples)
         raise DatasetError(
@@ -235,7 +243,10 @@ def _apply_policy(root: str, scan: RawFolderScan, parts: tuple[str, ...], on_mis
             hint="pass the parts of a complete sample with --parts, or keep incomplete samples with --on-missing keep",
             code="WDS003",
         )
-    return RawListing(samples, len(incomplete), scan.strays, scan.unreadable, scan.ignored, examples, expected)
+    left_out = (*(_describe_incomplete(scan, incomplete) if on_missing == "skip" else ()), *scan.faults)
+    return RawListing(
+        samples, len(incomplete), scan.strays, scan.unreadable, scan.ignored, examples, left_out, expected
+    )
 
 
 def _usual_parts(scan: RawFolderScan) -> tuple[str, ...]:
@@ -294,15 +305,13 @@ def _unreadable_keys(scan: RawFolderScan) -> list[str]:
     )
 
 
-def _describe_incomplete(scan: RawFolderScan, incomplete: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    """Describe each sample in a line, with a part in another case or format instead of the missing one."""
+def _describe_incomplete(scan: RawFolderScan, incomplete: Mapping[str, tuple[str, ...]]) -> Iterator[RawProblem]:
+    """Say what each sample lacks, with a part in another case or format instead of the missing one."""
     for key, parts in scan.samples:
         if key in incomplete:
             existing_parts = [part.name for part in parts]
-            yield (
-                f"{path_for_message(key)}: no "
-                f"{', '.join(_describe_missing_part(part, existing_parts) for part in incomplete[key])}"
-            )
+            lacking = ", ".join(_describe_missing_part(part, existing_parts) for part in incomplete[key])
+            yield RawProblem(key, f"no {lacking}")
 
 
 def _describe_missing_part(part: str, existing_parts: Sequence[str]) -> str:
@@ -366,6 +375,7 @@ def _fix_hint(expected: Sequence[str], *, incomplete: int, scan: RawFolderScan) 
         f"; a complete sample has {', '.join(expected) or 'any part'}; --parts changes that" if incomplete else ""
     )
     skipped = f"skips {pluralize(incomplete, 'sample')}" if incomplete else "skips them"
+    skipped += "; left-out.tsv lists all that it leaves out"
     return f"{do}; or pass --on-missing keep (uses the parts that exist) or --on-missing skip ({skipped}){usual_kinds}"
 
 

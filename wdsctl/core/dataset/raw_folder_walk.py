@@ -32,16 +32,24 @@ LITTER_NAMES = frozenset({"Thumbs.db", "desktop.ini"})
 #: Keys of files in the raw folder itself, in lower case, that are about the data, unless other samples have such parts.
 DOCUMENT_KEYS = frozenset({"readme", "license", "licence", "notice", "citation", "changelog"})
 
-MAX_EXAMPLES = 5
-
 _READABLE_BY_ALL = 0o444
 _FILES_PER_PROGRESS = 4_096  # files between two progress updates
 _FOLDER_ERRNOS = frozenset({errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 
 
+class RawProblem(NamedTuple):
+    """A sample that is incomplete, by its key, or a file or folder that cannot be used, by its path."""
+
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{path_for_message(self.name)}: {self.reason}"
+
+
 @dataclass(slots=True)
 class RawFolderScan:
-    """The result of a walk. `examples`: the first unusable files by name, with the reason."""
+    """The result of a walk. `faults`: all unusable files, with the reason."""
 
     samples: list[RawSample] = field(default_factory=list)
     strays: int = 0
@@ -49,7 +57,7 @@ class RawFolderScan:
     outside_links: int = 0  # unreadable files that are links out of the folder
     ignored: int = 0
     unreadable_parts: dict[str, set[str]] = field(default_factory=dict)  # key -> names of its parts
-    examples: list[str] = field(default_factory=list)
+    faults: list[RawProblem] = field(default_factory=list)
 
     @property
     def fault_count(self) -> int:
@@ -57,18 +65,11 @@ class RawFolderScan:
 
     def add_stray(self, path: str, reason: str) -> None:
         self.strays += 1
-        self._add_example(path, reason)
+        self.faults.append(RawProblem(path, reason))
 
     def add_unreadable(self, path: str, reason: str) -> None:
         self.unreadable += 1
-        self._add_example(path, reason)
-
-    def _add_example(self, path: str, reason: str) -> None:
-        """Keep the first few by name: file systems list in any order, and messages should not change between runs."""
-        self.examples.append(f"{path_for_message(path)}: {reason}")
-        if len(self.examples) > MAX_EXAMPLES:
-            self.examples.sort()
-            self.examples.pop()
+        self.faults.append(RawProblem(path, reason))
 
 
 def walk_raw_folder(root: str, scan: RawFolderScan, progress: Progress) -> None:

@@ -15,6 +15,7 @@ from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.stage import stage_catalog
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.finish import write_training_files
+from wdsctl.core.convert.report import LEFT_OUT_FILE
 from wdsctl.core.convert.request import ConvertReport
 from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate, note_catalog_location, shell_command
@@ -469,6 +470,7 @@ def _write_shards(
         uploads=_upload_folders(location, request) if is_url(location.root) else None,
         check_lock=check_locks,
         read_layout_hashes=layouts,
+        left_out_list=os.path.join(location.meta, LEFT_OUT_FILE),
         progress=progress,
     )
 

@@ -6,9 +6,10 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from wdsctl.core.catalog.ledger import NO_FORMER_KEYS, FormerKeys, Ledger, ShardRecord, unpack_record_keys
+from wdsctl.core.convert.report import write_left_out_table
 from wdsctl.core.dataset.destination import check_written_file
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.raw_folder import RawListing, drop_unreadable, list_raw_folder
@@ -196,6 +197,7 @@ class FolderReport:
     dry_run: bool
     keys: KeyRuleChoice | None = None
     findings: tuple[Finding, ...] = ()
+    left_out_list: str = ""  # the path of a table of all samples and files that are left out; empty if there are none
 
 
 def list_source(
@@ -246,6 +248,7 @@ def write_folder(
     uploads: UploadFolders | None = None,
     check_lock: Callable[[], None] = lambda: None,
     read_layout_hashes: Callable[[], Mapping[str, str]] = dict,
+    left_out_list: str = "",
     progress: Progress = SILENT_PROGRESS,
 ) -> FolderReport:
     """Write the samples of the folder `source` as shards below `dest`, or continue an earlier run.
@@ -253,7 +256,8 @@ def write_folder(
     The same files give the same bytes, for any number of workers and interruptions. The caller holds the lock of the
     dataset; for a dry run, `ledger` may be open for reading. `listing`: the result of `list_source`. `real_dest`:
     `dest` without links. `uploads`: needed if `dest` is a URL. `read_layout_hashes`: path -> layout hash of the shards
-    in the catalog. `check_lock` is called before any change and after every shard; it raises if the lock is lost.
+    in the catalog. `left_out_list`: where to write a table of all that is left out, if anything is. `check_lock` is
+    called before any change and after every shard; it raises if the lock is lost.
     Raises UsageError, InputError, DatasetError, PermissionDenied, StorageError; finished shards stay, and no
     incomplete file has the name of a shard.
 
@@ -290,7 +294,11 @@ def write_folder(
         gone |= written.unreadable if is_url(source) else {}
         records = ledger.planned_shards()
         written.unreadable = {}
-    return _report(source, dest, listing, plan, changes, written, request, _gone_findings(gone))
+    report = _report(source, dest, listing, plan, changes, written, request, _gone_findings(gone))
+    if request.index.dry_run or not left_out_list:
+        return report
+    rows = (("WDS201", path_for_message(name), reason) for name, reason in listing.left_out)
+    return replace(report, left_out_list=write_left_out_table(left_out_list, rows))
 
 
 def _gone_findings(gone: Mapping[tuple[str, str], str]) -> tuple[Finding, ...]:

@@ -61,3 +61,5 @@ def test_incomplete_samples_are_reported_for_option(tmp_path: Path, policy: str,
     (finding,) = report.findings
     assert (finding.code, finding.severity) == ("WDS201", "warning")
     assert finding.message == f"1 incomplete sample (such as 2: no txt): {expected_action}"
+    listed = Path(report.left_out_list).read_text(encoding="utf-8") if report.left_out_list else ""
+    assert (f"\t{root}/2\t" in listed) == (policy == "skip")

@@ -57,7 +57,8 @@ class FolderImporter:
             error.hint = error.hint.replace("--key-until ", "-O key-until=")
             raise
         findings = tuple(_incomplete_findings(listing, on_missing))
-        return SampleSource(_FolderSamples(path, listing), describe=lambda: SourceDescription(findings=findings))
+        about = SourceDescription(findings=findings, unused=tuple(problem.name for problem in listing.left_out))
+        return SampleSource(_FolderSamples(path, listing), describe=lambda: about)
 
 
 IMPORTER = FolderImporter()
