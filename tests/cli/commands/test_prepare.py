@@ -48,6 +48,14 @@ def test_prepare_indexes_tars_in_place(wdsctl: Wdsctl, shards: Path) -> None:
     assert result.stderr == ""
 
 
+def test_prepare_with_other_ratios_names_only_options_that_it_has(wdsctl: Wdsctl, shards: Path) -> None:
+    wdsctl("prepare", shards, "--split", "8,1,1")
+    refused = wdsctl("prepare", shards, "--split", "1,1", "--json")
+    error = refused.document["error"]
+    assert error["code"] == "WDS238"
+    assert error["hint"] == "omit `--split` to keep the splits, or pass `--yes` to move the samples"
+
+
 def test_prepare_again_is_up_to_date(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
     argv = ("prepare", photos, tmp_path / "made", "--split", "2,1", "--shard-samples", 4)
     wdsctl(*argv)

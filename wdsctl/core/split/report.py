@@ -22,6 +22,7 @@ from wdsctl.core.directories import resolve_parent
 from wdsctl.core.energon.split_yaml import divided_shards_error, format_split_yaml, repeated_key_error
 from wdsctl.core.errors import Finding, UsageError
 from wdsctl.core.files import write_text
+from wdsctl.core.invocation import current_invocation
 from wdsctl.core.progress import SILENT_PROGRESS
 from wdsctl.core.split.assignment import Assignment, add_samples
 from wdsctl.core.split.context import (
@@ -107,10 +108,13 @@ class SamplesWouldMoveError(UsageError):
             for move in report.reassigned[:MAX_ERROR_MOVES]
         )
         more = ", ..." if len(report.reassigned) > MAX_ERROR_MOVES else ""
+        is_prepare = current_invocation("split", ()).command == "prepare"  # which has no split sets
         super().__init__(
             f"{pluralize(samples, 'sample')} would leave {'its' if samples == 1 else 'their'} split: {moves}{more}",
             where=report.root,
-            hint="pass `--set NAME` to create another split set and keep this one; `--dry-run` lists all moves, and "
+            hint="omit `--split` to keep the splits, or pass `--yes` to move the samples"
+            if is_prepare
+            else "pass `--set NAME` to create another split set and keep this one; `--dry-run` lists all moves, and "
             "`--yes` makes them",
         )
 
