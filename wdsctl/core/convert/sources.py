@@ -32,11 +32,13 @@ from wdsctl.core.importers.protocol import (
     Source,
     SourceDescription,
 )
+from wdsctl.core.importers.records.shard_splits import default_split_rule, split_findings_of_source
 from wdsctl.core.importers.shards import ShardsSource
 from wdsctl.core.index.index import IndexRequest, index_locked
 from wdsctl.core.index.missing import check_links_inside
 from wdsctl.core.media.kinds import MEDIA_KINDS, part_kind
 from wdsctl.core.progress import Progress
+from wdsctl.core.split.split import ensure_split
 from wdsctl.core.storage.source_files import forget_listings
 from wdsctl.core.text import pluralize
 from wdsctl.core.urls import is_url, normalize_root
@@ -55,7 +57,8 @@ def ensure_indexed(
     """The location of an up-to-date catalog: the dataset's own, or a new one in `private_catalog`.
 
     Adds findings to the list. Raises DatasetError WDS344 if the dataset's catalog is out of date, InputError WDS003 if
-    a dataset without a catalog has no samples. Cost: indexes a dataset without a catalog.
+    a dataset without a catalog has no samples. Cost: indexes a dataset without a catalog, and divides it into the
+    splits that names or a field tell.
     """
     location = locate(root, catalog)
     if os.path.exists(location.catalog):
@@ -64,12 +67,24 @@ def ensure_indexed(
     private = DatasetLocation(location.root, private_catalog, location.single_file)
     with hold_lock(private.lock, wait=wait, note=progress.note):
         report = index_locked(private, IndexRequest(workers=workers, missing="drop"), progress)
+        if report.samples:
+            findings += _split_unprepared(private, progress)
     findings += report.findings
     if not report.samples and not any(found.code == "WDS113" for found in report.findings):
         raise InputError(
             "no samples found in the source", where=location.display_path, hint="check the path", code="WDS003"
         )
     return private
+
+
+def _split_unprepared(location: DatasetLocation, progress: Progress) -> list[Finding]:
+    """Divide a dataset that nobody has prepared as `prepare` does, if names or a field tell splits."""
+    rule = default_split_rule(location, uses_field=True)
+    findings = split_findings_of_source(location)
+    if rule is None:
+        return findings
+    split, _ = ensure_split(location, None, "auto", 0, progress, default=lambda: rule)
+    return [*split.findings, *findings]
 
 
 def check_index_is_current(location: DatasetLocation, findings: list[Finding], progress: Progress) -> None:
@@ -103,6 +118,9 @@ _INTERNAL_OPTIONS = {
     "polylithic": "refs",
     "csv": "cell-types",
 }  # only `open_sources` may set these options
+
+#: What is wrong with the splits of a source; nothing, if the caller makes others.
+_SPLIT_FINDINGS = frozenset(["WDS213", "WDS254", "WDS258", "WDS260"])
 
 
 @dataclass(slots=True)
@@ -258,7 +276,9 @@ def _add_source(
 
         dataset.restrict(evaluate_definition(dataset.location, ViewDefinition(where=request.where), progress).selection)
     about = source.describe() if isinstance(source, DescribedSource) else SourceDescription()
-    opened.findings += about.findings
+    opened.findings += [
+        found for found in about.findings if request.carries_splits or found.code not in _SPLIT_FINDINGS
+    ]
     opened.unused.append(about.unused)
     if isinstance(source, ResolvedSource):
         spec = replace(spec, options=tuple(sorted((options | dict(source.worker_options)).items())))

@@ -13,11 +13,19 @@ from typing import Any, cast
 
 from wdsctl.core.dataset.shard_names import ANY_TAR_SUFFIXES, COMPRESSED_TAR_SUFFIXES
 from wdsctl.core.errors import DatasetError, Finding, InputError, StorageError, UsageError, translate_os_errors
-from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Part, SampleListing, SourceEntry
+from wdsctl.core.importers.protocol import (
+    FilePart,
+    FormatMatch,
+    Options,
+    Part,
+    SampleListing,
+    SourceDescription,
+    SourceEntry,
+)
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.arrow import import_arrow_module
 from wdsctl.core.importers.records.compressed import DAMAGE_ERRORS, detect_file_compression, open_decompressed
-from wdsctl.core.importers.records.split_paths import find_path_splits
+from wdsctl.core.importers.records.split_paths import find_path_splits, path_split_findings
 from wdsctl.core.json_text import read_json
 from wdsctl.core.safe_open import check_beneath, is_beneath
 from wdsctl.core.samples.key_rules import MIN_DISSENTING_SHARE, SampleLayout, choose_key_rule, describe_rule_outcome
@@ -58,15 +66,22 @@ class CompressedTarSource:
 
     Reading in order decompresses a file once; reading an earlier sample decompresses it again from the start.
     `rule`: where keys end; None for the first dot, which listing checks against the names. `splits`: the split of each
-    file; empty if the files are in no splits. `problems`: findings about damaged files, from the last listing.
+    file, empty for none; empty if no file is in a split. `problems`: findings about damaged files, from the last
+    listing. `findings`: about the splits.
     """
 
     def __init__(
-        self, root: str, files: list[str], rule: KeyRuleName | None = None, splits: Sequence[str] = ()
+        self,
+        root: str,
+        files: list[str],
+        rule: KeyRuleName | None = None,
+        splits: Sequence[str] = (),
+        findings: Sequence[Finding] = (),
     ) -> None:
         self._root = root
         self._files = files
         self._splits = splits
+        self._findings = tuple(findings)
         self._requested_rule = rule
         self._rule: KeyRuleName = rule or FIRST_DOT
         self._open: tuple[int, int, Iterator[TarSample]] | None = None
@@ -80,7 +95,10 @@ class CompressedTarSource:
 
     @property
     def split_names(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(self._splits))
+        return tuple(dict.fromkeys(filter(None, self._splits)))
+
+    def describe(self) -> SourceDescription:
+        return SourceDescription(findings=self._findings)
 
     def digest(self) -> bytes:
         digest = blake2b(self._rule.encode(), digest_size=16)
@@ -105,7 +123,7 @@ class CompressedTarSource:
         layouts: dict[tuple[str, ...], tuple[int, str]] = {}
         bits = {name: 1 << i for i, name in enumerate(self.split_names)}
         for number, name in enumerate(self._files):
-            split = bits[self._splits[number]] if self._splits else 0
+            split = bits.get(self._splits[number], 0) if self._splits else 0
             try:
                 skipped = _SkippedMembers(printable_path(name))
                 samples = _read_samples(os.path.join(self._root, name), self._rule, skipped.add, with_data=False)
@@ -295,7 +313,7 @@ class CompressedTarImporter:
         )
         # The plain tars beside those that `convert` passes have the splits of their catalog.
         files = read_json(options["files"]) if "files" in options else _list_tars(path)
-        splits = [] if "files" in options else [each.split for each in find_path_splits(files)]
+        by_path = [] if "files" in options else find_path_splits(files)
         if not files:
             raise InputError("no tars found", where=path, hint="check the path", code="WDS003")
         if any(name.lower().endswith((".zst", ".lz4")) for name in files):
@@ -303,7 +321,8 @@ class CompressedTarImporter:
         root = path if source_files.is_folder(path) else os.path.dirname(path)
         for name in files if source_files.is_folder(path) else ():
             check_beneath(os.path.join(path, name), path)
-        return CompressedTarSource(root, files, rule, splits)
+        findings = [] if "files" in options else path_split_findings(by_path, files, root)
+        return CompressedTarSource(root, files, rule, [each.split for each in by_path], findings)
 
 
 def _list_tars(path: str) -> list[str]:

@@ -23,11 +23,11 @@ from wdsctl.core.importers.records.description import make_table_source
 from wdsctl.core.importers.records.files import PROBED_ROWS
 from wdsctl.core.importers.records.samples import FILES_COLUMN, TABLE_OPTIONS, RowMapping, exported_row_mapping
 from wdsctl.core.importers.records.source import make_row_source
-from wdsctl.core.importers.records.split_paths import configuration_findings
 from wdsctl.core.importers.records.tables import (
     ReadFirstRows,
     Table,
     choose_tables,
+    file_split_findings,
     has_named_files,
     make_mapping,
     match_folder,
@@ -43,7 +43,6 @@ from wdsctl.core.importers.records.text import (
     text_encoding,
 )
 from wdsctl.core.importers.records.values import find_file_below
-from wdsctl.core.invocation import current_invocation
 from wdsctl.core.safe_open import check_entries_beneath
 from wdsctl.core.samples.naming import KEY_COLUMN
 from wdsctl.core.shards.jsonl_scan import is_truncated_json
@@ -104,16 +103,16 @@ class JsonlImporter:
             of_files = [each.split for each in path_splits(files, root)] if root else []
             exported = TextRows(files, readers, [table.base for table in tables], of_files)
             mapping = exported_row_mapping(self.name, options)
-            return make_row_source(exported, mapping, dict.fromkeys(of_files), has_file_references=True)
+            return make_row_source(exported, mapping, dict.fromkeys(filter(None, of_files)), has_file_references=True)
         rows = TextRows(files, readers, [table.base for table in tables], [table.split for table in tables])
         mapping = make_mapping(self.name, options, tables, root, key="") if first else RowMapping()
-        by_path = path_splits(files, root) if root else []
+        by_names = file_split_findings(files, root) if root and not mapping.split else []
         return make_table_source(
             rows,
             mapping,
             lambda: first,
             splits=dict.fromkeys(table.split for table in tables if table.split),
-            more_findings=configuration_findings(by_path, root, current_invocation("convert", ())[0], "DEST"),
+            more_findings=by_names,
             root=root,
             has_file_references=bool(mapping.media),
         )

@@ -23,17 +23,16 @@ from wdsctl.core.importers.records.files import PROBED_ROWS
 from wdsctl.core.importers.records.row_splits import find_split_field
 from wdsctl.core.importers.records.samples import TABLE_OPTIONS, SourceRow, exported_row_mapping
 from wdsctl.core.importers.records.source import make_row_source
-from wdsctl.core.importers.records.split_paths import configuration_findings
 from wdsctl.core.importers.records.tables import (
     Table,
     choose_tables,
+    file_split_findings,
     make_mapping,
     match_folder,
     open_table,
     path_splits,
 )
 from wdsctl.core.importers.records.values import find_file_below
-from wdsctl.core.invocation import current_invocation
 from wdsctl.core.safe_open import check_entries_beneath
 from wdsctl.core.samples.naming import KEY_COLUMN
 from wdsctl.core.storage import source_files
@@ -82,7 +81,8 @@ class ParquetImporter:
         if KEY_COLUMN in schema.names:
             of_files = [each.split for each in path_splits(files, root)] if root else []
             exported = ParquetRows(files, tuple(schema.names), splits=of_files)
-            return make_row_source(exported, exported_row_mapping(self.name, options), dict.fromkeys(of_files))
+            mapping = exported_row_mapping(self.name, options)
+            return make_row_source(exported, mapping, dict.fromkeys(filter(None, of_files)))
         bytes_in = arrow.media_columns(schema)
         # In a table with bytes, a text that looks like a file name is the name of these bytes.
         if bytes_in:
@@ -93,8 +93,7 @@ class ParquetImporter:
         else:
             tables = [open_table(path, _read_first(path), options)]
         paths = [table.path for table in tables]
-        by_path = path_splits(paths, root) if root else []
-        splits = [each.split for each in by_path]
+        splits = [each.split for each in path_splits(paths, root)] if root else []
         schema = _open_parquet(paths[0]).schema_arrow
         labels = arrow.label_names(schema)
         rows = ParquetRows(paths, tuple(schema.names), [table.base for table in tables], splits, labels, root=root)
@@ -113,8 +112,8 @@ class ParquetImporter:
             mapping,
             lambda: [row.values for row in islice(rows.rows(0), PROBED_ROWS if not bytes_in else _DESCRIBED_ROWS)],
             fields=[*schema.names, *(name for column in labels if (name := f"{column}_name") not in schema.names)],
-            splits=dict.fromkeys(splits),
-            more_findings=configuration_findings(by_path, root, current_invocation("convert", ())[0], "DEST"),
+            splits=dict.fromkeys(filter(None, splits)),
+            more_findings=file_split_findings(paths, root) if root and not mapping.split else [],
             root=root,
             own_files=[os.path.join(root, name) for name in _METADATA],
             has_file_references=bool(mapping.media) and not bytes_in,

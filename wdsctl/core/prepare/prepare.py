@@ -26,6 +26,8 @@ from wdsctl.core.dataset.remote_lock import hold_remote_marker
 from wdsctl.core.dataset.root_spec import RootSpec, parse_root_spec
 from wdsctl.core.errors import CatalogError, DatasetError
 from wdsctl.core.files import make_folder
+from wdsctl.core.importers.folders.split_folders import split_folder_findings
+from wdsctl.core.importers.records.shard_splits import default_split_rule
 from wdsctl.core.index.index import (
     IndexReport,
     check_new_catalog,
@@ -75,8 +77,7 @@ from wdsctl.core.prepare.source import (
     SourceForm,
     recognise_form,
 )
-from wdsctl.core.prepare.split_folders import split_folder_findings
-from wdsctl.core.prepare.splits import default_split_rule, split_by_of_written, split_findings
+from wdsctl.core.prepare.splits import split_by_of_written, split_findings
 from wdsctl.core.prepare.write import FolderReport, UploadFolders, write_folder
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.detect import Detection
@@ -384,7 +385,7 @@ def _run_steps(
                 request.seed,
                 progress,
                 may_move=request.may_move,
-                default=partial(default_split_rule, here, request),
+                default=partial(default_split_rule, here, uses_field=request.uses_split_field),
             )
             is_new = is_new or is_divided
             about_splits = split_findings(here, split, listing, dest, request, is_divided=is_divided)

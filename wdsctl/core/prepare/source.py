@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from wdsctl.core import importers
 from wdsctl.core.catalog.presence import check_no_outside_shards
-from wdsctl.core.catalog.read import Catalog
-from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command
+from wdsctl.core.dataset.location import locate, shell_command
 from wdsctl.core.dataset.raw_folder import ALTERNATIVE_SEPARATOR
 from wdsctl.core.dataset.shard_names import (
     ANY_TAR_SUFFIXES,
@@ -26,15 +25,8 @@ from wdsctl.core.dataset.shard_names import (
     shard_format,
     split_file_root,
 )
-from wdsctl.core.dataset.split_rules import SplitRule
-from wdsctl.core.errors import Finding, InputError, UsageError, WdsctlError, join_indented
+from wdsctl.core.errors import InputError, UsageError, WdsctlError, join_indented
 from wdsctl.core.importers.jsonl import has_only_compressed_lines, is_object_per_line, names_files
-from wdsctl.core.importers.records.split_paths import (
-    PathSplit,
-    configuration_findings,
-    find_path_splits,
-    split_patterns,
-)
 from wdsctl.core.importers.records.tables import iter_files
 from wdsctl.core.prepare.robots import FORM as ROBOT_FORM
 from wdsctl.core.shards.in_place.parquet import has_bytes_in_place
@@ -166,30 +158,6 @@ def _match_in_place(source: str) -> _InPlaceMatch:
         if refusal or not has_bytes:
             return _InPlaceMatch("", refusal)
     return _InPlaceMatch(f"it contains {describe_format(shards[0])}, which are read in place")
-
-
-def split_rule_from_names(location: DatasetLocation) -> SplitRule | None:
-    """The splits of shards in place whose folders, or files, are all named after splits; None for other datasets."""
-    paths, found = _find_shard_splits(location)
-    patterns = split_patterns(found, paths)
-    return SplitRule({}, patterns=patterns) if patterns else None
-
-
-def joined_configuration_findings(location: DatasetLocation) -> list[Finding]:
-    """The finding WDS260 if the splits that names of shards tell have several configurations."""
-    return configuration_findings(_find_shard_splits(location)[1], location.display_path, "prepare")
-
-
-def _find_shard_splits(location: DatasetLocation) -> tuple[list[str], list[PathSplit]]:
-    """The paths of the shards, and their splits.
-
-    One split must be for training: without one, all shards are. Importers give MDS and LitData the splits of any
-    folders.
-    """
-    with Catalog(location.catalog) as catalog:
-        paths = [row.path for row in catalog.shards()]
-    needs_train = not any(shard_format(path) in ("mds", "litdata") for path in paths[:1])
-    return paths, find_path_splits(paths, needs_train=needs_train)
 
 
 def _why_remote_shards(source: str) -> str:

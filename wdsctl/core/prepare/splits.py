@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.dataset.raw_folder import RawListing
-from wdsctl.core.dataset.split_rules import SplitBy, SplitRule
+from wdsctl.core.dataset.split_rules import SplitBy
 from wdsctl.core.errors import Finding
+from wdsctl.core.importers.folders.split_folders import split_folder_findings
+from wdsctl.core.importers.records.shard_splits import split_findings_in_place
+from wdsctl.core.importers.records.split_fields import split_field_findings
 from wdsctl.core.prepare.request import PrepareRequest
-from wdsctl.core.prepare.source import joined_configuration_findings, split_rule_from_names
-from wdsctl.core.prepare.split_fields import split_field_findings, split_rule_from_values
-from wdsctl.core.prepare.split_folders import split_folder_findings
 from wdsctl.core.split.split import SplitReport
-
-
-def default_split_rule(location: DatasetLocation, request: PrepareRequest) -> SplitRule | None:
-    """The splits that names, or else a field of the samples, tell; None if they tell none."""
-    by_names = split_rule_from_names(location)
-    if not request.uses_split_field or (by_names is not None and len(by_names.names) > 1):
-        return by_names
-    return split_rule_from_values(location) or by_names
 
 
 def split_by_of_written(request: PrepareRequest) -> SplitBy:
@@ -41,11 +33,12 @@ def split_findings(
 ) -> list[Finding]:
     """What the splits leave out, or join, though names or fields say otherwise."""
     findings = [*split.findings]
-    if is_divided and split.by == "pattern":
-        findings += joined_configuration_findings(location)
-    if request.split is None and [each.name for each in split.splits] == ["train"]:
-        if listing is not None:
-            findings += split_folder_findings((sample.key for sample in listing.samples), dest)
-        if request.uses_split_field:
-            findings += split_field_findings(location)
+    is_all_train = request.split is None and [each.name for each in split.splits] == ["train"]
+    if listing is None:
+        has_new_rule = is_divided and split.by == "pattern"
+        findings += split_findings_in_place(location, has_new_rule=has_new_rule, is_all_train=is_all_train)
+    elif is_all_train:
+        findings += split_folder_findings((sample.key for sample in listing.samples), dest)
+    if is_all_train and request.uses_split_field:
+        findings += split_field_findings(location)
     return findings

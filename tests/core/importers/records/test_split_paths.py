@@ -4,7 +4,13 @@ import pytest
 
 from wdsctl.core.dataset.shard_patterns import ShardPatterns
 from wdsctl.core.importers.records.folder_files import is_split_folder, partition_split, split_of_folder
-from wdsctl.core.importers.records.split_paths import configuration_findings, find_path_splits, split_patterns
+from wdsctl.core.importers.records.split_paths import (
+    configuration_findings,
+    find_path_splits,
+    path_split_findings,
+    split_patterns,
+    unused_split_options,
+)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +58,8 @@ def test_hive_folder_states_split(name: str, split: str) -> None:
             {"train": ("train.a.jsonl", "test/train.jsonl"), "test": ("test/b.jsonl",)},
         ),
         (["val-0.tar", "test-0.tar"], {}),
-        (["train.jsonl", "val.jsonl", "other.jsonl"], {}),
+        (["train.jsonl", "other.jsonl"], {}),
+        (["val.jsonl", "other.jsonl"], {}),
         (["train.jsonl", "validation.jsonl", "valid.jsonl"], {}),
         (["a/cats-train-0.tar", "b/cats-val-0.tar"], {}),
         ([], {}),
@@ -78,3 +85,44 @@ def test_configurations_with_one_split_in_common_are_named() -> None:
 @pytest.mark.parametrize("paths", [["train/0.tar", "val/0.tar"], ["a/train-0.tar", "a/val-0.tar"], ["a/0.tar"]])
 def test_one_configuration_is_no_finding(paths: list[str]) -> None:
     assert configuration_findings(find_path_splits(paths), "/data", "prepare") == []
+
+
+@pytest.mark.parametrize(
+    ("paths", "patterns"),
+    [
+        (["other.tar", "train.tar", "val.tar"], {"train": ("train.tar",), "val": ("val.tar",)}),
+        (["extra/0.tar", "train/0.tar", "val/0.tar"], {"train": ("glob:train/**",), "val": ("glob:val/**",)}),
+        (
+            ["train-0.tar", "train-0a.tar", "val-0.tar"],  # the pattern of numbered files would match the second one
+            {"train": ("train-0.tar",), "val": ("val-0.tar",)},
+        ),
+    ],
+)
+def test_file_without_name_of_split_is_in_no_split(paths: list[str], patterns: dict[str, tuple[str, ...]]) -> None:
+    found = find_path_splits(paths)
+    assert split_patterns(found, paths) == patterns
+    assert [each.split for each in found].count("") == 1
+
+    [finding] = path_split_findings(found, paths, "/data")
+    assert (finding.code, finding.severity, finding.count) == ("WDS213", "warning", 1)
+
+
+@pytest.mark.parametrize(
+    ("paths", "options"),
+    [
+        (["a.tar", "val.tar"], ["--pattern", "val=val.tar", "--rest", "train"]),
+        (["val/0.tar", "test_2/0.tar"], ["--pattern", "val=glob:val/**", "--pattern", "test=glob:test_2/**"]),
+        (
+            ["c-train-0.tar", "d-val-0.tar", "e.tar"],
+            ["--pattern", "train=glob:c-train-[0-9]*.tar", "--pattern", "val=glob:d-val-[0-9]*.tar", "--rest", "none"],
+        ),
+        (["a.tar", "train.tar"], []),
+        (["val-0.tar", "val-1.tar"], []),
+        (["a.tar", "latest.tar"], []),
+        ([], []),
+    ],
+)
+def test_names_that_tell_no_splits_give_options_of_split(paths: list[str], options: list[str]) -> None:
+    assert unused_split_options(paths) == options
+    codes = [finding.code for finding in path_split_findings([], paths, "/data")]
+    assert codes == (["WDS258"] if options else [])

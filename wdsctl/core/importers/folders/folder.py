@@ -10,6 +10,7 @@ from typing import cast
 
 from wdsctl.core.dataset.raw_folder import OnMissing, RawListing, list_raw_folder
 from wdsctl.core.errors import Finding, WdsctlError
+from wdsctl.core.importers.folders.split_folders import split_folder_findings
 from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Source, SourceDescription
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.samples import SourceSample
@@ -56,7 +57,10 @@ class FolderImporter:
             error.hint = error.hint.replace("--on-missing ", "-O on-missing=").replace("--parts", "-O parts=NAMES")
             error.hint = error.hint.replace("--key-until ", "-O key-until=")
             raise
-        findings = tuple(_incomplete_findings(listing, on_missing))
+        findings = (
+            *_incomplete_findings(listing, on_missing),
+            *split_folder_findings((sample.key for sample in listing.samples), "DEST"),
+        )
         about = SourceDescription(findings=findings, unused=tuple(problem.name for problem in listing.left_out))
         return SampleSource(_FolderSamples(path, listing), describe=lambda: about)
 

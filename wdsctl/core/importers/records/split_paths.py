@@ -3,6 +3,8 @@
 train/0000.parquet, split=train/0000.parquet          folders, also below other folders
 train-00000-of-00042.tar, photos-val-0001.jsonl       names that differ only in split and number
 en/train-0.jsonl, de/train-0.jsonl                    the same in several folders: configurations of one dataset
+
+Files whose paths tell no split, such as `other.jsonl` beside `train.jsonl` and `val.jsonl`, are in none.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import NamedTuple
 
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.shard_patterns import ShardPatterns
-from wdsctl.core.dataset.split_rules import STANDARD_SPLITS, can_name_split
+from wdsctl.core.dataset.split_rules import NO_SPLIT, STANDARD_SPLITS, can_name_split
 from wdsctl.core.errors import Finding
 from wdsctl.core.importers.records.folder_files import (
     PATTERN_CHARACTERS,
@@ -21,6 +23,7 @@ from wdsctl.core.importers.records.folder_files import (
     is_split_folder,
     partition_split,
 )
+from wdsctl.core.invocation import current_invocation
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
 
 _ENDING = r"(?P<ending>(?:\.[A-Za-z][A-Za-z0-9]*)+)"
@@ -38,7 +41,7 @@ _MAX_SHOWN = 3
 
 
 class PathSplit(NamedTuple):
-    """The split of a file. `pattern`: matches the file, and numbered ones that are added later.
+    """The split of a file; empty for none. `pattern`: matches the file, and numbered ones that are added later.
 
     `configuration`: the folder above the split, with a trailing slash. `is_stated`: the folder is `split=NAME`.
     """
@@ -52,25 +55,49 @@ class PathSplit(NamedTuple):
 def find_path_splits(paths: Sequence[str], *, needs_train: bool = True) -> list[PathSplit]:
     """The split of each path below a root, if all paths together tell splits; else empty.
 
-    `needs_train`: tell none without a split for training, unless folders state them (`split=val`).
+    If only some paths are named after splits, and these tell several, one of them for training, all others are in no
+    split: they may repeat samples of the splits. `needs_train`: tell none without a split for training, unless folders
+    state them (`split=val`).
     """
     found = _by_folder(paths) or _by_name(paths) or find_hub_splits(paths)
-    is_sure = all(each.is_stated for each in found) or any(each.split.lower().startswith("train") for each in found)
+    if not found:
+        return _find_splits_of_some(paths)
+    is_sure = all(each.is_stated for each in found) or _has_train(found)
     return found if is_sure or not needs_train else []
+
+
+def _find_splits_of_some(paths: Sequence[str]) -> list[PathSplit]:
+    named = [path for path in paths if _named_split(path)]
+    found = (_by_folder(named) or _by_name(named)) if len(named) < len(paths) else []
+    if not _has_train(found) or len({each.split for each in found}) < 2:
+        return []
+    by_path = dict(zip(named, found, strict=True))
+    return [by_path.get(path, PathSplit("", path, "")) for path in paths]
+
+
+def _has_train(found: Sequence[PathSplit]) -> bool:
+    return any(each.split.lower().startswith("train") for each in found)
+
+
+def _named_split(path: str) -> PathSplit | None:
+    """The split that a folder or the name of a file tells on its own; None if neither does."""
+    return _split_of_folders(path) or _split_of_name(path)
 
 
 def split_patterns(found: Sequence[PathSplit], paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Split -> the patterns of its shards. Empty without splits, or if a name has characters of patterns."""
     if any(map(PATTERN_CHARACTERS.search, paths)):
         return {}
-    by_pattern = {each.pattern: each.split for each in found}
+    by_pattern = {each.pattern: each.split for each in found if each.split}
     table, splits = ShardPatterns(list(by_pattern)), list(by_pattern.values())
     is_clear = all(
-        {splits[i] for i in table.find(path)} == {each.split} for path, each in zip(paths, found, strict=bool(found))
+        {splits[i] for i in table.find(path)} == {each.split} - {""}
+        for path, each in zip(paths, found, strict=bool(found))
     )
     patterns: dict[str, dict[str, None]] = {}
     for path, each in zip(paths, found, strict=bool(found)):
-        patterns.setdefault(each.split, {})[each.pattern if is_clear else path] = None
+        if each.split:
+            patterns.setdefault(each.split, {})[each.pattern if is_clear else path] = None
     return {split: tuple(own) for split, own in patterns.items()}
 
 
@@ -79,44 +106,132 @@ def normalize_split_name(name: str) -> str:
     return STANDARD_SPLITS.get(name.lower(), name)
 
 
+def path_split_findings(found: Sequence[PathSplit], paths: Sequence[str], root: str) -> list[Finding]:
+    """The findings about the splits of a source's files, and about names of splits that tell none (WDS258)."""
+    remedy = "move {} into folders named after {} splits, such as `train`, and run the command again"
+    return [
+        *unused_split_findings([] if found else paths, f"to make them splits, {remedy.format('all files', 'their')}"),
+        *unnamed_split_findings(found, paths, remedy.format("them", "the")),
+        *configuration_findings(found, root, current_invocation("convert", ())[0], "DEST"),
+    ]
+
+
 def configuration_findings(found: Sequence[PathSplit], root: str, verb: str, *arguments: str) -> list[Finding]:
     """The finding WDS260 if a split has files of several configurations. `verb`, `arguments`: of the command that takes
     `root`.
     """
     by_split: dict[str, set[str]] = {}
     for each in found:
-        by_split.setdefault(each.split, set()).add(each.configuration)
+        if each.split:
+            by_split.setdefault(each.split, set()).add(each.configuration)
     if all(len(configurations) < 2 for configurations in by_split.values()):
         return []
     names = sorted(set().union(*by_split.values()))
-    shown = [path_for_message(name or "./") for name in names[:_MAX_SHOWN]]
-    shown += [f"{len(names) - _MAX_SHOWN:,} more"] if names[_MAX_SHOWN:] else []
+    shown = _join_paths([name or "./" for name in names])
     one = next(name for name in names if name).rstrip("/")
     return [
         Finding(
             code="WDS260",
             severity="note",
-            message=f"{pluralize(len(names), 'configuration')} joined, each split with the samples of all: "
-            f"{join_with_and(shown)}; to take one, pass its folder: {shell_command(verb, f'{root}/{one}', *arguments)}",
+            message=f"{pluralize(len(names), 'configuration')} joined, each split with the samples of all: {shown}; to "
+            f"take one, pass its folder: {shell_command(verb, f'{root}/{one}', *arguments)}",
             count=len(names),
         )
     ]
+
+
+def unnamed_split_findings(found: Sequence[PathSplit], paths: Sequence[str], remedy: str) -> list[Finding]:
+    """The finding WDS213 if some files are in no split, because only the others are named after splits.
+
+    `remedy`: what to do to train on them.
+    """
+    unnamed = [path for path, each in zip(paths, found, strict=bool(found)) if not each.split]
+    if not unnamed:
+        return []
+    splits = join_with_and(list(dict.fromkeys(each.split for each in found if each.split)))
+    are = "is" if len(unnamed) == 1 else "are"
+    return [
+        Finding(
+            code="WDS213",
+            severity="warning",
+            message=f"{pluralize(len(unnamed), 'file')} {are} in no split, because other files are named after the "
+            f"splits {splits}: {_join_paths(unnamed)}; to train on them, {remedy}",
+            count=len(unnamed),
+        )
+    ]
+
+
+def unused_split_options(paths: Sequence[str]) -> list[str]:
+    """The options of `split` that make the splits that some names of files say: `--pattern val=val.jsonl`.
+
+    Empty if no name, or every name, says the same split, or none says `val` or `test`.
+    """
+    named = [_named_split(path) for path in paths]
+    splits = [_usual_split(each.split) if each else "" for each in named]
+    if len(set(splits)) < 2 or set(splits) <= {"", "train"}:
+        return []
+    patterns = dict.fromkeys(f"{split}={each.pattern}" for split, each in zip(splits, named, strict=True) if each)
+    rest = ["--rest", NO_SPLIT if "train" in splits else "train"] if "" in splits else []
+    return [*(word for pattern in patterns for word in ("--pattern", pattern)), *rest]
+
+
+def unused_split_findings(paths: Sequence[str], remedy: str) -> list[Finding]:
+    """The finding WDS258 if names of files say `val` or `test`, but all samples are for training. `remedy`: what to do
+    about it.
+    """
+    if not unused_split_options(paths):
+        return []
+    held_out = [path for path in paths if (each := _named_split(path)) and _usual_split(each.split) != "train"]
+    are = "file is" if len(held_out) == 1 else "files are"
+    return [
+        Finding(
+            code="WDS258",
+            severity="warning",
+            message=f"{len(held_out):,} {are} named like splits ({_join_paths(held_out)}), but all samples are for "
+            f"training, because not all names tell a split: {remedy}",
+        )
+    ]
+
+
+def _usual_split(name: str) -> str:
+    """`val` for `val_small` and `validation`, and other names as they are."""
+    return STANDARD_SPLITS.get(re.split("[-_]", name.lower())[0], name)
+
+
+def _join_paths(paths: Sequence[str]) -> str:
+    shown = [path_for_message(path) for path in paths[:_MAX_SHOWN]]
+    return join_with_and([*shown, *([f"{len(paths) - _MAX_SHOWN:,} more"] if paths[_MAX_SHOWN:] else [])])
 
 
 def _by_folder(paths: Sequence[str]) -> list[PathSplit]:
     """By folders `split=NAME`, or folders named after splits: `train`, `val_small`."""
     found = []
     for path in paths:
-        *folders, _ = path.split("/")
-        at = next((i for i, name in enumerate(folders) if partition_split(name)), None)
-        at = next((i for i, name in enumerate(folders) if is_split_folder(name)), None) if at is None else at
-        if at is None:
+        split = _split_of_folders(path)
+        if split is None:
             return []
-        above, stated = "".join(f"{name}/" for name in folders[:at]), partition_split(folders[at])
-        split = stated or folders[at]
-        found.append(PathSplit(split, f"glob:{above}{folders[at]}/**", above, is_stated=bool(stated)))
+        found.append(split)
     is_one = len({each.split for each in found}) == 1
     return [] if is_one and any(each.configuration for each in found) and not found[0].is_stated else found
+
+
+def _split_of_folders(path: str) -> PathSplit | None:
+    *folders, _ = path.split("/")
+    at = next((i for i, name in enumerate(folders) if partition_split(name)), None)
+    at = next((i for i, name in enumerate(folders) if is_split_folder(name)), None) if at is None else at
+    if at is None:
+        return None
+    above, stated = "".join(f"{name}/" for name in folders[:at]), partition_split(folders[at])
+    return PathSplit(stated or folders[at], f"glob:{above}{folders[at]}/**", above, is_stated=bool(stated))
+
+
+def _split_of_name(path: str) -> PathSplit | None:
+    match = _SPLIT_FILE.fullmatch(path)
+    if match is None:
+        return None
+    begin = path[: match.start("number")]
+    pattern = f"glob:{begin}[0-9]*{match['ending']}" if match["number"] else path
+    return PathSplit(STANDARD_SPLITS[match["split"].lower()], pattern, match["folder"])
 
 
 def _by_name(paths: Sequence[str]) -> list[PathSplit]:
@@ -131,10 +246,9 @@ def _by_name(paths: Sequence[str]) -> list[PathSplit]:
         match = _SPLIT_FILE.fullmatch(path)
         folder = path.rpartition("/")[0]
         above, _, inner = folder.rpartition("/")
-        if match:
-            begin = path[: match.start("number")]
-            pattern = f"glob:{begin}[0-9]*{match['ending']}" if match["number"] else path
-            found.append(PathSplit(STANDARD_SPLITS[match["split"].lower()], pattern, match["folder"]))
+        named = _split_of_name(path)
+        if match and named:
+            found.append(named)
             words.setdefault(match["folder"], set()).add(match["split"])
             prefixes.add(match["prefix"])
         elif split := STANDARD_SPLITS.get(inner.lower(), ""):

@@ -17,7 +17,7 @@ from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.raw_folder_walk import LITTER_NAMES
 from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
 from wdsctl.core.dataset.split_rules import STANDARD_SPLITS
-from wdsctl.core.errors import InputError, UsageError, WdsctlError
+from wdsctl.core.errors import Finding, InputError, UsageError, WdsctlError
 from wdsctl.core.importers.protocol import FormatMatch, Options
 from wdsctl.core.importers.records.compressed import strip_compression
 from wdsctl.core.importers.records.conversations import (
@@ -33,7 +33,13 @@ from wdsctl.core.importers.records.folder_files import (
 )
 from wdsctl.core.importers.records.row_splits import find_split_field
 from wdsctl.core.importers.records.samples import RowMapping
-from wdsctl.core.importers.records.split_paths import PathSplit, find_hub_splits, find_path_splits, normalize_split_name
+from wdsctl.core.importers.records.split_paths import (
+    PathSplit,
+    find_hub_splits,
+    find_path_splits,
+    normalize_split_name,
+    path_split_findings,
+)
 from wdsctl.core.importers.records.stems import StemField, find_stem_field
 from wdsctl.core.importers.records.values import parse_list_option
 from wdsctl.core.invocation import current_invocation
@@ -403,10 +409,19 @@ def path_splits(paths: Sequence[str], root: str) -> list[PathSplit]:
 
     Splits have their usual names. Unlike `splits_of`, takes all files of a split for its rows.
     """
-    found = find_path_splits([path[len(root) :].lstrip("/") for path in paths], needs_train=False)
+    found = find_path_splits(_paths_below(paths, root), needs_train=False)
     found = [each._replace(split=normalize_split_name(each.split)) for each in found]
     has_several = len({each.split for each in found}) > 1
     return found if has_several or any(each.is_stated for each in found) else []
+
+
+def file_split_findings(paths: Sequence[str], root: str) -> list[Finding]:
+    """The findings about the splits that `path_splits` finds, and about names of splits that it cannot use."""
+    return path_split_findings(path_splits(paths, root), _paths_below(paths, root), root)
+
+
+def _paths_below(paths: Sequence[str], root: str) -> list[str]:
+    return [path[len(root) :].lstrip("/") for path in paths]
 
 
 def _describe_fit(root: str, tables: Sequence[Table]) -> str:

@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from wdsctl.core.dataset.location import shell_command
+from wdsctl.core.dataset.split_rules import NO_SPLIT, STANDARD_SPLITS
 from wdsctl.core.errors import Finding
-from wdsctl.core.importers.records.folder_files import is_split_folder, split_of_folder
+from wdsctl.core.importers.records.folder_files import is_split_folder, partition_split, split_of_folder
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
 
+_TRAINING = frozenset(name for name, split in STANDARD_SPLITS.items() if split == "train")
 _MAX_WRAPPERS = 3  # folders around the folders that are named like splits
 
 
@@ -24,15 +26,22 @@ class _SplitFolders(NamedTuple):
     counts: dict[str, int]
     inner: set[str]
 
+    @property
+    def words(self) -> set[str]:
+        """The first words of the folders, such as `train` for `train_small`."""
+        return {re.split("[-_0-9]", (partition_split(name) or name).lower())[0] for name in self.counts}
+
 
 def split_folder_findings(keys: Iterable[str], dest: str) -> tuple[Finding, ...]:
-    """The finding WDS258 if samples are in at least two folders that are named after different splits, else none.
+    """The finding WDS258 if samples are in a folder that is named after a split, and others are not; else none.
 
-    `keys`: the paths of the samples without extensions. The caller has checked that no splits were requested, and that
-    all samples of `dest` are for training.
+    The name of a folder for training alone is no finding. `keys`: the paths of the samples without extensions. The
+    caller has checked that no splits were requested, and that all samples of `dest` are for training.
     """
     by_prefix: dict[str, _SplitFolders] = {}
+    total = 0
     for key in keys:
+        total += 1
         *folders, _ = key.split("/")
         at = next((i for i, name in enumerate(folders[: _MAX_WRAPPERS + 1]) if _is_named_like_split(name)), None)
         if at is not None:
@@ -41,25 +50,30 @@ def split_folder_findings(keys: Iterable[str], dest: str) -> tuple[Finding, ...]
             found.counts[folders[at]] = found.counts.get(folders[at], 0) + 1
             found.inner.update(folders[at + 1 : at + 2])
     found = max(by_prefix.values(), key=lambda each: sum(each.counts.values()), default=_SplitFolders("", {}, set()))
-    if len({re.split("[-_0-9]", name.lower())[0] for name in found.counts}) < 2:
+    has_others = total > sum(found.counts.values())
+    if len(found.words) + has_others < 2 or found.words <= _TRAINING:
         return ()
-    return (_make_finding(found, dest),)
+    return (_make_finding(found, dest, has_others=has_others),)
 
 
 def _is_named_like_split(name: str) -> bool:
     return is_split_folder(name) or bool(split_of_folder(name))
 
 
-def _make_finding(found: _SplitFolders, dest: str) -> Finding:
+def _make_finding(found: _SplitFolders, dest: str, *, has_others: bool) -> Finding:
     names = list(found.counts)
     shown = join_with_and([path_for_message(f"{found.prefix}{name}") for name in names])
+    who = (
+        f"the folder {shown} is named like a split" if len(names) == 1 else f"the folders {shown} are named like splits"
+    )
     classes = " The folders inside are not classes, either." if len(found.inner) > 1 else ""
+    rest = ["--rest", "train" if found.words.isdisjoint(_TRAINING) else NO_SPLIT] if has_others else []
+    command = shell_command("split", dest, "--by-value", f"key:{_key_pattern(found)}", *rest)
     return Finding(
         code="WDS258",
         severity="warning",
-        message=f"the folders {shown} are named like splits, but all {pluralize(sum(found.counts.values()), 'sample')} "
-        f"are for training: the names become parts of the keys.{classes} To make them splits, run "
-        f"{shell_command('split', dest, '--by-value', f'key:{_key_pattern(found)}')}",
+        message=f"{who}, but all {pluralize(sum(found.counts.values()), 'sample')} are for training: the names become "
+        f"parts of the keys.{classes} To make them splits, run {command}",
     )
 
 

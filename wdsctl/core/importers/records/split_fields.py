@@ -12,7 +12,7 @@ from contextlib import closing
 from typing import Any
 
 from wdsctl.core.catalog.read import read_current_generation
-from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
+from wdsctl.core.dataset.location import DatasetLocation, shell_command, shell_command_at
 from wdsctl.core.dataset.shard_names import shard_format
 from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import Finding
@@ -36,13 +36,17 @@ def split_rule_from_values(location: DatasetLocation) -> SplitRule | None:
     return SplitRule({}, by_value=value) if value else None
 
 
-def split_field_findings(location: DatasetLocation) -> tuple[Finding, ...]:
-    """The finding WDS259 if a field of the first samples names splits. All samples of the dataset are for training."""
+def split_field_findings(location: DatasetLocation, dest: str = "") -> tuple[Finding, ...]:
+    """The finding WDS259 if a field of the first samples names splits. All samples of the dataset are for training.
+
+    `dest`: the dataset that the samples are converted to, if any.
+    """
     offsets = Offsets(location.offsets_path(read_current_generation(location.catalog)))
     value = _find_split_value(location, offsets)
     if not value:
         return ()
-    command = shell_command_at(location, "split", "--by-value", value)
+    options = "--by-value", value
+    command = shell_command("split", dest, *options) if dest else shell_command_at(location, "split", *options)
     return (
         Finding(
             code="WDS259",
