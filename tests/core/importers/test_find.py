@@ -57,6 +57,7 @@ def test_best_importer_asks_if_table_names_images_without_their_masks(tmp_path: 
 
     assert "csv: train_masks.csv names 4 of the folder's 8 files" in error.value.message
     assert "partfolders: train and train_masks have files of matching names" in error.value.message
+    assert "the files in train and train_masks into columns of train_masks.csv" in error.value.hint
     assert importers.best_importer(named)[0].name == "csv"
 
 

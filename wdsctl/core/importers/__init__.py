@@ -9,6 +9,8 @@ of media with annotation files, `lerobot` LeRobot's datasets. `records` has the 
 from __future__ import annotations
 
 import importlib
+import os
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
@@ -18,6 +20,7 @@ from wdsctl.core.errors import InputError, UsageError, WdsctlError, join_indente
 from wdsctl.core.importers.protocol import FormatMatch, Importer
 from wdsctl.core.samples.fields import did_you_mean
 from wdsctl.core.storage import source_files
+from wdsctl.core.text import join_with_and
 from wdsctl.core.text import path_for_message as shown
 from wdsctl.core.urls import is_chained, is_signed, is_url
 
@@ -160,10 +163,24 @@ def best_importer(path: str) -> tuple[Importer, FormatMatch]:
         raise InputError(
             join_indented("several formats are possible", *(f"{form.name}: {it.reason}" for form, it in first)),
             where=shown(path),
-            hint=f"choose the right format, for example --from {first[0][0].name}",
+            hint=f"choose the right format, for example --from {first[0][0].name}"
+            f"{keep_both_advice(path, [it for _, it in first])}",
             code="WDS235",
         )
     return found[0]
+
+
+def keep_both_advice(path: str, matches: Sequence[FormatMatch]) -> str:
+    """What to do if a table and folders of parts fit equally well, as the end of a hint; empty for other matches."""
+    tables = [table for match in matches for table in match.tables]
+    folders = [folder for match in matches if not match.tables for folder in match.media_folders]
+    if not tables or not folders:
+        return ""
+    where, table = join_with_and([shown(folder) for folder in folders]), shown(os.path.relpath(tables[0], path))
+    return (
+        f"; to keep the columns and all files, write the paths of the files in {where} into columns of {table}, "
+        f"relative to {shown(path)}, and run the same command again"
+    )
 
 
 def check_readable(path: str) -> None:

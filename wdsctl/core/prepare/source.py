@@ -62,17 +62,17 @@ class SourceForm(NamedTuple):
 
 
 class AmbiguousFormError(InputError):
-    """Several forms fit a source equally well. `forms`: these forms."""
+    """Several forms fit a source equally well. `forms`: these forms. `advice`: the end of the hint."""
 
     code = "WDS235"
 
-    def __init__(self, forms: Sequence[SourceForm], source: str, dest: str | None) -> None:
+    def __init__(self, forms: Sequence[SourceForm], source: str, dest: str | None, advice: str = "") -> None:
         self.forms = tuple(forms)
         commands = [shell_command("prepare", source, dest or "DEST", "--from", form.name) for form in forms]
         super().__init__(
             join_indented("several formats fit the source", *(f"{form.name}: {form.reason}" for form in forms)),
             where=shown(source),
-            hint=f"run the command that fits: {'; or '.join(commands)}",
+            hint=f"run the command that fits: {'; or '.join(commands)}{advice}",
         )
 
 
@@ -97,7 +97,10 @@ def recognise_form(source: str, dest: str | None = None, from_format: str = "") 
         importers.best_importer(source)  # raises, and lists the formats
     if len(forms) > 1 and forms[0].score - forms[1].score < _SCORE_TOLERANCE:
         tied = [each for each in forms if forms[0].score - each.score < _SCORE_TOLERANCE]
-        raise AmbiguousFormError([SourceForm(each.name, each.reason) for each in tied], source, dest)
+        names = {each.name for each in tied}
+        matches = [match for importer, match in importers.find_importers(source) if importer.name in names]
+        advice = importers.keep_both_advice(source, matches)
+        raise AmbiguousFormError([SourceForm(each.name, each.reason) for each in tied], source, dest, advice)
     is_in_place = forms[0].name == "jsonl" and dest is None and not has_only_compressed_lines(source)
     if is_in_place and not names_files(source):
         if has_shards(*split_file_root(source)):
