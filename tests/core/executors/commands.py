@@ -66,6 +66,7 @@ COMMANDS: Mapping[str, Command] = {
     "split": Command(
         _shards, [("index", "data"), ("split", "data", "6,3,1", "--group-by", "json:group", "--allow-empty")]
     ),
+    "split by value": Command(_shards, [("index", "data"), ("split", "data", "--by-value", "json:group")]),
     "validate": Command(
         _broken_shards, [("index", "data"), ("validate", "data", "--level", "headers", "--level", "content", "--json")]
     ),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from tests.core.split_sets import (
     video_shards,
 )
 from wdsctl.core.dataset.location import locate
-from wdsctl.core.dataset.split_rules import Excludes, SplitRule
+from wdsctl.core.dataset.split_rules import Excludes, SplitRule, rule_to_plain
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.index.index import index
 from wdsctl.core.prepare.prepare import prepare
@@ -220,9 +221,9 @@ def test_prepare_notes_command_for_grouped_rule(tmp_path: Path) -> None:
 
 
 KILLED = """
-import os, signal, sys
+import json, os, signal, sys
 import wdsctl.core.split.values as read
-from wdsctl.core.dataset.split_rules import SplitRule
+from wdsctl.core.dataset.split_rules import rule_from_plain
 from wdsctl.core.split.split import SplitRequest, split_dataset
 run, left = read.read_value_hashes, [3]
 def dying(unit):
@@ -231,34 +232,46 @@ def dying(unit):
         os.kill(os.getpid(), signal.SIGKILL)
     return run(unit)
 read.read_value_hashes = dying
-split_dataset(sys.argv[1], SplitRequest(rule=SplitRule({"a": 1, "b": 1}, group_by="json:film.id")))
+split_dataset(sys.argv[1], SplitRequest(rule=rule_from_plain(json.loads(sys.argv[2]))))
 """
 
+BY_FILM = SplitRule({"a": 1, "b": 1}, group_by="json:film.id")
 
-def test_killed_split_changes_nothing_and_keeps_read_values(tmp_path: Path) -> None:
+
+def split_until_killed(root: str, rule: SplitRule) -> int:
+    """Split in another process, which is killed when it has read two shards; returns its exit code."""
+    command = [sys.executable, "-c", KILLED, root, json.dumps(rule_to_plain(rule))]
+    return subprocess.run(command, cwd=Path(__file__).parents[3], check=False).returncode
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize(
+    ("rule", "names"), [(BY_FILM, {"a", "b"}), (SplitRule({}, by_value="json:label"), {"cat", "dog", "eel", "rare"})]
+)
+def test_killed_split_changes_nothing_and_keeps_read_values(tmp_path: Path, rule: SplitRule, names: set[str]) -> None:
     root = a_video_dataset(tmp_path, 6)
     split_by_ratios(root, {"train": 1})
     before = splits_of(root)
-    completed = subprocess.run([sys.executable, "-c", KILLED, root], cwd=Path(__file__).parents[3], check=False)
+    code = split_until_killed(root, rule)
     progress = RecordingProgress()
 
-    assert completed.returncode == -9
+    assert code == -9
     assert splits_of(root) == before
-    split_dataset(root, SplitRequest(rule=SplitRule({"a": 1, "b": 1}, group_by="json:film.id")), progress=progress)
+    split_dataset(root, SplitRequest(rule=rule, may_move=True), progress=progress)
     assert [items for name, items, _ in progress.phases if name == "read values"] == [4]
-    assert set(splits_of(root).values()) == {"a", "b"}
+    assert set(splits_of(root).values()) == names
     assert not Path(locate(root).work_folder, "values").exists()
 
 
 def test_values_of_killed_split_are_read_again_if_shard_was_replaced(tmp_path: Path) -> None:
     root = a_video_dataset(tmp_path, 6)
     split_by_ratios(root, {"train": 1})
-    subprocess.run([sys.executable, "-c", KILLED, root], cwd=Path(__file__).parents[3], check=False)
+    split_until_killed(root, BY_FILM)
     path = tmp_path / "shard-000.tar"
     rewrite_shard(path, path.read_bytes().replace(b'{"id": 0}', b'{"id": 9}'))  # the same size and layout
     progress = RecordingProgress()
 
-    split_dataset(root, SplitRequest(rule=SplitRule({"a": 1, "b": 1}, group_by="json:film.id")), progress=progress)
+    split_dataset(root, SplitRequest(rule=BY_FILM), progress=progress)
 
     assert [items for name, items, _ in progress.phases if name == "read values"] == [5]
 
