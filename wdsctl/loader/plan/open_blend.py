@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -10,7 +11,7 @@ from typing import Any
 
 from wdsctl.core.blend import BlendComponent as ArmPlan
 from wdsctl.core.checkpoint.state import describe_differences
-from wdsctl.core.errors import StateMismatch, UsageError, join_indented
+from wdsctl.core.errors import StateMismatch, UsageError, WdsctlError, join_indented
 from wdsctl.loader.order.growth import GrownOrder
 from wdsctl.loader.order.mixture import Mixture
 from wdsctl.loader.plan.component_orders import (
@@ -90,7 +91,8 @@ def open_blend(
 
     `new_weights_from`: weights that differ from those of `saved` apply from this batch of the job on; without it they
     belong to another plan. `store_generations`: generations of auxiliary stores, by reference; other stores are opened
-    in the current one. Raises what `wdsctl.core.blend.read_blend` and `SourceOpener` raise.
+    in the current one. If a generation of `saved` is gone, the current one is opened; raises StateMismatch unless its
+    data is the same. Raises what `wdsctl.core.blend.read_blend` and `SourceOpener` raise.
     """
     plan = read_blend_plan(dataset)
     saved_order = None if saved is None else saved["plan"]["order"]
@@ -102,11 +104,13 @@ def open_blend(
     opener = SourceOpener(dataset, None if saved is None else saved["generations"], store_generations)
     source_ranges: list[list[SourceRange]] = []
     component_sources: list[tuple[SplitSource, ...]] = []
+    gone_errors: dict[int, StateMismatch] = {}
     for number, entry in enumerate(entries):
         before = len(opener.sources)
         if number == known_count:
             opener.use_current_generations()
-        source_ranges.append(open_source_ranges(entry, opener.open))
+        with _collect_gone_errors(opener, number, gone_errors):
+            source_ranges.append(open_source_ranges(entry, opener.open))
         component_sources.append(tuple(each for each in opener.sources[before:] if not each.is_member))
     segment_weights = sample_weights(plan, entry_numbers, source_ranges)
     first = dict(zip(entry_numbers, segment_weights[0], strict=True))
@@ -150,6 +154,7 @@ def open_blend(
     growth_facts = {"past_versions": past_versions_to_facts(past_versions)} if past_versions else {}
     seed_facts = {"seeds": [list(each) for each in seeds.items()]} if seeds else {}
     order = {**facts(components, opener.sources), **seed_facts, **growth_facts}
+    _check_gone_generations(gone_errors, saved_order or {}, order)
     grown_components = (
         add_past_versions(components, past_versions, entries, component_sources, sizes, opener)
         if past_versions
@@ -181,6 +186,30 @@ def open_blend(
         order_facts=known_order,
     )
     return replace(streams, known_to_state=known_streams)
+
+
+def _check_gone_generations(
+    gone_errors: Mapping[int, StateMismatch], saved_order: Mapping[str, Any], order: Mapping[str, Any]
+) -> None:
+    """Raise the error of the first component, a generation of which is gone and whose data has changed since."""
+    for component, error in gone_errors.items():
+        if saved_order["sources"][component] != order["sources"][component]:
+            raise error
+
+
+@contextmanager
+def _collect_gone_errors(opener: SourceOpener, number: int, gone_errors: dict[int, StateMismatch]) -> Iterator[None]:
+    """Add the first error of a generation that is gone, of the datasets that are opened in this context for component
+    `number`. Raises it if they cannot be opened: the data of the state is not that of today."""
+    before = len(opener.gone_errors)
+    try:
+        yield
+    except WdsctlError as error:
+        if len(opener.gone_errors) > before:
+            raise opener.gone_errors[before] from error
+        raise
+    if len(opener.gone_errors) > before:
+        gone_errors[number] = opener.gone_errors[before]
 
 
 def reopen_blend(

@@ -69,7 +69,9 @@ class SourceOrigin(NamedTuple):
 
 class SourceOpener:
     """Opens the leaves of a blend one after the other: in their current generations, or each in the generation given
-    for it. `stores`: the generations of auxiliary stores, by reference; of others the current one.
+    for it. If wdsctl no longer keeps a generation, the current one is opened and `gone_errors` gets an error, which the
+    caller raises unless the data is the same. `stores`: the generations of auxiliary stores, by reference; of others
+    the current one.
 
     A split that is referred to twice is opened once, and local shards share one bounded set of open files.
     """
@@ -90,13 +92,14 @@ class SourceOpener:
         self.past_sources: list[SplitSource] = []
         self.sources: list[SplitSource] = []
         self.generations: list[int] = []
+        self.gone_errors: list[StateMismatch] = []
 
     def open(self, leaf: Leaf) -> SplitSource:
         """Open a leaf. Its members, if it is a join, come before it in `sources`.
 
-        Raises InputError if there is no such split or no sample in it, StateMismatch if the generation is gone,
-        CatalogError if the catalog or the offsets of its generation are unusable, and for a join what
-        `open_joined_source` raises.
+        Raises InputError if there is no such split or no sample in it, StateMismatch if the generation is gone and the
+        split has no samples now, CatalogError if the catalog or the offsets of its generation are unusable, and for a
+        join what `open_joined_source` raises.
         """
         return self._open_source(leaf, self._decode_functions)
 
@@ -249,12 +252,17 @@ class SourceOpener:
         used_generation = current if generation is None else generation
         try:
             offsets = Offsets(location.offsets_path(used_generation))
-        except CatalogError as error:
+        except CatalogError:
             if used_generation == current:
                 raise
-            raise _gone_error(
-                location, f"generation {used_generation} of the dataset, which is no longer kept"
-            ) from error
+            self.gone_errors.append(
+                _gone_error(
+                    location,
+                    f"generation {used_generation} of the dataset, which is no longer kept, and the samples have "
+                    "changed since then",
+                )
+            )
+            offsets = Offsets(location.offsets_path(current))
         selection = SampleSelection(offsets, parts)
         if offsets.is_partial:
             offsets.fetch_groups(selection.groups(offsets))
