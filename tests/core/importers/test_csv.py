@@ -11,6 +11,7 @@ import pytest
 
 from tests.build import a_folder
 from tests.core.formats import open_error, read_errors, read_samples
+from tests.open_files import open_files
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.errors import WdsctlError
@@ -297,6 +298,14 @@ def test_csv_refuses_unknown_encoding_with_line_and_commands(tmp_path: Path, nam
     assert (error.code, error.where.rpartition("/")[2]) == ("WDS124", "t.csv:2")
     assert "-O encoding=latin1" in error.hint
     assert "iconv -f LATIN1 -t UTF-8" in error.hint
+
+
+def test_csv_closes_file_in_other_encoding(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {"t.csv": b"id,text\n1,x\n2,\xe9\n3,y\n"})
+    error = open_error(f"{root}/t.csv")  # its traceback keeps the frames of the reader
+
+    assert error.__traceback__ is not None
+    assert open_files(root) == []
 
 
 def test_csv_row_in_other_encoding_fails_alone(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from itertools import islice
 from typing import Any, BinaryIO, Literal, NamedTuple
@@ -367,8 +368,9 @@ def _open_reader(path: str, options: Options, *, is_probe: bool = False) -> _Csv
             reader.columns = _column_names(path, cells)
             reader.rows_above += 1
     if not is_probe:
-        first = islice(TextRows([path], reader).rows(0), PROBED_ROWS)
-        fault = next((row.fault for row in first if row.fault and row.fault.code == "WDS124"), None)
+        with closing(TextRows([path], reader).rows(0)) as rows:
+            faults = (row.fault for row in islice(rows, PROBED_ROWS))
+            fault = next((each for each in faults if each and each.code == "WDS124"), None)
         if fault is not None:
             raise fault
     return reader

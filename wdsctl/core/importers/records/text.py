@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
@@ -73,8 +73,11 @@ class TextRows:
         self._splits = splits or [""] * len(paths)
         self._checkpoints = RowCheckpoints()
 
-    def rows(self, start: int) -> Iterator[SourceRow]:
-        """The rows from `start` on. Cost: reads up to 63 rows before `start`, if an earlier pass reached it."""
+    def rows(self, start: int) -> Generator[SourceRow, None, None]:
+        """The rows from `start` on. A file is open until the generator ends or is closed.
+
+        Cost: reads up to 63 rows before `start`, if an earlier pass reached it.
+        """
         spot = self._checkpoints.last_before(start)
         number = spot.row
         for at in range(spot.file, len(self._paths)):
