@@ -19,6 +19,7 @@ from wdsctl.core.columns.column_file import ColumnShard, column_path, find_colum
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import UsageError
 from wdsctl.core.index.index import index
+from wdsctl.core.inspect.inspect import inspect
 
 EVIL = """\
 import os, pathlib
@@ -136,11 +137,12 @@ def test_commands_import_no_code_named_by_data(dataset: str, import_log: Path, t
     assert not import_log.exists()
 
 
-def test_index_does_not_run_function_named_by_column_of_dataset(dataset: str, import_log: Path) -> None:
+def plant_column(dataset: str, function: str) -> None:
+    """Give the dataset a column that says that this function has computed it."""
     index(dataset, columns={"n": "tests.core.counting:words", "bytes": "chars:txt"})
     place = locate(dataset)
     column = find_column(place, "n", 1)
-    facts = replace(column.facts, function="wds_evil:number", source="", summary=None)
+    facts = replace(column.facts, function=function, source="", summary=None)
     os.unlink(column_path(place, "n", 1))
     at, pieces = 0, []
     for i, (shard, samples, _) in enumerate(column.table.tolist()):
@@ -148,8 +150,31 @@ def test_index_does_not_run_function_named_by_column_of_dataset(dataset: str, im
         pieces.append(ColumnShard(shard, digest, 0, column.values[at : at + samples]))
         at += samples
     write_column(column_path(place, "n", 1), facts, iter(pieces))
-    assert read_column(column_path(place, "n", 1)).facts.function == "wds_evil:number"
+    assert read_column(column_path(place, "n", 1)).facts.function == function
 
+
+@pytest.mark.parametrize("function", ["wds_evil:number", "wds_evil_package.inner:number"])
+def test_module_named_by_column_of_dataset_is_hashed_and_not_imported(
+    dataset: str, import_log: Path, function: str
+) -> None:
+    plant_column(dataset, function)
+
+    assert {each.name: each.state for each in inspect(dataset).columns} == {"n": "outdated", "bytes": "current"}
+    assert f"{function}, a function that the dataset names" in index(dataset).findings[0].message
+    assert not import_log.exists()
+
+
+def test_huge_module_named_by_column_is_not_read(dataset: str, import_log: Path) -> None:
+    plant_column(dataset, "wds_huge:number")
+    huge = import_log.parent / "modules" / "wds_huge.py"
+    huge.write_text(EVIL)
+    os.truncate(huge, 1 << 40)
+
+    assert {each.name: each.state for each in inspect(dataset).columns} == {"n": "current", "bytes": "current"}
+
+
+def test_index_does_not_run_function_named_by_column_of_dataset(dataset: str, import_log: Path) -> None:
+    plant_column(dataset, "wds_evil:number")
     a_dataset(Path(dataset), 40)
     report = index(dataset, rebuild=True)
 

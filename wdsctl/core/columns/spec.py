@@ -55,6 +55,8 @@ MEDIA_NUMBERS = {
 #: Of at most 18 digits: columns store 64 bits.
 _WHOLE_NUMBER = re.compile(r"\s*[0-9]{1,18}\s*")
 
+_MAX_READ_SOURCE_BYTES = 16 << 20  # of a file that data names
+
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -245,13 +247,19 @@ def find_source_digest(spec: ColumnSpec) -> str | None:
     """As `digest_source`, but without running code; None if the digest cannot be known so.
 
     It is known for a function that is defined once, after an empty line and so without a decorator, at the top level of
-    a module in the current folder or on Python's path.
+    a module in the current folder or on Python's path. A column may name any such module: of a file that cannot be
+    read, or has more than 16 MiB, the digest is not known.
     """
     path = _find_module_file(spec.part_or_module) if spec.kind == "python" and len(spec.path) == 1 else None
     if path is None:
         return None
-    with open(path, "rb") as file:
-        data = file.read()
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_MAX_READ_SOURCE_BYTES + 1)
+    except OSError:
+        return None
+    if len(data) > _MAX_READ_SOURCE_BYTES:
+        return None
     name = re.escape(spec.path[0].encode())
     definitions = re.findall(rb"(?:\A|\n[ \t]*(?:#.*)?\r?\n)def " + name + rb"\b", data)
     bindings = re.findall(rb"^[ \t]*(?:def |class |(?=" + name + rb"\s*[:=]))" + name + rb"\b", data, re.MULTILINE)
