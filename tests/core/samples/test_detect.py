@@ -142,6 +142,11 @@ def reason_against(detection: Detection, sample_type: str) -> str:
                 "correct_choice_idx": "json[answer_idx]",
             },
         ),
+        (
+            make_evidence(png=PNG, json={"comment": "a dog", "comment_number": 0}),
+            "CaptioningSample",
+            {"image": "png", "caption": "json[comment]"},
+        ),
         (make_evidence(png=PNG, json={"ocr": "STOP"}), "OCRSample", {"image": "png", "text": "json[ocr]"}),
         (
             make_evidence(png=PNG, json={"text": "STOP", "words_boxes": [[0, 0, 1, 1]]}),

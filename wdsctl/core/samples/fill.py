@@ -41,7 +41,7 @@ _FURTHER_FIELD_NAMES = {
 }
 #: Further names of JSON keys, of which columns of tables are made.
 _FURTHER_KEY_NAMES = {
-    "caption": ("txt", "alt", "sentence"),
+    "caption": ("txt", "alt", "sentence", "comment"),
     "labels": ("categories", "category"),
     "label_names": ("categories",),
 }
