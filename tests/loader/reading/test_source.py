@@ -217,7 +217,7 @@ def test_json_value_that_is_not_text_fails_sample(tmp_path: Path, value: str) ->
 
 
 @pytest.mark.parametrize(("value", "label"), [("7", 7), ('"7"', 7), ('"-1"', -1), ("true", 1), ("false", 0)])
-def test_json_value_that_stands_for_whole_number_fills_integer_field(tmp_path: Path, value: str, label: int) -> None:
+def test_json_booleans_and_numbers_in_text_fill_integer_field(tmp_path: Path, value: str, label: int) -> None:
     parts: Parts = {"jpg": b"image", "json": f'{{"n": {value}}}'.encode()}
     fields = {"image": "jpg", "label": "json[n]"}
     root = make_typed_dataset(tmp_path, lambda _: parts, 1, sample_type="ImageClassificationSample", **fields)
