@@ -15,6 +15,7 @@ from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.errors import DatasetError, Finding
 from wdsctl.core.index.freshness import check_freshness
 from wdsctl.core.index.index import index
+from wdsctl.core.inspect.inspect import inspect
 from wdsctl.core.progress import SILENT_PROGRESS
 from wdsctl.core.validate.request import ValidationLevel
 from wdsctl.core.validate.validate import ValidateRequest, validate
@@ -122,6 +123,20 @@ def test_check_freshness_of_remote_dataset_requests_sizes_without_listing(tmp_pa
         ("shard-020.tar", "is in the catalog, but its file is missing"),
     ]
     assert [path.rsplit("/", 1)[1] for path in FaultyFileSystem.metadata_requests] == ["shard-000.tar", "shard-020.tar"]
+
+
+@pytest.mark.usefixtures("faulty_store")
+def test_check_freshness_does_not_call_unreadable_shard_changed(tmp_path: Path) -> None:
+    upload_shards(some_shards(tmp_path, 2), URL)
+    FaultyFileSystem.fault.append(refuse)
+    index(URL)
+
+    assert {found.message for found in check(URL, 2)[1]} == {"could not be read in the last run of index"}
+    assert [shard.status for shard in inspect(URL).shard_list] == ["unreadable", "unreadable"]
+
+
+def refuse(*_: object) -> bytes:
+    raise PermissionError("denied")
 
 
 def reset_times(root: str) -> None:

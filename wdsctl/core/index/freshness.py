@@ -35,8 +35,9 @@ FindUnchanged = Callable[[Sequence[ShardRow]], set[str]]  # returns the paths of
 
 _UNREAD_STATUSES = (MISSING_STATUS, "unreadable")  # the content at the time of indexing is unknown
 
-#: Messages for a changed shard: one that was present, one that was missing.
-_CHANGED_MESSAGES = ("has changed since it was indexed", "exists, but was missing in the last run of index")
+_CHANGED_MESSAGE = "has changed since it was indexed"
+_BACK_MESSAGE = "exists, but was missing in the last run of index"
+_UNREAD_MESSAGE = "could not be read in the last run of index"
 _GONE_MESSAGE = "is in the catalog, but its file is missing"
 
 
@@ -137,11 +138,7 @@ def _stale_findings(
     outside = [row.path for row in changes.vanished if not is_url(root) and is_linked_outside(root, row.path)]
     failures = [
         *((shard.path, "is new: it is not in the catalog") for shard in changes.added),
-        *(
-            (row.path, _CHANGED_MESSAGES[row.status == MISSING_STATUS])
-            for row, _ in changes.changed
-            if row.path not in stayed
-        ),
+        *((row.path, _changed_message(row, shard)) for row, shard in changes.changed if row.path not in stayed),
         *((row.path, _GONE_MESSAGE) for row in changes.vanished if row.path not in outside),
     ]
     found = [outside_finding(root, path) for path in outside]
@@ -155,9 +152,16 @@ def _stale_findings(
     return found
 
 
+def _changed_message(row: ShardRow, shard: ShardFile) -> str:
+    if row.status == MISSING_STATUS:
+        return _BACK_MESSAGE
+    is_same_file = (row.size, row.mtime_ns) == (shard.size, shard.mtime_ns)
+    return _UNREAD_MESSAGE if row.status == "unreadable" and is_same_file else _CHANGED_MESSAGE
+
+
 def changed_statuses(findings: Iterable[Finding]) -> dict[str, str]:
     """Path -> "missing" or "changed", for the shards that findings of `check_freshness` say have changed."""
-    status = {_GONE_MESSAGE: MISSING_STATUS} | dict.fromkeys(_CHANGED_MESSAGES, "changed")
+    status = {_GONE_MESSAGE: MISSING_STATUS, _CHANGED_MESSAGE: "changed", _BACK_MESSAGE: "changed"}
     return {each.shard: status[each.message] for each in findings if each.message in status}
 
 

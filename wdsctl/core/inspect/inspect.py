@@ -73,9 +73,9 @@ class InspectReport:
 
     `looked_at`: the number of shards compared with the files; unless it is all, new shards are not found.
     `shard_list`: the first 1,000 shards; `missing` and `changed` are those whose files have changed since. `stale`:
-    differences between the files and the catalog, and parts of the catalog that cannot be read. `media`: None if the
-    dataset was indexed without `--media`. `excluded`: the number of samples that a rule or a quarantine keeps out of
-    all splits. `polylithic`: for a primary with its media beside it.
+    differences between the files and the catalog, and shards and parts of the catalog that cannot be read. `media`:
+    None if the dataset was indexed without `--media`. `excluded`: the number of samples that a rule or a quarantine
+    keeps out of all splits. `polylithic`: for a primary with its media beside it.
     """
 
     root: str
@@ -117,9 +117,10 @@ def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> Inspe
         config = load_config(location.dataset_yaml)
         sample_type, field_map = config.sample_type, dict(config.field_map)
     columns, column_findings = column_reports(location, generation, totals.digest)
-    first, offsets_findings = _summarize_first_samples(location, samples)
+    first, offsets_findings, unread = _summarize_first_samples(location, samples)
     looked_at, stale = check_freshness(location, summary)
     changed = changed_statuses(stale)
+    stale = [*stale, *(finding for finding in unread if finding.shard not in changed)]
     empty_findings: list[Finding] = []
     if not totals.samples:
         rows = read_catalog_summary(location.catalog, first=totals.shards, spread=0).first
@@ -193,11 +194,15 @@ def _choose_first_samples(
     return list(islice(browser.samples(), count)), []
 
 
-def _summarize_first_samples(location: DatasetLocation, count: int) -> tuple[list[SampleSummary], list[Finding]]:
+def _summarize_first_samples(
+    location: DatasetLocation, count: int
+) -> tuple[list[SampleSummary], list[Finding], list[Finding]]:
+    """Return the first samples, findings about the offsets file, and one for each shard that cannot be read."""
     with CatalogBrowser(location.catalog) as browser:
         samples, findings = _choose_first_samples(location, browser, count)
         facts_of_samples = [browser.catalog.media_reader.facts_of_sample(sample) for sample in samples]
     summaries = []
+    unread: dict[str, Finding] = {}
     with closing(storage_for(location.root)) as storage:
         storage.will_need(
             FileRange(os.path.join(location.root, sample.shard), part.offset, min(part.size, PREVIEW_HEAD_BYTES))
@@ -207,21 +212,31 @@ def _summarize_first_samples(location: DatasetLocation, count: int) -> tuple[lis
         )
         for sample, facts in zip(samples, facts_of_samples, strict=True):
             path = os.path.join(location.root, sample.shard)
-            parts = tuple(_summarize_part(storage, path, part, facts.get(part.name)) for part in sample.parts)
-            summaries.append(SampleSummary(key=sample.key, shard=sample.shard, parts=parts))
-    return summaries, findings
+            parts = []
+            for part in sample.parts:
+                summary, error = _summarize_part(storage, path, part, facts.get(part.name))
+                parts.append(summary)
+                if error is not None:
+                    unread.setdefault(
+                        sample.shard,
+                        Finding(code=error.code, severity="error", message=error.message, shard=sample.shard),
+                    )
+            summaries.append(SampleSummary(key=sample.key, shard=sample.shard, parts=tuple(parts)))
+    return summaries, findings, list(unread.values())
 
 
 def _summarize_part(
     storage: Storage, path: str, part: PartLocation, known_facts: MediumFacts | Unreadable | None
-) -> PartSummary:
-    """Preview a part. Ignores a missing or changed shard, which `check_freshness` reports."""
+) -> tuple[PartSummary, StorageError | PermissionDenied | None]:
+    """Preview a part. Returns the error of a shard that exists and cannot be read; `check_freshness` reports others."""
+    failure: StorageError | PermissionDenied | None = None
     try:
         if known_facts is not None:
             preview = preview_facts(known_facts)
         else:
             head = storage.read(path, part.offset, min(part.size, PREVIEW_HEAD_BYTES))
             preview = preview_part(ByteRangeFile.from_storage(storage, path, part.offset, part.size, head=head))
-    except (StorageError, PermissionDenied):
-        preview = PartPreview("cannot be read" if storage.exists(path) else "missing")
-    return PartSummary(name=part.name, size_bytes=part.size, preview=preview.line, facts=preview.facts)
+    except (StorageError, PermissionDenied) as error:
+        failure = error if storage.exists(path) else None
+        preview = PartPreview("missing" if failure is None else "cannot be read")
+    return PartSummary(name=part.name, size_bytes=part.size, preview=preview.line, facts=preview.facts), failure
