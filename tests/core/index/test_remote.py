@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,13 +21,14 @@ from tests.core.dumps import query
 from tests.remote import FaultyFileSystem, OnceEach, remove_retry_pauses, s3_server, upload_shards
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.dataset.location import locate
-from wdsctl.core.errors import InputError, PermissionDenied, StorageError
+from wdsctl.core.errors import CatalogError, InputError, PermissionDenied, StorageDown, StorageError
 from wdsctl.core.index.index import index
 from wdsctl.core.inspect.inspect import inspect
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.shards.list import list_shards
 from wdsctl.core.split.split import split_by_ratios
+from wdsctl.core.storage.remote import FsspecStorage
 from wdsctl.core.validate.validate import validate
 
 URL = "faulty://store/shards"
@@ -248,22 +250,74 @@ class RangeRequestHandler(SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None: ...
 
 
+class PlainRequestHandler(SimpleHTTPRequestHandler):
+    """Python's file server, which sends whole files for ranges."""
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@contextmanager
+def http_server(handler: type[SimpleHTTPRequestHandler], folder: Path) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(folder))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
 def test_dataset_on_http_server_with_listings_is_indexed(tmp_path: Path) -> None:
     local = some_shards(tmp_path / "local", 2)
     some_shards(tmp_path / "local" / "more", 2, first=5)
     index(local)
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(RangeRequestHandler, directory=str(tmp_path))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}/local"
+    with http_server(RangeRequestHandler, tmp_path) as address:
+        url = f"{address}/local"
         index(url)
         found = inspect(url)
         with pytest.raises(InputError, match="no such bucket or folder"):
             index(f"{url}-not")
         found_rows = rows(url)
-        server.shutdown()
 
     assert found_rows == rows(local)
     assert found.first == inspect(local).first
+
+
+def test_http_server_without_ranges_is_refused_before_catalog_exists(tmp_path: Path) -> None:
+    some_shards(tmp_path / "local", 2)
+    with http_server(PlainRequestHandler, tmp_path) as address:
+        url = f"{address}/local"
+        with pytest.raises(StorageDown, match=r"ignores range requests: it sends [\d,]+ bytes instead of 1"):
+            prepare(url)
+        with pytest.raises(CatalogError, match="the dataset has no catalog") as caught:
+            inspect(url)
+
+    assert f"wdsctl prepare {url}`" in caught.value.hint
+
+
+def test_http_server_that_lost_ranges_is_reported_by_inspect_and_validate(tmp_path: Path) -> None:
+    some_shards(tmp_path / "local", 2)
+    with http_server(RangeRequestHandler, tmp_path) as address:
+        url = f"{address}/local"
+        index(url)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(RangeRequestHandler, "do_GET", SimpleHTTPRequestHandler.do_GET)
+            report = inspect(url)
+            with pytest.raises(StorageDown, match="ignores range requests"):
+                validate(url)
+
+    assert [(each.code, each.severity, each.shard) for each in report.stale] == [("WDS408", "error", "shard-000.tar")]
+    assert report.first[0].parts[0].preview == "cannot be read"
+
+
+def test_range_of_large_file_is_refused_before_server_sends_all_of_it(tmp_path: Path) -> None:
+    size = 64 << 20
+    with open(tmp_path / "a.tar", "wb") as file:
+        file.truncate(size)
+    with http_server(PlainRequestHandler, tmp_path) as address:
+        storage = FsspecStorage(address)
+        with pytest.raises(StorageDown, match=r"it sends 67,108,864 bytes instead of 512"):
+            storage.read(f"{address}/a.tar", 0, 512)
+        counts = storage.take_counts()
+
+    assert counts.bytes == 0
 
 
 def test_list_shards_raises_if_server_does_not_respond(monkeypatch: pytest.MonkeyPatch) -> None:

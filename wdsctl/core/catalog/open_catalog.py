@@ -197,12 +197,13 @@ def catalog_state(path: str) -> dict[str, int] | None:
         return None
 
 
-def missing_catalog_error(path: str) -> CatalogError:
+def missing_catalog_error(path: str, prepare_command: str = "") -> CatalogError:
+    """`prepare_command`: creates the catalog; by default derived from its path, which may not tell the dataset."""
     return CatalogError(
         "the dataset has no catalog",
         where=path,
-        hint=f"run {shell_command_for_file(path, 'prepare')} to create one; or pass the folder of an existing "
-        "catalog: `--catalog DIR`, or `catalog=` in Python",
+        hint=f"run {prepare_command or shell_command_for_file(path, 'prepare')} to create one; or pass the folder of "
+        "an existing catalog: `--catalog DIR`, or `catalog=` in Python",
         code="WDS301",
     )
 

@@ -106,7 +106,7 @@ def _no_catalog_error(location: DatasetLocation) -> WdsctlError:
     listing = list_shards(location.root, only=location.single_file)
     packed = [finding.shard for finding in listing.findings if finding.code == "WDS113"]
     return (
-        missing_catalog_error(location.catalog)
+        missing_catalog_error(location.catalog, shell_command_at(location, "prepare"))
         if listing.shards or not packed
         else only_compressed_error(location, packed)
     )

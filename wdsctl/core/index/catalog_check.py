@@ -324,7 +324,7 @@ def catalog_info(root: str, *, catalog: str | None = None) -> CatalogInfoReport:
         written_by, uuid = published.fact("written_by") or "", published.fact("uuid") or ""
     files = catalog_files(location)
     if not files:
-        raise missing_catalog_error(location.catalog)
+        raise missing_catalog_error(location.catalog, shell_command_at(location, "prepare"))
     return CatalogInfoReport(
         root=location.display_path,
         catalog=location.catalog,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from wdsctl.core.storage.remote_errors import OnRetry, RetryPolicy, ignore_retry
 from wdsctl.core.storage.storage import LocalStorage, ProbeLookup, Storage
-from wdsctl.core.urls import is_url, protocol
+from wdsctl.core.urls import cache_layer, is_url, protocol
 
 
 def storage_for(
@@ -35,6 +35,18 @@ def check_unchanged(storage: Storage, path: str, number: int) -> None:
 
     if isinstance(storage, FsspecStorage):
         storage.check_unchanged(path, number)
+
+
+def check_ranges(root: str, path: str, size: int) -> None:
+    """Raise StorageDown if the web server of `root` ignores range requests, without which samples cannot be read.
+
+    A scan need not notice: a request for a whole file succeeds on any server. `path`, `size`: of one file below the
+    root. Cost: a request to a web server; none to other stores, nor through a cache of fsspec.
+    """
+    if protocol(root) in ("http", "https") and not cache_layer(root):
+        from wdsctl.core.storage.remote import FsspecStorage
+
+        FsspecStorage(root).check_ranges(path, size)
 
 
 def workers_for(root: str, workers: int) -> int:

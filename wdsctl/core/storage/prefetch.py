@@ -29,6 +29,7 @@ from wdsctl.core.storage.remote_errors import (
     RemoteFileChecker,
     RetryPolicy,
     call_or_error,
+    ignored_range_error,
     is_transient,
     note_answer,
     note_retry,
@@ -322,6 +323,17 @@ async def _read_range(filesystem: Any, path: str, request: RangeRequest, mark: i
     data: bytes
     if mark and type(filesystem).__name__ == "S3FileSystem":
         data = await read_s3_range(filesystem, path, request.start, request.stop, mark)
+    elif type(filesystem).__name__ == "HTTPFileSystem":
+        check = partial(_refuse_whole_file, request)
+        data = await filesystem._cat_file(path, start=request.start, end=request.stop, raise_for_status=check)  # noqa: SLF001 - so fsspec names its coroutines
     else:
         data = await filesystem._cat_file(path, start=request.start, end=request.stop)  # noqa: SLF001 - so fsspec names its coroutines
     return data
+
+
+async def _refuse_whole_file(request: RangeRequest, response: Any) -> None:
+    """Raise StorageDown before a web server that ignores ranges sends a large file instead of a part of it."""
+    size = request.stop - request.start
+    if response.status == 200 and (response.content_length or 0) > size:
+        response.close()
+        raise ignored_range_error(request.path, response.content_length, size)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from wdsctl.core.errors import InputError, StorageDown, StorageError, WdsctlError
+from wdsctl.core.errors import InputError, PermissionDenied, StorageDown, StorageError, WdsctlError
 from wdsctl.core.storage.filesystem import MAX_CONCURRENT_REQUESTS, OpenRoot, list_entries, list_files_below, run_call
 from wdsctl.core.storage.prefetch import Prefetcher, is_short, should_retry
 from wdsctl.core.storage.ranges import RangeRequest, plan_requests
@@ -26,6 +26,7 @@ from wdsctl.core.storage.remote_errors import (
     call_or_error,
     call_with_retries,
     etag_number,
+    ignored_range_error,
     note_answer,
     replaced_error,
     translate_remote,
@@ -153,6 +154,20 @@ class FsspecStorage:
         """
         if protocol(self._root) not in ("http", "https") and etag_number(self.facts(path)) != number:
             raise replaced_error(path)
+
+    def check_ranges(self, path: str, size: int) -> None:
+        """Raise StorageDown if the store ignores range requests. `size`: of this file, in bytes.
+
+        An error of this file alone is not raised: the scan of the file reports it.
+        """
+        if size < 2:
+            return
+        try:
+            self.read(path, size - 1, 1)
+        except StorageDown:
+            raise
+        except (StorageError, PermissionDenied):
+            return
 
     def root_of(self, path: str) -> str:  # noqa: ARG002
         return self._root
@@ -327,11 +342,7 @@ class FsspecStorage:
         received = len(response) if isinstance(response, bytes) else 0
         requested = request.stop - request.start
         if received > requested:
-            return StorageDown(
-                f"the store ignores range requests: it sent {received:,} bytes instead of {requested:,}",
-                where=redact_secrets(request.path),
-                hint="copy the dataset to a disk, or to a store that supports range requests and reports file sizes",
-            )
+            return ignored_range_error(request.path, received, requested)
         if isinstance(response, WdsctlError):
             return response
         error = isinstance(response, BaseException) and translate_remote(response, request.path, "read")

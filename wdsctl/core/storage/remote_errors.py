@@ -409,3 +409,12 @@ def replaced_error(url: str) -> StorageError:
         hint="restore the shard; if the change is intended, run `wdsctl index` on the dataset and start again",
         code="WDS403",
     )
+
+
+def ignored_range_error(url: str, received: int, requested: int) -> StorageDown:
+    return StorageDown(
+        f"the store ignores range requests: it sends {received:,} bytes instead of {requested:,}",
+        where=redact_secrets(url),
+        hint="copy the files to a disk or an object store, or serve them with a web server that supports range "
+        "requests, such as nginx or `rclone serve http FOLDER`",
+    )
