@@ -10,6 +10,7 @@ import pytest
 from tests.build import a_dataset, an_image, rewrite_shard, samples, some_shards, tree
 from tests.core.dumps import catalog_of
 from tests.core.media_files import a_media_file, a_wav
+from tests.remote import FaultyFileSystem, upload_shards
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.index.index import index
 from wdsctl.core.index.request import MediaRequest
@@ -167,6 +168,21 @@ def test_inspect_lists_at_most_1000_shards(tmp_path: Path) -> None:
 
     assert (report.shards, report.looked_at, report.statuses) == (1_003, 1_000, {"ok": 1_003})
     assert [line.path for line in report.shard_list] == sorted(f"shard-{i:03}.tar" for i in range(1_003))[:1_000]
+
+
+@pytest.mark.usefixtures("faulty_store")
+def test_inspect_of_many_remote_shards_compares_size_of_those_it_reads(tmp_path: Path) -> None:
+    url = "faulty://store/shards"
+    local = some_shards(tmp_path, 1_001)
+    upload_shards(local, url)
+    index(url)
+    rewrite_shard(tmp_path / "shard-001.tar", samples(50, 1))
+    upload_shards(local, url)
+    FaultyFileSystem.metadata_requests.clear()
+    report = inspect(url, samples=12)
+
+    assert [(found.code, found.shard) for found in report.stale] == [("WDS403", "shard-001.tar")]
+    assert len(FaultyFileSystem.metadata_requests) < 150
 
 
 def test_inspect_writes_nothing(tmp_path: Path) -> None:

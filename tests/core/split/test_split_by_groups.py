@@ -159,6 +159,7 @@ def test_unusual_names_work_as_groups_and_keys(tmp_path: Path) -> None:
     assert all(len(names) == 1 for names in groups.values())
 
 
+@pytest.mark.usefixtures("place")
 def test_values_of_replaced_shard_of_same_size_are_refused(tmp_path: Path) -> None:
     files = {f"{key}.json": b'{"g": "%d"}' % (i % 2) for i, key in enumerate("abcd")}
     root = a_dataset(tmp_path, {"a.tar": files})

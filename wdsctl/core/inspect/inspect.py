@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
@@ -117,7 +118,9 @@ def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> Inspe
         config = load_config(location.dataset_yaml)
         sample_type, field_map = config.sample_type, dict(config.field_map)
     columns, column_findings = column_reports(location, generation, totals.digest)
-    first, offsets_findings, unread = _summarize_first_samples(location, samples)
+    # Fewer shards are all compared with the catalog by `check_freshness`.
+    sizes = {} if summary.has_all else {os.path.join(location.root, row.path): row.size for row in summary.first}
+    first, offsets_findings, unread = _summarize_first_samples(location, samples, sizes)
     looked_at, stale = check_freshness(location, summary)
     changed = changed_statuses(stale)
     stale = [*stale, *(finding for finding in unread if finding.shard not in changed)]
@@ -195,15 +198,18 @@ def _choose_first_samples(
 
 
 def _summarize_first_samples(
-    location: DatasetLocation, count: int
+    location: DatasetLocation, count: int, sizes: Mapping[str, int]
 ) -> tuple[list[SampleSummary], list[Finding], list[Finding]]:
-    """Return the first samples, findings about the offsets file, and one for each shard that cannot be read."""
+    """Return the first samples, findings about the offsets file, and one for each shard that cannot be read.
+
+    `sizes`: that shards must have, by their path or URL.
+    """
     with CatalogBrowser(location.catalog) as browser:
         samples, findings = _choose_first_samples(location, browser, count)
         facts_of_samples = [browser.catalog.media_reader.facts_of_sample(sample) for sample in samples]
     summaries = []
     unread: dict[str, Finding] = {}
-    with closing(storage_for(location.root)) as storage:
+    with closing(storage_for(location.root, sizes)) as storage:
         storage.will_need(
             FileRange(os.path.join(location.root, sample.shard), part.offset, min(part.size, PREVIEW_HEAD_BYTES))
             for sample, facts in zip(samples, facts_of_samples, strict=True)

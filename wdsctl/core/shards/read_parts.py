@@ -9,7 +9,9 @@ from typing import TypeVar
 from wdsctl.core.offsets.probe import probes_of
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.storage.open import storage_for
-from wdsctl.core.storage.storage import FileRange
+from wdsctl.core.storage.storage import FileRange, check_probe
+from wdsctl.core.tar_header import TAR_BLOCK_BYTES
+from wdsctl.core.urls import is_url, redact_secrets
 
 READ_BATCH_BYTES = 16 << 20  # bytes that one batch reads and holds; a larger item is read alone
 READ_BATCH_ITEMS = 4096
@@ -21,9 +23,9 @@ PartRange = tuple[str, int, int]
 
 
 class IndexedShard:
-    """A shard listed in an offsets file, opened for reading. Close it after use.
+    """A shard listed in an offsets file, opened for reading with `read_parts`. Close it after use.
 
-    Reads fail if the shard's size has changed, or, on a disk, if its first and last part are not the indexed ones.
+    Reads fail if the shard's size has changed, or if the first and last part of a tar are not the indexed ones.
     """
 
     def __init__(self, root: str, offsets: Offsets, shard_index: int) -> None:
@@ -37,6 +39,17 @@ class IndexedShard:
             root, {self.path: entry.size}, {self.path: lambda _: probes_of(offsets, shard_index)}
         )
 
+    def check_ends(self) -> None:
+        """Raise StorageError if a tar at a URL has other ends than the indexed one. On a disk, opening it checks them.
+
+        Cost: two reads of 512 bytes at once.
+        """
+        if is_url(self.path):
+            probes = probes_of(self.offsets, self.index)
+            blocks = self.storage.read_many([FileRange(self.path, probe.offset, TAR_BLOCK_BYTES) for probe in probes])
+            for probe, block in zip(probes, blocks, strict=True):
+                check_probe(redact_secrets(self.path), probe, block)
+
     def close(self) -> None:
         self.storage.close()
 
@@ -48,6 +61,7 @@ def read_parts(
 
     Raises StorageError and PermissionDenied.
     """
+    shard.check_ends()
     ranges = ((item, [FileRange(shard.path, at, size) for _, at, size in parts]) for item, parts in selection)
     for batch in batch_ranges(ranges):
         read = iter(shard.storage.read_many([each for _, some in batch for each in some]))

@@ -116,6 +116,18 @@ class RemoteStorage(Storage, Protocol):
         """What was read since the last call."""
 
 
+def check_probe(path: str, probe: Probe, block: bytes) -> None:
+    """Raise StorageError WDS403 if the `block` of a shard at the probe is not the indexed header."""
+    if not probe.fits(block):
+        name = probe.name.decode(errors="replace")
+        raise _changed_file_error(path, f"the shard differs from the indexed one: no {name} at byte {probe.offset:,}")
+
+
+def _changed_file_error(path: str, message: str) -> StorageError:
+    hint = "restore the shard; if the change is intended, run `wdsctl index DATASET`"
+    return StorageError(message, where=path, hint=hint, code="WDS403")
+
+
 class LocalStorage:
     """Files on mounted file systems, through a limited number of open descriptors.
 
@@ -241,20 +253,15 @@ class LocalStorage:
         os.close(self._descriptors.pop(path))
 
     def _check(self, path: str, handle: int, size: int) -> None:
-        what = ""
         if self._expected.get(path, size) != size:
-            what = f"the shard has {size:,} bytes, but had {self._expected[path]:,} when it was indexed"
-        elif path in self._probes:
+            raise _changed_file_error(
+                path, f"the shard has {size:,} bytes, but had {self._expected[path]:,} when it was indexed"
+            )
+        if path in self._probes:
             for probe in self._probes[path](path):
                 with translate_os_errors(path, "read"):
                     block = os.pread(handle, TAR_BLOCK_BYTES, probe.offset)
-                if not probe.fits(block):
-                    name = probe.name.decode(errors="replace")
-                    what = f"the shard differs from the indexed one: no {name} at byte {probe.offset:,}"
-                    break
-        if what:
-            hint = "restore the shard; if the change is intended, run `wdsctl index DATASET`"
-            raise StorageError(what, where=path, hint=hint, code="WDS403")
+                check_probe(path, probe, block)
 
     def _read_rest(self, path: str, handle: int, data: bytes, offset: int, size: int) -> bytes:
         """Read until the range is complete: one call reads 2 GB at most, and file systems may return less."""
