@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.build import some_shards
 from tests.core.conversions import a_prepared_dataset, files, splits
-from tests.remote import FaultyFileSystem, read_objects
+from tests.remote import FaultyFileSystem, read_objects, upload_shards
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import DatasetError, StorageError, UsageError
+from wdsctl.core.index.index import index
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.progress import SilentProgress
@@ -46,6 +49,27 @@ def test_convert_writes_same_files_into_store_as_on_disk(tmp_path: Path, dest: s
     assert read_objects(dest) == files(tmp_path / "local")
     assert [each.splits for each in report.datasets] == [each.splits for each in local.datasets]
     assert convert([source], dest, request).up_to_date
+
+
+def test_second_run_compares_content_of_remote_shards_with_new_etags(
+    tmp_path: Path, use_store: Callable[[str], str]
+) -> None:
+    url, dest = f"{use_store('moto')}/shards", str(tmp_path / "dest")
+    local = some_shards(tmp_path / "local", 2)
+    upload_shards(local, url)
+    index(url)
+    convert([url], dest)
+    assert convert([url], dest).up_to_date
+
+    tar = tmp_path / "local" / "shard-001.tar"
+    before = tar.read_bytes()
+    tar.write_bytes(before.replace(b" txt ", b" TXT "))  # the same size and layout
+    upload_shards(local, url)
+    with pytest.raises(UsageError, match="the same names and sizes, and other content"):
+        convert([url], dest)
+    tar.write_bytes(before)
+    upload_shards(local, url)
+    assert convert([url], dest).up_to_date
 
 
 def test_splits_are_copied_into_store(tmp_path: Path, dest: str) -> None:

@@ -113,7 +113,7 @@ def test_source_with_other_mtimes_is_up_to_date(tmp_path: Path) -> None:
     report, progress = run_convert(source, tmp_path / "out")
 
     assert report.up_to_date
-    assert progress.notes[0].startswith("the files of the source have new modification times: comparing")
+    assert progress.notes[0].startswith("the files of the source have been written or copied again: comparing")
 
 
 def test_image_transcoding_accepts_copy_only_with_same_mtimes(tmp_path: Path) -> None:

@@ -104,12 +104,12 @@ def check_same_content(
     if not has_same_times(before, now):
         if is_url(dest) or not can_compare_output(resolved.request):
             change = (
-                "the files of the source have new modification times, so only a new conversion shows whether they "
-                "changed"
+                "the files of the source have been written or copied again, so only a new conversion shows whether "
+                "they changed"
             )
             raise _other_conversion_error(dest, [change])
         progress.note(
-            "the files of the source have new modification times: comparing their content with the destination"
+            "the files of the source have been written or copied again: comparing their content with the destination"
         )
         if not has_same_output(plan, resolved, dest, location, progress):
             raise _other_conversion_error(dest, ["files with the same names and sizes, and other content"])

@@ -22,11 +22,12 @@ from wdsctl.core.dataset.split_rules import MAX_SPLITS
 from wdsctl.core.errors import UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Part, SampleListing, SourceEntry
 from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.shards.list import remote_file, remote_files
 from wdsctl.core.shards.survey import has_shards, has_tars, survey_folder
 from wdsctl.core.storage import source_files
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import FileRange
-from wdsctl.core.urls import is_url
+from wdsctl.core.urls import is_url, protocol
 from wdsctl.core.views.selections import SampleSelection, intersect_selections, read_view_samples, select_split
 
 LARGE_PART_BYTES = 64 << 20  # parts of local shards of this size and more are returned as ranges
@@ -57,6 +58,7 @@ class ShardsSource:
         self._shard_row: list[int] = self._offsets.shard_row.tolist()
         self._splits: tuple[str, ...] | None = None
         self._restricted: SampleSelection | None = None
+        self._latest_files_digest = b""
 
     @property
     def location(self) -> DatasetLocation:
@@ -86,8 +88,8 @@ class ShardsSource:
         return self._splits
 
     def digest(self) -> bytes:
-        """A digest of the files, of the selected samples, and of all splits."""
-        digest = blake2b(self.files_digest(), digest_size=16)
+        """A digest of the files as `files_digest` last saw them, of the selected samples, and of all splits."""
+        digest = blake2b(self._latest_files_digest or self.files_digest(), digest_size=16)
         _update_digest(digest, self._selected_samples() or {})
         for name in self.split_names:
             digest.update(f"\0{name}\0".encode("utf-8", "surrogatepass"))
@@ -96,7 +98,8 @@ class ShardsSource:
 
     def files_digest(self) -> bytes:
         """A digest of the current state of the shards."""
-        return shards_digest(self._location, self._offsets)
+        self._latest_files_digest = shards_digest(self._location, self._offsets)
+        return self._latest_files_digest
 
     def entries(self) -> Iterator[SourceEntry]:
         for known in self.list_samples():
@@ -198,8 +201,9 @@ class ShardsSource:
 def shards_digest(location: DatasetLocation, offsets: Offsets) -> bytes:
     """A digest of the current state of the shards: paths, sizes and modification times.
 
-    The times reveal shards of the same size with other samples. For a remote dataset, sizes and times are those at the
-    time of indexing.
+    The times, or ETags in a store, reveal shards of the same size with other samples. On a web server, sizes and times
+    are those at the time of indexing, because machines with the same files may give them different ETags. Cost: a stat
+    per shard, or a listing of the store.
     """
     digest = blake2b(digest_size=16)
     for shard, (size, time) in zip(offsets.shards, _sizes_and_times(location, offsets), strict=True):
@@ -209,10 +213,16 @@ def shards_digest(location: DatasetLocation, offsets: Offsets) -> bytes:
 
 
 def _sizes_and_times(location: DatasetLocation, offsets: Offsets) -> Iterator[tuple[int, int]]:
-    if is_url(location.root):
+    if protocol(location.root) in ("http", "https"):
         with Catalog(location.catalog) as catalog:
             times = {row.path: row.mtime_ns for row in catalog.shards()}
         yield from ((shard.size, times.get(shard.path, 0)) for shard in offsets.shards)
+        return
+    if is_url(location.root):
+        name = location.single_file
+        listed = [remote_file(location.root, name)] if name else remote_files(location.root)
+        found = {file.path: (file.size, file.mtime_ns) for file in listed}
+        yield from (found.get(shard.path, (-1, 0)) for shard in offsets.shards)
         return
     for shard in offsets.shards:
         path = os.path.join(location.root, shard.path)
