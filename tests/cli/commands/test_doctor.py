@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.build import some_shards
 from tests.cli.conftest import Wdsctl
+from tests.remote import upload_shards
 from wdsctl.core.extras import EXTRA_OF_PACKAGE
 from wdsctl.core.version import VERSION
 
@@ -38,6 +40,13 @@ def test_doctor_prints_json_document(wdsctl: Wdsctl, tmp_path: Path) -> None:
     assert document["dataset"]["form"] == "folder"
     assert document["dataset"]["catalog_error"] == "WDS301"
     assert wdsctl("doctor", "--json").document["dataset"] is None
+
+
+def test_doctor_calls_catalog_of_url_copy(wdsctl: Wdsctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))
+    url = upload_shards(some_shards(tmp_path / "local", 1), f"memory://{tmp_path.name}")
+    assert wdsctl("index", url).code == 0
+    assert "catalog   a copy on this machine, " in wdsctl("doctor", url).stdout
 
 
 def test_doctor_fails_for_missing_dataset_and_catalog_without_root(wdsctl: Wdsctl, tmp_path: Path) -> None:

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.build import an_image
+from wdsctl.core.convert.convert import convert
+from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.errors import InputError
 from wdsctl.core.extras import EXTRA_OF_PACKAGE
 from wdsctl.core.inspect import doctor as doctor_module
@@ -78,6 +81,21 @@ def test_doctor_describes_file_system_and_catalog_of_dataset(tmp_path: Path) -> 
     assert dataset.file_system is not None
     assert dataset.file_system.type == doctor_module.file_system_facts(str(tmp_path)).type != ""
     assert dataset.file_system.size_bytes >= dataset.file_system.free_bytes > 0
+
+
+def test_doctor_describes_both_datasets_of_polylithic_folder(tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    for level in (0, 1):
+        (tmp_path / "raw" / f"{level}.png").write_bytes(an_image("png", compress_level=level))
+    (tmp_path / "raw" / "t.csv").write_text("id,image,caption\na,0.png,x\nb,0.png,y\nc,1.png,z\n")
+    request = ConvertRequest(layout="polylithic", format_options={"key": "id"})
+    convert([str(tmp_path / "raw" / "t.csv")], str(tmp_path / "both"), request)
+
+    report = doctor(str(tmp_path / "both"))
+    assert report.dataset is not None
+    assert report.media is not None
+    assert (report.dataset.form, report.dataset.catalog_error, report.dataset.samples) == ("folder", "", 3)
+    assert (report.media.form, report.media.catalog_error, report.media.samples) == ("folder", "", 2)
 
 
 def test_doctor_report_has_no_path_user_or_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

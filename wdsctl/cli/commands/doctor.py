@@ -79,17 +79,22 @@ def render_doctor(report: DoctorReport) -> Iterator[RenderableType]:
     )
     if report.dataset is not None:
         yield ""
-        yield labelled_lines(_dataset_lines(report.dataset))
+        yield labelled_lines(_dataset_lines("dataset" if report.media is None else "primary", report.dataset))
+    if report.media is not None:
+        yield ""
+        yield labelled_lines(_dataset_lines("media", report.media))
 
 
-def _dataset_lines(dataset: DatasetFacts) -> Iterator[tuple[str, RenderableType]]:
+def _dataset_lines(label: str, dataset: DatasetFacts) -> Iterator[tuple[str, RenderableType]]:
     from wdsctl.cli.formatting import format_count
 
-    yield "dataset", dataset.form
+    yield label, dataset.form
     if dataset.file_system is not None:
         yield "file system", _describe_file_system(dataset.file_system)
     if dataset.catalog_file_system is not None:
-        place = "in the dataset" if dataset.catalog_place == "dataset" else "elsewhere"
+        place = "elsewhere"
+        if dataset.catalog_place == "dataset":
+            place = "in the dataset" if dataset.file_system else "a copy on this machine"
         yield "catalog", f"{place}, {_describe_file_system(dataset.catalog_file_system)}"
     if dataset.catalog_error:
         yield "contents", f"unknown: {dataset.catalog_error} (wdsctl explain {dataset.catalog_error})"

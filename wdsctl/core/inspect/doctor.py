@@ -17,6 +17,7 @@ from importlib import metadata
 
 from wdsctl.core.catalog.open_catalog import catalog_state, schema_version
 from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.dataset.polylithic import find_polylithic_folder
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import WdsctlError, translate_os_errors
 from wdsctl.core.extras import EXTRA_OF_PACKAGE, install_command
@@ -80,20 +81,26 @@ class DoctorReport:
     wdsctl: str  # version
     system: SystemFacts
     packages: tuple[PackageState, ...]
-    dataset: DatasetFacts | None
+    dataset: DatasetFacts | None  # of a polylithic dataset: its primary
+    media: DatasetFacts | None  # of a polylithic dataset
 
 
 def doctor(root: str | None = None, *, catalog: str | None = None) -> DoctorReport:
-    """Describe this installation, and the file system of a dataset if `root` is given.
+    """Describe this installation, and the file system and the catalog of a dataset if `root` is given.
 
-    Imports none of the packages, and reads no shard. Raises InputError if there is no such dataset.
+    A polylithic dataset has two catalogs. Imports none of the packages, and reads no shard. Raises InputError if there
+    is no such dataset.
     """
+    folder = None if root is None or catalog else find_polylithic_folder(root)
+    if folder is not None:
+        root = folder.primary
     packages = (*BASE_PACKAGES, *sorted(EXTRA_OF_PACKAGE))
     return DoctorReport(
         wdsctl=VERSION,
         system=_system_facts(),
         packages=tuple(map(_package_state, packages)),
         dataset=None if root is None else _dataset_facts(root, catalog),
+        media=None if folder is None else _dataset_facts(folder.media, None),
     )
 
 
