@@ -26,6 +26,7 @@ from wdsctl.core.storage.object_drivers import (
 from wdsctl.core.storage.remote_errors import etag_number
 
 _BOUNDARY = "==wdsctl=="
+_INCOMPLETE_STATUS = 308  # "Resume Incomplete"
 
 
 class GoogleObjects:
@@ -139,21 +140,26 @@ class GoogleUpload:
         """Do nothing: the parts are invisible, and Google removes them."""
 
     async def _send(self, part: UploadPart) -> str:
-        """Send a part, and again the bytes of it that the store did not keep."""
+        """Send a part, and again the bytes of it that the store did not keep.
+
+        Until an upload is complete, Google answers 308 with the range that it keeps; without a range, it keeps nothing.
+        """
         start, stop = part.offset, part.offset + len(part.data)
         total = str(stop) if part.is_last else "*"
         while True:
             body = BodyStream(part.data[start - part.offset :])
             span = f"bytes {start}-{stop - 1}/{total}" if stop > start else f"bytes */{total}"
-            headers, answer = await self._driver.filesystem._call(  # noqa: SLF001
+            status, headers, _, answer = await self._driver.filesystem._request(  # noqa: SLF001
                 "POST", self._address, headers={"Content-Range": span}, data=body
             )
-            kept = int(headers["Range"].rpartition("-")[2]) + 1 if "Range" in headers else stop
-            if kept >= stop or kept <= start:
+            if status != _INCOMPLETE_STATUS:
                 break
-            start = kept
-        if kept < stop:
-            raise ConnectionError(f"the store kept {kept:,} of {stop:,} bytes")
+            kept = int(headers["Range"].rpartition("-")[2]) + 1 if "Range" in headers else 0
+            if kept >= stop and not part.is_last:
+                break
+            if kept <= start:
+                raise ConnectionError(f"the store kept {kept:,} of {stop:,} bytes")
+            start = min(kept, stop)  # if it has all bytes of the last part, ask for the object
         if part.is_last:
             self._finished = read_json(answer)
         return ""
