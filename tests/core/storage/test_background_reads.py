@@ -71,6 +71,19 @@ def test_read_waits_only_for_its_own_fetch() -> None:
     assert storage.take_counts().stalled_seconds > 0.2
 
 
+@pytest.mark.parametrize("is_announced", [True, False])
+def test_read_reports_silence_of_store_after_twice_the_time(*, is_announced: bool) -> None:
+    silences: list[tuple[str, float]] = []
+    policy = RetryPolicy(on_silence=lambda *each: silences.append(each), silence_seconds=0.1)
+    storage = FsspecStorage("delayed://store/data", retry_policy=policy)
+    DelayedFileSystem.delay[:] = [0.6]
+    if is_announced:
+        storage.will_need(WINDOW)
+
+    assert storage.read(*WINDOW[0]) == DATA
+    assert silences == [("delayed://store/data", 0.1), ("delayed://store/data", 0.2), ("delayed://store/data", 0.4)]
+
+
 def test_late_request_is_sent_again() -> None:
     storage = a_storage()
     for _ in range(5):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from wdsctl.loader.workers import status_page as pages
-from wdsctl.loader.workers.status_page import StatusPage, heartbeat_on_retry, new_status_page, set_own_page
+from wdsctl.loader.workers.status_page import StatusPage, heartbeat_on_retry, log_silence, new_status_page, set_own_page
 
 
 @pytest.fixture
@@ -33,3 +33,12 @@ def test_heartbeat_on_retry_logs_third_attempt(caplog: pytest.LogCaptureFixture)
     assert [record.message for record in caplog.records] == [
         "the store does not respond; retrying (attempt 3): s3://bucket/a.tar"
     ]
+
+
+def test_log_silence_logs_store_without_heartbeat(page: StatusPage, caplog: pytest.LogCaptureFixture) -> None:
+    log_silence("s3://bucket", 60.0)
+
+    assert [record.message for record in caplog.records] == [
+        "no answer for 60 s: s3://bucket; its driver may be retrying"
+    ]
+    assert page.heartbeats == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 
-from wdsctl.core.storage.remote_errors import OnRetry, RetryPolicy, ignore_retry
+from wdsctl.core.storage.remote_errors import OnRetry, OnSilence, RetryPolicy, ignore_retry, ignore_silence
 from wdsctl.core.storage.storage import LocalStorage, ProbeLookup, Storage
 from wdsctl.core.urls import cache_layer, is_url, protocol
 
@@ -16,17 +16,18 @@ def storage_for(
     probes: Mapping[str, ProbeLookup] | None = None,
     *,
     on_retry: OnRetry = ignore_retry,
+    on_silence: OnSilence = ignore_silence,
 ) -> Storage:
     """Create the storage for files below `root`. Opens nothing; imports fsspec only for URLs.
 
     `expected` and `probes`: as for `LocalStorage`; for remote files, only sizes are checked. `on_retry`: called
-    before every try of a remote request.
+    before every try of a remote request; `on_silence`: while a read waits for its answer.
     """
     if not is_url(root):
         return LocalStorage(root, dict(expected or {}), probes=probes)
     from wdsctl.core.storage.remote import FsspecStorage
 
-    return FsspecStorage(root, expected, retry_policy=RetryPolicy(on_retry=on_retry))
+    return FsspecStorage(root, expected, retry_policy=RetryPolicy(on_retry=on_retry, on_silence=on_silence))
 
 
 def check_unchanged(storage: Storage, path: str, number: int) -> None:

@@ -12,14 +12,13 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import wait
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
 from wdsctl.core.errors import StorageError, WdsctlError
 from wdsctl.core.storage.cache_layers import CachedFiles
-from wdsctl.core.storage.filesystem import MAX_CONCURRENT_REQUESTS, OpenRoot, open_root, own_loop, run_call
+from wdsctl.core.storage.filesystem import MAX_CONCURRENT_REQUESTS, OpenRoot, begin_call, open_root, own_loop
 from wdsctl.core.storage.hedging import HedgePolicy, hedged, policy_for
 from wdsctl.core.storage.ranges import RangeRequest, plan_requests
 from wdsctl.core.storage.read_ahead import Fetch, ReadAhead
@@ -112,13 +111,19 @@ class Prefetcher:
             self.start(fetch)
         self.start_fetches()
         if fetch.future is not None:
-            wait([fetch.future])
+            self._retry_policy.wait_for(fetch.future, self._root)
 
     def request_all(self, requests: Sequence[RangeRequest]) -> list[Any]:
         """The driver's answers to requests that a read waits for, or its errors, without retries."""
         filesystem = self.open().filesystem
         if filesystem.async_impl:
-            return run_call(filesystem, self._request_at_once(requests, _request_limits(filesystem.loop)[True]))
+            limit = _request_limits(filesystem.loop)[True]
+            future = begin_call(filesystem, self._request_at_once(requests, limit))
+            try:
+                self._retry_policy.wait_for(future, self._root)
+                return future.result()
+            finally:
+                future.cancel()  # after Ctrl-C; does nothing to a finished call
         self._counter.add(ReadCounts(requests=len(requests)))
         answers: list[Any] = filesystem.cat_ranges(
             [self.open().path(each.path) for each in requests],

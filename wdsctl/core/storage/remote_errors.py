@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, wait
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
@@ -243,6 +244,7 @@ MAX_PAUSE_SECONDS = 12.8
 SHOWN_PAUSE_SECONDS = 1.0  # the progress shows a retry that begins after such a pause
 _ANSWER_SECONDS = 30.0  # a retry without an answer is shown for this time
 _SLOW_ANSWER_SECONDS = 5.0  # the progress shows a request without an answer after this time: drivers retry, too
+SILENCE_SECONDS = 30.0  # a request without an answer is reported after this time
 MAX_RETRY_SECONDS = 60.0  # no try begins after this time: drivers also retry, some of them for minutes
 
 
@@ -276,10 +278,20 @@ def _store_of(url: str) -> str:
     return "/".join(url.rpartition("::")[2].split("/", 3)[:3])
 
 
+#: Called with a redacted URL while the driver has no answer, and the seconds since the request.
+OnSilence = Callable[[str, float], None]
+
+
+def ignore_silence(what: str, seconds: float) -> None:
+    """Do nothing."""
+
+
 class RetryPolicy(NamedTuple):
     first_pause_seconds: float = FIRST_PAUSE_SECONDS
     max_retry_seconds: float = MAX_RETRY_SECONDS
     on_retry: OnRetry = ignore_retry
+    on_silence: OnSilence = ignore_silence
+    silence_seconds: float = SILENCE_SECONDS
 
     def attempts(self, url: str) -> Iterator[int]:
         """Yield the number of earlier tries, from 0, while another try may help. Pauses before each retry."""
@@ -297,6 +309,13 @@ class RetryPolicy(NamedTuple):
                 yield tried
         finally:  # the caller needs no other try
             end_wait(store)
+
+    def wait_for(self, future: Future[Any], url: str) -> None:
+        """Wait for a request of a driver, which may retry for minutes: report it again after twice the time."""
+        seconds = 0.0
+        while wait([future], timeout=max(seconds, self.silence_seconds)).not_done:
+            seconds += max(seconds, self.silence_seconds)
+            self.on_silence(redact_secrets(url), seconds)
 
     def pause_before(self, tried: int) -> float:
         """Seconds to wait before another try, after `tried` of them."""

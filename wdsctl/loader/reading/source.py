@@ -39,7 +39,7 @@ from wdsctl.loader.reading.user_code import field_facts
 from wdsctl.loader.runtime.failures import is_changed_shard
 from wdsctl.loader.runtime.logs import logger
 from wdsctl.loader.samples.build import lazy_source_info
-from wdsctl.loader.workers.status_page import heartbeat_on_retry
+from wdsctl.loader.workers.status_page import heartbeat_on_retry, log_silence
 
 if TYPE_CHECKING:
     from wdsctl.core.storage.storage import ReadCounts
@@ -157,7 +157,9 @@ class SplitSource:
             storage = (
                 MappedStorage(root, self.shard_sizes, self.probes)
                 if raw == "view"
-                else storage_for(root, self.shard_sizes, self.probes, on_retry=heartbeat_on_retry)
+                else storage_for(
+                    root, self.shard_sizes, self.probes, on_retry=heartbeat_on_retry, on_silence=log_silence
+                )
             )
         self._storage: Storage = storage
         parts = [[names[i] for i in each] for names, each in zip(offsets.layouts, needed, strict=True)]

@@ -22,7 +22,7 @@ from wdsctl.loader.runtime.failures import MISSING_ENTRY
 from wdsctl.loader.samples.lazy_part import LazyPart
 from wdsctl.loader.stores.media_facts import MediaFactsIndex, no_facts_error
 from wdsctl.loader.stores.store import FileStore, StoreEntry, missing_entry_error, outside_folder_error
-from wdsctl.loader.workers.status_page import heartbeat_on_retry
+from wdsctl.loader.workers.status_page import heartbeat_on_retry, log_silence
 
 _MAX_LISTED_NAMES = 100_000  # of a folder, searched for a name that differs in case
 
@@ -163,7 +163,7 @@ class RemoteFolderStore(FileStore):
         raise no_facts_error(self.path, name)
 
     def _new_storage(self) -> Storage:
-        return storage_for(self._url, on_retry=heartbeat_on_retry)
+        return storage_for(self._url, on_retry=heartbeat_on_retry, on_silence=log_silence)
 
     def _is_gone(self) -> bool:
         return False

@@ -30,7 +30,7 @@ from wdsctl.loader.samples.lazy_part import LazyPart
 from wdsctl.loader.stores.folder import FolderStore, RemoteFolderStore
 from wdsctl.loader.stores.media_facts import MediaFactsIndex
 from wdsctl.loader.stores.store import FileStore, StoreEntry, ambiguous_entry_error, missing_entry_error
-from wdsctl.loader.workers.status_page import heartbeat_on_retry
+from wdsctl.loader.workers.status_page import heartbeat_on_retry, log_silence
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -149,7 +149,7 @@ class PreparedStore(FileStore):
         return missing_entry_error(self.path, name, names, hint)
 
     def _new_storage(self) -> Storage:
-        return storage_for(self.location.root, self._sizes, on_retry=heartbeat_on_retry)
+        return storage_for(self.location.root, self._sizes, on_retry=heartbeat_on_retry, on_silence=log_silence)
 
     def _is_gone(self) -> bool:
         some = {self._paths[0], self._paths[len(self._paths) // 2], self._paths[-1]} if self._paths else set()

@@ -180,3 +180,8 @@ def heartbeat_on_retry(request: str, attempts: int) -> None:
     heartbeat()
     if attempts > 1:
         logger.warning("the store does not respond; retrying (attempt %d): %s", attempts + 1, request)
+
+
+def log_silence(store: str, seconds: float) -> None:
+    """Log that a read has waited for a store. Sends no heartbeat: a driver that hangs looks the same."""
+    logger.warning("no answer for %.0f s: %s; its driver may be retrying", seconds, store)
