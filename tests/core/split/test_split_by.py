@@ -235,7 +235,7 @@ read.read_value_hashes = dying
 split_dataset(sys.argv[1], SplitRequest(rule=rule_from_plain(json.loads(sys.argv[2]))))
 """
 
-BY_FILM = SplitRule({"a": 1, "b": 1}, group_by="json:film.id")
+SPLIT_BY_MOVIE = SplitRule({"a": 1, "b": 1}, group_by="json:film.id")
 
 
 def split_until_killed(root: str, rule: SplitRule) -> int:
@@ -246,7 +246,8 @@ def split_until_killed(root: str, rule: SplitRule) -> int:
 
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize(
-    ("rule", "names"), [(BY_FILM, {"a", "b"}), (SplitRule({}, by_value="json:label"), {"cat", "dog", "eel", "rare"})]
+    ("rule", "names"),
+    [(SPLIT_BY_MOVIE, {"a", "b"}), (SplitRule({}, by_value="json:label"), {"cat", "dog", "eel", "rare"})],
 )
 def test_killed_split_changes_nothing_and_keeps_read_values(tmp_path: Path, rule: SplitRule, names: set[str]) -> None:
     root = a_video_dataset(tmp_path, 6)
@@ -266,12 +267,12 @@ def test_killed_split_changes_nothing_and_keeps_read_values(tmp_path: Path, rule
 def test_values_of_killed_split_are_read_again_if_shard_was_replaced(tmp_path: Path) -> None:
     root = a_video_dataset(tmp_path, 6)
     split_by_ratios(root, {"train": 1})
-    split_until_killed(root, BY_FILM)
+    split_until_killed(root, SPLIT_BY_MOVIE)
     path = tmp_path / "shard-000.tar"
     rewrite_shard(path, path.read_bytes().replace(b'{"id": 0}', b'{"id": 9}'))  # the same size and layout
     progress = RecordingProgress()
 
-    split_dataset(root, SplitRequest(rule=BY_FILM), progress=progress)
+    split_dataset(root, SplitRequest(rule=SPLIT_BY_MOVIE), progress=progress)
 
     assert [items for name, items, _ in progress.phases if name == "read values"] == [5]
 

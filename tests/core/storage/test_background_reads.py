@@ -40,7 +40,7 @@ def wait_for(until: Callable[[], bool]) -> bool:
 
 
 def test_announced_window_is_fetched_before_it_is_read() -> None:
-    DelayedFileSystem.delay[:] = [0.05]
+    DelayedFileSystem.delay[:] = [0.25]
     storage = a_storage(dict.fromkeys([each.path for each in WINDOW], SIZE))
 
     announcement = storage.announce(WINDOW, starts=True)
@@ -48,24 +48,24 @@ def test_announced_window_is_fetched_before_it_is_read() -> None:
     started_at = time.monotonic()
     assert [storage.read(*each) for each in WINDOW] == [DATA] * 8
 
-    assert time.monotonic() - started_at < 0.2, "one round trip for all"
+    assert time.monotonic() - started_at < 1.5, "one round trip for all, not eight"
     assert len(DelayedFileSystem.reads) == 8
     assert len(DelayedFileSystem.metadata_requests) == 8, "and each file is checked once"
     counts = storage.take_counts()
     assert (counts.bytes, counts.requests, counts.retries, counts.hedges) == (8 * SIZE, 8, 0, 0)
-    assert counts.stalled_seconds < 0.2
+    assert counts.stalled_seconds < 1.5
     assert storage.take_counts().requests == 0
     del announcement
 
 
 def test_read_waits_only_for_its_own_fetch() -> None:
-    DelayedFileSystem.late.append(lambda number: 0.5 if number else 0.0)
+    DelayedFileSystem.late.append(lambda number: 2.0 if number else 0.0)
     storage = a_storage()
     storage.will_need(WINDOW)
 
     started_at = time.monotonic()
     assert storage.read(*WINDOW[0]) == DATA
-    assert time.monotonic() - started_at < 0.3
+    assert time.monotonic() - started_at < 1.5
     assert wait_for(lambda: len(DelayedFileSystem.reads) == 8), "the others are under way"
     assert storage.read(*WINDOW[5]) == DATA
     assert storage.take_counts().stalled_seconds > 0.2
