@@ -129,8 +129,8 @@ ByOption = Annotated[
     typer.Option(
         "--by",
         metavar="auto|shard|sample|key",
-        help="Assign whole shards, single samples, or samples by a hash of their key. auto: samples in shards that are "
-        "written to DEST; in place, whole shards if they fit the ratios.",
+        help="Assign whole shards, single samples, or samples by a hash of their key. auto: single samples if prepare "
+        "writes the shards to DEST; in place, whole shards if they fit the ratios, else single samples.",
     ),
 ]
 SampleTypeOption = Annotated[
