@@ -79,3 +79,19 @@ except SystemExit:
     actual, imported, threads = done.stdout.splitlines()[-1].split()
     assert (actual, imported) == (expected, "True")
     assert int(threads) <= int(expected)
+
+
+def test_command_in_removed_folder_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "removed"
+    folder.mkdir()
+    run = (
+        f"cd {shlex.quote(str(folder))} && rmdir {shlex.quote(str(folder))} && {shlex.quote(sys.executable)} -m wdsctl"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+
+    done = subprocess.run(
+        ["sh", "-c", f"{run} inspect shards"], capture_output=True, text=True, timeout=60, check=False, env=environment
+    )
+
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("error[WDS002]: the current folder has been removed\n  help: change into")

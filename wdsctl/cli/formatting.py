@@ -60,10 +60,18 @@ def escape_line(text: str) -> str:
     return escape_unprintable(text)
 
 
+def _current_folder() -> str:
+    """Empty if the folder has been removed."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""
+
+
 def display_path(text: str) -> str:
     """A path for people: relative if it is below the working directory, escaped as by `escape_line`."""
-    here = os.path.join(os.getcwd(), "")
-    if os.path.join(text, "") == here:
+    here = os.path.join(_current_folder(), "")
+    if here and os.path.join(text, "") == here:
         return "."
     return escape_line(text.removeprefix(here))
 
@@ -76,7 +84,9 @@ def shell_argument(text: str) -> str:
 
 def relative_paths(text: str) -> str:
     """A message whose paths are relative to the working directory; `./` precedes a name that begins with a dash."""
-    here = os.getcwd()
+    here = _current_folder()
+    if not here:
+        return text
     prefix = rf"(?<![^\s`'\"=(,]){re.escape(os.path.join(here, ''))}(?=(-?)[^\s`'\",;:)])"
     relative = re.sub(prefix, lambda match: "./" if match[1] else "", text)
     return re.sub(rf"(?<![^\s`'\"=(,]){re.escape(here)}(?=[\s`'\",;:)]|$)", ".", relative)

@@ -20,7 +20,7 @@ from wdsctl.cli.completion import add_completers
 from wdsctl.cli.errors import is_configured
 from wdsctl.cli.formatting import fit_epilog
 from wdsctl.cli.output import Output
-from wdsctl.core.errors import OptionConflict, UsageError
+from wdsctl.core.errors import InputError, OptionConflict, UsageError
 from wdsctl.core.invocation import parse_size_bytes
 
 #: Metavars of arguments and options that are paths.
@@ -332,6 +332,15 @@ class CommonOptions(NamedTuple):
         return Output(json=self.json, quiet=self.quiet, no_color=self.no_color)
 
 
+def _check_current_folder() -> None:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise InputError(
+            "the current folder has been removed", hint="change into a folder that exists, and run the command again"
+        ) from None
+
+
 def with_common(function: Callable[..., int]) -> Callable[..., int]:
     """Add the options of `COMMON_OPTIONS` to a command, which receives them as its argument `common`.
 
@@ -351,6 +360,7 @@ def with_common(function: Callable[..., int]) -> Callable[..., int]:
 
     @functools.wraps(function)
     def command(**values: Any) -> int:
+        _check_current_folder()
         context: typer.Context = values.pop("context")
         common = CommonOptions(**{name: values.pop(name) for name in COMMON_OPTIONS})
         if common.allow_path:  # before anything is opened, and for worker processes
