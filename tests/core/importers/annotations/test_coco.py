@@ -67,6 +67,16 @@ def test_annotations_without_image_are_refused_unless_skipped(tmp_path: Path) ->
     assert len(read_samples(root, {"orphans": "skip"})) == 2
 
 
+def test_answers_of_vqa_are_refused_with_way_to_join_them(tmp_path: Path) -> None:
+    notes = [{"image_id": 7, "question_id": 70, "multiple_choice_answer": "yes"}]
+    (tmp_path / "answers.json").write_text(json.dumps({"annotations": notes}))
+
+    error = open_error(str(tmp_path))
+
+    assert (error.code, error.message) == ("WDS233", "the file has annotations, but lists no images")
+    assert "a table with a row for each question" in error.hint
+
+
 def test_annotations_with_unknown_category_are_refused_unless_skipped(tmp_path: Path) -> None:
     root = a_coco(tmp_path, annotations=[*BOXES, {"id": 9, "image_id": BOXES[0]["image_id"], "category_id": 77}])
 

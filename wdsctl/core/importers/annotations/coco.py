@@ -170,6 +170,8 @@ class _ImageRows:
         owners: list[int] = []
         for number, group in enumerate(self._groups):
             rows, sizes = self._index_images(number, group)
+            if not rows:
+                raise _no_images_error(self._files[group.files[0]].path)
             orphans: list[Any] = []
             strange: list[Any] = []
             for file_number in group.files:
@@ -467,6 +469,16 @@ def is_box(value: Any) -> bool:
         isinstance(value, list)
         and len(value) == 4
         and all(isinstance(each, int | float) and not isinstance(each, bool) and math.isfinite(each) for each in value)
+    )
+
+
+def _no_images_error(path: str) -> DatasetError:
+    return DatasetError(
+        "the file has annotations, but lists no images",
+        hint="pass the file that lists them; for questions and answers about images, such as VQA's, write a table with "
+        "a row for each question and the columns file, question and answer, and prepare the table",
+        where=path_for_message(path),
+        code="WDS233",
     )
 
 
