@@ -649,3 +649,40 @@ def test_split_of_written_shards_assigns_samples(tmp_path: Path, is_raw: bool) -
     assert (report.split.by, splits(report)) == ("sample", {"train": 40, "val": 5, "test": 5})
     for keys in members_of_splits(str(tmp_path / "made")).values():
         assert {key[0] for key in keys} == set("abcde")
+
+
+def captions_of_pictures(root: Path) -> str:
+    rows = "".join(f"{i}.jpg,caption {n} of {i}\n" for i in range(40) for n in range(3))
+    a_folder(root, {**pictures(40), "captions.csv": f"file,caption\n{rows}".encode()})
+    return str(root / "captions.csv")
+
+
+@pytest.mark.parametrize("layout", ["monolithic", "polylithic"])
+def test_ratios_warn_if_rows_of_one_file_may_be_separated(
+    tmp_path: Path, layout: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, dest = captions_of_pictures(tmp_path / "raw"), str(tmp_path / "out")
+
+    assert main(["prepare", source, dest, "--split", "6,2,2", "--layout", layout, "--json"]) == 0
+    findings = json.loads(capsys.readouterr().out)["index"]["findings"]
+    [warning] = [each for each in findings if each["code"] == "WDS216"]
+    assert (warning["severity"], warning["count"]) == ("warning", 40)
+    command = warning["message"].partition("run `")[2].partition("`")[0]
+    assert main(shlex.split(command)[1:]) == 0
+    root = shlex.split(command)[2]
+    pictures_of: dict[str, set[str]] = {}
+    for split in ("train", "val", "test"):
+        capsys.readouterr()
+        main(["ls", root, "--samples", "--split", split])
+        pictures_of[split] = {key.rpartition("-")[0] for key in capsys.readouterr().out.split()}
+    assert sum(map(len, pictures_of.values())) == len(set().union(*pictures_of.values())) == 40
+
+
+@pytest.mark.parametrize("options", [[], ["--split", "1"]])
+def test_rows_of_one_file_need_no_warning_in_one_split(
+    tmp_path: Path, options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["prepare", captions_of_pictures(tmp_path / "raw"), str(tmp_path / "out"), *options]) == 0
+    output = capsys.readouterr()
+    assert "WDS250" in output.out
+    assert "WDS216" not in output.out

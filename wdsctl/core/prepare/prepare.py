@@ -77,7 +77,7 @@ from wdsctl.core.prepare.source import (
     SourceForm,
     recognise_form,
 )
-from wdsctl.core.prepare.splits import split_by_of_written, split_findings
+from wdsctl.core.prepare.splits import shared_file_findings, split_by_of_written, split_findings
 from wdsctl.core.prepare.write import FolderReport, UploadFolders, write_folder
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.detect import Detection
@@ -245,11 +245,16 @@ def _prepare_from_format(
         error.report = replace(error.report, source=redact_secrets(source), form=form, conversion=conversion)
         error.set_command(partial(shell_command, "prepare", redact_secrets(source), redact_secrets(dest)))
         raise
+    indexed = report.index
+    if indexed is not None:
+        about_files = shared_file_findings(conversion, report.split, report.primary or dest, request)
+        indexed = replace(indexed, findings=(*indexed.findings, *about_files))
     return replace(
         report,
         source=redact_secrets(source),
         form=form,
         conversion=conversion,
+        index=indexed,
         up_to_date=report.up_to_date and conversion.up_to_date,
     )
 

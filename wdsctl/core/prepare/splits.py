@@ -1,8 +1,13 @@
-"""The splits that `prepare` makes if the user names none, and what they leave out."""
+"""The splits that `prepare` makes, what they leave out, and what they should not separate."""
 
 from __future__ import annotations
 
-from wdsctl.core.dataset.location import DatasetLocation
+import re
+from itertools import islice
+
+from wdsctl.core.catalog.browse import CatalogBrowser
+from wdsctl.core.convert.request import ConvertReport
+from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command
 from wdsctl.core.dataset.raw_folder import RawListing
 from wdsctl.core.dataset.split_rules import SplitBy
 from wdsctl.core.errors import Finding
@@ -42,3 +47,37 @@ def split_findings(
     if is_all_train and request.uses_split_field:
         findings += split_field_findings(location)
     return findings
+
+
+_ROW_KEY = re.compile(r".+-[0-9]{9}")  # of rows that name the same file
+_ROW_GROUP = "key:^(.*?)(?:-[0-9]{9})?$"  # the file
+_MAX_LOOKED_AT = 100
+
+
+def shared_file_findings(
+    conversion: ConvertReport, split: SplitReport | None, root: str, request: PrepareRequest
+) -> list[Finding]:
+    """The warning WDS216 if `--split` puts samples of one file into several splits. Reads some keys of `root`.
+
+    `conversion`: wrote the samples. No warning if the splits keep groups together.
+    """
+    shared = next((found for found in conversion.findings if found.code == "WDS250"), None)
+    if shared is None or request.split is None or split is None:
+        return []
+    if len(split.splits) < 2 or split.by not in ("shard", "sample", "key"):
+        return []
+    with CatalogBrowser(locate(root).catalog) as browser:
+        has_row_keys = any(_ROW_KEY.fullmatch(each.key) for each in islice(browser.samples(), _MAX_LOOKED_AT))
+    ratios = ",".join(f"{name}={share:g}" for name, share in request.split.items())
+    group = _ROW_GROUP if has_row_keys else "json:FIELD"
+    field = "" if has_row_keys else " with a field that is the same for all samples of a file"
+    command = shell_command("split", root, ratios, "--group-by", group, "--yes")
+    return [
+        Finding(
+            code="WDS216",
+            severity="warning",
+            message=f"{shared.count:,} files are in several samples, and the splits may separate samples of the same "
+            f"file, so evaluation may be on files of the training. To keep them together, run {command}{field}",
+            count=shared.count,
+        )
+    ]
