@@ -48,7 +48,7 @@ from wdsctl.core.shards.in_place.kinds import IN_PLACE_FORMATS
 from wdsctl.core.shards.jsonl_keys import JsonlKeyRule
 from wdsctl.core.shards.list import ShardFile, ShardListing, list_shards
 from wdsctl.core.shards.scan_unit import ScanOptions
-from wdsctl.core.storage.open import check_ranges, workers_for
+from wdsctl.core.storage.open import check_range_requests, workers_for
 from wdsctl.core.text import path_for_message, pluralize
 
 
@@ -182,7 +182,7 @@ def index_shards(stage: CatalogStage, request: IndexRequest, progress: Progress)
         progress.note(f"left out: {pluralize(listing.other_files, 'file')} that {are_no}, such as {example}")
     listing = check_named_shards(location, listing, request, known)
     for first in listing.shards[:1]:
-        check_ranges(location.root, os.path.join(location.root, first.path), first.size)
+        check_range_requests(location.root, os.path.join(location.root, first.path), first.size)
     key = _key_field(location, request.key, listing, snapshot)
     has_rows = needs_sample_rows(listing, request, snapshot.has_sample_rows, known)
     keys = JsonlKeyRule(key, is_single_file=bool(location.single_file))

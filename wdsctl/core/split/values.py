@@ -312,7 +312,7 @@ def read_value_hashes(unit: ValueUnit) -> ShardValueHashes:
             else ((row, spec.value_from_key(offsets.key(row))) for row in range(first, end))
         )
         for row, text in values:
-            value = split_name(text) if unit.as_splits else text
+            value = _split_of_text(text) if unit.as_splits else text
             if value is None:
                 continue
             if value not in known:
@@ -329,7 +329,7 @@ def read_value_hashes(unit: ValueUnit) -> ShardValueHashes:
     return ShardValueHashes(hashes, {number: value for value, number in known.items()} if has_texts else {})
 
 
-def split_name(value: str | None) -> str | None:
+def _split_of_text(value: str | None) -> str | None:
     """The split that a value names; None if it cannot name one, as a list in JSON cannot."""
     name = split_of_value(value or "")
     return name if can_name_split(name) and name[0] not in "[{" else None

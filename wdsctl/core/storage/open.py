@@ -38,7 +38,7 @@ def check_unchanged(storage: Storage, path: str, number: int) -> None:
         storage.check_unchanged(path, number)
 
 
-def check_ranges(root: str, path: str, size: int) -> None:
+def check_range_requests(root: str, path: str, size: int) -> None:
     """Raise StorageDown if the web server of `root` ignores range requests, without which samples cannot be read.
 
     A scan need not notice: a request for a whole file succeeds on any server. `path`, `size`: of one file below the
@@ -47,7 +47,7 @@ def check_ranges(root: str, path: str, size: int) -> None:
     if protocol(root) in ("http", "https") and not cache_layer(root):
         from wdsctl.core.storage.remote import FsspecStorage
 
-        FsspecStorage(root).check_ranges(path, size)
+        FsspecStorage(root).check_range_requests(path, size)
 
 
 def workers_for(root: str, workers: int) -> int:

@@ -155,7 +155,7 @@ class FsspecStorage:
         if protocol(self._root) not in ("http", "https") and etag_number(self.facts(path)) != number:
             raise replaced_error(path)
 
-    def check_ranges(self, path: str, size: int) -> None:
+    def check_range_requests(self, path: str, size: int) -> None:
         """Raise StorageDown if the store ignores range requests. `size`: of this file, in bytes.
 
         An error of this file alone is not raised: the scan of the file reports it.

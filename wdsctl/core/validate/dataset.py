@@ -41,7 +41,7 @@ from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.shards.jsonl_keys import JsonlKeyRule
 from wdsctl.core.shards.list import folder_indexes, list_shards
-from wdsctl.core.storage.open import check_ranges, storage_for
+from wdsctl.core.storage.open import check_range_requests, storage_for
 from wdsctl.core.urls import redact_secrets
 from wdsctl.core.validate.hashes import ExpectedHash, find_unhashed, index_hashes, read_checksum_files
 from wdsctl.core.validate.hub import hub_findings
@@ -156,7 +156,7 @@ class _Validation:
             location.root, exclude, only=location.single_file, catalog_paths=paths, selection=selection
         )
         for first in self.listing.shards[:1]:
-            check_ranges(location.root, os.path.join(location.root, first.path), first.size)
+            check_range_requests(location.root, os.path.join(location.root, first.path), first.size)
         self.config, self.config_findings = DatasetConfig(), list[Finding]()
         if os.path.exists(location.dataset_yaml):
             self.config = self._load_config(location.dataset_yaml)

@@ -8,8 +8,8 @@ from wdsctl.core.importers.records.split_paths import (
     configuration_findings,
     find_path_splits,
     path_split_findings,
+    split_options_of_names,
     split_patterns,
-    unused_split_options,
 )
 
 
@@ -123,6 +123,6 @@ def test_file_without_name_of_split_is_in_no_split(paths: list[str], patterns: d
     ],
 )
 def test_names_that_tell_no_splits_give_options_of_split(paths: list[str], options: list[str]) -> None:
-    assert unused_split_options(paths) == options
+    assert split_options_of_names(paths) == options
     codes = [finding.code for finding in path_split_findings([], paths, "/data")]
     assert codes == (["WDS258"] if options else [])

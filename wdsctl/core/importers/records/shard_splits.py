@@ -13,10 +13,10 @@ from wdsctl.core.importers.records.split_paths import (
     configuration_findings,
     find_path_splits,
     path_split_findings,
+    split_options_of_names,
     split_patterns,
     unnamed_split_findings,
     unused_split_findings,
-    unused_split_options,
 )
 
 
@@ -44,7 +44,7 @@ def split_findings_in_place(location: DatasetLocation, *, has_new_rule: bool, is
     """
     paths, found = _find_shard_splits(location)
     if is_all_train:
-        command = shell_command_at(location, "split", *unused_split_options(paths))
+        command = shell_command_at(location, "split", *split_options_of_names(paths))
         return unused_split_findings(paths, f"to make them splits, run {command}")
     if not has_new_rule:
         return []

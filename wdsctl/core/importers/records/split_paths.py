@@ -161,7 +161,7 @@ def unnamed_split_findings(found: Sequence[PathSplit], paths: Sequence[str], rem
     ]
 
 
-def unused_split_options(paths: Sequence[str]) -> list[str]:
+def split_options_of_names(paths: Sequence[str]) -> list[str]:
     """The options of `split` that make the splits that some names of files say: `--pattern val=val.jsonl`.
 
     Empty if no name, or every name, says the same split, or none says `val` or `test`.
@@ -179,7 +179,7 @@ def unused_split_findings(paths: Sequence[str], remedy: str) -> list[Finding]:
     """The finding WDS258 if names of files say `val` or `test`, but all samples are for training. `remedy`: what to do
     about it.
     """
-    if not unused_split_options(paths):
+    if not split_options_of_names(paths):
         return []
     held_out = [path for path in paths if (each := _named_split(path)) and _usual_split(each.split) != "train"]
     are = "file is" if len(held_out) == 1 else "files are"
