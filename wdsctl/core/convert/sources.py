@@ -32,8 +32,8 @@ from wdsctl.core.importers.protocol import (
     Source,
     SourceDescription,
 )
-from wdsctl.core.importers.records.shard_splits import default_split_rule, split_findings_of_source
 from wdsctl.core.importers.shards import ShardsSource
+from wdsctl.core.importers.splits.shards import default_split_rule, split_findings_of_source
 from wdsctl.core.index.index import IndexRequest, index_locked
 from wdsctl.core.index.missing import check_links_inside
 from wdsctl.core.media.kinds import MEDIA_KINDS, part_kind

@@ -2,8 +2,8 @@
 
 `protocol` defines the interfaces of an importer and of an open source. `find_importers` asks each importer whether a
 path has its format; the answer is a score and a reason. `folders` has the layouts of folders, `annotations` the formats
-of media with annotation files, `lerobot` LeRobot's datasets. `records` has the code that several formats use.
-`prepare`, `convert`, `validate` and `init` import this room.
+of media with annotation files, `lerobot` LeRobot's datasets. `records` has the code that several formats use,
+`splits` finds the splits that a source tells. `prepare`, `convert`, `validate` and `init` import this room.
 """
 
 from __future__ import annotations

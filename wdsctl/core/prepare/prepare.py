@@ -26,8 +26,8 @@ from wdsctl.core.dataset.remote_lock import hold_remote_marker
 from wdsctl.core.dataset.root_spec import RootSpec, parse_root_spec
 from wdsctl.core.errors import CatalogError, DatasetError
 from wdsctl.core.files import make_folder
-from wdsctl.core.importers.folders.split_folders import split_folder_findings
-from wdsctl.core.importers.records.shard_splits import default_split_rule
+from wdsctl.core.importers.splits.folders import split_folder_findings
+from wdsctl.core.importers.splits.shards import default_split_rule
 from wdsctl.core.index.index import (
     IndexReport,
     check_new_catalog,

@@ -11,9 +11,9 @@ from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command
 from wdsctl.core.dataset.raw_folder import RawListing
 from wdsctl.core.dataset.split_rules import SplitBy
 from wdsctl.core.errors import Finding
-from wdsctl.core.importers.folders.split_folders import split_folder_findings
-from wdsctl.core.importers.records.shard_splits import split_findings_in_place
-from wdsctl.core.importers.records.split_fields import split_field_findings
+from wdsctl.core.importers.splits.fields import split_field_findings
+from wdsctl.core.importers.splits.folders import split_folder_findings
+from wdsctl.core.importers.splits.shards import split_findings_in_place
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.split.split import SplitReport
 

@@ -7,7 +7,6 @@ from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.dataset.shard_names import shard_format
 from wdsctl.core.dataset.split_rules import NO_SPLIT, SplitRule
 from wdsctl.core.errors import Finding
-from wdsctl.core.importers.records.split_fields import split_field_findings, split_rule_from_values
 from wdsctl.core.importers.records.split_paths import (
     PathSplit,
     configuration_findings,
@@ -18,6 +17,7 @@ from wdsctl.core.importers.records.split_paths import (
     unnamed_split_findings,
     unused_split_findings,
 )
+from wdsctl.core.importers.splits.fields import split_field_findings, split_rule_from_values
 
 
 def default_split_rule(location: DatasetLocation, *, uses_field: bool) -> SplitRule | None:
