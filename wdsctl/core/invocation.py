@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, NamedTuple
@@ -27,20 +27,19 @@ class Invocation(NamedTuple):
 _INVOCATION: ContextVar[Invocation | None] = ContextVar("invocation", default=None)
 
 
-@contextmanager
-def recording_invocation(command: str, arguments: Sequence[str]) -> Iterator[None]:
+def recording_invocation(command: str, arguments: Sequence[str]) -> AbstractContextManager[None]:
     """Record all runs within the block, in each ledger, as one run of `command` (one or two words) with `arguments`."""
-    token = _INVOCATION.set(_new_invocation(command, arguments))
-    try:
-        yield
-    finally:
-        _INVOCATION.reset(token)
+    return _recording(_new_invocation(command, arguments))
+
+
+def recording_call(command: str, arguments: Sequence[str]) -> AbstractContextManager[None]:
+    """As `recording_invocation`, for a function that users call from Python; within an invocation, continue it."""
+    return _recording(current_invocation(command, arguments))
 
 
 @contextmanager
-def recording_call(command: str, arguments: Sequence[str]) -> Iterator[None]:
-    """As `recording_invocation`, for a function that users call from Python; within an invocation, continue it."""
-    token = _INVOCATION.set(current_invocation(command, arguments))
+def _recording(invocation: Invocation) -> Iterator[None]:
+    token = _INVOCATION.set(invocation)
     try:
         yield
     finally:

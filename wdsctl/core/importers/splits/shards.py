@@ -42,12 +42,13 @@ def split_findings_in_place(location: DatasetLocation, *, has_new_rule: bool, is
     WDS213 for shards in no split and WDS260 for joined configurations, if the splits follow the names
     (`has_new_rule`); WDS258 if names say `val` or `test`, but all samples are for training.
     """
-    paths, found = _find_shard_splits(location)
     if is_all_train:
+        paths = _shard_paths(location)
         command = shell_command_at(location, "split", *split_options_of_names(paths))
         return unused_split_findings(paths, f"to make them splits, run {command}")
     if not has_new_rule:
         return []
+    paths, found = _find_shard_splits(location)
     patterns = [f"{split}={each}" for split, own in split_patterns(found, paths).items() for each in own]
     options = [word for pattern in patterns for word in ("--pattern", pattern)]
     train = next((each.split for each in found if each.split.lower().startswith("train")), "train")
@@ -73,7 +74,11 @@ def _find_shard_splits(location: DatasetLocation) -> tuple[list[str], list[PathS
     One split must be for training: without one, all shards are. Importers give MDS and LitData the splits of any
     folders.
     """
-    with Catalog(location.catalog) as catalog:
-        paths = [row.path for row in catalog.shards()]
+    paths = _shard_paths(location)
     needs_train = not any(shard_format(path) in ("mds", "litdata") for path in paths[:1])
     return paths, find_path_splits(paths, needs_train=needs_train)
+
+
+def _shard_paths(location: DatasetLocation) -> list[str]:
+    with Catalog(location.catalog) as catalog:
+        return [row.path for row in catalog.shards()]
