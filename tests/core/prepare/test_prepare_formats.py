@@ -6,6 +6,7 @@ import gzip
 import json
 import shlex
 import tarfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -657,11 +658,20 @@ def captions_of_pictures(root: Path) -> str:
     return str(root / "captions.csv")
 
 
+def questions_about_pictures(root: Path) -> str:
+    """As LLaVA has them: the keys are ids, and only the bytes of the pictures show which questions share one."""
+    turns = [{"from": "human", "value": "<image>\nWhat?"}, {"from": "gpt", "value": "A square."}]
+    rows = [{"id": f"q{i}-{n}", "image": f"{i}.jpg", "conversations": turns} for i in range(40) for n in range(3)]
+    a_folder(root, {**pictures(40), "questions.json": json.dumps(rows).encode()})
+    return str(root / "questions.json")
+
+
+@pytest.mark.parametrize("make_source", [captions_of_pictures, questions_about_pictures])
 @pytest.mark.parametrize("layout", ["monolithic", "polylithic"])
 def test_ratios_warn_if_rows_of_one_file_may_be_separated(
-    tmp_path: Path, layout: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, make_source: Callable[[Path], str], layout: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source, dest = captions_of_pictures(tmp_path / "raw"), str(tmp_path / "out")
+    source, dest = make_source(tmp_path / "raw"), str(tmp_path / "out")
 
     assert main(["prepare", source, dest, "--split", "6,2,2", "--layout", layout, "--json"]) == 0
     findings = json.loads(capsys.readouterr().out)["index"]["findings"]

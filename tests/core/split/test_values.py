@@ -25,12 +25,19 @@ from wdsctl.core.split.values import parse_value_spec
         ("json:a", b"{", None),
         ("json:a", b"\xff", None),
         ("part:cls", b"  ", None),
-        ("part:cls", b"\xff", None),
+        ("part:jpg,cls", b"7", "7"),
         ("json:a", b"[" * 100_000, None),
     ],
 )
 def test_value_from_part_returns_value_or_none(spec: str, data: bytes, value: str | None) -> None:
-    assert parse_value_spec(spec).value_from_part(data) == value
+    parsed = parse_value_spec(spec)
+    assert parsed.value_from_part(list(parsed.steps_by_part)[-1], data) == value
+
+
+def test_value_of_part_that_is_no_text_is_hash_of_its_bytes() -> None:
+    spec = parse_value_spec("part:jpg")
+    values = [spec.value_from_part("jpg", data) for data in (b"\xff\xd8 1", b"\xff\xd8 2", b"\xff\xd8 1")]
+    assert values[0] == values[2] != values[1]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +61,8 @@ def test_value_from_key_returns_value_or_none(spec: str, key: str, value: str | 
         "json:",
         "json:a..b",
         "json:a[b]",
-        "part:a,b",
+        "part:a,",
+        "part:a,a",
         "part:a[",
         "part:*.json",
         "part:json[a][*]",

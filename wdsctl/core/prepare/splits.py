@@ -8,12 +8,14 @@ from itertools import islice
 from wdsctl.core.catalog.browse import CatalogBrowser
 from wdsctl.core.convert.request import ConvertReport
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command
+from wdsctl.core.dataset.polylithic import REFERENCES_PART
 from wdsctl.core.dataset.raw_folder import RawListing
 from wdsctl.core.dataset.split_rules import SplitBy
 from wdsctl.core.errors import Finding
 from wdsctl.core.importers.splits.fields import split_field_findings
 from wdsctl.core.importers.splits.folders import split_folder_findings
 from wdsctl.core.importers.splits.shards import split_findings_in_place
+from wdsctl.core.media.kinds import MEDIA_EXTENSIONS
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.split.split import SplitReport
 
@@ -51,6 +53,7 @@ def split_findings(
 
 _ROW_KEY = re.compile(r".+-[0-9]{9}")  # of rows that name the same file
 _ROW_GROUP = "key:^(.*?)(?:-[0-9]{9})?$"  # the file
+_UNKNOWN_GROUP = "json:FIELD"
 _MAX_LOOKED_AT = 100
 
 
@@ -67,10 +70,9 @@ def shared_file_findings(
     if len(split.splits) < 2 or split.by not in ("shard", "sample", "key"):
         return []
     with CatalogBrowser(locate(root).catalog) as browser:
-        has_row_keys = any(_ROW_KEY.fullmatch(each.key) for each in islice(browser.samples(), _MAX_LOOKED_AT))
+        group = _group_of_file(browser)
     ratios = ",".join(f"{name}={share:g}" for name, share in request.split.items())
-    group = _ROW_GROUP if has_row_keys else "json:FIELD"
-    field = "" if has_row_keys else " with a field that is the same for all samples of a file"
+    field = " with a field that is the same for all samples of a file" if group == _UNKNOWN_GROUP else ""
     command = shell_command("split", root, ratios, "--group-by", group, "--yes")
     return [
         Finding(
@@ -81,3 +83,14 @@ def shared_file_findings(
             count=shared.count,
         )
     ]
+
+
+def _group_of_file(browser: CatalogBrowser) -> str:
+    """The value of `--group-by` that is the same for all samples of a file: by their keys, references or bytes."""
+    if any(_ROW_KEY.fullmatch(each.key) for each in islice(browser.samples(), _MAX_LOOKED_AT)):
+        return _ROW_GROUP
+    parts = browser.part_names()
+    if REFERENCES_PART in parts:
+        return f"part:{REFERENCES_PART}"
+    media = [part for part in parts if part.rpartition(".")[2].lower() in MEDIA_EXTENSIONS]
+    return f"part:{','.join(media)}" if media else _UNKNOWN_GROUP

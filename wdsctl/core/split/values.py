@@ -1,7 +1,8 @@
 """Reads the values that `--group-by`, `--stratify` and `--by-value` name: one per sample, as a hash of 64 bits.
 
     json:video_id        a field of the part `json`; json:meta.id for a nested field
-    part:cls             the text of a part; part:meta.json[video][id] for a field of a JSON part
+    part:cls             the text of a part; part:meta.json[video][id] for a field of a JSON part; part:jpg for the
+                         bytes of a picture; part:jpg,png for the first of these parts that a sample has
     key:([^/]+)/         what a regular expression matches in the key: its first group, or the whole match
     column:width         a column of the dataset
 
@@ -14,9 +15,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Literal
@@ -32,27 +33,30 @@ from wdsctl.core.job_results import EncodedResult, ResultFolder
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.offsets.read import Offsets, open_cached_offsets
 from wdsctl.core.samples.field_path import EVERY_ITEM, PathStep, parse_field_path
-from wdsctl.core.shards.read_parts import IndexedShard, read_parts
+from wdsctl.core.shards.read_parts import IndexedShard, PartRange, read_parts
 from wdsctl.core.split.context import SplitContext
 from wdsctl.core.urls import is_url
 
-VALUES_FORMAT_VERSION = 1  # of result files; raise it when their content changes
+VALUES_FORMAT_VERSION = 2  # of result files; raise it when their content changes
 MAX_CACHED_VALUES = 1 << 16  # hashes of values that a unit keeps, unless the texts are needed
 
-_SPEC_HINT = "such as json:video_id, part:cls, key:'([^/]+)/' or column:width"
+_SPEC_HINT = "such as json:video_id, part:cls, part:jpg,png, key:'([^/]+)/' or column:width"
+
+# The value of a part that is no text. With a slash, since it must not name a split.
+_BYTES_PREFIX = "bytes/"
 
 
 @dataclass(frozen=True, slots=True)
 class ValueSpec:
-    """The location of a value. For kind "part": the part, and `steps` into its JSON, none for its text. For "key": the
-    `pattern`. For "column": its name in `part`.
+    """The location of a value. For kind "part": the parts, of which the first that a sample has counts, and the steps
+    into their JSON, none for the whole part. For "key": the `pattern`. For "column": its name.
     """
 
     text: str
     kind: Literal["part", "key", "column"]
-    part: str = ""
-    steps: tuple[PathStep, ...] = ()
+    steps_by_part: Mapping[str, tuple[PathStep, ...]] = field(default_factory=dict)
     pattern: re.Pattern[str] | None = None
+    column: str = ""
 
     @property
     def reads_shards(self) -> bool:
@@ -65,16 +69,20 @@ class ValueSpec:
             return None
         return match[1] if match.re.groups else match[0]
 
-    def value_from_part(self, data: bytes) -> str | None:
-        """The value in a part; None if it is absent or null, or the part is not UTF-8 or JSON.
+    def value_from_part(self, part: str, data: bytes) -> str | None:
+        """The value in a part; None if it is empty, absent or null, or if a part with steps is not JSON.
 
-        1 and "1" are the same value, so that a group is not divided because of how it was written.
+        1 and "1" are the same value, so that a group is not divided because of how it was written. The value of a whole
+        part that is no UTF-8 is a hash of its bytes: pictures are equal if their bytes are.
         """
+        steps = self.steps_by_part[part]
+        if not steps:
+            try:
+                return data.decode("utf-8-sig").strip() or None
+            except UnicodeDecodeError:
+                return _BYTES_PREFIX + blake2b(data, digest_size=16).hexdigest()
         try:
-            text = data.decode("utf-8-sig")
-            if not self.steps:
-                return text.strip() or None
-            value = _follow_steps(json.loads(text), self.steps)
+            value = _follow_steps(json.loads(data.decode("utf-8-sig")), steps)
             if value is None or isinstance(value, str):
                 return value
             return str(value) if type(value) is int else json.dumps(value, sort_keys=True, ensure_ascii=False)
@@ -98,7 +106,7 @@ def parse_value_spec(text: str) -> ValueSpec:
         except (re.error, RecursionError, OverflowError) as error:
             raise UsageError(f"invalid regular expression {rest!r}: {error}", hint=_SPEC_HINT) from error
     if kind == "column":
-        return ValueSpec(text, "column", part=rest)
+        return ValueSpec(text, "column", column=rest)
     raise UsageError(f"{text!r}: unknown source of values {kind!r}", hint=_SPEC_HINT)
 
 
@@ -111,7 +119,7 @@ def _parse_json_field(text: str, rest: str) -> ValueSpec:
     names = rest.split(".")
     if not all(names):
         raise UsageError(f"{text!r} has an empty name", hint=_SPEC_HINT)
-    return ValueSpec(text, "part", part="json", steps=tuple(names))
+    return ValueSpec(text, "part", {"json": tuple(names)})
 
 
 def _parse_part(text: str, rest: str) -> ValueSpec:
@@ -119,13 +127,16 @@ def _parse_part(text: str, rest: str) -> ValueSpec:
         alternatives = parse_field_path(rest).alternatives
     except DatasetError as error:
         raise UsageError(error.message, hint=error.hint) from error
-    if len(alternatives) > 1 or alternatives[0].is_pattern:
-        raise UsageError(f"{text!r} names several parts", hint=_SPEC_HINT)
-    if EVERY_ITEM in alternatives[0].steps:
+    if pattern := next((each for each in alternatives if each.is_pattern), None):
+        raise UsageError(f"{text!r}: {pattern.part} is not the name of a part", hint=_SPEC_HINT)
+    if any(EVERY_ITEM in each.steps for each in alternatives):
         raise UsageError(
             f"{text!r} selects several values of a sample", hint="select one item: write [0] instead of [*]"
         )
-    return ValueSpec(text, "part", part=alternatives[0].part.lstrip("."), steps=alternatives[0].steps)
+    steps_by_part = {each.part.lstrip("."): each.steps for each in alternatives}
+    if len(steps_by_part) < len(alternatives):
+        raise UsageError(f"{text!r} names a part twice", hint=_SPEC_HINT)
+    return ValueSpec(text, "part", steps_by_part)
 
 
 def _follow_steps(value: Any, steps: tuple[PathStep, ...]) -> Any:
@@ -168,7 +179,7 @@ def values_by_shard(
     """
     parsed = parse_value_spec(spec)
     if parsed.kind == "column":
-        column = find_column(context.location, parsed.part, context.generation, shards=context.offsets.shards)
+        column = find_column(context.location, parsed.column, context.generation, shards=context.offsets.shards)
         for row in rows:
             yield row, _values_from_column(context, column, row, with_texts=with_texts, as_splits=as_splits)
         return
@@ -341,12 +352,19 @@ def hash_value(value: str) -> int:
 
 
 def _values_from_parts(unit: ValueUnit, offsets: Offsets, spec: ValueSpec) -> Iterator[tuple[int, str | None]]:
-    """(row, value) of the samples that have the part. If a sample has it twice, the first one counts."""
+    """(row, value) of the samples that have one of the parts. If a sample has it twice, the first one counts."""
     with closing(IndexedShard(unit.root, offsets, unit.shard_index)) as shard:
-        parts = (
-            (row, part)
+        selection = (
+            ((row, part[0]), [part])
             for row in range(shard.first_row, shard.end_row)
-            if (part := next((part for part in offsets.parts(row) if part[0] == spec.part), None))
+            if (part := _find_part(offsets.parts(row), spec.steps_by_part))
         )
-        for row, [data] in read_parts(shard, ((row, [part]) for row, part in parts)):
-            yield row, spec.value_from_part(bytes(data))
+        for (row, name), [data] in read_parts(shard, selection):
+            yield row, spec.value_from_part(name, bytes(data))
+
+
+def _find_part(parts: Iterable[PartRange], names: Iterable[str]) -> PartRange | None:
+    by_name: dict[str, PartRange] = {}
+    for part in parts:
+        by_name.setdefault(part[0], part)
+    return next((by_name[name] for name in names if name in by_name), None)
