@@ -21,8 +21,8 @@ from wdsctl.core.blend.yaml_tree import (
     describe_node_value,
     node_value,
 )
-from wdsctl.core.dataset.yaml_limits import MAX_YAML_DEPTH
 from wdsctl.core.errors import DatasetError
+from wdsctl.core.yaml_files.limits import MAX_YAML_DEPTH
 
 Bound = int | Fraction
 

@@ -20,7 +20,9 @@ from numbers import Rational, Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wdsctl.core.dataset.shard_names import is_jsonl_name
-from wdsctl.core.dataset.yaml_limits import (
+from wdsctl.core.errors import DatasetError
+from wdsctl.core.urls import is_url, normalize_root, protocol, redact_secrets, without_query
+from wdsctl.core.yaml_files.limits import (
     MAX_ALIASED_VALUES,
     MAX_YAML_DEPTH,
     YamlError,
@@ -30,8 +32,6 @@ from wdsctl.core.dataset.yaml_limits import (
     too_deep_error,
     too_many_aliases_error,
 )
-from wdsctl.core.errors import DatasetError
-from wdsctl.core.urls import is_url, normalize_root, protocol, redact_secrets, without_query
 
 if TYPE_CHECKING:
     import yaml

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from wdsctl.core.dataset import yaml_document
 from wdsctl.core.dataset.location import shell_command_for_file
 from wdsctl.core.dataset.sequences import SequenceConfig, format_sequences, parse_sequences
 from wdsctl.core.dataset.split_config import (
@@ -24,15 +23,26 @@ from wdsctl.core.dataset.split_config import (
     parse_split_sets,
 )
 from wdsctl.core.dataset.split_rules import Excludes, SplitRule, SplitRules
-from wdsctl.core.dataset.yaml_document import check_known_keys, config_error, describe_value, get_section, get_texts
 from wdsctl.core.errors import InputError, PermissionDenied, StorageError
 from wdsctl.core.samples.field_map import check_field, check_sample_type, parse_field_map, validate_field_map
 from wdsctl.core.samples.field_path import FieldPath, parse_field_path
 from wdsctl.core.samples.naming import KEY_RULES
 from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES, is_builtin_module, is_custom_type
+from wdsctl.core.yaml_files.document import (
+    check_known_keys,
+    config_error,
+    describe_value,
+    dump_yaml,
+    format_block,
+    format_scalar,
+    get_section,
+    get_texts,
+    key_line_range,
+    parse_yaml,
+)
 
 if TYPE_CHECKING:
-    from wdsctl.core.dataset.yaml_document import YamlDocument
+    from wdsctl.core.yaml_files.document import YamlDocument
 
 
 CONFIG_VERSION = 1
@@ -108,7 +118,7 @@ def read_config_text(path: str) -> str:
 
 def parse_config(text: str, path: str = "dataset.yaml") -> DatasetConfig:
     """Parse the text of dataset.yaml; `path` is for errors. Raises DatasetError WDS220 with the line."""
-    document = yaml_document.parse_yaml(text, path)
+    document = parse_yaml(text, path)
     data = document.data
     if not isinstance(data, dict):
         raise config_error("expected `sample_type:` and other keys, found " + describe_value(data), path)
@@ -145,19 +155,17 @@ def parse_config(text: str, path: str = "dataset.yaml") -> DatasetConfig:
 
 def dump_config(config: DatasetConfig) -> str:
     """Format a config as dataset.yaml. Equal configs give equal texts, and the text loads as an equal config."""
-    text = f"{_HEADER}version: {CONFIG_VERSION}\nsample_type: {yaml_document.format_scalar(config.sample_type)}\n"
-    text += yaml_document.format_block(
-        "field_map", {name: yaml_document.format_scalar(source) for name, source in config.field_map.items()}
-    )
+    text = f"{_HEADER}version: {CONFIG_VERSION}\nsample_type: {format_scalar(config.sample_type)}\n"
+    text += format_block("field_map", {name: format_scalar(source) for name, source in config.field_map.items()})
     if config.optional:
-        text += f"optional: [{', '.join(map(yaml_document.format_scalar, config.optional))}]\n"
+        text += f"optional: [{', '.join(map(format_scalar, config.optional))}]\n"
     if config.sample_loader:
-        text += f"sample_loader: {yaml_document.format_scalar(config.sample_loader)}\n"
+        text += f"sample_loader: {format_scalar(config.sample_loader)}\n"
     if config.part_filter:
         names = config.part_filter
-        listed = names if isinstance(names, str) else [yaml_document.format_scalar(name) for name in names]
+        listed = names if isinstance(names, str) else [format_scalar(name) for name in names]
         text += f"part_filter: {listed if isinstance(listed, str) else '[' + ', '.join(listed) + ']'}\n"
-    text += yaml_document.dump_yaml({"subflavors": config.subflavors})
+    text += dump_yaml({"subflavors": config.subflavors})
     text += _format_key_until(config.key_until)
     text += _format_refs(config.refs)
     text += "" if config.sequences is None else format_sequences(config.sequences)
@@ -210,7 +218,7 @@ def update_key_until_line(text: str, rule: str, path: str = "dataset.yaml") -> s
 
 def _replace_section(text: str, key: str, block: str) -> str | None:
     """Replace the block of a section; return None if the whole file is written as `{...}`."""
-    lines = yaml_document.key_line_range(text, key)
+    lines = key_line_range(text, key)
     if lines is None:
         return None
     newline = "\r\n" if "\r\n" in text else "\n"
@@ -347,5 +355,5 @@ def _parse_refs(document: YamlDocument) -> dict[str, str]:
 
 
 def _format_refs(refs: dict[str, str]) -> str:
-    stores = {name: yaml_document.format_scalar(store) for name, store in refs.items()}
-    return yaml_document.format_block("refs", stores, remark=_REFS_REMARK) if refs else ""
+    stores = {name: format_scalar(store) for name, store in refs.items()}
+    return format_block("refs", stores, remark=_REFS_REMARK) if refs else ""

@@ -12,11 +12,11 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from wdsctl.core.dataset.yaml_document import check_known_keys, config_error, describe_value, format_scalar, get_section
 from wdsctl.core.samples.fields import did_you_mean
+from wdsctl.core.yaml_files.document import check_known_keys, config_error, describe_value, format_scalar, get_section
 
 if TYPE_CHECKING:
-    from wdsctl.core.dataset.yaml_document import YamlDocument
+    from wdsctl.core.yaml_files.document import YamlDocument
 
 VIDEO, IMAGE, TEXT = "video", "image", "string"
 FLOATS = ("float16", "float32", "float64")

@@ -8,7 +8,6 @@ from dataclasses import fields
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, get_args
 
-from wdsctl.core.dataset import yaml_document
 from wdsctl.core.dataset.split_rules import (
     SEED_LIMIT,
     Excludes,
@@ -18,13 +17,22 @@ from wdsctl.core.dataset.split_rules import (
     can_name_split,
     excludes_to_plain,
 )
-from wdsctl.core.dataset.yaml_document import check_known_keys, config_error, describe_value, get_section, get_texts
 from wdsctl.core.samples.fields import did_you_mean
+from wdsctl.core.yaml_files.document import (
+    check_known_keys,
+    config_error,
+    describe_value,
+    format_block,
+    format_flow_scalar,
+    format_scalar,
+    get_section,
+    get_texts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from wdsctl.core.dataset.yaml_document import YamlDocument
+    from wdsctl.core.yaml_files.document import YamlDocument
 
 
 _BY_VALUES: tuple[str, ...] = get_args(SplitBy)
@@ -115,7 +123,7 @@ def _check_key_file(name: str, where: str) -> None:
 
 def format_split_section(rule: SplitRule) -> str:
     """Format the section `split`."""
-    return yaml_document.format_block("split", _rule_entries(rule), remark=_REMARK)
+    return format_block("split", _rule_entries(rule), remark=_REMARK)
 
 
 def format_sets_section(sets: Mapping[str, SplitRule]) -> str:
@@ -126,13 +134,13 @@ def format_sets_section(sets: Mapping[str, SplitRule]) -> str:
         name: "{" + ", ".join(f"{key}: {value}" for key, value in _rule_entries(rule).items()) + "}"
         for name, rule in sets.items()
     }
-    return yaml_document.format_block("split_sets", entries, remark=_SETS_REMARK)
+    return format_block("split_sets", entries, remark=_SETS_REMARK)
 
 
 def format_exclude_section(excludes: Excludes) -> str:
     """Format the section `exclude`; empty if it excludes nothing."""
     entries = {name: _format_list(each) for name, each in excludes_to_plain(excludes).items()}
-    return yaml_document.format_block("exclude", entries, remark=_EXCLUDE_REMARK) if entries else ""
+    return format_block("exclude", entries, remark=_EXCLUDE_REMARK) if entries else ""
 
 
 def _rule_entries(rule: SplitRule) -> dict[str, str]:
@@ -148,27 +156,23 @@ def _rule_entries(rule: SplitRule) -> dict[str, str]:
         entries |= ({"by": rule.by} if rule.is_counted or rule.kind == "key" else {}) | {"seed": str(rule.seed)}
     for key in ("group_by", "stratify", "by_value", "rest"):
         if getattr(rule, key):
-            entries[key] = yaml_document.format_scalar(getattr(rule, key))
+            entries[key] = format_scalar(getattr(rule, key))
     if rule.patterns:
         entries["patterns"] = _format_mapping({name: _format_list(each) for name, each in rule.patterns.items()})
     if rule.keys:
-        entries["keys"] = _format_mapping(
-            {name: yaml_document.format_flow_scalar(file) for name, file in rule.keys.items()}
-        )
+        entries["keys"] = _format_mapping({name: format_flow_scalar(file) for name, file in rule.keys.items()})
     if rule.fold is not None:
         entries["fold"] = f"[{rule.fold[0]}, {rule.fold[1]}]"
     return entries | ({"allow_empty": "true"} if rule.allow_empty else {})
 
 
 def _format_mapping(entries: Mapping[str, str]) -> str:
-    return (
-        "{" + ", ".join(f"{yaml_document.format_flow_scalar(name)}: {value}" for name, value in entries.items()) + "}"
-    )
+    return "{" + ", ".join(f"{format_flow_scalar(name)}: {value}" for name, value in entries.items()) + "}"
 
 
 def _format_list(entries: tuple[str, ...] | list[str]) -> str:
     # Braces, brackets and commas are YAML syntax inside brackets.
-    return "[" + ", ".join(map(yaml_document.format_flow_scalar, entries)) + "]"
+    return "[" + ", ".join(map(format_flow_scalar, entries)) + "]"
 
 
 def _mapping_at(section: Mapping[str, Any], key: str) -> dict[str, Any]:

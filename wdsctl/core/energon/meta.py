@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from wdsctl.core.dataset import yaml_document
 from wdsctl.core.dataset.config import DatasetConfig, parse_config
 from wdsctl.core.dataset.location import ENERGON_META_FOLDER, DatasetLocation
 from wdsctl.core.dataset.shard_names import is_jsonl_name
@@ -21,6 +20,7 @@ from wdsctl.core.safe_open import check_beneath
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import Storage
 from wdsctl.core.urls import is_signed, is_url, redact_secrets
+from wdsctl.core.yaml_files.document import parse_yaml
 
 INFO_FILES = (".info.json", ".info.yaml")
 SPLIT_FILES = ("split.yaml", "split.json")
@@ -87,7 +87,7 @@ class EnergonMeta:
         if path is None:
             return None
         try:
-            data = yaml_document.parse_yaml(self._text(path), redact_secrets(path)).data
+            data = parse_yaml(self._text(path), redact_secrets(path)).data
         except DatasetError as error:
             raise _counts_error(error.message, error.where) from error
         counts = data.get("shard_counts") if isinstance(data, dict) else None

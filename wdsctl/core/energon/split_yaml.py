@@ -15,11 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from wdsctl.core.dataset import yaml_document
 from wdsctl.core.dataset.shard_names import expand_braces, is_jsonl_name
 from wdsctl.core.dataset.split_rules import Excludes, SplitRule, check_split_name
-from wdsctl.core.dataset.yaml_document import describe_value
 from wdsctl.core.errors import DatasetError, InputError, UsageError, translate_os_errors
+from wdsctl.core.yaml_files.document import YamlDocument, describe_value, dump_yaml, parse_yaml
 
 SPLIT_YAML_CODE = "WDS217"
 
@@ -33,7 +32,7 @@ class SplitYaml:
 
     rule: SplitRule
     excludes: Excludes
-    document: yaml_document.YamlDocument
+    document: YamlDocument
 
 
 def read_split_yaml(path: str) -> tuple[SplitRule, Excludes]:
@@ -57,7 +56,7 @@ def load_split_yaml(path: str) -> SplitYaml:
 def parse_split_yaml(text: str, path: str) -> SplitYaml:
     """Parse the text of a split.yaml; `path` is for errors. Raises DatasetError WDS217."""
     try:
-        document = yaml_document.parse_yaml(text, path)
+        document = parse_yaml(text, path)
     except DatasetError as error:
         raise DatasetError(error.message, hint=error.hint, where=error.where, code=SPLIT_YAML_CODE) from error
     data = document.data
@@ -91,7 +90,7 @@ def format_split_yaml(splits: Mapping[str, Sequence[str]], shards: Sequence[str]
             raise _not_expressible_error(f"{name!r} has braces, which split.yaml expands")
     document: dict[str, Any] = {"split_parts": {name: collapse_ranges(paths) for name, paths in splits.items()}}
     document["exclude"] = [*collapse_ranges(shards), *samples]
-    return yaml_document.dump_yaml(document)
+    return dump_yaml(document)
 
 
 def collapse_ranges(names: Iterable[str]) -> list[str]:

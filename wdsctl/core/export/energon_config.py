@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from wdsctl.core.dataset.yaml_document import dump_yaml
 from wdsctl.core.energon.meta import find_meta_file
 from wdsctl.core.errors import InputError
 from wdsctl.core.export.source import ExportSource
@@ -15,6 +14,7 @@ from wdsctl.core.samples.field_map import parse_field_map
 from wdsctl.core.samples.field_path import FieldPath
 from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES, is_custom_type
 from wdsctl.core.text import pluralize
+from wdsctl.core.yaml_files.document import dump_yaml
 
 _PACKAGE = "megatron.energon"
 _MODULES = dict.fromkeys(

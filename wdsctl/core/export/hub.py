@@ -15,7 +15,6 @@ from typing import Any, get_args
 
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.location import shell_command_at
-from wdsctl.core.dataset.yaml_document import dump_yaml
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.export.documents import write_documents
 from wdsctl.core.export.request import ExportRequest, Written
@@ -23,6 +22,7 @@ from wdsctl.core.export.source import ExportSource, read_splits
 from wdsctl.core.media.kinds import MediaType, part_kind
 from wdsctl.core.progress import Progress
 from wdsctl.core.text import join_with_and, pluralize
+from wdsctl.core.yaml_files.document import dump_yaml
 
 CARD_NAME = "README.md"
 

@@ -13,8 +13,8 @@ from pprint import pformat
 from string import Template
 from typing import Any
 
-from wdsctl.core.dataset.yaml_document import dump_yaml
 from wdsctl.core.init.kinds import TrainingKind
+from wdsctl.core.yaml_files.document import dump_yaml
 
 TEMPLATES_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "templates")
 

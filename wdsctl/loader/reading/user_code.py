@@ -14,12 +14,12 @@ from functools import cache
 from hashlib import blake2b
 from typing import Any
 
-from wdsctl.core.dataset import yaml_document
 from wdsctl.core.dataset.config import DatasetConfig, read_config_text
 from wdsctl.core.dataset.location import DatasetLocation, data_folders
 from wdsctl.core.energon.meta import find_meta_file
 from wdsctl.core.errors import SampleFailed, UsageError
 from wdsctl.core.samples.types import CRUDE, is_custom_type
+from wdsctl.core.yaml_files.document import parse_yaml
 from wdsctl.loader.samples import BASE_FIELDS, CrudeSample, admit_sample_type, find_sample_type
 from wdsctl.loader.samples.registry import check_sample_class
 from wdsctl.loader.samples.trust import NamedCode, load_named_code
@@ -69,7 +69,7 @@ def _admit_sample_type_of(name: str, location: DatasetLocation, path: str, *, tr
 
 def _config_line(path: str, *keys: str) -> str:
     """`dataset.yaml:3`: the line of the first of these keys that exists."""
-    document = yaml_document.parse_yaml(read_config_text(path), path)
+    document = parse_yaml(read_config_text(path), path)
     return document.where(next((key for key in keys if key in document.data), keys[0]))
 
 

@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from wdsctl.core.dataset.config import DatasetConfig
-from wdsctl.core.dataset.yaml_document import parse_yaml
 from wdsctl.core.errors import DatasetError, Finding, InputError, WdsctlError
 from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Part, Source, SourceDescription
 from wdsctl.core.importers.records import values as given
@@ -38,6 +37,7 @@ from wdsctl.core.importers.records.values import encode_json, read_head
 from wdsctl.core.samples.naming import safe_key
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
+from wdsctl.core.yaml_files.document import parse_yaml
 
 _MAX_LABEL_BYTES = 16 << 20
 _MAX_YAML_BYTES = 1 << 20

@@ -10,11 +10,11 @@ import pytest
 
 from wdsctl.core.blend.yaml_tree import from_yaml, node_value
 from wdsctl.core.dataset import config
-from wdsctl.core.dataset.yaml_document import key_line_range, parse_yaml
-from wdsctl.core.dataset.yaml_limits import MAX_ALIASED_VALUES, MAX_YAML_DEPTH, compose_yaml, refuse_expansion
 from wdsctl.core.energon.split_yaml import parse_split_yaml
 from wdsctl.core.errors import DatasetError, WdsctlError
 from wdsctl.core.importers.polylithic import _layout_of_blend
+from wdsctl.core.yaml_files.document import key_line_range, parse_yaml
+from wdsctl.core.yaml_files.limits import MAX_ALIASED_VALUES, MAX_YAML_DEPTH, compose_yaml, refuse_expansion
 
 
 def _levels(first: str, entry: Callable[[int], str], count: int = 11) -> str:

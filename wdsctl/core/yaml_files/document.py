@@ -9,7 +9,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from wdsctl.core.dataset.yaml_limits import (
+from wdsctl.core.errors import DatasetError
+from wdsctl.core.samples.fields import did_you_mean
+from wdsctl.core.yaml_files.limits import (
     YamlError,
     compose_yaml,
     line_of,
@@ -17,8 +19,6 @@ from wdsctl.core.dataset.yaml_limits import (
     refuse_expansion,
     translate_yaml_errors,
 )
-from wdsctl.core.errors import DatasetError
-from wdsctl.core.samples.fields import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

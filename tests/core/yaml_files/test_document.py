@@ -5,8 +5,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wdsctl.core.dataset.yaml_document import dump_yaml, format_block, format_scalar, key_line_range, parse_yaml
 from wdsctl.core.errors import DatasetError
+from wdsctl.core.yaml_files.document import dump_yaml, format_block, format_scalar, key_line_range, parse_yaml
 
 PRINTABLE = st.text(st.characters(codec="utf-8"))
 
