@@ -16,7 +16,6 @@ import wdsctl
 from tests.build import a_folder
 from tests.core.captioned import captions
 from wdsctl.core.convert.request import ConvertReport
-from wdsctl.core.dataset.split_rules import SplitBy
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.index.media_folder import MediaFolderReport
 from wdsctl.core.index.request import IndexReport
@@ -27,6 +26,7 @@ from wdsctl.core.inspect.samples import SamplesReport
 from wdsctl.core.inspect.stats import StatsReport
 from wdsctl.core.prepare.prepare import PrepareReport
 from wdsctl.core.split.split import SplitReport
+from wdsctl.core.split_rules.rule import SplitBy
 from wdsctl.core.validate.request import ReleaseReport, ValidateReport
 from wdsctl.core.views.definition import ViewDefinition
 from wdsctl.core.views.show import ViewShowReport

@@ -95,7 +95,6 @@ def prepare(
     Returns a `PrepareReport`; for a folder of media with `media` and without `dest`, a `MediaFolderReport`.
     """
     from wdsctl.core.dataset.root_spec import parse_root_spec
-    from wdsctl.core.dataset.split_rules import parse_split_shares
     from wdsctl.core.index.index import index_if_media_folder
     from wdsctl.core.index.request import IndexRequest, MediaRequest
     from wdsctl.core.invocation import parse_part_names, parse_size_bytes, worker_count
@@ -103,6 +102,7 @@ def prepare(
     from wdsctl.core.prepare.prepare import prepare as run_prepare
     from wdsctl.core.prepare.request import PrepareRequest
     from wdsctl.core.progress import SILENT_PROGRESS
+    from wdsctl.core.split_rules.shares import parse_split_shares
 
     spec, catalog_path = parse_root_spec(_path("source", source)), _path_or_none("catalog", catalog)
     progress = progress or SILENT_PROGRESS

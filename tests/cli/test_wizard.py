@@ -27,7 +27,6 @@ from wdsctl.cli.wizard import (
 from wdsctl.core import importers
 from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import locate
-from wdsctl.core.dataset.split_rules import parse_split_shares
 from wdsctl.core.importers.protocol import FormatMatch
 from wdsctl.core.index.request import IndexRequest
 from wdsctl.core.index.write_dataset_yaml import UnsureTypeError
@@ -36,6 +35,7 @@ from wdsctl.core.prepare.prepare import prepare as prepare_dataset
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.split.report import Move
 from wdsctl.core.split.split import SamplesWouldMoveError
+from wdsctl.core.split_rules.shares import parse_split_shares
 
 QUIET = Output(quiet=True)
 UNSURE = replace(DETECTION, confidence=0.75)

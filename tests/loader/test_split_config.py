@@ -9,10 +9,10 @@ import pytest
 
 from tests.loader.datasets import Raw, a_dataset, a_shard, numbered
 from tests.loader.running import digests, make_training_loader, save_state_after
-from wdsctl.core.dataset.split_rules import Excludes
 from wdsctl.core.errors import DatasetError, InputError, StateMismatch
 from wdsctl.core.index.index import index
 from wdsctl.core.split.split import SplitRequest, split_dataset
+from wdsctl.core.split_rules.excludes import Excludes
 from wdsctl.core.views.definition import ViewDefinition
 from wdsctl.core.views.views import create_view
 from wdsctl.loader import get_loader, get_val_dataset

@@ -9,9 +9,10 @@ import pytest
 
 from tests.loader.datasets import Raw, a_dataset
 from tests.loader.running import digests, make_training_loader, save_state_after
-from wdsctl.core.dataset.split_rules import Excludes, SplitRule
 from wdsctl.core.errors import InputError
 from wdsctl.core.split.split import SplitRequest, split_dataset
+from wdsctl.core.split_rules.excludes import Excludes
+from wdsctl.core.split_rules.rule import SplitRule
 from wdsctl.loader import get_loader, get_val_dataset
 
 SAMPLES = 100

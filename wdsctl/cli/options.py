@@ -196,10 +196,10 @@ ByOption = Annotated[
 
 
 def split_seed(seed: int) -> int:
-    """`wdsctl.core.dataset.split_rules.check_seed`, imported when a seed is passed."""
+    """`wdsctl.core.split_rules.rule.check_seed`, imported when a seed is passed."""
     if not seed:
         return seed
-    from wdsctl.core.dataset.split_rules import check_seed
+    from wdsctl.core.split_rules.rule import check_seed
 
     return check_seed(seed)
 

@@ -270,11 +270,11 @@ def _record_answers(command: PrepareCommand, interview: Interview) -> contextlib
 
 def ask_missing(command: PrepareCommand, interview: Interview, output: Output) -> PrepareCommand:
     """Ask for the form of a source that could be several, the destination, and the split of a new dataset."""
-    from wdsctl.core.dataset.split_rules import parse_split_shares
     from wdsctl.core.importers import CHOSEN_BY_USER
     from wdsctl.core.prepare.checks import check_format_dest, check_source_and_dest, unused_split_options
     from wdsctl.core.prepare.robots import FORM as ROBOT_FORM
     from wdsctl.core.prepare.source import IN_PLACE, RAW_FOLDER
+    from wdsctl.core.split_rules.shares import parse_split_shares
 
     dest, request = command.dest, command.request
     form = None if request.index.selection else _ask_form(command, interview, output)

@@ -12,11 +12,11 @@ from tests.core.dumps import query
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.splits import SplitShard
 from wdsctl.core.catalog.stage import open_draft
-from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.index.catalog_check import orphan_problems
 from wdsctl.core.offsets.read import ShardColumns
 from wdsctl.core.shards.list import ShardFile
+from wdsctl.core.split_rules.rule import SplitRule
 
 
 def a_catalog(folder: Path, *shards: bytes) -> str:

@@ -13,12 +13,12 @@ from wdsctl.core.catalog.presence import check_catalog_exists, wait_for_catalog
 from wdsctl.core.compare.diff import diff_datasets
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.lock import hold_lock
-from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import CatalogError, InputError, PermissionDenied
 from wdsctl.core.index.index import index
 from wdsctl.core.inspect.inspect import inspect
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.split.split import SplitRequest, split_dataset
+from wdsctl.core.split_rules.rule import SplitRule
 from wdsctl.core.validate.quarantine import release_from_quarantine
 from wdsctl.core.validate.validate import ValidateRequest, validate
 from wdsctl.core.views.definition import ViewDefinition

@@ -12,10 +12,10 @@ from wdsctl.core.catalog.consistency import RepeatedKey, find_repeated_keys
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.totals import SplitCount
 from wdsctl.core.catalog.values import SplitMembership
-from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.index.index import index
 from wdsctl.core.split.split import split_by_ratios
+from wdsctl.core.split_rules.rule import SplitRule
 
 
 def make_catalog(root: Path, count: int = 4) -> Catalog:

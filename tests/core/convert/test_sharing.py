@@ -20,9 +20,9 @@ from wdsctl.core.convert.parts import PartRules, parse_image
 from wdsctl.core.convert.plan_file import PlanFile, create_plan
 from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.convert.sharing import MIN_REPEATED_BYTES, FileReferences, RepeatedFiles, file_digester
-from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import CatalogError, InputError
 from wdsctl.core.split.split import SplitRequest, split_dataset
+from wdsctl.core.split_rules.rule import SplitRule
 from wdsctl.core.views.definition import ViewDefinition
 from wdsctl.core.views.views import create_view
 

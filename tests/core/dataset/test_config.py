@@ -15,10 +15,10 @@ from wdsctl.core.dataset.config import (
     required_fields,
     update_split_section,
 )
-from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, StorageError
 from wdsctl.core.samples.field_path import FieldPath, PartAccess
 from wdsctl.core.samples.types import CRUDE, MEDIA_LIST_KINDS, SAMPLE_TYPES
+from wdsctl.core.split_rules.rule import SplitRule
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,9 +7,9 @@ import pytest
 from tests.energon import an_energon_dataset, an_energon_jsonl
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.dataset.location import locate
-from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.energon.meta import energon_meta, find_meta_file
 from wdsctl.core.errors import DatasetError
+from wdsctl.core.split_rules.rule import SplitRule
 
 
 def test_folder_without_energon_metadata_has_none(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from wdsctl.core.dataset.shard_names import expand_braces
 from wdsctl.core.dataset.shard_patterns import compile_shard_pattern
-from wdsctl.core.dataset.split_rules import Excludes
 from wdsctl.core.energon.split_yaml import collapse_ranges, format_split_yaml, read_split_yaml
 from wdsctl.core.errors import DatasetError, InputError
+from wdsctl.core.split_rules.excludes import Excludes
 
 
 def write_split_yaml(tmp_path: Path, text: str) -> str:

@@ -11,7 +11,6 @@ import pytest
 from tests.build import AsNobody, a_dataset, samples, some_shards
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
-from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import CatalogError, UsageError
 from wdsctl.core.export.export import export
 from wdsctl.core.export.request import ExportRequest
@@ -19,6 +18,7 @@ from wdsctl.core.index.index import index
 from wdsctl.core.inspect.inspect import inspect
 from wdsctl.core.split.request import SplitRequest, parse_split_request
 from wdsctl.core.split.split import split_dataset
+from wdsctl.core.split_rules.rule import SplitRule
 
 WIDS = ExportRequest(target="wids")
 

@@ -9,7 +9,6 @@ from tests.energon import CAPTIONING, SPLIT, TRAIN, VAL, an_energon_dataset
 from wdsctl.core.catalog.splits import sample_flags
 from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import locate
-from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.index.index import index
 from wdsctl.core.index.request import IndexRequest
@@ -17,6 +16,7 @@ from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.split.split import SplitRequest, split_by_ratios, split_dataset
+from wdsctl.core.split_rules.rule import SplitRule
 from wdsctl.core.views.selections import select_split
 
 CODE = "sample_type: {__module__: megatron.energon, __class__: TextSample}\nsample_loader: sample_loader.py:load\n"

@@ -22,7 +22,6 @@ from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import locate
-from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.importers.protocol import FormatMatch
 from wdsctl.core.index.index import index
@@ -33,6 +32,7 @@ from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.prepare.source import AmbiguousFormError, recognise_form
 from wdsctl.core.samples.detect import Detection
 from wdsctl.core.split.split import SplitRequest, split_dataset
+from wdsctl.core.split_rules.rule import SplitRule
 from wdsctl.core.views.sql import sql
 
 JPEG = b"\xff\xd8\xff\xe0\x00\x10JFIF\x00" + b"\0" * 40

@@ -15,11 +15,11 @@ from tests.core.split_sets import split_by_rule, splits_of
 from tests.killing import Moment, run_and_kill
 from tests.prepare_requests import prepare_request
 from wdsctl.core.catalog.ledger import Ledger
-from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.index.index import index
 from wdsctl.core.prepare.prepare import PrepareReport, prepare
 from wdsctl.core.prepare.write import RenamedSample
+from wdsctl.core.split_rules.rule import SplitRule
 
 SAMPLES, EACH = 30, 5
 

@@ -6,8 +6,8 @@ import pytest
 
 from tests.build import a_dataset, rewrite_shard
 from tests.core.split_sets import BALANCED, SHARD_SAMPLES, a_video_dataset, split_by_rule, splits_of, video_shards
-from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.index.index import index
+from wdsctl.core.split_rules.rule import SplitRule
 
 RULES = [
     SplitRule({"a": 3, "b": 1}, "shard"),

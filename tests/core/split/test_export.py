@@ -6,12 +6,12 @@ import pytest
 
 from tests.build import a_dataset, a_shard, some_shards
 from tests.core.split_sets import splits_of
-from wdsctl.core.dataset.split_rules import Excludes
 from wdsctl.core.energon.split_yaml import read_split_yaml
 from wdsctl.core.errors import DatasetError, InputError, UsageError
 from wdsctl.core.index.index import index
 from wdsctl.core.split.report import export_split
 from wdsctl.core.split.split import SplitRequest, split_by_ratios, split_dataset
+from wdsctl.core.split_rules.excludes import Excludes
 
 
 def test_exported_split_round_trips(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_checks import QuarantineEntry, add_to_quarantine
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.dataset.location import locate
-from wdsctl.core.dataset.split_rules import Excludes, SplitBy, SplitRule
 from wdsctl.core.errors import UsageError
 from wdsctl.core.index.index import index
 from wdsctl.core.index.request import IndexRequest
@@ -22,6 +21,8 @@ from wdsctl.core.index.vacuum import catalog_vacuum
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.split.split import SplitRequest, split_dataset
+from wdsctl.core.split_rules.excludes import Excludes
+from wdsctl.core.split_rules.rule import SplitBy, SplitRule
 from wdsctl.core.validate.quarantine import release_from_quarantine
 
 EIGHT_ONE_ONE: dict[str, float] = {"train": 8, "val": 1, "test": 1}

@@ -11,10 +11,10 @@ from wdsctl.core.catalog.read import read_split
 from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.lock import hold_lock
-from wdsctl.core.dataset.split_rules import SplitBy, SplitRule
 from wdsctl.core.errors import CatalogError, DatasetError, InputError, UsageError
 from wdsctl.core.index.index import index
 from wdsctl.core.split.split import SplitReport, ensure_split, split_by_ratios
+from wdsctl.core.split_rules.rule import SplitBy, SplitRule
 
 EIGHT_ONE_ONE: dict[str, float] = {"train": 8, "val": 1, "test": 1}
 

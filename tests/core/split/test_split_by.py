@@ -20,12 +20,13 @@ from tests.core.split_sets import (
     video_shards,
 )
 from wdsctl.core.dataset.location import locate
-from wdsctl.core.dataset.split_rules import Excludes, SplitRule, rule_to_plain
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.index.index import index
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.split.split import SplitRequest, split_by_ratios, split_dataset
+from wdsctl.core.split_rules.excludes import Excludes
+from wdsctl.core.split_rules.rule import SplitRule, rule_to_plain
 
 EIGHT_ONE_ONE: dict[str, float] = {"train": 8, "val": 1, "test": 1}
 
@@ -223,7 +224,7 @@ def test_prepare_notes_command_for_grouped_rule(tmp_path: Path) -> None:
 KILLED = """
 import json, os, signal, sys
 import wdsctl.core.split.values as read
-from wdsctl.core.dataset.split_rules import rule_from_plain
+from wdsctl.core.split_rules.rule import rule_from_plain
 from wdsctl.core.split.split import SplitRequest, split_dataset
 run, left = read.read_value_hashes, [3]
 def dying(unit):

@@ -21,10 +21,11 @@ from tests.core.split_sets import (
     splits_of,
     video_shards,
 )
-from wdsctl.core.dataset.split_rules import Excludes, SplitRule
 from wdsctl.core.errors import InputError, StorageError, UsageError
 from wdsctl.core.index.index import index
 from wdsctl.core.split.split import split_by_ratios
+from wdsctl.core.split_rules.excludes import Excludes
+from wdsctl.core.split_rules.rule import SplitRule
 
 
 @pytest.mark.parametrize("value", ["json:film.id", "part:json[film][id]", "key:^(film\\d+)/"])

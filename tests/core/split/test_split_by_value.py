@@ -14,11 +14,12 @@ from tests.core.split_sets import a_video_dataset, split_by_rule, splits_of
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import locate
-from wdsctl.core.dataset.split_rules import Excludes, SplitRule
 from wdsctl.core.errors import UsageError
 from wdsctl.core.index.index import index
 from wdsctl.core.split.report import show_splits
 from wdsctl.core.split.request import parse_split_request
+from wdsctl.core.split_rules.excludes import Excludes
+from wdsctl.core.split_rules.rule import SplitRule
 
 BY_SPLIT = SplitRule({}, by_value="json:split")
 

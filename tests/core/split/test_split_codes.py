@@ -18,11 +18,12 @@ from wdsctl.core.catalog.ledger_checks import (
 )
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.dataset.location import locate
-from wdsctl.core.dataset.split_rules import Excludes, SplitRule
 from wdsctl.core.errors import Finding, InputError, UsageError
 from wdsctl.core.index.index import index
 from wdsctl.core.progress import SILENT_PROGRESS
 from wdsctl.core.split.split import SplitRequest, split_by_ratios, split_dataset
+from wdsctl.core.split_rules.excludes import Excludes
+from wdsctl.core.split_rules.rule import SplitRule
 from wdsctl.core.validate.quarantine import release_from_quarantine
 from wdsctl.core.validate.validate import ValidateRequest, validate
 

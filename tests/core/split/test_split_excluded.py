@@ -11,13 +11,13 @@ from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.stage import stage_catalog
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.lock import hold_lock
-from wdsctl.core.dataset.split_rules import Excludes
 from wdsctl.core.index.index import index
 from wdsctl.core.index.request import IndexRequest
 from wdsctl.core.index.shards import index_shards
 from wdsctl.core.progress import SILENT_PROGRESS
 from wdsctl.core.split.reapply import ReapplyResult, reapply_splits
 from wdsctl.core.split.split import SplitRequest, split_by_ratios, split_dataset
+from wdsctl.core.split_rules.excludes import Excludes
 
 
 def quarantine(root: str, *rows: tuple[str, int | None, str]) -> ReapplyResult:

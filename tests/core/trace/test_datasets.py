@@ -12,11 +12,11 @@ from tests.core.traces import a_source
 from wdsctl.core.catalog.read import read_split
 from wdsctl.core.catalog.splits import split_digest
 from wdsctl.core.dataset.location import locate
-from wdsctl.core.dataset.split_rules import parse_split_shares
 from wdsctl.core.errors import UsageError, WdsctlError
 from wdsctl.core.index.index import index
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.split.split import split_by_ratios
+from wdsctl.core.split_rules.shares import parse_split_shares
 from wdsctl.core.trace import SourceFacts
 from wdsctl.core.trace.datasets import MovedRoots, TracedDataset, TracedDatasets, parse_moved_roots
 

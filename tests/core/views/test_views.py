@@ -15,11 +15,11 @@ from wdsctl.core.catalog.ledger import Ledger, read_view, read_views
 from wdsctl.core.catalog.read import read_catalog_shards
 from wdsctl.core.catalog.splits import sample_flags
 from wdsctl.core.dataset.location import locate
-from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import CatalogError, InputError, PermissionDenied, UsageError
 from wdsctl.core.index.index import index
 from wdsctl.core.progress import SILENT_PROGRESS
 from wdsctl.core.split.split import SplitRequest, split_dataset
+from wdsctl.core.split_rules.rule import SplitRule
 from wdsctl.core.views.definition import ViewDefinition
 from wdsctl.core.views.select import evaluate_definition
 from wdsctl.core.views.selections import intersect_selections, read_view_samples

@@ -198,12 +198,12 @@ def command(
     from wdsctl.cli.output import terminal_width
     from wdsctl.cli.progress import show_progress
     from wdsctl.core.dataset.root_spec import parse_root_spec
-    from wdsctl.core.dataset.split_rules import parse_split_shares
     from wdsctl.core.index.index import index_if_media_folder
     from wdsctl.core.index.request import IndexRequest, MediaRequest
     from wdsctl.core.index.write_dataset_yaml import UnsureTypeError
     from wdsctl.core.prepare.checks import sample_options
     from wdsctl.core.prepare.request import PrepareRequest
+    from wdsctl.core.split_rules.shares import parse_split_shares
 
     spec = wizard.ask_source(common) if source is None else parse_root_spec(source)
     source = spec.root

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from wdsctl.core.catalog.splits import SplitReader, SplitShard
     from wdsctl.core.catalog.totals import PartCount, SplitCount
     from wdsctl.core.dataset.root_spec import ShardSelection
-    from wdsctl.core.dataset.split_rules import SplitRule
+    from wdsctl.core.split_rules.rule import SplitRule
 
 _ROWS_PER_FETCH = 500
 _IDS_PER_QUERY = 500  # SQLite binds a limited number of values

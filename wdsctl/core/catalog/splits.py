@@ -28,19 +28,11 @@ from wdsctl.core.catalog.values import (
     SPLIT_STRATA_FACT,
     SplitMembership,
 )
-from wdsctl.core.dataset.split_rules import (
-    Excludes,
-    SplitRule,
-    SplitRules,
-    dump_split_rules,
-    excludes_from_plain,
-    excludes_to_plain,
-    load_split_rules,
-    qualified_split_name,
-    split_set_and_name,
-)
 from wdsctl.core.json_text import read_json
 from wdsctl.core.offsets.read import ShardIndex
+from wdsctl.core.split_rules.excludes import Excludes, excludes_from_plain, excludes_to_plain
+from wdsctl.core.split_rules.names import qualified_split_name, split_set_and_name
+from wdsctl.core.split_rules.rule import SplitRule, SplitRules, dump_split_rules, load_split_rules
 
 if TYPE_CHECKING:
     from wdsctl.core.catalog.read import Catalog

@@ -60,7 +60,6 @@ from wdsctl.core.dataset.destination import check_destination, remove_path
 from wdsctl.core.dataset.location import CONVERSION_FOLDER, FINISHED_FILE, PLAN_FILE, DatasetLocation, locate
 from wdsctl.core.dataset.lock import lock_dataset
 from wdsctl.core.dataset.remote_lock import hold_remote_marker
-from wdsctl.core.dataset.split_rules import MAX_SPLITS
 from wdsctl.core.dataset.view_root import parse_root
 from wdsctl.core.errors import DatasetError, OptionConflict, UsageError, WdsctlError
 from wdsctl.core.export.hub import check_split_names
@@ -69,6 +68,7 @@ from wdsctl.core.invocation import describe_request
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.naming import DEFAULT_TEMPLATE, check_shard_template
 from wdsctl.core.shards.write import check_limits
+from wdsctl.core.split_rules.names import MAX_SPLITS
 from wdsctl.core.storage.source_files import forget_listings
 from wdsctl.core.urls import is_url, normalize_root, redact_secrets
 

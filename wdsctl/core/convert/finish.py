@@ -37,7 +37,6 @@ from wdsctl.core.dataset.config import DatasetConfig, dump_config, load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command
 from wdsctl.core.dataset.lock import lock_dataset
 from wdsctl.core.dataset.polylithic import MARKER_FILE, MONOLITHIC_CONFIG_FILE
-from wdsctl.core.dataset.split_rules import NO_SPLIT, SplitRule, split_set_and_name
 from wdsctl.core.directories import join_beneath
 from wdsctl.core.errors import DatasetError, Finding, InputError, UsageError
 from wdsctl.core.files import remove_tree, write_text
@@ -56,6 +55,8 @@ from wdsctl.core.samples.naming import FIRST_DOT
 from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES
 from wdsctl.core.split.split import ensure_split
 from wdsctl.core.split.store import store_key_list
+from wdsctl.core.split_rules.names import NO_SPLIT, split_set_and_name
+from wdsctl.core.split_rules.rule import SplitRule
 from wdsctl.core.views.selections import shard_selection
 
 #: Keys that the lists of splits may have: 20 bytes each in files, and as much in memory.

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from wdsctl.core.dataset.location import shell_command_for_file
 from wdsctl.core.dataset.sequences import SequenceConfig, format_sequences, parse_sequences
-from wdsctl.core.dataset.split_config import (
+from wdsctl.core.errors import InputError, PermissionDenied, StorageError
+from wdsctl.core.samples.field_map import check_field, check_sample_type, parse_field_map, validate_field_map
+from wdsctl.core.samples.field_path import FieldPath, parse_field_path
+from wdsctl.core.samples.naming import KEY_RULES
+from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES, is_builtin_module, is_custom_type
+from wdsctl.core.split_rules.dataset_yaml import (
     format_exclude_section,
     format_sets_section,
     format_split_section,
@@ -22,12 +27,8 @@ from wdsctl.core.dataset.split_config import (
     parse_split_section,
     parse_split_sets,
 )
-from wdsctl.core.dataset.split_rules import Excludes, SplitRule, SplitRules
-from wdsctl.core.errors import InputError, PermissionDenied, StorageError
-from wdsctl.core.samples.field_map import check_field, check_sample_type, parse_field_map, validate_field_map
-from wdsctl.core.samples.field_path import FieldPath, parse_field_path
-from wdsctl.core.samples.naming import KEY_RULES
-from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES, is_builtin_module, is_custom_type
+from wdsctl.core.split_rules.excludes import Excludes
+from wdsctl.core.split_rules.rule import SplitRule, SplitRules
 from wdsctl.core.yaml_files.document import (
     check_known_keys,
     config_error,

@@ -13,10 +13,10 @@ from contextlib import closing, contextmanager
 from wdsctl.core.dataset.config import DatasetConfig, parse_config
 from wdsctl.core.dataset.location import ENERGON_META_FOLDER, DatasetLocation
 from wdsctl.core.dataset.shard_names import is_jsonl_name
-from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.energon.split_yaml import SplitYaml, parse_split_yaml
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.safe_open import check_beneath
+from wdsctl.core.split_rules.rule import SplitRule
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import Storage
 from wdsctl.core.urls import is_signed, is_url, redact_secrets

@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from wdsctl.core.dataset.shard_names import expand_braces, is_jsonl_name
-from wdsctl.core.dataset.split_rules import Excludes, SplitRule, check_split_name
 from wdsctl.core.errors import DatasetError, InputError, UsageError, translate_os_errors
+from wdsctl.core.split_rules.excludes import Excludes
+from wdsctl.core.split_rules.names import check_split_name
+from wdsctl.core.split_rules.rule import SplitRule
 from wdsctl.core.yaml_files.document import YamlDocument, describe_value, dump_yaml, parse_yaml
 
 SPLIT_YAML_CODE = "WDS217"

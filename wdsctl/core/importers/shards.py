@@ -18,12 +18,12 @@ from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.sequences import IMAGE, VIDEO
 from wdsctl.core.dataset.shard_names import is_jsonl_name
-from wdsctl.core.dataset.split_rules import MAX_SPLITS
 from wdsctl.core.errors import UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Part, SampleListing, SourceEntry
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.shards.list import remote_file, remote_files
 from wdsctl.core.shards.survey import has_shards, has_tars, survey_folder
+from wdsctl.core.split_rules.names import MAX_SPLITS
 from wdsctl.core.storage import source_files
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import FileRange

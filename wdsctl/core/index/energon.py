@@ -14,7 +14,6 @@ from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.dataset.config import DatasetConfig, load_config, read_config_text, update_all_split_sections
 from wdsctl.core.dataset.location import ENERGON_META_FOLDER, DatasetLocation, shell_command_at
 from wdsctl.core.dataset.shard_patterns import ShardPatterns, split_shard_and_key
-from wdsctl.core.dataset.split_rules import NO_SPLIT, Excludes, SplitRule
 from wdsctl.core.energon.meta import JSONL_INDEX_SUFFIX, EnergonMeta, energon_meta
 from wdsctl.core.energon.split_file import check_none_missing, find_absent
 from wdsctl.core.energon.split_yaml import SplitYaml
@@ -28,6 +27,9 @@ from wdsctl.core.split.assign import assign_all
 from wdsctl.core.split.context import SplitContext, SplitState, open_split_context, read_split_state
 from wdsctl.core.split.excludes import LedgerExclusions, find_excluded
 from wdsctl.core.split.reapply import reapply_splits
+from wdsctl.core.split_rules.excludes import Excludes
+from wdsctl.core.split_rules.names import NO_SPLIT
+from wdsctl.core.split_rules.rule import SplitRule
 from wdsctl.core.text import pluralize
 
 

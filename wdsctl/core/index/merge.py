@@ -20,7 +20,6 @@ from wdsctl.core.catalog.ledger import FormerKeys, Ledger
 from wdsctl.core.catalog.values import ShardRow, SplitMembership
 from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.dataset.lock import after_publication, check_lock_held
-from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import CatalogError, Finding, PermissionDenied, StorageError, translate_os_errors
 from wdsctl.core.files import make_folder, remove_file, remove_tree
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
@@ -43,6 +42,7 @@ from wdsctl.core.shards.scan_unit import (
 )
 from wdsctl.core.shards.shard_scan import ShardScan
 from wdsctl.core.split.allocate import SampleOrigins
+from wdsctl.core.split_rules.rule import SplitRule
 
 KEPT_GENERATIONS = 3  # offsets files that are kept, so that running trainings can use an older generation
 

@@ -12,13 +12,13 @@ from wdsctl.core.catalog.values import MISSING_STATUS, MediaSettings, ShardRow, 
 from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.dataset.root_spec import ALL_SHARDS, ShardSelection
 from wdsctl.core.dataset.shard_names import is_jsonl_name
-from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import CatalogError, Finding, InputError
 from wdsctl.core.index.freshness import vanished_finding
 from wdsctl.core.index.merge import last_offsets_generation
 from wdsctl.core.index.request import IndexRequest
 from wdsctl.core.safe_open import check_beneath
 from wdsctl.core.shards.list import ShardListing
+from wdsctl.core.split_rules.rule import SplitRule
 from wdsctl.core.text import path_for_message, pluralize
 from wdsctl.core.urls import is_url
 

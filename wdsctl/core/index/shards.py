@@ -16,7 +16,6 @@ from wdsctl.core.catalog.values import MISSING_STATUS, ShardRow
 from wdsctl.core.dataset.location import DatasetLocation, shell_command
 from wdsctl.core.dataset.root_spec import ALL_SHARDS, ShardSelection
 from wdsctl.core.dataset.shard_names import describe_format, is_jsonl_name, shard_format
-from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import DatasetError, Finding, InputError, OptionConflict, UsageError
 from wdsctl.core.files import remove_file, set_aside
 from wdsctl.core.index.changes import apply_renames_to_files, confirm_changes, detect_renames
@@ -48,6 +47,7 @@ from wdsctl.core.shards.in_place.kinds import IN_PLACE_FORMATS
 from wdsctl.core.shards.jsonl_keys import JsonlKeyRule
 from wdsctl.core.shards.list import ShardFile, ShardListing, list_shards
 from wdsctl.core.shards.scan_unit import ScanOptions
+from wdsctl.core.split_rules.rule import SplitRule
 from wdsctl.core.storage.open import check_range_requests, workers_for
 from wdsctl.core.text import path_for_message, pluralize
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from wdsctl.core.dataset.raw_folder import OnMissing
-from wdsctl.core.dataset.split_rules import SplitBy
 from wdsctl.core.index.request import IndexRequest
+from wdsctl.core.split_rules.rule import SplitBy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,6 @@ from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command
 from wdsctl.core.dataset.lock import lock_dataset
 from wdsctl.core.dataset.root_spec import ShardSelection
 from wdsctl.core.dataset.sequences import SequenceConfig
-from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import InputError, OptionConflict, UsageError
 from wdsctl.core.files import open_file_draft, remove_file, write_pieces, write_text
 from wdsctl.core.importers.lerobot.frames import (
@@ -37,6 +36,7 @@ from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.progress import Progress
 from wdsctl.core.samples.naming import KEY_COLUMN
 from wdsctl.core.samples.types import CRUDE
+from wdsctl.core.split_rules.rule import SplitRule
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message
 from wdsctl.core.urls import is_url, redact_secrets

@@ -10,7 +10,6 @@ from wdsctl.core.convert.request import ConvertReport
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command
 from wdsctl.core.dataset.polylithic import REFERENCES_PART
 from wdsctl.core.dataset.raw_folder import RawListing
-from wdsctl.core.dataset.split_rules import SplitBy
 from wdsctl.core.errors import Finding
 from wdsctl.core.importers.splits.fields import split_field_findings
 from wdsctl.core.importers.splits.folders import split_folder_findings
@@ -18,6 +17,7 @@ from wdsctl.core.importers.splits.shards import split_findings_in_place
 from wdsctl.core.media.kinds import MEDIA_EXTENSIONS
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.split.split import SplitReport
+from wdsctl.core.split_rules.rule import SplitBy
 
 
 def split_by_of_written(request: PrepareRequest) -> SplitBy:

@@ -31,20 +31,15 @@ from wdsctl.core.catalog.splits import (
 )
 from wdsctl.core.catalog.values import ShardRow, SplitMembership
 from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
-from wdsctl.core.dataset.split_rules import (
-    SplitBy,
-    SplitRule,
-    allocate_items,
-    allocate_new_items,
-    qualified_split_name,
-    split_set_and_name,
-)
 from wdsctl.core.errors import CatalogError, Finding
 from wdsctl.core.hashing import derive_seed, hash_values
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.samples.naming import dotless_key
 from wdsctl.core.shards.shard_scan import ShardScan, split_texts
 from wdsctl.core.split.assignment import add_samples
+from wdsctl.core.split_rules.names import qualified_split_name, split_set_and_name
+from wdsctl.core.split_rules.rule import SplitBy, SplitRule
+from wdsctl.core.split_rules.shares import allocate_items, allocate_new_items
 
 if TYPE_CHECKING:
     from wdsctl.core.index.merge import MergePlan

@@ -24,7 +24,6 @@ from wdsctl.core.catalog.splits import (
 )
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.shard_patterns import ShardPatterns
-from wdsctl.core.dataset.split_rules import MAX_SPLITS, NO_SPLIT, POSITIONAL_NAMES, SplitRule, allocate_items
 from wdsctl.core.errors import StorageError, UsageError
 from wdsctl.core.hashing import derive_seed, hash_values
 from wdsctl.core.offsets.key_list import read_key_list
@@ -49,6 +48,9 @@ from wdsctl.core.split.assignment import (
 from wdsctl.core.split.context import SplitContext
 from wdsctl.core.split.strata import assign_balanced, assign_by_stratum
 from wdsctl.core.split.values import values_by_shard
+from wdsctl.core.split_rules.names import MAX_SPLITS, NO_SPLIT, POSITIONAL_NAMES
+from wdsctl.core.split_rules.rule import SplitRule
+from wdsctl.core.split_rules.shares import allocate_items
 from wdsctl.core.text import join_with_and, pluralize
 
 MAX_SEEDS_TRIED = 1000  # to suggest one that leaves no split empty

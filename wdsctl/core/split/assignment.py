@@ -24,8 +24,9 @@ from wdsctl.core.catalog.splits import (
     shards_from_labels,
 )
 from wdsctl.core.catalog.values import ShardRow
-from wdsctl.core.dataset.split_rules import NO_SPLIT, SplitRule
 from wdsctl.core.errors import Finding, UsageError
+from wdsctl.core.split_rules.names import NO_SPLIT
+from wdsctl.core.split_rules.rule import SplitRule
 from wdsctl.core.text import pluralize
 
 if TYPE_CHECKING:

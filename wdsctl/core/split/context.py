@@ -18,12 +18,13 @@ from wdsctl.core.catalog.splits import AssignmentHistory, HistoryBySet, SplitSha
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.config import DatasetConfig, load_config
 from wdsctl.core.dataset.location import DatasetLocation
-from wdsctl.core.dataset.split_rules import Excludes, SplitRule, SplitRules
 from wdsctl.core.errors import CatalogError, InputError
 from wdsctl.core.files import remove_tree
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.progress import Progress
 from wdsctl.core.split.assignment import Assignment
+from wdsctl.core.split_rules.excludes import Excludes
+from wdsctl.core.split_rules.rule import SplitRule, SplitRules
 from wdsctl.core.storage.open import workers_for
 
 KEY_BATCH_SAMPLES = 1 << 18  # samples whose keys are processed together

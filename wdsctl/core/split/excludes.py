@@ -33,11 +33,12 @@ from wdsctl.core.dataset.config import DatasetConfig, load_config
 from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.dataset.shard_names import expand_braces
 from wdsctl.core.dataset.shard_patterns import ShardPatterns, split_shard_and_key
-from wdsctl.core.dataset.split_rules import Excludes, SplitRule, dump_split_rules, excludes_to_plain
 from wdsctl.core.errors import InputError
 from wdsctl.core.offsets.key_list import KeyList, key_list, read_key_list
 from wdsctl.core.split.assignment import NO_MATCH, SplitProblem, join_names, verb_for
 from wdsctl.core.split.context import SplitContext
+from wdsctl.core.split_rules.excludes import Excludes, excludes_to_plain
+from wdsctl.core.split_rules.rule import SplitRule, dump_split_rules
 from wdsctl.core.text import pluralize
 
 #: Findings that follow from the catalog: keys in several shards, samples without a required part.

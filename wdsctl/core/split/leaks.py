@@ -21,7 +21,6 @@ from wdsctl.core.catalog.splits import NO_SPLIT_LABEL, SplitLabels, SplitShards,
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.lock import publish_changes
-from wdsctl.core.dataset.split_rules import qualified_split_name
 from wdsctl.core.errors import Finding, UsageError
 from wdsctl.core.hashing import derive_seed, hash_values
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
@@ -37,6 +36,7 @@ from wdsctl.core.split.context import (
     read_split_state,
 )
 from wdsctl.core.split.leak_hashes import HASH_RECORD, HashUnit, bucket_files, run_hash_unit, write_to_buckets
+from wdsctl.core.split_rules.names import qualified_split_name
 from wdsctl.core.text import pluralize
 
 

@@ -24,7 +24,6 @@ from wdsctl.core.catalog.splits import (
 from wdsctl.core.catalog.stage import change_catalog
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.location import DatasetLocation
-from wdsctl.core.dataset.split_rules import Excludes, SplitRule, SplitRules, qualified_split_name
 from wdsctl.core.errors import Finding, StorageError, WdsctlError
 from wdsctl.core.progress import Progress
 from wdsctl.core.split.allocate import allocate_free_samples, empty_split_finding
@@ -51,6 +50,9 @@ from wdsctl.core.split.excludes import (
     split_inputs_digest,
 )
 from wdsctl.core.split.store import has_only_shares, write_changed_shards, write_set
+from wdsctl.core.split_rules.excludes import Excludes
+from wdsctl.core.split_rules.names import qualified_split_name
+from wdsctl.core.split_rules.rule import SplitRule, SplitRules
 from wdsctl.core.text import pluralize
 
 _NO_EXCLUDES = Excludes()

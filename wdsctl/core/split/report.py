@@ -17,7 +17,6 @@ from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.splits import NO_SPLIT_LABEL, SplitShards, sample_flags, split_labels
 from wdsctl.core.catalog.totals import SplitCount
 from wdsctl.core.dataset.location import DatasetLocation, locate
-from wdsctl.core.dataset.split_rules import SplitRule, excludes_to_plain, qualified_split_name
 from wdsctl.core.directories import resolve_parent
 from wdsctl.core.energon.split_yaml import divided_shards_error, format_split_yaml, repeated_key_error
 from wdsctl.core.errors import Finding, UsageError
@@ -33,6 +32,9 @@ from wdsctl.core.split.context import (
     read_split_state,
 )
 from wdsctl.core.split.excludes import read_ledger_exclusions
+from wdsctl.core.split_rules.excludes import excludes_to_plain
+from wdsctl.core.split_rules.names import qualified_split_name
+from wdsctl.core.split_rules.rule import SplitRule
 from wdsctl.core.text import pluralize
 
 MAX_MOVED_KEYS = 3  # keys that a move names

@@ -7,12 +7,15 @@ from dataclasses import dataclass, field, replace
 
 from wdsctl.core.codes import load_codes
 from wdsctl.core.dataset.shard_patterns import compile_shard_pattern
-from wdsctl.core.dataset.split_rules import Excludes, SplitBy, SplitRule, check_split_name, parse_split_shares
 from wdsctl.core.energon.split_yaml import read_split_yaml
 from wdsctl.core.errors import OptionConflict, UsageError
 from wdsctl.core.samples.fields import did_you_mean
 from wdsctl.core.split.store import absolute_paths
 from wdsctl.core.split.values import parse_value_spec
+from wdsctl.core.split_rules.excludes import Excludes
+from wdsctl.core.split_rules.names import check_split_name
+from wdsctl.core.split_rules.rule import SplitBy, SplitRule
+from wdsctl.core.split_rules.shares import parse_split_shares
 
 _EXCLUDED = ("shard", "key", "keys", "code")  # --exclude-shard, ...
 _RATIOS_HINT = "pass ratios, for example `wdsctl split DATASET 8,1,1`"

@@ -19,15 +19,6 @@ from wdsctl.core.catalog.stage import change_catalog
 from wdsctl.core.dataset.config import DatasetConfig, load_config, read_config_text, update_split_section
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
 from wdsctl.core.dataset.lock import lock_dataset
-from wdsctl.core.dataset.split_rules import (
-    Excludes,
-    SplitBy,
-    SplitRule,
-    SplitRules,
-    check_seed,
-    check_set_name,
-    qualified_split_name,
-)
 from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.files import write_text
 from wdsctl.core.invocation import describe_request
@@ -73,6 +64,9 @@ from wdsctl.core.split.store import (
     write_changed_shards,
     write_set,
 )
+from wdsctl.core.split_rules.excludes import Excludes
+from wdsctl.core.split_rules.names import check_set_name, qualified_split_name
+from wdsctl.core.split_rules.rule import SplitBy, SplitRule, SplitRules, check_seed
 from wdsctl.core.text import join_with_and, pluralize
 from wdsctl.core.urls import redact_secrets
 

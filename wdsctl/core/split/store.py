@@ -15,11 +15,12 @@ from wdsctl.core.catalog.draft import CatalogDraft
 from wdsctl.core.catalog.splits import HistoryBySet
 from wdsctl.core.dataset.config import load_config, read_config_text, update_all_split_sections
 from wdsctl.core.dataset.location import DatasetLocation
-from wdsctl.core.dataset.split_rules import Excludes, SplitRule, SplitRules
 from wdsctl.core.directories import resolve_parent
 from wdsctl.core.errors import translate_os_errors
 from wdsctl.core.files import remove_file, write_pieces
 from wdsctl.core.split.assignment import Assignment
+from wdsctl.core.split_rules.excludes import Excludes
+from wdsctl.core.split_rules.rule import SplitRule, SplitRules
 
 KEY_FILES_FOLDER = "splits"
 

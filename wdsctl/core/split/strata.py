@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from wdsctl.core.array_types import Uint64Array
 from wdsctl.core.catalog.splits import NO_SPLIT_LABEL, AssignmentHistory, SplitLabels
 from wdsctl.core.catalog.values import ShardRow
-from wdsctl.core.dataset.split_rules import allocate_new_items
 from wdsctl.core.errors import UsageError
 from wdsctl.core.hashing import derive_seed, hash_values
 from wdsctl.core.split.assignment import NO_VALUE, AssignmentBuilder, LabelledShards, SplitProblem, merge_histories
 from wdsctl.core.split.values import hash_value, shard_hashes, values_by_shard
+from wdsctl.core.split_rules.shares import allocate_new_items
 
 MAX_STRATA = 100_000
 MAX_STORED_GROUPS = 10_000_000  # groups whose split the catalog stores

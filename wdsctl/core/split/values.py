@@ -27,7 +27,6 @@ import numpy as np
 from wdsctl.core.array_types import Uint64Array
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.columns.column_file import ColumnFile, find_column
-from wdsctl.core.dataset.split_rules import MAX_SPLITS, can_name_split, split_of_value
 from wdsctl.core.errors import DatasetError, PermissionDenied, StorageDown, StorageError, UsageError
 from wdsctl.core.job_results import EncodedResult, ResultFolder
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
@@ -35,6 +34,7 @@ from wdsctl.core.offsets.read import Offsets, open_cached_offsets
 from wdsctl.core.samples.field_path import EVERY_ITEM, PathStep, parse_field_path
 from wdsctl.core.shards.read_parts import IndexedShard, PartRange, read_parts
 from wdsctl.core.split.context import SplitContext
+from wdsctl.core.split_rules.names import MAX_SPLITS, can_name_split, split_of_value
 from wdsctl.core.urls import is_url
 
 VALUES_FORMAT_VERSION = 2  # of result files; raise it when their content changes

@@ -2,7 +2,7 @@
 
 `limits` parses every YAML text that wdsctl reads, and refuses texts that would expand to more than fits into memory.
 `document` reads `dataset.yaml` strictly on top of it, with errors that name the line, and formats its sections. No
-function opens a file. Every room from `dataset` up may import it.
+function opens a file. Every room from `split_rules` up may import it.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ from typing import Generic, NamedTuple, TypeVar
 
 from wdsctl.core.dataset.raw_folder_walk import LITTER_NAMES
 from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
-from wdsctl.core.dataset.split_rules import SPLIT_VALUES, STANDARD_SPLITS, can_name_split, split_of_value
 from wdsctl.core.errors import DatasetError, Finding, WdsctlError, translate_os_errors
 from wdsctl.core.importers.protocol import FilePart
 from wdsctl.core.importers.records.files import extension_of_name
@@ -24,6 +23,7 @@ from wdsctl.core.importers.records.samples import SourceSample, failed_sample, r
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION, MediaType
 from wdsctl.core.safe_open import check_beneath, is_link_outside
 from wdsctl.core.samples.naming import safe_key
+from wdsctl.core.split_rules.names import SPLIT_VALUES, STANDARD_SPLITS, can_name_split, split_of_value
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
 

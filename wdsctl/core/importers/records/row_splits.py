@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
-from wdsctl.core.dataset.split_rules import MAX_SPLITS, SPLIT_VALUES, can_name_split, split_of_value
 from wdsctl.core.errors import Finding, UsageError
 from wdsctl.core.importers.protocol import FieldUse, Options
 from wdsctl.core.importers.records.samples import RowMapping, SourceRow
 from wdsctl.core.samples.fields import did_you_mean
+from wdsctl.core.split_rules.names import MAX_SPLITS, SPLIT_VALUES, can_name_split, split_of_value
 from wdsctl.core.text import path_for_message
 
 #: Names of fields, in lower case, that may hold the split of a row; the first one wins.

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.shard_patterns import ShardPatterns
-from wdsctl.core.dataset.split_rules import NO_SPLIT, STANDARD_SPLITS, can_name_split
 from wdsctl.core.errors import Finding
 from wdsctl.core.importers.records.folder_files import (
     PATTERN_CHARACTERS,
@@ -24,6 +23,7 @@ from wdsctl.core.importers.records.folder_files import (
     partition_split,
 )
 from wdsctl.core.invocation import current_invocation
+from wdsctl.core.split_rules.names import NO_SPLIT, STANDARD_SPLITS, can_name_split
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
 
 _ENDING = r"(?P<ending>(?:\.[A-Za-z][A-Za-z0-9]*)+)"

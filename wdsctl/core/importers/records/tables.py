@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.raw_folder_walk import LITTER_NAMES
 from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
-from wdsctl.core.dataset.split_rules import STANDARD_SPLITS
 from wdsctl.core.errors import Finding, InputError, UsageError, WdsctlError
 from wdsctl.core.importers.protocol import FormatMatch, Options
 from wdsctl.core.importers.records.compressed import strip_compression
@@ -45,6 +44,7 @@ from wdsctl.core.importers.records.values import parse_list_option
 from wdsctl.core.invocation import current_invocation
 from wdsctl.core.media.kinds import MEDIA_EXTENSIONS
 from wdsctl.core.safe_open import is_link_outside
+from wdsctl.core.split_rules.names import STANDARD_SPLITS
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from wdsctl.core.dataset.location import shell_command
-from wdsctl.core.dataset.split_rules import NO_SPLIT, STANDARD_SPLITS
 from wdsctl.core.errors import Finding
 from wdsctl.core.importers.records.folder_files import is_split_folder, partition_split, split_of_folder
+from wdsctl.core.split_rules.names import NO_SPLIT, STANDARD_SPLITS
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
 
 _TRAINING = frozenset(name for name, split in STANDARD_SPLITS.items() if split == "train")

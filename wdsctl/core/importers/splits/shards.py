@@ -5,7 +5,6 @@ from __future__ import annotations
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.dataset.shard_names import shard_format
-from wdsctl.core.dataset.split_rules import NO_SPLIT, SplitRule
 from wdsctl.core.errors import Finding
 from wdsctl.core.importers.records.split_paths import (
     PathSplit,
@@ -18,6 +17,8 @@ from wdsctl.core.importers.records.split_paths import (
     unused_split_findings,
 )
 from wdsctl.core.importers.splits.fields import split_field_findings, split_rule_from_values
+from wdsctl.core.split_rules.names import NO_SPLIT
+from wdsctl.core.split_rules.rule import SplitRule
 
 
 def default_split_rule(location: DatasetLocation, *, uses_field: bool) -> SplitRule | None:

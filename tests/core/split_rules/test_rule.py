@@ -7,17 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wdsctl.core.dataset.config import DatasetConfig, dump_config, parse_config, update_all_split_sections
-from wdsctl.core.dataset.split_rules import (
-    Excludes,
-    SplitRule,
-    check_set_name,
-    check_split_name,
-    dump_split_rules,
-    load_split_rules,
-    qualified_split_name,
-    split_set_and_name,
-)
-from wdsctl.core.errors import DatasetError, UsageError
+from wdsctl.core.errors import DatasetError
+from wdsctl.core.split_rules.excludes import Excludes
+from wdsctl.core.split_rules.rule import SplitRule, dump_split_rules, load_split_rules
 
 names = st.from_regex(r"[A-Za-z0-9_.-]{1,8}", fullmatch=True)
 texts = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=12).filter(str.strip)
@@ -81,18 +73,3 @@ def test_invalid_split_rule_error_names_line(text: str, words: str) -> None:
     with pytest.raises(DatasetError, match=words) as caught:
         parse_config(f"sample_type: CrudeSample\n{text}\n", "d.yaml")
     assert (caught.value.code, caught.value.where) == ("WDS220", "d.yaml:2")
-
-
-def test_qualified_split_name_joins_set_and_split() -> None:
-    assert (qualified_split_name("folds", "val"), qualified_split_name("", "val")) == ("folds/val", "val")
-    assert (split_set_and_name("folds/val"), split_set_and_name("val")) == (("folds", "val"), ("", "val"))
-    for name in ("a/b", "a b", "ä"):
-        with pytest.raises(UsageError):
-            check_set_name(name)
-        with pytest.raises(UsageError):
-            check_split_name(name)
-
-
-def test_merged_excludes_contain_each_entry_once() -> None:
-    assert Excludes(keys=("a", "b")).merged_with(Excludes(keys=("b", "c"))) == Excludes(keys=("a", "b", "c"))
-    assert not Excludes()

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wdsctl.core.dataset.split_rules import allocate_items, allocate_new_items, parse_split_shares
 from wdsctl.core.errors import UsageError
+from wdsctl.core.split_rules.shares import allocate_items, allocate_new_items, parse_split_shares
 
 SHARES = st.dictionaries(
     st.sampled_from(["train", "val", "test", "a", "b", "c"]),

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import fields
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, get_args
 
-from wdsctl.core.dataset.split_rules import (
-    SEED_LIMIT,
-    Excludes,
-    SplitBy,
-    SplitRule,
-    SplitRules,
-    can_name_split,
-    excludes_to_plain,
-)
 from wdsctl.core.samples.fields import did_you_mean
+from wdsctl.core.split_rules.excludes import Excludes, excludes_to_plain
+from wdsctl.core.split_rules.names import can_name_split, is_split_name
+from wdsctl.core.split_rules.rule import SEED_LIMIT, SplitBy, SplitRule, SplitRules
 from wdsctl.core.yaml_files.document import (
     check_known_keys,
     config_error,
@@ -40,7 +33,6 @@ _KEYS = tuple(each.name for each in fields(SplitRule))
 _REMARK = "# the rule of `wdsctl split`, also applied to new shards"
 _SETS_REMARK = "# further sets: split_part is SET/NAME"
 _EXCLUDE_REMARK = "# excluded from all splits"
-_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 def parse_split_section(document: YamlDocument, *path: str) -> SplitRule:
@@ -68,7 +60,7 @@ def parse_split_section(document: YamlDocument, *path: str) -> SplitRule:
     )
     if not (rule.names or rule.by_value):
         raise config_error(f"{path[-1]}: missing ratios", where, hint="write ratios as `shares: {train: 8, val: 1}`")
-    can_name = can_name_split if path[-1] == "split" else _NAME.fullmatch
+    can_name = can_name_split if path[-1] == "split" else is_split_name
     odd = next((name for name in rule.names if not can_name(name)), None)
     if odd is not None:
         raise config_error(f"{odd!r} is not a valid split name", where, hint="use letters, digits, '.', '_' and '-'")
@@ -86,7 +78,7 @@ def parse_split_sets(document: YamlDocument) -> SplitRules:
     """Parse the section `split_sets`: rules by the name of their set."""
     sets = {}
     for name in get_section(document, "split_sets"):
-        if not _NAME.fullmatch(name):
+        if not is_split_name(name):
             hint = "use letters, digits, '.', '_' and '-'"
             raise config_error(
                 f"{name!r} is not a valid name of a split set", document.where("split_sets", name), hint=hint
