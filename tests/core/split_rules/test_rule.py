@@ -63,6 +63,8 @@ def test_split_rules_round_trip_through_dataset_yaml(
         ("split_sets: {a: {}}", "missing ratios"),
         ("split: {shares: {x: 1}, patterns: {y: [a.tar]}}", "exclude each other"),
         ("split: {patterns: {y: [1]}}", "expected text or a list of text"),
+        ("split: {keys: val.txt, rest: x}", "expected `name: value` pairs"),
+        ("split: {keys: {1: val.txt}}", "1 is not a name; put it in quotes"),
         ("split: {shares: {x: 1}, fold: [3, 2]}", r"such as \[0, 5\]"),
         ("split: {shares: {x: 1}, group_by: 3}", "expected text"),
         ("exclude: {key: [a]}", "unknown key 'key'"),

@@ -49,10 +49,7 @@ def parse_split_section(document: YamlDocument, *path: str) -> SplitRule:
         patterns={
             name: get_texts(document, *path, "patterns", name) for name in get_section(document, *path, "patterns")
         },
-        keys={
-            name: _parse_key_file(document, _mapping_at(section, "keys"), name, *path, "keys")
-            for name in _mapping_at(section, "keys")
-        },
+        keys=_parse_key_files(document, *path, "keys"),
         by_value=_parse_text(document, section, "by_value", *path),
         rest=_parse_text(document, section, "rest", *path),
         fold=_parse_fold(document, section, *path),
@@ -100,10 +97,12 @@ def parse_excludes(document: YamlDocument) -> Excludes:
     return excludes
 
 
-def _parse_key_file(document: YamlDocument, section: dict[str, Any], name: str, *path: str) -> str:
-    file = _parse_text(document, section, name, *path)
-    _check_key_file(file, document.where(*path))
-    return file
+def _parse_key_files(document: YamlDocument, *path: str) -> dict[str, str]:
+    section = get_section(document, *path)
+    files = {name: _parse_text(document, section, name, *path) for name in section}
+    for file in files.values():
+        _check_key_file(file, document.where(*path))
+    return files
 
 
 def _check_key_file(name: str, where: str) -> None:
@@ -165,11 +164,6 @@ def _format_mapping(entries: Mapping[str, str]) -> str:
 def _format_list(entries: tuple[str, ...] | list[str]) -> str:
     # Braces, brackets and commas are YAML syntax inside brackets.
     return "[" + ", ".join(map(format_flow_scalar, entries)) + "]"
-
-
-def _mapping_at(section: Mapping[str, Any], key: str) -> dict[str, Any]:
-    value = section.get(key)
-    return value if isinstance(value, dict) else {}
 
 
 def _parse_shares(document: YamlDocument, *path: str) -> dict[str, float]:
