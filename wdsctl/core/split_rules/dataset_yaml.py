@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from wdsctl.core.samples.fields import did_you_mean
 from wdsctl.core.split_rules.excludes import Excludes, excludes_to_plain
 from wdsctl.core.split_rules.names import can_name_split, is_split_name
-from wdsctl.core.split_rules.rule import SEED_LIMIT, SplitBy, SplitRule, SplitRules
+from wdsctl.core.split_rules.rule import SplitBy, SplitRule, SplitRules, is_seed
 from wdsctl.core.yaml_files.document import (
     check_known_keys,
     config_error,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _BY_VALUES: tuple[str, ...] = get_args(SplitBy)
 _KEYS = tuple(each.name for each in fields(SplitRule))
+_TEXT_KEYS = tuple(each.name for each in fields(SplitRule) if each.type == "str")
 _REMARK = "# the rule of `wdsctl split`, also applied to new shards"
 _SETS_REMARK = "# further sets: split_part is SET/NAME"
 _EXCLUDE_REMARK = "# excluded from all splits"
@@ -40,34 +41,32 @@ def parse_split_section(document: YamlDocument, *path: str) -> SplitRule:
     section = get_section(document, *path)
     check_known_keys(document, path, _KEYS)
     where = document.where(*path)
+    texts: dict[str, Any] = {name: _parse_text(document, section, name, *path) for name in _TEXT_KEYS}
     rule = SplitRule(
         shares=_parse_shares(document, *path),
         by=_parse_by(document, section, *path),
         seed=_parse_int(document, section, "seed", *path),
-        group_by=_parse_text(document, section, "group_by", *path),
-        stratify=_parse_text(document, section, "stratify", *path),
         patterns={
             name: get_texts(document, *path, "patterns", name) for name in get_section(document, *path, "patterns")
         },
         keys=_parse_key_files(document, *path, "keys"),
-        by_value=_parse_text(document, section, "by_value", *path),
-        rest=_parse_text(document, section, "rest", *path),
         fold=_parse_fold(document, section, *path),
         allow_empty=section.get("allow_empty") is True,
+        **texts,
     )
-    if not (rule.names or rule.by_value):
+    if not (rule.names or rule.methods):
         raise config_error(f"{path[-1]}: missing ratios", where, hint="write ratios as `shares: {train: 8, val: 1}`")
     can_name = can_name_split if path[-1] == "split" else is_split_name
     odd = next((name for name in rule.names if not can_name(name)), None)
     if odd is not None:
         raise config_error(f"{odd!r} is not a valid split name", where, hint="use letters, digits, '.', '_' and '-'")
-    if not -SEED_LIMIT <= rule.seed < SEED_LIMIT:
+    if not is_seed(rule.seed):
         raise config_error(
             "seed: expected a whole number of at most 64 bits", where, hint="write a seed such as `seed: 1`"
         )
-    methods = [name for name in ("patterns", "keys", "by_value") if section.get(name)] + ["shares"] * bool(rule.shares)
-    if len(methods) > 1:
-        raise config_error(f"{path[-1]}: {' and '.join(methods)} exclude each other", where, hint="keep one of them")
+    if len(rule.methods) > 1:
+        methods = " and ".join(rule.methods)
+        raise config_error(f"{path[-1]}: {methods} exclude each other", where, hint="keep one of them")
     return rule
 
 
@@ -145,7 +144,7 @@ def _rule_entries(rule: SplitRule) -> dict[str, str]:
         }
         entries["shares"] = _format_mapping(shares)
         entries |= ({"by": rule.by} if rule.is_counted or rule.kind == "key" else {}) | {"seed": str(rule.seed)}
-    for key in ("group_by", "stratify", "by_value", "rest"):
+    for key in _TEXT_KEYS:
         if getattr(rule, key):
             entries[key] = format_scalar(getattr(rule, key))
     if rule.patterns:

@@ -17,7 +17,10 @@ SplitBy = Literal["auto", "shard", "sample", "key"]
 
 SplitRuleKind = Literal["shard", "sample", "key", "group", "stratum", "balanced", "pattern", "keys", "value"]
 
-SEED_LIMIT = 1 << 63  # the catalog stores 64 bits
+#: The fields of a rule that say how to divide a set. They exclude each other.
+SPLIT_METHODS = ("patterns", "keys", "by_value", "shares")
+
+_SEED_LIMIT = 1 << 63  # the catalog stores 64 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,11 @@ class SplitRule:
         if self.group_by:
             return "balanced" if self.stratify else "group"
         return "stratum" if self.stratify else self.by
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Those of SPLIT_METHODS that the rule has: one, unless the rule is invalid or only has `rest`."""
+        return tuple(name for name in SPLIT_METHODS if getattr(self, name))
 
     @property
     def value_name(self) -> str:
@@ -103,9 +111,14 @@ class SplitRule:
 SplitRules = dict[str, SplitRule]
 
 
+def is_seed(number: int) -> bool:
+    """Whether the catalog can store a number as the seed of a split."""
+    return -_SEED_LIMIT <= number < _SEED_LIMIT
+
+
 def check_seed(seed: int) -> int:
     """Return the seed of a split. Raises UsageError if the catalog cannot store it."""
-    if not -SEED_LIMIT <= seed < SEED_LIMIT:
+    if not is_seed(seed):
         raise UsageError(
             f"the seed {seed} is not a whole number of at most 64 bits", hint="pass a seed such as `--seed 1`"
         )
