@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from wdsctl.core.prepare.prepare import PrepareReport
     from wdsctl.core.progress import Progress
     from wdsctl.core.split.split import SplitReport
+    from wdsctl.core.split_rules.rule import SplitBy
     from wdsctl.core.validate.request import ReleaseReport, ValidateReport
 
     PathText: TypeAlias = str | os.PathLike[str]
@@ -47,7 +48,7 @@ def prepare(
     parts: Names = "",
     on_missing: Literal["error", "skip", "keep"] = "error",
     split: str | Mapping[str, float] | None = None,
-    by: Literal["auto", "shard", "sample", "key"] = "auto",
+    by: SplitBy = "auto",
     seed: int = 0,
     sample_type: str = "",
     field_map: str | Mapping[str, str] = "",
@@ -228,7 +229,7 @@ def split(
     root: PathText,
     ratios: str | Mapping[str, float] | None = None,
     *,
-    by: Literal["auto", "shard", "sample", "key"] = "auto",
+    by: SplitBy = "auto",
     seed: int = 0,
     group_by: str = "",
     stratify: str = "",
@@ -264,7 +265,8 @@ def split(
     `folds`: make this many sets, each with another fold as val.
     `drop`: delete a set. `again`: make all sets by the rules in dataset.yaml.
 
-    `by`: assign whole shards, samples, or samples by key. `seed`: seed of the split.
+    `by`: assign whole shards ("shard"), samples ("sample"), or samples by a hash of their key ("key"); "auto": whole
+    shards, or samples if the shards do not fit the shares. `seed`: seed of the split.
     `group_by`, `stratify`: json:FIELD, part:NAME, key:REGEX or column:NAME. Keep samples of one value together, or
     divide the samples of each value by the shares.
     `rest`: the split of all other samples. `split_set`: the name of the set (`--set`).

@@ -50,7 +50,7 @@ def test_help_and_explain_import_no_heavy_modules(argv: list[str]) -> None:
     loaded = modules_after(*argv)
     assert loaded.isdisjoint(HEAVY)
     packages = {".".join(name.split(".")[:3]) for name in loaded if name.startswith("wdsctl.") and name.count(".") > 2}
-    assert packages <= {"wdsctl.cli.commands", "wdsctl.core.samples", "wdsctl.core.dataset"}
+    assert packages <= {"wdsctl.cli.commands", "wdsctl.core.samples", "wdsctl.core.dataset", "wdsctl.core.split_rules"}
     assert "wdsctl.loader" not in loaded
 
 

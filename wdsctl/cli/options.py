@@ -184,15 +184,6 @@ TimeoutOption = Annotated[
     float | None, typer.Option("--timeout", metavar="SECONDS", min=0, help="Cancel a query after this time.")
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite existing files (same as --yes).")]
-ByOption = Annotated[
-    Literal["auto", "shard", "sample", "key"],
-    typer.Option(
-        "--by",
-        metavar="auto|shard|sample|key",
-        help="Assign whole shards, single samples, or samples by a hash of their key. auto: whole shards, or "
-        "samples if the shards do not fit the ratios.",
-    ),
-]
 
 
 def split_seed(seed: int) -> int:

@@ -67,7 +67,10 @@ def test_splits_keep_order_of_definition(tmp_path: Path) -> None:
     with make_catalog(tmp_path):
         split_by_ratios(str(tmp_path), {"z": 3, "a": 1}, seed=5)
     with Catalog(str(catalog_of(tmp_path))) as catalog:
-        assert catalog.splits() == [SplitCount("z", 3.0, 3, 15), SplitCount("a", 1.0, 1, 5)]
+        assert catalog.splits() == [
+            SplitCount(name="z", share=3.0, shards=3, samples=15),
+            SplitCount(name="a", share=1.0, shards=1, samples=5),
+        ]
         assert catalog.default_split_rule() == SplitRule({"z": 3.0, "a": 1.0}, "shard", 5)
 
 

@@ -77,7 +77,10 @@ def test_catalogs_of_all_released_versions_are_readable(tmp_path: Path, version:
             ("txt", 4, 0),
             ("seg.png", 1, 1),
         ]
-        assert catalog.splits() == [SplitCount("train", 2.0, 2, 4), SplitCount("val", 1.0, 2, 2)]
+        assert catalog.splits() == [
+            SplitCount(name="train", share=2.0, shards=2, samples=4),
+            SplitCount(name="val", share=1.0, shards=2, samples=2),
+        ]
         assert find_repeated_keys(catalog) == (0, [])
     assert read_current_generation(path) == 1
     assert sum(part.samples for part in read_split(path, "train")) == 4

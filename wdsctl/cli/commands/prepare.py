@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
@@ -26,6 +26,7 @@ from wdsctl.cli.formatting import display_path, escape_line, format_count, forma
 from wdsctl.cli.recognition import detection_rows, field_lines, preview_rows, unused_rows
 from wdsctl.cli.tables import finding_lines, labelled_lines, sort_by_severity
 from wdsctl.core.invocation import parse_part_names, worker_count
+from wdsctl.core.split_rules.rule import SplitBy
 from wdsctl.core.text import pluralize
 
 if TYPE_CHECKING:
@@ -125,10 +126,10 @@ SplitOption = Annotated[
     ),
 ]
 ByOption = Annotated[
-    Literal["auto", "shard", "sample", "key"],
+    SplitBy,
     typer.Option(
         "--by",
-        metavar="auto|shard|sample|key",
+        metavar="|".join(get_args(SplitBy)),
         help="Assign whole shards, single samples, or samples by a hash of their key. auto: single samples if prepare "
         "writes the shards to DEST; in place, whole shards if they fit the ratios, else single samples.",
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
@@ -21,6 +21,7 @@ from wdsctl.cli.formatting import (
 from wdsctl.cli.tables import finding_lines, make_table
 from wdsctl.core.errors import OptionConflict, UsageError
 from wdsctl.core.invocation import worker_count
+from wdsctl.core.split_rules.rule import SplitBy
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -60,7 +61,15 @@ def command(
         str | None, typer.Argument(metavar="RATIOS", help="8,1,1 or train=8,val=1,test=1.", show_default=False)
     ] = None,
     *,
-    by: options.ByOption = "auto",
+    by: Annotated[
+        SplitBy,
+        typer.Option(
+            "--by",
+            metavar="|".join(get_args(SplitBy)),
+            help="Assign whole shards, single samples, or samples by a hash of their key. auto: whole shards, or "
+            "samples if the shards do not fit the ratios.",
+        ),
+    ] = "auto",
     seed: options.SeedOption = 0,
     group_by: Annotated[
         str,

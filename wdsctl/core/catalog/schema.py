@@ -7,11 +7,16 @@ it; shard ids are never reused. A change of a table raises the schema version.
 
 from __future__ import annotations
 
+from typing import get_args
+
 from sqlalchemy import BigInteger, Column, Float, ForeignKey, Integer, LargeBinary, MetaData, Table, Text
 
 from wdsctl.core.samples.naming import INDEX_BITS
+from wdsctl.core.split_rules.rule import SplitRuleKind
 
 MAX_SHARD_SAMPLES = 1 << INDEX_BITS
+
+_SPLIT_KINDS = ", ".join(kind for kind in get_args(SplitRuleKind) if kind != "stratum")
 
 catalog_metadata = MetaData()
 
@@ -97,7 +102,7 @@ split = Table(
     Column(
         "share", Text, nullable=False, comment="the number in the ratio, such as 8.0; 0.0 if the split has no ratio"
     ),
-    Column("by", Text, nullable=False, comment="shard, sample, key, group, balanced, pattern or keys"),
+    Column("by", Text, nullable=False, comment=f"kind of the rule: {_SPLIT_KINDS}; sample for strata"),
     Column("seed", Integer, nullable=False),
     comment="the splits in the order of the rule; a split of a named split set is called SET/NAME",
 )

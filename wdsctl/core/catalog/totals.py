@@ -50,7 +50,7 @@ class PartCount:
     empty: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SplitCount:
     name: str
     share: float  # as requested
@@ -222,4 +222,7 @@ def count_splits(connection: sqlite3.Connection) -> list[SplitCount]:
         "SELECT split.name, split.share, count(shard), coalesce(sum(samples), 0) FROM split "
         "LEFT JOIN split_shard ON split_shard.split = split.id GROUP BY split.id ORDER BY split.id"
     )
-    return [SplitCount(name, float(share), *counts) for name, share, *counts in connection.execute(query)]
+    return [
+        SplitCount(name=name, share=float(share), shards=shards, samples=samples)
+        for name, share, shards, samples in connection.execute(query)
+    ]

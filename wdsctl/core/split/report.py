@@ -73,8 +73,7 @@ class SplitSetSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitReport:
-    """The result of `split`. `by`: shard, sample, key, group, stratum, balanced, pattern, keys or value; empty if only
-    excludes changed.
+    """The result of `split`. `by`: the kind of the rule (`SplitRuleKind`); empty if only excludes changed.
 
     `splits` have their full names. `excluded`: samples that are in no split of any set, by rule or quarantine. `moved`:
     samples that change their split. `reassigned`: those of them, and of excluded samples that will return, that leave
@@ -137,10 +136,10 @@ def count_split_shards(split_set: str, rule: SplitRule, split_shards: SplitShard
     """Shards and samples of the splits of a set, by their full names."""
     return tuple(
         SplitCount(
-            qualified_split_name(split_set, name),
-            rule.share(name),
-            len(shards),
-            sum(part.samples for part in shards.values()),
+            name=qualified_split_name(split_set, name),
+            share=rule.share(name),
+            shards=len(shards),
+            samples=sum(part.samples for part in shards.values()),
         )
         for name, shards in split_shards.items()
     )
