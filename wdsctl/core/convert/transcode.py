@@ -28,11 +28,10 @@ from wdsctl.core.convert.parts import (
 )
 from wdsctl.core.errors import SampleFailed
 from wdsctl.core.media.image import exif_orientation, pillow_formats
+from wdsctl.core.media.kinds import MAX_IMAGE_PIXELS
 from wdsctl.core.media.stream import CONTAINER_OPTIONS
 from wdsctl.core.media.vorbis import decode_exact_frames
 
-#: Transcoding refuses larger images. Twice `PIL.Image.MAX_IMAGE_PIXELS`, the limit at which Pillow raises an error.
-MAX_PIXELS = 178_956_970
 _MAX_SECONDS = 24 * 3600  # limits the memory: a header may claim any length
 
 _FORMAT_OF_PILLOW = {"MPO": "jpeg", **{target.encoder: name for name, target in IMAGE_TARGETS.items()}}
@@ -96,13 +95,13 @@ def transcode_image(name: str, data: bytes, options: ImageTranscodeOptions) -> t
     Without a target format, an image within `max_side` stays unchanged. Keeps color profiles. Orientation `apply`
     rotates the pixels and removes the EXIF tag, `keep` changes neither. JPEG replaces transparency by white. JPEG and
     WebP reduce 16-bit gray to 8 bits. Raises one of IMAGE_ERRORS for a damaged image, an animation, or more than
-    MAX_PIXELS pixels.
+    MAX_IMAGE_PIXELS pixels.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # damaged EXIF is dropped, large images fail below
         image: Image.Image = Image.open(io.BytesIO(data), formats=pillow_formats())
-        if image.width * image.height > MAX_PIXELS:
-            raise ValueError(f"the image has {image.width} x {image.height} pixels; {MAX_PIXELS:,} are allowed")
+        if image.width * image.height > MAX_IMAGE_PIXELS:
+            raise ValueError(f"the image has {image.width} x {image.height} pixels; {MAX_IMAGE_PIXELS:,} are allowed")
         side = options.max_side or max(image.size)
         if not options.format_name and max(image.size) <= side:
             return name, data

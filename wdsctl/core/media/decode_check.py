@@ -22,6 +22,7 @@ from PIL import Image, UnidentifiedImageError
 
 from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.image import BAD_HEADER_ERRORS, pillow_formats
+from wdsctl.core.media.kinds import MAX_IMAGE_PIXELS
 from wdsctl.core.media.stream import (
     DEMUXERS,
     MAX_MISSING_SECONDS,
@@ -46,15 +47,12 @@ class DecodeVerdict(NamedTuple):
 INTACT = DecodeVerdict("sound")
 
 
-#: The limit of the loader, and of Pillow: twice `PIL.Image.MAX_IMAGE_PIXELS`.
-MAX_CHECKED_PIXELS = 178_956_970
-
 _DECODE_ERRORS: tuple[type[Exception], ...] = (*BAD_HEADER_ERRORS, IndexError)
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _JPEG_COLORS = {"L": "GRAY", "RGB": "RGB"}
 
 
-def check_image_decodes(data: bytes, *, max_pixels: int = MAX_CHECKED_PIXELS) -> DecodeVerdict:
+def check_image_decodes(data: bytes, *, max_pixels: int = MAX_IMAGE_PIXELS) -> DecodeVerdict:
     """Check that an image decodes; of an animation or a file of several images, the first one. Cost: one decoding.
 
     Pillow and libjpeg fill in missing data where they can. The check therefore compares the checksums of PNG with its
@@ -127,7 +125,7 @@ _MAX_MESSAGE_CHARS = 200  # characters of a log message
 
 
 def check_stream_decodes(
-    source: ByteRangeFile, format_name: str, *, max_pixels: int = MAX_CHECKED_PIXELS
+    source: ByteRangeFile, format_name: str, *, max_pixels: int = MAX_IMAGE_PIXELS
 ) -> DecodeVerdict:
     """Decode every packet of every stream that has a decoder. Memory: a few frames. Raises the source's own error.
 

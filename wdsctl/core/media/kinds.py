@@ -147,6 +147,10 @@ OTHER_EXTENSIONS = frozenset(_OTHER.split())
 #: Bytes: the largest part that wdsctl and the loader decode as a whole.
 MAX_DECODABLE_BYTES = 1 << 30
 
+#: Pixels of the largest image that wdsctl and the loader decode. Twice `PIL.Image.MAX_IMAGE_PIXELS`, the limit at which
+#: Pillow raises an error.
+MAX_IMAGE_PIXELS = 178_956_970
+
 
 def part_kind(part: str) -> PartKind:
     """Return what the loader decodes a part to, by its last extension in any case: `image` for `seg.PNG`."""

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from wdsctl.core.errors import UsageError
+from wdsctl.core.media.kinds import MAX_DECODABLE_BYTES, MAX_IMAGE_PIXELS
 from wdsctl.core.media.sniff import sniff
 from wdsctl.core.samples.types import FieldKind
 from wdsctl.loader.decoding import guard, parts
@@ -19,7 +20,7 @@ from wdsctl.loader.decoding.images import (
     image_dtype,
 )
 from wdsctl.loader.decoding.jpeg import DecodeThreads, default_threads
-from wdsctl.loader.decoding.limits import MAX_IMAGE_PIXELS, MAX_PART_BYTES, check_unpacked_size
+from wdsctl.loader.decoding.limits import check_unpacked_size
 from wdsctl.loader.decoding.memory import BatchMemory
 from wdsctl.loader.decoding.pillow import IMAGE_DECODE_ERRORS
 
@@ -81,7 +82,7 @@ class SampleDecoder:
     video_decode_audio: bool = False
     guess_content: bool = False
     max_pixels: int = MAX_IMAGE_PIXELS
-    max_bytes: int = MAX_PART_BYTES
+    max_bytes: int = MAX_DECODABLE_BYTES
     exif_orientation: bool = False
     min_side: int | None = None
     decoders: CustomDecoders | None = field(default=None, hash=False)

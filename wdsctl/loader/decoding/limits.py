@@ -5,12 +5,6 @@ from __future__ import annotations
 import io
 import zipfile
 
-#: Twice `PIL.Image.MAX_IMAGE_PIXELS`, from which on Pillow itself refuses an image.
-MAX_IMAGE_PIXELS = 178_956_970
-
-#: Of a part that is decoded, and of the stated unpacked size of npz and pt files.
-MAX_PART_BYTES = 1 << 30
-
 
 def check_pixel_count(width: int, height: int, max_pixels: int) -> None:
     """Raise ValueError for too many pixels. Call it with the size in the header, before pixels are decoded."""

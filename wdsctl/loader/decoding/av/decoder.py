@@ -16,6 +16,7 @@ import torch
 
 from wdsctl.core.errors import SampleFailed, UsageError
 from wdsctl.core.media.keyframes import KeyframeIndex
+from wdsctl.core.media.kinds import MAX_IMAGE_PIXELS
 from wdsctl.core.media.stream import CONTAINER_OPTIONS
 from wdsctl.loader.decoding.av.audio import AudioTrack
 from wdsctl.loader.decoding.av.audio_format import AudioChannels, AudioOutputFormat, SampleFormat
@@ -33,7 +34,6 @@ from wdsctl.loader.decoding.av.values import (
     check_unit,
 )
 from wdsctl.loader.decoding.av.video import VideoTrack
-from wdsctl.loader.decoding.limits import MAX_IMAGE_PIXELS
 from wdsctl.loader.samples.lazy_part import LazyPart
 
 VideoUnit = Literal["frames", "seconds"]

@@ -12,8 +12,8 @@ from fractions import Fraction
 import torch
 
 from wdsctl.core.errors import UsageError
+from wdsctl.core.media.kinds import MAX_IMAGE_PIXELS
 from wdsctl.loader.decoding.av.audio_format import AudioOutputFormat
-from wdsctl.loader.decoding.limits import MAX_IMAGE_PIXELS
 from wdsctl.loader.samples.base import edataclass
 
 MAX_CALL_BYTES = 8 << 30  # of pixels and samples that one call returns
