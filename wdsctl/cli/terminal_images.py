@@ -18,6 +18,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from wdsctl.cli.output import can_encode
+from wdsctl.core.media.sniff import PNG_SIGNATURE
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -121,7 +122,7 @@ def png_file(image: RgbImage) -> bytes:
     rows = b"".join(b"\0" + image.rgb[at : at + stride] for at in range(0, stride * image.height, stride))
     header = struct.pack(">IIBBBBB", image.width, image.height, 8, 2, 0, 0, 0)
     chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(name, data) for name, data in chunks)
+    return PNG_SIGNATURE + b"".join(_chunk(name, data) for name, data in chunks)
 
 
 def sixel_sequence(image: RgbImage) -> str:

@@ -27,7 +27,7 @@ from wdsctl.core.convert.parts import (
     replace_extension,
 )
 from wdsctl.core.errors import SampleFailed
-from wdsctl.core.media.image import exif_orientation, pillow_formats
+from wdsctl.core.media.image import TRANSPOSE_OF_ORIENTATION, exif_orientation, pillow_formats
 from wdsctl.core.media.kinds import MAX_IMAGE_PIXELS
 from wdsctl.core.media.stream import CONTAINER_OPTIONS
 from wdsctl.core.media.vorbis import decode_exact_frames
@@ -37,15 +37,6 @@ _MAX_SECONDS = 24 * 3600  # limits the memory: a header may claim any length
 _FORMAT_OF_PILLOW = {"MPO": "jpeg", **{target.encoder: name for name, target in IMAGE_TARGETS.items()}}
 _EXIF_PREFIX = b"Exif\0\0"
 _DEFAULT_QUALITY = {"jpeg": 90, "webp": 80}  # PNG is lossless
-_TRANSPOSE_OF_ORIENTATION = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
 
 #: Pillow's errors for images that are damaged or too large, or that a format cannot store.
 IMAGE_ERRORS: tuple[type[Exception], ...] = (
@@ -122,7 +113,7 @@ def _convert_image(image: Image.Image, image_format: str, side: int, options: Im
     if exif and not exif.startswith(_EXIF_PREFIX):  # WebP omits the prefix, JPEG needs it
         exif = _EXIF_PREFIX + exif
     if options.orientation == "apply":
-        transpose = _TRANSPOSE_OF_ORIENTATION.get(exif_orientation(image))  # `load` rotates TIFF, and removes its tag
+        transpose = TRANSPOSE_OF_ORIENTATION.get(exif_orientation(image))  # `load` rotates TIFF, and removes its tag
         exif = _exif_without_orientation(image) if exif else None
         image = image.transpose(transpose) if transpose is not None else image
     image = _to_supported_mode(image, image_format)

@@ -23,6 +23,7 @@ from PIL import Image, UnidentifiedImageError
 from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.image import BAD_HEADER_ERRORS, pillow_formats
 from wdsctl.core.media.kinds import MAX_IMAGE_PIXELS
+from wdsctl.core.media.sniff import PNG_SIGNATURE
 from wdsctl.core.media.stream import (
     DEMUXERS,
     MAX_MISSING_SECONDS,
@@ -48,7 +49,6 @@ INTACT = DecodeVerdict("sound")
 
 
 _DECODE_ERRORS: tuple[type[Exception], ...] = (*BAD_HEADER_ERRORS, IndexError)
-_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _JPEG_COLORS = {"L": "GRAY", "RGB": "RGB"}
 
 
@@ -103,7 +103,7 @@ def _find_png_damage(data: bytes) -> str:
 
     Source: PNG (ISO/IEC 15948), 5.3 and 5.4.
     """
-    at = len(_PNG_SIGNATURE)
+    at = len(PNG_SIGNATURE)
     while at + 12 <= len(data):
         size, kind = struct.unpack_from(">I4s", data, at)
         end = at + 12 + size

@@ -113,6 +113,17 @@ BAD_HEADER_ERRORS: tuple[type[Exception], ...] = (
 
 _SIDEWAYS_ORIENTATIONS = range(5, 9)  # orientations that swap width and height
 
+#: EXIF orientation -> what turns the stored pixels upright; orientation 1 is upright.
+TRANSPOSE_OF_ORIENTATION = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
 
 def image_facts(source: ByteRangeFile, format_name: str) -> ImageFacts | Unreadable:
     """Read the facts of an image; of an animation or a file of several images, those of the first one.

@@ -201,11 +201,14 @@ class SniffedContent:
     format: str = ""
 
 
+JPEG_SIGNATURE = b"\xff\xd8\xff"
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
 #: (offset, magic, kind, format). Text does not begin like any of these by accident. Functions check what could be text
 #: more closely: BM, ID3, PK, or `wide` at the place of a box's name.
 SIGNATURES: tuple[tuple[int, bytes, ContentKind, str], ...] = (
-    (0, b"\xff\xd8\xff", "image", "jpeg"),
-    (0, b"\x89PNG\r\n\x1a\n", "image", "png"),
+    (0, JPEG_SIGNATURE, "image", "jpeg"),
+    (0, PNG_SIGNATURE, "image", "png"),
     (0, b"GIF87a", "image", "gif"),
     (0, b"GIF89a", "image", "gif"),
     (0, b"II*\0", "image", "tiff"),

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wdsctl.core.media.sniff import PNG_SIGNATURE
 from wdsctl.core.samples.packed_json import parse_packed_json
 
 NUMBER_TYPES = (
@@ -134,7 +135,7 @@ def raw_image_to_png(data: bytes, *, level: int = 6) -> bytes:
     lines = b"".join(b"\0" + pixels[at : at + stride] for at in range(0, len(pixels), stride))
     head = struct.pack(">2I5B", width, height, 8, colour, 0, 0, 0)
     chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(lines, level)), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_png_chunk(*chunk) for chunk in chunks)
+    return PNG_SIGNATURE + b"".join(_png_chunk(*chunk) for chunk in chunks)
 
 
 def _png_chunk(chunk_type: bytes, data: bytes) -> bytes:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from simplejpeg import decode_jpeg, decode_jpeg_header
 
+from wdsctl.core.media.sniff import JPEG_SIGNATURE
 from wdsctl.loader.decoding.limits import check_pixel_count
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
     from wdsctl.loader.decoding.images import ImageDecodeOptions
 
-
-JPEG_MAGIC = b"\xff\xd8\xff"
 
 #: Mode -> color spaces of files for which libjpeg-turbo's pixels equal Pillow's. CMYK and YCCK differ; gray from a
 #: color file is the luma in libjpeg-turbo and a weighted sum of the rounded RGB in Pillow.
@@ -56,7 +55,7 @@ def jpeg_output_size(data: bytes, options: ImageDecodeOptions) -> tuple[int, int
 
     Raises ValueError if the header states more than `max_pixels`.
     """
-    if data[:3] != JPEG_MAGIC:
+    if data[:3] != JPEG_SIGNATURE:
         return None
     try:
         height, width, colors, _ = decode_jpeg_header(data)

@@ -17,9 +17,9 @@ import numpy as np
 from PIL import ExifTags, Image, UnidentifiedImageError
 
 from wdsctl.core.errors import SampleFailed
-from wdsctl.core.media.image import exif_orientation, pillow_formats
+from wdsctl.core.media.image import TRANSPOSE_OF_ORIENTATION, exif_orientation, pillow_formats
 from wdsctl.core.media.kinds import has_reader
-from wdsctl.core.media.sniff import sniff
+from wdsctl.core.media.sniff import PNG_SIGNATURE, sniff
 from wdsctl.loader.decoding.jpeg import reduction_factor
 from wdsctl.loader.decoding.limits import check_pixel_count
 
@@ -32,16 +32,6 @@ if TYPE_CHECKING:
 
 #: Bytes of a JPEG file that may state an orientation: in EXIF, or else XMP. Most files have neither.
 _ORIENTATION_MARKERS = (b"Exif\0\0", b"rientation")
-
-_TRANSPOSES = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
 
 
 def jpeg_orientation(data: bytes) -> int:
@@ -65,7 +55,7 @@ def orient_pixels(pixels: NDArray[Any], orientation: int) -> NDArray[Any]:
 def orient_image(image: Image.Image) -> Image.Image:
     """An upright image without EXIF and XMP, so that it is not turned again. Pillow's own function raises for broken
     EXIF."""
-    turn = _TRANSPOSES.get(exif_orientation(image))
+    turn = TRANSPOSE_OF_ORIENTATION.get(exif_orientation(image))
     if turn is None:
         return image
     upright = image.transpose(turn)
@@ -241,7 +231,7 @@ _DEEP_RGB_PNG = b"\x10\x02"
 
 def has_deep_transparency(data: bytes, image: Image.Image) -> bool:
     """Whether a color of 16-bit RGB is transparent: Pillow would compare it with the 8 bits that it has read."""
-    return "transparency" in image.info and data.startswith(b"\x89PNG") and data[24:26] == _DEEP_RGB_PNG
+    return "transparency" in image.info and data.startswith(PNG_SIGNATURE) and data[24:26] == _DEEP_RGB_PNG
 
 
 def _convert_mode(pixels: NDArray[np.uint16], mode: str, transparent_color: Any) -> NDArray[np.uint16]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.errors import Finding
 from wdsctl.core.json_text import read_json
-from wdsctl.core.media.sniff import extension_of_content
+from wdsctl.core.media.sniff import JPEG_SIGNATURE, PNG_SIGNATURE, extension_of_content
 from wdsctl.core.samples.naming import KEY_COLUMN, PARTS_COLUMN, exported_key, part_name_of_field
 from wdsctl.core.shards.in_place.errors import damaged, unsupported
 from wdsctl.core.shards.in_place.ranges import read_rows, read_values
@@ -113,10 +113,11 @@ def _name_parts(read: ReadBytes, base: str, column: Column) -> _Parts:
     numbers: dict[str, int] = {}
     which = np.zeros(rows, np.uint32)
     # Most columns of bytes are JPEG or PNG, which a few bytes identify for all rows at once.
-    long = chosen[sizes[chosen] >= len(_PNG)]
-    heads = read_rows(read, offsets[long], len(_PNG)) if len(long) else np.empty((0, len(_PNG)), np.uint8)
+    head_bytes = len(PNG_SIGNATURE)
+    long = chosen[sizes[chosen] >= head_bytes]
+    heads = read_rows(read, offsets[long], head_bytes) if len(long) else np.empty((0, head_bytes), np.uint8)
     known = np.zeros(rows, np.bool_)
-    for extension, magic in (("jpg", _JPEG), ("png", _PNG)):
+    for extension, magic in (("jpg", JPEG_SIGNATURE), ("png", PNG_SIGNATURE)):
         found = long[(heads[:, : len(magic)] == np.frombuffer(magic, np.uint8)).all(axis=1)]
         if len(found):
             which[found] = numbers.setdefault(extension, len(numbers))
@@ -129,9 +130,6 @@ def _name_parts(read: ReadBytes, base: str, column: Column) -> _Parts:
         extension = extension_of_content(head, size)
         which[row] = numbers.setdefault(extension, len(numbers))
     return _Parts([f"{base}.{extension}" for extension in numbers] or [f"{base}.bin"], which, column)
-
-
-_JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 
 
 def _read_keys(read: ReadBytes, column: Column) -> tuple[bytes, NDArray[np.uint32]]:
