@@ -36,6 +36,12 @@ def test_non_medium_is_unreadable_only_if_its_name_claims_media(tmp_path: Path, 
     assert probe_part(LocalStorage("/"), a_candidate(tmp_path, data, "maybe"), data) is None
 
 
+def test_probe_part_names_jpeg_xl_without_container(tmp_path: Path) -> None:
+    data = b"\xff\x0a\x98\xc0"
+    facts = probe_part(LocalStorage("/"), a_candidate(tmp_path, data, part="left.jxl"), data)
+    assert facts == Unreadable(reason="wdsctl cannot read jxl")
+
+
 def test_probe_part_raises_for_truncated_file(tmp_path: Path) -> None:
     data = clip()
     candidate = a_candidate(tmp_path, data)._replace(size=len(data) + 1_000_000)

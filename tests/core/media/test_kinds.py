@@ -92,6 +92,7 @@ def test_image_extension_is_decoded_and_transcoded_or_neither(extension: str) ->
 def test_undecodable_image_extension_is_media_but_not_decodable(extension: str) -> None:
     assert extension in MEDIA_EXTENSIONS
     assert extension not in kinds.decodable_extensions("image")
+    assert kinds.decoder_package(FORMAT_BY_EXTENSION[extension].name)
     assert kinds.part_kind(extension) == "other"
 
 

@@ -105,6 +105,23 @@ def test_sniff_detects_non_media_formats(data: bytes, expected: SniffedContent) 
     assert sniff(data) == expected
 
 
+def test_sniff_detects_jpeg_xl_without_container_by_name() -> None:
+    data = b"\xff\x0a\x98\xc0\x01\x00"
+
+    assert sniff(data, name="photo.JXL") == sniff(b"\0\0\0\x0cJXL \r\n\x87\n") == SniffedContent("image", "jxl")
+    assert sniff(data, name="jxl") == SniffedContent("image", "jxl")
+    assert sniff(data, name="bin") == sniff(data) == SniffedContent("binary")
+
+
+def test_sniff_does_not_mistake_tokens_and_safetensors_for_jpeg_xl() -> None:
+    tokens = np.array([2815, 17], np.uint16).tobytes()
+    header_of_2815_bytes = (2815).to_bytes(8, "little") + b'{"a":{}}' + bytes(9)
+
+    assert tokens.startswith(b"\xff\x0a")
+    assert sniff(tokens) == SniffedContent("binary")
+    assert sniff(header_of_2815_bytes, name="jxl") == SniffedContent("array", "safetensors")
+
+
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
 @pytest.mark.parametrize("value", [None, 7, {"a": [1, 2.5, "x" * 3000]}])
 def test_sniff_detects_pickle(protocol: int, value: object) -> None:

@@ -127,8 +127,15 @@ def test_examine_part_names_format_that_loader_does_not_decode() -> None:
     heic = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic"
 
     assert examine_part(PartEvidence("heic", 2, (heic, heic)), 2).oddities == (
-        "heic: the loader does not decode HEIC: convert the files, or pass a decoder of your own",
+        "heic: the loader does not decode HEIC: convert the files, or pass a decoder of your own (pillow-heif)",
     )
+
+
+def test_examine_part_recognizes_jpeg_xl_without_container() -> None:
+    [oddity] = examine_part(PartEvidence("jxl", 1, (b"\xff\x0a\x98\xc0",)), 1).oddities
+
+    assert oddity.startswith("jxl: the loader does not decode JXL")
+    assert oddity.endswith("(pillow-jxl-plugin)")
 
 
 def test_empty_and_mixed_contents_are_reported() -> None:

@@ -59,6 +59,11 @@ def test_text_preview_has_no_media_facts() -> None:
     assert preview_part(ByteRangeFile.from_bytes(b"words")).facts is None
 
 
+def test_jpeg_xl_without_container_is_recognized_by_name() -> None:
+    shown = preview_part(ByteRangeFile.from_bytes(b"\xff\x0a\x98\xc0"), "left.jxl")
+    assert shown.line == "jxl: wdsctl cannot read jxl"
+
+
 @pytest.mark.parametrize(
     ("data", "shown"),
     [(b"", "empty"), (b"two  words\nand\tmore ", "two words and more"), (b"42", "42"), ("é漢".encode(), "é漢")],

@@ -212,7 +212,16 @@ def test_error_names_format_that_loader_does_not_decode() -> None:
     with pytest.raises(SampleFailed, match="does not decode HEIC") as error:
         decode("rgb8", b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(99))
 
+    assert "install pillow-heif" in error.value.hint
     assert "SampleDecoder(decoders={'heic': decode})" in error.value.hint
+
+
+@pytest.mark.parametrize("head", [b"\0\0\0\x0cJXL \r\n\x87\n", b"\xff\x0a"])
+def test_error_names_jpeg_xl_with_and_without_container(head: bytes) -> None:
+    with pytest.raises(SampleFailed, match="does not decode JXL") as error:
+        decode("rgb8", head + bytes(99))
+
+    assert "install pillow-jxl-plugin" in error.value.hint
 
 
 def test_truncated_jpeg_raises_error() -> None:

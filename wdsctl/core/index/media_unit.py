@@ -57,7 +57,7 @@ def probe_part(storage: Storage, candidate: MediaCandidate, head: bytes) -> Medi
     Returns `Unreadable` if only the name does. Raises StorageError, PermissionDenied. Cost: about 0.1 to 10 ms, and
     reads of 256 KiB pages behind the head if the format needs them.
     """
-    content = sniff(head, candidate.size)
+    content = sniff(head, candidate.size, name=candidate.part)
     if content.kind in ("image", "audio", "video"):
         source = ByteRangeFile.from_storage(storage, candidate.path, candidate.offset, candidate.size, head=head)
         return probe_media(source, content)

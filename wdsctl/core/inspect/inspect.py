@@ -241,7 +241,8 @@ def _summarize_part(
             preview = preview_facts(known_facts)
         else:
             head = storage.read(path, part.offset, min(part.size, PREVIEW_HEAD_BYTES))
-            preview = preview_part(ByteRangeFile.from_storage(storage, path, part.offset, part.size, head=head))
+            source = ByteRangeFile.from_storage(storage, path, part.offset, part.size, head=head)
+            preview = preview_part(source, part.name)
     except (StorageError, PermissionDenied) as error:
         failure = error if storage.exists(path) else None
         preview = PartPreview("missing" if failure is None else "cannot be read")

@@ -22,7 +22,7 @@ class MediaFormat(NamedTuple):
     FFmpeg's demuxers; FFmpeg chooses among several. `pillow_module`: the module with the reader, of Pillow or of a
     plugin for it. `encoder`: what transcoding writes the format with, a format name of Pillow or a codec name of
     FFmpeg; empty if transcoding cannot write it. `also_holds`: other formats that files with these extensions may hold,
-    without their names being wrong.
+    without their names being wrong. `decoder_package`: for a format without readers, a package on PyPI that decodes it.
     """
 
     name: str
@@ -32,6 +32,7 @@ class MediaFormat(NamedTuple):
     pillow_module: str = ""
     encoder: str = ""
     also_holds: tuple[str, ...] = ()
+    decoder_package: str = ""
 
 
 #: The likeliest format of each media type comes first: detection takes it if several parts of a sample would fit.
@@ -52,8 +53,8 @@ MEDIA_FORMATS = (
     MediaFormat("tga", "image", ("tga",), ("TGA",), "PIL.TgaImagePlugin"),
     MediaFormat("sgi", "image", ("sgi", "bw"), ("SGI",), "PIL.SgiImagePlugin"),
     MediaFormat("pcx", "image", ("pcx",), ("PCX",), "PIL.PcxImagePlugin"),
-    MediaFormat("heic", "image", ("heic", "heif")),
-    MediaFormat("jxl", "image", ("jxl",)),
+    MediaFormat("heic", "image", ("heic", "heif"), decoder_package="pillow-heif"),
+    MediaFormat("jxl", "image", ("jxl",), decoder_package="pillow-jxl-plugin"),
     MediaFormat("mp4", "video", ("mp4", "m4v", "3gp"), ("mov",), also_holds=("mov", "m4a")),
     MediaFormat("mov", "video", ("mov",), ("mov",), also_holds=("mp4", "m4a")),
     MediaFormat("webm", "video", ("webm",), ("matroska",)),
@@ -103,6 +104,11 @@ def has_reader(format_name: str) -> bool:
     """Whether wdsctl decodes a format, as `sniff` calls it; True for formats that are no media."""
     found = [each for each in MEDIA_FORMATS if each.name == format_name]
     return not found or any(each.readers for each in found)
+
+
+def decoder_package(format_name: str) -> str:
+    """Return the package on PyPI that decodes a format for which `has_reader` is False."""
+    return next(each.decoder_package for each in MEDIA_FORMATS if each.name == format_name)
 
 
 def transcode_targets(media_type: MediaType) -> dict[str, MediaFormat]:

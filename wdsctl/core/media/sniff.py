@@ -1,4 +1,4 @@
-"""Detect the format of a part from its first bytes, never from its name.
+"""Detect the format of a part from its first bytes. Its name decides only for bare JPEG XL: see `sniff`.
 
 A table of signatures comes first, then containers whose contents decide their kind, then text. Uses the standard
 library only. Cost: some microseconds a part, plus parsing JSON. 4 KiB are enough for all formats but long JSON.
@@ -203,6 +203,7 @@ class SniffedContent:
 
 JPEG_SIGNATURE = b"\xff\xd8\xff"
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_JXL_CODESTREAM = b"\xff\x0a"
 
 #: (offset, magic, kind, format). Text does not begin like any of these by accident. Functions check what could be text
 #: more closely: BM, ID3, PK, or `wide` at the place of a box's name.
@@ -255,8 +256,12 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
-def sniff(head: bytes, size: int | None = None) -> SniffedContent:
-    """Return the content of a part from its first bytes `head` and its whole size (None: `head` is all of it)."""
+def sniff(head: bytes, size: int | None = None, *, name: str = "") -> SniffedContent:
+    """Return the content of a part from its first bytes `head` and its whole size (None: `head` is all of it).
+
+    `name`: the name of the part, or its extension. JPEG XL without a container begins with two bytes that raw numbers
+    begin with, too, such as the token 2815. Such a part is JPEG XL only if its name says so.
+    """
     if not head:
         return SniffedContent("empty" if not size else "binary")
     is_whole = size is None or size <= len(head)
@@ -265,6 +270,7 @@ def sniff(head: bytes, size: int | None = None) -> SniffedContent:
         or _by_media(head)
         or _by_container(head, is_whole=is_whole)
         or _by_text(head, is_whole=is_whole)
+        or _by_name(head, name)
         or SniffedContent("binary")
     )
 
@@ -357,6 +363,11 @@ def _is_json(text: str, *, is_whole: bool) -> bool:
     except (ValueError, RecursionError):
         return False  # an integer of more digits than Python reads, or nesting deeper than its stack
     return True
+
+
+def _by_name(head: bytes, name: str) -> SniffedContent | None:
+    is_jxl = head.startswith(_JXL_CODESTREAM) and name.lower().rpartition(".")[2] == "jxl"
+    return SniffedContent("image", "jxl") if is_jxl else None
 
 
 #: Format -> its usual file extension.

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wdsctl.core.errors import DatasetError
-from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION, has_reader
+from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION, decoder_package, has_reader
 from wdsctl.core.media.sniff import SniffedContent, sniff
 from wdsctl.core.samples.conversations import is_conversation, normalize_conversation
 from wdsctl.core.samples.field_path import EVERY_ITEM
@@ -138,7 +138,7 @@ def examine_part(part: PartEvidence, samples: int) -> PartFacts:
     """Return the facts about one part of a dataset of `samples` samples."""
     share = part.samples / samples if samples else 0.0
     sizes = part.sizes or tuple(map(len, part.heads))
-    contents = [sniff(head, size) for head, size in zip(part.heads, sizes, strict=True)]
+    contents = [sniff(head, size, name=part.name) for head, size in zip(part.heads, sizes, strict=True)]
     full = [content for content in contents if content.kind != "empty"]
     kind, form = _consensus(full, part.name) if full else ("empty" if contents else "unknown", "")
     wholes = [head for head, size in zip(part.heads, sizes, strict=True) if size <= len(head)]
@@ -233,9 +233,12 @@ def _find_oddities(name: str, kind: str, contents: Sequence[SniffedContent]) -> 
     empty = sum(content.kind == "empty" for content in contents)
     if empty:
         odd.append(f"{name}: {empty} of {len(contents)} are empty")
-    undecoded = dict.fromkeys(_display_name(content) for content in contents if not has_reader(content.format))
     hint = "convert the files, or pass a decoder of your own"
-    return (*odd, *(f"{name}: the loader does not decode {shown}: {hint}" for shown in undecoded))
+    odd.extend(
+        f"{name}: the loader does not decode {_display_name(content)}: {hint} ({decoder_package(content.format)})"
+        for content in dict.fromkeys(content for content in contents if not has_reader(content.format))
+    )
+    return tuple(odd)
 
 
 def _format_name(content: SniffedContent) -> str:

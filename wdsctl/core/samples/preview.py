@@ -27,9 +27,9 @@ class PartPreview:
     facts: MediumFacts | Unreadable | None = None  # None if the part is not image, audio or video
 
 
-def preview_part(part: ByteRangeFile) -> PartPreview:
+def preview_part(part: ByteRangeFile, name: str = "") -> PartPreview:
     """Describe `part` in a line, from its head and, for media, a few more pages. Raises what reading them raises."""
-    content = sniff(part.head, part.size)
+    content = sniff(part.head, part.size, name=name)
     if content.kind in ("image", "audio", "video"):
         return _preview_media(part, content)
     if content.kind == "empty":
@@ -96,7 +96,7 @@ def inspect_part(
 
     `known`: the media facts in the catalog, if any.
     """
-    content = sniff(source.head, source.size)
+    content = sniff(source.head, source.size, name=name)
     seen = _PartInspector(source, content, known).content_fields()
     if source.failure:
         raise source.failure

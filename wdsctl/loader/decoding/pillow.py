@@ -18,7 +18,7 @@ from PIL import ExifTags, Image, UnidentifiedImageError
 
 from wdsctl.core.errors import SampleFailed
 from wdsctl.core.media.image import TRANSPOSE_OF_ORIENTATION, exif_orientation, pillow_formats
-from wdsctl.core.media.kinds import has_reader
+from wdsctl.core.media.kinds import decoder_package, has_reader
 from wdsctl.core.media.sniff import PNG_SIGNATURE, sniff
 from wdsctl.loader.decoding.jpeg import reduction_factor
 from wdsctl.loader.decoding.limits import check_pixel_count
@@ -194,12 +194,12 @@ def _identify_format(data: bytes) -> ImageFile:
     try:
         return Image.open(io.BytesIO(data), formats=rare)
     except UnidentifiedImageError:
-        form = sniff(data[:64], len(data)).format
+        form = sniff(data[:64], len(data), name="jxl").format  # bare JPEG XL, too: the part should be an image
         if not has_reader(form):
             raise SampleFailed(
                 f"the loader does not decode {form.upper()}",
-                hint=f"convert the images to another format; or pass a decoder of your own: "
-                f"SampleDecoder(decoders={{{form!r}: decode}}), or one for the name of the part",
+                hint=f"convert the images to another format; or install {decoder_package(form)}, and pass a decoder of "
+                f"your own: SampleDecoder(decoders={{{form!r}: decode}}), or one for the name of the part",
             ) from None
         # Pillow's own message is the address of the buffer.
         raise ValueError("not an image of a supported format" if data else "the part is empty") from None
