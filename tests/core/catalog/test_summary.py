@@ -9,6 +9,7 @@ import pytest
 from tests.build import some_shards
 from tests.core.dumps import catalog_of
 from wdsctl.core.catalog.open_catalog import open_catalog_connection
+from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.stage import open_draft
 from wdsctl.core.catalog.totals import read_catalog_summary, summarize_catalog
 from wdsctl.core.index.index import index
@@ -76,3 +77,12 @@ def test_summary_of_few_shards_has_all(tmp_path: Path, shards: int) -> None:
     assert [row.id for row in summary.spread] == list(range(1, shards + 1))
     assert summary.has_all
     assert summary.first == summary.spread
+
+
+def test_summary_rows_equal_those_of_catalog(tmp_path: Path) -> None:
+    path = make_catalog(tmp_path, 3)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE shard SET sha256 = 'abc' WHERE id = 2")
+
+    with Catalog(path) as catalog:
+        assert list(read_catalog_summary(path, first=3, spread=3).first) == catalog.shards()

@@ -143,7 +143,7 @@ def _parse_media_summary(stored: dict[str, Any]) -> MediaSummary:
     return MediaSummary(**stored | pairs)
 
 
-_COLUMNS = "id, path, size, mtime_ns, samples, parts, status, code, layout_hash"
+_COLUMNS = ", ".join(ShardRow._fields)
 
 
 @dataclass(frozen=True, slots=True)
