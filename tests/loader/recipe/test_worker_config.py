@@ -5,7 +5,7 @@ import pickle
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -13,6 +13,16 @@ from torch import distributed
 
 from wdsctl.core.errors import UsageError
 from wdsctl.loader import WorkerConfig
+from wdsctl.loader.workers.options import StartMethod
+
+
+def test_worker_config_accepts_start_methods_of_pool() -> None:
+    methods = get_args(StartMethod)
+
+    assert [WorkerConfig(0, 1, start_method=each).start_method for each in methods] == list(methods)
+    with pytest.raises(UsageError) as caught:
+        WorkerConfig(0, 1, start_method="thread")  # type: ignore[arg-type]
+    assert caught.value.hint == f"use one of {', '.join(methods)}"
 
 
 @pytest.mark.parametrize(("rank", "world"), [(1, 1), (-1, 2), (0, 0)])

@@ -106,6 +106,7 @@ def _parse_dimensions(order: str, sizes: Mapping[str, int]) -> list[str]:
 
 
 _MIN_VALUES = {"rank": 0, "world_size": 1, "num_workers": 0, "prefetch_factor": 1, "worker_log_level": 0}
+#: The values of `StartMethod`, whose module would import torch.
 _START_METHODS = ("fork", "forkserver", "spawn")
 _UNSET: Any = None
 

@@ -9,8 +9,8 @@ from typing import Any, Literal, Protocol
 from wdsctl.core.errors import UsageError
 from wdsctl.loader.runtime.logs import logger
 
+#: `WorkerConfig` checks the value.
 StartMethod = Literal["fork", "forkserver", "spawn"]
-_START_METHODS = ("fork", "forkserver", "spawn")
 #: The minimum of the default limit of a ring, in bytes.
 MIN_RING_BYTES = 64 << 20
 #: The minimum of the default limit of a ring, in results of the largest size seen.
@@ -35,10 +35,6 @@ class PoolOptions:
     log: Callable[[str], None] | None = None
 
     def __post_init__(self) -> None:
-        if self.start_method not in _START_METHODS:
-            raise UsageError(
-                f"unknown start_method '{self.start_method}'", hint=f"pass one of {', '.join(_START_METHODS)}"
-            )
         for name in ("ring_bytes", "timeout_seconds", "first_timeout_seconds"):
             value = getattr(self, name)
             if value is not None and value <= 0:
