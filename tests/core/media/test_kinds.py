@@ -6,20 +6,23 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from PIL import Image
 
 from tests.build import an_image
+from wdsctl.cli.commands.convert import ImageOption
 from wdsctl.core.convert.parts import (
     AudioTranscodeOptions,
     ImageTranscodeOptions,
+    image_format_examples,
     is_selected_part,
     parse_audio,
     parse_image,
 )
 from wdsctl.core.convert.transcode import transcode_image
+from wdsctl.core.errors import UsageError
 from wdsctl.core.media import kinds
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION, MEDIA_EXTENSIONS, MEDIA_FORMATS, MediaType
 from wdsctl.core.media.sniff import sniff
@@ -102,6 +105,22 @@ def test_transcode_targets_are_accepted_by_options() -> None:
     for name in kinds.transcode_targets("audio"):
         assert parse_audio(name) == AudioTranscodeOptions(name)
     assert not kinds.transcode_targets("video")
+
+
+def test_hint_and_help_of_convert_name_every_image_format_and_quality() -> None:
+    examples = image_format_examples()
+    for name, target in kinds.transcode_targets("image").items():
+        assert (f"{name}:{target.quality}" if target.quality else name) in re.split(r", | or ", examples)
+    [help_text] = [each for each in get_args(ImageOption)[1:] if each.help]
+    assert help_text.help == f"Re-encode images as {examples}."
+    with pytest.raises(UsageError) as caught:
+        parse_image("gif")
+    assert caught.value.hint == f"write {examples}"
+
+
+def test_parse_image_refuses_quality_of_lossless_format() -> None:
+    with pytest.raises(UsageError, match="png is lossless and has no quality"):
+        parse_image("png:90")
 
 
 # A list of media extensions outside the table would be a second definition of the media formats.

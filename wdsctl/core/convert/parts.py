@@ -67,6 +67,13 @@ class AudioTranscodeOptions:
     parts: tuple[str, ...] = ()
 
 
+def image_format_examples() -> str:
+    """Return the formats that `--image` takes, with their default qualities: `jpeg:90, webp:80 or png`."""
+    names = [f"{name}:{each.quality}" if each.quality else name for name, each in IMAGE_TARGETS.items()]
+    *first, last = sorted(names, key=lambda name: ":" not in name)
+    return f"{', '.join(first)} or {last}"
+
+
 def parse_image(
     text: str, max_side: int = 0, orientation: Orientation = "apply", parts: tuple[str, ...] = ()
 ) -> ImageTranscodeOptions | None:
@@ -82,13 +89,13 @@ def parse_image(
         return ImageTranscodeOptions("", 0, max_side, orientation, parts) if max_side else None
     name, colon, number = text.lower().partition(":")
     format_name = {"jpg": "jpeg"}.get(name, name)
-    hint = "write jpeg:90, webp:80 or png"
+    hint = f"write {image_format_examples()}"
     if format_name not in IMAGE_TARGETS:
         raise UsageError(f"--image: cannot write the format {name!r}", hint=hint)
     if (colon and not number.isdecimal()) or (number and not 1 <= int(number) <= 100):
         raise UsageError(f"--image: expected a quality from 1 to 100, found {number!r}", hint=hint)
-    if number and format_name == "png":
-        raise UsageError("--image: png is lossless and has no quality", hint="write png")
+    if number and not IMAGE_TARGETS[format_name].quality:
+        raise UsageError(f"--image: {format_name} is lossless and has no quality", hint=f"write {format_name}")
     return ImageTranscodeOptions(format_name, int(number or 0), max_side, orientation, parts)
 
 

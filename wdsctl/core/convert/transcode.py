@@ -36,7 +36,6 @@ _MAX_SECONDS = 24 * 3600  # limits the memory: a header may claim any length
 
 _FORMAT_OF_PILLOW = {"MPO": "jpeg", **{target.encoder: name for name, target in IMAGE_TARGETS.items()}}
 _EXIF_PREFIX = b"Exif\0\0"
-_DEFAULT_QUALITY = {"jpeg": 90, "webp": 80}  # PNG is lossless
 
 #: Pillow's errors for images that are damaged or too large, or that a format cannot store.
 IMAGE_ERRORS: tuple[type[Exception], ...] = (
@@ -129,13 +128,14 @@ def _convert_image(image: Image.Image, image_format: str, side: int, options: Im
 
 def _encode_image(image: Image.Image, image_format: str, quality: int, metadata: dict[str, Any]) -> bytes:
     settings: dict[str, Any] = {name: value for name, value in metadata.items() if value}
-    if image_format in _DEFAULT_QUALITY:
-        settings["quality"] = quality or _DEFAULT_QUALITY[image_format]
+    target = IMAGE_TARGETS[image_format]
+    if target.quality:
+        settings["quality"] = quality or target.quality
     if image_format == "png" and "transparency" in image.info:
         settings["transparency"] = image.info["transparency"]
     file = io.BytesIO()
     image.info = {}
-    image.save(file, IMAGE_TARGETS[image_format].encoder, **settings)
+    image.save(file, target.encoder, **settings)
     return file.getvalue()
 
 

@@ -21,8 +21,9 @@ class MediaFormat(NamedTuple):
     the usual one first, which a file without an extension gets. `readers`: Pillow's names of an image format, or
     FFmpeg's demuxers; FFmpeg chooses among several. `pillow_module`: the module with the reader, of Pillow or of a
     plugin for it. `encoder`: what transcoding writes the format with, a format name of Pillow or a codec name of
-    FFmpeg; empty if transcoding cannot write it. `also_holds`: other formats that files with these extensions may hold,
-    without their names being wrong. `decoder_package`: for a format without readers, a package on PyPI that decodes it.
+    FFmpeg; empty if transcoding cannot write it. `quality`: the default quality of an image, 1 to 100; 0 if the encoder
+    is lossless. `also_holds`: other formats that files with these extensions may hold, without their names being wrong.
+    `decoder_package`: for a format without readers, a package on PyPI that decodes it.
     """
 
     name: str
@@ -31,6 +32,7 @@ class MediaFormat(NamedTuple):
     readers: tuple[str, ...] = ()
     pillow_module: str = ""
     encoder: str = ""
+    quality: int = 0
     also_holds: tuple[str, ...] = ()
     decoder_package: str = ""
 
@@ -38,9 +40,9 @@ class MediaFormat(NamedTuple):
 #: The likeliest format of each media type comes first: detection takes it if several parts of a sample would fit.
 #: Pillow tries its readers in this order, so formats without a signature (TGA) have to come late.
 MEDIA_FORMATS = (
-    MediaFormat("jpeg", "image", ("jpg", "jpeg", "jpe", "jfif"), ("JPEG",), "PIL.JpegImagePlugin", "JPEG"),
+    MediaFormat("jpeg", "image", ("jpg", "jpeg", "jpe", "jfif"), ("JPEG",), "PIL.JpegImagePlugin", "JPEG", 90),
     MediaFormat("png", "image", ("png", "apng"), ("PNG",), "PIL.PngImagePlugin", "PNG"),
-    MediaFormat("webp", "image", ("webp",), ("WEBP",), "PIL.WebPImagePlugin", "WEBP"),
+    MediaFormat("webp", "image", ("webp",), ("WEBP",), "PIL.WebPImagePlugin", "WEBP", 80),
     MediaFormat("avif", "image", ("avif",), ("AVIF",), "PIL.AvifImagePlugin"),
     MediaFormat("tiff", "image", ("tif", "tiff"), ("TIFF",), "PIL.TiffImagePlugin"),
     MediaFormat("bmp", "image", ("bmp", "dib"), ("BMP", "DIB"), "PIL.BmpImagePlugin"),
