@@ -59,7 +59,8 @@ class _TypeRule(NamedTuple):
 
     `any_text`: the field that the only text fills, whatever its name. `marks`: the type fits only with one of these
     fields, or if the field `weak[0]` has another name than `weak[1]`, which would say nothing. `without`: why it does
-    not fit otherwise; empty if the first mark's absence says it. `bonus`: added to the score for a mark.
+    not fit otherwise; empty if the first mark's absence says it. `bonus`: added to the score for a mark. `needs_media`:
+    whether samples without media never have this type.
     """
 
     any_text: str = ""
@@ -67,6 +68,7 @@ class _TypeRule(NamedTuple):
     weak: tuple[str, str] = ("", "")
     without: str = ""
     bonus: float = 0.0
+    needs_media: bool = True
 
 
 _QUESTION = _TypeRule("", ("answers",), ("context", "prompt"), "{} may be a caption: the samples have no answers")
@@ -80,7 +82,7 @@ _OCR = _TypeRule(
 _TYPES: dict[str, _TypeRule] = {
     "CaptioningSample": _TypeRule("caption"),
     "ImageClassificationSample": _TypeRule(marks=("label", "label_name")),
-    "TextSample": _TypeRule("text"),
+    "TextSample": _TypeRule("text", needs_media=False),
     "VQASample": _QUESTION,
     "VidQASample": _QUESTION,
     "MultiChoiceVQASample": _TypeRule(marks=("choices",), without="no choices", bonus=0.1),
@@ -96,9 +98,13 @@ _TYPES: dict[str, _TypeRule] = {
         bonus=0.1,
     ),
     "DetectionSample": _TypeRule(marks=("boxes",), bonus=0.1),
-    "ConversationSample": _TypeRule(marks=("messages",), bonus=0.1),
-    "PreferenceSample": _TypeRule(marks=("chosen",), bonus=0.1),
+    "ConversationSample": _TypeRule(marks=("messages",), bonus=0.1, needs_media=False),
+    "PreferenceSample": _TypeRule(marks=("chosen",), bonus=0.1, needs_media=False),
 }
+
+
+def _type_rule(sample_type: str) -> _TypeRule:
+    return _TYPES.get(sample_type, _TypeRule())
 
 
 class RejectedSampleType(NamedTuple):
@@ -156,7 +162,7 @@ def infer_sample_type(evidence: Evidence, *, is_jsonl: bool = False) -> Detectio
     """
     evidence = replace(evidence, parts=tuple(part for part in evidence.parts if part.samples))
     facts = find_class_names(evidence, [examine_part(part, evidence.samples) for part in evidence.parts])
-    names = ("TextSample", "ConversationSample", "PreferenceSample") if is_jsonl else tuple(SAMPLE_TYPES)
+    names = [name for name in SAMPLE_TYPES if not (is_jsonl and _type_rule(name).needs_media)]
     outcomes = [_try_jsonl(name, facts) if is_jsonl else _try_sample_type(name, facts) for name in names]
     kinds = {part.name: part.label for part in facts}
     json_keys = {part.name: tuple(dict.fromkeys(str(key.path[0]) for key in part.keys)) for part in facts if part.keys}
@@ -193,7 +199,7 @@ def _may_be_none(field: SampleField, filled: FilledField) -> bool:
 
 
 def _try_sample_type(sample_type: str, facts: Sequence[PartFacts]) -> _Candidate | _Misfit:
-    rule = _TYPES.get(sample_type, _TypeRule())
+    rule = _type_rule(sample_type)
     fields = SAMPLE_TYPES[sample_type]
     has_media = any(field.required and field.kind in _MEDIA for field in fields)
     filled: dict[str, FilledField] = {}

@@ -225,30 +225,8 @@ class PreferenceSample(Sample):
     tools: Any = None
 
 
-#: By the names that dataset.yaml uses.
-SAMPLE_CLASSES: dict[str, type[Sample]] = {
-    kind.__name__: kind
-    for kind in (
-        CaptioningSample,
-        ImageSample,
-        ImageClassificationSample,
-        TextSample,
-        VQASample,
-        MultiChoiceVQASample,
-        OCRSample,
-        VQAOCRSample,
-        InterleavedSample,
-        SimilarityInterleavedSample,
-        VidQASample,
-        VideoSample,
-        AudioSample,
-        TranscriptionSample,
-        DetectionSample,
-        SegmentationSample,
-        ConversationSample,
-        PreferenceSample,
-    )
-}
+#: The class of each built-in type, by the name that dataset.yaml uses.
+SAMPLE_CLASSES: dict[str, type[Sample]] = {name: globals()[name] for name in SAMPLE_TYPES}
 
 
 _custom_types: dict[str, type[Sample]] = {}
