@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from importlib import import_module
@@ -74,6 +75,16 @@ def test_exported_names_exist_and_are_not_modules() -> None:
     for name in wdsctl.loader.__all__:
         assert type(getattr(wdsctl.loader, name)).__name__ != "module", name
     assert dir(wdsctl.loader) == wdsctl.loader.__all__ == sorted(wdsctl.loader.__all__)
+
+
+def test_exported_names_have_modules_and_imports_for_type_checkers() -> None:
+    names = set(wdsctl.loader.__all__)
+    tree = ast.parse(Path(wdsctl.loader.__file__).read_text(encoding="utf-8"))
+    [block] = [node for node in tree.body if isinstance(node, ast.If)]
+    imported = [alias.name for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+
+    assert {*wdsctl.loader._MODULE_OF, *wdsctl.loader._CORE_MODULE_OF} == names
+    assert sorted(imported) == sorted(names)
 
 
 def test_star_import_provides_every_exported_name() -> None:

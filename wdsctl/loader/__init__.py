@@ -67,6 +67,8 @@ if TYPE_CHECKING:
     from wdsctl.loader.stores.shard_cache import ShardCache
 
 
+# A public name is in three lists, which a test compares. Type checkers need the imports above and a literal `__all__`,
+# and `__getattr__` needs the modules.
 _EXPORTS_BY_MODULE = {
     "batching.batch": ("Batch", "CrudeBatch"),
     "batching.collate": ("batch_list", "batch_pad_stack", "batch_stack", "generic_batch"),
