@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import gcd
 from typing import Any
 
 from wdsctl.core.checkpoint.files import FoundState, SkippedFile, find_states
@@ -17,6 +16,7 @@ from wdsctl.core.checkpoint.torch_file import encode_torch_file, has_tensors
 from wdsctl.core.directories import resolve_parent
 from wdsctl.core.errors import StateMismatch, UsageError
 from wdsctl.core.files import remove_file, write_pieces
+from wdsctl.core.lanes import children_per_lane, fits_ranks
 from wdsctl.core.text import natural_sort_key
 from wdsctl.core.urls import is_url, redact_secrets
 
@@ -160,7 +160,7 @@ def redistribute_checkpoint(
         ranks=ranks,
         step=merged["batches_drawn"],
         lanes=lanes,
-        splits_into=lanes * (ranks // gcd(ranks, lanes)) if is_split else lanes,
+        splits_into=lanes * children_per_lane(lanes, ranks) if is_split else lanes,
         files=tuple(map(redact_secrets, files)),
         removed=tuple(map(redact_secrets, surplus)),
         size_bytes=max(map(len, contents.values())),
@@ -313,7 +313,7 @@ def _merge_found(found: Sequence[FoundState]) -> LoaderState:
 def _compatible_worlds(merged: LoaderState) -> tuple[int, ...]:
     """Numbers of ranks that can divide the lanes without splitting them."""
     lanes = len(merged["lanes"])
-    return tuple(world for world in range(1, lanes + 1) if not can_split_lanes(merged) or lanes % world == 0)
+    return tuple(world for world in range(1, lanes + 1) if not can_split_lanes(merged) or fits_ranks(lanes, world))
 
 
 def _output_paths(output: str, ranks: int, read_paths: Sequence[str]) -> list[str]:

@@ -37,6 +37,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from wdsctl.core.errors import StateMismatch
+from wdsctl.core.lanes import fits_ranks, lanes_of_rank, pass_lanes_of_rank
 from wdsctl.core.text import short_repr
 
 LoaderState = dict[str, Any]
@@ -87,14 +88,13 @@ def find_state_error(state: LoaderState) -> str:
 
 
 def state_lanes(state: Mapping[str, Any]) -> range:
-    """The lanes of a state: all of the job, or those of its rank, which rotate with each round. In a pass, rank
-    l mod world always has lane l."""
+    """The lanes of a state: all of the job, or those of its rank."""
     count, world = len(state["lanes"]), state["world"]
     if state["kind"] == "world":
         return range(count)
     if state.get("pass") is not None:
-        return range(state["rank"], count, world)
-    return range((state["batches_drawn"] - state["first_batch"] + state["rank"]) % world, count, world)
+        return pass_lanes_of_rank(count, state["rank"], world)
+    return lanes_of_rank(count, state["batches_drawn"] - state["first_batch"], state["rank"], world)
 
 
 def _find_counts_error(state: LoaderState) -> str:
@@ -146,7 +146,7 @@ def _find_lanes_error(state: LoaderState) -> str:
             return f"lane {i} is {short_repr(lane)}, expected [root, [[draws, children, child], ...]]"
     if not lanes:
         return ""
-    if state["pass"] is None and len(lanes) % state["world"]:
+    if state["pass"] is None and not fits_ranks(len(lanes), state["world"]):
         return f"{len(lanes)} lanes are not a multiple of {state['world']} ranks"
     if state["pass"] is None and state["batches_drawn"] < state["first_batch"]:
         return (

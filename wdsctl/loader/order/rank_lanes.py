@@ -18,10 +18,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import gcd
 from typing import NamedTuple
 
 from wdsctl.core.errors import UsageError
+from wdsctl.core.lanes import children_per_lane, fits_ranks, lanes_of_rank, pass_lanes_of_rank
 
 
 class LaneSplit(NamedTuple):
@@ -132,14 +132,15 @@ def rank_turns(layout: LaneLayout, batches_drawn: int, rank: int, world: int) ->
     """
     count = len(layout.lanes)
     _check_rank(rank, world)
-    if count % world:
+    if not fits_ranks(count, world):
         raise UsageError(
             f"{count} lanes cannot be divided evenly among {world} ranks",
-            hint=f"split the lanes first, or start the job with lanes={count * _children_per_lane(count, world)}",
+            hint=f"split the lanes first, or start the job with lanes={count * children_per_lane(count, world)}",
         )
     _current_turn(layout, batches_drawn)
-    first = batches_drawn - layout.first_batch + rank
-    return _build_turns(layout, {number % count: number // count for number in range(first, first + count, world)})
+    drawn = batches_drawn - layout.first_batch
+    taken = {lane: -((lane - drawn - rank) // count) for lane in lanes_of_rank(count, drawn, rank, world)}
+    return _build_turns(layout, taken)
 
 
 def pass_turns(layout: LaneLayout, taken: Mapping[int, int], rank: int, world: int) -> RankTurns:
@@ -150,7 +151,8 @@ def pass_turns(layout: LaneLayout, taken: Mapping[int, int], rank: int, world: i
     world.
     """
     _check_rank(rank, world)
-    return _build_turns(layout, {lane: taken.get(lane, 0) for lane in range(rank, len(layout.lanes), world)})
+    own = pass_lanes_of_rank(len(layout.lanes), rank, world)
+    return _build_turns(layout, {lane: taken.get(lane, 0) for lane in own})
 
 
 def next_batch_number(layout: LaneLayout, taken: Mapping[int, int]) -> int:
@@ -176,7 +178,7 @@ def split_lanes(layout: LaneLayout, draws: Sequence[int], batches_drawn: int, wo
             f"a lane split needs the draws of all {count} lanes, found {len(draws)}",
             hint="merge the states of all ranks first",
         )
-    children = _children_per_lane(count, world)
+    children = children_per_lane(count, world)
     turn = _current_turn(layout, batches_drawn)
     order = tuple((turn + step) % count for step in range(count))
     lanes = tuple(_child_lane(layout.lanes[i], draws[i], child, children) for child in range(children) for i in order)
@@ -204,10 +206,6 @@ def _check_rank(rank: int, world: int) -> None:
         raise UsageError(
             f"rank {rank} is out of range for world size {world}", hint="pass a rank from 0 to world size - 1"
         )
-
-
-def _children_per_lane(lanes: int, world: int) -> int:
-    return world // gcd(world, lanes)
 
 
 def _current_turn(layout: LaneLayout, batches_drawn: int) -> int:

@@ -13,6 +13,7 @@ from inspect import isgeneratorfunction
 from typing import Any
 
 from wdsctl.core.errors import StateMismatch
+from wdsctl.core.lanes import fits_ranks
 from wdsctl.loader.order.rank_lanes import (
     Lane,
     LaneLayout,
@@ -308,7 +309,7 @@ class LaneTurns:
         stay as they are, so that it has the same batches on any ranks."""
         position: LanePosition = progress.position
         world = self._workers.world_size
-        if not len(position.layout.lanes) % world or isinstance(self._dataset, ValDataset):
+        if fits_ranks(len(position.layout.lanes), world) or isinstance(self._dataset, ValDataset):
             return position
         if position.handed_out:
             raise _within_turn_error("another number of ranks, which splits its lanes")
