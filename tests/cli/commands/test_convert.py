@@ -34,12 +34,13 @@ def test_convert_prints_source_format_and_amounts(tmp_path: Path, capsys: pytest
     assert capsys.readouterr().out == "a -> b: up to date (10 samples in 3 files)\n"
 
 
-def test_polylithic_convert_suggests_inspecting_primary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_polylithic_convert_suggests_inspecting_dest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a_dataset(tmp_path / "a", {"0.tar": {"x.png": an_image("PNG"), "x.txt": b"x"}})
 
     assert main(["convert", "a", "b", "--layout", "polylithic", "--media", "png"]) == 0
 
-    assert "next: wdsctl inspect b/primary" in capsys.readouterr().err
+    assert capsys.readouterr().err.endswith("next: wdsctl inspect b\n")
+    assert main(["inspect", "b"]) == 0
 
 
 def test_convert_prints_one_json_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,7 @@ from wdsctl.core.index.request import IndexRequest, MediaRequest
 from wdsctl.core.prepare.prepare import PrepareReport, prepare
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.samples.detect import Detection
+from wdsctl.core.split.leaks import find_leaks
 
 OPTIONS: dict[str, Any] = {"format_options": {"key": "id"}, "take_unsure": True}
 
@@ -64,6 +65,19 @@ def test_shared_files_are_stored_once_by_default_and_reported(tmp_path: Path) ->
     assert split_sizes(tmp_path / "d" / "primary") == {"train": 16, "val": 4}
     assert '"val"' in (tmp_path / "d" / "blend.yaml").read_text()
     assert "VQASample" in (tmp_path / "d" / "cook.py").read_text()
+
+
+@pytest.mark.usefixtures("low_repeat_threshold")
+def test_shared_files_in_two_splits_are_leaks(tmp_path: Path) -> None:
+    run(questions(tmp_path / "a"), tmp_path / "d", split={"train": 8, "val": 2}, split_by="sample")
+
+    report = find_leaks(str(tmp_path / "d" / "primary"))
+
+    assert report.parts == ("refs.json",)
+    assert {(count.split, count.other, count.samples) for count in report.counts} == {
+        ("train", "val", 12),
+        ("val", "train", 4),
+    }
 
 
 def test_few_repeated_bytes_give_monolithic_layout_without_message(tmp_path: Path) -> None:

@@ -263,9 +263,10 @@ def command(
     left_out: Iterable[str] = left_out_lines(report) if report.failed or report.kept else ()
     errors.explain_partial_if_quiet(output, errors.error_findings(report.findings), left_out)
     if report.datasets and report.datasets[0].sample_type and not (report.dry_run or report.up_to_date or common.json):
-        # Of media apart from labels the last one is the primary.
-        main = report.datasets[-1 if layout == "polylithic" else 0]
-        output.note(f"next: wdsctl inspect {shell_argument(main.path)}")
+        is_polylithic = layout == "polylithic"
+        # Of several polylithic datasets, the primary of the last one.
+        root = report.dest if is_polylithic and not apart else report.datasets[-1 if is_polylithic else 0].path
+        output.note(f"next: wdsctl inspect {shell_argument(root)}")
     return errors.convert_exit_code(report)
 
 

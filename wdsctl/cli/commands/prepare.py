@@ -280,7 +280,7 @@ def command(
         again = [("--catalog", catalog)] if catalog else []
         again += [("--allow-path", folder) for folder in allowed]
         options_again = "".join(f" {name} {shell_argument(value)}" for name, value in again)
-        output.note(f"next: wdsctl {verb} {shell_argument(report.primary or report.dest)}{options_again}")
+        output.note(f"next: wdsctl {verb} {shell_argument(report.dest)}{options_again}")
     if outcome.has_prompted:
         lines = wizard.command_lines(outcome.command, terminal_width(sys.stderr), common.allow_path or ())
         output.note("the same without questions:", *lines)

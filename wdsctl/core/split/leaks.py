@@ -21,6 +21,7 @@ from wdsctl.core.catalog.splits import NO_SPLIT_LABEL, SplitLabels, SplitShards,
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.lock import publish_changes
+from wdsctl.core.dataset.polylithic import REFERENCES_PART
 from wdsctl.core.errors import Finding, UsageError
 from wdsctl.core.hashing import derive_seed, hash_values
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
@@ -78,7 +79,7 @@ LEAK_CODE = "WDS216"
 MAX_SORTED_HASHES = 1 << 22  # hashes that are sorted in memory
 MAX_REPORTED_PAIRS = 1000
 
-#: The parts that are compared by default: content, not annotations.
+#: The extensions of parts that are compared by default: content, not annotations.
 CONTENT_EXTENSIONS = MEDIA_EXTENSIONS | {"npy", "npz", "pth", "pt", "pdf"}
 
 
@@ -93,7 +94,8 @@ def find_leaks(
 ) -> LeaksReport:
     """Find samples of different splits of a set whose `parts` are equal: byte by byte, as far as 128 bits of hash show.
 
-    By default images, audio, videos and arrays are compared, or whole samples if there are none. Raises InputError
+    By default images, audio, videos and arrays are compared, in a polylithic dataset the references to them, or whole
+    samples if there are none. Raises InputError
     WDS211 if there is no such set, UsageError if no sample has such a part.
     """
     location = locate(root, catalog)
@@ -124,7 +126,11 @@ def _select_parts(context: SplitContext, parts: Sequence[str]) -> tuple[str, ...
                 where=context.location.display_path,
                 hint=did_you_mean(part, known) or f"the parts are {', '.join(known)}",
             )
-    return tuple(parts) or tuple(name for name in known if name.lower().rpartition(".")[2] in CONTENT_EXTENSIONS)
+    return tuple(parts) or tuple(name for name in known if _is_content(name))
+
+
+def _is_content(part: str) -> bool:
+    return part == REFERENCES_PART or part.lower().rpartition(".")[2] in CONTENT_EXTENSIONS
 
 
 @dataclass(slots=True)
