@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from tests.build import a_dataset, an_image
 from tests.core.conversions import files, members
 from wdsctl.core.catalog.read import Catalog
+from wdsctl.core.convert.convert import convert
+from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import InputError, UsageError
@@ -78,6 +80,17 @@ def test_shared_files_in_two_splits_are_leaks(tmp_path: Path) -> None:
         ("train", "val", 12),
         ("val", "train", 4),
     }
+
+
+@pytest.mark.parametrize("form", ["tar", "jsonl"])
+def test_find_leaks_refuses_media_that_are_not_shared(tmp_path: Path, form: Literal["tar", "jsonl"]) -> None:
+    run(questions(tmp_path / "a"), tmp_path / "d", split={"train": 8, "val": 2}, split_by="sample")
+    apart = ConvertRequest(layout="polylithic", media=("png",), primary=form)
+    convert([str(tmp_path / "d")], str(tmp_path / "e"), apart)
+
+    with pytest.raises(UsageError, match="does not compare media"):
+        find_leaks(str(tmp_path / "e" / "primary"))
+    assert find_leaks(str(tmp_path / "e" / "primary"), ["json"]).counts == ()
 
 
 def test_few_repeated_bytes_give_monolithic_layout_without_message(tmp_path: Path) -> None:

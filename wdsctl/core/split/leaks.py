@@ -21,7 +21,7 @@ from wdsctl.core.catalog.splits import NO_SPLIT_LABEL, SplitLabels, SplitShards,
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.lock import publish_changes
-from wdsctl.core.dataset.polylithic import REFERENCES_PART
+from wdsctl.core.dataset.polylithic import REFERENCES_PART, find_folder_of_primary
 from wdsctl.core.errors import Finding, UsageError
 from wdsctl.core.hashing import derive_seed, hash_values
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
@@ -39,6 +39,7 @@ from wdsctl.core.split.context import (
 from wdsctl.core.split.leak_hashes import HASH_RECORD, HashUnit, bucket_files, run_hash_unit, write_to_buckets
 from wdsctl.core.split_rules.names import qualified_split_name
 from wdsctl.core.text import pluralize
+from wdsctl.core.urls import is_url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +95,8 @@ def find_leaks(
 ) -> LeaksReport:
     """Find samples of different splits of a set whose `parts` are equal: byte by byte, as far as 128 bits of hash show.
 
-    By default images, audio, videos and arrays are compared, in a polylithic dataset the references to them, or whole
-    samples if there are none. Raises InputError
+    By default images, audio, videos and arrays are compared, in a polylithic dataset with shared media the references
+    to them, or whole samples if there are none. Raises InputError
     WDS211 if there is no such set, UsageError if no sample has such a part.
     """
     location = locate(root, catalog)
@@ -126,11 +127,27 @@ def _select_parts(context: SplitContext, parts: Sequence[str]) -> tuple[str, ...
                 where=context.location.display_path,
                 hint=did_you_mean(part, known) or f"the parts are {', '.join(known)}",
             )
-    return tuple(parts) or tuple(name for name in known if _is_content(name))
+    if parts:
+        return tuple(parts)
+    content = [name for name in known if name.lower().rpartition(".")[2] in CONTENT_EXTENSIONS]
+    return (*content, *_reference_parts(context, known))
 
 
-def _is_content(part: str) -> bool:
-    return part == REFERENCES_PART or part.lower().rpartition(".")[2] in CONTENT_EXTENSIONS
+def _reference_parts(context: SplitContext, known: Sequence[str]) -> tuple[str, ...]:
+    """The part that refers to shared media, in the primary of a polylithic dataset. Raises UsageError if equal media
+    may have several references: comparing these would miss leaks.
+    """
+    root = context.location.root
+    folder = None if is_url(root) else find_folder_of_primary(root)
+    if folder is None and REFERENCES_PART not in known:
+        return ()
+    if folder is not None and folder.is_shared and folder.form == "tar":
+        return (REFERENCES_PART,)
+    raise UsageError(
+        "--leaks does not compare media that are stored apart from the samples",
+        where=context.location.display_path,
+        hint="search in the dataset that it was converted from, or pass parts of the primary, such as `--leaks json`",
+    )
 
 
 @dataclass(slots=True)
