@@ -15,14 +15,14 @@ from wdsctl.core.media.sniff import extension_of_content
 ENDINGS = sorted(MEDIA_EXTENSIONS)
 
 
-@pytest.mark.parametrize("form", ["csv", "jsonl", "llava"])
+@pytest.mark.parametrize("form", ["csv", "jsonl", "json"])
 def test_media_field_of_any_format_becomes_part(tmp_path: Path, form: str) -> None:
     for ending in ENDINGS:
         path = f"media/1.{ending.upper()}"
         rows = {
             "csv": ("t.csv", f"m,text\n{path},a\n"),
             "jsonl": ("t.jsonl", json.dumps({"m": path, "text": "a"}) + "\n"),
-            "llava": ("t.json", json.dumps([{"id": "1", "m": path, "conversations": []}])),
+            "json": ("t.json", json.dumps([{"id": "1", "m": path, "conversations": []}])),
         }
         name, text = rows[form]
         root = a_folder(tmp_path / ending, {path: b"medium", name: text.encode()})

@@ -38,7 +38,7 @@ SOURCES: dict[str, Mapping[str, bytes]] = {
     "folder": {**samples(0, 9), "empty/0.jpg": b"", "empty/0.txt": b"", ".git/config": b"", "README": b"x"},
     "imagefolder": {f"train/{c}/{i}.jpg": an_image("JPEG") for c in "ab" for i in range(5)},
     "csv": {"t.csv": b"file,n\n" + b"".join(b"images/%d.jpg,%d\n" % (i, i) for i in range(9)), **PICTURES},
-    "llava": {
+    "json": {
         "talks.json": json.dumps(
             [{"id": f"t{i}", "image": f"images/{i}.jpg", "conversations": TALK} for i in range(9)]
         ).encode(),

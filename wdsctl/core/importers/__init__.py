@@ -38,7 +38,6 @@ MODULES = MappingProxyType(
         "partnames": "folders.partnames",
         "csv": "csv",
         "jsonl": "jsonl",
-        "llava": "llava",
         "json": "json",
         "coco": "annotations.coco",
         "yolo": "annotations.yolo",

@@ -1,8 +1,10 @@
 """JSON: a list of objects, or an object with one such list; an object of the list is a sample.
 
-Fields that name files become parts, all others one part `json`, as for JSONL.
+Fields that name files become parts, all others one part `json`, as for JSONL. Objects with conversations (LLaVA,
+ShareGPT, OpenAI messages) become conversations with their media.
 
-Source: RFC 8259 (JSON).
+Sources: RFC 8259 (JSON); https://github.com/haotian-liu/LLaVA (docs/Finetune_Custom_Data.md),
+https://github.com/hiyouga/LLaMA-Factory (data/README.md), https://platform.openai.com/docs/api-reference/chat.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.errors import InputError, WdsctlError
 from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Source
 from wdsctl.core.importers.records import values as given
+from wdsctl.core.importers.records.conversations import has_conversations
 from wdsctl.core.importers.records.description import make_table_source
 from wdsctl.core.importers.records.folder_files import is_document
 from wdsctl.core.importers.records.json_rows import JsonRows, JsonTable, find_lists
@@ -33,18 +36,17 @@ from wdsctl.core.text import path_for_message
 
 _EXTENSIONS = (".json",)
 
+_CONVERSATION_SCORE = 0.9
 _FILE_SCORE = 0.6
+_BARE_LIST_SCORE = 0.4  # a list that is empty, or cannot be read
 _FOLDER_SCORE = 0.5  # of a folder whose tables name no files, if there are no media in it
-
-#: Fields that the formats of conversations read: `llava` takes such a file if it recognises it.
-_CONVERSATION_FIELDS = frozenset({"conversations", "conversation", "messages"})
 
 
 class JsonImporter:
     """Option: `-O rows=data.items` names the list, if an object has several."""
 
     name = "json"
-    about = "a JSON list of objects, or an object with one, with fields that name files"
+    about = "a JSON list of objects, or an object with one, with fields that name files, or with conversations"
 
     def recognise(self, path: str) -> FormatMatch | None:
         if source_files.is_folder(path):
@@ -60,9 +62,12 @@ class JsonImporter:
         if not path.lower().endswith(_EXTENSIONS) or not source_files.is_file(path):
             return None
         rows = _read_first(path)
-        if not rows:
-            return None
-        return FormatMatch(0.3 if _CONVERSATION_FIELDS & rows[0].keys() else _FILE_SCORE, "has a list of objects")
+        if has_conversations(rows):
+            return FormatMatch(_CONVERSATION_SCORE, "a list of conversations")
+        if rows:
+            return FormatMatch(_FILE_SCORE, "has a list of objects")
+        is_list = given.read_head(path).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
+        return FormatMatch(_BARE_LIST_SCORE, "a JSON list") if is_list else None
 
     def open(self, path: str, options: Options) -> Source:
         given.check_format_options(self.name, options, (*TABLE_OPTIONS, "rows"))

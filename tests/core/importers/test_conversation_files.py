@@ -1,4 +1,4 @@
-"""The importer llava: JSON and JSONL of conversations."""
+"""JSON and JSONL of conversations: LLaVA, ShareGPT, OpenAI messages."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def conversation(*words: str, key: str = "conversations", **others: object) -> d
 TALK = [{"from": "human", "value": "<image>\nWhat? é"}, {"from": "gpt", "value": "That."}]
 
 
-def test_llava_records_become_samples_with_image_and_conversations(tmp_path: Path) -> None:
+def test_conversation_records_become_samples_with_image_and_conversations(tmp_path: Path) -> None:
     records = [{"id": "a/1", "image": "coco/1.jpg", "conversations": TALK}, conversation("hi", "hello", id=2)]
     root = a_folder(tmp_path, {"t.json": json.dumps(records).encode(), "images/coco/1.jpg": b"one"})
 
     found = read_samples(f"{root}/t.json")
 
-    assert importers.best_importer(f"{root}/t.json")[0].name == "llava"
+    assert importers.best_importer(f"{root}/t.json")[0].name == "json"
     assert found["a/1"]["jpg"] == b"one"
     assert json.loads(found["a/1"]["json"]) == {"id": "a/1", "conversations": TALK}
     assert list(found["2"]) == ["json"]
 
 
-def test_llava_missing_images_and_bad_items_are_faults(tmp_path: Path) -> None:
+def test_missing_images_and_bad_items_are_faults(tmp_path: Path) -> None:
     data = (
         b'[{"id":"a","image":"1.jpg"},\n 3 , {"id":"b","image":"2.jpg"}, {"id":"\xff"}, {"id":"c","image":"../x.jpg"}]'
     )
@@ -51,16 +51,16 @@ def test_llava_missing_images_and_bad_items_are_faults(tmp_path: Path) -> None:
     "data",
     [b'[{"id":"a"},{"id":', b'[{"id":"a"} {"id":"b"}]', b'[{"id":"a"},', b"[}", b"[", b'[{"id":"a"}]\n[{"id":"b"}]'],
 )
-def test_llava_refuses_truncated_or_broken_list_with_byte_position(tmp_path: Path, data: bytes) -> None:
+def test_json_refuses_truncated_or_broken_list_with_byte_position(tmp_path: Path, data: bytes) -> None:
     root = a_folder(tmp_path, {"t.json": data})
 
-    error = open_error(f"{root}/t.json", form="llava")
+    error = open_error(f"{root}/t.json", form="json")
 
     assert error.code == "WDS233"
     assert "(byte " in error.where
 
 
-def test_llava_empty_list_has_no_samples(tmp_path: Path) -> None:
+def test_empty_list_has_no_samples(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"t.json": b" [ ] "})
 
     assert read_samples(f"{root}/t.json") == {}
@@ -172,11 +172,11 @@ def test_conversation_that_does_not_match_its_media_is_fault(
     assert "t.json, item 1" in error.where
 
 
-def test_llava_describes_fields_and_sample_type(tmp_path: Path) -> None:
+def test_conversations_describe_fields_and_sample_type(tmp_path: Path) -> None:
     rows = [conversation("<image> hi", "x", id="a", image="a.jpg"), conversation("hi", "x", id="b", source="web")]
     root = a_folder(tmp_path, {"t.json": json.dumps(rows).encode(), **IMAGES})
 
-    with importers.get_importer("llava").open(f"{root}/t.json", {}) as source:
+    with importers.get_importer("json").open(f"{root}/t.json", {}) as source:
         assert isinstance(source, DescribedSource)
         description = source.describe()
 
@@ -205,18 +205,17 @@ def test_question_and_answer_fields_stay_separate(tmp_path: Path) -> None:
     assert read_samples(f"{root}/t.json") == {"a": {"jpg": b"A", "json": b'{"question":"what?","answer":"a cat"}'}}
 
 
-@pytest.mark.parametrize("key", ["conversations", "other"])
-def test_llava_reports_unreferenced_and_shared_images(tmp_path: Path, key: str) -> None:
+def test_conversations_report_unreferenced_and_shared_images(tmp_path: Path) -> None:
     image_names = ["0.jpg", "1.jpg", "1.jpg"]
-    items = [{"id": str(i), "image": f"images/{name}", key: TALK} for i, name in enumerate(image_names)]
+    items = [{"id": str(i), "image": f"images/{name}", "conversations": TALK} for i, name in enumerate(image_names)]
     files = {f"images/{i}.jpg": b"%d" % i for i in range(4)}
     root = a_folder(tmp_path, {**files, "t.json": json.dumps(items).encode()})
 
-    assert description_findings(f"{root}/t.json", form="llava") == [("WDS250", "note", 1), ("WDS239", "warning", 2)]
-    messages = [found.message for found in describe_source(f"{root}/t.json", form="llava").findings]
+    assert description_findings(f"{root}/t.json", form="json") == [("WDS250", "note", 1), ("WDS239", "warning", 2)]
+    messages = [found.message for found in describe_source(f"{root}/t.json", form="json").findings]
     assert "images/1.jpg" in messages[0]
     assert "images/2.jpg" in messages[1]
-    assert list(read_samples(f"{root}/t.json", form="llava")) == ["0", "1", "2"]
+    assert list(read_samples(f"{root}/t.json", form="json")) == ["0", "1", "2"]
 
 
 def test_conversations_with_assistant_first_or_no_image_token_are_counted(tmp_path: Path) -> None:
@@ -250,3 +249,20 @@ def test_chosen_and_rejected_answers_are_preference_samples(tmp_path: Path) -> N
         "PreferenceSample", "json", "json[rejected]",
     )  # fmt: skip
     assert {index: error.code for index, error in read_errors(f"{root}/t.json").items()} == {1: "WDS161"}
+
+
+def test_images_of_conversations_are_found_in_any_folder_beside_file(tmp_path: Path) -> None:
+    rows = [conversation("<image> hi", "x", id="a", image="a.jpg")]
+    root = a_folder(tmp_path, {"t.json": json.dumps(rows).encode(), "pictures/a.jpg": b"A", "empty/b.jpg": b"B"})
+
+    assert read_samples(f"{root}/t.json")["a"]["jpg"] == b"A"
+
+
+def test_images_of_conversations_beside_folder_of_file_need_option(tmp_path: Path) -> None:
+    rows = [conversation("<image> hi", "x", id="a", image="images/a.jpg")]
+    root = a_folder(tmp_path, {"json/t.json": json.dumps(rows).encode(), "images/a.jpg": b"A"})
+
+    error = open_error(f"{root}/json/t.json", form="json")
+
+    assert error.code == "WDS230"
+    assert f"-O base={root}" in error.hint
