@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EXAMPLES := $(VENV)/.examples
+# Tests wait for other processes, so 2 cores are busy with 3 of them. Each takes up to 2 GB of memory.
+TEST_PROCESSES ?= 3
 
 .PHONY: help demo demo-media demo-vlm demo-speech demo-store test test-slow matrix interop fuzz check format docs house bench clean
 
@@ -47,10 +49,12 @@ check: $(READY)  ## lint, types, import rules, generated documents
 	$(BIN)/python docs/man_page.py --check
 
 test: check  ## check, then the tests
-	$(BIN)/python -m pytest -m 'not slow' -n auto --maxprocesses 4
+	@$(BIN)/python -m compileall -q wdsctl  # once, instead of in each of the processes that tests start
+	$(BIN)/python -m pytest -m 'not slow' -n $(TEST_PROCESSES)
 
 test-slow: $(EXAMPLES)  ## kill -9 campaigns and large files
-	$(BIN)/python -m pytest -m slow -n 2 --dist worksteal
+	@$(BIN)/python -m compileall -q wdsctl
+	$(BIN)/python -m pytest -m slow -n $(TEST_PROCESSES) --dist worksteal
 
 matrix: $(READY)  ## install and try for every Python on this machine, and every torch for CPUs
 	@$(BIN)/python -m tests.packaging.matrix $(MATRIX)
