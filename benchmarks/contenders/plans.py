@@ -26,8 +26,8 @@ import numpy as np
 from benchmarks.memory import tree_bytes
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.hashing import derive_seed
-from wdsctl.loader.order.mixture import Mixture, integer_weights
-from wdsctl.loader.order.rank_lanes import new_layout
+from wdsctl.loader.lanes.mixture import Mixture, integer_weights
+from wdsctl.loader.lanes.rank_lanes import new_layout
 from wdsctl.loader.order.shuffle import ShuffledOrder, slice_size
 from wdsctl.loader.pipeline.references import RefCursor, RefStage
 from wdsctl.loader.plan.components import Component, SourceRange

@@ -13,8 +13,8 @@ from benchmarks.many_sources import COUNTS, ensure_sources
 from benchmarks.targets import TARGETS
 from wdsctl.core.checkpoint.addresses import encode_address
 from wdsctl.loader import DefaultTaskEncoder, get_train_dataset
+from wdsctl.loader.lanes.rank_lanes import new_layout
 from wdsctl.loader.loader import get_loader
-from wdsctl.loader.order.rank_lanes import new_layout
 
 if TYPE_CHECKING:
     from pathlib import Path

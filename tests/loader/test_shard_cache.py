@@ -18,9 +18,9 @@ from wdsctl.core.errors import UsageError
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.storage import hedging
 from wdsctl.loader import ShardCache, WorkerConfig, get_loader, get_train_dataset
-from wdsctl.loader.order.lane_order import LaneOrder
-from wdsctl.loader.order.next_use import UnitUses
-from wdsctl.loader.order.rank_lanes import Lane
+from wdsctl.loader.lanes.lane_order import LaneOrder
+from wdsctl.loader.lanes.next_use import UnitUses
+from wdsctl.loader.lanes.rank_lanes import Lane
 from wdsctl.loader.stores import shard_cache
 from wdsctl.loader.stores.shard_cache_folder import unit_file_bytes
 

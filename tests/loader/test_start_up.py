@@ -45,10 +45,10 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
     [
         "wdsctl.loader",
         "wdsctl.loader.order.shuffle",
-        "wdsctl.loader.order.rank_lanes",
-        "wdsctl.loader.order.lane_order",
+        "wdsctl.loader.lanes.rank_lanes",
+        "wdsctl.loader.lanes.lane_order",
         "wdsctl.loader.order.passes",
-        "wdsctl.loader.order.mixture",
+        "wdsctl.loader.lanes.mixture",
         "wdsctl.loader.packing",
         "wdsctl.loader.packing.options",
         "wdsctl.loader.packing.plan",

@@ -1,6 +1,6 @@
 """How the lanes of a job are divided among its ranks: the arithmetic that the loader and saved states share.
 
-`loader/order/rank_lanes.py` says what lanes are, and makes the turns of a rank from these numbers.
+`loader/lanes/rank_lanes.py` says what lanes are, and makes the turns of a rank from these numbers.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from wdsctl.core.checkpoint.state import (
     state_lanes,
 )
 from wdsctl.core.errors import StateMismatch
-from wdsctl.loader.order.rank_lanes import Lane, LaneLayout, rank_turns
+from wdsctl.loader.lanes.rank_lanes import Lane, LaneLayout, rank_turns
 
 
 def get_merge_error(states: Any) -> StateMismatch:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from wdsctl.loader.lanes.lane_order import LaneOrder, SampleWindow
+from wdsctl.loader.lanes.rank_lanes import Lane
 from wdsctl.loader.order.growth import SourceOrder
-from wdsctl.loader.order.lane_order import LaneOrder, SampleWindow
-from wdsctl.loader.order.rank_lanes import Lane
 from wdsctl.loader.order.shuffle import ShuffledOrder
 
 Item = tuple[int, int]  # pass, position

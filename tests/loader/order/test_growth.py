@@ -10,8 +10,8 @@ from itertools import islice
 import pytest
 
 from tests.loader.order.orders import an_order, items
+from wdsctl.loader.lanes.rank_lanes import Lane
 from wdsctl.loader.order.growth import GrownOrder, single_lane_order
-from wdsctl.loader.order.rank_lanes import Lane
 
 
 @pytest.mark.parametrize(("n", "more"), [(23, 40), (2_300, 4_000), (2_300, 30)])

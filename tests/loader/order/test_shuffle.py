@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests.loader.order.orders import an_order, items, windows
 from wdsctl.core.errors import UsageError
 from wdsctl.core.hashing import MASK_64
-from wdsctl.loader.order.lane_order import LaneOrder
-from wdsctl.loader.order.rank_lanes import Lane, LaneSplit
+from wdsctl.loader.lanes.lane_order import LaneOrder
+from wdsctl.loader.lanes.rank_lanes import Lane, LaneSplit
 from wdsctl.loader.order.shuffle import ORDER_VERSION, ShuffledOrder, slice_size
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "order-v1.json"

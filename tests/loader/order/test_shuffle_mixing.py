@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from tests.loader.order.orders import an_order, windows
 from wdsctl.core.hashing import derive_seed
-from wdsctl.loader.order.lane_order import LaneOrder
-from wdsctl.loader.order.rank_lanes import Lane
+from wdsctl.loader.lanes.lane_order import LaneOrder
+from wdsctl.loader.lanes.rank_lanes import Lane
 from wdsctl.loader.order.shuffle import ShuffledOrder
 
 # 100 shards of 1000 samples each, a common layout.

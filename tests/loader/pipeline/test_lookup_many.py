@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.loader.plan.test_components import ONE, TWO, describe_refs, make_component, source_of
-from wdsctl.loader.order.mixture import LaneMixture, Mixture
-from wdsctl.loader.order.rank_lanes import Lane, LaneSplit
+from wdsctl.loader.lanes.mixture import LaneMixture, Mixture
+from wdsctl.loader.lanes.rank_lanes import Lane, LaneSplit
 from wdsctl.loader.pipeline.references import MAX_GAP_DRAWS, lookup_many
 from wdsctl.loader.plan.components import Component, ComponentCursor, SourceRange
 

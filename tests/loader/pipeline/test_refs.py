@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.loader.plan.test_components import ONE, TWO, describe_refs, make_component, source_of
-from wdsctl.loader.order.mixture import Mixture
-from wdsctl.loader.order.rank_lanes import Lane, LaneSplit
+from wdsctl.loader.lanes.mixture import Mixture
+from wdsctl.loader.lanes.rank_lanes import Lane, LaneSplit
 from wdsctl.loader.pipeline import references
 from wdsctl.loader.pipeline.references import RefCursor, RefStage
 from wdsctl.loader.plan.components import Component, SourceRange

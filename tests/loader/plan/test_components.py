@@ -13,9 +13,9 @@ from wdsctl.core.catalog.read import read_split
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.offsets.read import Offsets
+from wdsctl.loader.lanes.lane_order import LaneOrder
+from wdsctl.loader.lanes.rank_lanes import Lane, LaneSplit
 from wdsctl.loader.order.growth import GrownOrder
-from wdsctl.loader.order.lane_order import LaneOrder
-from wdsctl.loader.order.rank_lanes import Lane, LaneSplit
 from wdsctl.loader.order.shuffle import ShuffledOrder
 from wdsctl.loader.plan.components import Component, ComponentCursor, SourceRange
 from wdsctl.loader.reading.selection import SampleSelection

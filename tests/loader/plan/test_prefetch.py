@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 
 from wdsctl.core.array_types import Int64Array
-from wdsctl.loader.order.rank_lanes import Lane
+from wdsctl.loader.lanes.rank_lanes import Lane
 from wdsctl.loader.order.shuffle import ShuffledOrder
 from wdsctl.loader.plan.components import MAX_LEAD_SAMPLES, Component, ComponentCursor, SourceRange
 

@@ -33,8 +33,8 @@ from wdsctl.core.blend import Blender
 from wdsctl.core.errors import StateMismatch, UsageError
 from wdsctl.core.index.index import index
 from wdsctl.loader import Packing, get_train_dataset, merge_states
-from wdsctl.loader.order.mixture import Mixture
-from wdsctl.loader.order.rank_lanes import Lane
+from wdsctl.loader.lanes.mixture import Mixture
+from wdsctl.loader.lanes.rank_lanes import Lane
 from wdsctl.loader.pipeline.references import RefStage
 from wdsctl.loader.plan.open_blend import open_blend
 

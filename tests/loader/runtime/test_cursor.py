@@ -20,8 +20,8 @@ from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.loader import SkipSample
-from wdsctl.loader.order.mixture import Mixture
-from wdsctl.loader.order.rank_lanes import Lane, LaneSplit
+from wdsctl.loader.lanes.mixture import Mixture
+from wdsctl.loader.lanes.rank_lanes import Lane, LaneSplit
 from wdsctl.loader.order.shuffle import ShuffledOrder
 from wdsctl.loader.packing import hook_stage
 from wdsctl.loader.packing.hook_stage import HookPackCursor, HookPackStage

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tests.loader.test_shard_cache import misses_by_epoch
-from wdsctl.loader.order.lane_order import LaneOrder
-from wdsctl.loader.order.next_use import UnitUses
-from wdsctl.loader.order.rank_lanes import Lane
+from wdsctl.loader.lanes.lane_order import LaneOrder
+from wdsctl.loader.lanes.next_use import UnitUses
+from wdsctl.loader.lanes.rank_lanes import Lane
 from wdsctl.loader.order.shuffle import ShuffledOrder
 from wdsctl.loader.stores.shard_cache import CachedOrder, LaneFacts, OpenShardCache, ShardCache
 from wdsctl.loader.stores.shard_cache_folder import unit_file_bytes

@@ -3,7 +3,7 @@
 An epoch is k passes over n samples shuffled together (k is 1 by default). A pass has M slices of neighbouring samples.
 An epoch has kM slots with one slice each. Each stretch of M slots has the short slice (if there is one) once, at a
 keyed position; the other slots have each full slice k times, in a keyed permutation. Concatenated, the slices of an
-epoch give each of its samples an *offset*. Lanes divide the offsets (`lane_order.py`), and a window is a range of
+epoch give each of its samples an *offset*. Lanes divide the offsets (`lanes/lane_order.py`), and a window is a range of
 offsets with its samples permuted.
 
 If there is a short slice, the full slices have their own permutation, of k(M - 1) elements. Let q be the short slot of

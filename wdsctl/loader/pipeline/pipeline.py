@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from wdsctl.core.checkpoint.addresses import pending_addresses
 from wdsctl.core.errors import StateMismatch
-from wdsctl.loader.order.rank_lanes import Lane
+from wdsctl.loader.lanes.rank_lanes import Lane
 from wdsctl.loader.pipeline.batches import BatchCursor, BatchItemSource, BatchStage
 from wdsctl.loader.pipeline.bulk import BulkStage, bulk_origins, count_ranges
 from wdsctl.loader.pipeline.grouping import GroupStage, ItemBatches, PlainSampleBatches

@@ -13,8 +13,8 @@ from itertools import islice
 import numpy as np
 
 from wdsctl.core.array_types import Int64Array
-from wdsctl.loader.order.mixture import LaneMixture, Mixture, SegmentHistory
-from wdsctl.loader.order.rank_lanes import Lane
+from wdsctl.loader.lanes.mixture import LaneMixture, Mixture, SegmentHistory
+from wdsctl.loader.lanes.rank_lanes import Lane
 from wdsctl.loader.plan.components import MAX_CACHED_REFERENCES, Component, ComponentCursor
 from wdsctl.loader.reading.source import SampleRef, SampleRefRange
 

@@ -16,9 +16,9 @@ from wdsctl.core.array_types import Int64Array
 from wdsctl.core.blend import BlendComponent as ArmPlan
 from wdsctl.core.blend import Leaf, resolve
 from wdsctl.core.errors import InputError
+from wdsctl.loader.lanes.lane_order import LaneOrder, SampleWindow
+from wdsctl.loader.lanes.rank_lanes import Lane
 from wdsctl.loader.order.growth import SourceOrder, version_orders
-from wdsctl.loader.order.lane_order import LaneOrder, SampleWindow
-from wdsctl.loader.order.rank_lanes import Lane
 from wdsctl.loader.reading.reference_blocks import ReferenceBlock
 from wdsctl.loader.reading.source import PrefetchUnit, SampleRef, SampleRefRange, SplitSource
 from wdsctl.loader.runtime.identity import value_digest

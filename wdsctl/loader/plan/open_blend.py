@@ -12,8 +12,8 @@ from typing import Any
 from wdsctl.core.blend import BlendComponent as ArmPlan
 from wdsctl.core.checkpoint.state import describe_differences
 from wdsctl.core.errors import StateMismatch, UsageError, WdsctlError, join_indented
+from wdsctl.loader.lanes.mixture import Mixture
 from wdsctl.loader.order.growth import GrownOrder
-from wdsctl.loader.order.mixture import Mixture
 from wdsctl.loader.plan.component_orders import (
     OrderSizes,
     choose_order_sizes,

@@ -20,7 +20,7 @@ import numpy as np
 from wdsctl.core.blend import BlendPlan
 from wdsctl.core.errors import InputError, StateMismatch, UsageError, WdsctlError
 from wdsctl.core.text import short_repr
-from wdsctl.loader.order.mixture import Mixture, integer_weights
+from wdsctl.loader.lanes.mixture import Mixture, integer_weights
 from wdsctl.loader.plan.components import SourceRange
 from wdsctl.loader.plan.plan import ADOPT_WEIGHTS_HINT
 

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wdsctl.core.errors import StateMismatch
+from wdsctl.loader.lanes.lane_order import LaneOrder
+from wdsctl.loader.lanes.mixture import LaneMixture
+from wdsctl.loader.lanes.rank_lanes import LaneLayout
 from wdsctl.loader.order.growth import GrownOrder, SourceOrder
-from wdsctl.loader.order.lane_order import LaneOrder
-from wdsctl.loader.order.mixture import LaneMixture
-from wdsctl.loader.order.rank_lanes import LaneLayout
 from wdsctl.loader.order.shuffle import WITH_REPLACEMENT, ShuffledOrder
 from wdsctl.loader.pipeline.references import RefStage
 from wdsctl.loader.plan.growth import PastVersion, is_complete, past_versions_to_facts, read_past_versions

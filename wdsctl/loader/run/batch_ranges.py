@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wdsctl.core.array_types import Int64Array
+from wdsctl.loader.lanes.lane_order import LaneOrder, SampleWindow
+from wdsctl.loader.lanes.rank_lanes import Lane
 from wdsctl.loader.order.growth import single_lane_order
-from wdsctl.loader.order.lane_order import LaneOrder, SampleWindow
 from wdsctl.loader.order.passes import BatchRanges
-from wdsctl.loader.order.rank_lanes import Lane
 from wdsctl.loader.order.shuffle import UNSHUFFLED
 from wdsctl.loader.pipeline.batches import BatchCursor
 from wdsctl.loader.pipeline.bulk import bulk_origins, count_ranges

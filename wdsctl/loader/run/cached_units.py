@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.hashing import json_digest
 from wdsctl.core.urls import url_identity
-from wdsctl.loader.order.mixture import LaneMixture
-from wdsctl.loader.order.rank_lanes import Lane
+from wdsctl.loader.lanes.mixture import LaneMixture
+from wdsctl.loader.lanes.rank_lanes import Lane
 from wdsctl.loader.order.shuffle import ShuffledOrder
 from wdsctl.loader.pipeline.references import RefStage
 from wdsctl.loader.plan.components import Component, component_data_digest

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from wdsctl.core.errors import StateMismatch
-from wdsctl.loader.order.rank_lanes import LaneLayout
+from wdsctl.loader.lanes.rank_lanes import LaneLayout
 from wdsctl.loader.pipeline.pipeline import LaneCursor, LaneState, Pipeline
 from wdsctl.loader.plan.bans import Bans
 from wdsctl.loader.plan.open_blend import OpenBlend, reopen_blend

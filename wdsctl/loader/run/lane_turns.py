@@ -14,7 +14,7 @@ from typing import Any
 
 from wdsctl.core.errors import StateMismatch
 from wdsctl.core.lanes import fits_ranks
-from wdsctl.loader.order.rank_lanes import (
+from wdsctl.loader.lanes.rank_lanes import (
     Lane,
     LaneLayout,
     LaneSplit,

@@ -23,9 +23,9 @@ import numpy as np
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.errors import UsageError
 from wdsctl.core.storage.storage import FileRange
-from wdsctl.loader.order.lane_order import LaneOrder
-from wdsctl.loader.order.next_use import NEVER, UnitUses
-from wdsctl.loader.order.rank_lanes import Lane, LaneSplit
+from wdsctl.loader.lanes.lane_order import LaneOrder
+from wdsctl.loader.lanes.next_use import NEVER, UnitUses
+from wdsctl.loader.lanes.rank_lanes import Lane, LaneSplit
 from wdsctl.loader.order.shuffle import ShuffledOrder
 from wdsctl.loader.runtime.logs import logger
 from wdsctl.loader.stores.disk_cache_folder import job_name

@@ -31,9 +31,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from wdsctl.core.array_types import Int64Array
+from wdsctl.loader.lanes.rank_lanes import Lane
 from wdsctl.loader.order.growth import SourceOrder, VersionOrder, version_orders
 from wdsctl.loader.order.permutation import MAX_ELEMENTS
-from wdsctl.loader.order.rank_lanes import Lane
 from wdsctl.loader.order.shuffle import SamplePositions
 
 Number = TypeVar("Number", int, Int64Array)
@@ -90,7 +90,7 @@ class LaneSegment(NamedTuple):
 
 class OrderLaneSplit(NamedTuple):
     """A split of a lane that had taken `taken` samples of the order, in its own count. See
-    `wdsctl.loader.order.rank_lanes.LaneSplit`."""
+    `wdsctl.loader.lanes.rank_lanes.LaneSplit`."""
 
     taken: int
     children: int

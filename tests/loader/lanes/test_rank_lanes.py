@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wdsctl.core.errors import UsageError
-from wdsctl.loader.order.rank_lanes import (
+from wdsctl.loader.lanes.rank_lanes import (
     Lane,
     LaneLayout,
     LaneSplit,

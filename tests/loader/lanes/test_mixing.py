@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wdsctl.loader.order.mixture import LaneMixture, Mixture, SegmentHistory, integer_weights
-from wdsctl.loader.order.rank_lanes import Lane, LaneSplit
+from wdsctl.loader.lanes.mixture import LaneMixture, Mixture, SegmentHistory, integer_weights
+from wdsctl.loader.lanes.rank_lanes import Lane, LaneSplit
 
 BLENDS = (Mixture((3, 2, 1)), Mixture((0, 1, 4)), Mixture((1, 0, 0)))
 MANY = 400

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wdsctl.loader.order.lane_order import LaneOrder
-from wdsctl.loader.order.next_use import NEVER, UnitUses
-from wdsctl.loader.order.rank_lanes import Lane, LaneSplit
+from wdsctl.loader.lanes.lane_order import LaneOrder
+from wdsctl.loader.lanes.next_use import NEVER, UnitUses
+from wdsctl.loader.lanes.rank_lanes import Lane, LaneSplit
 from wdsctl.loader.order.shuffle import ShuffledOrder
 
 

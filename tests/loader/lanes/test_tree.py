@@ -7,7 +7,7 @@ import heapq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wdsctl.loader.order.mixture import build_huffman_tree
+from wdsctl.loader.lanes.mixture import build_huffman_tree
 
 WEIGHTS = st.lists(st.integers(0, 1000), min_size=1, max_size=60).filter(any)
 

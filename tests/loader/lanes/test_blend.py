@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from wdsctl.core.errors import UsageError
 from wdsctl.core.hashing import MASK_64, derive_seed
-from wdsctl.loader.order.mixture import MAX_TOTAL_WEIGHT, Mixture, integer_weights
+from wdsctl.loader.lanes.mixture import MAX_TOTAL_WEIGHT, Mixture, integer_weights
 
 WEIGHTS = st.lists(st.integers(0, 400), min_size=1, max_size=12).filter(any).map(tuple)
 KEYS = st.integers(0, MASK_64)

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.loader.order.orders import Item, an_order, draw_items, items, windows
+from wdsctl.loader.lanes.lane_order import LaneOrder
+from wdsctl.loader.lanes.rank_lanes import Lane, LaneLayout, LaneSplit, new_layout, split_lanes
 from wdsctl.loader.order.growth import GrownOrder, SourceOrder, version_orders
-from wdsctl.loader.order.lane_order import LaneOrder
 from wdsctl.loader.order.permutation import MAX_ELEMENTS
-from wdsctl.loader.order.rank_lanes import Lane, LaneLayout, LaneSplit, new_layout, split_lanes
 
 SIZES = st.sampled_from([1, 2, 5, 17, 48, 100, 128, 300, 1000, 3000, 6000])
 BATCHES = st.sampled_from([1, 2, 7, 16, 64])

@@ -35,7 +35,7 @@ import numpy as np
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.errors import UsageError
 from wdsctl.core.hashing import derive_seed, hash_values
-from wdsctl.loader.order.rank_lanes import Lane
+from wdsctl.loader.lanes.rank_lanes import Lane
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

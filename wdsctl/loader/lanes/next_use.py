@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wdsctl.core.array_types import Int64Array
-from wdsctl.loader.order.lane_order import LaneOrder
+from wdsctl.loader.lanes.lane_order import LaneOrder
 from wdsctl.loader.order.shuffle import ShuffledOrder
 
 NEVER = np.iinfo(np.int64).max
