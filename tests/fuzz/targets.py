@@ -33,8 +33,8 @@ from wdsctl.core.dataset.shard_names import ShardFormat
 from wdsctl.core.energon.split_yaml import parse_split_yaml
 from wdsctl.core.errors import WdsctlError
 from wdsctl.core.importers import protocol as importers_protocol
+from wdsctl.core.importers.common.files import resolve_reference
 from wdsctl.core.importers.lerobot.metadata import INDEX_COLUMNS, read_robot_dataset
-from wdsctl.core.importers.records.files import resolve_reference
 from wdsctl.core.index.index import index
 from wdsctl.core.media.keyframes import KeyframeIndex
 from wdsctl.core.media.sniff import sniff

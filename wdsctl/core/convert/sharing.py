@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from wdsctl.core.convert.parts import is_selected_part, transcoded_name
 from wdsctl.core.convert.request import ConvertRequest
-from wdsctl.core.importers.records.files import REFERENCED_EXTENSIONS
+from wdsctl.core.importers.common.files import REFERENCED_EXTENSIONS
 
 #: `layout="auto"` is polylithic if repeated files cost at least this many bytes, and this share of all bytes.
 MIN_REPEATED_BYTES = 64 << 20

@@ -2,8 +2,8 @@
 
 `protocol` defines the interfaces of an importer and of an open source. `find_importers` asks each importer whether a
 path has its format; the answer is a score and a reason. `folders` has the layouts of folders, `annotations` the formats
-of media with annotation files, `lerobot` LeRobot's datasets. `records` has the code that several formats use,
-`splits` finds the splits that a source tells. `prepare`, `convert`, `validate` and `init` import this room.
+of media with annotation files, `lerobot` LeRobot's datasets. `common` has the code that several formats use, `splits`
+finds the splits that a source tells. `prepare`, `convert`, `validate` and `init` import this room.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def find_importers(path: str) -> list[tuple[Importer, FormatMatch]]:
 
     Raises an importer's error (an unreadable file, for example) only if no other importer recognises the path.
     """
-    from wdsctl.core.importers.records.folder_files import keep_listings
+    from wdsctl.core.importers.common.folder_files import keep_listings
 
     found: list[tuple[Importer, FormatMatch]] = []
     complaints: list[WdsctlError] = []
@@ -156,7 +156,7 @@ def best_importer(path: str) -> tuple[Importer, FormatMatch]:
     if len(found) > 1 and found[0][1].score == found[1][1].score:
         first = [(importer, it) for importer, it in found if it.score == found[0][1].score]
         if all(it.tables for _, it in first):
-            from wdsctl.core.importers.records.tables import several_tables_error
+            from wdsctl.core.importers.common.tables import several_tables_error
 
             raise several_tables_error(path, [table for _, it in first for table in it.tables])
         raise InputError(

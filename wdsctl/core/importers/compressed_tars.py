@@ -13,6 +13,10 @@ from typing import Any, cast
 
 from wdsctl.core.dataset.shard_names import ANY_TAR_SUFFIXES, COMPRESSED_TAR_SUFFIXES
 from wdsctl.core.errors import DatasetError, Finding, InputError, StorageError, UsageError, translate_os_errors
+from wdsctl.core.importers.common import values as given
+from wdsctl.core.importers.common.arrow import import_arrow_module
+from wdsctl.core.importers.common.compressed import DAMAGE_ERRORS, detect_file_compression, open_decompressed
+from wdsctl.core.importers.common.split_paths import find_path_splits, path_split_findings
 from wdsctl.core.importers.protocol import (
     FilePart,
     FormatMatch,
@@ -22,10 +26,6 @@ from wdsctl.core.importers.protocol import (
     SourceDescription,
     SourceEntry,
 )
-from wdsctl.core.importers.records import values as given
-from wdsctl.core.importers.records.arrow import import_arrow_module
-from wdsctl.core.importers.records.compressed import DAMAGE_ERRORS, detect_file_compression, open_decompressed
-from wdsctl.core.importers.records.split_paths import find_path_splits, path_split_findings
 from wdsctl.core.json_text import read_json
 from wdsctl.core.safe_open import check_beneath, is_beneath
 from wdsctl.core.samples.key_rules import MIN_DISSENTING_SHARE, SampleLayout, choose_key_rule, describe_rule_outcome

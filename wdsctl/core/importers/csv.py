@@ -20,23 +20,22 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
 from wdsctl.core.errors import DatasetError, InputError, UsageError, WdsctlError, translate_os_errors
-from wdsctl.core.importers.protocol import FormatMatch, Options, Source
-from wdsctl.core.importers.records import values as given
-from wdsctl.core.importers.records.cell_types import (
+from wdsctl.core.importers.common import values as given
+from wdsctl.core.importers.common.cell_types import (
     CellType,
     convert_cells,
     dump_cell_types,
     infer_cell_types,
     parse_cell_types,
 )
-from wdsctl.core.importers.records.compressed import open_text_file, strip_compression
-from wdsctl.core.importers.records.description import make_table_source
-from wdsctl.core.importers.records.files import PROBED_ROWS, exported_file_path, is_media_path, is_text_part
-from wdsctl.core.importers.records.folder_files import SPLIT_NAMES, scan_folder
-from wdsctl.core.importers.records.samples import FILES_COLUMN, TABLE_OPTIONS, RowMapping, exported_row_mapping
-from wdsctl.core.importers.records.source import make_row_source
-from wdsctl.core.importers.records.tables import choose_tables, make_mapping, match_folder, open_table
-from wdsctl.core.importers.records.text import (
+from wdsctl.core.importers.common.compressed import open_text_file, strip_compression
+from wdsctl.core.importers.common.description import make_table_source
+from wdsctl.core.importers.common.files import PROBED_ROWS, exported_file_path, is_media_path, is_text_part
+from wdsctl.core.importers.common.folder_files import SPLIT_NAMES, scan_folder
+from wdsctl.core.importers.common.samples import FILES_COLUMN, TABLE_OPTIONS, RowMapping, exported_row_mapping
+from wdsctl.core.importers.common.source import make_row_source
+from wdsctl.core.importers.common.tables import choose_tables, make_mapping, match_folder, open_table
+from wdsctl.core.importers.common.text import (
     MAX_LINE_BYTES,
     Record,
     TextRows,
@@ -45,6 +44,7 @@ from wdsctl.core.importers.records.text import (
     read_text_head,
     text_encoding,
 )
+from wdsctl.core.importers.protocol import FormatMatch, Options, Source
 from wdsctl.core.invocation import current_invocation
 from wdsctl.core.samples.naming import KEY_COLUMN
 from wdsctl.core.storage import source_files

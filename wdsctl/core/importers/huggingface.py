@@ -12,12 +12,12 @@ from itertools import islice
 from typing import NamedTuple
 
 from wdsctl.core.errors import DatasetError, InputError, UsageError, translate_os_errors
+from wdsctl.core.importers.common import arrow
+from wdsctl.core.importers.common import values as given
+from wdsctl.core.importers.common.description import make_table_source
+from wdsctl.core.importers.common.files import PROBED_ROWS, find_media_fields, resolve_reference
+from wdsctl.core.importers.common.samples import ROW_OPTIONS, RowMapping, SourceRow
 from wdsctl.core.importers.protocol import FormatMatch, Options, Source, damaged_file_error, read_json_object
-from wdsctl.core.importers.records import arrow
-from wdsctl.core.importers.records import values as given
-from wdsctl.core.importers.records.description import make_table_source
-from wdsctl.core.importers.records.files import PROBED_ROWS, find_media_fields, resolve_reference
-from wdsctl.core.importers.records.samples import ROW_OPTIONS, RowMapping, SourceRow
 from wdsctl.core.samples.fields import did_you_mean
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message

@@ -13,14 +13,13 @@ from functools import partial
 
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.errors import InputError, WdsctlError
-from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Source
-from wdsctl.core.importers.records import values as given
-from wdsctl.core.importers.records.conversations import has_conversations
-from wdsctl.core.importers.records.description import make_table_source
-from wdsctl.core.importers.records.folder_files import is_document
-from wdsctl.core.importers.records.json_rows import JsonRows, JsonTable, find_lists
-from wdsctl.core.importers.records.samples import TABLE_OPTIONS
-from wdsctl.core.importers.records.tables import (
+from wdsctl.core.importers.common import values as given
+from wdsctl.core.importers.common.conversations import has_conversations
+from wdsctl.core.importers.common.description import make_table_source
+from wdsctl.core.importers.common.folder_files import is_document
+from wdsctl.core.importers.common.json_rows import JsonRows, JsonTable, find_lists
+from wdsctl.core.importers.common.samples import TABLE_OPTIONS
+from wdsctl.core.importers.common.tables import (
     Rows,
     choose_tables,
     first_rows,
@@ -29,7 +28,8 @@ from wdsctl.core.importers.records.tables import (
     match_folder,
     open_table,
 )
-from wdsctl.core.importers.records.text import read_text_head
+from wdsctl.core.importers.common.text import read_text_head
+from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Source
 from wdsctl.core.invocation import current_invocation
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message

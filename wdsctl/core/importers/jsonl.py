@@ -16,14 +16,13 @@ from typing import Any, BinaryIO
 
 from wdsctl.core.dataset.shard_names import JSONL_SUFFIXES, UNPACK_COMMANDS, is_jsonl_name, unpack_command
 from wdsctl.core.errors import DatasetError, InputError, WdsctlError, translate_os_errors
-from wdsctl.core.importers.protocol import FormatMatch, Options, Source
-from wdsctl.core.importers.records import values as given
-from wdsctl.core.importers.records.compressed import open_text_file
-from wdsctl.core.importers.records.description import make_table_source
-from wdsctl.core.importers.records.files import PROBED_ROWS
-from wdsctl.core.importers.records.samples import FILES_COLUMN, TABLE_OPTIONS, RowMapping, exported_row_mapping
-from wdsctl.core.importers.records.source import make_row_source
-from wdsctl.core.importers.records.tables import (
+from wdsctl.core.importers.common import values as given
+from wdsctl.core.importers.common.compressed import open_text_file
+from wdsctl.core.importers.common.description import make_table_source
+from wdsctl.core.importers.common.files import PROBED_ROWS
+from wdsctl.core.importers.common.samples import FILES_COLUMN, TABLE_OPTIONS, RowMapping, exported_row_mapping
+from wdsctl.core.importers.common.source import make_row_source
+from wdsctl.core.importers.common.tables import (
     ReadFirstRows,
     Table,
     choose_tables,
@@ -34,7 +33,7 @@ from wdsctl.core.importers.records.tables import (
     open_table,
     path_splits,
 )
-from wdsctl.core.importers.records.text import (
+from wdsctl.core.importers.common.text import (
     Record,
     TextRows,
     decode_line,
@@ -42,7 +41,8 @@ from wdsctl.core.importers.records.text import (
     read_text_head,
     text_encoding,
 )
-from wdsctl.core.importers.records.values import find_file_below
+from wdsctl.core.importers.common.values import find_file_below
+from wdsctl.core.importers.protocol import FormatMatch, Options, Source
 from wdsctl.core.safe_open import check_entries_beneath
 from wdsctl.core.samples.naming import KEY_COLUMN
 from wdsctl.core.shards.jsonl_scan import is_truncated_json

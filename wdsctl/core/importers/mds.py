@@ -19,6 +19,25 @@ from typing import Any
 import numpy as np
 
 from wdsctl.core.errors import DatasetError, translate_os_errors
+from wdsctl.core.importers.common import values as given
+from wdsctl.core.importers.common.description import make_table_source
+from wdsctl.core.importers.common.files import resolve_reference
+from wdsctl.core.importers.common.indexed_folders import (
+    IndexedFolder,
+    check_splits,
+    find_indexed_folders,
+    match_indexed_folders,
+)
+from wdsctl.core.importers.common.offset_shards import (
+    IndexedShardFile,
+    IndexedShardRows,
+    OffsetShard,
+    decompress,
+    open_plain_shard,
+)
+from wdsctl.core.importers.common.samples import RowMapping, exported_row_mapping
+from wdsctl.core.importers.common.source import make_row_source
+from wdsctl.core.importers.common.values import encode_npy
 from wdsctl.core.importers.protocol import (
     FieldUse,
     FormatMatch,
@@ -27,25 +46,6 @@ from wdsctl.core.importers.protocol import (
     damaged_file_error,
     read_json_object,
 )
-from wdsctl.core.importers.records import values as given
-from wdsctl.core.importers.records.description import make_table_source
-from wdsctl.core.importers.records.files import resolve_reference
-from wdsctl.core.importers.records.indexed_folders import (
-    IndexedFolder,
-    check_splits,
-    find_indexed_folders,
-    match_indexed_folders,
-)
-from wdsctl.core.importers.records.offset_shards import (
-    IndexedShardFile,
-    IndexedShardRows,
-    OffsetShard,
-    decompress,
-    open_plain_shard,
-)
-from wdsctl.core.importers.records.samples import RowMapping, exported_row_mapping
-from wdsctl.core.importers.records.source import make_row_source
-from wdsctl.core.importers.records.values import encode_npy
 from wdsctl.core.json_text import read_json
 from wdsctl.core.samples.naming import KEY_COLUMN, PARTS_COLUMN
 from wdsctl.core.samples.stored_values import (

@@ -15,15 +15,14 @@ from types import MappingProxyType
 from typing import Any
 
 from wdsctl.core.errors import DatasetError, InputError, WdsctlError, translate_os_errors
-from wdsctl.core.importers.protocol import FormatMatch, Options, Source
-from wdsctl.core.importers.records import arrow
-from wdsctl.core.importers.records import values as given
-from wdsctl.core.importers.records.description import make_table_source
-from wdsctl.core.importers.records.files import PROBED_ROWS
-from wdsctl.core.importers.records.row_splits import find_split_field
-from wdsctl.core.importers.records.samples import TABLE_OPTIONS, SourceRow, exported_row_mapping
-from wdsctl.core.importers.records.source import make_row_source
-from wdsctl.core.importers.records.tables import (
+from wdsctl.core.importers.common import arrow
+from wdsctl.core.importers.common import values as given
+from wdsctl.core.importers.common.description import make_table_source
+from wdsctl.core.importers.common.files import PROBED_ROWS
+from wdsctl.core.importers.common.row_splits import find_split_field
+from wdsctl.core.importers.common.samples import TABLE_OPTIONS, SourceRow, exported_row_mapping
+from wdsctl.core.importers.common.source import make_row_source
+from wdsctl.core.importers.common.tables import (
     Table,
     choose_tables,
     file_split_findings,
@@ -32,7 +31,8 @@ from wdsctl.core.importers.records.tables import (
     open_table,
     path_splits,
 )
-from wdsctl.core.importers.records.values import find_file_below
+from wdsctl.core.importers.common.values import find_file_below
+from wdsctl.core.importers.protocol import FormatMatch, Options, Source
 from wdsctl.core.safe_open import check_entries_beneath
 from wdsctl.core.samples.naming import KEY_COLUMN
 from wdsctl.core.storage import source_files

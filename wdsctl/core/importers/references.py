@@ -24,8 +24,8 @@ from wdsctl.core.catalog.read import read_current_generation
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.polylithic import REFERENCES_PART
 from wdsctl.core.errors import DatasetError, translate_os_errors
+from wdsctl.core.importers.common.folder_files import digest_of_folder
 from wdsctl.core.importers.protocol import FilePart, Part
-from wdsctl.core.importers.records.folder_files import digest_of_folder
 from wdsctl.core.importers.shards import shards_digest
 from wdsctl.core.offsets.key_index import open_key_index
 from wdsctl.core.offsets.read import Offsets

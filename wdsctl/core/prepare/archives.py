@@ -25,9 +25,9 @@ from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.raw_folder_walk import LITTER_NAMES
 from wdsctl.core.errors import InputError, StorageError, UsageError, translate_os_errors
 from wdsctl.core.files import remove_tree
+from wdsctl.core.importers.common.folder_files import LITTER_FOLDERS
+from wdsctl.core.importers.common.tables import iter_files
 from wdsctl.core.importers.protocol import damaged_file_error
-from wdsctl.core.importers.records.folder_files import LITTER_FOLDERS
-from wdsctl.core.importers.records.tables import iter_files
 from wdsctl.core.shards.survey import survey_folder
 from wdsctl.core.text import path_for_message as shown
 from wdsctl.core.text import pluralize

@@ -18,6 +18,7 @@ from wdsctl.core.dataset.root_spec import ShardSelection
 from wdsctl.core.dataset.sequences import SequenceConfig
 from wdsctl.core.errors import InputError, OptionConflict, UsageError
 from wdsctl.core.files import open_file_draft, remove_file, write_pieces, write_text
+from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.lerobot.frames import (
     TOLERANCE_S,
     FrameImages,
@@ -31,7 +32,6 @@ from wdsctl.core.importers.lerobot.importer import describe_features
 from wdsctl.core.importers.lerobot.metadata import INFO_FILE, RobotDataset, read_robot_dataset
 from wdsctl.core.importers.lerobot.videos import check_videos, video_files
 from wdsctl.core.importers.protocol import FieldUse, Options
-from wdsctl.core.importers.records import values as given
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.progress import Progress
 from wdsctl.core.samples.naming import KEY_COLUMN

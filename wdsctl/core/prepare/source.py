@@ -26,8 +26,8 @@ from wdsctl.core.dataset.shard_names import (
     split_file_root,
 )
 from wdsctl.core.errors import InputError, UsageError, WdsctlError, join_indented
+from wdsctl.core.importers.common.tables import iter_files
 from wdsctl.core.importers.jsonl import has_only_compressed_lines, is_object_per_line, names_files
-from wdsctl.core.importers.records.tables import iter_files
 from wdsctl.core.prepare.robots import FORM as ROBOT_FORM
 from wdsctl.core.shards.in_place.parquet import has_bytes_in_place
 from wdsctl.core.shards.list import ForbiddenFolder, is_empty_folder

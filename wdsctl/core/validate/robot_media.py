@@ -8,9 +8,9 @@ from typing import Any
 
 from wdsctl.core.dataset.sequences import IMAGE, VIDEO, SequenceConfig
 from wdsctl.core.errors import Finding, WdsctlError
+from wdsctl.core.importers.common.files import resolve_reference
 from wdsctl.core.importers.lerobot.metadata import INFO_FILE, read_robot_dataset
 from wdsctl.core.importers.lerobot.videos import video_files, videos_with_errors
-from wdsctl.core.importers.records.files import resolve_reference
 from wdsctl.core.json_text import read_json
 from wdsctl.core.progress import Progress
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.formats import Samples, read_samples, write_unit
-from wdsctl.core.importers.records.files import part_path
+from wdsctl.core.importers.common.files import part_path
 
 REVERSIBLE = ("jsonl", "csv", "tsv", "parquet", "mds", "litdata")
 READ_AS = {"tsv": "csv"}

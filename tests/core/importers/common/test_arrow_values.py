@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from wdsctl.core.importers.records.arrow import column_values
+from wdsctl.core.importers.common.arrow import column_values
 
 NANO = pa.timestamp("ns")
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wdsctl.core.importers.records.cell_types import convert_cells, infer_cell_types
+from wdsctl.core.importers.common.cell_types import convert_cells, infer_cell_types
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wdsctl.core.importers.records.files import MAX_NAME_BYTES, part_extension, part_path
+from wdsctl.core.importers.common.files import MAX_NAME_BYTES, part_extension, part_path
 
 _keys = st.text(st.sampled_from("ab./\0é %"), max_size=12) | st.text(max_size=400)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wdsctl.core.errors import PermissionDenied
-from wdsctl.core.importers.records.folder_files import (
+from wdsctl.core.importers.common.folder_files import (
     FolderNames,
     keep_listings,
     list_folder,

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from wdsctl.core.errors import DatasetError
-from wdsctl.core.importers.records.offset_shards import decompress, decompress_zstd
+from wdsctl.core.importers.common.offset_shards import decompress, decompress_zstd
 
 DATA = b"some bytes " * 5000
 COMPRESSED = {

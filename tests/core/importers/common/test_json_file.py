@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wdsctl.core.errors import DatasetError
-from wdsctl.core.importers.records.text import JsonFile
+from wdsctl.core.importers.common.text import JsonFile
 
 _values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=40),

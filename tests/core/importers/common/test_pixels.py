@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from wdsctl.core.importers.records.values import encode_npy
+from wdsctl.core.importers.common.values import encode_npy
 from wdsctl.core.samples.stored_values import raw_image_to_png
 
 

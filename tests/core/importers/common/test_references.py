@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from wdsctl.core.errors import DatasetError, UsageError, WdsctlError
-from wdsctl.core.importers.records.files import find_base, make_file_part, path_from_allowed, resolve_reference
-from wdsctl.core.importers.records.values import check_format_options
+from wdsctl.core.importers.common.files import find_base, make_file_part, path_from_allowed, resolve_reference
+from wdsctl.core.importers.common.values import check_format_options
 
 
 @pytest.mark.parametrize(

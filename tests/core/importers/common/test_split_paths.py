@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from wdsctl.core.dataset.shard_patterns import ShardPatterns
-from wdsctl.core.importers.records.folder_files import is_split_folder, partition_split, split_of_folder
-from wdsctl.core.importers.records.split_paths import (
+from wdsctl.core.importers.common.folder_files import is_split_folder, partition_split, split_of_folder
+from wdsctl.core.importers.common.split_paths import (
     configuration_findings,
     find_path_splits,
     path_split_findings,

@@ -19,10 +19,10 @@ from wdsctl.core.convert.exporters.folder import PartFileWriter
 from wdsctl.core.convert.exporters.rows_and_files import inline_bytes, join_rows, write_part_file, write_rows
 from wdsctl.core.convert.exporters.spool import unstorable_part_error
 from wdsctl.core.errors import DatasetError
+from wdsctl.core.importers.common import values as given
+from wdsctl.core.importers.common.files import exported_file_path
+from wdsctl.core.importers.common.samples import FILES_COLUMN
 from wdsctl.core.importers.protocol import FilePart, Options, Part
-from wdsctl.core.importers.records import values as given
-from wdsctl.core.importers.records.files import exported_file_path
-from wdsctl.core.importers.records.samples import FILES_COLUMN
 from wdsctl.core.samples.naming import DEFAULT_TEMPLATE, KEY_COLUMN
 
 _SPECIAL = re.compile(r'[",\t\r\n]')

@@ -11,9 +11,9 @@ from wdsctl.core.convert.exporters import WrittenUnit
 from wdsctl.core.directories import OpenFolder, open_folder
 from wdsctl.core.errors import DatasetError, translate_os_errors
 from wdsctl.core.files import create_in, fsync_path, make_folder
+from wdsctl.core.importers.common import values as given
+from wdsctl.core.importers.common.files import part_path
 from wdsctl.core.importers.protocol import FilePart, Options, Part
-from wdsctl.core.importers.records import values as given
-from wdsctl.core.importers.records.files import part_path
 from wdsctl.core.samples.naming import DEFAULT_TEMPLATE
 
 

@@ -13,11 +13,11 @@ from typing import Any
 from wdsctl.core.convert.exporters import WrittenUnit
 from wdsctl.core.convert.exporters.folder import PartFileWriter
 from wdsctl.core.convert.exporters.rows_and_files import inline_bytes, join_rows, write_part_file, write_rows
+from wdsctl.core.importers.common import values as given
+from wdsctl.core.importers.common.files import part_extension
+from wdsctl.core.importers.common.samples import FILES_COLUMN
+from wdsctl.core.importers.common.values import encode_json
 from wdsctl.core.importers.protocol import FilePart, Options, Part
-from wdsctl.core.importers.records import values as given
-from wdsctl.core.importers.records.files import part_extension
-from wdsctl.core.importers.records.samples import FILES_COLUMN
-from wdsctl.core.importers.records.values import encode_json
 from wdsctl.core.samples.naming import DEFAULT_TEMPLATE, KEY_COLUMN
 
 _SAMPLES_FILE = "samples.jsonl"

@@ -23,10 +23,10 @@ from wdsctl.core.convert.exporters import PartPresence, WrittenUnit
 from wdsctl.core.convert.exporters.spool import unstorable_part_error
 from wdsctl.core.errors import DatasetError, UsageError, translate_os_errors
 from wdsctl.core.files import fsync_path, write_text
+from wdsctl.core.importers.common import values as given
+from wdsctl.core.importers.common.files import TEXT_PARTS, part_extension
+from wdsctl.core.importers.common.samples import FILES_COLUMN
 from wdsctl.core.importers.protocol import FilePart, Options, Part
-from wdsctl.core.importers.records import values as given
-from wdsctl.core.importers.records.files import TEXT_PARTS, part_extension
-from wdsctl.core.importers.records.samples import FILES_COLUMN
 from wdsctl.core.json_text import read_json
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION
 from wdsctl.core.samples.fields import did_you_mean

@@ -17,11 +17,11 @@ from wdsctl.core.convert.exporters import WrittenUnit
 from wdsctl.core.convert.exporters.spool import SampleSpool, unstorable_part_error
 from wdsctl.core.errors import translate_os_errors
 from wdsctl.core.files import fsync_path
+from wdsctl.core.importers.common import arrow
+from wdsctl.core.importers.common import values as given
+from wdsctl.core.importers.common.files import TEXT_PARTS, part_extension
+from wdsctl.core.importers.common.samples import FILES_COLUMN
 from wdsctl.core.importers.protocol import Options, Part
-from wdsctl.core.importers.records import arrow
-from wdsctl.core.importers.records import values as given
-from wdsctl.core.importers.records.files import TEXT_PARTS, part_extension
-from wdsctl.core.importers.records.samples import FILES_COLUMN
 from wdsctl.core.media.kinds import PartKind, part_kind
 from wdsctl.core.samples.naming import DEFAULT_TEMPLATE, KEY_COLUMN
 

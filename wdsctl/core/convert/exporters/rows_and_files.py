@@ -18,8 +18,8 @@ from wdsctl.core.convert.exporters.folder import PartFileWriter
 from wdsctl.core.directories import join_beneath, open_folder
 from wdsctl.core.errors import translate_os_errors
 from wdsctl.core.files import fsync_path, open_in, remove_file, rename_in, write_atomically
+from wdsctl.core.importers.common.files import exported_file_path, is_text_part
 from wdsctl.core.importers.protocol import FilePart, Part
-from wdsctl.core.importers.records.files import exported_file_path, is_text_part
 from wdsctl.core.json_text import read_json
 
 _MAX_INLINE_BYTES = 1 << 20  # longer texts are written as files

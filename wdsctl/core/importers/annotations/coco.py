@@ -33,17 +33,17 @@ from wdsctl.core.importers.annotations.coco_files import (
     list_image_folders,
     name_group,
 )
-from wdsctl.core.importers.protocol import FieldUse, FilePart, FormatMatch, Options, Source, SourceDescription
-from wdsctl.core.importers.records import values as given
-from wdsctl.core.importers.records.files import extension_of_name, find_base, make_file_part
-from wdsctl.core.importers.records.folder_files import (
+from wdsctl.core.importers.common import values as given
+from wdsctl.core.importers.common.files import extension_of_name, find_base, make_file_part
+from wdsctl.core.importers.common.folder_files import (
     normalize_split_names,
     split_of_folder,
     unused_files_findings,
     walk_folders,
 )
-from wdsctl.core.importers.records.samples import RowMapping, SourceRow
-from wdsctl.core.importers.records.source import make_row_source
+from wdsctl.core.importers.common.samples import RowMapping, SourceRow
+from wdsctl.core.importers.common.source import make_row_source
+from wdsctl.core.importers.protocol import FieldUse, FilePart, FormatMatch, Options, Source, SourceDescription
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
 

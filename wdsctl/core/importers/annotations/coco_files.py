@@ -7,9 +7,9 @@ import re
 from typing import Any
 
 from wdsctl.core.errors import DatasetError
-from wdsctl.core.importers.records.folder_files import scan_folder, split_of_folder
-from wdsctl.core.importers.records.text import JsonFile
-from wdsctl.core.importers.records.values import read_head
+from wdsctl.core.importers.common.folder_files import scan_folder, split_of_folder
+from wdsctl.core.importers.common.text import JsonFile
+from wdsctl.core.importers.common.values import read_head
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message
 

@@ -18,10 +18,9 @@ from typing import NamedTuple
 
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.errors import DatasetError, Finding, InputError, WdsctlError
-from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Part, Source, SourceDescription
-from wdsctl.core.importers.records import values as given
-from wdsctl.core.importers.records.files import extension_of_name
-from wdsctl.core.importers.records.folder_files import (
+from wdsctl.core.importers.common import values as given
+from wdsctl.core.importers.common.files import extension_of_name
+from wdsctl.core.importers.common.folder_files import (
     FolderFiles,
     ListedSamples,
     media_type_of,
@@ -29,9 +28,10 @@ from wdsctl.core.importers.records.folder_files import (
     unused_files_findings,
     walk_folders,
 )
-from wdsctl.core.importers.records.samples import SourceSample, strip_extension
-from wdsctl.core.importers.records.source import SampleSource
-from wdsctl.core.importers.records.values import encode_json, read_head
+from wdsctl.core.importers.common.samples import SourceSample, strip_extension
+from wdsctl.core.importers.common.source import SampleSource
+from wdsctl.core.importers.common.values import encode_json, read_head
+from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Part, Source, SourceDescription
 from wdsctl.core.samples.naming import safe_key
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize

@@ -19,10 +19,9 @@ from xml.parsers import expat
 
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.errors import DatasetError, Finding, InputError, WdsctlError
-from wdsctl.core.importers.protocol import FieldUse, FilePart, FormatMatch, Options, Part, Source, SourceDescription
-from wdsctl.core.importers.records import values as given
-from wdsctl.core.importers.records.files import extension_of_name
-from wdsctl.core.importers.records.folder_files import (
+from wdsctl.core.importers.common import values as given
+from wdsctl.core.importers.common.files import extension_of_name
+from wdsctl.core.importers.common.folder_files import (
     FolderFiles,
     ListedSamples,
     list_folder,
@@ -32,9 +31,10 @@ from wdsctl.core.importers.records.folder_files import (
     unused_files_findings,
     unused_finding,
 )
-from wdsctl.core.importers.records.samples import SourceSample
-from wdsctl.core.importers.records.source import SampleSource
-from wdsctl.core.importers.records.values import encode_json
+from wdsctl.core.importers.common.samples import SourceSample
+from wdsctl.core.importers.common.source import SampleSource
+from wdsctl.core.importers.common.values import encode_json
+from wdsctl.core.importers.protocol import FieldUse, FilePart, FormatMatch, Options, Part, Source, SourceDescription
 from wdsctl.core.samples.naming import safe_key
 from wdsctl.core.text import path_for_message, pluralize
 

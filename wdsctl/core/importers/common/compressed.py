@@ -16,8 +16,8 @@ from typing import IO, Any, BinaryIO, cast
 
 from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
 from wdsctl.core.errors import translate_os_errors
+from wdsctl.core.importers.common.arrow import import_arrow_module
 from wdsctl.core.importers.protocol import damaged_file_error
-from wdsctl.core.importers.records.arrow import import_arrow_module
 from wdsctl.core.storage import source_files
 from wdsctl.core.tar_header import COMPRESSION_HEAD_BYTES, detect_compression
 from wdsctl.core.urls import is_url

@@ -14,8 +14,8 @@ from urllib.parse import unquote_to_bytes
 
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.errors import DatasetError, WdsctlError
+from wdsctl.core.importers.common.files import extension_of_name, find_media_fields
 from wdsctl.core.importers.protocol import FieldUse, Options, SourceDescription
-from wdsctl.core.importers.records.files import extension_of_name, find_media_fields
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION
 from wdsctl.core.samples.conversations import (
     TURNS_KEYS,

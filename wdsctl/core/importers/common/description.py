@@ -12,21 +12,21 @@ from typing import Any
 import numpy as np
 
 from wdsctl.core.errors import Finding
-from wdsctl.core.importers.protocol import FieldUse, FilePart, SourceDescription
-from wdsctl.core.importers.records.conversations import describe_conversations
-from wdsctl.core.importers.records.files import PROBED_ROWS
-from wdsctl.core.importers.records.folder_files import (
+from wdsctl.core.importers.common.conversations import describe_conversations
+from wdsctl.core.importers.common.files import PROBED_ROWS
+from wdsctl.core.importers.common.folder_files import (
     media_type_of,
     split_of_folder,
     unused_files_findings,
     unused_finding,
 )
-from wdsctl.core.importers.records.row_splits import RowSplits
-from wdsctl.core.importers.records.samples import RowMapping, media_part_names, with_file_name
-from wdsctl.core.importers.records.source import RowReader, RowSampleReader, SampleSource, make_row_source
-from wdsctl.core.importers.records.stems import list_media, may_name_files
-from wdsctl.core.importers.records.survey import RowSurvey, contains, hash_path, repeated_values
-from wdsctl.core.importers.records.tables import iter_files
+from wdsctl.core.importers.common.row_splits import RowSplits
+from wdsctl.core.importers.common.samples import RowMapping, media_part_names, with_file_name
+from wdsctl.core.importers.common.source import RowReader, RowSampleReader, SampleSource, make_row_source
+from wdsctl.core.importers.common.stems import list_media, may_name_files
+from wdsctl.core.importers.common.survey import RowSurvey, contains, hash_path, repeated_values
+from wdsctl.core.importers.common.tables import iter_files
+from wdsctl.core.importers.protocol import FieldUse, FilePart, SourceDescription
 from wdsctl.core.samples.naming import part_name_of_field
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import join_with_and, path_for_message, pluralize

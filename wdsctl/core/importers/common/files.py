@@ -16,8 +16,8 @@ from stat import S_ISREG
 from typing import Any
 
 from wdsctl.core.errors import DatasetError, UsageError, WdsctlError, wdsctl_error_from
+from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.protocol import FilePart, Options
-from wdsctl.core.importers.records import values as given
 from wdsctl.core.media.kinds import MEDIA_EXTENSIONS
 from wdsctl.core.safe_open import is_beneath
 from wdsctl.core.samples.fields import did_you_mean

@@ -17,9 +17,9 @@ from typing import Generic, NamedTuple, TypeVar
 from wdsctl.core.dataset.raw_folder_walk import LITTER_NAMES
 from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
 from wdsctl.core.errors import DatasetError, Finding, WdsctlError, translate_os_errors
+from wdsctl.core.importers.common.files import extension_of_name
+from wdsctl.core.importers.common.samples import SourceSample, failed_sample, row_number_key
 from wdsctl.core.importers.protocol import FilePart
-from wdsctl.core.importers.records.files import extension_of_name
-from wdsctl.core.importers.records.samples import SourceSample, failed_sample, row_number_key
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION, MediaType
 from wdsctl.core.safe_open import check_beneath, is_link_outside
 from wdsctl.core.samples.naming import safe_key

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.errors import InputError
+from wdsctl.core.importers.common.folder_files import is_split_folder, partition_split, scan_folder
+from wdsctl.core.importers.common.values import read_head
 from wdsctl.core.importers.protocol import FormatMatch
-from wdsctl.core.importers.records.folder_files import is_split_folder, partition_split, scan_folder
-from wdsctl.core.importers.records.values import read_head
 from wdsctl.core.invocation import current_invocation
 from wdsctl.core.shards.in_place.kinds import INDEX_FILE
 from wdsctl.core.storage import source_files

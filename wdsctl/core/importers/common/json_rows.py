@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from wdsctl.core.errors import DatasetError, WdsctlError
-from wdsctl.core.importers.records.files import is_media_path
-from wdsctl.core.importers.records.samples import SourceRow
-from wdsctl.core.importers.records.source import RowCheckpoints, RowPosition
-from wdsctl.core.importers.records.text import JsonFile
+from wdsctl.core.importers.common.files import is_media_path
+from wdsctl.core.importers.common.samples import SourceRow
+from wdsctl.core.importers.common.source import RowCheckpoints, RowPosition
+from wdsctl.core.importers.common.text import JsonFile
 from wdsctl.core.json_text import read_json
 from wdsctl.core.text import path_for_message
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from wdsctl.core.errors import DatasetError, UsageError, WdsctlError, translate_os_errors
-from wdsctl.core.importers.records import arrow
-from wdsctl.core.importers.records.samples import SourceRow
+from wdsctl.core.importers.common import arrow
+from wdsctl.core.importers.common.samples import SourceRow
 from wdsctl.core.shards.in_place.errors import ShardFormatError
 from wdsctl.core.shards.in_place.ranges import read_offset_table
 from wdsctl.core.storage import source_files

@@ -17,7 +17,7 @@ from itertools import takewhile
 from typing import Literal, NamedTuple
 
 from wdsctl.core.dataset.config import DatasetConfig
-from wdsctl.core.importers.records.folder_files import SPLIT_NAMES, media_type_of
+from wdsctl.core.importers.common.folder_files import SPLIT_NAMES, media_type_of
 from wdsctl.core.samples.naming import MASK_WORDS
 
 #: Names of folders, in lower case, whose files are samples. A class of pictures is hardly named like this.

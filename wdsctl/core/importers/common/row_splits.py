@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 from wdsctl.core.errors import Finding, UsageError
+from wdsctl.core.importers.common.samples import RowMapping, SourceRow
 from wdsctl.core.importers.protocol import FieldUse, Options
-from wdsctl.core.importers.records.samples import RowMapping, SourceRow
 from wdsctl.core.samples.fields import did_you_mean
 from wdsctl.core.split_rules.names import MAX_SPLITS, SPLIT_VALUES, can_name_split, split_of_value
 from wdsctl.core.text import path_for_message

@@ -10,19 +10,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from wdsctl.core.errors import DatasetError, UsageError, WdsctlError
-from wdsctl.core.importers.protocol import FilePart, Options, Part
-from wdsctl.core.importers.records.conversations import (
+from wdsctl.core.importers.common.conversations import (
     check_conversation,
     is_data_url,
     list_conversation_media,
     read_data_url,
 )
-from wdsctl.core.importers.records.files import (
+from wdsctl.core.importers.common.files import (
     extension_of_name,
     make_file_part,
     path_from_allowed,
 )
-from wdsctl.core.importers.records.values import encode_json
+from wdsctl.core.importers.common.values import encode_json
+from wdsctl.core.importers.protocol import FilePart, Options, Part
 from wdsctl.core.media.sniff import extension_of_content
 from wdsctl.core.samples.naming import KEY_COLUMN, exported_key, part_name_of_field, safe_key
 from wdsctl.core.text import escape_unprintable

@@ -15,6 +15,9 @@ from types import TracebackType
 from typing import NamedTuple, Protocol
 
 from wdsctl.core.errors import DatasetError, InputError, StorageError, WdsctlError, translate_os_errors
+from wdsctl.core.importers.common.row_splits import split_of_row
+from wdsctl.core.importers.common.samples import RowMapping, RowPart, SourceRow, SourceSample, row_to_sample
+from wdsctl.core.importers.common.survey import RowSurvey, SurveyBuilder, contains, hash_text
 from wdsctl.core.importers.protocol import (
     FilePart,
     Part,
@@ -23,9 +26,6 @@ from wdsctl.core.importers.protocol import (
     SourceEntry,
     file_identity,
 )
-from wdsctl.core.importers.records.row_splits import split_of_row
-from wdsctl.core.importers.records.samples import RowMapping, RowPart, SourceRow, SourceSample, row_to_sample
-from wdsctl.core.importers.records.survey import RowSurvey, SurveyBuilder, contains, hash_text
 from wdsctl.core.storage import source_files
 from wdsctl.core.storage.storage import FileRange, LocalStorage
 from wdsctl.core.text import path_for_message

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.shard_patterns import ShardPatterns
 from wdsctl.core.errors import Finding
-from wdsctl.core.importers.records.folder_files import (
+from wdsctl.core.importers.common.folder_files import (
     PATTERN_CHARACTERS,
     SPLIT_NAMES,
     is_split_folder,

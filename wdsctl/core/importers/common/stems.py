@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from wdsctl.core.importers.records.files import is_media_path
-from wdsctl.core.importers.records.folder_files import media_type_of
-from wdsctl.core.importers.records.roles import MEDIA_FOLDERS
-from wdsctl.core.importers.records.samples import strip_extension
+from wdsctl.core.importers.common.files import is_media_path
+from wdsctl.core.importers.common.folder_files import media_type_of
+from wdsctl.core.importers.common.roles import MEDIA_FOLDERS
+from wdsctl.core.importers.common.samples import strip_extension
 from wdsctl.core.safe_open import is_link_outside
 from wdsctl.core.storage import source_files
 

@@ -11,9 +11,9 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
+from wdsctl.core.importers.common.conversations import begins_with_answer, has_media_places
+from wdsctl.core.importers.common.samples import RowMapping, SourceRow, SourceSample, media_part_names
 from wdsctl.core.importers.protocol import FilePart
-from wdsctl.core.importers.records.conversations import begins_with_answer, has_media_places
-from wdsctl.core.importers.records.samples import RowMapping, SourceRow, SourceSample, media_part_names
 from wdsctl.core.storage import source_files
 
 Hashes = NDArray[np.uint64]

@@ -17,30 +17,30 @@ from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.raw_folder_walk import LITTER_NAMES
 from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
 from wdsctl.core.errors import Finding, InputError, UsageError, WdsctlError
-from wdsctl.core.importers.protocol import FormatMatch, Options
-from wdsctl.core.importers.records.compressed import strip_compression
-from wdsctl.core.importers.records.conversations import (
+from wdsctl.core.importers.common.compressed import strip_compression
+from wdsctl.core.importers.common.conversations import (
     conversation_media_fields,
     has_conversations,
     list_conversation_references,
 )
-from wdsctl.core.importers.records.files import PROBED_ROWS, find_media_fields, is_below, list_references
-from wdsctl.core.importers.records.folder_files import (
+from wdsctl.core.importers.common.files import PROBED_ROWS, find_media_fields, is_below, list_references
+from wdsctl.core.importers.common.folder_files import (
     LITTER_FOLDERS,
     partition_split,
     scan_folder,
 )
-from wdsctl.core.importers.records.row_splits import find_split_field
-from wdsctl.core.importers.records.samples import RowMapping
-from wdsctl.core.importers.records.split_paths import (
+from wdsctl.core.importers.common.row_splits import find_split_field
+from wdsctl.core.importers.common.samples import RowMapping
+from wdsctl.core.importers.common.split_paths import (
     PathSplit,
     find_hub_splits,
     find_path_splits,
     normalize_split_name,
     path_split_findings,
 )
-from wdsctl.core.importers.records.stems import StemField, find_stem_field
-from wdsctl.core.importers.records.values import parse_list_option
+from wdsctl.core.importers.common.stems import StemField, find_stem_field
+from wdsctl.core.importers.common.values import parse_list_option
+from wdsctl.core.importers.protocol import FormatMatch, Options
 from wdsctl.core.invocation import current_invocation
 from wdsctl.core.media.kinds import MEDIA_EXTENSIONS
 from wdsctl.core.safe_open import is_link_outside

@@ -14,10 +14,10 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
 from wdsctl.core.errors import DatasetError, InputError, UsageError, WdsctlError, translate_os_errors
+from wdsctl.core.importers.common.compressed import open_text_file
+from wdsctl.core.importers.common.samples import SourceRow
+from wdsctl.core.importers.common.source import RowCheckpoints, RowPosition
 from wdsctl.core.importers.protocol import Options
-from wdsctl.core.importers.records.compressed import open_text_file
-from wdsctl.core.importers.records.samples import SourceRow
-from wdsctl.core.importers.records.source import RowCheckpoints, RowPosition
 from wdsctl.core.samples.fields import did_you_mean
 from wdsctl.core.storage import source_files
 from wdsctl.core.tar_header import detect_compression

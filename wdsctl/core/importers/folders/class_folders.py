@@ -14,8 +14,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from wdsctl.core.errors import WdsctlError
-from wdsctl.core.importers.protocol import FormatMatch
-from wdsctl.core.importers.records.folder_files import (
+from wdsctl.core.importers.common.folder_files import (
     has_split_name,
     list_folder,
     media_type_of,
@@ -23,7 +22,8 @@ from wdsctl.core.importers.records.folder_files import (
     split_of_folder,
     walk_folders,
 )
-from wdsctl.core.importers.records.samples import strip_extension
+from wdsctl.core.importers.common.samples import strip_extension
+from wdsctl.core.importers.protocol import FormatMatch
 from wdsctl.core.media.kinds import MediaType
 from wdsctl.core.safe_open import check_entries_beneath
 from wdsctl.core.samples.naming import split_name

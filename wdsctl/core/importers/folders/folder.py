@@ -10,10 +10,10 @@ from typing import cast
 
 from wdsctl.core.dataset.raw_folder import OnMissing, RawListing, list_raw_folder
 from wdsctl.core.errors import Finding, WdsctlError
+from wdsctl.core.importers.common import values as given
+from wdsctl.core.importers.common.samples import SourceSample
+from wdsctl.core.importers.common.source import SampleSource
 from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Source, SourceDescription
-from wdsctl.core.importers.records import values as given
-from wdsctl.core.importers.records.samples import SourceSample
-from wdsctl.core.importers.records.source import SampleSource
 from wdsctl.core.importers.splits.folders import split_folder_findings
 from wdsctl.core.samples.naming import KEY_RULES, dotless_key, parse_key_rule, split_name
 from wdsctl.core.storage import source_files

@@ -20,6 +20,18 @@ from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.errors import Finding, InputError, Severity, WdsctlError, translate_os_errors
 from wdsctl.core.importers.class_names import read_class_names
+from wdsctl.core.importers.common import values as given
+from wdsctl.core.importers.common.files import extension_of_name
+from wdsctl.core.importers.common.folder_files import (
+    digest_of_folder,
+    list_folder,
+    media_type_of,
+    unused_files_findings,
+    walk_files,
+    walk_folders,
+)
+from wdsctl.core.importers.common.samples import SourceSample, failed_sample, row_number_key, strip_extension
+from wdsctl.core.importers.common.source import SampleSource
 from wdsctl.core.importers.folders.class_folders import ClassLayout, find_layout, match_class_folders
 from wdsctl.core.importers.protocol import (
     FieldUse,
@@ -30,18 +42,6 @@ from wdsctl.core.importers.protocol import (
     Source,
     SourceDescription,
 )
-from wdsctl.core.importers.records import values as given
-from wdsctl.core.importers.records.files import extension_of_name
-from wdsctl.core.importers.records.folder_files import (
-    digest_of_folder,
-    list_folder,
-    media_type_of,
-    unused_files_findings,
-    walk_files,
-    walk_folders,
-)
-from wdsctl.core.importers.records.samples import SourceSample, failed_sample, row_number_key, strip_extension
-from wdsctl.core.importers.records.source import SampleSource
 from wdsctl.core.media.kinds import MediaType
 from wdsctl.core.samples.naming import safe_key
 from wdsctl.core.storage import source_files

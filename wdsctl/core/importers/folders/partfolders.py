@@ -22,11 +22,9 @@ from typing import NamedTuple
 
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.errors import Finding, InputError, WdsctlError, translate_os_errors
-from wdsctl.core.importers.folders.class_folders import CLASSES_SCORE
-from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Source, SourceDescription
-from wdsctl.core.importers.records import values as given
-from wdsctl.core.importers.records.files import extension_of_name
-from wdsctl.core.importers.records.folder_files import (
+from wdsctl.core.importers.common import values as given
+from wdsctl.core.importers.common.files import extension_of_name
+from wdsctl.core.importers.common.folder_files import (
     ListedSamples,
     PairedFiles,
     PairedFolder,
@@ -38,7 +36,7 @@ from wdsctl.core.importers.records.folder_files import (
     unused_files_findings,
     walk_folders,
 )
-from wdsctl.core.importers.records.roles import (
+from wdsctl.core.importers.common.roles import (
     MEDIA_FOLDERS,
     PAIRED_SHARE,
     TEXTS,
@@ -47,8 +45,10 @@ from wdsctl.core.importers.records.roles import (
     role_config,
     split_folder_role,
 )
-from wdsctl.core.importers.records.samples import strip_extension
-from wdsctl.core.importers.records.source import SampleSource
+from wdsctl.core.importers.common.samples import strip_extension
+from wdsctl.core.importers.common.source import SampleSource
+from wdsctl.core.importers.folders.class_folders import CLASSES_SCORE
+from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Source, SourceDescription
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
 

@@ -16,10 +16,9 @@ from itertools import islice
 from typing import NamedTuple
 
 from wdsctl.core.errors import Finding, InputError, WdsctlError
-from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Source, SourceDescription
-from wdsctl.core.importers.records import values as given
-from wdsctl.core.importers.records.files import extension_of_name
-from wdsctl.core.importers.records.folder_files import (
+from wdsctl.core.importers.common import values as given
+from wdsctl.core.importers.common.files import extension_of_name
+from wdsctl.core.importers.common.folder_files import (
     ListedSamples,
     PairedFiles,
     PairedFolder,
@@ -29,7 +28,7 @@ from wdsctl.core.importers.records.folder_files import (
     unused_files_findings,
     walk_folders,
 )
-from wdsctl.core.importers.records.roles import (
+from wdsctl.core.importers.common.roles import (
     PAIRED_SHARE,
     SEPARATORS,
     TEXTS,
@@ -38,8 +37,9 @@ from wdsctl.core.importers.records.roles import (
     split_infix,
     split_role,
 )
-from wdsctl.core.importers.records.samples import strip_extension
-from wdsctl.core.importers.records.source import SampleSource
+from wdsctl.core.importers.common.samples import strip_extension
+from wdsctl.core.importers.common.source import SampleSource
+from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Source, SourceDescription
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
 

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.dataset.sequences import FLOATS, IMAGE, TEXT
 from wdsctl.core.errors import DatasetError
+from wdsctl.core.importers.common import arrow
 from wdsctl.core.importers.lerobot.metadata import INDEX_COLUMNS, Episode, Feature, RobotDataset, open_parquet_file
 from wdsctl.core.importers.protocol import damaged_file_error
-from wdsctl.core.importers.records import arrow
 from wdsctl.core.samples.naming import KEY_COLUMN
 from wdsctl.core.text import path_for_message
 

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from wdsctl.core.dataset.sequences import IMAGE, VALUE_DTYPES, VIDEO
 from wdsctl.core.errors import DatasetError, InputError, translate_os_errors
+from wdsctl.core.importers.common import arrow
+from wdsctl.core.importers.common.files import resolve_reference
 from wdsctl.core.importers.protocol import damaged_file_error, read_json_object
-from wdsctl.core.importers.records import arrow
-from wdsctl.core.importers.records.files import resolve_reference
 from wdsctl.core.json_text import read_json
 from wdsctl.core.samples.fields import did_you_mean
 from wdsctl.core.storage import source_files

@@ -15,8 +15,8 @@ from wdsctl.core.catalog.read import read_current_generation
 from wdsctl.core.dataset.location import DatasetLocation, shell_command, shell_command_at
 from wdsctl.core.dataset.shard_names import shard_format
 from wdsctl.core.errors import Finding
-from wdsctl.core.importers.records.files import PROBED_ROWS
-from wdsctl.core.importers.records.row_splits import SPLIT_FIELDS, find_split_field
+from wdsctl.core.importers.common.files import PROBED_ROWS
+from wdsctl.core.importers.common.row_splits import SPLIT_FIELDS, find_split_field
 from wdsctl.core.json_text import read_json
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.split_rules.rule import SplitRule

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.errors import Finding
-from wdsctl.core.importers.records.folder_files import is_split_folder, partition_split, split_of_folder
+from wdsctl.core.importers.common.folder_files import is_split_folder, partition_split, split_of_folder
 from wdsctl.core.split_rules.names import NO_SPLIT, STANDARD_SPLITS
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
 

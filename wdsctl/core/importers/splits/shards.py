@@ -6,7 +6,7 @@ from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.dataset.shard_names import shard_format
 from wdsctl.core.errors import Finding
-from wdsctl.core.importers.records.split_paths import (
+from wdsctl.core.importers.common.split_paths import (
     PathSplit,
     configuration_findings,
     find_path_splits,
