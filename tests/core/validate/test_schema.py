@@ -70,6 +70,11 @@ def test_image_field_without_image_content_is_reported() -> None:
     assert check_vqa({"q": "?"}, b"plain text") == [("WDS149", "image must be an image, but its part is text")]
 
 
+def test_image_field_accepts_jpeg_xl_without_container() -> None:
+    parts = {"jxl": b"\xff\x0a\xfa\x7f" + bytes(range(60)), "cls": b"1"}
+    assert check_schema("ImageClassificationSample", {"image": "jxl", "label": "cls"}, parts) == []
+
+
 @pytest.mark.parametrize(
     ("caption", "source"),
     [(b"", "txt"), (b" \n", "txt"), (b'{"c": ""}', "txt[c]")],

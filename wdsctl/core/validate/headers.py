@@ -33,7 +33,7 @@ def has_known_header(part: str) -> bool:
 def read_part_header(read: ReadShard, part: PartToCheck) -> tuple[bytes, SniffedContent]:
     """The first bytes of a part, and their sniffed format."""
     head = read(part.offset, min(part.size, HEADER_READ_BYTES))
-    return head, sniff(head, part.size)
+    return head, sniff(head, part.size, name=part.part)
 
 
 def check_header(

@@ -253,7 +253,7 @@ def _image_size(read: ReadPart, image: PartToCheck | None) -> tuple[int, int]:
     if image is None or not image.size:
         return 0, 0
     head = read(image, 0, min(image.size, HEADER_READ_BYTES))
-    content = sniff(head, image.size)
+    content = sniff(head, image.size, name=image.part)
     source = ByteRangeFile(partial(read, image), image.size, head=head)
     facts = probe_media(source, content) if content.kind == "image" else None
     if not isinstance(facts, ImageFacts):
@@ -288,7 +288,8 @@ class _MediaPlaceholder(NamedTuple):
 
 
 def _sniff_medium(read: ReadPart, part: PartToCheck) -> _MediaPlaceholder:
-    return _MediaPlaceholder(sniff(read(part, 0, min(part.size, HEADER_READ_BYTES)), part.size).kind)
+    head = read(part, 0, min(part.size, HEADER_READ_BYTES))
+    return _MediaPlaceholder(sniff(head, part.size, name=part.part).kind)
 
 
 def _read_field_value(
