@@ -398,9 +398,9 @@ Reasons for missed targets. Times in microseconds and milliseconds come from the
   from windows of two epochs in each of the hundred sources, and one of these windows is computed only for them.
 - **Clips of a video of ten minutes:** a run cuts for 0.2 s, and single runs on this machine differ by half. Seven more
   alternating runs gave a median of 2.2 times; another machine had 2.32.
-- **Lines of 400 bytes:** this limit is absolute, and the machine of 28 November takes 1.4 to 2.5 times as long as that of
-  24 November, which had 0.77 GB/s and 0.88 GB/s. Five alternating runs on one of its better hours gave 0.63 GB/s for both
-  rows, and the same for the package before its folders were rearranged.
+- **Lines of 400 bytes:** this limit is absolute, and the machine of 28 November takes 1.4 to 2.5 times as long as that
+  of 24 November, which had 0.77 GB/s and 0.88 GB/s. Five alternating runs in one of its better hours gave 0.63 GB/s for
+  both rows, and the same for the package before its folders were rearranged.
 - **A store with late answers, 2 workers:** on this machine the same loader differs by 45 % between rounds, also from a
   disk. Without workers, the figure is 1.03; another machine had 0.95 for both.
 """
