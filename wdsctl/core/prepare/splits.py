@@ -16,6 +16,7 @@ from wdsctl.core.importers.splits.folders import split_folder_findings
 from wdsctl.core.importers.splits.shards import split_findings_in_place
 from wdsctl.core.media.kinds import MEDIA_EXTENSIONS
 from wdsctl.core.prepare.request import PrepareRequest
+from wdsctl.core.samples.field_path import PartAccess
 from wdsctl.core.split.split import SplitReport
 from wdsctl.core.split_rules.rule import SplitBy
 
@@ -92,5 +93,5 @@ def _group_of_file(browser: CatalogBrowser) -> str:
     parts = browser.part_names()
     if REFERENCES_PART in parts:
         return f"part:{REFERENCES_PART}"
-    media = [part for part in parts if part.rpartition(".")[2].lower() in MEDIA_EXTENSIONS]
+    media = [str(PartAccess(part)) for part in parts if part.rpartition(".")[2].lower() in MEDIA_EXTENSIONS]
     return f"part:{','.join(media)}" if media else _UNKNOWN_GROUP
