@@ -112,13 +112,13 @@ class PartContentStats:
 
 
 def count_part_content(
-    stats: PartContentStats, source: ByteRangeFile, known_facts: MediumFacts | Unreadable | None
+    stats: PartContentStats, name: str, source: ByteRangeFile, known_facts: MediumFacts | Unreadable | None
 ) -> None:
-    """Add one part, whose first bytes are in `source.head`. Raises storage errors if it reads more."""
+    """Add one part `name`, whose first bytes are in `source.head`. Raises storage errors if it reads more."""
     if known_facts is not None:
         stats.add_medium(known_facts)
         return
-    content = sniff(source.head, source.size)
+    content = sniff(source.head, source.size, name=name)
     if content.format == "npy":
         array = array_facts(source, values=False)
         shape = f" of {array.dtype}, {' x '.join(map(str, array.shape)) or 'one number'}" if array else ""
@@ -126,7 +126,7 @@ def count_part_content(
         return
     if content.kind in ("text", "integer", "number") and len(source.head) < source.size <= MAX_PREVIEW_JSON_BYTES:
         source.head = source.read(source.size) or b""
-    part = inspect_part("", 0, source)
+    part = inspect_part(name, 0, source)
     if part.facts is not None:
         stats.add_medium(part.facts, part.format)
         return

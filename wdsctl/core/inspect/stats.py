@@ -225,7 +225,8 @@ class _ContentReader:
     ) -> None:
         head = storage.read(*head_range) if known_facts is None else b""
         source = ByteRangeFile.from_storage(storage, head_range.path, part.offset, part.size, head=head)
-        count_part_content(self.contents.setdefault(part.name, PartContentStats()), source, known_facts)
+        stats = self.contents.setdefault(part.name, PartContentStats())
+        count_part_content(stats, part.name, source, known_facts)
         if source.failure:
             raise source.failure
         self.read_bytes += len(head) + source.fetched_bytes
