@@ -251,14 +251,14 @@ def test_chosen_and_rejected_answers_are_preference_samples(tmp_path: Path) -> N
     assert {index: error.code for index, error in read_errors(f"{root}/t.json").items()} == {1: "WDS161"}
 
 
-def test_images_of_conversations_are_found_in_any_folder_beside_file(tmp_path: Path) -> None:
+def test_images_of_conversations_are_found_in_any_subfolder(tmp_path: Path) -> None:
     rows = [conversation("<image> hi", "x", id="a", image="a.jpg")]
     root = a_folder(tmp_path, {"t.json": json.dumps(rows).encode(), "pictures/a.jpg": b"A", "empty/b.jpg": b"B"})
 
     assert read_samples(f"{root}/t.json")["a"]["jpg"] == b"A"
 
 
-def test_images_of_conversations_beside_folder_of_file_need_option(tmp_path: Path) -> None:
+def test_images_outside_folder_of_conversations_need_option(tmp_path: Path) -> None:
     rows = [conversation("<image> hi", "x", id="a", image="images/a.jpg")]
     root = a_folder(tmp_path, {"json/t.json": json.dumps(rows).encode(), "images/a.jpg": b"A"})
 
