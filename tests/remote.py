@@ -95,13 +95,14 @@ class DelayedFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
     async def _cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
         number = len(self.reads)
         self.reads.append((path, start or 0, end or 0))
-        self.running_requests[0] += 1
-        self.running_requests[1] = max(self.running_requests)
+        running = self.running_requests  # a request may end after the test that made it
+        running[0] += 1
+        running[1] = max(running)
         try:
             await self._wait_for_trip()
             await asyncio.sleep(self.delay[0] + sum(late(number) for late in self.late))
         finally:
-            self.running_requests[0] -= 1
+            running[0] -= 1
         if path not in self.files:
             raise FileNotFoundError(path)
         data = self.files[path][start:end]
@@ -139,7 +140,7 @@ class DelayedFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
     def reset(cls) -> None:
         for records in (cls.files, cls.reads, cls.metadata_requests, cls.fault, cls.late):
             records.clear()
-        cls.running_requests[:] = [0, 0]
+        cls.running_requests = [0, 0]
         cls.delay[:] = [0.0]
         cls.counts_trips[:] = [False]
         cls.parked.clear()
