@@ -21,9 +21,12 @@ from tests.core.split_sets import (
     splits_of,
     video_shards,
 )
+from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import InputError, StorageError, UsageError
 from wdsctl.core.index.index import index
+from wdsctl.core.shards.read_parts import BLOCK_BYTES
 from wdsctl.core.split.split import split_by_ratios
+from wdsctl.core.split.values import ValueUnit, read_value_hashes
 from wdsctl.core.split_rules.excludes import Excludes
 from wdsctl.core.split_rules.rule import SplitRule
 
@@ -41,6 +44,20 @@ def test_group_is_in_one_split_and_new_samples_join_it(tmp_path: Path, value: st
     assert {sample: after[sample] for sample in before} == before
     assert all(len(names) == 1 for names in splits_by_video(after).values())
     assert len(splits_by_video(after)) == 200 // VIDEO_SAMPLES
+
+
+def test_pictures_and_large_parts_are_values_by_their_bytes(tmp_path: Path) -> None:
+    large = b"\x01" * BLOCK_BYTES
+    parts = {"0.mp4": large + b"a", "1.mp4": large + b"b", "2.mp4": large + b"a", "3.jpg": b"\xff1", "4.jpg": b"\xff1"}
+    root = a_dataset(tmp_path, {"a.tar": {**parts, "5.txt": b"x"}})
+    index(root)
+
+    unit = ValueUnit(root, locate(root).offsets_path(1), 0, 0, "part:jpg,mp4")
+    hashes = read_value_hashes(unit).hashes.tolist()
+
+    assert hashes[0] == hashes[2] != hashes[1]
+    assert hashes[3] == hashes[4] != hashes[0]
+    assert hashes[5] == 0
 
 
 def test_grouped_splits_are_independent_of_workers(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from wdsctl.core.urls import is_url, redact_secrets
 
 READ_BATCH_BYTES = 16 << 20  # bytes that one batch reads and holds; a larger item is read alone
 READ_BATCH_ITEMS = 4096
+BLOCK_BYTES = 8 << 20  # of parts that are too large to be read as a whole
 
 ItemT = TypeVar("ItemT")
 
@@ -67,6 +68,13 @@ def read_parts(
         read = iter(shard.storage.read_many([each for _, some in batch for each in some]))
         for item, some in batch:
             yield item, [next(read) for _ in some]
+
+
+def read_blocks(shard: IndexedShard, part: PartRange) -> Iterator[bytes]:
+    """Yield the bytes of a part in blocks of `BLOCK_BYTES`. Raises StorageError and PermissionDenied."""
+    _, offset, size = part
+    for start in range(0, size, BLOCK_BYTES):
+        yield shard.storage.read(shard.path, offset + start, min(BLOCK_BYTES, size - start))
 
 
 def batch_ranges(

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.errors import PermissionDenied, StorageDown, StorageError
 from wdsctl.core.offsets.read import open_cached_offsets
-from wdsctl.core.shards.read_parts import IndexedShard, read_parts
+from wdsctl.core.shards.read_parts import BLOCK_BYTES, IndexedShard, read_blocks, read_parts
 
-HASH_READ_BYTES = 8 << 20  # larger parts are read in blocks of this size
 MAX_BUCKET_FILES = 256  # open files
 
 #: A sample: 16 bytes of hash, and its row in the offsets file.
@@ -69,7 +68,7 @@ def _hash_samples(shard: IndexedShard, unit: HashUnit) -> ShardHashes:
         for row in (shard.first_row + unit.positions).tolist()
     )
     selection = (
-        ((row, parts), [part for part in parts if part[2] <= HASH_READ_BYTES])
+        ((row, parts), [part for part in parts if part[2] <= BLOCK_BYTES])
         for row, parts in rows
         if any(size for _, _, size in parts)  # empty parts do not count as copies of each other
     )
@@ -78,14 +77,11 @@ def _hash_samples(shard: IndexedShard, unit: HashUnit) -> ShardHashes:
     for (row, parts), data in read_parts(shard, selection):
         small = iter(data)
         digest = blake2b(digest_size=16)
-        for name, offset, size in parts:
+        for part in parts:
+            name, _, size = part
             digest.update(f"{name}\0{size}\0".encode("utf-8", "surrogatepass"))
-            if size <= HASH_READ_BYTES:
-                digest.update(next(small))
-            else:
-                for start in range(0, size, HASH_READ_BYTES):
-                    block_bytes = min(HASH_READ_BYTES, size - start)
-                    digest.update(shard.storage.read(shard.path, offset + start, block_bytes))
+            for block in [next(small)] if size <= BLOCK_BYTES else read_blocks(shard, part):
+                digest.update(block)
             total += size
         high, low = digest.digest()[:8], digest.digest()[8:]
         records.append((int.from_bytes(high, "little"), int.from_bytes(low, "little"), row))

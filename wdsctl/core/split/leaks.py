@@ -96,8 +96,8 @@ def find_leaks(
     """Find samples of different splits of a set whose `parts` are equal: byte by byte, as far as 128 bits of hash show.
 
     By default images, audio, videos and arrays are compared, in a polylithic dataset with shared media the references
-    to them, or whole samples if there are none. Raises InputError
-    WDS211 if there is no such set, UsageError if no sample has such a part.
+    to them, or whole samples if there are none. Raises InputError WDS211 if there is no such set, UsageError if no
+    sample has such a part, or if media are stored apart and not shared.
     """
     location = locate(root, catalog)
     check_shard_catalog(location)

@@ -32,7 +32,7 @@ from wdsctl.core.job_results import EncodedResult, ResultFolder
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.offsets.read import Offsets, open_cached_offsets
 from wdsctl.core.samples.field_path import EVERY_ITEM, PathStep, parse_field_path
-from wdsctl.core.shards.read_parts import IndexedShard, PartRange, read_parts
+from wdsctl.core.shards.read_parts import BLOCK_BYTES, IndexedShard, PartRange, read_blocks, read_parts
 from wdsctl.core.split.context import SplitContext
 from wdsctl.core.split_rules.names import MAX_SPLITS, can_name_split, split_of_value
 from wdsctl.core.urls import is_url
@@ -70,7 +70,8 @@ class ValueSpec:
         return match[1] if match.re.groups else match[0]
 
     def value_from_part(self, part: str, data: bytes) -> str | None:
-        """The value in a part; None if it is empty, absent or null, or if a part with steps is not JSON.
+        """The value in a part that is read as a whole; None if it is empty, absent or null, or if a part with steps is
+        not JSON.
 
         1 and "1" are the same value, so that a group is not divided because of how it was written. The value of a whole
         part that is no UTF-8 is a hash of its bytes: pictures are equal if their bytes are.
@@ -80,7 +81,7 @@ class ValueSpec:
             try:
                 return data.decode("utf-8-sig").strip() or None
             except UnicodeDecodeError:
-                return _BYTES_PREFIX + blake2b(data, digest_size=16).hexdigest()
+                return _value_from_bytes([data])
         try:
             value = _follow_steps(json.loads(data.decode("utf-8-sig")), steps)
             if value is None or isinstance(value, str):
@@ -88,6 +89,13 @@ class ValueSpec:
             return str(value) if type(value) is int else json.dumps(value, sort_keys=True, ensure_ascii=False)
         except (ValueError, LookupError, TypeError, RecursionError):
             return None
+
+
+def _value_from_bytes(blocks: Iterable[bytes]) -> str:
+    digest = blake2b(digest_size=16)
+    for block in blocks:
+        digest.update(block)
+    return _BYTES_PREFIX + digest.hexdigest()
 
 
 @lru_cache(maxsize=16)
@@ -352,15 +360,21 @@ def hash_value(value: str) -> int:
 
 
 def _values_from_parts(unit: ValueUnit, offsets: Offsets, spec: ValueSpec) -> Iterator[tuple[int, str | None]]:
-    """(row, value) of the samples that have one of the parts. If a sample has it twice, the first one counts."""
+    """(row, value) of the samples that have one of the parts. If a sample has it twice, the first one counts.
+
+    A part that is too large for a text, such as a video, is hashed in blocks.
+    """
     with closing(IndexedShard(unit.root, offsets, unit.shard_index)) as shard:
         selection = (
-            ((row, part[0]), [part])
+            ((row, part), [part] if part[2] <= BLOCK_BYTES or spec.steps_by_part[part[0]] else [])
             for row in range(shard.first_row, shard.end_row)
             if (part := _find_part(offsets.parts(row), spec.steps_by_part))
         )
-        for (row, name), [data] in read_parts(shard, selection):
-            yield row, spec.value_from_part(name, bytes(data))
+        for (row, part), whole in read_parts(shard, selection):
+            if whole:
+                yield row, spec.value_from_part(part[0], bytes(whole[0]))
+            else:
+                yield row, _value_from_bytes(read_blocks(shard, part))
 
 
 def _find_part(parts: Iterable[PartRange], names: Iterable[str]) -> PartRange | None:

@@ -139,6 +139,7 @@ def rank_turns(layout: LaneLayout, batches_drawn: int, rank: int, world: int) ->
         )
     _current_turn(layout, batches_drawn)
     drawn = batches_drawn - layout.first_batch
+    # Batch turn * count + lane is the first one of a lane that is not before batch drawn + rank.
     taken = {lane: -((lane - drawn - rank) // count) for lane in lanes_of_rank(count, drawn, rank, world)}
     return _build_turns(layout, taken)
 
