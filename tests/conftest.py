@@ -27,6 +27,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # No user's configuration affects a test or the processes that it starts.
 for _name in [name for name in os.environ if name.startswith("WDSCTL_")]:
     del os.environ[_name]
+# The programs that tests start buffer their output, as those of users do.
+os.environ.pop("PYTHONUNBUFFERED", None)
 # Nor does a coding agent that runs the tests.
 for _name in AGENT_VARIABLES:
     os.environ.pop(_name, None)

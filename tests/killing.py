@@ -13,6 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import children
+
 _SITECUSTOMIZE_FOLDER = Path(__file__).parent / "dying"
 _TIMEOUT_SECONDS = 60  # for orphans to exit; normally they exit at once
 
@@ -46,7 +48,7 @@ def run_and_kill(command: Sequence[str | Path], moment: Moment, counted: Path) -
     Another exit code fails the test, as do workers that stay alive.
     """
     env = environment(moment, counted)
-    process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, start_new_session=True)
+    process = children.Popen(command, env=env, stdout=subprocess.DEVNULL, start_new_session=True)
     code = process.wait()
     assert code in (0, -signal.SIGKILL)
     deadline = time.monotonic() + _TIMEOUT_SECONDS
@@ -81,7 +83,7 @@ def kill_moments(command: Sequence[str | Path], seam: str, number: int, counted:
 
 def kill_after_random_delay(command: Sequence[str | Path], most: float, rng: random.Random) -> None:
     """Kill the command and its workers after at most `most` seconds; nothing can be asserted about the moment."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+    process = children.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
     time.sleep(rng.uniform(0, most))
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import children
 from wdsctl.core.progress import SilentProgress
 from wdsctl.core.remote_catalogs.pull import forget_pulls
 
@@ -63,7 +64,7 @@ main()
 
 def run_until_killed(home: Path, moment: str, *arguments: str) -> bool:
     """Run a command that kills itself at `moment`, such as `MODULE:CLASS NAME NTH before`. False if it completed."""
-    result = subprocess.run(
+    result = children.run(
         [sys.executable, "-c", _DYING, moment, *arguments],
         env={**os.environ, "XDG_DATA_HOME": str(home)},
         capture_output=True,
@@ -76,7 +77,7 @@ def run_until_killed(home: Path, moment: str, *arguments: str) -> bool:
 
 def run_command(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command on a machine."""
-    return subprocess.run(
+    return children.run(
         [sys.executable, "-m", "wdsctl", *arguments],
         env={**os.environ, "XDG_DATA_HOME": str(home)},
         capture_output=True,

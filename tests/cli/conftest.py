@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
+from tests import children
 from tests.cli.json_schema import check
 from wdsctl.cli.main import main
 from wdsctl.cli.output import render_text
@@ -78,7 +79,7 @@ def run_in_process() -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run `python -m wdsctl ARGV` in a separate interpreter."""
 
     def call(*argv: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return children.run(
             [sys.executable, "-m", "wdsctl", *argv], capture_output=True, text=True, timeout=60, check=False, **options
         )
 

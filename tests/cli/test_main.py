@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import typer.models
 
+from tests import children
 from tests.build import some_shards
 from tests.cli.conftest import Stream, Wdsctl
 from wdsctl.cli.app import build_full_app
@@ -260,7 +261,7 @@ def test_full_disk_on_stdout_is_reported_with_code(wdsctl: Wdsctl) -> None:
 @pytest.mark.parametrize("argv", [["explain"], ["explain", "--json"], ["explain", "WDS102"], ["--help"], ["ls", "-h"]])
 def test_full_stdout_prints_one_error_and_exits_with_3(argv: list[str]) -> None:
     with open("/dev/full", "w") as full:
-        result = subprocess.run(
+        result = children.run(
             [sys.executable, "-m", "wdsctl", *argv], stdout=full, stderr=subprocess.PIPE, timeout=60, check=False
         )
     assert (result.returncode, result.stderr.count(b"\n")) == (3, 3)
@@ -269,7 +270,7 @@ def test_full_stdout_prints_one_error_and_exits_with_3(argv: list[str]) -> None:
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
 def test_full_stderr_keeps_exit_code() -> None:
     with open("/dev/full", "w") as full:
-        result = subprocess.run(
+        result = children.run(
             [sys.executable, "-m", "wdsctl", "index"], stdout=full, stderr=full, timeout=60, check=False
         )
     assert result.returncode == 2
@@ -295,7 +296,7 @@ def test_wdsctl_runs_as_module(run_in_process: InAProcess) -> None:
 def test_closed_pipe_exits_quietly(argv: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    result = subprocess.run(
+    result = children.run(
         [sys.executable, "-m", "wdsctl", *argv], stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False
     )
     os.close(writer)

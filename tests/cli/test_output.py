@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import children
 from tests.cli.conftest import Stream
 from tests.loader.datasets import a_shard, numbered
 from wdsctl.cli import output
@@ -126,7 +127,7 @@ def test_full_stderr_does_not_stop_command(tmp_path: Path) -> None:
     a_shard(tmp_path / "data" / "a.tar", [("000000", numbered(0))])
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "wdsctl", "prepare", str(tmp_path / "data"), "--json"]
-        result = subprocess.run(command, stderr=full, stdout=subprocess.PIPE, timeout=60, check=False)
+        result = children.run(command, stderr=full, stdout=subprocess.PIPE, timeout=60, check=False)
 
     assert result.returncode == 0
     assert json.loads(result.stdout)["command"] == "prepare"

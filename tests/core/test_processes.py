@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import children
 from wdsctl.core.errors import DatasetError, StorageError
 from wdsctl.core.jobs import LocalProcesses
 from wdsctl.core.processes import warm_up_workers
@@ -134,7 +135,7 @@ except StorageError as error:
     print(error.code, error.where == "", error.message)
 """
     for free in ("0", "3", "8"):  # too few for the server, for its pipes, for the workers
-        completed = subprocess.run(
+        completed = children.run(
             [sys.executable, "-c", program],
             env=os.environ | {"FREE": free},
             capture_output=True,
@@ -194,7 +195,7 @@ def busy(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(tests=os.path.dirname(__file__), folder=str(folder)))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(
+    with children.Popen(
         [sys.executable, script],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -264,7 +265,7 @@ except KeyboardInterrupt:
     print("interrupted")
 """
     command = [sys.executable, "-c", script, *moment.split()]
-    completed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    completed = children.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (completed.stdout, completed.stderr) == ("interrupted\n", "")
 
 
@@ -286,7 +287,7 @@ def unit(seconds):
 sys.unraisablehook = processes._stop_after_destructor
 processes._run_in_worker(unit, 30)
 """
-    completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=False)
+    completed = children.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=False)
 
     assert (completed.returncode, completed.stderr) == (1, "")
 

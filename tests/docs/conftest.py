@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import children
 from tests.docs.pages import ROOT
 from wdsctl.core.index.request import IndexRequest, MediaRequest
 from wdsctl.core.prepare.prepare import prepare
@@ -28,7 +28,7 @@ def example_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("example_data")
     script = str(ROOT / "examples" / "make_raw_folder.py")
     arguments = [str(folder / "raw"), "--samples", "120", "--size", "32"]
-    subprocess.run([sys.executable, script, *arguments], check=True, capture_output=True)
+    children.run([sys.executable, script, *arguments], check=True, capture_output=True)
     options = PrepareRequest(
         shard_samples=20,
         split={"train": 8, "val": 1, "test": 1},

@@ -8,7 +8,6 @@ import json
 import re
 import shutil
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Iterator
 from itertools import pairwise
@@ -18,6 +17,7 @@ from types import ModuleType
 import pytest
 import yaml
 
+from tests import children
 from tests.docs.pages import PAGES, ROOT, Block, blocks, commands, name_of
 from wdsctl.cli.main import main
 from wdsctl.core.dataset.config import parse_config
@@ -92,7 +92,9 @@ def run_command(words: list[str]) -> str:
         assert code == 0, err.getvalue()
         return out.getvalue()
     assert program == "python", f"no test runs {program}: mark the block"
-    completed = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
+    completed = children.run(
+        [sys.executable, *arguments], capture_output=True, text=True, check=False, parent="training"
+    )
     assert completed.returncode == 0, completed.stderr
     return completed.stdout
 
@@ -135,7 +137,7 @@ def test_readme_runs_and_its_training_resumes_exactly_without_warnings() -> None
     Path("checkpoint.pt").unlink()
     Path("once.py").write_text(Path("train.py").read_text(encoding="utf-8").replace("step + 20", "step + 40"), "utf-8")
 
-    once = subprocess.run([sys.executable, "once.py"], capture_output=True, text=True, check=True)
+    once = children.run([sys.executable, "once.py"], capture_output=True, text=True, check=True, parent="training")
 
     assert [line.split()[0] for line in twice.splitlines()] == [str(step) for step in range(1, 41)]
     assert twice == once.stdout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -10,6 +9,7 @@ from types import ModuleType
 
 import pytest
 
+from tests import children
 from tests.docs.pages import ROOT
 from wdsctl.cli.app import build_full_app
 from wdsctl.core.catalog import schema
@@ -31,7 +31,7 @@ def generator() -> ModuleType:
 
 
 def test_generated_pages_are_up_to_date() -> None:
-    completed = subprocess.run([sys.executable, str(SCRIPT), "--check"], capture_output=True, text=True, check=False)
+    completed = children.run([sys.executable, str(SCRIPT), "--check"], capture_output=True, text=True, check=False)
 
     assert (completed.returncode, completed.stdout) == (0, "")
 

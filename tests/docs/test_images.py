@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from benchmarks.chart import THEMES, draw_chart
 from benchmarks.places import RESULTS
 from benchmarks.results import load_subjects
+from tests import children
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 IMAGES = REPOSITORY / "docs" / "images"
@@ -18,7 +18,7 @@ IMAGES = REPOSITORY / "docs" / "images"
 
 def test_recording_shows_output_of_commands() -> None:
     script = [sys.executable, str(REPOSITORY / "docs" / "recording.py"), "--check"]
-    completed = subprocess.run(script, capture_output=True, text=True, timeout=120, check=False)
+    completed = children.run(script, capture_output=True, text=True, timeout=120, check=False)
     assert (completed.returncode, completed.stdout) == (0, "")
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import children
 from wdsctl.cli.main import main
 from wdsctl.core.index.request import IndexRequest, MediaRequest
 from wdsctl.core.prepare.prepare import prepare
@@ -103,12 +103,13 @@ def test_scripts_report_errors_in_one_line(tmp_path: Path, capsys: pytest.Captur
 
 @pytest.mark.slow
 def test_make_demo_media_succeeds() -> None:
-    completed = subprocess.run(
+    completed = children.run(
         [sys.executable, str(ROOT / "examples" / "demo_media.py")],
         capture_output=True,
         text=True,
         timeout=280,
         check=False,
+        parent="training",
     )
 
     assert completed.returncode == 0, completed.stdout + completed.stderr

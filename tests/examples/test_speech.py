@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import children
 from tests.docs.pages import ROOT, blocks
 from tests.examples.loading import EXAMPLES, load_script
 from wdsctl.cli.main import main
@@ -105,12 +105,13 @@ def test_page_shows_code_of_example() -> None:
 
 @pytest.mark.slow
 def test_make_demo_speech_succeeds() -> None:
-    completed = subprocess.run(
+    completed = children.run(
         [sys.executable, str(EXAMPLES / "demo_speech.py"), "--steps", "60"],
         capture_output=True,
         text=True,
         timeout=280,
         check=False,
+        parent="training",
     )
 
     assert completed.returncode == 0, completed.stdout + completed.stderr

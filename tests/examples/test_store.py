@@ -1,10 +1,11 @@
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests import children
 
 ROOT = Path(__file__).parents[2]
 
@@ -12,12 +13,13 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_make_demo_store_succeeds() -> None:
-    completed = subprocess.run(
+    completed = children.run(
         [sys.executable, str(ROOT / "examples" / "demo_store.py"), "--steps", "30"],
         capture_output=True,
         text=True,
         timeout=580,
         check=False,
+        parent="training",
     )
     assert completed.returncode == 0, completed.stdout + completed.stderr
     assert "yes: on both ranks, steps 11 to 30" in completed.stdout

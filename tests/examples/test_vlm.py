@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests import children
 from tests.docs.pages import ROOT, blocks
 from tests.examples.loading import EXAMPLES, load_script
 from wdsctl.core.dataset.config import parse_config
@@ -187,8 +187,13 @@ def test_page_shows_code_of_example() -> None:
 def test_make_demo_vlm_succeeds() -> None:
     pytest.importorskip("transformers", reason="pip install 'wdsctl[examples]'")
 
-    completed = subprocess.run(
-        [sys.executable, str(EXAMPLES / "demo_vlm.py")], capture_output=True, text=True, timeout=580, check=False
+    completed = children.run(
+        [sys.executable, str(EXAMPLES / "demo_vlm.py")],
+        capture_output=True,
+        text=True,
+        timeout=580,
+        check=False,
+        parent="training",
     )
 
     assert completed.returncode == 0, completed.stdout + completed.stderr

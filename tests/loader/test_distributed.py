@@ -11,6 +11,7 @@ import pytest
 import torch.distributed
 import torch.utils.data
 
+from tests import children
 from tests.core.job_states import a_rank_state
 from wdsctl.core.errors import LoaderError
 from wdsctl.loader import WorkerConfig
@@ -32,8 +33,12 @@ def reports(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     store = tmp_path_factory.mktemp("gloo") / "store"
     command = [sys.executable, "-m", "tests.loader.distributed_process"]
     processes = [
-        subprocess.Popen(
-            [*command, str(rank), str(world), str(store)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        children.Popen(
+            [*command, str(rank), str(world), str(store)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            parent="training",
         )
         for rank in range(world)
     ]

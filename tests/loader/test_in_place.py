@@ -8,7 +8,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -19,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests import children
 from tests.in_place import write_litdata, write_mds, write_parquet, write_zip
 from tests.loader.datasets import Raw, a_dataset
 from tests.loader.in_place_process import blend_of
@@ -117,8 +117,10 @@ def test_killed_training_resumes_exactly_on_other_ranks(
     rng = random.Random(7)
     for ranks, workers in ((1, 2), (3, 0), (2, 1), (1, 0)):
         arguments = [json.dumps(paths), str(tmp_path), str(ranks), str(workers), str(STEPS)]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.loader.in_place_process", *arguments], start_new_session=True
+        process = children.Popen(
+            [sys.executable, "-m", "tests.loader.in_place_process", *arguments],
+            start_new_session=True,
+            parent="training",
         )
         before = len(saved_batches(tmp_path))
         while len(saved_batches(tmp_path)) < before + 20:  # training is running; the kill can hit any moment of a step

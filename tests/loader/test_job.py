@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests import children
 from tests.loader.datasets import a_dataset
 
 WORLD = 2
@@ -21,11 +22,12 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     path = a_dataset(folder / "data", 100)
     arguments = [str(WORLD), str(folder / "store"), path]
     ranks = [
-        subprocess.Popen(
+        children.Popen(
             [sys.executable, "-W", "error", "-m", "tests.loader.job_process", str(rank), *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            parent="training",
         )
         for rank in range(WORLD)
     ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections import Counter
 from itertools import islice
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests import children
 from tests.contracts.savable import shape_of
 from tests.loader.datasets import Raw, a_dataset, at_place, digest, numbered
 from tests.loader.running import ids, json_round_trip, make_training_loader, take_batches, take_rounds
@@ -138,7 +138,9 @@ def test_new_process_resumes_with_next_batch(dataset: str, place: int, tmp_path:
     root = str(Path(__file__).parents[2])
     command = [sys.executable, "-m", "tests.loader.resume_process", dataset, str(tmp_path / "state.json"), "10"]
     environment = {**os.environ, "PYTHONPATH": root}
-    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=root, env=environment)
+    result = children.run(
+        command, capture_output=True, text=True, check=False, cwd=root, env=environment, parent="training"
+    )
 
     assert result.returncode == 0, result.stderr
     assert result.stdout.split() == truth

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from itertools import islice
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests import children
 from tests.build import a_dataset as tars
 from tests.build import a_folder
 from tests.loader.cooks import IMAGES, Texts, blend_of_images, blend_of_texts, packing
@@ -81,8 +81,12 @@ def test_another_process_resumes_exactly_with_other_worker_count(
     (tmp_path / "states.json").write_text(json.dumps([states[place] for place in places]))
 
     arguments = [json.dumps(images), str(tmp_path), str(2 - num_workers)]
-    process = subprocess.run(
-        [sys.executable, "-m", "tests.loader.cooked_process", *arguments], capture_output=True, text=True, check=False
+    process = children.run(
+        [sys.executable, "-m", "tests.loader.cooked_process", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        parent="training",
     )
 
     assert process.returncode == 0, process.stderr

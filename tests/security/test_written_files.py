@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import children
 from tests.build import RecordingProgress, a_folder, a_shard, samples, some_shards
 from tests.cli.conftest import Wdsctl, wdsctl
 from wdsctl.core.columns.column_file import read_column
@@ -329,7 +330,7 @@ def flip_folder(path: Path, victim: Path) -> Iterator[Callable[[Callable[[], obj
                 action()
 
     command = [sys.executable, "-c", FLIP, str(path), str(victim), str(trash)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as attacker:
+    with children.Popen(command, stdout=subprocess.PIPE, text=True) as attacker:
         assert attacker.stdout is not None
         attacker.stdout.readline()
         try:

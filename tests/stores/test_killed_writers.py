@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import children
 from tests.core.raw_folders import a_folder, shards
 from tests.machines import run_command, run_until_killed
 from tests.remote import read_objects
@@ -78,7 +79,7 @@ def test_concurrent_prepares_of_same_destination_are_serialized(
     store = running_store("moto")
     with FaultProxy(store.endpoint) as proxy, in_use(store.through(proxy.url)):
         proxy.set_faults(Fault(method="PUT", path=r"\.tar", delay_seconds=8.0, skip=1))
-        first = subprocess.Popen(
+        first = children.Popen(
             command,
             env={**os.environ, "XDG_DATA_HOME": str(tmp_path / "one")},
             stderr=subprocess.PIPE,

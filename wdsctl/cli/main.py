@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except PartialDocument as partial:
             return errors.report_partial(partial, error_format)
     except PipeClosed:
-        return _pipe_closed()
+        return 141  # as a shell reports SIGPIPE
     except Exception as error:  # noqa: BLE001 - the one boundary: what is not ours is a bug, and keeps its traceback
         return errors.report_bug(error, error_format)
 
@@ -95,9 +95,3 @@ def _run(args: list[str], origins: dict[str, tuple[str, str]]) -> int:
     return int(code)
 
 
-def _pipe_closed() -> int:
-    """Quiet, with a shell's code for SIGPIPE. What is still buffered goes nowhere, or Python would complain at exit."""
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, 1)
-    os.close(devnull)
-    return 141

@@ -369,7 +369,7 @@ def output_error(stream: TextIO, error: OSError) -> StorageError:
     return StorageError(
         f"cannot write the output: {error.strerror}",
         hint="write the output to a disk with free space, and run the command again: its other work is complete",
-        where=getattr(stream, "name", "<stream>"),
+        where=str(getattr(stream, "name", "<stream>")),  # a number for a stream of a descriptor
         code="WDS401" if is_out_of_space(error) else "WDS404",
     )
 

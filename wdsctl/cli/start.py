@@ -26,7 +26,19 @@ def run() -> None:
     except KeyboardInterrupt:  # during the imports; afterwards `main` handles it
         sys.stderr.write(f"{INTERRUPTED_MESSAGE}\n")
         code = 130
+    drop_unwritable_output()
     sys.exit(code)
+
+
+def drop_unwritable_output() -> None:
+    """Send what a stream could not write to /dev/null. The command has reported it; Python would exit with code 120."""
+    for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:
+            devnull = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(devnull, number)
+            os.close(devnull)
 
 
 def open_closed_streams() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import children
 from tests.build import a_dataset, an_image
 from tests.cli.conftest import Stream, Wdsctl
 from wdsctl.core.index.index import index
@@ -30,7 +31,7 @@ def root(tmp_path: Path) -> str:
 
 def test_get_writes_raw_bytes_to_pipe(root: str) -> None:
     for words in (["1", "--part", "jpg"], ["1.jpg"], ["1.jpg", "-o", "-"], ["1.jpg", "--no-color"]):
-        done = subprocess.run(
+        done = children.run(
             [sys.executable, "-m", "wdsctl", "get", root, *words], capture_output=True, timeout=60, check=False
         )
         assert (done.returncode, done.stdout, done.stderr) == (0, MEMBERS["1.jpg"], b"")
@@ -129,7 +130,7 @@ def test_get_keys_writes_parts_in_order_of_list_to_stdout(root: str, tmp_path: P
     (tmp_path / "keys.txt").write_text("1\n\n$(x);'\r\n1")
     get = [sys.executable, "-m", "wdsctl", "get", root, "--part", "txt", "--keys"]
     for source, text in ((str(tmp_path / "keys.txt"), None), ("-", b"1\n$(x);'\n1")):
-        done = subprocess.run([*get, source], input=text, capture_output=True, timeout=60, check=False)
+        done = children.run([*get, source], input=text, capture_output=True, timeout=60, check=False)
         assert (done.returncode, done.stdout, done.stderr) == (0, "a cät\nodda cät\n".encode(), b"")
 
 

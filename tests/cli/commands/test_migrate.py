@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import children
 from tests.cli.conftest import Stream, Wdsctl
 
 
@@ -52,7 +53,7 @@ def test_migrate_diff_is_applied_by_patch(wdsctl: Wdsctl, tmp_path: Path) -> Non
     wdsctl("migrate", tmp_path / "written.py", "--write")
 
     words = [sys.executable, "-m", "wdsctl", "migrate", "patched.py", "--diff"]
-    diff = subprocess.run(words, cwd=tmp_path, check=True, capture_output=True).stdout
+    diff = children.run(words, cwd=tmp_path, check=True, capture_output=True).stdout
     subprocess.run(["patch", "-p0", "--binary"], input=diff, cwd=tmp_path, check=True, capture_output=True)
 
     assert (tmp_path / "patched.py").read_bytes() == (tmp_path / "written.py").read_bytes()

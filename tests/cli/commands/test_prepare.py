@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import children
 from tests.build import linked_shards, some_shards
 from tests.cli.conftest import Wdsctl, a_tar
 from tests.killing import Moment, environment
@@ -276,7 +277,7 @@ def add_unused_texts(photos: Path) -> None:
 def run_in_terminal(argv: list[str], cwd: Path, dialogue: list[tuple[str, str]], *, code: int = 0) -> str:
     """The output on a terminal; at each question of `dialogue`, its answer is typed."""
     controller, terminal = os.openpty()
-    process = subprocess.Popen(
+    process = children.Popen(
         [sys.executable, "-m", "wdsctl", *argv],
         stdin=terminal,
         stdout=terminal,
@@ -284,7 +285,7 @@ def run_in_terminal(argv: list[str], cwd: Path, dialogue: list[tuple[str, str]],
         cwd=cwd,
         env=os.environ | {"COLUMNS": "80"},
         start_new_session=True,
-        preexec_fn=partial(fcntl.ioctl, 0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - so that Ctrl-C is a signal to it
+        preexec_fn=partial(fcntl.ioctl, 0, termios.TIOCSCTTY, 0),
     )
     os.close(terminal)
     screen = ""
@@ -330,7 +331,7 @@ def test_prepare_interrupted_prints_how_to_continue_without_traceback(tmp_path: 
     for i in range(60):
         (folder / f"{i:05}.txt").write_bytes(b"x" * 1000)
     third = Moment("replace", 3, sends=signal.SIGINT)
-    done = subprocess.run(
+    done = children.run(
         [sys.executable, "-m", "wdsctl", "prepare", "photos", "made", "--shard-samples", "10", "--workers", "1"],
         cwd=tmp_path,
         env=environment(third, tmp_path / "calls"),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import children
 from tests.cli.conftest import Stream, Wdsctl
 
 #: CPU ticks that a query may use after Ctrl-C (hundredths of a second on most systems), with the exit of Python.
@@ -147,7 +148,7 @@ def read_stat(pid: int) -> list[str]:
 def test_sql_closed_pipe_ends_query(indexed: Path) -> None:
     reader, writer = os.pipe()
     command = [sys.executable, "-m", "wdsctl", "sql", str(indexed), f"{INFINITE} n FROM r"]
-    with subprocess.Popen(command, stdout=writer, stderr=subprocess.PIPE) as process:
+    with children.Popen(command, stdout=writer, stderr=subprocess.PIPE) as process:
         os.close(writer)
         start = os.read(reader, 1)
         os.close(reader)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import children
 from tests.cli.conftest import Wdsctl
 
 
@@ -92,13 +93,13 @@ def test_view_diff_exits_with_1_on_difference(wdsctl: Wdsctl, indexed: Path) -> 
 
 def test_view_exports_and_imports_keys_through_pipes(indexed: Path) -> None:
     command = [sys.executable, "-m", "wdsctl", "view"]
-    subprocess.run([*command, "create", indexed, "a", "--where", "position = 0"], check=True, capture_output=True)
-    out = subprocess.run([*command, "export", indexed, "a"], check=True, capture_output=True).stdout
+    children.run([*command, "create", indexed, "a", "--where", "position = 0"], check=True, capture_output=True)
+    out = children.run([*command, "export", indexed, "a"], check=True, capture_output=True).stdout
     assert len(out.splitlines()) == 10
-    created = subprocess.run(
+    created = children.run(
         [*command, "create", indexed, "b", "--keys", "-", "--json"], input=out, check=True, capture_output=True
     )
-    listed = subprocess.run([*command, "show", indexed, "a", "--json"], check=True, capture_output=True)
+    listed = children.run([*command, "show", indexed, "a", "--json"], check=True, capture_output=True)
     assert json.loads(created.stdout)["hash"] == json.loads(listed.stdout)["hash"]
 
 
@@ -107,7 +108,7 @@ def test_view_export_to_closed_pipe_exits_quietly(wdsctl: Wdsctl, indexed: Path)
     reader, writer = os.pipe()
     os.close(reader)
     command = [sys.executable, "-m", "wdsctl", "view", "export", str(indexed), "a", "--format", "jsonl"]
-    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False)
+    done = children.run(command, stdout=writer, stderr=subprocess.PIPE, check=False)
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")
 

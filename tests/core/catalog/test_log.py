@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import children
 from tests.build import a_dataset, an_image, samples, some_shards
 from wdsctl.core.catalog.history import read_log, read_run, record_run
 from wdsctl.core.catalog.ledger import Ledger
@@ -60,7 +61,7 @@ def test_read_log_limit_returns_last_runs(root: str) -> None:
 
 
 def test_read_log_distinguishes_killed_from_running(root: str) -> None:
-    process = subprocess.Popen(
+    process = children.Popen(
         [sys.executable, "-c", HANGING_RUN, root], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import children
 from wdsctl.core.catalog.ledger import Ledger, StoredView, ViewShard, drop_view, read_view, read_views, store_view
 from wdsctl.core.errors import CatalogError
 
@@ -86,7 +87,7 @@ def test_partial_write_of_killed_run_is_rolled_back(ledger: str) -> None:
         "c.executemany('INSERT INTO view_shard VALUES (?, ?, ?, 1, ?)',"
         " ((str(i), 's', 'l', bytes(3000)) for i in range(300))); os._exit(9)"
     )
-    assert subprocess.run([sys.executable, "-c", script, ledger], check=False).returncode == 9
+    assert children.run([sys.executable, "-c", script, ledger], check=False).returncode == 9
     assert os.path.exists(f"{ledger}-journal")
     assert read_view(ledger, "big") == (VIEW, PARTS)
 

@@ -6,13 +6,13 @@ import contextlib
 import random
 import shutil
 import sqlite3
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import children
 from tests.core.conversions import a_prepared_dataset, content, convert_to, files
 from tests.killing import kill_after_random_delay, kill_moments, run_and_kill
 from wdsctl.core.convert.convert import convert
@@ -126,7 +126,7 @@ def test_conversion_killed_at_file_operation_ends_with_same_bytes(tmp_path: Path
         assert has_only_complete_files(dest)
         run_and_kill([*command, str(dest), layout], moment, count)
         assert has_only_complete_files(dest)
-        subprocess.run([*command, str(dest), layout], check=True)
+        children.run([*command, str(dest), layout], check=True)
         assert files(dest) == files(tmp_path / "whole")
         shutil.rmtree(dest)
 
@@ -138,13 +138,13 @@ def test_conversion_killed_by_timer_ends_with_same_bytes(tmp_path: Path, layout:
     script = tmp_path / "killed.py"
     script.write_text(KILLED)
     command = [sys.executable, str(script), source]
-    subprocess.run([*command, str(tmp_path / "whole"), layout], check=True)
+    children.run([*command, str(tmp_path / "whole"), layout], check=True)
     rng = random.Random(5)
     for _ in range(2):
         for _ in range(3):
             kill_after_random_delay([*command, str(dest), layout], 1.4, rng)
             assert has_only_complete_files(dest)
-        subprocess.run([*command, str(dest), layout], check=True)
+        children.run([*command, str(dest), layout], check=True)
         assert files(dest) == files(tmp_path / "whole")
         shutil.rmtree(dest)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import children
 from tests.build import an_image
 from tests.core.conversions import content, convert_to, files, members
 from tests.killing import kill_moments, run_and_kill
@@ -301,7 +301,7 @@ def test_conversion_killed_at_file_operation_ends_with_same_bytes(tmp_path: Path
     command = [sys.executable, str(script), str(source)]
     for moment in kill_moments([*command, str(tmp_path / "whole")], "replace", 6, count):
         assert run_and_kill([*command, str(dest)], moment, count)
-        subprocess.run([*command, str(dest)], check=True)
+        children.run([*command, str(dest)], check=True)
         assert files(dest) == files(tmp_path / "whole")
         os.rename(dest, tmp_path / f"done-{moment}")
 

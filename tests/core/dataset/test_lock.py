@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import children
 from wdsctl.core.dataset.lock import (
     LOCAL_TIMEOUT_SECONDS,
     MAX_LOCK_BYTES,
@@ -53,7 +54,7 @@ def make_local_holder(tmp_path: Path, pid: int, born: str) -> LockHolder:
 
 
 def get_dead_pid() -> int:
-    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+    with children.Popen([sys.executable, "-c", ""]) as process:
         return process.pid
 
 
@@ -76,7 +77,7 @@ def test_lock_is_released_if_block_fails(tmp_path: Path) -> None:
 def test_live_holder_is_named_in_error(tmp_path: Path) -> None:
     path = str(tmp_path / "lock")
     command = [sys.executable, "-c", HOLD, path]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+    with children.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
         with (
@@ -295,7 +296,7 @@ def test_zombie_holder_counts_as_dead(tmp_path: Path) -> None:
 def test_waiting_takes_lock_when_released_and_notes_holder_once(tmp_path: Path) -> None:
     path = str(tmp_path / "lock")
     notes: list[str] = []
-    with subprocess.Popen([sys.executable, "-c", HOLD, path], stdout=subprocess.PIPE, text=True) as holder:
+    with children.Popen([sys.executable, "-c", HOLD, path], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
 
@@ -478,7 +479,7 @@ def test_break_locks_without_lock_adds_no_note(tmp_path: Path) -> None:
 def test_lock_of_running_local_process_is_broken_only_with_breaks_running(tmp_path: Path) -> None:
     path = str(tmp_path / "lock")
     notes: list[str] = []
-    with subprocess.Popen([sys.executable, "-c", HOLD, path], stdout=subprocess.PIPE, text=True) as holder:
+    with children.Popen([sys.executable, "-c", HOLD, path], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
         with (

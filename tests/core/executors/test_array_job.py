@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import children
 from tests.core.executors.commands import (
     COMMANDS,
     SHARDS,
@@ -139,7 +139,7 @@ run_task(sys.argv[1], int(sys.argv[2]))
 def killed_task(folder: Path, task: int) -> int:
     """Runs a task that is killed after it has saved its first results."""
     command = [sys.executable, "-c", _KILLED_TASK, str(folder), str(task)]
-    return subprocess.run(command, check=False).returncode
+    return children.run(command, check=False).returncode
 
 
 def test_shards_changed_between_plan_and_merge_are_planned_again(data: Path, tmp_path: Path) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import children
 from tests.build import a_dataset, samples
 from wdsctl.core.dataset.lock import hold_lock
 from wdsctl.core.errors import CatalogError
@@ -45,7 +45,7 @@ def list_leftovers(root: str) -> list[str]:
 def test_next_export_removes_partial_files_of_killed_export(tmp_path: Path) -> None:
     root = a_root(tmp_path)
     before = list_leftovers(root)
-    process = subprocess.run([sys.executable, "-c", KILLED, root], check=False)
+    process = children.run([sys.executable, "-c", KILLED, root], check=False)
     assert process.returncode == -signal.SIGKILL
     assert any(name.startswith("..nv-meta.") for name in list_leftovers(root))
 

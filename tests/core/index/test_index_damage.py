@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import children
 from tests.build import RecordingProgress, some_shards, tree
 from tests.core.dumps import catalog_of, dump, split_of
 from tests.core.indexed import leftovers
@@ -155,7 +156,7 @@ with hold_lock(sys.argv[1]):
 
 def test_index_lock_excludes_second_writer_until_holder_dies(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
-    with subprocess.Popen([sys.executable, "-c", HOLD, locate(root).lock], stdout=subprocess.PIPE, text=True) as holder:
+    with children.Popen([sys.executable, "-c", HOLD, locate(root).lock], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         with pytest.raises(CatalogError, match=f"process {holder.pid}") as caught:

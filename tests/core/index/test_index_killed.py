@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import children
 from tests.build import AsNobody, RecordingProgress, a_dataset, a_shard, samples, some_shards, tree
 from tests.core.dumps import dump
 from tests.core.indexed import contents, expected, leftovers
@@ -34,7 +35,7 @@ index(sys.argv[1], progress=progress)
 def kill_after(root: str, shards: int) -> None:
     """Indexes in another process, which is killed once `shards` shards have been scanned."""
     command = [sys.executable, "-c", KILLED, root, str(shards)]
-    assert subprocess.run(command, cwd=Path(__file__).parents[3], check=False).returncode == -9
+    assert children.run(command, cwd=Path(__file__).parents[3], check=False).returncode == -9
 
 
 def test_killed_run_groups_small_shards_and_rerun_reuses_results(tmp_path: Path) -> None:
@@ -58,9 +59,7 @@ def test_killed_run_keeps_old_catalog_and_rerun_skips_finished_shards(tmp_path: 
     index(root)
     before = dump(root)
     some_shards(tmp_path / "data", 4, first=2)
-    killed = subprocess.run(
-        [sys.executable, "-c", KILLED, root, str(after)], cwd=Path(__file__).parents[3], check=False
-    )
+    killed = children.run([sys.executable, "-c", KILLED, root, str(after)], cwd=Path(__file__).parents[3], check=False)
 
     assert killed.returncode == -9
     assert dump(root) == before

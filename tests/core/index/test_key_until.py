@@ -3,12 +3,12 @@ from __future__ import annotations
 import gzip
 import json
 import sqlite3
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import children
 from tests.build import a_dataset, a_folder
 from tests.core.captioned import a_jpeg
 from wdsctl.core.convert.convert import convert
@@ -42,7 +42,7 @@ print(json.dumps({s["__key__"]: sorted(p for p in s if not p.startswith("__")) f
 
 def _read_with_webdataset(path: str) -> dict[str, list[str]]:
     """Parts by key, read in a separate process, since webdataset leaves files open."""
-    found = subprocess.run([sys.executable, "-c", _READ, path], check=True, capture_output=True, text=True)
+    found = children.run([sys.executable, "-c", _READ, path], check=True, capture_output=True, text=True)
     return json.loads(found.stdout)  # type: ignore[no-any-return]
 
 

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import children
 from tests.build import AsNobody, RecordingProgress, a_dataset, rewrite_shard, tree
 from tests.core.dumps import catalog_of, query
 from tests.core.kill_script import kill_script
@@ -280,7 +280,7 @@ def test_rerun_after_kill_reads_media_of_remaining_shards_only(tmp_path: Path) -
     root = make_pictures(tmp_path, 8)
     units = Path(locate(root).media_work_folder)
     script = kill_script("media", RUN.format(root=root))
-    killed = subprocess.run([sys.executable, "-c", script], cwd=REPO, check=False)
+    killed = children.run([sys.executable, "-c", script], cwd=REPO, check=False)
     done = len(list_finished(units))
     progress = RecordingProgress()
     report = index(root, media=ALL, progress=progress)

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import children
 from tests.build import RecordingProgress, a_dataset, a_folder, tree
 from tests.core.dumps import catalog_of, query
 from tests.core.kill_script import kill_script
@@ -131,7 +131,7 @@ def test_rerun_after_kill_reads_remaining_media_files_only(tmp_path: Path) -> No
     root = a_gallery(tmp_path, 2500)
     units = Path(locate(root).media_work_folder)
     script = kill_script("media", RUN.format(root=root))
-    killed = subprocess.run([sys.executable, "-c", script], cwd=REPO, check=False)
+    killed = children.run([sys.executable, "-c", script], cwd=REPO, check=False)
     done = len(list_finished(units))
     progress = RecordingProgress()
     index_media_folder(root, progress=progress)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import children
 from tests.build import a_dataset, a_folder, some_shards, tree
 from tests.core.captioned import captions
 from tests.core.dumps import catalog_of, dump, split_of
@@ -93,7 +93,7 @@ def test_index_publishes_catalog_once_with_split_sets_exclude_and_media(
 def test_run_killed_before_publishing_is_repeated_with_same_result(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", captions(0, 20))
     dest = str(tmp_path / "made")
-    killed = subprocess.run([sys.executable, "-c", KILLED, source, dest], cwd=REPO, check=False)
+    killed = children.run([sys.executable, "-c", KILLED, source, dest], cwd=REPO, check=False)
 
     assert killed.returncode == -signal.SIGKILL
     assert not catalog_of(dest).exists()

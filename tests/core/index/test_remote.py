@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
+from tests import children
 from tests.build import a_shard, rewrite_shard, samples, some_shards
 from tests.core.dumps import query
 from tests.remote import FaultyFileSystem, OnceEach, remove_retry_pauses, s3_server, upload_shards
@@ -212,7 +212,7 @@ def test_prepare_of_s3_by_two_workers_has_same_rows_as_local(tmp_path: Path, end
     command = [sys.executable, "-m", "wdsctl", "prepare", url, "--split", "3,1", "--yes", "--workers", "2", "--json"]
     command += ["--catalog", str(tmp_path / "catalog")]
 
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = children.run(command, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["dest"] == url

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 import wdsctl
+from tests import children
 from tests.core.init.datasets import SOURCES, make_dataset
 from tests.robots import CAMERAS, make_v30
 from wdsctl.core.init.init import init
@@ -22,8 +22,13 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 def run(folder: Path, *options: str, ranks: int = 1) -> str:
     script = [str(folder / "train.py"), *options]
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
-    result = subprocess.run(
-        [sys.executable, *launcher, *script], env=ENVIRONMENT, capture_output=True, text=True, check=False
+    result = children.run(
+        [sys.executable, *launcher, *script],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+        parent="training",
     )
     assert result.returncode == 0, result.stderr
     return result.stdout
@@ -102,8 +107,13 @@ def test_script_refuses_checkpoint_of_other_data(tmp_path: Path) -> None:
     make_dataset(tmp_path / "other", "captions", split="train=1")
     blend = folder / "blend.yaml"
     blend.write_text(blend.read_text().replace("data set", "other"))
-    result = subprocess.run(
-        [sys.executable, str(folder / "train.py")], env=ENVIRONMENT, capture_output=True, text=True, check=False
+    result = children.run(
+        [sys.executable, str(folder / "train.py")],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+        parent="training",
     )
     assert result.returncode == 1
     assert result.stderr.startswith("error: WDS501")
@@ -112,8 +122,12 @@ def test_script_refuses_checkpoint_of_other_data(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [("--steps", "0"), ("--workers", "-1")])
 def test_script_refuses_invalid_options(options: tuple[str, ...], tmp_path: Path) -> None:
     folder = write(tmp_path, "classify")
-    result = subprocess.run(
-        [sys.executable, str(folder / "train.py"), *options], capture_output=True, text=True, check=False
+    result = children.run(
+        [sys.executable, str(folder / "train.py"), *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        parent="training",
     )
     assert result.returncode == 2
     assert "must be at least" in result.stderr

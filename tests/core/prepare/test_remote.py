@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import children
 from tests.core.dumps import query
 from tests.core.raw_folders import a_folder
 from tests.prepare_requests import prepare_request
@@ -148,7 +149,7 @@ def test_rerun_after_kill_during_upload_leaves_no_pending_uploads(tmp_path: Path
     source = a_folder(tmp_path / "raw", 6, size=15 << 20)
     command = [sys.executable, "-m", "wdsctl", "prepare", str(source), s3_dest, "--yes"]
     command += ["--shard-samples", "2", "--workers", "2", "--sample-type", "CrudeSample"]
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+    child = children.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
     store = ObjectStore(s3_dest)
     while not store.pending(s3_dest):
         assert child.poll() is None
@@ -158,7 +159,7 @@ def test_rerun_after_kill_during_upload_leaves_no_pending_uploads(tmp_path: Path
     pending = store.pending(s3_dest)
     prepare(str(source), str(tmp_path / "local"), prepare_request(shard_samples=2, take_unsure=True))
 
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    children.run(command, check=True, stdout=subprocess.DEVNULL)
 
     assert pending
     assert store.pending(s3_dest) == []

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests import children
 from tests.core.raw_folders import FEW, a_folder, files, members, shards, write
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.errors import DatasetError, PermissionDenied, UsageError
@@ -49,7 +50,7 @@ def test_webdataset_reads_the_same_samples(tmp_path: Path) -> None:
     write(source, tmp_path / "out")
 
     paths = [tmp_path / "out" / name for name in shards(tmp_path / "out")]
-    reader = subprocess.run([sys.executable, "-c", WEBDATASET, *paths], check=True, stdout=subprocess.PIPE)
+    reader = children.run([sys.executable, "-c", WEBDATASET, *paths], check=True, stdout=subprocess.PIPE)
 
     assert pickle.loads(reader.stdout) == files(source)  # noqa: S301 - our own child
 

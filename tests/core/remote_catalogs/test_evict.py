@@ -10,6 +10,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
+from tests import children
 from tests.build import a_shard, samples
 from tests.machines import Machines, machines_in
 from wdsctl.core.dataset.location import locate
@@ -85,7 +86,7 @@ def test_catalog_in_use_or_with_unpublished_changes_is_not_evicted(
         "print(flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", code, locate(url(2)).meta]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as user:
+    with children.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as user:
         assert user.stdout is not None
         user.stdout.readline()
         release_mirrors()

@@ -17,6 +17,7 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
+from tests import children
 from tests.build import a_shard, samples, some_shards
 from tests.core.dumps import query
 from tests.core.index.test_remote import RangeRequestHandler
@@ -378,8 +379,8 @@ def test_concurrent_publishers_are_serialized(tmp_path: Path, endpoint: str) -> 
 
     url = upload_shards(some_shards(tmp_path / "local", 2), "s3://bucket/racing")
     assert run_command(tmp_path / "seed", "index", url).returncode == 0
-    children = [
-        subprocess.Popen(
+    writers = [
+        children.Popen(
             [sys.executable, "-m", "wdsctl", "view", "create", url, f"view{i}", "--sample", "50%"],
             env={**os.environ, "XDG_DATA_HOME": str(tmp_path / f"home{i}")},
             stderr=subprocess.PIPE,
@@ -387,7 +388,7 @@ def test_concurrent_publishers_are_serialized(tmp_path: Path, endpoint: str) -> 
         )
         for i in range(3)
     ]
-    ends = [(child.communicate()[1], child.returncode) for child in children]
+    ends = [(child.communicate()[1], child.returncode) for child in writers]
     for i, (error, code) in enumerate(ends):
         assert code in (0, 6), error
         if code:

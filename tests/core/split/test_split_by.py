@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests import children
 from tests.build import RecordingProgress, a_dataset, rewrite_shard, tree
 from tests.core.split_sets import (
     BALANCED,
@@ -242,7 +242,7 @@ SPLIT_BY_MOVIE = SplitRule({"a": 1, "b": 1}, group_by="json:film.id")
 def split_until_killed(root: str, rule: SplitRule) -> int:
     """Split in another process, which is killed when it has read two shards; returns its exit code."""
     command = [sys.executable, "-c", KILLED, root, json.dumps(rule_to_plain(rule))]
-    return subprocess.run(command, cwd=Path(__file__).parents[3], check=False).returncode
+    return children.run(command, cwd=Path(__file__).parents[3], check=False).returncode
 
 
 @pytest.mark.usefixtures("place")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import children
 from tests.core.traces import a_source, a_writer, origins_of, read_folder, restore_keys_by_batch
 from tests.full_disk import files_of_at_most
 from wdsctl.core.errors import UsageError, WdsctlError
@@ -68,7 +69,7 @@ def test_pending_batches_are_written_after_flush_seconds(tmp_path: Path) -> None
 
 
 def test_kill_9_loses_at_most_last_block(tmp_path: Path) -> None:
-    child = subprocess.Popen([sys.executable, "-c", ENDLESS, tmp_path], stdout=subprocess.PIPE, text=True)
+    child = children.Popen([sys.executable, "-c", ENDLESS, tmp_path], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     handed_over = 0
     for line in child.stdout:
@@ -89,7 +90,7 @@ def test_kill_9_loses_at_most_last_block(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [[], ["fork"]])
 def test_normal_exit_loses_nothing_and_forked_child_writes_nothing(tmp_path: Path, arguments: list[str]) -> None:
-    subprocess.run([sys.executable, "-W", "ignore", "-c", SEVEN, tmp_path, *arguments], check=True)
+    children.run([sys.executable, "-W", "ignore", "-c", SEVEN, tmp_path, *arguments], check=True)
     trace = read_folder(tmp_path)
     written = sum(int(file.blocks[:, 5].sum()) for file in trace.files)  # batches that were written twice count twice
     assert (list(restore_keys_by_batch(trace)), trace.flaws, written) == (list(range(7)), [], 7)

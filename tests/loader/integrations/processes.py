@@ -8,17 +8,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests import children
+
 
 def run_ranks(module: str, world: int, folder: Path, *arguments: object) -> list[dict[str, Any]]:
     """Run `python -m MODULE RANK WORLD STORE ARGUMENTS` for all ranks. Returns the JSON that each printed last."""
     store = folder / f"store-{len(list(folder.iterdir()))}"
     texts = [str(argument) for argument in arguments]
     ranks = [
-        subprocess.Popen(
+        children.Popen(
             [sys.executable, "-m", f"tests.loader.integrations.{module}", str(rank), str(world), str(store), *texts],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            parent="training",
         )
         for rank in range(world)
     ]

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import webdataset
 
+from tests import children
 from tests.contracts.savable import assert_savable
 from tests.loader.datasets import Parts, Raw, a_dataset, a_shard, numbered
 from tests.loader.decoding.pictures import a_jpeg
@@ -47,7 +48,9 @@ sys.stdout.buffer.write(pickle.dumps(read))
 
 def read_with_webdataset(*shards: Path) -> list[dict[str, Any]]:
     """Reads in a separate process: webdataset leaves files open, and warnings are errors here."""
-    process = subprocess.run([sys.executable, "-c", READ, *map(str, shards)], check=True, stdout=subprocess.PIPE)
+    process = children.run(
+        [sys.executable, "-c", READ, *map(str, shards)], check=True, stdout=subprocess.PIPE, parent="training"
+    )
     read: list[dict[str, Any]] = pickle.loads(process.stdout)  # noqa: S301 - our own child
     return read
 

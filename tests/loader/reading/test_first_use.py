@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests import children
 from tests.build import tree
 from tests.energon import CAPTIONING, CRUDE, SPLIT, TRAIN, VAL, an_energon_dataset, an_energon_jsonl
 from tests.loader.datasets import Raw
@@ -154,7 +155,13 @@ def test_open_or_index_reads_catalog_written_by_another_process_meanwhile(tmp_pa
 def test_concurrent_processes_index_dataset_once(tmp_path: Path) -> None:
     root = an_energon_dataset(tmp_path)
     ranks = [
-        subprocess.Popen([sys.executable, "-c", RANK, root], cwd=HERE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        children.Popen(
+            [sys.executable, "-c", RANK, root],
+            cwd=HERE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            parent="training",
+        )
         for _ in range(3)
     ]
     outputs = [rank.communicate(timeout=120) for rank in ranks]
@@ -170,7 +177,9 @@ def test_concurrent_processes_index_dataset_once(tmp_path: Path) -> None:
 
 def test_indexing_killed_before_splits_is_repeated_at_next_use(tmp_path: Path) -> None:
     root = an_energon_dataset(tmp_path)
-    killed = subprocess.run([sys.executable, "-c", KILLED, root], cwd=HERE, check=False, capture_output=True)
+    killed = children.run(
+        [sys.executable, "-c", KILLED, root], cwd=HERE, check=False, capture_output=True, parent="training"
+    )
     assert killed.returncode == 9
     assert not (tmp_path / ".wdsctl" / "catalog.sqlite").exists()  # it is published with its splits, or not at all
     assert keys_of(root) == TRAIN

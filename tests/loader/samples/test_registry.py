@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests import children
 from tests.loader.datasets import a_dataset
 from tests.loader.running import make_training_loader, raising_worker_config, take_batches
 from wdsctl.core.errors import LoaderError, UsageError
@@ -112,8 +112,14 @@ def test_workers_find_joiner_registered_in_main_script(start: str, dataset: str,
     script = tmp_path / "train.py"
     script.write_text(SCRIPT.format(start=start, blend=blend_of(dataset, "'mine:pair'")))
     env = os.environ | {"PYTHONPATH": os.getcwd()}
-    process = subprocess.run(
-        (sys.executable, str(script)), env=env, capture_output=True, text=True, check=False, timeout=120
+    process = children.run(
+        (sys.executable, str(script)),
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        parent="training",
     )
 
     assert (process.returncode, process.stdout) == (0, "text\n"), process.stderr

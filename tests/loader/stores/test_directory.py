@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import children
 from wdsctl.loader.stores.disk_cache_folder import (
     REMOVED_SUFFIX,
     CacheDirectory,
@@ -31,7 +32,7 @@ time.sleep(60)
 
 def a_holder(folder: Path) -> subprocess.Popen[bytes]:
     """Starts a process that holds a folder until it is killed."""
-    holder = subprocess.Popen([sys.executable, "-c", HOLDS, str(folder)], stdout=subprocess.PIPE)
+    holder = children.Popen([sys.executable, "-c", HOLDS, str(folder)], stdout=subprocess.PIPE, parent="training")
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"ready\n"
     return holder
@@ -89,8 +90,11 @@ for i in itertools.count():
 
 def test_close_removes_folder_despite_concurrent_writer(tmp_path: Path) -> None:
     directory = CacheDirectory(str(tmp_path / "job"))
-    writer = subprocess.Popen(
-        [sys.executable, "-c", WRITES, directory.path], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    writer = children.Popen(
+        [sys.executable, "-c", WRITES, directory.path],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        parent="training",
     )
     assert writer.stdout is not None
     assert writer.stdout.readline() == b"ready\n"

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests import children
 from tests.loader.stores.stores import a_tar_store, open_prepared_store
 from wdsctl.core.errors import SampleFailed, StorageError, UsageError
 from wdsctl.loader import CrudeSample
@@ -235,7 +236,7 @@ time.sleep(60)
 
 def test_pool_removes_folder_of_killed_process(store: CountingStore, tmp_path: Path) -> None:
     command = [sys.executable, "-c", KILLED, store.path, str(tmp_path / "cache")]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    process = children.Popen(command, stdout=subprocess.PIPE, parent="training")
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
     process.send_signal(signal.SIGKILL)

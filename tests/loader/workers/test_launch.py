@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests import children
 from tests.loader.workers.task_runners import Stream, a_pool, wait_until_gone
 from wdsctl.core.errors import LoaderError
 from wdsctl.loader.workers import PoolOptions, WorkerPool
@@ -73,7 +74,9 @@ def test_spawn_without_main_guard_reports_error(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(_NOTEBOOK.replace("START", "spawn"))
 
-    result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=60)
+    result = children.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=60, parent="training"
+    )
 
     assert "WDS534" in result.stderr
 
@@ -136,4 +139,6 @@ def _stdin() -> str:
 
 
 def _run(script: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    return children.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60, parent="training"
+    )

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests import children
 from tests.loader.workers.task_runners import is_alive, wait_until_gone
 
 _CONSUMER = """
@@ -50,7 +51,7 @@ def test_workers_end_when_fork_server_and_consumer_are_killed() -> None:
 
 def _start_consumer(start: str) -> tuple[subprocess.Popen[str], list[int]]:
     command = [sys.executable, "-c", _CONSUMER, start]
-    consumer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    consumer = children.Popen(command, stdout=subprocess.PIPE, text=True, parent="training")
     assert consumer.stdout
     with consumer.stdout:
         pids = [int(word) for word in consumer.stdout.readline().split()]
