@@ -14,7 +14,7 @@ from wdsctl.core.text import escape_to_line, pluralize, short_repr
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from wdsctl.loader.decoding import SampleDecoder
+    from wdsctl.loader.decoding.decoder import SampleDecoder
     from wdsctl.loader.reading.sample_reader import SampleChoice, SampleReader
 
 __all__ = ["Dataset", "RepeatedKeyError", "SampleIndexError", "SampleKeyError"]
@@ -87,7 +87,7 @@ class Dataset:
         from wdsctl.core.dataset.view_root import locate_view
 
         with require_packages("wdsctl.Dataset"):
-            from wdsctl.loader.decoding import SampleDecoder
+            from wdsctl.loader.decoding.decoder import SampleDecoder
             from wdsctl.loader.reading.sample_reader import SampleChoice
             from wdsctl.loader.windows.frame_reader import SequenceReader
             from wdsctl.loader.windows.windows import check_delta_timestamps, no_sequences_error

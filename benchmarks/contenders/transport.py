@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from wdsctl.loader.workers import WorkerPool
+from wdsctl.loader.workers.pool import WorkerPool
 
 _WORKERS = 2
 _SLOTS = 4

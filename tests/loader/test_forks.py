@@ -19,7 +19,7 @@ from tests.loader.datasets import a_dataset, digest, numbered
 from tests.loader.running import digests, make_training_loader, take_batches
 from wdsctl.core.errors import LoaderError
 from wdsctl.loader import Loader, WorkerConfig, get_loader, get_val_dataset
-from wdsctl.loader.workers import WorkerPool
+from wdsctl.loader.workers.pool import WorkerPool
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from wdsctl.loader.run.engine import PrefetchEngine
-from wdsctl.loader.workers import PoolOptions
+from wdsctl.loader.workers.options import PoolOptions
 
 MB = 1 << 20
 WORKERS = 2

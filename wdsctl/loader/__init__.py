@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from wdsctl.core.samples.preferences import normalize_preference
     from wdsctl.loader.batching.batch import Batch, CrudeBatch
     from wdsctl.loader.batching.collate import batch_list, batch_pad_stack, batch_stack, generic_batch
-    from wdsctl.loader.decoding import SampleDecoder
     from wdsctl.loader.decoding.av import AVData, AVDecoder, AVMetadata, get_clips_uniform, get_single_frames_uniform
+    from wdsctl.loader.decoding.decoder import SampleDecoder
     from wdsctl.loader.integrations.webdataset import as_webdataset
     from wdsctl.loader.loader import Loader, get_loader, get_savable_loader
     from wdsctl.loader.packing import Buckets, Packing
@@ -72,8 +72,8 @@ if TYPE_CHECKING:
 _EXPORTS_BY_MODULE = {
     "batching.batch": ("Batch", "CrudeBatch"),
     "batching.collate": ("batch_list", "batch_pad_stack", "batch_stack", "generic_batch"),
-    "decoding": ("SampleDecoder",),
     "decoding.av": ("AVData", "AVDecoder", "AVMetadata", "get_clips_uniform", "get_single_frames_uniform"),
+    "decoding.decoder": ("SampleDecoder",),
     "integrations.webdataset": ("as_webdataset",),
     "loader": ("get_loader", "get_savable_loader", "Loader"),
     "packing": ("Buckets", "Packing"),

@@ -9,7 +9,7 @@ import torch
 from wdsctl.core.errors import LoaderError
 from wdsctl.loader.batching.batch import CrudeBatch, batch_type_of
 from wdsctl.loader.batching.collate import batch_list, batch_pad_stack, batch_stack, generic_batch
-from wdsctl.loader.decoding import BatchMemory
+from wdsctl.loader.decoding.memory import BatchMemory
 from wdsctl.loader.samples import CrudeSample
 from wdsctl.loader.samples.types import CaptioningSample, TextSample
 

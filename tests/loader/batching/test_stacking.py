@@ -7,7 +7,7 @@ import torch
 
 from wdsctl.core.errors import LoaderError
 from wdsctl.loader.batching.columns import stack_tensors
-from wdsctl.loader.decoding import BatchMemory
+from wdsctl.loader.decoding.memory import BatchMemory
 
 
 def image(height: int, width: int, fill: int = 1) -> torch.Tensor:

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from wdsctl.core.errors import SampleFailed, UsageError
-from wdsctl.loader.decoding import SampleDecoder, decode_raw
+from wdsctl.loader.decoding.decoder import SampleDecoder
+from wdsctl.loader.decoding.parts import decode_raw
 from wdsctl.loader.runtime.failures import FatalSampleError
 
 from .pictures import a_deep_png, a_jpeg, a_png, encoded, lying, pixels

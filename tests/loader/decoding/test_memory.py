@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import torch
 
-from wdsctl.loader.decoding import BatchMemory, SampleDecoder
+from wdsctl.loader.decoding.decoder import SampleDecoder
+from wdsctl.loader.decoding.memory import BatchMemory
 
 from .pictures import a_jpeg
 

@@ -6,8 +6,9 @@ import time
 import pytest
 import torch
 
-from wdsctl.loader.decoding import BatchMemory, DecodeThreads, SampleDecoder
-from wdsctl.loader.decoding.jpeg import MAX_WAITING_IMAGES, default_threads
+from wdsctl.loader.decoding.decoder import SampleDecoder
+from wdsctl.loader.decoding.jpeg import MAX_WAITING_IMAGES, DecodeThreads, default_threads
+from wdsctl.loader.decoding.memory import BatchMemory
 
 from .pictures import a_jpeg
 

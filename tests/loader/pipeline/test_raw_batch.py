@@ -17,7 +17,7 @@ from wdsctl.loader import Loader, WorkerConfig, get_loader, get_train_dataset
 from wdsctl.loader.pipeline.bulk import RawBatch, bulk_origins, expand_raw_batch, read_raw_batch
 from wdsctl.loader.reading.source import SplitSource
 from wdsctl.loader.runtime.failures import reraise_exception
-from wdsctl.loader.workers import WorkerPool
+from wdsctl.loader.workers.pool import WorkerPool
 
 BATCHES = 60
 

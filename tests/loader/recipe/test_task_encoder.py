@@ -8,7 +8,8 @@ import torch
 
 from wdsctl.core.errors import UsageError
 from wdsctl.loader.batching.batch import Batch
-from wdsctl.loader.decoding import BatchMemory, SampleDecoder
+from wdsctl.loader.decoding.decoder import SampleDecoder
+from wdsctl.loader.decoding.memory import BatchMemory
 from wdsctl.loader.recipe.hooks import stateless
 from wdsctl.loader.recipe.task_encoder import (
     HOOKS,

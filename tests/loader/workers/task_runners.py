@@ -14,7 +14,9 @@ from typing import Any
 
 import torch
 
-from wdsctl.loader.workers import PoolOptions, TaskRunnerFactory, WorkerPool, report_activity
+from wdsctl.loader.workers.options import PoolOptions, TaskRunnerFactory
+from wdsctl.loader.workers.pool import WorkerPool
+from wdsctl.loader.workers.status_page import report_activity
 
 
 class Stream:

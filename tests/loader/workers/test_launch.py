@@ -14,11 +14,12 @@ import pytest
 from tests import children
 from tests.loader.workers.task_runners import Stream, a_pool, wait_until_gone
 from wdsctl.core.errors import LoaderError
-from wdsctl.loader.workers import PoolOptions, WorkerPool
-from wdsctl.loader.workers.options import StartMethod
+from wdsctl.loader.workers.options import PoolOptions, StartMethod
+from wdsctl.loader.workers.pool import WorkerPool
 
 _NOTEBOOK = """
-from wdsctl.loader.workers import PoolOptions, WorkerPool
+from wdsctl.loader.workers.options import PoolOptions
+from wdsctl.loader.workers.pool import WorkerPool
 class Mine:
     def __init__(self, index, begin): pass
     def run_task(self, task): return Answer(task)

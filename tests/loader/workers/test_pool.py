@@ -9,7 +9,8 @@ import torch
 
 from tests.loader.workers.task_runners import Stream, a_pool
 from wdsctl.core.errors import LoaderError, UsageError
-from wdsctl.loader.workers import WorkerPool, report_activity
+from wdsctl.loader.workers.pool import WorkerPool
+from wdsctl.loader.workers.status_page import report_activity
 
 
 def test_each_worker_returns_its_results_in_order() -> None:

@@ -13,8 +13,7 @@ import pytest
 from tests.loader.workers.interrupts import interrupt_within
 from tests.loader.workers.task_runners import Stream, a_pool, wait_until_gone
 from wdsctl.loader import workers
-from wdsctl.loader.workers import WorkerPool
-from wdsctl.loader.workers.pool import _wait_for_exits
+from wdsctl.loader.workers.pool import WorkerPool, _wait_for_exits
 
 
 def test_interrupt_in_collect_loses_no_result(tmp_path: Path) -> None:

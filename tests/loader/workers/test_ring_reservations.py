@@ -12,7 +12,7 @@ import pytest
 
 from tests.loader.workers.task_runners import Consumer, a_pool
 from tests.loader.workers.test_ring import mapped_bytes
-from wdsctl.loader.workers import reserve
+from wdsctl.loader.workers.ring import reserve
 
 MB = 1 << 20
 

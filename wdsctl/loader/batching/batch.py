@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
     from typing_extensions import Self
 
-    from wdsctl.loader.decoding import BatchMemory
+    from wdsctl.loader.decoding.memory import BatchMemory
 
     MoveTensor = Callable[[Any], Any]
 

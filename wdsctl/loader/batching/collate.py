@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from wdsctl.loader.decoding import BatchMemory
+    from wdsctl.loader.decoding.memory import BatchMemory
 
 
 def generic_batch(samples: Sequence[Any], *, memories: Sequence[BatchMemory] = ()) -> Any:

@@ -14,7 +14,7 @@ from wdsctl.loader.decoding.memory import BLOCK_POOL
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from wdsctl.loader.decoding import BatchMemory
+    from wdsctl.loader.decoding.memory import BatchMemory
 
 
 #: The types of most fields, which need no further look.

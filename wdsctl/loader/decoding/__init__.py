@@ -6,10 +6,3 @@ Imports `samples` and `runtime`; `reading` imports it.
 """
 
 from __future__ import annotations
-
-from wdsctl.loader.decoding.decoder import SampleDecoder
-from wdsctl.loader.decoding.jpeg import DecodeThreads
-from wdsctl.loader.decoding.memory import BatchMemory
-from wdsctl.loader.decoding.parts import decode_raw
-
-__all__ = ["BatchMemory", "DecodeThreads", "SampleDecoder", "decode_raw"]

@@ -17,7 +17,7 @@ from wdsctl.core.version import VERSION
 if TYPE_CHECKING:
     from wdsctl.loader.batching.batch import Batch
     from wdsctl.loader.batching.collate import batch_list, batch_pad_stack, batch_stack, generic_batch
-    from wdsctl.loader.decoding import SampleDecoder
+    from wdsctl.loader.decoding.decoder import SampleDecoder
     from wdsctl.loader.energon.cache import (
         CachePool,
         DecodeFileStore,
@@ -114,7 +114,7 @@ _EXPORTS_BY_MODULE = {
         "batch_stack",
         "generic_batch",
     ),
-    "decoding": ("SampleDecoder",),
+    "decoding.decoder": ("SampleDecoder",),
     "energon.cache": (
         "CachePool",
         "DecodeFileStore",

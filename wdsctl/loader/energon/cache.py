@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wdsctl.core.errors import UsageError
-from wdsctl.loader.decoding import SampleDecoder
+from wdsctl.loader.decoding.decoder import SampleDecoder
 from wdsctl.loader.energon.replaced import replaced
 from wdsctl.loader.stores import FileStore, open_store
 from wdsctl.loader.stores.cache import CachedValue, CachePool, Lazy, NoCachePool

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from wdsctl.core.errors import SampleFailed, UsageError
 from wdsctl.core.text import pluralize
-from wdsctl.loader.decoding import SampleDecoder
+from wdsctl.loader.decoding.decoder import SampleDecoder
 from wdsctl.loader.recipe.task_encoder import DefaultTaskEncoder
 from wdsctl.loader.runtime.failures import SkipSample
 from wdsctl.loader.samples import Sample, edataclass

@@ -16,7 +16,7 @@ from webdataset.compat import FluidInterface
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import LoaderError, UsageError
 from wdsctl.core.urls import is_url
-from wdsctl.loader.decoding import SampleDecoder
+from wdsctl.loader.decoding.decoder import SampleDecoder
 from wdsctl.loader.loader import Loader, get_loader
 from wdsctl.loader.recipe.arguments import AnyTaskEncoder
 from wdsctl.loader.recipe.dataset import LANES_PER_RANK, TrainDataset, ValDataset, get_train_dataset

@@ -21,7 +21,7 @@ from wdsctl.core.errors import InputError, SampleFailed
 from wdsctl.core.joins.index import JoinIndex, JoinSide, Nonmatch, open_join
 from wdsctl.core.offsets.read import ShardIndex
 from wdsctl.core.urls import redact_secrets
-from wdsctl.loader.decoding import SampleDecoder
+from wdsctl.loader.decoding.decoder import SampleDecoder
 from wdsctl.loader.joins.joiner import Joiner, field_names, resolve_joiner
 from wdsctl.loader.reading.decode_functions import DecodeFunctions
 from wdsctl.loader.reading.reference_blocks import ReferenceBlock

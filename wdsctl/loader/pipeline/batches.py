@@ -8,7 +8,7 @@ from operator import length_hint
 from time import perf_counter
 from typing import Any, Protocol
 
-from wdsctl.loader.decoding import BatchMemory
+from wdsctl.loader.decoding.memory import BatchMemory
 from wdsctl.loader.plan.incompatible_sources import SourceCheckingBatcher, assume_not_incompatible
 from wdsctl.loader.runtime.failure_rates import BATCH_COUNTER
 from wdsctl.loader.runtime.failures import FailureTracker, Stats, describe_samples, get_field

@@ -24,7 +24,7 @@ from wdsctl.loader.reading.source import PlainSampleType, SampleRefRange, SplitS
 from wdsctl.loader.runtime.failure_rates import BATCH_COUNTER, FailureTally
 from wdsctl.loader.runtime.failures import STORAGE_DOWN_ERRORS, Stats
 from wdsctl.loader.samples import BASE_FIELDS, SAMPLE_CLASSES, lazy_source_info
-from wdsctl.loader.workers import ByteArray, reserve
+from wdsctl.loader.workers.ring import ByteArray, reserve
 
 
 class RawBatch(NamedTuple):

@@ -8,7 +8,10 @@ from typing import Any
 
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.samples.types import FieldKind
-from wdsctl.loader.decoding import BatchMemory, DecodeThreads, SampleDecoder, decode_raw
+from wdsctl.loader.decoding.decoder import SampleDecoder
+from wdsctl.loader.decoding.jpeg import DecodeThreads
+from wdsctl.loader.decoding.memory import BatchMemory
+from wdsctl.loader.decoding.parts import decode_raw
 from wdsctl.loader.reading.layout import CompiledLayout, DecodeFunction, compile_layout
 
 

@@ -20,7 +20,7 @@ from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.samples.naming import dotless_key
 from wdsctl.core.samples.types import CRUDE
 from wdsctl.core.views.selections import intersect_selections, require_unchanged_view
-from wdsctl.loader.decoding import SampleDecoder
+from wdsctl.loader.decoding.decoder import SampleDecoder
 from wdsctl.loader.reading.first_use import open_or_index
 from wdsctl.loader.reading.selection import SampleSelection
 from wdsctl.loader.reading.source import SplitSource

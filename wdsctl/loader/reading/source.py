@@ -28,7 +28,7 @@ from wdsctl.core.storage.read_ahead import CachedRanges
 from wdsctl.core.storage.storage import FileRange, RemoteStorage, Storage
 from wdsctl.core.text import pluralize
 from wdsctl.core.urls import is_url, redact_secrets
-from wdsctl.loader.decoding import SampleDecoder
+from wdsctl.loader.decoding.decoder import SampleDecoder
 from wdsctl.loader.reading.decode_functions import DecodeFunctions
 from wdsctl.loader.reading.layout import RawMode
 from wdsctl.loader.reading.mapped_storage import MappedStorage

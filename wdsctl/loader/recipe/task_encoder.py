@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from wdsctl.core.errors import UsageError
 from wdsctl.loader.batching.collate import batch_to_type, convert_to_type, generic_batch
-from wdsctl.loader.decoding import BatchMemory, SampleDecoder
+from wdsctl.loader.decoding.decoder import SampleDecoder
+from wdsctl.loader.decoding.memory import BatchMemory
 from wdsctl.loader.runtime import position
 from wdsctl.loader.runtime.identity import qualified_name
 from wdsctl.loader.stores.cookers import Cooker

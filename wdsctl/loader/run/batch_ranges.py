@@ -30,7 +30,8 @@ from wdsctl.loader.run.transport import CompactingRunner, compact_batches
 from wdsctl.loader.runtime.failure_rates import FailureTally
 from wdsctl.loader.runtime.failures import FailureTracker, Stats
 from wdsctl.loader.runtime.position import within_batch
-from wdsctl.loader.workers import TaskRunner, report_activity
+from wdsctl.loader.workers.options import TaskRunner
+from wdsctl.loader.workers.status_page import report_activity
 
 REFS_AT_ONCE = 512  # samples whose references are computed together: some 40 us, and 2 us a sample
 

@@ -12,7 +12,8 @@ from wdsctl.loader.plan.open_blend import OpenBlend
 from wdsctl.loader.recipe.dataset import BaseDataset
 from wdsctl.loader.recipe.worker_config import WorkerConfig
 from wdsctl.loader.runtime.logs import logger
-from wdsctl.loader.workers import PoolOptions, TaskRunnerFactory, WorkerPool
+from wdsctl.loader.workers.options import PoolOptions, TaskRunnerFactory
+from wdsctl.loader.workers.pool import WorkerPool
 
 if TYPE_CHECKING:
     from wdsctl.loader.workers.options import StartMethod

@@ -18,7 +18,8 @@ from wdsctl.loader.run.transport import CompactingRunner, compact_batch, compact
 from wdsctl.loader.runtime.failure_rates import AttemptCounts, FailureTally
 from wdsctl.loader.runtime.failures import Stats
 from wdsctl.loader.runtime.position import within_batch
-from wdsctl.loader.workers import TaskRunner, report_activity
+from wdsctl.loader.workers.options import TaskRunner
+from wdsctl.loader.workers.status_page import report_activity
 
 SampleOrigins = list[tuple[Any, ...]]  # restore keys
 

@@ -15,7 +15,7 @@ from wdsctl.loader.resume.state import LoaderState
 from wdsctl.loader.run.engine import TaskPlan
 from wdsctl.loader.run.lane_runner import DrawnBatch
 from wdsctl.loader.runtime.failures import Stats
-from wdsctl.loader.workers import TaskRunnerFactory
+from wdsctl.loader.workers.options import TaskRunnerFactory
 
 
 @dataclass(frozen=True, slots=True)

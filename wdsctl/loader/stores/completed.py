@@ -18,7 +18,7 @@ from wdsctl.core.dataset.polylithic import REFERENCES_PART, PolylithicFolder
 from wdsctl.core.errors import SampleFailed, WdsctlError
 from wdsctl.core.importers.references import parts_of_line
 from wdsctl.core.samples.types import CRUDE
-from wdsctl.loader.decoding import SampleDecoder
+from wdsctl.loader.decoding.decoder import SampleDecoder
 from wdsctl.loader.reading.decode_functions import DecodeFunctions
 from wdsctl.loader.reading.layout import CompiledLayout
 from wdsctl.loader.reading.reference_blocks import ReferenceBlock

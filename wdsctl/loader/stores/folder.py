@@ -17,7 +17,7 @@ from wdsctl.core.media.facts import MediumFacts
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import LocalStorage, Storage
 from wdsctl.core.urls import redact_secrets
-from wdsctl.loader.decoding import SampleDecoder
+from wdsctl.loader.decoding.decoder import SampleDecoder
 from wdsctl.loader.runtime.failures import MISSING_ENTRY
 from wdsctl.loader.samples.lazy_part import LazyPart
 from wdsctl.loader.stores.media_facts import MediaFactsIndex, no_facts_error

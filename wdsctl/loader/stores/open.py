@@ -24,7 +24,7 @@ from wdsctl.core.samples.naming import INDEX_BITS, dotless_key, possible_keys
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import Storage
 from wdsctl.core.urls import is_url, normalize_root, redact_secrets
-from wdsctl.loader.decoding import SampleDecoder
+from wdsctl.loader.decoding.decoder import SampleDecoder
 from wdsctl.loader.reading.first_use import index_if_first_use
 from wdsctl.loader.samples.lazy_part import LazyPart
 from wdsctl.loader.stores.folder import FolderStore, RemoteFolderStore

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wdsctl.core.dataset.config import DatasetConfig
-from wdsctl.loader.decoding import SampleDecoder
+from wdsctl.loader.decoding.decoder import SampleDecoder
 from wdsctl.loader.reading.sample_reader import SampleReader
 from wdsctl.loader.reading.source import SplitSource
 from wdsctl.loader.windows.source import FrameSource

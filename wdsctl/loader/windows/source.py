@@ -17,7 +17,8 @@ from wdsctl.core.dataset.sequences import IMAGE, TEXT, VIDEO, SequenceConfig
 from wdsctl.core.errors import SampleFailed, UsageError, WdsctlError
 from wdsctl.core.samples.types import FieldKind
 from wdsctl.core.urls import is_url
-from wdsctl.loader.decoding import SampleDecoder, decode_raw
+from wdsctl.loader.decoding.decoder import SampleDecoder
+from wdsctl.loader.decoding.parts import decode_raw
 from wdsctl.loader.reading.decode_functions import DecodeFunctions
 from wdsctl.loader.reading.layout import DecodeFunction
 from wdsctl.loader.reading.reference_blocks import MAX_PART_GAP_BYTES, ReferenceBlock

@@ -5,10 +5,3 @@ batches and messages. A worker that dies or hangs is replaced. This room knows n
 """
 
 from __future__ import annotations
-
-from wdsctl.loader.workers.options import PoolOptions, TaskRunner, TaskRunnerFactory
-from wdsctl.loader.workers.pool import WorkerPool
-from wdsctl.loader.workers.ring import ByteArray, reserve
-from wdsctl.loader.workers.status_page import report_activity
-
-__all__ = ["ByteArray", "PoolOptions", "TaskRunner", "TaskRunnerFactory", "WorkerPool", "report_activity", "reserve"]

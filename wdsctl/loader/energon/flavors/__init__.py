@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from wdsctl.loader.decoding import SampleDecoder
 from wdsctl.loader.decoding.av import AVData, AVDecoder
+from wdsctl.loader.decoding.decoder import SampleDecoder
 from wdsctl.loader.energon.replaced import replaced
 from wdsctl.loader.energon.wrappers import SavableDataset
 from wdsctl.loader.samples import CrudeSample, Sample

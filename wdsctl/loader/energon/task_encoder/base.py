@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wdsctl.loader.batching.batch import Batch
 from wdsctl.loader.batching.collate import batch_list, batch_pad_stack, batch_stack, generic_batch
-from wdsctl.loader.decoding import SampleDecoder
+from wdsctl.loader.decoding.decoder import SampleDecoder
 from wdsctl.loader.recipe.hooks import stateless
 from wdsctl.loader.recipe.task_encoder import AugmentTaskEncoder, DefaultTaskEncoder, TaskEncoder
 from wdsctl.loader.recipe.worker_config import WorkerConfig

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wdsctl.core.errors import UsageError
-from wdsctl.loader.decoding import SampleDecoder
+from wdsctl.loader.decoding.decoder import SampleDecoder
 from wdsctl.loader.recipe import dataset as recipe
 from wdsctl.loader.recipe.arguments import DatasetPath
 from wdsctl.loader.recipe.dataset import TrainDataset, ValDataset
