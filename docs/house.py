@@ -1,4 +1,7 @@
-"""Prints figures of the package's structure, next to those from before it was divided into rooms. `make house`."""  # noqa: INP001 - a script
+"""Prints figures of the package's structure, next to those of earlier days. `make house`.
+
+With `--check`, says which files import each other in a circle. Needs nothing but Python.
+"""  # noqa: INP001 - a script
 
 from __future__ import annotations
 
@@ -10,17 +13,31 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent / "wdsctl"
 
-#: Of the commit before the rooms, by this script.
-BEFORE = {
-    "files": "739",
-    "lines": "88,460",
-    "files in the largest folder": "152 (core)",
-    "functions per 1,000 lines": "68",
-    "dataclasses among classes": "47 %",
-    "public classes defined more than once": "76",
-    "public functions defined more than once": "145",
-    "imports between files": "4,064",
-    "files in import cycles": "7",
+#: By this script: of the last commit before the package was divided into rooms, and of the last one before its third
+#: rearrangement.
+EARLIER = {
+    "2026-11-23": {
+        "files": "739",
+        "lines": "88,460",
+        "files in the largest folder": "151 (core)",
+        "functions per 1,000 lines": "68",
+        "dataclasses among classes": "47 %",
+        "public classes defined more than once": "76",
+        "public functions defined more than once": "147",
+        "imports between files": "4,034",
+        "files in import cycles": "36",
+    },
+    "2026-11-29": {
+        "files": "662",
+        "lines": "126,050",
+        "files in the largest folder": "26 (cli/commands)",
+        "functions per 1,000 lines": "63",
+        "dataclasses among classes": "39 %",
+        "public classes defined more than once": "0",
+        "public functions defined more than once": "23",
+        "imports between files": "4,425",
+        "files in import cycles": "11",
+    },
 }
 
 
@@ -36,7 +53,6 @@ def figures(package: Path) -> dict[str, str]:
     nodes = [node for tree in trees.values() for node in ast.walk(tree)]
     functions = sum(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) for node in nodes)
     classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
-    graph = imports(package, trees)
     rooms = Counter(path.parent for path in sources if path.name != "__init__.py")
     (room, largest) = rooms.most_common(1)[0]
     return {
@@ -47,8 +63,8 @@ def figures(package: Path) -> dict[str, str]:
         "dataclasses among classes": f"{100 * sum(map(_is_dataclass, classes)) / len(classes):.0f} %",
         "public classes defined more than once": str(len(repeated(trees.values(), ast.ClassDef))),
         "public functions defined more than once": str(len(repeated(trees.values(), ast.FunctionDef))),
-        "imports between files": f"{sum(map(len, graph.values())):,}",
-        "files in import cycles": str(sum(map(len, cycles(graph)))),
+        "imports between files": f"{sum(map(len, imports(package, trees).values())):,}",
+        "files in import cycles": str(sum(map(len, cycles(runs(package, trees))))),
     }
 
 
@@ -72,6 +88,25 @@ def imports(package: Path, trees: Mapping[Path, ast.Module]) -> dict[Path, set[P
             found = modules.get(f"{module}.{name}") or modules.get(module)
             if found and found != path:
                 graph[path].add(found)
+    return graph
+
+
+def runs(package: Path, trees: Mapping[Path, ast.Module]) -> dict[Path, set[Path]]:
+    """Which files an import in a file runs, if they have not run: the circles are those of this graph.
+
+    `import a.b.c` runs `a/__init__.py`, `a/b/__init__.py` and `a/b/c.py`, and so does `from a.b import c`. Not counted
+    is the `__init__.py` of a package that contains the importing file, because Python has begun it before this file,
+    unless the file imports a name from it: which names it has by then depends on what was imported first. Without a
+    circle, every file that an import names has run to its end, whichever file is imported first.
+    """
+    modules = {_module(package, path): path for path in trees}
+    graph: dict[Path, set[Path]] = defaultdict(set)
+    for path, tree in trees.items():
+        own = _module(package, path)
+        for module, name in _imported(tree):
+            imported = f"{module}.{name}" if f"{module}.{name}" in modules else module
+            names = {each for each in _packages_above(imported) if not own.startswith(f"{each}.")}
+            graph[path] |= {modules[each] for each in names | {module, imported} if each in modules} - {path}
     return graph
 
 
@@ -108,8 +143,14 @@ def _module(package: Path, path: Path) -> str:
     return name.removesuffix(".__init__")
 
 
+def _packages_above(module: str) -> list[str]:
+    """`a` and `a.b` of `a.b.c`."""
+    names = module.split(".")
+    return [".".join(names[:i]) for i in range(1, len(names))]
+
+
 def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """(module, name) of every `from module import name`."""
+    """(module, name) of every `from module import name`, and (module, "") of every `import module`."""
     for_annotations = {
         id(inner)
         for node in ast.walk(tree)
@@ -119,6 +160,8 @@ def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and id(node) not in for_annotations:
             yield from ((node.module, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import) and id(node) not in for_annotations:
+            yield from ((alias.name, "") for alias in node.names)
 
 
 def _is_dataclass(node: ast.ClassDef) -> bool:
@@ -127,8 +170,7 @@ def _is_dataclass(node: ast.ClassDef) -> bool:
 
 def check() -> int:
     """Name the files that import each other in a circle. Returns the exit code."""
-    graph = imports(PACKAGE, {path: ast.parse(text) for path, text in read_sources(PACKAGE).items()})
-    found = cycles(graph)
+    found = cycles(runs(PACKAGE, {path: ast.parse(text) for path, text in read_sources(PACKAGE).items()}))
     for group in found:
         names = sorted(path.relative_to(PACKAGE.parent).as_posix() for path in group)
         sys.stderr.write(f"these files import each other in a circle: {', '.join(names)}\n")
@@ -138,11 +180,12 @@ def check() -> int:
 def main() -> int:
     if sys.argv[1:] == ["--check"]:
         return check()
-    now = figures(PACKAGE)
-    width = max(map(len, now))
-    sys.stdout.write(f"{'':{width}}  {'before':>20}  now\n")
-    for name, value in now.items():
-        sys.stdout.write(f"{name:{width}}  {BEFORE[name]:>20}  {value}\n")
+    columns = {**EARLIER, "now": figures(PACKAGE)}
+    names = columns["now"]
+    width = max(map(len, names))
+    sys.stdout.write(f"{'':{width}}{''.join(f'{day:>19}' for day in columns)}\n")
+    for name in names:
+        sys.stdout.write(f"{name:{width}}{''.join(f'{column[name]:>19}' for column in columns.values())}\n")
     return 0
 
 

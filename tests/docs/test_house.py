@@ -1,0 +1,86 @@
+"""The check of the package's structure."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Mapping
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.docs.pages import ROOT
+
+
+def load_script(name: str) -> ModuleType:
+    spec = spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+FACE = {"a/__init__.py": "from p.a.one import x", "a/one.py": "from p.a.two import x", "a/two.py": "x = 1"}
+
+
+@pytest.mark.parametrize(
+    ("files", "circle"),
+    [
+        pytest.param(FACE, set(), id="full names within the package"),
+        pytest.param(FACE | {"b.py": "from p.a import x"}, set(), id="a user of the package's names"),
+        pytest.param(
+            {"one.py": "from p.two import x", "two.py": "from p.one import y"}, {"one.py", "two.py"}, id="files"
+        ),
+        pytest.param(
+            {"b.py": "def f():\n    import p.c", "c.py": "from p.b import y"},
+            {"b.py", "c.py"},
+            id="an import inside a function",
+        ),
+        pytest.param(
+            FACE | {"a/two.py": "from p.a import x"},
+            {"a/__init__.py", "a/one.py", "a/two.py"},
+            id="a name from the file's own package",
+        ),
+        pytest.param(
+            FACE | {"a/one.py": "from p.a import two"},
+            {"a/__init__.py", "a/one.py"},
+            id="a module from the file's own package",
+        ),
+        pytest.param(
+            FACE | {"a/two.py": "from p.b import x", "b.py": "from p.a.three import x", "a/three.py": "x = 1"},
+            {"a/__init__.py", "a/one.py", "a/two.py", "b.py"},
+            id="a file beside the package, which imports a module of it",
+        ),
+        pytest.param(
+            FACE
+            | {"a/two.py": "from p.b.one import x", "a/three.py": "x = 1"}
+            | {"b/__init__.py": "from p.b.two import x", "b/one.py": "x = 1", "b/two.py": "from p.a.three import x"},
+            {"a/__init__.py", "a/one.py", "a/two.py", "b/__init__.py", "b/two.py"},
+            id="two packages that import each other's names",
+        ),
+        pytest.param(
+            FACE
+            | {"a/one.py": "from p.a.c.one import x", "a/c/__init__.py": "from p.a.two import x"}
+            | {"a/c/one.py": "x = 1"},
+            set(),
+            id="a package within the package",
+        ),
+        pytest.param(
+            {"b.py": "if TYPE_CHECKING:\n    from p.c import x", "c.py": "from p.b import y"},
+            set(),
+            id="an import for annotations",
+        ),
+    ],
+)
+def test_check_finds_circles_of_imports(files: Mapping[str, str], circle: set[str]) -> None:
+    house = load_script("house")
+    package = Path("/somewhere/p")
+    trees = {package / name: ast.parse(text) for name, text in {"__init__.py": "", **files}.items()}
+
+    found = house.cycles(house.runs(package, trees))
+
+    assert [{path.relative_to(package).as_posix() for path in group} for group in found] == ([circle] if circle else [])
