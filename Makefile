@@ -8,10 +8,10 @@ EXAMPLES := $(VENV)/.examples
 # Tests wait for other processes, so 2 cores are busy with 3 of them. Each takes up to 2 GB of memory.
 TEST_PROCESSES ?= 3
 
-.PHONY: help demo demo-media demo-vlm demo-speech demo-store test test-slow matrix interop fuzz check format docs house bench clean
+.PHONY: help demo demo-media demo-vlm demo-speech demo-store test test-slow matrix interop fuzz check format docs house house-coverage bench clean
 
 help:  ## what can be made
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -78,8 +78,13 @@ docs: $(READY)  ## write the generated documents
 	$(BIN)/python docs/recording.py
 	$(BIN)/python -m benchmarks.chart
 
-house:  ## figures of the package's structure, before and after the rooms
-	@$(PYTHON) docs/house.py
+house: $(READY)  ## figures of the package's structure and of its journeys, now and on earlier days
+	@$(BIN)/python docs/house.py
+	@echo
+	@$(BIN)/python docs/house_journeys.py
+
+house-coverage: $(READY)  ## the share of the package's statements that a user's first week executes, in 3 minutes
+	@$(BIN)/python docs/house_first_week.py
 
 bench: $(READY)  ## measure against the peers, write docs/benchmarks.md
 	$(BIN)/python -m benchmarks

@@ -1,4 +1,4 @@
-"""The check of the package's structure."""
+"""The figures of the package's structure, and of what its journeys cost."""
 
 from __future__ import annotations
 
@@ -84,3 +84,13 @@ def test_check_finds_circles_of_imports(files: Mapping[str, str], circle: set[st
     found = house.cycles(house.runs(package, trees))
 
     assert [{path.relative_to(package).as_posix() for path in group} for group in found] == ([circle] if circle else [])
+
+
+def test_journeys_of_commands_are_measured(tmp_path: Path) -> None:
+    journeys = load_script("house_journeys")
+    recorder = journeys.Recorder()
+
+    costs = journeys.measure(journeys.command_journeys(tmp_path), recorder)
+
+    assert set(costs) < set(journeys.BEFORE)
+    assert all(min(cost) > 0 for cost in costs.values())

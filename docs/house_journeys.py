@@ -1,0 +1,199 @@
+"""Prints what common journeys cost inside the package, next to the figures of 2026-11-29. `make house`.
+
+Each journey runs twice, on new data, and the second run is measured: the first one has imported the modules. Processes
+that a journey starts are not measured; datasets of a few samples need none. The journeys of the loader need torch, and
+are left out without it.
+"""  # noqa: INP001 - a script
+
+from __future__ import annotations
+
+import io
+import sys
+import tarfile
+import tempfile
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
+
+from PIL import Image
+
+import wdsctl
+
+PACKAGE = str(Path(wdsctl.__file__).parent) + "/"
+
+
+class Cost(NamedTuple):
+    """What one journey did, in all threads of this process."""
+
+    files: int  # of the package, in which code ran
+    functions: int  # of the package, that ran
+    calls: int  # from a file of the package into another one, with only foreign code between them
+    opens: int  # of files, by Python; SQLite opens its files itself
+    connections: int  # of SQLite
+
+
+COLUMNS = ("files", "functions", "calls between files", "opens", "SQLite connections")
+
+#: By this script, before the third rearrangement of the package.
+BEFORE_DAY = "2026-11-29"
+BEFORE = {
+    "index one tar": Cost(59, 488, 634, 182, 7),
+    "index again": Cost(44, 300, 372, 114, 9),
+    "prepare raw with split": Cost(143, 1190, 2925, 375, 18),
+    "inspect": Cost(51, 299, 298, 19, 5),
+    "validate": Cost(64, 438, 460, 78, 6),
+    "split another set": Cost(54, 451, 834, 161, 13),
+    "open a loader, first batch": Cost(106, 713, 545, 11, 1),
+    "one more batch": Cost(43, 199, 126, 0, 0),
+    "save": Cost(18, 68, 44, 0, 0),
+    "resume, first batch": Cost(110, 754, 561, 10, 1),
+}
+
+Journeys = dict[str, Callable[[], object]]
+
+
+class Recorder:
+    """Counts calls and opened files while `active`. Python cannot remove an audit hook: one stays in the process."""
+
+    def __init__(self) -> None:
+        self.active = False
+        self._functions: set[tuple[str, str]] = set()
+        self._calls = 0
+        self._events: Counter[str] = Counter()
+        sys.addaudithook(self._count_event)
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        self._functions, self._calls, self._events = set(), 0, Counter()
+        self.active = True
+        threading.setprofile(self._count_call)
+        sys.setprofile(self._count_call)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+            self.active = False
+
+    def cost(self) -> Cost:
+        """What the last recording counted."""
+        files = {file for file, _ in self._functions}
+        opens, connections = self._events["open"], self._events["sqlite3.connect"]
+        return Cost(len(files), len(self._functions), self._calls, opens, connections)
+
+    def _count_event(self, event: str, _: object) -> None:
+        if self.active:
+            self._events[event] += 1
+
+    def _count_call(self, frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event != "call" or not code.co_filename.startswith(PACKAGE) or code.co_name == "<module>":
+            return
+        name = getattr(code, "co_qualname", code.co_name)  # Python 3.10 has no qualname
+        self._functions.add((code.co_filename, name))
+        caller = frame.f_back
+        while caller is not None and not caller.f_code.co_filename.startswith(PACKAGE):
+            caller = caller.f_back
+        self._calls += caller is not None and caller.f_code.co_filename != code.co_filename
+
+
+def measure(journeys: Journeys, recorder: Recorder) -> dict[str, Cost]:
+    """Run the journeys in their order, of which each may use what the previous ones made."""
+    costs = {}
+    for name, run in journeys.items():
+        with recorder.recording():
+            run()
+        costs[name] = recorder.cost()
+    return costs
+
+
+def command_journeys(folder: Path) -> Journeys:
+    """Commands over data that this function writes into `folder`. They leave `dataset` there."""
+    write_data(folder)
+    tars, raw, dataset = str(folder / "tars"), str(folder / "raw"), str(folder / "dataset")
+    return {
+        "index one tar": lambda: wdsctl.index(tars),
+        "index again": lambda: wdsctl.index(tars),
+        "prepare raw with split": lambda: wdsctl.prepare(raw, dataset, split="6,1,1"),
+        "inspect": lambda: wdsctl.inspect(dataset),
+        "validate": lambda: wdsctl.validate(dataset),
+        "split another set": lambda: wdsctl.split(dataset, "5,2,1", split_set="b"),
+    }
+
+
+def loader_journeys(dataset: str) -> Journeys:
+    """A training in this process, without workers, over a dataset that `prepare` has made."""
+    from wdsctl.loader import DefaultTaskEncoder, WorkerConfig, get_savable_loader, get_train_dataset
+    from wdsctl.loader.loader import Loader
+
+    def open_loader() -> Loader:
+        encoder, config = DefaultTaskEncoder(), WorkerConfig(0, 1, 0)
+        return get_savable_loader(get_train_dataset(dataset, batch_size=2, task_encoder=encoder, worker_config=config))
+
+    def save() -> None:
+        states.append(loader.state_dict())
+
+    def resume() -> object:
+        again = open_loader()
+        again.load_state_dict(states[-1])
+        return next(iter(again))
+
+    loader = open_loader()
+    states = [loader.state_dict()]
+    batches = iter(loader)
+    for _ in range(2):
+        next(batches)
+    return {
+        "open a loader, first batch": lambda: next(iter(open_loader())),
+        "one more batch": lambda: next(batches),
+        "save": save,
+        "resume, first batch": resume,
+    }
+
+
+def write_data(folder: Path) -> None:
+    """Write `raw`, 8 pictures with captions, and `tars`, one shard of 4 samples."""
+    raw, tars = folder / "raw", folder / "tars"
+    raw.mkdir()
+    tars.mkdir()
+    picture = io.BytesIO()
+    Image.new("RGB", (32, 32)).save(picture, "JPEG")
+    for i in range(8):
+        (raw / f"{i:03}.jpg").write_bytes(picture.getvalue())
+        (raw / f"{i:03}.txt").write_text(f"picture number {i}", encoding="utf-8")
+    with tarfile.open(tars / "a.tar", "w") as tar:
+        for path in sorted(raw.iterdir())[:8]:
+            tar.add(path, path.name)
+
+
+def costs_in(folder: Path, recorder: Recorder) -> dict[str, Cost]:
+    """What every journey costs in an empty folder, by its name."""
+    costs = measure(command_journeys(folder), recorder)
+    if find_spec("torch") is not None:
+        costs |= measure(loader_journeys(str(folder / "dataset")), recorder)
+    return costs
+
+
+def main() -> int:
+    warnings.simplefilter("ignore")
+    recorder = Recorder()
+    costs: dict[str, Cost] = {}
+    for _ in range(2):
+        with tempfile.TemporaryDirectory(prefix="wdsctl-house-") as folder:
+            costs = costs_in(Path(folder), recorder)
+    sys.stdout.write(f"{'':38}{''.join(f'{column:>{len(column) + 2}}' for column in COLUMNS)}\n")
+    for name, now in costs.items():
+        for label, cost in ((f"{name:28}{BEFORE_DAY}", BEFORE[name]), (f"{'':28}now", now)):
+            numbers = (f"{number:{len(column) + 2},}" for number, column in zip(cost, COLUMNS, strict=True))
+            sys.stdout.write(f"{label:38}{''.join(numbers)}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
