@@ -131,11 +131,10 @@ def a_folder_report(**changes: object) -> FolderReport:
         "written": 12,
         "written_bytes": GIB,
         "kept": 5017,
+        "added": 0,
         "vanished": 0,
         "stale": 0,
         "dropped": (),
-        "renamed": (),
-        "pending": (),
         "dry_run": False,
     }
     return FolderReport(**(facts | changes))  # type: ignore[arg-type]

@@ -6,7 +6,6 @@ from wdsctl.cli.commands.prepare import prepare_renderer, render_prepare
 from wdsctl.core.importers import CHOSEN_BY_USER, IMPORT_FORMATS
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.prepare.source import RejectedForm, SourceForm
-from wdsctl.core.prepare.write import RenamedSample
 
 
 def test_prepare_prints_results_by_phase(render_piped: Show) -> None:
@@ -50,16 +49,30 @@ def test_up_to_date_prepare_prints_differences_from_folder(render_piped: Show) -
     assert lines[1].endswith(f"{missing}, 3 shards are unchanged although their files have changed")
 
 
-def test_prepare_prints_renamed_samples_and_pending_renames(render_piped: Show) -> None:
-    renamed = tuple(RenamedSample(before=f"a{i}", after=f"b{i}") for i in range(12))
-    folder = a_folder_report(renamed=renamed, pending=(RenamedSample(before="x", after="y"),))
-    lines = "\n".join(render_piped(render_prepare(a_prepare_report(folder=folder))))
-    assert "12 samples: a0 -> b0, a1 -> b1" in lines
-    assert "a9 -> b9 and 2 more (--json has all)" in lines
-    pending = "1 sample, old name kept in a shard with missing samples: x -> y"
-    assert pending in lines
-    up_to_date = a_prepare_report(up_to_date=True, index=an_index_report(up_to_date=True), folder=folder)
-    assert pending in "\n".join(render_piped(render_prepare(up_to_date)))
+def test_prepare_prints_dropped_and_new_samples(render_piped: Show) -> None:
+    folder = a_folder_report(dropped=tuple(f"a{i}" for i in range(12)), added=13)
+    lines = render_piped(render_prepare(a_prepare_report(folder=folder)))
+    assert "  dropped  12 samples: a0, a1, a2, a3, a4, a5, a6, a7, a8, a9 and 2 more (--json has all)" in lines
+    assert "  new      13 samples in new shards" in lines
+
+
+def test_prepare_prints_that_renamed_samples_are_in_shards_twice(render_piped: Show) -> None:
+    """If samples have lost their files and others are new, files may have been renamed."""
+    lines = {
+        (vanished, added): "\n".join(
+            render_piped(render_prepare(a_prepare_report(folder=a_folder_report(vanished=vanished, added=added))))
+        )
+        for vanished, added in ((3, 3), (3, 0), (0, 3))
+    }
+    advice = "if you renamed files, the shards have their samples under both names; `--missing drop --dry-run` lists"
+    assert "3 samples stay in their shards although their files are missing" in lines[3, 3]
+    assert "3 samples in new shards" in lines[3, 3]
+    assert [advice in text for text in lines.values()] == [True, False, False]
+
+
+def test_first_prepare_does_not_call_all_samples_new(render_piped: Show) -> None:
+    folder = a_folder_report(samples=60, added=60, kept=0)
+    assert "new shards" not in "\n".join(render_piped(render_prepare(a_prepare_report(folder=folder))))
 
 
 def test_prepare_of_tars_prints_no_folder_phase(render_piped: Show) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from wdsctl.core.catalog.ledger import FormerKeys, Ledger, ShardRecord
+from wdsctl.core.catalog.ledger import Ledger, ShardRecord
 from wdsctl.core.errors import CatalogError, Finding, PermissionDenied, StorageError
 
 FINDINGS = [
@@ -77,20 +77,6 @@ def test_plan_source_round_trips(path: str, source: str | None) -> None:
 
     with Ledger.open_for_reading(path) as ledger:
         assert ledger.plan_source() == source
-
-
-def test_former_keys_are_kept_until_shards_are_done(path: str) -> None:
-    former = {
-        a_record(0).name: FormerKeys("layout", {"new": "old", "a/b": "c.d"}),
-        "1.tar": FormerKeys("", {"a": "b"}),
-    }
-    with Ledger.open(path) as ledger:
-        ledger.replace_plan([a_record(0)._replace(state="renamed")], "/raw", former)
-        ledger.forget_former_keys()
-        assert ledger.former_keys() == former
-        ledger.set_shard_state(a_record(0).name)
-        ledger.forget_former_keys()
-        assert ledger.former_keys() == {"1.tar": former["1.tar"]}
 
 
 def test_ledger_opens_in_folder_with_non_utf8_name(tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.preview import preview_sample_type
 from wdsctl.core.prepare.request import PrepareRequest
-from wdsctl.core.prepare.write import RenamedSample
 from wdsctl.core.validate.validate import validate
 
 DATES = {
@@ -80,20 +79,6 @@ def test_new_files_get_keys_by_rule_of_dataset(tmp_path: Path) -> None:
     assert report.folder.keys is not None
     assert (report.folder.samples, report.folder.keys.reason) == (122, "as before")
     assert prepare(source, dest).up_to_date
-
-
-def test_renamed_sample_is_matched_when_its_shard_key_has_no_dots(tmp_path: Path) -> None:
-    source, dest = a_folder(tmp_path / "raw", DATES), str(tmp_path / "made")
-    prepare(source, dest)
-    for part in ("jpg", "txt"):
-        (tmp_path / "raw" / f"IMG_2024.01.07.{part}").rename(tmp_path / "raw" / f"IMG_2024.02.07.{part}")
-
-    report = prepare(source, dest, PrepareRequest(index=IndexRequest(missing="drop")))
-
-    assert report.folder is not None
-    assert report.folder.dropped == ()
-    assert report.folder.renamed == (RenamedSample(before="IMG_2024.01.07", after="IMG_2024.02.07"),)
-    assert report.folder.samples == 22
 
 
 def test_preview_sample_type_uses_key_rule_of_dataset(tmp_path: Path) -> None:

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 import pytest
 
 from wdsctl.core.catalog.ledger import ShardRecord, ShardState, unpack_record_keys
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.index.request import MissingPolicy
-from wdsctl.core.prepare.renames import Renames
 from wdsctl.core.prepare.replan import WritePlan, can_be_source, replan
 from wdsctl.core.samples.naming import RawPart, RawSample
 
@@ -25,8 +25,6 @@ def make_plan(
     shard_samples: int = 2,
     template: str = "{index}.tar",
     missing: MissingPolicy = "error",
-    renamed: Mapping[str, str] | None = None,
-    former: Mapping[str, Mapping[str, str]] | None = None,
 ) -> WritePlan:
     return replan(
         samples,
@@ -36,8 +34,6 @@ def make_plan(
         shard_size=1 << 30,
         template=template,
         missing=missing,
-        renames=Renames(renamed or {}),
-        former_keys=former or {},
     )
 
 
@@ -233,64 +229,37 @@ def test_missing_drop_drops_samples_and_removes_empty_shards() -> None:
     assert (replanned.tasks, replanned.dropped_keys, replanned.kept_shards) == ([], [], 3)
 
 
-def test_renamed_sample_stays_in_its_shard() -> None:
-    records, files = after_run(make_plan(samples_of("abcd")), "done", "done")
-
-    plan = make_plan(samples_of("acdx"), records, files, missing="drop", renamed={"b": "x"})
-
-    assert keys_by_shard(plan) == {"0.tar": "ax"}
-    assert (plan.renamed_keys, plan.dropped_keys) == ([("b", "x")], [])
-
-
-def test_shard_with_renamed_sample_is_rewritten_under_default_policy() -> None:
-    records, files = after_run(make_plan(samples_of("abcd")), "done", "done")
-
-    plan = make_plan(samples_of("acdx"), records, files, renamed={"b": "x"})
-
-    assert keys_by_shard(plan) == {"0.tar": "ax"}
-    assert (plan.renamed_keys, plan.pending_renames, plan.former_keys) == ([("b", "x")], [], {"0.tar": {"x": "b"}})
-    assert plan.kept_shards == 1
-
-
 @pytest.mark.parametrize("missing", ["error", "keep"])
-def test_rename_in_shard_with_missing_samples_stays_pending(
-    missing: MissingPolicy,
-) -> None:
+def test_renamed_sample_stays_in_its_shard_and_is_added(missing: MissingPolicy) -> None:
     records, files = after_run(make_plan(samples_of("abcd")), "done", "done")
 
-    plan = make_plan(samples_of("cdx"), records, files, missing=missing, renamed={"b": "x"})
+    plan = make_plan(samples_of("acdx"), records, files, missing=missing)
 
-    assert (plan.tasks, plan.vanished_keys, plan.pending_renames, plan.renamed_keys) == ([], ["a"], [("b", "x")], [])
-    assert (plan.records[0].state, unpack_record_keys(plan.records[0])) == ("renamed", ["a", "x"])
-    replanned = make_plan(samples_of("cdx"), plan.records, files, former=plan.former_keys)
-    assert (replanned.tasks, replanned.records, replanned.pending_renames) == ([], plan.records, [("b", "x")])
-    restored = make_plan(samples_of("acdx"), plan.records, files, former=plan.former_keys)
-    assert (keys_by_shard(restored), restored.renamed_keys, restored.former_keys) == (
-        {"0.tar": "ax"},
-        [("b", "x")],
-        {"0.tar": {"x": "b"}},
-    )
-    dropped = make_plan(samples_of("cdx"), plan.records, files, missing="drop", former=plan.former_keys)
-    assert (keys_by_shard(dropped), dropped.renamed_keys, dropped.dropped_keys) == ({"0.tar": "x"}, [("b", "x")], ["a"])
+    assert keys_by_shard(plan) == {"2.tar": "x"}
+    assert (plan.vanished_keys, plan.dropped_keys, plan.added_samples) == (["b"], [], 1)
+    assert plan.records[:2] == records
 
 
-def test_former_keys_of_twice_renamed_sample_have_first_key() -> None:
-    records, files = after_run(make_plan(samples_of("ab")), "done")
-    once = make_plan(samples_of("ax"), records, files, renamed={"b": "x"})
-
-    twice = make_plan(samples_of("ay"), *after_run(once, "done"), renamed={"x": "y"}, former=once.former_keys)
-
-    assert (keys_by_shard(twice), twice.former_keys) == ({"0.tar": "ay"}, {"0.tar": {"y": "b"}})
-    restored = make_plan(samples_of("ab"), *after_run(once, "done"), renamed={"x": "b"}, former=once.former_keys)
-    assert (keys_by_shard(restored), restored.former_keys) == ({"0.tar": "ab"}, {})
-
-
-def test_samples_with_swapped_names_stay_in_place() -> None:
+def test_missing_drop_drops_old_key_of_renamed_sample() -> None:
     records, files = after_run(make_plan(samples_of("abcd")), "done", "done")
 
-    plan = make_plan(samples_of("abcd", mtime_ns=2), records, files, renamed={"a": "d", "d": "a"})
+    plan = make_plan(samples_of("acdx"), records, files, missing="drop")
 
-    assert keys_by_shard(plan) == {"0.tar": "db", "1.tar": "ca"}
+    assert keys_by_shard(plan) == {"0.tar": "a", "2.tar": "x"}
+    assert (plan.vanished_keys, plan.dropped_keys, plan.added_samples) == ([], ["b"], 1)
+
+
+def test_shard_with_state_of_older_version_is_rewritten() -> None:
+    """The ledger of an older version says `renamed` if a shard has other keys than its record."""
+    records, files = after_run(make_plan(samples_of("abcd")), "done", "done")
+    records[0] = records[0]._replace(state=cast(ShardState, "renamed"))
+
+    assert keys_by_shard(make_plan(samples_of("abcd"), records, files)) == {"0.tar": "ab"}
+    assert keys_by_shard(make_plan(samples_of("bcd"), records, files, missing="drop")) == {"0.tar": "b"}
+    for missing in ("error", "keep"):
+        with pytest.raises(DatasetError) as caught:
+            make_plan(samples_of("bcd"), records, files, missing=missing)
+        assert caught.value.code == "WDS203"
 
 
 def test_new_sample_with_key_kept_in_shard_is_refused() -> None:

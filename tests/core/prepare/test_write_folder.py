@@ -18,7 +18,7 @@ from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.errors import DatasetError, PermissionDenied, UsageError
 from wdsctl.core.index.request import IndexRequest
 from wdsctl.core.prepare.request import PrepareRequest
-from wdsctl.core.prepare.write import FolderReport, RenamedSample, write_folder
+from wdsctl.core.prepare.write import FolderReport, write_folder
 
 
 def test_write_folder_writes_all_files(tmp_path: Path) -> None:
@@ -160,13 +160,12 @@ def test_missing_and_changed_files_of_one_shard_are_refused(tmp_path: Path) -> N
     assert shards(tmp_path / "out") == before
 
 
-def test_missing_drop_drops_samples_and_recognises_renames(tmp_path: Path) -> None:
+def test_missing_drop_drops_samples_and_adds_renamed_ones(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", 10)
     write(source, tmp_path / "out")
     for part in ("jpg", "txt"):
         (source / "0" / f"00000.{part}").unlink()
         (source / "0" / f"00003.{part}").rename(source / "0" / f"renamed.{part}")
-        os.utime(source / "0" / f"renamed.{part}", (1, 1))  # a sample is not identified by its mtime
     (source / "0" / "00006.txt").write_bytes(b"changed")
     dry_report = write(
         source, tmp_path / "out", PrepareRequest(shard_samples=4, index=IndexRequest(missing="drop", dry_run=True))
@@ -174,9 +173,9 @@ def test_missing_drop_drops_samples_and_recognises_renames(tmp_path: Path) -> No
 
     report = write(source, tmp_path / "out", PrepareRequest(shard_samples=4, index=IndexRequest(missing="drop")))
 
-    assert (report.dropped, report.renamed) == (("0/00000",), (RenamedSample(before="0/00003", after="0/renamed"),))
-    assert (dry_report.dropped, dry_report.renamed) == (report.dropped, report.renamed)
-    assert (report.written, report.samples, report.vanished) == (1, 9, 0)
+    assert (report.dropped, report.added) == (("0/00000", "0/00003"), 1)
+    assert (dry_report.dropped, dry_report.added) == (report.dropped, report.added)
+    assert (report.written, report.samples, report.vanished) == (2, 9, 0)
     assert members(tmp_path / "out") == files(source)
     assert write(source, tmp_path / "out").written == 0
 

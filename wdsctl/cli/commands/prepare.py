@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from wdsctl.core.prepare.request import PrepareRequest
     from wdsctl.core.prepare.robots import RobotReport
     from wdsctl.core.prepare.source import SourceForm
-    from wdsctl.core.prepare.write import FolderReport, RenamedSample
+    from wdsctl.core.prepare.write import FolderReport
     from wdsctl.core.samples.detect import Detection
 
 
@@ -311,8 +311,12 @@ def _explain_partial_if_quiet(report: PrepareReport, output: Output) -> None:
 
 #: Names of left-out files shown.
 EXAMPLES_SHOWN = 3
-#: Names of dropped and renamed samples shown.
+#: Names of dropped samples shown.
 NAMES_SHOWN = 10
+_RENAMED_ADVICE = (
+    "if you renamed files, the shards have their samples under both names; "
+    "`--missing drop --dry-run` lists the old ones"
+)
 
 
 def prepare_renderer(
@@ -351,7 +355,7 @@ def render_prepare(
         if explain or is_redetected:
             yield labelled_lines([*_form(report, explain=explain), *types])
         if report.folder is not None:
-            yield from (f"  {what}  {line}" for what, line in _named_sample_rows(report.folder))
+            yield from (f"  {what}  {line}" for what, line in _changed_sample_rows(report.folder))
         if report.folder is not None and (report.folder.vanished or report.folder.stale or report.folder.left_out_list):
             yield from (f"  {line}" for line in _left_out(report.folder))
         if report.conversion is not None:
@@ -494,7 +498,7 @@ def _folder(folder: FolderReport) -> list[tuple[str, RenderableType]]:
         if folder.keys.rule != "first-dot":
             rows.append(("", "dots in a key are `_` in the shards, where other readers end a key at its first dot"))
         rows += [("", f"not {rejected.rule}: {rejected.reason}") for rejected in folder.keys.rejected]
-    rows += _named_sample_rows(folder)
+    rows += _changed_sample_rows(folder)
     return rows + [("", line) for line in _left_out(folder)]
 
 
@@ -523,29 +527,22 @@ def _left_out(folder: FolderReport) -> list[str]:
         *shown,
         *([f"... and {format_count(more)} more"] if shown and more > 0 else []),
         *([left_out_list_line(folder.left_out_list)] if folder.left_out_list else []),
+        *([_RENAMED_ADVICE] if folder.vanished and folder.added else []),
     ]
 
 
-def _named_sample_rows(folder: FolderReport) -> list[tuple[str, str]]:
-    """The samples that are no longer in the shards, and those that have another name, by name."""
+def _changed_sample_rows(folder: FolderReport) -> list[tuple[str, str]]:
+    """The samples that the shards had before and lack now, by name, and the number of new ones."""
     rows = []
-    for what, names, of_these in (
-        ("dropped", [escape_line(key) for key in folder.dropped], ""),
-        ("renamed", [_arrow(each) for each in folder.renamed], ""),
-        ("renamed", [_arrow(each) for each in folder.pending], ", old name kept in a shard with missing samples"),
-    ):
-        if names:
-            more = (
-                f" and {format_count(len(names) - NAMES_SHOWN)} more (--json has all)"
-                if len(names) > NAMES_SHOWN
-                else ""
-            )
-            rows.append((what, f"{pluralize(len(names), 'sample')}{of_these}: {', '.join(names[:NAMES_SHOWN])}{more}"))
+    if folder.dropped:
+        hidden = len(folder.dropped) - NAMES_SHOWN
+        more = f" and {format_count(hidden)} more (--json has all)" if hidden > 0 else ""
+        names = ", ".join(map(escape_line, folder.dropped[:NAMES_SHOWN]))
+        rows.append(("dropped", f"{pluralize(len(folder.dropped), 'sample')}: {names}{more}"))
+    is_first_run = folder.added >= folder.samples and not folder.dropped
+    if folder.added and not is_first_run:
+        rows.append(("new", f"{pluralize(folder.added, 'sample')} in new shards"))
     return rows
-
-
-def _arrow(renamed: RenamedSample) -> str:
-    return f"{escape_line(renamed.before)} -> {escape_line(renamed.after)}"
 
 
 def _index(index: IndexReport, *, with_changes: bool) -> list[tuple[str, RenderableType]]:

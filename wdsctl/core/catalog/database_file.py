@@ -56,6 +56,12 @@ _PAGE_PROBLEMS: dict[str, str] = {}
 #: The index that a draft creates last. A catalog without rows of samples has none.
 KEY_INDEX = "CREATE INDEX sample_key ON sample (key)"
 
+#: A table of old ledgers: the former keys of samples whose raw files were renamed. No code reads or writes it.
+_FORMER_KEY_TABLE = (
+    "CREATE TABLE former_key (shard TEXT NOT NULL, layout_hash TEXT NOT NULL, keys BLOB NOT NULL, "
+    "former BLOB NOT NULL, PRIMARY KEY (shard))"
+)
+
 _BLANKS = re.compile(r'[\s"]+')
 _SPACED_PUNCTUATION = re.compile(r" ?([(),]) ?")
 _CREATE_STATEMENT = re.compile(r'CREATE (TABLE|INDEX|VIEW) (?:IF NOT EXISTS )?("?\w+"?)(?: ON (\w+))?')
@@ -265,7 +271,7 @@ def catalog_schema() -> ExpectedSchema:
 
 @cache
 def ledger_schema() -> ExpectedSchema:
-    return parse_schema(ledger_statements())
+    return parse_schema(ledger_statements(), optional=(_FORMER_KEY_TABLE,))
 
 
 def parse_schema(statements: Iterable[str], *, optional: Iterable[str] = ()) -> ExpectedSchema:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, fields
 from datetime import datetime, timezone
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
 from wdsctl.core.catalog.ledger_file import (
@@ -32,9 +32,8 @@ from wdsctl.core.files import make_folder, set_aside
 from wdsctl.core.json_text import read_json
 from wdsctl.core.sqlite_file import check_side_files
 
-#: `planned`: not written yet. `done`: as recorded. `outdated`: must be rewritten. `renamed`: as recorded, but with the
-#: keys of `FormerKeys`, because the shard could not be rewritten.
-ShardState = Literal["planned", "done", "outdated", "renamed"]
+#: `planned`: not written yet. `done`: as recorded. `outdated`: must be rewritten.
+ShardState = Literal["planned", "done", "outdated"]
 
 _VIEW_COLUMNS = "name, expression, created_at, generation, samples, hash"
 
@@ -50,20 +49,6 @@ class ShardRecord(NamedTuple):
     keys: bytes
     marks: bytes
     state: ShardState
-
-
-class FormerKeys(NamedTuple):
-    """The keys that samples had before their raw files were renamed. The catalog has these keys, and so has a shard
-    that was not rewritten yet.
-
-    `layout_hash`: of the shard in the catalog; empty if it had none. `keys`: new key -> old key.
-    """
-
-    layout_hash: str
-    keys: Mapping[str, str]
-
-
-NO_FORMER_KEYS = FormerKeys("", MappingProxyType({}))
 
 
 #: The columns of a finding, by its fields.
@@ -189,34 +174,9 @@ class Ledger:
             row = connection.execute("SELECT path FROM plan_source").fetchone()
         return None if row is None else os.fsdecode(row[0])
 
-    def former_keys(self) -> dict[str, FormerKeys]:
-        """Shard -> former keys, for the shards whose former keys the catalog may still have."""
-        with self.transaction() as connection:
-            rows = connection.execute("SELECT shard, layout_hash, keys, former FROM former_key").fetchall()
-        return {
-            shard: FormerKeys(layout, dict(zip(unpack_keys(keys), unpack_keys(former), strict=True)))
-            for shard, layout, keys, former in rows
-        }
-
-    def forget_former_keys(self) -> None:
-        """Delete the former keys of all shards that are written as planned: the catalog has their new keys."""
-        done = "SELECT name FROM planned_shard WHERE state = 'done'"
-        with self.transaction() as connection:
-            connection.execute(f"DELETE FROM former_key WHERE shard IN ({done})")
-
-    def replace_plan(
-        self,
-        records: Sequence[ShardRecord],
-        source: str | None = None,
-        former: Mapping[str, FormerKeys] = MappingProxyType({}),
-    ) -> None:
+    def replace_plan(self, records: Sequence[ShardRecord], source: str | None = None) -> None:
         """Replace the plan by `records`, made from the folder `source`, in one transaction."""
-        packed = [
-            (shard, layout, pack_keys(keys), pack_keys(keys.values())) for shard, (layout, keys) in former.items()
-        ]
         with self.transaction() as connection:
-            connection.execute("DELETE FROM former_key")
-            connection.executemany("INSERT INTO former_key VALUES (?, ?, ?, ?)", packed)
             connection.execute("DELETE FROM plan_source")
             if source is not None:
                 connection.execute("INSERT INTO plan_source (path) VALUES (?)", (os.fsencode(source),))

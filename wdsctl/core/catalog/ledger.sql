@@ -1,14 +1,4 @@
 
-CREATE TABLE IF NOT EXISTS former_key (
-	shard TEXT NOT NULL, 
-	layout_hash TEXT NOT NULL, 
-	keys BLOB NOT NULL, 
-	former BLOB NOT NULL, 
-	PRIMARY KEY (shard)
-)
-
-;
-
 CREATE TABLE IF NOT EXISTS known (
 	shard TEXT NOT NULL, 
 	level TEXT NOT NULL, 

@@ -294,16 +294,6 @@ plan_source_table = Table(
     Column("path", LargeBinary, primary_key=True),  # resolved; bytes, since a path need not be UTF-8
 )
 
-#: One row per shard with samples that were renamed in the raw folder, until the catalog has their new keys.
-former_key_table = Table(
-    "former_key",
-    ledger_metadata,
-    Column("shard", Text, primary_key=True),  # its path
-    Column("layout_hash", Text, nullable=False),  # of the shard in the catalog that has the old keys
-    Column("keys", LargeBinary, nullable=False),  # packed like those of `planned_shard_table`: new ones
-    Column("former", LargeBinary, nullable=False),  # the old ones, in the same order
-)
-
 #: One row per view. `hash` identifies its samples independently of the catalog.
 view_table = Table(
     "view",

@@ -16,11 +16,10 @@ from functools import partial
 from itertools import chain, pairwise
 
 from wdsctl.core.catalog.draft import CatalogDraft
-from wdsctl.core.catalog.ledger import FormerKeys, Ledger
 from wdsctl.core.catalog.values import ShardRow, SplitMembership
 from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.dataset.lock import after_publication, check_lock_held
-from wdsctl.core.errors import CatalogError, Finding, PermissionDenied, StorageError, translate_os_errors
+from wdsctl.core.errors import CatalogError, Finding, translate_os_errors
 from wdsctl.core.files import make_folder, remove_file, remove_tree
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.offsets.bounds import ShardEntry
@@ -92,7 +91,7 @@ def merge_scans(
         draft.remove_shard(row.id)
     rows = Records(ShardRow)
     findings: list[Finding] = []
-    origins = SampleOrigins(location, before, plan.held_by_path, _former_keys(location) if plan.held_by_path else {})
+    origins = SampleOrigins(location, before, plan.held_by_path)
     with translate_os_errors(location.meta):
         make_folder(location.work_folder)
         writer = OffsetsWriter(location.work_folder)
@@ -132,13 +131,6 @@ def _add(
     row = draft.add_shard(shard_id, shard, scan if layout is None else replace(scan, known_layout_hash=layout.result()))
     writer.add_shard_entry(_entry(row))
     return row
-
-
-def _former_keys(location: DatasetLocation) -> dict[str, FormerKeys]:
-    """Shard path -> former keys of samples whose raw files were renamed; empty if the ledger cannot be read."""
-    with suppress(CatalogError, PermissionDenied, StorageError), Ledger.open_for_reading(location.ledger) as ledger:
-        return ledger.former_keys()
-    return {}
 
 
 def _number_shards(draft: CatalogDraft, plan: MergePlan) -> tuple[Sequence[int], Sequence[ShardFile]]:

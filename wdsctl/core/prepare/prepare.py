@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from wdsctl.core.catalog.history import RunRecord, record_run
-from wdsctl.core.catalog.open_catalog import open_catalog_connection
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.stage import stage_catalog
 from wdsctl.core.convert.convert import convert
@@ -24,7 +23,7 @@ from wdsctl.core.dataset.polylithic import is_polylithic, read_polylithic_folder
 from wdsctl.core.dataset.raw_folder import ALTERNATIVE_SEPARATOR, RawListing
 from wdsctl.core.dataset.remote_lock import hold_remote_marker
 from wdsctl.core.dataset.root_spec import RootSpec, parse_root_spec
-from wdsctl.core.errors import CatalogError, DatasetError
+from wdsctl.core.errors import DatasetError
 from wdsctl.core.files import make_folder
 from wdsctl.core.importers.splits.folders import split_folder_findings
 from wdsctl.core.importers.splits.shards import default_split_rule
@@ -358,8 +357,6 @@ def _run_steps(
         if folder is not None:
             indexed = replace(indexed, findings=(*folder.findings, *indexed.findings))
         entry.findings += indexed.findings
-        if entry.ledger is not None and folder is not None:
-            stage.after_publish(entry.ledger.forget_former_keys)
         if indexed.samples:
             here = stage.location
             taken = _take_over_energon(here, indexed, type_request, request, progress)
@@ -465,7 +462,6 @@ def _write_shards(
         if check_writer is not None:
             check_writer()
 
-    layouts = partial(_catalog_layout_hashes, location)
     return write_folder(
         source,
         dest,
@@ -475,7 +471,6 @@ def _write_shards(
         real_dest=location.root_to_write,
         uploads=_upload_folders(location, request) if is_url(location.root) else None,
         check_lock=check_locks,
-        read_layout_hashes=layouts,
         left_out_list=os.path.join(location.meta, LEFT_OUT_FILE),
         progress=progress,
     )
@@ -484,13 +479,6 @@ def _write_shards(
 def _upload_folders(location: DatasetLocation, request: PrepareRequest) -> UploadFolders:
     """Return the folders of a run that writes to a store. Hashes (`--hash`) need the bytes of the shards again."""
     return UploadFolders(location.upload_journal, "" if request.index.hashed else location.work_folder)
-
-
-def _catalog_layout_hashes(location: DatasetLocation) -> dict[str, str]:
-    """Path -> layout hash of the shards in the catalog; empty if there is no readable catalog."""
-    with suppress(CatalogError), open_catalog_connection(location.catalog) as catalog:
-        return dict(catalog.execute("SELECT path, layout_hash FROM shard WHERE removed IS NULL"))
-    return {}
 
 
 def _dry_run_of_folder(

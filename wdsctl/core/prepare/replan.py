@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import NamedTuple
 
 from wdsctl.core.catalog.ledger import ShardRecord, pack_keys, unpack_record_keys
@@ -19,13 +18,10 @@ from wdsctl.core.prepare.plan import (
     shard_digest,
     tar_size_bytes,
 )
-from wdsctl.core.prepare.renames import Renames
 from wdsctl.core.samples.naming import RawSample, dotless_key
 from wdsctl.core.text import path_for_message, pluralize
 
 _MAX_EXAMPLES = 5
-
-NO_RENAMES = Renames()
 
 
 class ShardTask(NamedTuple):
@@ -45,9 +41,7 @@ class WritePlan:
     - `leftover_shards`: shards to remove first. A killed run finished them without recording it, and their samples are
       now planned for other shards; or none of their samples is left.
     - `dropped_keys`: keys of vanished samples that the new shards leave out.
-    - `renamed_keys`: (old key, new key) of samples in shards that are written again.
-    - `pending_renames`: the same for samples in kept shards, which keep the old keys.
-    - `former_keys`: shard -> (new key -> old key), until the catalog has the new keys.
+    - `added_samples`: the number of samples that no shard had, and that get new shards.
     - `stale_shards`: the number of shards whose files have changed, and that are kept because samples have vanished.
     """
 
@@ -57,9 +51,7 @@ class WritePlan:
     vanished_keys: list[str] = field(default_factory=list)
     leftover_shards: list[str] = field(default_factory=list)
     dropped_keys: list[str] = field(default_factory=list)
-    renamed_keys: list[tuple[str, str]] = field(default_factory=list)
-    pending_renames: list[tuple[str, str]] = field(default_factory=list)
-    former_keys: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    added_samples: int = 0
     stale_shards: int = 0
 
 
@@ -72,34 +64,28 @@ def replan(
     shard_size: int,
     template: str,
     missing: MissingPolicy = "error",
-    renames: Renames = NO_RENAMES,
-    former_keys: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> WritePlan:
     """Make the next plan from the samples of the folder and the records of the last run.
 
-    `tar_sizes`: name -> bytes of the existing tars. `former_keys`: those of the last plan, as in `WritePlan`.
+    `tar_sizes`: name -> bytes of the existing tars.
 
     - A finished shard whose files have changed is written again, with the samples it had.
     - A planned shard is written as planned. If its samples have changed since, they are planned again.
-    - Renamed samples (`renames`) stay in their shard, which is written again with the new keys.
-    - Samples that no shard has get new shards, after the last one.
+    - Samples that no shard has get new shards, after the last one. A renamed sample is a vanished and a new one.
     - Vanished samples stay in their shard. If changed files require writing the shard again, which would lose them,
       `missing` decides: `error` raises DatasetError WDS203, `keep` leaves the shard as it is. `drop` writes every shard
-      with vanished samples again, without them. New keys alone never cause a rewrite that loses samples.
+      with vanished samples again, without them.
 
     Raises DatasetError WDS249 if a sample would have the key of another sample in a kept shard.
     """
     plan = WritePlan()
     unclaimed = {sample.key: sample for sample in samples} if records else {}
-    lost = [
-        record.name
-        for record in records
-        if not _replan_shard(record, unclaimed, tar_sizes, plan, missing, renames, former_keys.get(record.name, {}))
-    ]
+    lost = [record.name for record in records if not _replan_shard(record, unclaimed, tar_sizes, plan, missing)]
     if lost:
         raise _would_lose_samples_error(lost)
     _check_key_conflicts(samples, plan)
     fresh = [sample for sample in samples if sample.key in unclaimed] if records else samples
+    plan.added_samples = len(fresh)
     shards = plan_shards(
         fresh,
         shard_samples,
@@ -123,7 +109,7 @@ def can_be_source(samples: Sequence[RawSample], records: Sequence[ShardRecord]) 
     finished. Cost: as `replan`.
     """
     digests = {
-        key: record.marks[i * SAMPLE_DIGEST_BYTES : (i + 1) * SAMPLE_DIGEST_BYTES]
+        key: _digest_at(record, i)
         for record in records
         if record.state != "planned"
         for i, key in enumerate(unpack_record_keys(record))
@@ -138,82 +124,44 @@ def _replan_shard(
     tar_sizes: Mapping[str, int],
     plan: WritePlan,
     missing: MissingPolicy,
-    renames: Renames,
-    former_keys: Mapping[str, str],
 ) -> bool:
     """Decide what becomes of one shard of the last plan. False if its samples cannot be written again."""
-    had = unpack_record_keys(record)
-    keys = [renames.current_key(key) for key in had]
-    there = {i: unclaimed[key] for i, key in enumerate(keys) if key is not None and key in unclaimed}
-    is_complete = len(there) == len(keys)
-    new_keys = {i: sample for i, sample in there.items() if sample.key != had[i]}
-    are_as_before = all(
-        _is_digest_at(record, i, renames.digest_of(sample)) for i, sample in there.items() if i not in new_keys
-    )
-    is_unchanged = are_as_before and not any(sample.key in renames.keys_with_new_parts for sample in new_keys.values())
-    if record.state == "planned" and not (is_complete and is_unchanged):
+    keys = unpack_record_keys(record)
+    there = {i: unclaimed[key] for i, key in enumerate(keys) if key in unclaimed}
+    gone = [key for i, key in enumerate(keys) if i not in there]
+    is_unchanged = all(sample_digest(sample) == _digest_at(record, i) for i, sample in there.items())
+    if record.state == "planned" and (gone or not is_unchanged):
         if record.name in tar_sizes:
             plan.leftover_shards.append(record.name)
         return True
     for sample in there.values():
         del unclaimed[sample.key]
-    # New key -> the key that the catalog, and a shard that cannot be written again, still has.
-    before = {sample.key: former_keys.get(had[i], had[i]) for i, sample in there.items()}
-    before = {key: old for key, old in before.items() if key != old}
-    is_there = record.state in {"done", "renamed"} and tar_sizes.get(record.name) == record.size_bytes
-    is_renamed = bool(new_keys) or record.state == "renamed"
-    if is_complete:
-        may_stay = is_unchanged and not is_renamed
-    else:
-        may_stay = missing == "keep" or (is_unchanged and missing != "drop")
-    gone = [key for i, key in enumerate(had) if i not in there]
+    # A ledger of an older version may have the state `renamed`: the shard then has other keys than its record.
+    is_there = record.state == "done" and tar_sizes.get(record.name) == record.size_bytes
+    may_stay = is_unchanged if not gone else missing == "keep" or (is_unchanged and missing != "drop")
     if is_there and may_stay:
-        plan.records.append(_kept_record(record, had, new_keys, renames) if new_keys else record)
+        plan.records.append(record)
         plan.kept_shards += 1
         plan.stale_shards += not is_unchanged
         plan.vanished_keys += gone
-        plan.pending_renames += [(old, new) for new, old in before.items()] if is_renamed else []
-        plan.former_keys |= {record.name: before} if before else {}
         return True
     if gone and missing != "drop":
         return False
-    plan.renamed_keys += [(old, new) for new, old in before.items()] if is_renamed else []
     plan.dropped_keys += gone
-    plan.former_keys |= {record.name: before} if before else {}
     _plan_rewrite(record, list(there.values()), tar_sizes, plan)
     return True
 
 
-def _is_digest_at(record: ShardRecord, index: int, expected: bytes) -> bool:
-    return expected == record.marks[index * SAMPLE_DIGEST_BYTES : (index + 1) * SAMPLE_DIGEST_BYTES]
-
-
-def _kept_record(
-    record: ShardRecord, recorded_keys: Sequence[str], new_keys: Mapping[int, RawSample], renames: Renames
-) -> ShardRecord:
-    """The record of a kept shard, with the new keys of its renamed samples.
-
-    A sample with additional parts keeps its old digest, so that it still counts as changed.
-    """
-    marks = bytearray(record.marks)
-    for i, sample in new_keys.items():
-        if sample.key not in renames.keys_with_new_parts:
-            marks[i * SAMPLE_DIGEST_BYTES : (i + 1) * SAMPLE_DIGEST_BYTES] = sample_digest(sample)
-    keys = pack_keys(new_keys[i].key if i in new_keys else key for i, key in enumerate(recorded_keys))
-    return record._replace(keys=keys, marks=bytes(marks), digest=shard_digest(bytes(marks)), state="renamed")
+def _digest_at(record: ShardRecord, index: int) -> bytes:
+    return record.marks[index * SAMPLE_DIGEST_BYTES : (index + 1) * SAMPLE_DIGEST_BYTES]
 
 
 def _check_key_conflicts(samples: Sequence[RawSample], plan: WritePlan) -> None:
     """Raise DatasetError WDS249 for samples with the key of another sample, which a kept shard has under that key."""
-    if not plan.vanished_keys and not plan.pending_renames:
+    if not plan.vanished_keys:
         return
-    is_pending = {new for _, new in plan.pending_renames}
-    stays = {dotless_key(key): key for key in (*plan.vanished_keys, *(old for old, _ in plan.pending_renames))}
-    found = [
-        (sample.key, stays[dotless_key(sample.key)])
-        for sample in samples
-        if dotless_key(sample.key) in stays and sample.key not in is_pending
-    ]
+    stays = {dotless_key(key): key for key in plan.vanished_keys}
+    found = [(sample.key, stays[dotless_key(sample.key)]) for sample in samples if dotless_key(sample.key) in stays]
     if found:
         more = f" and {len(found) - _MAX_EXAMPLES:,} more" if len(found) > _MAX_EXAMPLES else ""
         names = ", ".join(

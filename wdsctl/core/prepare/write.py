@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 
-from wdsctl.core.catalog.ledger import NO_FORMER_KEYS, FormerKeys, Ledger, ShardRecord, unpack_record_keys
+from wdsctl.core.catalog.ledger import Ledger, ShardRecord, unpack_record_keys
 from wdsctl.core.convert.report import write_left_out_table
 from wdsctl.core.dataset.destination import check_written_file
 from wdsctl.core.dataset.location import shell_command
@@ -17,7 +17,7 @@ from wdsctl.core.directories import join_beneath
 from wdsctl.core.errors import Finding, UsageError, translate_os_errors
 from wdsctl.core.files import fsync_path, remove_file
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
-from wdsctl.core.prepare.renames import adopt_copied_folder, find_renamed_samples
+from wdsctl.core.prepare.copied_folder import adopt_copied_folder
 from wdsctl.core.prepare.replan import WritePlan, can_be_source, replan
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.processes import warm_up_workers
@@ -157,22 +157,14 @@ class _WriteResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RenamedSample:
-    """A sample with a new key and the same bytes."""
-
-    before: str
-    after: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FolderReport:
     """What a run found and wrote; for a dry run, what it would write.
 
-    `shards`, `samples` and `size_bytes` describe all shards; `written` and `kept` count shards. `vanished`: the number
-    of samples in kept shards whose files are missing. `stale`: the number of kept shards whose files have changed.
-    `dropped`: keys of samples that were removed from the shards. `renamed`: samples with a new key in the shards.
-    `pending`: samples with a new key in the folder, and the old one in a shard that cannot be rewritten without losing
-    samples. `keys`: the key rule and its reason; None if all rules agree. The other fields are as in `RawListing`.
+    `shards`, `samples` and `size_bytes` describe all shards; `written` and `kept` count shards. `added`: the number of
+    samples that no shard had before. `vanished`: the number of samples in kept shards whose files are missing. A
+    renamed sample counts as vanished or dropped, and as added. `stale`: the number of kept shards whose files have
+    changed. `dropped`: keys of samples that were removed from the shards. `keys`: the key rule and its reason; None if
+    all rules agree. The other fields are as in `RawListing`.
     """
 
     source: str
@@ -189,11 +181,10 @@ class FolderReport:
     written: int
     written_bytes: int
     kept: int
+    added: int
     vanished: int
     stale: int
     dropped: tuple[str, ...]
-    renamed: tuple[RenamedSample, ...]
-    pending: tuple[RenamedSample, ...]
     dry_run: bool
     keys: KeyRuleChoice | None = None
     findings: tuple[Finding, ...] = ()
@@ -247,7 +238,6 @@ def write_folder(
     real_dest: str = "",
     uploads: UploadFolders | None = None,
     check_lock: Callable[[], None] = lambda: None,
-    read_layout_hashes: Callable[[], Mapping[str, str]] = dict,
     left_out_list: str = "",
     progress: Progress = SILENT_PROGRESS,
 ) -> FolderReport:
@@ -255,9 +245,9 @@ def write_folder(
 
     The same files give the same bytes, for any number of workers and interruptions. The caller holds the lock of the
     dataset; for a dry run, `ledger` may be open for reading. `listing`: the result of `list_source`. `real_dest`:
-    `dest` without links. `uploads`: needed if `dest` is a URL. `read_layout_hashes`: path -> layout hash of the shards
-    in the catalog. `left_out_list`: where to write a table of all that is left out, if anything is. `check_lock` is
-    called before any change and after every shard; it raises if the lock is lost.
+    `dest` without links. `uploads`: needed if `dest` is a URL. `left_out_list`: where to write a table of all that is
+    left out, if anything is. `check_lock` is called before any change and after every shard; it raises if the lock is
+    lost.
     Raises UsageError, InputError, DatasetError, PermissionDenied, StorageError; finished shards stay, and no
     incomplete file has the name of a shard.
 
@@ -273,8 +263,8 @@ def write_folder(
     changes: WritePlan | None = None
     gone: dict[tuple[str, str], str] = {}
     while True:
-        plan, former = _plan(source, dest, listing, records, ledger, request, read_layout_hashes)
-        changes = changes or plan  # later plans no longer list the dropped and renamed samples
+        plan = _plan(dest, listing, records, request)
+        changes = changes or plan  # later plans no longer list the dropped and new samples
         if request.index.dry_run:
             written = _WriteResult(len(plan.tasks), sum(task.size_bytes for task in plan.tasks))
             break
@@ -284,7 +274,7 @@ def write_folder(
         # Remove files before storing the new plan: after a kill in between, the old plan still names them.
         remove_from_dest(real_dest, [*partials, *plan.leftover_shards])
         partials = []
-        _store_plan(source, plan, former, ledger)
+        _store_plan(source, plan, ledger)
         _write_tasks(source, real_dest, plan, request, written, ledger, check_lock, progress, uploads=uploads)
         if not written.unreadable:
             # A worker of a killed run may live on for a moment, and may have begun another file.
@@ -311,28 +301,8 @@ def _gone_findings(gone: Mapping[tuple[str, str], str]) -> tuple[Finding, ...]:
     return (Finding(code="WDS202", severity="error", message=message, count=len(gone)),)
 
 
-def _plan(
-    source: str,
-    dest: str,
-    listing: RawListing,
-    records: Sequence[ShardRecord],
-    ledger: Ledger,
-    request: PrepareRequest,
-    read_layout_hashes: Callable[[], Mapping[str, str]],
-) -> tuple[WritePlan, dict[str, FormerKeys]]:
-    """Make the plan. Returns (plan, former keys to save, by shard)."""
-    known = ledger.former_keys()
-    renames = find_renamed_samples(source, dest, listing.samples, records, known)
-    indexed = read_layout_hashes() if known or renames.new_keys else {}
-    # Former keys are valid while the catalog has the layout that they were saved for: a rebuilt catalog has other keys.
-    # In the state `renamed`, the shard itself has the former keys.
-    valid = {
-        record.name: keys
-        for record in records
-        for layout, keys in (known.get(record.name, NO_FORMER_KEYS),)
-        if record.state == "renamed" or layout == indexed.get(record.name)
-    }
-    plan = replan(
+def _plan(dest: str, listing: RawListing, records: Sequence[ShardRecord], request: PrepareRequest) -> WritePlan:
+    return replan(
         listing.samples,
         records,
         stat_sizes(dest, [record.name for record in records]),
@@ -340,10 +310,7 @@ def _plan(
         shard_size=request.shard_size,
         template=request.template,
         missing=request.index.missing,
-        renames=renames,
-        former_keys=valid,
     )
-    return plan, {name: FormerKeys(indexed.get(name, ""), keys) for name, keys in plan.former_keys.items()}
 
 
 def _list_objects(dest: str) -> dict[str, int]:
@@ -364,12 +331,11 @@ def _source_identity(source: str) -> str:
     return url_identity(source) if is_url(source) else os.path.realpath(source)
 
 
-def _store_plan(source: str, plan: WritePlan, former_keys: Mapping[str, FormerKeys], ledger: Ledger) -> None:
-    """Save the plan, its source and the former keys, if any of them has changed."""
+def _store_plan(source: str, plan: WritePlan, ledger: Ledger) -> None:
+    """Save the plan and its source, if one of them has changed."""
     source_path = _source_identity(source)
-    kept = (ledger.planned_shards(), ledger.plan_source(), ledger.former_keys())
-    if (plan.records, source_path, former_keys) != kept:
-        ledger.replace_plan(plan.records, source_path, former_keys)
+    if (plan.records, source_path) != (ledger.planned_shards(), ledger.plan_source()):
+        ledger.replace_plan(plan.records, source_path)
 
 
 def _write_tasks(
@@ -439,7 +405,7 @@ def _check_source(
         return records
     if can_be_source(listing.samples, records):
         return records
-    adopted = adopt_copied_folder(source, dest, listing.samples, records, ledger.former_keys(), progress)
+    adopted = adopt_copied_folder(source, dest, listing.samples, records, progress)
     if adopted is None:
         raise UsageError(
             f"the destination was written from another folder, {path_for_message(before)}, whose samples differ "
@@ -488,16 +454,11 @@ def _report(
         written=written.shards,
         written_bytes=written.size_bytes,
         kept=len(plan.records) - written.shards,
+        added=first_plan.added_samples,
         vanished=len(plan.vanished_keys),
         stale=plan.stale_shards,
         dropped=tuple(sorted(first_plan.dropped_keys)),
-        renamed=_to_renamed_samples(first_plan.renamed_keys),
-        pending=_to_renamed_samples(plan.pending_renames),
         dry_run=request.index.dry_run,
         keys=None if listing.keys.is_open else listing.keys,
         findings=findings,
     )
-
-
-def _to_renamed_samples(pairs: Sequence[tuple[str, str]]) -> tuple[RenamedSample, ...]:
-    return tuple(RenamedSample(before=old, after=new) for old, new in sorted(pairs))

@@ -13,14 +13,12 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.catalog.draft import CatalogDraft
-from wdsctl.core.catalog.ledger import NO_FORMER_KEYS, FormerKeys
 from wdsctl.core.catalog.splits import (
     SampleFlags,
     SplitShard,
@@ -34,7 +32,6 @@ from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.errors import CatalogError, Finding
 from wdsctl.core.hashing import derive_seed, hash_values
 from wdsctl.core.offsets.read import Offsets
-from wdsctl.core.samples.naming import dotless_key
 from wdsctl.core.shards.shard_scan import ShardScan, split_texts
 from wdsctl.core.split.assignment import add_samples
 from wdsctl.core.split_rules.names import qualified_split_name, split_set_and_name
@@ -132,22 +129,13 @@ class SampleOrigins:
     """For shards that were rewritten since the catalog of `generation`: which former sample each sample is.
 
     `by_path`: by shard, (samples,) the former position of each sample, or NEW_SAMPLE. `grown`: the shards that begin
-    with all their former samples. `renamed`: like `by_path`, but only samples whose raw files were renamed, according
-    to `former_keys` of the ledger. Cost: all keys of each rewritten shard.
+    with all their former samples. Cost: all keys of each rewritten shard.
     """
 
-    def __init__(
-        self,
-        location: DatasetLocation,
-        generation: int,
-        memberships: Mapping[str, SplitMembership],
-        former_keys: Mapping[str, FormerKeys] = MappingProxyType({}),
-    ) -> None:
+    def __init__(self, location: DatasetLocation, generation: int, memberships: Mapping[str, SplitMembership]) -> None:
         self.by_path: dict[str, Int64Array] = {}
-        self.renamed: dict[str, Int64Array] = {}
         self.grown: set[str] = set()
         self._memberships = memberships
-        self._former_keys = former_keys
         self._offsets_path = location.offsets_path(generation)
         self._shard_index: dict[str, int] | None = None
 
@@ -171,15 +159,8 @@ class SampleOrigins:
         positions_by_key: dict[str, deque[int]] = defaultdict(deque)
         for position, key in enumerate(former):
             positions_by_key[key].append(position)
-        layout_hash, former_keys = self._former_keys.get(path, NO_FORMER_KEYS)
-        renamed: dict[str, str] = {}
-        if layout_hash == before.layout_hash:
-            renamed = {dotless_key(key): dotless_key(former_key) for key, former_key in former_keys.items()}
-        keys = scan.decode_keys()
-        candidates = [positions_by_key.get(renamed.get(key, key)) for key in keys]
+        candidates = [positions_by_key.get(key) for key in scan.decode_keys()]
         origin = np.array([queue.popleft() if queue else NEW_SAMPLE for queue in candidates], np.int64)
-        if renamed:
-            self.renamed[path] = np.where([key in renamed for key in keys], origin, NEW_SAMPLE)
         unclaimed = sorted(position for queue in positions_by_key.values() for position in queue)
         if unclaimed and (origin == NEW_SAMPLE).any():
             _match_by_part_sizes(origin, scan, {position: offsets.parts(first + position) for position in unclaimed})
@@ -399,15 +380,13 @@ def _assign_rest_of_shard(
 def _sample_origins(row: ShardRow, before: SplitMembership, rule: SplitRule, origins: SampleOrigins) -> Int64Array:
     """(samples,): the former position of each sample.
 
-    If a value in the sample decides the split, samples are matched only if their content is the same: in a shard that
-    only grew, or when only their raw files were renamed.
+    If a value in the sample decides the split, samples are matched only in a shard that only grew: their content is the
+    same.
     """
     if before.layout_hash == row.layout_hash:
         return np.arange(row.samples)
     if row.path in origins.by_path and (not rule.value_name or row.path in origins.grown):
         return origins.by_path[row.path]
-    if row.path in origins.renamed:
-        return origins.renamed[row.path]
     return np.full(row.samples, NEW_SAMPLE)
 
 
