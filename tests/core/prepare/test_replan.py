@@ -132,6 +132,17 @@ def test_rewrite_that_would_lose_samples_is_refused(state: ShardState) -> None:
     assert "0.tar" in caught.value.message
 
 
+@pytest.mark.parametrize(("state", "is_advised"), [("done", True), ("outdated", False)])
+def test_missing_keep_is_advised_only_if_it_helps(state: ShardState, is_advised: bool) -> None:
+    """A shard that a killed run did not write again cannot be kept."""
+    records, files = after_run(make_plan(samples_of("ab")), state)
+
+    with pytest.raises(DatasetError) as caught:
+        make_plan(samples_of("a", mtime_ns=2), records, files)
+
+    assert ("--missing keep" in caught.value.hint) is is_advised
+
+
 def test_missing_samples_of_missing_tar_are_refused() -> None:
     records, _ = after_run(make_plan(samples_of("ab")), "done")
 

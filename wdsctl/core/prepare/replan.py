@@ -80,9 +80,10 @@ def replan(
     """
     plan = WritePlan()
     unclaimed = {sample.key: sample for sample in samples} if records else {}
-    lost = [record.name for record in records if not _replan_shard(record, unclaimed, tar_sizes, plan, missing)]
+    lost = [record for record in records if not _replan_shard(record, unclaimed, tar_sizes, plan, missing)]
     if lost:
-        raise _would_lose_samples_error(lost)
+        may_keep = all(_is_as_recorded(record, tar_sizes) for record in lost)
+        raise _would_lose_samples_error([record.name for record in lost], may_keep=may_keep)
     _check_key_conflicts(samples, plan)
     fresh = [sample for sample in samples if sample.key in unclaimed] if records else samples
     plan.added_samples = len(fresh)
@@ -136,10 +137,8 @@ def _replan_shard(
         return True
     for sample in there.values():
         del unclaimed[sample.key]
-    # A ledger of an older version may have the state `renamed`: the shard then has other keys than its record.
-    is_there = record.state == "done" and tar_sizes.get(record.name) == record.size_bytes
     may_stay = is_unchanged if not gone else missing == "keep" or (is_unchanged and missing != "drop")
-    if is_there and may_stay:
+    if may_stay and _is_as_recorded(record, tar_sizes):
         plan.records.append(record)
         plan.kept_shards += 1
         plan.stale_shards += not is_unchanged
@@ -150,6 +149,14 @@ def _replan_shard(
     plan.dropped_keys += gone
     _plan_rewrite(record, list(there.values()), tar_sizes, plan)
     return True
+
+
+def _is_as_recorded(record: ShardRecord, tar_sizes: Mapping[str, int]) -> bool:
+    """Whether the shard is on disk as its record says.
+
+    A ledger of an older version may have the state `renamed`: the shard then has other keys than its record.
+    """
+    return record.state == "done" and tar_sizes.get(record.name) == record.size_bytes
 
 
 def _digest_at(record: ShardRecord, index: int) -> bytes:
@@ -193,12 +200,12 @@ def _plan_rewrite(record: ShardRecord, samples: list[RawSample], tar_sizes: Mapp
     plan.tasks.append(ShardTask(record.name, record.size_bytes, samples))
 
 
-def _would_lose_samples_error(names: list[str]) -> DatasetError:
+def _would_lose_samples_error(names: list[str], *, may_keep: bool) -> DatasetError:
     more = f" and {len(names) - _MAX_EXAMPLES:,} more" if len(names) > _MAX_EXAMPLES else ""
+    keep = ", or pass `--missing keep` to keep these shards unchanged" if may_keep else ""
     return DatasetError(
         f"{pluralize(len(names), 'shard')} must be rewritten, but the raw folder lacks files of their samples: "
         f"{', '.join(names[:_MAX_EXAMPLES])}{more}",
-        hint="restore the files, or pass `--missing keep` to keep these shards unchanged; `--missing drop` removes "
-        "samples without files (preview: `--dry-run`)",
+        hint=f"restore the files{keep}; `--missing drop` removes samples without files (preview: `--dry-run`)",
         code="WDS203",
     )
