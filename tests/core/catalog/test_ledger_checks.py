@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_checks import CheckReach, StoredCheck, expire_checks, read_checks, store_checks
@@ -25,14 +26,20 @@ def test_store_checks_keeps_last_result_per_shard_and_level(tmp_path: Path) -> N
         assert list_checks(ledger) == [one._replace(mark=b"m3"), two]
 
 
-def test_partial_check_is_kept_until_next_full_check(tmp_path: Path) -> None:
-    whole, some, unread = a_check(), a_check(reach="some", mark=b"s"), a_check(reach="none", mark=b"")
-    other = a_check(reach="some", mark=b"t")
+def test_check_of_unreadable_shard_is_kept_until_next_full_check(tmp_path: Path) -> None:
+    whole, unread = a_check(), a_check(reach="none", mark=b"")
     with Ledger.open(str(tmp_path / "ledger.sqlite")) as ledger:
-        for each in (whole, some, unread, other):
+        for each in (whole, unread):
             store_checks(ledger, [each])
-        assert list_checks(ledger) == [whole, unread, other]
+        assert list_checks(ledger) == [whole, unread]
         store_checks(ledger, [whole])
+        assert list_checks(ledger) == [whole]
+
+
+def test_check_of_some_samples_of_old_version_is_ignored(tmp_path: Path) -> None:
+    whole, some = a_check(), a_check(reach=cast(CheckReach, "some"), mark=b"s")
+    with Ledger.open(str(tmp_path / "ledger.sqlite")) as ledger:
+        store_checks(ledger, [whole, some])
         assert list_checks(ledger) == [whole]
 
 

@@ -15,7 +15,6 @@ from wdsctl.core.catalog.ledger_checks import (
     SampleFault,
     located_findings_from_json,
     located_findings_to_json,
-    merge_located_findings,
     name_samples,
 )
 from wdsctl.core.errors import Finding
@@ -43,34 +42,6 @@ def test_located_findings_round_trip_through_json() -> None:
     stored = located_findings_to_json(found)
     assert located_findings_from_json(stored) == found
     assert located_findings_from_json(stored, with_faults=False) == (found[0]._replace(faults=()), found[1])
-
-
-def make_located_finding(*places: int, code: str = "WDS143", count: int = 0) -> LocatedFinding:
-    finding = Finding(
-        code=code, severity="error", message="m", key=f"k{places[0]}", part="jpg", count=count or len(places)
-    )
-    faults = tuple(SampleFault(place, f"k{place}", None, 1, "m") for place in places)
-    return LocatedFinding(finding, places, faults=faults if len(places) > 1 else ())
-
-
-def test_merge_located_findings_unites_samples_by_code() -> None:
-    both = merge_located_findings(
-        [make_located_finding(3, 5)], [make_located_finding(1, 5), make_located_finding(2, code="WDS144")]
-    )
-    assert both == (make_located_finding(1, 3, 5), make_located_finding(2, code="WDS144"))
-    assert merge_located_findings(both, both, [make_located_finding(5)]) == both
-    assert merge_located_findings([make_located_finding(4)], [make_located_finding(2, 4, count=7)]) == (
-        make_located_finding(2, 4, count=7),
-    )
-    assert merge_located_findings() == ()
-
-
-def test_merge_keeps_shard_findings_with_different_messages() -> None:
-    sums = [
-        LocatedFinding(Finding(code="WDS151", severity="error", message=text, shard="a.tar"), covers_shard=True)
-        for text in "xy"
-    ]
-    assert merge_located_findings(sums) == merge_located_findings(sums, sums[:1]) == tuple(sums)
 
 
 def test_name_samples_returns_location_message_and_count_per_sample() -> None:

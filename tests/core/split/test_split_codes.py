@@ -233,6 +233,22 @@ def test_damaged_samples_stay_excluded_until_shard_is_rewritten(tmp_path: Path) 
     assert expected & splits_of(root).keys() == {"1.tar/11"}
 
 
+def test_exclude_by_code_ignores_findings_about_some_samples(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"0.tar": {f"{i}.json": b"{" if i < 4 else b"{}" for i in range(5)}})
+    index(root)
+    split_by_ratios(root, {"train": 1}, may_move=True)
+    content = ValidateRequest(levels=("structure", "headers", "content"))
+    excludes = SplitRequest(excludes=Excludes(codes=("WDS144",)))
+    before = splits_of(root).keys()
+    assert validate(root, replace(content, share=0.5)).findings
+    with pytest.raises(UsageError, match="has a finding with code WDS144") as caught:
+        split_dataset(root, excludes)
+    assert (caught.value.code, splits_of(root).keys()) == ("WDS214", before)
+    validate(root, content)
+    split_dataset(root, excludes)
+    assert before - splits_of(root).keys() == {f"0.tar/{i}" for i in range(4)}
+
+
 def test_exclude_by_code_without_validation_is_refused(tmp_path: Path) -> None:
     root = a_split_dataset(tmp_path)
     with pytest.raises(InputError, match="has not been validated") as caught:

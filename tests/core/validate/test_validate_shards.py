@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,43 +71,51 @@ def share_request(share: float, seed: int = 0, *, again: bool = False) -> Valida
     return ValidateRequest(levels=CONTENT.levels, share=share, seed=seed, again=again)
 
 
-def test_share_and_seed_select_other_samples_until_all_are_known(tmp_path: Path) -> None:
-    root = shards(tmp_path)
-    runs = ((0.5, 0, 0), (0.5, 0, 4), (0.5, 1, 0), (1.0, 1, 0), (1.0, 2, 4), (0.5, 2, 4), (1.0, 0, 4))
-    for share, seed, unread in runs:
-        report = validate(root, share_request(share, seed))
-        assert (report.unread, report.share) == (unread, share)
-    assert found(report) == BROKEN
-
-
-def test_partial_check_reports_all_known_findings(tmp_path: Path) -> None:
-    root = shards(tmp_path)
-    validate(root, CONTENT)
-    assert found(validate(root, share_request(0.1))) == BROKEN
-    recorder = RecordingProgress()
-    assert found(validate(root, share_request(0.1, again=True), progress=recorder)) == BROKEN
-    assert recorder.items == 4
-    assert (found(validate(root, CONTENT)), validate(root, CONTENT).unread) == (BROKEN, 4)
-
-
-def test_partial_checks_with_other_seeds_accumulate(tmp_path: Path) -> None:
+def test_sampled_run_checks_its_samples_again_and_stores_no_findings(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": {f"{i:02d}.json": b"{" for i in range(40)}})
     index(root)
-    counts = [len(validate(root, share_request(0.25, seed)).findings) for seed in range(4)]
-    assert counts[0] == 10
-    assert counts == sorted(set(counts))
-    assert [each.key for each in validate(root, CONTENT).findings] == [f"{i:02d}" for i in range(40)]
+    reports = [validate(root, share_request(0.25, seed)) for seed in (0, 1, 2, 0)]
+    keys = [[each.key for each in report.findings] for report in reports]
+    assert [(len(set(each)), report.unread) for each, report in zip(keys, reports, strict=True)] == [(10, 0)] * 4
+    assert keys[0] == keys[3]
+    assert keys[0] != keys[1] != keys[2]
+    with Ledger.open_for_reading(locate(root).ledger) as ledger:
+        assert list(read_checks(ledger)) == [("a.tar", "structure", "all")]
+    full = validate(root, CONTENT)
+    assert (full.unread, [each.key for each in full.findings]) == (0, [f"{i:02d}" for i in range(40)])
 
 
-def test_findings_of_partial_check_end_with_full_check_or_new_shard(tmp_path: Path) -> None:
-    root = a_dataset(tmp_path, {f"{i}.tar": {f"{i}.json": b"{"} for i in range(2)})
-    index(root)
-    validate(root, share_request(0.5))
-    for i in range(2):
-        rewrite_shard(tmp_path / f"{i}.tar", {f"{i}.json": b"{}"})
-    index(root)
-    assert found(validate(root, share_request(0.5, 1))) == []
-    assert found(validate(root, CONTENT)) == []
+def test_sampled_run_reports_findings_of_earlier_full_check(tmp_path: Path) -> None:
+    root = shards(tmp_path)
+    validate(root, CONTENT)
+    report = validate(root, share_request(0.1, 7))
+    assert (found(report), report.unread, report.share) == (BROKEN, 4, 0.1)
+
+
+def test_sampled_run_with_again_reads_shards_and_keeps_findings_of_full_check(tmp_path: Path) -> None:
+    root = shards(tmp_path)
+    validate(root, CONTENT)
+    recorder = RecordingProgress()
+    assert len(validate(root, share_request(0.1, again=True), progress=recorder).findings) < len(BROKEN)
+    assert recorder.items == 4
+    full = validate(root, CONTENT)
+    assert (found(full), full.unread) == (BROKEN, 4)
+
+
+def test_sampled_findings_in_ledger_of_old_version_are_ignored(tmp_path: Path) -> None:
+    root = shards(tmp_path)
+    expected = found(validate(root, share_request(0.1)))
+    assert expected != BROKEN
+    validate(root, CONTENT)
+    with closing(sqlite3.connect(locate(root).ledger)) as connection, connection:
+        connection.execute("UPDATE known SET reach = 'some' WHERE level = 'content'")
+
+    report = validate(root, share_request(0.1))
+    assert (found(report), report.unread) == (expected, 0)
+    full = validate(root, CONTENT)
+    assert (found(full), full.unread) == (BROKEN, 0)
+    with closing(sqlite3.connect(locate(root).ledger)) as connection:
+        assert connection.execute("SELECT count(*) FROM known WHERE reach = 'some'").fetchone() == (0,)
 
 
 def test_renamed_shard_is_not_read_again_and_findings_use_new_name(tmp_path: Path) -> None:
@@ -122,6 +132,10 @@ def test_unreadable_shard_is_read_next_time(tmp_path: Path) -> None:
     validate(root, CONTENT)
     with Ledger.open(locate(root).ledger) as ledger:
         store_checks(ledger, [StoredCheck("1.tar", "content", "none", "", b"", "[]")])
+    assert [validate(root, share_request(0.5)).unread for _ in range(2)] == [
+        3,
+        3,
+    ]  # samples are not all
     assert [validate(root, CONTENT).unread for _ in range(2)] == [3, 4]
 
 

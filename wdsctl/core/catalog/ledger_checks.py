@@ -1,10 +1,9 @@
 """Stores the results of `validate` in the ledger: findings with their samples, checks of shards, and the quarantine.
 
 A check belongs to one shard, level and reach. The findings of a check of all samples stay until all samples are checked
-again. A check of some samples has a separate row that adds findings, and so has a shard that could not be read. `mark`
-is a digest of all inputs of the check (size and time of the file, the rules, the samples), or empty if they are
-unknown; a shard with another mark is checked again. A row names a shard by path and `layout_hash`, so it no longer
-applies after the shard is rewritten.
+again. A shard that could not be read has a separate row. Checks of some samples are not stored. `mark` is a digest of
+all inputs of the check (size and time of the file, the rules), or empty if they are unknown; a shard with another mark
+is checked again. A row names a shard by path and `layout_hash`, so it no longer applies after the shard is rewritten.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.errors import Finding, Severity
 from wdsctl.core.json_text import read_json
 
-#: Which samples a check covered: all, some, or none if the shard could not be read.
-CheckReach = Literal["all", "some", "none"]
+#: Which samples a check covered: all, or none if the shard could not be read.
+CheckReach = Literal["all", "none"]
 
 #: Of one shard, code and part, the samples that findings name. The others are counted, to bound memory and the ledger.
 MAX_NAMED_SAMPLES = 1000
@@ -125,44 +124,6 @@ def name_samples(located: LocatedFinding) -> Iterator[Finding]:
         yield replace(located.finding, key="", offset=None, count=rest, message=message)
 
 
-def merge_located_findings(*finding_sets: Iterable[LocatedFinding]) -> tuple[LocatedFinding, ...]:
-    """Merge the findings of several checks of one shard into one finding per code and part.
-
-    If two checks covered some of the same samples, a sample that one check counts several times may be counted once.
-    Findings that concern the shard are merged only if their messages are equal, as two checksums may be wrong.
-    """
-    kinds: dict[tuple[str, str, str], LocatedFinding] = {}
-    for each in (located for found in finding_sets for located in found):
-        kind = (each.finding.code, each.finding.part, "" if each.positions else each.finding.message)
-        kinds[kind] = _both(kinds[kind], each) if kind in kinds else each
-    return tuple(kinds.values())
-
-
-def _both(one: LocatedFinding, other: LocatedFinding) -> LocatedFinding:
-    positions, others = set(one.positions), set(other.positions)
-    if others <= positions:
-        return one
-    if positions <= others:
-        return other
-    first = min(one, other, key=lambda located: located.positions[0]).finding
-    count = one.finding.count + other.finding.count - len(positions & others)
-    faults = {fault.position: fault for located in (other, one) for fault in _known_faults(located)}
-    return locate_finding(
-        replace(first, count=count),
-        positions | others,
-        faults.values(),
-        covers_shard=one.covers_shard or other.covers_shard,
-    )
-
-
-def _known_faults(located: LocatedFinding) -> tuple[SampleFault, ...]:
-    if located.faults or not located.positions:
-        return located.faults
-    first = located.finding
-    count = first.count if len(located.positions) == 1 else 1
-    return (SampleFault(located.positions[0], first.key, first.offset, count, first.message),)
-
-
 def located_findings_to_json(found: Iterable[LocatedFinding]) -> str:
     """Findings as JSON for the ledger, which `located_findings_from_json` parses."""
     rows = [[asdict(each.finding), each.positions, each.covers_shard, _pack_faults(each.faults)] for each in found]
@@ -213,9 +174,9 @@ StoredChecks = dict[tuple[str, str, CheckReach], StoredCheck]
 
 
 def read_checks(ledger: Ledger) -> StoredChecks:
-    """All checks, by shard, level and reach."""
+    """All checks, by shard, level and reach. Ignores checks of some samples, which only old versions stored."""
     with ledger.transaction() as connection:
-        rows = connection.execute(f"SELECT {', '.join(StoredCheck._fields)} FROM known")
+        rows = connection.execute(f"SELECT {', '.join(StoredCheck._fields)} FROM known WHERE reach IN ('all', 'none')")
         checks = [StoredCheck(*row) for row in rows]
     return {(check.shard, check.level, check.reach): check for check in checks}
 

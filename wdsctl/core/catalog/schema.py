@@ -324,7 +324,7 @@ check_table = Table(
     ledger_metadata,
     Column("shard", Text, primary_key=True),
     Column("level", Text, primary_key=True),
-    Column("reach", Text, primary_key=True),  # which of its samples were checked: all, some or none
+    Column("reach", Text, primary_key=True),  # which of its samples were checked: all or none
     Column("layout_hash", Text, nullable=False),  # of the shard when it was checked
     Column("mark", LargeBinary, nullable=False),
     Column("findings", Text, nullable=False),  # JSON list

@@ -1,7 +1,7 @@
 """Check shards in parallel, and reuse the ledger's findings of unchanged shards.
 
-The ledger stores a check with a digest of everything that its findings depend on (`_input_digest`). If a run checks
-only some samples, it merges their findings with those of earlier checks of the same shard.
+The ledger stores a check of all samples of a shard with a digest of everything that its findings depend on
+(`_input_digest`). A run over some samples uses stored checks, but stores none.
 
 Data corruption can leave size and time of a file unchanged, so stored results of the level `hashes` only serve to
 resume: a complete run expires them, and those of an interrupted run are valid for a day.
@@ -21,14 +21,12 @@ from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_checks import (
     MAX_NAMED_FINDINGS,
     MAX_NAMED_SAMPLES,
-    CheckReach,
     LocatedFinding,
     StoredCheck,
     StoredChecks,
     expire_checks,
     located_findings_from_json,
     located_findings_to_json,
-    merge_located_findings,
     name_samples,
     read_checks,
     store_checks,
@@ -52,7 +50,7 @@ CHECKS_FORMAT_VERSION = 11  # raise it when the findings of a level change, so t
 
 _CHECK_BATCH = BatchLimits(64, 16 << 20)
 _DAY_S = 86_400
-_INPUT_DIGEST_BYTES = 16  # at the start of a stored mark; the sampling tag follows if only some samples were checked
+_INPUT_DIGEST_BYTES = 16
 _SAVE_INTERVAL_S = 2.0  # findings older than this survive a killed run
 
 
@@ -116,7 +114,8 @@ def check_shards(
 ) -> CheckOutcome:
     """Check shards on the levels of the request, or reuse the findings of their last check.
 
-    Stores findings in the ledger every two seconds, so that a killed run can continue.
+    Stores findings in the ledger every two seconds, so that a killed run can continue. Checks of some samples are not
+    stored.
     """
     request = context.request
     outcome = CheckOutcome(refs_digest=_refs_digest(context, units))
@@ -136,7 +135,7 @@ def check_shards(
         if len(reused) < len(unit.levels):
             remaining.append(replace(unit, levels=tuple(level for level in unit.levels if level not in reused)))
     outcome.unread = len(units) - len(remaining)
-    for unit, result in _check_and_store(context, remaining, known, ledger, workers, progress):
+    for unit, result in _check_and_store(context, remaining, ledger, workers, progress):
         outcome.add_result(unit.shard.path, result)
     if ledger is not None and "hashes" in request.levels:
         expire_checks(ledger, "hashes", [unit.shard.path for unit in units])
@@ -153,7 +152,6 @@ def store_dataset_ref_findings(ledger: Ledger, outcome: CheckOutcome, findings: 
 def _check_and_store(
     context: CheckContext,
     units: Sequence[CheckUnit],
-    known: StoredChecks,
     ledger: Ledger | None,
     workers: int,
     progress: Progress,
@@ -173,16 +171,7 @@ def _check_and_store(
     try:
         with closing(finished):
             for each in finished:
-                unit, new = each.unit, each.result()
-                result = replace(
-                    new,
-                    findings={
-                        level: merge_located_findings(findings, _stored_findings(context, unit, level, known))
-                        if _is_sampled(context, level)
-                        else findings
-                        for level, findings in new.findings.items()
-                    },
-                )
+                unit, result = each.unit, each.result()
                 unsaved += _checks_to_store(context, unit, result)
                 if ledger is not None and time.monotonic() - saved_s > _SAVE_INTERVAL_S:
                     store_checks(ledger, unsaved)
@@ -196,27 +185,13 @@ def _check_and_store(
 def _reusable_findings(
     context: CheckContext, unit: CheckUnit, level: ValidationLevel, known: StoredChecks
 ) -> tuple[LocatedFinding, ...] | None:
-    """Return the stored findings that answer this request; None if the shard must be checked."""
+    """Return the findings of the last check of all samples; None if the shard must be checked."""
     path = unit.shard.path
-    full, sampled = known.get((path, level, "all")), known.get((path, level, "some"))
-    if (path, level, "none") in known:  # the shard could not be read
+    check = known.get((path, level, "all"))
+    is_read = (path, level, "none") not in known
+    if check is None or not is_read or not _is_current(context, unit, level, check):
         return None
-    if full is not None and _is_current(context, unit, level, full):
-        return _stored_findings(context, unit, level, known)
-    if sampled is None or not _is_sampled(context, level):
-        return None
-    mark = _input_digest(context, unit, level) + _sampling_tag(context, unit)
-    return _findings_of_check(path, sampled) if sampled.mark == mark else None
-
-
-def _stored_findings(
-    context: CheckContext, unit: CheckUnit, level: ValidationLevel, known: StoredChecks
-) -> tuple[LocatedFinding, ...]:
-    """Merge the findings of all current checks of a shard: the full check, and the last sampled one."""
-    reaches: tuple[CheckReach, ...] = ("all", "some")
-    checks = (known.get((unit.shard.path, level, reach)) for reach in reaches)
-    current = [check for check in checks if check is not None and _is_current(context, unit, level, check)]
-    return merge_located_findings(*(_findings_of_check(unit.shard.path, check) for check in current))
+    return _findings_of_check(path, check)
 
 
 def _findings_of_check(path: str, check: StoredCheck) -> tuple[LocatedFinding, ...]:
@@ -226,13 +201,14 @@ def _findings_of_check(path: str, check: StoredCheck) -> tuple[LocatedFinding, .
 
 
 def _checks_to_store(context: CheckContext, unit: CheckUnit, result: CheckResult) -> Iterator[StoredCheck]:
-    layout_hash = result.layout_hash or unit.indexed_layout_hash
+    path, layout_hash = unit.shard.path, result.layout_hash or unit.indexed_layout_hash
     for level, findings in result.findings.items():
-        reach: CheckReach = "none" if not result.is_read else "some" if _is_sampled(context, level) else "all"
-        mark = b""
-        if result.is_read and _is_reusable(context, level):
-            mark = _input_digest(context, unit, level) + (_sampling_tag(context, unit) if reach == "some" else b"")
-        yield StoredCheck(unit.shard.path, level, reach, layout_hash, mark, located_findings_to_json(findings))
+        text = located_findings_to_json(findings)
+        if not result.is_read:
+            yield StoredCheck(path, level, "none", layout_hash, b"", text)
+        elif not _is_sampled(context, level):
+            mark = _input_digest(context, unit, level) if _is_reusable(context, level) else b""
+            yield StoredCheck(path, level, "all", layout_hash, mark, text)
 
 
 def _is_sampled(context: CheckContext, level: ValidationLevel) -> bool:
@@ -247,7 +223,7 @@ def _is_reusable(context: CheckContext, level: ValidationLevel) -> bool:
 def _is_current(context: CheckContext, unit: CheckUnit, level: ValidationLevel, check: StoredCheck) -> bool:
     """Whether nothing has changed since a check. Checks of `hashes` are current for a day at most."""
     days = (0, 1) if level == "hashes" else (0,)
-    return check.mark[:_INPUT_DIGEST_BYTES] in [_input_digest(context, unit, level, days_ago=ago) for ago in days]
+    return check.mark in [_input_digest(context, unit, level, days_ago=ago) for ago in days]
 
 
 def _store_digests(context: CheckContext, level: ValidationLevel) -> list[str]:
@@ -258,13 +234,8 @@ def _store_digests(context: CheckContext, level: ValidationLevel) -> list[str]:
     return [open_ref_store(store).digest for store in stores]
 
 
-def _sampling_tag(context: CheckContext, unit: CheckUnit) -> bytes:
-    """Identify the samples that a sampled check covers."""
-    return f"{context.request.share} {context.request.seed} {unit.shard.path}".encode("utf-8", "surrogatepass")
-
-
 def _input_digest(context: CheckContext, unit: CheckUnit, level: ValidationLevel, *, days_ago: int = 0) -> bytes:
-    """Hash everything that the findings of a level depend on, except the choice of samples."""
+    """Hash everything that the findings of a level depend on."""
     shard = unit.shard
     inputs: list[object] = [CHECKS_FORMAT_VERSION, level, shard.size, shard.mtime_ns, unit.indexed_layout_hash]
     if level == "structure":
