@@ -16,11 +16,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
-from tests.warm_parent import MAX_REQUEST_BYTES, Program
+from tests.warm_parent import MAX_REQUEST_BYTES, PRELOADED, Program
 
 #: Read when Python starts, so a forked child cannot have another value than its parent.
 _READ_AT_START = ("LANG", "LC_ALL", "LC_CTYPE", "PYTHONHASHSEED", "PYTHONIOENCODING", "PYTHONUTF8", "PYTHONWARNINGS")
-_controls: dict[tuple[int, str], socket.socket] = {}
+_controls: dict[str, socket.socket] = {}
 
 
 class Popen(subprocess.Popen[Any]):
@@ -119,6 +119,12 @@ def run(
     return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
 
+def start_parents() -> None:
+    """Start the warm parents now. Requests wait until they have imported their modules."""
+    for kind in PRELOADED:
+        _control(kind)
+
+
 def _is_open(number: int, descriptor: int) -> bool:
     try:
         os.fstat(number if descriptor == -1 else descriptor)
@@ -128,9 +134,8 @@ def _is_open(number: int, descriptor: int) -> bool:
 
 
 def _control(kind: str) -> socket.socket:
-    """The socket of the warm parent of this process, which is started on first use and ends with this process."""
-    key = (os.getpid(), kind)
-    if key not in _controls:
+    """The socket of a warm parent, which is started on first use. It serves forks of this process, and ends with it."""
+    if kind not in _controls:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * MAX_REQUEST_BYTES)
         command = [sys.executable, "-m", "tests.warm_parent", str(theirs.fileno()), kind]
@@ -139,9 +144,9 @@ def _control(kind: str) -> socket.socket:
             command, pass_fds=[theirs.fileno()], env=environment, cwd=_FOLDER, stdin=subprocess.DEVNULL
         )
         theirs.close()
-        _controls[key] = ours
+        _controls[kind] = ours
         atexit.register(_end, os.getpid(), ours, process)
-    return _controls[key]
+    return _controls[kind]
 
 
 def _end(owner: int, control: socket.socket, process: subprocess.Popen[bytes]) -> None:

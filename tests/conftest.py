@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.parallel import pytest_addoption, pytest_runtestloop, pytest_sessionstart  # noqa: F401 - hooks
 from wdsctl.cli.agents import AGENT_VARIABLES
 
 if TYPE_CHECKING:

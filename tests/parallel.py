@@ -1,0 +1,211 @@
+"""Runs tests in several processes, which are forks of the one that has collected them: `pytest --processes 3`.
+
+Collecting the tests and importing torch takes half a minute, so it happens once. A process runs the tests of a module
+in chunks, because they share fixtures, and helps with another module when none is left that nobody has begun.
+`tests/conftest.py` imports the hooks.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from multiprocessing.connection import Connection, Pipe, wait
+from typing import Any
+
+import pytest
+
+from tests import children
+
+_CHUNK_ITEMS = 8
+_EXIT_SECONDS = 20.0  # for processes to close their fixtures
+
+Answer = tuple[str, Any]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--processes", type=int, default=1, metavar="N", help="run the tests in N processes")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if session.config.getoption("processes") > 1:
+        children.start_parents()  # they import their modules while tests are collected
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    count = min(session.config.getoption("processes"), len(session.items))
+    if count < 2 or session.config.option.collectonly or session.testsfailed:
+        return None
+    _Controller(session, count).run()
+    return True
+
+
+class _Controller:
+    """Hands out the indexes of tests, and gives their reports to the plugins of this process."""
+
+    def __init__(self, session: pytest.Session, count: int) -> None:
+        self._session = session
+        modules = groupby(range(len(session.items)), key=lambda i: session.items[i].nodeid.partition("::")[0])
+        self._unbegun = deque(deque(indexes) for _, indexes in modules)
+        self._processes = [_Process(number) for number in range(count)]
+
+    def run(self) -> None:
+        if reporter := self._session.config.pluginmanager.getplugin("terminalreporter"):
+            reporter.showfspath = False  # tests of several files end in turn
+        try:
+            for process in self._processes:
+                process.fork(self._session)
+            while running := {each.connection: each for each in self._processes if each.connection}:
+                for connection in wait(list(running)):
+                    self._answer(running[connection])  # type: ignore[index]
+        finally:
+            self._end_processes()
+        if self._session.shouldfail:
+            raise self._session.Failed(self._session.shouldfail)
+        if self._session.shouldstop:
+            raise self._session.Interrupted(self._session.shouldstop)
+
+    def _answer(self, process: _Process) -> None:
+        assert process.connection
+        try:
+            kind, value = process.connection.recv()
+        except (EOFError, ConnectionResetError):
+            self._replace(process)
+            return
+        hooks = self._session.config.hook
+        if kind == "next":
+            process.connection.send(self._next_chunk(process))
+        elif kind == "start":
+            process.running = value
+        elif kind == "report":
+            report = hooks.pytest_report_from_serializable(config=self._session.config, data=value)
+            hooks.pytest_runtest_logreport(report=report)
+        elif kind == "finish":
+            process.running = None
+            item = self._session.items[value]
+            hooks.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        elif kind == "end":
+            process.close()
+
+    def _next_chunk(self, process: _Process) -> list[int]:
+        if self._session.shouldfail or self._session.shouldstop:
+            return []
+        if not process.module:
+            largest = max((each.module for each in self._processes), key=len)
+            process.module = self._unbegun.popleft() if self._unbegun else largest
+        return [process.module.popleft() for _ in range(min(_CHUNK_ITEMS, len(process.module)))]
+
+    def _replace(self, process: _Process) -> None:
+        """Report the test in which a process has died as failed, and start another process."""
+        process.close()
+        if process.running is not None:
+            item = self._session.items[process.running]
+            text = f"the process of this test has ended with exit code {process.exit_code}"
+            report = pytest.TestReport(item.nodeid, item.location, {}, "failed", text, "call")
+            item.config.hook.pytest_runtest_logreport(report=report)
+            process.running = None
+            process.fork(self._session)
+
+    def _end_processes(self) -> None:
+        """Wait for the processes, which have all been told to end, or have lost their connection."""
+        for process in self._processes:
+            process.close(time.monotonic() + _EXIT_SECONDS)
+
+
+class _Process:
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.module: deque[int] = deque()
+        self.connection: Connection | None = None
+        self.running: int | None = None
+        self.exit_code: int | None = None
+        self._pid = 0
+
+    def fork(self, session: pytest.Session) -> None:
+        ours, theirs = Pipe()
+        self._pid = os.fork()
+        if not self._pid:
+            ours.close()
+            _run_tests(session, theirs, self.number)
+        theirs.close()
+        self.connection = ours
+
+    def close(self, until: float = 0.0) -> None:
+        if not self.connection:
+            return
+        self.connection.close()
+        self.connection = None
+        until = until or time.monotonic() + _EXIT_SECONDS
+        while not (ended := os.waitpid(self._pid, os.WNOHANG))[0] and time.monotonic() < until:
+            time.sleep(0.01)
+        if not ended[0]:
+            os.kill(self._pid, signal.SIGKILL)
+            ended = os.waitpid(self._pid, 0)
+        self.exit_code = os.waitstatus_to_exitcode(ended[1])
+
+
+def _run_tests(session: pytest.Session, connection: Connection, number: int) -> None:
+    """Run the tests that the controller hands out, then end this process."""
+    code = 0
+    try:
+        _own_resources(session.config, number)
+        session.config.pluginmanager.register(_Reports(session.config, connection))
+        for index, following in _with_next(_handed_out(connection)):
+            item, next_item = session.items[index], None if following is None else session.items[following]
+            connection.send(("start", index))
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=next_item)
+            connection.send(("finish", index))
+        connection.send(("end", None))
+    except (KeyboardInterrupt, EOFError, BrokenPipeError, ConnectionResetError):  # Ctrl-C, or the controller has gone
+        code = 2
+        session._setupstate.teardown_exact(None)
+    except BaseException:  # noqa: BLE001 - this fork must not continue as a second controller
+        sys.excepthook(*sys.exc_info())
+        code = 3
+    finally:
+        os._exit(code)
+
+
+def _own_resources(config: pytest.Config, number: int) -> None:
+    """Capture output into files of this process, and give it a temporary folder."""
+    manager = config.pluginmanager
+    manager.unregister(name="terminalreporter")
+    if capture := manager.getplugin("capturemanager"):
+        capture.stop_global_capturing()
+        capture.start_global_capturing()
+    factory = config._tmp_path_factory  # type: ignore[attr-defined]
+    factory._basetemp = factory.mktemp(f"process-{number}-", numbered=True)
+
+
+class _Reports:
+    """Sends the reports of this process to the controller."""
+
+    def __init__(self, config: pytest.Config, connection: Connection) -> None:
+        self._config, self._connection = config, connection
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
+        self._connection.send(("report", data))
+
+
+def _handed_out(connection: Connection) -> Iterator[int]:
+    while True:
+        connection.send(("next", None))
+        chunk: Sequence[int] = connection.recv()
+        if not chunk:
+            return
+        yield from chunk
+
+
+def _with_next(indexes: Iterator[int]) -> Iterator[tuple[int, int | None]]:
+    """Pairs of each index with the one after it; fixtures that the next test shares stay open."""
+    current = next(indexes, None)
+    while current is not None:
+        following = next(indexes, None)
+        yield current, following
+        current = following
