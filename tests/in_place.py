@@ -1,13 +1,20 @@
-"""Minimal writers of shards in other formats: MDS, LitData chunks, Parquet and zip."""
+"""Minimal writers of shards in other formats: MDS, LitData chunks and zip; and a dataset of an earlier version."""
 
 from __future__ import annotations
 
 import json
+import sqlite3
 import struct
 import zipfile
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
+
+from tests.prepare_requests import prepare_request
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.offsets.write import rename_offsets_shards
+from wdsctl.core.prepare.prepare import prepare
 
 Rows = Sequence[Mapping[str, bytes]]
 
@@ -102,20 +109,29 @@ def write_litdata(folder: Path, fields: Mapping[str, str], chunks: Sequence[Rows
     return folder
 
 
-def write_parquet(path: Path, columns: Any, **options: Any) -> Path:
-    """Writes a table whose values are plain ranges of bytes, unless the options change that."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    table = columns if isinstance(columns, pa.Table) else pa.table(columns)
-    pq.write_table(table, path, **{"compression": "none", "use_dictionary": False, **options})
-    return path
-
-
 def write_zip(path: Path, entries: Mapping[str, bytes], method: int = zipfile.ZIP_STORED) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w", method) as archive:
         for name, data in entries.items():
             archive.writestr(name, data)
     return path
+
+
+def a_dataset_of_parquet(root: Path) -> Path:
+    """A dataset of Parquet files in place, as earlier versions left it: catalog and offsets name the files.
+
+    Nothing else of such a dataset tells its format. Needs pyarrow.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    write_mds(root, {"text": "str"}, [[{"text": b"text %d" % i} for i in range(2)]])
+    prepare(str(root), None, prepare_request(sample_type="CrudeSample"))
+    pq.write_table(pa.table({"text": [f"text {i}" for i in range(2)], "data": [b"x"] * 2}), root / "part-0.parquet")
+    (root / "shard.00000.mds").unlink()
+    (root / "index.json").unlink()
+    location = locate(str(root))
+    with closing(sqlite3.connect(location.catalog)) as catalog, catalog:
+        catalog.execute("UPDATE shard SET path = 'part-0.parquet'")
+    rename_offsets_shards(location.offsets_path(1), {1: "part-0.parquet"})
+    return root

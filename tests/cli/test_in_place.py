@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.in_place import mds_shard, write_litdata, write_mds, write_parquet, write_zip
+from tests.in_place import a_dataset_of_parquet, mds_shard, write_litdata, write_mds, write_zip
 from wdsctl.cli.main import main
 
 TEXTS = {"text": "str"}
@@ -109,15 +109,12 @@ def test_index_reports_missing_and_resized_mds_shards(mds: Path, run: Run) -> No
     assert run("validate", mds)[0] == 1
 
 
-@pytest.mark.parametrize("form", ["parquet", "zip", "litdata"])
+@pytest.mark.parametrize("form", ["zip", "litdata"])
 def test_index_of_unsupported_shards_writes_no_catalog_and_suggests_command(
     tmp_path: Path, run: Run, form: str
 ) -> None:
     root = tmp_path / form
-    if form == "parquet":
-        pytest.importorskip("pyarrow")
-        write_parquet(root / "a.parquet", {"data": [b"\xff\xd8\xff"]}, compression="snappy")
-    elif form == "zip":
+    if form == "zip":
         write_zip(root / "a.zip", {"1.txt": b"text" * 9}, zipfile.ZIP_DEFLATED)
     else:
         write_litdata(root, TEXTS, [rows(2)], item_loader="TokensLoader")
@@ -140,6 +137,16 @@ def test_folder_splits_match_those_of_converted_copy(tmp_path: Path, run: Run) -
     splits = [json.loads(run("inspect", root, "--json")[1])["splits"] for root in (tmp_path / "mds", tmp_path / "copy")]
 
     assert [{each["name"]: each["samples"] for each in found} for found in splits] == [{"train": 5, "val_small": 5}] * 2
+
+
+def test_prepare_makes_splits_by_names_of_zips(tmp_path: Path, run: Run) -> None:
+    for name in ("train-000", "train-001", "test"):
+        write_zip(tmp_path / "zips" / f"{name}.zip", {f"{name}.txt": b"x"})
+    run("prepare", tmp_path / "zips", "--sample-type", "CrudeSample", "--no-input")
+
+    splits = json.loads(run("inspect", tmp_path / "zips", "--json")[1])["splits"]
+
+    assert {each["name"]: each["samples"] for each in splits} == {"train": 2, "test": 1}
 
 
 def test_index_refuses_two_formats_in_one_folder(mds: Path, run: Run) -> None:
@@ -166,3 +173,51 @@ def test_index_reads_corrected_litdata_index_again(tmp_path: Path, run: Run) -> 
     (root / "index.json").write_bytes(good)
 
     assert json.loads(run("index", root, "--json")[1])["samples"] == 4
+
+
+@pytest.mark.parametrize("source", ["table", "table/part-0.parquet"])
+def test_prepare_of_parquet_without_destination_names_command_that_copies(
+    tmp_path: Path, run: Run, source: str
+) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "table").mkdir()
+    pq.write_table(pa.table({"data": [b"\xff\xd8\xff"]}), tmp_path / "table" / "part-0.parquet")
+
+    code, _, err = run("prepare", tmp_path / source, "--no-input")
+
+    assert (code, "missing DEST: wdsctl copies the samples of parquet" in err) == (2, True)
+    assert f"`wdsctl prepare {tmp_path / source} DEST`" in err
+    assert run("prepare", tmp_path / source, tmp_path / "copy", "--sample-type", "CrudeSample", "--no-input")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "prepare ROOT", "prepare glob:ROOT/*.parquet", "index ROOT", "index ROOT --rebuild",
+        "index ROOT --missing drop", "index ROOT --media all", "split ROOT", "convert ROOT OUT",
+        "export ROOT --to wids", "init ROOT OUT", "inspect ROOT", "inspect ROOT --samples 1", "get ROOT part-0/0",
+        "ls ROOT", "validate ROOT", "repair ROOT OUT", "repair ROOT --in-place --yes", "sql ROOT SELECT",
+        "diff ROOT ROOT", "checksum ROOT", "job plan OUT -- index ROOT", "catalog info ROOT", "catalog check ROOT",
+        "catalog vacuum ROOT", "view list ROOT", "view create ROOT some --where 1",
+    ],
+)  # fmt: skip
+def test_commands_on_former_dataset_of_parquet_name_command_that_copies(tmp_path: Path, run: Run, command: str) -> None:
+    pytest.importorskip("pyarrow")
+    root = a_dataset_of_parquet(tmp_path / "table")
+    words = command.replace("ROOT", str(root)).replace("OUT", str(tmp_path / "out")).split()
+
+    code, _, err = run(*words, "--no-input")
+
+    assert (code, "WDS167" in err, "Traceback" in err) == (3, True, False)
+    assert "the shards are Parquet files, which wdsctl no longer reads in place" in err
+    assert f"`wdsctl prepare {root} DEST`" in err
+
+
+def test_command_of_former_dataset_of_parquet_copies_its_samples(tmp_path: Path, run: Run) -> None:
+    pytest.importorskip("pyarrow")
+    root = a_dataset_of_parquet(tmp_path / "table")
+
+    assert run("prepare", root, tmp_path / "copy", "--sample-type", "CrudeSample", "--no-input")[0] == 0
+
+    assert json.loads(run("inspect", tmp_path / "copy", "--json")[1])["samples"] == 2
+    assert json.loads(run("get", tmp_path / "copy", "part-0/1", "json")[1]) == {"text": "text 1"}

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.build import a_dataset, a_shard, memory_reader, samples
-from tests.in_place import mds_shard, write_litdata, write_mds, write_parquet, write_zip
+from tests.in_place import mds_shard, write_litdata, write_mds, write_zip
 from wdsctl.core import importers
 from wdsctl.core.blend import read_blend, traverse
 from wdsctl.core.catalog.read import Catalog
@@ -153,7 +153,6 @@ def run_in_place(data: bytes) -> None:
 _IN_PLACE_NAMES: dict[ShardFormat, str] = {
     "mds": "a.mds",
     "litdata": "chunk-0-0.bin",
-    "parquet": "a.parquet",
     "zip": "a.zip",
 }
 
@@ -164,13 +163,8 @@ def _in_place_shards() -> Sequence[bytes]:
         rows = [{"text": b"one", "data": b"\xff\xd8\xff12345"}, {"text": b"", "data": b"two"}]
         chunk = write_litdata(root / "lit", {"text": "str"}, [rows]) / "chunk-0-0.bin"
         archive = write_zip(root / "a.zip", {"a/1.txt": b"one", "a/1.jpg": b"two", "2.txt": b""})
-        tables = []
-        with suppress(ImportError):
-            for version in ("1.0", "2.0"):
-                columns = {"a": [b"\xff\xd8\xff", None, b"x"], "n": [1, 2, None], "t": ["x", "y", "z"]}
-                tables.append(write_parquet(root / f"{version}.parquet", columns, data_page_version=version))
-        files = [chunk, archive, *tables]
-        return [mds_shard({"text": "str", "data": "bytes"}, rows), *(file.read_bytes() for file in files)]
+        shard = mds_shard({"text": "str", "data": "bytes"}, rows)
+        return [shard, chunk.read_bytes(), archive.read_bytes()]
 
 
 # -- text that people write -------------------------------------------------------------------------------------------

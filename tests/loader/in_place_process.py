@@ -17,7 +17,7 @@ from tests.loader.test_matrix import content
 from wdsctl.core.blend import Blender
 from wdsctl.loader import get_loader, merge_states
 
-WEIGHTS = {"tar": 5, "mds": 4, "litdata": 3, "parquet": 2, "zip": 1}
+WEIGHTS = {"tar": 5, "mds": 4, "litdata": 3, "zip": 1}
 
 
 def blend_of(paths: Mapping[str, str]) -> Blender:

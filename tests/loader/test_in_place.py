@@ -19,21 +19,21 @@ import pytest
 import torch
 
 from tests import children
-from tests.in_place import write_litdata, write_mds, write_parquet, write_zip
+from tests.in_place import a_dataset_of_parquet, write_litdata, write_mds, write_zip
 from tests.loader.datasets import Raw, a_dataset
 from tests.loader.in_place_process import blend_of
 from tests.loader.mixed import everything, number_of
 from tests.loader.test_matrix import content
 from tests.places import place_dataset
 from tests.prepare_requests import prepare_request
+from wdsctl import Dataset
 from wdsctl.core.blend import Blender
+from wdsctl.core.errors import InputError
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.loader import DefaultTaskEncoder, WorkerConfig, get_loader, get_train_dataset, merge_states
 
-pytest.importorskip("pyarrow")
-
 FORMS = Path(__file__).parents[1] / "golden" / "forms"
-SIZES = {"tar": 120, "mds": 90, "litdata": 61, "parquet": 47, "zip": 33}
+SIZES = {"tar": 120, "mds": 90, "litdata": 61, "zip": 33}
 STEPS = 240
 
 
@@ -51,9 +51,6 @@ def write_all(folder: Path) -> dict[str, Path]:
     roots = {name: folder / name for name in SIZES}
     write_mds(roots["mds"], columns, _pieces(_rows("mds"), 40))
     write_litdata(roots["litdata"], columns, _pieces(_rows("litdata"), 30))
-    for i, rows in enumerate(_pieces(_rows("parquet"), 20)):
-        table = {name: [row[name].decode() for row in rows] for name in columns} | {"raw": [b"x"] * len(rows)}
-        write_parquet(roots["parquet"] / f"part-{i}.parquet", table, row_group_size=7)
     for i, rows in enumerate(_pieces(_rows("zip"), 20)):
         entries = {f"{i}-{at}.{name}.txt": row[name] for at, row in enumerate(rows) for name in columns}
         write_zip(roots["zip"] / f"part-{i}.zip", entries)
@@ -69,7 +66,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             roots["tar"], SIZES["tar"], shard_samples=50, parts=lambda i: {"number.txt": b"%d" % i, "text.txt": b"x"}
         )
     }
-    for name in ("mds", "litdata", "parquet", "zip"):
+    for name in ("mds", "litdata", "zip"):
         paths[name] = str(roots[name])
         report = prepare(paths[name], None, prepare_request(sample_type="CrudeSample"))
         assert report.index is not None
@@ -227,29 +224,17 @@ def is_equal(one: Any, other: Any) -> bool:
     return type(one) is type(other) and one == other
 
 
-@pytest.mark.parametrize("form", ["mds", "litdata", "parquet"])
+@pytest.mark.parametrize("form", ["mds", "litdata"])
 def test_values_in_place_equal_values_of_converted_copy(tmp_path: Path, form: str) -> None:
     source = tmp_path / form
-    if form == "parquet":
-        jpeg = next(FORMS.glob("litdata/*.bin")).read_bytes()
-        jpeg = jpeg[jpeg.index(b"\xff\xd8\xff") : jpeg.index(b"\xff\xd9") + 2]
-        columns = {
-            "image": [jpeg, None, jpeg],
-            "raw": [b"a", b"b", b"c"],
-            "caption": ["é", "b", "c"],
-            "label": [1, 2, 3],
-        }
-        write_parquet(source / "data" / "part-0.parquet", columns, row_group_size=2)
-    else:
-        shutil.copytree(FORMS / form, source)
+    shutil.copytree(FORMS / form, source)
     prepare(str(source), str(tmp_path / "copy"), prepare_request(sample_type="CrudeSample"))
     prepare(str(source), None, prepare_request(sample_type="CrudeSample"))
 
-    count = 3 if form == "parquet" else 5
-    original, copy = decode_samples(source, count), decode_samples(tmp_path / "copy", count)
+    original, copy = decode_samples(source, 5), decode_samples(tmp_path / "copy", 5)
 
     assert sorted(original) == sorted(copy)
-    assert len(original) == count
+    assert len(original) == 5
     for key, parts in original.items():
         fields = copy[key]["json"]
         others = {name.partition(".")[0]: value for name, value in copy[key].items() if name != "json"}
@@ -261,7 +246,7 @@ def test_values_in_place_equal_values_of_converted_copy(tmp_path: Path, form: st
 
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("place", ["s3"], indirect=True)
-@pytest.mark.parametrize("form", ["mds", "litdata", "parquet", "zip"])
+@pytest.mark.parametrize("form", ["mds", "litdata", "zip"])
 def test_loader_reads_foreign_formats_from_s3(tmp_path: Path, form: str) -> None:
     url = place_dataset(write_all(tmp_path)[form])
     prepare(url, None, prepare_request(sample_type="CrudeSample"))
@@ -271,3 +256,13 @@ def test_loader_reads_foreign_formats_from_s3(tmp_path: Path, form: str) -> None
     }
 
     assert len(numbers) == SIZES[form]
+
+
+def test_loader_refuses_former_dataset_of_parquet_with_command_that_copies(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    root = a_dataset_of_parquet(tmp_path / "table")
+
+    for opened in (lambda path: next(iter(loader_of(path))), Dataset):
+        with pytest.raises(InputError, match="Parquet files, which wdsctl no longer reads in place") as caught:
+            opened(root)
+        assert f"`wdsctl prepare {root} DEST`" in caught.value.hint

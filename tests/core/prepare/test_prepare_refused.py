@@ -217,7 +217,7 @@ def test_compressed_jsonl_needs_destination(tmp_path: Path, name: str) -> None:
     root = a_folder(tmp_path / "raw", {name: lines})
 
     for source in (root, f"{root}/{name}"):
-        with pytest.raises(UsageError, match="missing DEST: the samples of jsonl") as caught:
+        with pytest.raises(UsageError, match="missing DEST: wdsctl copies the samples of jsonl") as caught:
             prepare(source)
         assert caught.value.hint == f"`wdsctl prepare {source} DEST`"
 

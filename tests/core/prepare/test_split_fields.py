@@ -103,18 +103,6 @@ def test_prepare_warns_of_field_in_tars(tmp_path: Path, part: str, value: str) -
     assert f"`wdsctl split {root} --by-value {value}`" in report.index.findings[0].message
 
 
-def test_prepare_makes_splits_that_parquet_column_names(tmp_path: Path) -> None:
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    table = pa.table({"data": [b"\xff\xd8"] * len(ROWS), "split": [row["split"] for row in ROWS]})
-    (tmp_path / "d").mkdir()
-    pq.write_table(table, tmp_path / "d" / "a.parquet", compression="none", use_dictionary=False)
-    report = prepare(str(tmp_path / "d"), None, UNSURE)
-
-    assert sizes(report) == {"train": 6, "val": 2}
-    assert report.split is not None
-    assert report.split.rule == "by part:split.txt"
-
-
 def test_field_that_importer_ignores_makes_no_splits(tmp_path: Path) -> None:
     source = some_lines(tmp_path / "a.jsonl", ROWS)
     request = PrepareRequest(take_unsure=True, format_options={"split": ""})

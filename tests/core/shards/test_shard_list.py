@@ -83,14 +83,13 @@ def test_broken_links_are_findings(tmp_path: Path) -> None:
 
 
 def test_broken_links_to_shards_in_place_are_findings(tmp_path: Path) -> None:
-    root = a_dataset(tmp_path / "tables", {"a.parquet": b"x"})
-    for name in ("b.parquet", "c.zip"):
-        os.symlink("none", tmp_path / "tables" / name)
+    root = a_dataset(tmp_path / "zips", {"a.zip": b"x"})
+    os.symlink("none", tmp_path / "zips" / "b.zip")
     listing = list_shards(root)
-    assert (paths(listing), finding_codes(listing)) == (["a.parquet"], [("WDS002", "b.parquet")])
+    assert (paths(listing), finding_codes(listing)) == (["a.zip"], [("WDS002", "b.zip")])
 
     mixed = a_dataset(tmp_path / "mixed", {"a.tar": b"x"})
-    os.symlink("none", tmp_path / "mixed" / "raw.parquet")
+    os.symlink("none", tmp_path / "mixed" / "raw.zip")
     assert finding_codes(list_shards(mixed)) == []  # raw data beside shards
 
 

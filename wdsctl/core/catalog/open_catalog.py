@@ -29,7 +29,8 @@ from wdsctl.core.catalog.database_file import (
     open_database,
 )
 from wdsctl.core.dataset.location import root_of_catalog_file, shell_command, shell_command_for_file
-from wdsctl.core.errors import CatalogError, WdsctlError, translate_os_errors
+from wdsctl.core.dataset.shard_names import FORMER_SHARD_SUFFIXES
+from wdsctl.core.errors import CatalogError, InputError, WdsctlError, translate_os_errors
 from wdsctl.core.samples.naming import INDEX_BITS
 
 CATALOG_APPLICATION_ID = 0x57445343  # "WDSC"
@@ -128,7 +129,10 @@ VIEWS = {
 
 
 def connect_catalog(path: str, *, check_same_thread: bool = True) -> sqlite3.Connection:
-    """The catalog at `path`, in autocommit. Raises CatalogError WDS301, WDS302, WDS303."""
+    """The catalog at `path`, in autocommit.
+
+    Raises CatalogError WDS301, WDS302, WDS303; InputError WDS167 for shards that this version does not read in place.
+    """
     check_catalog_file(path)
     with translate_catalog_errors(path):
         connection = open_database(path, catalog_schema(), check_same_thread=check_same_thread)
@@ -247,7 +251,20 @@ def _check_values(connection: sqlite3.Connection, path: str) -> None:
     if _CHECKED_FILES.get(path) != identity:
         if problem := find_value_problem(connection):
             raise sqlite3.DatabaseError(problem)
+        _check_shard_format(connection, path)
         _CHECKED_FILES[path] = identity
+
+
+def _check_shard_format(connection: sqlite3.Connection, path: str) -> None:
+    """Raise InputError WDS167 for a catalog of Parquet files, whose samples would otherwise seem to be missing."""
+    for (shard,) in connection.execute("SELECT path FROM main.shard WHERE removed IS NULL LIMIT 1"):
+        if shard.lower().endswith(FORMER_SHARD_SUFFIXES):
+            raise InputError(
+                "the shards are Parquet files, which wdsctl no longer reads in place",
+                where=path,
+                hint=f"{shell_command('prepare', root_of_catalog_file(path), 'DEST')} copies the samples into tars",
+                code="WDS167",
+            )
 
 
 def find_value_problem(connection: sqlite3.Connection) -> str:

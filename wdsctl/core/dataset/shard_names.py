@@ -22,16 +22,18 @@ TAR_SUFFIX = ".tar"
 UNPACK_COMMANDS = {".gz": "gunzip", ".zst": "unzstd", ".bz2": "bunzip2", ".xz": "unxz", ".lz4": "unlz4"}
 
 
-ShardFormat = Literal["tar", "jsonl", "mds", "litdata", "parquet", "zip"]
+ShardFormat = Literal["tar", "jsonl", "mds", "litdata", "zip"]
 
 #: Last extension -> format. LitData's extension is too general: `_LITDATA_NAME` recognises its chunks.
 _FORMAT_BY_SUFFIX: dict[str, ShardFormat] = {
     TAR_SUFFIX: "tar",
     **dict.fromkeys(JSONL_SUFFIXES, "jsonl"),
     ".mds": "mds",
-    **dict.fromkeys((".parquet", ".pq"), "parquet"),
     ".zip": "zip",
 }
+#: Of Parquet files, which earlier versions read in place.
+FORMER_SHARD_SUFFIXES = (".parquet", ".pq")
+
 _LITDATA_NAME = re.compile(r"chunk-\d+-\d+(\.[a-z0-9]+)?\.bin")
 _COMPRESSED_MDS_NAME = re.compile(r".+\.mds\.(zstd|gz|bz2|br|snappy)")
 
@@ -50,7 +52,6 @@ _NOUNS: dict[ShardFormat | None, str] = {
     "jsonl": "JSONL files",
     "mds": "MDS shards",
     "litdata": "LitData chunks",
-    "parquet": "Parquet files",
     "zip": "zips",
 }
 
@@ -141,7 +142,7 @@ def in_place_format(names: Iterable[str]) -> ShardFormat | None:
     if len(found) != 1:
         return None
     [form] = found
-    return None if is_mixed and form in ("parquet", "zip") else form
+    return None if is_mixed and form == "zip" else form
 
 
 def split_file_root(root: str) -> tuple[str, str]:

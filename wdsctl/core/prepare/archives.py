@@ -61,7 +61,7 @@ def unpack_archives(source: str, dest: str | None, note: Callable[[str], None]) 
     is_zip = source.lower().endswith(".zip") and os.path.isfile(source)
     if is_zip and dest is None:
         raise UsageError(
-            "missing DEST: the files of the zip are written as shards to another folder",
+            "missing DEST: wdsctl copies the files of the zip into shards in a separate folder",
             where=shown(source),
             hint=shell_command("prepare", source, "DEST"),
         )

@@ -72,7 +72,7 @@ def missing_dest_error(source: str, what: str, jsonl: str = "") -> UsageError:
     """Build the error of a source that needs DEST. `jsonl`: a JSONL file among the raw files, which may be meant."""
     alone = f"; or prepare the JSONL alone: {shell_command('prepare', os.path.join(source, jsonl))}" if jsonl else ""
     return UsageError(
-        f"missing DEST: {what} written as shards to a separate folder",
+        f"missing DEST: wdsctl copies {what} into shards in a separate folder",
         where=source,
         hint=f"{shell_command('prepare', source, 'DEST')}{alone}",
     )

@@ -167,7 +167,7 @@ def _prepare(source: str, dest: str | None, request: PrepareRequest, progress: P
     if dest is not None:
         check_source_and_dest(source, dest, request)
     if from_folder and dest is None:
-        raise missing_dest_error(source, "raw files are", find_jsonl_file(source))
+        raise missing_dest_error(source, "raw files", find_jsonl_file(source))
     root = dest or source
     listing, home = None, ""
     if from_folder:
@@ -224,7 +224,7 @@ def _prepare_from_format(
     A run that was killed after the first step does the second one when it is repeated.
     """
     if dest is None:
-        raise missing_dest_error(source, f"the samples of {form.name} ({form.reason}) are")
+        raise missing_dest_error(source, f"the samples of {form.name} ({form.reason})")
     conversion = convert([source], dest, conversion_request(form, request), progress=progress)
     if conversion.dry_run:
         return _dry_run_report(source, dest, form, None, None, conversion)

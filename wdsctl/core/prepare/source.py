@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
-from functools import partial
+from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
 
@@ -28,12 +27,9 @@ from wdsctl.core.dataset.shard_names import (
 from wdsctl.core.errors import InputError, UsageError, WdsctlError, join_indented
 from wdsctl.core.importers.common.tables import iter_files
 from wdsctl.core.importers.jsonl import has_only_compressed_lines, is_object_per_line, names_files
-from wdsctl.core.prepare.robots import FORM as ROBOT_FORM
-from wdsctl.core.shards.in_place.parquet import has_bytes_in_place
 from wdsctl.core.shards.list import ForbiddenFolder, is_empty_folder
 from wdsctl.core.shards.survey import has_shards, survey_folder
 from wdsctl.core.storage import source_files
-from wdsctl.core.storage.open import storage_for
 from wdsctl.core.text import path_for_message as shown
 from wdsctl.core.urls import is_chained, is_signed, is_url, redact_secrets, store_url
 
@@ -108,9 +104,7 @@ def recognise_form(source: str, dest: str | None = None, from_format: str = "") 
             return SourceForm(IN_PLACE, reason, tuple(RejectedForm(each.name, each.reason) for each in forms[1:]))
         forms = [*forms[1:], forms[0]]  # lines among other files
     best, *others = forms
-    # Robot data has tables that cannot be read in place, and is prepared in place for all that.
-    is_refused = in_place.refusal and best.name != ROBOT_FORM
-    reason = f"{best.reason}; not in place: {in_place.refusal}" if is_refused else best.reason
+    reason = f"{best.reason}; not in place: {in_place.refusal}" if in_place.refusal else best.reason
     return SourceForm(best.name, reason, tuple(RejectedForm(each.name, each.reason) for each in others))
 
 
@@ -140,11 +134,7 @@ class _InPlaceMatch(NamedTuple):
 
 
 def _match_in_place(source: str) -> _InPlaceMatch:
-    """Whether a folder has shards of another format than tar and JSONL that can be read where they are.
-
-    Of Parquet, reads the footer of the first file: a table without a column of bytes may name files, which only its
-    importer reads.
-    """
+    """Whether a folder has shards of another format than tar and JSONL that can be read where they are."""
     if is_signed(source) or is_chained(source) or not source_files.is_folder(source):
         return _InPlaceMatch()
     names = sorted(_visible(source)) if is_url(source) else sorted(iter_files(source))
@@ -154,12 +144,6 @@ def _match_in_place(source: str) -> _InPlaceMatch:
     shards = [name for name in names if shard_format(name) == form]
     if not shards:
         return _InPlaceMatch("", "the shards are compressed")
-    if form == "parquet":
-        path = os.path.join(source, shards[0])
-        with closing(storage_for(source)) as storage:
-            has_bytes, refusal = has_bytes_in_place(partial(storage.read, path), storage.size(path))
-        if refusal or not has_bytes:
-            return _InPlaceMatch("", refusal)
     return _InPlaceMatch(f"it contains {describe_format(shards[0])}, which are read in place")
 
 

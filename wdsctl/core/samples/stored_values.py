@@ -1,4 +1,4 @@
-"""Values as MDS, LitData and Parquet store them: numbers, arrays and raw images, without a file header.
+"""Values as MDS and LitData store them: numbers, arrays and raw images, without a file header.
 
 A part that is such a value has an extension that says how to read it: `int64` and `float32` (one number), `float32x3x4`
 (an array of this shape), `float32xn` (an array of one dimension), `mdsarray` (an array after its type and shape). All

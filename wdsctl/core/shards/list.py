@@ -85,8 +85,8 @@ def keep_one_format(
 def _keep_in_place(root: str, shards: Sequence[ShardFile], known: str | None, *, is_mixed: bool) -> list[ShardFile]:
     """Keep the shards of one format: that of `known`, a path in the catalog, or the only one.
 
-    `is_mixed`: other files may be raw data. Zips and Parquet files among them are raw data, too. Raises InputError
-    WDS127 if there are several formats and no catalog.
+    `is_mixed`: other files may be raw data. Zips among them are raw data, too. Raises InputError WDS127 if there are
+    several formats and no catalog.
     """
     by_format: dict[ShardFormat | None, list[ShardFile]] = {}
     for shard in shards:
@@ -101,7 +101,7 @@ def _keep_in_place(root: str, shards: Sequence[ShardFile], known: str | None, *,
             hint="pass a folder that has one format, or ignore the others, for example with `--exclude '*.zip'`",
             code="WDS127",
         )
-    return [] if is_mixed and shard_format(shards[0].path) in ("parquet", "zip") else list(shards)
+    return [] if is_mixed and shard_format(shards[0].path) == "zip" else list(shards)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +174,9 @@ def list_shards(
         kept, differences = keep_one_format(root, shards, () if known is None else (known,))
         others += len(in_place)
         example = example or next((shard.path for shard in in_place), "")
-    # Without shards of their format, Parquet files and zips are raw data.
+    # Without shards of their format, zips are raw data.
     kept_form = shard_format(kept[0].path) if kept else None
-    findings += [found for form, found in unread if form not in ("parquet", "zip") or form == kept_form]
+    findings += [found for form, found in unread if form != "zip" or kept_form == "zip"]
     findings += differences
     if not is_sorted:
         kept = sorted(kept, key=lambda shard: shard.path)

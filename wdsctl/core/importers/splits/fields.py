@@ -1,7 +1,7 @@
 """Find a field of the samples that names their splits, such as `split` with the values `train` and `val`.
 
-The splits of JSONL and Parquet follow it. In other shards, the values lie between the media: reading them takes a read
-for each sample, so that `prepare` only warns (WDS259).
+The splits of JSONL follow it. In other shards, the values lie between the media: reading them takes a read for each
+sample, so that `prepare` only warns (WDS259).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from wdsctl.core.catalog.read import read_current_generation
 from wdsctl.core.dataset.location import DatasetLocation, shell_command, shell_command_at
-from wdsctl.core.dataset.shard_names import shard_format
+from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import Finding
 from wdsctl.core.importers.common.files import PROBED_ROWS
 from wdsctl.core.importers.common.row_splits import SPLIT_FIELDS, find_split_field
@@ -24,14 +24,13 @@ from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import FileRange
 from wdsctl.core.text import pluralize
 
-_APPLIED_FORMATS = ("jsonl", "parquet")
 _MAX_VALUE_BYTES = 1 << 20  # larger parts are not read
 
 
 def split_rule_from_values(location: DatasetLocation) -> SplitRule | None:
-    """The rule by a field of JSONL or Parquet that names splits; None without one, and for all other datasets."""
+    """The rule by a field of JSONL that names splits; None without one, and for all other datasets."""
     offsets = Offsets(location.offsets_path(read_current_generation(location.catalog)))
-    is_applied = any(shard_format(shard.path) in _APPLIED_FORMATS for shard in offsets.shards[:1])
+    is_applied = any(is_jsonl_name(shard.path) for shard in offsets.shards[:1])
     value = _find_split_value(location, offsets) if is_applied else ""
     return SplitRule({}, by_value=value) if value else None
 

@@ -39,7 +39,6 @@ IN_PLACE_FORMATS: dict[ShardFormat, InPlaceFormat] = {
     for each in (
         InPlaceFormat("mds", "mds", ("mds", "scan_mds")),
         InPlaceFormat("litdata", "litdata", ("litdata", "scan_litdata"), needs_index=True),
-        InPlaceFormat("parquet", "parquet", ("parquet", "scan_parquet")),
         InPlaceFormat("zip", "zip", ("zip", "scan_zip")),
     )
 }

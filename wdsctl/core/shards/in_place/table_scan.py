@@ -35,7 +35,7 @@ BY_CONTENT = ""  # the extension of a column of bytes, whose values decide it
 class Column(NamedTuple):
     """The values of all rows. `extension`: of the parts, without the dot; `BY_CONTENT` if each value decides.
 
-    `present`: whether a row has a value; None if all have.
+    `present`: whether a row of exported samples has the part; None if all have.
     """
 
     name: str
@@ -108,13 +108,12 @@ def _name_parts(read: ReadBytes, base: str, column: Column) -> _Parts:
     rows = len(column.offsets)
     if column.extension != BY_CONTENT:
         return _Parts((f"{base}.{column.extension}",), np.zeros(rows, np.uint32), column)
-    offsets, sizes, present = column.offsets, column.sizes, column.present
-    chosen = np.arange(rows) if present is None else np.flatnonzero(present)
+    offsets, sizes = column.offsets, column.sizes
     numbers: dict[str, int] = {}
     which = np.zeros(rows, np.uint32)
     # Most columns of bytes are JPEG or PNG, which a few bytes identify for all rows at once.
     head_bytes = len(PNG_SIGNATURE)
-    long = chosen[sizes[chosen] >= head_bytes]
+    long = np.flatnonzero(sizes >= head_bytes)
     heads = read_rows(read, offsets[long], head_bytes) if len(long) else np.empty((0, head_bytes), np.uint8)
     known = np.zeros(rows, np.bool_)
     for extension, magic in (("jpg", JPEG_SIGNATURE), ("png", PNG_SIGNATURE)):
@@ -122,7 +121,7 @@ def _name_parts(read: ReadBytes, base: str, column: Column) -> _Parts:
         if len(found):
             which[found] = numbers.setdefault(extension, len(numbers))
             known[found] = True
-    others = chosen[~known[chosen]]
+    others = np.flatnonzero(~known)
     some = np.minimum(sizes[others], _SNIFFED_BYTES)
     for row, size, head in zip(
         others.tolist(), sizes[others].tolist(), read_values(read, offsets[others], some), strict=True
@@ -133,8 +132,6 @@ def _name_parts(read: ReadBytes, base: str, column: Column) -> _Parts:
 
 
 def _read_keys(read: ReadBytes, column: Column) -> tuple[bytes, NDArray[np.uint32]]:
-    if column.present is not None and not column.present.all():
-        raise damaged(f"row {int(np.flatnonzero(~column.present)[0]):,} has no {KEY_COLUMN}")
     if len(column.sizes) and int(column.sizes.max()) > _MAX_KEY_BYTES:
         raise damaged(f"row {int(column.sizes.argmax()):,} has a {KEY_COLUMN} of {int(column.sizes.max()):,} bytes")
     keys = []

@@ -1,9 +1,7 @@
-"""Zips and Parquet files read in place: positions of values, and refused files."""
+"""Zips read in place: positions of values, and refused files."""
 
 from __future__ import annotations
 
-import datetime as dt
-import decimal
 import io
 import struct
 import zipfile
@@ -13,13 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.core.formats import read_samples
 from tests.core.shards.in_place.test_mds_and_litdata import samples_of, scan_error, scan_path
-from tests.in_place import write_parquet, write_zip
+from tests.in_place import write_zip
 from wdsctl.core.shards.in_place.zip import find_damaged_entries
 from wdsctl.core.shards.list import list_shards
-
-pa = pytest.importorskip("pyarrow")
 
 ENTRIES = {"a/1.jpg": b"one", "a/2.jpg": b"two", "a/1.seg.png": b"mask", "a/2.txt": b"", "README": b"no key"}
 
@@ -158,99 +153,6 @@ def test_find_damaged_entries_names_changed_entries(tmp_path: Path) -> None:
     data = path.read_bytes().replace(b"more", b"moot")
 
     assert find_damaged_entries(lambda at, size: data[at : at + size], len(data)) == ["2.txt"]
-
-
-JPEGS = [b"\xff\xd8\xff" + bytes([i]) * (i * 70_000 + 9) for i in range(12)]
-
-
-@pytest.mark.parametrize("version", ["1.0", "2.0"])
-@pytest.mark.parametrize("group", [3, 100])
-def test_parquet_values_equal_pyarrow_values(tmp_path: Path, version: str, group: int) -> None:
-    columns = {
-        "image": pa.array([None if i % 5 == 2 else data for i, data in enumerate(JPEGS)], pa.binary()),
-        "caption": pa.array([f"é {i}" for i in range(12)]),
-        "label": pa.array([None if i == 7 else i for i in range(12)], pa.int64()),
-        "score": pa.array([i / 2 for i in range(12)], pa.float32()),
-        "digest": pa.array([bytes([i]) * 16 for i in range(12)], pa.binary(16)),
-    }
-    path = write_parquet(
-        tmp_path / "part-0.parquet", columns, data_page_version=version, row_group_size=group, data_page_size=1000
-    )
-
-    found = samples_of(path)
-
-    assert list(found) == [f"part-0/{i}" for i in range(12)]
-    for i, parts in enumerate(found.values()):
-        assert parts.get("image.jpg") == (None if i % 5 == 2 else JPEGS[i])
-        assert parts["caption.txt"].decode() == f"é {i}"
-        assert parts.get("label.int64") == (None if i == 7 else struct.pack("<q", i))
-        assert parts["score.float32"] == struct.pack("<f", i / 2)
-        assert parts["digest.bin"] == bytes([i]) * 16
-
-
-def test_parquet_struct_fields_are_columns_and_hugging_face_media_are_bytes(tmp_path: Path) -> None:
-    rows = [{"bytes": JPEGS[0], "path": "a.jpg"}, None, {"bytes": None, "path": None}]
-    columns = {"image": rows, "at": [{"x": 1}, {"x": None}, None]}
-    path = write_parquet(tmp_path / "t.parquet", columns)
-
-    assert samples_of(path) == {
-        "t/0": {"image.jpg": JPEGS[0], "image_path.txt": b"a.jpg", "at_x.int64": struct.pack("<q", 1)},
-        "t/1": {},
-        "t/2": {},
-    }
-
-
-def test_parquet_rows_written_by_convert_are_original_samples(tmp_path: Path) -> None:
-    path = write_parquet(
-        tmp_path / "t.parquet", {"__key__": ["a/1", "b/2"], "seg.png": [b"x", b"y"], "txt": ["t", None]}
-    )
-
-    assert samples_of(path) == {"a/1": {"seg.png": b"x", "txt": b"t"}, "b/2": {"seg.png": b"y"}} == read_samples(path)
-
-
-@pytest.mark.parametrize(
-    ("columns", "options", "words"),
-    [
-        ({"a": [b"x"]}, {"compression": "snappy"}, "the column 'a' is compressed with Snappy"),
-        ({"a": [b"x"]}, {"compression": "zstd"}, "the column 'a' is compressed with Zstandard"),
-        ({"a": [b"x"]}, {"use_dictionary": True}, "the column 'a' is dictionary-encoded"),
-        ({"a": [b"x"], "b": [True]}, {}, "the column 'b' has the type BOOLEAN"),
-        ({"a": [b"x"], "b": [[1, 2]]}, {}, "the column 'b.list.element' is a list"),
-        ({"a": ["x"]}, {"column_encoding": {"a": "DELTA_BYTE_ARRAY"}}, "has the encoding DELTA_BYTE_ARRAY"),
-        ({"a": [1.5]}, {"column_encoding": {"a": "BYTE_STREAM_SPLIT"}}, "has the encoding BYTE_STREAM_SPLIT"),
-    ],
-)  # fmt: skip
-def test_parquet_column_without_byte_ranges_is_refused_by_name(
-    tmp_path: Path, columns: Any, options: Any, words: str
-) -> None:
-    path = write_parquet(tmp_path / "t.parquet", columns, **options)
-
-    code, message = scan_error(path)
-
-    assert (code, words in message) == ("WDS167", True), message
-    assert "wdsctl convert --from parquet" in message
-
-
-def test_parquet_dates_and_decimals_are_refused(tmp_path: Path) -> None:
-    for value in (dt.date(2026, 1, 1), dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc), decimal.Decimal("1.5")):
-        assert "whose values are no bytes" in scan_error(write_parquet(tmp_path / "t.parquet", {"a": [value]}))[1]
-
-
-@pytest.mark.parametrize("cut", [1, 9, 60, 200, 10**6])
-def test_truncated_parquet_file_is_reported(tmp_path: Path, cut: int) -> None:
-    path = write_parquet(tmp_path / "t.parquet", {"a": [b"x" * 100]})
-    path.write_bytes(path.read_bytes()[:-cut])
-
-    assert scan_error(path)[0] == "WDS233"
-
-
-def test_damaged_parquet_never_gives_ranges_outside_file(tmp_path: Path) -> None:
-    path = write_parquet(tmp_path / "t.parquet", {"a": [b"x" * 50, None, b"y"], "n": [1, 2, 3]})
-    data = path.read_bytes()
-    for at in range(len(data)):
-        path.write_bytes(data[:at] + bytes([data[at] ^ 0x41]) + data[at + 1 :])
-        scan = scan_path(path)
-        assert scan.status == "bad" or int((scan.part_offsets + scan.part_sizes).max(initial=0)) <= len(data)
 
 
 def test_zip_among_raw_files_is_no_shard(tmp_path: Path) -> None:
