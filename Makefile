@@ -46,7 +46,6 @@ check: $(READY)  ## lint, types, import rules, generated documents
 	$(BIN)/python docs/house.py --check
 	$(BIN)/python docs/generate.py --check
 	$(BIN)/python docs/json_schemas.py --check
-	$(BIN)/python docs/man_page.py --check
 
 test: check  ## check, then the tests
 	@$(BIN)/python -m compileall -q wdsctl  # once, instead of in each of the processes that tests start
@@ -73,7 +72,6 @@ format: $(READY)  ## format the code
 docs: $(READY)  ## write the generated documents
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/json_schemas.py
-	$(BIN)/python docs/man_page.py
 	$(BIN)/python docs/schema_text.py
 	$(BIN)/python docs/recording.py
 	$(BIN)/python -m benchmarks.chart

@@ -156,8 +156,8 @@ whose cause is known has a more specific one.
 CLI = """\
 # The command line
 
-What `--help` says of each command, as `man wdsctl` does. [features.md](features.md) lists the features by command;
-[codes.md](codes.md) explains every code.
+What `--help` says of each command. [features.md](features.md) lists the features by command; [codes.md](codes.md)
+explains every code.
 
 Results go to stdout, everything else to stderr. With `--json` stdout is one JSON document that has `schema` (now 1)
 and `command`, or `error`, of a [schema](schemas/README.md). [scripts.md](scripts.md) says what `--quiet` prints, and

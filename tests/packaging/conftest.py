@@ -20,9 +20,9 @@ class Built(NamedTuple):
 
 def copy_sources(folder: Path) -> Path:
     """Copy the files that a build reads, without leftovers of earlier builds and runs in the working tree."""
-    (folder / "docs").mkdir(parents=True)
+    folder.mkdir(parents=True)
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    for name in ("wdsctl", "tests", "docs/man"):
+    for name in ("wdsctl", "tests"):
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     for each in ROOT.iterdir():
         if each.is_file() and not each.name.startswith("."):

@@ -24,14 +24,13 @@ PACKAGE_FILES = {
 def test_wheel_contains_exactly_the_package(built: Built) -> None:
     with zipfile.ZipFile(built.wheel) as archive:
         names = set(archive.namelist())
-    info, data = f"wdsctl-{VERSION}.dist-info/", f"wdsctl-{VERSION}.data/"
-    files = {name for name in names if not name.startswith((info, data))}
+    info = f"wdsctl-{VERSION}.dist-info/"
+    files = {name for name in names if not name.startswith(info)}
     readmes = {name for name in PACKAGE_FILES if name.endswith("README.md")}  # of subpackages, for readers of the code
     assert files == PACKAGE_FILES - readmes
     assert files >= {"wdsctl/py.typed", "wdsctl/core/codes.md"}
     assert [name for name in files if name.endswith(".sql")]
     assert "wdsctl/core/init/templates/loop.py.txt" in files
-    assert f"{data}data/share/man/man1/wdsctl.1" in names
     assert f"{info}licenses/LICENSE" in names
 
 
@@ -49,7 +48,7 @@ def test_metadata_has_extras_and_no_torch_in_base(built: Built) -> None:
 def test_sdist_builds_same_wheel_and_contains_no_tests(built: Built, tmp_path: Path) -> None:
     with tarfile.open(built.sdist) as archive:
         names = [name.partition("/")[2] for name in archive.getnames()]
-        assert {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "docs/man/wdsctl.1"} <= set(names)
+        assert {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml"} <= set(names)
         assert [name for name in names if name.startswith(("tests", "benchmarks", "examples"))] == []
         for member in archive:  # built by this test run
             archive.extract(member, tmp_path, set_attrs=False)
@@ -103,7 +102,6 @@ def test_pip_installs_wheel_in_new_environment_without_torch(built: Built, tmp_p
     listed = subprocess.run([python, "-m", "pip", "list"], check=True, capture_output=True, text=True, env=env)
     names = {line.split()[0].lower() for line in listed.stdout.splitlines()}
     assert names.isdisjoint({"torch", "s3fs", "gcsfs", "adlfs", "webdataset", "pyarrow", "aiohttp"})
-    assert (tmp_path / "venv" / "share" / "man" / "man1" / "wdsctl.1").is_file()
 
     smoke((str(tmp_path / "venv" / "bin" / "wdsctl"),), tmp_path / "smoke", env)
     result = subprocess.run(
