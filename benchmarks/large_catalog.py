@@ -19,7 +19,8 @@ from wdsctl.core.offsets.read import ShardColumns
 from wdsctl.core.offsets.write import OffsetsWriter
 from wdsctl.core.shards.list import ShardFile
 from wdsctl.core.shards.shard_scan import ShardScan
-from wdsctl.core.split.split import split_by_ratios
+from wdsctl.core.split.split import SplitRequest, split_dataset
+from wdsctl.core.split_rules.rule import SplitRule
 
 A_SHARD = 10_000
 _JPG, _TXT = 40_000, 300  # bytes, at most
@@ -33,7 +34,7 @@ def ensure_large(samples: int, folder: Path = DATA / "large") -> Path:
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir(parents=True)
         _build(locate(str(root)), samples)
-        split_by_ratios(str(root), {"train": 98, "val": 2}, by="sample")
+        split_dataset(str(root), SplitRequest(rule=SplitRule({"train": 98, "val": 2}, by="sample")))
         marker.touch()
     return root
 
@@ -47,7 +48,7 @@ def _build(place: DatasetLocation, samples: int) -> None:
             for first in range(0, samples, A_SHARD):
                 scan = a_scan(first, min(A_SHARD, samples - first))
                 file = ShardFile(f"shard-{first // A_SHARD:06d}.tar", int(scan.offsets[-1] + scan.sizes[-1]), 1)
-                number = draft.next_shard_id()
+                number = draft.next_shard_ids(1)[0]
                 draft.add_shard(number, file, scan)
                 rows = ShardColumns(
                     keys=scan.keys,

@@ -11,9 +11,12 @@ from typing import Any
 
 from tests.places import place_dataset, update_copy
 from wdsctl.core.index.request import IndexReport
+from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.shards.shard_scan import ShardScan
 from wdsctl.core.shards.tar_members import ReadBytes
 from wdsctl.core.shards.tar_scan import scan_tar
+from wdsctl.core.split.split import SplitReport, SplitRequest, split_dataset
+from wdsctl.core.split_rules.rule import SplitBy, SplitRule
 
 Files = Mapping[str, bytes] | Sequence[tuple[str, bytes]]
 AsNobody = Callable[[Callable[[], Any]], Any]  # the fixture that calls a function as a user who owns nothing
@@ -121,6 +124,21 @@ def an_image(form: str, **options: object) -> bytes:
     file = io.BytesIO()
     Image.new("RGB", (48, 32), (200, 30, 60)).save(file, form, **options)
     return file.getvalue()
+
+
+def split_by_ratios(
+    root: str,
+    ratios: Mapping[str, float],
+    *,
+    by: SplitBy = "auto",
+    seed: int = 0,
+    dry_run: bool = False,
+    may_move: bool = False,
+    progress: Progress = SILENT_PROGRESS,
+) -> SplitReport:
+    """Divide the dataset by `ratios`, as `wdsctl split ROOT RATIOS` does."""
+    request = SplitRequest(rule=SplitRule(dict(ratios), by, seed), may_move=may_move)
+    return split_dataset(root, request, dry_run=dry_run, progress=progress)
 
 
 def codes(found: ShardScan | IndexReport) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 
 from tests import children
 from wdsctl.core.progress import SilentProgress
-from wdsctl.core.remote_catalogs.pull import forget_pulls
+from wdsctl.core.remote_catalogs import pull
 
 Machines = Callable[[str], Path]
 
@@ -25,6 +25,11 @@ class Notes(SilentProgress):
 
     def note(self, message: str) -> None:
         self.lines.append(message)
+
+
+def forget_pulls() -> None:
+    """Let the next pull of this process ask the store again, as that of another process does."""
+    pull._PULLED.clear()
 
 
 def machines_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.build import a_dataset
+from tests.build import a_dataset, split_by_ratios
 from tests.core.pictures import picture
 from wdsctl.core.catalog.read import Catalog, read_current_generation
 from wdsctl.core.columns.column_file import list_columns, read_column_values
@@ -14,7 +14,6 @@ from wdsctl.core.dataset.location import locate
 from wdsctl.core.index.index import index
 from wdsctl.core.index.request import MediaRequest
 from wdsctl.core.offsets.read import Offsets
-from wdsctl.core.split.split import split_by_ratios
 
 NUMBER = "tests.core.counting:number"  # the key as a number, so that each value identifies its sample
 COLUMNS = {

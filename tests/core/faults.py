@@ -21,14 +21,13 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from tests.build import a_dataset, a_scan
+from tests.build import a_dataset, a_scan, split_by_ratios
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_checks import located_findings_from_json, read_checks
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import WdsctlError
 from wdsctl.core.index.index import index
 from wdsctl.core.index.request import MediaRequest
-from wdsctl.core.split.split import split_by_ratios
 from wdsctl.core.tar_header import padded_size
 from wdsctl.core.validate.request import ValidationLevel
 from wdsctl.core.validate.validate import ValidateRequest, validate

@@ -8,11 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.build import a_dataset
+from tests.build import a_dataset, split_by_ratios
 from tests.core.dumps import split_of
 from wdsctl.core.index.index import index
 from wdsctl.core.index.request import MediaRequest
-from wdsctl.core.split.split import split_by_ratios
 
 ODD = ("it's", 'a "b" c', "x; DROP TABLE sample", "a b", "größe", "%_", "--", "$(reboot)")
 

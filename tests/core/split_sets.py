@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.build import a_dataset, some_shards
+from tests.build import a_dataset, some_shards, split_by_ratios
 from tests.core.dumps import catalog_of, query
 from wdsctl.core.catalog.read import read_current_generation
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.index.index import index
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.split.report import SplitReport
-from wdsctl.core.split.split import SplitRequest, split_by_ratios, split_dataset
+from wdsctl.core.split.split import SplitRequest, split_dataset
 from wdsctl.core.split_rules.rule import SplitRule
 
 SHARD_SAMPLES = 10  # samples of a shard

@@ -10,7 +10,7 @@ from typing import Any
 import fsspec
 import pytest
 
-from tests.build import a_shard, samples, some_shards
+from tests.build import a_shard, samples, some_shards, split_by_ratios
 from tests.loader.datasets import Raw
 from tests.loader.running import digests
 from tests.machines import Machines, machines_in
@@ -22,7 +22,6 @@ from wdsctl.core.index.index import index
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.remote_catalogs import ranges
-from wdsctl.core.split.split import split_by_ratios
 from wdsctl.loader import WorkerConfig, get_savable_loader, get_train_dataset
 
 URL = "faulty://store/shards"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.build import a_dataset, samples
+from tests.build import a_dataset, samples, split_by_ratios
 from tests.core.dumps import catalog_of
 from tests.security.hostile_arrays import change_column, change_header
 from wdsctl.core.columns.column_file import find_column
@@ -21,7 +21,6 @@ from wdsctl.core.joins.index import JoinIndex
 from wdsctl.core.offsets.block_checksums import append_checksums
 from wdsctl.core.offsets.key_index import open_key_index
 from wdsctl.core.offsets.read import Offsets
-from wdsctl.core.split.split import split_by_ratios
 from wdsctl.loader import get_loader, get_train_dataset
 
 pytestmark = pytest.mark.timeout(120)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import some_shards
+from tests.build import some_shards, split_by_ratios
 from tests.core.dumps import catalog_of, query
 from tests.security.hostile import ATTACKS, journal_naming, make_tree_cyclic, schema_of, statements
 from wdsctl.core.catalog.consistency import find_repeated_keys
@@ -24,7 +24,6 @@ from wdsctl.core.catalog.stage import open_draft
 from wdsctl.core.errors import CatalogError, InputError, WdsctlError
 from wdsctl.core.index.index import index
 from wdsctl.core.index.vacuum import catalog_vacuum
-from wdsctl.core.split.split import split_by_ratios
 from wdsctl.core.views.sql import sql
 
 pytestmark = pytest.mark.timeout(120)

@@ -66,8 +66,8 @@ def write_hostile_tar(path: Path, shard: int) -> None:
 @pytest.fixture(scope="module")
 def hostile_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset in which every name is hostile, that of its folder too, with a damaged shard and a ledger."""
+    from tests.build import split_by_ratios
     from wdsctl.core.index.index import index
-    from wdsctl.core.split.split import split_by_ratios
 
     folder = tmp_path_factory.mktemp("world") / f"d{CANARY}"
     folder.mkdir()

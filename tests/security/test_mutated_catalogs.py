@@ -14,12 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import a_dataset, samples
+from tests.build import a_dataset, samples, split_by_ratios
 from tests.core.dumps import catalog_of
 from wdsctl.cli.main import main
 from wdsctl.core.errors import WdsctlError
 from wdsctl.core.index.index import index
-from wdsctl.core.split.split import split_by_ratios
 from wdsctl.loader import get_loader, get_train_dataset
 from wdsctl.loader.loader import Loader
 

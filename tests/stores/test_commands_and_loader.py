@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.build import split_by_ratios
 from tests.core.dumps import split_of
 from tests.loader.datasets import a_dataset, at_place
 from tests.loader.running import digests, make_training_loader, save_state_after
 from tests.places import other_stores
 from wdsctl.core.inspect.inspect import inspect
-from wdsctl.core.split.split import split_by_ratios
 from wdsctl.core.validate.validate import validate
 from wdsctl.core.views.definition import ViewDefinition
 from wdsctl.core.views.views import create_view

@@ -12,11 +12,11 @@ import pytest
 from tests.build import some_shards
 from tests.core.raw_folders import a_folder
 from tests.full_disk import files_of_at_most
+from tests.machines import forget_pulls
 from tests.remote import read_objects, remove_retry_pauses, upload_shards
 from tests.stores.proxy import Fault, FaultProxy
 from tests.stores.servers import Store, forget_filesystems, in_use
 from wdsctl.cli.main import main
-from wdsctl.core.remote_catalogs.pull import forget_pulls
 from wdsctl.core.storage.objects import ObjectStore
 
 

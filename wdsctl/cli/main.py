@@ -93,5 +93,3 @@ def _run(args: list[str], origins: dict[str, tuple[str, str]]) -> int:
     if code == 130:
         write_plain(sys.stderr, f"{INTERRUPTED_MESSAGE}\n")
     return int(code)
-
-

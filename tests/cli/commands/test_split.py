@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.build import split_by_ratios
 from tests.cli.conftest import Wdsctl
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.lock import hold_lock
 from wdsctl.core.errors import UsageError
-from wdsctl.core.split.split import split_by_ratios
 
 
 @pytest.mark.parametrize("ratios", ["8,1,1", "train=8,val=1,test=1"])

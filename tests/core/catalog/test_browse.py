@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.build import a_dataset, some_shards
+from tests.build import a_dataset, some_shards, split_by_ratios
 from tests.core.dumps import catalog_of
 from wdsctl.core.catalog.browse import CatalogBrowser, prefix_end
 from wdsctl.core.catalog.values import SplitMembers
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.index.index import index
-from wdsctl.core.split.split import split_by_ratios
 
 KEYS = ("a", "a/1", "b", "b2", "ü", "'; DROP TABLE sample; --", "%_", "\U0001f600")
 

@@ -24,7 +24,7 @@ def a_catalog(folder: Path, *shards: bytes) -> str:
     with open_draft(path) as draft:
         draft.generation += 1
         for i, data in enumerate(shards):
-            draft.add_shard(draft.next_shard_id(), ShardFile(f"{i}.tar", len(data), i), a_scan(data))
+            draft.add_shard(draft.next_shard_ids(1)[0], ShardFile(f"{i}.tar", len(data), i), a_scan(data))
     return path
 
 
@@ -104,9 +104,9 @@ def test_shard_ids_are_not_reused(tmp_path: Path) -> None:
     path = a_catalog(tmp_path, a_shard(samples(0, 3)), a_shard(samples(3, 3)))
     with open_draft(path) as draft:
         draft.remove_shard(2)
-        assert draft.next_shard_id() == 3
+        assert draft.next_shard_ids(1)[0] == 3
     with open_draft(path) as draft:
-        assert draft.next_shard_id() == 4
+        assert draft.next_shard_ids(1)[0] == 4
 
 
 @pytest.mark.parametrize(

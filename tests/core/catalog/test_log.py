@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import children
-from tests.build import a_dataset, an_image, samples, some_shards
+from tests.build import a_dataset, an_image, samples, some_shards, split_by_ratios
 from wdsctl.core.catalog.history import read_log, read_run, record_run
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.dataset.location import locate
@@ -20,7 +20,6 @@ from wdsctl.core.index.index import index
 from wdsctl.core.invocation import recording_invocation
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.progress import SILENT_PROGRESS
-from wdsctl.core.split.split import split_by_ratios
 
 HANGING_RUN = """
 import os, signal, sys

@@ -26,7 +26,7 @@ def clip(row: int, seconds: float | None, keyframes: bytes | None = None) -> Sca
 
 def put(draft: CatalogDraft, shard: int, *media: ScannedMedium) -> None:
     data = a_shard(samples(shard * 10, 5))
-    if draft.next_shard_id() == shard:
+    if draft.next_shard_ids(1)[0] == shard:
         draft.add_shard(shard, ShardFile(f"{shard}.tar", len(data), 1), a_scan(data))
     draft.media.put_shard(shard, b"mark", media)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import a_dataset, samples, some_shards
+from tests.build import a_dataset, samples, some_shards, split_by_ratios
 from tests.core.dumps import catalog_of, query
 from wdsctl.core.catalog.consistency import RepeatedKey, find_repeated_keys
 from wdsctl.core.catalog.read import Catalog
@@ -14,7 +14,6 @@ from wdsctl.core.catalog.totals import SplitCount
 from wdsctl.core.catalog.values import SplitMembership
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.index.index import index
-from wdsctl.core.split.split import split_by_ratios
 from wdsctl.core.split_rules.rule import SplitRule
 
 

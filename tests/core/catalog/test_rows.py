@@ -65,7 +65,7 @@ def test_draft_writes_every_sample_once(tmp_path: Path, count: int) -> None:
     path = str(tmp_path / "catalog.sqlite")
 
     with open_draft(path) as draft:
-        draft.add_shard(draft.next_shard_id(), ShardFile("a.tar", 1, 1), scan)
+        draft.add_shard(draft.next_shard_ids(1)[0], ShardFile("a.tar", 1, 1), scan)
 
     rows = list(sample_rows(1, scan, np.array([0])))
     assert query(path, "SELECT id, key, offset, size, parts FROM sample ORDER BY id") == rows

@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.build import some_shards
+from tests.build import some_shards, split_by_ratios
 from wdsctl.core.catalog.browse import CatalogBrowser
 from wdsctl.core.catalog.samples import StoredSamples, draw_numbers, open_sample_pool
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.index.index import index
 from wdsctl.core.inspect.histograms import measure_sizes
-from wdsctl.core.split.split import split_by_ratios
 
 
 @given(count=st.integers(0, 50), size=st.integers(0, 40), seed=st.integers(0, 9))

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import a_dataset, samples
+from tests.build import a_dataset, samples, split_by_ratios
 from wdsctl.core.catalog.consistency import find_repeated_keys
 from wdsctl.core.catalog.open_catalog import CATALOG_APPLICATION_ID, CATALOG_SCHEMA_VERSION
 from wdsctl.core.catalog.read import Catalog, read_current_generation, read_split
-from wdsctl.core.catalog.schema import MAX_SHARD_SAMPLES
 from wdsctl.core.catalog.totals import SplitCount
 from wdsctl.core.index.index import index
-from wdsctl.core.split.split import split_by_ratios
+from wdsctl.core.samples.naming import INDEX_BITS
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -107,5 +106,5 @@ def test_views_have_positions_of_sample_ids(tmp_path: Path) -> None:
         (split_rows,) = connection.execute("SELECT samples FROM v_split WHERE name = 'val'").fetchall()
         parts = connection.execute("SELECT count(*) FROM v_part").fetchone()
 
-    assert all(position == id & (MAX_SHARD_SAMPLES - 1) for id, position in rows)  # noqa: A001
+    assert all(position == id & ((1 << INDEX_BITS) - 1) for id, position in rows)  # noqa: A001
     assert (len(rows), split_rows, parts) == (6, (2,), (11,))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import a_dataset, an_image, rewrite_shard, samples, some_shards
+from tests.build import a_dataset, an_image, rewrite_shard, samples, some_shards, split_by_ratios
 from tests.core.catalog.test_schema import restore_golden_catalog
 from tests.core.dumps import catalog_of
 from wdsctl.core.catalog.open_catalog import open_catalog_connection
@@ -20,7 +20,6 @@ from wdsctl.core.index.catalog_check import catalog_check
 from wdsctl.core.index.index import index
 from wdsctl.core.index.request import MediaRequest
 from wdsctl.core.offsets.read import Offsets
-from wdsctl.core.split.split import split_by_ratios
 
 
 def read_and_compute_totals(path: Path | str) -> tuple[Totals, Totals]:

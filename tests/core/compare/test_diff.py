@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import a_dataset, a_shard, rewrite_shard, samples, some_shards
+from tests.build import a_dataset, a_shard, rewrite_shard, samples, some_shards, split_by_ratios
 from wdsctl.core.compare.diff import DatasetDiffReport, diff_datasets
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.index.index import index
-from wdsctl.core.split.split import split_by_ratios
 from wdsctl.core.views.definition import ViewDefinition
 from wdsctl.core.views.views import create_view
 

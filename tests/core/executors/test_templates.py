@@ -4,17 +4,18 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
 
 from wdsctl.core.executors.job_folder import Job
-from wdsctl.core.executors.templates import SCHEDULERS, SchedulerName, write_template
+from wdsctl.core.executors.templates import SchedulerName, write_template
 
 JOB = Job("/data/my job", ("index", "x"), "/data", 12)
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize("scheduler", get_args(SchedulerName))
 def test_template_runs_every_task_of_job(scheduler: SchedulerName) -> None:
     text = write_template(JOB, scheduler)
     assert "my job" in text

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import some_shards
+from tests.build import some_shards, split_by_ratios
 from tests.core.dumps import catalog_of
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.index.catalog_check import CatalogCheckReport, catalog_check
 from wdsctl.core.index.index import index
-from wdsctl.core.split.split import split_by_ratios
 
 
 def failed_checks(report: CatalogCheckReport) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.build import AsNobody, a_dataset, rewrite_shard, samples, some_shards, tree
+from tests.build import AsNobody, a_dataset, rewrite_shard, samples, some_shards, split_by_ratios, tree
 from tests.core.dumps import catalog_of, dump, query, split_of
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.values import ShardRow
@@ -14,7 +14,6 @@ from wdsctl.core.dataset.location import locate
 from wdsctl.core.index.freshness import compare_shards
 from wdsctl.core.index.index import IndexReport, index
 from wdsctl.core.shards.list import ShardFile
-from wdsctl.core.split.split import split_by_ratios
 
 
 def touch_all(root: str) -> None:

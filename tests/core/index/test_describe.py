@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import RecordingProgress, some_shards
+from tests.build import RecordingProgress, some_shards, split_by_ratios
 from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.index.index import index
 from wdsctl.core.index.write_dataset_yaml import SampleTypeRequest, set_aside_broken_config, write_dataset_yaml
-from wdsctl.core.split.split import split_by_ratios
 from wdsctl.core.split_rules.rule import SplitRule
 
 BROKEN = "sample_type: [\n"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import RecordingProgress, a_shard, samples, tree
+from tests.build import RecordingProgress, a_shard, samples, split_by_ratios, tree
 from tests.energon import CAPTIONING, SPLIT, TRAIN, VAL, an_energon_dataset
 from wdsctl.core.catalog.splits import sample_flags
 from wdsctl.core.dataset.config import load_config
@@ -15,7 +15,7 @@ from wdsctl.core.index.request import IndexRequest
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
-from wdsctl.core.split.split import SplitRequest, split_by_ratios, split_dataset
+from wdsctl.core.split.split import SplitRequest, split_dataset
 from wdsctl.core.split_rules.rule import SplitRule
 from wdsctl.core.views.selections import select_split
 

@@ -13,13 +13,12 @@ from pathlib import Path
 import pytest
 
 from tests import children
-from tests.build import RecordingProgress, some_shards, tree
+from tests.build import RecordingProgress, some_shards, split_by_ratios, tree
 from tests.core.dumps import catalog_of, dump, split_of
 from tests.core.indexed import leftovers
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.index.index import index
-from wdsctl.core.split.split import split_by_ratios
 
 
 def truncate(path: Path) -> None:

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.build import a_dataset, linked_shards, samples, some_shards
+from tests.build import a_dataset, linked_shards, samples, some_shards, split_by_ratios
 from tests.core.dumps import catalog_of, dump, query, split_of
 from tests.core.indexed import offsets
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import InputError, PermissionDenied
 from wdsctl.core.index.index import MissingPolicy, index
-from wdsctl.core.split.split import split_by_ratios
 
 
 @pytest.mark.parametrize(("missing", "samples_left", "removed"), [("keep", 15, 0), ("drop", 10, 1)])

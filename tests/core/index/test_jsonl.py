@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.build import RecordingProgress, a_dataset, a_folder, codes, rewrite_shard, tree
+from tests.build import RecordingProgress, a_dataset, a_folder, codes, rewrite_shard, split_by_ratios, tree
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate
@@ -20,7 +20,6 @@ from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.prepare.source import recognise_form
-from wdsctl.core.split.split import split_by_ratios
 from wdsctl.core.validate.validate import validate
 
 

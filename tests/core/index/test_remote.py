@@ -16,7 +16,7 @@ import fsspec
 import pytest
 
 from tests import children
-from tests.build import a_shard, rewrite_shard, samples, some_shards
+from tests.build import a_shard, rewrite_shard, samples, some_shards, split_by_ratios
 from tests.core.dumps import query
 from tests.remote import FaultyFileSystem, OnceEach, remove_retry_pauses, s3_server, upload_shards
 from wdsctl.core.catalog.ledger import Ledger
@@ -27,7 +27,6 @@ from wdsctl.core.inspect.inspect import inspect
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.shards.list import list_shards
-from wdsctl.core.split.split import split_by_ratios
 from wdsctl.core.storage.remote import FsspecStorage
 from wdsctl.core.validate.validate import validate
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.build import a_dataset, an_image, samples, some_shards
+from tests.build import a_dataset, an_image, samples, some_shards, split_by_ratios
 from tests.core.dumps import catalog_of, dump, query
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.dataset.location import locate
@@ -20,7 +20,6 @@ from wdsctl.core.index.changes import apply_renames_to_files
 from wdsctl.core.index.index import IndexReport, index
 from wdsctl.core.index.request import MediaRequest
 from wdsctl.core.offsets.read import Offsets
-from wdsctl.core.split.split import split_by_ratios
 
 
 def renamed_pairs(report: IndexReport) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import a_dataset, an_image, rewrite_shard, samples, some_shards, tree
+from tests.build import a_dataset, an_image, rewrite_shard, samples, some_shards, split_by_ratios, tree
 from tests.core.dumps import catalog_of
 from tests.core.media_files import a_media_file, a_wav
 from tests.remote import FaultyFileSystem, upload_shards
@@ -16,7 +16,6 @@ from wdsctl.core.index.index import index
 from wdsctl.core.index.request import MediaRequest
 from wdsctl.core.inspect.inspect import PartSummary, inspect
 from wdsctl.core.media.facts import AudioFacts, Unreadable, VideoFacts
-from wdsctl.core.split.split import split_by_ratios
 
 
 @pytest.mark.usefixtures("place")

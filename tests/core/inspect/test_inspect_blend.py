@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import a_dataset, samples, some_shards
+from tests.build import a_dataset, samples, some_shards, split_by_ratios
 from wdsctl.core.blend import read_blend
 from wdsctl.core.errors import DatasetError, InputError
 from wdsctl.core.index.index import index
 from wdsctl.core.inspect.blend import inspect_blend
 from wdsctl.core.inspect.blend_tree import BlendNode, read_blend_tree
-from wdsctl.core.split.split import split_by_ratios
 
 BLEND = """\
 splits:

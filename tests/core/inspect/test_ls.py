@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import a_dataset, some_shards
+from tests.build import a_dataset, some_shards, split_by_ratios
 from wdsctl.core.errors import InputError
 from wdsctl.core.index.index import index
 from wdsctl.core.inspect.ls import ListedPart, ListedSample, ListedShard, ListingKind, open_listing
-from wdsctl.core.split.split import split_by_ratios
 
 
 def list_names(root: str, prefix: str = "", *, what: ListingKind = "shards", split: str | None = None) -> list[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import a_dataset, a_folder, an_image, rewrite_shard, some_shards
+from tests.build import a_dataset, a_folder, an_image, rewrite_shard, some_shards, split_by_ratios
 from tests.core.dumps import catalog_of
 from tests.core.media_files import a_media_file
 from tests.remote import FaultyFileSystem, upload_shards
@@ -17,7 +17,6 @@ from wdsctl.core.inspect.inspect import inspect
 from wdsctl.core.inspect.samples import SampleQuery, inspect_samples
 from wdsctl.core.media.facts import ImageFacts
 from wdsctl.core.media.thumbnail import RgbImage
-from wdsctl.core.split.split import split_by_ratios
 
 
 def keys(root: str, query: SampleQuery, **options: str) -> list[str]:

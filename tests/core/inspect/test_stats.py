@@ -7,13 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.build import RecordingProgress, a_dataset, a_folder, an_image, rewrite_shard
+from tests.build import RecordingProgress, a_dataset, a_folder, an_image, rewrite_shard, split_by_ratios
 from tests.core.media_files import a_media_file, a_wav
 from wdsctl.core.index.index import index
 from wdsctl.core.index.media_folder import index_media_folder
 from wdsctl.core.index.request import MediaRequest
 from wdsctl.core.inspect.stats import Measure, StatsReport, inspect_stats
-from wdsctl.core.split.split import split_by_ratios
 
 
 def an_array() -> bytes:

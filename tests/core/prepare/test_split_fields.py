@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.build import a_dataset
+from tests.build import a_dataset, split_by_ratios
 from wdsctl.core.prepare.prepare import PrepareReport, prepare
 from wdsctl.core.prepare.request import PrepareRequest
-from wdsctl.core.split.split import split_by_ratios
 
 ROWS = [{"text": f"text {n}", "split": "val" if n % 4 == 0 else "Train"} for n in range(8)]
 UNSURE = PrepareRequest(take_unsure=True)

@@ -12,13 +12,12 @@ import pytest
 
 from tests import children
 from tests.build import a_shard, samples
-from tests.machines import Machines, machines_in
+from tests.machines import Machines, forget_pulls, machines_in
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import UsageError
 from wdsctl.core.index.index import index
 from wdsctl.core.inspect.inspect import inspect
 from wdsctl.core.remote_catalogs import mirror
-from wdsctl.core.remote_catalogs.pull import forget_pulls
 
 pytestmark = pytest.mark.usefixtures("faulty_store")
 

@@ -18,7 +18,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from tests import children
-from tests.build import a_shard, samples, some_shards
+from tests.build import a_shard, samples, some_shards, split_by_ratios
 from tests.core.dumps import query
 from tests.core.index.test_remote import RangeRequestHandler
 from tests.machines import Machines, Notes, machines_in, run_command, run_until_killed
@@ -32,7 +32,6 @@ from wdsctl.core.inspect.inspect import inspect
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.remote_catalogs.publish import GRACE_SECONDS
-from wdsctl.core.split.split import split_by_ratios
 from wdsctl.core.validate.validate import validate
 from wdsctl.core.views.definition import ViewDefinition
 from wdsctl.core.views.show import list_views

@@ -13,7 +13,7 @@ import fsspec
 import pytest
 
 from tests.build import a_shard, samples, some_shards
-from tests.machines import Machines, Notes, machines_in
+from tests.machines import Machines, Notes, forget_pulls, machines_in
 from tests.remote import FaultyFileSystem, remove_retry_pauses, upload_shards
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError
@@ -21,7 +21,7 @@ from wdsctl.core.index.index import index
 from wdsctl.core.inspect.inspect import inspect
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
-from wdsctl.core.remote_catalogs.pull import RECENT_SECONDS, forget_pulls
+from wdsctl.core.remote_catalogs.pull import RECENT_SECONDS
 from wdsctl.core.views.definition import ViewDefinition
 from wdsctl.core.views.show import list_views
 from wdsctl.core.views.views import create_view

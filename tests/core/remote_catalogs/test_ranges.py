@@ -12,7 +12,8 @@ import fsspec
 import numpy as np
 import pytest
 
-from tests.machines import Machines, machines_in
+from tests.build import split_by_ratios
+from tests.machines import Machines, forget_pulls, machines_in
 from tests.remote import FaultyFileSystem
 from wdsctl.core.catalog.read import read_current_split
 from wdsctl.core.dataset.location import DatasetLocation, locate
@@ -21,8 +22,6 @@ from wdsctl.core.index.index import index
 from wdsctl.core.offsets import read
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.remote_catalogs import mirror, ranges
-from wdsctl.core.remote_catalogs.pull import forget_pulls
-from wdsctl.core.split.split import split_by_ratios
 from wdsctl.core.views.definition import ViewDefinition
 from wdsctl.core.views.views import create_view
 

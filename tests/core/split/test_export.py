@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import a_dataset, a_shard, some_shards
+from tests.build import a_dataset, a_shard, some_shards, split_by_ratios
 from tests.core.split_sets import splits_of
 from wdsctl.core.energon.split_yaml import read_split_yaml
 from wdsctl.core.errors import DatasetError, InputError, UsageError
 from wdsctl.core.index.index import index
 from wdsctl.core.split.report import export_split
-from wdsctl.core.split.split import SplitRequest, split_by_ratios, split_dataset
+from wdsctl.core.split.split import SplitRequest, split_dataset
 from wdsctl.core.split_rules.excludes import Excludes
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import RecordingProgress, a_dataset, rewrite_shard, samples, some_shards, tree
+from tests.build import RecordingProgress, a_dataset, rewrite_shard, samples, some_shards, split_by_ratios, tree
 from tests.core.dumps import split_of
 from wdsctl.core.catalog.read import read_split
 from wdsctl.core.dataset.config import load_config
@@ -13,7 +13,7 @@ from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.lock import hold_lock
 from wdsctl.core.errors import CatalogError, DatasetError, InputError, UsageError
 from wdsctl.core.index.index import index
-from wdsctl.core.split.split import SplitReport, ensure_split, split_by_ratios
+from wdsctl.core.split.split import SplitReport, ensure_split
 from wdsctl.core.split_rules.rule import SplitBy, SplitRule
 
 EIGHT_ONE_ONE: dict[str, float] = {"train": 8, "val": 1, "test": 1}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import children
-from tests.build import RecordingProgress, a_dataset, rewrite_shard, tree
+from tests.build import RecordingProgress, a_dataset, rewrite_shard, split_by_ratios, tree
 from tests.core.split_sets import (
     BALANCED,
     SHARD_SAMPLES,
@@ -24,7 +24,7 @@ from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.index.index import index
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
-from wdsctl.core.split.split import SplitRequest, split_by_ratios, split_dataset
+from wdsctl.core.split.split import SplitRequest, split_dataset
 from wdsctl.core.split_rules.excludes import Excludes
 from wdsctl.core.split_rules.rule import SplitRule, rule_to_plain
 

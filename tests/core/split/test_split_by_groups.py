@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.build import a_dataset, a_shard, rewrite_shard
+from tests.build import a_dataset, a_shard, rewrite_shard, split_by_ratios
 from tests.core.split_sets import (
     BALANCED,
     VIDEO_SAMPLES,
@@ -25,7 +25,6 @@ from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import InputError, StorageError, UsageError
 from wdsctl.core.index.index import index
 from wdsctl.core.shards.read_parts import BLOCK_BYTES
-from wdsctl.core.split.split import split_by_ratios
 from wdsctl.core.split.values import ValueUnit, read_value_hashes
 from wdsctl.core.split_rules.excludes import Excludes
 from wdsctl.core.split_rules.rule import SplitRule

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import a_dataset
+from tests.build import a_dataset, split_by_ratios
 from tests.core.split_sets import a_video_dataset, split_by_rule, splits_of, video_shards
 from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import DatasetError, InputError, UsageError
 from wdsctl.core.index.index import index
-from wdsctl.core.split.split import split_by_ratios
 from wdsctl.core.split_rules.rule import SplitRule
 
 

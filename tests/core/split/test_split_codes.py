@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import RecordingProgress, a_dataset, rewrite_shard, samples
+from tests.build import RecordingProgress, a_dataset, rewrite_shard, samples, split_by_ratios
 from tests.core.split_sets import a_split_dataset, splits_of
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_checks import (
@@ -21,7 +21,7 @@ from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import Finding, InputError, UsageError
 from wdsctl.core.index.index import index
 from wdsctl.core.progress import SILENT_PROGRESS
-from wdsctl.core.split.split import SplitRequest, split_by_ratios, split_dataset
+from wdsctl.core.split.split import SplitRequest, split_dataset
 from wdsctl.core.split_rules.excludes import Excludes
 from wdsctl.core.split_rules.rule import SplitRule
 from wdsctl.core.validate.quarantine import release_from_quarantine

@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tests.build import a_dataset, rewrite_shard, samples, some_shards
+from tests.build import a_dataset, rewrite_shard, samples, some_shards, split_by_ratios
 from tests.core.split_sets import a_split_dataset, splits_of
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_checks import QuarantineEntry, add_to_quarantine, delete_quarantine_entries
@@ -16,7 +16,7 @@ from wdsctl.core.index.request import IndexRequest
 from wdsctl.core.index.shards import index_shards
 from wdsctl.core.progress import SILENT_PROGRESS
 from wdsctl.core.split.reapply import ReapplyResult, reapply_splits
-from wdsctl.core.split.split import SplitRequest, split_by_ratios, split_dataset
+from wdsctl.core.split.split import SplitRequest, split_dataset
 from wdsctl.core.split_rules.excludes import Excludes
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import a_dataset, samples
+from tests.build import a_dataset, samples, split_by_ratios
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import InputError, UsageError
@@ -12,7 +12,7 @@ from wdsctl.core.index.index import index
 from wdsctl.core.media.kinds import MEDIA_EXTENSIONS
 from wdsctl.core.split import leaks
 from wdsctl.core.split.leaks import LeakCount, find_leaks
-from wdsctl.core.split.split import SplitRequest, split_by_ratios, split_dataset
+from wdsctl.core.split.split import SplitRequest, split_dataset
 from wdsctl.core.split_rules.rule import SplitRule
 
 PATTERNS: dict[str, tuple[str, ...]] = {"train": ("a.tar",), "val": ("b.tar",), "test": ("c.tar",)}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.build import a_dataset, samples, some_shards
+from tests.build import a_dataset, samples, some_shards, split_by_ratios
 from tests.core.traces import a_source
 from wdsctl.core.catalog.read import read_split
 from wdsctl.core.catalog.splits import split_digest
@@ -15,7 +15,6 @@ from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import UsageError, WdsctlError
 from wdsctl.core.index.index import index
 from wdsctl.core.offsets.read import Offsets
-from wdsctl.core.split.split import split_by_ratios
 from wdsctl.core.split_rules.shares import parse_split_shares
 from wdsctl.core.trace import SourceFacts
 from wdsctl.core.trace.datasets import MovedRoots, TracedDataset, TracedDatasets, parse_moved_roots

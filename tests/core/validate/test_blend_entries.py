@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import some_shards
+from tests.build import some_shards, split_by_ratios
 from wdsctl.core.index.index import index
 from wdsctl.core.inspect.blend import inspect_blend
-from wdsctl.core.split.split import split_by_ratios
 from wdsctl.core.validate.blend import check_entries
 
 

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import AsNobody, a_dataset, an_image, rewrite_shard, tree
+from tests.build import AsNobody, a_dataset, an_image, rewrite_shard, split_by_ratios, tree
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_checks import read_quarantine
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import CatalogError, PermissionDenied, UsageError
 from wdsctl.core.index.index import index
-from wdsctl.core.split.split import split_by_ratios
 from wdsctl.core.validate.quarantine import release_from_quarantine
 from wdsctl.core.validate.validate import ValidateRequest, validate
 

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import RecordingProgress, a_dataset, a_folder, rewrite_shard
+from tests.build import RecordingProgress, a_dataset, a_folder, rewrite_shard, split_by_ratios
 from wdsctl.core.dataset.config import DatasetConfig, dump_config, load_config
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import PermissionDenied, UsageError
 from wdsctl.core.index.index import index
-from wdsctl.core.split.split import split_by_ratios
 from wdsctl.core.validate.blend import release_blend, validate_blend
 from wdsctl.core.validate.validate import ValidateReport, ValidateRequest, validate
 from wdsctl.core.views.definition import ViewDefinition

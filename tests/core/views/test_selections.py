@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.build import rewrite_shard, samples, some_shards
+from tests.build import rewrite_shard, samples, some_shards, split_by_ratios
 from wdsctl.core.catalog.ledger import ViewShard
 from wdsctl.core.catalog.read import read_catalog_shards
 from wdsctl.core.catalog.splits import sample_flags
@@ -16,7 +16,6 @@ from wdsctl.core.catalog.values import CatalogShard
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import CatalogError, InputError
 from wdsctl.core.index.index import index
-from wdsctl.core.split.split import split_by_ratios
 from wdsctl.core.views.definition import ViewDefinition
 from wdsctl.core.views.selections import (
     SampleSelection,

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.build import a_folder, some_shards, tree
+from tests.build import a_folder, some_shards, split_by_ratios, tree
 from tests.core.pictures import a_gallery, rows_of
 from tests.full_disk import files_of_at_most
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import CatalogError, StorageError, UsageError
 from wdsctl.core.index.index import index
 from wdsctl.core.inspect.ls import open_listing
-from wdsctl.core.split.split import split_by_ratios
 from wdsctl.core.views.definition import ViewDefinition
 from wdsctl.core.views.sql import sql
 from wdsctl.core.views.views import create_view

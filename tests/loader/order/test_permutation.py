@@ -17,7 +17,6 @@ from wdsctl.loader.order.permutation import (
     MAX_ELEMENTS,
     MAX_TABLE_SIZE,
     permutation,
-    permutations,
     permute,
     permute_each,
 )
@@ -100,23 +99,6 @@ def test_permute_each_equals_single_permutations(n: int, keys: list[int], data: 
 
     assert actual.dtype == np.int64
     assert actual.tolist() == [full_permutation(n, keys[i])[place] for place, i in queries]
-
-
-@settings(deadline=None)
-@given(
-    st.lists(
-        st.tuples(st.sampled_from([1, 2, 9, 100, MAX_TABLE_SIZE, MAX_TABLE_SIZE + 3]), KEYS), min_size=1, max_size=6
-    )
-)
-def test_permutations_concatenates_single_permutations(given: list[tuple[int, int]]) -> None:
-    sizes = np.array([size for size, _ in given])
-    starts = np.cumsum(sizes) - sizes
-
-    actual = permutations(sizes, [key for _, key in given])
-
-    each = [start + permutation(size, key) for start, (size, key) in zip(starts, given, strict=True)]
-    assert actual.dtype == np.int64
-    assert actual.tolist() == np.concatenate(each).tolist()
 
 
 @pytest.mark.parametrize("n", [1000, 5000])

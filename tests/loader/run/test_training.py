@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.build import split_by_ratios
 from tests.loader.datasets import Raw, a_dataset, numbered
 from tests.loader.running import Twice, digests, ids, make_training_loader, save_state_after
 from wdsctl.core.errors import LoaderError, StateMismatch
-from wdsctl.core.split.split import split_by_ratios
 from wdsctl.loader import SkipSample, WorkerConfig, merge_states
 
 SAMPLES = 96

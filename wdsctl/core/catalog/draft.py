@@ -101,13 +101,8 @@ class CatalogDraft:
         """Part names; the number of a part is its index."""
         return list(self._part_numbers)
 
-    def next_shard_id(self) -> int:
-        """An id that no shard has had, in this catalog or in one that it replaces."""
-        self.last_shard_id += 1
-        return self.last_shard_id
-
     def next_shard_ids(self, count: int) -> range:
-        """As many such ids."""
+        """As many ids that no shard has had, in this catalog or in one that it replaces."""
         self.last_shard_id += count
         return range(self.last_shard_id - count + 1, self.last_shard_id + 1)
 

@@ -95,16 +95,6 @@ class MediaReader:
         while block := list(islice(rows, size)):
             yield block
 
-    def part_facts(self, shard_id: int, part: str) -> Iterator[tuple[int, MediumFacts | Unreadable]]:
-        """(index in the shard, facts) of every medium of one part of a shard, in order."""
-        first, end = sample_id_range(shard_id)
-        query = (
-            f"SELECT media.sample, {_FORMAT}, {_MEASURES} FROM {_WITH_PART} "
-            "WHERE ext.name = ? AND media.sample >= ? AND media.sample < ? ORDER BY media.sample"
-        )
-        for sample, *columns in self._catalog.iter_rows(query, part, first, end):
-            yield sample - first, _facts(columns)
-
     def shard_facts(self, shard_id: int) -> dict[tuple[int, str], MediumFacts | Unreadable]:
         """(index in the shard, part) -> facts of all media of a shard. Cost: a row per medium."""
         first, end = sample_id_range(shard_id)

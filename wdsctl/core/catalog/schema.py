@@ -11,10 +11,7 @@ from typing import get_args
 
 from sqlalchemy import BigInteger, Column, Float, ForeignKey, Integer, LargeBinary, MetaData, Table, Text
 
-from wdsctl.core.samples.naming import INDEX_BITS
 from wdsctl.core.split_rules.rule import SplitRuleKind
-
-MAX_SHARD_SAMPLES = 1 << INDEX_BITS
 
 _SPLIT_KINDS = ", ".join(kind for kind in get_args(SplitRuleKind) if kind != "stratum")
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from wdsctl.core.executors.job_folder import Job
 
 SchedulerName = Literal["slurm", "lsf", "kubernetes", "hf"]
-SCHEDULERS: tuple[SchedulerName, ...] = get_args(SchedulerName)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,7 +55,6 @@ JOIN_MAGIC = b"WDSJOIN1"
 JOIN_VERSION = 1
 COLUMN_ALIGN_BYTES = 64
 WRITE_BLOCK_ROWS = 1 << 18  # rows per write
-MAX_UNMAPPED_BYTES = 1 << 20  # smaller files are read instead of mapped: a mapping keeps a file descriptor
 MAX_NAMED_KEYS = 5  # keys without a partner to name in an error
 
 _HEADER_BYTES = 256 - 16  # so that the columns begin at byte 256

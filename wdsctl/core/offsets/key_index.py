@@ -45,9 +45,6 @@ class KeyMatches(NamedTuple):
     case_variants: tuple[int, ...]
 
 
-NO_MATCHES = KeyMatches((), ())
-
-
 class KeyIndex:
     """The keys of one offsets file. A lookup takes 10 us, whatever the number of samples."""
 

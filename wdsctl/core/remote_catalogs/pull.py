@@ -204,8 +204,3 @@ def _remove_files(mirror: Mirror, names: set[str]) -> None:
         if folder != mirror.folder:
             with suppress(OSError):  # other files are in it
                 remove_empty_folder(folder)
-
-
-def forget_pulls() -> None:
-    """Let the next `pull` of this process ask the store again."""
-    _PULLED.clear()

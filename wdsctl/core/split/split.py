@@ -75,33 +75,11 @@ __all__ = [
     "SplitReport",
     "SplitRequest",
     "ensure_split",
-    "split_by_ratios",
     "split_dataset",
     "split_dataset_locked",
 ]
 
 DEFAULT_SHARES = {"train": 1.0}
-
-
-def split_by_ratios(
-    root: str,
-    ratios: Mapping[str, float],
-    *,
-    by: SplitBy = "auto",
-    seed: int = 0,
-    catalog: str | None = None,
-    dry_run: bool = False,
-    may_move: bool = False,
-    progress: Progress = SILENT_PROGRESS,
-) -> SplitReport:
-    """Divide the dataset by `ratios`: whole shards, samples, or samples by key. Replaces the default set.
-
-    `auto` takes whole shards, which load fastest, unless they are too few for the shares. Raises UsageError WDS210 if a
-    split would be empty anyway, and WDS238 if a sample would leave one of several splits for another, unless it
-    `may_move`. The rule is written to dataset.yaml, if there is one, and new shards follow it.
-    """
-    request = SplitRequest(rule=SplitRule(dict(ratios), by, seed), may_move=may_move)
-    return split_dataset(root, request, catalog=catalog, dry_run=dry_run, progress=progress)
 
 
 def split_dataset(

@@ -82,17 +82,6 @@ def permute_each(
     return elements
 
 
-def permutations(sizes: NDArray[np.int64], seeds: Sequence[int]) -> NDArray[np.int64]:
-    """The permutations `permutation(size, seed)`, concatenated into one permutation of range(sum(sizes))."""
-    starts = np.cumsum(sizes) - sizes
-    if int(sizes.max()) > MAX_TABLE_SIZE:
-        pairs = zip(starts.tolist(), sizes.tolist(), seeds, strict=True)
-        return np.concatenate([start + permutation(size, key) for start, size, key in pairs])
-    which = np.repeat(np.arange(sizes.size), sizes)
-    elements = np.arange(which.size) - starts[which]
-    return np.lexsort((_tagged_hashes(_seed_column(seeds)[which, 0], elements.view(np.uint64)), which))
-
-
 def _check_size(n: int) -> None:
     if not 1 <= n <= MAX_ELEMENTS:
         raise ValueError(f"a permutation has 1 to 2^62 elements, not {n}")

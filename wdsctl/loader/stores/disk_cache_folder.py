@@ -229,11 +229,6 @@ class CacheQuota:
             with self._locked_usage():
                 pass
 
-    def read_usage(self) -> tuple[int, int]:
-        """(bytes, files) that are in use."""
-        with self._locked_usage() as numbers:
-            return numbers[0], numbers[1]
-
     def _fits(self, usage: list[int], needed_bytes: int) -> bool:
         return usage[0] + needed_bytes <= self.max_bytes and usage[1] < self.max_files
 
