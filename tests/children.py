@@ -136,16 +136,16 @@ def _is_open(number: int, descriptor: int) -> bool:
 def _control(kind: str) -> socket.socket:
     """The socket of a warm parent, which is started on first use. It serves forks of this process, and ends with it."""
     if kind not in _controls:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * MAX_REQUEST_BYTES)
-        command = [sys.executable, "-m", "tests.warm_parent", str(theirs.fileno()), kind]
+        near_end, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        near_end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * MAX_REQUEST_BYTES)
+        command = [sys.executable, "-m", "tests.warm_parent", str(far_end.fileno()), kind]
         environment = {**_ENVIRONMENT, "OMP_NUM_THREADS": "1"}  # programs run side by side, with few processors
         process = subprocess.Popen(
-            command, pass_fds=[theirs.fileno()], env=environment, cwd=_FOLDER, stdin=subprocess.DEVNULL
+            command, pass_fds=[far_end.fileno()], env=environment, cwd=_FOLDER, stdin=subprocess.DEVNULL
         )
-        theirs.close()
-        _controls[kind] = ours
-        atexit.register(_end, os.getpid(), ours, process)
+        far_end.close()
+        _controls[kind] = near_end
+        atexit.register(_end, os.getpid(), near_end, process)
     return _controls[kind]
 
 

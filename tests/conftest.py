@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.parallel import pytest_addoption, pytest_runtestloop, pytest_sessionstart  # noqa: F401 - hooks
 from wdsctl.cli.agents import AGENT_VARIABLES
 
 if TYPE_CHECKING:
     from tests.stores.servers import Store
+
+pytest_plugins = ["tests.parallel", "tests.quick", "tests.seeds"]
 
 # A shell starts background jobs with SIGINT ignored, and every child process inherits that: tests of Ctrl-C would
 # wait forever.

@@ -7,6 +7,7 @@ in chunks, because they share fixtures, and helps with another module when none 
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -57,6 +58,8 @@ class _Controller:
     def run(self) -> None:
         if reporter := self._session.config.pluginmanager.getplugin("terminalreporter"):
             reporter.showfspath = False  # tests of several files end in turn
+        gc.collect()
+        gc.freeze()  # collections in the forks pass over the tests and modules, and do not copy their memory
         try:
             for process in self._processes:
                 process.fork(self._session)
@@ -112,7 +115,7 @@ class _Controller:
             process.fork(self._session)
 
     def _end_processes(self) -> None:
-        """Wait for the processes, which have all been told to end, or have lost their connection."""
+        """Wait for the processes, which have been told to end, or whose connection is closed now."""
         for process in self._processes:
             process.close(time.monotonic() + _EXIT_SECONDS)
 
@@ -127,13 +130,13 @@ class _Process:
         self._pid = 0
 
     def fork(self, session: pytest.Session) -> None:
-        ours, theirs = Pipe()
+        near_end, far_end = Pipe()
         self._pid = os.fork()
         if not self._pid:
-            ours.close()
-            _run_tests(session, theirs, self.number)
-        theirs.close()
-        self.connection = ours
+            near_end.close()
+            _run_tests(session, far_end, self.number)
+        far_end.close()
+        self.connection = near_end
 
     def close(self, until: float = 0.0) -> None:
         if not self.connection:
