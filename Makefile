@@ -5,10 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EXAMPLES := $(VENV)/.examples
-# Tests wait for other processes, so 2 cores are busy with 3 of them. Each takes up to 2 GB of memory.
+# Tests wait for other processes, so 2 cores are busy with 3 of them. Together they take up to 5 GB of memory.
 TEST_PROCESSES ?= 3
+# Order of the tests and examples of random tests: the same in every run, unless another seed is given.
+SEED ?= 1
+PYTEST := $(BIN)/python -m pytest --processes $(TEST_PROCESSES) --seed $(SEED)
 
-.PHONY: help demo demo-media demo-vlm demo-speech demo-store test test-slow matrix interop fuzz check format docs house house-coverage bench clean
+.PHONY: help demo demo-media demo-vlm demo-speech demo-store compiled test-quick test test-slow test-times matrix interop fuzz check format docs house house-coverage bench clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,13 +50,20 @@ check: $(READY)  ## lint, types, import rules, generated documents
 	$(BIN)/python docs/generate.py --check
 	$(BIN)/python docs/json_schemas.py --check
 
-test: check  ## check, then the tests
+compiled: $(READY)
 	@$(BIN)/python -m compileall -q wdsctl  # once, instead of in each of the processes that tests start
-	$(BIN)/python -m pytest -m 'not slow' -n $(TEST_PROCESSES)
 
-test-slow: $(EXAMPLES)  ## kill -9 campaigns and large files
-	@$(BIN)/python -m compileall -q wdsctl
-	$(BIN)/python -m pytest -m slow -n $(TEST_PROCESSES) --dist worksteal
+test-quick: compiled  ## one case of each test that does not take long
+	$(PYTEST) -m 'not slow' --quick
+
+test: check compiled  ## check, then all tests but the slow ones (SEED=2 for another order and other examples)
+	$(PYTEST) -m 'not slow'
+
+test-slow: $(EXAMPLES) compiled  ## kill -9 campaigns and large files
+	$(PYTEST) -m slow
+
+test-times: compiled  ## measure how long each test takes, which says what is quick
+	$(PYTEST) -m 'not slow' --record-times
 
 matrix: $(READY)  ## install and try for every Python on this machine, and every torch for CPUs
 	@$(BIN)/python -m tests.packaging.matrix $(MATRIX)

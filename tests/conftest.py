@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,6 +38,20 @@ for _name in AGENT_VARIABLES:
 # gcsfs asks for the type of a bucket over gRPC, which no emulator supports; it reads this variable at import.
 os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
 os.environ["XDG_CONFIG_HOME"] = os.path.join(tempfile.gettempdir(), "wdsctl-tests-have-no-configuration")
+
+#: Without one of these, the test files that import it are skipped.
+_OPTIONAL = r"No module named '(pyarrow|webdataset|torch|jupyter_client|ipykernel|moto|flask|ray|regex)\b"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    missing = report.failed and re.search(_OPTIONAL, str(report.longrepr))
+    if missing:
+        report.outcome = "skipped"
+        report.longrepr = (report.nodeid, 1, f"Skipped: {missing[1]} is not installed")
+    return report
+
 
 # The time of an example depends on the machine and its load only, so it has no deadline.
 settings.register_profile("any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -62,7 +62,7 @@ def serve(control: socket.socket, packages: Sequence[str]) -> Program | None:
     """
     own = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:] = [folder for folder in sys.path[1:] if folder not in own]
-    _import_modules(packages)
+    import_modules(packages)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C concerns the tests and the programs
     signal.signal(signal.SIGCHLD, lambda *_: None)
     wakeup, wakeup_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -96,7 +96,8 @@ def serve(control: socket.socket, packages: Sequence[str]) -> Program | None:
         os.write(status, pid.to_bytes(4, "little"))
 
 
-def _import_modules(packages: Sequence[str]) -> None:
+def import_modules(packages: Sequence[str]) -> None:
+    """Import the packages, and those of wdsctl with all their modules."""
     for name in packages:
         package = importlib.import_module(name)
         if name.startswith("wdsctl"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import pickle
 import shutil
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.warm_parent import import_modules
 
 NOBODY = 65534
 
@@ -55,6 +58,10 @@ def as_nobody() -> Callable[[Callable[[], Any]], Any]:
 def _as_nobody(fn: Callable[[], Any]) -> Any:
     if os.geteuid() != 0:
         return _outcome(fn)
+    # Another user cannot read this user's modules, so what `fn` needs is imported before.
+    import_modules(["wdsctl.core"])
+    for encoding in ("ascii", "idna", "latin-1", "utf-16"):
+        codecs.lookup(encoding)
     read, write = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # threads of libraries; the child only runs `fn`
