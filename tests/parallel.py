@@ -14,6 +14,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import groupby
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
@@ -23,6 +24,7 @@ import pytest
 from tests import children
 
 _CHUNK_ITEMS = 8
+_MANY_ITEMS = 500
 _EXIT_SECONDS = 20.0  # for processes to close their fixtures
 
 Answer = tuple[str, Any]
@@ -30,11 +32,6 @@ Answer = tuple[str, Any]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--processes", type=int, default=1, metavar="N", help="run the tests in N processes")
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    if session.config.getoption("processes") > 1:
-        children.start_parents()  # they import their modules while tests are collected
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -58,6 +55,8 @@ class _Controller:
     def run(self) -> None:
         if reporter := self._session.config.pluginmanager.getplugin("terminalreporter"):
             reporter.showfspath = False  # tests of several files end in turn
+        if len(self._session.items) > _MANY_ITEMS:
+            children.start_parents()  # once, instead of in each process on first use
         gc.collect()
         gc.freeze()  # collections in the forks pass over the tests and modules, and do not copy their memory
         try:
@@ -82,14 +81,13 @@ class _Controller:
             return
         hooks = self._session.config.hook
         if kind == "next":
-            process.connection.send(self._next_chunk(process))
-        elif kind == "start":
-            process.running = value
+            with suppress(BrokenPipeError):  # it has died meanwhile
+                process.connection.send(self._next_chunk(process))
         elif kind == "report":
             report = hooks.pytest_report_from_serializable(config=self._session.config, data=value)
             hooks.pytest_runtest_logreport(report=report)
         elif kind == "finish":
-            process.running = None
+            process.handed_out.remove(value)
             item = self._session.items[value]
             hooks.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         elif kind == "end":
@@ -101,18 +99,23 @@ class _Controller:
         if not process.module:
             largest = max((each.module for each in self._processes), key=len)
             process.module = self._unbegun.popleft() if self._unbegun else largest
-        return [process.module.popleft() for _ in range(min(_CHUNK_ITEMS, len(process.module)))]
+        chunk = [process.module.popleft() for _ in range(min(_CHUNK_ITEMS, len(process.module)))]
+        process.handed_out.extend(chunk)
+        return chunk
 
     def _replace(self, process: _Process) -> None:
-        """Report the test in which a process has died as failed, and start another process."""
+        """Report the test in which a process has died as failed, and run the others of its chunk in a new process."""
         process.close()
-        if process.running is not None:
-            item = self._session.items[process.running]
-            text = f"the process of this test has ended with exit code {process.exit_code}"
-            report = pytest.TestReport(item.nodeid, item.location, {}, "failed", text, "call")
-            item.config.hook.pytest_runtest_logreport(report=report)
-            process.running = None
-            process.fork(self._session)
+        text = f"the process of this test has ended with exit code {process.exit_code}"
+        if not process.handed_out:
+            self._session.shouldfail = f"{text}, after its last test"
+            return
+        item = self._session.items[process.handed_out.popleft()]
+        report = pytest.TestReport(item.nodeid, item.location, {}, "failed", text, "call")
+        item.config.hook.pytest_runtest_logreport(report=report)
+        process.module.extendleft(reversed(process.handed_out))
+        process.handed_out.clear()
+        process.fork(self._session)
 
     def _end_processes(self) -> None:
         """Wait for the processes, which have been told to end, or whose connection is closed now."""
@@ -124,8 +127,8 @@ class _Process:
     def __init__(self, number: int) -> None:
         self.number = number
         self.module: deque[int] = deque()
+        self.handed_out: deque[int] = deque()  # the first one is running
         self.connection: Connection | None = None
-        self.running: int | None = None
         self.exit_code: int | None = None
         self._pid = 0
 
@@ -160,7 +163,6 @@ def _run_tests(session: pytest.Session, connection: Connection, number: int) -> 
         session.config.pluginmanager.register(_Reports(session.config, connection))
         for index, following in _with_next(_handed_out(connection)):
             item, next_item = session.items[index], None if following is None else session.items[following]
-            connection.send(("start", index))
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=next_item)
             connection.send(("finish", index))
         connection.send(("end", None))

@@ -140,7 +140,7 @@ def _run_to_exit_code(program: Program) -> int:
         trace = error.__traceback__
         while trace and trace.tb_next and trace.tb_frame.f_code.co_filename in (__file__, runpy.__file__):
             trace = trace.tb_next
-        sys.excepthook(type(error), error, trace)
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
         return -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
     return 0
 
@@ -195,7 +195,8 @@ def _run(program: Program) -> None:
     else:
         sys.argv = [first, *rest]
         with open(first, encoding="utf-8") as file:
-            _execute(file.read(), first)
+            source = file.read()
+        _execute(source, first)
 
 
 def _open_streams() -> None:
