@@ -71,7 +71,8 @@ def test_child_starts_from_state_that_no_other_child_has_changed() -> None:
 
     before = run("-c", ask).stdout
     assert run("-c", change).returncode == 0
-    assert run("-c", ask).stdout == before == f"False False {0o22}\n"
+    assert run("-c", ask).stdout == before
+    assert before.startswith("False False ")
 
 
 def test_child_gets_signals_and_reports_its_process_id() -> None:

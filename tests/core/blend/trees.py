@@ -38,7 +38,9 @@ def repetitions(plan: BlendPlan) -> dict[str, Fraction]:
 
 
 AMOUNTS = st.one_of(
-    st.integers(1, 1000), st.fractions(Fraction(1, 100), 100).map(str), st.decimals("0.01", 99, places=3).map(float)
+    st.integers(1, 1000),
+    st.fractions(Fraction(1, 100), 100, max_denominator=10**20).map(str),
+    st.decimals("0.01", 99, places=3).map(float),
 )
 PATHS = st.integers(0, 9).map("/data/{}".format)
 
