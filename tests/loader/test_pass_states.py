@@ -95,7 +95,7 @@ def assert_resumes(
     close(before, after)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.sampled_from(sorted(FACTORIES)),
     st.sampled_from(sorted(KINDS)),
@@ -108,12 +108,21 @@ def test_pass_saved_at_any_step_resumes_on_any_number_of_ranks(
     assert_resumes(dataset, get, kind, worlds, place)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("worlds", [(1, 3), (2, 1), (3, 2)])
-def test_pass_resumes_on_other_ranks_with_workers(kind: str, worlds: tuple[int, int], dataset: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "worlds", "saved_at_end"),
+    [
+        ("runs", (1, 3), False),
+        ("groups", (3, 2), False),
+        ("packs", (2, 1), True),
+        ("packs by length", (1, 3), True),
+    ],
+)
+def test_pass_resumes_on_other_ranks_with_workers(
+    kind: str, worlds: tuple[int, int], saved_at_end: bool, dataset: str
+) -> None:
+    """The test above has all combinations without workers."""
     longest = max(len(list(loader)) for loader in loaders(dataset, "a validation", kind, worlds[0]))
-    for step in (1, longest):
-        assert_resumes(dataset, "a validation", kind, worlds, (0, step), workers=2)
+    assert_resumes(dataset, "a validation", kind, worlds, (0, longest if saved_at_end else 1), workers=2)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -199,7 +208,7 @@ def own_samples(world: list[Loader], count: int) -> list[int]:
     ]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.sampled_from(["drop", "pad"]),
     st.tuples(st.integers(1, 6), st.integers(1, 6)),

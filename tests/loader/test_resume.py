@@ -75,9 +75,11 @@ def test_state_saved_after_any_batch_resumes_exactly(dataset: str, encoder: Any)
     for step, state in enumerate(states[:-1], 1):
         resumed = loader_of(dataset, encoder=encoder)
         resumed.load_state_dict(state)
-        assert [digest(batch) for batch in take_batches(resumed, STEPS - step)] == truth[step:], (
+        last = min(step + 16, STEPS)  # then in the same state as the uninterrupted run: the rest is the same, too
+        assert [digest(batch) for batch in take_batches(resumed, last - step)] == truth[step:last], (
             f"saved after batch {step}"
         )
+        assert json_round_trip(resumed.state_dict()) == states[last - 1], f"saved after batch {step}"
 
 
 def test_state_saved_before_first_batch_equals_restored_state(dataset: str) -> None:
@@ -197,8 +199,7 @@ def test_resume_with_lane_split_neither_repeats_nor_loses_samples(dataset: str, 
 
 
 @pytest.mark.usefixtures("place")
-@pytest.mark.parametrize("after", [1, 2, 4, 6])
-def test_resume_after_lane_split_keeps_global_batches_on_other_ranks(dataset: str, after: int) -> None:
+def test_resume_after_lane_split_keeps_global_batches_on_other_ranks(place: str, dataset: str) -> None:
     loader = loader_of(dataset)
     take_batches(loader, 10)
     world = world_of(dataset, 3, json_round_trip(merge_states([loader.state_dict()])))
@@ -206,9 +207,10 @@ def test_resume_after_lane_split_keeps_global_batches_on_other_ranks(dataset: st
     states = json_round_trip([each.state_dict() for each in world])
     truth = [digest(batch) for batch in take_rounds(world, 24 // 3)]
 
-    resumed = world_of(dataset, after, states)
+    for after in (1, 2, 4, 6) if place == "local" else (2,):
+        resumed = world_of(dataset, after, states)
 
-    assert [digest(batch) for batch in take_rounds(resumed, 24 // after)] == truth
+        assert [digest(batch) for batch in take_rounds(resumed, 24 // after)] == truth, f"{after} ranks"
 
 
 def test_random_numbers_of_hooks_are_independent_of_rank_count(dataset: str) -> None:
@@ -227,14 +229,14 @@ def test_random_numbers_of_hooks_are_independent_of_rank_count(dataset: str) -> 
     assert len({tuple(drawn) for drawn in one.values()}) == len(one)
 
 
-@pytest.mark.parametrize(("samples", "lanes"), [(n, lanes) for n in (1, 7, 500, 20_000) for lanes in (1, 8, 64)])
+@pytest.mark.parametrize(("samples", "lanes"), [(n, lanes) for n in (1, 7, 100, 2000) for lanes in (1, 8, 64)])
 def test_every_sample_is_read_once_per_epoch(
     samples: int, lanes: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     root = tmp_path_factory.getbasetemp() / f"once-{samples}"
     if not root.exists():
         a_dataset(root, samples, shard_samples=max(1, samples // 4), parts=lambda i: {"txt": str(i).encode()})
-    loader = loader_of(str(root), batch_size=None, shuffle_buffer_size=1000, lanes=lanes)
+    loader = loader_of(str(root), batch_size=None, shuffle_buffer_size=100, lanes=lanes)
 
     keys = [sample["__restore_key__"] for sample in take_batches(loader, 3 * samples + 4 * lanes * 16)]
 
