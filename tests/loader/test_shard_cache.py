@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -25,7 +26,8 @@ from wdsctl.loader.stores import shard_cache
 from wdsctl.loader.stores.shard_cache_folder import unit_file_bytes
 
 URL = "delayed://store/shards"
-SAMPLES = 2400
+SAMPLES = 1600
+SHARD_SAMPLES = 200
 SAMPLE_BYTES = 18_000  # so that a slice is longer than the gap that one request may span
 IN_TAR_BYTES = 512 + 36 * 512
 pytestmark = pytest.mark.usefixtures("delayed_store")
@@ -35,16 +37,33 @@ def parts(i: int) -> dict[str, bytes]:
     return {"bin": i.to_bytes(4, "little") * (SAMPLE_BYTES // 4)}
 
 
+class Uploaded(NamedTuple):
+    root: str  # the dataset on disk
+    objects: dict[str, bytes]  # its copy in the store
+    data_home: Path  # with the catalog of the copy
+
+
+@pytest.fixture(scope="module")
+def uploaded(tmp_path_factory: pytest.TempPathFactory) -> Uploaded:
+    folder = tmp_path_factory.mktemp("uploaded")
+    DelayedFileSystem.reset()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_DATA_HOME", str(folder / "data-home"))
+        root = a_dataset(folder / "local", SAMPLES, shard_samples=SHARD_SAMPLES, parts=parts, split={"train": 1})
+        upload_shards(root, URL)
+        prepare(URL, None, prepare_request(sample_type="CrudeSample", split={"train": 1}))
+    return Uploaded(root, dict(DelayedFileSystem.files), folder / "data-home")
+
+
 @pytest.fixture
-def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def local(uploaded: Uploaded, delayed_store: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A dataset on disk; the store has a copy."""
     monkeypatch.setattr(hedging, "HEDGED_SHARE", 0.0)
     monkeypatch.setattr(hedging, "_POLICIES", {})
-    root = a_dataset(tmp_path / "local", SAMPLES, shard_samples=300, parts=parts, split={"train": 1})
-    upload_shards(root, URL)
-    prepare(URL, None, prepare_request(sample_type="CrudeSample", split={"train": 1}))
-    DelayedFileSystem.reads.clear()
-    return root
+    DelayedFileSystem.reset()
+    DelayedFileSystem.files.update(uploaded.objects)
+    shutil.copytree(uploaded.data_home, tmp_path / "data-home")
+    return uploaded.root
 
 
 def a_training(path: str, cache: ShardCache | None = None, workers: int = 0, **options: Any) -> Any:
@@ -120,15 +139,15 @@ def test_batches_and_states_with_shard_cache_equal_local_ones(
         a_training(local) as expected,
         a_training(URL, ShardCache(tmp_path / "cache", gbytes(share)), workers) as actual,
     ):
-        assert digests(actual, 700) == digests(expected, 700)
+        assert digests(actual, 400) == digests(expected, 400)
         assert actual.state_dict()["cursors"] == expected.state_dict()["cursors"]
         state = actual.state_dict()
-        next_uses = digests(expected, 300)
+        next_uses = digests(expected, 200)
         assert actual.stats.stores[URL].cached_bytes > 0
 
     with a_training(URL, ShardCache(tmp_path / "cache", gbytes(share)), 2 - workers) as resumed:
         resumed.load_state_dict(state)
-        assert digests(resumed, 300) == next_uses
+        assert digests(resumed, 200) == next_uses
 
 
 def test_large_shard_cache_fetches_each_byte_once(local: str, tmp_path: Path) -> None:
@@ -143,12 +162,12 @@ def test_large_shard_cache_fetches_each_byte_once(local: str, tmp_path: Path) ->
 
 def test_damaged_and_missing_cache_files_are_fetched_again(local: str, tmp_path: Path, caplog: Any) -> None:
     cache = ShardCache(tmp_path / "cache", gbytes(2.0))
-    expected = digests(a_training(local), 1000)
+    expected = digests(a_training(local), 500)
     with a_training(URL, cache) as loader:
-        assert digests(loader, 500) == expected[:500]
+        assert digests(loader, 250) == expected[:250]
         flush(loader)
         files = sorted(path for path in Path(cache.folder).glob("??/*") if path.is_file())
-        assert len(files) > 100
+        assert len(files) > 50
         for number, path in enumerate(files):
             data = bytearray(path.read_bytes())
             if number % 3 == 0:
@@ -159,7 +178,7 @@ def test_damaged_and_missing_cache_files_are_fetched_again(local: str, tmp_path:
             else:
                 path.unlink()
         with caplog.at_level(logging.WARNING):
-            assert digests(loader, 500) == expected[500:]
+            assert digests(loader, 250) == expected[250:]
     assert "is damaged; fetching unit" in caplog.text
 
 
@@ -185,7 +204,7 @@ def test_unwritable_cache_folder_is_reported_and_run_continues(local: str, tmp_p
 def test_shard_cache_is_reused_by_later_jobs_but_not_shared_by_concurrent_ones(local: str, tmp_path: Path) -> None:
     first = ShardCache(tmp_path / "cache", gbytes(2.0))
     with a_training(URL, first) as loader:
-        digests(loader, 500)
+        digests(loader, 250)
         flush(loader)
         second = ShardCache(tmp_path / "cache", gbytes(2.0))
         with a_training(URL, second) as other:
@@ -210,7 +229,11 @@ def test_shard_cache_is_not_used_for_other_bytes_of_same_layout(local: str, tmp_
         flush(loader)
     cache.close()
     others = a_dataset(
-        tmp_path / "others", SAMPLES, shard_samples=300, parts=lambda i: parts(SAMPLES - i), split={"train": 1}
+        tmp_path / "others",
+        SAMPLES,
+        shard_samples=SHARD_SAMPLES,
+        parts=lambda i: parts(SAMPLES - i),
+        split={"train": 1},
     )
     expected = digests(a_training(others), 100)
     assert expected != digests(a_training(local), 100)
@@ -240,7 +263,7 @@ def test_shard_cache_keeps_size_limit(local: str, tmp_path: Path) -> None:
     cache = ShardCache(tmp_path / "cache", gbytes(0.1))
     with a_training(URL, cache, 2) as loader:
         for _ in range(10):
-            digests(loader, 100)
+            digests(loader, 50)
             files = [path for path in Path(cache.folder).glob("??/*") if path.is_file()]
             total = sum(os.stat(path).st_blocks * 512 for path in files if path.exists())
             assert total <= gbytes(0.1) * (1 << 30) + 2 * 17 * SAMPLE_BYTES
