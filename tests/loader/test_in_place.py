@@ -96,15 +96,14 @@ def truth(blend: Blender) -> list[str]:
     return run_world(blend, 1, 0, STEPS)[0]
 
 
-@pytest.mark.parametrize(("ranks", "workers"), [(1, 2), (2, 0), (2, 2), (3, 0), (3, 2)])
+@pytest.mark.parametrize(("before", "after"), [((1, 2), (3, 0)), ((2, 0), (2, 2)), ((3, 0), (2, 0)), ((3, 2), (1, 0))])
 def test_states_resume_exactly_on_other_ranks_and_workers(
-    blend: Blender, truth: list[str], ranks: int, workers: int
+    blend: Blender, truth: list[str], before: tuple[int, int], after: tuple[int, int]
 ) -> None:
-    head, state = run_world(blend, ranks, workers, 30 // ranks)
+    head, state = run_world(blend, *before, 30 // before[0])
     assert head == truth[: len(head)]
-    for other_ranks, other_workers in ((1, 0), (3, 0), (2, 2)):
-        tail, _ = run_world(blend, other_ranks, other_workers, 36 // other_ranks, state)
-        assert tail == truth[len(head) : len(head) + 36]
+    tail, _ = run_world(blend, *after, 36 // after[0], state)
+    assert tail == truth[len(head) : len(head) + 36]
 
 
 @pytest.mark.slow
@@ -251,11 +250,9 @@ def test_loader_reads_foreign_formats_from_s3(tmp_path: Path, form: str) -> None
     url = place_dataset(write_all(tmp_path)[form])
     prepare(url, None, prepare_request(sample_type="CrudeSample"))
 
-    numbers = {
-        number for _, batch in zip(range(SIZES[form]), loader_of(url), strict=False) for number in batch["number.txt"]
-    }
+    numbers = [number for batch in loader_of(url, repeat=False) for number in batch["number.txt"]]
 
-    assert len(numbers) == SIZES[form]
+    assert len(set(numbers)) == len(numbers) == SIZES[form]
 
 
 def test_loader_refuses_former_dataset_of_parquet_with_command_that_copies(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from wdsctl.loader import Loader, WorkerConfig, get_loader, get_val_dataset, get
 
 SAMPLES = 200
 LANES = 48  # the default of validations
-WORLDS = [2, 3, 4, 5, 6, 8]
+WORLDS = [2, 5, 8]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def batches_of_rank(batches: list[Any], kind: str, rank: int, world: int, lanes:
 @pytest.mark.parametrize("lanes", [None, 6])
 @pytest.mark.parametrize("kind", KINDS)
 def test_validation_batches_and_order_are_independent_of_rank_count(kind: str, lanes: int | None, dataset: str) -> None:
-    """Six lanes are fewer than eight ranks, and neither four nor five ranks divide them."""
+    """Six lanes are fewer than eight ranks, and five ranks do not divide them."""
     [alone] = loaders(dataset, kind, 1, lanes=lanes)
     truth = list(alone)
 
@@ -79,18 +79,19 @@ def test_batch_numbers_in_trace_give_one_order_across_ranks(kind: str, dataset: 
         assert trace.flaws == []
         return [(batch.number, batch.origins.tolist()) for batch in trace.batches(pass_number=0)]
 
-    assert [order(world) for world in (2, 3, 4, 16)] == [order(1)] * 4
+    assert [order(world) for world in (3, 16)] == [order(1)] * 2
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_validation_batches_are_independent_of_worker_count(kind: str, dataset: str) -> None:
-    for rank, loader in enumerate(loaders(dataset, kind, 5, workers=2)):
-        with loader:
-            assert [digest(batch) for batch in loader] == [digest(batch) for batch in loaders(dataset, kind, 5)[rank]]
+    expected, actual = loaders(dataset, kind, 5), loaders(dataset, kind, 5, workers=2)
+    for rank in (0, 4):  # of 10 and of 9 lanes
+        with actual[rank] as loader:
+            assert [digest(batch) for batch in loader] == [digest(batch) for batch in expected[rank]]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("before", "after"), [(1, 4), (5, 2), (2, 5), (3, 1), (8, 7)])
+@pytest.mark.parametrize(("before", "after"), [(1, 4), (5, 2), (3, 1), (8, 7)])
 def test_saved_validation_resumes_in_order_on_other_ranks(kind: str, before: int, after: int, dataset: str) -> None:
     [alone] = loaders(dataset, kind, 1)
     truth = list(alone)
