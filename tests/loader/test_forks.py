@@ -164,7 +164,7 @@ class Wrapped(IterableDataset[Any]):
         return islice(iter(self.loader), 3)
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn"])
+@pytest.mark.parametrize("context", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_several_torch_dataloader_workers_are_rejected(dataset: str, context: str) -> None:
     with loader_of(dataset, 0) as loader, pytest.raises(RuntimeError, match="WDS517: each of 2 workers"):
         next(iter(DataLoader(Wrapped(loader), batch_size=None, num_workers=2, multiprocessing_context=context)))

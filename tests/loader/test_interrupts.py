@@ -47,13 +47,12 @@ def test_interrupts_at_any_moment_neither_lose_nor_repeat_batches(
 ) -> None:
     """Interrupts also hit between two bytecodes, for example after a result arrives and before it is recorded."""
     caplog.set_level(logging.CRITICAL)
-    expected = list(islice(digests_of_passes(loader_of(dataset, kind, 0)), 600))
     actual: list[str] = []
     interrupts = 0
     with loader_of(dataset, kind, 2, prefetch_factor=prefetch) as loader:
         batches = iter(loader)
         with interrupt_within(Loader._draw_or_begin_pass, package):
-            while len(actual) < len(expected):
+            while len(actual) < 200 or interrupts < 5:
                 try:
                     batch = next(batches)
                 except (KeyboardInterrupt, StopIteration) as stop:
@@ -61,8 +60,7 @@ def test_interrupts_at_any_moment_neither_lose_nor_repeat_batches(
                     batches = iter(loader)
                 else:
                     actual.append(digest(batch))
-    assert actual == expected
-    assert interrupts
+    assert actual == list(islice(digests_of_passes(loader_of(dataset, kind, 0)), len(actual)))
 
 
 def test_interrupt_while_starting_new_workers_for_next_pass_loses_no_batch(
