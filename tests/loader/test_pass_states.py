@@ -120,7 +120,7 @@ def test_pass_saved_at_any_step_resumes_on_any_number_of_ranks(
 def test_pass_resumes_on_other_ranks_with_workers(
     kind: str, worlds: tuple[int, int], saved_at_end: bool, dataset: str
 ) -> None:
-    """The test above has all combinations without workers."""
+    """Kinds and rank counts are combined without workers, above."""
     longest = max(len(list(loader)) for loader in loaders(dataset, "a validation", kind, worlds[0]))
     assert_resumes(dataset, "a validation", kind, worlds, (0, longest if saved_at_end else 1), workers=2)
 
