@@ -79,10 +79,10 @@ class Module:
             elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value:
                 for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                     assigned[ast.unparse(target)].append(node.value)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                source = node.module.replace(".", "/")
-                self.imports.update({each.asname or each.name: (source, each.name) for each in node.names})
+        for inner in ast.walk(tree):
+            if isinstance(inner, ast.ImportFrom) and inner.module:
+                source = inner.module.replace(".", "/")
+                self.imports.update({each.asname or each.name: (source, each.name) for each in inner.names})
         self.constants = {name: values[0] for name, values in assigned.items() if len(values) == 1}
 
 

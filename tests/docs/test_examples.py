@@ -96,7 +96,7 @@ def run_command(words: list[str]) -> str:
         [sys.executable, *arguments], capture_output=True, text=True, check=False, parent="training"
     )
     assert completed.returncode == 0, completed.stderr
-    return completed.stdout
+    return str(completed.stdout)
 
 
 def run_page(page: Path) -> Iterator[tuple[Block, list[str]]]:

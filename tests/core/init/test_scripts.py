@@ -31,7 +31,7 @@ def run(folder: Path, *options: str, ranks: int = 1) -> str:
         parent="training",
     )
     assert result.returncode == 0, result.stderr
-    return result.stdout
+    return str(result.stdout)
 
 
 def losses(output: str) -> dict[int, float]:
