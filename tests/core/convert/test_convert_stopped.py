@@ -84,13 +84,24 @@ def test_unfinished_conversion_is_replaced_only_with_restart(tmp_path: Path) -> 
     assert content(tmp_path / "b") == content(tmp_path / "a")
 
 
-@pytest.mark.parametrize("name", ["splits", "samples", "unmet", "unread_samples", "made_from"])
-@pytest.mark.parametrize("change", ["DELETE FROM meta", "UPDATE meta SET value = '{'"])
-def test_unfinished_conversion_with_damaged_plan_is_refused(tmp_path: Path, name: str, change: str) -> None:
-    source, dest = a_prepared_dataset(tmp_path / "a"), tmp_path / "b"
+@pytest.fixture(scope="module")
+def unfinished(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path, bytes]:
+    """The source and the destination of an interrupted conversion, and its plan, which a test restores."""
+    folder = tmp_path_factory.mktemp("unfinished")
+    source, dest = a_prepared_dataset(folder / "a", 2, 6), folder / "b"
     with pytest.raises(KeyboardInterrupt):
         convert([source], str(dest), ConvertRequest(shard_samples=5), progress=InterruptAtFinish())
+    return source, dest, (dest / ".wdsctl" / "convert" / "plan.sqlite").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["splits", "samples", "unmet", "unread_samples", "made_from"])
+@pytest.mark.parametrize("change", ["DELETE FROM meta", "UPDATE meta SET value = '{'"])
+def test_unfinished_conversion_with_damaged_plan_is_refused(
+    unfinished: tuple[str, Path, bytes], name: str, change: str
+) -> None:
+    source, dest, plan_before = unfinished
     path = dest / ".wdsctl" / "convert" / "plan.sqlite"
+    path.write_bytes(plan_before)
     with contextlib.closing(sqlite3.connect(path)) as plan, plan:
         plan.execute(f"{change} WHERE key = ?", (name,))
 

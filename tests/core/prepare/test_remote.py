@@ -41,7 +41,7 @@ def shards(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("*.tar")}
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(("dest", "workers"), [("memory", 1), ("s3", 2)], indirect=["dest"])
 def test_prepare_to_store_gives_shards_and_catalog_of_local_run(tmp_path: Path, dest: str, workers: int) -> None:
     source = str(a_folder(tmp_path / "raw", 10))
     prepare(source, str(tmp_path / "local"), prepare_request(**OPTIONS))
@@ -146,7 +146,7 @@ def test_second_writer_is_refused_with_name_of_first(tmp_path: Path, dest: str) 
 
 
 def test_rerun_after_kill_during_upload_leaves_no_pending_uploads(tmp_path: Path, s3_dest: str) -> None:
-    source = a_folder(tmp_path / "raw", 6, size=15 << 20)
+    source = a_folder(tmp_path / "raw", 4, size=15 << 20)
     command = [sys.executable, "-m", "wdsctl", "prepare", str(source), s3_dest, "--yes"]
     command += ["--shard-samples", "2", "--workers", "2", "--sample-type", "CrudeSample"]
     child = children.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.build import a_dataset, rewrite_shard
 from tests.core.split_sets import BALANCED, SHARD_SAMPLES, a_video_dataset, split_by_rule, splits_of, video_shards
 from wdsctl.core.index.index import index
@@ -20,30 +18,42 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_rebuild_moves_no_sample_of_named_set(tmp_path: Path, rule: SplitRule) -> None:
-    root = a_video_dataset(tmp_path, 8)
-    split_by_rule(root, rule, split_set="one")
+SETS = [f"set-{i}" for i in range(len(RULES))]
+
+
+def a_dataset_with_sets(folder: Path) -> str:
+    """Eight shards, divided by each rule in a set of its own."""
+    root = a_video_dataset(folder, 8)
+    for name, rule in zip(SETS, RULES, strict=True):
+        split_by_rule(root, rule, split_set=name)
+    return root
+
+
+def splits_of_sets(root: str) -> dict[str, dict[str, str]]:
+    return {name: splits_of(root, name) for name in SETS}
+
+
+def test_rebuild_moves_no_sample_of_named_set(tmp_path: Path) -> None:
+    root = a_dataset_with_sets(tmp_path)
     a_dataset(tmp_path, video_shards(8, 2))
     index(root)
-    before = splits_of(root, "one")
+    before = splits_of_sets(root)
     report = index(root, rebuild=True)
 
     assert not report.findings
-    assert len(before) == 10 * SHARD_SAMPLES
-    assert splits_of(root, "one") == before
+    assert [len(each) for each in before.values()] == [10 * SHARD_SAMPLES] * len(RULES)
+    assert splits_of_sets(root) == before
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_grown_shard_keeps_splits_of_named_set(tmp_path: Path, rule: SplitRule) -> None:
-    root = a_video_dataset(tmp_path, 8)
-    split_by_rule(root, rule, split_set="one")
-    before = splits_of(root, "one")
+def test_grown_shard_keeps_splits_of_named_set(tmp_path: Path) -> None:
+    root = a_dataset_with_sets(tmp_path)
+    before = splits_of_sets(root)
     shards = video_shards(0, 21)
     for i in range(4):
         rewrite_shard(tmp_path / f"shard-00{i}.tar", shards[f"shard-00{i}.tar"] | shards[f"shard-01{i}.tar"])
     index(root)
-    after = splits_of(root, "one")
+    after = splits_of_sets(root)
 
-    assert len(after) == len(before) + 4 * SHARD_SAMPLES
-    assert {key: after.get(key) for key in before} == before
+    for name in SETS:
+        assert len(after[name]) == len(before[name]) + 4 * SHARD_SAMPLES, name
+        assert {key: after[name].get(key) for key in before[name]} == before[name], name

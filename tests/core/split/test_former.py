@@ -149,7 +149,7 @@ class History:
 STEPS = sorted({name for name in vars(History) if name[0] != "_"} - {"check", "some_shards", "some_keys", "write"})
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", RULES)
 def test_samples_never_change_split_in_random_histories(tmp_path: Path, name: str, seed: int) -> None:
     history = History(tmp_path, name, seed)

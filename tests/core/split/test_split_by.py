@@ -247,8 +247,12 @@ def split_until_killed(root: str, rule: SplitRule) -> int:
 
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize(
-    ("rule", "names"),
-    [(SPLIT_BY_MOVIE, {"a", "b"}), (SplitRule({}, by_value="json:label"), {"cat", "dog", "eel", "rare"})],
+    ("place", "rule", "names"),
+    [
+        ("local", SPLIT_BY_MOVIE, {"a", "b"}),
+        ("s3", SplitRule({}, by_value="json:label"), {"cat", "dog", "eel", "rare"}),
+    ],
+    indirect=["place"],
 )
 def test_killed_split_changes_nothing_and_keeps_read_values(tmp_path: Path, rule: SplitRule, names: set[str]) -> None:
     root = a_video_dataset(tmp_path, 6)
