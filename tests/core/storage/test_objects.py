@@ -69,7 +69,7 @@ def test_put_after_lost_answer_accepts_own_object(root: str) -> None:
 
 def test_upload_is_visible_only_after_finish(root: str) -> None:
     store = ObjectStore(root)
-    pieces = [bytes([i]) * 1_000_003 for i in range(40)]
+    pieces = [bytes([i]) * 1_000_003 for i in range(20)]
     with store.open_upload(f"{root}/big") as upload:
         for piece in pieces:
             upload.write(piece)
@@ -223,9 +223,9 @@ STEPS = ["create_multipart_upload", "upload_part", "complete_multipart_upload"]
 def test_failed_upload_step_is_retried(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     inject_fault(monkeypatch, _RequestFault(step, ConnectionError("cut"), times=1))
     store = ObjectStore(f"s3://bucket/{tmp_path.name}", retry_policy=NO_PAUSES)
-    (tmp_path / "file").write_bytes(bytes(40 * MIB))
+    (tmp_path / "file").write_bytes(bytes(33 * MIB))
 
-    assert store.put_file(str(tmp_path / "file"), f"{store.root}/a").size == 40 * MIB
+    assert store.put_file(str(tmp_path / "file"), f"{store.root}/a").size == 33 * MIB
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -234,7 +234,7 @@ def test_upload_with_permanently_failing_step_leaves_nothing(
 ) -> None:
     inject_fault(monkeypatch, _RequestFault(step, PermissionError("Access Denied"), good=step == "upload_part"))
     store = ObjectStore(f"s3://bucket/{tmp_path.name}", retry_policy=NO_PAUSES)
-    (tmp_path / "file").write_bytes(bytes(40 * MIB))
+    (tmp_path / "file").write_bytes(bytes(33 * MIB))
 
     with pytest.raises(PermissionDenied, match="allow these credentials to write"):
         store.put_file(str(tmp_path / "file"), f"{store.root}/a")
@@ -258,8 +258,8 @@ def test_finished_upload_counts_after_lost_answer(s3: str, tmp_path: Path, monke
     monkeypatch.setattr(S3Objects, "_request", lose_answer)
     store = ObjectStore(f"s3://bucket/{tmp_path.name}", retry_policy=NO_PAUSES)
     with store.open_upload(f"{store.root}/a") as upload:
-        upload.write(bytes(40 * MIB))
-        assert upload.finish().size == 40 * MIB
+        upload.write(bytes(33 * MIB))
+        assert upload.finish().size == 33 * MIB
 
 
 def test_corrupted_upload_is_detected(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import random
 from contextlib import closing
 from pathlib import Path
 
@@ -107,6 +108,26 @@ def test_file_modified_while_open_is_checked_again(tmp_path: Path) -> None:
     assert not open_files(str(tmp_path))
 
 
+def test_read_continues_where_system_returns_fewer_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One call of the system returns at most 2 GiB; here it returns at most 1,000 bytes."""
+    data = random.Random(1).randbytes(5_000)
+    path, storage = a_file(tmp_path / "a", data), LocalStorage("/")
+    pread, preadv = os.pread, os.preadv
+    monkeypatch.setattr(os, "pread", lambda handle, size, offset: pread(handle, min(size, 1_000), offset))
+    monkeypatch.setattr(
+        os, "preadv", lambda handle, memories, offset: preadv(handle, [each[:1_000] for each in memories], offset)
+    )
+
+    assert storage.read(path, 10, 4_500) == data[10:4_510]
+    memory = bytearray(4_500)
+    storage.read_into(path, 10, memoryview(memory))
+    assert memory == data[10:4_510]
+    with pytest.raises(StorageError):
+        storage.read(path, 10, 5_000)
+    storage.close()
+
+
+@pytest.mark.slow
 def test_read_returns_more_than_two_gigabytes(tmp_path: Path) -> None:
     path, storage = tmp_path / "a", LocalStorage("/")
     with path.open("wb") as file:
