@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.blend.trees import AMOUNTS, make_node, nodes, repetitions, weights, write_files
@@ -52,6 +52,7 @@ def test_repetitions_are_products_along_the_path(tree: dict[str, Any]) -> None:
     assert [(each.leaf.path, each.repetitions) for each in component.repeated_leaves] == expand(tree, Fraction(1))
 
 
+@settings(max_examples=40)
 @given(st.lists(nodes("blend", "weight"), min_size=1, max_size=4), st.data())
 def test_flattening_inner_blend_keeps_plan(parts: list[dict[str, Any]], data: st.DataObject) -> None:
     own = data.draw(st.lists(AMOUNTS, min_size=len(parts), max_size=len(parts)))

@@ -48,26 +48,27 @@ def test_implied_rows_equal_stored_rows(roots: tuple[str, str]) -> None:
     assert len(found[0]) == 35
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "SELECT * FROM v_sample ORDER BY id",
-        "SELECT * FROM v_part ORDER BY id",
-        "SELECT shard, count(*), sum(size) FROM V_Sample GROUP BY shard",
-        "SELECT * FROM main.v_sample",
-        "SELECT path, samples FROM v_shard ORDER BY path",
-        "WITH mine AS (SELECT key FROM v_part WHERE size > 15) SELECT count(*) FROM mine",
-    ],
-)
-@pytest.mark.parametrize("view", ["", "@long"])
-def test_queries_have_same_result_with_implied_rows(roots: tuple[str, str], query: str, view: str) -> None:
-    answers = []
+QUERIES = [
+    "SELECT * FROM v_sample ORDER BY id",
+    "SELECT * FROM v_part ORDER BY id",
+    "SELECT shard, count(*), sum(size) FROM V_Sample GROUP BY shard",
+    "SELECT * FROM main.v_sample",
+    "SELECT path, samples FROM v_shard ORDER BY path",
+    "WITH mine AS (SELECT key FROM v_part WHERE size > 15) SELECT count(*) FROM mine",
+]
+
+
+def test_queries_have_same_result_with_implied_rows(roots: tuple[str, str]) -> None:
     for root in roots:
         create_view(root, "long", ViewDefinition(where="size > 18 AND key LIKE '%1%'"))
-        with sql(root + view, query) as answer:
-            answers.append((answer.columns, list(answer.rows)))
-    assert answers[0] == answers[1]
-    assert answers[0][1]
+    for query in QUERIES:
+        for view in ("", "@long"):
+            answers = []
+            for root in roots:
+                with sql(root + view, query) as answer:
+                    answers.append((answer.columns, list(answer.rows)))
+            assert answers[0] == answers[1], (query, view)
+            assert answers[0][1], (query, view)
 
 
 def test_sample_rows_setting_is_kept_by_later_index(roots: tuple[str, str]) -> None:

@@ -71,7 +71,7 @@ def test_collapsed_ranges_expand_to_names_in_order(names: list[str]) -> None:
     assert [name for each in collapse_ranges(names) for name in expand_braces(each)] == names
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     st.dictionaries(
         st.from_regex(r"[a-z]{1,5}", fullmatch=True),
