@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
@@ -21,7 +23,7 @@ from tests import children
 from tests.build import a_shard, samples, some_shards, split_by_ratios
 from tests.core.dumps import query
 from tests.core.index.test_remote import RangeRequestHandler
-from tests.machines import Machines, Notes, machines_in, run_command, run_until_killed
+from tests.machines import Machines, Notes, machines_in, run_until_killed
 from tests.remote import FaultyFileSystem, s3_server, upload_shards
 from wdsctl.core.catalog.history import read_log
 from wdsctl.core.dataset.location import locate
@@ -342,7 +344,9 @@ _FETCH_MOMENTS = [
 
 
 @pytest.mark.parametrize("moment", _PUBLISH_MOMENTS)
-def test_killed_publisher_leaves_consistent_catalog_and_continues(tmp_path: Path, endpoint: str, moment: str) -> None:
+def test_killed_publisher_leaves_consistent_catalog_and_continues(
+    tmp_path: Path, machine: Machines, endpoint: str, moment: str
+) -> None:
     name = f"killed-{abs(hash(moment))}"
     url = upload_shards(some_shards(tmp_path / "local", 2), f"s3://bucket/{name}")
     assert run_until_killed(tmp_path / "one", moment, "index", url)
@@ -350,34 +354,43 @@ def test_killed_publisher_leaves_consistent_catalog_and_continues(tmp_path: Path
     is_published = f"bucket/{name}/.wdsctl/current.json" in objects
     assert is_published == (moment.startswith((f"{_STORE} put_pointer 1 after", "wdsctl.core.remote_catalogs.mirror")))
     if is_published:
-        assert run_command(tmp_path / "two", "inspect", url).returncode == 0
+        machine("two")
+        assert inspect(url).samples == 10
 
-    completed = run_command(tmp_path / "one", "index", url)
-    assert completed.returncode == 0, completed.stderr
-    found = run_command(tmp_path / "three", "inspect", url, "--json")
-    assert json.loads(found.stdout)["samples"] == 10
+    machine("one")
+    index(url)
+    machine("three")
+    assert inspect(url).samples == 10
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> str:
+    """The URL of a dataset in S3 with a published catalog, which tests only read."""
+    folder = tmp_path_factory.mktemp("published")
+    url = upload_shards(some_shards(folder / "local", 2), "s3://bucket/fetched")
+    with pytest.MonkeyPatch.context() as patched:
+        machines_in(folder, patched)("one")
+        index(url)
+    return url
 
 
 @pytest.mark.parametrize("moment", _FETCH_MOMENTS)
-def test_killed_reader_continues_its_fetch(tmp_path: Path, endpoint: str, moment: str) -> None:
-    url = upload_shards(some_shards(tmp_path / "local", 2), f"s3://bucket/fetched-{abs(hash(moment))}")
-    assert run_command(tmp_path / "one", "index", url).returncode == 0
-    assert run_until_killed(tmp_path / "two", moment, "inspect", url)
+def test_killed_reader_continues_its_fetch(
+    tmp_path: Path, machine: Machines, published: str, moment: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert run_until_killed(tmp_path / "two", moment, "inspect", published)
 
-    completed = run_command(tmp_path / "two", "inspect", url, "--json")
-    assert completed.returncode == 0, completed.stderr
-    assert json.loads(completed.stdout)["samples"] == 10
-    assert "unpublished" not in completed.stderr
+    machine("two")
+    assert inspect(published).samples == 10
+    assert "unpublished" not in caplog.text
     assert not list((tmp_path / "two").glob("wdsctl/*/unpublished-*"))
     assert not list((tmp_path / "two").glob("wdsctl/*/.published/incoming/*"))
 
 
-def test_concurrent_publishers_are_serialized(tmp_path: Path, endpoint: str) -> None:
-    import subprocess
-    import sys
-
+def test_concurrent_publishers_are_serialized(tmp_path: Path, machine: Machines, endpoint: str) -> None:
     url = upload_shards(some_shards(tmp_path / "local", 2), "s3://bucket/racing")
-    assert run_command(tmp_path / "seed", "index", url).returncode == 0
+    machine("seed")
+    index(url)
     writers = [
         children.Popen(
             [sys.executable, "-m", "wdsctl", "view", "create", url, f"view{i}", "--sample", "50%"],
@@ -393,9 +406,8 @@ def test_concurrent_publishers_are_serialized(tmp_path: Path, endpoint: str) -> 
         if code:
             assert "WDS308" in error
             assert "wdsctl view create" in error or "__main__.py view create" in error
-            assert (
-                run_command(tmp_path / f"home{i}", "view", "create", url, f"view{i}", "--sample", "50%").returncode == 0
-            )
+            machine(f"home{i}")
+            create_view(url, f"view{i}", ViewDefinition(sample="50%"))
     assert 0 in [code for _, code in ends]
-    listing = json.loads(run_command(tmp_path / "last", "view", "list", url, "--json").stdout)
-    assert {view["name"] for view in listing["views"]} == {"view0", "view1", "view2"}
+    machine("last")
+    assert {view.name for view in list_views(url).views} == {"view0", "view1", "view2"}
