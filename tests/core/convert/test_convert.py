@@ -113,16 +113,16 @@ def test_order_key_sorts_all_samples_by_key(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("place")
 def test_order_shuffle_mixes_all_samples_and_follows_seed(tmp_path: Path) -> None:
-    source = some_shards(tmp_path / "a", 4, 25)
+    source = some_shards(tmp_path / "a", 4, 10)
     for name, seed in (("b", 1), ("c", 1), ("d", 2)):
-        convert_to(tmp_path / name, source, order="shuffle", seed=seed, shard_samples=30)
+        convert_to(tmp_path / name, source, order="shuffle", seed=seed, shard_samples=12)
 
     one, same, other = (keys(tmp_path / name) for name in "bcd")
 
     assert one == same != other
     assert sorted(one) == sorted(other) == keys(tmp_path / "a") != one
     # Every new shard has samples of every old one.
-    assert {int(key) // 25 for key in one[:30]} == {0, 1, 2, 3}
+    assert {int(key) // 10 for key in one[:12]} == {0, 1, 2, 3}
 
 
 def test_bytes_do_not_depend_on_number_of_workers(tmp_path: Path) -> None:
