@@ -21,6 +21,9 @@ STORES = {"s3": "moto", "rclone": "rclone", "azurite": "azurite", "google": "goo
 #: The stores that `place` omits, for a smaller set of tests.
 other_stores = pytest.mark.parametrize("place", [name for name in STORES if name != "s3"], indirect=True)
 
+#: Instead of S3, where another test of the file reads from S3: a request to its server costs 5 ms.
+in_folder_and_memory = pytest.mark.parametrize("place", ["local", "memory"], indirect=True)
+
 
 class StorePlace:
     """Copies of folders below `base`, under the same names below the URL `root`."""

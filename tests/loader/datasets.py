@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
+import shutil
 import tarfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -16,6 +18,9 @@ from wdsctl.core.prepare.prepare import prepare
 from wdsctl.loader import DefaultTaskEncoder
 
 Parts = Mapping[str, bytes]
+
+#: What `a_dataset` has built, by a hash of it. None: every dataset is built.
+templates: Path | None = None
 
 
 class Raw(DefaultTaskEncoder[Any, Any, Any, Any]):
@@ -48,12 +53,29 @@ def a_dataset(
     parts: Callable[[int], Parts] = numbered,
     **options: Any,
 ) -> str:
-    """A prepared dataset: keys `000000`, `000001`, ...; everything is `train` unless `split` says otherwise."""
-    for shard, start in enumerate(range(0, samples, shard_samples)):
-        rows = range(start, min(start + shard_samples, samples))
-        a_shard(root / f"shard-{shard:03}.tar", ((f"{i:06}", parts(i)) for i in rows))
+    """A prepared dataset: keys `000000`, `000001`, ...; everything is `train` unless `split` says otherwise.
+
+    A local dataset that was built before is copied, since preparing takes 50 times as long.
+    """
+    rows = [(f"{i:06}", parts(i)) for i in range(samples)]
+    shards = {
+        f"shard-{at:03}.tar": rows[i : i + shard_samples] for at, i in enumerate(range(0, samples, shard_samples))
+    }
+    options = {"sample_type": "CrudeSample", **options}
+    if templates is None or place_dataset(root) != str(root) or (root.exists() and os.listdir(root)):
+        return _prepared(root, shards, options)
+    template = templates / hashlib.sha256(repr((shards, sorted(options.items()))).encode()).hexdigest()
+    if not template.exists():
+        _prepared(template, shards, options)
+    shutil.copytree(template, root, dirs_exist_ok=True)
+    return str(root)
+
+
+def _prepared(root: Path, shards: Mapping[str, list[tuple[str, Parts]]], options: Mapping[str, Any]) -> str:
+    for name, rows in shards.items():
+        a_shard(root / name, rows)
     dataset = place_dataset(root)
-    prepare(dataset, None, prepare_request(**{"sample_type": "CrudeSample", **options}))
+    prepare(dataset, None, prepare_request(**options))
     return dataset
 
 

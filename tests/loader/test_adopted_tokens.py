@@ -168,14 +168,14 @@ def test_adoption_on_other_rank_counts_covers_every_sample_once(ranks: int, wher
     world = [resume_loader(blend_of(paths), merge_states([state]), rank, ranks) for rank in range(ranks)]
     start_state = merge_states([each.state_dict() for each in world])
 
-    rest = take_rounds(world, 240 // ranks)
+    rest = take_rounds(world, 180 // ranks)
 
     if ranks == 2:
-        assert [digest(batch) for batch in rest] == digests(resume_loader(blend_of(paths), state), 240)
+        assert [digest(batch) for batch in rest] == digests(resume_loader(blend_of(paths), state), 180)
     keys = ids(first + rest)
     whole_epochs(keys, 0, OLD, OLD + NEW, under_way=6)
     whole_epochs(keys, 1, OLD, OLD, under_way=6)
-    counts = tokens(rest[120:])
+    counts = tokens(rest[90:])
     assert counts[0] / counts.total() == pytest.approx(0.5, rel=0.1)
     assert weights(start_state)[1:] == [[AT, "0: 1 5"]]
     reloaded = [resume_loader(blend_of(paths), start_state, rank, ranks, adopt=None) for rank in range(ranks)]

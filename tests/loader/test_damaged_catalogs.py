@@ -11,17 +11,20 @@ from tests.build import a_shard
 from tests.loader.datasets import Raw, digest
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.index.index import index
-from wdsctl.core.offsets.mapped_arrays import MAX_UNMAPPED_BYTES
+from wdsctl.core.offsets import mapped_arrays, read
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.loader import Loader, Packing, WorkerConfig, get_loader, get_train_dataset
 
-SAMPLES = 40_000
+SAMPLES = 4_000
+MAX_UNMAPPED_BYTES = 1 << 15
 
 
 @pytest.fixture
-def dataset(tmp_path: Path) -> Path:
-    """A dataset large enough that its offsets file is memory-mapped."""
+def dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A dataset large enough that its offsets file is memory-mapped: with a lower limit, since 40,000 samples are."""
+    for module in (mapped_arrays, read):
+        monkeypatch.setattr(module, "MAX_UNMAPPED_BYTES", MAX_UNMAPPED_BYTES)
     path = tmp_path / "data" / "lines.jsonl"
     path.parent.mkdir()
     path.write_text("".join(f"{json.dumps({'n': i, 'text': 'x' * (i % 90)})}\n" for i in range(SAMPLES)))

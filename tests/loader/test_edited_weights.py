@@ -106,7 +106,8 @@ def test_states_after_edit_resume_exactly_without_option(paths: tuple[str, ...])
     [
         ((8, 1, 1), "fork"),
         pytest.param((8, 1, 1), "spawn", marks=pytest.mark.slow),
-        ((0, 1, 0), "spawn"),  # raises components from the weight 0
+        ((0, 1, 0), "fork"),  # raises components from the weight 0
+        pytest.param((0, 1, 0), "spawn", marks=pytest.mark.slow),
     ],
 )
 def test_ranks_and_workers_adopt_weights_at_same_batch(
@@ -201,14 +202,14 @@ def samples_of(loader: Loader, batches: int) -> list[Any]:
 SOME_WEIGHTS = st.tuples(*[st.sampled_from([0, 0, 1, 2, 5])] * 3).filter(any)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(SOME_WEIGHTS, st.integers(0, 9)), min_size=1, max_size=6))
 def test_any_sequence_of_weights_covers_every_sample_once(
     paths: tuple[str, ...], history: list[tuple[tuple[int, ...], int]]
 ) -> None:
     drawn_ids: list[Any] = []
     state = None
-    for weights, batches in [*history, ((1, 1, 1), 120)]:
+    for weights, batches in [*history, ((1, 1, 1), 60)]:
         loader = loader_of(blend(paths, *weights), state=state)
         result = samples_of(loader, batches)
         counts = Counter(path for path, *_ in result)

@@ -41,8 +41,13 @@ def count_distinct(samples: list[Any], n: int) -> list[int]:
     return [len(set(samples[i : i + n])) for i in range(0, len(samples) - n + 1, n)]
 
 
-@pytest.mark.parametrize("n", [48, 300, 5000])
-@pytest.mark.parametrize("batch", [1, 16, 64])
+@pytest.mark.parametrize(
+    ("n", "batch"),
+    [
+        *((n, batch) for n in (48, 300, 5000) for batch in (16, 64)),
+        *((48, 1), (300, 1), pytest.param(5000, 1, marks=pytest.mark.slow)),
+    ],
+)
 @pytest.mark.parametrize("ranks", [1, 4, 6])
 def test_first_n_draws_of_job_are_its_n_samples(n: int, batch: int, ranks: int, datasets: dict[int, str]) -> None:
     batches = draw_batches(job(datasets[n], batch, ranks), 2 * n // batch + 2)

@@ -65,11 +65,11 @@ def test_resumed_training_continues_exactly_across_shards_and_epochs(
         a_file(tmp_path / "data", lines(24, i * 24), f"part-{i}.jsonl")
     root = str(tmp_path / "data")
     prepare(root)
-    whole = digests(make_training_loader(root, encoder=encoder), 60)
+    whole = digests(make_training_loader(root, encoder=encoder), 40)
     state = save_state_after(make_training_loader(root, encoder=encoder), 17)  # of 24 batches a pass
     with make_training_loader(root, encoder=encoder, worker_config=WorkerConfig(num_workers=workers)) as resumed:
         resumed.load_state_dict(state)
-        assert digests(resumed, 43) == whole[17:]
+        assert digests(resumed, 23) == whole[17:]
 
 
 def test_pass_over_several_ranks_has_every_line_once(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import torch
 
 from tests.loader.datasets import Parts, Raw, a_dataset, at_place
 from tests.loader.running import digests, json_round_trip, make_training_loader, save_state_after, take_batches
+from tests.places import in_folder_and_memory
 from wdsctl.core.index.index import index
 from wdsctl.core.trace.trace import TraceOptions, query_trace
 from wdsctl.loader import Loader, merge_states
@@ -203,6 +204,7 @@ def test_samples_that_trace_reports_for_step_can_be_banned(options: Any, dataset
     assert not sample_ids(restore_keys(take_batches(resumed, 12))) & sample_ids(restore_keys(batches[2:3]))
 
 
+@in_folder_and_memory
 @pytest.mark.usefixtures("place")
 def test_pack_keeps_other_samples_when_one_is_banned(dataset: str) -> None:
     options = HOLDERS["windows of columns"]

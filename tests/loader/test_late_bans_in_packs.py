@@ -14,7 +14,7 @@ from wdsctl.core.index.index import index
 from wdsctl.loader import Loader
 from wdsctl.loader.packing import Packing
 
-SAMPLES = 60
+SAMPLES = 48
 
 
 def lettered(i: int) -> Parts:

@@ -15,6 +15,7 @@ from tests.loader.datasets import Raw, a_dataset, a_shard, at_place, digest, num
 from tests.loader.hooked import Draws, loader_of
 from tests.loader.running import digests, take_batches
 from tests.open_files import open_files
+from tests.places import in_folder_and_memory
 from wdsctl.core.errors import CatalogError, InputError, UsageError
 from wdsctl.loader import (
     DefaultTaskEncoder,
@@ -126,6 +127,7 @@ def test_repeated_restores_open_no_more_files(dataset: str) -> None:
     assert open_files(dataset) == before
 
 
+@in_folder_and_memory
 @pytest.mark.usefixtures("place")
 def test_two_loaders_run_independently_side_by_side(dataset: str) -> None:
     expected = [digests(loader_of(dataset, Draws(), seed=seed), 8) for seed in (1, 2)]
@@ -155,6 +157,7 @@ def test_two_iterators_of_one_loader_share_its_position(dataset: str) -> None:
     assert [digest(next(stream)) for stream in (one, two, two, one, two, one)] == expected
 
 
+@in_folder_and_memory
 @pytest.mark.usefixtures("place")
 def test_running_loop_continues_from_state_loaded_in_it(dataset: str) -> None:
     expected = digests(loader_of(dataset), 6)
@@ -210,6 +213,7 @@ def test_get_savable_loader_refuses_what_is_not_a_dataset(argument: Any) -> None
     assert "get_train_dataset" in raised.value.hint
 
 
+@in_folder_and_memory
 @pytest.mark.usefixtures("place")
 def test_loader_refuses_unknown_split_and_lists_existing_ones(dataset: str) -> None:
     with pytest.raises(InputError, match="no split 'dev'; it has train") as raised:

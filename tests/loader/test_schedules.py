@@ -220,15 +220,15 @@ def test_weight_change_within_pack_or_window_resumes_exactly(encoder: Any, optio
         return loader_of(blend, encoder=encoder, **{**options, "batch_size": 2})
 
     loader, states, batches = new_loader(), [], []
-    for _ in range(36):
+    for _ in range(36 + 10):
         states.append(json_round_trip(loader.state_dict()))
         batches += take_batches(loader, 1)
 
     truth = [digest(batch) for batch in batches]
-    for place, state in enumerate(states):
+    for place, state in enumerate(states[:36]):
         resumed = new_loader()
         resumed.load_state_dict(state)
-        assert digests(resumed, len(truth) - place) == truth[place:], place
+        assert digests(resumed, 10) == truth[place : place + 10], place
     counts = Counter(key for batch in batches for pack in batch["of"] for key in pack)
     assert set(counts.values()) == {1}
     assert {source for source, *_ in counts} == {0, 1, 2}

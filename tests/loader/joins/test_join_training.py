@@ -20,6 +20,7 @@ from tests.loader.running import (
     save_state_after,
     take_batches,
 )
+from tests.places import in_folder_and_memory
 from tests.remote import upload_shards
 from wdsctl.core.errors import DatasetError, InputError, StateMismatch
 from wdsctl.core.index.index import index
@@ -86,6 +87,7 @@ def test_nonmatch_none_keeps_samples_without_partner(primary: str, other: str) -
     assert [part for batch in batches for part in batch["cls"]][38:42] == [b"38", b"39", None, None]
 
 
+@in_folder_and_memory
 @pytest.mark.usefixtures("place")
 def test_nonmatch_error_lists_missing_keys_before_training(primary: str, other: str) -> None:
     with pytest.raises(DatasetError, match=r"20 of 60 samples .* '000040', '000041'"):
@@ -116,6 +118,7 @@ def test_join_of_more_than_ten_members(primary: str, tmp_path: Path) -> None:
     assert len(batch["__sources__"]) == 15 * len(batch["__key__"])
 
 
+@in_folder_and_memory
 @pytest.mark.usefixtures("place")
 def test_joined_sample_lists_sources_of_all_members(primary: str, other: str) -> None:
     (batch, *_) = a_pass(join_of(primary, other))
@@ -124,6 +127,7 @@ def test_joined_sample_lists_sources_of_all_members(primary: str, other: str) ->
     assert sources == [("primary", ("000000.txt", "000000.json")), ("other", ("000000.cls",))]
 
 
+@in_folder_and_memory
 @pytest.mark.usefixtures("place")
 def test_join_members_may_use_different_splits(tmp_path: Path, primary: str) -> None:
     other = a_dataset(tmp_path / "split", 60, parts=classes, split={"train": 1, "test": 1})
@@ -163,6 +167,7 @@ def test_join_batches_are_same_with_workers(method: Any, primary: str, other: st
     assert digests(make_training_loader(node, worker_config=config), 12) == digests(make_training_loader(node), 12)
 
 
+@in_folder_and_memory
 @pytest.mark.usefixtures("place")
 def test_joined_sample_restores_by_restore_key(primary: str, other: str) -> None:
     loader = make_training_loader(
@@ -227,6 +232,7 @@ def test_adopt_reads_new_primary_samples_with_partners(tmp_path: Path, primary: 
     assert len({sample for _, _, sample in counts}) == 90
 
 
+@in_folder_and_memory
 @pytest.mark.usefixtures("place")
 def test_token_weights_use_columns_of_primary(tmp_path: Path, other: str) -> None:
     """Samples i of the primary have i + 1 tokens: on average 20.5 the first 40, which have a partner, and 30.5 all."""
@@ -249,6 +255,7 @@ class Packs(Raw):
         return {**samples[0], "members": [sample["__key__"] + sample["cls"].decode() for sample in samples]}
 
 
+@in_folder_and_memory
 @pytest.mark.usefixtures("place")
 def test_packs_of_joined_samples_restore_exactly(primary: str, other: str) -> None:
     index(primary, columns={"tokens": "size:txt"})
@@ -263,6 +270,7 @@ def test_packs_of_joined_samples_restore_exactly(primary: str, other: str) -> No
     ]
 
 
+@in_folder_and_memory
 @pytest.mark.usefixtures("place")
 def test_cookers_match_subflavors_of_all_join_members(primary: str, other: str) -> None:
     from wdsctl.loader import Cooker
@@ -298,6 +306,7 @@ def test_join_is_cached_in_folder_of_primary(primary: str, other: str) -> None:
     assert len(os.listdir(Path(primary) / ".wdsctl" / "joins")) == 1
 
 
+@in_folder_and_memory
 @pytest.mark.usefixtures("place")
 def test_trace_of_join_lists_samples_of_primary(primary: str, other: str, tmp_path: Path) -> None:
     loader = get_loader(

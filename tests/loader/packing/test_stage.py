@@ -72,7 +72,7 @@ def lane(request: pytest.FixtureRequest) -> Fake:
 
 def test_restored_lane_continues_exactly_at_every_pack(lane: Fake) -> None:
     uninterrupted = lane.open()
-    expected = [comparable(item) for item in draw_packs(uninterrupted, 32)]
+    expected = [comparable(item) for item in draw_packs(uninterrupted, 24)]
 
     cursor, states = lane.open(), []
     for _ in expected:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,9 @@ def a_picture(side: int, red: int) -> bytes:
     return file.getvalue()
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> str:
-    root = tmp_path / "a"
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> str:
+    root = tmp_path_factory.mktemp("data") / "a"
     root.mkdir()
     for i in range(4):
         (root / f"{i}.png").write_bytes(a_picture(8, 60 * i))
@@ -47,9 +48,20 @@ def prepare_dataset(source: str, dest: Path, layout: Any) -> str:
     return str(dest)
 
 
+@pytest.fixture(scope="module")
+def poly(source: str) -> str:
+    return prepare_dataset(source, Path(source).parent.parent / "poly", "polylithic")
+
+
+@pytest.fixture(scope="module")
+def mono(source: str) -> str:
+    return prepare_dataset(source, Path(source).parent.parent / "mono", "monolithic")
+
+
 @pytest.fixture
-def poly(source: str, tmp_path: Path) -> str:
-    return prepare_dataset(source, tmp_path / "poly", "polylithic")
+def own_poly(poly: str, tmp_path: Path) -> str:
+    """A copy of `poly` for tests that change it."""
+    return shutil.copytree(poly, str(tmp_path / "poly"))
 
 
 def batches(path: str, count: int = 9, workers: int = 0, encoder: Any = None) -> list[Any]:
@@ -63,16 +75,14 @@ def comparable(batch: Any) -> Any:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_polylithic_folder_trains_like_monolithic_dataset(source: str, poly: str, tmp_path: Path, workers: int) -> None:
-    mono = prepare_dataset(source, tmp_path / "mono", "monolithic")
-
+def test_polylithic_folder_trains_like_monolithic_dataset(poly: str, mono: str, workers: int) -> None:
     actual = batches(poly, workers=workers)
 
     assert [comparable(each) for each in actual] == [comparable(each) for each in batches(mono, workers=workers)]
     assert {type(each).__name__ for each in actual} == {"VQABatch"}
 
 
-def test_blend_file_of_polylithic_folder_trains_with_its_cooker(source: str, poly: str, tmp_path: Path) -> None:
+def test_blend_file_of_polylithic_folder_trains_with_its_cooker(poly: str) -> None:
     scope: dict[str, Any] = {}
     exec((Path(poly) / "cook.py").read_text(), scope)  # noqa: S102 - what a user imports
 
@@ -84,8 +94,7 @@ def test_blend_file_of_polylithic_folder_trains_with_its_cooker(source: str, pol
     assert [comparable(each) for each in cooked] == [comparable(each) for each in batches(poly)]
 
 
-def test_polylithic_folder_can_be_blended(source: str, poly: str, tmp_path: Path) -> None:
-    mono = prepare_dataset(source, tmp_path / "mono", "monolithic")
+def test_polylithic_folder_can_be_blended(poly: str, mono: str, tmp_path: Path) -> None:
     blend = tmp_path / "blend.yaml"
     blend.write_text(
         f"splits:\n  train:\n    blend:\n      - {{path: {poly}, weight: 1}}\n      - {{path: {mono}, weight: 1}}\n"
@@ -117,9 +126,10 @@ def test_state_rejects_polylithic_folder_with_other_media(source: str, poly: str
     first = get_loader(get_train_dataset(poly, batch_size=4))
     next(iter(first))
     state = first.state_dict()
+    changed = shutil.copytree(Path(source).parent, tmp_path / "a")
     for i in range(4):
-        (Path(source).parent / f"{i}.png").write_bytes(a_picture(200, i))
-    other = prepare_dataset(source, tmp_path / "other", "polylithic")
+        (changed / f"{i}.png").write_bytes(a_picture(200, i))
+    other = prepare_dataset(str(changed / "rows.jsonl"), tmp_path / "other", "polylithic")
 
     resumed = get_loader(get_train_dataset(other, batch_size=4))
 
@@ -127,14 +137,12 @@ def test_state_rejects_polylithic_folder_with_other_media(source: str, poly: str
         resumed.load_state_dict(state, strict=True)
 
 
-def test_dataset_reads_polylithic_samples_like_monolithic_ones(source: str, poly: str, tmp_path: Path) -> None:
-    mono = wdsctl.Dataset(prepare_dataset(source, tmp_path / "mono", "monolithic"))
-
-    actual = wdsctl.Dataset(poly)
+def test_dataset_reads_polylithic_samples_like_monolithic_ones(poly: str, mono: str) -> None:
+    actual, expected = wdsctl.Dataset(poly), wdsctl.Dataset(mono)
 
     assert isinstance(actual[0], VQASample)
-    assert list(actual.keys()) == list(mono.keys())
-    for one, other in zip(actual, mono, strict=True):
+    assert list(actual.keys()) == list(expected.keys())
+    for one, other in zip(actual, expected, strict=True):
         assert (one.__key__, one.context, one.answers) == (other.__key__, other.context, other.answers)
         assert (one.image == other.image).all()
     assert [len(each.file_names) for each in actual[0].__sources__ or ()] == [2, 1]
@@ -149,8 +157,8 @@ def test_undecoded_polylithic_samples_have_bytes_of_all_parts(source: str, poly:
     assert "refs.json" not in sample
 
 
-def test_cooker_receives_completed_samples(poly: str) -> None:
-    (Path(poly) / "monolithic.yaml").unlink()
+def test_cooker_receives_completed_samples(own_poly: str) -> None:
+    (Path(own_poly) / "monolithic.yaml").unlink()
 
     @cooker
     def cook(sample: Any) -> Any:
@@ -159,10 +167,10 @@ def test_cooker_receives_completed_samples(poly: str) -> None:
     class Encoder(DefaultTaskEncoder):
         cookers = (Cooker(cook),)
 
-    assert batches(poly, 1, encoder=Encoder())[0]["size"] == [8, 8, 8, 8]
+    assert batches(own_poly, 1, encoder=Encoder())[0]["size"] == [8, 8, 8, 8]
 
 
-def test_jsonl_primary_samples_are_completed(source: str, poly: str, tmp_path: Path) -> None:
+def test_jsonl_primary_samples_are_completed(poly: str, tmp_path: Path) -> None:
     lines = tmp_path / "lines"
     convert([poly], str(lines), ConvertRequest(layout="polylithic", media=("png",), primary="jsonl"))
 
@@ -173,25 +181,24 @@ def test_jsonl_primary_samples_are_completed(source: str, poly: str, tmp_path: P
         assert (one.image == other.image).all()
 
 
-def test_unresolved_reference_fails_its_sample(poly: str, tmp_path: Path) -> None:
+def test_unresolved_reference_fails_its_sample(own_poly: str, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / "rows.jsonl").write_text(json.dumps({"id": "x", "image": "x.png"}) + "\n")
     (other / "x.png").write_bytes(a_picture(8, 1))
     media = prepare_dataset(str(other / "rows.jsonl"), tmp_path / "small", "polylithic")
-    (Path(poly) / "media").rename(tmp_path / "away")
-    (Path(media) / "media").rename(Path(poly) / "media")
+    (Path(own_poly) / "media").rename(tmp_path / "away")
+    (Path(media) / "media").rename(Path(own_poly) / "media")
 
     with pytest.raises(SampleFailed) as caught:
-        wdsctl.Dataset(poly)[0]
+        wdsctl.Dataset(own_poly)[0]
 
     assert caught.value.code == "WDS550"
     assert "0-0" in caught.value.where
     assert "media" in caught.value.where
 
 
-def test_join_rejects_polylithic_primary(source: str, poly: str, tmp_path: Path) -> None:
-    mono = prepare_dataset(source, tmp_path / "mono", "monolithic")
+def test_join_rejects_polylithic_primary(poly: str, mono: str, tmp_path: Path) -> None:
     blend = tmp_path / "blend.yaml"
     blend.write_text(f"splits:\n  train:\n    join:\n      - path: {poly}\n      - path: {mono}\n")
 

@@ -16,6 +16,7 @@ from tests.loader.cooks import IMAGES, Texts, blend_of_images, blend_of_texts, p
 from tests.loader.datasets import Raw, a_dataset
 from tests.loader.running import make_training_loader, raising_worker_config, take_batches
 from tests.loader.stores.stores import a_file_folder, a_tar_store, blend_with_stores, make_primary_dataset
+from tests.places import in_folder_and_memory
 from wdsctl.core.errors import InputError, SampleFailed, UsageError
 from wdsctl.core.index.index import index
 from wdsctl.loader import (
@@ -42,6 +43,7 @@ def images(tmp_path: Path) -> dict[str, Any]:
 # Arguments of a cooker.
 
 
+@in_folder_and_memory
 @pytest.mark.usefixtures("place")
 def test_cooker_receives_stores_of_its_dataset_by_name(texts: dict[str, Any]) -> None:
     for sample in islice(make_training_loader(texts, encoder=Texts(), batch_size=None), 30):
@@ -100,6 +102,7 @@ def test_custom_cook_crude_sample_receives_stores(texts: dict[str, Any]) -> None
     assert take_batches(make_training_loader(texts, encoder=Own(), batch_size=None), 1)[0]["names"] == ["media"]
 
 
+@in_folder_and_memory
 @pytest.mark.usefixtures("place")
 def test_cooker_with_need_cache_works_without_pool(images: dict[str, Any]) -> None:
     assert len(take_batches(packing(images), 3)) == 3
@@ -224,6 +227,7 @@ def test_bad_media_fail_referring_samples_with_both_locations(
         assert text in errors[0].where
 
 
+@in_folder_and_memory
 @pytest.mark.usefixtures("place")
 def test_bad_reference_fails_only_its_samples(tmp_path: Path) -> None:
     files = {f"a/{i}.txt": b"here" for i in range(5)}

@@ -14,6 +14,7 @@ from tests.build import a_folder, an_image, rewrite_shard
 from tests.loader.decoding.av.media import make_video
 from tests.loader.stores.stores import a_tar_store, open_prepared_store, open_reference
 from tests.open_files import sizes_read
+from tests.places import in_folder_and_memory
 from tests.remote import FaultyFileSystem, upload_shards
 from wdsctl.core.errors import CatalogError, SampleFailed, StateMismatch, StorageDown, StorageError
 from wdsctl.core.index.index import index
@@ -28,6 +29,7 @@ from wdsctl.loader.stores import open_store
 FILES = {"a/1.txt": b"one", "a/1.seg.png": an_image("PNG"), "a/2.txt": b"two", "b.v2/3.json": b'{"x": 1}'}
 
 
+@in_folder_and_memory
 @pytest.mark.usefixtures("place")
 def test_entry_is_decoded_by_extension(tmp_path: Path) -> None:
     store = open_prepared_store(a_tar_store(tmp_path, FILES))
@@ -112,6 +114,7 @@ def test_missing_name_is_reported_with_suggestion(tmp_path: Path, name: str, hin
     assert hint in raised.value.hint
 
 
+@in_folder_and_memory
 @pytest.mark.usefixtures("place")
 def test_duplicate_name_is_rejected_with_both_locations(tmp_path: Path) -> None:
     store = open_prepared_store(a_tar_store(tmp_path, {"x.txt": b"1", "y.txt": b"2"}, {"x.txt": b"3", "y.json": b"4"}))
@@ -208,6 +211,7 @@ def test_jsonl_entries_have_no_media_metadata(tmp_path: Path) -> None:
     assert caught.value.code == "WDS553"
 
 
+@in_folder_and_memory
 @pytest.mark.usefixtures("place")
 def test_media_metadata_is_read_from_catalog(tmp_path: Path) -> None:
     root = a_tar_store(tmp_path, FILES)

@@ -16,11 +16,11 @@ from wdsctl.loader.order.shuffle import ShuffledOrder
 from wdsctl.loader.stores.shard_cache import CachedOrder, LaneFacts, OpenShardCache, ShardCache
 from wdsctl.loader.stores.shard_cache_folder import unit_file_bytes
 
-LANES, EPOCHS = 4, 5
+LANES, EPOCHS = 4, 4
 UNIT = bytes(3000)
 
 
-def an_order(n: int = 9600) -> ShuffledOrder:
+def an_order(n: int = 2400) -> ShuffledOrder:
     return ShuffledOrder(
         n=n,
         slice_samples=16,
