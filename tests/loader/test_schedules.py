@@ -74,14 +74,14 @@ def test_dataset_continues_at_its_position_when_weight_returns(blend: Blender) -
 def test_states_near_scheduled_steps_resume_exactly(blend: Blender) -> None:
     loader = loader_of(blend)
     states, truth = [], []
-    for _ in range(30):
+    for _ in range(30 + 8):
         states.append(json_round_trip(loader.state_dict()))
         truth += digests(loader, 1)
 
-    for place, state in enumerate(states):
+    for place, state in enumerate(states[:30]):
         resumed = loader_of(blend)
         resumed.load_state_dict(state)
-        assert digests(resumed, 30 - place) == truth[place:], f"saved after batch {place}"
+        assert digests(resumed, 8) == truth[place : place + 8], f"saved after batch {place}"
 
 
 @pytest.mark.parametrize("place", [3, STEPS[0], 10, STEPS[1], 19])

@@ -45,8 +45,7 @@ def keys(batches: Any) -> list[Any]:
     return [batch.__key__ for batch in batches]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("make_loader", [get_loader, get_savable_loader])
+@pytest.mark.parametrize(("make_loader", "workers"), [(get_loader, 2), (get_savable_loader, 0)])
 def test_limit_of_repeated_validation_returns_same_batches_every_pass(
     make_loader: Any, workers: int, path: str
 ) -> None:

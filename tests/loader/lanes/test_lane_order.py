@@ -147,7 +147,7 @@ def orders(draw: st.DrawFn) -> SourceOrder:
     return GrownOrder(given, ends) if ends else given[0]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(orders(), st.lists(st.sampled_from([1, 2, 3, 4, 5, 6, 8, 12]), max_size=3), st.integers(0, 10**6))
 def test_lane_splits_repeat_and_miss_no_samples(order: SourceOrder, worlds: list[int], seed: int) -> None:
     job, random = Job(order), Random(seed)
@@ -167,7 +167,7 @@ def test_lane_splits_repeat_and_miss_no_samples(order: SourceOrder, worlds: list
     job.finish()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     SMALL_SIZES, BATCHES, st.lists(st.tuples(st.integers(0, 60), st.sampled_from([3, 5, 6, 8])), min_size=1, max_size=3)
 )
@@ -238,7 +238,7 @@ def test_position_ranges_cover_window_positions_once(order: SourceOrder, first: 
         assert [i for start, stop in rows for i in range(start, stop)] == sorted(set(window.positions.tolist()))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.integers(1, MAX_ELEMENTS // 8),
     st.integers(1, 300),

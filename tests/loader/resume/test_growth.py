@@ -83,14 +83,14 @@ def test_states_saved_after_adoption_resume_exactly_without_option(encoder: Raw,
     grow(root)
     loader = resume_loader(root, state, **options)
     states, expected = [], []
-    for _ in range(30):
+    for _ in range(30 + 8):
         states.append(loader.state_dict())
         expected += digests(loader, 1)
 
     for place in range(0, 30, 3):
         for adopt in (None, "next_epoch"):
             other = resume_loader(root, states[place], adopt=adopt, **options)
-            assert digests(other, 30 - place) == expected[place:], f"saved after batch {place}"
+            assert digests(other, 8) == expected[place : place + 8], f"saved after batch {place}"
 
 
 def test_dataset_can_grow_repeatedly_before_adoption(tmp_path: Path) -> None:
