@@ -238,7 +238,7 @@ def test_position_ranges_cover_window_positions_once(order: SourceOrder, first: 
         assert [i for start, stop in rows for i in range(start, stop)] == sorted(set(window.positions.tolist()))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.integers(1, MAX_ELEMENTS // 8),
     st.integers(1, 300),
