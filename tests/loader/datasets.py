@@ -65,9 +65,11 @@ def a_dataset(
     if templates is None or place_dataset(root) != str(root) or (root.exists() and os.listdir(root)):
         return _prepared(root, shards, options)
     template = templates / hashlib.sha256(repr((shards, sorted(options.items()))).encode()).hexdigest()
-    if not template.exists():
-        _prepared(template, shards, options)
-    shutil.copytree(template, root, dirs_exist_ok=True)
+    if template.exists():
+        shutil.copytree(template, root, dirs_exist_ok=True)
+    else:
+        _prepared(root, shards, options)
+        shutil.copytree(root, template)
     return str(root)
 
 
