@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-import wdsctl
+from tests import sources
 from wdsctl.core.directories import join_beneath, open_folder, resolve_parent
 from wdsctl.core.errors import InputError, StorageError
-
-PACKAGE = Path(wdsctl.__file__).parent
 
 #: Functions that create, change or remove files by path. `open` is checked by its mode.
 WRITES = {
@@ -58,8 +56,7 @@ CONNECTS = {
 }
 
 
-def _is_write(call: ast.Call) -> bool:
-    name = ast.unparse(call.func)
+def _is_write(call: ast.Call, name: str) -> bool:
     if name in WRITES:
         return True
     if name in ("os.open", "open"):
@@ -74,24 +71,17 @@ def _is_write(call: ast.Call) -> bool:
 
 
 def test_only_allowed_modules_write_or_delete_by_path() -> None:
-    found = set()
-    for path in PACKAGE.rglob("*.py"):
-        name = path.relative_to(PACKAGE).as_posix()
-        for node in ast.walk(ast.parse(path.read_text())):
-            is_null = isinstance(node, ast.Call) and "os.devnull" in ast.unparse(node)
-            if isinstance(node, ast.Call) and not is_null and _is_write(node):
-                found.add((name, ast.unparse(node.func)))
+    found = {
+        (module, name)
+        for module, call, name in sources.calls("open(", *(f"{each}(" for each in WRITES))
+        if _is_write(call, name) and "os.devnull" not in ast.unparse(call)
+    }
     assert {(name, what) for name, what in found if name not in ALLOWED} == set()
     assert {name for name, _ in found} == set(ALLOWED)
 
 
 def test_only_listed_modules_open_sqlite_files() -> None:
-    found = {
-        path.relative_to(PACKAGE).as_posix()
-        for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "sqlite3.connect"
-    }
+    found = {module for module, _, name in sources.calls("sqlite3.connect") if name == "sqlite3.connect"}
     assert found == set(CONNECTS)
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests import sources
 from tests.docs.pages import ROOT
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
@@ -34,9 +35,9 @@ def test_commands_in_texts_and_pages_have_their_options() -> None:
 def test_commands_in_hints_have_their_options() -> None:
     options = _options_of_commands()
     found = [
-        f"{path.relative_to(ROOT)}: {words}"
-        for path in _modules()
-        for words in _shell_commands(ast.parse(path.read_text(encoding="utf-8")))
+        f"{module}: {words}"
+        for module in sources.modules_with("shell_command")
+        for words in _shell_commands(sources.tree(module))
         for command in [next((word for word in words if word in options), "")]
         if command and not {word.partition("=")[0] for word in words if word.startswith("--")} <= options[command]
     ]

@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 import wdsctl.loader
+from tests import sources
 from tests.docs.pages import PAGES, ROOT, name_of, prose
 from wdsctl.core import errors
 from wdsctl.core.codes import load_codes
 from wdsctl.core.errors import WdsctlError
 from wdsctl.core.version import VERSION
-
-PACKAGE = sorted((ROOT / "wdsctl").rglob("*.py"))
 
 #: The base of all errors, which is never raised itself.
 BASE_CODE = "WDS000"
@@ -66,7 +65,7 @@ def test_codes_named_on_page_exist(page: Path) -> None:
 
 
 def test_every_code_is_used_and_every_used_code_exists() -> None:
-    used = {code for path in PACKAGE for code in re.findall(r"WDS\d{3}", path.read_text(encoding="utf-8"))}
+    used = {code for text in sources.texts().values() for code in re.findall(r"WDS\d{3}", text)}
 
     assert used - {BASE_CODE} == set(load_codes())
 
@@ -81,10 +80,9 @@ def test_every_error_class_has_documented_code() -> None:
 
 def error_calls() -> Iterator[tuple[str, ast.Call]]:
     """Every call in the package that creates an error by its class name, with its location."""
-    for path in PACKAGE:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ERRORS:
-                yield f"{name_of(path)}:{node.lineno}", node
+    for module, call, name in sources.calls(*(f"{each}(" for each in ERRORS)):
+        if name in ERRORS:
+            yield f"wdsctl/{module}:{call.lineno}", call
 
 
 def test_every_error_is_created_with_hint() -> None:

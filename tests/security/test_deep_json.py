@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 import pytest
 
-import wdsctl
+from tests import sources
 from wdsctl.core.json_text import read_json
-
-PACKAGE = Path(wdsctl.__file__).parent
 
 #: Modules that read only JSON written by wdsctl, or whose callers handle RecursionError.
 ALLOWED = {
@@ -30,11 +27,11 @@ def test_read_json_raises_value_error_for_too_deep_or_long_input(text: str | byt
 
 
 def test_every_json_load_handles_recursion_error() -> None:
-    assert {place for path in sorted(PACKAGE.rglob("*.py")) for place in _unguarded(path)} <= ALLOWED
+    assert {place for place in sources.modules_with("json.load") if _has_unguarded_load(place)} <= ALLOWED
 
 
-def _unguarded(path: Path) -> list[str]:
-    tree = ast.parse(path.read_text())
+def _has_unguarded_load(module: str) -> bool:
+    tree = sources.tree(module)
     guarded = {
         call
         for node in ast.walk(tree)
@@ -42,8 +39,8 @@ def _unguarded(path: Path) -> list[str]:
         for statement in node.body
         for call in ast.walk(statement)
     }
-    return [
-        path.relative_to(PACKAGE).as_posix()
+    return any(
+        call not in guarded
         for call in ast.walk(tree)
-        if isinstance(call, ast.Call) and ast.unparse(call.func) in ("json.load", "json.loads") and call not in guarded
-    ]
+        if isinstance(call, ast.Call) and sources.dotted_name(call.func) in ("json.load", "json.loads")
+    )

@@ -15,7 +15,7 @@ from typing import Any
 import av
 import pytest
 
-import wdsctl
+from tests import sources
 from wdsctl.core.convert.parts import AudioTranscodeOptions, ImageTranscodeOptions
 from wdsctl.core.convert.transcode import AUDIO_ERRORS, IMAGE_ERRORS, transcode_audio, transcode_image
 from wdsctl.core.errors import SampleFailed
@@ -27,8 +27,6 @@ from wdsctl.core.media.kinds import PILLOW_FORMATS
 from wdsctl.core.media.stream import CONTAINER_OPTIONS, DEMUXERS
 from wdsctl.loader.decoding import pillow
 from wdsctl.loader.decoding.av.decoder import AVDecoder, MediaPartDecoder
-
-PACKAGE = Path(wdsctl.__file__).parent
 
 
 def _wav() -> bytes:
@@ -165,20 +163,16 @@ def test_plain_pyav_follows_concat_list(tmp_path: Path, monkeypatch: pytest.Monk
         assert sum(frame.samples for frame in container.decode(audio=0)) == 8000
 
 
-_CALLS = [
-    (path.relative_to(PACKAGE.parent).as_posix(), call)
-    for path in sorted(PACKAGE.rglob("*.py"))
-    for call in ast.walk(ast.parse(path.read_text()))
-    if isinstance(call, ast.Call)
-]
-
-
 def _keyword_value(call: ast.Call, keyword: str) -> str:
     return next((ast.unparse(each.value) for each in call.keywords if each.arg == keyword), "")
 
 
 def test_av_open_calls_use_format_list_and_no_protocols() -> None:
-    calls = [(path, call) for path, call in _CALLS if ast.unparse(call.func) in ("av.open", "av.container.open")]
+    calls = [
+        (path, call)
+        for path, call, name in sources.calls("av.open", "av.container.open")
+        if name in ("av.open", "av.container.open")
+    ]
     readers = [(path, call) for path, call in calls if ast.unparse(call.args[1]) != "'w'"]
 
     assert len(readers) >= 4
@@ -189,7 +183,9 @@ def test_av_open_calls_use_format_list_and_no_protocols() -> None:
 
 
 def test_image_open_calls_use_safe_formats() -> None:
-    calls = [(path, call) for path, call in _CALLS if ast.unparse(call.func) in ("Image.open", "PIL.Image.open")]
+    calls = [
+        (path, call) for path, call, name in sources.calls("Image.open") if name in ("Image.open", "PIL.Image.open")
+    ]
 
     assert len(calls) >= 4
     assert [path for path, call in calls if not _keyword_value(call, "formats")] == []
@@ -200,10 +196,10 @@ def test_image_open_calls_use_safe_formats() -> None:
 
 def test_image_open_table_is_used_in_one_module_only() -> None:
     files = {
-        path.relative_to(PACKAGE).as_posix()
-        for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "Image.OPEN"
+        module
+        for module in sources.modules_with("Image.OPEN")
+        for node in ast.walk(sources.tree(module))
+        if isinstance(node, ast.Subscript) and sources.dotted_name(node.value) == "Image.OPEN"
     }
 
     assert files == {"core/media/image.py"}
