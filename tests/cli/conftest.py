@@ -64,7 +64,13 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def wdsctl() -> Wdsctl:
+def one_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands without `--workers` run their units in the process of the test. Workers take 0.3 s to start."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0}, raising=False)
+
+
+@pytest.fixture
+def wdsctl(one_processor: None) -> Wdsctl:
     def call(*argv: object, stdout: Stream | None = None, stderr: Stream | None = None) -> Result:
         out, err = stdout or Stream(), stderr or Stream()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_dataset, samples, split_by_ratios
+from tests.cli.conftest import one_processor
 from tests.core.dumps import catalog_of
 from wdsctl.cli.main import main
 from wdsctl.core.errors import WdsctlError
@@ -22,9 +23,11 @@ from wdsctl.core.index.index import index
 from wdsctl.loader import get_loader, get_train_dataset
 from wdsctl.loader.loader import Loader
 
+__all__ = ["one_processor"]
+
 Mutate = Callable[[Path, int], None]
 
-pytestmark = pytest.mark.timeout(200)
+pytestmark = [pytest.mark.timeout(200), pytest.mark.usefixtures("one_processor")]
 
 VALUES = (
     None,
@@ -56,8 +59,10 @@ VALUES = (
     "é\x1b[2J",
     "9" * 30,
 )
-VALUE_SEEDS = (0, 9, 12, 17, 20, 30, 35, 63, 82, 83, 84, 105, 119, 132, 147, 152, 237, 238, 395, *range(1000, 1010))
-BYTE_SEEDS = range(30)
+VALUE_SEEDS = (0, 9, 12, 17, 20, 30, 35, 63, 82, 83, 84, 105, 119, 132, 147, 152, 237, 238, 395, *range(1000, 1003))
+BYTE_SEEDS = range(8)
+MORE_VALUE_SEEDS = range(1003, 1010)
+MORE_BYTE_SEEDS = range(8, 30)
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +108,12 @@ def mutate_bytes(path: Path, seed: int) -> None:
 
 @pytest.mark.parametrize(
     ("mutate", "seed"),
-    [*((mutate_values, seed) for seed in VALUE_SEEDS), *((mutate_bytes, seed) for seed in BYTE_SEEDS)],
+    [
+        *((mutate_values, seed) for seed in VALUE_SEEDS),
+        *((mutate_bytes, seed) for seed in BYTE_SEEDS),
+        *(pytest.param(mutate_values, seed, marks=pytest.mark.slow) for seed in MORE_VALUE_SEEDS),
+        *(pytest.param(mutate_bytes, seed, marks=pytest.mark.slow) for seed in MORE_BYTE_SEEDS),
+    ],
 )
 def test_commands_on_mutated_catalog_end_without_traceback(
     intact: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], mutate: Mutate, seed: int

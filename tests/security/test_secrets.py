@@ -11,18 +11,19 @@ import threading
 import traceback
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import cycle
 from pathlib import Path
 
 import pytest
 
 import wdsctl as wdsctl_api
 from tests.build import a_shard
-from tests.cli.conftest import Wdsctl, wdsctl
+from tests.cli.conftest import Wdsctl, one_processor, wdsctl
 from tests.security.test_hostile_output import CANARY, COMMANDS
 from wdsctl.core.errors import InputError
 from wdsctl.loader.runtime.logs import logger
 
-__all__ = ["wdsctl"]
+__all__ = ["one_processor", "wdsctl"]
 
 SECRET = "hunter2hunter2"  # noqa: S105 - of nobody
 SHARD = a_shard({f"{i}.{part}": b"{}" for i in range(4) for part in ("txt", "json")})
@@ -89,14 +90,15 @@ def test_commands_neither_print_nor_store_secrets_of_urls(
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    for url in urls(store):
-        values = dict.fromkeys(("ROOT", "OTHER", "BLEND", "STATE", "CONFIG"), url) | {"DEST": "dest", "DEST2": "d2"}
-        for arguments in COMMANDS[command]:
+    formats = cycle(((), ("--debug",), ("--json",)))  # each command line has each format, with a third of the URLs
+    for arguments in COMMANDS[command]:
+        next(formats)
+        for url in urls(store):
+            values = dict.fromkeys(("ROOT", "OTHER", "BLEND", "STATE", "CONFIG"), url) | {"DEST": "dest", "DEST2": "d2"}
             command_line = [values.get(word, word).replace(CANARY, url) for word in arguments]
-            for extra in ((), ("--debug",), ("--json",)):
-                result = wdsctl(*command.split(), *command_line, *extra)
-                assert SECRET not in result.stdout + result.stderr
-                assert "wdsctl has a bug" not in result.stderr
+            result = wdsctl(*command.split(), *command_line, *next(formats))
+            assert SECRET not in result.stdout + result.stderr
+            assert "wdsctl has a bug" not in result.stderr
     for path in tmp_path.rglob("*"):
         assert SECRET not in path.name
         assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
