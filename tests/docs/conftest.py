@@ -20,6 +20,7 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("WDSCTL_CATALOG", "WDSCTL_DEBUG", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0}, raising=False)  # no worker processes by default
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -78,7 +79,8 @@ def test_concurrent_prepares_of_same_destination_are_serialized(
     command = [sys.executable, "-m", "wdsctl", "prepare", str(raw), dest, *_OPTIONS]
     store = running_store("moto")
     with FaultProxy(store.endpoint) as proxy, in_use(store.through(proxy.url)):
-        proxy.set_faults(Fault(method="PUT", path=r"\.tar", delay_seconds=8.0, skip=1))
+        may_continue = threading.Event()
+        proxy.set_faults(Fault(method="PUT", path=r"\.tar", before=lambda: may_continue.wait(100) and None, skip=1))
         first = children.Popen(
             command,
             env={**os.environ, "XDG_DATA_HOME": str(tmp_path / "one")},
@@ -90,6 +92,7 @@ def test_concurrent_prepares_of_same_destination_are_serialized(
             time.sleep(0.02)
         second = run_command(tmp_path / "two", *command[3:])
         proxy.set_faults()
+        threading.Timer(1.0, may_continue.set).start()  # until then, the third waits
         third = run_command(tmp_path / "three", *command[3:], "--wait", "200", "--json")
         stderr = first.communicate()[1]
 

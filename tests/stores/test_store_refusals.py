@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import some_shards
+from tests.cli.conftest import one_processor
 from tests.core.raw_folders import a_folder
 from tests.full_disk import files_of_at_most
 from tests.machines import forget_pulls
@@ -18,6 +19,10 @@ from tests.stores.proxy import Fault, FaultProxy
 from tests.stores.servers import Store, forget_filesystems, in_use
 from wdsctl.cli.main import main
 from wdsctl.core.storage.objects import ObjectStore
+
+__all__ = ["one_processor"]
+
+pytestmark = pytest.mark.usefixtures("one_processor")
 
 
 @pytest.fixture

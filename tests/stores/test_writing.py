@@ -10,13 +10,13 @@ import pytest
 from tests.core.raw_folders import a_folder, shards
 from tests.prepare_requests import prepare_request
 from wdsctl.core.prepare.prepare import prepare
-from wdsctl.core.storage.objects import ObjectStore
+from wdsctl.core.storage.objects import PART_BYTES, ObjectStore
 from wdsctl.core.storage.remote import FsspecStorage
 
 
 def test_multipart_upload_appears_only_when_finished(store_folder: str) -> None:
     store, url = ObjectStore(store_folder), f"{store_folder}/large"
-    data = os.urandom(40 << 20)
+    data = os.urandom(PART_BYTES + 2_000_000)
     with store.open_upload(url) as upload:
         for start in range(0, len(data), 1_000_003):
             upload.write(data[start : start + 1_000_003])
@@ -33,7 +33,7 @@ def test_multipart_upload_appears_only_when_finished(store_folder: str) -> None:
 def test_aborted_upload_leaves_nothing(store_folder: str) -> None:
     store, url = ObjectStore(store_folder), f"{store_folder}/large"
     with store.open_upload(url) as upload:
-        upload.write(os.urandom(40 << 20))
+        upload.write(os.urandom(PART_BYTES + 2_000_000))
     assert store.stat(url) is None
     assert store.pending(store_folder) == []
 
