@@ -70,7 +70,9 @@ def one_processor(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def wdsctl(one_processor: None) -> Wdsctl:
+def wdsctl(monkeypatch: pytest.MonkeyPatch) -> Wdsctl:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0}, raising=False)  # as `one_processor`
+
     def call(*argv: object, stdout: Stream | None = None, stderr: Stream | None = None) -> Result:
         out, err = stdout or Stream(), stderr or Stream()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

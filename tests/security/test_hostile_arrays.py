@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,11 +43,10 @@ def set_all(value: int) -> Change:
     return change
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> str:
-    """A dataset of two shards of one layout and one of another."""
+@pytest.fixture(scope="module")
+def intact(tmp_path_factory: pytest.TempPathFactory) -> str:
     root = a_dataset(
-        tmp_path / "data",
+        tmp_path_factory.mktemp("intact") / "data",
         {
             "a.tar": samples(0, 8, "bin", "txt"),
             "b.tar": samples(8, 8, "bin", "txt"),
@@ -56,6 +56,12 @@ def root(tmp_path: Path) -> str:
     index(root)
     split_by_ratios(root, {"train": 1})
     return root
+
+
+@pytest.fixture
+def root(intact: str, tmp_path: Path) -> str:
+    """A dataset of two shards of one layout and one of another."""
+    return shutil.copytree(intact, str(tmp_path / "data"))
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import threading
@@ -29,12 +30,17 @@ from wdsctl.core.views.sql import sql
 pytestmark = pytest.mark.timeout(120)
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> str:
-    root = some_shards(tmp_path / "data", 2)
+@pytest.fixture(scope="module")
+def intact(tmp_path_factory: pytest.TempPathFactory) -> str:
+    root = some_shards(tmp_path_factory.mktemp("intact") / "data", 2)
     index(root)
     split_by_ratios(root, {"train": 1, "val": 1})
     return root
+
+
+@pytest.fixture
+def root(intact: str, tmp_path: Path) -> str:
+    return shutil.copytree(intact, str(tmp_path / "data"))
 
 
 def ledger_of(root: str) -> Path:

@@ -22,7 +22,7 @@ import pytest
 from rich.console import Console
 from typer.main import get_command
 
-from tests.cli.conftest import Stream, Wdsctl, one_processor, wdsctl
+from tests.cli.conftest import Stream, Wdsctl, wdsctl
 from wdsctl.cli.app import build_full_app
 from wdsctl.cli.commands.get import PlainTextFilter
 from wdsctl.cli.progress import BarProgress, LineProgress, PhaseProgress
@@ -31,7 +31,7 @@ from wdsctl.core.dataset.lock import LockHolder
 from wdsctl.core.errors import InputError, WdsctlError
 from wdsctl.loader.runtime.logs import logger
 
-__all__ = ["one_processor", "wdsctl"]
+__all__ = ["wdsctl"]
 
 RAW = "\x1b\x07\x08\x9b\u202e\u2066\u061c\u200b\r"
 #: ESC sequences that set a title and clear the screen, BEL, C1, bidi, zero width, CR, backspace, a forged line.

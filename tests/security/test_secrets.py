@@ -18,12 +18,12 @@ import pytest
 
 import wdsctl as wdsctl_api
 from tests.build import a_shard
-from tests.cli.conftest import Wdsctl, one_processor, wdsctl
+from tests.cli.conftest import Wdsctl, wdsctl
 from tests.security.test_hostile_output import CANARY, COMMANDS
 from wdsctl.core.errors import InputError
 from wdsctl.loader.runtime.logs import logger
 
-__all__ = ["one_processor", "wdsctl"]
+__all__ = ["wdsctl"]
 
 SECRET = "hunter2hunter2"  # noqa: S105 - of nobody
 SHARD = a_shard({f"{i}.{part}": b"{}" for i in range(4) for part in ("txt", "json")})

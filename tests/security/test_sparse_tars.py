@@ -9,10 +9,15 @@ import pytest
 
 from tests.build import a_dataset
 from wdsctl.core.index.index import index
+from wdsctl.core.shards import tar_members
 
 
 @pytest.mark.parametrize("end", [b"", b"x" * 512])
-def test_index_does_not_read_sparse_hole_after_end_of_tar(tmp_path: Path, end: bytes) -> None:
+def test_index_does_not_read_sparse_hole_after_end_of_tar(
+    tmp_path: Path, end: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert tar_members.MAX_PADDING_BYTES <= 1 << 30
+    monkeypatch.setattr(tar_members, "MAX_PADDING_BYTES", 1 << 25)
     root = a_dataset(tmp_path, {"a.tar": {"0.txt": b"text"}})
     with (tmp_path / "a.tar").open("r+b") as file:
         file.truncate(1 << 40)

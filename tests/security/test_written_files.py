@@ -313,18 +313,18 @@ while not os.path.exists(trash + "/end"):
         os.mkdir(path)
 print(flips)
 """
-SECONDS = 3.0
+LENGTHS = (0.7, pytest.param(3.0, marks=pytest.mark.slow))  # seconds of a race
 MIN_FLIPS = 100  # minimum number of flips during a test
 
 
 @contextmanager
-def flip_folder(path: Path, victim: Path) -> Iterator[Callable[[Callable[[], object]], None]]:
+def flip_folder(path: Path, victim: Path, seconds: float) -> Iterator[Callable[[Callable[[], object]], None]]:
     """Flip a folder in another process. Yields a function that repeats an action and ignores wdsctl's errors."""
     trash = path.with_name(f"{path.name}-trash")
     trash.mkdir()
 
     def repeat(action: Callable[[], object]) -> None:
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             with suppress(WdsctlError):
                 action()
@@ -347,14 +347,15 @@ def _replace_by_link(folder: Path, victim: Path) -> None:
     os.symlink(victim, folder)
 
 
-def test_nothing_is_written_outside_while_wdsctl_folder_is_swapped_with_link(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seconds", LENGTHS)
+def test_nothing_is_written_outside_while_wdsctl_folder_is_swapped_with_link(tmp_path: Path, seconds: float) -> None:
     root, victim = a_prepared_dataset(tmp_path / "d"), tmp_path / "victim"
     shutil.copytree(root / ".wdsctl", victim)
     for name in FOLDERS:
         (victim / name).mkdir(exist_ok=True)
         (victim / name / "theirs").write_bytes(b"theirs")
     before = snapshot(victim)
-    with flip_folder(root / ".wdsctl", victim) as repeat:
+    with flip_folder(root / ".wdsctl", victim, seconds) as repeat:
         repeat(lambda: index(str(root), rebuild=True))
         repeat(lambda: prepare(str(root), None, PrepareRequest(split=None)))
     # SQLite itself creates the ledger's journal by path; decision 31 describes this remaining gap.
@@ -362,19 +363,21 @@ def test_nothing_is_written_outside_while_wdsctl_folder_is_swapped_with_link(tmp
     assert snapshot(victim) == before
 
 
-def test_nothing_is_written_outside_while_shard_folder_is_swapped_with_link(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seconds", LENGTHS)
+def test_nothing_is_written_outside_while_shard_folder_is_swapped_with_link(tmp_path: Path, seconds: float) -> None:
     raw = a_folder(tmp_path / "raw", samples(0, 40))
     (tmp_path / "d" / "sub").mkdir(parents=True)
     victim = a_victim(tmp_path / "victim")
     before = snapshot(victim)
     options = PrepareRequest(template="sub/shard-{index:06d}.tar", shard_samples=2)
-    with flip_folder(tmp_path / "d" / "sub", victim) as repeat:
+    with flip_folder(tmp_path / "d" / "sub", victim, seconds) as repeat:
         repeat(lambda: prepare(raw, str(tmp_path / "d"), options))
         repeat(lambda: write_shard(str(tmp_path / "d" / "sub" / "a.tar"), raw, []))
     assert snapshot(victim) == before
 
 
-def test_file_functions_write_nothing_outside_while_folder_is_swapped(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seconds", LENGTHS)
+def test_file_functions_write_nothing_outside_while_folder_is_swapped(tmp_path: Path, seconds: float) -> None:
     folder, victim = tmp_path / "d" / "here", a_victim(tmp_path / "victim")
     folder.mkdir(parents=True)
     before = snapshot(victim)
@@ -389,7 +392,7 @@ def test_file_functions_write_nothing_outside_while_folder_is_swapped(tmp_path: 
             draft.publish()
         remove_tree(str(folder / "columns"))
 
-    with flip_folder(folder, victim) as repeat:
+    with flip_folder(folder, victim, seconds) as repeat:
         repeat(action)
     assert snapshot(victim) == before
 

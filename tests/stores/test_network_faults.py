@@ -20,9 +20,9 @@ from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import WdsctlError
 from wdsctl.core.storage.remote_errors import RetryPolicy
 
-SAMPLES = 60
+SAMPLES = 24
 PAUSE_BEFORE = RetryPolicy.pause_before  # with the real pauses, unlike in the other tests
-BATCHES = 20  # more than an epoch of batches of four
+BATCHES = 8  # more than an epoch of batches of four
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def proxy(
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return a_dataset(tmp_path_factory.mktemp("data") / "local", SAMPLES, shard_samples=20)
+    return a_dataset(tmp_path_factory.mktemp("data") / "local", SAMPLES, shard_samples=8)
 
 
 @pytest.fixture

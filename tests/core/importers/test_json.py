@@ -164,4 +164,4 @@ def test_json_memory_is_independent_of_item_count(tmp_path: Path) -> None:
             tracemalloc.stop()
         return peak_bytes
 
-    assert peak(40_000) < peak(10_000) + 300_000
+    assert peak(20_000) < peak(10_000) + 300_000

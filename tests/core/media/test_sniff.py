@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.build import an_image
@@ -209,6 +209,7 @@ def test_sniff_classifies_truncated_number_as_text() -> None:
     assert sniff(b"17", size=30) == SniffedContent("text", "utf-8")
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(st.text(), JSON_VALUES, min_size=1), st.booleans(), st.data())
 def test_sniff_detects_truncated_json_object(value: dict[str, object], is_ascii: bool, data: st.DataObject) -> None:
     whole = json.dumps(value, ensure_ascii=is_ascii).encode("utf-8", "replace")
