@@ -42,7 +42,7 @@ def test_syntax_check_refuses_newer_syntax() -> None:
 @pytest.mark.skipif(MINIMUM >= (3, 11), reason="named tuples may be generic")
 def test_named_tuples_have_no_other_base() -> None:
     texts = {
-        path.name: text
+        path: text
         for folder in ("wdsctl", "examples")
         for path in (ROOT / folder).rglob("*.py")
         if "NamedTuple" in (text := path.read_text("utf-8"))

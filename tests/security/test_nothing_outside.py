@@ -289,7 +289,7 @@ def test_training_on_hostile_dataset_stays_inside_and_hostile_blends_are_refused
         "splits: {train: {join: [{path: data}, {path: data}], joiner: 'os:system'}}",
         "splits: {train: {join: [{path: data}, {path: data}], joiner: 'joined:run'}}",
     )
-    programs = [("LOADING", str(root), workers) for workers in ("0", "2")]
+    programs: list[Sequence[str]] = [("LOADING", str(root), workers) for workers in ("0", "2")]
     for number, blend in enumerate(blends):
         path = world.inside / f"blend{number}.yaml"
         path.write_text(blend)

@@ -80,7 +80,11 @@ def test_concurrent_prepares_of_same_destination_are_serialized(
     store = running_store("moto")
     with FaultProxy(store.endpoint) as proxy, in_use(store.through(proxy.url)):
         may_continue = threading.Event()
-        proxy.set_faults(Fault(method="PUT", path=r"\.tar", before=lambda: may_continue.wait(100) and None, skip=1))
+
+        def wait_for_second() -> None:
+            may_continue.wait(100)
+
+        proxy.set_faults(Fault(method="PUT", path=r"\.tar", before=wait_for_second, skip=1))
         first = children.Popen(
             command,
             env={**os.environ, "XDG_DATA_HOME": str(tmp_path / "one")},
