@@ -68,6 +68,11 @@ class Popen(subprocess.Popen[Any]):
         self.pid = self._read_number()
         self._child_created = True
 
+    def _is_readable(self, timeout: float | None) -> bool:
+        poll = select.poll()  # unlike `select`, for descriptors of any number
+        poll.register(self._status, select.POLLIN)  # type: ignore[arg-type]
+        return bool(poll.poll(None if timeout is None else 1000 * timeout))
+
     def _read_number(self) -> int:
         assert self._status
         data = self._status.read(4)
@@ -87,7 +92,7 @@ class Popen(subprocess.Popen[Any]):
 
     def _wait_for_status(self, timeout: float | None) -> int | None:
         with self._waitpid_lock:  # type: ignore[attr-defined]
-            if self.returncode is None and self._status and select.select([self._status], [], [], timeout)[0]:
+            if self.returncode is None and self._status and self._is_readable(timeout):
                 self.returncode = os.waitstatus_to_exitcode(self._read_number())
                 self._status.close()
             return self.returncode

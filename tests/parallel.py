@@ -118,7 +118,7 @@ class _Controller:
         process.fork(self._session)
 
     def _end_processes(self) -> None:
-        """Wait for the processes, which have been told to end, or whose connection is closed now."""
+        """Wait for the processes, which end when they have no more tests or connection."""
         for process in self._processes:
             process.close(time.monotonic() + _EXIT_SECONDS)
 

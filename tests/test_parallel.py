@@ -69,7 +69,7 @@ def test_test_that_ends_its_process_has_failed_and_others_still_run(folder: Path
     assert "the process of this test has ended with exit code 7" in output
 
 
-def test_first_failure_ends_run_if_asked_to(folder: Path) -> None:
+def test_option_x_ends_run_at_first_failure(folder: Path) -> None:
     (folder / "test_first.py").write_text(
         "import pytest\ndef test_fails(): assert 0\n@pytest.mark.parametrize('i', range(500))\ndef test_passes(i): pass"
     )
