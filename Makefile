@@ -5,8 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EXAMPLES := $(VENV)/.examples
-# Tests wait for other processes, so 2 cores are busy with 3 of them. Together they take up to 5 GB of memory.
-TEST_PROCESSES ?= 3
+# Tests wait for other processes, so 2 cores are busy with 4 of them. Together they take up to 6 GB of memory.
+TEST_PROCESSES ?= 4
 # Order of the tests and examples of random tests: the same in every run, unless another seed is given.
 SEED ?= 1
 PYTEST := $(BIN)/python -m pytest --processes $(TEST_PROCESSES) --seed $(SEED)

@@ -46,6 +46,8 @@ _MEMORY, _MEMORY_BYTES = "/dev/shm", 8 << 30  # noqa: S108 - pytest creates a fo
 
 def pytest_configure(config: pytest.Config) -> None:
     """Put the temporary folders into memory: half of the time of small tests is waiting for the disk's fsync."""
+    if config.getoption("quick"):
+        settings.load_profile("quick")
     if config.option.markexpr != "slow" and os.path.isdir(_MEMORY) and shutil.disk_usage(_MEMORY).free > _MEMORY_BYTES:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", _MEMORY)
 
@@ -65,8 +67,12 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 
 # The time of an example depends on the machine and its load only, so it has no deadline.
-settings.register_profile("any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any machine")
+# Examples beyond these repeat kinds: another seed (`make test SEED=2`) draws others.
+for _name, _examples in (("quick", 20), ("full", 50)):
+    settings.register_profile(
+        _name, settings(), deadline=None, max_examples=_examples, suppress_health_check=[HealthCheck.too_slow]
+    )
+settings.load_profile("full")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,4 +1,4 @@
-"""Runs tests in several processes, which are forks of the one that has collected them: `pytest --processes 3`.
+"""Runs tests in several processes, which are forks of the one that has collected them: `pytest --processes 4`.
 
 Collecting the tests and importing torch takes half a minute, so it happens once. A process runs the tests of a module
 in chunks, because they share fixtures, and helps with another module when none is left that nobody has begun.
