@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests import children
 
@@ -42,13 +43,15 @@ def environment(moment: Moment, counted: Path) -> dict[str, str]:
     }
 
 
-def run_and_kill(command: Sequence[str | Path], moment: Moment, counted: Path) -> bool:
+def run_and_kill(
+    command: Sequence[str | Path], moment: Moment, counted: Path, start: type[subprocess.Popen[Any]] = children.Popen
+) -> bool:
     """Run the command up to that moment, and until its workers have ended. False if it succeeded before.
 
     Another exit code fails the test, as do workers that stay alive.
     """
     env = environment(moment, counted)
-    process = children.Popen(command, env=env, stdout=subprocess.DEVNULL, start_new_session=True)
+    process = start(command, env=env, stdout=subprocess.DEVNULL, start_new_session=True)
     code = process.wait()
     assert code in (0, -signal.SIGKILL)
     deadline = time.monotonic() + _TIMEOUT_SECONDS

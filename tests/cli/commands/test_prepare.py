@@ -12,6 +12,7 @@ import termios
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -176,7 +177,9 @@ def test_prepare_option_defaults_match_prepare_request() -> None:
 def test_prepare_on_terminal_prompts_and_prints_equivalent_command(
     wdsctl: Wdsctl, photos: Path, tmp_path: Path
 ) -> None:
-    screen = run_in_terminal(["prepare", "photos"], tmp_path, [("shards", ""), ("split", "2,1")])
+    dialogue = [("shards", ""), ("split", "2,1")]
+    # A fresh Python, unlike in other tests of terminals.
+    screen = run_in_terminal(["prepare", "photos"], tmp_path, dialogue, starter=subprocess.Popen)
 
     assert "(photos-shards)" in screen or "[photos-shards]" in screen
     assert max(len(line) for line in screen.splitlines() if "\x1b" not in line) <= 80
@@ -274,10 +277,17 @@ def add_unused_texts(photos: Path) -> None:
         text.with_suffix(".fr.txt").write_bytes(b"un chat")
 
 
-def run_in_terminal(argv: list[str], cwd: Path, dialogue: list[tuple[str, str]], *, code: int = 0) -> str:
+def run_in_terminal(
+    argv: list[str],
+    cwd: Path,
+    dialogue: list[tuple[str, str]],
+    *,
+    code: int = 0,
+    starter: type[subprocess.Popen[Any]] = children.Popen,
+) -> str:
     """The output on a terminal; at each question of `dialogue`, its answer is typed."""
     controller, terminal = os.openpty()
-    process = children.Popen(
+    process = starter(
         [sys.executable, "-m", "wdsctl", *argv],
         stdin=terminal,
         stdout=terminal,
