@@ -31,11 +31,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # No user's configuration affects a test or the processes that it starts.
 for _name in [name for name in os.environ if name.startswith("WDSCTL_")]:
     del os.environ[_name]
-# The programs that tests start buffer their output, as those of users do.
-os.environ.pop("PYTHONUNBUFFERED", None)
 # Nor does a coding agent that runs the tests.
 for _name in AGENT_VARIABLES:
     os.environ.pop(_name, None)
+# The programs that tests start buffer their output, as those of users do.
+os.environ.pop("PYTHONUNBUFFERED", None)
 # gcsfs asks for the type of a bucket over gRPC, which no emulator supports; it reads this variable at import.
 os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
 os.environ["XDG_CONFIG_HOME"] = os.path.join(tempfile.gettempdir(), "wdsctl-tests-have-no-configuration")
@@ -53,7 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 #: Without one of these, the test files that import it are skipped.
-_OPTIONAL = r"No module named '(pyarrow|webdataset|torch|jupyter_client|ipykernel|moto|flask|ray|regex)\b"
+_OPTIONAL = r"No module named '(pyarrow|webdataset|jupyter_client|ipykernel|moto|flask|ray)\b"
 
 
 @pytest.hookimpl(wrapper=True)
