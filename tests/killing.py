@@ -88,5 +88,6 @@ def kill_after_random_delay(command: Sequence[str | Path], most: float, rng: ran
     """Kill the command and its workers after at most `most` seconds; nothing can be asserted about the moment."""
     process = children.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
     time.sleep(rng.uniform(0, most))
-    os.killpg(process.pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):  # it has ended before
+        os.killpg(process.pid, signal.SIGKILL)
     process.wait()

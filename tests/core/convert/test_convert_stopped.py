@@ -153,7 +153,7 @@ def test_conversion_killed_by_timer_ends_with_same_bytes(tmp_path: Path, layout:
     rng = random.Random(5)
     for _ in range(2):
         for _ in range(3):
-            kill_after_random_delay([*command, str(dest), layout], 1.4, rng)
+            kill_after_random_delay([*command, str(dest), layout], 1.0, rng)
             assert has_only_complete_files(dest)
         children.run([*command, str(dest), layout], check=True)
         assert files(dest) == files(tmp_path / "whole")

@@ -85,7 +85,7 @@ def test_rerun_after_kill_at_random_time_gives_same_bytes(tmp_path: Path, worker
     write(source, tmp_path / "truth", PrepareRequest(shard_samples=20))
     rng = random.Random(workers)
     for _ in range(4):
-        kill_after_random_delay(build_command(source, dest, workers), 1.5, rng)
+        kill_after_random_delay(build_command(source, dest, workers), 1.1, rng)
         check_rerun(source, dest, shards(tmp_path / "truth"), 3 - workers)
         shutil.rmtree(dest)
 

@@ -273,11 +273,11 @@ def test_rerun_after_kill_at_random_time_makes_same_shards(tmp_path: Path) -> No
     command = [sys.executable, "-m", "wdsctl", "repair", root, "--workers", "2", "--quiet"]
     rng = random.Random(7)
     for _ in range(4):
-        kill_after_random_delay([*command, str(tmp_path / "fixed")], 1.6, rng)
+        kill_after_random_delay([*command, str(tmp_path / "fixed")], 1.2, rng)
         check_copies(tmp_path / "fixed", expected)
     assert read_copies(repair(root, request_to(tmp_path))) == expected
     for _ in range(4):
-        kill_after_random_delay([*command, "--in-place", "--yes"], 1.6, rng)
+        kill_after_random_delay([*command, "--in-place", "--yes"], 1.2, rng)
         check_old_or_new(root, files, expected)
     repair(root, RepairRequest(in_place=True))
     assert {name: Path(root, name).read_bytes() for name in files} == expected
