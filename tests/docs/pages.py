@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from dataclasses import dataclass
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -68,3 +71,14 @@ def commands(block: Block) -> list[list[str]]:
     """The words of each command of a shell block."""
     lines = block.text.replace("\\\n", " ").splitlines()
     return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+def load_script(name: str) -> ModuleType:
+    """The module `docs/NAME.py`, which is a script."""
+    spec = spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module

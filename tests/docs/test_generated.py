@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from tests import children
-from tests.docs.pages import ROOT
+from tests.docs.pages import ROOT, load_script
 from wdsctl.cli.app import build_full_app
 from wdsctl.core.catalog import schema
 from wdsctl.core.catalog.open_catalog import VIEWS
@@ -21,13 +20,7 @@ SCRIPT = ROOT / "docs" / "generate.py"
 
 @pytest.fixture(scope="module")
 def generator() -> ModuleType:
-    spec = spec_from_file_location("generate_docs", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_script("generate")
 
 
 def test_generated_pages_are_up_to_date() -> None:

@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Mapping
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from tests.docs.pages import ROOT
-
-
-def load_script(name: str) -> ModuleType:
-    spec = spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
+from tests.docs.pages import load_script
 
 FACE = {"a/__init__.py": "from p.a.one import x", "a/one.py": "from p.a.two import x", "a/two.py": "x = 1"}
 

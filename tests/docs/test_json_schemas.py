@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -10,19 +8,13 @@ from typing import Any
 import pytest
 
 from tests.cli.json_schema import find_mismatch
-from tests.docs.pages import ROOT
+from tests.docs.pages import ROOT, load_script
 from wdsctl.cli.app import build_full_app
 
 
 @pytest.fixture(scope="module")
 def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("json_schemas", ROOT / "docs" / "json_schemas.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["json_schemas"] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_script("json_schemas")
 
 
 def test_schemas_are_up_to_date(generator: ModuleType) -> None:
