@@ -5,6 +5,7 @@ torchrun --nproc-per-node 2 examples/integrations/train_ddp.py shards run
 
 from __future__ import annotations
 
+import argparse
 import os
 from itertools import islice
 
@@ -19,6 +20,12 @@ from wdsctl.loader import get_loader
 def main() -> None:
     args = arguments("Train with DistributedDataParallel.")
     distributed.init_process_group("gloo")
+    train(args)
+    distributed.barrier()  # no rank ends while another one still communicates
+    distributed.destroy_process_group()  # not before the model is gone: torch may hang if it is freed later
+
+
+def train(args: argparse.Namespace) -> None:
     per_step = BATCHES_PER_STEP // distributed.get_world_size()
     model = DistributedDataParallel(NextByte())
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
@@ -49,8 +56,6 @@ def main() -> None:
                 torch.save({"model": model.state_dict(), "loader": states, "step": step}, f"{path}.new")
                 os.replace(f"{path}.new", path)
         report(step, float(mean), args.die_at)
-    distributed.barrier()  # no rank ends while another one still communicates
-    distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ torchrun --nproc-per-node 2 examples/integrations/train_nemo_automodel.py shards
 
 from __future__ import annotations
 
+import argparse
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +26,12 @@ from wdsctl.loader.integrations.torchdata import IterableBatches
 def main() -> None:
     args = arguments("Train with NeMo AutoModel's loader and checkpoints.")
     distributed.init_process_group("gloo")
+    train(args)
+    distributed.barrier()  # no rank ends while another one still communicates
+    distributed.destroy_process_group()  # not before the model is gone: torch may hang if it is freed later
+
+
+def train(args: argparse.Namespace) -> None:
     rank, world = distributed.get_rank(), distributed.get_world_size()
     per_step = BATCHES_PER_STEP // world
     model = DistributedDataParallel(NextByte())
@@ -71,8 +78,6 @@ def main() -> None:
                 torch.save(model.state_dict(), folder / "model.pt")
             distributed.barrier()
         report(step, float(mean), args.die_at)
-    distributed.barrier()  # no rank ends while another one still communicates
-    distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ torchrun --nproc-per-node 2 examples/integrations/train_transformers.py shards r
 
 from __future__ import annotations
 
+import argparse
+import gc
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,14 @@ class PrintLoss(TrainerCallback):  # type: ignore[misc]
 
 def main() -> None:
     args = arguments("Train with transformers.")
+    train(args)
+    gc.collect()  # trainer and model refer to each other
+    if distributed.is_initialized():
+        distributed.barrier()  # no rank ends while another one still communicates
+        distributed.destroy_process_group()  # not before the model is gone: torch may hang if it is freed later
+
+
+def train(args: argparse.Namespace) -> None:
     Path(args.folder).mkdir(parents=True, exist_ok=True)
     settings: dict[str, Any] = {"report_to": [], "disable_tqdm": True, "use_cpu": True}
     options = TrainingArguments(args.folder, max_steps=args.steps, save_steps=SAVE_EVERY, logging_steps=1, **settings)
@@ -47,9 +57,6 @@ def main() -> None:
         NextByte(), options, train_dataset=partial(training_data, args.dataset), callbacks=[PrintLoss(args.die_at)]
     )
     trainer.train(resume_from_checkpoint=get_last_checkpoint(args.folder))
-    if distributed.is_initialized():
-        distributed.barrier()  # no rank ends while another one still communicates
-        distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -27,6 +27,12 @@ LANES = 4  # one, two or four ranks get the same packs, in the same order
 def main(argv: list[str] | None = None) -> int:
     arguments = parse(argv)
     start_ranks()
+    train(arguments)
+    dist.destroy_process_group()  # not before the model is gone: torch may hang if it is freed later
+    return 0
+
+
+def train(arguments: argparse.Namespace) -> None:
     processor = AutoProcessor.from_pretrained(arguments.processor)
     dataset = get_train_dataset(
         arguments.dataset,
@@ -50,9 +56,6 @@ def main(argv: list[str] | None = None) -> int:
                 save(arguments.checkpoint, step, model, optimizer, loader)
             if step >= arguments.steps:
                 break
-    dist.barrier()  # gloo may hang at the exit of a process that has just saved, and nothing comes after the save
-    dist.destroy_process_group()
-    return 0
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:

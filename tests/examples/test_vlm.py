@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import sys
 from pathlib import Path
@@ -180,6 +181,21 @@ def test_page_shows_code_of_example() -> None:
     for block in page_blocks:
         missing = [line for line in block.text.splitlines() if line.strip() and line.strip() not in code]
         assert missing == [], str(block)
+
+
+def test_models_do_not_outlive_their_process_group() -> None:
+    """Where gloo frees a group with the model, torch waits for a thread that waits for Python's lock."""
+    scripts = [*EXAMPLES.rglob("*.py"), ROOT / "wdsctl/core/init/templates/loop.py.txt"]
+    found = 0
+    for script in scripts:
+        for function in ast.walk(ast.parse(script.read_text(encoding="utf-8"))):
+            if isinstance(function, ast.FunctionDef):
+                calls = [ast.unparse(call.func) for call in ast.walk(function) if isinstance(call, ast.Call)]
+                models = {"DistributedDataParallel", "ByteTrainer"} & set(calls)
+                found += bool(models)
+                assert not (models and "distributed.destroy_process_group" in calls), script
+                assert not (models and "dist.destroy_process_group" in calls), script
+    assert found >= 5
 
 
 @pytest.mark.slow
