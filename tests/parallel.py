@@ -7,6 +7,7 @@ in chunks, because they share fixtures, and helps with another module when none 
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import signal
@@ -158,6 +159,7 @@ class _Process:
 def _run_tests(session: pytest.Session, connection: Connection, number: int) -> None:
     """Run the tests that the controller hands out, then end this process."""
     code = 0
+    atexit._clear()  # what is registered so far is for the controller
     try:
         _own_resources(session.config, number)
         session.config.pluginmanager.register(_Reports(session.config, connection))
@@ -173,6 +175,7 @@ def _run_tests(session: pytest.Session, connection: Connection, number: int) -> 
         sys.excepthook(*sys.exc_info())
         code = 3
     finally:
+        atexit._run_exitfuncs()
         os._exit(code)
 
 

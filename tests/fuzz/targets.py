@@ -6,9 +6,11 @@ inputs, built here or read from `seeds/NAME/sound-*`, and files with former find
 
 from __future__ import annotations
 
+import atexit
 import io
 import json
 import os
+import shutil
 import tarfile
 import tempfile
 from collections.abc import Callable, Sequence
@@ -64,8 +66,10 @@ class Target:
 
 @cache
 def _folder() -> str:
-    """A folder in memory if possible, as targets write thousands of files a second."""
-    return tempfile.mkdtemp(prefix="wdsctl-fuzz-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)  # noqa: S108
+    """A folder in memory if possible, as targets write thousands of files a second. It is removed at the exit."""
+    folder = tempfile.mkdtemp(prefix="wdsctl-fuzz-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)  # noqa: S108
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _file(name: str, data: bytes) -> str:
