@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from wdsctl.core.errors import PermissionDenied, StorageError
-from wdsctl.core.files import replace_atomically, set_aside, write_atomically, write_text
+from wdsctl.core.files import replace_atomically, set_aside, write_atomically, write_pieces, write_text
 
 
 def test_write_text_replaces_file_and_leaves_no_draft(tmp_path: Path) -> None:
@@ -29,6 +30,22 @@ def test_failed_write_keeps_old_content(tmp_path: Path, durable: bool) -> None:
         Path(draft).write_text("half" * (1 // len(draft[:0])))
     assert path.read_text() == "first"
     assert os.listdir(tmp_path) == ["a.txt"]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_durable_file_is_synced_before_it_gets_its_name_and_folder_after(
+    tmp_path: Path, durable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.txt"
+    synced: list[tuple[str, bool]] = []  # what, and whether the file had its name
+
+    def note_sync(handle: int) -> None:
+        synced.append(("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file", path.exists()))
+
+    monkeypatch.setattr(os, "fsync", note_sync)
+    write_pieces(str(path), [b"whole"], durable=durable)
+
+    assert synced == ([("file", False), ("folder", True)] if durable else [])
 
 
 def test_concurrent_writers_do_not_interfere_and_last_to_finish_wins(tmp_path: Path) -> None:
