@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import a_dataset, a_scan, a_shard, samples
+from tests.build import a_dataset, a_scan, a_shard, samples, some_shards
 from tests.core.dumps import query
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.splits import SplitShard
-from wdsctl.core.catalog.stage import open_draft
+from wdsctl.core.catalog.stage import CatalogStage, open_draft
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.dataset.lock import hold_lock
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.index.catalog_check import orphan_problems
+from wdsctl.core.index.index import index
 from wdsctl.core.offsets.read import ShardColumns
 from wdsctl.core.shards.list import ShardFile
 from wdsctl.core.split_rules.rule import SplitRule
@@ -194,3 +197,17 @@ def test_draft_is_dropped_if_before_publish_fails(tmp_path: Path) -> None:
     with pytest.raises(CatalogError, match="somebody else"), open_draft(path, before_publish=refuse):
         pass
     assert os.listdir(tmp_path) == []
+
+
+def test_stage_is_not_published_without_lock(tmp_path: Path) -> None:
+    location = locate(some_shards(tmp_path, 1))
+    index(location.root)
+    before = Path(location.catalog).read_bytes()
+
+    with hold_lock(location.lock):
+        stage = CatalogStage(location)
+        with stage.begin(from_scratch=True):
+            os.unlink(location.lock)
+        with pytest.raises(CatalogError, match="another process took the lock"):
+            stage.publish()
+    assert Path(location.catalog).read_bytes() == before
