@@ -66,6 +66,10 @@ def test_collapse_ranges_joins_consecutive_names() -> None:
     assert collapse_ranges(names) == ["a-{8..9}.tar", "a-{10..11}.tar", "b-{000..001}-of-002.tar", "c.tar", "a-7.tar"]
 
 
+def test_collapse_ranges_counts_only_one_number_of_names() -> None:
+    assert collapse_ranges(["a-1-1.tar", "a-1-2.tar", "a-2-2.tar"]) == ["a-1-{1..2}.tar", "a-2-2.tar"]
+
+
 @settings(max_examples=40)
 @given(st.lists(st.from_regex(r"[ab]/[0-9]{1,3}(-[0-9]{1,2})?\.tar", fullmatch=True), max_size=20))
 def test_collapsed_ranges_expand_to_names_in_order(names: list[str]) -> None:
