@@ -163,6 +163,17 @@ def test_shards_changed_between_plan_and_merge_are_planned_again(data: Path, tmp
     assert merge_job(folder, run_inner) == 0
 
 
+def test_merge_refuses_plan_with_shard_that_is_gone(data: Path, tmp_path: Path) -> None:
+    folder = str(tmp_path / "job")
+    plan_job(folder, ["index", "data"], run_inner, tasks=1)
+    run_task(folder, 0)
+    (data / "s-01.tar").unlink()
+
+    with pytest.raises(InputError, match=r"0 units new or changed, 1 no longer needed \(s-01.tar\)") as caught:
+        merge_job(folder, run_inner)
+    assert caught.value.code == "WDS452"
+
+
 def test_unreadable_shard_in_task_is_reported_and_retried(data: Path, tmp_path: Path) -> None:
     folder = str(tmp_path / "job")
     plan_job(folder, ["index", "data"], run_inner, tasks=1)
