@@ -179,6 +179,15 @@ def test_files_of_same_images_are_merged_and_other_files_are_splits(tmp_path: Pa
     assert read_samples(f"{root}/annotations") == actual
 
 
+def test_first_file_counts_for_image_of_two_files(tmp_path: Path) -> None:
+    root = a_coco(tmp_path, "captions_val2017.json", annotations=[{"id": 1, "image_id": 7, "caption": "a dog"}])
+    a_coco(tmp_path, images=[{**image, "width": 9, "height": 8} for image in IMAGES])
+
+    record = json.loads(read_samples(root)["07"]["json"])
+
+    assert (record["width"], record["height"], record["captions"]) == (4, 8, ["a dog"])
+
+
 def test_prepared_coco_is_read_as_detection_samples(tmp_path: Path) -> None:
     (converted,) = convert([a_whole_coco(tmp_path / "raw")], str(tmp_path / "made")).datasets
     assert (converted.sample_type, converted.splits) == ("DetectionSample", {"train": 3, "val": 1})
