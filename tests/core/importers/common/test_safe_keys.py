@@ -45,6 +45,10 @@ def test_safe_key_replaces_invalid_characters(text: str, key: str) -> None:
     assert safe_key(text) == key
 
 
+def test_safe_key_shortens_long_text_to_most_bytes_of_a_key() -> None:
+    assert [len(safe_key("a" * size)) for size in (MAX_KEY_BYTES, MAX_KEY_BYTES + 1)] == [MAX_KEY_BYTES] * 2
+
+
 def test_safe_key_distinguishes_long_names_by_hash() -> None:
     first, second = safe_key("é" * 500 + "a"), safe_key("é" * 500 + "b")
 
