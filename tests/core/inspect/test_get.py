@@ -61,6 +61,15 @@ def test_find_target_refuses_repeated_key_unless_shard_is_given(root: str) -> No
         find_target(root, "1", shard="c.tar")
 
 
+def test_shard_is_given_by_whole_names_of_its_path(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"deep/a.tar": {"1.txt": b"deep"}, "extra.tar": {"1.txt": b"extra"}})
+    index(root)
+
+    assert bytes_of(root, "1", shard="a.tar") == b"deep"
+    with pytest.raises(InputError, match="is not at this place"):
+        find_target(root, "1", shard="tra.tar")
+
+
 def test_find_target_selects_repeated_key_by_position(tmp_path: Path) -> None:
     from tests.build import a_shard
 
