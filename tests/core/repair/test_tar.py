@@ -72,6 +72,14 @@ def test_shard_without_end_mark_is_reported_as_possibly_cut_off(size: int) -> No
     )
 
 
+def test_last_sample_is_kept_if_only_half_of_samples_have_more_parts() -> None:
+    names = ["0.jpg", "0.txt", "1.jpg", "1.txt", "2.jpg", "3.png", "4.jpg"]
+    output, fixes = repair_tar(a_shard(dict.fromkeys(names, b"x"))[: 1024 * len(names)])
+
+    assert [name for name, _ in members(output)] == names
+    assert "incomplete samples removed" not in fixes.counts
+
+
 def test_missing_padding_is_added() -> None:
     data = a_shard(samples(0, 2, size=700))[: 1536 * 3 + 512 + 700]
     output, fixes = repair_tar(data)
