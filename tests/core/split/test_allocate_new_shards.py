@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from tests.build import a_dataset, rewrite_shard
@@ -43,6 +44,18 @@ def test_rebuild_moves_no_sample_of_named_set(tmp_path: Path) -> None:
     assert not report.findings
     assert [len(each) for each in before.values()] == [10 * SHARD_SAMPLES] * len(RULES)
     assert splits_of_sets(root) == before
+
+
+def test_grown_shard_counts_as_one_when_new_shards_are_divided(tmp_path: Path) -> None:
+    root = a_video_dataset(tmp_path, 4)
+    split_by_rule(root, SplitRule({"a": 1, "b": 1}, "shard"))
+    grown = min(sample.partition("/")[0] for sample, name in splits_of(root).items() if name == "a")
+    rewrite_shard(tmp_path / grown, {**video_shards(0, 4)[grown], **video_shards(20, 1)["shard-020.tar"]})
+    a_dataset(tmp_path, video_shards(4, 4))
+    index(root)
+
+    shards = {sample.partition("/")[0]: name for sample, name in splits_of(root).items()}
+    assert Counter(shards.values()) == {"a": 4, "b": 4}
 
 
 def test_grown_shard_keeps_splits_of_named_set(tmp_path: Path) -> None:
