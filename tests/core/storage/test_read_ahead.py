@@ -31,6 +31,12 @@ def test_neighbouring_ranges_become_one_fetch_in_order_of_need() -> None:
     assert [(each.path, each.start, each.stop) for each in fetches] == [("b", 5, 15), ("a", 0, 40)]
 
 
+def test_range_within_another_one_does_not_shorten_fetch() -> None:
+    fetches = plan_fetches(Listing([FileRange("a", 0, 100), FileRange("a", 10, 5)]))
+
+    assert [(each.path, each.start, each.stop) for each in fetches] == [("a", 0, 100)]
+
+
 def test_long_listings_are_fetched_in_pieces_that_keep_ranges_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wdsctl.core.storage.read_ahead.LISTING_BYTES", 39)
     monkeypatch.setattr("wdsctl.core.storage.read_ahead.SMALL_FETCH_BYTES", 25)
