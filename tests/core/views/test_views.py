@@ -194,6 +194,12 @@ def test_query_without_sample_ids_is_refused(gallery: str, sql: str) -> None:
     assert caught.value.code == "WDS332"
 
 
+def test_query_with_id_after_last_sample_is_refused(gallery: str) -> None:
+    with pytest.raises(UsageError, match="no sample has the id") as caught:
+        create_view(gallery, "odd", ViewDefinition(sql="SELECT max(id) + 1 FROM v_sample"))
+    assert caught.value.code == "WDS332"
+
+
 @pytest.mark.parametrize(("sample", "count"), [("1%", 10), ("0.25%", 2), ("37", 37), ("5000", 1000), ("100%", 1000)])
 def test_sample_has_exact_size(tmp_path: Path, sample: str, count: int) -> None:
     assert count_samples(a_thousand(tmp_path), ViewDefinition(sample=sample, seed=3)) == count
