@@ -25,6 +25,12 @@ class Plain:
     caption: Any
 
 
+@dataclasses.dataclass
+class Tagged:
+    image: Any
+    tags: list[str] = dataclasses.field(default_factory=list)
+
+
 CAPTION = CaptioningSample(__key__="1", image=b"i", caption="a cat")
 CRUDE = CrudeSample({"__key__": "1", "image": b"i", "caption": "a cat", "json": {}})
 
@@ -55,6 +61,10 @@ def test_convert_to_type_returns_same_object_for_same_type() -> None:
 
 def test_convert_to_type_fills_missing_field_with_default() -> None:
     assert convert_to_type({"image": 1}, Pair) == Pair(1, "none")
+
+
+def test_convert_to_type_fills_missing_field_by_its_factory() -> None:
+    assert convert_to_type({"image": 1}, Tagged) == Tagged(1, [])
 
 
 def test_convert_to_type_error_names_missing_field() -> None:
