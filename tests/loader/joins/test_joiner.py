@@ -152,6 +152,16 @@ def test_subflavors_set_by_joiner_are_kept(one: str, two: str) -> None:
     assert first_sample(node)["__subflavors__"] == {"mine": 1}
 
 
+def test_subflavors_of_primary_override_those_of_other_members(one: str, two: str) -> None:
+    for root, name in ((one, "one"), (two, "two")):
+        path = Path(root) / ".wdsctl" / "dataset.yaml"
+        path.write_text(path.read_text().replace("subflavors: {}", f"subflavors: {{of: {name}, {name}: 1}}"))
+
+    sample = first_sample(named_members(one, two))
+
+    assert sample["__subflavors__"] == {"of": "one", "one": 1, "two": 1}
+
+
 def test_joined_sample_has_subflavors_of_join(one: str, two: str) -> None:
     for member in (0, 1):
         node = join_of(one, two, joiner=lambda *members, member=member: dict(members[member]), subflavors={"all": 1})
