@@ -123,6 +123,16 @@ def test_byte_ranges_cover_exactly_samples_of_their_slices(slices: list[list[int
     assert all(each.size > 0 for each in ranges)
 
 
+def test_byte_ranges_of_slices_that_go_backwards_are_apart(tmp_path: Path) -> None:
+    offsets = make_offsets(tmp_path)
+    references = references_of(tmp_path, offsets, ["jpg", "txt"])
+
+    ranges = references.byte_ranges(np.array([[4, 6], [0, 2]]), MAX_PART_GAP_BYTES)
+
+    assert len(ranges) == 2
+    assert covered_bytes(ranges) == covered_bytes(references.byte_ranges(np.array([[0, 2], [4, 6]])))
+
+
 def test_byte_ranges_skip_shards_outside_split(tmp_path: Path) -> None:
     offsets = make_offsets(tmp_path)
     references = references_of(tmp_path, offsets, ["txt"], [SplitShard(1, SAMPLES), SplitShard(4, SAMPLES)])
