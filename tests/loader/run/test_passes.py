@@ -312,3 +312,10 @@ def test_stats_count_each_batch_of_generator_hook_when_it_is_returned(workers: i
         resumed.load_state_dict(state)
         rest = list(resumed)
         assert (resumed.stats.batches, len(rest)) == (len(rest), 3 * len(ordered_batches()) - 4)
+
+
+def test_state_after_grouped_pass_counts_its_batches(dataset: str) -> None:
+    loader = loader_of(dataset, encoder=Grouped())
+    batches = list(loader)
+
+    assert loader.state_dict()["batches_drawn"] == len(batches)
