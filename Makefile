@@ -53,7 +53,7 @@ check: $(READY)  ## lint, types, import rules, generated documents
 compiled: $(READY)
 	@$(BIN)/python -m compileall -q wdsctl  # once, instead of in each of the processes that tests start
 
-test-quick: compiled  ## one case of each test that does not take long
+test-quick: compiled  ## a few cases of each test that does not take long
 	$(PYTEST) -m 'not slow' --quick
 
 test: check compiled  ## check, then all tests but the slow ones (SEED=2 for another order and other examples)
