@@ -3,6 +3,10 @@ from __future__ import annotations
 import pytest
 
 from tests.core.media_files import a_media_file, a_wav
+from wdsctl.core.media.byte_range import ByteRangeFile
+from wdsctl.core.media.facts import AudioFacts
+from wdsctl.core.media.kinds import USUAL_EXTENSION, part_kind
+from wdsctl.core.media.probe import probe_media
 from wdsctl.core.media.sniff import SniffedContent, sniff
 
 
@@ -87,3 +91,31 @@ def test_sniff_detects_wav() -> None:
 def test_sniff_does_not_mistake_utf_16_bom_for_mp3() -> None:
     assert sniff("\ufeffhello there".encode("utf-16-le")) == SniffedContent("text", "utf-16")
     assert sniff("\ufeffhello there".encode("utf-16-be")) == SniffedContent("text", "utf-16")
+
+
+def a_sphere() -> bytes:
+    """NIST SPHERE: 800 samples of 16 bits at 8 kHz."""
+    header = (
+        "NIST_1A\n   1024\nchannel_count -i 1\nsample_rate -i 8000\nsample_n_bytes -i 2\nsample_byte_format -s2 01\n"
+    )
+    header += "sample_byte_format -s2 01\nsample_count -i 800\nsample_coding -s3 pcm\nend_head\n"
+    return header.encode().ljust(1024) + bytes(1600)
+
+
+@pytest.mark.parametrize(
+    ("form", "data"),
+    [
+        ("sphere", a_sphere()),
+        ("au", a_media_file("au", audio="pcm_s16be")),
+        ("caf", a_media_file("caf", audio="pcm_s16le")),
+        ("w64", a_media_file("w64", audio="pcm_s16le")),
+    ],
+)
+def test_audio_of_older_recorders_is_audio(form: str, data: bytes) -> None:
+    content = sniff(data)
+    facts = probe_media(ByteRangeFile.from_bytes(data), content)
+
+    assert content == SniffedContent("audio", form)
+    assert isinstance(facts, AudioFacts)
+    assert facts.samples == (800 if form == "sphere" else 16_000)
+    assert part_kind(f"x.{USUAL_EXTENSION[form]}") == "audio"

@@ -66,7 +66,7 @@ MEDIA_FORMATS = (
     MediaFormat("asf", "video", ("asf", "wmv"), ("asf",)),
     MediaFormat("mpeg", "video", ("mpeg", "mpg"), ("mpeg", "mpegvideo"), also_holds=("mpegts",)),
     MediaFormat("mpegts", "video", ("ts",), ("mpegts",)),
-    MediaFormat("wav", "audio", ("wav",), ("wav",), encoder="pcm_s16le"),
+    MediaFormat("wav", "audio", ("wav",), ("wav",), encoder="pcm_s16le", also_holds=("sphere",)),
     MediaFormat("flac", "audio", ("flac",), ("flac",), encoder="flac"),
     MediaFormat("mp3", "audio", ("mp3",), ("mp3",), also_holds=("mp2",)),
     MediaFormat("ogg", "audio", ("ogg", "oga"), ("ogg",)),
@@ -77,6 +77,10 @@ MEDIA_FORMATS = (
     MediaFormat("mp2", "audio", ("mp2",), ("mp3",), also_holds=("mp3",)),
     MediaFormat("aiff", "audio", ("aiff", "aif"), ("aiff",)),
     MediaFormat("asf", "audio", ("wma",), ("asf",)),
+    MediaFormat("sphere", "audio", ("sph",), ("nistsphere",)),
+    MediaFormat("au", "audio", ("au", "snd"), ("au",)),
+    MediaFormat("caf", "audio", ("caf",), ("caf",)),
+    MediaFormat("w64", "audio", ("w64",), ("w64",)),
 )
 
 FORMAT_BY_EXTENSION = {extension: each for each in MEDIA_FORMATS for extension in each.extensions}

@@ -221,6 +221,9 @@ SIGNATURES: tuple[tuple[int, bytes, ContentKind, str], ...] = (
     (0, b"\0\0\0\x0cJXL \r\n\x87\n", "image", "jxl"),
     (0, b"fLaC\0", "audio", "flac"),
     (0, b"fLaC\x80", "audio", "flac"),
+    (0, b"NIST_1A\n", "audio", "sphere"),
+    (0, b"caff\0\1\0\0", "audio", "caf"),
+    (0, b"riff\x2e\x91\xcf\x11\xa5\xd6\x28\xdb\x04\xc1\0\0", "audio", "w64"),
     (0, b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", "video", "asf"),
     (0, b"\0\0\1\xba", "video", "mpeg"),
     (0, b"\0\0\1\xb3", "video", "mpeg"),
@@ -245,6 +248,8 @@ SIGNATURE_PATTERNS: tuple[tuple[re.Pattern[bytes], ContentKind, str], ...] = (
     (re.compile(rb".\x00[\x02\x03\n\x0b]\x00{5}.{8}[\x01\x08\x10\x18 ][\x00-\x2f]", re.DOTALL), "image", "tga"),
     (re.compile(rb".\x01[\x01\t].{4}[\x0f\x10\x18 ].{8}\x08[\x00-\x2f]", re.DOTALL), "image", "tga"),
     (re.compile(rb"P[456]\s+(#[^\n]*\n\s*)*\d+\s+(#[^\n]*\n\s*)*\d+\s"), "image", "pnm"),
+    # The size of the header, from 24, and after the size of the data the encoding, from 1 to 27.
+    (re.compile(rb"\.snd\x00\x00..{5}\x00\x00\x00[\x01-\x1b]", re.DOTALL), "audio", "au"),
     (re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)"), "archive", "bzip2"),
     (re.compile(rb"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19\."), "pickle", "torch"),
     # The length of the header as a little-endian u64, then the header, a JSON object.
