@@ -53,6 +53,7 @@ def prepare(
     sample_type: str = "",
     field_map: str | Mapping[str, str] = "",
     redetect: bool = False,
+    drawn_on: Literal["", "shown", "stored"] = "",
     overwrite: bool = False,
     key: str | None = None,
     key_until: Literal["first-dot", "last-dot", "known-extension"] | None = None,
@@ -86,6 +87,7 @@ def prepare(
     all samples are in train.
     `by`, `seed`: as in `wdsctl.split`.
     `sample_type`, `field_map`: detected by default; `redetect` detects them again.
+    `drawn_on`: whether boxes and masks are drawn on images as viewers show them (by EXIF), or as stored.
     `key`, `key_until`, `media`, `media_index`, `exclude`, `missing`, `sample_rows`, `hashed`: as in `wdsctl.index`.
     `overwrite`: replace what `dest` holds of another source, once the new dataset is complete; not for raw files.
     `wait`: seconds to wait for another writer.
@@ -134,6 +136,7 @@ def prepare(
         sample_type=sample_type,
         field_map=_field_map(field_map),
         redetect=redetect,
+        drawn_on=drawn_on,
         catalog=catalog_path,
         index=index_request,
         wait=wait,
@@ -517,6 +520,7 @@ def convert(
     max_side: int = 0,
     orientation: Literal["apply", "keep"] = "apply",
     image_parts: Names = "",
+    labels: Literal["scale", "keep"] = "scale",
     audio: str = "",
     rate: int = 0,
     audio_parts: Names = "",
@@ -543,6 +547,7 @@ def convert(
     `layout`, `media`, `primary`: all parts in one dataset, or media in a separate one.
     `parts`, `drop_parts`, `rename_part` (old -> new): the parts to write, and their names.
     `image` ("jpeg:90"), `max_side` (pixels), `orientation`, `image_parts`: how to re-encode images.
+    `labels`: what is drawn on images that are turned or shrunk (boxes, masks) is changed alike, or kept.
     `audio` ("opus:64k"), `rate` (Hz), `audio_parts`: how to re-encode audio.
     `on_error`: what to do about samples that cannot be re-encoded.
     `compress`: "gz" compresses the shards, for transfer.
@@ -591,6 +596,7 @@ def convert(
         max_side=max_side,
         orientation=orientation,
         image_parts=image_parts,
+        labels=labels,
         audio=audio,
         rate=rate,
         audio_parts=audio_parts,

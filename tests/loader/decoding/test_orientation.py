@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from wdsctl.core.samples.geometry import orient_pixels
 from wdsctl.loader.decoding import pillow
 from wdsctl.loader.decoding.images import IMAGE_SPECS, ImageDecodeOptions, image_decode_function
 
@@ -41,7 +42,7 @@ def test_orient_pixels_equals_orient_image(orientation: int) -> None:
     image = Image.fromarray(array)
     image.getexif()[0x112] = orientation
 
-    assert np.array_equal(pillow.orient_pixels(array, orientation), np.asarray(pillow.orient_image(image)))
+    assert np.array_equal(orient_pixels(array, orientation), np.asarray(pillow.orient_image(image)))
 
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "TIFF", "AVIF"])

@@ -138,6 +138,14 @@ OrientationOption = Annotated[
 ImagePartsOption = Annotated[
     str, typer.Option("--image-parts", metavar="jpg,*.png", help="The parts to re-encode. [default: jpg, png, ...]")
 ]
+LabelsOption = Annotated[
+    Literal["scale", "keep"],
+    typer.Option(
+        "--labels",
+        metavar="scale|keep",
+        help="Boxes, keypoints, masks and the like of images that are turned or shrunk: change or keep them.",
+    ),
+]
 AudioOption = Annotated[
     str, typer.Option("--audio", metavar="FORMAT", help="Re-encode audio as flac, wav or opus:64k.")
 ]
@@ -193,6 +201,7 @@ def command(
     max_side: MaxSideOption = 0,
     orientation: OrientationOption = "apply",
     image_parts: ImagePartsOption = "",
+    labels: LabelsOption = "scale",
     audio: AudioOption = "",
     rate: RateOption = 0,
     audio_parts: AudioPartsOption = "",
@@ -252,6 +261,7 @@ def command(
         max_side=max_side,
         orientation=orientation,
         image_parts=image_parts,
+        labels=labels,
         audio=audio,
         rate=rate,
         audio_parts=audio_parts,

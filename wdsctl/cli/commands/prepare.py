@@ -149,6 +149,15 @@ FieldMapOption = Annotated[
 RedetectOption = Annotated[
     bool, typer.Option("--redetect", help="Detect the sample type again and rewrite dataset.yaml.")
 ]
+DrawnOnOption = Annotated[
+    Literal["shown", "stored"] | None,
+    typer.Option(
+        "--drawn-on",
+        metavar="shown|stored",
+        help="What boxes and masks are drawn on: images as viewers show them, turned by EXIF, or as files store them. "
+        "[default: by the format, and by sizes]",
+    ),
+]
 ExplainOption = Annotated[
     bool, typer.Option("--explain", help="Explain why each other format and sample type does not fit.")
 ]
@@ -172,6 +181,7 @@ def command(
     sample_type: SampleTypeOption = "",
     field_map: FieldMapOption = "",
     redetect: RedetectOption = False,
+    drawn_on: DrawnOnOption = None,
     explain: ExplainOption = False,
     overwrite: options.OverwriteOption = False,
     key: options.KeyOption = None,
@@ -236,6 +246,7 @@ def command(
         sample_type=sample_type,
         field_map=options.parse_field_map_option(field_map),
         redetect=redetect,
+        drawn_on=drawn_on or "",
         moved=common.yes,
         overwrite=overwrite,
         take_unsure=common.yes,

@@ -25,7 +25,7 @@ from wdsctl.core.convert.destination import (
     discard_other_plan,
 )
 from wdsctl.core.convert.exporters.shards import EXPORTER as SHARDS
-from wdsctl.core.convert.finish import check_renames_in_lists, common_config, finish_datasets
+from wdsctl.core.convert.finish import check_one_geometry, check_renames_in_lists, common_config, finish_datasets
 from wdsctl.core.convert.groups import SampleGrouper
 from wdsctl.core.convert.overwrite import (
     DIFFERENT_CONVERSION,
@@ -54,7 +54,7 @@ from wdsctl.core.convert.report import (
 from wdsctl.core.convert.request import ConvertReport, ConvertRequest, ResolvedRequest
 from wdsctl.core.convert.sharing import DEFAULT_MEDIA
 from wdsctl.core.convert.sources import OpenSources, check_sources_unchanged, open_sources, source_digests
-from wdsctl.core.convert.unit import unit_path
+from wdsctl.core.convert.unit import check_first_labels, unit_path
 from wdsctl.core.convert.write import UNIT_RESULTS_FILE, finish_export, write_units
 from wdsctl.core.dataset.destination import check_destination, remove_path
 from wdsctl.core.dataset.location import CONVERSION_FOLDER, FINISHED_FILE, PLAN_FILE, DatasetLocation, locate
@@ -73,7 +73,7 @@ from wdsctl.core.storage.source_files import forget_listings
 from wdsctl.core.urls import is_url, normalize_root, redact_secrets
 
 #: Raise this version when a change makes the same plan give other bytes.
-OUTPUT_VERSION = "wdsctl convert 3"
+OUTPUT_VERSION = "wdsctl convert 4"
 
 
 def convert(
@@ -268,6 +268,7 @@ def _run_conversion(
     started = time.monotonic()
     with closing(open_sources(sources, request, work, progress)) as opened:
         check_renames_in_lists(common_config(opened, request), request)
+        check_one_geometry(request, opened)
         fingerprint = _fingerprint(request, opened)
         inputs = describe_inputs(request, opened)
         if request.layout in ("polylithic", "auto") and not request.media:
@@ -297,6 +298,8 @@ def _run_conversion(
             request = planned_request(request, plan)
             _check_columns(plan, resolved)
         resolved = replace(resolved, request=request)
+        with PlanFile(plan_path) as plan:
+            check_first_labels(plan, resolved)
         if location is None:
             return preview_conversion(plan_path, opened, dest, request, started)
         with PlanFile(plan_path) as plan:

@@ -28,6 +28,7 @@ from wdsctl.core.convert.carry import (
     media_flags,
     plan_carry,
 )
+from wdsctl.core.convert.labels import check_masks_not_selected
 from wdsctl.core.convert.parts import matches_any, renamed_part_name, transcoded_name
 from wdsctl.core.convert.plan_file import PlanFile, PlannedUnit, SampleOrigins, UnitResult
 from wdsctl.core.convert.polylithic import blend_yaml, cooker_code
@@ -40,9 +41,11 @@ from wdsctl.core.dataset.polylithic import MARKER_FILE, MONOLITHIC_CONFIG_FILE
 from wdsctl.core.directories import join_beneath
 from wdsctl.core.errors import DatasetError, Finding, InputError, UsageError
 from wdsctl.core.files import remove_tree, write_text
+from wdsctl.core.importers.polylithic import PolylithicSource
 from wdsctl.core.importers.shards import ShardsSource
 from wdsctl.core.index.index import IndexRequest, index_staged
 from wdsctl.core.index.media import update_media
+from wdsctl.core.index.picture_sizes import write_drawn_on
 from wdsctl.core.index.request import MediaRequest
 from wdsctl.core.index.write_dataset_yaml import SampleTypeRequest, write_dataset_yaml
 from wdsctl.core.media.selection import parse_media_selection
@@ -52,7 +55,7 @@ from wdsctl.core.samples.field_map import merge_field_maps, parse_field_map, val
 from wdsctl.core.samples.field_path import FieldPath, PartAccess, parse_field_path
 from wdsctl.core.samples.fields import find_parts, is_collecting
 from wdsctl.core.samples.naming import FIRST_DOT
-from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES
+from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES, has_geometry
 from wdsctl.core.split.split import ensure_split
 from wdsctl.core.split.store import store_key_list
 from wdsctl.core.split_rules.names import NO_SPLIT, split_set_and_name
@@ -76,6 +79,7 @@ class _WrittenDataset:
     request: ConvertRequest
     split_names: Sequence[str]
     config: DatasetConfig | None
+    is_new: bool  # no source has a dataset.yaml
     carry_plan: CarryPlan
 
     @property
@@ -106,6 +110,8 @@ def finish_datasets(
     """
     split_names: list[str] = plan.value("splits", list)
     config = common_config(opened, request)
+    prepared = (isinstance(each, (ShardsSource, PolylithicSource)) for each in opened.sources)
+    is_new = not any(map(all, zip(prepared, opened.configs, strict=True)))
     carry_plan = plan_carry(opened, request, [unit.stream for unit in units] if request.makes_datasets else ())
     datasets, findings, dropped, notes = [], [], list[DroppedItem](), list[str]()
     for folder, grouped in groupby(units, key=lambda unit: unit.dataset):
@@ -118,7 +124,7 @@ def finish_datasets(
             size_bytes=sum(done[unit.id].size_bytes for unit in some),
         )
         if request.makes_datasets:
-            written = _WrittenDataset(plan, some, done, request, split_names, config, carry_plan)
+            written = _WrittenDataset(plan, some, done, request, split_names, config, is_new, carry_plan)
             dataset, found, lost = _index_dataset(root, dataset, written, outer_location, progress)
             findings += found
             dropped += lost
@@ -185,6 +191,7 @@ def _index_dataset(
                 if written.request.finish:
                     base = DatasetConfig(subflavors=written.config.subflavors) if written.config else None
                     write_dataset_yaml(stage.location, report.generation, SampleTypeRequest(), progress, base)
+                    findings += write_drawn_on(stage.location, report.generation, "", is_new=written.is_new)[1]
                 if written.request.carries_splits:
                     _carry_splits(stage.location, report.generation, written)
                 if written.request.finish:
@@ -224,6 +231,22 @@ def common_config(opened: OpenSources, request: ConvertRequest) -> DatasetConfig
     parts = [_part_names(source) for source in opened.sources if isinstance(source, ShardsSource)]
     merged = merge_field_maps(first.sample_type, list(zip(maps, parts, strict=True)))
     return None if merged is None else replace(first, field_map=merged, subflavors=subflavors, optional=optional)
+
+
+def check_one_geometry(request: ConvertRequest, opened: OpenSources) -> None:
+    """Raises UsageError for sources whose labels are drawn on different images, since one dataset has one rule, and for
+    masks that would be re-encoded as images.
+    """
+    check_masks_not_selected(request, opened.specs)
+    labelled = [spec for spec in opened.specs if has_geometry(name for name, _ in spec.field_map)]
+    rules = {spec.drawn_on or "not known": spec.path for spec in labelled}
+    if len(rules) > 1:
+        listed = ", ".join(f"{path}: {drawn_on}" for drawn_on, path in rules.items())
+        raise UsageError(
+            f"the labels of the sources are drawn on different images ({listed})",
+            hint="convert each source to a dataset of its own, and blend them; or, if a dataset.yaml only does not say "
+            "what labels are drawn on, write `drawn_on: shown` or `drawn_on: stored` into it",
+        )
 
 
 def _part_names(source: ShardsSource) -> list[str]:
@@ -269,6 +292,7 @@ def without_splits(config: DatasetConfig) -> DatasetConfig:
         config.subflavors,
         part_filter=config.part_filter,
         optional=config.optional,
+        drawn_on=config.drawn_on,
     )
 
 

@@ -17,6 +17,7 @@ from wdsctl.core.media.kinds import decodable_extensions, transcode_targets
 
 Pairs = tuple[tuple[str, str], ...]
 Orientation = Literal["apply", "keep"]
+Labels = Literal["scale", "keep"]
 
 #: The target formats of transcoding, by their names in `--image` and `--audio`.
 IMAGE_TARGETS = transcode_targets("image")
@@ -43,7 +44,7 @@ class ImageTranscodeOptions:
 
     `format_name`: a name in IMAGE_TARGETS; empty keeps the format. `quality`: 1 to 100; 0 for the format's default.
     `max_side`: pixels; 0 for no limit. `parts`: names or patterns; empty for parts whose name is only a format (`png`,
-    but not `seg.png`, which may be a mask).
+    but not `seg.png`, which may be a mask). `labels`: `scale` changes what is drawn on a picture with it.
     """
 
     format_name: str = ""
@@ -51,6 +52,7 @@ class ImageTranscodeOptions:
     max_side: int = 0
     orientation: Orientation = "apply"
     parts: tuple[str, ...] = ()
+    labels: Labels = "scale"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +77,22 @@ def image_format_examples() -> str:
 
 
 def parse_image(
-    text: str, max_side: int = 0, orientation: Orientation = "apply", parts: tuple[str, ...] = ()
+    text: str,
+    max_side: int = 0,
+    orientation: Orientation = "apply",
+    parts: tuple[str, ...] = (),
+    labels: Labels = "scale",
 ) -> ImageTranscodeOptions | None:
     """Parse `jpeg:90`, `webp` or `png`; None if neither a format nor `max_side` is given. Raises UsageError."""
     if not text:
-        if (parts or orientation != "apply") and not max_side:
-            name = "--image-parts" if parts else "--orientation"
+        if (parts or orientation != "apply" or labels != "scale") and not max_side:
+            name = "--image-parts" if parts else "--orientation" if orientation != "apply" else "--labels"
             raise OptionConflict(
                 f"{name} needs --image or --max-side",
                 options=(name,),
                 hint="add an image format, for example `--image jpeg:90`",
             )
-        return ImageTranscodeOptions("", 0, max_side, orientation, parts) if max_side else None
+        return ImageTranscodeOptions("", 0, max_side, orientation, parts, labels) if max_side else None
     name, colon, number = text.lower().partition(":")
     format_name = {"jpg": "jpeg"}.get(name, name)
     hint = f"write {image_format_examples()}"
@@ -96,7 +102,7 @@ def parse_image(
         raise UsageError(f"--image: expected a quality from 1 to 100, found {number!r}", hint=hint)
     if number and not IMAGE_TARGETS[format_name].quality:
         raise UsageError(f"--image: {format_name} is lossless and has no quality", hint=f"write {format_name}")
-    return ImageTranscodeOptions(format_name, int(number or 0), max_side, orientation, parts)
+    return ImageTranscodeOptions(format_name, int(number or 0), max_side, orientation, parts, labels)
 
 
 def parse_audio(text: str, rate: int = 0, parts: tuple[str, ...] = ()) -> AudioTranscodeOptions | None:

@@ -9,6 +9,7 @@ from typing import Literal
 from wdsctl.core.convert.parts import (
     AudioTranscodeOptions,
     ImageTranscodeOptions,
+    Labels,
     Pairs,
     PartRules,
     parse_audio,
@@ -19,6 +20,7 @@ from wdsctl.core.errors import Finding, OptionConflict
 from wdsctl.core.importers.protocol import FieldUse
 from wdsctl.core.invocation import parse_part_names
 from wdsctl.core.samples.naming import DEFAULT_TEMPLATE
+from wdsctl.core.samples.types import DrawnOn
 
 OnCollision = Literal["error", "prefix", "keep-first"]
 OnSampleError = Literal["error", "skip", "keep"]
@@ -97,6 +99,7 @@ def parse_convert_request(
     max_side: int,
     orientation: Literal["apply", "keep"],
     image_parts: str | Sequence[str],
+    labels: Labels,
     audio: str,
     rate: int,
     audio_parts: str | Sequence[str],
@@ -117,19 +120,24 @@ def parse_convert_request(
         order="shuffle" if shuffle else sort,
         media=parse_part_names(media),
         parts=PartRules(parse_part_names(parts), parse_part_names(drop_parts), parse_renames(rename_part)),
-        image=parse_image(image, max_side, orientation, parse_part_names(image_parts)),
+        image=parse_image(image, max_side, orientation, parse_part_names(image_parts), labels),
         audio=parse_audio(audio, rate, parse_part_names(audio_parts)),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """How a worker opens a source. `--on-collision prefix` prepends `name` to its keys."""
+    """How a worker opens a source. `--on-collision prefix` prepends `name` to its keys.
+
+    `field_map`, `drawn_on`: those of its dataset.yaml, by which labels follow pictures.
+    """
 
     importer: str
     path: str
     options: Pairs = ()
     name: str = ""
+    field_map: Pairs = ()
+    drawn_on: DrawnOn | Literal[""] = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -282,12 +282,15 @@ def _add_source(
     opened.unused.append(about.unused)
     if isinstance(source, ResolvedSource):
         spec = replace(spec, options=tuple(sorted((options | dict(source.worker_options)).items())))
+    known = about.config or config
+    if known is not None:
+        spec = replace(spec, field_map=tuple(known.field_map.items()), drawn_on=known.drawn_on)
     opened.specs.append(spec)
     opened.sources.append(source)
     opened.files_digests.append(source.files_digest() if isinstance(source, _HasFilesDigest) else source.digest())
     uses = about.field_uses if request.carries_splits else map(_without_split, about.field_uses)
     opened.reports.append(replace(report, fields=tuple(uses)))
-    opened.configs.append(about.config or config)
+    opened.configs.append(known)
 
 
 def _without_split(use: FieldUse) -> FieldUse:

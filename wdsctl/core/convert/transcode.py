@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 import av
+import numpy as np
 from av.error import FFmpegError
 from PIL import ExifTags, Image
 
@@ -27,10 +28,12 @@ from wdsctl.core.convert.parts import (
     replace_extension,
 )
 from wdsctl.core.errors import SampleFailed
-from wdsctl.core.media.image import TRANSPOSE_OF_ORIENTATION, exif_orientation, pillow_formats
+from wdsctl.core.media.image import TRANSPOSE_OF_ORIENTATION, exif_orientation, pillow_formats, stored_size
 from wdsctl.core.media.kinds import MAX_IMAGE_PIXELS
+from wdsctl.core.media.png import retry_without_side_chunks
 from wdsctl.core.media.stream import CONTAINER_OPTIONS
 from wdsctl.core.media.vorbis import decode_exact_frames
+from wdsctl.core.samples.geometry import PictureChange, PictureForm, change_mask
 
 _MAX_SECONDS = 24 * 3600  # limits the memory: a header may claim any length
 
@@ -57,7 +60,7 @@ def transcode_part(
     """
     if image is not None and is_selected_part(name, image):
         try:
-            return transcode_image(name, data, image)
+            return retry_without_side_chunks(lambda data: transcode_image(name, data, image))(data)
         except IMAGE_ERRORS as error:
             raise _transcode_error(name, error) from error
     if audio is not None and is_selected_part(name, audio):
@@ -101,6 +104,50 @@ def transcode_image(name: str, data: bytes, options: ImageTranscodeOptions) -> t
         if image.format != "MPO" and getattr(image, "n_frames", 1) > 1:
             raise ValueError(f"it is an animation of {getattr(image, 'n_frames', 1)} frames")
         return image_name(name, options), _convert_image(image, format_name, side, options)
+
+
+@retry_without_side_chunks
+def picture_form(data: bytes) -> PictureForm:
+    """Size and orientation of an image that `transcode_image` has read or written, from its header."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        image = Image.open(io.BytesIO(data), formats=pillow_formats())
+        return PictureForm(*stored_size(image), exif_orientation(image))
+
+
+def is_turned_or_resized(data: bytes, options: ImageTranscodeOptions) -> bool:
+    """Whether `transcode_image` would change more than the encoding; False for images that it cannot read."""
+    with warnings.catch_warnings(), suppress(*IMAGE_ERRORS):
+        warnings.simplefilter("ignore")
+        image = Image.open(io.BytesIO(data), formats=pillow_formats())
+        is_resized = 0 < options.max_side < max(image.size)
+        is_written = is_resized or bool(options.format_name)
+        # Pillow always turns TIFF.
+        is_turned = exif_orientation(image) != 1 and (options.orientation == "apply" or image.format == "TIFF")
+        return is_resized or (is_written and is_turned)
+    return False
+
+
+@retry_without_side_chunks
+def transcode_mask(data: bytes, change: PictureChange) -> bytes:
+    """A PNG of ids after the change of its picture, with the ids and the palette of the file.
+
+    Raises CannotFollow if it has another size than its picture, and IMAGE_ERRORS for a damaged file.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mask = Image.open(io.BytesIO(data), formats=pillow_formats())
+        if mask.width * mask.height > MAX_IMAGE_PIXELS:
+            raise ValueError(f"it has {mask.width} x {mask.height} pixels; {MAX_IMAGE_PIXELS:,} are allowed")
+        mask.load()
+        pixels = change_mask(np.asarray(mask), change)
+        changed = Image.fromarray(np.ascontiguousarray(pixels))
+        if mask.mode == "P":
+            changed.putpalette(mask.getpalette("RGB") or [], "RGB")
+        metadata = {"transparency": mask.info["transparency"]} if "transparency" in mask.info else {}
+        file = io.BytesIO()
+        changed.save(file, "PNG", **metadata)
+        return file.getvalue()
 
 
 def _convert_image(image: Image.Image, image_format: str, side: int, options: ImageTranscodeOptions) -> bytes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -18,6 +18,7 @@ from typing import NamedTuple, cast
 from wdsctl.core import importers
 from wdsctl.core.convert import exporters
 from wdsctl.core.convert.exporters import ColumnExporter, Exporter
+from wdsctl.core.convert.labels import LabelsCannotFollow, check_labels_apart, follow_pictures
 from wdsctl.core.convert.parts import (
     PartRules,
     is_selected_part,
@@ -43,6 +44,7 @@ from wdsctl.core.urls import is_url
 AnyPart = Part | FilePart
 
 _PREFETCH_SAMPLES = 64
+_CHECKED_UNITS, _CHECKED_SAMPLES = 8, 4  # of which labels are checked before anything is written
 
 
 class UnitUpload(NamedTuple):
@@ -143,6 +145,22 @@ def unit_path(root: str, unit: PlannedUnit) -> str:
     return join_beneath(root, unit.folder, unit.stream, unit.name)
 
 
+def check_first_labels(plan: PlanFile, resolved: ResolvedRequest) -> None:
+    """Raises LabelsCannotFollow if labels cannot follow their pictures in the first samples of some units, before any
+    is written. The workers check all samples.
+    """
+    image = resolved.request.image
+    if image is None or image.labels == "keep":
+        return
+    units = [unit for unit in plan.units() if unit.stream != "media"]
+    try:
+        for unit in units[:: max(1, len(units) // _CHECKED_UNITS)]:
+            job = UnitJob(plan.path, unit, "", resolved)
+            deque(islice(_convert_samples(plan, job, []), _CHECKED_SAMPLES), maxlen=0)
+    finally:
+        close_sources()
+
+
 def _convert_samples(
     plan: PlanFile, job: UnitJob, failures: list[SampleFailure]
 ) -> Iterator[tuple[str, Iterator[AnyPart]]]:
@@ -157,16 +175,17 @@ def _convert_samples(
         for sample in block:
             if sample.position in left_out:
                 continue
-            source = _open_source(sources[sample.source_index])
+            spec = sources[sample.source_index]
+            source = _open_source(spec)
             is_kept = sample.position in as_is
             shared = shared_parts.get(sample.position, {})
             count = len(failures)
             parts = _convert_sample(
-                source, request, job.unit, sample, shared, failures, is_kept=is_kept, is_plain_copy=is_plain_copy
+                source, spec, request, job.unit, sample, shared, failures, is_kept=is_kept, is_plain_copy=is_plain_copy
             )
             if parts is None and has_shared_parts and job.unit.stream == "media":
                 users = plan.users_of(sample.position)
-                parts = _convert_used_parts(source, request, job.unit, sample, users, failures[count:], failures)
+                parts = _convert_used_parts(source, spec, request, job.unit, sample, users, failures[count:], failures)
             if parts:
                 yield sample.key, iter(parts)
 
@@ -190,6 +209,7 @@ def _prefetch(sources: tuple[SourceSpec, ...], samples: list[PlannedSample]) -> 
 
 def _convert_sample(
     source: _OpenSource,
+    spec: SourceSpec,
     request: ConvertRequest,
     unit: PlannedUnit,
     sample: PlannedSample,
@@ -214,14 +234,19 @@ def _convert_sample(
         parts, media = _read_parts(source, request, unit, sample, shared, is_kept=is_kept, only=only)
         if not unit.stream:
             _check_has_parts(parts)
-    except StorageDown:
+        if unit.stream == "primary" and request.image is not None:
+            _check_labels_of_primary(source, request, spec, sample, parts)
+    except (StorageDown, LabelsCannotFollow):
         raise
     except WdsctlError as error:
         _note_failure(error, request, sample, failures, is_kept=False)
         return None
     try:
-        converted = parts if is_kept else [_transcode(request, part) for part in parts]
+        converted = parts if is_kept else _transcode_parts(request, spec, parts)
         return _arrange_parts(request, unit, sample, converted, media)
+    except LabelsCannotFollow as error:
+        error.where = error.where or f"sample {sample.key}"
+        raise
     except WdsctlError as error:
         keeps = request.on_error == "keep" and error.code == "WDS341"
         _note_failure(error, request, sample, failures, is_kept=keeps)
@@ -230,6 +255,7 @@ def _convert_sample(
 
 def _convert_used_parts(
     source: _OpenSource,
+    spec: SourceSpec,
     request: ConvertRequest,
     unit: PlannedUnit,
     sample: PlannedSample,
@@ -246,7 +272,7 @@ def _convert_used_parts(
     for name, using in groupby(sorted(users), key=itemgetter(0)):
         attempt: list[SampleFailure] = []
         parts = _convert_sample(
-            source, request, unit, sample, {}, attempt, is_kept=False, is_plain_copy=False, only=name
+            source, spec, request, unit, sample, {}, attempt, is_kept=False, is_plain_copy=False, only=name
         )
         if parts and parts[0].name not in written:
             written[parts[0].name] = parts[0]
@@ -334,6 +360,45 @@ def _rename_part(part: AnyPart, rules: PartRules) -> AnyPart:
     if new_name is None or new_name == part.name:
         return part
     return Part(new_name, part.data) if isinstance(part, Part) else replace(part, name=new_name)
+
+
+def _transcode_parts(request: ConvertRequest, spec: SourceSpec, parts: list[AnyPart]) -> list[AnyPart]:
+    """Re-encode the selected parts; what is drawn on pictures changes with them. Raises LabelsCannotFollow."""
+    converted = [_transcode(request, part) for part in parts]
+    if request.image is None or request.image.labels == "keep":
+        return converted
+    from wdsctl.core.convert.transcode import picture_form
+
+    forms = {
+        new.name: (picture_form(old.data), picture_form(new.data))
+        for old, new in zip(parts, converted, strict=True)
+        if new is not old and is_selected_part(old.name, request.image) and new.data is not old.data
+    }
+    return follow_pictures(request, spec, forms, converted) if len(converted) > len(forms) > 0 else converted
+
+
+def _check_labels_of_primary(
+    source: _OpenSource, request: ConvertRequest, spec: SourceSpec, sample: PlannedSample, parts: list[AnyPart]
+) -> None:
+    """Raises LabelsCannotFollow if a sample has labels of pictures that change in the media dataset."""
+    image = request.image
+    if image is None or image.labels == "keep":
+        return
+
+    def are_turned_or_resized() -> bool:
+        from wdsctl.core.convert.transcode import is_turned_or_resized
+
+        def is_picture(name: str) -> bool:
+            new_name = renamed_part_name(request.parts, name)
+            return new_name is not None and is_selected_part(new_name, image)
+
+        if source.detailed is not None:
+            pictures = source.detailed.read_selected(sample.sample_index, is_picture)
+        else:
+            pictures = tuple(part for part in source.source.read(sample.sample_index) if is_picture(part.name))
+        return any(is_turned_or_resized(part.data, image) for part in pictures)
+
+    check_labels_apart(request, spec, parts, are_turned_or_resized)
 
 
 def _transcode(request: ConvertRequest, part: AnyPart) -> AnyPart:

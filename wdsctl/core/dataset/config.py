@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from wdsctl.core.dataset.location import shell_command_for_file
 from wdsctl.core.dataset.sequences import SequenceConfig, format_sequences, parse_sequences
@@ -18,7 +18,7 @@ from wdsctl.core.errors import InputError, PermissionDenied, StorageError
 from wdsctl.core.samples.field_map import check_field, check_sample_type, parse_field_map, validate_field_map
 from wdsctl.core.samples.field_path import FieldPath, parse_field_path
 from wdsctl.core.samples.naming import KEY_RULES
-from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES, is_builtin_module, is_custom_type
+from wdsctl.core.samples.types import CRUDE, DRAWN_ON, SAMPLE_TYPES, DrawnOn, is_builtin_module, is_custom_type
 from wdsctl.core.split_rules.dataset_yaml import (
     format_exclude_section,
     format_sets_section,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 CONFIG_VERSION = 1
 
-_SAMPLE_KEYS = ("sample_type", "field_map", "optional", "sample_loader", "part_filter", "subflavors")
+_SAMPLE_KEYS = ("sample_type", "field_map", "optional", "drawn_on", "sample_loader", "part_filter", "subflavors")
 _KNOWN_KEYS = ("version", *_SAMPLE_KEYS, "key_until", "refs", "sequences", "split", "split_sets", "exclude")
 _ENERGON_KEYS = ("__module__", "__class__")
 _FUNCTION_SPEC = re.compile(r"[^\W\d][\w-]*\.py:[^\W\d]\w*")  # a function in a file beside dataset.yaml
@@ -57,6 +57,7 @@ _HEADER = (
     " (--redetect).\n"
 )
 _KEY_REMARK = "# where keys of file names end; the samples were made by it"
+_DRAWN_ON_REMARK = "# boxes and masks: on images as viewers show them, turned by EXIF, or as stored"
 _REFS_REMARK = "# which field of JSON names entries of which store; `wdsctl validate --level refs` looks them up"
 
 
@@ -65,7 +66,8 @@ class DatasetConfig:
     """The content of dataset.yaml. `subflavors`: the user's own values, which every sample gets unchanged.
 
     `sample_loader`: FILE.py:FUNCTION beside dataset.yaml, which builds the fields of a sample from its parts, instead
-    of a field map. `part_filter`: names of the parts to read, or a function in that form that selects them; empty for
+    of a field map. `drawn_on`: what boxes, masks and other geometry are drawn on; empty if the file does not say.
+    `part_filter`: names of the parts to read, or a function in that form that selects them; empty for
     all parts. `optional`: fields and parts that samples may lack.
     """
 
@@ -81,6 +83,7 @@ class DatasetConfig:
     key_until: str = ""  # a rule of `wdsctl.core.samples.naming`; empty if no name needed one
     optional: tuple[str, ...] = ()
     sequences: SequenceConfig | None = None  # samples are frames of sequences
+    drawn_on: DrawnOn | Literal[""] = ""
 
 
 def required_fields(config: DatasetConfig) -> dict[str, FieldPath]:
@@ -151,6 +154,7 @@ def parse_config(text: str, path: str = "dataset.yaml") -> DatasetConfig:
         refs=_parse_refs(document),
         key_until=_parse_key_until(document),
         sequences=_parse_sequences(document, sample_type),
+        drawn_on=_parse_drawn_on(document),
     )
 
 
@@ -160,6 +164,7 @@ def dump_config(config: DatasetConfig) -> str:
     text += format_block("field_map", {name: format_scalar(source) for name, source in config.field_map.items()})
     if config.optional:
         text += f"optional: [{', '.join(map(format_scalar, config.optional))}]\n"
+    text += _format_drawn_on(config.drawn_on)
     if config.sample_loader:
         text += f"sample_loader: {format_scalar(config.sample_loader)}\n"
     if config.part_filter:
@@ -207,6 +212,16 @@ def update_refs_section(text: str, refs: dict[str, str], path: str = "dataset.ya
     if config.refs == refs:
         return text
     return _replace_section(text, "refs", _format_refs(refs)) or dump_config(replace(config, refs=refs))
+
+
+def update_drawn_on_line(text: str, drawn_on: DrawnOn, path: str = "dataset.yaml") -> str:
+    """Replace the line `drawn_on`. Keeps all other lines, comments included."""
+    config = parse_config(text, path)
+    if config.drawn_on == drawn_on:
+        return text
+    return _replace_section(text, "drawn_on", _format_drawn_on(drawn_on)) or dump_config(
+        replace(config, drawn_on=drawn_on)
+    )
 
 
 def update_key_until_line(text: str, rule: str, path: str = "dataset.yaml") -> str:
@@ -323,12 +338,24 @@ def _parse_part_filter(document: YamlDocument) -> str | tuple[str, ...]:
     return tuple(value)
 
 
+def _parse_drawn_on(document: YamlDocument) -> DrawnOn | Literal[""]:
+    value = document.data.get("drawn_on")
+    if value is not None and value not in DRAWN_ON:
+        hint = "write `drawn_on: shown` for images as viewers show them, turned by EXIF, or `drawn_on: stored`"
+        raise config_error(f"drawn_on: unknown value {describe_value(value)}", document.where("drawn_on"), hint=hint)
+    return value or ""
+
+
 def _parse_key_until(document: YamlDocument) -> str:
     value = document.data.get("key_until")
     if value is not None and value not in KEY_RULES:
         hint = f"write the rule that the samples were prepared with: {', '.join(KEY_RULES)}"
         raise config_error(f"key_until: unknown rule {describe_value(value)}", document.where("key_until"), hint=hint)
     return value or ""
+
+
+def _format_drawn_on(drawn_on: DrawnOn | Literal[""]) -> str:
+    return f"drawn_on: {drawn_on}  {_DRAWN_ON_REMARK}\n" if drawn_on else ""
 
 
 def _format_key_until(rule: str) -> str:

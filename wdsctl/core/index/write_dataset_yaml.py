@@ -48,12 +48,7 @@ def collect_evidence(root: str, offsets: Offsets, parts: list[PartCount], storag
     """
     heads: dict[str, list[tuple[bytes, int]]] = {part.name: [] for part in parts}
     often = [part.name for part in parts if part.samples >= COMMON_PART_SHARE * offsets.samples]
-    paths = {
-        row: os.path.join(root, offsets.shards[offsets.shard_of(row)].path) for row in _evidence_rows(offsets, often)
-    }
-    # A shard may be missing, with its rows kept in the catalog.
-    there = {path for path in set(paths.values()) if storage.exists(path)}
-    rows = [(row, path) for row, path in paths.items() if path in there]
+    rows = rows_to_examine(root, offsets, often, storage)
     storage.will_need(
         FileRange(path, at, min(size, EVIDENCE_HEAD_BYTES)) for row, path in rows for _, at, size in offsets.parts(row)
     )
@@ -75,6 +70,19 @@ def collect_evidence(root: str, offsets: Offsets, parts: list[PartCount], storag
             for part in parts
         ),
     )
+
+
+def rows_to_examine(
+    root: str, offsets: Offsets, common_parts: Iterable[str], storage: Storage
+) -> list[tuple[int, str]]:
+    """(row, path of its shard) of up to 64 samples from several shards, and of more with each of `common_parts`."""
+    paths = {
+        row: os.path.join(root, offsets.shards[offsets.shard_of(row)].path)
+        for row in _evidence_rows(offsets, common_parts)
+    }
+    # A shard may be missing, with its rows kept in the catalog.
+    there = {path for path in set(paths.values()) if storage.exists(path)}
+    return [(row, path) for row, path in paths.items() if path in there]
 
 
 def _evidence_rows(offsets: Offsets, common_parts: Iterable[str]) -> list[int]:

@@ -23,6 +23,7 @@ from PIL import Image, UnidentifiedImageError
 from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.image import BAD_HEADER_ERRORS, pillow_formats
 from wdsctl.core.media.kinds import MAX_IMAGE_PIXELS
+from wdsctl.core.media.png import retry_without_side_chunks
 from wdsctl.core.media.sniff import PNG_SIGNATURE
 from wdsctl.core.media.stream import (
     DEMUXERS,
@@ -69,6 +70,7 @@ def check_image_decodes(data: bytes, *, max_pixels: int = MAX_IMAGE_PIXELS) -> D
             return DecodeVerdict("broken", f"it cannot be decoded: {reason}")
 
 
+@retry_without_side_chunks
 def _check_image_decodes(data: bytes, max_pixels: int) -> DecodeVerdict:
     # `Image.open` refuses images above Pillow's own limit; the verdict is worded alike.
     try:

@@ -21,6 +21,7 @@ from PIL.ImageFile import ImageFile
 from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.facts import ImageFacts, Unreadable
 from wdsctl.core.media.kinds import MEDIA_FORMATS, PILLOW_FORMATS
+from wdsctl.core.media.png import is_side_chunk_error, without_side_chunks
 
 _ALPHA_FLAG, _EXIF_FLAG = 0x10, 0x08  # flags of VP8X
 _MAX_EXIF_BYTES = 1 << 20  # bytes: the orientation is in the first hundred
@@ -146,8 +147,14 @@ def image_facts(source: ByteRangeFile, format_name: str) -> ImageFacts | Unreada
 
 
 def _pillow_facts(source: ByteRangeFile, format_name: str) -> ImageFacts:
-    image = open_with_reader(format_name, _rewind(source))
-    return _make_facts(PILLOW_READERS[format_name][1], image.mode, _stored_size(image), exif_orientation(image))
+    try:
+        image = open_with_reader(format_name, _rewind(source))
+    except ValueError as error:
+        if format_name != "png" or not is_side_chunk_error(error):
+            raise
+        head = without_side_chunks(_rewind(source), head_only=True)
+        image = open_with_reader(format_name, io.BytesIO(head))
+    return _make_facts(PILLOW_READERS[format_name][1], image.mode, stored_size(image), exif_orientation(image))
 
 
 def _rewind(source: ByteRangeFile) -> IO[bytes]:
@@ -161,7 +168,7 @@ def _rewind(source: ByteRangeFile) -> IO[bytes]:
     return cast(IO[bytes], source)
 
 
-def _stored_size(image: Image.Image) -> tuple[int, int]:
+def stored_size(image: Image.Image) -> tuple[int, int]:
     """Return the size as stored: Pillow swaps the sides of a TIFF with a sideways orientation, but of no other."""
     tags = getattr(image, "tag_v2", {})
     width, height = tags.get(ExifTags.Base.ImageWidth), tags.get(ExifTags.Base.ImageLength)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from wdsctl.core.media.byte_range import ByteRangeFile
-from wdsctl.core.media.facts import MediumFacts, Unreadable
-from wdsctl.core.media.sniff import SniffedContent
+from wdsctl.core.media.byte_range import ByteRangeFile, ReadAt
+from wdsctl.core.media.facts import ImageFacts, MediumFacts, Unreadable
+from wdsctl.core.media.sniff import SniffedContent, sniff
+
+HEADER_READ_BYTES = 64 << 10  # first read of a part: most headers are shorter
 
 
 def probe_media(source: ByteRangeFile, content: SniffedContent) -> MediumFacts | Unreadable:
@@ -21,6 +23,16 @@ def probe_media(source: ByteRangeFile, content: SniffedContent) -> MediumFacts |
     if isinstance(facts, Unreadable) and source.is_over_limit:
         return Unreadable(reason=f"its header is longer than {source.max_read_bytes:,} bytes, the limit")
     return facts
+
+
+def probe_image(read: ReadAt, size: int, name: str) -> ImageFacts | None:
+    """Facts of a part that may be an image; None if it is none, or its header cannot be read."""
+    if not size:
+        return None
+    head = read(0, min(size, HEADER_READ_BYTES))
+    content = sniff(head, size, name=name)
+    facts = probe_media(ByteRangeFile(read, size, head=head), content) if content.kind == "image" else None
+    return facts if isinstance(facts, ImageFacts) else None
 
 
 def _read_facts(source: ByteRangeFile, content: SniffedContent) -> MediumFacts | Unreadable:

@@ -84,6 +84,7 @@ def _decode_image(source: ByteRangeFile, format_name: str, width: int, height: i
     from PIL import ImageOps
 
     from wdsctl.core.media.image import BAD_HEADER_ERRORS, PILLOW_READERS, open_with_reader
+    from wdsctl.core.media.png import is_side_chunk_error, without_side_chunks
 
     if format_name not in PILLOW_READERS:
         return Unreadable(reason=f"wdsctl cannot decode {format_name}")
@@ -91,7 +92,12 @@ def _decode_image(source: ByteRangeFile, format_name: str, width: int, height: i
         warnings.simplefilter("ignore")
         try:
             source.seek(0)
-            image = open_with_reader(format_name, cast("IO[bytes]", source))
+            try:
+                image = open_with_reader(format_name, cast("IO[bytes]", source))
+            except ValueError as error:
+                if not is_side_chunk_error(error):
+                    raise
+                image = open_with_reader(format_name, io.BytesIO(without_side_chunks(cast("IO[bytes]", source))))
             if image.width * image.height > MAX_SOURCE_PIXELS:
                 return Unreadable(reason=f"{image.width}x{image.height} pixels are too many for a thumbnail")
             image.draft("RGB", (2 * width, 2 * height))

@@ -154,6 +154,7 @@ def sample_options(request: PrepareRequest) -> dict[str, bool]:
         "--sample-type": bool(request.sample_type),
         "--field-map": bool(request.field_map),
         "--redetect": request.redetect,
+        "--drawn-on": bool(request.drawn_on),
         "--from": bool(request.from_format),
         "-O": bool(request.format_options),
         "--layout": bool(request.layout),

@@ -37,6 +37,7 @@ from wdsctl.core.index.index import (
     lacking_field_findings,
 )
 from wdsctl.core.index.key_until import write_rule
+from wdsctl.core.index.picture_sizes import write_drawn_on
 from wdsctl.core.index.request import MediaRequest
 from wdsctl.core.index.write_dataset_yaml import (
     SampleTypeRequest,
@@ -379,7 +380,10 @@ def _run_steps(
                 fitting = fitting_type_findings(here, indexed.generation, config, source, dest)
                 entry.findings += fitting
                 indexed = replace(indexed, findings=(*indexed.findings, *fitting))
-            is_new = write_rule(here, request.index.key_until) or is_new
+            is_written, about_sizes = write_drawn_on(here, indexed.generation, request.drawn_on, is_new=not former_type)
+            entry.findings += about_sizes
+            indexed = replace(indexed, findings=(*indexed.findings, *about_sizes))
+            is_new = write_rule(here, request.index.key_until) or is_written or is_new
             split, is_divided = ensure_split(
                 here,
                 request.split,

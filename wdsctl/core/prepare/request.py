@@ -8,6 +8,7 @@ from typing import Literal
 
 from wdsctl.core.dataset.raw_folder import OnMissing
 from wdsctl.core.index.request import IndexRequest
+from wdsctl.core.samples.types import DrawnOn
 from wdsctl.core.split_rules.rule import SplitBy
 
 
@@ -39,6 +40,7 @@ class PrepareRequest:
     sample_type: str = ""  # empty: detect it
     field_map: Mapping[str, str] = field(default_factory=dict)
     redetect: bool = False  # detect the sample type again
+    drawn_on: DrawnOn | Literal[""] = ""  # what labels are drawn on; empty: decide for a new dataset.yaml
     take_unsure: bool = False  # write a detected sample type that is not sure
     # The catalog
     catalog: str | None = None

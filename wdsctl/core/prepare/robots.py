@@ -81,6 +81,7 @@ def check_robot_request(source: str, dest: str | None, request: PrepareRequest) 
         "--sample-type": request.sample_type,
         "--field-map": request.field_map,
         "--redetect": request.redetect,
+        "--drawn-on": request.drawn_on,
         "--layout": request.layout,
         "--parts": request.parts,
         "--on-missing": request.on_missing != "error",

@@ -59,7 +59,7 @@ def convert_boxes(boxes: Any, box_format: str, to: str, *, width: float = 0, hei
     check_box_format(to)
     array = read_boxes(boxes)
     of_pixels, to_pixels = not box_format.startswith("normalized_"), not to.startswith("normalized_")
-    corners = _to_corners(array.astype(np.float64), box_format.removeprefix("normalized_"))
+    corners = format_to_corners(array.astype(np.float64), box_format.removeprefix("normalized_"))
     if of_pixels != to_pixels:
         if width <= 0 or height <= 0:
             raise UsageError(
@@ -68,10 +68,11 @@ def convert_boxes(boxes: Any, box_format: str, to: str, *, width: float = 0, hei
             )
         size = np.asarray([width, height, width, height], np.float64)
         corners = corners / size if of_pixels else corners * size
-    return _from_corners(corners, to.removeprefix("normalized_")).astype(np.float32)
+    return corners_to_format(corners, to.removeprefix("normalized_")).astype(np.float32)
 
 
-def _to_corners(boxes: NDArray[np.float64], layout: str) -> NDArray[np.float64]:
+def format_to_corners(boxes: NDArray[np.float64], layout: str) -> NDArray[np.float64]:
+    """Boxes (boxes, 4) of the layout xywh, xyxy or cxcywh as xyxy."""
     if layout == "xyxy":
         return boxes
     point, size = boxes[:, :2], boxes[:, 2:]
@@ -79,7 +80,8 @@ def _to_corners(boxes: NDArray[np.float64], layout: str) -> NDArray[np.float64]:
     return np.concatenate([first, first + size], axis=1)
 
 
-def _from_corners(corners: NDArray[np.float64], layout: str) -> NDArray[np.float64]:
+def corners_to_format(corners: NDArray[np.float64], layout: str) -> NDArray[np.float64]:
+    """Boxes (boxes, 4) as xyxy in the layout xywh, xyxy or cxcywh."""
     if layout == "xyxy":
         return corners
     first, size = corners[:, :2], corners[:, 2:] - corners[:, :2]

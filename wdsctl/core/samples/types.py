@@ -6,7 +6,8 @@ The dataclasses themselves are in `wdsctl.loader.samples`; a test compares the t
 from __future__ import annotations
 
 import re
-from typing import Literal, NamedTuple
+from collections.abc import Iterable
+from typing import Literal, NamedTuple, get_args
 
 #: `mask`: an image of ids. `images`, `videos` and `audios` are lists of media, each a part of the sample.
 FieldKind = Literal[
@@ -19,6 +20,22 @@ MEDIA_LIST_KINDS: dict[str, Literal["image", "video", "audio"]] = {
     "images": "image",
     "videos": "video",
     "audios": "audio",
+}
+
+
+#: What labels are drawn on: the picture as viewers show it, turned by EXIF, or the pixels as the file stores them.
+DrawnOn = Literal["shown", "stored"]
+DRAWN_ON: tuple[DrawnOn, ...] = get_args(DrawnOn)
+
+GeometryKind = Literal["boxes", "polygons", "keypoints", "areas"]
+
+#: Fields of sample types with geometry in JSON -> its kind. A field of the kind `mask` has geometry, too.
+GEOMETRY_FIELDS: dict[str, GeometryKind] = {
+    "boxes": "boxes",
+    "masks": "polygons",
+    "keypoints": "keypoints",
+    "areas": "areas",
+    **dict.fromkeys(("block_boxes", "lines_boxes", "words_boxes", "chars_boxes"), "boxes"),
 }
 
 
@@ -192,3 +209,8 @@ COMPOSED_TYPES = (
     *("ConversationSample", "PreferenceSample", "DetectionSample"),
     *("AudioSample", "TranscriptionSample", "VideoSample"),
 )
+
+
+def has_geometry(fields: Iterable[str]) -> bool:
+    """Whether mapped fields include what is drawn on a picture: boxes, polygons, keypoints or a mask."""
+    return any(name in GEOMETRY_FIELDS or name == "mask" for name in fields)

@@ -14,11 +14,9 @@ from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.catalog_facts import facts_to_columns
 from wdsctl.core.media.facts import MediumFacts, Unreadable
 from wdsctl.core.media.kinds import ARRAY_KINDS, MAX_DECODABLE_BYTES, MEDIA_KINDS, PartKind, part_kind
-from wdsctl.core.media.probe import probe_media
+from wdsctl.core.media.probe import HEADER_READ_BYTES, probe_media
 from wdsctl.core.media.sniff import SniffedContent, sniff
 from wdsctl.core.samples.evidence import FORMATS_BY_EXTENSION
-
-HEADER_READ_BYTES = 64 << 10  # first read of every part: most headers are shorter
 
 ReadShard = Callable[[int, int], bytes]  # (offset in the shard, bytes) -> exactly these bytes
 CatalogFacts = Mapping[tuple[int, str], MediumFacts | Unreadable]  # by the sample's position and the part's name

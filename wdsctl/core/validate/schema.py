@@ -6,11 +6,11 @@ items and rules between fields.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -18,22 +18,34 @@ from wdsctl.core.catalog.ledger_checks import LocatedFindingCollector, PartToChe
 from wdsctl.core.dataset.config import DatasetConfig, required_fields
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.json_text import read_json
-from wdsctl.core.media.byte_range import ByteRangeFile
-from wdsctl.core.media.facts import ImageFacts
 from wdsctl.core.media.kinds import MAX_DECODABLE_BYTES, MEDIA_KINDS, part_kind
-from wdsctl.core.media.probe import probe_media
+from wdsctl.core.media.probe import HEADER_READ_BYTES, probe_image
 from wdsctl.core.media.sniff import sniff
 from wdsctl.core.samples.boxes import BOX_FORMATS, convert_boxes, read_boxes
 from wdsctl.core.samples.conversations import begins_with_assistant, normalize_conversation
 from wdsctl.core.samples.field_map import parse_field_map
 from wdsctl.core.samples.field_path import FieldPath, PartAccess, PathStep
 from wdsctl.core.samples.fields import as_integer, find_parts, follow_steps, is_collecting
+from wdsctl.core.samples.geometry import PictureForm
+from wdsctl.core.samples.picture_sizes import (
+    PictureSizes,
+    describe_disagreement,
+    describe_sizes,
+    stated_size,
+)
 from wdsctl.core.samples.preferences import ANSWER_KEYS, normalize_preference
 from wdsctl.core.samples.subtitles import is_subtitles, read_subtitles
-from wdsctl.core.samples.types import MEDIA_LIST_KINDS, SAMPLE_TYPES, FieldKind, SampleField
+from wdsctl.core.samples.types import (
+    DRAWN_ON,
+    MEDIA_LIST_KINDS,
+    SAMPLE_TYPES,
+    DrawnOn,
+    FieldKind,
+    SampleField,
+    has_geometry,
+)
 from wdsctl.core.text import short_repr
 from wdsctl.core.validate.content import json_defect, text_defect
-from wdsctl.core.validate.headers import HEADER_READ_BYTES
 
 ReadPart = Callable[[PartToCheck, int, int], bytes]  # (part, start in the part, bytes) -> exactly these bytes
 
@@ -79,6 +91,7 @@ class SchemaRules:
     sample_type: str
     field_paths: tuple[tuple[SampleField, FieldPath], ...]
     required_fields: frozenset[str] = frozenset()
+    drawn_on: DrawnOn | Literal[""] = ""
 
 
 def schema_rules_of(config: DatasetConfig) -> SchemaRules | None:
@@ -86,7 +99,8 @@ def schema_rules_of(config: DatasetConfig) -> SchemaRules | None:
     fields = {field.name: field for field in SAMPLE_TYPES.get(config.sample_type, ())}
     paths = parse_field_map(config.field_map)
     known = tuple((fields.get(name, SampleField(name, "any")), path) for name, path in paths.items())
-    return SchemaRules(config.sample_type, known, frozenset(required_fields(config))) if known else None
+    required = frozenset(required_fields(config))
+    return SchemaRules(config.sample_type, known, required, config.drawn_on) if known else None
 
 
 def check_sample_schema(
@@ -142,7 +156,7 @@ def check_sample_schema(
             continue
         values[field.name] = value
         _check_value(field, value, access, parts[access.part], findings)
-    _check_composed(read, parts, rules, values, findings)
+    _check_composed(read, parts, rules, values, parsed, findings)
     for inconsistency in _find_inconsistencies(values):
         findings.add("WDS150", inconsistency, next(iter(parts.values())))
 
@@ -161,17 +175,24 @@ def _check_composed(
     parts: Mapping[str, PartToCheck],
     rules: SchemaRules,
     values: Mapping[str, Any],
+    parsed: Mapping[str, Any],
     findings: LocatedFindingCollector,
 ) -> None:
-    """Check what several fields must be together."""
+    """Check what several fields must be together. `parsed`: the parts that were parsed, by name."""
     found = {field.name: find_parts(path, parts, field.kind) for field, path in rules.field_paths}
     if rules.sample_type == "ConversationSample" and "messages" in values:
         _check_conversation(values, found, parts[found["messages"][0]], findings)
     if rules.sample_type == "PreferenceSample" and {"prompt", *ANSWER_KEYS} <= values.keys():
         _check_preference(values, found, parts[found["prompt"][0]], findings)
+    if has_geometry(found) and found.get("image"):
+        image = parts[found["image"][0]]
+        picture = _picture_form(read, image)
+        if picture is not None:
+            _check_sizes(read, picture, parts, parsed, found, rules, image, findings)
+    else:
+        picture = None
     if rules.sample_type == "DetectionSample" and isinstance(values.get("boxes"), list):
-        image = parts[found["image"][0]] if found.get("image") else None
-        _check_boxes(read, values, image, parts[found["boxes"][0]], findings)
+        _check_boxes(values, picture, rules, parts[found["boxes"][0]], findings)
 
 
 def _check_conversation(
@@ -210,15 +231,13 @@ def _media_lists(media: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, .
 
 
 def _check_boxes(
-    read: ReadPart,
     values: Mapping[str, Any],
-    image: PartToCheck | None,
+    picture: PictureForm | None,
+    rules: SchemaRules,
     part: PartToCheck,
     findings: LocatedFindingCollector,
 ) -> None:
-    """Check the boxes of a sample. If their format is known, also their sizes and whether they are in the image, whose
-    header is read.
-    """
+    """Check the boxes of a sample. If their format is known, also their sizes and whether they are in the image."""
     try:
         boxes = read_boxes(values["boxes"])
     except DatasetError as error:
@@ -230,9 +249,11 @@ def _check_boxes(
     if box_format not in BOX_FORMATS:
         findings.add("WDS163", f"box_format {short_repr(box_format)} is none of {', '.join(BOX_FORMATS)}", part)
         return
-    width, height = _image_size(read, image)
-    if not width:
+    if picture is None:
         return
+    # Without a rule, an image may be delivered either way.
+    sides = zip(*(picture.size(each) for each in ([rules.drawn_on] if rules.drawn_on else DRAWN_ON)), strict=True)
+    width, height = map(max, sides)
     corners = convert_boxes(boxes, box_format, "xyxy", width=width, height=height)
     negative = np.flatnonzero((corners[:, 2:] < corners[:, :2]).any(axis=1))
     if len(negative):
@@ -246,19 +267,33 @@ def _check_boxes(
         findings.add("WDS163", message, part, "warning")
 
 
-def _image_size(read: ReadPart, image: PartToCheck | None) -> tuple[int, int]:
-    """(width, height) in pixels, of the stored and the upright image the larger; zeros if the header cannot be read,
-    which the level `headers` reports.
-    """
-    if image is None or not image.size:
-        return 0, 0
-    head = read(image, 0, min(image.size, HEADER_READ_BYTES))
-    content = sniff(head, image.size, name=image.part)
-    source = ByteRangeFile(partial(read, image), image.size, head=head)
-    facts = probe_media(source, content) if content.kind == "image" else None
-    if not isinstance(facts, ImageFacts):
-        return 0, 0
-    return max(facts.width, facts.display_width), max(facts.height, facts.display_height)
+def _picture_form(read: ReadPart, part: PartToCheck) -> PictureForm | None:
+    """The size and orientation of an image; None if its header cannot be read, which the level `headers` reports."""
+    facts = probe_image(partial(read, part), part.size, part.part)
+    return None if facts is None else PictureForm(facts.width, facts.height, facts.orientation)
+
+
+def _check_sizes(
+    read: ReadPart,
+    picture: PictureForm,
+    parts: Mapping[str, PartToCheck],
+    parsed: Mapping[str, Any],
+    found: Mapping[str, Sequence[str]],
+    rules: SchemaRules,
+    image: PartToCheck,
+    findings: LocatedFindingCollector,
+) -> None:
+    """Check whether image, mask and the size that JSON states agree."""
+    mask = _picture_form(read, parts[found["mask"][0]]) if found.get("mask") else None
+    stated, is_voc = None, False
+    for name, part in parts.items():
+        if part_kind(name) == "json" and stated is None and part.size <= MAX_DECODABLE_BYTES:
+            with suppress(ValueError):  # the level `content` reports it
+                value = parsed[name] if name in parsed else read_json(read(part, 0, part.size))
+                stated, is_voc = stated_size(value)
+    sizes = PictureSizes(picture, stated, is_voc, None if mask is None else mask[:2])
+    if text := describe_disagreement(sizes, rules.drawn_on):
+        findings.add("WDS170", f"{text}: {describe_sizes(sizes)}", image, "warning")
 
 
 def _check_collected(

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from wdsctl.core.samples.geometry import orient_pixels
 from wdsctl.loader.decoding import jpeg, pillow
 from wdsctl.loader.decoding import pillow as orientation
 from wdsctl.loader.decoding.memory import channels_first
@@ -148,11 +149,7 @@ def _decode_pixels(data: bytes, options: ImageDecodeOptions, size: tuple[int, ..
     if size is not None:
         array = np.empty(size + CHANNEL_SHAPES[options.spec.mode], np.uint8)
         if jpeg.decode_into(array, data, options):
-            return (
-                orientation.orient_pixels(array, orientation.jpeg_orientation(data))
-                if options.exif_orientation
-                else array
-            )
+            return orient_pixels(array, orientation.jpeg_orientation(data)) if options.exif_orientation else array
     return pillow.read_pixels(data, options)
 
 

@@ -343,11 +343,16 @@ class _ImageRows:
             # Some objects lack what others have, such as keypoints: the place of theirs is None.
             optional = tuple(field for field in fields if field != "boxes")
             return DatasetConfig(
-                "DetectionSample", {**image, "box_format": "json[box_format]", **paths}, optional=optional
+                "DetectionSample",
+                {**image, "box_format": "json[box_format]", **paths},
+                optional=optional,
+                drawn_on="shown",
             )
         if self._counts["segments_info"]:
             return DatasetConfig(
-                "SegmentationSample", {**image, "mask": _SEGMENTS_PART, "segments": "json[segments_info]"}
+                "SegmentationSample",
+                {**image, "mask": _SEGMENTS_PART, "segments": "json[segments_info]"},
+                drawn_on="shown",
             )
         if self._counts["caption"]:
             return DatasetConfig(

@@ -208,7 +208,8 @@ class _VocFolder:
         if not any(image.annotation for image in self.images) and any(image.masks for image in self.images):
             return DatasetConfig("SegmentationSample", {"image": images, "mask": "seg.png"})
         names = ("boxes", "box_format", "label_names")
-        return DatasetConfig("DetectionSample", {"image": images, **{name: f"json[{name}]" for name in names}})
+        field_map = {"image": images, **{name: f"json[{name}]" for name in names}}
+        return DatasetConfig("DetectionSample", field_map)  # sizes tell what boxes are drawn on
 
     def _field_uses(self, counts: Counter[str]) -> Iterator[FieldUse]:
         endings = sorted({extension_of_name(image.path) for image in self.images})

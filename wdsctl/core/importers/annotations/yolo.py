@@ -274,6 +274,7 @@ class _YoloFolder:
             "DetectionSample",
             {"image": images, **{name: f"json[{name}]" for name in (*names, *optional)}},
             optional=optional,
+            drawn_on="shown",  # tools that write and train on this format turn images by EXIF
         )
 
     def _field_uses(self, counts: Counter[str]) -> Iterator[FieldUse]:

@@ -1,0 +1,197 @@
+"""Boxes and masks follow their pictures, or `convert` refuses."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.build import a_dataset
+from tests.core.conversions import content, convert_to
+from wdsctl.core.convert.labels import LabelsCannotFollow
+from wdsctl.core.convert.parts import PartRules, parse_image
+from wdsctl.core.dataset.config import load_config
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.errors import UsageError
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.prepare.request import PrepareRequest
+
+BOX = {"box_format": "xywh", "boxes": [[40, 40, 60, 60]], "width": 320, "height": 240}
+DETECTION = {"image": "jpg", "boxes": "json[boxes]", "box_format": "json[box_format]"}
+
+
+def a_picture(width: int = 320, height: int = 240, orientation: int = 0, form: str = "JPEG") -> bytes:
+    exif = Image.Exif()
+    if orientation:
+        exif[0x112] = orientation
+    file = io.BytesIO()
+    Image.new("RGB", (width, height), "red").save(file, form, exif=exif)
+    return file.getvalue()
+
+
+def a_mask(width: int = 320, height: int = 240) -> bytes:
+    ids = np.zeros((height, width), np.uint8)
+    ids[40:100, 40:100] = 200
+    mask = Image.fromarray(ids)
+    mask.putpalette([0] * 600 + [255, 0, 0])
+    file = io.BytesIO()
+    mask.save(file, "PNG")
+    return file.getvalue()
+
+
+def a_source(root: Path, labels: Any = BOX, drawn_on: str = "", **parts: bytes) -> str:
+    """A dataset of two samples without a dataset.yaml, or with `drawn_on` in one."""
+    parts = {"jpg": a_picture(), "json": json.dumps(labels).encode(), **parts}
+    samples = {f"{i}.{name.replace('_', '.')}": data for i in range(2) for name, data in parts.items()}
+    source = a_dataset(root, {"0.tar": samples})
+    if drawn_on:
+        prepare(source, None, PrepareRequest(sample_type="DetectionSample", field_map=DETECTION))
+        path = Path(locate(source).dataset_yaml)
+        lines = [line for line in path.read_text().splitlines() if not line.startswith("drawn_on")]
+        path.write_text("\n".join([*lines, f"drawn_on: {drawn_on}", ""]))
+    return source
+
+
+def labels_of(root: Path) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(content(root)["0.json"])
+    return value
+
+
+def test_boxes_shrink_with_their_picture(tmp_path: Path) -> None:
+    convert_to(tmp_path / "b", a_source(tmp_path / "a"), image=parse_image("", 160))
+
+    assert labels_of(tmp_path / "b") == {**BOX, "boxes": [[20, 20, 30, 30]], "width": 160, "height": 120}
+
+
+def test_labels_stay_if_asked_or_if_nothing_changes(tmp_path: Path) -> None:
+    source = a_source(tmp_path / "a", {"bbox": [1, 2, 3, 4]})
+
+    convert_to(tmp_path / "b", source, image=parse_image("", 160, labels="keep"))
+    convert_to(tmp_path / "c", source, image=parse_image("webp:80", 320))
+
+    assert labels_of(tmp_path / "b") == labels_of(tmp_path / "c") == {"bbox": [1, 2, 3, 4]}
+
+
+@pytest.mark.parametrize(
+    ("drawn_on", "orientation", "box"),
+    [
+        ("shown", 6, [40, 40, 60, 60]),
+        ("stored", 6, [140, 40, 60, 60]),
+        ("stored", 0, [40, 40, 60, 60]),
+        ("stored", 9, [40, 40, 60, 60]),  # no orientation of EXIF: upright
+    ],
+)
+def test_boxes_turn_with_picture_if_drawn_on_stored_one(
+    tmp_path: Path, drawn_on: str, orientation: int, box: list[int]
+) -> None:
+    source = a_source(tmp_path / "a", drawn_on=drawn_on, jpg=a_picture(orientation=orientation))
+
+    convert_to(tmp_path / "b", source, image=parse_image("png"))
+
+    assert labels_of(tmp_path / "b")["boxes"] == [box]
+    size = Image.open(io.BytesIO(content(tmp_path / "b")["0.png"])).size
+    assert size == ((240, 320) if orientation == 6 else (320, 240))
+    assert load_config(locate(str(tmp_path / "b")).dataset_yaml).drawn_on == drawn_on
+
+
+def test_turning_is_refused_if_nothing_says_what_labels_are_drawn_on(tmp_path: Path) -> None:
+    source = a_source(tmp_path / "a", jpg=a_picture(orientation=6))
+
+    with pytest.raises(LabelsCannotFollow) as refused:
+        convert_to(tmp_path / "b", source, image=parse_image("png"))
+
+    assert (refused.value.code, refused.value.where) == ("WDS348", "sample 0")
+    assert "`drawn_on: shown`" in refused.value.hint
+    assert "`--orientation keep`" in refused.value.hint
+    assert "`--labels keep`" in refused.value.hint
+    convert_to(tmp_path / "b", source, image=parse_image("png", orientation="keep"))
+    assert labels_of(tmp_path / "b") == BOX
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("json", b'{"bbox": [1, 2, 3, 4]}'),
+        ("boxes_npy", b"\x93NUMPY"),
+        ("xml", b"<annotation><object><bndbox><xmin>1</xmin></bndbox></object></annotation>"),
+        ("txt", b"find it: <box>(1,2),(3,4)</box>"),
+        ("mask_jpg", b"\xff\xd8"),
+        ("seg_png", a_mask(321, 240)),
+    ],
+)
+def test_labels_that_cannot_follow_are_refused_before_anything_is_written(
+    tmp_path: Path, name: str, data: bytes
+) -> None:
+    source = a_source(tmp_path / "a", {}, "", **{name: data})
+
+    with pytest.raises(LabelsCannotFollow, match=name.replace("_", ".")):
+        convert_to(tmp_path / "b", source, image=parse_image("", 160), dry_run=True)
+    with pytest.raises(LabelsCannotFollow, match=name.replace("_", ".")):
+        convert_to(tmp_path / "b", source, image=parse_image("", 160))
+
+    assert not list(tmp_path.glob("b/**/*.tar"))
+
+
+def test_geometry_in_a_later_sample_is_refused_too(tmp_path: Path) -> None:
+    parts = {"jpg": a_picture(), "json": b"{}"}
+    samples = {f"{i:02}.{name}": data for i in range(12) for name, data in parts.items()}
+    source = a_dataset(tmp_path / "a", {"0.tar": {**samples, "11.json": b'{"bbox": [1, 2, 3, 4]}'}})
+
+    with pytest.raises(LabelsCannotFollow) as refused:
+        convert_to(tmp_path / "b", source, image=parse_image("", 160))
+
+    assert refused.value.where == "sample 11"
+
+
+def test_masks_keep_their_ids(tmp_path: Path) -> None:
+    convert_to(tmp_path / "b", a_source(tmp_path / "a", {}, seg_png=a_mask()), image=parse_image("", 160))
+
+    mask = Image.open(io.BytesIO(content(tmp_path / "b")["0.seg.png"]))
+    ids = np.asarray(mask)
+    assert (mask.mode, mask.size, set(np.unique(ids).tolist())) == ("P", (160, 120), {0, 200})
+    assert ids.nonzero()[0].min() == 20
+    assert ids.nonzero()[1].max() == 49
+
+
+def test_mask_of_dataset_yaml_cannot_be_interpolated(tmp_path: Path) -> None:
+    source = a_source(tmp_path / "a", {}, seg_png=a_mask())
+    fields = {"image": "jpg", "mask": "seg.png"}
+    prepare(source, None, PrepareRequest(sample_type="SegmentationSample", field_map=fields))
+
+    with pytest.raises(UsageError, match=r"--image-parts selects seg.png, a mask"):
+        convert_to(tmp_path / "b", source, image=parse_image("", 160, parts=("jpg", "*.png")))
+
+
+def test_several_pictures_that_change_alike_have_one_geometry(tmp_path: Path) -> None:
+    alike = a_source(tmp_path / "a", png=a_picture(form="PNG"))
+    other = a_source(tmp_path / "b", png=a_picture(100, 400, form="PNG"))
+
+    convert_to(tmp_path / "c", alike, image=parse_image("", 160))
+    assert labels_of(tmp_path / "c")["boxes"] == [[20, 20, 30, 30]]
+    with pytest.raises(LabelsCannotFollow, match="change differently"):
+        convert_to(tmp_path / "d", other, image=parse_image("", 160))
+
+
+def test_labels_in_a_primary_are_refused_if_their_pictures_change(tmp_path: Path) -> None:
+    source = a_source(tmp_path / "a")
+    options: dict[str, Any] = {"layout": "polylithic", "media": ("jpg",)}
+
+    with pytest.raises(LabelsCannotFollow, match="media dataset"):
+        convert_to(tmp_path / "b", source, image=parse_image("", 160), **options)
+    convert_to(tmp_path / "c", source, image=parse_image("webp", 0), **options)
+
+
+def test_renamed_geometry_is_still_geometry(tmp_path: Path) -> None:
+    rows = json.dumps([[1, 2, 3, 4]]).encode()
+    source = a_source(tmp_path / "a", {}, drawn_on="", rects_json=rows)
+    fields = {"image": "jpg", "boxes": "rects.json"}
+    prepare(source, None, PrepareRequest(sample_type="DetectionSample", field_map=fields))
+
+    rules = PartRules(rename=(("rects.json", "all.json"),))
+    with pytest.raises(LabelsCannotFollow, match=r"all.json"):
+        convert_to(tmp_path / "b", source, image=parse_image("", 160), parts=rules)

@@ -1,0 +1,92 @@
+"""PNG files with texts and color profiles that are larger than Pillow reads."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image, UnidentifiedImageError
+
+from wdsctl.core.convert.parts import ImageTranscodeOptions
+from wdsctl.core.convert.transcode import transcode_part
+from wdsctl.core.media.byte_range import ByteRangeFile
+from wdsctl.core.media.decode_check import check_image_decodes
+from wdsctl.core.media.facts import ImageFacts
+from wdsctl.core.media.image import image_facts
+from wdsctl.core.media.png import without_side_chunks
+from wdsctl.core.media.thumbnail import make_thumbnail
+from wdsctl.loader import SampleDecoder
+
+BIG = b"a" * (3 << 20)
+
+
+def a_png(**options: object) -> bytes:
+    file = io.BytesIO()
+    pixels = np.arange(12 * 8 * 3, dtype=np.uint8).reshape(8, 12, 3)
+    Image.fromarray(pixels).save(file, "PNG", **options)
+    return file.getvalue()
+
+
+def a_chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+PNG = a_png()
+CHUNKS = {
+    "zTXt": a_chunk(b"zTXt", b"Raw\0\0" + zlib.compress(BIG)),
+    "iTXt": a_chunk(b"iTXt", b"parameters\0\1\0\0\0" + zlib.compress(BIG)),
+    "xmp": a_chunk(b"iTXt", b"XML:com.adobe.xmp\0\1\0\0\0" + zlib.compress(BIG)),
+    "iCCP": a_chunk(b"iCCP", b"profile\0\0" + zlib.compress(BIG)),
+    "many": a_chunk(b"iTXt", b"k\0\0\0\0\0" + b"a" * (1 << 19)) * 140,
+    "tEXt": a_chunk(b"tEXt", b"k\0" + BIG) + a_chunk(b"zTXt", b"Raw\0\0" + zlib.compress(BIG)),
+}
+BEFORE, AFTER = 33, len(PNG) - 12  # behind IHDR, and before IEND
+
+
+@pytest.mark.parametrize("at", [BEFORE, AFTER])
+@pytest.mark.parametrize("chunk", CHUNKS)
+def test_png_with_large_side_chunks_is_a_sound_image(chunk: str, at: int) -> None:
+    data = PNG[:at] + CHUNKS[chunk] + PNG[at:]
+
+    assert np.array_equal(SampleDecoder("rgb8")("png", data), SampleDecoder("rgb8")("png", PNG))
+    assert SampleDecoder("pil")("png", data).size == (12, 8)
+    facts = image_facts(ByteRangeFile.from_bytes(data), "png")
+    assert isinstance(facts, ImageFacts)
+    assert (facts.width, facts.height, facts.mode) == (12, 8, "RGB")
+    assert check_image_decodes(data).outcome == "sound"
+    smaller = transcode_part("png", data, ImageTranscodeOptions(max_side=6), None)[1]
+    assert Image.open(io.BytesIO(smaller)).size == (6, 4)
+
+
+def test_orientation_beside_a_large_text_is_kept() -> None:
+    exif = Image.Exif()
+    exif[0x112] = 6
+    data = a_png(exif=exif)
+    data = data[:33] + CHUNKS["zTXt"] + data[33:]
+
+    facts = image_facts(ByteRangeFile.from_bytes(data), "png")
+
+    assert isinstance(facts, ImageFacts)
+    assert facts.orientation == 6
+    assert SampleDecoder("rgb8", exif_orientation=True)("png", data).shape == (12, 8, 3)
+
+
+def test_damaged_png_stays_damaged() -> None:
+    cut = PNG[:33] + CHUNKS["zTXt"] + PNG[33:60]
+
+    with pytest.raises(Exception, match="png"):
+        SampleDecoder("rgb8")("png", cut)
+    assert check_image_decodes(cut).outcome == "broken"
+    with pytest.raises(UnidentifiedImageError):
+        Image.open(io.BytesIO(without_side_chunks(io.BytesIO(b"\x89PNG"))))
+
+
+def test_thumbnail_of_png_with_large_text() -> None:
+    data = PNG[:33] + CHUNKS["zTXt"] + PNG[33:]
+
+    image = make_thumbnail(ByteRangeFile.from_bytes(data), "image", "png", 6, 6)
+
+    assert not hasattr(image, "reason")

@@ -1,0 +1,79 @@
+"""PNG files whose texts or color profile are larger than Pillow reads: the same files without these chunks.
+
+Nothing in wdsctl reads such texts, and no pixel depends on them. Source: PNG (ISO/IEC 15948), 5.3 and 11.3.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from collections.abc import Callable
+from functools import wraps
+from typing import IO, Concatenate, ParamSpec, TypeVar
+
+from wdsctl.core.media.sniff import PNG_SIGNATURE
+
+_Params = ParamSpec("_Params")
+_Result = TypeVar("_Result")
+
+_TEXT_CHUNKS = (b"tEXt", b"zTXt", b"iTXt")
+#: Keywords of the texts that state an orientation.
+_KEPT_KEYWORDS = (b"Raw profile type exif", b"XML:com.adobe.xmp")
+_MAX_UNPACKED_BYTES = 1 << 20  # of a text or profile; Pillow's own limit
+
+
+def is_side_chunk_error(error: Exception) -> bool:
+    """Whether Pillow refuses a file because of a text or color profile that is too large for it."""
+    return isinstance(error, ValueError) and "MAX_TEXT" in str(error)
+
+
+def retry_without_side_chunks(
+    read: Callable[Concatenate[bytes, _Params], _Result],
+) -> Callable[Concatenate[bytes, _Params], _Result]:
+    """A function of the bytes of an image that reads PNG with large side chunks, too."""
+
+    @wraps(read)
+    def read_again(data: bytes, /, *args: _Params.args, **kwargs: _Params.kwargs) -> _Result:
+        try:
+            return read(data, *args, **kwargs)
+        except ValueError as error:
+            if not is_side_chunk_error(error) or not data.startswith(PNG_SIGNATURE):
+                raise
+        return read(without_side_chunks(io.BytesIO(data)), *args, **kwargs)
+
+    return read_again
+
+
+def without_side_chunks(file: IO[bytes], *, head_only: bool = False) -> bytes:
+    """A PNG without its texts, and without a color profile that is too large. `head_only`: up to the first pixels."""
+    file.seek(0)
+    kept = [file.read(len(PNG_SIGNATURE))]
+    while len(header := file.read(8)) == 8:
+        size, kind = struct.unpack(">I4s", header)
+        if head_only and kind == b"IDAT":
+            return b"".join([*kept, header])
+        is_side_chunk = kind in _TEXT_CHUNKS or kind == b"iCCP"
+        if is_side_chunk and size > _MAX_UNPACKED_BYTES:
+            file.seek(size + 4, io.SEEK_CUR)
+            continue
+        body = file.read(size + 4)
+        if not is_side_chunk or _is_kept(kind, body[:size]):
+            kept += [header, body]
+    return b"".join(kept)
+
+
+def _is_kept(kind: bytes, body: bytes) -> bool:
+    keyword, _, rest = body.partition(b"\0")
+    if kind != b"iCCP" and keyword not in _KEPT_KEYWORDS:
+        return False
+    packed = rest[1:]
+    if kind == b"tEXt" or (kind == b"iTXt" and rest[:1] == b"\0"):
+        return True  # not compressed
+    if kind == b"iTXt":
+        packed = rest[2:].partition(b"\0")[2].partition(b"\0")[2]
+    try:
+        unpacked = zlib.decompressobj().decompress(packed, _MAX_UNPACKED_BYTES + 1)
+    except zlib.error:
+        return True  # Pillow ignores it
+    return len(unpacked) <= _MAX_UNPACKED_BYTES

@@ -1,0 +1,461 @@
+"""Geometry on pictures: how a picture was turned and resized, and the boxes, polygons, keypoints and masks on it, which
+must follow. docs/convert.md and docs/formats.md have the rules.
+
+Boxes are `boxes`, `bbox` and similar keys, whose format the key `box_format` above them gives. Polygons and points are
+pairs of x and y, keypoints pairs or COCO's triples with a visibility, areas count pixels. Numbers up to 1 are shares of
+the picture, others pixels, unless the format of the boxes says so. Whatever else looks like geometry cannot follow.
+
+Sources: https://cocodataset.org/#format-data (boxes, polygons, run lengths and keypoints; in `segments_info`, boxes are
+xywh); EXIF 2.3, 4.6.4 (orientation).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from wdsctl.core.samples.boxes import BOX_FORMATS, corners_to_format, format_to_corners
+from wdsctl.core.samples.types import GEOMETRY_FIELDS, DrawnOn, GeometryKind
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from wdsctl.core.samples.field_path import FieldPath
+
+#: Keys of JSON that hold geometry, in lower case.
+_KINDS_OF_KEYS: dict[str, GeometryKind] = {
+    **dict.fromkeys(("bbox", "bboxes", "box", "boxes"), "boxes"),
+    **dict.fromkeys(("segmentation", "segmentations", "masks", "polygon", "polygons", "points"), "polygons"),
+    "keypoints": "keypoints",
+    **dict.fromkeys(("area", "areas"), "areas"),
+}
+_FORMAT_KEYS = ("box_format", "bbox_format")
+#: Keys of JSON for the width and the height of a picture.
+SIZE_KEYS = (("width", "height"), ("imageWidth", "imageHeight"), ("image_width", "image_height"))
+_CORNER_KEYS = ("xmin", "ymin", "xmax", "ymax")
+
+#: Words in other keys with numbers that are geometry.
+_GEOMETRY_WORD = re.compile(
+    r"(?:^|[^a-z])(?:b?box(?:es)?|poly(?:gons?|lines?)?|quads?|keypoints?|kpts?|landmarks?|segmentation|contours?"
+    r"|points?|corners?|rect(?:s|angles?)?|rois?|xyxy|xywh|centers?|centroids?|vertices)(?:$|[^a-z])"
+)
+#: Geometry in texts: the marks that vision-language models write and read.
+_TEXT_GEOMETRY = re.compile(r"\bbbox_2d\b|\bpoint_2d\b|<box>|<\|box_start\|>|<bbox>|<points? [xy]|<loc\d{4}>")
+_NUMBERS_AS_TEXT = re.compile(r"[\s\[(]*-?\d[\d.]*(?:[\s,;\])\[(]+-?\d[\d.]*)+[\s\])]*")
+
+
+class CannotFollow(Exception):  # noqa: N818 - an outcome, which callers turn into their error
+    """Geometry that cannot follow its picture; the text says which, and why."""
+
+
+class PictureForm(NamedTuple):
+    """A picture: width and height of the stored pixels, and the EXIF orientation, 1 to 8."""
+
+    width: int
+    height: int
+    orientation: int = 1
+
+    def size(self, drawn_on: DrawnOn) -> tuple[int, int]:
+        """(width, height) of what labels are drawn on."""
+        if drawn_on == "shown" and self.orientation >= 5:
+            return self.height, self.width
+        return self.width, self.height
+
+
+class PictureChange(NamedTuple):
+    """The change of what labels are drawn on, from one (width, height) to another. `turn`: the EXIF orientation that
+    was applied before the resizing.
+    """
+
+    before: tuple[int, int]
+    turn: int
+    after: tuple[int, int]
+
+    @property
+    def is_none(self) -> bool:
+        return self.turn == 1 and self.before == self.after
+
+    @property
+    def turned_size(self) -> tuple[int, int]:
+        return self.before[::-1] if self.turn >= 5 else self.before
+
+    @property
+    def area_factor(self) -> float:
+        return self.after[0] * self.after[1] / (self.before[0] * self.before[1])
+
+
+def find_change(before: PictureForm, after: PictureForm, drawn_on: DrawnOn | Literal[""]) -> PictureChange | None:
+    """The change for labels that are drawn on the picture as shown, or as stored; None if that must be known and is not
+    (`drawn_on` empty).
+    """
+    if before.orientation == 1 == after.orientation:
+        drawn_on = "stored"
+    if not drawn_on:
+        return PictureChange(before[:2], 1, after[:2]) if before == after else None
+    is_turned = drawn_on == "stored" and before.orientation != after.orientation
+    if is_turned and after.orientation != 1:
+        return None
+    return PictureChange(before.size(drawn_on), before.orientation if is_turned else 1, after.size(drawn_on))
+
+
+def orient_pixels(pixels: NDArray[Any], orientation: int) -> NDArray[Any]:
+    """A view of (height, width, ...) pixels, oriented by an EXIF orientation of 1 to 8."""
+    if orientation >= 5:
+        pixels = pixels.swapaxes(0, 1)
+    if orientation in (3, 4, 7, 8):
+        pixels = pixels[::-1]
+    if orientation in (2, 3, 6, 7):
+        pixels = pixels[:, ::-1]
+    return pixels
+
+
+def resize_nearest(pixels: NDArray[Any], width: int, height: int) -> NDArray[Any]:
+    """(height, width, ...) values of the nearest of the given (rows, columns, ...), so that ids stay ids."""
+    rows = (np.arange(height) * 2 + 1) * pixels.shape[0] // (2 * height)
+    columns = (np.arange(width) * 2 + 1) * pixels.shape[1] // (2 * width)
+    resized: NDArray[Any] = pixels[rows[:, None], columns]
+    return resized
+
+
+def change_mask(pixels: NDArray[Any], change: PictureChange) -> NDArray[Any]:
+    """A mask of (height, width, ...) ids after the change. Raises CannotFollow if it has another size than its
+    picture.
+    """
+    size = pixels.shape[1], pixels.shape[0]
+    if size != change.before:
+        expected = f"{change.before[0]} x {change.before[1]}"
+        raise CannotFollow(f"the mask has {size[0]} x {size[1]} pixels, but its picture {expected}")
+    return resize_nearest(orient_pixels(pixels, change.turn), *change.after)
+
+
+def geometry_keys(paths: Mapping[str, FieldPath]) -> dict[str, GeometryKind]:
+    """The keys of JSON that a field map takes geometry from -> its kind; the name of a part for one that is geometry as
+    a whole.
+    """
+    return {
+        str(access.steps[-1] if access.steps and access.steps[-1] is not None else access.part): kind
+        for field, kind in GEOMETRY_FIELDS.items()
+        for access in (paths[field].alternatives if field in paths else ())
+    }
+
+
+class _Context(NamedTuple):
+    """`change`: None if it is not known. `keys`: kinds of keys besides the usual ones."""
+
+    change: PictureChange | None
+    keys: Mapping[str, GeometryKind]
+    box_format: str = ""
+
+
+def follow_json(
+    value: Any, change: PictureChange | None, keys: Mapping[str, GeometryKind] = {}, *, name: str = "json"
+) -> Any:
+    """The value with its geometry after the change; the same object if it has none.
+
+    `keys`: kinds of geometry by other keys, from `geometry_keys`. `name`: of the part. Raises CannotFollow if geometry
+    cannot follow: its format or the change is unknown.
+    """
+    try:
+        return _follow(value, name, _Context(change, {key.lower(): kind for key, kind in keys.items()}))
+    except RecursionError as error:
+        raise CannotFollow("the values are nested too deeply") from error
+
+
+def has_text_geometry(text: str) -> bool:
+    """Whether a text has boxes or points in the marks that vision-language models use."""
+    return _TEXT_GEOMETRY.search(text) is not None
+
+
+def is_geometry_name(name: str) -> bool:
+    """Whether a key or the name of a part says that its numbers are geometry."""
+    return _GEOMETRY_WORD.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()) is not None
+
+
+def _follow(value: Any, key: str, context: _Context) -> Any:
+    kind = context.keys.get(key.lower()) or _KINDS_OF_KEYS.get(key.lower())
+    if kind == "areas":
+        return _follow_areas(value, context) if context.box_format else value
+    if isinstance(value, dict):
+        return _follow_object(value, key, context)
+    if isinstance(value, str):
+        is_geometry = (kind or is_geometry_name(key)) and _NUMBERS_AS_TEXT.fullmatch(value)
+        if is_geometry or has_text_geometry(value):
+            raise CannotFollow(f"{key} has boxes or points in a text")
+        return value
+    return _follow_list(value, key, kind, context) if isinstance(value, list) else value
+
+
+def _follow_list(value: list[Any], key: str, kind: GeometryKind | None, context: _Context) -> Any:
+    if _has_numbers(value):
+        if kind is not None:
+            _check_known(key, context)
+            return _FOLLOW[kind](value, key, context)
+        if is_geometry_name(key) or _is_shaped_like_geometry(value, context.change):
+            raise CannotFollow(f"{key} looks like geometry of an unknown form")
+    return _keep_same(value, [_follow(item, key, context) for item in value])
+
+
+def _check_known(key: str, context: _Context) -> None:
+    if context.change is None:
+        raise CannotFollow(f"{key}: it is not known how its picture changes")
+
+
+def _follow_object(value: dict[str, Any], key: str, context: _Context) -> Any:
+    found = next((value[each] for each in _FORMAT_KEYS if each in value), None)
+    if found in BOX_FORMATS:
+        context = context._replace(box_format=str(found))
+    elif key == "segments_info" and not context.box_format:
+        context = context._replace(box_format="xywh")
+    names = {each.lower(): each for each in value}
+    numbers = {each for each in names if read_number(value[names[each]]) is not None}
+    if {"counts", "size"} <= names.keys():
+        return _follow_run_lengths(value, key, context)
+    if numbers.issuperset(_CORNER_KEYS):
+        return {**value, **_follow_corners({name: value[names[name]] for name in _CORNER_KEYS}, names, key, context)}
+    if ({"x", "y"} <= numbers and "z" not in names) or {"left", "top"} <= numbers:
+        raise CannotFollow(f"{key} is a point or box of an unknown form")
+    has_shape = any(isinstance(value.get(each), list | dict) for each in ("segmentation", "polygon", "points"))
+    of_area = context._replace(box_format="xywh") if has_shape and not context.box_format else context
+    changed = {each: _follow(item, each, of_area if each == "area" else context) for each, item in value.items()}
+    return _keep_same(value, changed | _follow_size(value, context.change))
+
+
+def _keep_same(value: Any, changed: Any) -> Any:
+    return value if value == changed else changed
+
+
+def _follow_size(value: Mapping[str, Any], change: PictureChange | None) -> dict[str, Any]:
+    """The new width and height, if an object states those of the picture."""
+    for names in SIZE_KEYS:
+        stated = [read_number(value.get(name)) for name in names]
+        if change is not None and None not in stated:
+            is_swapped = tuple(stated) == change.before[::-1]
+            if tuple(stated) == change.before or (is_swapped and change.turn == 1):
+                after = change.after[::-1] if is_swapped and change.before[0] != change.before[1] else change.after
+                return {name: _like(value[name], side) for name, side in zip(names, after, strict=True)}
+    return {}
+
+
+def _follow_corners(corners: Mapping[str, Any], names: Mapping[str, str], key: str, context: _Context) -> Any:
+    """`xmin`, `ymin`, `xmax` and `ymax` of an object, as of Pascal VOC."""
+    _check_known(key, context)
+    box = [corners[name] for name in _CORNER_KEYS]
+    box_format = "normalized_xyxy" if _are_shares(box) else "xyxy"
+    return dict(zip((names[name] for name in _CORNER_KEYS), _follow_box(box, box_format, context.change), strict=True))
+
+
+def _follow_boxes(value: list[Any], key: str, context: _Context) -> Any:
+    if _is_row(value, 4):
+        if not context.box_format:
+            raise CannotFollow(f"{key}: no box_format says what the four numbers of a box are")
+        return _follow_box(value, context.box_format, context.change)
+    if _is_row(value):
+        raise CannotFollow(f"{key} has {len(value)} numbers, and a box has four")
+    if all(_is_row(each, 2) for each in value):
+        return _follow_polygons(value, key, context)
+    return [_follow_boxes(each, key, context) if isinstance(each, list) and each else each for each in value]
+
+
+def _follow_box(box: list[Any], box_format: str, change: PictureChange | None) -> list[Any]:
+    if change is None or (box_format.startswith("normalized_") and change.turn == 1):
+        return box
+    layout = box_format.removeprefix("normalized_")
+    corners = format_to_corners(np.asarray([[read_number(each) for each in box]], np.float64), layout)[0].tolist()
+    is_share = layout != box_format
+    points = [_change_point(corners[at], corners[at + 1], change, is_share=is_share) for at in (0, 2)]
+    if corners[0] <= corners[2] and corners[1] <= corners[3]:
+        ends = [min(xs) for xs in zip(*points, strict=True)] + [max(xs) for xs in zip(*points, strict=True)]
+    else:
+        ends = [*points[0], *points[1]]
+    numbers = corners_to_format(np.asarray([ends], np.float64), layout)[0].tolist()
+    return [_like(old, new) for old, new in zip(box, numbers, strict=True)]
+
+
+def _follow_polygons(value: list[Any], key: str, context: _Context) -> Any:
+    if _is_row(value):
+        if len(value) < 6 or len(value) % 2:
+            raise CannotFollow(f"{key} has {len(value)} numbers, which are no pairs of x and y of a polygon")
+        flat = _follow_pairs([value[at : at + 2] for at in range(0, len(value), 2)], context)
+        return [each for pair in flat for each in pair]
+    if all(_is_row(each, 2) for each in value):
+        return _follow_pairs(value, context)
+    return [
+        _follow_polygons(each, key, context)
+        if isinstance(each, list) and each
+        else _follow(each, key, context)
+        if isinstance(each, dict)
+        else each
+        for each in value
+    ]
+
+
+def _follow_keypoints(value: list[Any], key: str, context: _Context) -> Any:
+    """Pairs, or triples with a visibility. A keypoint that is not labelled is at 0, 0, and stays there."""
+    if all(_is_row(each, 2) or _is_row(each, 3) for each in value):
+        pairs = _follow_pairs([each[:2] for each in value], context, keeps_origin=True)
+        return [[*pair, *each[2:]] for pair, each in zip(pairs, value, strict=True)]
+    if _is_row(value):
+        has_visibility = len(value) % 3 == 0 and all(read_number(each) in (0, 1, 2) for each in value[2::3])
+        if not has_visibility and (len(value) % 2 or len(value) % 3 == 0):
+            raise CannotFollow(f"{key} has {len(value)} numbers, which are no pairs and no triples of COCO")
+        step = 3 if has_visibility else 2
+        rows = [value[at : at + step] for at in range(0, len(value), step)]
+        return [each for row in _follow_keypoints(rows, key, context) for each in row]
+    return [_follow_keypoints(each, key, context) if isinstance(each, list) and each else each for each in value]
+
+
+def _follow_pairs(pairs: list[list[Any]], context: _Context, *, keeps_origin: bool = False) -> list[list[Any]]:
+    change = context.change
+    are_shares = (
+        context.box_format.startswith("normalized_")
+        if context.box_format
+        else _are_shares([each for pair in pairs for each in pair])
+    )
+    if change is None or (are_shares and change.turn == 1):
+        return pairs
+    changed = []
+    for pair in pairs:
+        x, y = (float(read_number(each) or 0) for each in pair)
+        is_kept = keeps_origin and x == y == 0
+        point = (x, y) if is_kept else _change_point(x, y, change, is_share=are_shares)
+        changed.append([_like(old, new) for old, new in zip(pair, point, strict=True)])
+    return changed
+
+
+def _follow_areas(value: Any, context: _Context) -> Any:
+    number = read_number(value)
+    if number is not None and not context.box_format.startswith("normalized_"):
+        if context.change is None:
+            raise CannotFollow("area: it is not known how its picture changes")
+        return _like(value, number * context.change.area_factor)
+    return [_follow_areas(each, context) for each in value] if isinstance(value, list) else value
+
+
+_FOLLOW: dict[GeometryKind, Callable[[list[Any], str, _Context], Any]] = {
+    "boxes": _follow_boxes,
+    "polygons": _follow_polygons,
+    "keypoints": _follow_keypoints,
+    "areas": lambda value, _key, context: _follow_areas(value, context),
+}
+
+
+def _change_point(x: float, y: float, change: PictureChange, *, is_share: bool) -> tuple[float, float]:
+    width, height = (1, 1) if is_share else change.before
+    if change.turn in (2, 3):
+        x = width - x
+    if change.turn in (3, 4):
+        y = height - y
+    if change.turn >= 5:
+        # Stored columns become rows, and stored rows columns.
+        x = width - x if change.turn in (7, 8) else x
+        y = height - y if change.turn in (6, 7) else y
+        x, y = y, x
+    if is_share:
+        return x, y
+    turned = change.turned_size
+    return x * change.after[0] / turned[0], y * change.after[1] / turned[1]
+
+
+def _follow_run_lengths(value: dict[str, Any], key: str, context: _Context) -> dict[str, Any]:
+    """COCO's run lengths of a mask, by columns: a list of counts, or its compressed text."""
+    counts, size, change = value["counts"], value["size"], context.change
+    if change is None:
+        raise CannotFollow(f"{key}: it is not known how its picture changes")
+    width, height = change.before
+    if size != [height, width]:
+        raise CannotFollow(f"{key} has run lengths of {size}, but its picture has {height} rows of {width} pixels")
+    try:
+        runs = _decode_counts(counts) if isinstance(counts, str) else [int(each) for each in counts]
+        if sum(runs) != width * height:
+            raise ValueError
+        pixels = np.repeat(np.arange(len(runs)) % 2, runs).reshape(width, height).T
+    except (TypeError, ValueError) as error:
+        raise CannotFollow(f"{key} has run lengths that do not fill {height} rows of {width} pixels") from error
+    changed = change_mask(pixels, change).T.reshape(-1)
+    ends = np.flatnonzero(np.diff(changed, prepend=0)).tolist()
+    found = np.diff([0, *ends, len(changed)]).tolist()
+    encoded = _encode_counts(found) if isinstance(counts, str) else found
+    return {**value, "counts": encoded, "size": list(change.after[::-1])}
+
+
+def _decode_counts(text: str) -> list[int]:
+    """Counts from text: 5 bits a character from 48 on, lowest first, with a bit that says if more follow; from the
+    third on, differences to the count before the last.
+    """
+    counts: list[int] = []
+    number = shift = 0
+    for byte in text.encode("ascii"):
+        digit = byte - 48
+        number |= (digit & 31) << shift
+        shift += 5
+        if not digit & 32:
+            number -= 1 << shift if digit & 16 else 0
+            counts.append(number + (counts[-2] if len(counts) > 2 else 0))
+            number = shift = 0
+    return counts
+
+
+def _encode_counts(counts: list[int]) -> str:
+    digits = []
+    for at, count in enumerate(counts):
+        number = count - (counts[at - 2] if at > 2 else 0)
+        while True:
+            digit = number & 31
+            number >>= 5
+            is_last = number == (-1 if digit & 16 else 0)
+            digits.append(chr(48 + digit + (0 if is_last else 32)))
+            if is_last:
+                break
+    return "".join(digits)
+
+
+def read_number(value: Any) -> float | None:
+    """A number, also one that is written as text; None for anything else."""
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return value if is_number else None
+
+
+def _like(old: Any, new: float) -> Any:
+    """A number in the form of the old one: text stays text, and whole numbers stay whole where they can."""
+    if isinstance(old, str):
+        return f"{round(new)}" if old.strip().lstrip("-").isdecimal() else f"{round(new, 6):g}"
+    rounded = round(float(new), 6)
+    return int(rounded) if isinstance(old, int) and rounded.is_integer() else rounded
+
+
+def _is_row(value: Any, length: int = 0) -> bool:
+    is_row = isinstance(value, list) and bool(value) and all(read_number(each) is not None for each in value)
+    return is_row and length in (0, len(value))
+
+
+def _has_numbers(value: Any) -> bool:
+    """Whether lists, however deep, hold numbers (or run lengths) as items."""
+    if isinstance(value, list):
+        return any(_has_numbers(each) for each in value)
+    return read_number(value) is not None
+
+
+def _are_shares(numbers: list[Any]) -> bool:
+    return all(-0.01 <= (read_number(each) or 0) <= 1.01 for each in numbers)
+
+
+def _is_shaped_like_geometry(value: list[Any], change: PictureChange | None) -> bool:
+    """Whether a list has rows of four numbers, or three pairs and more, that are within the picture."""
+    lengths = {len(row) if _is_row(row) else 0 for row in value}
+    if lengths != {4} and not (lengths == {2} and len(value) >= 3):
+        return False
+    numbers = [each for row in value for each in row]
+    if any(isinstance(each, str) for each in numbers) or max(numbers) <= 1 or min(numbers) < 0:
+        return False
+    if lengths == {2} and numbers == sorted(numbers):
+        return False  # ranges of time or of characters
+    return change is None or max(numbers) <= max(change.before) + 1
