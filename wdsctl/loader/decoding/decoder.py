@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,7 @@ from wdsctl.core.errors import UsageError
 from wdsctl.core.media.kinds import MAX_DECODABLE_BYTES, MAX_IMAGE_PIXELS
 from wdsctl.core.media.sniff import sniff
 from wdsctl.core.samples.types import FieldKind
-from wdsctl.loader.decoding import guard, parts
+from wdsctl.loader.decoding import guard, parts, pillow
 from wdsctl.loader.decoding.guard import CustomDecoders, DecodeFunction, guard_custom_decode, guard_decode
 from wdsctl.loader.decoding.images import (
     IMAGE_SPECS,
@@ -43,9 +43,10 @@ class SampleDecoder:
     says: gray values, indices of a palette, or of color images red + 256 green + 65,536 blue (COCO panoptic).
 
     16-bit PNG and TIFF keep 16 bits unless `image_decode` asks for 8; then they are scaled. `exif_orientation` turns
-    images upright by EXIF; otherwise they stay as stored, except TIFF, which Pillow always turns. `min_side` decodes
-    JPEG at the smallest of 1/2, 1/4 and 1/8 of its size whose shorter side has at least `min_side` pixels; other
-    formats and smaller images keep their size.
+    images upright by EXIF; otherwise they stay as stored, except TIFF, which Pillow always turns. None decides by
+    dataset.yaml: images are turned if their labels are drawn on them so (`drawn_on: shown`). `min_side` decodes JPEG at
+    the smallest of 1/2, 1/4 and 1/8 of its size whose shorter side has at least `min_side` pixels; other formats and
+    smaller images keep their size. If dataset.yaml has `drawn_on`, boxes, masks and the like shrink with their image.
 
     Image tensors are channels first in shape and channels last in memory (`torch.channels_last` for batches), as
     libjpeg writes them and as GPU convolutions prefer. `view` over several dimensions fails on them: use `reshape` or
@@ -83,7 +84,7 @@ class SampleDecoder:
     guess_content: bool = False
     max_pixels: int = MAX_IMAGE_PIXELS
     max_bytes: int = MAX_DECODABLE_BYTES
-    exif_orientation: bool = False
+    exif_orientation: bool | None = None
     min_side: int | None = None
     decoders: CustomDecoders | None = field(default=None, hash=False)
     skip: tuple[str, ...] = ()
@@ -128,14 +129,20 @@ class SampleDecoder:
         kind: FieldKind = "any",
         field: str = "",
         threads: DecodeThreads | None = None,
+        *,
+        upright: bool | None = None,
     ) -> DecodeFunction:
         """The function that decodes all parts of this name: chosen once, called per sample.
 
         `kind` is the kind of the field that takes the part, and decides if the extension is unknown; `field` is its
-        name. Returns `parts.decode_raw` itself if there is nothing to decode. Images are decoded into `memory` (from
-        `memory_for`), and with `threads` when these run. The function raises SampleFailed with the part in `where`, and
-        FatalSampleError for what would fail for every sample; the caller adds the sample.
+        name; `upright` replaces `exif_orientation`. Returns `parts.decode_raw` itself if there is nothing to decode.
+        Images are decoded into `memory` (from `memory_for`), and with `threads` when these run. The function raises
+        SampleFailed with the part in `where`, and FatalSampleError for what would fail for every sample; the caller
+        adds the sample.
         """
+        if upright is not None and upright != self.exif_orientation:
+            decoder = replace(self, exif_orientation=upright)
+            return decoder.function_for(part, memory, kind, field, threads)
         if self._is_skipped(part, field):
             return parts.decode_raw
         own = guard.find_by_name(self.decoders, part)
@@ -158,9 +165,18 @@ class SampleDecoder:
         return {
             "type": "SampleDecoder",
             **config,
+            "exif_orientation": bool(self.exif_orientation),  # dataset.yaml is in the fingerprint, too
             "decoders": guard.custom_decoders_config(self.decoders),
             "skip": list(self.skip),
         }
+
+    def image_sizes(self, data: bytes, *, upright: bool) -> tuple[tuple[int, int], tuple[int, int]]:
+        """(width, height) of an image in its file, and decoded. Raises what Pillow does for a bad header."""
+        width, height, factor = pillow.reduced_size(data, self._image_options)
+        full, size = (width, height), (-(-width // factor), -(-height // factor))
+        if factor > 1 and upright and pillow.jpeg_orientation(data) >= 5:
+            return full[::-1], size[::-1]
+        return full, size
 
     def make_threads(self) -> DecodeThreads:
         """The threads that the functions of one loader share."""
@@ -169,7 +185,7 @@ class SampleDecoder:
     @property
     def _image_options(self) -> ImageDecodeOptions:
         spec = IMAGE_SPECS[self.image_decode]
-        return ImageDecodeOptions(spec, self.max_pixels, self.exif_orientation, self.min_side or 0)
+        return ImageDecodeOptions(spec, self.max_pixels, bool(self.exif_orientation), self.min_side or 0)
 
     def _is_skipped(self, part: str, field: str) -> bool:
         return part in self.skip or bool(field and field in self.skip)

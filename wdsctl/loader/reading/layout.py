@@ -39,9 +39,14 @@ class CompiledLayout:
 
 
 def compile_layout(
-    part_names: Sequence[str], config: DatasetConfig, function_for: FindDecodeFunction, where: str
+    part_names: Sequence[str],
+    config: DatasetConfig,
+    function_for: FindDecodeFunction,
+    where: str,
+    wrap: Callable[[Callable[..., Any], Sequence[str]], Callable[..., Any]] = lambda build, _fields: build,
 ) -> CompiledLayout:
-    """The layout of samples with the parts `part_names`, in this order.
+    """The layout of samples with the parts `part_names`, in this order. `wrap`: wraps the function that builds a sample
+    from the values of the fields with these names.
 
     If a required field has no part, `build` of the layout raises SampleFailed, so that other samples can still be used.
     """
@@ -67,7 +72,7 @@ def compile_layout(
             return CompiledLayout((), _failing_build(field, path, part_names, config))
     sample_class = find_sample_type(config.sample_type)
     compose = compose_function(sample_class)
-    build = make_builder(sample_class, tuple(filled))
+    build = wrap(make_builder(sample_class, tuple(filled)), tuple(filled))
     plain = [_plain_part(path, indices, kinds[field]) for field, path in filled.items()]
     if compose is None and None not in plain and len(set(plain)) == len(plain):
         parts = [part for part in plain if part is not None]
@@ -79,7 +84,7 @@ def compile_layout(
     used = [part for part in indices if any(part in names for names in taken.values())]
     functions = [function_for(part, *_field_taking_part(part, filled, taken, kinds)) for part in used]
     if compose is not None:
-        build = _composing(sample_class, compose, tuple(filled))
+        build = wrap(_composing(sample_class, compose, tuple(filled)), tuple(filled))
     build = _build_from_paths(build, used, functions, filled, kinds, needed, config)
     return CompiledLayout(tuple(indices[part] for part in used), build, lazy_parts=_lazy_flags(functions))
 

@@ -83,6 +83,8 @@ def field_facts(config: DatasetConfig) -> dict[str, str]:
     facts = dict(config.field_map)
     if config.optional:
         facts["optional"] = ", ".join(config.optional)
+    if config.drawn_on:
+        facts["drawn_on"] = config.drawn_on
     for key, value in (("sample_loader", config.sample_loader), ("part_filter", config.part_filter)):
         if isinstance(value, str) and value:
             path, _, name = value.rpartition(":")

@@ -268,10 +268,10 @@ class _EagerFunctions(DecodeFunctions):
     """Decode functions for values that are stacked right after they are loaded: images are decoded at once, each into
     memory of its own."""
 
-    def __call__(self, part: str, kind: FieldKind, field: str) -> DecodeFunction | None:
+    def __call__(self, part: str, kind: FieldKind, field: str, *, upright: bool | None = None) -> DecodeFunction | None:
         if self._decoder is None:
             return None
-        function = self._decoder.function_for(part, None, kind, field)
+        function = self._decoder.function_for(part, None, kind, field, upright=upright)
         return None if function is decode_raw else function
 
     def decode_in_parallel(self) -> AbstractContextManager[None]:
