@@ -290,3 +290,18 @@ def test_init_refuses_unprepared_folder(tmp_path: Path) -> None:
 def test_init_refuses_url_destination(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="destination is a URL"):
         init(make_dataset(tmp_path / "data", "captions"), "s3://bucket/run")
+
+
+@pytest.mark.parametrize(("boxes", "has_options"), [(False, True), (True, False)])
+def test_images_of_texts_with_boxes_are_decoded_as_their_boxes_need(
+    tmp_path: Path, *, boxes: bool, has_options: bool
+) -> None:
+    text = as_json({"text": "a", "words": [[1, 2, 3, 4]]})
+    a_dataset(tmp_path / "a", {"a.tar": {"0.jpg": an_image(0), "0.json": text}})
+    field_map = {"image": "jpg", "text": "json[text]"} | ({"words_boxes": "json[words]"} if boxes else {})
+    wdsctl.prepare(tmp_path / "a", sample_type="OCRSample", field_map=field_map, split="train=1", workers=1)
+
+    init(str(tmp_path / "a"), str(tmp_path / "b"))
+
+    script = (tmp_path / "b" / "train.py").read_text()
+    assert (", min_side=SIDE, exif_orientation=True" in script) == has_options

@@ -24,6 +24,7 @@ from wdsctl.core.init.render import render_blend_file, render_readme, render_scr
 from wdsctl.core.inspect.inspect import InspectReport, inspect
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.boxes import BoxFormat
+from wdsctl.core.samples.types import has_geometry
 from wdsctl.core.text import pluralize
 from wdsctl.core.urls import is_url
 
@@ -141,7 +142,12 @@ def init(
     constants |= _constants(kind, config, summary, label_field, classes, box_format)
     splits = {TRAIN: TRAIN, **({"val": val} if val else {})}
     texts = {
-        "train.py": render_script(kind, constants, messages=_messages(kind, config)),
+        "train.py": render_script(
+            kind,
+            constants,
+            messages=_messages(kind, config),
+            has_labels_on_images=has_geometry(config.field_map),
+        ),
         "blend.yaml": render_blend_file(_check_reference(location.path), splits),
         "README.md": render_readme(
             _about(kind, samples[TRAIN], val, samples), shell_command_at(samples_at, "inspect")[1:-1]

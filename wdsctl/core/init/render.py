@@ -21,6 +21,13 @@ TEMPLATES_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tem
 #: Placeholders of scripts that are filled with the piece of the same name.
 _PIECES = ("image", "padded", "decoder", "loop")
 
+_DECODING = """\
+# JPEG is decoded at a reduced size where that suffices; photographs are turned upright.
+    decoder = SampleDecoder(image_decode="torchrgb8", min_side=SIDE, exif_orientation=True)"""
+_LABELLED_DECODING = """\
+# Photographs are turned as dataset.yaml says (`drawn_on`), so that their boxes fit.
+    decoder = SampleDecoder(image_decode="torchrgb8")"""
+
 _BLEND_NOTE = """\
 # The datasets that train.py reads for each split, and the share of samples of each dataset.
 #
@@ -39,13 +46,23 @@ def read_template(name: str) -> str:
         return file.read()
 
 
-def render_script(kind: TrainingKind, constants: Mapping[str, tuple[Any, str]], *, messages: str = "") -> str:
-    """The text of train.py. `constants`: name -> (value, remark). `messages`: the piece that yields turns, for vlm."""
+def render_script(
+    kind: TrainingKind,
+    constants: Mapping[str, tuple[Any, str]],
+    *,
+    messages: str = "",
+    has_labels_on_images: bool = False,
+) -> str:
+    """The text of train.py. `constants`: name -> (value, remark). `messages`: the piece that yields turns, for vlm.
+
+    `has_labels_on_images`: the images of texts (ocr) have boxes, which must fit them.
+    """
     pieces = {name: read_template(f"{name}.py.txt").strip() for name in _PIECES}
     if messages:
         pieces["messages"] = read_template(f"messages_{messages}.py.txt").strip()
     lines = [_format_constant(name, value, remark) for name, (value, remark) in constants.items()]
-    return Template(read_template(f"{kind}.py.txt")).substitute(pieces, constants="\n".join(lines))
+    decoding = _LABELLED_DECODING if has_labels_on_images else _DECODING
+    return Template(read_template(f"{kind}.py.txt")).substitute(pieces, constants="\n".join(lines), decoding=decoding)
 
 
 def _format_constant(name: str, value: Any, remark: str) -> str:
