@@ -100,6 +100,26 @@ def test_rank_with_only_failed_batches_cannot_pad(tmp_path: Path) -> None:
     assert raised.value.code == "WDS511"
 
 
+@pytest.mark.parametrize("reason", ["banned", "unreadable"])
+@pytest.mark.parametrize("uneven", ["pad", "drop"])
+def test_rank_pads_batch_whose_samples_are_all_banned_or_failed(uneven: Any, reason: str, tmp_path: Path) -> None:
+    path = a_dataset(tmp_path, 4, shard_samples=1, parts=numbered, split={"val": 1.0})
+    if reason == "unreadable":
+        sorted(Path(path).rglob("*.tar"))[3].write_bytes(b"")
+    ban = ["000003"] if reason == "banned" else []
+    options: dict[str, Any] = {"uneven": uneven, "ban": ban, "task_encoder": Raw()}
+    loaders = [
+        get_loader(get_val_dataset(path, batch_size=1, worker_config=WorkerConfig(rank, 2), **options))
+        for rank in range(2)
+    ]
+
+    for _ in range(2):
+        loops = [[(batch["__key__"], loader.is_padding) for batch in loader] for loader in loaders]
+        assert loops[0] == [(["000000"], False), (["000002"], False)]
+        assert loops[1] == [(["000001"], False), (["000001"], True)]
+    assert [len(loader) for loader in loaders] == [2, 2]
+
+
 @pytest.mark.parametrize("uneven", ["pad", "drop"])
 def test_uneven_option_needs_torch_distributed_if_hooks_decide_batches(uneven: str, dataset: str) -> None:
     with pytest.raises(LoaderError, match=r"needs torch\.distributed") as raised:

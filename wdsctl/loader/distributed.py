@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from wdsctl.core.checkpoint.state import describe_differences, shorten_list
 from wdsctl.core.errors import LoaderError, UsageError, join_indented
 from wdsctl.core.hashing import json_digest
+from wdsctl.loader.pipeline.batches import END
 from wdsctl.loader.recipe.dataset import BaseDataset, TrainDataset
 from wdsctl.loader.recipe.worker_config import WorkerConfig
 from wdsctl.loader.run.build import has_random_hooks
@@ -336,10 +337,12 @@ class RankBalancer:
     def _draw_balanced(self, stream: RankStream) -> Any:
         drops = self._uneven == "drop"
         if stream.has_fixed_length and not self._has_random_hooks:
-            # Every range of positions is one batch: the number of each rank is known without communication.
+            # Every range of positions is one batch: the number of each rank is known without communication. If bans or
+            # failures take all samples of a range, a batch takes its place.
             if not stream.has_more(self._workers.world_size - 1 if drops else 0):
                 raise StopIteration
-            return stream.draw() if stream.has_more(self._workers.rank) else self._draw_padding(stream)
+            own = stream.draw(skips_empty_turns=False) if stream.has_more(self._workers.rank) else END
+            return self._draw_padding(stream) if own is END else own
         self._check_group()
         batch: Any = None
         try:

@@ -47,8 +47,9 @@ class Loader:
     Breaking out of a `for` loop over a training loses nothing: the next loop continues with the very next batch. A
     training never ends, unless it has virtual epochs or was created with `repeat=False`; then the next loop begins the
     next pass. A loop also begins the next pass if no batch is left, after a `break` at the last batch or in a state
-    that was saved there, and all ranks have equally many batches. A loop over a validation is one pass from its first
-    batch, however the last loop ended; it continues a pass only after a state was restored.
+    that was saved there, and this rank knows that no other has one left; otherwise this loop is empty. A loop over a
+    validation is one pass from its first batch, however the last loop ended; it continues a pass only after a state was
+    restored.
 
     Threads that draw from one loader share its batches: each batch goes to one of them. A process that is forked from
     the one that opened the loader cannot draw from it (LoaderError WDS517).
@@ -148,7 +149,7 @@ class Loader:
 
     @property
     def is_padding(self) -> bool:
-        """Whether the last returned batch only pads an uneven pass."""
+        """Whether the last returned batch only pads a pass: this rank had no batch of its own at this step."""
         return self._balancer is not None and self._balancer.is_padding
 
     @property
@@ -324,20 +325,21 @@ class Loader:
     def _draw_or_begin_pass(self, *, is_loop_start: bool, from_start: bool) -> tuple[Any, Any, Any]:
         """The next batch, the same one until its stream accepts it. StopIteration ends a pass.
 
-        `is_loop_start`: if the last loop handed out all batches, the loop begins the next pass, provided that all ranks
-        have equally many batches; otherwise one rank would be a pass ahead of another. `from_start`: the loop does not
-        continue a pass that another loop has left, but does continue a restored one.
+        `is_loop_start`: if the last loop handed out all batches, the loop begins the next pass, provided that no rank
+        has a batch left; otherwise one rank would be a pass ahead of another, so that this loop is empty, and the next
+        one begins the next pass. `from_start`: the loop does not continue a pass that another loop has left, but does
+        continue a restored one.
         """
         run = self._open_stream()
         if is_loop_start and (
             run.is_over or (from_start and run is self._last_drawn_stream and run.batches_handed_out > 0)
         ):
             self._begin_next_pass(run)
-        may_continue = is_loop_start and run.batches_handed_out > 0 and run.has_even_ranks
+        may_continue = is_loop_start and run.batches_handed_out > 0
         try:
             drawn = self._draw_batch()
         except StopIteration:
-            if not may_continue:
+            if not (may_continue and run.ends_on_all_ranks):
                 raise
             if run.is_over:
                 self._begin_next_pass(run)

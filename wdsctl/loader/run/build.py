@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from inspect import isgeneratorfunction
 from typing import Any
 
 from wdsctl.core.hashing import derive_seed, json_digest
@@ -114,6 +115,18 @@ def has_random_hooks(dataset: BaseDataset) -> bool:
     """Whether any hook may draw random numbers: only then are the caller's generators preserved."""
     encoder = dataset.task_encoder
     return bool(encoder.cookers) or any(is_overridden(encoder, hook) for hook in HOOKS)
+
+
+def can_multiply_batches(dataset: BaseDataset) -> bool:
+    """Whether a hook may make several batches of the samples of one: without a batch size, every sample is one."""
+    encoder: Any = dataset.task_encoder
+    names = HOOKS if dataset.batch_size is None else ("batch", "encode_batch")
+    hooks = [cooker.cook for cooker in encoder.cookers] if dataset.batch_size is None else []
+    while encoder is not None:  # a wrapper, and the encoder in it
+        # Also of base classes: a hook may return what `super()` returns.
+        hooks += [vars(kind)[name] for kind in type(encoder).__mro__ for name in names if name in vars(kind)]
+        encoder = getattr(encoder, "inner", None)
+    return any(map(isgeneratorfunction, hooks))
 
 
 def _sample_hooks(dataset: BaseDataset) -> tuple[Hook, ...]:

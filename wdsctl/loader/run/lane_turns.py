@@ -237,7 +237,7 @@ class LaneTurns:
     def has_more(self, progress: RankProgress, rank: int) -> bool:  # noqa: ARG002 - only this rank's lanes are known
         return self.next_turn(progress) is not None
 
-    def has_even_ranks(self, progress: RankProgress, batch_limit: int | None) -> bool:  # noqa: ARG002 - a limit does not matter
+    def ends_on_all_ranks(self, progress: RankProgress) -> bool:  # noqa: ARG002 - other ranks' lanes are unknown
         return self._is_endless or self._workers.world_size == 1 or self._dataset.uneven != "keep"
 
     def pass_length(self, rank: int) -> int:  # noqa: ARG002 - no rank has a known length

@@ -16,7 +16,13 @@ from wdsctl.loader.plan.plan import LoaderPlan
 from wdsctl.loader.recipe.dataset import BaseDataset
 from wdsctl.loader.resume.state import END_PASSED, LoaderState
 from wdsctl.loader.run.batch_ranges import BatchRange, BatchRangeRunner, BatchRangeRunnerFactory
-from wdsctl.loader.run.build import build_pipeline, epoch_of_pass, recipe_facts, store_digests
+from wdsctl.loader.run.build import (
+    build_pipeline,
+    can_multiply_batches,
+    epoch_of_pass,
+    recipe_facts,
+    store_digests,
+)
 from wdsctl.loader.run.engine import check_result_task
 from wdsctl.loader.run.lane_runner import DrawnBatch
 from wdsctl.loader.run.transport import expand_batch
@@ -36,6 +42,7 @@ class RangeTurns:
     _first_number: int  # of the range of turn 0
     _epoch: int
     _partial_ranges: dict[int, tuple[int, int]]  # those begun before turn 0
+    _ranks_began: tuple[int, int]  # batches handed out and ranges drawn in the pass when these ranks took it over
     _runner: BatchRangeRunner
 
     def __init__(self, dataset: BaseDataset, streams: OpenBlend, bans: Bans, *, is_tracing: bool) -> None:
@@ -57,12 +64,15 @@ class RangeTurns:
         self.expected_turns: int | None = 0
 
     def first_progress(self, pass_number: int, stats: Stats) -> RankProgress:
+        self._ranks_began = 0, 0
         return RankProgress(0, {}, stats, pass_number=pass_number)
 
     def restore_progress(self, saved: LoaderState, *, strict: bool) -> RankProgress:
         self.loader_plan.check(saved["plan"], strict=strict)
         position = {int(number): (run["emitted"], run["bans"]) for number, run in saved["cursors"].items()}
         is_over = saved["end"] == END_PASSED
+        has_other_ranks = saved["world"] != self._workers.world_size
+        self._ranks_began = (saved["batches_handed_out"], saved["batches_drawn"]) if has_other_ranks else (0, 0)
         return RankProgress(
             saved["batches_drawn"], position, Stats(), saved["batches_handed_out"], saved["pass"], is_over
         )
@@ -135,11 +145,16 @@ class RangeTurns:
     def has_more(self, progress: RankProgress, rank: int) -> bool:
         return progress.batches_drawn + rank < self._ranges.batches
 
-    def has_even_ranks(self, progress: RankProgress, batch_limit: int | None) -> bool:
-        """Of the batches that are left, some ranks may have one more."""
-        least, more = divmod(self._ranges.batches - progress.batches_drawn, self._workers.world_size)
-        is_cut = batch_limit is not None and batch_limit - progress.batches_handed_out <= least
-        return not more or is_cut or self._dataset.uneven != "keep"
+    def ends_on_all_ranks(self, progress: RankProgress) -> bool:
+        """A rank that has made a batch of each of its ranges, and has as many as rank 0, has handed out as many batches
+        as any rank can: hooks and failures may take a range's only batch, but do not add any."""
+        world = self._workers.world_size
+        if world == 1 or self._dataset.uneven != "keep":
+            return True
+        handed_out, drawn = self._ranks_began
+        most = -((drawn - self._ranges.batches) // world)  # ranges of rank 0
+        own = (progress.batches_drawn - drawn) // world
+        return own == most == progress.batches_handed_out - handed_out and not can_multiply_batches(self._dataset)
 
     def pass_length(self, rank: int) -> int:
         return max(0, -((rank - self._ranges.batches) // self._workers.world_size))

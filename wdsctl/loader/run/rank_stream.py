@@ -86,8 +86,9 @@ class RankStream:
         self._turns.check_ranks(progress)
         self._begin_turns(progress)
 
-    def draw(self) -> Any:
+    def draw(self, *, skips_empty_turns: bool = True) -> Any:
         """The rank's next batch, the same one until it is accepted: an error or an interrupt loses nothing.
+        `skips_empty_turns`: False to get END for a turn that makes no batch.
 
         Raises StopIteration at the end of a virtual epoch, and at the end of a pass until the next one is begun.
         """
@@ -103,6 +104,8 @@ class RankStream:
                     raise StopIteration
                 if offered.batch is not END:
                     break
+                if not skips_empty_turns:
+                    return END
                 self.accept(self.pending)
         result = offered.result
         if self._runtime_options.tracer is not None and result is not self._traced:
@@ -154,9 +157,11 @@ class RankStream:
         return self._turns.has_fixed_length
 
     @property
-    def has_even_ranks(self) -> bool:
-        """Whether all ranks have equally many batches in a virtual epoch, or left in a pass."""
-        return self._turns.has_even_ranks(self.pending[0], self._batch_limit)
+    def ends_on_all_ranks(self) -> bool:
+        """Whether a virtual epoch or pass without a further batch on this rank has none on any rank, if all ranks draw
+        in step. False if this rank cannot know."""
+        progress = self.pending[0]
+        return not self._is_below_limit(progress) or self._turns.ends_on_all_ranks(progress)
 
     def has_more(self, rank: int) -> bool:
         """Whether this rank of the world has another turn in the current pass."""
@@ -173,14 +178,13 @@ class RankStream:
         return self._turns.make_padding_batch(self.pending[0])
 
     def record_padding(self) -> None:
-        """Count a turn in which this rank had no batch of its own."""
-        progress = self.pending[0]
-        after = replace(
-            progress,
-            batches_drawn=progress.batches_drawn + self._workers.world_size,
-            batches_handed_out=progress.batches_handed_out + 1,
-        )
-        self.pending = (progress, OfferedBatch(after, None, None))
+        """Count a turn in which this rank had no batch of its own: it had no turn, or has drawn one without a batch."""
+        progress, offered = self.pending
+        if offered is None:
+            after = replace(progress, batches_drawn=progress.batches_drawn + self._workers.world_size)
+            offered = OfferedBatch(after, END, None)
+        after = replace(offered.progress, batches_handed_out=progress.batches_handed_out + 1)
+        self.pending = (progress, offered._replace(progress=after))
 
     def end_loop(self) -> None:
         """End a virtual epoch of an endless stream, or a pass of a finite one. Raises FatalSampleError if the pass

@@ -76,8 +76,9 @@ class TurnPlan(TaskPlan, Protocol):
     def has_more(self, progress: RankProgress, rank: int) -> bool:
         """Whether this rank of the world may have another turn in the pass."""
 
-    def has_even_ranks(self, progress: RankProgress, batch_limit: int | None) -> bool:
-        """Whether all ranks have equally many batches left in the pass."""
+    def ends_on_all_ranks(self, progress: RankProgress) -> bool:
+        """Whether no rank has a batch left in the pass, if this rank has none and all ranks draw in step. False if this
+        rank cannot know."""
 
     def pass_length(self, rank: int) -> int:
         """Turns of a rank in a whole pass. Raises TypeError if lanes decide."""
