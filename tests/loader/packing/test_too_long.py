@@ -12,6 +12,7 @@ from tests.loader.packing.fakes import Fake
 from wdsctl.loader.packing import Packing
 from wdsctl.loader.packing.candidates import ColumnCandidates, PackCandidate
 from wdsctl.loader.packing.too_long import fit_candidates, piece_bounds, rebuild_candidate, sample_address
+from wdsctl.loader.runtime.failures import FailureTracker
 
 
 def packing(too_long: Any) -> Packing:
@@ -57,3 +58,12 @@ def test_rebuild_candidate_of_piece_has_length_of_piece() -> None:
     entry = rebuild_candidate([7, 0, 10, 13], candidates(13))
 
     assert (entry.address, entry.lengths) == ([7, 0, 10, 13], (3,))
+
+
+def test_lengths_below_zero_between_others_are_not_consecutive_failures() -> None:
+    lane = Fake(lambda row: (-1 if row % 2 else 3,), packing("drop"))
+    lane.open()
+    failures = FailureTracker(lambda *_: None, lane.stats)
+    found = ColumnCandidates(("tokens",), lane.samples, lane.refs, failures).take(250, is_replay=False)
+
+    assert len(found[0]) == lane.stats.failed == 125

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,10 +12,10 @@ from typing import Any
 import pytest
 
 from tests.loader.datasets import Raw, a_dataset, numbered
-from tests.loader.running import make_training_loader, take_batches
+from tests.loader.running import json_round_trip, make_training_loader, take_batches
 from wdsctl.core.blend import Blender
-from wdsctl.core.errors import LoaderError, UsageError
-from wdsctl.loader import WorkerConfig, get_loader, get_train_dataset, get_val_dataset
+from wdsctl.core.errors import LoaderError, StateMismatch, UsageError
+from wdsctl.loader import Loader, WorkerConfig, get_loader, get_train_dataset, get_val_dataset, merge_states
 from wdsctl.loader.runtime.failure_rates import BATCH_COUNTER, AttemptCounts, FailureCount, FailureRates, FailureTally
 
 SOURCES = [SimpleNamespace(number=i, dataset_path=f"data{i}") for i in range(8)]
@@ -276,3 +278,105 @@ def test_max_failed_fraction_counts_batches_built_in_bulk(tmp_path: Path) -> Non
 def test_max_failed_fraction_rejects_invalid_values(blend: Blender, fraction: float) -> None:
     with pytest.raises(UsageError, match="max_failed_fraction"):
         get_loader(get_train_dataset(blend), max_failed_fraction=fraction)
+
+
+# In states.
+
+
+def run_resumed(make: Any, steps: int, count: int) -> tuple[int, str]:
+    """Draws batches with a new loader after every `steps`; returns how many came before the error, and the error."""
+    state: Any = None
+    for done in range(0, count, steps):
+        with make() as loader:
+            if state is not None:
+                loader.load_state_dict(state)
+            try:
+                for drawn, _ in enumerate(islice(loader, steps)):
+                    latest = done + drawn + 1
+            except LoaderError as error:
+                return latest, error.message
+            state = json_round_trip(loader.state_dict())
+    return count, ""
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_resumed_run_ends_at_same_batch_as_uninterrupted_one(workers: int, blend: Blender) -> None:
+    def make() -> Loader:
+        config = WorkerConfig(num_workers=workers)
+        dataset = get_train_dataset(blend, batch_size=8, task_encoder=Bad(), worker_config=config)
+        return get_loader(dataset, max_failed_fraction=0.05)
+
+    whole = run_resumed(make, 500, 500)
+
+    assert 100 < whole[0] < 500
+    for steps in (30, 97):
+        assert run_resumed(make, steps, 500) == whole
+
+
+def test_every_rank_continues_with_its_own_failures(blend: Blender) -> None:
+    def ranks(world: int, fraction: float | None = 0.5) -> list[Loader]:
+        datasets = [
+            get_train_dataset(blend, batch_size=8, task_encoder=Bad(), worker_config=WorkerConfig(rank, world))
+            for rank in range(world)
+        ]
+        return [get_loader(dataset, max_failed_fraction=fraction) for dataset in datasets]
+
+    before = ranks(2)
+    for loader in before:
+        take_batches(loader, 50)
+    states = [json_round_trip(loader.state_dict()) for loader in before]
+    failures = [state["failures"] for state in states]
+    assert failures[0] != failures[1]
+
+    for given in (states, merge_states(states)):
+        for world, expected in ((1, failures[:1]), (2, failures), (4, failures * 2)):
+            after = ranks(world)
+            for loader in after:
+                loader.load_state_dict(given)
+            assert [loader.state_dict()["failures"] for loader in after] == expected
+    (unlimited,) = ranks(1, None)
+    unlimited.load_state_dict(states)
+    assert "failures" not in unlimited.state_dict()
+
+
+def test_state_of_failures_takes_few_bytes_per_source() -> None:
+    rates, again = FailureRates(0.1), FailureRates(0.1)
+    for unit in range(8):
+        rates.add(counts(unit, 5000), SOURCES)
+    assert len(json.dumps(rates.to_state())) <= 16 * 8
+    rates.add(counts(3, 40, 2), SOURCES)
+    rates.add(counts(3, 40, 1, "load: WDS403"), SOURCES)
+
+    again.load(json_round_trip(rates.to_state()), len(SOURCES))
+
+    assert again.to_state() == rates.to_state()
+    for each in (rates, again):
+        with pytest.raises(LoaderError, match=r"103 of the last 1,000 .* 100 of them by other"):
+            each.add(counts(3, 100, 100, "other"), SOURCES)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [7, [], {"x": 1}, {"0": -1}, {"0": [5, [[0, 1, 1, 0]], []]}, {"0": [5, [[0, 1]], [["a", "b"]]]}, {"0": "1"}],
+)
+def test_damaged_failures_of_state_are_rejected(damage: Any, blend: Blender) -> None:
+    loader = get_loader(get_train_dataset(blend, batch_size=8, task_encoder=Raw()), max_failed_fraction=0.5)
+    state = {**loader.state_dict(), "failures": damage}
+
+    with pytest.raises(StateMismatch, match="the state is damaged: 'failures'"):
+        loader.load_state_dict(state)
+
+
+# Failures in a row.
+
+
+@pytest.mark.parametrize("repeat", [True, False])
+@pytest.mark.parametrize("size", [None, 1, 3])
+def test_unreadable_samples_between_others_are_not_consecutive(size: int | None, repeat: bool, tmp_path: Path) -> None:
+    path = a_dataset(tmp_path, 600, shard_samples=600, parts=lambda i: {"json": b"{}" if i % 5 else b"{"})
+    dataset = get_train_dataset(path, batch_size=size, shuffle=False, repeat=repeat, lanes=1)
+
+    loader = get_loader(dataset)
+    take_batches(loader, 570 // (size or 1))
+
+    assert loader.stats.failed > 100

@@ -23,6 +23,8 @@
                         job: samples of the current turn that were handed out. Without lanes: batch -> {"emitted",
                         "bans"}
     bans                [[key | [source, id], ...], ...]: excluded samples, as the user passed them
+    failures            with `max_failed_fraction` only: by source, attempts and failures of its last samples, see
+                        `wdsctl.loader.runtime.failure_rates`; in a merged state a list of these, by rank
 
 A rank has the cursors of its own lanes, a merged state those of all lanes. In a cursor, `draws` counts the references
 that the lane has drawn, `stream` has the states of its stages, `weight_history` the draws at which segments of the
@@ -84,6 +86,7 @@ def find_state_error(state: LoaderState) -> str:
         or _find_plan_error(state["plan"])
         or _find_lanes_error(state)
         or _find_cursors_error(state)
+        or _find_failures_error(state)
     )
 
 
@@ -203,6 +206,35 @@ def _find_cursor_error(cursor: Any, lane: Any, bans: int) -> str:
     return problem
 
 
+def _find_failures_error(state: LoaderState) -> str:
+    if "failures" not in state:
+        return ""
+    ranks = state["failures"] if state["kind"] == "world" else [state["failures"]]
+    if not isinstance(ranks, list) or len(ranks) not in (1, state["world"]):
+        return "'failures' is not a list with an entry for each rank"
+    for windows in ranks:
+        if windows is not None and not (isinstance(windows, dict) and all(map(_is_window, windows.items()))):
+            return "'failures' is not a JSON object of attempts and failures by source"
+    return ""
+
+
+def _is_window(item: tuple[Any, Any]) -> bool:
+    counter, window = item
+    if not isinstance(counter, str) or not _is_number_text(counter.removeprefix("-")):
+        return False
+    if _is_count(window):
+        return True
+    if not _is_list_of_lists([window]) or len(window) != 3 or not _is_count(window[0]):
+        return False
+    _, failures, causes = window
+    return (
+        _is_list_of_lists(failures)
+        and all(len(each) == 4 and all(map(_is_count, each)) and each[3] < len(causes) for each in failures)
+        and _is_list_of_lists(causes)
+        and all(len(each) == 2 and _are_texts(each) for each in causes)
+    )
+
+
 def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < MAX_COUNT
 
@@ -312,8 +344,10 @@ def merge_states(states: Sequence[LoaderState]) -> LoaderState:
         cursors: LoaderState = {lane: cursor for state in ordered for lane, cursor in state["cursors"].items()}
     else:
         drawn, cursors = _merge_batches(ordered)
+    failures = [state.get("failures") for state in ordered]
     return {
         **first,
+        **({"failures": failures} if any(failures) else {}),
         "kind": "world",
         "rank": -1,
         "generations": _newest_generations(ordered),

@@ -128,13 +128,17 @@ class ColumnCandidates:
             kept = [entry for entry in entries if not is_banned(entry.payload, entry.address)]
             self._failures.stats.banned += 0 if is_replay else len(entries) - len(kept)
             entries = kept
-        unknown = [entry for entry in entries if min(entry.lengths) < 0]
-        for entry in () if is_replay else unknown:
+        known = [entry for entry in entries if min(entry.lengths) >= 0]
+        # If no length is missing, one success is as good as all.
+        for entry in entries if len(known) < len(entries) and not is_replay else known[:1]:
+            if min(entry.lengths) >= 0:
+                self._failures.record_success("length")
+                continue
             error = DatasetError(
                 f"the length of a sample is {min(entry.lengths)}", hint="check the function that computed the column"
             )
             self._failures.record_failure("length", error, None, self.where(entry))
-        return [entry for entry in entries if min(entry.lengths) >= 0] if unknown else entries, len(refs)
+        return known, len(refs)
 
     def rebuild(self, address: Address) -> PackCandidate:
         (entry,) = self._measure([self._refs.lookup(address)], [address])

@@ -121,7 +121,7 @@ class LaneCursor:
         self._ban_history = [list(entry) for entry in state["bans"]] if state else []
         self._refs = pipeline.refs.open(lane, self._weight_history)
         failures = FailureTracker(pipeline.error_handler, stats, tally=tally, changed_shards=pipeline.changed_shards)
-        self._tally = tally
+        self._failures, self._tally = failures, tally
         self._samples = pipeline.samples.open(self._refs, failures, stats)
         self._stats = stats
         self._is_last_bulk = False
@@ -216,6 +216,7 @@ class LaneCursor:
         self._is_last_bulk = True
         if batch is not None:
             count_ranges(self._tally, pieces)
+            self._failures.record_success("load")
             return batch
         refs = [(source, block, i) for source, block, start, stop in pieces for i in range(start, stop)]
         samples = self._samples.load_all(refs, first)

@@ -98,6 +98,7 @@ class SampleCursor:
                 with refs[0][0].decode_in_parallel() if refs else nullcontext():
                     samples = [source.load(block, i) for source, block, i in refs]
                 self._failures.tally.count_successes([(source.number, 1) for source, _, _ in refs])
+                self._failures.record_success("load")
                 return samples
             except STORAGE_DOWN_ERRORS:
                 raise

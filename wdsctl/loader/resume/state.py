@@ -25,6 +25,7 @@ __all__ = [
     "StreamKind",
     "build_rank_state",
     "check_state",
+    "failures_of_rank",
     "merge_states",
     "pass_end_status",
     "state_for_rank",
@@ -46,6 +47,7 @@ def build_rank_state(
     lanes: Sequence[Any],
     lane_states: Mapping[int, LoaderState],
     bans: Sequence[Any],
+    failures: Mapping[str, Any] | None,
 ) -> LoaderState:
     """The state of one rank, made of copies, so that callers may change what they get.
 
@@ -66,7 +68,14 @@ def build_rank_state(
         "lanes": copy_json(lanes),
         "cursors": {str(number): copy_json(cursor) for number, cursor in lane_states.items()},
         "bans": copy_json(bans),
+        **({} if failures is None else {"failures": failures}),
     }
+
+
+def failures_of_rank(state: LoaderState, rank: int) -> Mapping[str, Any]:
+    """The attempts and failures with which a rank continues; on another number of ranks, those of an earlier rank."""
+    failures = state.get("failures") or {}
+    return (failures[rank % len(failures)] or {}) if isinstance(failures, list) else failures
 
 
 def pass_end_status(*, is_over: bool, has_more: bool) -> str:

@@ -86,6 +86,7 @@ class BatchRangeRunner:
         else:
             batches, origins = [batch], bulk_origins(batch) if self._is_tracing else []
             count_ranges(self._tally, self._refs.ref_ranges)
+            self._failures.record_success("load")
         self.pipeline.count_reads(self._stats)
         return DrawnBatch(batches, None, self._stats.minus(before), origins, batch_range, self._tally.take())
 

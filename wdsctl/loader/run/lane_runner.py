@@ -78,11 +78,11 @@ class LaneRunner:
     def run_task(self, task: LaneTask) -> DrawnBatch:
         lane = task.lane
         # The cursor is not in the table until the batch is made: a cursor that was stopped within a batch is discarded.
-        self._tally.take()  # left by an error or an interrupt
         if self._unopened_lanes:
             lanes, self._unopened_lanes = self._unopened_lanes, ()
             self._prefetched = {each: self._prefetch_first(each) for each in lanes}
         cursor = self._cursors.pop(lane, None) or self._open_cursor(lane)
+        self._tally.take()  # left by an error or an interrupt, or counted again while the lane was opened
         before = self._stats.copy()
         batch, origins = self._draw(cursor, task)
         self._pipeline.count_reads(self._stats)

@@ -234,6 +234,9 @@ class LaneTurns:
         )
         return after, batch
 
+    def is_under_way(self, progress: RankProgress, task: LaneTask) -> bool:
+        return task.lane in progress.position.handed_out
+
     def has_more(self, progress: RankProgress, rank: int) -> bool:  # noqa: ARG002 - only this rank's lanes are known
         return self.next_turn(progress) is not None
 

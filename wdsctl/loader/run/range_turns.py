@@ -142,6 +142,9 @@ class RangeTurns:
         )
         return after, batches[emitted] if has_one else END
 
+    def is_under_way(self, progress: RankProgress, task: BatchRange) -> bool:
+        return task.number in progress.position
+
     def has_more(self, progress: RankProgress, rank: int) -> bool:
         return progress.batches_drawn + rank < self._ranges.batches
 

@@ -14,7 +14,13 @@ from wdsctl.loader.plan.open_blend import OpenBlend, open_blend
 from wdsctl.loader.plan.plan import LoaderPlan
 from wdsctl.loader.recipe.dataset import BaseDataset, TrainDataset, is_count_preserving, resolve_changed_shards
 from wdsctl.loader.resume.growth import adopt_growth, find_new_generations, open_next_pass
-from wdsctl.loader.resume.state import LoaderState, build_rank_state, pass_end_status, state_for_rank
+from wdsctl.loader.resume.state import (
+    LoaderState,
+    build_rank_state,
+    failures_of_rank,
+    pass_end_status,
+    state_for_rank,
+)
 from wdsctl.loader.run.build import has_random_hooks
 from wdsctl.loader.run.engine import PrefetchEngine, RuntimeOptions, pool_options
 from wdsctl.loader.run.lane_runner import DrawnBatch
@@ -80,6 +86,8 @@ class RankStream:
         progress = (
             self._turns.first_progress(0, Stats()) if saved is None else self._restore_progress(saved, strict=strict)
         )
+        if saved is not None:
+            self._failure_rates.load(failures_of_rank(saved, workers.rank), len(self.streams.sources))
         check_samples_left(self._bans, self.streams, progress.batches_drawn)
         if not workers.rank:
             warn_of_unknown_bans(known_bans, self._bans, self.streams)
@@ -236,6 +244,7 @@ class RankStream:
             batches_handed_out=0 if is_at_virtual_end else progress.batches_handed_out,
             end=pass_end_status(is_over=progress.is_over, has_more=self.is_endless or has_more),
             bans=self._bans.to_state(),
+            failures=self._failure_rates.to_state(),
             **turns.state_fields(progress),
         )
 
@@ -275,7 +284,8 @@ class RankStream:
         counted = (progress.pass_number, *result.task[:2])
         if counted != self._counted:
             self._counted = counted
-            self._failure_rates.add(result.counts, self.streams.sources)
+            if not turns.is_under_way(progress, result.task):
+                self._failure_rates.add(result.counts, self.streams.sources)
         return offered
 
     def _is_below_limit(self, progress: RankProgress) -> bool:

@@ -73,6 +73,9 @@ class TurnPlan(TaskPlan, Protocol):
     def advance(self, progress: RankProgress, result: DrawnBatch) -> tuple[RankProgress, Any]:
         """The progress after the next batch of a result, and that batch; END if the result has none."""
 
+    def is_under_way(self, progress: RankProgress, task: Any) -> bool:
+        """Whether some batches of this task were handed out, so that its failures have been counted."""
+
     def has_more(self, progress: RankProgress, rank: int) -> bool:
         """Whether this rank of the world may have another turn in the pass."""
 

@@ -8,9 +8,9 @@ a run depends on the number of workers. Nothing here affects the order.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from wdsctl.core.errors import LoaderError
 from wdsctl.loader.runtime.logs import logger
@@ -23,7 +23,6 @@ LOG_INTERVAL_SECONDS = 60.0
 BATCH_COUNTER, PACK_COUNTER, BUFFER_COUNTER = -1, -2, -3
 _COUNTER_NAMES = {BATCH_COUNTER: "batches", PACK_COUNTER: "packs", BUFFER_COUNTER: "packing buffers"}
 
-_BUCKET_SIZE = RATE_WINDOW_SIZE // 10
 _MAX_SOURCES_SHOWN = 5  # sources in one message
 _MAX_EXAMPLE_CHARS = 400  # characters
 
@@ -106,6 +105,22 @@ class FailureRates:
         self._logged_at: float | None = None
         self.begin_pass()
 
+    def to_state(self) -> dict[str, Any] | None:
+        """The windows by counter, as JSON; None if no failures can end the run. The windows of a loader that continues
+        from it end the run at the same batch."""
+        if self._max_fraction is None:
+            return None
+        return {str(counter): window.to_state() for counter, window in self._windows.items()}
+
+    def load(self, state: Mapping[str, Any], source_count: int) -> None:
+        """Continue from a state. A source that the loader does not have any more is left out."""
+        windows = {int(counter): window for counter, window in state.items()}
+        self._windows = {
+            counter: _Window.from_state(window)
+            for counter, window in windows.items()
+            if 0 <= counter < source_count or counter in _COUNTER_NAMES
+        }
+
     def begin_pass(self) -> None:
         """Count the failures of the pass from zero."""
         self.pass_failures = 0
@@ -168,48 +183,79 @@ class FailureRates:
 
 
 class _Window:
-    """The last `RATE_WINDOW_SIZE` attempts of one counter and up to a bucket more, in buckets of at least
-    `_BUCKET_SIZE`."""
+    """The attempts of one counter from the oldest batch that failed among the last `RATE_WINDOW_SIZE`, or these."""
 
     def __init__(self) -> None:
-        self.tried = self.failed = 0
-        self._bucket_tried = 0  # tried in the last bucket
-        self._buckets: deque[tuple[int, list[FailureCount]]] = deque()
-        self._bucket_failures: list[FailureCount] = []  # of the last bucket
+        self.failed = 0
+        self._total = 0  # attempts ever
+        self._last_count = 0  # attempts of the last batch
+        self._failures: deque[_Failure] = deque()
+        self._examples: dict[str, str] = {}  # by cause: of its first failure that is still in the window
+
+    @property
+    def tried(self) -> int:
+        begin = self._total - RATE_WINDOW_SIZE
+        if self._failures:
+            begin = min(begin, self._failures[0].end - self._failures[0].tried)
+        return self._total - max(0, begin)
 
     @property
     def share(self) -> float:
         return min(1.0, self.failed / max(1, self.tried))
 
     def add(self, count: int) -> None:
-        if self._bucket_tried >= _BUCKET_SIZE:
-            self._begin_bucket(count)
-        self.tried += count
-        self._bucket_tried += count
-
-    def _begin_bucket(self, count: int) -> None:
-        """Begin a bucket for `count` attempts that are not added yet."""
-        self._buckets.append((self._bucket_tried, self._bucket_failures))
-        self._bucket_tried, self._bucket_failures = 0, []
-        while self._buckets and self.tried + count - self._buckets[0][0] >= RATE_WINDOW_SIZE:
-            tried, failed = self._buckets.popleft()
-            self.tried -= tried
-            self.failed -= sum(each.times for each in failed)
+        self._total += count
+        self._last_count = count
+        while self._failures and self._total - self._failures[0].end >= RATE_WINDOW_SIZE:
+            gone = self._failures.popleft()
+            self.failed -= gone.times
+            if all(each.cause != gone.cause for each in self._failures):
+                del self._examples[gone.cause]
 
     def fail(self, failed: FailureCount) -> None:
-        self._bucket_failures.append(failed)
+        self._failures.append(_Failure(self._total, self._last_count, failed.times, failed.cause))
+        self._examples.setdefault(failed.cause, failed.example)
         self.failed += failed.times
 
     def describe(self, counter: int, sources: Sequence[NamedSource]) -> str:
-        found = [each for _, bucket in (*self._buckets, (0, self._bucket_failures)) for each in bucket]
         causes: Counter[str] = Counter()
-        for each in found:
+        for each in self._failures:
             causes[each.cause] += each.times
         cause, count = causes.most_common(1)[0]
-        example = next(each.example for each in found if each.cause == cause)
         name = _COUNTER_NAMES.get(counter) or f"samples of {sources[counter].dataset_path}"
         often = "all" if count == self.failed else f"{count:,} of them"
         return (
             f"{self.failed:,} of the last {self.tried:,} {name} failed ({self.share:.1%}), {often} by {cause}; "
-            f"for example: {example}"
+            f"for example: {self._examples[cause]}"
         )
+
+    def to_state(self) -> Any:
+        """[attempts, [[attempts since, attempts of the batch, failures, number of the cause], ...], [[cause, example],
+        ...]]; only the attempts if nothing in the window failed: 10 bytes."""
+        if not self._failures:
+            return min(self._total, RATE_WINDOW_SIZE)
+        causes = list(self._examples)
+        failures = [
+            [self._total - each.end, each.tried, each.times, causes.index(each.cause)] for each in self._failures
+        ]
+        return [self._total, failures, [[cause, self._examples[cause]] for cause in causes]]
+
+    @classmethod
+    def from_state(cls, state: Any) -> _Window:
+        window = cls()
+        total, failures, causes = (state, [], []) if isinstance(state, int) else state
+        window._total = total
+        window._examples = dict(causes)
+        for ago, tried, times, cause in failures:
+            window._failures.append(_Failure(total - ago, tried, times, causes[cause][0]))
+            window.failed += times
+        return window
+
+
+class _Failure(NamedTuple):
+    """`end`: attempts when its batch had been counted, `tried`: of the batch."""
+
+    end: int
+    tried: int
+    times: int
+    cause: str
