@@ -52,6 +52,15 @@ def test_sequential_access_sees_appended_records() -> None:
         records[301]
 
 
+def test_iteration_over_few_records_makes_them_once_and_sees_appended_ones() -> None:
+    found = Records(Pair, [Pair(1, 2)])
+    first = next(iter(found))
+
+    assert next(iter(found)) is first
+    found.append(Pair(3, 4))
+    assert list(found) == [Pair(1, 2), Pair(3, 4)]
+
+
 def test_records_refuse_number_beyond_64_bits() -> None:
     with pytest.raises(OverflowError):
         Records(Pair, [Pair(1 << 63, 0)])

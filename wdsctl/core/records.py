@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar, overload
 T = TypeVar("T")
 
 _BLOCK_RECORDS = 256
+_FEW_RECORDS = 16  # as values they take no more than the columns do
 _TEXT_END = b"\xff"  # after each text: no UTF-8 has this byte
 _NO_TEXT = b"\xfe"  # None
 
@@ -22,7 +23,8 @@ class Records(Sequence[T], Generic[T]):
     """Dataclasses or NamedTuples of int, bool, str and `str | None`, in columns. Each access makes the value again.
 
     Memory: 8 bytes a number, 1 a bool; 8 a record with texts, and the texts in UTF-8, each with 1 byte more. Numbers
-    have 64 bits. Equal to any sequence of equal values. Cost of an access: 3 us, in order 0.7 us.
+    have 64 bits. Equal to any sequence of equal values. Cost of an access: 3 us, in order 0.7 us. Iterations over 16
+    values or fewer make them once.
     """
 
     __hash__ = None  # type: ignore[assignment]
@@ -40,6 +42,7 @@ class Records(Sequence[T], Generic[T]):
         self._block: list[T] = []  # the values from index `_block_start` on, for accesses in order
         self._block_start = 0
         self._next = -1  # the index after the last access
+        self._few: list[T] = []  # all values, if they are few
         self.extend(values)
 
     def append(self, value: T) -> None:
@@ -76,6 +79,11 @@ class Records(Sequence[T], Generic[T]):
         return self._block[i - self._block_start]
 
     def __iter__(self) -> Iterator[T]:
+        if self._length <= _FEW_RECORDS:
+            if len(self._few) != self._length:
+                self._few = self._make(0, self._length)
+            yield from self._few
+            return
         for start in range(0, self._length, _BLOCK_RECORDS):
             yield from self._make(start, min(start + _BLOCK_RECORDS, self._length))
 

@@ -300,10 +300,12 @@ def entry_amount(entry: Node, key: str) -> Fraction:
 def _names(entries: list[Node]) -> list[str]:
     """The names of entries, empty for those without one."""
     names = [text_value(entry, "name") if "name" in entry.value else "" for entry in entries]
-    for i, (name, entry) in enumerate(zip(names, entries, strict=True)):
-        if name and (name.isdecimal() or name in names[:i]):
+    seen = set()
+    for name, entry in zip(names, entries, strict=True):
+        if name and (name.isdecimal() or name in seen):
             why = "looks like the number of an entry" if name.isdecimal() else "is the name of another entry too"
             raise blend_error(f"name: {name!r} {why}", entry.location_of("name"), hint="give the entry another name")
+        seen.add(name)
     return names
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple
@@ -92,10 +92,11 @@ def _weights(node: Node, names: Sequence[str], before: Sequence[Fraction]) -> li
             f"weights: expected a weight per entry, or names and weights, found {found}", node.location_of("weights")
         )
     now = list(before)
+    numbers = {name: i for i, name in enumerate(names) if name}
     keys: dict[int, str] = {}  # of the entries that are named
     for key, value in weights.value.items():
         location = weights.location_of(key)
-        at = _entry_index(key, names, location)
+        at = _entry_index(key, numbers, len(names), location)
         if at in keys:
             raise _schedule_error(f"weights: {keys[at]!r} and {key!r} name the same entry", location)
         keys[at] = key
@@ -103,17 +104,17 @@ def _weights(node: Node, names: Sequence[str], before: Sequence[Fraction]) -> li
     return now
 
 
-def _entry_index(key: str, names: Sequence[str], location: NodeLocation) -> int:
-    if key and key in names:
-        return names.index(key)
-    if key.isdecimal() and int(key) < len(names):
+def _entry_index(key: str, numbers: Mapping[str, int], entries: int, location: NodeLocation) -> int:
+    """The number of an entry. `numbers`: of the entries that have names."""
+    if key in numbers:
+        return numbers[key]
+    if key.isdecimal() and int(key) < entries:
         return int(key)
-    known = [name for name in names if name]
-    named = f"; its names are {', '.join(known)}" if known else ""
+    named = f"; its names are {', '.join(numbers)}" if numbers else ""
     raise blend_error(
-        f"weights: the blend has no entry {key!r}{suggestion(key, known)}",
+        f"weights: the blend has no entry {key!r}{suggestion(key, numbers)}",
         location,
-        hint=f"use the `name:` of an entry, or a number from 0 to {len(names) - 1}{named}",
+        hint=f"use the `name:` of an entry, or a number from 0 to {entries - 1}{named}",
         code="WDS602",
     )
 

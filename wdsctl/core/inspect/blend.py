@@ -187,6 +187,11 @@ class _SplitInspection:
         self.plan = plan
         self.problems: list[BlendProblem] = []
         self.ranges = [self._find_range(sources, leaf) for leaf in plan.leaves]
+        ranges = iter(self.ranges)
+        #: Of each component: (samples, repetitions) of each of its datasets.
+        self.component_ranges = [
+            [(next(ranges), leaf.repetitions) for leaf in component.repeated_leaves] for component in plan.components
+        ]
         self.join_members = {
             member.where: self._find_range(sources, member)
             for leaf in plan.leaves
@@ -247,7 +252,7 @@ class _SplitInspection:
         """Return the mean number of tokens per sample in one pass over a component; None if unknown."""
         tokens = count = 0
         where = self.plan.components[component].where
-        for split_range, repetitions in self._ranges_of_component(component):
+        for split_range, repetitions in self.component_ranges[component]:
             if split_range is None:
                 return None
             try:
@@ -265,18 +270,10 @@ class _SplitInspection:
             self.problems.append(_blend_problem(self.name, where, no_tokens))
         return Fraction(tokens, count) if tokens > 0 else None
 
-    def _ranges_of_component(self, component: int) -> Iterator[tuple[SplitRange | None, Fraction]]:
-        """Yield (samples, repetitions) for each dataset of a component."""
-        first = sum(len(each.repeated_leaves) for each in self.plan.components[:component])
-        leaves = self.plan.components[component].repeated_leaves
-        for split_range, leaf in zip(self.ranges[first : first + len(leaves)], leaves, strict=True):
-            yield split_range, leaf.repetitions
-
     def _leaf_stats(self) -> Iterator[_LeafStats]:
         """Yield share and epochs of each leaf, in order."""
         leaves = iter(self.plan.leaves)
-        for i, component_share in enumerate(self.shares):
-            ranges = list(self._ranges_of_component(i))
+        for component_share, ranges in zip(self.shares, self.component_ranges, strict=True):
             sizes = [None if each is None else int(each.samples * repetitions) for each, repetitions in ranges]
             known = [size for size in sizes if size is not None]
             total = sum(known) if len(known) == len(sizes) else None

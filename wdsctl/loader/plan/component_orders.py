@@ -71,11 +71,10 @@ def choose_order_sizes(
     else:
         is_counted = is_count_preserving(dataset)
         max_batch_samples = dataset.batch_size or 1 if is_counted else 1
+        total = sum(weights)  # once: a sum of fractions for each entry would grow with the square of their number
         # If hooks decide how many samples are in a batch, unshuffled entries take turns of a slice.
         turns = tuple(
-            slice_samples
-            if i in unshuffled and not is_counted
-            else max(1, round(max_batch_samples * weight / sum(weights)))
+            slice_samples if i in unshuffled and not is_counted else max(1, round(max_batch_samples * weight / total))
             for i, weight in enumerate(weights)
         )
     return OrderSizes(

@@ -317,23 +317,27 @@ def _check_paths(dataset: BaseDataset) -> None:
         return
     plan = read_blend_plan(dataset)
     segments = [segment.weights for segment in plan.schedule] or [tuple(each.weight for each in plan.components)]
+    checked: set[str] = set()  # a blend may name one dataset often
     for number, component in enumerate(plan.components):
         if any(weights[number] for weights in segments):
             for repeated_leaf in component.repeated_leaves:
                 if repeated_leaf.repetitions:
-                    _check_leaf(repeated_leaf.leaf, dataset)
+                    _check_leaf(repeated_leaf.leaf, dataset, checked)
 
 
-def _check_leaf(leaf: Leaf, dataset: BaseDataset) -> None:
+def _check_leaf(leaf: Leaf, dataset: BaseDataset, checked: set[str]) -> None:
+    """Raise errors of a leaf. `checked`: the paths of datasets that exist."""
     with locate_errors(leaf, dataset):
-        check_dataset_exists(leaf.path, dataset.catalog)
+        if leaf.path not in checked:
+            check_dataset_exists(leaf.path, dataset.catalog)
+            checked.add(leaf.path)
         for reference in leaf.aux.values():
             path = reference.removeprefix("filesystem://")
             if not protocol(path) and not os.path.exists(path):
                 hint = "correct the path: relative paths in a blend file start at the folder of that file"
                 raise InputError("the auxiliary store does not exist", where=path, hint=hint)
     for member in leaf.join.members if leaf.join is not None else ():
-        _check_leaf(member, dataset)
+        _check_leaf(member, dataset, checked)
 
 
 @contextmanager
