@@ -148,6 +148,11 @@ class Loader:
         self.close()
 
     @property
+    def is_endless(self) -> bool:
+        """Whether the batches never end: a `for` loop ends only with a virtual epoch. Opens nothing."""
+        return isinstance(self._dataset, TrainDataset) and self._dataset.repeat
+
+    @property
     def is_padding(self) -> bool:
         """Whether the last returned batch only pads a pass: this rank had no batch of its own at this step."""
         return self._balancer is not None and self._balancer.is_padding

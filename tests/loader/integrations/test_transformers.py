@@ -21,6 +21,7 @@ pytest.importorskip("accelerate", reason="`make interop` installs it")
 
 from wdsctl.loader.integrations.transformers import (  # noqa: E402 - after the check that transformers is installed
     STATE_FILE,
+    CountedBatches,
     LoaderStateCallback,
     WdsctlTrainerMixin,
 )
@@ -36,6 +37,7 @@ class Dicts(Raw):
 class Model(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
+        torch.manual_seed(0)
         self.layer = torch.nn.Linear(1, 1)
         self.trained: list[Any] = []
         self.evaluated = 0
@@ -45,7 +47,8 @@ class Model(torch.nn.Module):
             self.trained.append(keys)
         else:
             self.evaluated += 1
-        return {"loss": self.layer(torch.ones(1)).square().sum(), "logits": labels}
+        answer = self.layer(torch.tensor([[float(key) / 100] for key in keys]))
+        return {"loss": (answer - 1).square().sum(), "logits": labels}
 
 
 class Trainer(WdsctlTrainerMixin, transformers.Trainer):  # type: ignore[misc, name-defined] # checked without it
@@ -104,12 +107,55 @@ def test_checkpoint_without_state_or_of_other_job_is_refused(path: str, tmp_path
         trainer(path, tmp_path, 8).train(resume_from_checkpoint=True)
 
 
+class Losses(transformers.TrainerCallback):  # type: ignore[misc, name-defined] # checked without it
+    """What a trainer logs at each step: step, loss, epoch."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[int, float, float]] = []
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float], **_: Any) -> None:
+        if "loss" in logs:
+            self.rows.append((state.global_step, logs["loss"], logs["epoch"]))
+
+
+@pytest.mark.parametrize(
+    ("accumulated", "data", "length"),
+    [
+        (4, {"virtual_epoch_length": 6}, {"num_train_epochs": 2}),
+        (5, {"repeat": False, "uneven": "drop"}, {"max_steps": 9}),
+        (3, {}, {"max_steps": 4}),
+    ],
+)
+def test_training_resumed_at_any_step_logs_losses_and_epochs_of_undisturbed_one(
+    path: str, tmp_path: Path, accumulated: int, data: dict[str, Any], length: dict[str, int]
+) -> None:
+    """Also within epochs whose batches the accumulation does not divide."""
+
+    def train(checkpoint: str | None = None, **saving: Any) -> list[tuple[int, float, float]]:
+        settings = {"report_to": [], "disable_tqdm": True, "use_cpu": True, "logging_steps": 1, "learning_rate": 0.1}
+        args = transformers.TrainingArguments(
+            str(tmp_path), gradient_accumulation_steps=accumulated, **settings, **length, **saving
+        )
+        dataset = get_train_dataset(path, batch_size=4, lanes=6, task_encoder=Dicts(), **data)
+        losses = Losses()
+        Trainer(Model(), args, train_dataset=dataset, callbacks=[losses]).train(resume_from_checkpoint=checkpoint)
+        return losses.rows
+
+    undisturbed = train(save_steps=1)
+
+    assert len(undisturbed) == {4: 4, 5: 9, 3: 4}[accumulated]
+    for step in range(1, len(undisturbed)):
+        assert train(str(tmp_path / f"checkpoint-{step}"), save_strategy="no") == undisturbed[step:]
+
+
 def test_trainer_that_skips_batches_on_resume_is_refused(path: str, tmp_path: Path) -> None:
     job = WholeJob(get_loader(get_train_dataset(path, batch_size=4, task_encoder=Dicts())))
     args = SimpleNamespace(ignore_data_skip=False, output_dir=str(tmp_path))
+    begin = LoaderStateCallback(job).on_train_begin
 
     with pytest.raises(UsageError, match="would skip batches"):
-        LoaderStateCallback(job).on_train_begin(args, SimpleNamespace(global_step=4), None)
+        begin(args, SimpleNamespace(global_step=0), None, train_dataloader=job)
+    begin(args, SimpleNamespace(global_step=0), None, train_dataloader=CountedBatches(job))
 
 
 def test_evaluation_with_uneven_batches_on_ranks_is_refused(path: str, tmp_path: Path) -> None:

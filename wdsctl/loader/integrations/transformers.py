@@ -4,8 +4,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain, count, repeat
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch.utils.data import DataLoader, Dataset
 from transformers import TrainerCallback
 from transformers.trainer_utils import get_last_checkpoint
 
@@ -27,32 +33,98 @@ else:
 STATE_FILE = "wdsctl_loader.json"
 
 
+class CountedBatches(DataLoader[Any]):
+    """The batches of a job for `Trainer.get_train_dataloader`: a torch DataLoader that numbers the batches of an epoch.
+
+    A `Trainer` that resumes within an epoch skips the numbers of its first batches, for which nothing is read, and so
+    knows which batch is the last one. Every further number gets the next batch of the job. An epoch of an endless
+    training with virtual epochs has `len(job)` batches, wherever the trainer began to count.
+    """
+
+    def __init__(self, job: WholeJob) -> None:
+        batches = _NextBatch(job)
+        # Each loop of a DataLoader draws from its generator, by default from that of the training.
+        super().__init__(
+            batches, batch_sampler=_Numbers(job, batches), collate_fn=itemgetter(0), generator=torch.Generator()
+        )
+
+
+class _NextBatch(Dataset[Any]):
+    """The next batch of a job for each number, as the dataset of a DataLoader."""
+
+    def __init__(self, job: WholeJob) -> None:
+        self._job = job
+        self._batches: Iterator[Any] | None = None
+
+    def begin_epoch(self) -> None:
+        self._batches = None
+
+    def __getitem__(self, number: int) -> Any:
+        if self._batches is None:
+            self._batches = self._continue_at(number)
+        return next(self._batches)
+
+    def _continue_at(self, number: int) -> Iterator[Any]:
+        loader = self._job.loader
+        if loader.is_endless:
+            return chain.from_iterable(repeat(self._job))  # also over the end of a virtual epoch
+        with suppress(TypeError):  # a pass of unknown length: the trainer does not count epochs
+            length = len(self._job)
+            drawn: int = loader.state_dict()["batches_drawn"] // loader.worker_config.world_size
+            if number != drawn % max(1, length):
+                logger.warning(
+                    "the trainer is at batch %d of an epoch of %d, and the training data at batch %d: no batch is "
+                    "repeated or missed, but this epoch ends where the pass over the data does, maybe within an "
+                    "accumulated step. Resume with the gradient_accumulation_steps of the checkpoint",
+                    number,
+                    length,
+                    drawn % max(1, length),
+                )
+        return iter(self._job)
+
+
+class _Numbers:
+    """The numbers of an epoch's batches, each as a list, as the batch sampler of a DataLoader."""
+
+    def __init__(self, job: WholeJob, batches: _NextBatch) -> None:
+        self._job = job
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[list[int]]:
+        self._batches.begin_epoch()
+        return ([number] for number in count())
+
+    def __len__(self) -> int:
+        return len(self._job)
+
+
 class LoaderStateCallback(TrainerCallback):  # type: ignore[misc] # transformers has no types
     """Saves the position of the training data in each checkpoint folder, and restores it when `Trainer` resumes.
 
-    Pass it to the constructor of `Trainer`; it sets `ignore_data_skip`, as batches must not be skipped again.
-    `checkpoint`: the folder that `Trainer` resumes from, if it is not in `output_dir`.
+    Pass it to the constructor of `Trainer`, and return `CountedBatches(job)` from `get_train_dataloader`. `checkpoint`:
+    the folder that `Trainer` resumes from, if it is not in `output_dir`.
     """
 
     def __init__(self, job: WholeJob, checkpoint: str = "") -> None:
         self.job = job
         self.checkpoint = checkpoint
 
-    def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Keep `Trainer` from skipping batches at a resume."""
-        args.ignore_data_skip = True
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, train_dataloader: Any = None, **_: Any) -> None:
         """Restore the position, if `Trainer` resumes.
 
-        Raises LoaderError WDS548 if the checkpoint has none; UsageError if `Trainer` would skip batches.
+        Raises LoaderError WDS548 if the checkpoint has none; UsageError if `Trainer` would skip batches at a resume.
         """
+        if not isinstance(train_dataloader, CountedBatches) and not args.ignore_data_skip:
+            raise UsageError(
+                "the trainer would skip batches at a resume that the restored loader does not repeat",
+                hint="return CountedBatches(job) from get_train_dataloader",
+            )
         if not state.global_step:
             return
-        if not args.ignore_data_skip:
-            raise UsageError(
-                "the trainer would skip batches that the restored loader does not repeat",
-                hint="pass LoaderStateCallback to the constructor of Trainer, or ignore_data_skip=True",
+        if args.ignore_data_skip:
+            logger.warning(
+                "with ignore_data_skip, the trainer counts the batches of an epoch from its resume on: steps and "
+                "epochs differ from those of an undisturbed training. No batch is read twice without this option"
             )
         folder = self.checkpoint or os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
         path = os.path.join(folder, STATE_FILE)
@@ -103,7 +175,6 @@ class WdsctlTrainerMixin(_Trainer):  # type: ignore[misc]
         if train_dataset is not None:
             # TrainingArguments has initialised torch.distributed.
             self._loader_state = LoaderStateCallback(WholeJob(open_loader(train_dataset, self._loader_options)))
-            self._loader_state.on_init_end(self.args, self.state, self.control)
             self.add_callback(self._loader_state)
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
@@ -121,7 +192,7 @@ class WdsctlTrainerMixin(_Trainer):  # type: ignore[misc]
 
     def get_train_dataloader(self) -> Any:
         """The training batches. Every call continues with the next batch."""
-        return super().get_train_dataloader() if self._loader_state is None else self._loader_state.job
+        return super().get_train_dataloader() if self._loader_state is None else CountedBatches(self._loader_state.job)
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
         """The batches of `eval_dataset`, or of a dataset that the constructor got.
